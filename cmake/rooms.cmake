@@ -1,0 +1,35 @@
+# Rooms, lowest first, and the programs and libraries made of them.
+quire_room(base base Threads::Threads)
+quire_room(core core)
+quire_room(file file PkgConfig::JSONC)
+quire_room(text text PkgConfig::JSONC PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+quire_room(kv kv)
+quire_room(cpu backend/cpu)
+quire_room(model model)
+quire_room(engine engine)
+quire_room(api api PkgConfig::JSONC)
+quire_room(server server PkgConfig::EVENT http_parser PkgConfig::JSONC PkgConfig::OPENSSL)
+quire_room(bench bench PkgConfig::JSONC)
+quire_room(cli cli PkgConfig::EDIT PkgConfig::JSONC)
+include(cmake/isa.cmake OPTIONAL)
+
+# The built-in model, as bytes in the binary.
+set(QUIRE_BUILTIN ${CMAKE_SOURCE_DIR}/models/builtin.gguf)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/api/builtin.c PROPERTIES
+    OBJECT_DEPENDS ${QUIRE_BUILTIN} COMPILE_DEFINITIONS "QUIRE_BUILTIN_PATH=\"${QUIRE_BUILTIN}\"")
+
+set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JSONC PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::OPENSSL m)
+set(QUIRE_CORE_ROOMS base core file text kv cpu model engine api)
+
+# libquire: everything below the programs.
+set(quire_objects)
+foreach(room ${QUIRE_CORE_ROOMS})
+    list(APPEND quire_objects $<TARGET_OBJECTS:quire_${room}>)
+endforeach()
+add_library(quire STATIC ${quire_objects})
+target_include_directories(quire PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+target_link_libraries(quire PUBLIC ${QUIRE_LIBRARIES})
+
+add_executable(quire_program $<TARGET_OBJECTS:quire_cli> $<TARGET_OBJECTS:quire_server> $<TARGET_OBJECTS:quire_bench>)
+set_target_properties(quire_program PROPERTIES OUTPUT_NAME quire)
+target_link_libraries(quire_program PRIVATE quire PkgConfig::EVENT http_parser PkgConfig::EDIT PkgConfig::JSONC)

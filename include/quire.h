@@ -1,0 +1,178 @@
+/* Quire: the public C API. An engine serves one model to many requests at once.
+ *
+ *   quire_options_init -> quire_engine_open -> quire_queue_open
+ *   quire_request_parse -> quire_submit -> quire_queue_next (events) -> quire_stream_release
+ *   quire_queue_close -> quire_engine_close
+ *
+ * Threads: an engine may be used from any thread. A queue is read by one thread. A request belongs to whoever made it until quire_submit takes it.
+ * Text is UTF-8 with explicit length. All ids are 0-based token ids of the model's vocabulary. */
+#ifndef QUIRE_H
+#define QUIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "quire_err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QUIRE_VERSION "0.1.0"
+
+typedef struct quire_engine quire_engine;
+typedef struct quire_request quire_request;
+typedef struct quire_stream quire_stream;
+typedef struct quire_queue quire_queue;
+
+/* ---- engine ---- */
+
+typedef struct quire_options {
+    const char *model;            /* a .gguf file, a Hugging Face directory, or "builtin" */
+    const char *compute;          /* "auto", "f32", "bf16", "int8" */
+    const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
+    const char *isa;              /* "auto", "plain", "avx2", "avx512" */
+    const char *chat_template;    /* the template's text, or NULL: the model's own */
+    int32_t n_threads;            /* 0: as many as the process may use */
+    int32_t page_tokens;          /* power of two, 1..256 */
+    int32_t n_pages;              /* 0: found from memory_utilization */
+    double memory_utilization;    /* part of the free memory, after weights and buffers, for KV pages */
+    int32_t max_model_len;        /* tokens a sequence may have; 0: the model's own, as far as the pool holds it */
+    int32_t max_batched_tokens;   /* rows a step */
+    int32_t max_seqs;             /* sequences running at once */
+    int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what the step has room for */
+    int32_t n_text_threads;       /* threads that tokenise and render templates */
+} quire_options;
+
+void quire_options_init(quire_options *o);
+
+/* Loads the model and starts the engine's threads. On failure *out is NULL and err says what to do. */
+quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err);
+/* Cancels what runs, waits for the threads, frees everything. Queues must be closed first. */
+void quire_engine_close(quire_engine *e);
+
+/* Facts about an open engine; strings live as long as it. */
+typedef struct quire_info {
+    const char *model_path, *architecture, *model_name;
+    const char *compute, *kv_dtype, *backend; /* "int8", "bf16", "cpu, avx2, 2 threads" */
+    int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab;
+    int32_t max_model_len, page_tokens, n_pages, max_batched_tokens, max_seqs;
+    int64_t n_params, weight_bytes, page_bytes, token_bytes, buffer_bytes;
+    int32_t bos, eos;             /* -1: none */
+    bool has_vocabulary, has_chat_template;
+} quire_info;
+
+const quire_info *quire_engine_info(const quire_engine *e);
+
+/* Counters and gauges, read at once. */
+typedef struct quire_stats {
+    int64_t n_requests_running, n_requests_waiting;
+    int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
+    int64_t prompt_tokens, generation_tokens;           /* totals since start */
+    int64_t requests_finished[4];                        /* by quire_finish - 1: stop, length, cancelled, error */
+    int64_t steps, step_rows, step_us;
+    int64_t preemptions;
+    /* Cumulative histograms, seconds; bounds in quire_stats_bounds. */
+    int64_t ttft_buckets[16], gap_buckets[16], e2e_buckets[16];
+    double ttft_sum, gap_sum, e2e_sum;
+    int64_t ttft_count, gap_count, e2e_count;
+} quire_stats;
+
+void quire_engine_stats(const quire_engine *e, quire_stats *out);
+/* Upper bounds of the histogram buckets in seconds (16 of them, the last is infinite): for first tokens, gaps and whole requests. */
+const double *quire_stats_bounds(void);
+/* False once the engine's thread stopped because of a failure. */
+bool quire_engine_healthy(const quire_engine *e);
+
+/* ---- text ---- */
+
+/* Ids of a text; special tokens in it are parsed; add_special adds BOS as the model wants. *ids is freed with quire_free. UNSUPPORTED without vocabulary. */
+quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids, quire_error *err);
+/* Text of ids; *text is freed with quire_free and 0-terminated. */
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text, quire_error *err);
+/* The vocabulary's spelling of an id, borrowed; "" when there is none. */
+const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
+void quire_free(void *p);
+
+/* ---- requests ---- */
+
+typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT } quire_endpoint;
+
+/* Reads and validates the JSON body of an OpenAI request. err->param names the field at fault. Does not tokenise. */
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err);
+void quire_request_free(quire_request *r);
+/* A prompt of ids, no text: what tests, benchmarks and `quire logits` use. Copies the ids. Other fields are set by name. */
+quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
+/* Sets a field by its OpenAI name, value as JSON text ("0.7", "true", "[\"a\"]"). */
+quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
+/* All logits of the prompt go to out, f32 [n_prompt_tokens, n_vocab], which stays alive until the stream is done. Single prompt only. */
+void quire_request_logits(quire_request *r, float *out);
+
+/* What a server wants to know of a parsed request. Strings live as long as the request or, after submit, its stream. */
+typedef struct quire_request_info {
+    quire_endpoint endpoint;
+    const char *model;            /* NULL when absent, null or "" */
+    bool stream, include_usage, continuous_usage, echo, return_token_ids;
+    int32_t n_choices;            /* prompts of a completion, 1 for chat */
+} quire_request_info;
+
+const quire_request_info *quire_request_describe(const quire_request *r);
+
+/* ---- streams ---- */
+
+typedef enum quire_finish { QUIRE_FINISH_NONE, QUIRE_FINISH_STOP, QUIRE_FINISH_LENGTH, QUIRE_FINISH_CANCELLED, QUIRE_FINISH_ERROR } quire_finish;
+
+typedef enum quire_event_kind {
+    QUIRE_EVENT_START, /* prompt accepted and counted; comes once a choice, first */
+    QUIRE_EVENT_DELTA, /* tokens, perhaps with text (text may be empty while a character or a stop string is unfinished) */
+    QUIRE_EVENT_END,   /* this choice is finished */
+    QUIRE_EVENT_DONE   /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
+} quire_event_kind;
+
+typedef struct quire_event {
+    quire_stream *stream;
+    void *user;               /* as given to quire_submit */
+    quire_event_kind kind;
+    int32_t choice;
+    const char *text;         /* borrowed until the next call of quire_queue_next; not 0-terminated */
+    size_t n_text;
+    const int32_t *tokens;    /* DELTA: the new ids. START: the prompt's ids */
+    int32_t n_tokens;
+    quire_finish finish;      /* END and DONE */
+    int32_t stop_token;       /* END by a stop token of the request: its id (not eos), else -1 */
+    const char *stop_string;  /* END by a stop string: it, else NULL */
+    int32_t prompt_tokens, completion_tokens; /* of this choice so far; of all choices in DONE */
+    const quire_error *error; /* DONE with finish ERROR: what; else NULL */
+} quire_event;
+
+/* A queue on which streams deliver events. */
+quire_err quire_queue_open(quire_engine *e, quire_queue **out);
+/* Cancels the streams that still deliver to it, waits for them, frees. */
+void quire_queue_close(quire_queue *q);
+/* A file descriptor that is readable while events may be waiting (poll, epoll, libevent). */
+int quire_queue_fd(const quire_queue *q);
+/* The next event, or false when there is none now. Detokenises and matches stop strings on the calling thread. Call until false, then wait for the fd. */
+bool quire_queue_next(quire_queue *q, quire_event *out);
+/* Blocks until the fd is readable or timeout_us passed (-1: for ever). */
+void quire_queue_wait(quire_queue *q, int64_t timeout_us);
+
+/* Takes the request (also on failure, when it is freed) and starts it; events come on q. Does not block: tokenising happens on the text threads.
+ * QUIRE_BUSY when the engine is full. */
+quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
+/* Asks the stream to end; its DONE still comes. From the queue's thread. */
+void quire_stream_cancel(quire_stream *s);
+/* Gives the handle back, after DONE, or at any time: an unfinished stream is cancelled and its later events are dropped. From the queue's thread. */
+void quire_stream_release(quire_stream *s);
+const quire_request_info *quire_stream_describe(const quire_stream *s);
+
+/* ---- model files without an engine ---- */
+
+/* A summary of a model file for people (json false) or programs. *text is freed with quire_free. */
+quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

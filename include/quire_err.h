@@ -1,0 +1,46 @@
+/* Errors: one list for every room, the C API and the wire.
+ *
+ * 0 is success. A name's comment is what quire_err_text() says. Calls that load or parse also fill a quire_error: what, where, what next. */
+#ifndef QUIRE_ERR_H
+#define QUIRE_ERR_H
+
+#include <stdint.h>
+
+#define QUIRE_ERR_LIST(X)                                                     \
+    X(OK, "success")                                                          \
+    X(NO_MEMORY, "out of memory")                                             \
+    X(NO_ROOM, "not enough free pages, rows or entries")                      \
+    X(INVALID, "invalid argument")                                            \
+    X(BAD_FILE, "malformed file")                                             \
+    X(BAD_REQUEST, "invalid request")                                         \
+    X(NOT_FOUND, "not found")                                                 \
+    X(UNAUTHORIZED, "missing or wrong API key")                               \
+    X(TOO_LARGE, "too large")                                                 \
+    X(UNSUPPORTED, "not supported")                                           \
+    X(IO, "input or output failed")                                           \
+    X(BUSY, "too many requests")                                              \
+    X(CANCELLED, "cancelled")                                                 \
+    X(NUMERIC, "the model produced a value that is not finite")               \
+    X(INTERNAL, "internal error")
+
+typedef enum quire_err {
+#define QUIRE_ERR_NAME(name, text) QUIRE_##name,
+    QUIRE_ERR_LIST(QUIRE_ERR_NAME)
+#undef QUIRE_ERR_NAME
+    QUIRE_N_ERRORS
+} quire_err;
+
+/* What went wrong, for a person. message is complete ("FILE: what: what next"), without a trailing newline.
+ * param names the request field at fault, or is empty. position is a byte offset in the parsed text or file, or -1. */
+typedef struct quire_error {
+    quire_err code;
+    int64_t position;
+    char param[64];
+    char message[512];
+} quire_error;
+
+/* The name ("BAD_FILE") and meaning of an error; never NULL. Any thread. */
+const char *quire_err_name(quire_err e);
+const char *quire_err_text(quire_err e);
+
+#endif

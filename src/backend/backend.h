@@ -1,0 +1,178 @@
+/* The op contract: what a device must be able to do, with the shape of every operand.
+ *
+ * A model (src/model) is written over these ops and knows no device. A backend implements the table `backend_ops`; cpu and cuda are the two.
+ * Activations are opaque: a model reserves named buffers (`act`) once at open and passes them around; in which format their rows travel into a
+ * product (f32, bf16, int8 a token, int8 per 32) is chosen by the weights that consume them, inside the op. That is why ops are fused: norm with
+ * the products that read it, a product with its residual, gate with up and the activation function.
+ *
+ * Owner: the engine thread calls everything here but the loading calls, which run before the first step. Ops may be queued; results are there
+ * after step_wait(). Row counts are (reserved at open, actual in the batch). Everything is sized by step_open(): an op allocates nothing.
+ *
+ * Law (DESIGN.md, 1): what an op writes for a row depends on that row's own inputs only, bit for bit, never on n_rows, threads, pages or work list.
+ *
+ * Letters: M rows of the batch, D d_model, H heads, G kv heads, E d_head, F d_ff, V vocabulary. All activations are row-major [M, width]. */
+#ifndef BACKEND_H
+#define BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "core/batch.h"
+#include "core/dtype.h"
+#include "core/kv_layout.h"
+#include "core/model_desc.h"
+#include "core/tensor.h"
+
+typedef struct backend backend;
+typedef struct linear linear;       /* packed weights [n_out, n_in] with optional bias; owned by the backend */
+typedef struct norm norm;           /* a norm's weight and kind */
+typedef struct embedding embedding; /* token rows [V, D] */
+typedef struct rope rope;           /* a rotary table or its frequencies */
+typedef struct moe moe;             /* router and experts */
+typedef struct conv conv;           /* short causal convolution and its state */
+typedef struct ssm ssm;             /* selective state space layer */
+typedef struct delta delta;         /* gated delta rule layer */
+typedef struct adapter adapter;     /* low-rank addends of one linear, for several adapters */
+
+/* An activation buffer, reserved at open. */
+typedef struct act {
+    int32_t id;
+} act;
+#define ACT_NONE ((act){-1})
+
+typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
+
+/* One product out of a fused set: out = x W^T (+ bias) (+ the row's adapter addend). */
+typedef struct linear_use {
+    const linear *w;
+    const adapter *lora; /* NULL: none; rows choose by batch.row_adapters */
+    act out;
+} linear_use;
+
+/* Which keys a query row sees and how scores change, as data. Zero-initialised with causal = true and scale set is a plain decoder. */
+typedef struct attn_spec {
+    float scale;              /* multiplies q . k */
+    bool causal;              /* key j visible to row i iff j <= i */
+    int32_t window;           /* 0: none; else also i - j < window */
+    float soft_cap;           /* 0: none; else s = cap * tanh(s / cap) */
+    const float *sinks;       /* [H] extra logit in the softmax's sum, unscaled, or NULL */
+    const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
+    const struct attn_program *program; /* a user's mask and score expression over (i, j, head, b), or NULL */
+    const struct attn_tree *tree;       /* draft trees: each row's ancestors' slots by position, or NULL */
+} attn_spec;
+
+/* q and k norms over each head before (or after) rotary; NULL: none. */
+typedef struct qk_norms {
+    const norm *q, *k;
+    bool after_rope;
+} qk_norms;
+
+/* One copy of a whole page inside the pool: dst = src. */
+typedef struct kv_copy_pair {
+    int32_t src, dst;
+} kv_copy_pair;
+
+/* One token's move inside a group: dst slot = src slot, in every plane. Accepted tree nodes are moved so. */
+typedef struct kv_move_pair {
+    kv_slot src, dst;
+    int32_t group;
+} kv_move_pair;
+
+/* Limits that buffers are sized for. */
+typedef struct step_limits {
+    int32_t max_rows, max_seqs, max_out, max_partials;
+} step_limits;
+
+/* How to open a backend: the numeric configuration and the machine. */
+typedef struct backend_options {
+    compute_mode compute;
+    const char *isa;   /* "auto", "plain", "avx2", "avx512" */
+    int32_t n_threads; /* 0: as many as the process may use */
+} backend_options;
+
+typedef struct backend_ops {
+    const char *name; /* "cpu" */
+    void (*close)(backend *b);
+    /* A line for people: "cpu, avx2, 2 threads". Lives as long as the backend. */
+    const char *(*describe)(const backend *b);
+
+    /* ---- loading: each makes an object the backend owns until close; the tensor's bytes may go away afterwards, unless borrowed[] says so ---- */
+    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout that compute mode and weight type ask for. */
+    quire_err (*linear_load)(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
+    /* weight [width]; bias [width] or NULL (layer norm). add_one: the weight is 1 + w. width tells the row length norms work on (E for qk norms). */
+    quire_err (*norm_load)(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one,
+                           norm **out, quire_error *err);
+    quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
+    /* max_positions: how far tables reach. */
+    quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
+    /* Bytes of device memory the loaded weights take. */
+    int64_t (*weight_bytes)(const backend *b);
+
+    /* ---- memory ---- */
+    /* Reserves an activation of max_rows rows (of the later step_open) by width f32 elements. */
+    act (*act_reserve)(backend *b, int32_t width);
+    /* Sizes every buffer; called once, after the model reserved its activations. vocab 0: no logits. */
+    quire_err (*step_open)(backend *b, const step_limits *limits, const kv_layout *layout, int32_t n_vocab, quire_error *err);
+    /* Bytes step_open took (kv apart). */
+    int64_t (*step_bytes)(const backend *b);
+    /* Reserves n_pages pages of KV memory for the layout given to step_open. Pages start undefined. */
+    quire_err (*kv_open)(backend *b, int32_t n_pages, quire_error *err);
+
+    /* ---- pages ---- */
+    void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
+    void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
+    /* K and V of positions 0..n_tokens of the sequence whose table for the layer's group is pages, as f32, to host arrays k and v [n_tokens, G, E].
+     * The exact values the pages hold. */
+    void (*kv_gather)(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v);
+    /* A page's bytes to and from host memory (page_bytes of the layout): swapping, tiers, transfer. */
+    void (*kv_read_page)(backend *b, int32_t page, void *host);
+    void (*kv_write_page)(backend *b, int32_t page, const void *host);
+
+    /* ---- a step: begin, ops, wait ---- */
+    /* The batch stays unchanged and alive until step_wait returns. */
+    void (*step_begin)(backend *b, const batch *batch);
+    void (*step_wait)(backend *b);
+
+    /* x [M, D] = rows of e by token id, times scale; external rows copied as they are. */
+    void (*embed)(backend *b, const embedding *e, float scale, act x);
+    /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. */
+    void (*norm_linears)(backend *b, act x, const norm *nm, const linear_use *uses, int32_t n);
+    /* q [M, H E] and k [M, G E] normed and rotated in place (r NULL: no rotary); k and v written to the layer's pages at the batch's slots. */
+    void (*qk_norm_rope_store)(backend *b, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r);
+    /* out [M, H E] = softmax(scale q K^T, masked) V over the layer's pages, by the batch's work list. */
+    void (*attention)(backend *b, int32_t layer, act q, const attn_spec *spec, act out);
+    /* x [M, D] += scale * (a W^T + bias). */
+    void (*linear_add)(backend *b, act a, const linear_use *w, float scale, act x);
+    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w and lora are read. */
+    void (*norm_gate_up)(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h);
+    /* Mixture of experts over norm(x), added to x. */
+    void (*moe_add)(backend *b, act x, const norm *nm, const moe *m, act x_out);
+    /* Short convolution of a sequence's rows, with state carried in the sequence's state pages. */
+    void (*conv_step)(backend *b, int32_t layer, act x, const conv *c, act out);
+    void (*ssm_step)(backend *b, int32_t layer, act x, const ssm *s, act out);
+    void (*delta_step)(backend *b, int32_t layer, act x, const delta *d, act out);
+    /* Logits [n_out, V] of the batch's out_rows: scale * norm(x) W^T, soft-capped when cap > 0. Into the backend's own logits buffer. */
+    void (*head)(backend *b, act x, const norm *nm, const linear *w, float scale, float soft_cap);
+
+    /* ---- results, after step_wait ---- */
+    /* Row i of the logits, host memory [V], valid until the next step_begin. The caller may change it in place. */
+    float *(*logits)(backend *b, int32_t i);
+    /* Host copy of rows row0..row0+n of an activation, f32 [n, width]: hidden states for drafters, pooling and tests. */
+    void (*act_read)(backend *b, act a, int32_t row0, int32_t n, float *out);
+    /* The opposite, for tests and external inputs. */
+    void (*act_write)(backend *b, act a, int32_t row0, int32_t n, const float *in);
+} backend_ops;
+
+/* The head of every backend's own struct. */
+struct backend {
+    const backend_ops *ops;
+    compute_mode compute;
+};
+
+/* Which ops a backend has bodies for; a model that needs another is refused at load: an op it cannot do is NULL in the table. */
+
+/* Opens the CPU backend. QUIRE_UNSUPPORTED when options->isa names an instruction set this processor lacks; QUIRE_INVALID for an unknown name. */
+quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err);
+
+#endif

@@ -1,0 +1,10 @@
+/* Time. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stdint.h>
+
+int64_t clock_us(void);      /* monotonic, microseconds */
+int64_t clock_unix_s(void);  /* seconds since 1970 */
+
+#endif

@@ -1,0 +1,27 @@
+/* Allocation: aligned, size-checked, zeroed; and the guard that proves a step allocates nothing.
+ *
+ * mem_new returns NULL when n * size overflows or memory is out. All blocks are freed with mem_free. Any thread. */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define MEM_ALIGN 64 /* bytes: a cache line and a 512-bit vector */
+
+/* n * size zeroed bytes, aligned to MEM_ALIGN. n * size == 0 gives a block all the same. */
+void *mem_new(size_t n, size_t size);
+/* As mem_new, but aligned to 2 MiB and advised for huge pages where it is that large. */
+void *mem_new_huge(size_t n, size_t size);
+/* *p grown so that it holds at least n elements of size bytes; *cap is its capacity in elements. Keeps the content, zeroes the rest.
+ * false: nothing changed. *p may be NULL with *cap 0. */
+bool mem_grow_(void **p, size_t *cap, size_t n, size_t size);
+void mem_free(void *p);
+/* A copy of n bytes, with a 0 byte behind them; NULL when out of memory. */
+char *mem_dup(const void *p, size_t n);
+
+/* Between enter and leave, an allocation by the calling thread through this header aborts in debug builds. Nest freely. */
+void mem_guard_enter(void);
+void mem_guard_leave(void);
+
+#endif

@@ -1,0 +1,31 @@
+/* Overflow-checked sizes. Every product or sum of numbers that came from outside goes through these. */
+#ifndef BASE_SIZE_H
+#define BASE_SIZE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* *out = a * b (a + b); false on overflow, *out untouched. */
+static inline bool size_mul(size_t a, size_t b, size_t *out) {
+    if (b != 0 && a > SIZE_MAX / b) {
+        return false;
+    }
+    *out = a * b;
+    return true;
+}
+
+static inline bool size_add(size_t a, size_t b, size_t *out) {
+    if (a > SIZE_MAX - b) {
+        return false;
+    }
+    *out = a + b;
+    return true;
+}
+
+/* v rounded up to a multiple of align (a power of two); the caller knows that it cannot overflow. */
+static inline size_t size_align(size_t v, size_t align) {
+    return (v + align - 1) & ~(align - 1);
+}
+
+#endif

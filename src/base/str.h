@@ -1,0 +1,44 @@
+/* Strings: a borrowed slice, and an owned growing buffer. */
+#ifndef BASE_STR_H
+#define BASE_STR_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/err.h"
+
+/* Borrowed bytes, not 0-terminated, maybe holding zeros. */
+typedef struct str {
+    const char *p;
+    size_t n;
+} str;
+
+static inline str str_of(const char *s) {
+    return (str){s, strlen(s)};
+}
+static inline bool str_eq(str a, str b) {
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+static inline bool str_is(str a, const char *s) {
+    return str_eq(a, str_of(s));
+}
+
+/* An owned buffer; p[n] is always 0 once anything was added. Zero-initialised is empty. One thread. */
+typedef struct strbuf {
+    char *p;
+    size_t n, cap;
+    size_t max; /* 0, or the most bytes it may hold: QUIRE_TOO_LARGE past that */
+} strbuf;
+
+void strbuf_deinit(strbuf *b);
+/* Empties it, keeping its memory. */
+void strbuf_clear(strbuf *b);
+/* Append; QUIRE_NO_MEMORY or QUIRE_TOO_LARGE leave it as it was. */
+quire_err strbuf_add(strbuf *b, const void *p, size_t n);
+quire_err strbuf_add_str(strbuf *b, const char *s);
+quire_err strbuf_add_char(strbuf *b, char c);
+quire_err strbuf_addf(strbuf *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,27 @@
+/* The compute pool: a team of threads that run one function together, part by part.
+ *
+ * The caller is member 0. Idle members spin for a moment and then sleep on a futex-like condition: 0% CPU when nothing runs.
+ * Owner: the engine thread; team_run is called by one thread at a time. Every member sets the floating-point control word (round to nearest,
+ * denormals kept), so results do not depend on who computes a part. */
+#ifndef BASE_TEAM_H
+#define BASE_TEAM_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+typedef struct team team;
+
+/* Does part `part` of n_parts. member (0..n_members) indexes per-thread scratch. */
+typedef void (*team_fn)(void *context, int32_t part, int32_t member);
+
+/* n_threads >= 1, caller included; 0: as many as the process may use (affinity and cgroup limit). */
+quire_err team_open(int32_t n_threads, team **out);
+void team_close(team *t);
+int32_t team_size(const team *t);
+/* Runs fn for every part in 0..n_parts, in any order, on all members; returns when all are done. Allocates nothing. */
+void team_run(team *t, team_fn fn, void *context, int32_t n_parts);
+/* How many processors this process may use, by affinity and cgroup quota; at least 1. */
+int32_t team_cpus(void);
+
+#endif

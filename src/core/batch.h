@@ -1,0 +1,60 @@
+/* One step's batch: rows of any number of sequences side by side (varlen), with every slot already resolved.
+ *
+ * A row is one token of one sequence: prefill chunks give many, a decode one, a draft verification a few. Rows of a sequence are adjacent and
+ * ascend in position. The engine fills it and owns all arrays; model and backend only read. Nothing in it points into a KV pool. */
+#ifndef CORE_BATCH_H
+#define CORE_BATCH_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "core/kv_layout.h"
+
+#define ATTN_CHUNK 256 /* positions; attention cuts every sequence at multiples of this (DESIGN.md, 1) */
+#define BATCH_POS_AXES 4
+
+/* One place for one token's K and V in a group: page * page_tokens + offset. */
+typedef struct kv_slot {
+    int64_t v;
+} kv_slot;
+
+typedef struct batch_seq {
+    int32_t row0, n_rows;     /* its rows in this batch */
+    int32_t n_tokens;         /* tokens in the cache once this step has written its rows: position of its last row + 1 */
+    const int32_t *pages[KV_MAX_GROUPS]; /* block table of each group: page ids, kv_pages_for(n_tokens) of them */
+} batch_seq;
+
+/* Attention of rows row0..row0+n_rows (all of sequence seq) over chunks chunk0..chunk0+n_chunks of ATTN_CHUNK positions each.
+ * partial < 0: the item covers every chunk its rows can see, and writes the result. Otherwise it writes (max, sum, accumulator) to partial
+ * buffers partial, partial + 1, ... (one a row), and one merge entry for each row lists them. */
+typedef struct attn_item {
+    int32_t seq, row0, n_rows, chunk0, n_chunks, partial;
+} attn_item;
+
+/* The result of row row is the merge, in this order, of partial buffers of chunks ascending. */
+typedef struct attn_merge {
+    int32_t row, n_partials;
+    const int32_t *partials;
+} attn_merge;
+
+typedef struct batch {
+    int32_t n_rows;           /* actual rows; buffers are sized for the limit given at open */
+    int32_t n_seqs, n_out;
+    const int32_t *tokens;    /* [n_rows] token id, or -1 - e: row e of embeddings */
+    const float *embeddings;  /* [.., d_model] external rows, or NULL */
+    const int32_t *positions; /* [n_rows][n_axes] ; axis 0 is the place in the sequence */
+    int32_t n_axes;           /* 1..BATCH_POS_AXES */
+    const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: where a row's K and V go; v < 0: not written */
+    const int32_t *row_adapters; /* [n_rows] adapter index or -1; NULL: no adapter in this step */
+    const batch_seq *seqs;    /* [n_seqs] */
+    const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */
+    int32_t n_work, n_merges, n_partials;
+    const attn_item *work;    /* [n_work] */
+    const attn_merge *merges; /* [n_merges] */
+} batch;
+
+/* Fills items[0..] for a batch's sequences: at most tile_rows rows an item, all chunks whole (partial -1). Returns the number of items,
+ * or -1 when max_items is too small. */
+int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows, attn_item *items, int32_t max_items);
+
+#endif

@@ -1,0 +1,54 @@
+/* Element types of tensors in files, of KV pages and of compute. */
+#ifndef CORE_DTYPE_H
+#define CORE_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(name, elements a block, bytes a block, ggml type number or -1) */
+#define DTYPE_LIST(X)       \
+    X(F32, 1, 4, 0)         \
+    X(F16, 1, 2, 1)         \
+    X(BF16, 1, 2, 30)       \
+    X(Q4_0, 32, 18, 2)      \
+    X(Q4_1, 32, 20, 3)      \
+    X(Q5_0, 32, 22, 6)      \
+    X(Q5_1, 32, 24, 7)      \
+    X(Q8_0, 32, 34, 8)      \
+    X(Q2_K, 256, 84, 10)    \
+    X(Q3_K, 256, 110, 11)   \
+    X(Q4_K, 256, 144, 12)   \
+    X(Q5_K, 256, 176, 13)   \
+    X(Q6_K, 256, 210, 14)   \
+    X(IQ4_NL, 32, 18, 20)   \
+    X(I8, 1, 1, 24)         \
+    X(I16, 1, 2, 25)        \
+    X(I32, 1, 4, 26)        \
+    X(I64, 1, 8, 27)        \
+    X(F64, 1, 8, 28)        \
+    X(U8, 1, 1, -1)         \
+    X(BOOL, 1, 1, -1)
+
+typedef enum dtype {
+#define DTYPE_NAME(name, elements, bytes, ggml) DTYPE_##name,
+    DTYPE_LIST(DTYPE_NAME)
+#undef DTYPE_NAME
+    N_DTYPES
+} dtype;
+
+/* How matrix products are computed: the main part of the numeric configuration (DESIGN.md, 1). */
+typedef enum compute_mode { COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8 } compute_mode;
+
+const char *dtype_name(dtype t);
+int32_t dtype_block_elements(dtype t);
+int32_t dtype_block_bytes(dtype t);
+/* false when ggml has no such type or this build does not read it. */
+bool dtype_from_ggml(uint32_t ggml_type, dtype *out);
+/* Name as in safetensors ("BF16", "F32", "I64"...); false when unknown. */
+bool dtype_from_name(const char *name, size_t n, dtype *out);
+/* True for the block types Q* and IQ*. */
+bool dtype_is_quantised(dtype t);
+const char *compute_name(compute_mode m);
+
+#endif

@@ -1,0 +1,52 @@
+/* How KV pages are cut: groups of layers, planes inside a page (DESIGN.md, 3).
+ *
+ * A page is one contiguous extent of page_bytes that holds page_tokens tokens of one group: for each layer of the group its planes, in order.
+ * All pages have the same bytes, so any free page serves any group. Plane offsets are multiples of 64.
+ * Who cares about what: kv knows counts and bytes only; the backend decides what lies inside a plane. */
+#ifndef CORE_KV_LAYOUT_H
+#define CORE_KV_LAYOUT_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "core/dtype.h"
+#include "core/model_desc.h"
+
+#define KV_MAX_GROUPS 64
+#define KV_MAX_PAGE_TOKENS 256
+
+typedef enum kv_plane_kind { KV_PLANE_K, KV_PLANE_V, KV_PLANE_LATENT, KV_PLANE_STATE } kv_plane_kind;
+
+/* A page of a group of n layers: n times (one K plane, one V plane); plane of layer i of the group and kind k at (2 i + k) * plane_bytes. */
+typedef struct kv_group {
+    layer_kind kind;
+    int32_t window;   /* tokens, LAYER_WINDOW only */
+    int32_t n_layers; /* L, the same for all groups but perhaps the last of a kind */
+} kv_group;
+
+typedef struct kv_layout {
+    int32_t version;      /* of the inner layout; part of every stored page's identity */
+    dtype type;           /* F32, F16 or BF16 */
+    int32_t page_tokens;  /* power of two, 1..256 */
+    int32_t n_kv_heads, d_head;
+    int64_t plane_bytes;  /* n_kv_heads * d_head * page_tokens * element bytes, rounded up to 64 */
+    int64_t page_bytes;   /* layers a group * 2 * plane_bytes */
+    int32_t n_groups;
+    kv_group groups[KV_MAX_GROUPS];
+    int32_t n_layers;
+    int16_t layer_group[DESC_MAX_LAYERS]; /* which group a layer's K and V live in */
+    int16_t layer_index[DESC_MAX_LAYERS]; /* its place inside that group */
+} kv_layout;
+
+/* Fills *out for a model. QUIRE_INVALID (with what is wrong) unless page_tokens is a power of two in 1..256 and type is F32, F16 or BF16. */
+quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err);
+
+/* KV bytes one token takes in all layers, padding left out: 2 * n_layers * n_kv_heads * d_head * element bytes for a plain Llama. */
+int64_t kv_layout_token_bytes(const kv_layout *l);
+
+/* Pages that n_tokens need in one group, rounded up. */
+static inline int64_t kv_pages_for(int64_t n_tokens, int32_t page_tokens) {
+    return (n_tokens + page_tokens - 1) / page_tokens;
+}
+
+#endif

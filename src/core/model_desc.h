@@ -1,0 +1,62 @@
+/* What a model is: plain numbers, read from a file's metadata by src/model, used by every room.
+ *
+ * Invariant after desc_check(): every count is positive and small enough that products of two fit int32_t and of three int64_t;
+ * n_heads is a multiple of n_kv_heads; d_head is even and at most 256... see desc_check. Plain data: copy freely. */
+#ifndef CORE_MODEL_DESC_H
+#define CORE_MODEL_DESC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "core/dtype.h"
+
+#define DESC_MAX_EOS 8
+#define DESC_MAX_LAYERS 1024
+#define DESC_MAX_HEAD 512 /* widest head */
+
+typedef enum rope_kind { ROPE_NONE, ROPE_PLAIN, ROPE_LINEAR, ROPE_NTK, ROPE_LLAMA3, ROPE_YARN } rope_kind;
+/* Which elements of a head turn together: (i, i + n/2), as Hugging Face stores them, or (2i, 2i + 1), as GGUF stores Llama's. */
+typedef enum rope_pairs { ROPE_HALVES, ROPE_NEIGHBOURS } rope_pairs;
+
+typedef struct rope_desc {
+    rope_kind kind;
+    rope_pairs pairs;
+    int32_t n_dims;         /* elements of a head that turn (even, <= d_head) */
+    float theta;            /* base */
+    float factor;           /* linear, ntk, llama3, yarn */
+    float low_freq_factor, high_freq_factor; /* llama3 */
+    float beta_fast, beta_slow;              /* yarn */
+    float attention_factor; /* yarn: scales cos and sin; 0: 0.1 ln(factor) + 1 */
+    bool truncate;          /* yarn: correction range rounded outwards to integers */
+    int32_t original_positions; /* trained length before scaling */
+    const float *freq_factors;  /* [n_dims/2] divisors of the frequencies from GGUF's rope_freqs, or NULL; borrowed from the file */
+} rope_desc;
+
+typedef enum act_kind { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2 } act_kind;
+
+/* What a layer remembers (DESIGN.md, 3). */
+typedef enum layer_kind { LAYER_FULL, LAYER_WINDOW, LAYER_LATENT, LAYER_STATE } layer_kind;
+
+typedef struct model_desc {
+    char architecture[64]; /* "llama" */
+    char name[128];        /* for people; may be empty */
+    int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab;
+    int32_t max_positions;
+    float norm_eps;
+    float attention_scale; /* 1 / sqrt(d_head) for Llama */
+    act_kind act;
+    bool tied_embeddings;
+    rope_desc rope;
+    layer_kind *layer_kinds; /* [n_layers], or NULL: all LAYER_FULL; owned by the model */
+    int32_t window;          /* of LAYER_WINDOW layers, 0 otherwise */
+    int32_t n_eos, eos[DESC_MAX_EOS]; /* tokens that end a generation */
+    int32_t bos;             /* -1: none known */
+    dtype weight_type;       /* the type of most of the matrices' parameters */
+    int64_t n_params, weight_bytes;
+} model_desc;
+
+/* Refuses numbers that no model has or that this build cannot compute; names the first bad one. */
+quire_err desc_check(const model_desc *d, quire_error *err);
+
+#endif

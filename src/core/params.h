@@ -1,0 +1,53 @@
+/* The request's parameters, and the one table of request fields: validation, error texts, documentation and the C API's set-by-name come from it.
+ *
+ * The table names every field of the OpenAI endpoints and vLLM's extensions. A field of a later issue stands here as FIELD_LATER: it is refused with
+ * 400 unless its value is the default (null always is). A field that is not in the table is ignored, as OpenAI's servers do. */
+#ifndef CORE_PARAMS_H
+#define CORE_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define PARAMS_MAX_STOP 16
+#define PARAMS_MAX_STOP_TOKENS 64
+
+/* What the engine needs to choose tokens. Plain data; texts live in the request. */
+typedef struct sampling_params {
+    float temperature;     /* 0: greedy */
+    float top_p, min_p;
+    int32_t top_k;         /* 0 or -1: off */
+    int32_t max_tokens;    /* -1: as many as fit */
+    int32_t min_tokens;
+    bool ignore_eos;
+    bool has_seed;
+    uint64_t seed;
+    int32_t n_stop_tokens, stop_tokens[PARAMS_MAX_STOP_TOKENS];
+} sampling_params;
+
+void sampling_params_init(sampling_params *p);
+
+typedef enum field_type {
+    FIELD_BOOL, FIELD_INT, FIELD_NUMBER, FIELD_STRING, FIELD_STRINGS /* one or an array */, FIELD_INTS, FIELD_OBJECT, FIELD_ARRAY,
+    FIELD_PROMPT, FIELD_MESSAGES
+} field_type;
+
+enum { FIELD_COMPLETIONS = 1, FIELD_CHAT = 2, FIELD_LATER = 4 /* not done yet: only the default is accepted */,
+       FIELD_IGNORED = 8 /* accepted, means nothing here (user, metadata) */, FIELD_MIN_OPEN = 16 /* minimum is excluded */ };
+
+typedef struct field_desc {
+    const char *name;
+    field_type type;
+    uint32_t flags;
+    double minimum, maximum;  /* FIELD_INT and FIELD_NUMBER; inclusive unless FIELD_MIN_OPEN */
+    const char *fallback;     /* the default, as JSON text */
+    const char *meaning;      /* one line, for documents */
+} field_desc;
+
+/* All fields, sorted by name; *n their number. */
+const field_desc *params_fields(int32_t *n);
+/* By name, or NULL. */
+const field_desc *params_field(const char *name);
+
+#endif

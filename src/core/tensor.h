@@ -1,0 +1,23 @@
+/* A tensor as it lies in a file: a borrowed view of mapped, read-only bytes. */
+#ifndef CORE_TENSOR_H
+#define CORE_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/dtype.h"
+
+#define TENSOR_MAX_DIMS 4
+
+/* Row-major: the last dimension is contiguous. A linear layer's weight is [n_out, n_in] whatever file it came from
+ * (GGUF stores dimensions fastest first; the reader reverses them). Unused dims are 1. */
+typedef struct tensor_view {
+    const char *name; /* 0-terminated, lives as long as the file is open */
+    dtype type;
+    int32_t n_dims;
+    int64_t dims[TENSOR_MAX_DIMS];
+    const void *data; /* no alignment promised */
+    size_t n_bytes;
+} tensor_view;
+
+#endif

@@ -1,0 +1,36 @@
+/* A vocabulary as a file gives it, before src/text makes a tokenizer of it. Borrowed bytes: they live as long as the file is open. */
+#ifndef CORE_VOCAB_H
+#define CORE_VOCAB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+typedef enum vocab_source { VOCAB_NONE, VOCAB_GGUF, VOCAB_TOKENIZER_JSON } vocab_source;
+
+/* GGUF token types (tokenizer.ggml.token_type). */
+typedef enum vocab_type {
+    VOCAB_UNDEFINED, VOCAB_NORMAL, VOCAB_UNKNOWN, VOCAB_CONTROL, VOCAB_USER_DEFINED, VOCAB_UNUSED, VOCAB_BYTE
+} vocab_type;
+
+typedef struct vocab {
+    vocab_source source;
+
+    /* VOCAB_GGUF: tokenizer.ggml.* */
+    str model;            /* "llama" (SentencePiece BPE), "gpt2" (byte-level BPE) ... */
+    str pre;              /* "llama-bpe", "qwen2", ...; empty when absent */
+    int32_t n_tokens;
+    const str *tokens;    /* [n_tokens] */
+    const float *scores;  /* [n_tokens] or NULL */
+    const int32_t *types; /* [n_tokens] or NULL: vocab_type */
+    int32_t n_merges;
+    const str *merges;    /* [n_merges] "left right" */
+    int32_t bos, eos, unk, pad;          /* -1: not given */
+    int32_t add_bos, add_eos, add_space_prefix; /* -1: not given, else 0 or 1 */
+
+    /* VOCAB_TOKENIZER_JSON: the files' bytes; empty when absent */
+    str tokenizer_json, tokenizer_config_json, special_tokens_map_json;
+} vocab;
+
+#endif

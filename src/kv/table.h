@@ -1,0 +1,46 @@
+/* Block table: where one sequence's tokens lie, for one group of layers. A growable array of page ids and a length in tokens.
+ *
+ * Owner: the engine thread. Invariant: n_pages >= pages needed for n_tokens; every entry is held. A write into a page with count > 1 copies
+ * that page first: kv_table_append adds the pair to a copy list, which the engine hands to the backend before the step. */
+#ifndef KV_TABLE_H
+#define KV_TABLE_H
+
+#include "kv/pool.h"
+
+typedef struct kv_table {
+    page_id *pages;
+    int32_t n_pages, cap_pages;
+    int32_t n_tokens; /* tokens written or about to be */
+} kv_table;
+
+/* Whole pages to copy before anything is written, in order. Fixed capacity, set at open: append fails with QUIRE_NO_ROOM when it is full. */
+typedef struct kv_copies {
+    struct {
+        page_id src, dst;
+    } *pairs;
+    int32_t n, cap;
+} kv_copies;
+
+/* Room for cap_pages entries, so that appends up to there allocate nothing. */
+quire_err kv_table_init(kv_table *t, int32_t cap_pages);
+/* Releases every page and the array. */
+void kv_table_deinit(kv_pool *pool, kv_table *t);
+/* Releases every page, keeps the array; n_tokens is 0. */
+void kv_table_clear(kv_pool *pool, kv_table *t);
+
+/* Pages that appending n tokens would take from the pool (copies of a shared tail included). */
+int32_t kv_table_needs(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens);
+/* Makes room for n more tokens: reserves pages, and copies the tail page if it is shared and would be written.
+ * QUIRE_NO_ROOM leaves table, pool and copies as they were. */
+quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies);
+/* Drops tokens from the end, releasing pages that hold none any more. */
+void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens);
+/* *to (initialised, empty) becomes a second holder of all of from's pages. */
+quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to);
+
+/* Where position p lies: page * page_tokens + offset. p < n_tokens. */
+static inline int64_t kv_table_slot(const kv_table *t, int32_t p, int32_t page_tokens) {
+    return (int64_t)t->pages[p / page_tokens].v * page_tokens + p % page_tokens;
+}
+
+#endif
