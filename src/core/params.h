@@ -1,7 +1,8 @@
 /* The request's parameters, and the one table of request fields: validation, error texts, documentation and the C API's set-by-name come from it.
  *
  * The table names every field of the OpenAI endpoints and vLLM's extensions. A field of a later issue stands here as FIELD_LATER: it is refused with
- * 400 unless its value is the default (null always is). A field that is not in the table is ignored, as OpenAI's servers do. */
+ * 400 unless its value is the default (null always is). A field that is not in the table is ignored, as OpenAI's servers do. A field that differs
+ * between the endpoints has a row for each. */
 #ifndef CORE_PARAMS_H
 #define CORE_PARAMS_H
 
@@ -26,28 +27,38 @@ typedef struct sampling_params {
     int32_t n_stop_tokens, stop_tokens[PARAMS_MAX_STOP_TOKENS];
 } sampling_params;
 
+/* Temperature 1, no cuts, as many tokens as fit, no seed. */
 void sampling_params_init(sampling_params *p);
 
 typedef enum field_type {
     FIELD_BOOL, FIELD_INT, FIELD_NUMBER, FIELD_STRING, FIELD_STRINGS /* one or an array */, FIELD_INTS, FIELD_OBJECT, FIELD_ARRAY,
-    FIELD_PROMPT, FIELD_MESSAGES
+    FIELD_PROMPT, FIELD_MESSAGES, FIELD_ANY
 } field_type;
 
-enum { FIELD_COMPLETIONS = 1, FIELD_CHAT = 2, FIELD_LATER = 4 /* not done yet: only the default is accepted */,
-       FIELD_IGNORED = 8 /* accepted, means nothing here (user, metadata) */, FIELD_MIN_OPEN = 16 /* minimum is excluded */ };
+enum {
+    FIELD_COMPLETIONS = 1,
+    FIELD_CHAT = 2,
+    FIELD_BOTH = FIELD_COMPLETIONS | FIELD_CHAT,
+    FIELD_LATER = 4,     /* not done yet: only the default is accepted */
+    FIELD_IGNORED = 8,   /* accepted, means nothing here (user, metadata) */
+    FIELD_MIN_OPEN = 16, /* minimum is excluded */
+    FIELD_UNNAMED = 32   /* an error about the value's range carries no param, as in vLLM's answers */
+};
+
+#define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */
 
 typedef struct field_desc {
-    const char *name;
+    const char *name;         /* "stream_options.include_usage" is a member of the object field before the dot */
     field_type type;
     uint32_t flags;
-    double minimum, maximum;  /* FIELD_INT and FIELD_NUMBER; inclusive unless FIELD_MIN_OPEN */
+    double minimum, maximum;  /* FIELD_INT, FIELD_NUMBER, and each of FIELD_INTS; inclusive unless FIELD_MIN_OPEN */
     const char *fallback;     /* the default, as JSON text */
     const char *meaning;      /* one line, for documents */
 } field_desc;
 
 /* All fields, sorted by name; *n their number. */
 const field_desc *params_fields(int32_t *n);
-/* By name, or NULL. */
-const field_desc *params_field(const char *name);
+/* The field of that name on an endpoint (FIELD_COMPLETIONS or FIELD_CHAT), or NULL. */
+const field_desc *params_field(const char *name, uint32_t endpoint);
 
 #endif

@@ -1,0 +1,71 @@
+/* A parsed request: what quire_request_parse makes of a JSON body, before anything is tokenised.
+ *
+ * Belongs to whoever made it until quire_submit takes it. All texts are owned by the request and live as long as it. Reading is driven by the
+ * table of fields (core/params.h): a field is validated by its row, then stored by its binding (request_fields.c). */
+#ifndef API_REQUEST_H
+#define API_REQUEST_H
+
+#include "base/str.h"
+#include "core/params.h"
+#include "quire.h"
+#include "text/template.h"
+
+#define REQUEST_MAX_BYTES ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE past that */
+#define REQUEST_MAX_DEPTH 64                 /* nesting of its JSON */
+#define REQUEST_MAX_PROMPTS 1024
+
+/* The facts about an engine against which a request is checked. */
+typedef struct request_context {
+    int32_t n_vocab;        /* ids are 0..n_vocab-1 */
+    int32_t max_model_len;  /* tokens */
+    bool has_vocabulary;    /* else only prompts of ids are taken */
+    bool has_chat_template; /* else chat is refused */
+    bool content_parts;     /* the chat template wants content as a list of parts (chat_template_wants_parts) rather than as text */
+} request_context;
+
+/* One prompt: a text, or ids where ids is not NULL. */
+typedef struct request_prompt {
+    str text;
+    int32_t *ids; /* mem_new'd */
+    int32_t n_ids;
+} request_prompt;
+
+struct json_object;
+
+struct quire_request {
+    quire_request_info info;
+    request_context context;    /* as when it was made */
+    struct json_object *body;   /* the texts below are borrowed from it */
+
+    /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation as a JSON array for the template. */
+    request_prompt *prompts;
+    int32_t n_prompts;
+    char *messages;
+    size_t n_messages;
+    const char *template_kwargs; /* a JSON object, or NULL */
+    bool add_special, add_generation_prompt, continue_final_message;
+
+    sampling_params sampling;
+    int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
+    str stops[PARAMS_MAX_STOP];
+    int32_t n_stops;
+    bool include_stop, skip_special;
+    bool has_stream_options;
+    float *logits_out;          /* the caller's; see quire_request_logits */
+};
+
+/* As quire_request_parse, quire_request_ids, on a context rather than an engine. */
+quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err);
+quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
+
+/* The checks between fields. request_parse has made them; quire_submit makes them again, since fields may have been set one by one. */
+quire_err request_check(quire_request *r, quire_error *err);
+
+/* Renders a chat request's prompt: the template's variables are messages, tools and documents (none), add_generation_prompt, bos_token, eos_token and
+ * template_kwargs. Appends to *out. With continue_final_message the text ends where the last message's content does. Any thread. */
+quire_err request_render(const quire_request *r, const chat_template *t, str bos, str eos, strbuf *out, quire_error *err);
+
+/* The context of an open engine; lives as long as it. Defined beside quire_engine (src/api/engine.c). */
+const request_context *engine_request_context(const quire_engine *e);
+
+#endif

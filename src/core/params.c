@@ -1,0 +1,138 @@
+#include "core/params.h"
+
+#include <string.h>
+
+#define NONE (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
+#define INT32_TOP 2147483647.0
+#define BOTH FIELD_BOTH
+#define CHAT FIELD_CHAT
+#define COMPLETIONS FIELD_COMPLETIONS
+#define LATER FIELD_LATER
+#define IGNORED FIELD_IGNORED
+#define UNNAMED FIELD_UNNAMED
+
+/* Sorted by strcmp; rows of one name are adjacent. */
+static const field_desc fields[] = {
+    {"add_generation_prompt", FIELD_BOOL, CHAT, NONE, "true", "the template opens the assistant's answer"},
+    {"add_special_tokens", FIELD_BOOL, CHAT, NONE, "false", "add BOS and the like to what the template wrote"},
+    {"add_special_tokens", FIELD_BOOL, COMPLETIONS, NONE, "true", "add BOS and the like to the prompt"},
+    {"allowed_token_ids", FIELD_INTS, BOTH | LATER, NONE, "null", "only these ids may be sampled"},
+    {"audio", FIELD_OBJECT, CHAT | LATER, NONE, "null", "spoken output"},
+    {"bad_words", FIELD_STRINGS, BOTH | LATER, NONE, "[]", "texts that may not be produced"},
+    {"best_of", FIELD_INT, COMPLETIONS | LATER, NONE, "1", "samples of which the best are returned"},
+    {"cache_salt", FIELD_STRING, BOTH | LATER, NONE, "null", "a secret that keeps this request's prefixes apart in the cache"},
+    {"chat_template", FIELD_STRING, CHAT | LATER, NONE, "null", "a template to use in place of the model's"},
+    {"chat_template_kwargs", FIELD_OBJECT, CHAT, NONE, "null", "further variables for the chat template"},
+    {"continue_final_message", FIELD_BOOL, CHAT, NONE, "false", "leave the last message open and continue it"},
+    {"documents", FIELD_ARRAY, CHAT | LATER, NONE, "null", "documents for templates that take them"},
+    {"ec_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of encoder results between servers"},
+    {"echo", FIELD_BOOL, CHAT | LATER, NONE, "false", "put the last message before the answer"},
+    {"echo", FIELD_BOOL, COMPLETIONS, NONE, "false", "put the prompt before the text"},
+    {"frequency_penalty", FIELD_NUMBER, BOTH | LATER, -2, 2, "0", "taken off a token's logit for each time it was produced"},
+    {"function_call", FIELD_ANY, CHAT | LATER, NONE, "\"none\"", "the old form of tool_choice"},
+    {"functions", FIELD_ARRAY, CHAT | LATER, NONE, "[]", "the old form of tools"},
+    {"ignore_eos", FIELD_BOOL, BOTH, NONE, "false", "go on after the end-of-sequence token"},
+    {"include_reasoning", FIELD_BOOL, CHAT | LATER, NONE, "true", "return the reasoning apart from the answer"},
+    {"include_stop_str_in_output", FIELD_BOOL, BOTH, NONE, "false", "the text ends with the stop string it stopped at"},
+    {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of KV pages between servers"},
+    {"length_penalty", FIELD_NUMBER, BOTH | LATER, NONE, "1", "exponent of the length in beam scores"},
+    {"logit_bias", FIELD_OBJECT, BOTH | LATER, NONE, "{}", "added to the logits of the ids named"},
+    {"logprob_token_ids", FIELD_INTS, BOTH | LATER, NONE, "null", "ids whose log-probabilities are returned at each position"},
+    {"logprobs", FIELD_BOOL, CHAT | LATER, NONE, "false", "return the log-probabilities of the tokens"},
+    {"logprobs", FIELD_INT, COMPLETIONS | LATER, NONE, "null", "return log-probabilities, of this many tokens a position"},
+    {"max_completion_tokens", FIELD_INT, CHAT, 1, INT32_TOP, "null", "most tokens to produce; goes before max_tokens"},
+    {"max_tokens", FIELD_INT, CHAT, 1, INT32_TOP, "null", "most tokens to produce; null: as many as fit"},
+    {"max_tokens", FIELD_INT, COMPLETIONS, 1, INT32_TOP, "16", "most tokens to produce"},
+    {"media_io_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, "null", "settings for reading media"},
+    {"messages", FIELD_MESSAGES, CHAT, NONE, "null", "the conversation; required"},
+    {"metadata", FIELD_OBJECT, BOTH | IGNORED, NONE, "null", "the caller's own notes"},
+    {"min_p", FIELD_NUMBER, BOTH | UNNAMED, 0, 1, "0", "leaves out tokens less likely than this part of the likeliest"},
+    {"min_tokens", FIELD_INT, BOTH, 0, INT32_TOP, "0", "tokens to produce before a stop token is allowed"},
+    {"mm_payload", FIELD_STRING, BOTH | LATER, NONE, "\"tensors\"", "how media come back from rendering"},
+    {"mm_processor_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, "null", "settings for preparing media"},
+    {"modalities", FIELD_STRINGS, CHAT | LATER, NONE, "[\"text\"]", "kinds of output"},
+    {"model", FIELD_STRING, BOTH, NONE, "null", "the name of a served model; the first when absent"},
+    {"n", FIELD_INT, BOTH | LATER, NONE, "1", "answers to each prompt"},
+    {"parallel_tool_calls", FIELD_BOOL, CHAT | LATER, NONE, "true", "allow several tool calls in one answer"},
+    {"prediction", FIELD_OBJECT, CHAT | IGNORED, NONE, "null", "a guess at the answer, which may speed it up"},
+    {"presence_penalty", FIELD_NUMBER, BOTH | LATER, -2, 2, "0", "taken off the logit of each token that was produced"},
+    {"priority", FIELD_INT, BOTH | LATER, NONE, "0", "lower is served earlier"},
+    {"prompt", FIELD_PROMPT, COMPLETIONS, NONE, "null", "a text, an array of ids, or an array of either; required"},
+    {"prompt_cache_key", FIELD_STRING, BOTH | IGNORED, NONE, "null", "a hint which requests share a prefix"},
+    {"prompt_cache_retention", FIELD_STRING, BOTH | IGNORED, NONE, "null", "a hint how long to keep the prefix"},
+    {"prompt_embeds", FIELD_ANY, COMPLETIONS | LATER, NONE, "null", "the prompt as embedding rows"},
+    {"prompt_logprobs", FIELD_INT, BOTH | LATER, NONE, "null", "return log-probabilities of the prompt's tokens"},
+    {"reasoning_effort", FIELD_STRING, CHAT | LATER, NONE, "null", "how long a reasoning model thinks"},
+    {"repetition_detection", FIELD_OBJECT, BOTH | LATER, NONE, "null", "end when the text repeats itself"},
+    {"repetition_penalty", FIELD_NUMBER, BOTH | LATER, NONE, "1", "divides the logits of tokens that occurred"},
+    {"request_id", FIELD_STRING, BOTH | LATER, NONE, "null", "the id that the answer should carry"},
+    {"response_format", FIELD_OBJECT, BOTH | LATER, NONE, "{\"type\":\"text\"}", "the form that the answer must have"},
+    {"return_mm_kwargs", FIELD_BOOL, BOTH | LATER, NONE, "false", "the old form of mm_payload"},
+    {"return_prompt_text", FIELD_BOOL, CHAT | LATER, NONE, "false", "return the text that the template wrote"},
+    {"return_token_ids", FIELD_BOOL, BOTH, NONE, "false", "return the ids of prompt and answer"},
+    {"return_token_offsets", FIELD_BOOL, BOTH | LATER, NONE, "false", "return where in the text each prompt token lies"},
+    {"return_tokens_as_token_ids", FIELD_BOOL, BOTH | LATER, NONE, "false", "log-probabilities name tokens by id"},
+    {"routed_experts_prompt_start", FIELD_INT, BOTH | LATER, NONE, "0", "first prompt token whose experts are returned"},
+    {"safety_identifier", FIELD_STRING, BOTH | IGNORED, NONE, "null", "who the caller's user is"},
+    /* The lower end is one above the smallest int64, which is also what json-c makes of everything below. */
+    {"seed", FIELD_INT, BOTH, -9223372036854774784.0, 9223372036854775807.0, "null", "makes sampling repeatable; null or -1: a new one"},
+    {"service_tier", FIELD_STRING, BOTH | IGNORED, NONE, "null", "OpenAI's price class"},
+    {"session_id", FIELD_STRING, BOTH | IGNORED, NONE, "null", "which requests belong together"},
+    {"skip_special_tokens", FIELD_BOOL, BOTH, NONE, "true", "leave special tokens out of the text"},
+    {"spaces_between_special_tokens", FIELD_BOOL, BOTH | LATER, NONE, "true", "put spaces between special tokens in the text"},
+    {"stop", FIELD_STRINGS, BOTH, NONE, "[]", "texts at which the answer ends"},
+    {"stop_token_ids", FIELD_INTS, BOTH, 0, INT32_TOP, "[]", "ids at which the answer ends"},
+    {"store", FIELD_BOOL, CHAT | IGNORED, NONE, "false", "OpenAI's log of answers"},
+    {"stream", FIELD_BOOL, BOTH, NONE, "false", "send the answer piece by piece"},
+    {"stream_interval", FIELD_INT, BOTH | LATER, NONE, "1", "tokens in each piece of a stream"},
+    {"stream_options", FIELD_OBJECT, BOTH, NONE, "null", "what a stream carries beside text; needs stream"},
+    {"stream_options.continuous_usage_stats", FIELD_BOOL, BOTH, NONE, "false", "usage comes with every piece"},
+    {"stream_options.include_obfuscation", FIELD_BOOL, BOTH | IGNORED, NONE, "false", "OpenAI's padding of the pieces"},
+    {"stream_options.include_usage", FIELD_BOOL, BOTH, NONE, "false", "usage comes in a last piece of its own"},
+    {"structured_outputs", FIELD_OBJECT, BOTH | LATER, NONE, "null", "a regex, schema, choice or grammar for the answer"},
+    {"suffix", FIELD_STRING, COMPLETIONS | LATER, NONE, "null", "what comes after the text to fill in"},
+    {"temperature", FIELD_NUMBER, BOTH, 0, 2, "1", "flattens (over 1) or sharpens (under 1) the choice; 0: the likeliest token"},
+    {"thinking_token_budget", FIELD_INT, BOTH | LATER, NONE, "null", "most tokens a reasoning model may think"},
+    {"tool_choice", FIELD_ANY, CHAT | LATER, NONE, "\"none\"", "whether tools are called, or which"},
+    {"tools", FIELD_ARRAY, CHAT | LATER, NONE, "[]", "functions that the model may call"},
+    {"top_k", FIELD_INT, BOTH | UNNAMED, -1, INT32_TOP, "0", "choose among this many likeliest tokens; 0 or -1: all"},
+    {"top_logprobs", FIELD_INT, CHAT | LATER, NONE, "0", "tokens a position whose log-probabilities are returned; needs logprobs"},
+    {"top_p", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN, 0, 1, "1", "choose among the likeliest tokens that together have this probability"},
+    {"truncate_prompt_tokens", FIELD_INT, BOTH | LATER, NONE, "null", "most tokens of the prompt to keep"},
+    {"truncation_side", FIELD_STRING, BOTH | LATER, NONE, "null", "which end of the prompt is cut"},
+    {"use_beam_search", FIELD_BOOL, BOTH | LATER, NONE, "false", "search the likeliest answer by beams"},
+    {"user", FIELD_STRING, BOTH | IGNORED, NONE, "null", "who the caller's user is"},
+    {"verbosity", FIELD_STRING, CHAT | LATER, NONE, "\"medium\"", "how long the answer is"},
+    {"vllm_xargs", FIELD_OBJECT, BOTH | LATER, NONE, "null", "parameters of extensions"},
+    {"watermarking", FIELD_BOOL, BOTH | LATER, NONE, "false", "mark the text"},
+    {"web_search_options", FIELD_OBJECT, CHAT | LATER, NONE, "null", "search the web"},
+};
+
+enum { N_FIELDS = (int)(sizeof fields / sizeof fields[0]) };
+
+void sampling_params_init(sampling_params *p) {
+    *p = (sampling_params){.temperature = 1.0f, .top_p = 1.0f, .max_tokens = -1};
+}
+
+const field_desc *params_fields(int32_t *n) {
+    *n = N_FIELDS;
+    return fields;
+}
+
+const field_desc *params_field(const char *name, uint32_t endpoint) {
+    int lo = 0, hi = N_FIELDS;
+    while (lo < hi) { /* the first row not below name */
+        int mid = lo + (hi - lo) / 2;
+        if (strcmp(fields[mid].name, name) < 0) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    for (; lo < N_FIELDS && strcmp(fields[lo].name, name) == 0; lo++) {
+        if (fields[lo].flags & endpoint) {
+            return &fields[lo];
+        }
+    }
+    return NULL;
+}
