@@ -18,8 +18,8 @@ quire_err model_open(const model_file *f, backend *b, int32_t max_positions, mod
 void model_close(model *m);
 const model_desc *model_description(const model *m);
 
-/* One forward pass over the batch, queued on the backend: after step_wait logits of batch->out_rows are there. */
-void model_forward(model *m, const batch *batch);
+/* One forward pass over the batch, queued on the backend: after step_wait the logits of rows->out_rows are there. */
+void model_forward(model *m, const batch *rows);
 /* The activation that holds the last hidden states after model_forward. */
 act model_hidden(const model *m);
 

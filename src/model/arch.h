@@ -1,0 +1,28 @@
+/* Architectures: how a model's weights are found and how a forward pass runs over them. One file an architecture; the table is in model.c. */
+#ifndef MODEL_ARCH_H
+#define MODEL_ARCH_H
+
+#include "model/loader.h"
+#include "model/model.h"
+
+typedef struct arch {
+    const char *gguf_name; /* general.architecture */
+    const char *hf_name;   /* config.json: architectures[0] */
+    /* Fills the description (zeroed but for architecture and name) from the file's metadata. */
+    quire_err (*describe)(const model_file *f, model_desc *d, quire_error *err);
+    /* Loads weights and reserves activations: *weights is freed with mem_free. */
+    quire_err (*load)(loader *l, const model_desc *d, void **weights);
+    void (*forward)(const model *m, const batch *rows);
+    act (*hidden)(const model *m);
+} arch;
+
+struct model {
+    model_desc desc;
+    backend *b;
+    const arch *arch;
+    void *weights;
+};
+
+extern const arch arch_llama;
+
+#endif

@@ -1,0 +1,43 @@
+/* Finds an architecture's tensors in a file under either naming, checks their shapes, hands them to the backend, and keeps account of
+ * what was used: a tensor that nobody asked for means the file holds another model than we would compute, so loader_finish refuses it. */
+#ifndef MODEL_LOADER_H
+#define MODEL_LOADER_H
+
+#include "backend/backend.h"
+#include "file/model_file.h"
+
+/* A weight's two names, without ".weight"; %d is the layer. */
+typedef struct weight_name {
+    const char *gguf, *hf;
+} weight_name;
+
+typedef struct loader {
+    const model_file *file;
+    backend *b;
+    quire_error *err;
+    int32_t max_positions;
+    int32_t n_used, cap_used;
+    const tensor_view **used;
+} loader;
+
+#define NO_LAYER (-1)
+
+quire_err loader_init(loader *l, const model_file *f, backend *b, int32_t max_positions, quire_error *err);
+void loader_deinit(loader *l);
+
+/* The tensor name + suffix (".weight", ".bias"), or NULL; marks it used. */
+const tensor_view *loader_find(loader *l, weight_name name, int32_t layer, const char *suffix);
+
+/* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. */
+quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out);
+/* A norm's weight [width]. */
+quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, int64_t width, float eps, norm **out);
+/* Token rows [n_vocab, width], under the first of the two names that is there (a tied model may store only its head). */
+quire_err loader_embedding(loader *l, weight_name name, weight_name or_name, int64_t n_vocab, int64_t width, embedding **out);
+/* The head: the first of the names that is there. */
+quire_err loader_head(loader *l, weight_name name, weight_name or_name, int64_t n_vocab, int64_t width, linear **out);
+
+/* Refuses a file with weights that were not used, naming the first. Tensors whose names end in an ignored suffix are derived data, not weights. */
+quire_err loader_finish(const loader *l);
+
+#endif

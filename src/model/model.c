@@ -1,0 +1,119 @@
+/* Opens a model: picks the architecture by the file's own name for it, describes, loads. */
+#include "model/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/arch.h"
+
+static const arch *const archs[] = {&arch_llama};
+
+/* The file's name for its architecture: GGUF's general.architecture or config.json's architectures[0]. */
+static quire_err architecture_name(const model_file *f, str *name, quire_error *err) {
+    size_t n = 0;
+    quire_err e = model_file_format(f) == MODEL_GGUF ? model_file_str(f, "general.architecture", name)
+                                                     : model_file_str_at(f, "architectures", 0, name, &n);
+    if (e != QUIRE_OK) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is missing or no text: this is not a model's file", model_file_path(f),
+                       model_file_format(f) == MODEL_GGUF ? "general.architecture" : "\"architectures\" in config.json");
+    }
+    return QUIRE_OK;
+}
+
+static quire_err find_arch(const model_file *f, const arch **out, quire_error *err) {
+    str name;
+    TRY(architecture_name(f, &name, err));
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        if (str_is(name, model_file_format(f) == MODEL_GGUF ? archs[i]->gguf_name : archs[i]->hf_name)) {
+            *out = archs[i];
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: architecture %.*s is not supported by this version; it runs Llama models",
+                   model_file_path(f), (int)(name.n < 60 ? name.n : 60), name.p);
+}
+
+/* Parameters, bytes, and the type that most parameters of matrices have. */
+static void describe_weights(const model_file *f, model_desc *d) {
+    int64_t by_type[N_DTYPES] = {0};
+    d->n_params = 0;
+    d->weight_bytes = 0;
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        const tensor_view *t = model_file_tensor(f, i);
+        int64_t n = 1;
+        for (int32_t k = 0; k < t->n_dims; k++) {
+            n *= t->dims[k];
+        }
+        d->n_params += n;
+        d->weight_bytes += (int64_t)t->n_bytes;
+        by_type[t->type] += t->n_dims > 1 ? n : 0;
+    }
+    d->weight_type = DTYPE_F32;
+    for (int t = 0; t < N_DTYPES; t++) {
+        if (by_type[t] > by_type[d->weight_type]) {
+            d->weight_type = (dtype)t;
+        }
+    }
+}
+
+quire_err model_describe(const model_file *f, model_desc *out, quire_error *err) {
+    const arch *a;
+    TRY(find_arch(f, &a, err));
+    model_desc d = {.bos = -1};
+    snprintf(d.architecture, sizeof d.architecture, "%s", a->gguf_name);
+    str name;
+    if (model_file_str(f, "general.name", &name) == QUIRE_OK) {
+        snprintf(d.name, sizeof d.name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.p);
+    }
+    TRY(a->describe(f, &d, err));
+    describe_weights(f, &d);
+    quire_err e = desc_check(&d, err);
+    if (e != QUIRE_OK) {
+        return err_prefix(err, e, model_file_path(f));
+    }
+    *out = d;
+    return QUIRE_OK;
+}
+
+quire_err model_open(const model_file *f, backend *b, int32_t max_positions, model **out, quire_error *err) {
+    *out = NULL;
+    model *m = mem_new(1, sizeof *m);
+    if (!m) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    m->b = b;
+    loader l = {0};
+    quire_err e = find_arch(f, &m->arch, err);
+    e = e ? e : model_describe(f, &m->desc, err);
+    e = e ? e : loader_init(&l, f, b, max_positions, err);
+    e = e ? e : m->arch->load(&l, &m->desc, &m->weights);
+    e = e ? e : loader_finish(&l);
+    loader_deinit(&l);
+    if (e != QUIRE_OK) {
+        model_close(m);
+        return e;
+    }
+    m->desc.rope.freq_factors = NULL; /* lay in the file, which may be closed now */
+    *out = m;
+    return QUIRE_OK;
+}
+
+void model_close(model *m) {
+    if (m) {
+        mem_free(m->weights);
+        mem_free(m);
+    }
+}
+
+const model_desc *model_description(const model *m) {
+    return &m->desc;
+}
+
+void model_forward(model *m, const batch *rows) {
+    m->arch->forward(m, rows);
+}
+
+act model_hidden(const model *m) {
+    return m->arch->hidden(m);
+}
