@@ -19,7 +19,7 @@ typedef void (*team_fn)(void *context, int32_t part, int32_t member);
 quire_err team_open(int32_t n_threads, team **out);
 void team_close(team *t);
 int32_t team_size(const team *t);
-/* Runs fn for every part in 0..n_parts, in any order, on all members; returns when all are done. Allocates nothing. */
+/* Runs fn for every part in 0..n_parts (at most 16,000,000), in any order, on all members; returns when all are done. Allocates nothing. */
 void team_run(team *t, team_fn fn, void *context, int32_t n_parts);
 /* How many processors this process may use, by affinity and cgroup quota; at least 1. */
 int32_t team_cpus(void);

@@ -1,0 +1,41 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PREFIX "quire: "
+#define LINE_BYTES 2048 /* longer lines are cut */
+
+static _Atomic int max_level = LOG_INFO;
+
+void log_set_level(log_level level) {
+    atomic_store_explicit(&max_level, (int)level, memory_order_relaxed);
+}
+
+void log_line(log_level level, const char *format, ...) {
+    if ((int)level > atomic_load_explicit(&max_level, memory_order_relaxed)) {
+        return;
+    }
+    char line[LINE_BYTES] = PREFIX;
+    size_t at = sizeof PREFIX - 1;
+    size_t room = sizeof line - at - 1; /* the newline takes one */
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line + at, room, format, args);
+    va_end(args);
+    if (n < 0) {
+        return;
+    }
+    at += (size_t)n < room ? (size_t)n : room - 1;
+    line[at++] = '\n';
+    for (size_t done = 0; done < at;) { /* one write a line, unless the pipe is nearly full */
+        ssize_t w = write(STDERR_FILENO, line + done, at - done);
+        if (w <= 0) {
+            return;
+        }
+        done += (size_t)w;
+    }
+}

@@ -1,0 +1,131 @@
+/* madvise() and its MADV_ names are outside POSIX. */
+#define _DEFAULT_SOURCE
+
+#include "base/mem.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/size.h"
+
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define FIRST_CAPACITY 16
+
+#ifdef QUIRE_DEBUG
+#include <stdio.h>
+
+static _Thread_local int guard_depth;
+
+static void guard_check(size_t n_bytes) {
+    if (guard_depth > 0) {
+        fprintf(stderr, "quire: %zu bytes are being allocated inside a guarded section (mem_guard_enter): a step must allocate nothing\n",
+                n_bytes);
+        abort();
+    }
+}
+
+void mem_guard_enter(void) {
+    guard_depth++;
+}
+
+void mem_guard_leave(void) {
+    guard_depth--;
+}
+#else
+static void guard_check(size_t n_bytes) {
+    (void)n_bytes;
+}
+
+void mem_guard_enter(void) {
+}
+
+void mem_guard_leave(void) {
+}
+#endif
+
+static void *new_aligned(size_t align, size_t n_bytes) {
+    void *p;
+    guard_check(n_bytes);
+    return posix_memalign(&p, align, n_bytes != 0 ? n_bytes : 1) == 0 ? p : NULL;
+}
+
+void *mem_new(size_t n, size_t size) {
+    size_t n_bytes;
+    if (!size_mul(n, size, &n_bytes)) {
+        return NULL;
+    }
+    void *p = new_aligned(MEM_ALIGN, n_bytes);
+    if (p != NULL) {
+        memset(p, 0, n_bytes);
+    }
+    return p;
+}
+
+/* Zeroes by giving the pages back: the kernel brings zeroed ones when they are touched, so a large pool costs nothing until it is used. */
+static void zero_lazily(void *p, size_t n_bytes) {
+    size_t whole = n_bytes & ~((size_t)sysconf(_SC_PAGESIZE) - 1);
+    if (madvise(p, whole, MADV_DONTNEED) != 0) {
+        whole = 0;
+    }
+    memset((char *)p + whole, 0, n_bytes - whole);
+}
+
+void *mem_new_huge(size_t n, size_t size) {
+    size_t n_bytes;
+    if (!size_mul(n, size, &n_bytes)) {
+        return NULL;
+    }
+    if (n_bytes < HUGE_PAGE_BYTES) {
+        return mem_new(n, size);
+    }
+    void *p = new_aligned(HUGE_PAGE_BYTES, n_bytes);
+    if (p != NULL) {
+        zero_lazily(p, n_bytes);
+        (void)madvise(p, n_bytes & ~(HUGE_PAGE_BYTES - 1), MADV_HUGEPAGE); /* advice: small pages work as well, only slower */
+    }
+    return p;
+}
+
+bool mem_grow_(void **p, size_t *cap, size_t n, size_t size) {
+    if (n <= *cap) {
+        return true;
+    }
+    size_t doubled;
+    if (!size_mul(*cap, 2, &doubled) || doubled < n) {
+        doubled = n;
+    }
+    size_t new_cap = doubled < FIRST_CAPACITY ? FIRST_CAPACITY : doubled;
+    void *grown = mem_new(new_cap, size);
+    if (grown == NULL) {
+        return false;
+    }
+    if (*cap > 0) {
+        memcpy(grown, *p, *cap * size);
+    }
+    mem_free(*p);
+    *p = grown;
+    *cap = new_cap;
+    return true;
+}
+
+void mem_free(void *p) {
+    free(p);
+}
+
+char *mem_dup(const void *p, size_t n) {
+    size_t n_bytes;
+    if (!size_add(n, 1, &n_bytes)) {
+        return NULL;
+    }
+    char *copy = new_aligned(MEM_ALIGN, n_bytes);
+    if (copy != NULL) {
+        if (n > 0) {
+            memcpy(copy, p, n);
+        }
+        copy[n] = '\0';
+    }
+    return copy;
+}

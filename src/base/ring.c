@@ -1,0 +1,93 @@
+#include "base/ring.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+
+/* Each cell carries a turn. Position p may be written when its cell's turn is 2 p, and read when it is 2 p + 1; the reader then sets
+ * 2 (p + capacity), the turn of the next write. The turn's release and acquire order the copies of the entry. */
+typedef struct cell {
+    _Atomic size_t turn;
+} cell; /* entry_bytes follow */
+
+struct ring {
+    size_t entry_bytes, cell_bytes, mask;
+    char *cells;
+    _Alignas(MEM_ALIGN) _Atomic size_t tail; /* next position to write */
+    _Alignas(MEM_ALIGN) _Atomic size_t head; /* next position to read */
+};
+
+static cell *cell_at(const ring *r, size_t position) {
+    return (cell *)(void *)(r->cells + (position & r->mask) * r->cell_bytes);
+}
+
+static void *cell_entry(cell *c) {
+    return c + 1;
+}
+
+quire_err ring_open(size_t entry_bytes, size_t capacity, ring **out) {
+    if (entry_bytes == 0 || capacity == 0 || (capacity & (capacity - 1)) != 0) {
+        return QUIRE_INVALID;
+    }
+    size_t cell_bytes;
+    if (!size_add(entry_bytes, sizeof(cell) + MEM_ALIGN - 1, &cell_bytes)) {
+        return QUIRE_TOO_LARGE;
+    }
+    cell_bytes &= ~(size_t)(MEM_ALIGN - 1); /* whole cache lines, so that two producers do not share one */
+    ring *r = mem_new(1, sizeof *r);
+    char *cells = mem_new(capacity, cell_bytes);
+    if (r == NULL || cells == NULL) {
+        mem_free(r);
+        mem_free(cells);
+        return QUIRE_NO_MEMORY;
+    }
+    r->entry_bytes = entry_bytes;
+    r->cell_bytes = cell_bytes;
+    r->mask = capacity - 1;
+    r->cells = cells;
+    for (size_t i = 0; i < capacity; i++) {
+        atomic_init(&cell_at(r, i)->turn, 2 * i);
+    }
+    *out = r;
+    return QUIRE_OK;
+}
+
+void ring_close(ring *r) {
+    if (r != NULL) {
+        mem_free(r->cells);
+        mem_free(r);
+    }
+}
+
+bool ring_push(ring *r, const void *entry) {
+    size_t position = atomic_load_explicit(&r->tail, memory_order_relaxed);
+    for (;;) {
+        cell *c = cell_at(r, position);
+        size_t turn = atomic_load_explicit(&c->turn, memory_order_acquire);
+        if (turn == 2 * position) {
+            if (atomic_compare_exchange_weak_explicit(&r->tail, &position, position + 1, memory_order_relaxed, memory_order_relaxed)) {
+                memcpy(cell_entry(c), entry, r->entry_bytes);
+                atomic_store_explicit(&c->turn, 2 * position + 1, memory_order_release);
+                return true;
+            }
+        } else if ((ptrdiff_t)(turn - 2 * position) < 0) { /* still holds the entry of one lap before */
+            return false;
+        } else { /* another producer was quicker */
+            position = atomic_load_explicit(&r->tail, memory_order_relaxed);
+        }
+    }
+}
+
+bool ring_pop(ring *r, void *entry) {
+    size_t position = atomic_load_explicit(&r->head, memory_order_relaxed);
+    cell *c = cell_at(r, position);
+    if (atomic_load_explicit(&c->turn, memory_order_acquire) != 2 * position + 1) {
+        return false;
+    }
+    memcpy(entry, cell_entry(c), r->entry_bytes);
+    atomic_store_explicit(&r->head, position + 1, memory_order_relaxed);
+    atomic_store_explicit(&c->turn, 2 * (position + r->mask + 1), memory_order_release);
+    return true;
+}

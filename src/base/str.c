@@ -1,0 +1,66 @@
+#include "base/str.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+
+void strbuf_deinit(strbuf *b) {
+    mem_free(b->p);
+    *b = (strbuf){.max = b->max};
+}
+
+void strbuf_clear(strbuf *b) {
+    b->n = 0;
+    if (b->p != NULL) {
+        b->p[0] = '\0';
+    }
+}
+
+/* Room for n more bytes and the 0 behind them. */
+static quire_err reserve(strbuf *b, size_t n) {
+    size_t total, with_zero;
+    if (!size_add(b->n, n, &total) || !size_add(total, 1, &with_zero) || (b->max != 0 && total > b->max)) {
+        return QUIRE_TOO_LARGE;
+    }
+    void *p = b->p;
+    if (!mem_grow_(&p, &b->cap, with_zero, 1)) {
+        return QUIRE_NO_MEMORY;
+    }
+    b->p = p;
+    return QUIRE_OK;
+}
+
+quire_err strbuf_add(strbuf *b, const void *p, size_t n) {
+    TRY(reserve(b, n));
+    if (n > 0) {
+        memcpy(b->p + b->n, p, n);
+    }
+    b->n += n;
+    b->p[b->n] = '\0';
+    return QUIRE_OK;
+}
+
+quire_err strbuf_add_str(strbuf *b, const char *s) {
+    return strbuf_add(b, s, strlen(s));
+}
+
+quire_err strbuf_add_char(strbuf *b, char c) {
+    return strbuf_add(b, &c, 1);
+}
+
+quire_err strbuf_addf(strbuf *b, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0) {
+        return QUIRE_INVALID;
+    }
+    TRY(reserve(b, (size_t)n));
+    va_start(args, format);
+    (void)vsnprintf(b->p + b->n, (size_t)n + 1, format, args);
+    va_end(args);
+    b->n += (size_t)n;
+    return QUIRE_OK;
+}

@@ -1,0 +1,144 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+static void a_new_block_is_zeroed_and_aligned(void **state) {
+    (void)state;
+    for (size_t n = 0; n < 300; n += 7) {
+        unsigned char *p = mem_new(n, 3);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % MEM_ALIGN, 0);
+        for (size_t i = 0; i < 3 * n; i++) {
+            assert_int_equal(p[i], 0);
+        }
+        memset(p, 0xAA, 3 * n);
+        mem_free(p);
+    }
+}
+
+static void a_product_that_overflows_gives_null(void **state) {
+    (void)state;
+    assert_null(mem_new(SIZE_MAX / 2, 3));
+    assert_null(mem_new_huge(SIZE_MAX / 2, 3));
+    assert_null(mem_dup("", SIZE_MAX));
+}
+
+static void a_huge_block_is_zeroed_also_when_the_memory_was_used_before(void **state) {
+    (void)state;
+    size_t n = ((size_t)3 << 20) + 4097;
+    for (int round = 0; round < 4; round++) {
+        unsigned char *p = mem_new_huge(n, 1);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % ((size_t)2 << 20), 0);
+        for (size_t i = 0; i < n; i++) {
+            if (p[i] != 0) {
+                fail_msg("byte %zu is %d in round %d", i, p[i], round);
+            }
+        }
+        memset(p, 0xAA, n);
+        mem_free(p);
+    }
+}
+
+static void growing_keeps_the_content_and_zeroes_the_rest(void **state) {
+    (void)state;
+    void *p = NULL;
+    size_t cap = 0;
+    assert_true(mem_grow_(&p, &cap, 3, sizeof(int)));
+    assert_true(cap >= 3);
+    int *v = p;
+    v[0] = 1, v[1] = 2, v[2] = 3;
+    size_t before = cap;
+    assert_true(mem_grow_(&p, &cap, before + 1, sizeof(int)));
+    v = p;
+    assert_int_equal(v[0] + v[1] + v[2], 6);
+    for (size_t i = 3; i < cap; i++) {
+        assert_int_equal(v[i], 0);
+    }
+    void *same = p;
+    before = cap;
+    assert_false(mem_grow_(&p, &cap, SIZE_MAX / 2, sizeof(int)));
+    assert_ptr_equal(p, same);
+    assert_int_equal(cap, before);
+    mem_free(p);
+}
+
+static void a_copy_has_a_zero_behind_it(void **state) {
+    (void)state;
+    char *copy = mem_dup("a\0b", 3);
+    assert_memory_equal(copy, "a\0b\0", 4);
+    mem_free(copy);
+    copy = mem_dup(NULL, 0);
+    assert_string_equal(copy, "");
+    mem_free(copy);
+}
+
+/* Whether a child process that does this dies by abort. */
+static int aborts(void (*what)(void)) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL);
+        what();
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void allocate_in_a_nested_guard(void) {
+    mem_guard_enter();
+    mem_guard_enter();
+    mem_guard_leave();
+    mem_free(mem_new(1, 1));
+}
+
+static void allocate_after_the_guard(void) {
+    mem_guard_enter();
+    mem_guard_leave();
+    mem_free(mem_new(1, 1));
+}
+
+static void grow_within_capacity_in_a_guard(void) {
+    void *p = NULL;
+    size_t cap = 0;
+    (void)mem_grow_(&p, &cap, 8, 1);
+    mem_guard_enter();
+    (void)mem_grow_(&p, &cap, 8, 1);
+    mem_free(p);
+    mem_guard_leave();
+}
+
+static void an_allocation_inside_the_guard_aborts_in_debug_builds(void **state) {
+    (void)state;
+#ifdef QUIRE_DEBUG
+    assert_true(aborts(allocate_in_a_nested_guard));
+#else
+    assert_false(aborts(allocate_in_a_nested_guard));
+#endif
+    assert_false(aborts(allocate_after_the_guard));
+    assert_false(aborts(grow_within_capacity_in_a_guard));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_block_is_zeroed_and_aligned),
+        cmocka_unit_test(a_product_that_overflows_gives_null),
+        cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
+        cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
+        cmocka_unit_test(a_copy_has_a_zero_behind_it),
+        cmocka_unit_test(an_allocation_inside_the_guard_aborts_in_debug_builds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
