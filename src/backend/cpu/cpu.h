@@ -45,6 +45,8 @@ typedef struct cpu_backend {
 } cpu_backend;
 
 /* ---- implemented in linear*.c ---- */
+/* The products' table for an instruction set. */
+const struct linear_kernels *cpu_linear_kernels(cpu_isa isa);
 quire_err cpu_linear_load(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
 void cpu_linear_close(cpu_backend *b);
 /* Sizes the scratch for max_rows rows of the widest loaded weights; called by step_open. */

@@ -1,0 +1,60 @@
+/* A virtual machine of 16 float lanes, for kernel sources written once and compiled for AVX2 (two 256-bit registers) and AVX-512 (one).
+ *
+ * A kernel lives in X_kernels.inc.h, which X_avx2.c and X_avx512.c include; its plain C twin in X_plain.c is written apart and gives the same bits.
+ * They can agree because every function here is one exactly defined IEEE operation a lane: round to nearest even, no flush to zero.
+ * min and max follow x86: when a or b is NaN, or both are zero, the result is b. Masks are opaque; m_first(n) has the lanes below n.
+ * With SIMD_EMULATE the AVX-512 side runs through SIMDe, for machines without it.
+ *
+ * Names: f_ floats, i_ 32-bit integers, m_ masks. No pointer here needs alignment. */
+#ifndef CPU_SIMD_H
+#define CPU_SIMD_H
+
+#include <stdint.h>
+
+#if defined(__AVX512F__) || defined(SIMD_EMULATE)
+#include "backend/cpu/simd_avx512.h"
+#else
+#include "backend/cpu/simd_avx2.h"
+#endif
+
+/* Lane 0 of the sum over ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)): the one order in which 16 lanes are added. */
+static inline float f_tree_sum(f32x16 a) {
+    __m256 h = _mm256_add_ps(f_low(a), f_high(a));
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
+}
+
+/* The largest lane, by f_max in the same tree. */
+static inline float f_tree_max(f32x16 a) {
+    __m256 h = _mm256_max_ps(f_low(a), f_high(a));
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
+}
+
+static inline f32x16 f_abs(f32x16 a) {
+    return f_of_bits(i_and(f_bits(a), i_set1(0x7fffffff)));
+}
+
+static inline f32x16 f_neg(f32x16 a) {
+    return f_of_bits(i_xor(f_bits(a), i_set1(INT32_MIN)));
+}
+
+/* Rounds to bf16, to nearest even, in the upper half of each lane's 32 bits shifted down: lane values 0..65535. NaN stays NaN, quiet. */
+static inline i32x16 f_to_bf16_lanes(f32x16 a) {
+    i32x16 u = f_bits(a);
+    i32x16 high = i_shr(u, 16);
+    i32x16 rounded = i_shr(i_add(u, i_add(i_set1(0x7fff), i_and(high, i_set1(1)))), 16);
+    return i_select(m_nan(a), i_or(high, i_set1(0x40)), rounded);
+}
+
+static inline void f_store_bf16(uint16_t *p, f32x16 a) {
+    i_store_u16(p, f_to_bf16_lanes(a));
+}
+
+static inline f32x16 f_load_bf16(const uint16_t *p) {
+    return f_of_bits(i_shl(i_load_u16(p), 16));
+}
+
+#endif

@@ -1,0 +1,189 @@
+/* The 16-lane machine on AVX2, FMA and F16C: a value is a pair of 256-bit registers. Included by simd.h only; meanings are there. */
+#ifndef CPU_SIMD_AVX2_H
+#define CPU_SIMD_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+typedef struct f32x16 {
+    __m256 a, b; /* lanes 0..7, 8..15 */
+} f32x16;
+typedef struct i32x16 {
+    __m256i a, b;
+} i32x16;
+typedef struct mask16 {
+    __m256 a, b; /* all ones or all zeros a lane */
+} mask16;
+
+static inline __m256 f_low(f32x16 v) {
+    return v.a;
+}
+static inline __m256 f_high(f32x16 v) {
+    return v.b;
+}
+static inline f32x16 f_join(__m256 low, __m256 high) {
+    return (f32x16){low, high};
+}
+
+/* ---- memory ---- */
+static inline f32x16 f_load(const float *p) {
+    return (f32x16){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+}
+static inline void f_store(float *p, f32x16 v) {
+    _mm256_storeu_ps(p, v.a);
+    _mm256_storeu_ps(p + 8, v.b);
+}
+static inline f32x16 f_load_f16(const uint16_t *p) {
+    return (f32x16){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                    _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
+}
+static inline void f_store_f16(uint16_t *p, f32x16 v) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)(void *)(p + 8), _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline i32x16 i_load(const int32_t *p) {
+    return (i32x16){_mm256_loadu_si256((const __m256i *)(const void *)p), _mm256_loadu_si256((const __m256i *)(const void *)(p + 8))};
+}
+static inline void i_store(int32_t *p, i32x16 v) {
+    _mm256_storeu_si256((__m256i *)(void *)p, v.a);
+    _mm256_storeu_si256((__m256i *)(void *)(p + 8), v.b);
+}
+static inline i32x16 i_load_u16(const uint16_t *p) {
+    return (i32x16){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)),
+                    _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(p + 8)))};
+}
+/* Lanes must be in 0..65535. */
+static inline void i_store_u16(uint16_t *p, i32x16 v) {
+    __m256i r = _mm256_permute4x64_epi64(_mm256_packus_epi32(v.a, v.b), 0xd8);
+    _mm256_storeu_si256((__m256i *)(void *)p, r);
+}
+static inline i32x16 i_load_i8(const int8_t *p) {
+    __m128i r = _mm_loadu_si128((const __m128i *)(const void *)p);
+    return (i32x16){_mm256_cvtepi8_epi32(r), _mm256_cvtepi8_epi32(_mm_srli_si128(r, 8))};
+}
+
+/* ---- floats ---- */
+static inline f32x16 f_set1(float x) {
+    return (f32x16){_mm256_set1_ps(x), _mm256_set1_ps(x)};
+}
+static inline f32x16 f_zero(void) {
+    return (f32x16){_mm256_setzero_ps(), _mm256_setzero_ps()};
+}
+static inline f32x16 f_add(f32x16 x, f32x16 y) {
+    return (f32x16){_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)};
+}
+static inline f32x16 f_sub(f32x16 x, f32x16 y) {
+    return (f32x16){_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)};
+}
+static inline f32x16 f_mul(f32x16 x, f32x16 y) {
+    return (f32x16){_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)};
+}
+static inline f32x16 f_div(f32x16 x, f32x16 y) {
+    return (f32x16){_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)};
+}
+static inline f32x16 f_max(f32x16 x, f32x16 y) {
+    return (f32x16){_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)};
+}
+static inline f32x16 f_min(f32x16 x, f32x16 y) {
+    return (f32x16){_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)};
+}
+/* x * y + z, rounded once. */
+static inline f32x16 f_fma(f32x16 x, f32x16 y, f32x16 z) {
+    return (f32x16){_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b)};
+}
+/* z - x * y, rounded once. */
+static inline f32x16 f_fnma(f32x16 x, f32x16 y, f32x16 z) {
+    return (f32x16){_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b)};
+}
+/* To the nearest integer, ties to even. */
+static inline f32x16 f_round(f32x16 x) {
+    return (f32x16){_mm256_round_ps(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+                    _mm256_round_ps(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+
+/* ---- conversions ---- */
+/* To the nearest, ties to even; INT32_MIN when it does not fit. */
+static inline i32x16 f_to_i(f32x16 x) {
+    return (i32x16){_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
+}
+static inline f32x16 i_to_f(i32x16 x) {
+    return (f32x16){_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)};
+}
+static inline i32x16 f_bits(f32x16 x) {
+    return (i32x16){_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)};
+}
+static inline f32x16 f_of_bits(i32x16 x) {
+    return (f32x16){_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)};
+}
+
+/* ---- integers; shifts by the same count in every lane ---- */
+static inline i32x16 i_set1(int32_t x) {
+    return (i32x16){_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
+}
+static inline i32x16 i_add(i32x16 x, i32x16 y) {
+    return (i32x16){_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)};
+}
+static inline i32x16 i_sub(i32x16 x, i32x16 y) {
+    return (i32x16){_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
+}
+static inline i32x16 i_and(i32x16 x, i32x16 y) {
+    return (i32x16){_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)};
+}
+static inline i32x16 i_or(i32x16 x, i32x16 y) {
+    return (i32x16){_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)};
+}
+static inline i32x16 i_xor(i32x16 x, i32x16 y) {
+    return (i32x16){_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)};
+}
+static inline i32x16 i_shl(i32x16 x, int n) {
+    return (i32x16){_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};
+}
+static inline i32x16 i_shr(i32x16 x, int n) {
+    return (i32x16){_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)};
+}
+static inline i32x16 i_sar(i32x16 x, int n) {
+    return (i32x16){_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)};
+}
+
+/* ---- masks; comparisons with NaN are false, but m_nan ---- */
+static inline mask16 m_first(int32_t n) {
+    __m256i k = _mm256_set1_epi32(n);
+    return (mask16){_mm256_castsi256_ps(_mm256_cmpgt_epi32(k, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))),
+                    _mm256_castsi256_ps(_mm256_cmpgt_epi32(k, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15)))};
+}
+static inline mask16 m_lt(f32x16 x, f32x16 y) {
+    return (mask16){_mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ)};
+}
+static inline mask16 m_le(f32x16 x, f32x16 y) {
+    return (mask16){_mm256_cmp_ps(x.a, y.a, _CMP_LE_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LE_OQ)};
+}
+static inline mask16 m_nan(f32x16 x) {
+    return (mask16){_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q)};
+}
+static inline mask16 m_and(mask16 x, mask16 y) {
+    return (mask16){_mm256_and_ps(x.a, y.a), _mm256_and_ps(x.b, y.b)};
+}
+/* Lanes of x that are not in y. */
+static inline mask16 m_without(mask16 x, mask16 y) {
+    return (mask16){_mm256_andnot_ps(y.a, x.a), _mm256_andnot_ps(y.b, x.b)};
+}
+/* m ? x : y. */
+static inline f32x16 f_select(mask16 m, f32x16 x, f32x16 y) {
+    return (f32x16){_mm256_blendv_ps(y.a, x.a, m.a), _mm256_blendv_ps(y.b, x.b, m.b)};
+}
+static inline i32x16 i_select(mask16 m, i32x16 x, i32x16 y) {
+    return f_bits(f_select(m, f_of_bits(x), f_of_bits(y)));
+}
+
+/* The first n lanes, the others 0; only n elements are touched. */
+static inline f32x16 f_load_first(const float *p, int32_t n) {
+    mask16 m = m_first(n);
+    return (f32x16){_mm256_maskload_ps(p, _mm256_castps_si256(m.a)), _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.b))};
+}
+static inline void f_store_first(float *p, int32_t n, f32x16 v) {
+    mask16 m = m_first(n);
+    _mm256_maskstore_ps(p, _mm256_castps_si256(m.a), v.a);
+    _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.b), v.b);
+}
+
+#endif
