@@ -35,7 +35,7 @@ struct json_object;
 struct quire_request {
     quire_request_info info;
     request_context context;    /* as when it was made */
-    struct json_object *body;   /* the texts below are borrowed from it */
+    struct json_object *values; /* an array of what was parsed; the texts below are borrowed from it */
 
     /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation as a JSON array for the template. */
     request_prompt *prompts;

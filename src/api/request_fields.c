@@ -1,0 +1,297 @@
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "api/request_read.h"
+
+typedef quire_err (*field_reader)(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
+
+/* Where a field's value goes: at an offset, by its type (bool, int32_t with -1 for null, float, const char *), or through a reader of its own. */
+typedef struct binding {
+    const char *name;
+    size_t offset;
+    field_reader read;
+} binding;
+
+quire_err request_type_error(const field_desc *f, int64_t index, json_object *v, const char *what, quire_error *err) {
+    char param[64], brief[JSON_BRIEF_BYTES];
+    const char *value = json_brief(v, brief);
+    if (index < 0) {
+        snprintf(param, sizeof param, "body.%s", f->name);
+        return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s is %s; it must be %s", f->name, value, what);
+    }
+    snprintf(param, sizeof param, "body.%s.%lld", f->name, (long long)index);
+    return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s[%lld] is %s; it must be %s", f->name, (long long)index, value, what);
+}
+
+quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...) {
+    char message[sizeof err->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return err_set_param(err, QUIRE_BAD_REQUEST, f->flags & FIELD_UNNAMED ? "" : f->name, "%s", message);
+}
+
+/* Checks a number against its row's bounds: "top_p is 1.5; it must be over 0 and at most 1". */
+static quire_err check_range(const field_desc *f, double value, json_object *v, quire_error *err) {
+    bool open = f->flags & FIELD_MIN_OPEN;
+    bool has_min = f->minimum > -FIELD_NO_LIMIT, has_max = f->maximum < FIELD_NO_LIMIT;
+    bool low = has_min && (open ? value <= f->minimum : value < f->minimum);
+    bool high = has_max && value > f->maximum;
+    if (!low && !high) {
+        return QUIRE_OK;
+    }
+    char brief[JSON_BRIEF_BYTES], bounds[96];
+    if (has_min && has_max && !(f->type != FIELD_NUMBER && low && f->maximum >= INT32_MAX)) {
+        snprintf(bounds, sizeof bounds, open ? "over %.10g and at most %.10g" : "from %.10g to %.10g", f->minimum, f->maximum);
+    } else if (low) {
+        snprintf(bounds, sizeof bounds, open ? "over %.10g" : "at least %.10g", f->minimum);
+    } else {
+        snprintf(bounds, sizeof bounds, "at most %.10g", f->maximum);
+    }
+    return request_range_error(f, err, "%s is %s; it must be %s", f->name, json_brief(v, brief), bounds);
+}
+
+static quire_err check_number(const field_desc *f, json_object *v, quire_error *err) {
+    if (!json_object_is_type(v, json_type_int) && !json_object_is_type(v, json_type_double)) {
+        return request_type_error(f, -1, v, "a number", err);
+    }
+    double value = json_object_get_double(v);
+    if (!isfinite(value)) {
+        return request_type_error(f, -1, v, "a finite number", err);
+    }
+    return check_range(f, value, v, err);
+}
+
+static quire_err check_ints(const field_desc *f, json_object *v, quire_error *err) {
+    if (!json_object_is_type(v, json_type_array)) {
+        return request_type_error(f, -1, v, "an array of integers", err);
+    }
+    for (size_t i = 0; i < json_object_array_length(v); i++) {
+        int64_t value;
+        json_object *item = json_object_array_get_idx(v, i);
+        if (!json_integer(item, &value)) {
+            return request_type_error(f, (int64_t)i, item, "an integer", err);
+        }
+        TRY(check_range(f, (double)value, item, err));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_strings(const field_desc *f, json_object *v, quire_error *err) {
+    if (json_object_is_type(v, json_type_string)) {
+        return QUIRE_OK;
+    }
+    if (!json_object_is_type(v, json_type_array)) {
+        return request_type_error(f, -1, v, "a string or an array of strings", err);
+    }
+    for (size_t i = 0; i < json_object_array_length(v); i++) {
+        json_object *item = json_object_array_get_idx(v, i);
+        if (!json_object_is_type(item, json_type_string)) {
+            return request_type_error(f, (int64_t)i, item, "a string", err);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Type and bounds of a value that is not null. */
+static quire_err check_field(const field_desc *f, json_object *v, quire_error *err) {
+    int64_t value;
+    switch (f->type) {
+    case FIELD_BOOL: return json_object_is_type(v, json_type_boolean) ? QUIRE_OK : request_type_error(f, -1, v, "true or false", err);
+    case FIELD_INT: return json_integer(v, &value) ? check_range(f, (double)value, v, err) : request_type_error(f, -1, v, "an integer", err);
+    case FIELD_NUMBER: return check_number(f, v, err);
+    case FIELD_STRING: return json_object_is_type(v, json_type_string) ? QUIRE_OK : request_type_error(f, -1, v, "a string", err);
+    case FIELD_STRINGS: return check_strings(f, v, err);
+    case FIELD_INTS: return check_ints(f, v, err);
+    case FIELD_OBJECT: return json_object_is_type(v, json_type_object) ? QUIRE_OK : request_type_error(f, -1, v, "an object", err);
+    case FIELD_ARRAY: return json_object_is_type(v, json_type_array) ? QUIRE_OK : request_type_error(f, -1, v, "an array", err);
+    default: return QUIRE_OK; /* prompt, messages: their readers check */
+    }
+}
+
+static quire_err read_seed(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    (void)f, (void)err;
+    int64_t value = -1;
+    r->sampling.has_seed = v != NULL && json_integer(v, &value) && value != -1;
+    r->sampling.seed = r->sampling.has_seed ? (uint64_t)value : 0;
+    return QUIRE_OK;
+}
+
+static quire_err read_model(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    (void)f, (void)err;
+    r->info.model = v != NULL && json_object_get_string_len(v) > 0 ? json_object_get_string(v) : NULL;
+    return QUIRE_OK;
+}
+
+static quire_err read_stop(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    bool single = json_object_is_type(v, json_type_string);
+    size_t n = single ? 1 : v == NULL ? 0 : json_object_array_length(v);
+    if (n > PARAMS_MAX_STOP) {
+        return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n, PARAMS_MAX_STOP);
+    }
+    for (size_t i = 0; i < n; i++) {
+        json_object *item = single ? v : json_object_array_get_idx(v, i);
+        if (json_object_get_string_len(item) == 0) {
+            return request_range_error(f, err, "stop has an empty string; each must have at least one character");
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        json_object *item = single ? v : json_object_array_get_idx(v, i);
+        r->stops[i] = (str){json_object_get_string(item), (size_t)json_object_get_string_len(item)};
+    }
+    r->n_stops = (int32_t)n;
+    return QUIRE_OK;
+}
+
+static quire_err read_stop_tokens(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    size_t n = v == NULL ? 0 : json_object_array_length(v);
+    if (n > PARAMS_MAX_STOP_TOKENS) {
+        return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n, PARAMS_MAX_STOP_TOKENS);
+    }
+    int32_t ids[PARAMS_MAX_STOP_TOKENS];
+    for (size_t i = 0; i < n; i++) {
+        int64_t id = -1;
+        json_integer(json_object_array_get_idx(v, i), &id);
+        if (id >= r->context.n_vocab) {
+            return request_range_error(f, err, "stop_token_ids[%zu] is %lld; the vocabulary has %d ids", i, (long long)id, (int)r->context.n_vocab);
+        }
+        ids[i] = (int32_t)id;
+    }
+    for (size_t i = 0; i < n; i++) {
+        r->sampling.stop_tokens[i] = ids[i];
+    }
+    r->sampling.n_stop_tokens = (int32_t)n;
+    return QUIRE_OK;
+}
+
+static quire_err read_stream_options(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    quire_request changed = *r; /* only plain members change below */
+    changed.has_stream_options = v != NULL;
+    changed.info.include_usage = changed.info.continuous_usage = false;
+    if (v != NULL) {
+        json_object_object_foreach(v, key, member) {
+            char name[64];
+            snprintf(name, sizeof name, "%s.%s", f->name, key);
+            const field_desc *row = params_field(name, request_endpoint_flag(r));
+            if (row != NULL) {
+                TRY(request_set_field(&changed, row, member, err));
+            }
+        }
+    }
+    *r = changed;
+    return QUIRE_OK;
+}
+
+static quire_err read_template_kwargs(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    static const char *const taken[] = {"messages", "tools", "documents"};
+    for (size_t i = 0; v != NULL && i < sizeof taken / sizeof taken[0]; i++) {
+        if (json_object_object_get_ex(v, taken[i], NULL)) {
+            return request_range_error(f, err, "chat_template_kwargs may not hold %s; give it as a field of the request", taken[i]);
+        }
+    }
+    r->template_kwargs = v == NULL ? NULL : json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+    return v != NULL && r->template_kwargs == NULL ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory") : QUIRE_OK;
+}
+
+#define AT(member) offsetof(quire_request, member), NULL
+static const binding bindings[] = {
+    {"add_generation_prompt", AT(add_generation_prompt)},
+    {"add_special_tokens", AT(add_special)},
+    {"chat_template_kwargs", 0, read_template_kwargs},
+    {"continue_final_message", AT(continue_final_message)},
+    {"echo", AT(info.echo)},
+    {"ignore_eos", AT(sampling.ignore_eos)},
+    {"include_stop_str_in_output", AT(include_stop)},
+    {"max_completion_tokens", AT(max_completion_tokens)},
+    {"max_tokens", AT(sampling.max_tokens)},
+    {"messages", 0, request_read_messages},
+    {"min_p", AT(sampling.min_p)},
+    {"min_tokens", AT(sampling.min_tokens)},
+    {"model", 0, read_model},
+    {"prompt", 0, request_read_prompt},
+    {"return_token_ids", AT(info.return_token_ids)},
+    {"seed", 0, read_seed},
+    {"skip_special_tokens", AT(skip_special)},
+    {"stop", 0, read_stop},
+    {"stop_token_ids", 0, read_stop_tokens},
+    {"stream", AT(info.stream)},
+    {"stream_options", 0, read_stream_options},
+    {"stream_options.continuous_usage_stats", AT(info.continuous_usage)},
+    {"stream_options.include_usage", AT(info.include_usage)},
+    {"temperature", AT(sampling.temperature)},
+    {"top_k", AT(sampling.top_k)},
+    {"top_p", AT(sampling.top_p)},
+};
+#undef AT
+
+static const binding *find_binding(const char *name) {
+    for (size_t i = 0; i < sizeof bindings / sizeof bindings[0]; i++) {
+        if (strcmp(bindings[i].name, name) == 0) {
+            return &bindings[i];
+        }
+    }
+    return NULL;
+}
+
+/* Stores a checked value (NULL: null without a default). */
+static quire_err store(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    const binding *b = find_binding(f->name);
+    if (b == NULL) {
+        return err_set_param(err, QUIRE_INTERNAL, f->name, "%s has no place in the request", f->name);
+    }
+    if (b->read != NULL) {
+        return b->read(r, f, v, err);
+    }
+    void *at = (char *)r + b->offset;
+    int64_t integer = -1;
+    switch (f->type) {
+    case FIELD_BOOL: *(bool *)at = json_object_get_boolean(v); break;
+    case FIELD_INT:
+        json_integer(v, &integer);
+        *(int32_t *)at = (int32_t)integer;
+        break;
+    case FIELD_NUMBER: {
+        double value = json_object_get_double(v);
+        *(float *)at = value != 0 && (float)value == 0 ? FLT_MIN : (float)value; /* what was over 0 stays over 0 */
+        break;
+    }
+    default: return err_set_param(err, QUIRE_INTERNAL, f->name, "%s has no reader", f->name);
+    }
+    return QUIRE_OK;
+}
+
+static bool is_number(json_object *v) {
+    return json_object_is_type(v, json_type_int) || json_object_is_type(v, json_type_double);
+}
+
+static bool is_default(json_object *v, json_object *fallback) {
+    if (v == NULL || (is_number(v) && is_number(fallback))) {
+        return v == NULL || json_object_get_double(v) == json_object_get_double(fallback);
+    }
+    return json_object_equal(v, fallback) != 0;
+}
+
+quire_err request_set_field(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    if (f->flags & FIELD_IGNORED) {
+        return v == NULL ? QUIRE_OK : check_field(f, v, err);
+    }
+    json_object *fallback = NULL;
+    if ((f->flags & FIELD_LATER) || v == NULL) {
+        TRY(json_read(f->fallback, strlen(f->fallback), &fallback, err));
+    }
+    quire_err e;
+    if (f->flags & FIELD_LATER) {
+        e = is_default(v, fallback) ? QUIRE_OK
+                                    : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is not supported yet; leave it out or give %s", f->name,
+                                                    f->fallback);
+    } else {
+        json_object *value = v != NULL ? v : fallback;
+        e = value == NULL ? QUIRE_OK : check_field(f, value, err);
+        e = e != QUIRE_OK ? e : store(r, f, value, err);
+    }
+    json_object_put(fallback);
+    return e;
+}

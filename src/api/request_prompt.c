@@ -1,0 +1,99 @@
+#include "api/request_read.h"
+#include "base/mem.h"
+
+void request_prompts_free(request_prompt *prompts, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        mem_free(prompts[i].ids);
+    }
+    mem_free(prompts);
+}
+
+/* Checks one id. index is its place in an array of ids, or that of the array which holds it. */
+static quire_err read_id(const quire_request *r, const field_desc *f, json_object *v, int64_t index, int32_t *out, quire_error *err) {
+    int64_t id;
+    if (!json_integer(v, &id) || id < 0) {
+        return request_type_error(f, index, v, "a token id, an integer from 0 on", err);
+    }
+    if (id >= r->context.n_vocab) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "", "token id %lld is out of the vocabulary, which has %d ids", (long long)id,
+                             (int)r->context.n_vocab);
+    }
+    *out = (int32_t)id;
+    return QUIRE_OK;
+}
+
+/* Reads an array of ids; index >= 0: it is that element of the prompt array. */
+static quire_err read_ids(const quire_request *r, const field_desc *f, json_object *v, int64_t index, request_prompt *out, quire_error *err) {
+    size_t n = json_object_array_length(v);
+    if (n == 0) {
+        return request_range_error(f, err, "prompt has an empty array; give at least one token id");
+    }
+    int32_t *ids = mem_new(n, sizeof *ids);
+    if (ids == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %zu ids", n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        quire_err e = read_id(r, f, json_object_array_get_idx(v, i), index < 0 ? (int64_t)i : index, &ids[i], err);
+        if (e != QUIRE_OK) {
+            mem_free(ids);
+            return e;
+        }
+    }
+    out->ids = ids;
+    out->n_ids = (int32_t)n;
+    return QUIRE_OK;
+}
+
+static quire_err read_text(const quire_request *r, const field_desc *f, json_object *v, request_prompt *out, quire_error *err) {
+    if (!r->context.has_vocabulary) {
+        return request_range_error(f, err, "this model has no vocabulary; give the prompt as an array of token ids");
+    }
+    out->text = (str){json_object_get_string(v), (size_t)json_object_get_string_len(v)};
+    return out->text.n > 0 ? QUIRE_OK : request_range_error(f, err, "prompt is empty; give a text or token ids");
+}
+
+/* Reads element index of the prompt array (or the whole prompt, index -1). */
+static quire_err read_one(const quire_request *r, const field_desc *f, json_object *v, int64_t index, request_prompt *out, quire_error *err) {
+    switch (json_object_get_type(v)) {
+    case json_type_string: return read_text(r, f, v, out, err);
+    case json_type_array: return read_ids(r, f, v, index, out, err);
+    default: return request_type_error(f, index, v, "a string or an array of token ids", err);
+    }
+}
+
+quire_err request_read_prompt(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    size_t n = 1;
+    bool many = false;
+    if (json_object_is_type(v, json_type_array)) {
+        json_object *first = json_object_array_length(v) > 0 ? json_object_array_get_idx(v, 0) : NULL;
+        many = json_object_is_type(first, json_type_string) || json_object_is_type(first, json_type_array);
+        n = many ? json_object_array_length(v) : 1;
+    }
+    if (n > REQUEST_MAX_PROMPTS) {
+        return request_range_error(f, err, "prompt has %zu prompts; at most %d are taken at once", n, REQUEST_MAX_PROMPTS);
+    }
+    if (v == NULL) {
+        return request_range_error(f, err, "prompt is missing; give a text or token ids");
+    }
+    request_prompt *prompts = mem_new(n, sizeof *prompts);
+    if (prompts == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %zu prompts", n);
+    }
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
+        json_object *item = many ? json_object_array_get_idx(v, i) : v;
+        if (many && json_object_get_type(item) != json_object_get_type(json_object_array_get_idx(v, 0))) {
+            e = request_type_error(f, (int64_t)i, item, "of the same type as the first", err);
+        } else {
+            e = read_one(r, f, item, many ? (int64_t)i : -1, &prompts[i], err);
+        }
+    }
+    if (e != QUIRE_OK) {
+        request_prompts_free(prompts, (int32_t)n);
+        return e;
+    }
+    request_prompts_free(r->prompts, r->n_prompts);
+    r->prompts = prompts;
+    r->n_prompts = r->info.n_choices = (int32_t)n;
+    return QUIRE_OK;
+}
