@@ -1,4 +1,4 @@
-# Unit tests: tests/ROOM/test_*.c each become one program that links the rooms it may see. tests/check becomes quire-check.
+# Unit tests: tests/ROOM/test_*.c each become one program that links the rooms it may see; target tests_ROOM builds a room's.
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
 # quire_tests(ROOM ROOMS...): every tests/ROOM/test_*.c with the objects of ROOMS.
@@ -8,6 +8,7 @@ function(quire_tests room)
     foreach(r ${ARGN})
         list(APPEND objects $<TARGET_OBJECTS:quire_${r}>)
     endforeach()
+    add_custom_target(tests_${room})
     foreach(file ${files})
         get_filename_component(name ${file} NAME_WE)
         set(target ${room}_${name})
@@ -16,6 +17,8 @@ function(quire_tests room)
         target_link_libraries(${target} PRIVATE ${QUIRE_LIBRARIES} PkgConfig::CMOCKA)
         set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
         add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+        set_tests_properties(${target} PROPERTIES LABELS ${room} TIMEOUT 600)
+        add_dependencies(tests_${room} ${target})
     endforeach()
 endfunction()
 
@@ -28,9 +31,3 @@ quire_tests(backend base core cpu)
 quire_tests(model base core file cpu kv model)
 quire_tests(engine base core file cpu kv model engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
-if(EXISTS ${CMAKE_SOURCE_DIR}/tests/check/main.c)
-    file(GLOB check_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/check/*.c)
-    add_executable(quire-check ${check_files})
-    target_include_directories(quire-check PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests)
-    target_link_libraries(quire-check PRIVATE quire)
-endif()

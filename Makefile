@@ -1,0 +1,62 @@
+# The front door. CMake does the work; every build tree lies under build/.
+SHARED ?= ../shared
+PREFIX ?= /usr/local
+PROMPT ?= The prince looked at her and
+CMAKE  := cmake -S . -G Ninja
+export QUIRE_SHARED := $(abspath $(SHARED))
+
+.PHONY: all packages run test test-long bench bench-json asan tsan fuzz layers size format install clean
+
+all: ## build/quire
+	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
+	    { cat build/configure.log; echo "tools/packages.sh build installs what is missing"; exit 1; }
+	@cmake --build build
+
+packages:
+	@tools/packages.sh build
+
+run: packages all ## a continuation by the built-in model
+	build/quire run builtin -p "$(PROMPT)" -n 80 --temp 0.8 --seed 7
+
+test: ## everything below 15 minutes: unit, second compiler, emulated AVX-512, expected outputs, end to end
+	@tools/packages.sh test
+	@tools/test.sh
+
+test-long: ## the same with more rounds, then the sanitizers
+	@tools/packages.sh test
+	@tools/test.sh --long
+	@$(MAKE) --no-print-directory asan tsan
+
+bench: packages all ## speed of the built-in model on this machine
+	build/quire bench builtin
+
+bench-json: packages all
+	@build/quire bench builtin --json
+
+asan: ## unit tests under AddressSanitizer and UBSan
+	@tools/packages.sh test
+	@tools/test.sh --sanitizer asan
+
+tsan: ## unit tests of the threaded rooms under ThreadSanitizer
+	@tools/packages.sh test
+	@tools/test.sh --sanitizer tsan
+
+fuzz: ## a minute of libFuzzer on every parser
+	@tools/packages.sh fuzz
+	@tools/fuzz.sh
+
+layers: ## who includes whom (the table in ARCHITECTURE.md)
+	@tools/layers.py
+
+size: all ## lengths of files and functions, size of the program
+	@tools/size.py build/quire
+
+format:
+	@tools/packages.sh format
+	clang-format -i $$(git ls-files '*.c' '*.h')
+
+install: all
+	cmake --install build --prefix $(PREFIX)
+
+clean:
+	rm -rf build
