@@ -29,15 +29,30 @@ static size_t utf8_char(const unsigned char *p, size_t n) {
     return 0;
 }
 
-static quire_err check_utf8(const char *text, size_t n, quire_error *err) {
+static quire_err json_error(size_t at, quire_error *err, const char *what) {
+    err_set(err, QUIRE_BAD_REQUEST, (int64_t)at, "the body is not valid JSON at byte %zu: %s", at, what);
+    if (err != NULL) {
+        snprintf(err->param, sizeof err->param, "body.%zu", at);
+    }
+    return QUIRE_BAD_REQUEST;
+}
+
+/* Refuses what json-c lets pass: bytes that are not UTF-8, NUL and control characters, single quotes, comments, NaN and Infinity. */
+static quire_err check_characters(const char *text, size_t n, quire_error *err) {
+    bool in_string = false;
     for (size_t i = 0; i < n;) {
+        char c = text[i];
         size_t length = utf8_char((const unsigned char *)text + i, n - i);
         if (length == 0) {
-            err_set(err, QUIRE_BAD_REQUEST, (int64_t)i, "the body is not UTF-8 text: byte %zu is 0x%02x", i, (unsigned)(unsigned char)text[i]);
-            if (err != NULL) {
-                snprintf(err->param, sizeof err->param, "body.%zu", i);
-            }
-            return QUIRE_BAD_REQUEST;
+            return json_error(i, err, c == 0 ? "a NUL byte" : "not UTF-8");
+        }
+        if (in_string ? (unsigned char)c < 0x20 : strchr(" \t\n\r{}[],:\"0123456789+-.eEtrufalsn", c) == NULL) {
+            return json_error(i, err, in_string ? "a control character in a string" : "unexpected character");
+        }
+        if (c == '"') {
+            in_string = !in_string;
+        } else if (in_string && c == '\\' && i + 1 < n && (unsigned char)text[i + 1] < 0x80) {
+            length = 2; /* an escaped quote does not end the string */
         }
         i += length;
     }
@@ -52,7 +67,7 @@ quire_err json_read(const char *text, size_t n, json_object **out, quire_error *
     if (n > REQUEST_MAX_BYTES) {
         return err_set_param(err, QUIRE_TOO_LARGE, "body", "the body has %zu bytes; at most %zu are read", n, REQUEST_MAX_BYTES);
     }
-    TRY(check_utf8(text, n, err));
+    TRY(check_characters(text, n, err));
     json_tokener *parser = json_tokener_new_ex(REQUEST_MAX_DEPTH);
     if (parser == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -70,12 +85,7 @@ quire_err json_read(const char *text, size_t n, json_object **out, quire_error *
     if (state != json_tokener_success) {
         json_object_put(value);
         const char *what = state == json_tokener_error_depth ? "nested too deeply" : json_tokener_error_desc(state);
-        end = end > n ? n : end;
-        err_set(err, QUIRE_BAD_REQUEST, (int64_t)end, "the body is not valid JSON at byte %zu: %s", end, what);
-        if (err != NULL) {
-            snprintf(err->param, sizeof err->param, "body.%zu", end);
-        }
-        return QUIRE_BAD_REQUEST;
+        return json_error(end > n ? n : end, err, what);
     }
     *out = value;
     return QUIRE_OK;
