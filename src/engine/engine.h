@@ -1,7 +1,8 @@
 /* The engine: sequences, scheduler and steps on one thread; token ids in, token ids out. It never sees text.
  *
- * Requests arrive through one in-ring (any thread may submit), tokens leave through the out-ring that the request names; the engine never waits for
- * a reader: an out-ring is sized so that each of its streams always has room (see engine_out_open). One thread owns every sequence, page and device buffer. */
+ * Requests arrive through one in-ring (any thread may submit). Tokens leave through the out-ring that the request names: a sequence's tokens stand in
+ * its own array, of full length from the start, and the ring only says whose array has grown, at most once a sequence. So a ring with room for every
+ * request never fills, and the engine never waits for a reader. One thread owns every sequence, page and device buffer. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -30,15 +31,14 @@ typedef struct request_id {
     uint32_t index, generation;
 } request_id;
 
-/* One token, or an end. */
+/* One token, or an end (token -1). The end comes after the last token, once. */
 typedef struct engine_event {
-    void *user;            /* as given at submit */
-    int32_t token;         /* -1: none (an end without a token) */
-    int32_t position;      /* of the token in the sequence */
-    uint8_t finish;        /* finish_reason */
-    uint8_t error;         /* quire_err when finish is FINISH_ERROR */
-    bool stopped_by_eos;   /* FINISH_STOP: by the model's eos rather than a stop token of the request */
-    int64_t time_us;       /* when it was sampled */
+    void *user;           /* as given at submit */
+    int32_t token;
+    int32_t position;     /* of the token in the sequence; at the end: tokens in the sequence */
+    finish_reason finish; /* FINISH_NONE for a token */
+    quire_err error;      /* at FINISH_ERROR */
+    bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
 } engine_event;
 
 typedef struct engine_request {
@@ -51,13 +51,17 @@ typedef struct engine_request {
     void *user;
 } engine_request;
 
-quire_err engine_open(model *m, backend *b, const engine_options *o, engine **out, quire_error *err);
-/* Stops the thread; running requests end with FINISH_CANCELLED. */
+/* Starts the engine's thread over a model and a backend whose step_open and kv_open were called with this layout and these limits (max_rows =
+ * max_batched_tokens, max_out = max_seqs). All three stay the caller's and must outlive the engine; from now on the engine's thread runs the backend. */
+quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err);
+/* Stops the thread; requests that stand end with FINISH_CANCELLED. Readers pop and close their out-rings before. */
 void engine_close(engine *e);
 
-/* An out-ring for one reader, with the wake call that tells it. */
+/* An out-ring for one reader, with the wake call that tells it: rung once a step that had something for it. */
 quire_err engine_out_open(engine *e, wake *reader, engine_out **out);
+/* Every request that names it must have ended, and its end been popped. */
 void engine_out_close(engine_out *o);
+/* The next event, or false when there is none now. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);
 
 /* Hands a request over. QUIRE_TOO_LARGE when it can never fit (prompt plus one token over the length limit or the pool), QUIRE_BUSY when the
@@ -65,5 +69,23 @@ bool engine_out_pop(engine_out *o, engine_event *event);
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
 /* Ends a request; unknown or finished ids are ignored. Any thread. */
 void engine_cancel(engine *e, request_id id);
+
+/* Totals and gauges. Times in microseconds; histograms count by ENGINE_BOUNDS_US, not cumulative. Read from any thread, each value by itself exact. */
+#define ENGINE_N_BOUNDS 16
+extern const int64_t ENGINE_BOUNDS_US[ENGINE_N_BOUNDS];
+
+typedef struct engine_histogram {
+    int64_t buckets[ENGINE_N_BOUNDS], sum_us, count;
+} engine_histogram;
+
+typedef struct engine_stats {
+    int64_t n_running, n_waiting;
+    int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
+    int64_t prompt_tokens, generation_tokens, finished[5]; /* by finish_reason */
+    int64_t steps, step_rows, step_us, preemptions;
+    engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */
+} engine_stats;
+
+void engine_stats_read(engine *e, engine_stats *out);
 
 #endif

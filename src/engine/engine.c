@@ -1,0 +1,250 @@
+/* The engine's life: open, the thread's loop, submission, cancelling. What a step does is in step.c. */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/state.h"
+
+#define SHORT_WAIT_US 1000 /* when sequences stand but none could be planned */
+
+/* ---- the thread ---- */
+
+/* Ends everything that still stands: the engine is closing. */
+static void cancel_all(engine *e) {
+    sequence *s;
+    while (e->n_running > 0) {
+        s = e->running[--e->n_running];
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    while (e->n_waiting > 0) {
+        s = e->waiting[--e->n_waiting];
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    while (ring_pop(e->in, &s)) {
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    step_wake_readers(e);
+}
+
+static void *engine_main(void *arg) {
+    engine *e = arg;
+    while (!atomic_load(&e->stop)) {
+        mem_guard_enter();
+        bool started = step_submit(e);
+        if (started) {
+            step_collect(e);
+        }
+        step_wake_readers(e);
+        stats_publish(e);
+        mem_guard_leave();
+        if (!started) {
+            wake_wait(&e->in_wake, e->n_running + e->n_waiting > 0 ? SHORT_WAIT_US : -1);
+        }
+    }
+    cancel_all(e);
+    stats_publish(e);
+    return NULL;
+}
+
+/* ---- open and close ---- */
+
+static quire_err open_tables(engine *e) {
+    int32_t n = e->options.max_requests;
+    e->entries = mem_new((size_t)n, sizeof *e->entries);
+    e->free_entries = mem_new((size_t)n, sizeof *e->free_entries);
+    e->running = mem_new((size_t)n, sizeof(sequence *));
+    e->waiting = mem_new((size_t)n, sizeof(sequence *));
+    if (!e->entries || !e->free_entries || !e->running || !e->waiting) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        e->entries[i].generation = 1; /* cancel starts at 0: nobody's */
+        atomic_init(&e->entries[i].cancel, 0);
+        e->free_entries[i] = n - 1 - i;
+    }
+    e->n_free_entries = n;
+    return QUIRE_OK;
+}
+
+static size_t power_of_two_from(int32_t n) {
+    size_t p = 2;
+    while (p < (size_t)n) {
+        p *= 2;
+    }
+    return p;
+}
+
+static quire_err open_parts(engine *e, const kv_layout *layout) {
+    const engine_options *o = &e->options;
+    e->layout = *layout;
+    e->desc = model_description(e->m);
+    e->limits = (sched_limits){.max_rows = o->max_batched_tokens,
+                               .max_out = o->max_seqs,
+                               .max_seqs = o->max_seqs,
+                               .max_chunk = o->prefill_chunk > 0 ? o->prefill_chunk : o->max_batched_tokens,
+                               .page_tokens = o->page_tokens};
+    TRY(open_tables(e));
+    TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
+    TRY(kv_pool_open(o->n_pages, &e->pool));
+    TRY(sampler_open(e->desc->n_vocab, &e->sampler));
+    TRY(step_open(e));
+    if (pthread_mutex_init(&e->lock, NULL) != 0) {
+        return QUIRE_NO_MEMORY;
+    }
+    e->lock_ready = true;
+    stats_publish(e);
+    if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
+        return QUIRE_NO_MEMORY;
+    }
+    e->thread_ready = true;
+    return QUIRE_OK;
+}
+
+quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err) {
+    *out = NULL;
+    engine *e = mem_new(1, sizeof *e);
+    if (!e) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    e->in_wake.fd = -1;
+    e->m = m;
+    e->b = b;
+    e->options = *o;
+    atomic_init(&e->stop, false);
+    quire_err r = wake_init(&e->in_wake);
+    r = r ? r : open_parts(e, layout);
+    if (r != QUIRE_OK) {
+        engine_close(e);
+        return err_set(err, r, -1, "the engine could not start: %s", quire_err_text(r));
+    }
+    *out = e;
+    return QUIRE_OK;
+}
+
+void engine_close(engine *e) {
+    if (!e) {
+        return;
+    }
+    if (e->thread_ready) {
+        atomic_store(&e->stop, true);
+        wake_ring(&e->in_wake);
+        pthread_join(e->thread, NULL);
+    }
+    if (e->in_wake.fd >= 0) {
+        wake_deinit(&e->in_wake);
+    }
+    if (e->lock_ready) {
+        pthread_mutex_destroy(&e->lock);
+    }
+    step_close(e);
+    sampler_close(e->sampler);
+    kv_pool_close(e->pool);
+    ring_close(e->in);
+    mem_free(e->entries);
+    mem_free(e->free_entries);
+    mem_free(e->running);
+    mem_free(e->waiting);
+    mem_free(e);
+}
+
+/* ---- readers ---- */
+
+quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
+    engine_out *o = mem_new(1, sizeof *o);
+    if (!o) {
+        return QUIRE_NO_MEMORY;
+    }
+    quire_err r = ring_open(sizeof(sequence *), power_of_two_from(e->options.max_requests), &o->ring);
+    if (r != QUIRE_OK) {
+        mem_free(o);
+        return r;
+    }
+    o->e = e;
+    o->reader = reader;
+    pthread_mutex_lock(&e->lock);
+    o->next = e->outs;
+    e->outs = o;
+    pthread_mutex_unlock(&e->lock);
+    *out = o;
+    return QUIRE_OK;
+}
+
+void engine_out_close(engine_out *o) {
+    if (!o) {
+        return;
+    }
+    pthread_mutex_lock(&o->e->lock);
+    engine_out **at = &o->e->outs;
+    while (*at != o) {
+        at = &(*at)->next;
+    }
+    *at = o->next;
+    pthread_mutex_unlock(&o->e->lock);
+    ring_close(o->ring);
+    mem_free(o);
+}
+
+/* ---- submission ---- */
+
+static quire_err check_request(const engine *e, const engine_request *r, quire_error *err) {
+    if (r->n_tokens < 1) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
+    }
+    if (r->n_tokens >= e->options.max_model_len) {
+        return err_set_param(err, QUIRE_TOO_LARGE, "prompt",
+                             "the prompt has %d tokens; with at least one token to generate that is over the maximum of %d tokens",
+                             (int)r->n_tokens, (int)e->options.max_model_len);
+    }
+    for (int32_t i = 0; i < r->n_tokens; i++) {
+        if (r->tokens[i] < 0 || r->tokens[i] >= e->desc->n_vocab) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "token id %d is out of the vocabulary's range 0..%d", (int)r->tokens[i],
+                                 (int)e->desc->n_vocab - 1);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* A place in the table for s; false when all are taken. */
+static bool enter(engine *e, sequence *s, request_id *id) {
+    pthread_mutex_lock(&e->lock);
+    bool free_place = e->n_free_entries > 0;
+    if (free_place) {
+        uint32_t i = (uint32_t)e->free_entries[--e->n_free_entries];
+        *id = s->id = (request_id){i, e->entries[i].generation};
+        s->arrival = e->n_arrivals++;
+        s->submitted_us = clock_us();
+        ring_push(e->in, &s); /* has room: as many entries as places */
+    }
+    pthread_mutex_unlock(&e->lock);
+    return free_place;
+}
+
+quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err) {
+    TRY(check_request(e, r, err));
+    int32_t room = e->options.max_model_len - r->n_tokens, wanted = r->sampling.max_tokens;
+    int32_t n_max = r->n_tokens + (wanted < 0 || wanted > room ? room : wanted);
+    sequence *s;
+    if (sequence_new(r, n_max, e->layout.n_groups, e->options.page_tokens, &s) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request of %d tokens", (int)n_max);
+    }
+    if (!enter(e, s, id)) {
+        sequence_drop(s);
+        sequence_drop(s);
+        return err_set(err, QUIRE_BUSY, -1, "%d requests are waiting or running, the most this server takes; try again later",
+                       (int)e->options.max_requests);
+    }
+    mem_free(r->tokens);
+    wake_ring(&e->in_wake);
+    return QUIRE_OK;
+}
+
+void engine_cancel(engine *e, request_id id) {
+    atomic_uint *cancel = &e->entries[id.index].cancel;
+    unsigned seen = atomic_load(cancel);
+    while ((int32_t)(id.generation - seen) > 0 && !atomic_compare_exchange_weak(cancel, &seen, id.generation)) {
+    }
+    wake_ring(&e->in_wake);
+}

@@ -1,0 +1,56 @@
+#include "engine/sequence.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+static void sequence_free(sequence *s) {
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        mem_free(s->tables[g].pages);
+    }
+    mem_free(s->tables);
+    mem_free(s->tokens);
+    mem_free(s);
+}
+
+quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables, int32_t page_tokens, sequence **out) {
+    sequence *s = mem_new(1, sizeof *s);
+    int32_t *tokens = mem_new((size_t)n_max, sizeof *tokens);
+    kv_table *tables = mem_new((size_t)n_tables, sizeof *tables);
+    if (!s || !tokens || !tables) {
+        mem_free(s);
+        mem_free(tokens);
+        mem_free(tables);
+        return QUIRE_NO_MEMORY;
+    }
+    s->tokens = tokens;
+    s->tables = tables;
+    for (; s->n_tables < n_tables; s->n_tables++) {
+        quire_err e = kv_table_init(&tables[s->n_tables], (int32_t)kv_pages_for(n_max, page_tokens));
+        if (e != QUIRE_OK) {
+            sequence_free(s);
+            return e;
+        }
+    }
+    memcpy(tokens, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
+    s->state = SEQ_WAITING;
+    s->sampling = r->sampling;
+    s->sample_index = r->sample_index;
+    s->logits_out = r->logits_out;
+    s->n_prompt = s->n_known = s->n_read = r->n_tokens;
+    s->n_max = n_max;
+    s->out = r->out;
+    s->user = r->user;
+    atomic_init(&s->n_published, r->n_tokens);
+    atomic_init(&s->finish, FINISH_NONE);
+    atomic_init(&s->queued, false);
+    atomic_init(&s->holders, 2);
+    *out = s;
+    return QUIRE_OK;
+}
+
+void sequence_drop(sequence *s) {
+    if (atomic_fetch_sub(&s->holders, 1) == 1) {
+        sequence_free(s);
+    }
+}

@@ -1,0 +1,48 @@
+/* A sequence: one request's tokens, its block tables and where it stands.
+ *
+ *   WAITING --admitted--> PREFILL --prompt computed--> DECODE --finished--> DONE      (preempted: back to WAITING)
+ *
+ * Made whole by the submitting thread, so that the engine thread allocates nothing for it. Owner: the engine thread, but for the part named
+ * "shared with the reader". Two holders, engine and reader; the last one frees it. Invariant: n_computed < n_known <= n_max while it runs. */
+#ifndef ENGINE_SEQUENCE_H
+#define ENGINE_SEQUENCE_H
+
+#include <stdatomic.h>
+
+#include "engine/engine.h"
+#include "kv/table.h"
+
+typedef enum seq_state { SEQ_WAITING, SEQ_PREFILL, SEQ_DECODE, SEQ_DONE } seq_state;
+
+typedef struct sequence {
+    seq_state state;
+    request_id id;
+    uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
+    int64_t submitted_us, last_token_us;
+    sampling_params sampling;
+    uint32_t sample_index;
+    float *logits_out;
+    int32_t n_prompt, n_known, n_computed;
+    int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
+    int32_t n_tables;
+    kv_table *tables;         /* [n_tables] one a group */
+
+    /* Shared with the reader. */
+    int32_t *tokens;          /* [n_max]; entries below n_published are final */
+    atomic_int n_published;
+    atomic_int finish;        /* finish_reason, set once, after the last token was published */
+    quire_err error;          /* written before finish */
+    bool stopped_by_eos;      /* written before finish */
+    atomic_bool queued;       /* an entry for it is in the out-ring */
+    atomic_int holders;
+    engine_out *out;
+    void *user;
+    int32_t n_read;           /* the reader's own */
+} sequence;
+
+/* Takes r->tokens, grown to n_max, unless it fails. */
+quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables, int32_t page_tokens, sequence **out);
+/* One holder less; the last frees it. Its tables must be empty by then. */
+void sequence_drop(sequence *s);
+
+#endif

@@ -1,0 +1,88 @@
+/* The engine's own struct, shared by engine.c (thread, submission), step.c (a step's two halves), step_arrays.c and stats.c. Fields say who may touch them. */
+#ifndef ENGINE_STATE_H
+#define ENGINE_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "engine/out.h"
+#include "engine/sampler.h"
+#include "engine/sched.h"
+#include "engine/sequence.h"
+#include "kv/pool.h"
+
+/* A place in the table of requests. generation grows with each use; cancel names the generation that is to end. */
+typedef struct engine_entry {
+    uint32_t generation;
+    atomic_uint cancel;
+} engine_entry;
+
+/* Arrays of one step's batch, sized at open. */
+typedef struct step_arrays {
+    sched_seq *running, *waiting;   /* what the plan sees */
+    sched_plan plan;
+    sequence **seqs;                /* [plan.n_items] */
+    int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
+    int32_t *tokens, *positions, *out_rows;
+    kv_slot *slots[KV_MAX_GROUPS];
+    batch_seq *batch_seqs;
+    attn_item *work;
+    int32_t max_work;
+    kv_copies copies;
+    kv_copy_pair *copy_pairs;
+    batch rows;
+} step_arrays;
+
+struct engine {
+    model *m;
+    backend *b;
+    engine_options options;
+    const model_desc *desc;
+    kv_layout layout;
+    sched_limits limits;
+
+    /* any thread */
+    ring *in;                /* of sequence*: submitted, not yet seen by the engine thread */
+    wake in_wake;
+    atomic_bool stop;
+    engine_entry *entries;   /* [max_requests] */
+    pthread_mutex_t lock;    /* guards the six below */
+    int32_t *free_entries, n_free_entries;
+    uint64_t n_arrivals;
+    engine_out *outs;
+    engine_stats published;
+    bool lock_ready, thread_ready;
+
+    /* engine thread */
+    pthread_t thread;
+    kv_pool *pool;
+    sampler *sampler;
+    sequence **running, **waiting; /* oldest first */
+    int32_t n_running, n_waiting;
+    int64_t step_started_us;
+    step_arrays step;
+    engine_stats stats;
+};
+
+/* ---- step.c ---- */
+/* First half of a step: takes in what came, plans, reserves pages, fills the batch, starts the forward pass. false: nothing to do. */
+bool step_submit(engine *e);
+/* Second half: waits, samples, commits, tells the readers. */
+void step_collect(engine *e);
+/* Rings for every reader that was given something since the last call. */
+void step_wake_readers(engine *e);
+/* Ends s: pages back, readers told. s must stand in neither list any more, or the caller removes it. */
+void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
+
+/* ---- step_arrays.c ---- */
+/* Sizes the arrays of e->step. */
+quire_err step_open(engine *e);
+void step_close(engine *e);
+
+/* ---- stats.c ---- */
+void stats_token(engine *e, sequence *s, int64_t now_us);
+void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t now_us);
+/* Makes the engine thread's numbers visible to engine_stats_read. */
+void stats_publish(engine *e);
+
+#endif

@@ -1,0 +1,50 @@
+#include "base/clock.h"
+#include "engine/state.h"
+
+const int64_t ENGINE_BOUNDS_US[ENGINE_N_BOUNDS] = {1000,    2000,    5000,    10000,   20000,    50000,    100000,   200000,
+                                                   500000, 1000000, 2000000, 5000000, 10000000, 30000000, 60000000, INT64_MAX};
+
+static void histogram_add(engine_histogram *h, int64_t us) {
+    int32_t i = 0;
+    while (us > ENGINE_BOUNDS_US[i]) {
+        i++;
+    }
+    h->buckets[i]++;
+    h->sum_us += us;
+    h->count++;
+}
+
+void stats_token(engine *e, sequence *s, int64_t now_us) {
+    if (s->last_token_us == 0) {
+        histogram_add(&e->stats.first_token, now_us - s->submitted_us);
+        e->stats.prompt_tokens += s->n_prompt;
+    } else {
+        histogram_add(&e->stats.gap, now_us - s->last_token_us);
+    }
+    s->last_token_us = now_us;
+    e->stats.generation_tokens++;
+}
+
+void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t now_us) {
+    histogram_add(&e->stats.whole, now_us - s->submitted_us);
+    e->stats.finished[reason]++;
+}
+
+void stats_publish(engine *e) {
+    kv_counts c = kv_pool_counts(e->pool);
+    e->stats.n_running = e->n_running;
+    e->stats.n_waiting = e->n_waiting;
+    e->stats.n_pages = c.n_pages;
+    e->stats.n_pages_free = c.n_free;
+    e->stats.n_pages_held = c.n_held;
+    e->stats.n_pages_cached = c.n_cached;
+    pthread_mutex_lock(&e->lock);
+    e->published = e->stats;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void engine_stats_read(engine *e, engine_stats *out) {
+    pthread_mutex_lock(&e->lock);
+    *out = e->published;
+    pthread_mutex_unlock(&e->lock);
+}

@@ -1,0 +1,295 @@
+/* One step of the engine: everything between "requests are waiting" and "here are their next tokens". Read step_submit and step_collect first. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/state.h"
+
+#define TILE_ROWS 16 /* query rows of one attention item */
+
+/* ---- lists ---- */
+
+/* Puts s into a list ordered by arrival. The list has room. */
+static void list_insert(sequence **list, int32_t *n, sequence *s) {
+    int32_t i = (*n)++;
+    for (; i > 0 && list[i - 1]->arrival > s->arrival; i--) {
+        list[i] = list[i - 1];
+    }
+    list[i] = s;
+}
+
+/* Takes out everything that has state SEQ_DONE. */
+static void list_drop_done(sequence **list, int32_t *n) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < *n; i++) {
+        if (list[i]->state != SEQ_DONE) {
+            list[kept++] = list[i];
+        } else {
+            sequence_drop(list[i]);
+        }
+    }
+    *n = kept;
+}
+
+static void release_pages(engine *e, sequence *s) {
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        kv_table_clear(e->pool, &s->tables[g]);
+    }
+}
+
+void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
+    release_pages(e, s);
+    s->state = SEQ_DONE;
+    s->error = error;
+    stats_finish(e, s, reason, clock_us());
+    pthread_mutex_lock(&e->lock);
+    e->entries[s->id.index].generation++;
+    e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
+    pthread_mutex_unlock(&e->lock);
+    atomic_store(&s->finish, reason);
+    out_publish(s);
+}
+
+/* ---- first half ---- */
+
+static void ingest(engine *e) {
+    sequence *s;
+    while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
+        list_insert(e->waiting, &e->n_waiting, s);
+    }
+}
+
+static bool is_cancelled(const engine *e, const sequence *s) {
+    return atomic_load(&e->entries[s->id.index].cancel) == s->id.generation;
+}
+
+static void drop_cancelled(engine *e) {
+    sequence **lists[2] = {e->running, e->waiting};
+    int32_t *counts[2] = {&e->n_running, &e->n_waiting};
+    for (int k = 0; k < 2; k++) {
+        for (int32_t i = 0; i < *counts[k]; i++) {
+            if (is_cancelled(e, lists[k][i])) {
+                step_finish(e, lists[k][i], FINISH_CANCELLED, QUIRE_CANCELLED);
+            }
+        }
+        list_drop_done(lists[k], counts[k]);
+    }
+}
+
+static sched_seq describe(const engine *e, const sequence *s) {
+    sched_seq d = {.n_known = s->n_known, .n_computed = s->n_computed, .n_groups = e->layout.n_groups, .wants_logits = s->logits_out != NULL};
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        d.n_pages += s->tables[g].n_pages;
+    }
+    return d;
+}
+
+static void preempt(engine *e, sequence *s) {
+    release_pages(e, s);
+    s->n_computed = 0;
+    s->state = SEQ_WAITING;
+    list_insert(e->waiting, &e->n_waiting, s);
+    e->stats.preemptions++;
+}
+
+/* Plans the step and moves sequences between the lists; step.seqs names the planned ones. */
+static void plan_step(engine *e) {
+    step_arrays *a = &e->step;
+    int32_t n_waiting = e->n_waiting < e->limits.max_seqs ? e->n_waiting : e->limits.max_seqs;
+    for (int32_t i = 0; i < e->n_running; i++) {
+        a->running[i] = describe(e, e->running[i]);
+    }
+    for (int32_t i = 0; i < n_waiting; i++) {
+        a->waiting[i] = describe(e, e->waiting[i]);
+    }
+    sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, kv_pool_counts(e->pool).n_free, &a->plan);
+    for (int32_t i = 0; i < a->plan.n_items; i++) {
+        int32_t k = a->plan.items[i].seq;
+        a->seqs[i] = k < e->n_running ? e->running[k] : e->waiting[k - e->n_running];
+    }
+    for (int32_t i = 0; i < a->plan.n_admitted; i++) {
+        e->waiting[i]->state = e->waiting[i]->n_known - e->waiting[i]->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
+        list_insert(e->running, &e->n_running, e->waiting[i]);
+    }
+    e->n_waiting -= a->plan.n_admitted;
+    memmove(e->waiting, e->waiting + a->plan.n_admitted, (size_t)e->n_waiting * sizeof *e->waiting);
+    for (int32_t i = 0; i < a->plan.n_preempted; i++) {
+        preempt(e, e->running[--e->n_running]);
+    }
+}
+
+/* Pages for n more tokens in every group of s, or in none. */
+static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        quire_err err = kv_table_append(e->pool, &s->tables[g], n, e->layout.page_tokens, &e->step.copies);
+        if (err != QUIRE_OK) {
+            while (g-- > 0) {
+                kv_table_truncate(e->pool, &s->tables[g], s->n_computed, e->layout.page_tokens);
+            }
+            return err;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Reserves for every planned item; one that finds no room after all is left out, and planned again next step. */
+static void reserve_step(engine *e) {
+    step_arrays *a = &e->step;
+    int32_t kept = 0;
+    a->copies.n = 0;
+    for (int32_t i = 0; i < a->plan.n_items; i++) {
+        if (reserve_pages(e, a->seqs[i], a->plan.items[i].n_rows) == QUIRE_OK) {
+            a->plan.items[kept] = a->plan.items[i];
+            a->seqs[kept++] = a->seqs[i];
+        }
+    }
+    a->plan.n_items = kept;
+    for (int32_t i = 0; i < a->copies.n; i++) {
+        a->copy_pairs[i] = (kv_copy_pair){a->copies.pairs[i].src.v, a->copies.pairs[i].dst.v};
+    }
+    if (a->copies.n > 0) {
+        e->b->ops->kv_copy(e->b, a->copy_pairs, a->copies.n);
+    }
+}
+
+/* Rows of one item: tokens, positions, slots, wanted rows. */
+static void fill_item(engine *e, int32_t item) {
+    step_arrays *a = &e->step;
+    const sequence *s = a->seqs[item];
+    int32_t n = a->plan.items[item].n_rows, row0 = a->rows.n_rows;
+    a->out0[item] = a->rows.n_out;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t p = s->n_computed + i, row = row0 + i;
+        a->tokens[row] = s->tokens[p];
+        a->positions[row] = p;
+        for (int32_t g = 0; g < s->n_tables; g++) {
+            a->slots[g][row] = (kv_slot){kv_table_slot(&s->tables[g], p, e->layout.page_tokens)};
+        }
+        if (s->logits_out || p + 1 == s->n_known) {
+            a->out_rows[a->rows.n_out++] = row;
+        }
+    }
+    batch_seq *q = &a->batch_seqs[a->rows.n_seqs++];
+    q->row0 = row0;
+    q->n_rows = n;
+    q->n_tokens = s->n_computed + n;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        q->pages[g] = &s->tables[g].pages->v;
+    }
+    a->rows.n_rows += n;
+}
+
+static void fill_batch(engine *e) {
+    step_arrays *a = &e->step;
+    a->rows.n_rows = a->rows.n_seqs = a->rows.n_out = 0;
+    for (int32_t i = 0; i < a->plan.n_items; i++) {
+        fill_item(e, i);
+    }
+    a->rows.n_work = batch_plan_work(a->batch_seqs, a->rows.n_seqs, TILE_ROWS, a->work, a->max_work);
+}
+
+bool step_submit(engine *e) {
+    ingest(e);
+    drop_cancelled(e);
+    if (e->n_running + e->n_waiting == 0) {
+        return false;
+    }
+    e->step_started_us = clock_us();
+    plan_step(e);
+    reserve_step(e);
+    if (e->step.plan.n_items == 0) {
+        return false;
+    }
+    fill_batch(e);
+    model_forward(e->m, &e->step.rows);
+    return true;
+}
+
+/* ---- second half ---- */
+
+static bool is_one_of(int32_t token, const int32_t *list, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        if (list[i] == token) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the token that s just got ends it. */
+static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
+    const sampling_params *p = &s->sampling;
+    if (!p->ignore_eos && is_one_of(token, e->desc->eos, e->desc->n_eos)) {
+        s->stopped_by_eos = true;
+        return FINISH_STOP;
+    }
+    if (is_one_of(token, p->stop_tokens, p->n_stop_tokens)) {
+        return FINISH_STOP;
+    }
+    return s->n_known == s->n_max ? FINISH_LENGTH : FINISH_NONE;
+}
+
+/* Samples s's next token from its last row's logits and commits it. */
+static void sample(engine *e, sequence *s, const float *logits) {
+    const sampling_params *p = &s->sampling;
+    int32_t forbidden[DESC_MAX_EOS + PARAMS_MAX_STOP_TOKENS], n = 0, token;
+    if (s->n_known - s->n_prompt < p->min_tokens) {
+        memcpy(forbidden, e->desc->eos, (size_t)e->desc->n_eos * sizeof *forbidden);
+        memcpy(forbidden + e->desc->n_eos, p->stop_tokens, (size_t)p->n_stop_tokens * sizeof *forbidden);
+        n = e->desc->n_eos + p->n_stop_tokens;
+    }
+    sample_key key = {p->seed, s->sample_index, (uint32_t)s->n_known};
+    quire_err err = sampler_pick(e->sampler, logits, p, key, forbidden, n, &token);
+    if (err != QUIRE_OK) {
+        step_finish(e, s, FINISH_ERROR, err);
+        return;
+    }
+    s->tokens[s->n_known++] = token;
+    s->state = SEQ_DECODE;
+    atomic_store(&s->n_published, s->n_known);
+    stats_token(e, s, clock_us());
+    finish_reason reason = finish_of(e, s, token);
+    if (reason != FINISH_NONE) {
+        step_finish(e, s, reason, QUIRE_OK);
+    } else {
+        out_publish(s);
+    }
+}
+
+/* Commits one item's rows; samples when they reach the last known token. */
+static void collect_item(engine *e, int32_t item) {
+    sequence *s = e->step.seqs[item];
+    int32_t n = e->step.plan.items[item].n_rows, out0 = e->step.out0[item];
+    if (s->logits_out) {
+        size_t width = (size_t)e->desc->n_vocab;
+        for (int32_t i = 0; i < n && s->n_computed + i < s->n_prompt; i++) {
+            memcpy(s->logits_out + (size_t)(s->n_computed + i) * width, e->b->ops->logits(e->b, out0 + i), width * sizeof(float));
+        }
+    }
+    s->n_computed += n;
+    if (s->n_computed == s->n_known) {
+        sample(e, s, e->b->ops->logits(e->b, s->logits_out ? out0 + n - 1 : out0));
+    }
+}
+
+void step_wake_readers(engine *e) {
+    pthread_mutex_lock(&e->lock);
+    for (engine_out *o = e->outs; o; o = o->next) {
+        if (o->rung_later) {
+            o->rung_later = false;
+            wake_ring(o->reader);
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+void step_collect(engine *e) {
+    e->b->ops->step_wait(e->b);
+    for (int32_t i = 0; i < e->step.plan.n_items; i++) {
+        collect_item(e, i);
+    }
+    list_drop_done(e->running, &e->n_running);
+    e->stats.steps++;
+    e->stats.step_rows += e->step.rows.n_rows;
+    e->stats.step_us += clock_us() - e->step_started_us;
+}

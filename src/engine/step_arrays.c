@@ -1,0 +1,55 @@
+/* The arrays of a step's batch: sized at open, so that a step allocates nothing. */
+#include "base/mem.h"
+#include "engine/state.h"
+
+static quire_err open_copies(step_arrays *a, int32_t cap) {
+    a->copies.pairs = mem_new((size_t)cap, sizeof *a->copies.pairs);
+    a->copies.cap = cap;
+    a->copy_pairs = mem_new((size_t)cap, sizeof *a->copy_pairs);
+    return a->copies.pairs && a->copy_pairs ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+quire_err step_open(engine *e) {
+    step_arrays *a = &e->step;
+    size_t n_rows = (size_t)e->limits.max_rows, n_seqs = (size_t)e->limits.max_seqs;
+    a->running = mem_new(n_seqs, sizeof *a->running);
+    a->waiting = mem_new(n_seqs, sizeof *a->waiting);
+    a->plan.items = mem_new(n_seqs, sizeof *a->plan.items);
+    a->seqs = mem_new(n_seqs, sizeof(sequence *));
+    a->out0 = mem_new(n_seqs, sizeof *a->out0);
+    a->tokens = mem_new(n_rows, sizeof *a->tokens);
+    a->positions = mem_new(n_rows, sizeof *a->positions);
+    a->out_rows = mem_new((size_t)e->limits.max_out, sizeof *a->out_rows);
+    a->batch_seqs = mem_new(n_seqs, sizeof *a->batch_seqs);
+    a->max_work = e->limits.max_rows + e->limits.max_seqs;
+    a->work = mem_new((size_t)a->max_work, sizeof *a->work);
+    bool whole = a->running && a->waiting && a->plan.items && a->seqs && a->out0 && a->tokens && a->positions && a->out_rows &&
+                 a->batch_seqs && a->work;
+    for (int32_t g = 0; g < e->layout.n_groups && whole; g++) {
+        a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
+        a->rows.slots[g] = a->slots[g];
+        whole = a->slots[g] != NULL;
+    }
+    if (!whole) {
+        return QUIRE_NO_MEMORY;
+    }
+    a->rows.tokens = a->tokens;
+    a->rows.positions = a->positions;
+    a->rows.n_axes = 1;
+    a->rows.seqs = a->batch_seqs;
+    a->rows.out_rows = a->out_rows;
+    a->rows.work = a->work;
+    return open_copies(a, e->limits.max_seqs * e->layout.n_groups);
+}
+
+void step_close(engine *e) {
+    step_arrays *a = &e->step;
+    void *blocks[] = {a->running, a->waiting, a->plan.items, a->seqs, a->out0, a->tokens, a->positions, a->out_rows, a->batch_seqs,
+                      a->work, a->copies.pairs, a->copy_pairs};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        mem_free(blocks[i]);
+    }
+    for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
+        mem_free(a->slots[g]);
+    }
+}
