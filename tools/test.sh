@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# Builds and runs the tests, and ends with "N passed, N failed, N skipped".
+#   test.sh                  unit tests, second compiler, emulated AVX-512, expected outputs, end to end
+#   test.sh --long           the same with more rounds
+#   test.sh --sanitizer S    the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads)
+# QUIRE_SHARED names the directory of expected outputs and real models (default ../shared); what needs it is skipped, saying so, without it.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export QUIRE_SHARED="${QUIRE_SHARED:-../shared}"
+jobs=$(nproc)
+passed=0 failed=0 skipped=0
+
+say() { printf '== %s\n' "$*"; }
+
+# build TREE "CMAKE ARGUMENTS" TARGETS...: configures and builds; on failure shows the log's end and counts one failure.
+build() {
+    local tree=$1 arguments=$2 log=$1/build.log
+    shift 2
+    mkdir -p "$tree"
+    # shellcheck disable=SC2086
+    if ! { cmake -S . -B "$tree" -G Ninja $arguments && cmake --build "$tree" -j "$jobs" --target "$@"; } >"$log" 2>&1; then
+        grep -E 'error|warning|FAILED|undefined' "$log" | head -n 20
+        tail -n 20 "$log"
+        say "$tree does not build: $log"
+        failed=$((failed + 1))
+        return 1
+    fi
+}
+
+# unit TREE CTEST-ARGUMENTS...: runs the tree's unit tests, each test program counting as one.
+unit() {
+    local tree=$1 log=$1/ctest.log summary n_failed n_total
+    shift
+    ctest --test-dir "$tree" -j "$jobs" --output-on-failure "$@" >"$log" 2>&1
+    summary=$(grep -E 'tests? failed out of' "$log")
+    n_failed=$(sed -E 's/.*, ([0-9]+) tests? failed out of.*/\1/' <<<"$summary")
+    n_total=$(sed -E 's/.* out of ([0-9]+).*/\1/' <<<"$summary")
+    if [ -z "$summary" ] || [ "$n_total" -eq 0 ]; then
+        tail -n 20 "$log"
+        say "$tree: no unit test ran"
+        failed=$((failed + 1))
+        return
+    fi
+    [ "$n_failed" -eq 0 ] || grep -vE '^ *[0-9]+/[0-9]+ Test .* Passed|^ +Start ' "$log"
+    grep -hE '(^|[^A-Z])SKIP(PED)?[] :]' "$tree/Testing/Temporary/LastTest.log" | grep -vE '\] [0-9]+ test' | sort -u
+    say "$tree: $((n_total - n_failed)) of $n_total test programs passed"
+    passed=$((passed + n_total - n_failed)) failed=$((failed + n_failed))
+}
+
+# check KIND DIRECTORY ARGUMENTS...: expected outputs.
+check() {
+    local kind=$1 directory=$2 log=build/check.log summary n
+    shift 2
+    if [ ! -d "$directory" ]; then
+        say "SKIP: quire-check $kind: no $directory (make test SHARED=path)"
+        skipped=$((skipped + 1))
+        return
+    fi
+    build/quire-check "$kind" "$directory" --json "$@" >"$log" 2>&1
+    local status=$?
+    summary=$(tail -n 1 "$log")
+    if ! grep -qE '^\{"passed": *[0-9]+, *"failed": *[0-9]+, *"unsupported": *[0-9]+\}$' <<<"$summary"; then
+        tail -n 5 "$log"
+        say "quire-check $kind $directory: died with status $status"
+        failed=$((failed + 1))
+        return
+    fi
+    read -r -a n <<<"$(tr -cs '0-9' ' ' <<<"$summary")"
+    [ "$status" -eq 0 ] || head -n -1 "$log" | head -n 40
+    say "quire-check $kind $directory: ${n[0]} passed, ${n[1]} failed, ${n[2]} unsupported by this build"
+    passed=$((passed + n[0])) failed=$((failed + n[1]))
+}
+
+# The Python tests of the programs, in an environment of their own below build/.
+end_to_end() {
+    local python=build/venv/bin/python log=build/e2e.log n
+    if ! "$python" -c 'import openai, pytest, numpy' 2>/dev/null; then
+        python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check openai pytest numpy >build/pip.log 2>&1
+    fi
+    if ! "$python" -c 'import openai, pytest, numpy'; then
+        tail -n 5 build/pip.log
+        say "the Python packages openai, pytest and numpy could not be installed"
+        failed=$((failed + 1))
+        return
+    fi
+    "$python" -m pytest -q -rsf -p no:cacheprovider "$@" tests/e2e >"$log" 2>&1
+    local status=$?
+    [ "$status" -eq 0 ] && grep -E '^SKIPPED' "$log"
+    [ "$status" -eq 0 ] || cat "$log"
+    n=$(grep -oE '[0-9]+ passed' <<<"$(tail -n 1 "$log")" | cut -d' ' -f1)
+    passed=$((passed + ${n:-0}))
+    n=$(grep -oE '[0-9]+ skipped' <<<"$(tail -n 1 "$log")" | cut -d' ' -f1)
+    skipped=$((skipped + ${n:-0}))
+    n=$(grep -oE '[0-9]+ (failed|errors?)' <<<"$(tail -n 1 "$log")" | awk '{s += $1} END {print s + 0}')
+    [ "$status" -eq 0 ] || [ "$n" -gt 0 ] || n=1
+    failed=$((failed + n))
+    say "tests/e2e: $(tail -n 1 "$log")"
+}
+
+finish() {
+    printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+    exit
+}
+
+if [ "${1:-}" = --sanitizer ]; then
+    case "${2:-}" in
+    asan)
+        build build/asan "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=address,undefined" all && unit build/asan
+        ;;
+    tsan)
+        build build/tsan "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=thread" tests_base tests_kv tests_engine tests_api &&
+            unit build/tsan -L '^(base|kv|engine|api)$'
+        ;;
+    *) echo "usage: $0 --sanitizer asan|tsan" >&2; exit 2 ;;
+    esac
+    finish
+fi
+
+long=
+if [ "${1:-}" = --long ]; then
+    export QUIRE_TEST_LONG=1
+    long=--long
+fi
+build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
+build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && unit build/debug
+build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang" tests_core tests_backend && unit build/clang -L '^(core|backend)$'
+build build/emulated "-DCMAKE_BUILD_TYPE=Release -DQUIRE_EMULATE_AVX512=ON" tests_backend && unit build/emulated -L '^backend$'
+if [ -n "$release" ]; then
+    for set in "$QUIRE_SHARED/golden" tests/golden; do
+        check models "$set/models"
+        check quants "$set/quants"
+        check tokenizers "$set/tokenizers" --root "$QUIRE_SHARED"
+    done
+    end_to_end $long
+fi
+finish
