@@ -1,0 +1,40 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/batch.h"
+
+static void rows_are_cut_into_tiles_that_see_their_own_last_position(void **state) {
+    (void)state;
+    const batch_seq seqs[] = {
+        {.row0 = 0, .n_rows = 1, .n_tokens = 257},  /* a decode at position 256 */
+        {.row0 = 1, .n_rows = 10, .n_tokens = 260}, /* a chunk over the boundary: positions 250..259 */
+        {.row0 = 11, .n_rows = 4, .n_tokens = 4},
+    };
+    attn_item items[8];
+    assert_int_equal(batch_plan_work(seqs, 3, 4, items, 8), 5);
+    static const attn_item expected[] = {
+        {0, 0, 1, 0, 2, -1}, {1, 1, 4, 0, 1, -1}, {1, 5, 4, 0, 2, -1}, {1, 9, 2, 0, 2, -1}, {2, 11, 4, 0, 1, -1},
+    };
+    assert_memory_equal(items, expected, sizeof expected);
+}
+
+static void too_small_a_list_is_reported(void **state) {
+    (void)state;
+    const batch_seq seq = {.n_rows = 9, .n_tokens = 9};
+    attn_item items[3];
+    assert_int_equal(batch_plan_work(&seq, 1, 4, items, 2), -1);
+    assert_int_equal(batch_plan_work(&seq, 1, 4, items, 3), 3);
+    assert_int_equal(batch_plan_work(&seq, 0, 4, items, 0), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_cut_into_tiles_that_see_their_own_last_position),
+        cmocka_unit_test(too_small_a_list_is_reported),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/dtype.h"
+
+static void ggml_numbers_give_the_type_with_its_block(void **state) {
+    (void)state;
+    dtype t;
+    assert_true(dtype_from_ggml(12, &t));
+    assert_int_equal(t, DTYPE_Q4_K);
+    assert_string_equal(dtype_name(t), "Q4_K");
+    assert_int_equal(dtype_block_elements(t), 256);
+    assert_int_equal(dtype_block_bytes(t), 144);
+    assert_true(dtype_from_ggml(30, &t));
+    assert_int_equal(t, DTYPE_BF16);
+}
+
+static void types_this_build_does_not_read_are_refused(void **state) {
+    (void)state;
+    dtype t = DTYPE_F32;
+    assert_false(dtype_from_ggml(4, &t)); /* Q4_2, removed from ggml */
+    assert_false(dtype_from_ggml(UINT32_MAX, &t));
+    assert_int_equal(t, DTYPE_F32);
+}
+
+static void safetensors_names_are_matched_whole(void **state) {
+    (void)state;
+    dtype t = DTYPE_F64;
+    assert_true(dtype_from_name("BF16", 4, &t));
+    assert_int_equal(t, DTYPE_BF16);
+    assert_true(dtype_from_name("BOOLxx", 4, &t));
+    assert_int_equal(t, DTYPE_BOOL);
+    assert_false(dtype_from_name("BF1", 3, &t));
+    assert_false(dtype_from_name("bf16", 4, &t));
+    assert_false(dtype_from_name("Q4_0", 4, &t));
+    assert_false(dtype_from_name("", 0, &t));
+}
+
+static void only_block_types_are_quantised(void **state) {
+    (void)state;
+    for (int t = 0; t < N_DTYPES; t++) {
+        assert_int_equal(dtype_is_quantised((dtype)t), t >= DTYPE_Q4_0 && t <= DTYPE_IQ4_NL);
+    }
+}
+
+static void compute_modes_have_names(void **state) {
+    (void)state;
+    assert_string_equal(compute_name(COMPUTE_F32), "f32");
+    assert_string_equal(compute_name(COMPUTE_BF16), "bf16");
+    assert_string_equal(compute_name(COMPUTE_INT8), "int8");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ggml_numbers_give_the_type_with_its_block), cmocka_unit_test(types_this_build_does_not_read_are_refused),
+        cmocka_unit_test(safetensors_names_are_matched_whole),       cmocka_unit_test(only_block_types_are_quantised),
+        cmocka_unit_test(compute_modes_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

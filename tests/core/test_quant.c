@@ -1,0 +1,147 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "core/quant.h"
+
+/* The whole file golden/quants/NAME.EXTENSION, or NULL. */
+static char *read_golden(const char *directory, const char *name, const char *extension, size_t *n) {
+    const char *shared = getenv("QUIRE_SHARED");
+    char path[4096];
+    snprintf(path, sizeof path, "%s/golden/quants/%s%s.%s", shared != NULL ? shared : "../shared", directory, name, extension);
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) {
+        print_message("SKIP: no %s\n", path);
+        return NULL;
+    }
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *bytes = mem_new(*n, 1);
+    assert_int_equal(fread(bytes, 1, *n, f), *n);
+    fclose(f);
+    return bytes;
+}
+
+/* The values of a version 1 .npy file of float32. */
+static const float *npy_values(const char *bytes, size_t n, size_t *n_values) {
+    assert_memory_equal(bytes, "\x93NUMPY\x01", 7);
+    size_t head = 10 + (size_t)(unsigned char)bytes[8] + 256 * (size_t)(unsigned char)bytes[9];
+    *n_values = (n - head) / sizeof(float);
+    return (const float *)(const void *)(bytes + head);
+}
+
+static void check_dequantise(dtype t) {
+    size_t n_blocks, n_npy, n;
+    char *blocks = read_golden("", dtype_name(t), "bin", &n_blocks);
+    char *npy = blocks != NULL ? read_golden("", dtype_name(t), "npy", &n_npy) : NULL;
+    if (npy == NULL) {
+        mem_free(blocks);
+        return;
+    }
+    const float *expected = npy_values(npy, n_npy, &n);
+    assert_int_equal(n_blocks, n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t));
+    float *out = mem_new(n, sizeof *out);
+    assert_int_equal(quant_dequantise(t, blocks, n, out), QUIRE_OK);
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(&out[i], &expected[i], sizeof(float)) != 0) {
+            fail_msg("%s element %zu is %a, expected %a", dtype_name(t), i, (double)out[i], (double)expected[i]);
+        }
+    }
+    mem_free(out);
+    mem_free(npy);
+    mem_free(blocks);
+}
+
+static void dequantised_values_equal_the_references_to_the_bit(void **state) {
+    (void)state;
+    for (int t = DTYPE_F16; t <= DTYPE_IQ4_NL; t++) {
+        check_dequantise((dtype)t);
+    }
+}
+
+static void quantised_blocks_equal_the_references_to_the_bit(void **state) {
+    (void)state;
+    static const dtype types[] = {DTYPE_F16, DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        size_t n_npy, n_expected, n;
+        char *npy = read_golden("quantize/", dtype_name(types[i]), "npy", &n_npy);
+        char *expected = npy != NULL ? read_golden("quantize/", dtype_name(types[i]), "bin", &n_expected) : NULL;
+        if (expected == NULL) {
+            mem_free(npy);
+            continue;
+        }
+        const float *x = npy_values(npy, n_npy, &n);
+        char *out = mem_new(n_expected, 1);
+        assert_int_equal(quant_quantise(types[i], x, n, out), QUIRE_OK);
+        if (memcmp(out, expected, n_expected) != 0) {
+            fail_msg("%s differs", dtype_name(types[i]));
+        }
+        mem_free(out);
+        mem_free(expected);
+        mem_free(npy);
+    }
+}
+
+static void a_block_written_by_hand_has_the_values_its_layout_says(void **state) {
+    (void)state;
+    float out[32];
+    uint8_t q4[18] = {0};
+    q4[0] = 0x00, q4[1] = 0x3c; /* d = 1 */
+    q4[2] = 0xf0;               /* element 0: 0 - 8, element 16: 15 - 8 */
+    assert_int_equal(quant_dequantise(DTYPE_Q4_0, q4, 32, out), QUIRE_OK);
+    assert_true(out[0] == -8.0f && out[16] == 7.0f && out[1] == -8.0f);
+    uint8_t q8[34] = {0x00, 0x38, 0x80, 0x7f}; /* d = 0.5 */
+    assert_int_equal(quant_dequantise(DTYPE_Q8_0, q8, 32, out), QUIRE_OK);
+    assert_true(out[0] == -64.0f && out[1] == 63.5f && out[2] == 0.0f);
+}
+
+static void hostile_floats_quantise_to_some_block_without_undefined_behaviour(void **state) {
+    (void)state;
+    float x[32], back[32];
+    uint8_t block[34];
+    static const dtype types[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0};
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 3.4e38f, -3.4e38f, 1e-45f, -0.0f, 0.0f, 1.0f};
+    uint64_t s = 1;
+    for (int round = 0; round < 2000; round++) {
+        for (int i = 0; i < 32; i++) {
+            x[i] = odd[rng_next(&s) % (sizeof odd / sizeof odd[0])];
+        }
+        for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+            assert_int_equal(quant_quantise(types[t], x, 32, block), QUIRE_OK);
+            assert_int_equal(quant_dequantise(types[t], block, 32, back), QUIRE_OK);
+        }
+    }
+}
+
+static void types_without_a_rule_and_partial_blocks_are_refused(void **state) {
+    (void)state;
+    uint8_t block[256] = {0};
+    float x[256] = {0};
+    assert_int_equal(quant_dequantise(DTYPE_I32, block, 1, x), QUIRE_UNSUPPORTED);
+    assert_int_equal(quant_quantise(DTYPE_Q4_K, x, 256, block), QUIRE_UNSUPPORTED);
+    assert_int_equal(quant_dequantise(DTYPE_Q4_0, block, 33, x), QUIRE_INVALID);
+    assert_int_equal(quant_quantise(DTYPE_Q8_0, x, 31, block), QUIRE_INVALID);
+    assert_int_equal(quant_dequantise(DTYPE_Q4_0, block, 0, x), QUIRE_OK);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dequantised_values_equal_the_references_to_the_bit),
+        cmocka_unit_test(quantised_blocks_equal_the_references_to_the_bit),
+        cmocka_unit_test(a_block_written_by_hand_has_the_values_its_layout_says),
+        cmocka_unit_test(hostile_floats_quantise_to_some_block_without_undefined_behaviour),
+        cmocka_unit_test(types_without_a_rule_and_partial_blocks_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
