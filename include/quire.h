@@ -82,7 +82,7 @@ typedef struct quire_stats {
 void quire_engine_stats(const quire_engine *e, quire_stats *out);
 /* Upper bounds of the histogram buckets in seconds (16 of them, the last is infinite): for first tokens, gaps and whole requests. */
 const double *quire_stats_bounds(void);
-/* False once the engine's thread stopped because of a failure. */
+/* False while one step has been running for over a minute: the engine is stuck. */
 bool quire_engine_healthy(const quire_engine *e);
 
 /* ---- text ---- */
@@ -135,7 +135,8 @@ typedef struct quire_event {
     void *user;               /* as given to quire_submit */
     quire_event_kind kind;
     int32_t choice;
-    const char *text;         /* borrowed until the next call of quire_queue_next; not 0-terminated */
+    const char *text;         /* DELTA: the new text. START: the prompt's text if the request has echo. Borrowed until the next call of
+                               * quire_queue_next or quire_stream_release; not 0-terminated */
     size_t n_text;
     const int32_t *tokens;    /* DELTA: the new ids. START: the prompt's ids */
     int32_t n_tokens;

@@ -86,6 +86,9 @@ typedef struct engine_stats {
     engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */
 } engine_stats;
 
+/* How long the step that now runs has been running; 0 between steps. Any thread. */
+int64_t engine_busy_us(const engine *e);
+
 void engine_stats_read(engine *e, engine_stats *out);
 
 #endif

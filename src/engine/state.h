@@ -59,7 +59,7 @@ struct engine {
     sampler *sampler;
     sequence **running, **waiting; /* oldest first */
     int32_t n_running, n_waiting;
-    int64_t step_started_us;
+    atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;
     engine_stats stats;
 };

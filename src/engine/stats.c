@@ -48,3 +48,8 @@ void engine_stats_read(engine *e, engine_stats *out) {
     *out = e->published;
     pthread_mutex_unlock(&e->lock);
 }
+
+int64_t engine_busy_us(const engine *e) {
+    int64_t since = atomic_load(&e->step_started_us);
+    return since == 0 ? 0 : clock_us() - since;
+}

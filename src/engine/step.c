@@ -194,10 +194,11 @@ bool step_submit(engine *e) {
     if (e->n_running + e->n_waiting == 0) {
         return false;
     }
-    e->step_started_us = clock_us();
+    atomic_store(&e->step_started_us, clock_us());
     plan_step(e);
     reserve_step(e);
     if (e->step.plan.n_items == 0) {
+        atomic_store(&e->step_started_us, 0);
         return false;
     }
     fill_batch(e);
@@ -291,5 +292,5 @@ void step_collect(engine *e) {
     list_drop_done(e->running, &e->n_running);
     e->stats.steps++;
     e->stats.step_rows += e->step.rows.n_rows;
-    e->stats.step_us += clock_us() - e->step_started_us;
+    e->stats.step_us += clock_us() - atomic_exchange(&e->step_started_us, 0);
 }

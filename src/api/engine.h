@@ -1,0 +1,32 @@
+/* quire_engine: everything that an open model needs, from file to threads. Immutable after open but for the counters. */
+#ifndef API_ENGINE_H
+#define API_ENGINE_H
+
+#include <stdatomic.h>
+
+#include "api/request.h"
+#include "api/text_pool.h"
+#include "backend/backend.h"
+#include "engine/engine.h"
+#include "model/model.h"
+#include "text/template.h"
+#include "text/tokenizer.h"
+
+struct quire_engine {
+    quire_info info;
+    request_context context;
+    quire_error text_error;     /* why there is no tokenizer, when there is none */
+    quire_error template_error; /* why the model's own template is not used, when it is not */
+    char *model_path;
+
+    backend *b;
+    model *m;
+    kv_layout layout;
+    engine *core;
+    tokenizer *tokenizer; /* NULL: prompts of ids only */
+    chat_template *chat;  /* NULL: no chat */
+    text_pool *text;
+    atomic_llong finished[4]; /* choices ended, by quire_finish - 1 */
+};
+
+#endif

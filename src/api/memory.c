@@ -1,0 +1,54 @@
+#include "api/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A file that holds one number; -1 when there is none, or the word "max". */
+static int64_t read_number(const char *path) {
+    FILE *f = fopen(path, "r");
+    long long v = -1;
+    if (f) {
+        if (fscanf(f, "%lld", &v) != 1) {
+            v = -1;
+        }
+        fclose(f);
+    }
+    return v;
+}
+
+static int64_t meminfo_available(void) {
+    FILE *f = fopen("/proc/meminfo", "r");
+    char line[128];
+    long long kib = -1;
+    while (f && kib < 0 && fgets(line, sizeof line, f)) {
+        if (strncmp(line, "MemAvailable:", 13) == 0) {
+            kib = strtoll(line + 13, NULL, 10);
+        }
+    }
+    if (f) {
+        fclose(f);
+    }
+    return kib < 0 ? -1 : kib * 1024;
+}
+
+/* What a cgroup's limit leaves; page cache counts as used there, which errs on the safe side. */
+static int64_t cgroup_available(const char *limit_path, const char *used_path) {
+    int64_t limit = read_number(limit_path), used = read_number(used_path);
+    if (limit < 0 || used < 0 || limit > ((int64_t)1 << 60)) {
+        return -1;
+    }
+    return limit > used ? limit - used : 0;
+}
+
+int64_t memory_available(void) {
+    int64_t known[] = {meminfo_available(), cgroup_available("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+                       cgroup_available("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")};
+    int64_t least = -1;
+    for (int i = 0; i < 3; i++) {
+        if (known[i] >= 0 && (least < 0 || known[i] < least)) {
+            least = known[i];
+        }
+    }
+    return least;
+}

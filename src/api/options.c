@@ -1,0 +1,119 @@
+#include "api/options.h"
+
+#include <string.h>
+
+#include "api/builtin.h"
+#include "base/err.h"
+
+#define DEFAULT_UTILIZATION 0.5
+#define MAX_PAGES ((int64_t)1 << 30)
+
+void quire_options_init(quire_options *o) {
+    *o = (quire_options){.model = "builtin",
+                         .compute = "auto",
+                         .kv_dtype = "auto",
+                         .isa = "auto",
+                         .page_tokens = 16,
+                         .memory_utilization = DEFAULT_UTILIZATION,
+                         .max_batched_tokens = 512,
+                         .max_seqs = 64,
+                         .n_text_threads = 1};
+}
+
+quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
+    if (strcmp(o->model, "builtin") == 0) {
+        size_t n;
+        const void *bytes = builtin_model(&n);
+        return model_file_open_memory(bytes, n, "builtin", out, err);
+    }
+    return model_file_open(o->model, out, err);
+}
+
+quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err) {
+    if (strcmp(o->compute, "auto") == 0) {
+        bool half = d->weight_type == DTYPE_F16 || d->weight_type == DTYPE_BF16;
+        *out = dtype_is_quantised(d->weight_type) ? COMPUTE_INT8 : half ? COMPUTE_BF16 : COMPUTE_F32;
+        return QUIRE_OK;
+    }
+    for (compute_mode m = COMPUTE_F32; m <= COMPUTE_INT8; m++) {
+        if (strcmp(o->compute, compute_name(m)) == 0) {
+            *out = m;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--compute %s: must be auto, f32, bf16 or int8", o->compute);
+}
+
+quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err) {
+    static const struct {
+        const char *name;
+        dtype type;
+    } types[] = {{"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}};
+    if (strcmp(o->kv_dtype, "auto") == 0) {
+        *out = compute == COMPUTE_F32 ? DTYPE_F32 : DTYPE_BF16;
+        return QUIRE_OK;
+    }
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strcmp(o->kv_dtype, types[i].name) == 0) {
+            *out = types[i].type;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be auto, f32, f16 or bf16", o->kv_dtype);
+}
+
+quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err) {
+    if (o->max_model_len == 0) {
+        *out = d->max_positions;
+        return QUIRE_OK;
+    }
+    if (o->max_model_len < 2) {
+        return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: must be at least 2", (int)o->max_model_len);
+    }
+    if (o->max_model_len > d->max_positions && d->rope.kind != ROPE_NTK) {
+        return err_set(err, QUIRE_INVALID, -1, "--max-model-len %d: the model was made for %d tokens", (int)o->max_model_len,
+                       (int)d->max_positions);
+    }
+    *out = o->max_model_len;
+    return QUIRE_OK;
+}
+
+static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
+    if (v < least || v > most) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be from %lld to %lld", flag, (long long)v, (long long)least, (long long)most);
+    }
+    return QUIRE_OK;
+}
+
+quire_err options_check(const quire_options *o, quire_error *err) {
+    TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
+    TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
+    TRY(check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));
+    TRY(check_range("--threads", o->n_threads, 0, 4096, err));
+    TRY(check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
+    TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
+    if (!(o->memory_utilization > 0.0 && o->memory_utilization <= 1.0)) {
+        return err_set(err, QUIRE_INVALID, -1, "--memory-utilization %g: must be over 0 and at most 1", o->memory_utilization);
+    }
+    return QUIRE_OK;
+}
+
+quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages, quire_error *err) {
+    int64_t least = kv_pages_for(least_tokens, l->page_tokens) * l->n_groups;
+    int64_t n = o->n_pages;
+    if (n == 0) {
+        if (free_bytes < 0) {
+            return err_set(err, QUIRE_INVALID, -1, "the free memory is not known here; give --kv-pages N");
+        }
+        n = (int64_t)((double)free_bytes * o->memory_utilization) / l->page_bytes;
+        n = n > MAX_PAGES ? MAX_PAGES : n;
+    }
+    if (n < least) {
+        return err_set(err, QUIRE_NO_MEMORY, -1,
+                       "%lld KV pages of %lld bytes hold not even one request of %d tokens, which takes %lld; lower --max-model-len%s",
+                       (long long)n, (long long)l->page_bytes, (int)least_tokens, (long long)least,
+                       o->n_pages ? " or raise --kv-pages" : ", raise --memory-utilization or free memory");
+    }
+    *n_pages = (int32_t)n;
+    return QUIRE_OK;
+}

@@ -1,0 +1,382 @@
+/* Queues: engine events become text, stop strings are matched, and quire_event comes out, one a call. */
+#include <string.h>
+
+#include "api/stream.h"
+#include "base/mem.h"
+
+/* ---- life ---- */
+
+quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
+    *out = NULL;
+    quire_queue *q = mem_new(1, sizeof *q);
+    if (!q) {
+        return QUIRE_NO_MEMORY;
+    }
+    q->e = e;
+    quire_err r = wake_init(&q->wake);
+    if (r != QUIRE_OK) {
+        mem_free(q);
+        return r;
+    }
+    r = engine_out_open(e->core, &q->wake, &q->out);
+    if (r != QUIRE_OK || pthread_mutex_init(&q->lock, NULL) != 0) {
+        engine_out_close(q->out);
+        wake_deinit(&q->wake);
+        mem_free(q);
+        return QUIRE_NO_MEMORY;
+    }
+    *out = q;
+    return QUIRE_OK;
+}
+
+void quire_queue_close(quire_queue *q) {
+    if (!q) {
+        return;
+    }
+    for (quire_stream *s = q->streams, *next; s; s = next) {
+        next = s->next;
+        quire_stream_release(s);
+    }
+    while (q->streams) {
+        quire_event event;
+        if (!quire_queue_next(q, &event)) {
+            quire_queue_wait(q, -1);
+        }
+    }
+    engine_out_close(q->out);
+    pthread_mutex_destroy(&q->lock);
+    wake_deinit(&q->wake);
+    strbuf_deinit(&q->text);
+    strbuf_deinit(&q->echo);
+    mem_free(q);
+}
+
+int quire_queue_fd(const quire_queue *q) {
+    return q->wake.fd;
+}
+
+void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
+    wake_wait(&q->wake, timeout_us);
+}
+
+/* ---- streams: in and out ---- */
+
+/* On a text thread: prepares, then tells the queue, whose thread owns the stream from then on. */
+static void run_job(text_job *job) {
+    quire_stream *s = (quire_stream *)job;
+    quire_queue *q = s->q;
+    quire_error err = {0};
+    if (stream_prepare(s, &err) != QUIRE_OK) {
+        s->error = err;
+    }
+    pthread_mutex_lock(&q->lock);
+    s->inbox_next = q->inbox;
+    q->inbox = s;
+    wake_ring(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+}
+
+quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+    *out = NULL;
+    quire_stream *s;
+    quire_err e = request_check(r, err);
+    e = e ? e : stream_new(q, r, user, &s, err);
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    s->next = q->streams;
+    if (s->next) {
+        s->next->prev = s;
+    }
+    q->streams = s;
+    s->job.run = run_job;
+    *out = s;
+    text_pool_add(q->e->text, &s->job);
+    return QUIRE_OK;
+}
+
+/* Frees s when nobody can come back to it. */
+static void free_if_over(quire_stream *s) {
+    if (!s->released || !s->prepared || s->n_gone < s->n_submitted) {
+        return;
+    }
+    quire_queue *q = s->q;
+    *(s->prev ? &s->prev->next : &q->streams) = s->next;
+    if (s->next) {
+        s->next->prev = s->prev;
+    }
+    stream_free(s);
+}
+
+void quire_stream_cancel(quire_stream *s) {
+    s->cancelled = true;
+    if (s->prepared) {
+        stream_cancel_choices(s);
+    }
+}
+
+void quire_stream_release(quire_stream *s) {
+    s->released = true;
+    if (s->q->current && s->q->current->stream == s) {
+        s->q->current = NULL;
+        s->q->stage = STAGE_NONE;
+    }
+    if (!s->done) {
+        quire_stream_cancel(s);
+    }
+    free_if_over(s);
+}
+
+const quire_request_info *quire_stream_describe(const quire_stream *s) {
+    return &s->request->info;
+}
+
+/* ---- events ---- */
+
+static void fill_choice(const choice *c, quire_event_kind kind, quire_event *out) {
+    *out = (quire_event){.stream = c->stream,
+                         .user = c->stream->user,
+                         .kind = kind,
+                         .choice = c->index,
+                         .stop_token = -1,
+                         .prompt_tokens = (int32_t)c->prompt.n,
+                         .completion_tokens = c->n_completion};
+}
+
+static void set_failed(quire_stream *s, quire_err e) {
+    if (s->error.code == QUIRE_OK) {
+        err_set(&s->error, e, -1, "%s", quire_err_text(e));
+    }
+}
+
+static void fill_start(quire_queue *q, choice *c, quire_event *out) {
+    const quire_request *r = c->stream->request;
+    fill_choice(c, QUIRE_EVENT_START, out);
+    out->tokens = c->prompt.ids;
+    out->n_tokens = (int32_t)c->prompt.n;
+    c->started = true;
+    if (!r->info.echo) {
+        return;
+    }
+    quire_err e = QUIRE_OK;
+    strbuf_clear(&q->echo);
+    if (r->info.endpoint == QUIRE_COMPLETIONS && !r->prompts[c->index].ids) {
+        e = strbuf_add(&q->echo, r->prompts[c->index].text.p, r->prompts[c->index].text.n);
+    } else if (q->e->tokenizer) {
+        e = tokenizer_decode(q->e->tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &q->echo);
+    }
+    if (e != QUIRE_OK) {
+        set_failed(c->stream, e);
+    }
+    out->text = q->echo.p;
+    out->n_text = q->echo.n;
+}
+
+static void fill_delta(quire_queue *q, const choice *c, bool with_token, quire_event *out) {
+    fill_choice(c, QUIRE_EVENT_DELTA, out);
+    out->text = q->text.p;
+    out->n_text = q->text.n;
+    out->tokens = &c->last_token;
+    out->n_tokens = with_token ? 1 : 0;
+}
+
+static void fill_end(const choice *c, quire_event *out) {
+    fill_choice(c, QUIRE_EVENT_END, out);
+    out->finish = c->finish;
+    out->stop_token = c->stop_token;
+    out->stop_string = c->stop_string >= 0 ? c->stream->request->stops[c->stop_string].p : NULL;
+}
+
+static void fill_done(quire_stream *s, quire_event *out) {
+    *out = (quire_event){.stream = s, .user = s->user, .kind = QUIRE_EVENT_DONE, .stop_token = -1};
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        out->prompt_tokens += (int32_t)s->choices[i].prompt.n;
+        out->completion_tokens += s->choices[i].n_completion;
+        out->finish = s->choices[i].finish;
+    }
+    if (s->error.code != QUIRE_OK) {
+        out->finish = QUIRE_FINISH_ERROR;
+        out->error = &s->error;
+    }
+    s->done = true;
+}
+
+/* A token that ends its choice and whose text is not shown. */
+static bool is_stop_token(const quire_queue *q, const choice *c, int32_t token) {
+    const sampling_params *p = &c->sampling;
+    const model_desc *d = model_description(q->e->m);
+    bool stops = false;
+    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos && !stops; i++) {
+        stops = d->eos[i] == token;
+    }
+    for (int32_t i = 0; i < p->n_stop_tokens && !stops; i++) {
+        stops = p->stop_tokens[i] == token;
+    }
+    return stops;
+}
+
+/* Detokenises a token into q->text and looks for stop strings. */
+static void take_token(quire_queue *q, choice *c, int32_t token) {
+    const quire_request *r = c->stream->request;
+    c->last_token = token;
+    c->n_completion++;
+    strbuf_clear(&q->text);
+    if (!c->detok || (is_stop_token(q, c, token) && !r->include_stop)) {
+        return;
+    }
+    if (!c->stopper) {
+        quire_err e = detok_add(c->detok, token, &q->text);
+        if (e != QUIRE_OK) {
+            set_failed(c->stream, e);
+        }
+        return;
+    }
+    strbuf piece = {0};
+    int32_t match = -1;
+    quire_err e = detok_add(c->detok, token, &piece);
+    e = e ? e : stopper_feed(c->stopper, (str){piece.p, piece.n}, r->include_stop, &q->text, &match);
+    strbuf_deinit(&piece);
+    if (e != QUIRE_OK) {
+        set_failed(c->stream, e);
+    }
+    if (match >= 0) {
+        c->stop_string = match;
+        c->finish = QUIRE_FINISH_STOP;
+        engine_cancel(q->e->core, c->id);
+    }
+}
+
+/* The engine's word that c has ended, unless a stop string ended it before. */
+static void take_finish(choice *c, const engine_event *event) {
+    static const quire_finish finishes[] = {[FINISH_NONE] = QUIRE_FINISH_NONE,
+                                            [FINISH_STOP] = QUIRE_FINISH_STOP,
+                                            [FINISH_LENGTH] = QUIRE_FINISH_LENGTH,
+                                            [FINISH_CANCELLED] = QUIRE_FINISH_CANCELLED,
+                                            [FINISH_ERROR] = QUIRE_FINISH_ERROR};
+    c->finish = finishes[event->finish];
+    if (event->finish == FINISH_STOP && !event->stopped_by_eos) {
+        c->stop_token = c->last_token;
+    }
+    if (event->finish == FINISH_ERROR) {
+        set_failed(c->stream, event->error);
+    }
+}
+
+/* START, if c's has not come yet. */
+static bool start_first(quire_queue *q, choice *c, quire_event *out) {
+    if (c->started) {
+        return false;
+    }
+    fill_start(q, c, out);
+    return true;
+}
+
+/* Text that was held back for a stop string which did not come, into q->text. True when there is some. */
+static bool flush_text(quire_queue *q, const choice *c) {
+    strbuf_clear(&q->text);
+    return c->stopper && c->stop_string < 0 && stopper_flush(c->stopper, &q->text) == QUIRE_OK && q->text.n > 0;
+}
+
+/* Every choice that the engine ever got has ended, and no other will come. */
+static bool is_complete(const quire_stream *s) {
+    return s->n_ended == s->n_choices || (s->prepared && s->error.code != QUIRE_OK && s->n_ended == s->n_submitted);
+}
+
+/* Gives out what stands for q->current, a stage a call; false when nothing is left. */
+static bool next_stage(quire_queue *q, quire_event *out) {
+    choice *c = q->current;
+    switch (q->stage) {
+    case STAGE_DELTA:
+        if (!start_first(q, c, out)) {
+            q->stage = c->finish != QUIRE_FINISH_NONE ? STAGE_END : STAGE_NONE;
+            fill_delta(q, c, true, out);
+        }
+        return true;
+    case STAGE_FLUSH:
+        if (start_first(q, c, out)) {
+            return true;
+        }
+        q->stage = STAGE_END;
+        if (flush_text(q, c)) {
+            fill_delta(q, c, false, out);
+            return true;
+        }
+        return next_stage(q, out);
+    case STAGE_END:
+        c->ended = true;
+        c->stream->n_ended++;
+        atomic_fetch_add(&q->e->finished[c->finish - 1], 1);
+        fill_end(c, out);
+        q->stage = is_complete(c->stream) ? STAGE_DONE : STAGE_NONE;
+        return true;
+    case STAGE_DONE:
+        fill_done(c->stream, out);
+        q->stage = STAGE_NONE;
+        return true;
+    case STAGE_NONE:
+        break;
+    }
+    return false;
+}
+
+static void set_stage(quire_queue *q, choice *c, queue_stage stage) {
+    q->current = c;
+    q->stage = stage;
+}
+
+/* The text thread's verdict on one stream; false when none waits. */
+static bool take_prepared(quire_queue *q) {
+    pthread_mutex_lock(&q->lock);
+    quire_stream *s = q->inbox;
+    q->inbox = s ? s->inbox_next : NULL;
+    pthread_mutex_unlock(&q->lock);
+    if (!s) {
+        return false;
+    }
+    s->prepared = true;
+    if (s->cancelled || s->error.code != QUIRE_OK) {
+        stream_cancel_choices(s);
+    }
+    if (s->released) {
+        free_if_over(s);
+    } else if (!s->done && is_complete(s)) {
+        set_stage(q, &s->choices[0], STAGE_DONE);
+    }
+    return true;
+}
+
+static void take_event(quire_queue *q, const engine_event *event) {
+    choice *c = event->user;
+    quire_stream *s = c->stream;
+    bool open = !s->released && c->finish == QUIRE_FINISH_NONE;
+    if (event->finish == FINISH_NONE) {
+        if (open) {
+            take_token(q, c, event->token);
+            set_stage(q, c, STAGE_DELTA);
+        }
+        return;
+    }
+    c->gone = true;
+    s->n_gone++;
+    if (open) {
+        take_finish(c, event);
+        set_stage(q, c, STAGE_FLUSH);
+    }
+    free_if_over(s);
+}
+
+bool quire_queue_next(quire_queue *q, quire_event *out) {
+    for (;;) {
+        engine_event event;
+        if (q->stage != STAGE_NONE) {
+            if (next_stage(q, out)) {
+                return true;
+            }
+        } else if (engine_out_pop(q->out, &event)) {
+            take_event(q, &event);
+        } else if (!take_prepared(q) && !wake_wait(&q->wake, 0)) {
+            return false; /* not rung since the last look: nothing can have come */
+        }
+    }
+}
