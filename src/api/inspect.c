@@ -1,0 +1,208 @@
+/* `quire inspect`: what a model file is and what it will take, without loading its weights. */
+#include <stdio.h>
+
+#include <json-c/json.h>
+
+#include "api/memory.h"
+#include "api/options.h"
+#include "base/mem.h"
+#include "base/str.h"
+#include "model/model.h"
+
+/* What both forms of the summary are written from. */
+typedef struct summary {
+    model_desc d;
+    const model_file *f;
+    compute_mode compute;
+    int32_t max_len, page_tokens;
+    double utilization;
+    int64_t free_bytes, by_type[N_DTYPES];
+    struct {
+        dtype type;
+        kv_layout layout;
+        int64_t n_pages;
+    } kv[3];
+} summary;
+
+static quire_err fill(const quire_options *o, const model_file *f, summary *s, quire_error *err) {
+    static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    s->f = f;
+    s->page_tokens = o->page_tokens;
+    s->utilization = o->memory_utilization;
+    TRY(model_describe(f, &s->d, err));
+    TRY(options_compute(o, &s->d, &s->compute, err));
+    TRY(options_max_model_len(o, &s->d, &s->max_len, err));
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        const tensor_view *t = model_file_tensor(f, i);
+        s->by_type[t->type] += (int64_t)t->n_bytes;
+    }
+    int64_t available = memory_available();
+    s->free_bytes = available > s->d.weight_bytes ? available - s->d.weight_bytes : 0;
+    for (int i = 0; i < 3; i++) {
+        s->kv[i].type = types[i];
+        TRY(kv_layout_init(&s->d, types[i], o->page_tokens, &s->kv[i].layout, err));
+        s->kv[i].n_pages = (int64_t)((double)s->free_bytes * s->utilization) / s->kv[i].layout.page_bytes;
+    }
+    return QUIRE_OK;
+}
+
+/* Requests of n tokens each that a pool holds at once. */
+static int64_t requests_held(const summary *s, int kv, int32_t n_tokens) {
+    const kv_layout *l = &s->kv[kv].layout;
+    return s->kv[kv].n_pages / (kv_pages_for(n_tokens, l->page_tokens) * l->n_groups);
+}
+
+static const char *vocab_name(const model_file *f, char buffer[96]) {
+    const vocab *v = model_file_vocab(f);
+    if (v->source == VOCAB_NONE) {
+        return "none (prompts of token ids only)";
+    }
+    if (v->source == VOCAB_TOKENIZER_JSON) {
+        return "tokenizer.json";
+    }
+    snprintf(buffer, 96, "GGUF, model %.*s, pre-tokenizer %.*s", (int)v->model.n, v->model.p, v->pre.n ? (int)v->pre.n : 7,
+             v->pre.n ? v->pre.p : "default");
+    return buffer;
+}
+
+static quire_err add_bytes(strbuf *b, double bytes) {
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    int u = 0;
+    while (bytes >= 1024.0 && u < 4) {
+        bytes /= 1024.0;
+        u++;
+    }
+    return strbuf_addf(b, u == 0 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+}
+
+static quire_err write_weights(strbuf *b, const summary *s) {
+    TRY(strbuf_addf(b, "weights         %lld parameters, ", (long long)s->d.n_params));
+    TRY(add_bytes(b, (double)s->d.weight_bytes));
+    TRY(strbuf_addf(b, " (%.2f bits each):", 8.0 * (double)s->d.weight_bytes / (double)s->d.n_params));
+    for (int t = 0; t < N_DTYPES; t++) {
+        if (s->by_type[t] > 0) {
+            TRY(strbuf_addf(b, " %s ", dtype_name((dtype)t)));
+            TRY(add_bytes(b, (double)s->by_type[t]));
+        }
+    }
+    return strbuf_addf(b, "\ncompute         %s by default\n", compute_name(s->compute));
+}
+
+static quire_err write_memory(strbuf *b, const summary *s) {
+    int32_t lengths[] = {s->max_len < 1024 ? s->max_len : 1024, s->max_len};
+    TRY(strbuf_add_str(b, "memory plan     "));
+    TRY(add_bytes(b, (double)s->free_bytes));
+    TRY(strbuf_addf(b, " free after the weights, %.0f%% of it for pages of %d tokens\n", 100.0 * s->utilization, (int)s->page_tokens));
+    TRY(strbuf_addf(b, "  %-6s %12s %12s %10s %10s   requests of %d / %d tokens\n", "KV", "bytes/token", "bytes/page", "pages", "tokens",
+                    (int)lengths[0], (int)lengths[1]));
+    for (int i = 0; i < 3; i++) {
+        const kv_layout *l = &s->kv[i].layout;
+        TRY(strbuf_addf(b, "  %-6s %12lld %12lld %10lld %10lld   %lld / %lld\n", dtype_name(s->kv[i].type), (long long)kv_layout_token_bytes(l),
+                        (long long)l->page_bytes, (long long)s->kv[i].n_pages,
+                        (long long)(s->kv[i].n_pages / l->n_groups * l->page_tokens), (long long)requests_held(s, i, lengths[0]),
+                        (long long)requests_held(s, i, lengths[1])));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_text(strbuf *b, const summary *s) {
+    char vocabulary[96];
+    const model_desc *d = &s->d;
+    static const char *const ropes[] = {"none", "plain", "linear", "dynamic NTK", "Llama 3", "YaRN"};
+    TRY(strbuf_addf(b, "model           %s\n", model_file_path(s->f)));
+    TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s)\n", d->architecture, d->name[0] ? ", \"" : "", d->name, d->name[0] ? "\"" : "",
+                    model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
+    TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n", (int)d->n_layers,
+                    (int)d->d_model, (int)d->n_heads, (int)d->d_head, (int)d->n_kv_heads, (int)d->d_ff, (int)d->n_vocab,
+                    d->tied_embeddings ? ", tied head" : ""));
+    TRY(strbuf_addf(b, "positions       %d, rotary %s, base %g\n", (int)d->max_positions, ropes[d->rope.kind], (double)d->rope.theta));
+    TRY(write_weights(b, s));
+    TRY(strbuf_addf(b, "vocabulary      %s\n", vocab_name(s->f, vocabulary)));
+    TRY(strbuf_addf(b, "chat template   %s\n", model_file_chat_template(s->f).n > 0 ? "yes" : "none"));
+    return write_memory(b, s);
+}
+
+static void add_int(json_object *o, const char *key, int64_t v) {
+    json_object_object_add(o, key, json_object_new_int64(v));
+}
+
+static void add_text(json_object *o, const char *key, const char *v) {
+    json_object_object_add(o, key, json_object_new_string(v));
+}
+
+static json_object *kv_json(const summary *s, int i) {
+    const kv_layout *l = &s->kv[i].layout;
+    json_object *o = json_object_new_object();
+    add_text(o, "kv_dtype", dtype_name(s->kv[i].type));
+    add_int(o, "token_bytes", kv_layout_token_bytes(l));
+    add_int(o, "page_bytes", l->page_bytes);
+    add_int(o, "n_pages", s->kv[i].n_pages);
+    add_int(o, "n_tokens", s->kv[i].n_pages / l->n_groups * l->page_tokens);
+    add_int(o, "full_length_requests", requests_held(s, i, s->max_len));
+    return o;
+}
+
+static quire_err write_json(strbuf *b, const summary *s) {
+    char vocabulary[96];
+    const model_desc *d = &s->d;
+    json_object *o = json_object_new_object(), *kv = json_object_new_array(), *types = json_object_new_object();
+    if (!o || !kv || !types) {
+        return QUIRE_NO_MEMORY;
+    }
+    add_text(o, "model", model_file_path(s->f));
+    add_text(o, "format", model_file_format(s->f) == MODEL_GGUF ? "gguf" : "huggingface");
+    add_text(o, "architecture", d->architecture);
+    add_text(o, "name", d->name);
+    add_int(o, "n_layers", d->n_layers);
+    add_int(o, "d_model", d->d_model);
+    add_int(o, "n_heads", d->n_heads);
+    add_int(o, "n_kv_heads", d->n_kv_heads);
+    add_int(o, "d_head", d->d_head);
+    add_int(o, "d_ff", d->d_ff);
+    add_int(o, "n_vocab", d->n_vocab);
+    add_int(o, "max_positions", d->max_positions);
+    json_object_object_add(o, "tied_embeddings", json_object_new_boolean(d->tied_embeddings));
+    add_int(o, "n_params", d->n_params);
+    add_int(o, "weight_bytes", d->weight_bytes);
+    for (int t = 0; t < N_DTYPES; t++) {
+        if (s->by_type[t] > 0) {
+            add_int(types, dtype_name((dtype)t), s->by_type[t]);
+        }
+    }
+    json_object_object_add(o, "weight_bytes_by_type", types);
+    add_text(o, "compute", compute_name(s->compute));
+    add_text(o, "vocabulary", vocab_name(s->f, vocabulary));
+    json_object_object_add(o, "chat_template", json_object_new_boolean(model_file_chat_template(s->f).n > 0));
+    add_int(o, "page_tokens", s->page_tokens);
+    add_int(o, "free_bytes", s->free_bytes);
+    for (int i = 0; i < 3; i++) {
+        json_object_array_add(kv, kv_json(s, i));
+    }
+    json_object_object_add(o, "memory_plan", kv);
+    quire_err e = strbuf_addf(b, "%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+    json_object_put(o);
+    return e;
+}
+
+quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_error *err) {
+    model_file *f;
+    strbuf b = {0};
+    *text = NULL;
+    TRY(options_open_file(o, &f, err));
+    summary *s = mem_new(1, sizeof *s);
+    quire_err e = s ? fill(o, f, s, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    if (e == QUIRE_OK) {
+        e = json ? write_json(&b, s) : write_text(&b, s);
+        if (e != QUIRE_OK) {
+            err_set(err, e, -1, "out of memory for the summary");
+        }
+    }
+    mem_free(s);
+    model_file_close(f);
+    if (e != QUIRE_OK) {
+        strbuf_deinit(&b);
+        return e;
+    }
+    *text = b.p;
+    return QUIRE_OK;
+}
