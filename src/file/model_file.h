@@ -14,7 +14,9 @@ typedef struct model_file model_file;
 
 typedef enum model_format { MODEL_GGUF, MODEL_HF } model_format;
 
-/* path: a .gguf file, a directory with config.json, or a file inside such a directory. Fills err with file, place and what to do. */
+/* path: a .gguf file (of a split one the first part), a directory with config.json or at least tokenizer.json, or a file inside such a directory.
+ * Fills err with file, place and what to do. *out is untouched after a failure. A file without tensors (a vocabulary) or without a vocabulary opens.
+ * The files must not be cut while they are open. */
 quire_err model_file_open(const char *path, model_file **out, quire_error *err);
 /* A GGUF that lies in memory (the built-in model); bytes stay with the caller. name is used in messages. */
 quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err);
@@ -28,6 +30,9 @@ int32_t model_file_n_tensors(const model_file *f);
 const tensor_view *model_file_tensor(const model_file *f, int32_t i);
 /* By exact name, NULL when there is none. O(log n) or better. */
 const tensor_view *model_file_find(const model_file *f, const char *name);
+/* A safetensors file may hold tensors that a tensor_view cannot carry: a dtype this build does not read, over 4 dimensions, no elements. They are not
+ * counted and not found; this says why ("F8_E4M3"). NULL when the file does not have such a tensor. A GGUF file with such a tensor is refused. */
+const char *model_file_why_unread(const model_file *f, const char *name);
 
 /* ---- metadata: GGUF keys ("llama.block_count"), or config.json by dotted path ("rope_scaling.factor", "text_config.hidden_size").
  * Each returns QUIRE_NOT_FOUND when absent (or JSON null), QUIRE_BAD_FILE when there with another type (or out of the range of the result);
@@ -39,7 +44,7 @@ quire_err model_file_str(const model_file *f, const char *key, str *out);
 /* Array of numbers; also accepts one number as an array of one. Writes at most max values and the array's real length to *n. */
 quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n);
 quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n);
-/* Array of strings: element i; *n its length. */
+/* Array of strings: element i; *n (when not NULL) its length. QUIRE_NOT_FOUND past the end, *n is then set. */
 quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n);
 /* The same three for generation_config.json of a Hugging Face directory (NOT_FOUND for GGUF). */
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n);

@@ -1,0 +1,315 @@
+#include "file/gguf.h"
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "file/cursor.h"
+#include "file/show.h"
+
+#define DEFAULT_ALIGNMENT 32
+#define MAX_ARRAY_DEPTH 4
+#define MAX_KEY_BYTES 65535
+#define MAX_TENSOR_NAME_BYTES 255
+#define MIN_KEY_BYTES (8 + 4 + 1)          /* length, type, one byte */
+#define MIN_TENSOR_BYTES (8 + 4 + 8 + 4 + 8) /* length, n_dims, one dim, type, offset */
+
+static const struct {
+    const char *name;
+    uint8_t bytes; /* 0: not fixed */
+} types[N_GGUF_TYPES] = {
+    [GGUF_U8] = {"u8", 1},   [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},       [GGUF_I16] = {"i16", 2},    [GGUF_U32] = {"u32", 4},
+    [GGUF_I32] = {"i32", 4}, [GGUF_F32] = {"f32", 4},   [GGUF_BOOL] = {"bool", 1},     [GGUF_STRING] = {"string", 0}, [GGUF_ARRAY] = {"array", 0},
+    [GGUF_U64] = {"u64", 8}, [GGUF_I64] = {"i64", 8},   [GGUF_F64] = {"f64", 8},
+};
+
+const char *gguf_type_name(gguf_type t) {
+    return types[t].name;
+}
+
+size_t gguf_type_bytes(gguf_type t) {
+    return types[t].bytes;
+}
+
+/* ggml's tensor types that this build lacks, for messages. */
+static const char *foreign_type_name(uint32_t ggml_type) {
+    static const struct {
+        uint32_t number;
+        const char *name;
+    } foreign[] = {{9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
+                   {22, "IQ2_S"}, {23, "IQ4_XS"}, {29, "IQ1_M"},  {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"}};
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        if (foreign[i].number == ggml_type) {
+            return foreign[i].name;
+        }
+    }
+    return "of no known name";
+}
+
+static quire_err bad(cursor *c, size_t at, str key, const char *what) {
+    return err_set(c->err, QUIRE_BAD_FILE, (int64_t)at, "%s: key %s at byte %s: %s; the file is damaged or wrongly converted", c->file,
+                   show_name(key).text, show_count(at).text, what);
+}
+
+/* ---- values ---- */
+
+static quire_err check_bools(cursor *c, str key, const uint8_t *p, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] > 1) {
+            return bad(c, (size_t)(p + i - c->p), key, "a bool is neither 0 nor 1");
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_strings(cursor *c, str key, gguf_value *v) {
+    if (v->n > (c->n - c->at) / sizeof(uint64_t)) {
+        return bad(c, c->at, key, "the array has more strings than the file has room for");
+    }
+    v->strings = mem_new(v->n, sizeof *v->strings);
+    if (v->strings == NULL) {
+        return err_set(c->err, QUIRE_NO_MEMORY, -1, "%s: no memory for key %s", c->file, show_name(key).text);
+    }
+    for (size_t i = 0; i < v->n; i++) {
+        TRY(cursor_str(c, "a string of an array", &v->strings[i]));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_array(cursor *c, str key, int depth, gguf_value *v);
+
+/* The elements of nested arrays are checked and passed over. */
+static quire_err skip_arrays(cursor *c, str key, int depth, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        gguf_value inner = {0};
+        quire_err e = read_array(c, key, depth + 1, &inner);
+        mem_free(inner.strings);
+        TRY(e);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_array(cursor *c, str key, int depth, gguf_value *v) {
+    uint32_t item_type;
+    uint64_t n;
+    size_t at = c->at, n_bytes;
+    if (depth > MAX_ARRAY_DEPTH) {
+        return bad(c, at, key, "arrays are nested too deep");
+    }
+    TRY(cursor_u32(c, "an array's type", &item_type));
+    TRY(cursor_u64(c, "an array's length", &n));
+    if (item_type >= N_GGUF_TYPES) {
+        return bad(c, at, key, "the array's elements have a type that GGUF does not define");
+    }
+    v->type = GGUF_ARRAY;
+    v->item_type = (gguf_type)item_type;
+    v->n = (size_t)n;
+    v->data = c->p + c->at;
+    if (item_type == GGUF_STRING) {
+        return read_strings(c, key, v);
+    }
+    if (item_type == GGUF_ARRAY) {
+        return skip_arrays(c, key, depth, v->n);
+    }
+    if (!size_mul(v->n, types[item_type].bytes, &n_bytes)) {
+        return bad(c, at, key, "the array's length is absurd");
+    }
+    TRY(cursor_take(c, n_bytes, "an array", &v->data));
+    return item_type == GGUF_BOOL ? check_bools(c, key, v->data, v->n) : QUIRE_OK;
+}
+
+static quire_err read_value(cursor *c, str key, gguf_value *v) {
+    uint32_t type;
+    size_t at = c->at;
+    TRY(cursor_u32(c, "a value's type", &type));
+    if (type >= N_GGUF_TYPES) {
+        return bad(c, at, key, "its value has a type that GGUF does not define");
+    }
+    v->type = (gguf_type)type;
+    if (type == GGUF_ARRAY) {
+        return read_array(c, key, 1, v);
+    }
+    if (type == GGUF_STRING) {
+        str s;
+        TRY(cursor_str(c, "a string", &s));
+        v->data = (const uint8_t *)s.p;
+        v->n = s.n;
+        return QUIRE_OK;
+    }
+    TRY(cursor_take(c, types[type].bytes, "a value", &v->data));
+    return type == GGUF_BOOL ? check_bools(c, key, v->data, 1) : QUIRE_OK;
+}
+
+/* ---- keys ---- */
+
+static quire_err read_keys(cursor *c, gguf *g, uint64_t n) {
+    if (n > (c->n - c->at) / MIN_KEY_BYTES || n > INT32_MAX) {
+        return err_set(c->err, QUIRE_BAD_FILE, 16, "%s: the header says %s keys, more than the file has room for: it is damaged; download it again",
+                       c->file, show_count(n).text);
+    }
+    g->keys = mem_new((size_t)n, sizeof *g->keys);
+    g->by_name = mem_new((size_t)n, sizeof *g->by_name);
+    if (g->keys == NULL || g->by_name == NULL) {
+        return err_set(c->err, QUIRE_NO_MEMORY, -1, "%s: no memory for %s keys", c->file, show_count(n).text);
+    }
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        gguf_key *k = &g->keys[i];
+        size_t at = c->at;
+        TRY(cursor_str(c, "a key", &k->name));
+        if (k->name.n == 0 || k->name.n > MAX_KEY_BYTES) {
+            return bad(c, at, k->name, "a key has 1 to 65,535 bytes");
+        }
+        g->n_keys = i + 1;
+        g->by_name[i] = (name_ref){k->name, i};
+        TRY(read_value(c, k->name, &k->value));
+    }
+    int32_t twice = names_sort(g->by_name, g->n_keys);
+    if (twice >= 0) {
+        str name = g->keys[twice].name;
+        return bad(c, (size_t)((const uint8_t *)name.p - c->p), name, "the key occurs twice");
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_alignment(cursor *c, const gguf *g, size_t *out) {
+    const gguf_value *v = gguf_find(g, "general.alignment");
+    *out = DEFAULT_ALIGNMENT;
+    if (v == NULL) {
+        return QUIRE_OK;
+    }
+    uint32_t a = 0;
+    if (v->type == GGUF_U32) {
+        memcpy(&a, v->data, sizeof a);
+    }
+    if (a == 0 || (a & (a - 1)) != 0) {
+        return bad(c, (size_t)(v->data - c->p), str_of("general.alignment"), "it must be a u32, a power of two");
+    }
+    *out = a;
+    return QUIRE_OK;
+}
+
+/* ---- tensors ---- */
+
+static quire_err bad_tensor(cursor *c, size_t at, str name, const char *what) {
+    return err_set(c->err, QUIRE_BAD_FILE, (int64_t)at, "%s: tensor %s at byte %s: %s; the file is damaged or wrongly converted", c->file,
+                   show_name(name).text, show_count(at).text, what);
+}
+
+/* Reads one entry of the directory; the place of its data stays relative. */
+static quire_err read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *offset) {
+    size_t at = c->at;
+    uint32_t n_dims, type;
+    TRY(cursor_str(c, "a tensor's name", name));
+    if (name->n == 0 || name->n > MAX_TENSOR_NAME_BYTES || memchr(name->p, 0, name->n) != NULL) {
+        return bad_tensor(c, at, *name, "a name has 1 to 255 bytes, none of them 0");
+    }
+    TRY(cursor_u32(c, "a tensor's number of dimensions", &n_dims));
+    if (n_dims < 1 || n_dims > TENSOR_MAX_DIMS) {
+        return bad_tensor(c, at, *name, "a tensor has 1 to 4 dimensions");
+    }
+    *t = (tensor_view){.n_dims = (int32_t)n_dims, .dims = {1, 1, 1, 1}};
+    for (uint32_t i = 0; i < n_dims; i++) {
+        uint64_t dim;
+        TRY(cursor_u64(c, "a tensor's dimension", &dim));
+        if (dim == 0 || dim > INT64_MAX) {
+            return bad_tensor(c, at, *name, "a dimension is zero or absurd");
+        }
+        t->dims[n_dims - 1 - i] = (int64_t)dim;
+    }
+    TRY(cursor_u32(c, "a tensor's type", &type));
+    TRY(cursor_u64(c, "a tensor's offset", offset));
+    if (!dtype_from_ggml(type, &t->type)) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, (int64_t)at,
+                       "%s: tensor %s has type %u (%s), which this build does not read; convert the model to another type, Q4_K or Q8_0 for example",
+                       c->file, show_name(*name).text, (unsigned)type, foreign_type_name(type));
+    }
+    if (!tensor_bytes(t->type, t->dims, t->n_dims, &t->n_bytes)) {
+        return bad_tensor(c, at, *name, "its size is absurd, or its rows are no whole blocks of its type");
+    }
+    return QUIRE_OK;
+}
+
+/* Sets view's data to the bytes at start + offset, when they lie inside the file and are aligned. */
+static quire_err place_tensor(cursor *c, size_t start, size_t alignment, uint64_t offset, const char *name, tensor_view *t) {
+    size_t begin, end;
+    if (offset % alignment != 0) {
+        return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->at, "%s: tensor %s has offset %s, no multiple of the alignment %s; the file is damaged",
+                       c->file, show_name(str_of(name)).text, show_count(offset).text, show_count(alignment).text);
+    }
+    if (!size_add(start, (size_t)offset, &begin) || !size_add(begin, t->n_bytes, &end)) {
+        return bad_tensor(c, c->at, str_of(name), "its offset is absurd");
+    }
+    if (end > c->n) {
+        return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->n, "%s: tensor %s ends at byte %s, the file has %s: it is cut short; download it again",
+                       c->file, show_name(str_of(name)).text, show_count(end).text, show_count(c->n).text);
+    }
+    t->data = c->p + begin;
+    return QUIRE_OK;
+}
+
+static quire_err read_tensors(cursor *c, uint64_t n, size_t alignment, int32_t part, tensor_dir *dir, uint64_t *offsets) {
+    int32_t first = dir->n;
+    for (size_t i = 0; i < n; i++) {
+        str name = {0};
+        tensor_view t;
+        TRY(read_tensor(c, &name, &t, &offsets[i]));
+        quire_err e = tensor_dir_add(dir, name, &t, part);
+        if (e != QUIRE_OK) {
+            return err_set(c->err, e, -1, "%s: no memory for its %s tensors", c->file, show_count(n).text);
+        }
+    }
+    size_t start = size_align(c->at, alignment);
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        tensor_view *t = &dir->views[first + i];
+        TRY(place_tensor(c, start, alignment, offsets[i], dir->names.p + dir->name_at[first + i], t));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the file ---- */
+
+static quire_err read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_keys) {
+    const uint8_t *magic;
+    uint32_t version;
+    TRY(cursor_take(c, 4, "GGUF's mark", &magic));
+    if (memcmp(magic, "GGUF", 4) != 0) {
+        return err_set(c->err, QUIRE_BAD_FILE, 0, "%s: does not begin with GGUF: this is no GGUF file", c->file);
+    }
+    TRY(cursor_u32(c, "the version", &version));
+    if (version >> 16 != 0 && (version & 0xffff) == 0) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, 4, "%s: a big-endian GGUF file; convert the model again for little-endian machines", c->file);
+    }
+    if (version != 2 && version != 3) {
+        return err_set(c->err, QUIRE_UNSUPPORTED, 4, "%s: GGUF version %u; this build reads 2 and 3: convert the model again", c->file,
+                       (unsigned)version);
+    }
+    TRY(cursor_u64(c, "the number of tensors", n_tensors));
+    return cursor_u64(c, "the number of keys", n_keys);
+}
+
+quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err) {
+    cursor c = {.file = file, .p = bytes, .n = n, .err = err};
+    uint64_t n_tensors, n_keys;
+    size_t alignment;
+    TRY(read_header(&c, &n_tensors, &n_keys));
+    TRY(read_keys(&c, g, n_keys));
+    TRY(read_alignment(&c, g, &alignment));
+    if (n_tensors > (c.n - c.at) / MIN_TENSOR_BYTES || n_tensors > (uint64_t)(INT32_MAX - dir->n)) {
+        return err_set(err, QUIRE_BAD_FILE, 8, "%s: the header says %s tensors, more than the file has room for: it is damaged; download it again",
+                       file, show_count(n_tensors).text);
+    }
+    uint64_t *offsets = mem_new((size_t)n_tensors, sizeof *offsets);
+    if (offsets == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %s tensors", file, show_count(n_tensors).text);
+    }
+    quire_err e = read_tensors(&c, n_tensors, alignment, part, dir, offsets);
+    mem_free(offsets);
+    return e;
+}
+
+void gguf_deinit(gguf *g) {
+    for (int32_t i = 0; i < g->n_keys; i++) {
+        mem_free(g->keys[i].value.strings);
+    }
+    mem_free(g->keys);
+    mem_free(g->by_name);
+    *g = (gguf){0};
+}

@@ -1,0 +1,54 @@
+/* GGUF, versions 2 and 3: reads keys and the tensor directory of one file that lies in memory.
+ *
+ *   "GGUF", u32 version, u64 n_tensors, u64 n_keys; keys: string, u32 type, value; tensors: string, u32 n_dims, u64 dims (fastest first),
+ *   u32 type, u64 offset; padding to general.alignment; data. Strings are u64 length and bytes. Little-endian.
+ *
+ * Everything in a gguf borrows the bytes, which are read only here and never trusted: each length is checked against what is left. */
+#ifndef FILE_GGUF_H
+#define FILE_GGUF_H
+
+#include "file/meta.h"
+#include "file/names.h"
+#include "file/tensors.h"
+
+typedef enum gguf_type {
+    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64,
+    N_GGUF_TYPES
+} gguf_type;
+
+typedef struct gguf_value {
+    gguf_type type, item_type; /* item_type: of an array */
+    size_t n;                  /* bytes of a string, elements of an array */
+    const uint8_t *data;       /* the value's bytes, unaligned */
+    str *strings;              /* [n] an array of strings; owned by the gguf */
+} gguf_value;
+
+typedef struct gguf_key {
+    str name;
+    gguf_value value;
+} gguf_key;
+
+/* Zero-initialised is empty. */
+typedef struct gguf {
+    gguf_key *keys; /* in file order */
+    int32_t n_keys;
+    name_ref *by_name;
+} gguf;
+
+/* Fills *g from the n bytes of a file and adds its tensors to *dir as those of part `part`. file names it in messages. After a failure *g and
+ * *dir can only be deinitialised. */
+quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err);
+void gguf_deinit(gguf *g);
+
+/* NULL when there is no such key. */
+const gguf_value *gguf_find(const gguf *g, const char *key);
+/* The value as metadata; META_ABSENT for NULL. */
+meta_value gguf_meta(const gguf_value *v);
+/* Element i < n of an array. Elements of nested arrays are META_OTHER. */
+meta_value gguf_item(const gguf_value *array, size_t i);
+/* "u32", "string", ... */
+const char *gguf_type_name(gguf_type t);
+/* Bytes of a value, 0 for strings and arrays. */
+size_t gguf_type_bytes(gguf_type t);
+
+#endif

@@ -1,0 +1,90 @@
+/* GGUF values as metadata. */
+#include "file/gguf.h"
+
+const gguf_value *gguf_find(const gguf *g, const char *key) {
+    int32_t i = names_find(g->by_name, g->n_keys, str_of(key));
+    return i < 0 ? NULL : &g->keys[i].value;
+}
+
+static meta_value of_int(int64_t i) {
+    return (meta_value){.kind = META_INT, .i = i, .f = (double)i};
+}
+
+static meta_value of_float(double f) {
+    return (meta_value){.kind = META_FLOAT, .f = f};
+}
+
+#define LOAD(ctype, p, out) \
+    ctype out;              \
+    memcpy(&out, p, sizeof out)
+
+/* A number or bool at p, which has no alignment. */
+static meta_value scalar_at(gguf_type type, const uint8_t *p) {
+    switch (type) {
+    case GGUF_U8:
+        return of_int(p[0]);
+    case GGUF_BOOL:
+        return (meta_value){.kind = META_BOOL, .i = p[0], .f = p[0]};
+    case GGUF_I8: {
+        LOAD(int8_t, p, v);
+        return of_int(v);
+    }
+    case GGUF_U16: {
+        LOAD(uint16_t, p, v);
+        return of_int(v);
+    }
+    case GGUF_I16: {
+        LOAD(int16_t, p, v);
+        return of_int(v);
+    }
+    case GGUF_U32: {
+        LOAD(uint32_t, p, v);
+        return of_int(v);
+    }
+    case GGUF_I32: {
+        LOAD(int32_t, p, v);
+        return of_int(v);
+    }
+    case GGUF_U64: {
+        LOAD(uint64_t, p, v);
+        return v <= INT64_MAX ? of_int((int64_t)v) : of_float((double)v);
+    }
+    case GGUF_I64: {
+        LOAD(int64_t, p, v);
+        return of_int(v);
+    }
+    case GGUF_F32: {
+        LOAD(float, p, v);
+        return of_float((double)v);
+    }
+    case GGUF_F64: {
+        LOAD(double, p, v);
+        return of_float(v);
+    }
+    default:
+        return (meta_value){.kind = META_OTHER};
+    }
+}
+
+meta_value gguf_meta(const gguf_value *v) {
+    if (v == NULL) {
+        return (meta_value){.kind = META_ABSENT};
+    }
+    if (v->type == GGUF_STRING) {
+        return (meta_value){.kind = META_STR, .s = {(const char *)v->data, v->n}};
+    }
+    if (v->type == GGUF_ARRAY) {
+        return (meta_value){.kind = META_ARRAY, .n = v->n, .node = v};
+    }
+    return scalar_at(v->type, v->data);
+}
+
+meta_value gguf_item(const gguf_value *array, size_t i) {
+    if (array->item_type == GGUF_STRING) {
+        return (meta_value){.kind = META_STR, .s = array->strings[i]};
+    }
+    if (array->item_type == GGUF_ARRAY) {
+        return (meta_value){.kind = META_OTHER};
+    }
+    return scalar_at(array->item_type, array->data + i * gguf_type_bytes(array->item_type));
+}

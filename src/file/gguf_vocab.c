@@ -1,0 +1,124 @@
+/* A GGUF file's vocabulary: tokenizer.ggml.* */
+#include "base/log.h"
+#include "base/mem.h"
+#include "file/open_file.h"
+#include "file/show.h"
+
+#define KEY "tokenizer.ggml."
+
+static quire_err bad(const model_file *f, const char *key, const char *what, quire_error *err) {
+    return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s %s; the file is damaged or wrongly converted", f->path, key, what);
+}
+
+/* An optional string; *out stays empty when there is none. */
+static quire_err read_text(const model_file *f, const char *key, str *out, quire_error *err) {
+    if (model_file_str(f, key, out) == QUIRE_BAD_FILE) {
+        return bad(f, key, "is no string", err);
+    }
+    return QUIRE_OK;
+}
+
+/* An optional array of item_type; *out is NULL when there is none. */
+static quire_err read_array(const model_file *f, const char *key, gguf_type item_type, const gguf_value **out, quire_error *err) {
+    const gguf_value *v = gguf_find(&f->gguf, key);
+    *out = v;
+    if (v == NULL) {
+        return QUIRE_OK;
+    }
+    bool alike = v->item_type == item_type || (item_type == GGUF_I32 && v->item_type == GGUF_U32);
+    if (v->type != GGUF_ARRAY || !alike) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is no array of %s; the file is damaged or wrongly converted", f->path, key,
+                       gguf_type_name(item_type));
+    }
+    return v->n > INT32_MAX ? bad(f, key, "is absurdly long", err) : QUIRE_OK;
+}
+
+/* An optional array with a number of 4 bytes for each token, copied because a file promises no alignment. *out NULL when there is none. */
+static quire_err copy_numbers(const model_file *f, const char *key, gguf_type item_type, int32_t n, void **out, quire_error *err) {
+    const gguf_value *v;
+    TRY(read_array(f, key, item_type, &v, err));
+    if (v == NULL) {
+        return QUIRE_OK;
+    }
+    if (v->n != (size_t)n) {
+        return bad(f, key, "has another length than " KEY "tokens", err);
+    }
+    *out = mem_new(v->n, 4);
+    if (*out == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for the vocabulary", f->path);
+    }
+    memcpy(*out, v->data, v->n * 4);
+    return QUIRE_OK;
+}
+
+/* A special token's id, -1 when not given. One outside the vocabulary occurs in published files: said, and taken as not given. */
+static quire_err read_id(const model_file *f, const char *key, int32_t *out, quire_error *err) {
+    int64_t id = -1;
+    if (model_file_i64(f, key, &id) == QUIRE_BAD_FILE) {
+        return bad(f, key, "is no integer", err);
+    }
+    *out = -1;
+    if (id >= 0 && id < f->vocab.n_tokens) {
+        *out = (int32_t)id;
+    } else if (id != -1 && id != UINT32_MAX) {
+        log_line(LOG_WARN, "%s: %s is %lld, outside the vocabulary: ignored", f->path, key, (long long)id);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_flag(const model_file *f, const char *key, int32_t *out, quire_error *err) {
+    bool flag;
+    quire_err e = model_file_bool(f, key, &flag);
+    if (e == QUIRE_BAD_FILE) {
+        return bad(f, key, "is no bool", err);
+    }
+    *out = e == QUIRE_OK ? flag : -1;
+    return QUIRE_OK;
+}
+
+static quire_err read_token_arrays(model_file *f, const gguf_value *tokens, quire_error *err) {
+    vocab *v = &f->vocab;
+    const gguf_value *merges;
+    void *scores = NULL, *types = NULL;
+    v->source = VOCAB_GGUF;
+    v->tokens = tokens->strings;
+    v->n_tokens = (int32_t)tokens->n;
+    quire_err e = copy_numbers(f, KEY "scores", GGUF_F32, v->n_tokens, &scores, err);
+    v->scores = f->scores = scores;
+    TRY(e);
+    e = copy_numbers(f, KEY "token_type", GGUF_I32, v->n_tokens, &types, err);
+    v->types = f->types = types;
+    TRY(e);
+    for (int32_t i = 0; f->types != NULL && i < v->n_tokens; i++) {
+        if (f->types[i] < VOCAB_UNDEFINED || f->types[i] > VOCAB_BYTE) {
+            return bad(f, KEY "token_type", "has a value that GGUF does not define", err);
+        }
+    }
+    TRY(read_array(f, KEY "merges", GGUF_STRING, &merges, err));
+    if (merges != NULL) {
+        v->merges = merges->strings;
+        v->n_merges = (int32_t)merges->n;
+    }
+    return QUIRE_OK;
+}
+
+quire_err gguf_read_vocab(model_file *f, quire_error *err) {
+    vocab *v = &f->vocab;
+    const gguf_value *tokens;
+    *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    TRY(read_text(f, "tokenizer.chat_template", &f->chat_template, err));
+    TRY(read_array(f, KEY "tokens", GGUF_STRING, &tokens, err));
+    if (tokens == NULL || tokens->n == 0) {
+        return QUIRE_OK;
+    }
+    TRY(read_text(f, KEY "model", &v->model, err));
+    TRY(read_text(f, KEY "pre", &v->pre, err));
+    TRY(read_token_arrays(f, tokens, err));
+    TRY(read_id(f, KEY "bos_token_id", &v->bos, err));
+    TRY(read_id(f, KEY "eos_token_id", &v->eos, err));
+    TRY(read_id(f, KEY "unknown_token_id", &v->unk, err));
+    TRY(read_id(f, KEY "padding_token_id", &v->pad, err));
+    TRY(read_flag(f, KEY "add_bos_token", &v->add_bos, err));
+    TRY(read_flag(f, KEY "add_eos_token", &v->add_eos, err));
+    return read_flag(f, KEY "add_space_prefix", &v->add_space_prefix, err);
+}

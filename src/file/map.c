@@ -1,0 +1,57 @@
+#include "file/map.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/show.h"
+
+static const char empty[1];
+
+static quire_err map_fd(int fd, const char *path, size_t max_bytes, file_map *out, quire_error *err) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: not a regular file", path);
+    }
+    uint64_t n = (uint64_t)st.st_size;
+    if (n > max_bytes) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "%s: the file has %s bytes, the limit for this kind is %s", path, show_count(n).text,
+                       show_count(max_bytes).text);
+    }
+    if (n == 0) {
+        *out = (file_map){empty, 0};
+        return QUIRE_OK;
+    }
+    void *p = mmap(NULL, (size_t)n, PROT_READ, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED) {
+        return err_set(err, QUIRE_IO, -1, "%s: cannot be mapped: %s", path, strerror(errno));
+    }
+    *out = (file_map){p, (size_t)n};
+    return QUIRE_OK;
+}
+
+quire_err file_map_open(const char *path, size_t max_bytes, file_map *out, quire_error *err) {
+    /* O_NONBLOCK: a named pipe must not hold us here */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        bool absent = errno == ENOENT || errno == ENOTDIR;
+        return err_set(err, absent ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+    }
+    quire_err e = map_fd(fd, path, max_bytes, out, err);
+    close(fd);
+    return e;
+}
+
+void file_map_close(file_map *m) {
+    if (m->p != NULL && m->p != empty) {
+        munmap((void *)(uintptr_t)m->p, m->n);
+    }
+    *m = (file_map){NULL, 0};
+}

@@ -1,0 +1,25 @@
+/* A whole file, mapped read-only. Immutable after open: any thread may read. */
+#ifndef FILE_MAP_H
+#define FILE_MAP_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+/* Zero-initialised is "no file"; p is then NULL. An empty file has n 0 and p not NULL. */
+typedef struct file_map {
+    const void *p;
+    size_t n;
+} file_map;
+
+/* Maps path, a regular file of at most max_bytes. QUIRE_NOT_FOUND when there is no such file, QUIRE_TOO_LARGE, QUIRE_BAD_FILE when it is not a
+ * regular file, QUIRE_IO; *out is then untouched. */
+quire_err file_map_open(const char *path, size_t max_bytes, file_map *out, quire_error *err);
+void file_map_close(file_map *m);
+
+static inline str file_map_text(const file_map *m) {
+    return (str){m->p, m->n};
+}
+
+#endif

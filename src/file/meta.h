@@ -1,0 +1,28 @@
+/* A metadata value of either format, seen alike: what model_file's accessors convert from. Borrowed from the open file. */
+#ifndef FILE_META_H
+#define FILE_META_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+
+typedef enum meta_kind {
+    META_ABSENT, /* not there, or JSON null */
+    META_INT,
+    META_FLOAT,
+    META_BOOL,
+    META_STR,
+    META_ARRAY,
+    META_OTHER /* JSON objects */
+} meta_kind;
+
+typedef struct meta_value {
+    meta_kind kind;
+    int64_t i;        /* META_INT; META_BOOL: 0 or 1 */
+    double f;         /* META_FLOAT, and META_INT's value */
+    str s;            /* META_STR */
+    size_t n;         /* META_ARRAY: elements */
+    const void *node; /* META_ARRAY: where the format finds them */
+} meta_value;
+
+#endif

@@ -1,0 +1,215 @@
+/* Metadata accessors: one conversion for both formats. */
+#include <float.h>
+#include <json-c/json.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "file/open_file.h"
+#include "file/show.h"
+
+#define MAX_I64 0x1p63 /* first double past int64_t */
+
+static meta_value find(const model_file *f, const char *key) {
+    if (f->format == MODEL_GGUF) {
+        return gguf_meta(gguf_find(&f->gguf, key));
+    }
+    return json_meta(json_doc_find(&f->config, key));
+}
+
+static meta_value item(const model_file *f, const meta_value *array, size_t i) {
+    if (f->format == MODEL_GGUF) {
+        return gguf_item(array->node, i);
+    }
+    return json_item((struct json_object *)(uintptr_t)array->node, i);
+}
+
+/* ---- one value ---- */
+
+static quire_err missing_or(const meta_value *v, meta_kind wanted) {
+    if (v->kind == META_ABSENT) {
+        return QUIRE_NOT_FOUND;
+    }
+    return v->kind == wanted ? QUIRE_OK : QUIRE_BAD_FILE;
+}
+
+static quire_err to_i64(const meta_value *v, int64_t *out) {
+    if (v->kind == META_FLOAT && v->f >= -MAX_I64 && v->f < MAX_I64 && v->f == floor(v->f)) {
+        *out = (int64_t)v->f;
+        return QUIRE_OK;
+    }
+    TRY(missing_or(v, META_INT));
+    *out = v->i;
+    return QUIRE_OK;
+}
+
+static quire_err to_f32(const meta_value *v, float *out) {
+    if (v->kind != META_INT) {
+        TRY(missing_or(v, META_FLOAT));
+    }
+    if (isfinite(v->f) && fabs(v->f) > (double)FLT_MAX) {
+        return QUIRE_BAD_FILE;
+    }
+    *out = (float)v->f;
+    return QUIRE_OK;
+}
+
+quire_err model_file_i64(const model_file *f, const char *key, int64_t *out) {
+    meta_value v = find(f, key);
+    return to_i64(&v, out);
+}
+
+quire_err model_file_f32(const model_file *f, const char *key, float *out) {
+    meta_value v = find(f, key);
+    return to_f32(&v, out);
+}
+
+quire_err model_file_bool(const model_file *f, const char *key, bool *out) {
+    meta_value v = find(f, key);
+    TRY(missing_or(&v, META_BOOL));
+    *out = v.i != 0;
+    return QUIRE_OK;
+}
+
+quire_err model_file_str(const model_file *f, const char *key, str *out) {
+    meta_value v = find(f, key);
+    TRY(missing_or(&v, META_STR));
+    *out = v.s;
+    return QUIRE_OK;
+}
+
+/* ---- arrays ---- */
+
+/* Converts every element, then writes: out is whole or untouched. */
+static quire_err to_i64s(const model_file *f, const meta_value *v, int64_t *out, size_t max, size_t *n) {
+    int64_t one;
+    if (v->kind != META_ARRAY) {
+        TRY(to_i64(v, &one));
+        if (max > 0) {
+            out[0] = one;
+        }
+        *n = 1;
+        return QUIRE_OK;
+    }
+    for (size_t i = 0; i < v->n; i++) {
+        meta_value x = item(f, v, i);
+        if (to_i64(&x, &one) != QUIRE_OK) {
+            return QUIRE_BAD_FILE;
+        }
+    }
+    for (size_t i = 0; i < v->n && i < max; i++) {
+        meta_value x = item(f, v, i);
+        TRY(to_i64(&x, &out[i]));
+    }
+    *n = v->n;
+    return QUIRE_OK;
+}
+
+quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n) {
+    meta_value v = find(f, key);
+    return to_i64s(f, &v, out, max, n);
+}
+
+quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n) {
+    meta_value v = find(f, key);
+    float one;
+    if (v.kind != META_ARRAY) {
+        TRY(to_f32(&v, &one));
+        if (max > 0) {
+            out[0] = one;
+        }
+        *n = 1;
+        return QUIRE_OK;
+    }
+    for (size_t i = 0; i < v.n; i++) {
+        meta_value x = item(f, &v, i);
+        if (to_f32(&x, &one) != QUIRE_OK) {
+            return QUIRE_BAD_FILE;
+        }
+    }
+    for (size_t i = 0; i < v.n && i < max; i++) {
+        meta_value x = item(f, &v, i);
+        TRY(to_f32(&x, &out[i]));
+    }
+    *n = v.n;
+    return QUIRE_OK;
+}
+
+quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n) {
+    meta_value v = find(f, key);
+    TRY(missing_or(&v, META_ARRAY));
+    if (n != NULL) {
+        *n = v.n;
+    }
+    if (i >= v.n) {
+        return QUIRE_NOT_FOUND;
+    }
+    meta_value x = item(f, &v, i);
+    if (x.kind != META_STR) {
+        return QUIRE_BAD_FILE;
+    }
+    *out = x.s;
+    return QUIRE_OK;
+}
+
+quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n) {
+    meta_value v = json_meta(json_doc_find(&f->generation, key));
+    return to_i64s(f, &v, out, max, n);
+}
+
+quire_err model_file_generation_f32(const model_file *f, const char *key, float *out) {
+    meta_value v = json_meta(json_doc_find(&f->generation, key));
+    return to_f32(&v, out);
+}
+
+/* ---- printing ---- */
+
+static void print_value(const model_file *f, const meta_value *v, char *out, size_t n_out) {
+    switch (v->kind) {
+    case META_INT:
+        snprintf(out, n_out, "%lld", (long long)v->i);
+        break;
+    case META_FLOAT:
+        snprintf(out, n_out, "%g", v->f);
+        break;
+    case META_BOOL:
+        snprintf(out, n_out, "%s", v->i != 0 ? "true" : "false");
+        break;
+    case META_STR:
+        snprintf(out, n_out, "\"%s\"", show_name(v->s).text);
+        break;
+    case META_ARRAY: {
+        char first[SHOW_BYTES + 4] = "";
+        if (v->n > 0) {
+            meta_value x = item(f, v, 0);
+            if (x.kind == META_ARRAY) {
+                x.kind = META_OTHER;
+            }
+            print_value(f, &x, first, sizeof first);
+        }
+        snprintf(out, n_out, "[%s%s] (%zu)", first, v->n > 1 ? ", ..." : "", v->n);
+        break;
+    }
+    case META_ABSENT:
+        snprintf(out, n_out, "null");
+        break;
+    case META_OTHER:
+        snprintf(out, n_out, "{...}");
+        break;
+    }
+}
+
+bool model_file_meta_at(const model_file *f, int32_t i, str *key, char *value, size_t n_value) {
+    meta_value v;
+    if (i < 0 || i >= (f->format == MODEL_GGUF ? f->gguf.n_keys : f->n_config_keys)) {
+        return false;
+    }
+    if (f->format == MODEL_GGUF) {
+        *key = f->gguf.keys[i].name;
+        v = gguf_meta(&f->gguf.keys[i].value);
+    } else {
+        *key = str_of(f->config_keys[i]);
+        v = json_meta(json_object_object_get(f->config.root, f->config_keys[i]));
+    }
+    print_value(f, &v, value, n_value);
+    return true;
+}

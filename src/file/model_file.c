@@ -1,0 +1,162 @@
+#include "file/model_file.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "file/open_file.h"
+
+/* ---- what the readers share ---- */
+
+quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_error *err) {
+    quire_err e = strbuf_addf(out, "%s/%s", dir, name);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: no memory for the path of %s", dir, name);
+}
+
+quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err) {
+    void *maps = f->maps;
+    bool ok = mem_grow_(&maps, &f->cap_maps, f->n_maps + 1, sizeof *f->maps);
+    f->maps = maps;
+    if (!ok) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to map it", path);
+    }
+    TRY(file_map_open(path, max_bytes, out, err));
+    f->maps[f->n_maps++] = *out;
+    return QUIRE_OK;
+}
+
+/* ---- open and close ---- */
+
+static model_file *new_file(const char *path, size_t n_path) {
+    model_file *f = mem_new(1, sizeof *f);
+    if (f == NULL) {
+        return NULL;
+    }
+    f->path = mem_dup(path, n_path);
+    if (f->path == NULL) {
+        mem_free(f);
+        return NULL;
+    }
+    return f;
+}
+
+static bool ends_with(str s, const char *suffix) {
+    size_t n = strlen(suffix);
+    return s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0;
+}
+
+/* A file that is no GGUF: opens the directory it lies in. */
+static quire_err open_parent(model_file *f, const char *path, quire_error *err) {
+    const char *slash = strrchr(path, '/');
+    str dir = slash == NULL ? str_of(".") : (str){path, slash == path ? 1 : (size_t)(slash - path)};
+    char *parent = mem_dup(dir.p, dir.n);
+    if (parent == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its path", path);
+    }
+    if (!hf_is_directory(parent)) {
+        mem_free(parent);
+        return err_set(err, QUIRE_BAD_FILE, 0, "%s: neither a GGUF file nor part of a Hugging Face model (no config.json beside it)", path);
+    }
+    mem_free(f->path);
+    f->path = parent;
+    return hf_open(f, parent, err);
+}
+
+static quire_err open_any(model_file *f, const char *path, quire_error *err) {
+    struct stat st;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return hf_open(f, path, err);
+    }
+    file_map map;
+    TRY(open_file_map(f, path, SIZE_MAX, &map, err));
+    if ((map.n >= 4 && memcmp(map.p, "GGUF", 4) == 0) || ends_with(str_of(path), ".gguf")) {
+        return gguf_open(f, map, err);
+    }
+    return open_parent(f, path, err);
+}
+
+/* Hands f over when e is success, closes it otherwise. */
+static quire_err finish(model_file *f, quire_err e, model_file **out) {
+    if (e != QUIRE_OK) {
+        model_file_close(f);
+        return e;
+    }
+    *out = f;
+    return QUIRE_OK;
+}
+
+quire_err model_file_open(const char *path, model_file **out, quire_error *err) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') { /* "dir/" is "dir" in messages */
+        n--;
+    }
+    model_file *f = new_file(path, n);
+    if (f == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", path);
+    }
+    return finish(f, open_any(f, f->path, err), out);
+}
+
+quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err) {
+    model_file *f = new_file(name, strlen(name));
+    if (f == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
+    }
+    return finish(f, gguf_open_memory(f, bytes, n, err), out);
+}
+
+void model_file_close(model_file *f) {
+    if (f == NULL) {
+        return;
+    }
+    tensor_dir_deinit(&f->tensors);
+    gguf_deinit(&f->gguf);
+    json_doc_deinit(&f->config);
+    json_doc_deinit(&f->generation);
+    json_doc_deinit(&f->tokenizer_config);
+    mem_free(f->config_keys);
+    mem_free(f->scores);
+    mem_free(f->types);
+    for (size_t i = 0; i < f->n_maps; i++) {
+        file_map_close(&f->maps[i]);
+    }
+    mem_free(f->maps);
+    mem_free(f->path);
+    mem_free(f);
+}
+
+/* ---- what it holds ---- */
+
+model_format model_file_format(const model_file *f) {
+    return f->format;
+}
+
+const char *model_file_path(const model_file *f) {
+    return f->path;
+}
+
+int32_t model_file_n_tensors(const model_file *f) {
+    return f->tensors.n;
+}
+
+const tensor_view *model_file_tensor(const model_file *f, int32_t i) {
+    return &f->tensors.views[i];
+}
+
+const tensor_view *model_file_find(const model_file *f, const char *name) {
+    int32_t i = tensor_dir_find(&f->tensors, str_of(name));
+    return i < 0 ? NULL : &f->tensors.views[i];
+}
+
+const char *model_file_why_unread(const model_file *f, const char *name) {
+    return tensor_dir_why_unread(&f->tensors, str_of(name));
+}
+
+const vocab *model_file_vocab(const model_file *f) {
+    return &f->vocab;
+}
+
+str model_file_chat_template(const model_file *f) {
+    return f->chat_template;
+}

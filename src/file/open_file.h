@@ -1,0 +1,44 @@
+/* What an open model file holds, for the readers of this room: model_file.c dispatches, gguf_open.c and hf_open.c fill. */
+#ifndef FILE_OPEN_FILE_H
+#define FILE_OPEN_FILE_H
+
+#include "file/gguf.h"
+#include "file/json_doc.h"
+#include "file/map.h"
+#include "file/model_file.h"
+
+struct model_file {
+    model_format format;
+    char *path; /* as the caller wrote it, or the directory */
+    file_map *maps; /* every mapped file */
+    size_t n_maps, cap_maps;
+    tensor_dir tensors;
+
+    gguf gguf; /* MODEL_GGUF: keys of the first part */
+
+    json_doc config, generation, tokenizer_config; /* MODEL_HF; root NULL when the file is absent */
+    const char **config_keys;                      /* top level of config, in file order */
+    int32_t n_config_keys;
+
+    vocab vocab;
+    float *scores;  /* what vocab's arrays point to where they are copies */
+    int32_t *types;
+    str chat_template;
+};
+
+/* The file's path joined to dir; *out is the caller's to deinit. */
+quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_error *err);
+/* Maps a file for as long as f is open. */
+quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err);
+
+/* Each fills a zeroed *f whose path stands; after a failure model_file_close frees what is there. */
+quire_err gguf_open(model_file *f, file_map first, quire_error *err);
+quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_error *err);
+quire_err hf_open(model_file *f, const char *dir, quire_error *err);
+/* Whether dir holds config.json or tokenizer.json. */
+bool hf_is_directory(const char *dir);
+
+/* tokenizer.ggml.* as a vocabulary, and tokenizer.chat_template. */
+quire_err gguf_read_vocab(model_file *f, quire_error *err);
+
+#endif

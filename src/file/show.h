@@ -1,0 +1,22 @@
+/* What refusals are made of: numbers with their thousands apart, and names from hostile files made printable and short.
+ *
+ * Both return a small struct by value, so that `show_count(n).text` can stand among the arguments of err_set. Any thread. */
+#ifndef FILE_SHOW_H
+#define FILE_SHOW_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+
+#define SHOW_BYTES 80
+
+typedef struct shown {
+    char text[SHOW_BYTES];
+} shown;
+
+/* 91226112 is "91,226,112". */
+shown show_count(uint64_t v);
+/* The name with every byte outside printable ASCII as '?', cut with "..." where it is long. */
+shown show_name(str name);
+
+#endif

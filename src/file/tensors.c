@@ -1,0 +1,107 @@
+#include "file/tensors.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "file/show.h"
+
+void tensor_dir_deinit(tensor_dir *d) {
+    mem_free(d->views);
+    mem_free(d->parts);
+    mem_free(d->name_at);
+    mem_free(d->unread);
+    mem_free(d->by_name);
+    strbuf_deinit(&d->names);
+    *d = (tensor_dir){0};
+}
+
+/* Grows *p so that element n fits. */
+static bool grow(void *p_of_p, size_t *cap, size_t n, size_t size) {
+    void *p;
+    memcpy(&p, p_of_p, sizeof p);
+    bool ok = mem_grow_(&p, cap, n, size);
+    memcpy(p_of_p, &p, sizeof p);
+    return ok;
+}
+
+/* Appends name and a 0 to names. */
+static quire_err add_name(tensor_dir *d, str name) {
+    size_t was = d->names.n;
+    TRY(strbuf_add(&d->names, name.p, name.n));
+    quire_err e = strbuf_add(&d->names, "", 1);
+    if (e != QUIRE_OK) {
+        d->names.n = was;
+    }
+    return e;
+}
+
+quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32_t part) {
+    size_t i = (size_t)d->n;
+    if (d->n == INT32_MAX || !grow(&d->views, &d->cap_views, i + 1, sizeof *d->views) ||
+        !grow(&d->parts, &d->cap_parts, i + 1, sizeof *d->parts) || !grow(&d->name_at, &d->cap_name_at, i + 1, sizeof *d->name_at)) {
+        return QUIRE_NO_MEMORY;
+    }
+    size_t at = d->names.n;
+    TRY(add_name(d, name));
+    d->views[i] = *view;
+    d->parts[i] = part;
+    d->name_at[i] = at;
+    d->n++;
+    return QUIRE_OK;
+}
+
+quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why) {
+    if (!grow(&d->unread, &d->cap_unread, d->n_unread + 1, sizeof *d->unread)) {
+        return QUIRE_NO_MEMORY;
+    }
+    size_t at = d->names.n;
+    TRY(add_name(d, name));
+    unread_tensor *u = &d->unread[d->n_unread++];
+    u->name_at = at;
+    snprintf(u->why, sizeof u->why, "%s", why);
+    return QUIRE_OK;
+}
+
+quire_err tensor_dir_finish(tensor_dir *d, const char *file, quire_error *err) {
+    d->by_name = mem_new((size_t)d->n, sizeof *d->by_name);
+    if (d->by_name == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for %d tensors", file, (int)d->n);
+    }
+    for (int32_t i = 0; i < d->n; i++) {
+        d->views[i].name = d->names.p + d->name_at[i];
+        d->by_name[i] = (name_ref){str_of(d->views[i].name), i};
+    }
+    int32_t twice = names_sort(d->by_name, d->n);
+    if (twice >= 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: there are two tensors %s: the file is damaged or wrongly converted", file,
+                       show_name(str_of(d->views[twice].name)).text);
+    }
+    return QUIRE_OK;
+}
+
+int32_t tensor_dir_find(const tensor_dir *d, str name) {
+    return names_find(d->by_name, d->n, name);
+}
+
+const char *tensor_dir_why_unread(const tensor_dir *d, str name) {
+    for (size_t i = 0; i < d->n_unread; i++) {
+        if (str_is(name, d->names.p + d->unread[i].name_at)) {
+            return d->unread[i].why;
+        }
+    }
+    return NULL;
+}
+
+bool tensor_bytes(dtype t, const int64_t *dims, int32_t n_dims, size_t *n_bytes) {
+    size_t block = (size_t)dtype_block_elements(t), n = 1;
+    for (int32_t i = 0; i < n_dims; i++) {
+        if (dims[i] < 1 || !size_mul(n, (size_t)dims[i], &n)) {
+            return false;
+        }
+    }
+    if ((n_dims > 0 ? (size_t)dims[n_dims - 1] : 1) % block != 0) {
+        return false;
+    }
+    return size_mul(n / block, (size_t)dtype_block_bytes(t), n_bytes);
+}

@@ -1,0 +1,45 @@
+/* The tensor directory of an open model: views in file order and an index by name, over all parts or shards of the model.
+ *
+ * Filled by one reader, then closed by tensor_dir_finish; immutable after that. Zero-initialised is empty. It owns the names, not the data. */
+#ifndef FILE_TENSORS_H
+#define FILE_TENSORS_H
+
+#include "base/str.h"
+#include "core/tensor.h"
+#include "file/names.h"
+
+/* A tensor the file has and this build cannot offer. */
+typedef struct unread_tensor {
+    size_t name_at;
+    char why[40];
+} unread_tensor;
+
+typedef struct tensor_dir {
+    tensor_view *views;
+    int32_t *parts;    /* [n] which file of the model it lies in */
+    size_t *name_at;   /* [n] where its name starts in names */
+    int32_t n;
+    size_t cap_views, cap_parts, cap_name_at;
+    unread_tensor *unread;
+    size_t n_unread, cap_unread;
+    strbuf names;      /* every name, each with a 0 behind it */
+    name_ref *by_name; /* [n] sorted, after tensor_dir_finish */
+} tensor_dir;
+
+void tensor_dir_deinit(tensor_dir *d);
+/* Adds a view (its name is ignored: name is copied). QUIRE_NO_MEMORY leaves the directory as it was. */
+quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32_t part);
+/* Remembers a tensor that cannot be offered; why is cut to fit. */
+quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why);
+/* Sets every view's name and builds the index. QUIRE_BAD_FILE names a tensor that occurs twice; file is for the message. */
+quire_err tensor_dir_finish(tensor_dir *d, const char *file, quire_error *err);
+/* The place of name, or -1. After tensor_dir_finish. */
+int32_t tensor_dir_find(const tensor_dir *d, str name);
+/* Why name is not offered, or NULL when the file has no such tensor or offers it. */
+const char *tensor_dir_why_unread(const tensor_dir *d, str name);
+
+/* n_elements of dims and bytes of type t into *n_bytes. false when a dimension is below 1, the product overflows, or the contiguous dimension is not
+ * a multiple of the type's block. */
+bool tensor_bytes(dtype t, const int64_t *dims, int32_t n_dims, size_t *n_bytes);
+
+#endif
