@@ -31,3 +31,12 @@ quire_tests(backend base core cpu)
 quire_tests(model base core file cpu kv model)
 quire_tests(engine base core file cpu kv model engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
+quire_tests(server base server)
+
+# The server's tests run over a stand-in for the engine.
+file(GLOB server_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/server/test_*.c)
+foreach(file ${server_tests})
+    get_filename_component(name ${file} NAME_WE)
+    target_sources(server_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/server/fake_quire.c)
+    target_link_libraries(server_${name} PRIVATE PkgConfig::EVENT http_parser)
+endforeach()

@@ -1,0 +1,319 @@
+#include "server/answer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "server/error_body.h"
+
+/* ---- opening and closing ---- */
+
+/* Sends nothing more and frees; the connection has no answer then. */
+static void answer_free(answer *a) {
+    loop *l = a->conn->loop;
+    if (a->stream != NULL) {
+        quire_stream_release(a->stream);
+    }
+    for (answer **p = &l->unsent; a->listed && *p != NULL; p = &(*p)->next_unsent) {
+        if (*p == a) {
+            *p = a->next_unsent;
+            break;
+        }
+    }
+    for (int32_t i = 0; i < a->n_choices; i++) {
+        answer_choice *c = &a->choices[i];
+        strbuf_deinit(&c->text);
+        strbuf_deinit(&c->stop_string);
+        mem_free(c->tokens);
+        mem_free(c->prompt);
+    }
+    mem_free(a->choices);
+    a->conn->answer = NULL;
+    mem_free(a);
+}
+
+void answer_abandon(answer *a) {
+    answer_free(a);
+}
+
+static answer *answer_new(conn *c, quire_endpoint endpoint, int32_t n_choices) {
+    answer *a = mem_new(1, sizeof(*a));
+    answer_choice *choices = mem_new((size_t)n_choices, sizeof(*choices));
+    if (a == NULL || choices == NULL) {
+        mem_free(a);
+        mem_free(choices);
+        return NULL;
+    }
+    *a = (answer){.conn = c, .choices = choices, .n_choices = n_choices, .created_s = clock_unix_s()};
+    a->format = endpoint == QUIRE_CHAT ? &chat_format : &completions_format;
+    for (int32_t i = 0; i < n_choices; i++) {
+        choices[i].stop_token = -1;
+    }
+    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, rng_next(&c->loop->random));
+    c->answer = a;
+    return a;
+}
+
+/* ---- failing ---- */
+
+/* Empties the loop's scratch buffer and writes into it. */
+static json_out begin_json(const answer *a) {
+    strbuf_clear(&a->conn->loop->scratch);
+    return (json_out){.to = &a->conn->loop->scratch};
+}
+
+static str scratch_of(const conn *c) {
+    return (str){c->loop->scratch.p, c->loop->scratch.n};
+}
+
+/* Ends the answer with an error: a status when nothing was sent yet, else an event. */
+static void fail(answer *a, int status, const char *param, const char *message) {
+    conn *c = a->conn;
+    if (!a->started) {
+        answer_free(a);
+        conn_reply_error(c, status, param, message, status == 429 || status == 503 ? "Retry-After: 1\r\n" : NULL);
+        return;
+    }
+    json_out o = begin_json(a);
+    json_raw(&o, "data: ");
+    error_body(&o, status, param, message);
+    json_raw(&o, "\n\ndata: [DONE]\n\n");
+    if (conn_stream_add(c, scratch_of(c))) {
+        answer_free(a);
+        conn_stream_end(c);
+    }
+}
+
+void answer_abort(answer *a) {
+    fail(a, 503, NULL, "the server is shutting down");
+}
+
+static void out_of_memory(answer *a) {
+    fail(a, 500, NULL, "out of memory");
+}
+
+/* ---- starting ---- */
+
+void answer_start(conn *c, quire_endpoint endpoint) {
+    server *s = c->loop->server;
+    quire_request *r = NULL;
+    quire_error err = {0};
+    const strbuf *body = &c->request.body;
+    quire_err e = quire_request_parse(s->engine, endpoint, body->n > 0 ? body->p : "", body->n, &r, &err);
+    strbuf_deinit(&c->request.body);
+    if (e != QUIRE_OK) {
+        conn_reply_error(c, error_status(e), err.param, err.message, e == QUIRE_BUSY ? "Retry-After: 1\r\n" : NULL);
+        return;
+    }
+    const quire_request_info *info = quire_request_describe(r);
+    if (info->model != NULL && strcmp(info->model, s->model_name) != 0) {
+        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.", info->model, s->model_name);
+        quire_request_free(r);
+        conn_reply_error(c, 404, "model", err.message, NULL);
+        return;
+    }
+    answer *a = answer_new(c, endpoint, info->n_choices);
+    if (a == NULL) {
+        quire_request_free(r);
+        conn_reply_error(c, 500, NULL, "out of memory", NULL);
+        return;
+    }
+    e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
+    if (e != QUIRE_OK) {
+        a->stream = NULL;
+        fail(a, error_status(e), err.param, err.message);
+        return;
+    }
+    a->info = quire_stream_describe(a->stream);
+}
+
+/* ---- streaming: each of these returns false when a is gone ---- */
+
+static bool send_piece(answer *a, const json_out *o) {
+    if (o->err != QUIRE_OK) {
+        out_of_memory(a);
+        return false;
+    }
+    return conn_stream_add(a->conn, scratch_of(a->conn));
+}
+
+static bool send_chunk(answer *a, int32_t i, void (*write)(const answer *, int32_t, json_out *)) {
+    json_out o = begin_json(a);
+    json_raw(&o, "data: ");
+    write(a, i, &o);
+    json_raw(&o, "\n\n");
+    return send_piece(a, &o);
+}
+
+static bool send_held(answer *a, int32_t i) {
+    answer_choice *c = &a->choices[i];
+    bool nothing = a->format->skips_empty && c->text.n == 0 && !a->info->return_token_ids && c->finish == QUIRE_FINISH_NONE;
+    if (!nothing && !send_chunk(a, i, a->format->chunk)) {
+        return false;
+    }
+    c->prompt_sent = true;
+    c->held = false;
+    c->n_tokens = 0;
+    strbuf_clear(&c->text);
+    return true;
+}
+
+static void hold(answer *a, answer_choice *c) {
+    c->held = true;
+    if (!a->listed) {
+        a->listed = true;
+        a->next_unsent = a->conn->loop->unsent;
+        a->conn->loop->unsent = a;
+    }
+}
+
+void answer_flush_unsent(loop *l) {
+    while (l->unsent != NULL) {
+        answer *a = l->unsent;
+        l->unsent = a->next_unsent;
+        a->listed = false;
+        bool alive = true;
+        for (int32_t i = 0; alive && i < a->n_choices; i++) {
+            alive = !a->choices[i].held || send_held(a, i);
+        }
+    }
+}
+
+/* ---- events ---- */
+
+static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, int32_t n_more) {
+    void *p = *ids;
+    if (!mem_grow_(&p, cap, *n + (size_t)n_more, sizeof(int32_t))) {
+        return false;
+    }
+    *ids = p;
+    if (n_more > 0) {
+        memcpy(*ids + *n, more, (size_t)n_more * sizeof(int32_t));
+    }
+    *n += (size_t)n_more;
+    return true;
+}
+
+static void on_start(answer *a, answer_choice *c, const quire_event *ev) {
+    size_t cap = 0;
+    c->prompt_tokens = ev->prompt_tokens;
+    if (a->info->return_token_ids && !add_ids(&c->prompt, &c->n_prompt, &cap, ev->tokens, ev->n_tokens)) {
+        out_of_memory(a);
+        return;
+    }
+    if (strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK) { /* the echo of the prompt */
+        out_of_memory(a);
+        return;
+    }
+    if (!a->info->stream) {
+        return;
+    }
+    if (!a->started) {
+        a->started = true;
+        conn_stream_begin(a->conn, "text/event-stream; charset=utf-8");
+    }
+    if (a->format->first != NULL && !send_chunk(a, ev->choice, a->format->first)) {
+        return;
+    }
+    if (c->text.n > 0) {
+        hold(a, c);
+    }
+}
+
+static void on_delta(answer *a, answer_choice *c, const quire_event *ev) {
+    if (c->held && !send_held(a, ev->choice)) {
+        return;
+    }
+    bool ids_fit = !a->info->return_token_ids || add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
+    if (!ids_fit || strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK) {
+        out_of_memory(a);
+        return;
+    }
+    c->completion_tokens = ev->completion_tokens;
+    if (a->info->stream) {
+        hold(a, c);
+    }
+}
+
+static void on_end(answer *a, answer_choice *c, const quire_event *ev) {
+    c->finish = ev->finish;
+    c->stop_token = ev->stop_token;
+    c->prompt_tokens = ev->prompt_tokens;
+    c->completion_tokens = ev->completion_tokens;
+    if (ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) {
+        out_of_memory(a);
+        return;
+    }
+    if (a->info->stream) {
+        send_held(a, ev->choice);
+    }
+}
+
+static void end_stream(answer *a) {
+    json_out o = begin_json(a);
+    if (a->info->include_usage) {
+        json_raw(&o, "data: {");
+        answer_write_head(a, a->format->chunk_object, &o);
+        json_raw(&o, ",\"choices\":[],\"usage\":");
+        answer_write_usage(a->prompt_tokens, a->completion_tokens, &o);
+        json_raw(&o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"}\n\n");
+    }
+    json_raw(&o, "data: [DONE]\n\n");
+    if (send_piece(a, &o)) {
+        conn *c = a->conn;
+        answer_free(a);
+        conn_stream_end(c);
+    }
+}
+
+static void end_whole(answer *a) {
+    conn *c = a->conn;
+    json_out o = begin_json(a);
+    a->format->whole(a, &o);
+    if (o.err != QUIRE_OK) {
+        out_of_memory(a);
+        return;
+    }
+    answer_free(a);
+    conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = scratch_of(c)});
+}
+
+static void on_done(answer *a, const quire_event *ev) {
+    if (ev->finish == QUIRE_FINISH_ERROR) {
+        const quire_error *err = ev->error;
+        fail(a, err == NULL ? 500 : error_status(err->code), err == NULL ? NULL : err->param, err == NULL ? "internal error" : err->message);
+        return;
+    }
+    if (ev->finish == QUIRE_FINISH_CANCELLED) { /* not by this server, which releases what it cancels: the engine is closing */
+        answer_abort(a);
+        return;
+    }
+    a->prompt_tokens = ev->prompt_tokens;
+    a->completion_tokens = ev->completion_tokens;
+    if (a->started) {
+        end_stream(a);
+    } else {
+        end_whole(a);
+    }
+}
+
+void answer_event(const quire_event *ev) {
+    answer *a = ev->user;
+    if (ev->kind == QUIRE_EVENT_DONE) {
+        on_done(a, ev);
+        return;
+    }
+    if (ev->choice < 0 || ev->choice >= a->n_choices) {
+        return;
+    }
+    answer_choice *c = &a->choices[ev->choice];
+    if (ev->kind == QUIRE_EVENT_START) {
+        on_start(a, c, ev);
+    } else if (ev->kind == QUIRE_EVENT_DELTA) {
+        on_delta(a, c, ev);
+    } else {
+        on_end(a, c, ev);
+    }
+}

@@ -1,0 +1,82 @@
+/* The answer to one generation request, from its submission to its last byte: events of the queue in, a JSON object or server-sent events out.
+ *
+ * Whole answers are collected and sent at DONE. Streams send their head at the first START, so that a request that fails before it gets a real
+ * status. A chunk is held back until the queue is drained or the next event of its choice comes, so that the last text and the finish reason
+ * travel together. Owner: the loop's thread; it hangs on its connection (conn.answer) and goes with it. */
+#ifndef SERVER_ANSWER_H
+#define SERVER_ANSWER_H
+
+#include "server/conn.h"
+#include "server/json_out.h"
+
+typedef struct answer_choice {
+    strbuf text;                 /* whole answers: all of it; streams: the chunk held back */
+    strbuf stop_string;
+    int32_t *tokens, *prompt;    /* only when ids are wanted */
+    size_t n_tokens, cap_tokens, n_prompt;
+    int32_t prompt_tokens, completion_tokens;
+    int32_t stop_token;          /* -1: none */
+    quire_finish finish;         /* NONE until its END */
+    bool held;                   /* a chunk is held back */
+    bool prompt_sent;
+} answer_choice;
+
+typedef struct answer answer;
+
+/* How an endpoint writes its answers. usage and system_fingerprint are written by the functions below. */
+typedef struct answer_format {
+    const char *id_prefix;
+    bool skips_empty; /* a chunk without text is not worth sending */
+    void (*whole)(const answer *a, json_out *o);
+    /* The first chunk of a choice; NULL: none. */
+    void (*first)(const answer *a, int32_t choice, json_out *o);
+    /* The chunk held back; with choice.finish set, the last of its choice. */
+    void (*chunk)(const answer *a, int32_t choice, json_out *o);
+    const char *chunk_object; /* "object" in chunks */
+} answer_format;
+
+extern const answer_format completions_format, chat_format;
+
+struct answer {
+    conn *conn;
+    quire_stream *stream;
+    const quire_request_info *info;
+    const answer_format *format;
+    answer_choice *choices;
+    int64_t created_s;
+    int32_t prompt_tokens, completion_tokens; /* of all choices, at DONE */
+    bool started;                             /* the stream's head is sent */
+    int32_t n_choices;
+    bool listed;                              /* in loop.unsent */
+    answer *next_unsent;
+    char id[40];
+};
+
+/* Parses and submits the body of c's request. Afterwards c is either answered with an error or has its answer. */
+void answer_start(conn *c, quire_endpoint endpoint);
+/* One event of the loop's queue. */
+void answer_event(const quire_event *ev);
+/* The queue is drained: sends what was held back. */
+void answer_flush_unsent(loop *l);
+/* The connection is going away: cancels the stream, frees. */
+void answer_abandon(answer *a);
+/* The server is shutting down: cancels the stream, and says so to the client. */
+void answer_abort(answer *a);
+
+/* ---- parts that the formats share ---- */
+
+/* "id":..,"object":..,"created":..,"model":.. */
+void answer_write_head(const answer *a, const char *object, json_out *o);
+/* "finish_reason":..,"stop_reason":.. */
+void answer_write_finish(const answer_choice *c, json_out *o);
+/* The generated ids when they are wanted, else null. */
+void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o);
+void answer_write_prompt_ids(const answer *a, const answer_choice *c, json_out *o);
+/* {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..} */
+void answer_write_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o);
+/* ,"usage":{..} when it is wanted in every chunk, and ,"system_fingerprint":.. in a choice's last one when no usage chunk follows */
+void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *o);
+/* ,"service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole answer */
+void answer_write_tail(const answer *a, json_out *o);
+
+#endif

@@ -1,0 +1,77 @@
+/* What the answers of all endpoints have in common. */
+#include "server/answer.h"
+
+void answer_write_head(const answer *a, const char *object, json_out *o) {
+    json_raw(o, "\"id\":");
+    json_string(o, a->id);
+    json_raw(o, ",\"object\":");
+    json_string(o, object);
+    json_raw(o, ",\"created\":");
+    json_int(o, a->created_s);
+    json_raw(o, ",\"model\":");
+    json_string(o, a->conn->loop->server->model_name);
+}
+
+void answer_write_finish(const answer_choice *c, json_out *o) {
+    static const char *const words[] = {
+        [QUIRE_FINISH_NONE] = NULL, [QUIRE_FINISH_STOP] = "stop", [QUIRE_FINISH_LENGTH] = "length",
+        [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error",
+    };
+    json_raw(o, "\"finish_reason\":");
+    json_string(o, words[c->finish]);
+    json_raw(o, ",\"stop_reason\":");
+    if (c->stop_string.n > 0) {
+        json_text(o, c->stop_string.p, c->stop_string.n);
+    } else if (c->stop_token >= 0) {
+        json_int(o, c->stop_token);
+    } else {
+        json_raw(o, "null");
+    }
+}
+
+void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o) {
+    if (a->info->return_token_ids) {
+        json_ints(o, c->tokens, c->n_tokens);
+    } else {
+        json_raw(o, "null");
+    }
+}
+
+void answer_write_prompt_ids(const answer *a, const answer_choice *c, json_out *o) {
+    if (a->info->return_token_ids && !c->prompt_sent) {
+        json_ints(o, c->prompt, c->n_prompt);
+    } else {
+        json_raw(o, "null");
+    }
+}
+
+static void usage_fields(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {
+    json_raw(o, "\"prompt_tokens\":");
+    json_int(o, prompt_tokens);
+    json_raw(o, ",\"total_tokens\":");
+    json_int(o, (int64_t)prompt_tokens + completion_tokens);
+    json_raw(o, ",\"completion_tokens\":");
+    json_int(o, completion_tokens);
+}
+
+void answer_write_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {
+    json_raw(o, "{");
+    usage_fields(prompt_tokens, completion_tokens, o);
+    json_raw(o, "}");
+}
+
+void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *o) {
+    if (a->info->continuous_usage) {
+        json_raw(o, ",\"usage\":");
+        answer_write_usage(c->prompt_tokens, c->completion_tokens, o);
+    }
+    if (c->finish != QUIRE_FINISH_NONE && !a->info->include_usage) {
+        json_raw(o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"");
+    }
+}
+
+void answer_write_tail(const answer *a, json_out *o) {
+    json_raw(o, ",\"service_tier\":null,\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"usage\":{");
+    usage_fields(a->prompt_tokens, a->completion_tokens, o);
+    json_raw(o, ",\"prompt_tokens_details\":null,\"completion_tokens_details\":null}");
+}

@@ -1,0 +1,168 @@
+#include "server/auth.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <strings.h>
+
+#include "base/mem.h"
+
+#define DIGEST_BYTES 32
+#define MAX_FILE_BYTES (16u << 20)
+
+typedef struct key {
+    char *tenant; /* owned */
+    unsigned char digest[DIGEST_BYTES];
+} key;
+
+struct auth {
+    key *keys;
+    size_t n, cap;
+};
+
+static bool digest_of(str text, unsigned char out[DIGEST_BYTES]) {
+    unsigned int n = 0;
+    return EVP_Digest(text.p, text.n, out, &n, EVP_sha256(), NULL) == 1 && n == DIGEST_BYTES;
+}
+
+static quire_err add_key(auth *a, str tenant, str text, quire_error *err) {
+    void *p = a->keys;
+    char *name = mem_dup(tenant.p, tenant.n);
+    if (name == NULL || !mem_grow_(&p, &a->cap, a->n + 1, sizeof(key))) {
+        mem_free(name);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "API keys: out of memory");
+    }
+    a->keys = p;
+    if (!digest_of(text, a->keys[a->n].digest)) {
+        mem_free(name);
+        return err_set(err, QUIRE_INTERNAL, -1, "API keys: SHA-256 failed");
+    }
+    a->keys[a->n++].tenant = name;
+    return QUIRE_OK;
+}
+
+static quire_err read_file(const char *path, strbuf *text, quire_error *err) {
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) {
+        return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+    }
+    char block[4096];
+    size_t n;
+    quire_err e = QUIRE_OK;
+    text->max = MAX_FILE_BYTES;
+    while (e == QUIRE_OK && (n = fread(block, 1, sizeof(block), f)) > 0) {
+        e = strbuf_add(text, block, n);
+    }
+    bool failed = ferror(f) != 0;
+    fclose(f);
+    OPENSSL_cleanse(block, sizeof(block));
+    if (failed) {
+        return err_set(err, QUIRE_IO, -1, "%s: reading failed", path);
+    }
+    return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "%s: more than %u bytes of keys", path, MAX_FILE_BYTES);
+}
+
+static str trim(str s) {
+    while (s.n > 0 && (s.p[0] == ' ' || s.p[0] == '\t')) {
+        s = (str){s.p + 1, s.n - 1};
+    }
+    while (s.n > 0 && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t' || s.p[s.n - 1] == '\r')) {
+        s.n--;
+    }
+    return s;
+}
+
+static quire_err add_line(auth *a, const char *path, int32_t number, str line, quire_error *err) {
+    line = trim(line);
+    if (line.n == 0 || line.p[0] == '#') {
+        return QUIRE_OK;
+    }
+    const char *colon = memchr(line.p, ':', line.n);
+    size_t n_tenant = colon == NULL ? 0 : (size_t)(colon - line.p);
+    if (n_tenant == 0 || n_tenant + 1 == line.n) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: expected tenant:key", path, (int)number);
+    }
+    return add_key(a, (str){line.p, n_tenant}, (str){colon + 1, line.n - n_tenant - 1}, err);
+}
+
+static quire_err add_lines(auth *a, const char *path, const strbuf *text, quire_error *err) {
+    size_t start = 0;
+    int32_t number = 1;
+    while (start < text->n) {
+        const char *end = memchr(text->p + start, '\n', text->n - start);
+        size_t n = end == NULL ? text->n - start : (size_t)(end - text->p) - start;
+        TRY(add_line(a, path, number++, (str){text->p + start, n}, err));
+        start += n + 1;
+    }
+    return a->n > 0 ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: no key in it: expected lines tenant:key", path);
+}
+
+static quire_err add_file(auth *a, const char *path, quire_error *err) {
+    strbuf text = {0};
+    quire_err e = read_file(path, &text, err);
+    if (e == QUIRE_OK) {
+        e = add_lines(a, path, &text, err);
+    }
+    if (text.p != NULL) {
+        OPENSSL_cleanse(text.p, text.n);
+    }
+    strbuf_deinit(&text);
+    return e;
+}
+
+quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err) {
+    *out = NULL;
+    auth *a = mem_new(1, sizeof(*a));
+    if (a == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "API keys: out of memory");
+    }
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        e = keys[i][0] == '\0' ? err_set(err, QUIRE_INVALID, -1, "--api-key: the key is empty")
+                               : add_key(a, str_of("default"), str_of(keys[i]), err);
+    }
+    if (e == QUIRE_OK && file != NULL) {
+        e = add_file(a, file, err);
+    }
+    if (e != QUIRE_OK) {
+        auth_free(a);
+        return e;
+    }
+    *out = a;
+    return QUIRE_OK;
+}
+
+void auth_free(auth *a) {
+    if (a == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < a->n; i++) {
+        mem_free(a->keys[i].tenant);
+    }
+    mem_free(a->keys);
+    mem_free(a);
+}
+
+bool auth_required(const auth *a) {
+    return a->n > 0;
+}
+
+const char *auth_check(const auth *a, str header) {
+    static const char scheme[] = "Bearer ";
+    size_t n_scheme = sizeof(scheme) - 1;
+    unsigned char digest[DIGEST_BYTES];
+    if (header.n <= n_scheme || strncasecmp(header.p, scheme, n_scheme) != 0) {
+        return NULL;
+    }
+    if (!digest_of(trim((str){header.p + n_scheme, header.n - n_scheme}), digest)) {
+        return NULL;
+    }
+    const char *tenant = NULL;
+    for (size_t i = 0; i < a->n; i++) {
+        if (CRYPTO_memcmp(a->keys[i].digest, digest, DIGEST_BYTES) == 0) {
+            tenant = a->keys[i].tenant;
+        }
+    }
+    return tenant;
+}

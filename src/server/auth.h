@@ -1,0 +1,25 @@
+/* API keys. Only SHA-256 digests are kept, and every one of them is compared, each in constant time, so that an answer's timing tells nothing.
+ *
+ * Owner: the server. Read-only once loaded: any thread may check. */
+#ifndef SERVER_AUTH_H
+#define SERVER_AUTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/str.h"
+
+typedef struct auth auth;
+
+/* Takes n keys (tenant "default") and, when file is not NULL, its lines "tenant:key" (empty lines and lines that start with # are skipped).
+ * BAD_FILE names file and line; INVALID: an empty key; IO: the file can't be read. On failure *out is NULL. */
+quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err);
+void auth_free(auth *a);
+
+/* False when no key was given: everybody may ask. */
+bool auth_required(const auth *a);
+/* The tenant of an Authorization header's value ("Bearer KEY"), or NULL when no key matches. Lives as long as a. */
+const char *auth_check(const auth *a, str header);
+
+#endif

@@ -1,0 +1,69 @@
+/* POST /v1/chat/completions: how its answers are written. */
+#include "server/answer.h"
+
+static void write_whole(const answer *a, json_out *o) {
+    json_raw(o, "{");
+    answer_write_head(a, "chat.completion", o);
+    json_raw(o, ",\"choices\":[");
+    for (int32_t i = 0; i < a->n_choices; i++) {
+        const answer_choice *c = &a->choices[i];
+        json_raw(o, i > 0 ? ",{\"index\":" : "{\"index\":");
+        json_int(o, i);
+        json_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
+        json_text(o, c->text.p, c->text.n);
+        json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null},\"logprobs\":null,");
+        answer_write_finish(c, o);
+        json_raw(o, ",\"token_ids\":");
+        answer_write_token_ids(a, c, o);
+        json_raw(o, "}");
+    }
+    json_raw(o, "]");
+    answer_write_tail(a, o);
+    json_raw(o, ",\"prompt_logprobs\":null,\"prompt_token_ids\":");
+    answer_write_prompt_ids(a, &a->choices[0], o);
+    json_raw(o, "}");
+}
+
+/* Everything up to the delta. */
+static void begin_chunk(const answer *a, int32_t choice, json_out *o) {
+    json_raw(o, "{");
+    answer_write_head(a, "chat.completion.chunk", o);
+    json_raw(o, ",\"choices\":[{\"index\":");
+    json_int(o, choice);
+    json_raw(o, ",\"delta\":");
+}
+
+static void write_role(const answer *a, int32_t choice, json_out *o) {
+    const answer_choice *c = &a->choices[choice];
+    begin_chunk(a, choice, o);
+    json_raw(o, "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}],\"prompt_token_ids\":");
+    answer_write_prompt_ids(a, c, o);
+    answer_write_chunk_tail(a, c, o);
+    json_raw(o, "}");
+}
+
+static void write_chunk(const answer *a, int32_t choice, json_out *o) {
+    const answer_choice *c = &a->choices[choice];
+    begin_chunk(a, choice, o);
+    json_raw(o, "{");
+    if (c->text.n > 0) {
+        json_raw(o, "\"content\":");
+        json_text(o, c->text.p, c->text.n);
+    }
+    json_raw(o, "},\"logprobs\":null,");
+    if (c->finish != QUIRE_FINISH_NONE) {
+        answer_write_finish(c, o);
+    } else {
+        json_raw(o, "\"finish_reason\":null");
+    }
+    json_raw(o, ",\"token_ids\":");
+    answer_write_token_ids(a, c, o);
+    json_raw(o, "}]");
+    answer_write_chunk_tail(a, c, o);
+    json_raw(o, "}");
+}
+
+const answer_format chat_format = {
+    .id_prefix = "chatcmpl", .chunk_object = "chat.completion.chunk", .skips_empty = true,
+    .whole = write_whole, .first = write_role, .chunk = write_chunk,
+};

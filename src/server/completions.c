@@ -1,0 +1,48 @@
+/* POST /v1/completions: how its answers are written. */
+#include "server/answer.h"
+
+static void write_whole(const answer *a, json_out *o) {
+    json_raw(o, "{");
+    answer_write_head(a, "text_completion", o);
+    json_raw(o, ",\"choices\":[");
+    for (int32_t i = 0; i < a->n_choices; i++) {
+        const answer_choice *c = &a->choices[i];
+        json_raw(o, i > 0 ? ",{\"index\":" : "{\"index\":");
+        json_int(o, i);
+        json_raw(o, ",\"text\":");
+        json_text(o, c->text.p, c->text.n);
+        json_raw(o, ",\"logprobs\":null,");
+        answer_write_finish(c, o);
+        json_raw(o, ",\"token_ids\":");
+        answer_write_token_ids(a, c, o);
+        json_raw(o, ",\"prompt_logprobs\":null,\"prompt_token_ids\":");
+        answer_write_prompt_ids(a, c, o);
+        json_raw(o, "}");
+    }
+    json_raw(o, "]");
+    answer_write_tail(a, o);
+    json_raw(o, "}");
+}
+
+static void write_chunk(const answer *a, int32_t choice, json_out *o) {
+    const answer_choice *c = &a->choices[choice];
+    json_raw(o, "{");
+    answer_write_head(a, "text_completion", o);
+    json_raw(o, ",\"choices\":[{\"index\":");
+    json_int(o, choice);
+    json_raw(o, ",\"text\":");
+    json_text(o, c->text.p, c->text.n);
+    json_raw(o, ",\"logprobs\":null,");
+    answer_write_finish(c, o);
+    json_raw(o, ",\"prompt_token_ids\":");
+    answer_write_prompt_ids(a, c, o);
+    json_raw(o, ",\"token_ids\":");
+    answer_write_token_ids(a, c, o);
+    json_raw(o, "}]");
+    answer_write_chunk_tail(a, c, o);
+    json_raw(o, "}");
+}
+
+const answer_format completions_format = {
+    .id_prefix = "cmpl", .chunk_object = "text_completion", .whole = write_whole, .chunk = write_chunk,
+};

@@ -1,0 +1,67 @@
+/* One client's connection: requests in, answers out, in order.
+ *
+ *   CONN_HEAD -> CONN_BODY -> CONN_ANSWER -> CONN_HEAD (kept alive) | CONN_FLUSH -> CONN_LINGER -> closed
+ *
+ * While a request is answered the next one waits unparsed in the input buffer. Each state that waits for the client has an absolute deadline.
+ * A client that goes away while its answer is made cancels it. Owner: the loop's thread. */
+#ifndef SERVER_CONN_H
+#define SERVER_CONN_H
+
+#include <event2/bufferevent.h>
+#include <event2/util.h>
+#include <stdbool.h>
+
+#include "server/http.h"
+#include "server/loop.h"
+
+typedef enum conn_state {
+    CONN_HEAD,   /* between requests or inside a header */
+    CONN_BODY,
+    CONN_ANSWER, /* the request is complete, its answer is being made */
+    CONN_FLUSH,  /* what is written goes out, then the connection closes */
+    CONN_LINGER  /* our side is closed; the client may still read, and what it sends is dropped */
+} conn_state;
+
+typedef struct conn {
+    loop *loop;
+    struct conn *previous, *next;
+    struct bufferevent *bev;
+    struct event *deadline, *gone; /* gone: the client closed, noticed without reading */
+    conn_state state;
+    http_request request;
+    struct answer *answer;    /* a generation in progress, or NULL */
+    const char *tenant;       /* whose key the request carries, or NULL */
+    bool keep_alive;          /* after this answer */
+    bool chunked;             /* the stream being sent */
+    bool processing;          /* requests are being taken from the input further up the stack */
+    int refusal;              /* decided at the head and sent once the body is read over: status, or 0 */
+    const char *refusal_text, *refusal_headers;
+} conn;
+
+/* A whole answer. headers: lines that end in CRLF, or NULL. */
+typedef struct reply {
+    int status;
+    const char *content_type; /* NULL: no body */
+    const char *headers;
+    str body;
+} reply;
+
+/* Takes the descriptor (also on failure, when it is closed). */
+void conn_open(loop *l, evutil_socket_t fd);
+/* Closes at once; an answer in progress is cancelled. */
+void conn_close(conn *c);
+/* The loop is shutting down: an idle connection closes, a busy one after its answer. */
+void conn_drain(conn *c);
+
+/* Answers the request and goes on to the next one, or closes. */
+void conn_reply(conn *c, const reply *r);
+/* The same with OpenAI's error body. param and headers may be NULL. */
+void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers);
+
+/* An answer in pieces: begin, any number of pieces, end. */
+void conn_stream_begin(conn *c, const char *content_type);
+/* False: the client reads too slowly and the connection is closed (c is gone). */
+bool conn_stream_add(conn *c, str piece);
+void conn_stream_end(conn *c);
+
+#endif

@@ -1,0 +1,348 @@
+#include "server/http.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+#include "base/mem.h"
+
+#define KEEP_BYTES (64u << 10) /* a buffer larger than this is given back between requests */
+
+/* Remembers the first reason for refusing the request; returns what makes http-parser stop. */
+static int refuse(http_request *r, int status, const char *message) {
+    if (r->status == 0) {
+        r->status = status;
+        r->message = message;
+    }
+    return -1;
+}
+
+static int append(http_request *r, strbuf *b, const char *p, size_t n) {
+    return strbuf_add(b, p, n) == QUIRE_OK ? 0 : refuse(r, 500, "out of memory");
+}
+
+/* ---- headers ---- */
+
+static bool is_token(str s) {
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        bool alphanumeric = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!alphanumeric && (c == '\0' || strchr(others, c) == NULL)) {
+            return false;
+        }
+    }
+    return s.n > 0;
+}
+
+static bool header_is(const http_request *r, const char *name) {
+    return r->name.n == strlen(name) && strncasecmp(r->name.p, name, r->name.n) == 0;
+}
+
+static bool value_is(const http_request *r, const char *value) {
+    return r->value.n == strlen(value) && (r->value.n == 0 || strncasecmp(r->value.p, value, r->value.n) == 0);
+}
+
+static int keep_value(http_request *r, strbuf *to) {
+    strbuf_clear(to);
+    return append(r, to, r->value.p, r->value.n);
+}
+
+/* A header is complete in name and value. */
+static int end_header(http_request *r) {
+    if (!r->in_value) {
+        return 0;
+    }
+    r->in_value = false;
+    while (r->value.n > 0 && (r->value.p[r->value.n - 1] == ' ' || r->value.p[r->value.n - 1] == '\t')) {
+        r->value.p[--r->value.n] = '\0';
+    }
+    if (!is_token((str){r->name.p, r->name.n})) {
+        return refuse(r, 400, "malformed header name");
+    }
+    if (header_is(r, "host")) {
+        r->n_hosts++;
+    } else if (header_is(r, "content-length")) {
+        r->n_lengths++;
+    } else if (header_is(r, "transfer-encoding")) {
+        r->n_encodings++;
+        r->encoding_is_chunked = value_is(r, "chunked");
+    } else if (header_is(r, "expect")) {
+        r->expects_continue = value_is(r, "100-continue");
+        r->expectation_unknown = !r->expects_continue;
+    } else if (header_is(r, "content-type")) {
+        return keep_value(r, &r->content_type);
+    } else if (header_is(r, "authorization")) {
+        return keep_value(r, &r->authorization);
+    } else if (header_is(r, "origin")) {
+        return keep_value(r, &r->origin);
+    }
+    return 0;
+}
+
+static int on_begin(http_parser *p) {
+    http_request *r = p->data;
+    r->started = true;
+    return 0;
+}
+
+static int on_url(http_parser *p, const char *text, size_t n) {
+    http_request *r = p->data;
+    return append(r, &r->target, text, n);
+}
+
+static int on_name(http_parser *p, const char *text, size_t n) {
+    http_request *r = p->data;
+    if (r->in_value) {
+        int e = end_header(r);
+        if (e != 0) {
+            return e;
+        }
+        strbuf_clear(&r->name);
+    }
+    return append(r, &r->name, text, n);
+}
+
+static int on_value(http_parser *p, const char *text, size_t n) {
+    http_request *r = p->data;
+    if (!r->in_value) {
+        r->in_value = true;
+        strbuf_clear(&r->value);
+    }
+    return append(r, &r->value, text, n);
+}
+
+/* ---- the head as a whole ---- */
+
+static int hex_value(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The decoded path of the request target: "/a%2Fb?q" or "http://host/a%2Fb?q" give "/a/b". */
+static int decode_path(http_request *r) {
+    str t = {r->target.p, r->target.n};
+    if (r->method == HTTP_OPTIONS && str_is(t, "*")) {
+        return append(r, &r->path, "*", 1);
+    }
+    struct http_parser_url url;
+    http_parser_url_init(&url);
+    if (http_parser_parse_url(t.p, t.n, r->method == HTTP_CONNECT, &url) != 0) {
+        return refuse(r, 400, "malformed request target");
+    }
+    if ((url.field_set & (1 << UF_PATH)) == 0) {
+        return append(r, &r->path, "/", 1);
+    }
+    const char *p = t.p + url.field_data[UF_PATH].off;
+    size_t n = url.field_data[UF_PATH].len;
+    for (size_t i = 0; i < n; i++) {
+        char c = p[i];
+        if (c == '%') {
+            int high = i + 2 < n ? hex_value(p[i + 1]) : -1, low = i + 2 < n ? hex_value(p[i + 2]) : -1;
+            if (high < 0 || low < 0 || high * 16 + low == 0) {
+                return refuse(r, 400, "malformed percent-encoding in the path");
+            }
+            c = (char)(high * 16 + low);
+            i += 2;
+        }
+        if (append(r, &r->path, &c, 1) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* The request line must be exactly what http-parser understood of it. */
+static int check_line(http_request *r) {
+    const http_parser *p = &r->parser;
+    const char *method = http_method_str(r->method);
+    char version[16];
+    snprintf(version, sizeof(version), " HTTP/1.%d\r\n", p->http_minor);
+    size_t n_method = strlen(method), n_version = strlen(version);
+    const char *line = r->line.p;
+    bool same = r->line.n == n_method + 1 + r->target.n + n_version && memcmp(line, method, n_method) == 0 && line[n_method] == ' ' &&
+                memcmp(line + n_method + 1, r->target.p, r->target.n) == 0 && memcmp(line + r->line.n - n_version, version, n_version) == 0;
+    return same ? 0 : refuse(r, 400, "malformed request line");
+}
+
+static int check_head(http_request *r) {
+    const http_parser *p = &r->parser;
+    if (p->http_major != 1 || p->http_minor > 1) {
+        return refuse(r, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+    }
+    if (check_line(r) != 0) {
+        return -1;
+    }
+    if (r->n_hosts > 1 || (p->http_minor == 1 && r->n_hosts == 0)) {
+        return refuse(r, 400, "a request must have exactly one Host header");
+    }
+    if (r->n_lengths > 1 || (r->n_lengths > 0 && r->n_encodings > 0)) {
+        return refuse(r, 400, "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
+    }
+    if (r->n_encodings > 0 && (r->n_encodings > 1 || !r->encoding_is_chunked || p->http_minor == 0)) {
+        return refuse(r, 400, "the only Transfer-Encoding understood is chunked, in HTTP/1.1");
+    }
+    if (r->length > r->max_body_bytes) {
+        return refuse(r, 413, "the body is too large");
+    }
+    if (r->expectation_unknown) {
+        return refuse(r, 417, "the only expectation understood is 100-continue");
+    }
+    return decode_path(r);
+}
+
+static int on_head(http_parser *p) {
+    http_request *r = p->data;
+    if (end_header(r) != 0) {
+        return -1;
+    }
+    p->upgrade = 0; /* an offer of another protocol is not taken up */
+    r->method = (enum http_method)p->method;
+    r->length = r->n_lengths > 0 ? p->content_length : 0;
+    r->keep_alive = http_should_keep_alive(p) != 0;
+    r->chunks_allowed = p->http_minor >= 1;
+    r->has_body = r->n_encodings > 0 || r->length > 0;
+    r->expects_continue = r->expects_continue && r->has_body && p->http_minor >= 1;
+    return 1; /* the body is not http-parser's */
+}
+
+static int on_head_end(http_parser *p) {
+    http_request *r = p->data;
+    r->head_done = true;
+    http_parser_pause(p, 1);
+    return 0;
+}
+
+static const http_parser_settings settings = {
+    .on_message_begin = on_begin,
+    .on_url = on_url,
+    .on_header_field = on_name,
+    .on_header_value = on_value,
+    .on_headers_complete = on_head,
+    .on_message_complete = on_head_end,
+};
+
+static void start(http_request *r) {
+    http_parser_init(&r->parser, HTTP_REQUEST);
+    r->parser.data = r;
+}
+
+void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes) {
+    *r = (http_request){.max_head_bytes = max_head_bytes, .max_body_bytes = max_body_bytes};
+    start(r);
+}
+
+static void each_buffer(http_request *r, void (*f)(strbuf *)) {
+    strbuf *all[] = {&r->target, &r->path, &r->content_type, &r->authorization, &r->origin, &r->body, &r->line, &r->name, &r->value};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        f(all[i]);
+    }
+}
+
+void http_deinit(http_request *r) {
+    each_buffer(r, strbuf_deinit);
+}
+
+static void empty_buffer(strbuf *b) {
+    if (b->cap > KEEP_BYTES) {
+        strbuf_deinit(b);
+    } else {
+        strbuf_clear(b);
+    }
+}
+
+void http_next(http_request *r) {
+    each_buffer(r, empty_buffer);
+    *r = (http_request){
+        .max_head_bytes = r->max_head_bytes, .max_body_bytes = r->max_body_bytes,
+        .target = r->target, .path = r->path, .content_type = r->content_type, .authorization = r->authorization,
+        .origin = r->origin, .body = r->body, .line = r->line, .name = r->name, .value = r->value,
+    };
+    start(r);
+}
+
+/* Why http-parser gave up, where none of the callbacks did. */
+static void explain(http_request *r, enum http_errno e) {
+    if (e == HPE_HEADER_OVERFLOW) {
+        refuse(r, 431, "the header is too large");
+    } else if (e == HPE_UNEXPECTED_CONTENT_LENGTH || e == HPE_INVALID_TRANSFER_ENCODING) {
+        refuse(r, 400, "the length of the body must be given once: by Content-Length or by Transfer-Encoding");
+    } else if (e == HPE_INVALID_CONTENT_LENGTH) {
+        refuse(r, 400, "malformed Content-Length");
+    } else {
+        refuse(r, 400, "malformed HTTP request");
+    }
+}
+
+/* What http-parser lets pass in p[0..n) of the head: bare CR or LF, folded lines. Keeps the request line. */
+static int check_bytes(http_request *r, const char *p, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char before = r->last;
+        r->last = p[i];
+        if ((p[i] == '\n') != (before == '\r')) {
+            return refuse(r, 400, "lines of the header must end in CRLF");
+        }
+        if (before == '\n' && r->started && (p[i] == ' ' || p[i] == '\t')) {
+            return refuse(r, 400, "folded header lines are not understood");
+        }
+        bool in_line = r->line.n == 0 || r->line.p[r->line.n - 1] != '\n';
+        if (in_line && append(r, &r->line, &p[i], 1) != 0) {
+            return -1;
+        }
+        if (r->line.n == 2 && memcmp(r->line.p, "\r\n", 2) == 0) {
+            strbuf_clear(&r->line); /* an empty line before the request is allowed */
+        }
+    }
+    return 0;
+}
+
+static http_event feed_head(http_request *r, const char *p, size_t n, size_t *used) {
+    size_t room = r->max_head_bytes + 1 - r->n_head_bytes;
+    http_parser_pause(&r->parser, 0);
+    *used = http_parser_execute(&r->parser, &settings, p, n < room ? n : room);
+    r->n_head_bytes += *used;
+    enum http_errno e = HTTP_PARSER_ERRNO(&r->parser);
+    if (e != HPE_OK && e != HPE_PAUSED) {
+        explain(r, e);
+        return HTTP_REFUSED;
+    }
+    if (check_bytes(r, p, *used) != 0 || (r->head_done && check_head(r) != 0)) {
+        return HTTP_REFUSED;
+    }
+    if (!r->head_done && r->n_head_bytes > r->max_head_bytes) {
+        refuse(r, 431, "the header is too large");
+        return HTTP_REFUSED;
+    }
+    return r->head_done ? (r->has_body ? HTTP_GOT_HEAD : HTTP_GOT_ALL) : HTTP_WANTS_MORE;
+}
+
+static http_event feed_body(http_request *r, const char *p, size_t n, size_t *used) {
+    size_t data;
+    bool done;
+    if (r->n_encodings > 0) {
+        if (!chunked_feed(&r->chunks, p, n, r->max_head_bytes, used, &data)) {
+            refuse(r, 400, "malformed chunk");
+            return HTTP_REFUSED;
+        }
+        done = r->chunks.state == CHUNKED_DONE;
+    } else {
+        uint64_t left = r->length - r->n_body_bytes;
+        *used = data = left < n ? (size_t)left : n;
+        done = data == left;
+    }
+    if (data > r->max_body_bytes - r->n_body_bytes) {
+        refuse(r, 413, "the body is too large");
+        return HTTP_REFUSED;
+    }
+    r->n_body_bytes += data;
+    if (!r->drop_body && append(r, &r->body, p + *used - data, data) != 0) {
+        return HTTP_REFUSED;
+    }
+    return done ? HTTP_GOT_ALL : HTTP_WANTS_MORE;
+}
+
+http_event http_feed(http_request *r, const char *p, size_t n, size_t *used) {
+    return r->head_done ? feed_body(r, p, n, used) : feed_head(r, p, n, used);
+}
+
+const char *http_reason(int status) {
+    return http_status_str((enum http_status)status);
+}

@@ -1,0 +1,246 @@
+#include "server/server.h"
+
+#include <errno.h>
+#include <event2/util.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "server/loop.h"
+
+#define BACKLOG 1024
+#define MAX_LOOPS 64
+#define MAX_HEADER_BYTES 65536 /* http-parser itself gives up at 81,920 */
+
+void server_options_init(server_options *o) {
+    *o = (server_options){
+        .host = "127.0.0.1",
+        .port = 8000,
+        .allow_origin = "*",
+        .n_loops = 1,
+        .max_connections = 1024,
+        .max_header_bytes = 32u << 10,
+        .max_body_bytes = 32u << 20,
+        .max_output_bytes = 4u << 20,
+        .header_deadline_us = 10000000,
+        .body_deadline_us = 60000000,
+        .idle_deadline_us = 75000000,
+        .write_deadline_us = 30000000,
+        .shutdown_deadline_us = 10000000,
+    };
+}
+
+static quire_err check_options(const server_options *o, quire_error *err) {
+    if (o->port < 0 || o->port > 65535) {
+        return err_set(err, QUIRE_INVALID, -1, "--port %d: must be from 0 to 65535", (int)o->port);
+    }
+    if (o->n_loops < 1 || o->n_loops > MAX_LOOPS) {
+        return err_set(err, QUIRE_INVALID, -1, "server loops: %d: must be from 1 to %d", (int)o->n_loops, MAX_LOOPS);
+    }
+    if (o->max_connections < 1) {
+        return err_set(err, QUIRE_INVALID, -1, "server connections: %d: must be at least 1", (int)o->max_connections);
+    }
+    if (o->max_header_bytes < 256 || o->max_header_bytes > MAX_HEADER_BYTES) {
+        return err_set(err, QUIRE_INVALID, -1, "header limit of %zu bytes: must be from 256 to %d", o->max_header_bytes, MAX_HEADER_BYTES);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- the listening socket ---- */
+
+static int listen_at(const struct addrinfo *at) {
+    int fd = socket(at->ai_family, at->ai_socktype, at->ai_protocol);
+    int on = 1;
+    if (fd < 0) {
+        return -1;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0 || evutil_make_socket_nonblocking(fd) != 0 ||
+        evutil_make_socket_closeonexec(fd) != 0) {
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
+static quire_err note_address(server *s, quire_error *err) {
+    struct sockaddr_storage at;
+    socklen_t n = sizeof(at);
+    char host[200], port[16];
+    if (getsockname(s->listen_fd, (struct sockaddr *)&at, &n) != 0 ||
+        getnameinfo((struct sockaddr *)&at, n, host, sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+        return err_set(err, QUIRE_IO, -1, "the listening address can't be read: %s", strerror(errno));
+    }
+    int number = 0;
+    for (const char *p = port; *p >= '0' && *p <= '9'; p++) {
+        number = number * 10 + (*p - '0');
+    }
+    s->port = number;
+    snprintf(s->url, sizeof(s->url), at.ss_family == AF_INET6 ? "http://[%s]:%d" : "http://%s:%d", host, number);
+    return QUIRE_OK;
+}
+
+static quire_err start_listening(server *s, quire_error *err) {
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
+    const char *host = s->options.host;
+    char port[16];
+    snprintf(port, sizeof(port), "%d", (int)s->options.port);
+    int r = getaddrinfo(host, port, &hints, &found);
+    if (r != 0) {
+        return err_set(err, QUIRE_IO, -1, "--host %s: %s", host, gai_strerror(r));
+    }
+    for (const struct addrinfo *at = found; at != NULL && s->listen_fd < 0; at = at->ai_next) {
+        s->listen_fd = listen_at(at);
+    }
+    int reason = errno;
+    freeaddrinfo(found);
+    if (s->listen_fd < 0) {
+        return err_set(err, QUIRE_IO, -1, "can't listen on %s port %s: %s; choose another with --host or --port", host, port, strerror(reason));
+    }
+    return note_address(s, err);
+}
+
+/* ---- opening and closing ---- */
+
+static quire_err open_loops(server *s, quire_error *err) {
+    s->loops = mem_new((size_t)s->options.n_loops, sizeof(loop));
+    if (s->loops == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
+    }
+    for (; s->n_loops < s->options.n_loops; s->n_loops++) {
+        quire_err e = loop_open(&s->loops[s->n_loops], s);
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "server: a loop can't be opened: %s", quire_err_text(e));
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err) {
+    *out = NULL;
+    TRY(check_options(o, err));
+    server *s = mem_new(1, sizeof(*s));
+    if (s == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
+    }
+    *s = (server){.engine = e, .options = *o, .listen_fd = -1, .started_s = clock_unix_s()};
+    s->model_name = o->served_model_name != NULL ? o->served_model_name : quire_engine_info(e)->model_name;
+    signal(SIGPIPE, SIG_IGN); /* a client that is gone is an error of write(), not the end of the process */
+    quire_err r = auth_load(o->api_keys, o->n_api_keys, o->api_key_file, &s->keys, err);
+    if (r == QUIRE_OK) {
+        r = start_listening(s, err);
+    }
+    if (r == QUIRE_OK) {
+        r = open_loops(s, err);
+    }
+    if (r != QUIRE_OK) {
+        server_close(s);
+        return r;
+    }
+    *out = s;
+    return QUIRE_OK;
+}
+
+void server_close(server *s) {
+    if (s == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        loop_close(&s->loops[i]);
+    }
+    if (s->listen_fd >= 0) {
+        close(s->listen_fd);
+    }
+    auth_free(s->keys);
+    mem_free(s->loops);
+    mem_free(s);
+}
+
+const char *server_url(const server *s) {
+    return s->url;
+}
+
+int32_t server_port(const server *s) {
+    return s->port;
+}
+
+/* ---- serving ---- */
+
+void server_stop(server *s) {
+    atomic_fetch_add(&s->stops, 1);
+    for (int32_t i = 0; i < s->n_loops; i++) {
+        wake_ring(&s->loops[i].bell);
+    }
+}
+
+static void *run_thread(void *arg) {
+    loop *l = arg;
+    l->failure = loop_run(l);
+    return NULL;
+}
+
+quire_err server_serve(server *s, quire_error *err) {
+    int32_t n_started = 1;
+    int failure = 0;
+    for (; n_started < s->n_loops && failure == 0; n_started++) {
+        failure = pthread_create(&s->loops[n_started].thread, NULL, run_thread, &s->loops[n_started]);
+    }
+    if (failure != 0) {
+        n_started--;
+        server_stop(s);
+    }
+    run_thread(&s->loops[0]);
+    quire_err e = s->loops[0].failure;
+    for (int32_t i = 1; i < n_started; i++) {
+        pthread_join(s->loops[i].thread, NULL);
+        e = e != QUIRE_OK ? e : s->loops[i].failure;
+    }
+    if (failure != 0) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "server: a thread can't be started: %s", strerror(failure));
+    }
+    return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "server: waiting for events failed");
+}
+
+static void on_signal(evutil_socket_t number, short what, void *arg) {
+    (void)number;
+    (void)what;
+    server_stop(arg);
+}
+
+static struct event *catch_signal(server *s, int number) {
+    struct event *ev = evsignal_new(s->loops[0].base, number, on_signal, s);
+    if (ev != NULL && event_add(ev, NULL) != 0) {
+        event_free(ev);
+        ev = NULL;
+    }
+    return ev;
+}
+
+quire_err server_run(quire_engine *e, const server_options *o, quire_error *err) {
+    server *s;
+    TRY(server_open(e, o, &s, err));
+    struct event *interrupted = catch_signal(s, SIGINT), *terminated = catch_signal(s, SIGTERM);
+    quire_err r;
+    if (interrupted == NULL || terminated == NULL) {
+        r = err_set(err, QUIRE_NO_MEMORY, -1, "server: signals can't be caught");
+    } else {
+        log_line(LOG_INFO, "listening on %s", s->url);
+        r = server_serve(s, err);
+    }
+    if (interrupted != NULL) {
+        event_free(interrupted);
+    }
+    if (terminated != NULL) {
+        event_free(terminated);
+    }
+    server_close(s);
+    return r;
+}

@@ -1,0 +1,314 @@
+#include "server/fake_quire.h"
+
+#include <json-c/json.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#define MAX_CHOICES 8
+#define MAX_TOKENS_BIG 1000000
+
+struct quire_engine {
+    int64_t tick_us;
+    atomic_llong running, cancelled, wakes, prompt_tokens, generation_tokens;
+    atomic_bool unhealthy;
+    quire_info info;
+};
+
+struct quire_request {
+    quire_request_info info;
+    char model[200], fail[16], stop_kind[16];
+    int32_t max_tokens, stop_at, n_prompt;
+    int32_t text_bytes; /* of one token */
+};
+
+struct quire_stream {
+    quire_request *r;
+    quire_queue *queue;
+    void *user;
+    quire_stream *next;
+    int32_t choice;   /* whose turn it is in this tick */
+    int32_t produced; /* tokens of each choice so far */
+    int phase;        /* 0 start, 1 tokens, 2 ends, 3 done, 4 over */
+    bool released;
+};
+
+struct quire_queue {
+    quire_engine *engine;
+    quire_stream *streams, *at; /* at: the next one to speak in this tick */
+    int fd;
+    char *text;
+    quire_error error;
+    int32_t ids[4];
+};
+
+quire_engine *fake_open(int64_t tick_us) {
+    quire_engine *e = calloc(1, sizeof(*e));
+    e->tick_us = tick_us;
+    e->info = (quire_info){.model_name = "fake", .model_path = "/nowhere", .max_model_len = 128, .n_vocab = 100};
+    return e;
+}
+
+void fake_close(quire_engine *e) {
+    free(e);
+}
+
+void fake_set_healthy(quire_engine *e, bool healthy) {
+    atomic_store(&e->unhealthy, !healthy);
+}
+
+int64_t fake_running(const quire_engine *e) {
+    return atomic_load(&e->running);
+}
+
+int64_t fake_cancelled(const quire_engine *e) {
+    return atomic_load(&e->cancelled);
+}
+
+int64_t fake_wakes(const quire_engine *e) {
+    return atomic_load(&e->wakes);
+}
+
+const quire_info *quire_engine_info(const quire_engine *e) {
+    return &e->info;
+}
+
+bool quire_engine_healthy(const quire_engine *e) {
+    return !atomic_load(&e->unhealthy);
+}
+
+void quire_engine_stats(const quire_engine *e, quire_stats *out) {
+    *out = (quire_stats){.n_pages = 100, .n_pages_free = 100};
+    out->n_requests_running = atomic_load(&e->running);
+    out->n_pages_held = out->n_requests_running;
+    out->n_pages_free -= out->n_pages_held;
+    out->generation_tokens = atomic_load(&e->generation_tokens);
+    for (int i = 0; i < 16; i++) {
+        out->ttft_buckets[i] = i;
+    }
+    out->ttft_count = 15;
+}
+
+const double *quire_stats_bounds(void) {
+    static const double bounds[16] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 1e300};
+    return bounds;
+}
+
+/* ---- requests ---- */
+
+static int32_t int_of(json_object *o, const char *key, int32_t otherwise) {
+    json_object *v;
+    return json_object_object_get_ex(o, key, &v) && v != NULL ? json_object_get_int(v) : otherwise;
+}
+
+static void string_of(json_object *o, const char *key, char *out, size_t size) {
+    json_object *v;
+    out[0] = '\0';
+    if (json_object_object_get_ex(o, key, &v) && v != NULL) {
+        snprintf(out, size, "%s", json_object_get_string(v));
+    }
+}
+
+static bool bool_of(json_object *o, const char *key) {
+    return int_of(o, key, 0) != 0;
+}
+
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err) {
+    (void)e;
+    *out = NULL;
+    json_tokener *t = json_tokener_new();
+    json_object *o = json_tokener_parse_ex(t, body, (int)n), *v;
+    json_tokener_free(t);
+    if (!json_object_is_type(o, json_type_object)) {
+        json_object_put(o);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
+    }
+    quire_request *r = calloc(1, sizeof(*r));
+    string_of(o, "model", r->model, sizeof(r->model));
+    string_of(o, "fail", r->fail, sizeof(r->fail));
+    string_of(o, "stop_kind", r->stop_kind, sizeof(r->stop_kind));
+    r->max_tokens = int_of(o, "max_tokens", 3);
+    r->stop_at = int_of(o, "stop_at", 0);
+    r->text_bytes = int_of(o, "text_bytes", 0);
+    r->info = (quire_request_info){.endpoint = endpoint, .model = r->model[0] != '\0' ? r->model : NULL, .n_choices = 1, .stream = bool_of(o, "stream"),
+                                   .return_token_ids = bool_of(o, "return_token_ids"), .echo = bool_of(o, "echo")};
+    if (json_object_object_get_ex(o, "prompt", &v) && json_object_is_type(v, json_type_array)) {
+        r->info.n_choices = (int32_t)json_object_array_length(v);
+    }
+    if (json_object_object_get_ex(o, "stream_options", &v)) {
+        r->info.include_usage = bool_of(v, "include_usage");
+        r->info.continuous_usage = bool_of(v, "continuous_usage_stats");
+    }
+    json_object_put(o);
+    if (strcmp(r->fail, "parse") == 0) {
+        free(r);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "top_p", "top_p is 1.5; it must be over 0 and at most 1");
+    }
+    *out = r;
+    return QUIRE_OK;
+}
+
+void quire_request_free(quire_request *r) {
+    free(r);
+}
+
+const quire_request_info *quire_request_describe(const quire_request *r) {
+    return &r->info;
+}
+
+/* ---- streams ---- */
+
+quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
+    *out = NULL;
+    if (strcmp(r->fail, "submit") == 0) {
+        free(r);
+        return err_set(err, QUIRE_BUSY, -1, "too many requests");
+    }
+    quire_stream *s = calloc(1, sizeof(*s));
+    *s = (quire_stream){.r = r, .queue = q, .user = user, .next = q->streams};
+    q->streams = s;
+    atomic_fetch_add(&q->engine->running, 1);
+    *out = s;
+    return QUIRE_OK;
+}
+
+void quire_stream_release(quire_stream *s) {
+    s->released = true;
+    if (s->phase < 4) {
+        atomic_fetch_add(&s->queue->engine->cancelled, 1);
+        atomic_fetch_sub(&s->queue->engine->running, 1);
+    }
+    quire_queue *q = s->queue;
+    for (quire_stream **p = &q->streams; *p != NULL; p = &(*p)->next) {
+        if (*p == s) {
+            *p = s->next;
+            break;
+        }
+    }
+    if (q->at == s) {
+        q->at = s->next;
+    }
+    free(s->r);
+    free(s);
+}
+
+const quire_request_info *quire_stream_describe(const quire_stream *s) {
+    return &s->r->info;
+}
+
+/* ---- the queue ---- */
+
+quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
+    quire_queue *q = calloc(1, sizeof(*q));
+    q->engine = e;
+    q->text = calloc(1, 1 << 20);
+    q->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    struct timespec t = {.tv_sec = (time_t)(e->tick_us / 1000000), .tv_nsec = (long)(e->tick_us % 1000000) * 1000};
+    timerfd_settime(q->fd, 0, &(struct itimerspec){.it_interval = t, .it_value = t}, NULL);
+    *out = q;
+    return QUIRE_OK;
+}
+
+void quire_queue_close(quire_queue *q) {
+    while (q->streams != NULL) {
+        quire_stream_release(q->streams);
+    }
+    close(q->fd);
+    free(q->text);
+    free(q);
+}
+
+int quire_queue_fd(const quire_queue *q) {
+    return q->fd;
+}
+
+static bool is_last(const quire_request *r, int32_t produced) {
+    return produced == r->max_tokens || (r->stop_at > 0 && produced == r->stop_at);
+}
+
+/* Fills the event of the stream's next word; true when its turn in this tick is over with it. */
+static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
+    const quire_request *r = s->r;
+    bool last_choice = s->choice == r->info.n_choices - 1;
+    *ev = (quire_event){.stream = s, .user = s->user, .choice = s->choice, .stop_token = -1, .prompt_tokens = 5, .text = q->text};
+    if (strcmp(r->fail, "start") == 0 || (strcmp(r->fail, "middle") == 0 && s->produced == 1)) {
+        err_set_param(&q->error, QUIRE_TOO_LARGE, "input_tokens", "the prompt is too long");
+        ev->kind = QUIRE_EVENT_DONE;
+        ev->finish = QUIRE_FINISH_ERROR;
+        ev->error = &q->error;
+        s->phase = 4;
+    } else if (s->phase == 0) {
+        ev->kind = QUIRE_EVENT_START;
+        q->ids[0] = 7;
+        q->ids[1] = 8;
+        ev->tokens = q->ids;
+        ev->n_tokens = 2;
+        ev->n_text = r->info.echo ? (size_t)sprintf(q->text, "ECHO") : 0;
+        s->phase = last_choice ? 1 : 0;
+    } else if (s->phase == 1) {
+        ev->kind = QUIRE_EVENT_DELTA;
+        q->ids[0] = s->produced;
+        ev->tokens = q->ids;
+        ev->n_tokens = 1;
+        ev->completion_tokens = s->produced + 1;
+        ev->n_text = (size_t)sprintf(q->text, " t%d", s->produced);
+        if (r->text_bytes > 0) {
+            memset(q->text, 'x', (size_t)r->text_bytes);
+            ev->n_text = (size_t)r->text_bytes;
+        }
+        if (last_choice) {
+            s->produced++;
+            s->phase = is_last(r, s->produced) ? 2 : 1;
+        }
+    } else if (s->phase == 2) {
+        bool stopped = r->stop_at > 0 && s->produced == r->stop_at;
+        ev->kind = QUIRE_EVENT_END;
+        ev->finish = stopped ? QUIRE_FINISH_STOP : QUIRE_FINISH_LENGTH;
+        ev->completion_tokens = s->produced;
+        ev->stop_string = stopped && strcmp(r->stop_kind, "string") == 0 ? "st\"op" : NULL;
+        ev->stop_token = stopped && strcmp(r->stop_kind, "token") == 0 ? 42 : -1;
+        s->phase = last_choice ? 3 : 2;
+    } else {
+        ev->kind = QUIRE_EVENT_DONE;
+        ev->finish = QUIRE_FINISH_STOP;
+        ev->prompt_tokens = 5 * r->info.n_choices;
+        ev->completion_tokens = s->produced * r->info.n_choices;
+        s->phase = 4;
+    }
+    if (ev->kind == QUIRE_EVENT_DELTA) {
+        atomic_fetch_add(&q->engine->generation_tokens, 1);
+    }
+    s->choice = last_choice ? 0 : s->choice + 1;
+    return s->phase == 4 || (last_choice && s->phase < 2);
+}
+
+bool quire_queue_next(quire_queue *q, quire_event *out) {
+    if (q->at == NULL) {
+        uint64_t ticks;
+        if (read(q->fd, &ticks, sizeof(ticks)) != sizeof(ticks) || q->streams == NULL) {
+            return false;
+        }
+        atomic_fetch_add(&q->engine->wakes, 1);
+        q->at = q->streams;
+    }
+    quire_stream *s = q->at;
+    if (speak(q, s, out)) {
+        q->at = s->next;
+        if (s->phase == 4) {
+            atomic_fetch_sub(&q->engine->running, 1);
+        }
+    }
+    return true;
+}
+
+void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
+    struct pollfd p = {.fd = q->fd, .events = POLLIN};
+    poll(&p, 1, (int)(timeout_us / 1000));
+}

@@ -1,0 +1,16 @@
+/* A stand-in for the engine behind quire.h: streams produce one token a tick of a timer, on the queue's own thread.
+ *
+ * Beside OpenAI's fields a request may say "fail": "parse" | "submit" | "start" | "middle", "stop_at": n with "stop_kind": "string" | "token". */
+#ifndef TESTS_SERVER_FAKE_QUIRE_H
+#define TESTS_SERVER_FAKE_QUIRE_H
+
+#include "quire.h"
+
+quire_engine *fake_open(int64_t tick_us);
+void fake_close(quire_engine *e);
+void fake_set_healthy(quire_engine *e, bool healthy);
+int64_t fake_running(const quire_engine *e);   /* streams submitted and neither done nor released */
+int64_t fake_cancelled(const quire_engine *e); /* streams released before their end */
+int64_t fake_wakes(const quire_engine *e);     /* ticks that some queue was drained for */
+
+#endif

@@ -1,0 +1,101 @@
+/* API keys from options and from a file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/auth.h"
+
+/* A file that holds text; its name is static. */
+static const char *file_of(const char *text) {
+    static char path[64];
+    snprintf(path, sizeof(path), "/tmp/quire-keys-XXXXXX");
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    return path;
+}
+
+static const char *check(const auth *a, const char *header) {
+    return auth_check(a, str_of(header));
+}
+
+static void without_keys_nobody_needs_one(void **state) {
+    (void)state;
+    auth *a;
+    assert_int_equal(auth_load(NULL, 0, NULL, &a, NULL), QUIRE_OK);
+    assert_false(auth_required(a));
+    auth_free(a);
+}
+
+static void each_key_opens_and_others_do_not(void **state) {
+    (void)state;
+    auth *a;
+    const char *keys[] = {"alpha", "beta"};
+    assert_int_equal(auth_load(keys, 2, NULL, &a, NULL), QUIRE_OK);
+    assert_true(auth_required(a));
+    assert_string_equal(check(a, "Bearer alpha"), "default");
+    assert_string_equal(check(a, "bearer  beta "), "default");
+    static const char *const wrong[] = {"", "Bearer", "Bearer ", "alpha", "Bearer alph", "Bearer alphaa", "Bearer ALPHA", "Basic alpha", "Bearer alpha beta"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        assert_null(check(a, wrong[i]));
+    }
+    auth_free(a);
+}
+
+static void a_file_names_the_tenants(void **state) {
+    (void)state;
+    auth *a;
+    const char *path = file_of("# keys\n\nacme:k1\n  umbrella:k:2 \r\nlast:k3");
+    assert_int_equal(auth_load((const char *[]){"k0"}, 1, path, &a, NULL), QUIRE_OK);
+    assert_string_equal(check(a, "Bearer k0"), "default");
+    assert_string_equal(check(a, "Bearer k1"), "acme");
+    assert_string_equal(check(a, "Bearer k:2"), "umbrella");
+    assert_string_equal(check(a, "Bearer k3"), "last");
+    assert_null(check(a, "Bearer acme:k1"));
+    auth_free(a);
+    unlink(path);
+}
+
+static void a_bad_file_names_its_line(void **state) {
+    (void)state;
+    static const char *const bad[] = {"a:b\nnocolon\n", "a:b\n:key\n", "a:b\ntenant:\n"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        auth *a;
+        quire_error err = {0};
+        const char *path = file_of(bad[i]);
+        assert_int_equal(auth_load(NULL, 0, path, &a, &err), QUIRE_BAD_FILE);
+        assert_null(a);
+        assert_non_null(strstr(err.message, "line 2"));
+        assert_non_null(strstr(err.message, path));
+        unlink(path);
+    }
+}
+
+static void a_file_without_keys_does_not_open_the_door(void **state) {
+    (void)state;
+    auth *a;
+    quire_error err = {0};
+    const char *path = file_of("# nothing\n");
+    assert_int_equal(auth_load(NULL, 0, path, &a, &err), QUIRE_BAD_FILE);
+    unlink(path);
+    assert_int_equal(auth_load(NULL, 0, "/nonexistent/keys", &a, &err), QUIRE_IO);
+    assert_int_equal(auth_load((const char *[]){""}, 1, NULL, &a, &err), QUIRE_INVALID);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_keys_nobody_needs_one),
+        cmocka_unit_test(each_key_opens_and_others_do_not),
+        cmocka_unit_test(a_file_names_the_tenants),
+        cmocka_unit_test(a_bad_file_names_its_line),
+        cmocka_unit_test(a_file_without_keys_does_not_open_the_door),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

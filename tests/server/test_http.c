@@ -1,0 +1,246 @@
+/* Reading requests: framing, limits, and what is left for the next request. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "server/http.h"
+
+#define MAX_HEAD 512
+#define MAX_BODY 64
+
+/* Feeds text in pieces of at most `piece` bytes until something other than "more" and "head" comes. *used: bytes taken. */
+static http_event read_all(http_request *r, const char *text, size_t piece, size_t *used) {
+    size_t n = strlen(text), at = 0, took;
+    http_event e = HTTP_WANTS_MORE;
+    while (at < n && (e == HTTP_WANTS_MORE || e == HTTP_GOT_HEAD)) {
+        size_t some = n - at < piece ? n - at : piece;
+        e = http_feed(r, text + at, some, &took);
+        assert_true(took <= some);
+        at += took;
+    }
+    *used = at;
+    return e;
+}
+
+static void expect_status(const char *text, int status) {
+    for (size_t piece = 1; piece <= 2048; piece = piece * 7 + 1) {
+        http_request r;
+        size_t used;
+        http_init(&r, MAX_HEAD, MAX_BODY);
+        http_event e = read_all(&r, text, piece, &used);
+        if (status == 0) {
+            assert_int_equal(e, HTTP_GOT_ALL);
+        } else if (e != HTTP_REFUSED || r.status != status) {
+            print_error("event %d status %d (%s), wanted %d, for: %s\n", e, r.status, r.message, status, text);
+            fail();
+        }
+        http_deinit(&r);
+    }
+}
+
+static void a_request_is_read_whatever_its_pieces(void **state) {
+    (void)state;
+    const char *text = "POST /v1/%63ompletions?x=1 HTTP/1.1\r\nHost: h\r\nContent-Type: application/json \r\nAuthorization:  Bearer k\r\n"
+                       "Content-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\n";
+    for (size_t piece = 1; piece < 200; piece++) {
+        http_request r;
+        size_t used;
+        http_init(&r, MAX_HEAD, MAX_BODY);
+        assert_int_equal(read_all(&r, text, piece, &used), HTTP_GOT_ALL);
+        assert_int_equal(used, strlen(text) - strlen("GET / HTTP/1.1\r\n"));
+        assert_string_equal(r.path.p, "/v1/completions");
+        assert_string_equal(r.content_type.p, "application/json");
+        assert_string_equal(r.authorization.p, "Bearer k");
+        assert_string_equal(r.body.p, "hello");
+        assert_int_equal(r.method, HTTP_POST);
+        assert_true(r.keep_alive && r.has_body && r.chunks_allowed);
+        http_deinit(&r);
+    }
+}
+
+static void a_chunked_body_is_put_together(void **state) {
+    (void)state;
+    http_request r;
+    size_t used;
+    http_init(&r, MAX_HEAD, MAX_BODY);
+    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\nContent-Length: 9\r\n\r\n";
+    assert_int_equal(read_all(&r, text, 1, &used), HTTP_GOT_ALL);
+    assert_int_equal(used, strlen(text));
+    assert_string_equal(r.body.p, "abc0123456789");
+    http_deinit(&r);
+}
+
+static void the_next_request_starts_clean(void **state) {
+    (void)state;
+    http_request r;
+    size_t used;
+    http_init(&r, MAX_HEAD, MAX_BODY);
+    assert_int_equal(read_all(&r, "POST /a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", 1000, &used),
+                     HTTP_GOT_ALL);
+    assert_true(r.expects_continue);
+    http_next(&r);
+    assert_int_equal(read_all(&r, "GET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000, &used), HTTP_GOT_ALL);
+    assert_int_equal(r.authorization.n, 0);
+    assert_int_equal(r.body.n, 0);
+    assert_string_equal(r.path.p, "/b");
+    assert_false(r.keep_alive || r.expects_continue || r.has_body);
+    http_deinit(&r);
+}
+
+static void malformed_requests_are_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "HELLO\r\n\r\n",
+        "G@T / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTQ/1.1\r\nHost: h\r\n\r\n",
+        "GET / XTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET /  HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET / HTTP/1.1 \r\nHost: h\r\n\r\n",
+        "GET / HTTP/1.1\nHost: h\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\n\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nX: a\r\n b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nX: a\rb\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nX: a\001b\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nBad Name: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nName : x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\n: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nname\r\n\r\n",
+        "GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET /%00 HTTP/1.1\r\nHost: h\r\n\r\n",
+        "GET /%4 HTTP/1.1\r\nHost: h\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3, 3\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -3\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: +3\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3x\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999999\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n 1\r\nx\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0x1\r\nx\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxy\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\ry0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n",
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        expect_status(bad[i], 400);
+    }
+}
+
+static void other_versions_and_expectations_are_refused(void **state) {
+    (void)state;
+    expect_status("GET / HTTP/2.0\r\nHost: h\r\n\r\n", 505);
+    expect_status("GET / HTTP/1.9\r\nHost: h\r\n\r\n", 505);
+    expect_status("GET /\r\n\r\n", 505);
+    expect_status("POST / HTTP/1.1\r\nHost: h\r\nExpect: the-moon\r\nContent-Length: 1\r\n\r\nx", 417);
+    expect_status("GET / HTTP/1.0\r\n\r\n", 0);
+    expect_status("POST / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 1\r\n\r\nx", 0);
+}
+
+static void limits_hold_to_the_byte(void **state) {
+    (void)state;
+    char text[4096], filler[1024];
+    const char *form = "GET / HTTP/1.1\r\nHost: h\r\nX: %s\r\n\r\n";
+    size_t fixed = strlen(form) - 2;
+    memset(filler, 'a', sizeof(filler));
+    filler[MAX_HEAD - fixed] = '\0';
+    snprintf(text, sizeof(text), form, filler);
+    assert_int_equal(strlen(text), MAX_HEAD);
+    expect_status(text, 0);
+    filler[MAX_HEAD - fixed] = 'a';
+    filler[MAX_HEAD - fixed + 3] = '\0';
+    snprintf(text, sizeof(text), form, filler);
+    expect_status(text, 431);
+
+    filler[MAX_BODY] = '\0';
+    snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%s", MAX_BODY, filler);
+    expect_status(text, 0);
+    snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n", MAX_BODY + 1);
+    expect_status(text, 413);
+    snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n%s\r\n0\r\n\r\n", filler);
+    expect_status(text, 0);
+    snprintf(text, sizeof(text), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n%s\r\n1\r\nx\r\n0\r\n\r\n", filler);
+    expect_status(text, 413);
+}
+
+static void a_dropped_body_is_read_over_and_still_limited(void **state) {
+    (void)state;
+    http_request r;
+    size_t used, at;
+    http_init(&r, MAX_HEAD, MAX_BODY);
+    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n0\r\n\r\n";
+    assert_int_equal(http_feed(&r, text, strlen(text), &at), HTTP_GOT_HEAD);
+    r.drop_body = true;
+    assert_int_equal(read_all(&r, text + at, 3, &used), HTTP_GOT_ALL);
+    assert_int_equal(r.body.n, 0);
+    assert_int_equal(r.n_body_bytes, 4);
+    http_deinit(&r);
+}
+
+/* Random damage never crashes, loops or takes more than there is. */
+static void damaged_requests_are_survived(void **state) {
+    (void)state;
+    const char *good = "POST /v1/x?y HTTP/1.1\r\nHost: h\r\nContent-Type: a/b\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n";
+    uint64_t seed = rng_os_seed(), random = seed;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 20000; round++) {
+        char text[256];
+        size_t n = strlen(good), at = 0, took;
+        memcpy(text, good, n);
+        for (int k = 0; k < 1 + round % 4; k++) {
+            text[rng_next(&random) % n] = (char)rng_next(&random);
+        }
+        http_request r;
+        http_init(&r, MAX_HEAD, MAX_BODY);
+        http_event e = HTTP_WANTS_MORE;
+        while (at < n && e != HTTP_REFUSED) {
+            size_t some = 1 + rng_next(&random) % (n - at);
+            e = http_feed(&r, text + at, some, &took);
+            assert_true(took <= some);
+            at += took;
+            if (e == HTTP_GOT_ALL) {
+                http_next(&r);
+            }
+            if (e == HTTP_REFUSED) {
+                assert_true(r.status >= 400 && r.message != NULL);
+            }
+        }
+        http_deinit(&r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_is_read_whatever_its_pieces),
+        cmocka_unit_test(a_chunked_body_is_put_together),
+        cmocka_unit_test(the_next_request_starts_clean),
+        cmocka_unit_test(malformed_requests_are_refused),
+        cmocka_unit_test(other_versions_and_expectations_are_refused),
+        cmocka_unit_test(limits_hold_to_the_byte),
+        cmocka_unit_test(a_dropped_body_is_read_over_and_still_limited),
+        cmocka_unit_test(damaged_requests_are_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
