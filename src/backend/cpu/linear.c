@@ -1,0 +1,368 @@
+/* Loading weights, and the ops over them: rows are prepared once for all products that read them, then threads share out the column blocks. */
+#include "backend/cpu/linear.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "backend/cpu/math.h"
+#include "base/mem.h"
+#include "base/size.h"
+#include "core/quant.h"
+
+#define MAX_USES 8
+#define SERIAL_ROWS 4 /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
+
+/* Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by cpu_linear_step_open. */
+typedef struct cpu_linear_state {
+    linear *loaded;
+    int32_t widest[N_ROW_FORMATS];
+    uint8_t *rows[N_ROW_FORMATS]; /* prepared rows, max(max_rows, max_out) of the widest */
+    float *normed;                /* [members][normed_width]: a row between norm and conversion */
+    int32_t normed_width;
+    float *tiles;                 /* [members][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
+} cpu_linear_state;
+
+const linear_kernels *cpu_linear_kernels(cpu_isa isa) {
+    (void)isa;
+    return &linear_plain;
+}
+
+size_t linear_row_bytes(row_format format, int32_t k) {
+    size_t padded = (size_t)linear_pad(k, PACK_GROUP), bytes;
+    if (format == ROWS_TOKEN) {
+        bytes = padded + 2 * sizeof(float);
+    } else if (format == ROWS_GROUPS) {
+        bytes = padded + padded / PACK_GROUP * 3 * sizeof(float);
+    } else {
+        bytes = padded * sizeof(float);
+    }
+    return size_align(bytes, 64);
+}
+
+/* ---- loading ---- */
+
+static quire_err state_of(cpu_backend *b, cpu_linear_state **out) {
+    if (b->linear_state == NULL) {
+        b->linear_state = cpu_own(b, 1, sizeof *b->linear_state);
+    }
+    *out = b->linear_state;
+    return *out != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* Checks the shape and that the bytes are all there. */
+static quire_err check_weight(const tensor_view *w, quire_error *err) {
+    if (w->n_dims != 2 || w->dims[0] < 1 || w->dims[1] < 1 || w->dims[0] > INT32_MAX || w->dims[1] > INT32_MAX) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: a linear layer's weight must be a matrix", w->name);
+    }
+    size_t elements, block = (size_t)dtype_block_elements(w->type), bytes;
+    if (!size_mul((size_t)w->dims[0], (size_t)w->dims[1], &elements) || (size_t)w->dims[1] % block != 0 ||
+        !size_mul(elements / block, (size_t)dtype_block_bytes(w->type), &bytes) || bytes > w->n_bytes) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not a %s matrix of %lld x %lld", w->name, w->n_bytes,
+                       dtype_name(w->type), (long long)w->dims[0], (long long)w->dims[1]);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err load_bias(cpu_backend *b, linear *l, const tensor_view *bias, quire_error *err) {
+    size_t n = (size_t)l->layout.n_out;
+    if (bias->n_dims != 1 || bias->dims[0] != l->layout.n_out || dtype_is_quantised(bias->type) ||
+        n * (size_t)dtype_block_bytes(bias->type) > bias->n_bytes) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: this bias must be a float vector of %d elements", bias->name, l->layout.n_out);
+    }
+    l->bias = cpu_own(b, (size_t)l->layout.n_blocks * PACK_LANES, sizeof *l->bias);
+    if (l->bias == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", bias->name);
+    }
+    if (quant_dequantise(bias->type, bias->data, n, l->bias) != QUIRE_OK) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a bias cannot be of type %s", bias->name, dtype_name(bias->type));
+    }
+    b->weight_bytes += (int64_t)(n * sizeof *l->bias);
+    return QUIRE_OK;
+}
+
+typedef struct pack_job {
+    linear *l;
+    const tensor_view *w;
+} pack_job;
+
+static void pack_part(void *context, int32_t part, int32_t member) {
+    const pack_job *job = context;
+    linear *l = job->l;
+    (void)member;
+    pack_block(&l->layout, job->w, part, l->data + (size_t)part * l->layout.block_bytes,
+               l->scales != NULL ? l->scales + (size_t)part * PACK_LANES : NULL);
+}
+
+quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err) {
+    cpu_backend *b = (cpu_backend *)base;
+    cpu_linear_state *s;
+    pack_kind kind;
+    TRY(check_weight(weight, err));
+    if (pack_choose(weight->type, base->compute, &kind) != QUIRE_OK) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", weight->name, dtype_name(weight->type));
+    }
+    linear *l = cpu_own(b, 1, sizeof *l);
+    if (l == NULL || state_of(b, &s) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
+    }
+    l->format = linear_format(kind, base->compute);
+    quire_err e = pack_plan(kind, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
+                       (long long)weight->dims[1], compute_name(base->compute));
+    }
+    size_t n_blocks = (size_t)l->layout.n_blocks;
+    l->data = cpu_own(b, n_blocks, l->layout.block_bytes);
+    l->scales = kind == PACK_INT8 ? cpu_own(b, n_blocks * PACK_LANES, sizeof *l->scales) : NULL;
+    if (l->data == NULL || (kind == PACK_INT8 && l->scales == NULL)) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
+    }
+    if (bias != NULL) {
+        TRY(load_bias(b, l, bias, err));
+    }
+    pack_job job = {l, weight};
+    team_run(b->team, pack_part, &job, l->layout.n_blocks);
+    b->weight_bytes += (int64_t)(n_blocks * (l->layout.block_bytes + (l->scales != NULL ? PACK_LANES * sizeof(float) : 0)));
+    l->next = s->loaded;
+    s->loaded = l;
+    s->widest[l->format] = l->layout.n_in > s->widest[l->format] ? l->layout.n_in : s->widest[l->format];
+    *out = l;
+    return QUIRE_OK;
+}
+
+void cpu_linear_close(cpu_backend *b) {
+    b->linear_state = NULL; /* the blocks are the backend's own (cpu_own) */
+}
+
+quire_err cpu_linear_step_open(cpu_backend *b) {
+    cpu_linear_state *s;
+    TRY(state_of(b, &s));
+    size_t n_rows = (size_t)(b->limits.max_rows > b->limits.max_out ? b->limits.max_rows : b->limits.max_out);
+    size_t members = (size_t)team_size(b->team), bytes;
+    for (int f = 0; f < N_ROW_FORMATS; f++) {
+        if (s->widest[f] == 0) {
+            continue;
+        }
+        size_t row = linear_row_bytes((row_format)f, s->widest[f]);
+        s->rows[f] = cpu_own(b, n_rows, row);
+        if (s->rows[f] == NULL) {
+            return QUIRE_NO_MEMORY;
+        }
+        b->step_bytes += (int64_t)(n_rows * row);
+        s->normed_width = s->widest[f] > s->normed_width ? s->widest[f] : s->normed_width;
+    }
+    if (!size_mul(members, (size_t)linear_pad(s->normed_width, 16), &bytes)) {
+        return QUIRE_TOO_LARGE;
+    }
+    s->normed_width = linear_pad(s->normed_width, 16);
+    s->normed = cpu_own(b, bytes, sizeof *s->normed);
+    size_t tiles = members * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
+    b->step_bytes += (int64_t)((bytes + tiles) * sizeof(float));
+    return s->normed != NULL && s->tiles != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* ---- preparing rows ---- */
+
+/* The rows of an op's input, and what the weights that read them want. */
+typedef struct rows_job {
+    cpu_backend *b;
+    const float *x; /* [.., width] */
+    int32_t width, n_rows;
+    const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
+    const norm *nm;      /* or NULL */
+    bool wanted[N_ROW_FORMATS];
+    row_view views[N_ROW_FORMATS];
+} rows_job;
+
+static void prepare_row(void *context, int32_t i, int32_t member) {
+    rows_job *job = context;
+    cpu_backend *b = job->b;
+    cpu_linear_state *s = b->linear_state;
+    const float *x = job->x + (int64_t)(job->rows != NULL ? job->rows[i] : i) * job->width;
+    if (job->nm != NULL) {
+        float *normed = s->normed + (int64_t)member * s->normed_width;
+        cpu_norm_row(b, job->nm, x, job->width, normed);
+        x = normed;
+    }
+    for (int f = 0; f < N_ROW_FORMATS; f++) {
+        if (job->wanted[f]) {
+            b->linear->prepare[f](x, job->width, s->rows[f] + (size_t)i * job->views[f].stride);
+        }
+    }
+}
+
+/* Fills job->views for the formats of the weights. f32 rows without a norm are read where they are. */
+static void prepare_rows(rows_job *job, const linear *const *weights, int32_t n) {
+    cpu_linear_state *s = job->b->linear_state;
+    bool prepare = false;
+    for (int32_t i = 0; i < n; i++) {
+        row_format f = weights[i]->format;
+        assert(weights[i]->layout.n_in == job->width && job->width <= s->widest[f]);
+        if (f == ROWS_F32 && job->nm == NULL && job->rows == NULL) {
+            job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, (size_t)job->width * sizeof(float)};
+        } else {
+            job->views[f] = (row_view){s->rows[f], linear_row_bytes(f, job->width)};
+            job->wanted[f] = prepare = true;
+        }
+    }
+    if (!prepare) {
+        return;
+    }
+    if (job->n_rows > SERIAL_ROWS) {
+        team_run(job->b->team, prepare_row, job, job->n_rows);
+        return;
+    }
+    for (int32_t i = 0; i < job->n_rows; i++) {
+        prepare_row(job, i, 0);
+    }
+}
+
+/* ---- products ---- */
+
+typedef enum product_end { END_STORE, END_ADD, END_GATE_UP, END_LOGITS } product_end;
+
+/* One op's products. Parts are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same columns and a
+ * part does both. */
+typedef struct product_job {
+    cpu_backend *b;
+    row_view views[N_ROW_FORMATS];
+    int32_t n_rows, n;
+    const linear *weights[MAX_USES];
+    float *out[MAX_USES]; /* [n_rows, width] */
+    int32_t widths[MAX_USES];
+    product_end end;
+    act_kind f;
+    float scale, cap;
+} product_job;
+
+static int32_t n_tiles(const linear *w) {
+    return (w->layout.n_blocks + LINEAR_TILE_BLOCKS - 1) / LINEAR_TILE_BLOCKS;
+}
+
+/* y[n_rows][n_blocks * 16] = x w^T + bias. */
+static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
+    row_view x = job->views[w->format];
+    x.data += (size_t)row0 * x.stride;
+    job->b->linear->product(w, x, n_rows, block0, n_blocks, y);
+    for (int32_t r = 0; r < n_rows && w->bias != NULL; r++) {
+        const float *bias = w->bias + (int64_t)block0 * PACK_LANES;
+        for (int32_t c = 0; c < n_blocks * PACK_LANES; c++) {
+            y[r * n_blocks * PACK_LANES + c] += bias[c];
+        }
+    }
+}
+
+/* What happens to n columns of one row of a tile; up: of the second weights, for END_GATE_UP. */
+static void tile_end(const product_job *job, float *y, const float *up, int32_t n, float *out) {
+    const math_kernels *math = job->b->math;
+    switch (job->end) {
+    case END_STORE:
+        memcpy(out, y, (size_t)n * sizeof *out);
+        break;
+    case END_ADD:
+        math->add_scaled(job->scale, y, n, out);
+        break;
+    case END_GATE_UP:
+        math->gate_up(job->f, y, up, n, out);
+        break;
+    case END_LOGITS:
+        math->scale_cap(job->scale, job->cap, n, y);
+        memcpy(out, y, (size_t)n * sizeof *out);
+        break;
+    }
+}
+
+static void product_part(void *context, int32_t part, int32_t member) {
+    const product_job *job = context;
+    int32_t use = 0;
+    while (part >= n_tiles(job->weights[use])) {
+        part -= n_tiles(job->weights[use++]);
+    }
+    const linear *w = job->weights[use];
+    int32_t block0 = part * LINEAR_TILE_BLOCKS, left = w->layout.n_blocks - block0;
+    int32_t n_blocks = left < LINEAR_TILE_BLOCKS ? left : LINEAR_TILE_BLOCKS;
+    int32_t column0 = block0 * PACK_LANES, stride = n_blocks * PACK_LANES;
+    int32_t n_columns = w->layout.n_out - column0 < stride ? w->layout.n_out - column0 : stride;
+    float *y = job->b->linear_state->tiles + (size_t)member * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    for (int32_t row0 = 0; row0 < job->n_rows; row0 += LINEAR_TILE_ROWS) {
+        int32_t n_rows = job->n_rows - row0 < LINEAR_TILE_ROWS ? job->n_rows - row0 : LINEAR_TILE_ROWS;
+        tile_product(job, w, row0, n_rows, block0, n_blocks, y);
+        if (job->end == END_GATE_UP) {
+            tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up);
+        }
+        for (int32_t r = 0; r < n_rows; r++) {
+            tile_end(job, y + r * stride, up + r * stride, n_columns, job->out[use] + (int64_t)(row0 + r) * job->widths[use] + column0);
+        }
+    }
+}
+
+static void run_products(product_job *job, rows_job *rows) {
+    if (job->n_rows == 0) {
+        return;
+    }
+    prepare_rows(rows, job->weights, job->n);
+    memcpy(job->views, rows->views, sizeof job->views);
+    int32_t n_parts = 0;
+    for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
+        n_parts += n_tiles(job->weights[i]);
+    }
+    team_run(job->b->team, product_part, job, n_parts);
+}
+
+static rows_job rows_of(cpu_backend *b, act x, const norm *nm) {
+    return (rows_job){.b = b, .x = b->acts[x.id].rows, .width = b->acts[x.id].width, .n_rows = b->batch->n_rows, .nm = nm};
+}
+
+static void add_product(product_job *job, const linear_use *use, act out) {
+    const cpu_act *to = &job->b->acts[out.id];
+    assert(use->lora == NULL && job->n < MAX_USES && to->width >= use->w->layout.n_out);
+    job->weights[job->n] = use->w;
+    job->out[job->n] = to->rows;
+    job->widths[job->n] = to->width;
+    job->n++;
+}
+
+void cpu_norm_linears(backend *base, act x, const norm *nm, const linear_use *uses, int32_t n) {
+    cpu_backend *b = (cpu_backend *)base;
+    rows_job rows = rows_of(b, x, nm);
+    product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_STORE};
+    for (int32_t i = 0; i < n; i++) {
+        assert(uses[i].out.id != x.id);
+        add_product(&job, &uses[i], uses[i].out);
+    }
+    run_products(&job, &rows);
+}
+
+void cpu_linear_add(backend *base, act a, const linear_use *w, float scale, act x) {
+    cpu_backend *b = (cpu_backend *)base;
+    assert(a.id != x.id);
+    rows_job rows = rows_of(b, a, NULL);
+    product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_ADD, .scale = scale};
+    add_product(&job, w, x);
+    run_products(&job, &rows);
+}
+
+void cpu_norm_gate_up(backend *base, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h) {
+    cpu_backend *b = (cpu_backend *)base;
+    assert(h.id != x.id && gate->w->layout.n_out == up->w->layout.n_out);
+    rows_job rows = rows_of(b, x, nm);
+    product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_GATE_UP, .f = f};
+    add_product(&job, gate, h);
+    add_product(&job, up, h);
+    run_products(&job, &rows);
+}
+
+void cpu_head(backend *base, act x, const norm *nm, const linear *w, float scale, float soft_cap) {
+    cpu_backend *b = (cpu_backend *)base;
+    assert(w->layout.n_out == b->n_vocab);
+    rows_job rows = rows_of(b, x, nm);
+    rows.n_rows = b->batch->n_out;
+    rows.rows = b->batch->out_rows;
+    product_job job = {.b = b, .n_rows = rows.n_rows, .n = 1, .end = END_LOGITS, .scale = scale, .cap = soft_cap};
+    job.weights[0] = w;
+    job.out[0] = b->logits;
+    job.widths[0] = b->n_vocab;
+    run_products(&job, &rows);
+}

@@ -1,0 +1,100 @@
+/* Matrix products: loaded weights, activation rows prepared for them, and the table of kernels, one for each instruction set.
+ *
+ * y[row][column] = sum over k of x[row][k] w[column][k], accumulated in one fixed order for every number of rows, tile and thread:
+ *
+ *   ROWS_F32     x f32; weights F32, F16 or BF16, widened exactly: acc = fma(x_k, w_k, acc) from acc = 0, k ascending.
+ *   ROWS_BF16    x and weights bf16 (ties to even), k padded to 2 by zeros: as above over the widened values; on AVX-512 by the dot instruction,
+ *                a pair at a time, ascending.
+ *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights: y = (float)(sum of x_k w_k in int32) * (x_scale * w_scale).
+ *   ROWS_GROUPS  x int8 with one scale for each 32 of k; grouped weights. For each weight scale's 16 or 32 of k, ascending:
+ *                acc = fma((float)(sum of x_k (q_k - zero) in int32), w_scale * x_scale, acc), and for formats with mins
+ *                then acc = fma(min, x_scale * (float)(sum of x_k), acc).
+ *
+ * Activations are quantised so: a = the largest |x|; q = round(x * (127 / a)), ties to even; scale = a / 127. With a under 2^-100 all are 0; with an
+ * infinity or NaN the scale is NaN and q 0, so that whatever is computed from it is NaN.
+ *
+ * Threads: kernels are pure functions of their arguments; threads split columns, never k. */
+#ifndef CPU_LINEAR_H
+#define CPU_LINEAR_H
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/pack.h"
+
+#define LINEAR_TILE_BLOCKS 4 /* column blocks of one part of the work */
+#define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
+#define LINEAR_TILE_ROWS 64  /* rows that pass while a part's weights are in cache */
+
+/* How an activation row is given to a kernel. A prepared row starts at a multiple of 64 bytes (but ROWS_F32, which has no alignment):
+ *   ROWS_F32     f32 [k]
+ *   ROWS_BF16    the kernel's own: at most 4 bytes an element, k padded to 2
+ *   ROWS_TOKEN   int8 [k padded to 32], f32 scale, int32 sum of the int8
+ *   ROWS_GROUPS  int8 [k], f32 scale [k/32], int32 sums [k/16] */
+typedef enum row_format { ROWS_F32, ROWS_BF16, ROWS_TOKEN, ROWS_GROUPS, N_ROW_FORMATS } row_format;
+
+#define ROWS_TINY 0x1p-100f
+
+/* Rows of one format: row i is at data + i * stride. Borrowed. */
+typedef struct row_view {
+    const uint8_t *data;
+    size_t stride;
+} row_view;
+
+/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load. */
+struct linear {
+    linear *next;
+    pack_layout layout;
+    row_format format;
+    uint8_t *data;  /* layout.n_blocks blocks */
+    float *scales;  /* [n_blocks * 16] of INT8, else NULL */
+    float *bias;    /* [n_blocks * 16], or NULL */
+};
+
+typedef struct linear_kernels {
+    /* Puts x[0..k) into row in the index's format, padding included. */
+    void (*prepare[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
+    /* y[n_rows][n_blocks * 16] = the product of rows, which are in w->format, with column blocks block0..block0+n_blocks of w, without bias.
+     * Padding columns get values that nobody may read. */
+    void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y);
+} linear_kernels;
+
+extern const linear_kernels linear_plain;
+#if defined(__x86_64__)
+extern const linear_kernels linear_avx2, linear_avx512;
+#endif
+
+/* Bytes of a prepared row of k elements, a multiple of 64. */
+size_t linear_row_bytes(row_format format, int32_t k);
+
+/* The format that weights of a kind take under a compute mode. */
+static inline row_format linear_format(pack_kind kind, compute_mode mode) {
+    if (mode == COMPUTE_INT8) {
+        return kind == PACK_INT8 ? ROWS_TOKEN : ROWS_GROUPS;
+    }
+    return mode == COMPUTE_BF16 ? ROWS_BF16 : ROWS_F32;
+}
+
+static inline int32_t linear_pad(int32_t k, int32_t unit) {
+    return (k + unit - 1) / unit * unit;
+}
+
+static inline const uint8_t *linear_block(const linear *w, int32_t block) {
+    return w->data + (size_t)block * w->layout.block_bytes;
+}
+
+/* ---- parts of prepared rows ---- */
+static inline const float *row_scales(const uint8_t *row, int32_t k) {
+    return (const float *)(const void *)(row + linear_pad(k, PACK_GROUP));
+}
+
+/* Sums of 16 each, of ROWS_GROUPS. */
+static inline const int32_t *row_sums(const uint8_t *row, int32_t k) {
+    return (const int32_t *)(const void *)(row_scales(row, k) + k / PACK_GROUP);
+}
+
+/* The whole sum, of ROWS_TOKEN. */
+static inline int32_t row_sum(const uint8_t *row, int32_t k) {
+    return *(const int32_t *)(const void *)(row_scales(row, k) + 1);
+}
+
+#endif

@@ -1,0 +1,271 @@
+/* Products in plain C: the reference that the SIMD kernels equal bit for bit (bf16 on AVX-512 apart). Clear before fast. */
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/linear.h"
+#include "core/half.h"
+
+#define LANES PACK_LANES
+
+/* ---- rows ---- */
+
+static void prepare_f32(const float *x, int32_t k, void *row) {
+    memcpy(row, x, (size_t)k * sizeof *x);
+}
+
+/* Kept as the f32 they are equal to. */
+static void prepare_bf16(const float *x, int32_t k, void *row) {
+    float *out = row;
+    for (int32_t i = 0; i < k; i++) {
+        out[i] = bf16_to_f32(f32_to_bf16(x[i]));
+    }
+    if (k % 2 != 0) {
+        out[k] = 0.0f;
+    }
+}
+
+/* Returns the scale; *sum is the sum of q. */
+static float quantise(const float *x, int32_t n, int8_t *q, int32_t *sum) {
+    uint32_t largest = 0;
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        largest = bits > largest ? bits : largest;
+    }
+    float a;
+    memcpy(&a, &largest, sizeof a);
+    *sum = 0;
+    if (!isfinite(a) || a < ROWS_TINY) {
+        for (int32_t i = 0; i < n; i++) {
+            q[i] = 0;
+        }
+        return isfinite(a) ? 0.0f : NAN;
+    }
+    float inverse = 127.0f / a;
+    for (int32_t i = 0; i < n; i++) {
+        q[i] = (int8_t)rintf(x[i] * inverse);
+        *sum += q[i];
+    }
+    return a / 127.0f;
+}
+
+static void prepare_token(const float *x, int32_t k, void *row) {
+    int8_t *q = row;
+    int32_t padded = linear_pad(k, PACK_GROUP), sum;
+    float scale = quantise(x, k, q, &sum);
+    memset(q + k, 0, (size_t)(padded - k));
+    memcpy(q + padded, &scale, sizeof scale);
+    memcpy(q + padded + sizeof scale, &sum, sizeof sum);
+}
+
+static void prepare_groups(const float *x, int32_t k, void *row) {
+    int8_t *q = row;
+    float *scales = (float *)(void *)(q + k);
+    int32_t *sums = (int32_t *)(void *)(scales + k / PACK_GROUP);
+    for (int32_t g = 0; g < k / PACK_GROUP; g++) {
+        int32_t sum;
+        scales[g] = quantise(x + g * PACK_GROUP, PACK_GROUP, q + g * PACK_GROUP, &sum);
+        sums[2 * g] = sums[2 * g + 1] = 0;
+        for (int i = 0; i < PACK_GROUP; i++) {
+            sums[2 * g + i / 16] += q[g * PACK_GROUP + i];
+        }
+    }
+}
+
+/* ---- one block of columns with one row ---- */
+
+static float widened(const linear *w, const uint8_t *block, int32_t k, int c) {
+    if (w->layout.kind == PACK_F32) {
+        return ((const float *)(const void *)block)[(size_t)k * LANES + (size_t)c];
+    }
+    const uint16_t *h = (const uint16_t *)(const void *)block;
+    if (w->layout.kind == PACK_F16) {
+        return f16_to_f32(h[(size_t)k * LANES + (size_t)c]);
+    }
+    return bf16_to_f32(h[(size_t)(k / 2) * 2 * LANES + (size_t)(2 * c + k % 2)]);
+}
+
+static void product_floats(const linear *w, const uint8_t *block, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+    int32_t k_end = w->format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in;
+    for (int32_t r = 0; r < n_rows; r++) {
+        memset(y + (size_t)r * (size_t)y_stride, 0, LANES * sizeof *y);
+    }
+    for (int32_t k = 0; k < k_end; k++) {
+        float wide[LANES];
+        for (int c = 0; c < LANES; c++) {
+            wide[c] = widened(w, block, k, c);
+        }
+        for (int32_t r = 0; r < n_rows; r++) {
+            float *acc = y + (size_t)r * (size_t)y_stride;
+            float xk = ((const float *)(const void *)(x.data + (size_t)r * x.stride))[k];
+            for (int c = 0; c < LANES; c++) {
+                acc[c] = fmaf(xk, wide[c], acc[c]);
+            }
+        }
+    }
+}
+
+static void product_token(const linear *w, const uint8_t *block, const float *scales, const uint8_t *row, float *y) {
+    const int8_t *q = (const int8_t *)block, *x = (const int8_t *)row;
+    int32_t sums[LANES] = {0};
+    for (int32_t k = 0; k < w->layout.k_padded; k++) {
+        for (int c = 0; c < LANES; c++) {
+            sums[c] += x[k] * q[(size_t)(k / 4) * 4 * LANES + (size_t)(4 * c + k % 4)];
+        }
+    }
+    for (int c = 0; c < LANES; c++) {
+        y[c] = (float)sums[c] * (row_scales(row, w->layout.n_in)[0] * scales[c]);
+    }
+}
+
+/* ---- grouped weights, one group of 32 of k taken out of its planes ---- */
+
+typedef struct plain_format {
+    int32_t group, bits, zero;
+    pack_scale coding;
+} plain_format;
+
+static const plain_format formats[N_PACKS] = {
+#define PLAIN_FORMAT(name, group, bits, zero, scale) [PACK_##name] = {group, bits, zero, scale},
+    PACK_GROUPED_LIST(PLAIN_FORMAT)
+#undef PLAIN_FORMAT
+};
+
+typedef struct plain_group {
+    int32_t q[PACK_GROUP][LANES];            /* zero taken off */
+    float scale[2][LANES], min[2][LANES];    /* of each 16 or of all 32 */
+} plain_group;
+
+/* The number of column c at place i of a group whose planes start at p. */
+static int32_t number(pack_kind kind, const uint8_t *p, int i, int c) {
+    int bits = formats[kind].bits, quad = i / 4, at = 4 * c + i % 4, value = 0;
+    if (bits == 8) {
+        return (int8_t)p[quad * 64 + at];
+    }
+    if (bits >= 4) {
+        value = p[quad % 4 * 64 + at] >> (4 * (quad / 4)) & 15;
+        p += 4 * 64;
+    }
+    if (bits == 2 || bits == 3 || bits == 6) {
+        value |= (p[quad / 4 * 64 + at] >> (2 * (quad % 4)) & 3) << (bits == 6 ? 4 : 0);
+        p += 2 * 64;
+    }
+    if (bits == 3 || bits == 5) {
+        value |= (p[at] >> quad & 1) << (bits == 5 ? 4 : 2);
+    }
+    return kind == PACK_IQ4_NL ? pack_iq4_values[value] : value - formats[kind].zero;
+}
+
+static float half_at(const uint8_t *area, size_t i) {
+    uint16_t h;
+    memcpy(&h, area + 2 * i, sizeof h);
+    return f16_to_f32(h);
+}
+
+/* Number i of the four 6-bit numbers of column c. */
+static int six(const uint8_t *p, int i, int c) {
+    if (i < 3) {
+        return p[i * LANES + c] & 63;
+    }
+    return p[c] >> 6 | p[LANES + c] >> 6 << 2 | p[2 * LANES + c] >> 6 << 4;
+}
+
+static void group_scales(const linear *w, const uint8_t *block, int32_t group, int c, plain_group *out) {
+    const uint8_t *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
+    size_t g = (size_t)group, super = g / 8, lane = (size_t)c;
+    pack_scale coding = formats[w->layout.kind].coding;
+    for (int part = 0; part < 2; part++) {
+        float *scale = &out->scale[part][c], *min = &out->min[part][c];
+        const uint8_t *code = scales + (2 * g + (size_t)part) * LANES + c, *sixes = scales + g / 2 * 3 * LANES;
+        switch (coding) {
+        case SCALE_F16:
+            *scale = half_at(scales, g * LANES + lane);
+            break;
+        case SCALE_F16_MIN:
+            *scale = half_at(scales, 2 * g * LANES + lane);
+            *min = half_at(scales, (2 * g + 1) * LANES + lane);
+            break;
+        case SCALE_FOUR:
+            *scale = half_at(supers, 2 * super * LANES + lane) * (float)(*code & 15);
+            *min = -(half_at(supers, (2 * super + 1) * LANES + lane) * (float)(*code >> 4));
+            break;
+        case SCALE_SIX:
+            *scale = half_at(supers, super * LANES + lane) * (float)(six(sixes, 2 * (group % 2) + part, c) - 32);
+            break;
+        case SCALE_SIX_MIN:
+            *scale = half_at(supers, 2 * super * LANES + lane) * (float)six(sixes, group % 2, c);
+            *min = -(half_at(supers, (2 * super + 1) * LANES + lane) * (float)six(sixes, 2 + group % 2, c));
+            break;
+        default:
+            *scale = half_at(supers, super * LANES + lane) * (float)(int8_t)*code;
+        }
+    }
+}
+
+static void group_read(const linear *w, const uint8_t *block, int32_t group, plain_group *out) {
+    pack_kind kind = w->layout.kind;
+    const uint8_t *planes = block + (size_t)group * (size_t)formats[kind].bits * PACK_GROUP * LANES / 8;
+    for (int c = 0; c < LANES; c++) {
+        for (int i = 0; i < PACK_GROUP; i++) {
+            out->q[i][c] = number(kind, planes, i, c);
+        }
+        group_scales(w, block, group, c, out);
+    }
+}
+
+static void group_add(const plain_format *f, const plain_group *g, const int8_t *x, float x_scale, const int32_t *x_sums, float *acc) {
+    bool has_min = f->coding == SCALE_F16_MIN || f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN;
+    for (int part = 0; part < PACK_GROUP / f->group; part++) {
+        int32_t x_sum = f->group == 16 ? x_sums[part] : x_sums[0] + x_sums[1], sums[LANES] = {0};
+        for (int i = part * f->group; i < (part + 1) * f->group; i++) {
+            for (int c = 0; c < LANES; c++) {
+                sums[c] += x[i] * g->q[i][c];
+            }
+        }
+        for (int c = 0; c < LANES; c++) {
+            acc[c] = fmaf((float)sums[c], g->scale[part][c] * x_scale, acc[c]);
+            if (has_min) {
+                acc[c] = fmaf(g->min[part][c], x_scale * (float)x_sum, acc[c]);
+            }
+        }
+    }
+}
+
+static void product_groups(const linear *w, const uint8_t *block, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+    int32_t n_in = w->layout.n_in;
+    plain_group group;
+    for (int32_t r = 0; r < n_rows; r++) {
+        memset(y + (size_t)r * (size_t)y_stride, 0, LANES * sizeof *y);
+    }
+    for (int32_t g = 0; g < n_in / PACK_GROUP; g++) {
+        group_read(w, block, g, &group);
+        for (int32_t r = 0; r < n_rows; r++) {
+            const uint8_t *row = x.data + (size_t)r * x.stride;
+            group_add(&formats[w->layout.kind], &group, (const int8_t *)row + g * PACK_GROUP, row_scales(row, n_in)[g],
+                      row_sums(row, n_in) + 2 * g, y + (size_t)r * (size_t)y_stride);
+        }
+    }
+}
+
+static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
+    int32_t stride = n_blocks * LANES;
+    for (int32_t i = 0; i < n_blocks; i++) {
+        const uint8_t *block = linear_block(w, block0 + i);
+        float *out = y + i * LANES;
+        if (w->format == ROWS_GROUPS) {
+            product_groups(w, block, x, n_rows, out, stride);
+        } else if (w->format == ROWS_TOKEN) {
+            for (int32_t r = 0; r < n_rows; r++) {
+                product_token(w, block, w->scales + (block0 + i) * LANES, x.data + (size_t)r * x.stride, out + (size_t)r * (size_t)stride);
+            }
+        } else {
+            product_floats(w, block, x, n_rows, out, stride);
+        }
+    }
+}
+
+const linear_kernels linear_plain = {
+    .prepare = {[ROWS_F32] = prepare_f32, [ROWS_BF16] = prepare_bf16, [ROWS_TOKEN] = prepare_token, [ROWS_GROUPS] = prepare_groups},
+    .product = product,
+};
