@@ -155,7 +155,7 @@ static void cut_top_p(sampler *s, float top_p) {
     }
     double limit = (double)top_p * total;
     int32_t b = N_BUCKETS - 1;
-    while (b > 0 && before + s->mass[b] < limit) {
+    while (b > 0 && (s->count[b] == 0 || before + s->mass[b] < limit)) {
         before += s->mass[b--];
     }
     int32_t n = open_bucket(s, b);

@@ -1,0 +1,236 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "engine/sched.h"
+
+#define MAX_SEQS 16
+
+static const sched_limits limits = {.max_rows = 8, .max_out = 4, .max_seqs = 4, .max_chunk = 8, .page_tokens = 4};
+
+static sched_seq seq(int32_t n_known, int32_t n_computed) {
+    return (sched_seq){.n_known = n_known, .n_computed = n_computed, .n_pages = (n_computed + 3) / 4, .n_groups = 1};
+}
+
+static void plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting, int32_t n_free,
+                 sched_plan *p) {
+    static sched_item items[MAX_SEQS];
+    p->items = items;
+    sched_make_plan(l, running, n_running, waiting, n_waiting, n_free, p);
+}
+
+static void decodes_go_before_prefills(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(20, 4), seq(9, 8)};
+    sched_plan p;
+    plan(&limits, running, 2, NULL, 0, 100, &p);
+    assert_int_equal(p.n_items, 2);
+    assert_int_equal(p.items[0].seq, 1);
+    assert_int_equal(p.items[0].n_rows, 1);
+    assert_int_equal(p.items[1].seq, 0);
+    assert_int_equal(p.items[1].n_rows, 7);
+    assert_int_equal(p.n_rows, 8);
+}
+
+static void a_prompt_is_cut_at_the_chunk_limit(void **state) {
+    (void)state;
+    sched_limits l = limits;
+    l.max_chunk = 3;
+    sched_seq waiting[] = {seq(20, 0), seq(2, 0)};
+    sched_plan p;
+    plan(&l, NULL, 0, waiting, 2, 100, &p);
+    assert_int_equal(p.n_admitted, 2);
+    assert_int_equal(p.items[0].n_rows, 3);
+    assert_int_equal(p.items[1].n_rows, 2);
+    assert_int_equal(p.n_out, 1); /* only the second reaches its last token */
+}
+
+static void waiting_sequences_come_in_by_arrival_while_slots_last(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(5, 4), seq(5, 4), seq(5, 4)};
+    sched_seq waiting[] = {seq(1, 0), seq(1, 0)};
+    sched_plan p;
+    plan(&limits, running, 3, waiting, 2, 100, &p);
+    assert_int_equal(p.n_admitted, 1);
+    assert_int_equal(p.items[3].seq, 3);
+}
+
+static void a_sequence_is_not_admitted_without_pages_for_its_whole_prompt(void **state) {
+    (void)state;
+    sched_seq waiting[] = {seq(20, 0), seq(1, 0)};
+    sched_plan p;
+    plan(&limits, NULL, 0, waiting, 2, 5, &p); /* 20 tokens and the next take 6 pages */
+    assert_int_equal(p.n_admitted, 0); /* and nobody overtakes it */
+    plan(&limits, NULL, 0, waiting, 1, 6, &p);
+    assert_int_equal(p.n_admitted, 1);
+}
+
+static void the_newest_is_preempted_when_pages_run_out(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(5, 4), seq(5, 4), seq(5, 4)};
+    sched_plan p;
+    plan(&limits, running, 3, NULL, 0, 1, &p); /* each needs a second page, one is free */
+    assert_int_equal(p.n_preempted, 1);
+    assert_int_equal(p.n_items, 2);
+    assert_int_equal(p.items[0].seq, 0);
+    assert_int_equal(p.items[1].seq, 1);
+    assert_int_equal(p.n_pages, 2); /* the free one and the victim's */
+}
+
+static void nobody_is_admitted_in_a_step_that_preempts(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(5, 4), seq(5, 4)}, waiting[] = {seq(1, 0)};
+    sched_plan p;
+    plan(&limits, running, 2, waiting, 1, 0, &p);
+    assert_int_equal(p.n_preempted, 1);
+    assert_int_equal(p.n_admitted, 0);
+}
+
+static void rows_with_wanted_logits_stay_within_their_budget(void **state) {
+    (void)state;
+    sched_seq waiting[] = {seq(20, 0)};
+    waiting[0].wants_logits = true;
+    sched_plan p;
+    plan(&limits, NULL, 0, waiting, 1, 100, &p);
+    assert_int_equal(p.items[0].n_rows, 4);
+    assert_int_equal(p.n_out, 4);
+}
+
+/* A workload played by the plan alone, to the end, with every promise checked on the way. */
+typedef struct player {
+    sched_limits l;
+    sched_seq running[MAX_SEQS], waiting[MAX_SEQS];
+    int32_t ends[MAX_SEQS * 2], order[MAX_SEQS * 2];
+    int32_t r_id[MAX_SEQS], w_id[MAX_SEQS], n_running, n_waiting, n_pages, n_steps;
+} player;
+
+static int32_t held(const player *g) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n_running; i++) {
+        n += g->running[i].n_pages;
+    }
+    return n;
+}
+
+static void check_plan(const player *g, const sched_plan *p) {
+    bool seen[2 * MAX_SEQS] = {false};
+    int32_t rows = 0, pages = 0, back = 0;
+    for (int32_t i = 0; i < p->n_items; i++) {
+        int32_t k = p->items[i].seq;
+        const sched_seq *s = k < g->n_running ? &g->running[k] : &g->waiting[k - g->n_running];
+        assert_false(seen[k]);
+        seen[k] = true;
+        assert_true(k < g->n_running - p->n_preempted || k >= g->n_running);
+        assert_in_range(p->items[i].n_rows, 1, s->n_known - s->n_computed);
+        assert_true(p->items[i].n_rows <= g->l.max_chunk);
+        rows += p->items[i].n_rows;
+        pages += (s->n_computed + p->items[i].n_rows + g->l.page_tokens - 1) / g->l.page_tokens - s->n_pages;
+    }
+    for (int32_t i = g->n_running - p->n_preempted; i < g->n_running; i++) {
+        back += g->running[i].n_pages;
+    }
+    assert_int_equal(rows, p->n_rows);
+    assert_true(rows <= g->l.max_rows && p->n_out <= g->l.max_out && p->n_items <= g->l.max_seqs);
+    assert_true(pages <= g->n_pages - held(g) + back);
+    assert_true(p->n_items > 0); /* progress in every step */
+}
+
+static void insert_waiting(player *g, sched_seq s, int32_t id) {
+    int32_t at = g->n_waiting++;
+    for (; at > 0 && g->w_id[at - 1] > id; at--) {
+        g->waiting[at] = g->waiting[at - 1];
+        g->w_id[at] = g->w_id[at - 1];
+    }
+    g->waiting[at] = s;
+    g->w_id[at] = id;
+}
+
+static void insert_running(player *g, sched_seq s, int32_t id) {
+    int32_t at = g->n_running++;
+    for (; at > 0 && g->r_id[at - 1] > id; at--) {
+        g->running[at] = g->running[at - 1];
+        g->r_id[at] = g->r_id[at - 1];
+    }
+    g->running[at] = s;
+    g->r_id[at] = id;
+}
+
+static void apply_plan(player *g, const sched_plan *p) {
+    for (int32_t i = 0; i < p->n_items; i++) {
+        int32_t k = p->items[i].seq;
+        sched_seq *s = k < g->n_running ? &g->running[k] : &g->waiting[k - g->n_running];
+        s->n_computed += p->items[i].n_rows;
+        s->n_pages = (s->n_computed + g->l.page_tokens - 1) / g->l.page_tokens;
+        s->n_known += s->n_computed == s->n_known;
+    }
+    for (int32_t i = 0; i < p->n_preempted; i++) {
+        sched_seq s = g->running[--g->n_running];
+        s.n_computed = s.n_pages = 0;
+        insert_waiting(g, s, g->r_id[g->n_running]);
+    }
+    for (int32_t i = 0; i < p->n_admitted; i++) {
+        insert_running(g, g->waiting[i], g->w_id[i]);
+    }
+    g->n_waiting -= p->n_admitted;
+    memmove(g->waiting, g->waiting + p->n_admitted, (size_t)g->n_waiting * sizeof *g->waiting);
+    memmove(g->w_id, g->w_id + p->n_admitted, (size_t)g->n_waiting * sizeof *g->w_id);
+    int32_t kept = 0;
+    for (int32_t i = 0; i < g->n_running; i++) {
+        if (g->running[i].n_known < g->ends[g->r_id[i]]) {
+            g->running[kept] = g->running[i];
+            g->r_id[kept++] = g->r_id[i];
+        }
+    }
+    g->n_running = kept;
+}
+
+static void random_workloads_end_whatever_the_pool(void **state) {
+    (void)state;
+    uint64_t seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 2000; round++) {
+        player g = {.l = limits};
+        g.l.max_rows = 1 + (int32_t)(rng_next(&seed) % 24);
+        g.l.max_seqs = 1 + (int32_t)(rng_next(&seed) % 8);
+        g.l.max_out = g.l.max_seqs;
+        g.l.max_chunk = 1 + (int32_t)(rng_next(&seed) % (uint64_t)g.l.max_rows);
+        g.l.page_tokens = 1 << (rng_next(&seed) % 4);
+        int32_t longest = 0;
+        for (int32_t i = 0; i < 12; i++) {
+            int32_t n_prompt = 1 + (int32_t)(rng_next(&seed) % 40);
+            g.ends[i] = n_prompt + 1 + (int32_t)(rng_next(&seed) % 40);
+            longest = g.ends[i] > longest ? g.ends[i] : longest;
+            sched_seq s = {.n_known = n_prompt, .n_groups = 1, .wants_logits = rng_next(&seed) % 5 == 0};
+            insert_waiting(&g, s, i);
+        }
+        g.n_pages = (longest + g.l.page_tokens - 1) / g.l.page_tokens + (int32_t)(rng_next(&seed) % 8);
+        while (g.n_running + g.n_waiting > 0) {
+            sched_plan p;
+            plan(&g.l, g.running, g.n_running, g.waiting, g.n_waiting, g.n_pages - held(&g), &p);
+            check_plan(&g, &p);
+            apply_plan(&g, &p);
+            assert_true(held(&g) <= g.n_pages);
+            assert_true(g.n_steps++ < 100000);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decodes_go_before_prefills),
+        cmocka_unit_test(a_prompt_is_cut_at_the_chunk_limit),
+        cmocka_unit_test(waiting_sequences_come_in_by_arrival_while_slots_last),
+        cmocka_unit_test(a_sequence_is_not_admitted_without_pages_for_its_whole_prompt),
+        cmocka_unit_test(the_newest_is_preempted_when_pages_run_out),
+        cmocka_unit_test(nobody_is_admitted_in_a_step_that_preempts),
+        cmocka_unit_test(rows_with_wanted_logits_stay_within_their_budget),
+        cmocka_unit_test(random_workloads_end_whatever_the_pool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
