@@ -39,24 +39,63 @@ typedef struct cpu_backend {
     const batch *batch;   /* of the step that runs */
     int64_t weight_bytes, step_bytes;
 
+    int64_t step;         /* how many steps have begun: tells what was made for this one */
+
     struct cpu_linear_state *linear_state; /* linear.c: scratch and the list of loaded weights */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
-    struct cpu_owned *owned; /* list of loaded norms, embeddings and ropes */
+    rope *ropes;          /* list of loaded rotary objects */
+    struct cpu_owned *owned; /* blocks of cpu_own */
 } cpu_backend;
+
+/* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when out of memory or on overflow. Loading and step_open only. */
+void *cpu_own(cpu_backend *b, size_t n, size_t size);
+
+static inline float *cpu_act_row(const cpu_backend *b, act a, int32_t row) {
+    return b->acts[a.id].rows + (int64_t)row * b->acts[a.id].width;
+}
 
 /* ---- implemented in linear*.c ---- */
 /* The products' table for an instruction set. */
 const struct linear_kernels *cpu_linear_kernels(cpu_isa isa);
 quire_err cpu_linear_load(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
 void cpu_linear_close(cpu_backend *b);
-/* Sizes the scratch for max_rows rows of the widest loaded weights; called by step_open. */
+/* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to b->step_bytes; called by step_open. */
 quire_err cpu_linear_step_open(cpu_backend *b);
 void cpu_norm_linears(backend *b, act x, const norm *nm, const linear_use *uses, int32_t n);
 void cpu_linear_add(backend *b, act a, const linear_use *w, float scale, act x);
 void cpu_norm_gate_up(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h);
 void cpu_head(backend *b, act x, const norm *nm, const linear *w, float scale, float soft_cap);
 
-/* ---- implemented in norm.c: one row, out may be x ---- */
+/* ---- implemented in norm.c ---- */
+/* A norm's weight and bias are f32 here, 1 + w already added. Adds to b->weight_bytes. */
+quire_err cpu_norm_load(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one, norm **out,
+                        quire_error *err);
+/* One row: norms each stretch of the norm's own width in x[0..width) (a head, or the whole row). out may be x. Any thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
+
+/* ---- implemented in embed.c ---- */
+quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
+void cpu_embed(backend *b, const embedding *e, float scale, act x);
+
+/* ---- implemented in rope.c ---- */
+quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
+/* Sizes the tables of all loaded ropes for max_rows rows. */
+quire_err cpu_rope_step_open(cpu_backend *b);
+/* Rotates the heads of d_head elements in x[0..width), an activation row of batch row `row`. One row is rotated by one thread at a time. */
+void cpu_rope_row(const cpu_backend *b, const rope *r, int32_t row, int32_t d_head, float *x, int32_t width);
+
+/* ---- implemented in pages.c ---- */
+quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err);
+void cpu_kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n);
+void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n);
+void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v);
+void cpu_kv_read_page(backend *b, int32_t page, void *host);
+void cpu_kv_write_page(backend *b, int32_t page, const void *host);
+void cpu_qk_norm_rope_store(backend *b, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r);
+
+/* ---- implemented in attention.c ---- */
+/* Sizes scratch and partial buffers; nothing for a layout without heads. */
+quire_err cpu_attention_step_open(cpu_backend *b);
+void cpu_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out);
 
 #endif

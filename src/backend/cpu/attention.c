@@ -1,0 +1,293 @@
+/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, finds their keys and values, and joins the chunks.
+ * The arithmetic is in attention_kernels.inc.h and attention_plain.c.
+ *
+ * A query's result is the merge of its chunks in ascending order, whoever computes them: an item that covers all chunks merges as it goes, a
+ * partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those.
+ * How queries share a tile, and on which pages the positions lie, never shows in the bits. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/math.h"
+#include "backend/cpu/pages.h"
+#include "base/size.h"
+
+/* What one member of the team works in. */
+typedef struct attn_scratch {
+    attn_tile tile;
+    attn_state states[ATTN_TILE];
+    int32_t first[ATTN_TILE], end[ATTN_TILE]; /* positions each query sees */
+    uint8_t *keys; /* [ATTN_BLOCKS, d_head, 16] elements: keys of pages smaller than a block, brought together */
+} attn_scratch;
+
+/* A partial result of one row: states of all heads. */
+typedef struct cpu_attention_state {
+    attn_scratch *scratch; /* [team_size] */
+    int32_t acc_stride, max_heads;
+    float *partial_max, *partial_sum; /* [max_partials, max_heads] */
+    float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
+} cpu_attention_state;
+
+typedef struct attn_job {
+    const cpu_backend *b;
+    cpu_attention_state *state;
+    const attn_spec *spec;
+    int32_t layer, n_heads, group_size; /* group_size: query heads that share a kv head */
+    act q, out;
+} attn_job;
+
+/* Memory of n elements of size bytes, counted as the step's. */
+static void *step_new(cpu_backend *b, size_t n, size_t size) {
+    void *p = cpu_own(b, n, size);
+    if (p != NULL) {
+        b->step_bytes += (int64_t)(n * size);
+    }
+    return p;
+}
+
+static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *s) {
+    float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
+    float *sums = step_new(b, 2 * ATTN_TILE, sizeof *sums);
+    float *acc = step_new(b, (size_t)(2 * ATTN_TILE) * (size_t)acc_stride, sizeof *acc);
+    s->keys = step_new(b, (size_t)ATTN_CHUNK * (size_t)b->layout.d_head, cpu_kv_element_bytes(&b->layout));
+    if (scores == NULL || sums == NULL || acc == NULL || s->keys == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    s->tile.scores = scores;
+    s->tile.max = sums;
+    s->tile.sum = sums + ATTN_TILE;
+    s->tile.acc = acc;
+    for (int32_t t = 0; t < ATTN_TILE; t++) {
+        s->states[t].acc = acc + (int64_t)(ATTN_TILE + t) * acc_stride;
+    }
+    return QUIRE_OK;
+}
+
+quire_err cpu_attention_step_open(cpu_backend *b) {
+    const kv_layout *l = &b->layout;
+    if (l->d_head < 1 || l->n_kv_heads < 1) {
+        return QUIRE_OK;
+    }
+    cpu_attention_state *s = step_new(b, 1, sizeof *s);
+    if (s == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    int32_t widest = 0, n_members = team_size(b->team);
+    for (int32_t i = 0; i < b->n_acts; i++) {
+        widest = b->acts[i].width > widest ? b->acts[i].width : widest;
+    }
+    s->acc_stride = (int32_t)size_align((size_t)l->d_head, 16);
+    s->max_heads = widest / l->d_head;
+    size_t n_states = (size_t)b->limits.max_partials * (size_t)s->max_heads;
+    s->scratch = step_new(b, (size_t)n_members, sizeof *s->scratch);
+    s->partial_max = step_new(b, n_states, sizeof *s->partial_max);
+    s->partial_sum = step_new(b, n_states, sizeof *s->partial_sum);
+    s->partial_acc = step_new(b, n_states, (size_t)s->acc_stride * sizeof *s->partial_acc);
+    if (s->scratch == NULL || s->partial_max == NULL || s->partial_sum == NULL || s->partial_acc == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < n_members; i++) {
+        TRY(scratch_open(b, s->acc_stride, &s->scratch[i]));
+    }
+    b->attention_state = s;
+    return QUIRE_OK;
+}
+
+static attn_state partial_state(const cpu_attention_state *s, int32_t partial, int32_t head) {
+    int64_t i = (int64_t)partial * s->max_heads + head;
+    return (attn_state){s->partial_max[i], s->partial_sum[i], s->partial_acc + i * s->acc_stride};
+}
+
+/* Keys of positions first..end of a chunk from pages smaller than a block, brought together as one block each 16 positions. */
+static void gather_keys(const attn_job *job, const int32_t *pages, int32_t kv_head, int32_t base, int32_t first, int32_t end, attn_scratch *s) {
+    const kv_layout *l = &job->b->layout;
+    size_t size = cpu_kv_element_bytes(l), run = size * (size_t)l->page_tokens;
+    for (int32_t p = first - first % l->page_tokens; p < end; p += l->page_tokens) {
+        int32_t page = pages[(base + p) / l->page_tokens];
+        const uint8_t *from = cpu_kv_plane(job->b, page, job->layer, KV_PLANE_K) + size * (size_t)cpu_k_index(l, kv_head, 0);
+        uint8_t *to = s->keys + size * ((size_t)(p / ATTN_BLOCK * ATTN_BLOCK) * (size_t)l->d_head + (size_t)(p % ATTN_BLOCK));
+        for (int32_t e = 0; e < l->d_head; e++) {
+            memcpy(to + (size_t)e * size * ATTN_BLOCK, from + (size_t)e * run, run);
+        }
+    }
+    for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
+        s->tile.k_blocks[block] = s->keys + size * (size_t)block * (size_t)l->d_head * ATTN_BLOCK;
+    }
+}
+
+/* Where the keys and values of the chunk's positions first..end lie. */
+static void find_pages(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t base, int32_t first, int32_t end, attn_scratch *s) {
+    const kv_layout *l = &job->b->layout;
+    const int32_t *pages = seq->pages[l->layer_group[job->layer]];
+    size_t size = cpu_kv_element_bytes(l), row = size * (size_t)l->d_head;
+    for (int32_t p = first; p < end;) {
+        int32_t offset = (base + p) % l->page_tokens;
+        const uint8_t *v = cpu_kv_plane(job->b, pages[(base + p) / l->page_tokens], job->layer, KV_PLANE_V);
+        v += size * (size_t)cpu_v_index(l, kv_head, offset);
+        for (; offset < l->page_tokens && p < end; offset++, p++) {
+            s->tile.v_rows[p] = v;
+            v += row;
+        }
+    }
+    if (l->page_tokens < ATTN_BLOCK) {
+        gather_keys(job, pages, kv_head, base, first, end, s);
+        return;
+    }
+    for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
+        int32_t position = base + block * ATTN_BLOCK;
+        const uint8_t *k = cpu_kv_plane(job->b, pages[position / l->page_tokens], job->layer, KV_PLANE_K);
+        s->tile.k_blocks[block] = k + size * (size_t)cpu_k_index(l, kv_head, position % l->page_tokens);
+    }
+}
+
+/* Sets the tile's queries: those from number `from` on of the item's rows x the kv head's query heads. */
+static void set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
+    const batch *step = job->b->batch;
+    const attn_spec *spec = job->spec;
+    const batch_seq *seq = &step->seqs[item->seq];
+    s->tile.n_queries = n;
+    for (int32_t t = 0; t < n; t++) {
+        int32_t row = item->row0 + (from + t) / job->group_size;
+        int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
+        int32_t position = step->positions[(int64_t)row * step->n_axes];
+        s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
+        s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
+        s->tile.position[t] = position;
+        s->first[t] = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
+        s->end[t] = spec->causal ? position + 1 : seq->n_tokens;
+        s->states[t].sum = 0.0f;
+    }
+}
+
+static int32_t clamp(int32_t v, int32_t low, int32_t high) {
+    return v < low ? low : v > high ? high : v;
+}
+
+/* One chunk of the tile's queries. false: none of them sees any of it. */
+static bool compute_chunk(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t chunk, attn_scratch *s) {
+    attn_tile *tile = &s->tile;
+    int32_t base = chunk * ATTN_CHUNK, first = ATTN_CHUNK, end = 0;
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        tile->first[t] = clamp(s->first[t] - base, 0, ATTN_CHUNK);
+        tile->end[t] = clamp(s->end[t] - base, 0, ATTN_CHUNK);
+        if (tile->first[t] < tile->end[t]) {
+            first = tile->first[t] < first ? tile->first[t] : first;
+            end = tile->end[t] > end ? tile->end[t] : end;
+        }
+    }
+    if (first >= end) {
+        return false;
+    }
+    find_pages(job, seq, kv_head, base, first, end, s);
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        tile->position[t] -= base;
+    }
+    job->b->math->attention_tile(tile);
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        tile->position[t] += base;
+    }
+    return true;
+}
+
+/* The tile's queries over all they see, into the output rows. */
+static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, attn_scratch *s) {
+    const math_kernels *math = job->b->math;
+    attn_tile *tile = &s->tile;
+    int32_t first = INT32_MAX, end = 0;
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        first = s->first[t] < first ? s->first[t] : first;
+        end = s->end[t] > end ? s->end[t] : end;
+    }
+    for (int32_t chunk = first / ATTN_CHUNK; chunk * ATTN_CHUNK < end; chunk++) {
+        bool any = compute_chunk(job, &job->b->batch->seqs[item->seq], kv_head, chunk, s);
+        for (int32_t t = 0; any && t < tile->n_queries; t++) {
+            attn_state now = {tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
+            math->attention_merge(&s->states[t], &now, tile->acc_stride);
+        }
+    }
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        int32_t row = item->row0 + (from + t) / job->group_size;
+        int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
+        math->attention_finish(&s->states[t], job->spec->sinks != NULL ? job->spec->sinks + head : NULL, tile->d_head,
+                               cpu_act_row(job->b, job->out, row) + (int64_t)head * tile->d_head);
+    }
+}
+
+/* The tile's queries over the item's chunks, each chunk's state into its partial buffer. */
+static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, attn_scratch *s) {
+    cpu_attention_state *state = job->state;
+    attn_tile *tile = &s->tile;
+    for (int32_t chunk = 0; chunk < item->n_chunks; chunk++) {
+        bool any = compute_chunk(job, &job->b->batch->seqs[item->seq], kv_head, item->chunk0 + chunk, s);
+        for (int32_t t = 0; t < tile->n_queries; t++) {
+            int32_t partial = item->partial + (from + t) / job->group_size * item->n_chunks + chunk;
+            int64_t i = (int64_t)partial * state->max_heads + kv_head * job->group_size + (from + t) % job->group_size;
+            assert(partial < job->b->limits.max_partials);
+            state->partial_max[i] = tile->max[t];
+            state->partial_sum[i] = any ? tile->sum[t] : 0.0f;
+            memcpy(state->partial_acc + i * state->acc_stride, tile->acc + (int64_t)t * tile->acc_stride,
+                   sizeof *tile->acc * (size_t)tile->acc_stride);
+        }
+    }
+}
+
+/* Part: one kv head of one item. */
+static void run_item(void *context, int32_t part, int32_t member) {
+    const attn_job *job = context;
+    const cpu_backend *b = job->b;
+    const attn_item *item = &b->batch->work[part / b->layout.n_kv_heads];
+    int32_t kv_head = part % b->layout.n_kv_heads;
+    attn_scratch *s = &job->state->scratch[member];
+    s->tile.d_head = b->layout.d_head;
+    s->tile.acc_stride = job->state->acc_stride;
+    s->tile.type = b->layout.type;
+    s->tile.scale = job->spec->scale;
+    s->tile.soft_cap = job->spec->soft_cap;
+    s->tile.has_slopes = job->spec->alibi_slopes != NULL;
+    int32_t n_queries = item->n_rows * job->group_size;
+    for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
+        set_queries(job, item, kv_head, from, n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, s);
+        if (item->partial < 0) {
+            run_whole(job, item, kv_head, from, s);
+        } else {
+            run_partial(job, item, kv_head, from, s);
+        }
+    }
+}
+
+/* Part: all heads of one merged row. */
+static void run_merge(void *context, int32_t part, int32_t member) {
+    const attn_job *job = context;
+    const attn_merge *merge = &job->b->batch->merges[part];
+    const math_kernels *math = job->b->math;
+    attn_state *state = &job->state->scratch[member].states[0];
+    float *out = cpu_act_row(job->b, job->out, merge->row);
+    for (int32_t head = 0; head < job->n_heads; head++) {
+        state->sum = 0.0f;
+        for (int32_t i = 0; i < merge->n_partials; i++) {
+            attn_state chunk = partial_state(job->state, merge->partials[i], head);
+            math->attention_merge(state, &chunk, job->state->acc_stride);
+        }
+        math->attention_finish(state, job->spec->sinks != NULL ? job->spec->sinks + head : NULL, job->b->layout.d_head,
+                               out + (int64_t)head * job->b->layout.d_head);
+    }
+}
+
+void cpu_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
+    cpu_backend *c = (cpu_backend *)b;
+    int32_t n_heads = c->acts[q.id].width / c->layout.d_head;
+    assert(spec->program == NULL && spec->tree == NULL && n_heads % c->layout.n_kv_heads == 0);
+    attn_job job = {.b = c,
+                    .state = c->attention_state,
+                    .spec = spec,
+                    .layer = layer,
+                    .n_heads = n_heads,
+                    .group_size = n_heads / c->layout.n_kv_heads,
+                    .q = q,
+                    .out = out};
+    team_run(c->team, run_item, &job, c->batch->n_work * c->layout.n_kv_heads);
+    if (c->batch->n_merges > 0) {
+        team_run(c->team, run_merge, &job, c->batch->n_merges);
+    }
+}

@@ -1,0 +1,256 @@
+/* The CPU backend: instruction set, op table, buffers. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/math.h"
+#include "base/mem.h"
+#include "base/size.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+/* A block of cpu_own: this header, then its bytes. */
+typedef struct cpu_owned {
+    struct cpu_owned *next;
+} cpu_owned;
+
+static const char *const ISA_NAMES[N_ISAS] = {[ISA_PLAIN] = "plain", [ISA_AVX2] = "avx2", [ISA_AVX512] = "avx512"};
+
+#if defined(__x86_64__)
+static bool has_avx2(void) {
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+}
+
+static const math_kernels *isa_math(cpu_isa isa) {
+    return isa == ISA_AVX512 ? &math_avx512 : isa == ISA_AVX2 ? &math_avx2 : &math_plain;
+}
+#else
+static bool has_avx2(void) {
+    return false;
+}
+
+static bool has_avx512(void) {
+    return false;
+}
+
+static const math_kernels *isa_math(cpu_isa isa) {
+    (void)isa;
+    return &math_plain;
+}
+#endif
+
+/* Whether kernels of an instruction set run here when they are asked for by name. */
+static bool isa_runs(cpu_isa isa) {
+#ifdef SIMD_EMULATE
+    return isa == ISA_PLAIN || has_avx2();
+#else
+    return isa == ISA_PLAIN || (isa == ISA_AVX2 ? has_avx2() : has_avx512());
+#endif
+}
+
+static quire_err isa_choose(const char *name, cpu_isa *out, quire_error *err) {
+    if (name == NULL || strcmp(name, "auto") == 0) {
+#ifdef SIMD_EMULATE
+        *out = has_avx2() ? ISA_AVX2 : ISA_PLAIN;
+#else
+        *out = has_avx512() ? ISA_AVX512 : has_avx2() ? ISA_AVX2 : ISA_PLAIN;
+#endif
+        return QUIRE_OK;
+    }
+    for (cpu_isa isa = ISA_PLAIN; isa < N_ISAS; isa++) {
+        if (strcmp(name, ISA_NAMES[isa]) == 0) {
+            if (!isa_runs(isa)) {
+                return err_set(err, QUIRE_UNSUPPORTED, -1, "--isa %s: this processor does not have it; try --isa auto", name);
+            }
+            *out = isa;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--isa %s: must be auto, plain, avx2 or avx512", name);
+}
+
+void *cpu_own(cpu_backend *b, size_t n, size_t size) {
+    size_t bytes;
+    if (!size_mul(n, size, &bytes) || !size_add(bytes, MEM_ALIGN, &bytes)) {
+        return NULL;
+    }
+    cpu_owned *block = mem_new_huge(bytes, 1);
+    if (block == NULL) {
+        return NULL;
+    }
+    block->next = b->owned;
+    b->owned = block;
+    return (uint8_t *)block + MEM_ALIGN;
+}
+
+static void cpu_close(backend *b) {
+    cpu_backend *c = (cpu_backend *)b;
+    if (c == NULL) {
+        return;
+    }
+    cpu_linear_close(c);
+    while (c->owned != NULL) {
+        cpu_owned *next = c->owned->next;
+        mem_free(c->owned);
+        c->owned = next;
+    }
+    if (c->team != NULL) {
+        team_close(c->team);
+    }
+    mem_free(c->kv);
+    mem_free(c);
+}
+
+static const char *cpu_describe(const backend *b) {
+    return ((const cpu_backend *)b)->description;
+}
+
+static int64_t cpu_weight_bytes(const backend *b) {
+    return ((const cpu_backend *)b)->weight_bytes;
+}
+
+static int64_t cpu_step_bytes(const backend *b) {
+    return ((const cpu_backend *)b)->step_bytes;
+}
+
+static act cpu_act_reserve(backend *b, int32_t width) {
+    cpu_backend *c = (cpu_backend *)b;
+    if (c->n_acts == CPU_MAX_ACTS || width < 1) {
+        return ACT_NONE;
+    }
+    c->acts[c->n_acts].width = width;
+    return (act){c->n_acts++};
+}
+
+/* [rows, width] floats counted as the step's. */
+static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **out) {
+    size_t n;
+    if (!size_mul((size_t)rows, (size_t)width, &n)) {
+        return QUIRE_TOO_LARGE;
+    }
+    *out = cpu_own(b, n, sizeof **out);
+    if (*out == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    b->step_bytes += (int64_t)(n * sizeof **out);
+    return QUIRE_OK;
+}
+
+static quire_err buffers_open(cpu_backend *b) {
+    for (int32_t i = 0; i < b->n_acts; i++) {
+        TRY(rows_new(b, b->limits.max_rows, b->acts[i].width, &b->acts[i].rows));
+    }
+    if (b->n_vocab > 0) {
+        TRY(rows_new(b, b->limits.max_out, b->n_vocab, &b->logits));
+    }
+    TRY(cpu_linear_step_open(b));
+    TRY(cpu_rope_step_open(b));
+    return cpu_attention_step_open(b);
+}
+
+static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_layout *layout, int32_t n_vocab, quire_error *err) {
+    cpu_backend *c = (cpu_backend *)b;
+    assert(c->limits.max_rows == 0);
+    if (limits->max_rows < 1 || limits->max_out < 0 || limits->max_partials < 0 || n_vocab < 0) {
+        return err_set(err, QUIRE_INVALID, -1, "a step of %d rows, %d logits rows and %d partials", limits->max_rows, limits->max_out,
+                       limits->max_partials);
+    }
+    c->limits = *limits;
+    c->n_vocab = n_vocab;
+    if (layout != NULL) {
+        c->layout = *layout;
+    }
+    quire_err e = buffers_open(c);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "no memory for a step of %d rows; lower --max-batch-tokens", limits->max_rows);
+}
+
+static void cpu_step_begin(backend *b, const batch *step) {
+    cpu_backend *c = (cpu_backend *)b;
+    assert(step->n_rows <= c->limits.max_rows && step->n_out <= c->limits.max_out && step->n_partials <= c->limits.max_partials);
+    c->batch = step;
+    c->step++;
+}
+
+/* Ops ran when they were called. */
+static void cpu_step_wait(backend *b) {
+    ((cpu_backend *)b)->batch = NULL;
+}
+
+static float *cpu_logits(backend *b, int32_t i) {
+    cpu_backend *c = (cpu_backend *)b;
+    assert(i >= 0 && i < c->limits.max_out && c->logits != NULL);
+    return c->logits + (int64_t)i * c->n_vocab;
+}
+
+static void cpu_act_read(backend *b, act a, int32_t row0, int32_t n, float *out) {
+    const cpu_backend *c = (const cpu_backend *)b;
+    memcpy(out, cpu_act_row(c, a, row0), sizeof *out * (size_t)n * (size_t)c->acts[a.id].width);
+}
+
+static void cpu_act_write(backend *b, act a, int32_t row0, int32_t n, const float *in) {
+    const cpu_backend *c = (const cpu_backend *)b;
+    memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->acts[a.id].width);
+}
+
+static const backend_ops CPU_OPS = {
+    .name = "cpu",
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .linear_load = cpu_linear_load,
+    .norm_load = cpu_norm_load,
+    .embedding_load = cpu_embedding_load,
+    .rope_load = cpu_rope_load,
+    .weight_bytes = cpu_weight_bytes,
+    .act_reserve = cpu_act_reserve,
+    .step_open = cpu_step_open,
+    .step_bytes = cpu_step_bytes,
+    .kv_open = cpu_kv_open,
+    .kv_copy = cpu_kv_copy,
+    .kv_move = cpu_kv_move,
+    .kv_gather = cpu_kv_gather,
+    .kv_read_page = cpu_kv_read_page,
+    .kv_write_page = cpu_kv_write_page,
+    .step_begin = cpu_step_begin,
+    .step_wait = cpu_step_wait,
+    .embed = cpu_embed,
+    .norm_linears = cpu_norm_linears,
+    .qk_norm_rope_store = cpu_qk_norm_rope_store,
+    .attention = cpu_attention,
+    .linear_add = cpu_linear_add,
+    .norm_gate_up = cpu_norm_gate_up,
+    .head = cpu_head,
+    .logits = cpu_logits,
+    .act_read = cpu_act_read,
+    .act_write = cpu_act_write,
+};
+
+quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err) {
+    cpu_isa isa;
+    TRY(isa_choose(options->isa, &isa, err));
+    cpu_backend *b = mem_new(1, sizeof *b);
+    if (b == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "the CPU backend: out of memory");
+    }
+    b->base = (backend){.ops = &CPU_OPS, .compute = options->compute};
+    b->isa = isa;
+    b->math = isa_math(isa);
+    b->linear = cpu_linear_kernels(isa);
+    quire_err e = team_open(options->n_threads, &b->team);
+    if (e != QUIRE_OK) {
+        mem_free(b);
+        return err_set(err, e, -1, "cannot start %d compute threads", options->n_threads);
+    }
+    int32_t n = team_size(b->team);
+    (void)snprintf(b->description, sizeof b->description, "cpu, %s, %d thread%s", ISA_NAMES[isa], n, n == 1 ? "" : "s");
+    *out = &b->base;
+    return QUIRE_OK;
+}

@@ -1,0 +1,227 @@
+/* Elementwise kernels, norms and rotation, 16 lanes at a time. Their plain twins (math_plain.h, math_plain.c) say what they compute; each line here
+ * is the same operation on every lane. Included by math_avx2.c and math_avx512.c. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "backend/cpu/math.h"
+#include "backend/cpu/math_poly.h"
+#include "backend/cpu/simd.h"
+
+#define LANES 16
+
+static inline f32x16 poly16(const float *c, int degree, f32x16 x) {
+    f32x16 p = f_set1(c[degree]);
+    for (int i = degree - 1; i >= 0; i--) {
+        p = f_fma(p, x, f_set1(c[i]));
+    }
+    return p;
+}
+
+static inline f32x16 exp2_int16(i32x16 n) {
+    return f_of_bits(i_shl(i_add(n, i_set1(127)), 23));
+}
+
+static inline f32x16 exp16(f32x16 x) {
+    x = f_max(f_set1(EXP_LOWEST), f_min(f_set1(EXP_HIGHEST), x));
+    f32x16 shifted = f_fma(x, f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
+    f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
+    f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
+    f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
+    i32x16 power = i_sub(f_bits(shifted), f_bits(f_set1(EXP_ROUND)));
+    i32x16 half = i_sar(power, 1);
+    return f_mul(f_mul(p, exp2_int16(half)), exp2_int16(i_sub(power, half)));
+}
+
+static inline f32x16 with_sign_of(f32x16 a, f32x16 x) {
+    return f_of_bits(i_or(f_bits(a), i_and(f_bits(x), i_set1(INT32_MIN))));
+}
+
+static inline f32x16 tanh16(f32x16 x) {
+    f32x16 a = f_abs(x);
+    f32x16 u = f_mul(a, a);
+    f32x16 small = f_fma(f_mul(a, u), poly16(TANH_POLY, TANH_DEGREE, u), a);
+    f32x16 large = f_sub(f_set1(1.0f), f_div(f_set1(2.0f), f_add(exp16(f_add(a, a)), f_set1(1.0f))));
+    return with_sign_of(f_select(m_lt(a, f_set1(TANH_SMALL)), small, large), x);
+}
+
+static inline f32x16 erf16(f32x16 x) {
+    f32x16 a = f_abs(x);
+    f32x16 small = f_mul(a, poly16(ERF_POLY, ERF_DEGREE, f_mul(a, a)));
+    f32x16 t = f_min(f_set1(ERF_HIGHEST), a);
+    f32x16 large = f_sub(f_set1(1.0f), exp16(f_neg(poly16(ERFC_POLY, ERFC_DEGREE, t))));
+    return with_sign_of(f_select(m_lt(a, f_set1(1.0f)), small, large), x);
+}
+
+static inline f32x16 silu16(f32x16 x) {
+    return f_div(x, f_add(exp16(f_neg(x)), f_set1(1.0f)));
+}
+
+static inline f32x16 gelu16(f32x16 x) {
+    return f_mul(f_mul(x, f_set1(0.5f)), f_add(erf16(f_mul(x, f_set1(SQRT_HALF))), f_set1(1.0f)));
+}
+
+static inline f32x16 gelu_tanh16(f32x16 x) {
+    f32x16 cube = f_mul(f_mul(x, x), x);
+    f32x16 inner = f_mul(f_set1(GELU_SCALE), f_fma(cube, f_set1(GELU_CUBE), x));
+    return f_mul(f_mul(x, f_set1(0.5f)), f_add(tanh16(inner), f_set1(1.0f)));
+}
+
+static inline f32x16 relu16(f32x16 x) {
+    return f_max(f_zero(), x);
+}
+
+static inline f32x16 relu2_16(f32x16 x) {
+    return f_mul(relu16(x), relu16(x));
+}
+
+/* Forces the copy of a loop for one function. */
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE void map(f32x16 (*f)(f32x16), const float *x, int32_t n, float *out) {
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f_store(out + i, f(f_load(x + i)));
+    }
+    if (i < n) {
+        f_store_first(out + i, n - i, f(f_load_first(x + i, n - i)));
+    }
+}
+
+static void exp_kernel(const float *x, int32_t n, float *out) {
+    map(exp16, x, n, out);
+}
+
+static void tanh_kernel(const float *x, int32_t n, float *out) {
+    map(tanh16, x, n, out);
+}
+
+INLINE void gate_with(f32x16 (*f)(f32x16), const float *gate, const float *up, int32_t n, float *out) {
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f_store(out + i, f_mul(f(f_load(gate + i)), f_load(up + i)));
+    }
+    if (i < n) {
+        f_store_first(out + i, n - i, f_mul(f(f_load_first(gate + i, n - i)), f_load_first(up + i, n - i)));
+    }
+}
+
+static void gate_up_kernel(act_kind f, const float *gate, const float *up, int32_t n, float *out) {
+    switch (f) {
+    case ACT_SILU:
+        gate_with(silu16, gate, up, n, out);
+        break;
+    case ACT_GELU:
+        gate_with(gelu16, gate, up, n, out);
+        break;
+    case ACT_GELU_TANH:
+        gate_with(gelu_tanh16, gate, up, n, out);
+        break;
+    case ACT_RELU:
+        gate_with(relu16, gate, up, n, out);
+        break;
+    case ACT_RELU2:
+        gate_with(relu2_16, gate, up, n, out);
+        break;
+    }
+}
+
+static inline f32x16 scale_cap16(f32x16 x, float scale, float cap) {
+    f32x16 y = f_mul(f_set1(scale), x);
+    return cap > 0.0f ? f_mul(f_set1(cap), tanh16(f_div(y, f_set1(cap)))) : y;
+}
+
+static void scale_cap_kernel(float scale, float cap, int32_t n, float *x) {
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f_store(x + i, scale_cap16(f_load(x + i), scale, cap));
+    }
+    if (i < n) {
+        f_store_first(x + i, n - i, scale_cap16(f_load_first(x + i, n - i), scale, cap));
+    }
+}
+
+static void add_scaled_kernel(float scale, const float *y, int32_t n, float *x) {
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f_store(x + i, f_fma(f_set1(scale), f_load(y + i), f_load(x + i)));
+    }
+    if (i < n) {
+        f_store_first(x + i, n - i, f_fma(f_set1(scale), f_load_first(y + i, n - i), f_load_first(x + i, n - i)));
+    }
+}
+
+static void norm_rms_kernel(const float *x, const float *weight, float eps, int32_t n, float *out) {
+    f32x16 squares = f_zero();
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f32x16 v = f_load(x + i);
+        squares = f_fma(v, v, squares);
+    }
+    if (i < n) {
+        f32x16 v = f_load_first(x + i, n - i);
+        squares = f_fma(v, v, squares);
+    }
+    f32x16 inverse = f_set1(1.0f / sqrtf(f_tree_sum(squares) / (float)n + eps));
+    for (i = 0; i + LANES <= n; i += LANES) {
+        f_store(out + i, f_mul(f_mul(f_load(x + i), inverse), f_load(weight + i)));
+    }
+    if (i < n) {
+        f_store_first(out + i, n - i, f_mul(f_mul(f_load_first(x + i, n - i), inverse), f_load_first(weight + i, n - i)));
+    }
+}
+
+static inline f32x16 layer16(f32x16 x, f32x16 mean, f32x16 inverse, f32x16 weight, const f32x16 *bias) {
+    f32x16 y = f_mul(f_sub(x, mean), inverse);
+    return bias != NULL ? f_fma(y, weight, *bias) : f_mul(y, weight);
+}
+
+static void norm_layer_kernel(const float *x, const float *weight, const float *bias, float eps, int32_t n, float *out) {
+    int32_t whole = n - n % LANES, rest = n % LANES;
+    f32x16 sum = f_zero();
+    for (int32_t i = 0; i < whole; i += LANES) {
+        sum = f_add(sum, f_load(x + i));
+    }
+    if (rest > 0) {
+        sum = f_select(m_first(rest), f_add(sum, f_load_first(x + whole, rest)), sum);
+    }
+    f32x16 mean = f_set1(f_tree_sum(sum) / (float)n);
+    f32x16 squares = f_zero();
+    for (int32_t i = 0; i < whole; i += LANES) {
+        f32x16 d = f_sub(f_load(x + i), mean);
+        squares = f_fma(d, d, squares);
+    }
+    if (rest > 0) {
+        f32x16 d = f_sub(f_load_first(x + whole, rest), mean);
+        squares = f_select(m_first(rest), f_fma(d, d, squares), squares);
+    }
+    f32x16 inverse = f_set1(1.0f / sqrtf(f_tree_sum(squares) / (float)n + eps));
+    for (int32_t i = 0; i < whole; i += LANES) {
+        f32x16 b = bias != NULL ? f_load(bias + i) : f_zero();
+        f_store(out + i, layer16(f_load(x + i), mean, inverse, f_load(weight + i), bias != NULL ? &b : NULL));
+    }
+    if (rest > 0) {
+        f32x16 b = bias != NULL ? f_load_first(bias + whole, rest) : f_zero();
+        f32x16 w = f_load_first(weight + whole, rest);
+        f_store_first(out + whole, rest, layer16(f_load_first(x + whole, rest), mean, inverse, w, bias != NULL ? &b : NULL));
+    }
+}
+
+static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x) {
+    if (pairs == ROPE_NEIGHBOURS) {
+        for (int32_t i = 0; i < n_pairs; i++) {
+            float a = x[2 * i], b = x[2 * i + 1];
+            x[2 * i] = a * cosines[i] - b * sines[i];
+            x[2 * i + 1] = b * cosines[i] + a * sines[i];
+        }
+        return;
+    }
+    float *y = x + n_pairs;
+    for (int32_t i = 0; i < n_pairs; i += LANES) {
+        int32_t n = n_pairs - i < LANES ? n_pairs - i : LANES;
+        f32x16 a = f_load_first(x + i, n), b = f_load_first(y + i, n);
+        f32x16 c = f_load_first(cosines + i, n), s = f_load_first(sines + i, n);
+        f_store_first(x + i, n, f_sub(f_mul(a, c), f_mul(b, s)));
+        f_store_first(y + i, n, f_add(f_mul(b, c), f_mul(a, s)));
+    }
+}

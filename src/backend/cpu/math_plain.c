@@ -1,0 +1,106 @@
+/* Plain C twins of the elementwise kernels, norms and rotation: the reference of math_kernels.inc.h. */
+#include "backend/cpu/math.h"
+#include "backend/cpu/math_plain.h"
+
+#define LANES 16
+
+static void exp_plain(const float *x, int32_t n, float *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = plain_exp(x[i]);
+    }
+}
+
+static void tanh_plain(const float *x, int32_t n, float *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = plain_tanh(x[i]);
+    }
+}
+
+static float activate(act_kind f, float x) {
+    switch (f) {
+    case ACT_SILU:
+        return plain_silu(x);
+    case ACT_GELU:
+        return plain_gelu(x);
+    case ACT_GELU_TANH:
+        return plain_gelu_tanh(x);
+    case ACT_RELU:
+        return plain_relu(x);
+    case ACT_RELU2:
+        return plain_relu(x) * plain_relu(x);
+    }
+    return x;
+}
+
+static void gate_up_plain(act_kind f, const float *gate, const float *up, int32_t n, float *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = activate(f, gate[i]) * up[i];
+    }
+}
+
+static void scale_cap_plain(float scale, float cap, int32_t n, float *x) {
+    for (int32_t i = 0; i < n; i++) {
+        float y = scale * x[i];
+        x[i] = cap > 0.0f ? cap * plain_tanh(y / cap) : y;
+    }
+}
+
+static void add_scaled_plain(float scale, const float *y, int32_t n, float *x) {
+    for (int32_t i = 0; i < n; i++) {
+        x[i] = fmaf(scale, y[i], x[i]);
+    }
+}
+
+static void norm_rms_plain(const float *x, const float *weight, float eps, int32_t n, float *out) {
+    float lanes[LANES] = {0};
+    for (int32_t i = 0; i < n; i++) {
+        lanes[i % LANES] = fmaf(x[i], x[i], lanes[i % LANES]);
+    }
+    float inverse = 1.0f / sqrtf(plain_tree_sum(lanes) / (float)n + eps);
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = (x[i] * inverse) * weight[i];
+    }
+}
+
+static void norm_layer_plain(const float *x, const float *weight, const float *bias, float eps, int32_t n, float *out) {
+    float lanes[LANES] = {0};
+    for (int32_t i = 0; i < n; i++) {
+        lanes[i % LANES] = lanes[i % LANES] + x[i];
+    }
+    float mean = plain_tree_sum(lanes) / (float)n;
+    float squares[LANES] = {0};
+    for (int32_t i = 0; i < n; i++) {
+        float d = x[i] - mean;
+        squares[i % LANES] = fmaf(d, d, squares[i % LANES]);
+    }
+    float inverse = 1.0f / sqrtf(plain_tree_sum(squares) / (float)n + eps);
+    for (int32_t i = 0; i < n; i++) {
+        float y = (x[i] - mean) * inverse;
+        out[i] = bias != NULL ? fmaf(y, weight[i], bias[i]) : y * weight[i];
+    }
+}
+
+static void rotate_plain(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x) {
+    int32_t stride = pairs == ROPE_HALVES ? 1 : 2;
+    int32_t other = pairs == ROPE_HALVES ? n_pairs : 1;
+    for (int32_t i = 0; i < n_pairs; i++) {
+        float a = x[i * stride];
+        float b = x[i * stride + other];
+        x[i * stride] = a * cosines[i] - b * sines[i];
+        x[i * stride + other] = b * cosines[i] + a * sines[i];
+    }
+}
+
+const math_kernels math_plain = {
+    .exp = exp_plain,
+    .tanh = tanh_plain,
+    .gate_up = gate_up_plain,
+    .scale_cap = scale_cap_plain,
+    .add_scaled = add_scaled_plain,
+    .norm_rms = norm_rms_plain,
+    .norm_layer = norm_layer_plain,
+    .rotate = rotate_plain,
+    .attention_tile = attention_tile_plain,
+    .attention_merge = attention_merge_plain,
+    .attention_finish = attention_finish_plain,
+};

@@ -1,0 +1,108 @@
+/* One-element functions of the plain twins: the definition of what the vector kernels compute in each lane. */
+#ifndef CPU_MATH_PLAIN_H
+#define CPU_MATH_PLAIN_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "backend/cpu/math_poly.h"
+
+/* As simd.h's f_max and f_min: the second when either is NaN or both are zero. */
+static inline float plain_max(float a, float b) {
+    return a > b ? a : b;
+}
+static inline float plain_min(float a, float b) {
+    return a < b ? a : b;
+}
+
+static inline uint32_t plain_bits(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+static inline float plain_of_bits(uint32_t u) {
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static inline float plain_poly(const float *c, int degree, float x) {
+    float p = c[degree];
+    for (int i = degree - 1; i >= 0; i--) {
+        p = fmaf(p, x, c[i]);
+    }
+    return p;
+}
+
+/* 2^n for n in -126..127. */
+static inline float plain_exp2_int(int32_t n) {
+    return plain_of_bits((uint32_t)(n + 127) << 23);
+}
+
+/* x = n ln 2 + r; exp(x) = exp(r) 2^n, the power in two factors so that subnormal results round once. */
+static inline float plain_exp(float x) {
+    x = plain_max(EXP_LOWEST, plain_min(EXP_HIGHEST, x));
+    float shifted = fmaf(x, EXP_LOG2E, EXP_ROUND);
+    float n = shifted - EXP_ROUND;
+    float r = fmaf(n, -EXP_LN2_LO, fmaf(n, -EXP_LN2_HI, x));
+    float p = fmaf(r * r, plain_poly(EXP_POLY, EXP_DEGREE, r), r) + 1.0f;
+    int32_t power = (int32_t)(plain_bits(shifted) - plain_bits(EXP_ROUND));
+    int32_t half = power >> 1;
+    return (p * plain_exp2_int(half)) * plain_exp2_int(power - half);
+}
+
+static inline float plain_tanh(float x) {
+    uint32_t sign = plain_bits(x) & 0x80000000u;
+    float a = plain_of_bits(plain_bits(x) & 0x7fffffffu);
+    float u = a * a;
+    float small = fmaf(a * u, plain_poly(TANH_POLY, TANH_DEGREE, u), a);
+    float large = 1.0f - 2.0f / (plain_exp(a + a) + 1.0f);
+    return plain_of_bits(plain_bits(a < TANH_SMALL ? small : large) | sign);
+}
+
+static inline float plain_erf(float x) {
+    uint32_t sign = plain_bits(x) & 0x80000000u;
+    float a = plain_of_bits(plain_bits(x) & 0x7fffffffu);
+    float small = a * plain_poly(ERF_POLY, ERF_DEGREE, a * a);
+    float t = plain_min(ERF_HIGHEST, a);
+    float large = 1.0f - plain_exp(-plain_poly(ERFC_POLY, ERFC_DEGREE, t));
+    return plain_of_bits(plain_bits(a < 1.0f ? small : large) | sign);
+}
+
+static inline float plain_silu(float x) {
+    return x / (plain_exp(-x) + 1.0f);
+}
+
+static inline float plain_gelu(float x) {
+    return (x * 0.5f) * (plain_erf(x * SQRT_HALF) + 1.0f);
+}
+
+static inline float plain_gelu_tanh(float x) {
+    float cube = (x * x) * x;
+    return (x * 0.5f) * (plain_tanh(GELU_SCALE * fmaf(cube, GELU_CUBE, x)) + 1.0f);
+}
+
+static inline float plain_relu(float x) {
+    return plain_max(0.0f, x);
+}
+
+/* The 16-lane tree; destroys lanes. */
+static inline float plain_tree_sum(float *lanes) {
+    for (int step = 8; step >= 1; step /= 2) {
+        for (int i = 0; i < step; i++) {
+            lanes[i] = lanes[i] + lanes[i + step];
+        }
+    }
+    return lanes[0];
+}
+static inline float plain_tree_max(float *lanes) {
+    for (int step = 8; step >= 1; step /= 2) {
+        for (int i = 0; i < step; i++) {
+            lanes[i] = plain_max(lanes[i], lanes[i + step]);
+        }
+    }
+    return lanes[0];
+}
+
+#endif

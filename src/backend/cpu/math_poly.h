@@ -1,0 +1,33 @@
+/* Coefficients of our polynomials, ascending; minimax fits rounded to float. Evaluated by Horner's rule with fma. */
+#ifndef CPU_MATH_POLY_H
+#define CPU_MATH_POLY_H
+
+/* exp(r) = 1 + r + r^2 P(r) for |r| <= ln(2) / 2. */
+#define EXP_DEGREE 5
+static const float EXP_POLY[EXP_DEGREE + 1] = {0x1p-1f, 0x1.555556p-3f, 0x1.555478p-5f, 0x1.11107ap-7f, 0x1.6d9e3ep-10f, 0x1.a1bd58p-13f};
+#define EXP_LOWEST  (-104.0f) /* rounds to 0 from here down */
+#define EXP_HIGHEST 89.0f     /* is infinite from here up */
+#define EXP_LOG2E   0x1.715476p+0f
+#define EXP_LN2_HI  0x1.63p-1f /* 9 bits: n * EXP_LN2_HI is exact */
+#define EXP_LN2_LO  (-0x1.bd0106p-13f)
+#define EXP_ROUND   0x1.8p23f /* adding it leaves the nearest integer in the low bits */
+
+/* tanh(x) = x + x u P(u), u = x^2, for |x| < TANH_SMALL; else 1 - 2 / (exp(2x) + 1). */
+#define TANH_DEGREE 4
+static const float TANH_POLY[TANH_DEGREE + 1] = {-0x1.555534p-2f, 0x1.110768p-3f, -0x1.b84448p-5f, 0x1.5256cep-6f, -0x1.76abf4p-8f};
+#define TANH_SMALL 0.625f
+
+/* erf(x) = x P(x^2) for |x| < 1; else 1 - exp(-Q(x)), Q fitting -ln(erfc(x)) up to ERF_HIGHEST, where erf is 1. */
+#define ERF_DEGREE 6
+static const float ERF_POLY[ERF_DEGREE + 1] = {0x1.20dd74p+0f,  -0x1.81273ep-2f, 0x1.ce2d2p-4f,  -0x1.b7fbb4p-6f,
+                                               0x1.5419f4p-8f, -0x1.a485e8p-11f, 0x1.4ae4c6p-14f};
+#define ERFC_DEGREE 7
+static const float ERFC_POLY[ERFC_DEGREE + 1] = {-0x1.8a5954p-13f, 0x1.212c0ep+0f, 0x1.443566p-1f,   0x1.bc151ep-4f,
+                                                 -0x1.9d0318p-6f, 0x1.138cd8p-8f, -0x1.cec654p-12f, 0x1.6bd85p-16f};
+#define ERF_HIGHEST 4.0f
+
+#define SQRT_HALF     0x1.6a09e6p-1f  /* sqrt(1/2) */
+#define GELU_CUBE     0.044715f
+#define GELU_SCALE    0x1.988454p-1f  /* sqrt(2 / pi) */
+
+#endif

@@ -1,0 +1,14 @@
+/* The table of math_kernels.inc.h's and attention_kernels.inc.h's functions, under the name MATH_TABLE. */
+const math_kernels MATH_TABLE = {
+    .exp = exp_kernel,
+    .tanh = tanh_kernel,
+    .gate_up = gate_up_kernel,
+    .scale_cap = scale_cap_kernel,
+    .add_scaled = add_scaled_kernel,
+    .norm_rms = norm_rms_kernel,
+    .norm_layer = norm_layer_kernel,
+    .rotate = rotate_kernel,
+    .attention_tile = attention_tile_kernel,
+    .attention_merge = attention_merge_kernel,
+    .attention_finish = attention_finish_kernel,
+};

@@ -1,0 +1,171 @@
+/* The pages' memory: writing keys and values at slots, reading them back, copies and moves. */
+#include <assert.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/pages.h"
+#include "base/mem.h"
+#include "base/size.h"
+#include "core/half.h"
+
+#define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */
+
+quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
+    cpu_backend *c = (cpu_backend *)b;
+    size_t bytes;
+    if (n_pages < 1 || !size_mul((size_t)n_pages, (size_t)c->layout.page_bytes, &bytes) || !size_add(bytes, READ_AHEAD_BYTES, &bytes)) {
+        return err_set(err, QUIRE_INVALID, -1, "%d KV pages of %lld bytes", n_pages, (long long)c->layout.page_bytes);
+    }
+    uint8_t *kv = mem_new_huge(bytes, 1);
+    if (kv == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d KV pages of %lld bytes; lower --kv-pages or --memory-utilization", n_pages,
+                       (long long)c->layout.page_bytes);
+    }
+    mem_free(c->kv);
+    c->kv = kv;
+    c->n_pages = n_pages;
+    return QUIRE_OK;
+}
+
+void cpu_kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n) {
+    cpu_backend *c = (cpu_backend *)b;
+    for (int32_t i = 0; i < n; i++) {
+        cpu_kv_read_page(b, pairs[i].src, c->kv + (int64_t)pairs[i].dst * c->layout.page_bytes);
+    }
+}
+
+void cpu_kv_read_page(backend *b, int32_t page, void *host) {
+    cpu_backend *c = (cpu_backend *)b;
+    assert(page >= 0 && page < c->n_pages);
+    memcpy(host, c->kv + (int64_t)page * c->layout.page_bytes, (size_t)c->layout.page_bytes);
+}
+
+void cpu_kv_write_page(backend *b, int32_t page, const void *host) {
+    cpu_backend *c = (cpu_backend *)b;
+    assert(page >= 0 && page < c->n_pages);
+    memcpy(c->kv + (int64_t)page * c->layout.page_bytes, host, (size_t)c->layout.page_bytes);
+}
+
+/* One head's key and value of one token, from slot to slot. */
+static void move_head(const cpu_backend *b, int32_t layer, int32_t head, kv_slot src, kv_slot dst) {
+    const kv_layout *l = &b->layout;
+    size_t size = cpu_kv_element_bytes(l);
+    size_t stride = size * (size_t)cpu_kv_block(l);
+    int32_t src_page = (int32_t)(src.v / l->page_tokens), dst_page = (int32_t)(dst.v / l->page_tokens);
+    int32_t src_offset = (int32_t)(src.v % l->page_tokens), dst_offset = (int32_t)(dst.v % l->page_tokens);
+    const uint8_t *k_src = cpu_kv_plane(b, src_page, layer, KV_PLANE_K) + size * (size_t)cpu_k_index(l, head, src_offset);
+    uint8_t *k_dst = cpu_kv_plane(b, dst_page, layer, KV_PLANE_K) + size * (size_t)cpu_k_index(l, head, dst_offset);
+    for (size_t e = 0; e < (size_t)l->d_head; e++) {
+        memcpy(k_dst + e * stride, k_src + e * stride, size);
+    }
+    memmove(cpu_kv_plane(b, dst_page, layer, KV_PLANE_V) + size * (size_t)cpu_v_index(l, head, dst_offset),
+            cpu_kv_plane(b, src_page, layer, KV_PLANE_V) + size * (size_t)cpu_v_index(l, head, src_offset), size * (size_t)l->d_head);
+}
+
+void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n) {
+    cpu_backend *c = (cpu_backend *)b;
+    const kv_layout *l = &c->layout;
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t layer = 0; layer < l->n_layers; layer++) {
+            for (int32_t head = 0; l->layer_group[layer] == pairs[i].group && pairs[i].src.v != pairs[i].dst.v && head < l->n_kv_heads; head++) {
+                move_head(c, layer, head, pairs[i].src, pairs[i].dst);
+            }
+        }
+    }
+}
+
+static float read_element(dtype type, const uint8_t *plane, int64_t index) {
+    if (type == DTYPE_F32) {
+        return ((const float *)(const void *)plane)[index];
+    }
+    uint16_t half = ((const uint16_t *)(const void *)plane)[index];
+    return type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+}
+
+/* x[0..n) to elements index, index + stride, ... of a plane, rounded to its type. */
+static void write_elements(dtype type, uint8_t *plane, int64_t index, int32_t stride, const float *x, int32_t n) {
+    uint16_t *halves = (uint16_t *)(void *)plane + index;
+    float *floats = (float *)(void *)plane + index;
+    switch (type) {
+    case DTYPE_BF16:
+        for (int32_t e = 0; e < n; e++) {
+            halves[(int64_t)e * stride] = f32_to_bf16(x[e]);
+        }
+        break;
+    case DTYPE_F16:
+        for (int32_t e = 0; e < n; e++) {
+            halves[(int64_t)e * stride] = f32_to_f16(x[e]);
+        }
+        break;
+    default:
+        for (int32_t e = 0; e < n; e++) {
+            floats[(int64_t)e * stride] = x[e];
+        }
+    }
+}
+
+void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v) {
+    const cpu_backend *c = (const cpu_backend *)b;
+    const kv_layout *l = &c->layout;
+    int32_t block = cpu_kv_block(l);
+    for (int32_t t = 0; t < n_tokens; t++) {
+        int32_t page = pages[t / l->page_tokens], offset = t % l->page_tokens;
+        const uint8_t *k_plane = cpu_kv_plane(c, page, layer, KV_PLANE_K), *v_plane = cpu_kv_plane(c, page, layer, KV_PLANE_V);
+        for (int32_t head = 0; head < l->n_kv_heads; head++) {
+            int64_t row = ((int64_t)t * l->n_kv_heads + head) * l->d_head;
+            for (int32_t e = 0; e < l->d_head; e++) {
+                k[row + e] = read_element(l->type, k_plane, cpu_k_index(l, head, offset) + (int64_t)e * block);
+                v[row + e] = read_element(l->type, v_plane, cpu_v_index(l, head, offset) + e);
+            }
+        }
+    }
+}
+
+typedef struct store_job {
+    const cpu_backend *b;
+    int32_t layer;
+    act q, k, v;
+    const qk_norms *norms;
+    const rope *r;
+} store_job;
+
+/* Norm and rotation of one activation row of heads, in place. */
+static void norm_and_rotate(const store_job *job, const norm *nm, int32_t row, float *x, int32_t width) {
+    bool after = job->norms != NULL && job->norms->after_rope;
+    if (nm != NULL && !after) {
+        cpu_norm_row(job->b, nm, x, width, x);
+    }
+    if (job->r != NULL) {
+        cpu_rope_row(job->b, job->r, row, job->b->layout.d_head, x, width);
+    }
+    if (nm != NULL && after) {
+        cpu_norm_row(job->b, nm, x, width, x);
+    }
+}
+
+static void store_row(void *context, int32_t row, int32_t member) {
+    const store_job *job = context;
+    const cpu_backend *b = job->b;
+    const kv_layout *l = &b->layout;
+    float *k = cpu_act_row(b, job->k, row), *v = cpu_act_row(b, job->v, row);
+    (void)member;
+    norm_and_rotate(job, job->norms != NULL ? job->norms->q : NULL, row, cpu_act_row(b, job->q, row), b->acts[job->q.id].width);
+    norm_and_rotate(job, job->norms != NULL ? job->norms->k : NULL, row, k, b->acts[job->k.id].width);
+
+    int64_t slot = b->batch->slots[l->layer_group[job->layer]][row].v;
+    if (slot < 0) {
+        return;
+    }
+    int32_t page = (int32_t)(slot / l->page_tokens), offset = (int32_t)(slot % l->page_tokens);
+    assert(page < b->n_pages);
+    uint8_t *k_plane = cpu_kv_plane(b, page, job->layer, KV_PLANE_K), *v_plane = cpu_kv_plane(b, page, job->layer, KV_PLANE_V);
+    for (int32_t head = 0; head < l->n_kv_heads; head++) {
+        write_elements(l->type, k_plane, cpu_k_index(l, head, offset), cpu_kv_block(l), k + (int64_t)head * l->d_head, l->d_head);
+        write_elements(l->type, v_plane, cpu_v_index(l, head, offset), 1, v + (int64_t)head * l->d_head, l->d_head);
+    }
+}
+
+void cpu_qk_norm_rope_store(backend *b, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r) {
+    cpu_backend *c = (cpu_backend *)b;
+    team_run(c->team, store_row, &(store_job){c, layer, q, k, v, norms, r}, c->batch->n_rows);
+}
