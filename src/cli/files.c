@@ -1,0 +1,158 @@
+#include "cli/files.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+quire_err files_read(const char *path, strbuf *out, quire_error *err) {
+    bool standard = strcmp(path, "-") == 0;
+    FILE *f = standard ? stdin : fopen(path, "rb");
+    if (!f) {
+        return err_set(err, errno == ENOENT ? QUIRE_NOT_FOUND : QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+    }
+    char block[65536];
+    quire_err e = QUIRE_OK;
+    size_t n;
+    while (e == QUIRE_OK && (n = fread(block, 1, sizeof block, f)) > 0) {
+        e = strbuf_add(out, block, n);
+    }
+    if (e != QUIRE_OK) {
+        err_set(err, e, -1, "%s: %s", path, quire_err_text(e));
+    } else if (ferror(f)) {
+        e = err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+    }
+    if (!standard) {
+        fclose(f);
+    }
+    return e;
+}
+
+void id_list_deinit(id_list *l) {
+    mem_free(l->ids);
+    *l = (id_list){0};
+}
+
+quire_err id_list_parse(const char *text, id_list *out, quire_error *err) {
+    size_t n_text = strlen(text);
+    int32_t *ids = mem_new(n_text / 2 + 1, sizeof *ids);
+    if (!ids) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a list of ids");
+    }
+    size_t n = 0;
+    const char *p = text + strspn(text, " \t\n");
+    while (*p) {
+        char *end;
+        errno = 0;
+        long v = strtol(p, &end, 10);
+        if (end == p || errno == ERANGE || v < 0 || v > INT32_MAX || (*end && !strchr(", \t\n", *end))) {
+            mem_free(ids);
+            return err_set(err, QUIRE_INVALID, p - text, "'%.*s' is not a token id; ids are written 1,2,3", (int)(strcspn(p, ",") < 20 ? strcspn(p, ",") : 20), p);
+        }
+        ids[n++] = (int32_t)v;
+        p = end + strspn(end, " \t\n");
+        if (*p == ',') {
+            p += 1 + strspn(p + 1, " \t\n");
+        }
+    }
+    *out = (id_list){ids, n};
+    return QUIRE_OK;
+}
+
+static quire_err read_json(const char *path, json_object **out, quire_error *err) {
+    strbuf text = {0};
+    quire_err e = files_read(path, &text, err);
+    if (e == QUIRE_OK) {
+        enum json_tokener_error problem = json_tokener_success;
+        *out = text.n ? json_tokener_parse_verbose(text.p, &problem) : NULL;
+        if (!*out) {
+            e = err_set(err, QUIRE_BAD_FILE, -1, "%s: not JSON: %s", path, text.n ? json_tokener_error_desc(problem) : "it is empty");
+        }
+    }
+    strbuf_deinit(&text);
+    return e;
+}
+
+/* The ids in a JSON array of them, or in an object that holds it. */
+static quire_err ids_of_json(const char *path, json_object *value, id_list *out, quire_error *err) {
+    json_object *list = value;
+    if (json_object_is_type(value, json_type_object) && !json_object_object_get_ex(value, "prompt", &list)) {
+        json_object_object_get_ex(value, "ids", &list);
+    }
+    if (!json_object_is_type(list, json_type_array)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list of ids, as in [1,2,3] or {\"prompt\": [1,2,3]}", path);
+    }
+    size_t n = json_object_array_length(list);
+    int32_t *ids = mem_new(n, sizeof *ids);
+    if (!ids) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
+    }
+    for (size_t i = 0; i < n; i++) {
+        json_object *v = json_object_array_get_idx(list, i);
+        int64_t id = json_object_get_int64(v);
+        if (!json_object_is_type(v, json_type_int) || id < 0 || id > INT32_MAX) {
+            mem_free(ids);
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: element %zu is not a token id", path, i);
+        }
+        ids[i] = (int32_t)id;
+    }
+    *out = (id_list){ids, n};
+    return QUIRE_OK;
+}
+
+quire_err id_list_read(const char *path, id_list *out, quire_error *err) {
+    json_object *value;
+    TRY(read_json(path, &value, err));
+    quire_err e = ids_of_json(path, value, out, err);
+    json_object_put(value);
+    return e;
+}
+
+quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error *err) {
+    json_object *value;
+    TRY(read_json(path, &value, err));
+    quire_err e = QUIRE_OK;
+    size_t n_lists = 0, wanted = json_object_is_type(value, json_type_array) ? json_object_array_length(value) : 0;
+    id_list *lists = mem_new(wanted, sizeof *lists);
+    if (!lists) {
+        e = err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
+    } else if (!json_object_is_type(value, json_type_array)) {
+        e = err_set(err, QUIRE_BAD_FILE, -1, "%s: must be a list of id lists, as in [[1,2],[3,4,5]]", path);
+    }
+    while (e == QUIRE_OK && n_lists < wanted) {
+        e = ids_of_json(path, json_object_array_get_idx(value, n_lists), &lists[n_lists], err);
+        n_lists += e == QUIRE_OK;
+    }
+    json_object_put(value);
+    if (e != QUIRE_OK) {
+        for (size_t i = 0; i < n_lists; i++) {
+            id_list_deinit(&lists[i]);
+        }
+        mem_free(lists);
+        return e;
+    }
+    *out = lists;
+    *n = n_lists;
+    return QUIRE_OK;
+}
+
+quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t n_columns, quire_error *err) {
+    char header[128];
+    memset(header, ' ', sizeof header);
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10); /* version 1.0; 118 bytes of dictionary follow, so that the values start at byte 128 */
+    int n = snprintf(header + 10, sizeof header - 10, "{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %zu), }", n_rows, n_columns);
+    header[10 + n] = ' ';
+    header[sizeof header - 1] = '\n';
+    FILE *f = fopen(path, "wb");
+    if (!f) {
+        return err_set(err, QUIRE_IO, -1, "%s: %s", path, strerror(errno));
+    }
+    bool good = fwrite(header, 1, sizeof header, f) == sizeof header && fwrite(values, sizeof *values * n_columns, n_rows, f) == n_rows;
+    if (fclose(f) != 0 || !good) {
+        return err_set(err, QUIRE_IO, -1, "%s: could not be written: %s", path, strerror(errno));
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,28 @@
+/* Files that the commands read and write: whole texts, lists of ids, logits in numpy's format. */
+#ifndef CLI_FILES_H
+#define CLI_FILES_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* Appends the whole file to *out; "-" is standard input. IO or NOT_FOUND: err names the file. */
+quire_err files_read(const char *path, strbuf *out, quire_error *err);
+
+typedef struct id_list {
+    int32_t *ids; /* mem_new'd */
+    size_t n;
+} id_list;
+
+void id_list_deinit(id_list *l);
+/* "1, 2, 3": numbers between commas or blanks. INVALID says which number is none. */
+quire_err id_list_parse(const char *text, id_list *out, quire_error *err);
+/* A JSON file: [1,2,3], or an object that has it as "prompt" or "ids". */
+quire_err id_list_read(const char *path, id_list *out, quire_error *err);
+/* A JSON file with a list of such lists. *out is mem_new'd, each list deinited by the caller. */
+quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error *err);
+
+/* float32 [n_rows, n_columns], little endian, C order, format version 1.0. */
+quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t n_columns, quire_error *err);
+
+#endif

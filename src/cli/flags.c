@@ -1,0 +1,88 @@
+#include "cli/flags.h"
+
+#include <stddef.h>
+
+#define AT(member) offsetof(cli_options, member)
+#define INT32_TOP 2147483647.0
+
+enum {
+    GENERATE = CLI_RUN,
+    ENGINE = CLI_RUN | CLI_SERVE | CLI_LOGITS | CLI_BENCH,
+    PLANNED = ENGINE | CLI_INSPECT, /* what a memory plan depends on */
+    ALL = ENGINE | CLI_TOKENIZE | CLI_INSPECT
+};
+
+static const flag_choice compute_modes[] = {
+    {"auto", "auto"},     {"f32", "f32"},       {"float32", "f32"}, {"float", "f32"}, {"bf16", "bf16"},
+    {"bfloat16", "bf16"}, {"int8", "int8"},     {NULL, NULL},
+};
+static const flag_choice kv_types[] = {
+    {"auto", "auto"},   {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"}, {"float16", "f16"},
+    {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {NULL, NULL},
+};
+static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {NULL, NULL}};
+
+const flag cli_flags[] = {
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, or builtin", ALL, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
+
+    {"--prompt -p", "TEXT", "the text to go on from", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt), 0, 0, NULL, NULL},
+    {"--file -f", "FILE", "read the prompt from FILE (- is standard input)", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt_file), 0, 0, NULL, NULL},
+    {"--system -sys", "TEXT", "the system message of a chat", CLI_RUN, FLAG_TEXT, AT(system), 0, 0, NULL, NULL},
+    {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", CLI_RUN, FLAG_SWITCH, AT(complete), 0, 0, NULL, NULL},
+    {"--echo", NULL, "print the prompt before its continuation", CLI_RUN, FLAG_SWITCH, AT(echo), 0, 0, NULL, NULL},
+    {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", CLI_RUN, FLAG_TEXT, AT(prompts), 0, 0, NULL, NULL},
+    {"--out -o", "FILE", "where answers go, as JSON Lines (logits: a .npy file)", CLI_RUN | CLI_LOGITS, FLAG_TEXT, AT(out), 0, 0, NULL, NULL},
+
+    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce (-1: until the end)", CLI_RUN, FLAG_COUNT, AT(n_predict), -1,
+     INT32_TOP, NULL, NULL},
+    {"--temp --temperature", "T", "0: the likeliest token; 1: as the model says", GENERATE, FLAG_FIELD_NUMBER, 0, 0, 0, NULL, "temperature"},
+    {"--top-k", "N", "choose among the N likeliest tokens", GENERATE, FLAG_FIELD_INTEGER, 0, 0, 0, NULL, "top_k"},
+    {"--top-p", "P", "choose among the likeliest tokens of probability P together", GENERATE, FLAG_FIELD_NUMBER, 0, 0, 0, NULL, "top_p"},
+    {"--min-p", "P", "leave out what is less likely than P times the likeliest", GENERATE, FLAG_FIELD_NUMBER, 0, 0, 0, NULL, "min_p"},
+    {"--seed -s", "N", "makes sampling repeatable", GENERATE, FLAG_FIELD_INTEGER, 0, 0, 0, NULL, "seed"},
+    {"--stop -r --reverse-prompt", "TEXT", "end at this text (may be given again)", GENERATE, FLAG_FIELD_TEXTS, 0, 0, 0, NULL, "stop"},
+    {"--ignore-eos", NULL, "go on after the end-of-sequence token", GENERATE, FLAG_FIELD_SWITCH, 0, 0, 0, NULL, "ignore_eos"},
+
+    {"--host", "NAME", "address to listen on (127.0.0.1)", CLI_SERVE, FLAG_TEXT, AT(server.host), 0, 0, NULL, NULL},
+    {"--port", "N", "port to listen on (8000; 0: any free one)", CLI_SERVE, FLAG_COUNT, AT(server.port), 0, 65535, NULL, NULL},
+    {"--api-key", "KEY", "who asks must show it (may be given again)", CLI_SERVE, FLAG_KEY, 0, 0, 0, NULL, NULL},
+    {"--api-key-file", "FILE", "keys, one tenant:key a line", CLI_SERVE, FLAG_TEXT, AT(server.api_key_file), 0, 0, NULL, NULL},
+    {"--served-model-name", "NAME", "what the API calls the model", CLI_SERVE, FLAG_TEXT, AT(server.served_model_name), 0, 0, NULL, NULL},
+    {"--allow-origin", "ORIGIN", "web pages that may ask (* or one origin)", CLI_SERVE, FLAG_TEXT, AT(server.allow_origin), 0, 0, NULL, NULL},
+    {"--max-connections", "N", "more are answered 503", CLI_SERVE, FLAG_COUNT, AT(server.max_connections), 1, 1000000, NULL, NULL},
+    {"--server-threads", "N", "threads that speak HTTP", CLI_SERVE, FLAG_COUNT, AT(server.n_loops), 1, 256, NULL, NULL},
+    {"--header-timeout", "S", "seconds a request's header may take", CLI_SERVE, FLAG_SECONDS, AT(server.header_deadline_us), 0.01, 1e6, NULL, NULL},
+    {"--body-timeout", "S", "seconds its body may take", CLI_SERVE, FLAG_SECONDS, AT(server.body_deadline_us), 0.01, 1e6, NULL, NULL},
+    {"--chat-template", "FILE|TEXT", "a Jinja template to use instead of the model's", CLI_RUN | CLI_SERVE, FLAG_TEXT, AT(chat_template), 0, 0, NULL, NULL},
+
+    {"--ids", NULL, "print ids only", CLI_TOKENIZE, FLAG_SWITCH, AT(show_ids), 0, 0, NULL, NULL},
+    {"--decode", "IDS", "print the text of ids instead", CLI_TOKENIZE, FLAG_TEXT, AT(ids), 0, 0, NULL, NULL},
+
+    {"--ids", "1,2,3", "the prompt", CLI_LOGITS, FLAG_TEXT, AT(ids), 0, 0, NULL, NULL},
+    {"--ids-file", "FILE", "the prompt as JSON: [1,2,3] or {\"prompt\": [1,2,3]}", CLI_LOGITS, FLAG_TEXT, AT(ids_file), 0, 0, NULL, NULL},
+    {"--batch-with", "FILE", "JSON list of id lists that run in the same batch", CLI_LOGITS, FLAG_TEXT, AT(batch_with), 0, 0, NULL, NULL},
+
+    {"--batch", "LIST", "requests at once (1,4,16)", CLI_BENCH, FLAG_TEXT, AT(bench.batches), 0, 0, NULL, NULL},
+    {"--context", "LIST", "tokens before the decoded ones", CLI_BENCH, FLAG_TEXT, AT(bench.contexts), 0, 0, NULL, NULL},
+    {"--decode -n", "N", "tokens decoded for each request (256)", CLI_BENCH, FLAG_COUNT, AT(bench.n_decode), 2, 1000000, NULL, NULL},
+    {"--runs", "N", "runs behind each figure (3)", CLI_BENCH, FLAG_COUNT, AT(bench.n_runs), 1, 1000, NULL, NULL},
+    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
+
+    {"--compute --dtype", NULL, "how matrix products are computed", ENGINE, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
+    {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
+    {"--isa", NULL, "instruction set of the kernels", ENGINE, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
+    {"--threads -t", "N", "compute threads (0: all processors)", ENGINE, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
+    {"--text-threads", "N", "threads that tokenise", CLI_SERVE, FLAG_COUNT, AT(engine.n_text_threads), 1, 256, NULL, NULL},
+    {"--max-model-len --ctx-size -c", "N", "tokens a sequence may have (0: the model's own)", PLANNED, FLAG_COUNT, AT(engine.max_model_len), 0, INT32_TOP, NULL, NULL},
+    {"--max-num-batched-tokens --batch-size -b", "N", "rows a step", ENGINE, FLAG_COUNT, AT(engine.max_batched_tokens), 1, 1 << 20, NULL, NULL},
+    {"--max-num-seqs --parallel -np", "N", "sequences running at once", ENGINE, FLAG_COUNT, AT(engine.max_seqs), 1, 1 << 16, NULL, NULL},
+    {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", ENGINE, FLAG_COUNT, AT(engine.prefill_chunk), 0, INT32_TOP, NULL, NULL},
+    {"--page-size --block-size", "N", "tokens a KV page holds", PLANNED, FLAG_POWER_OF_TWO, AT(engine.page_tokens), 1, 256, NULL, NULL},
+    {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", PLANNED, FLAG_COUNT, AT(engine.n_pages), 0, INT32_TOP, NULL, NULL},
+    {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", PLANNED, FLAG_PART,
+     AT(engine.memory_utilization), 0.001, 1, NULL, NULL},
+    {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
+    {"--help -h", NULL, "this page", ALL, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
+};
+
+const int cli_n_flags = (int)(sizeof cli_flags / sizeof cli_flags[0]);

@@ -1,0 +1,42 @@
+/* The table behind cli_options: what a flag is called, takes and means. */
+#ifndef CLI_FLAGS_H
+#define CLI_FLAGS_H
+
+#include "cli/options.h"
+
+typedef enum flag_type {
+    FLAG_SWITCH,        /* bool: true when there */
+    FLAG_TEXT,          /* const char * */
+    FLAG_COUNT,         /* int32_t in minimum..maximum */
+    FLAG_POWER_OF_TWO,  /* int32_t, the same */
+    FLAG_PART,          /* double in minimum..maximum */
+    FLAG_SECONDS,       /* int64_t of microseconds */
+    FLAG_CHOICE,        /* const char *, one of choices */
+    FLAG_KEY,           /* appended to api_keys */
+    FLAG_FIELD_INTEGER, /* request field: integer */
+    FLAG_FIELD_NUMBER,  /* request field: number */
+    FLAG_FIELD_SWITCH,  /* request field: true */
+    FLAG_FIELD_TEXTS    /* request field: array of strings, one more each time */
+} flag_type;
+
+/* A spelling and what it stands for; a spelling that stands for itself is shown in --help. */
+typedef struct flag_choice {
+    const char *spelling, *value;
+} flag_choice;
+
+typedef struct flag {
+    const char *names;           /* separated by spaces: its own, then aliases */
+    const char *value;           /* what the value is called in --help; NULL for switches and choices */
+    const char *meaning;
+    unsigned commands;           /* cli_command bits */
+    flag_type type;
+    size_t offset;               /* into cli_options */
+    double minimum, maximum;
+    const flag_choice *choices;  /* ends with a NULL spelling */
+    const char *field;           /* OpenAI's name of the request field */
+} flag;
+
+extern const flag cli_flags[];
+extern const int cli_n_flags;
+
+#endif

@@ -1,0 +1,114 @@
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "cli/commands.h"
+#include "cli/files.h"
+
+enum { STRANGER_TOKENS = 8 }; /* decoded by each stranger, so that the batch mixes prefill and decode rows */
+
+static quire_err submit_ids(session *s, const id_list *l, const char *max_tokens, float *logits, quire_stream **stream, quire_error *err) {
+    quire_request *r;
+    TRY(quire_request_ids(s->engine, l->ids, l->n, &r, err));
+    quire_err e = quire_request_set(r, "max_tokens", max_tokens, err);
+    if (e == QUIRE_OK) {
+        e = quire_request_set(r, "temperature", "0", err);
+    }
+    if (e == QUIRE_OK) {
+        e = quire_request_set(r, "ignore_eos", "true", err);
+    }
+    if (e != QUIRE_OK) {
+        quire_request_free(r);
+        return e;
+    }
+    if (logits) {
+        quire_request_logits(r, logits);
+    }
+    return quire_submit(s->queue, r, NULL, stream, err);
+}
+
+/* Reads events until n streams have ended; the first error is the result. */
+static quire_err await_streams(session *s, size_t n, quire_error *err) {
+    quire_err e = QUIRE_OK;
+    while (n > 0) {
+        quire_event ev;
+        if (!quire_queue_next(s->queue, &ev)) {
+            quire_queue_wait(s->queue, -1);
+            continue;
+        }
+        if (ev.kind != QUIRE_EVENT_DONE) {
+            continue;
+        }
+        n--;
+        if (ev.finish == QUIRE_FINISH_ERROR && e == QUIRE_OK && ev.error) {
+            *err = *ev.error;
+            e = err->code;
+        }
+        quire_stream_release(ev.stream);
+    }
+    return e;
+}
+
+/* The strangers go first, so that they run when the prompt comes. Streams that were started are always waited for: they write to logits. */
+static quire_err run_all(session *s, const id_list *prompt, const id_list *strangers, size_t n_strangers, float *logits, quire_error *err) {
+    quire_err e = QUIRE_OK;
+    quire_stream *stream;
+    size_t n_sent = 0;
+    char max_tokens[16];
+    snprintf(max_tokens, sizeof max_tokens, "%d", STRANGER_TOKENS);
+    for (size_t i = 0; e == QUIRE_OK && i < n_strangers; i++) {
+        e = submit_ids(s, &strangers[i], max_tokens, NULL, &stream, err);
+        n_sent += e == QUIRE_OK;
+    }
+    if (e == QUIRE_OK) {
+        e = submit_ids(s, prompt, "1", logits, &stream, err);
+        n_sent += e == QUIRE_OK;
+    }
+    quire_error later;
+    quire_err end = await_streams(s, n_sent, &later);
+    if (e == QUIRE_OK && end != QUIRE_OK) {
+        *err = later;
+    }
+    return e != QUIRE_OK ? e : end;
+}
+
+static quire_err logits_of(const cli_options *o, const id_list *prompt, const id_list *strangers, size_t n_strangers, quire_error *err) {
+    session s;
+    TRY(session_open(o, &s, err));
+    size_t n_vocab = (size_t)quire_engine_info(s.engine)->n_vocab, n_values;
+    float *logits = size_mul(prompt->n, n_vocab, &n_values) ? mem_new(n_values, sizeof *logits) : NULL;
+    quire_err e = logits ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%zu x %zu logits do not fit into memory; take a shorter prompt", prompt->n, n_vocab);
+    if (e == QUIRE_OK) {
+        e = run_all(&s, prompt, strangers, n_strangers, logits, err);
+    }
+    if (e == QUIRE_OK) {
+        e = npy_write(o->out, logits, prompt->n, n_vocab, err);
+    }
+    session_close(&s);
+    mem_free(logits);
+    return e;
+}
+
+quire_err command_logits(const cli_options *o, quire_error *err) {
+    if (!o->out) {
+        return err_set(err, QUIRE_INVALID, -1, "quire logits needs --out FILE.npy");
+    }
+    if (!o->ids == !o->ids_file) {
+        return err_set(err, QUIRE_INVALID, -1, "quire logits needs a prompt: --ids 1,2,3 or --ids-file FILE, one of them");
+    }
+    id_list prompt = {0}, *strangers = NULL;
+    size_t n_strangers = 0;
+    quire_err e = o->ids ? id_list_parse(o->ids, &prompt, err) : id_list_read(o->ids_file, &prompt, err);
+    if (e == QUIRE_OK && o->batch_with) {
+        e = id_lists_read(o->batch_with, &strangers, &n_strangers, err);
+    }
+    if (e == QUIRE_OK) {
+        e = logits_of(o, &prompt, strangers, n_strangers, err);
+    }
+    for (size_t i = 0; i < n_strangers; i++) {
+        id_list_deinit(&strangers[i]);
+    }
+    mem_free(strangers);
+    id_list_deinit(&prompt);
+    return e;
+}

@@ -1,0 +1,103 @@
+/* quire COMMAND ...: picks the command, prints what went wrong, chooses the exit status: 0 done, 1 failed, 2 not understood. */
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/commands.h"
+
+static quire_err command_bench(const cli_options *o, quire_error *err) {
+    return bench_run(&o->bench, err);
+}
+
+typedef struct command {
+    const char *name;
+    cli_command flag;
+    quire_err (*run)(const cli_options *o, quire_error *err);
+    const char *summary, *usage, *examples;
+} command;
+
+static const command commands[] = {
+    {"run", CLI_RUN, command_run, "go on from a prompt, chat, or answer a file of prompts", "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE]",
+     "  quire run -p \"The prince looked at her and\" -n 80 --seed 7\n"
+     "  quire run model.gguf                                   chat on this terminal\n"
+     "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n"},
+    {"serve", CLI_SERVE, command_serve, "an HTTP server that speaks OpenAI's API", "quire serve MODEL",
+     "  quire serve builtin\n"
+     "  quire serve model.gguf --host 0.0.0.0 --port 8080 --api-key-file keys.txt\n"},
+    {"tokenize", CLI_TOKENIZE, command_tokenize, "token ids of a text, or the text of ids", "quire tokenize MODEL [-p TEXT | -f FILE | --decode IDS]",
+     "  quire tokenize builtin -p \"Once upon a time\" --ids\n"
+     "  quire tokenize builtin --decode 0,48,1314\n"},
+    {"logits", CLI_LOGITS, command_logits, "every logit of a prompt, as a .npy file", "quire logits MODEL --ids 1,2,3 | --ids-file FILE  --out FILE.npy",
+     "  quire logits model.gguf --ids 1,2,3 --out a.npy --compute f32\n"
+     "  quire logits model.gguf --ids 1,2,3 --out b.npy --compute f32 --page-size 1 --chunk 1 --batch-with others.json\n"
+     "  cmp a.npy b.npy                                        they are the same bytes\n"},
+    {"inspect", CLI_INSPECT, command_inspect, "what a model file holds and the memory it needs", "quire inspect MODEL", "  quire inspect model.gguf --json\n"},
+    {"bench", CLI_BENCH, command_bench, "prefill and decode speed against what memory allows", "quire bench MODEL",
+     "  quire bench model.gguf --batch 1,16 --context 128,1024\n"},
+};
+
+enum { N_COMMANDS = (int)(sizeof commands / sizeof commands[0]) };
+
+static void print_help(void) {
+    printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", QUIRE_VERSION);
+    for (int i = 0; i < N_COMMANDS; i++) {
+        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+    }
+    printf("\nMODEL is a .gguf file, a Hugging Face directory, or `builtin`, a tiny model inside this program.\n"
+           "`quire COMMAND --help` lists a command's flags; `quire --version` prints the version.\n\n"
+           "  quire run -p \"The prince looked at her and\"    the built-in model goes on\n"
+           "  quire run model.gguf                           chat\n"
+           "  quire serve model.gguf                         OpenAI's API on http://127.0.0.1:8000\n");
+}
+
+static void print_command_help(const command *c) {
+    printf("usage: %s\n%s\n\n", c->usage, c->summary);
+    cli_options_help(c->flag);
+    printf("\nexamples:\n%s", c->examples);
+}
+
+/* Reads the flags, runs the command; the exit status. */
+static int dispatch(const command *c, int argc, char **argv) {
+    cli_options o;
+    quire_error err = {.code = QUIRE_OK, .position = -1};
+    if (cli_options_init(&o) != QUIRE_OK) {
+        log_line(LOG_ERROR, "out of memory");
+        return 1;
+    }
+    int status = 0;
+    if (cli_options_parse(&o, c->flag, argc, argv, &err) != QUIRE_OK) {
+        log_line(LOG_ERROR, "%s", err.message);
+        status = 2;
+    } else if (o.help) {
+        print_command_help(c);
+    } else {
+        quire_err e = c->run(&o, &err);
+        if (e != QUIRE_OK) {
+            log_line(LOG_ERROR, "%s", err.message[0] ? err.message : quire_err_text(e));
+            status = e == QUIRE_INVALID ? 2 : 1;
+        }
+    }
+    cli_options_deinit(&o);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    setlocale(LC_CTYPE, "");
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        print_help();
+        return argc > 1 ? 0 : 2;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("quire %s\n", QUIRE_VERSION);
+        return 0;
+    }
+    for (int i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) {
+            return dispatch(&commands[i], argc - 2, argv + 2);
+        }
+    }
+    log_line(LOG_ERROR, "%s: no such command; `quire --help` lists them", name);
+    return 2;
+}

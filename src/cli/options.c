@@ -1,0 +1,288 @@
+#include "cli/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/files.h"
+#include "cli/flags.h"
+
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench"};
+
+static const char *command_name(unsigned command) {
+    for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++) {
+        if (command & (1u << i)) {
+            return command_names[i];
+        }
+    }
+    return "";
+}
+
+quire_err cli_options_init(cli_options *o) {
+    *o = (cli_options){.n_predict = -1};
+    quire_options_init(&o->engine);
+    server_options_init(&o->server);
+    bench_options_init(&o->bench);
+    o->engine.model = NULL;
+    o->fields = json_object_new_object();
+    return o->fields ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+void cli_options_deinit(cli_options *o) {
+    strbuf_deinit(&o->template_text);
+    json_object_put(o->fields);
+}
+
+/* Whether `name` is one of the flag's names. */
+static bool flag_is(const flag *f, str name) {
+    for (const char *p = f->names; *p;) {
+        size_t n = strcspn(p, " ");
+        if (str_eq((str){p, n}, name)) {
+            return true;
+        }
+        p += n + (p[n] == ' ');
+    }
+    return false;
+}
+
+static const flag *find_flag(str name, unsigned commands) {
+    for (int i = 0; i < cli_n_flags; i++) {
+        if ((cli_flags[i].commands & commands) && flag_is(&cli_flags[i], name)) {
+            return &cli_flags[i];
+        }
+    }
+    return NULL;
+}
+
+static quire_err unknown_flag(str name, cli_command command, quire_error *err) {
+    const flag *elsewhere = find_flag(name, ~0u);
+    if (elsewhere) {
+        return err_set(err, QUIRE_INVALID, -1, "%.*s: a flag of `quire %s`, not of `quire %s`; `quire %s --help` lists those", (int)name.n, name.p,
+                       command_name(elsewhere->commands), command_name(command), command_name(command));
+    }
+    return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; `quire %s --help` lists them", (int)name.n, name.p, command_name(command));
+}
+
+static quire_err parse_number(const char *name, const char *text, double *out, quire_error *err) {
+    char *end;
+    double v = strtod(text, &end);
+    if (end == text || *end != 0 || !isfinite(v)) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a number", name, text);
+    }
+    *out = v;
+    return QUIRE_OK;
+}
+
+static quire_err parse_integer(const char *name, const char *text, int64_t *out, quire_error *err) {
+    char *end;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    if (end == text || *end != 0 || errno == ERANGE) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a whole number", name, text);
+    }
+    *out = v;
+    return QUIRE_OK;
+}
+
+static quire_err set_count(const flag *f, const char *name, const char *text, int32_t *out, quire_error *err) {
+    int64_t v;
+    TRY(parse_integer(name, text, &v, err));
+    bool power = f->type == FLAG_POWER_OF_TWO;
+    if ((double)v < f->minimum || (double)v > f->maximum || (power && (v & (v - 1)) != 0)) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be %s from %.0f to %.0f", name, text, power ? "a power of two" : "a whole number", f->minimum,
+                       f->maximum);
+    }
+    *out = (int32_t)v;
+    return QUIRE_OK;
+}
+
+static quire_err set_part(const flag *f, const char *name, const char *text, double *out, quire_error *err) {
+    double v;
+    TRY(parse_number(name, text, &v, err));
+    if (v < f->minimum || v > f->maximum) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be from %g to %g", name, text, f->minimum, f->maximum);
+    }
+    *out = v;
+    return QUIRE_OK;
+}
+
+static quire_err set_choice(const flag *f, const char *name, const char *text, const char **out, quire_error *err) {
+    char all[128] = "";
+    for (const flag_choice *c = f->choices; c->spelling; c++) {
+        if (strcmp(c->spelling, text) == 0) {
+            *out = c->value;
+            return QUIRE_OK;
+        }
+        if (strcmp(c->spelling, c->value) == 0) {
+            size_t n = strlen(all);
+            snprintf(all + n, sizeof all - n, "%s%s", n ? ", " : "", c->spelling);
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
+}
+
+/* Request fields keep their JSON form; the API judges the range when the request is made. */
+static quire_err set_field(const flag *f, const char *name, const char *text, json_object *fields, quire_error *err) {
+    json_object *value = NULL;
+    if (f->type == FLAG_FIELD_INTEGER) {
+        int64_t v;
+        TRY(parse_integer(name, text, &v, err));
+        value = json_object_new_int64(v);
+    } else if (f->type == FLAG_FIELD_NUMBER) {
+        double v;
+        TRY(parse_number(name, text, &v, err));
+        value = json_object_new_double(v);
+    } else if (f->type == FLAG_FIELD_SWITCH) {
+        value = json_object_new_boolean(1);
+    } else {
+        json_object *texts = json_object_object_get(fields, f->field);
+        value = texts ? json_object_get(texts) : json_object_new_array();
+        if (value && json_object_array_add(value, json_object_new_string(text)) != 0) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", name);
+        }
+    }
+    if (!value || json_object_object_add(fields, f->field, value) != 0) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", name);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
+    void *at = (char *)o + f->offset;
+    switch (f->type) {
+    case FLAG_SWITCH:
+        *(bool *)at = true;
+        return QUIRE_OK;
+    case FLAG_TEXT:
+        *(const char **)at = text;
+        return QUIRE_OK;
+    case FLAG_COUNT:
+    case FLAG_POWER_OF_TWO:
+        return set_count(f, name, text, at, err);
+    case FLAG_PART:
+        return set_part(f, name, text, at, err);
+    case FLAG_SECONDS: {
+        double s;
+        TRY(set_part(f, name, text, &s, err));
+        *(int64_t *)at = (int64_t)(s * 1e6);
+        return QUIRE_OK;
+    }
+    case FLAG_CHOICE:
+        return set_choice(f, name, text, at, err);
+    case FLAG_KEY:
+        if (o->server.n_api_keys == CLI_MAX_API_KEYS) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d; put more into --api-key-file", name, CLI_MAX_API_KEYS);
+        }
+        o->api_keys[o->server.n_api_keys++] = text;
+        return QUIRE_OK;
+    default:
+        return set_field(f, name, text, o->fields, err);
+    }
+}
+
+/* --chat-template: a file's content, or the text itself when it looks like a template. */
+static quire_err resolve_template(cli_options *o, quire_error *err) {
+    if (!o->chat_template) {
+        return QUIRE_OK;
+    }
+    if (strchr(o->chat_template, '{')) {
+        o->engine.chat_template = o->chat_template;
+        return QUIRE_OK;
+    }
+    quire_err e = files_read(o->chat_template, &o->template_text, err);
+    if (e != QUIRE_OK) {
+        return err_prefix(err, e, "--chat-template (a file, or a template's text)");
+    }
+    o->engine.chat_template = o->template_text.n ? o->template_text.p : "";
+    return QUIRE_OK;
+}
+
+/* One argument that starts with '-'; *i moves past its value. */
+static quire_err parse_flag(cli_options *o, cli_command command, int argc, char **argv, int *i, quire_error *err) {
+    const char *arg = argv[*i];
+    const char *equals = strncmp(arg, "--", 2) == 0 ? strchr(arg, '=') : NULL;
+    str name = {arg, equals ? (size_t)(equals - arg) : strlen(arg)};
+    const flag *f = find_flag(name, command);
+    if (!f) {
+        return unknown_flag(name, command, err);
+    }
+    char label[64];
+    snprintf(label, sizeof label, "%.*s", (int)name.n, name.p);
+    bool is_switch = f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH;
+    if (is_switch && equals) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: takes no value", label);
+    }
+    const char *value = equals ? equals + 1 : NULL;
+    if (!is_switch && !value) {
+        if (*i + 1 >= argc) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: needs a value: %s", label, f->value ? f->value : f->meaning);
+        }
+        value = argv[++*i];
+    }
+    return set_flag(o, f, label, value, err);
+}
+
+quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char **argv, quire_error *err) {
+    const char *positional = NULL;
+    for (int i = 0; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1] != 0) {
+            TRY(parse_flag(o, command, argc, argv, &i, err));
+        } else if (positional) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: one MODEL is enough (it is %s); a prompt goes after -p", argv[i], positional);
+        } else {
+            positional = argv[i];
+        }
+    }
+    if (o->help) {
+        return QUIRE_OK;
+    }
+    if (positional && o->engine.model) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional, o->engine.model);
+    }
+    if (positional) {
+        o->engine.model = positional;
+    }
+    if (!o->engine.model && command != CLI_RUN) {
+        return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, or builtin", command_name(command));
+    }
+    if (!o->engine.model) {
+        o->engine.model = "builtin";
+    }
+    o->server.api_keys = o->api_keys;
+    TRY(resolve_template(o, err));
+    o->bench.engine = o->engine;
+    o->bench.json = o->json;
+    return QUIRE_OK;
+}
+
+/* "-n, --max-tokens N": the short form, our name, the value. */
+static void describe_flag(const flag *f, char *out, size_t n) {
+    size_t own = strcspn(f->names, " "), used = 0;
+    const char *brief = strstr(f->names, " -");
+    while (brief && brief[2] == '-') {
+        brief = strstr(brief + 1, " -");
+    }
+    if (brief) {
+        used = (size_t)snprintf(out, n, "%.*s, ", (int)strcspn(brief + 1, " "), brief + 1);
+    }
+    used += (size_t)snprintf(out + used, n - used, "%.*s ", (int)own, f->names);
+    for (const flag_choice *c = f->choices; c && c->spelling && used < n; c++) {
+        if (strcmp(c->spelling, c->value) == 0) {
+            used += (size_t)snprintf(out + used, n - used, "%s%s", c == f->choices ? "" : "|", c->spelling);
+        }
+    }
+    if (f->value && used < n) {
+        snprintf(out + used, n - used, "%s", f->value);
+    }
+}
+
+void cli_options_help(cli_command command) {
+    for (int i = 0; i < cli_n_flags; i++) {
+        if (cli_flags[i].commands & (unsigned)command) {
+            char head[128];
+            describe_flag(&cli_flags[i], head, sizeof head);
+            printf("  %-36s %s\n", head, cli_flags[i].meaning);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+/* The command line: one table of flags for every command, and the options it fills.
+ *
+ * A flag has our name first, then its aliases (vLLM's names, llama.cpp's short ones). Flags that are request fields are kept as JSON under their
+ * OpenAI names, so that the API's own table judges their values. */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <json-c/json.h>
+
+#include "base/str.h"
+#include "bench/bench.h"
+#include "quire.h"
+#include "server/server.h"
+
+#define CLI_MAX_API_KEYS 64
+
+typedef enum cli_command {
+    CLI_RUN = 1,
+    CLI_SERVE = 2,
+    CLI_TOKENIZE = 4,
+    CLI_LOGITS = 8,
+    CLI_INSPECT = 16,
+    CLI_BENCH = 32
+} cli_command;
+
+typedef struct cli_options {
+    quire_options engine;
+    server_options server;
+    bench_options bench;
+    const char *api_keys[CLI_MAX_API_KEYS];
+    const char *prompt, *prompt_file, *system; /* NULL: not given */
+    const char *prompts, *out;
+    const char *ids, *ids_file, *batch_with;
+    const char *chat_template;                 /* as given: a file or the text */
+    strbuf template_text;                      /* owned: what engine.chat_template points to when it was a file */
+    json_object *fields;                       /* owned: request fields by name */
+    int32_t n_predict;                         /* -1: until the model ends or the sequence is full */
+    bool echo, complete, json, show_ids, quiet, help;
+} cli_options;
+
+/* Defaults; cli_options_deinit frees what parsing added. argv is borrowed until then. */
+quire_err cli_options_init(cli_options *o);
+void cli_options_deinit(cli_options *o);
+
+/* Reads the arguments after the command's name. INVALID: err names the flag and says what to do. */
+quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char **argv, quire_error *err);
+
+/* Prints the command's flags, one a line. */
+void cli_options_help(cli_command command);
+
+#endif

@@ -1,0 +1,14 @@
+#include <signal.h>
+
+#include "cli/commands.h"
+
+quire_err command_serve(const cli_options *o, quire_error *err) {
+    session s;
+    TRY(session_open(o, &s, err));
+    quire_queue_close(s.queue);
+    s.queue = NULL; /* the server's loops have their own */
+    signal(SIGPIPE, SIG_IGN);
+    quire_err e = server_run(s.engine, &o->server, err);
+    session_close(&s);
+    return e;
+}

@@ -1,0 +1,184 @@
+#include "cli/session.h"
+
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+
+/* Why `auto` chose this mode. */
+static const char *compute_reason(const char *asked, const char *got) {
+    if (strcmp(asked, "auto") != 0) {
+        return "as asked";
+    }
+    if (strcmp(got, "int8") == 0) {
+        return "auto: the weights are quantised";
+    }
+    return strcmp(got, "bf16") == 0 ? "auto: the weights are 16-bit" : "auto: the weights are 32-bit";
+}
+
+static void announce(const quire_options *o, const quire_info *i) {
+    log_line(LOG_INFO, "%s: %s, %.1fM parameters in %.1f MB; compute %s (%s), KV %s, %s", i->model_name, i->architecture, (double)i->n_params / 1e6,
+             (double)i->weight_bytes / 1e6, i->compute, compute_reason(o->compute, i->compute), i->kv_dtype, i->backend);
+    int64_t tokens = (int64_t)i->n_pages * i->page_tokens;
+    int64_t pages_each = (i->max_model_len + i->page_tokens - 1) / i->page_tokens;
+    log_line(LOG_INFO, "KV: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages, (int)i->page_tokens,
+             (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens, (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
+}
+
+quire_err session_open(const cli_options *o, session *s, quire_error *err) {
+    *s = (session){0};
+    if (o->quiet) {
+        log_set_level(LOG_WARN);
+    }
+    TRY(quire_engine_open(&o->engine, &s->engine, err));
+    announce(&o->engine, quire_engine_info(s->engine));
+    quire_err e = quire_queue_open(s->engine, &s->queue);
+    if (e != QUIRE_OK) {
+        quire_engine_close(s->engine);
+        *s = (session){0};
+        return err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
+    }
+    return QUIRE_OK;
+}
+
+void session_close(session *s) {
+    if (s->queue) {
+        quire_queue_close(s->queue);
+    }
+    if (s->engine) {
+        quire_engine_close(s->engine);
+    }
+    *s = (session){0};
+}
+
+void answer_deinit(answer *a) {
+    if (a->stream) {
+        quire_stream_release(a->stream);
+    }
+    for (size_t i = 0; i < a->n_choices; i++) {
+        strbuf_deinit(&a->choices[i].text);
+        mem_free(a->choices[i].prompt_tokens);
+        mem_free(a->choices[i].tokens);
+        mem_free(a->choices[i].stop_string);
+    }
+    mem_free(a->choices);
+    *a = (answer){0};
+}
+
+quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *body, size_t n_body) {
+    quire_request *request;
+    a->chat = endpoint == QUIRE_CHAT;
+    quire_err e = quire_request_parse(s->engine, endpoint, body, n_body, &request, &a->error);
+    if (e == QUIRE_OK) {
+        size_t n = (size_t)quire_request_describe(request)->n_choices;
+        if (n > a->n_choices) {
+            mem_free(a->choices);
+            a->n_choices = 0;
+            a->choices = mem_new(n, sizeof *a->choices);
+        }
+        if (!a->choices) {
+            quire_request_free(request);
+            e = err_set(&a->error, QUIRE_NO_MEMORY, -1, "out of memory");
+        } else {
+            a->n_choices = n;
+            e = quire_submit(s->queue, request, a, &a->stream, &a->error);
+        }
+    }
+    a->done = e != QUIRE_OK && e != QUIRE_BUSY;
+    return e;
+}
+
+/* Appends n ids to a growing array. */
+static bool add_ids(int32_t **ids, size_t *n_ids, size_t *cap, const int32_t *more, int32_t n) {
+    void *p = *ids;
+    if (!mem_grow_(&p, cap, *n_ids + (size_t)n, sizeof **ids)) {
+        return false;
+    }
+    *ids = p;
+    memcpy(*ids + *n_ids, more, (size_t)n * sizeof *more);
+    *n_ids += (size_t)n;
+    return true;
+}
+
+static bool take_event(answer *a, answer_choice *c, const quire_event *ev) {
+    bool good = true;
+    if (ev->kind == QUIRE_EVENT_START) {
+        good = add_ids(&c->prompt_tokens, &c->n_prompt_tokens, &c->prompt_cap, ev->tokens, ev->n_tokens);
+    } else if (ev->kind == QUIRE_EVENT_DELTA) {
+        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK && add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens);
+    } else if (ev->kind == QUIRE_EVENT_END) {
+        good = ev->n_text == 0 || strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK;
+        good = good && (ev->n_tokens == 0 || add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens));
+        c->finish = ev->finish;
+        c->stop_token = ev->stop_token;
+        if (ev->stop_string) {
+            c->stop_string = mem_dup(ev->stop_string, strlen(ev->stop_string));
+            good = good && c->stop_string;
+        }
+    } else {
+        a->done = true;
+        a->prompt_tokens = ev->prompt_tokens;
+        a->completion_tokens = ev->completion_tokens;
+    }
+    return good;
+}
+
+void answer_add(answer *a, const quire_event *ev) {
+    static const quire_error no_memory = {.code = QUIRE_NO_MEMORY, .position = -1, .message = "out of memory for the answer"};
+    if (ev->kind != QUIRE_EVENT_DONE && (ev->choice < 0 || (size_t)ev->choice >= a->n_choices)) {
+        return;
+    }
+    answer_choice *c = ev->kind == QUIRE_EVENT_DONE ? NULL : &a->choices[ev->choice];
+    if (!take_event(a, c, ev)) {
+        a->error = no_memory;
+        quire_stream_cancel(a->stream);
+    }
+    if (ev->kind != QUIRE_EVENT_DONE) {
+        return;
+    }
+    if (ev->finish == QUIRE_FINISH_ERROR && a->error.code == QUIRE_OK) {
+        if (ev->error) {
+            a->error = *ev->error;
+        } else {
+            err_set(&a->error, QUIRE_INTERNAL, -1, "the request failed");
+        }
+    }
+    quire_stream_release(a->stream);
+    a->stream = NULL;
+}
+
+const char *answer_finish_name(quire_finish f) {
+    static const char *const names[] = {NULL, "stop", "length", "cancelled", "error"};
+    return (size_t)f < sizeof names / sizeof names[0] ? names[f] : NULL;
+}
+
+void answer_print(void *context, const char *text, size_t n) {
+    (void)context;
+    fwrite(text, 1, n, stdout);
+    fflush(stdout);
+}
+
+quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, json_object *body, answer_heard heard, void *context, const volatile int *cancel) {
+    const char *text = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+    if (!text) {
+        return err_set(&a->error, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    TRY(answer_submit(a, s, endpoint, text, strlen(text)));
+    bool cancelled = false;
+    while (!a->done) {
+        quire_event ev;
+        if (!quire_queue_next(s->queue, &ev)) {
+            quire_queue_wait(s->queue, cancel ? 50000 : -1);
+        } else {
+            if (heard && ev.choice == 0 && ev.n_text && (ev.kind == QUIRE_EVENT_DELTA || ev.kind == QUIRE_EVENT_END)) {
+                heard(context, ev.text, ev.n_text);
+            }
+            answer_add(a, &ev);
+        }
+        if (cancel && *cancel && !cancelled && a->stream) {
+            quire_stream_cancel(a->stream);
+            cancelled = true;
+        }
+    }
+    return a->error.code;
+}

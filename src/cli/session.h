@@ -1,0 +1,54 @@
+/* An open engine with the queue of the command that uses it, and what one stream on it has answered so far. One thread. */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include <json-c/json.h>
+
+#include "cli/options.h"
+
+typedef struct session {
+    quire_engine *engine;
+    quire_queue *queue;
+} session;
+
+/* Opens the engine and says on stderr what was chosen and why, and what its KV pages hold. On failure nothing is left open. */
+quire_err session_open(const cli_options *o, session *s, quire_error *err);
+void session_close(session *s);
+
+/* One choice of an answer. */
+typedef struct answer_choice {
+    strbuf text;
+    int32_t *prompt_tokens, *tokens; /* mem_new'd */
+    size_t n_prompt_tokens, prompt_cap, n_tokens, tokens_cap;
+    quire_finish finish;
+    int32_t stop_token;  /* -1: none */
+    char *stop_string;   /* mem_new'd; NULL: none */
+} answer_choice;
+
+/* What a stream has said. Zero-initialised is empty. */
+typedef struct answer {
+    quire_stream *stream;
+    answer_choice *choices; /* mem_new'd, n_choices of them */
+    size_t n_choices;
+    int32_t prompt_tokens, completion_tokens;
+    bool done, chat;
+    quire_error error; /* code OK unless the request failed */
+} answer;
+
+void answer_deinit(answer *a);
+/* Sends a request whose events come with `a` as their user pointer. On failure a->error says why, and a->done is true. BUSY is returned: try again
+ * when another stream has ended. */
+quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *body, size_t n_body);
+/* Takes an event in. On its DONE the stream is released. Out of memory ends the answer with that error. */
+void answer_add(answer *a, const quire_event *ev);
+/* "stop", "length", "cancelled", "error", or NULL while unfinished. */
+const char *answer_finish_name(quire_finish f);
+
+/* What is told of each piece as it comes: text of choice 0. */
+typedef void (*answer_heard)(void *context, const char *text, size_t n);
+/* An answer_heard that writes to stdout at once. */
+void answer_print(void *context, const char *text, size_t n);
+/* Runs one request to its end; heard (may be NULL) gets its text piece by piece. When *cancel (may be NULL) turns non-zero, it is cancelled. */
+quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, json_object *body, answer_heard heard, void *context, const volatile int *cancel);
+
+#endif
