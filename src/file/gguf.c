@@ -164,7 +164,7 @@ static quire_err read_keys(cursor *c, gguf *g, uint64_t n) {
     int32_t twice = names_sort(g->by_name, g->n_keys);
     if (twice >= 0) {
         str name = g->keys[twice].name;
-        return bad(c, (size_t)((const uint8_t *)name.p - c->p), name, "the key occurs twice");
+        return bad(c, (size_t)((const uint8_t *)name.p - c->p) - sizeof(uint64_t), name, "the key occurs twice");
     }
     return QUIRE_OK;
 }

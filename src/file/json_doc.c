@@ -29,32 +29,40 @@ static size_t count_members(struct json_object *v) {
     return n;
 }
 
-/* Colons outside strings of a text that is valid JSON: one for each key as written. has_zero: an escaped 0 character occurs in a string. */
-static size_t count_written_keys(str text, bool *has_zero) {
-    size_t n = 0;
+/* What a text that the parser took says beside its values. */
+typedef struct written {
+    size_t n_keys;     /* colons outside strings: one for each key as written */
+    bool has_zero;     /* an escaped 0 character occurs in a string */
+    bool has_apostrophe; /* outside strings: the parser takes keys in single quotes, JSON has none */
+} written;
+
+static written scan(str text) {
+    written w = {0};
     bool in_string = false;
-    *has_zero = false;
     for (size_t i = 0; i < text.n; i++) {
         char c = text.p[i];
         if (in_string && c == '\\') {
-            *has_zero |= text.n - i >= 6 && memcmp(text.p + i, "\\u0000", 6) == 0;
+            w.has_zero |= text.n - i >= 6 && memcmp(text.p + i, "\\u0000", 6) == 0;
             i++;
         } else if (c == '"') {
             in_string = !in_string;
-        } else if (c == ':' && !in_string) {
-            n++;
+        } else if (!in_string) {
+            w.n_keys += c == ':';
+            w.has_apostrophe |= c == '\'';
         }
     }
-    return n;
+    return w;
 }
 
-static quire_err check_unique(struct json_object *root, str text, const char *file, quire_error *err) {
-    bool has_zero;
-    size_t n_written = count_written_keys(text, &has_zero);
-    if (has_zero) {
+static quire_err check_keys(struct json_object *root, str text, json_keys keys, const char *file, quire_error *err) {
+    written w = scan(text);
+    if (w.has_apostrophe) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: no valid JSON (a name in single quotes); repair the file or download it again", file);
+    }
+    if (keys == JSON_KEYS_UNIQUE && w.has_zero) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: a string holds a 0 character; the file is damaged", file);
     }
-    if (n_written != count_members(root)) {
+    if (keys == JSON_KEYS_UNIQUE && w.n_keys != count_members(root)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: a name occurs twice in one object; the file is damaged or wrongly converted", file);
     }
     return QUIRE_OK;
@@ -95,8 +103,8 @@ quire_err json_doc_parse(json_doc *out, str text, json_keys keys, const char *fi
     } else {
         e = check_end(text, end, file, err);
     }
-    if (e == QUIRE_OK && keys == JSON_KEYS_UNIQUE) {
-        e = check_unique(root, text, file, err);
+    if (e == QUIRE_OK) {
+        e = check_keys(root, text, keys, file, err);
     }
     if (e != QUIRE_OK) {
         json_object_put(root);

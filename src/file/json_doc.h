@@ -1,4 +1,5 @@
-/* A parsed JSON file: strict JSON, with bare Infinity and NaN accepted, within limits of depth and size. Immutable after json_doc_parse. */
+/* A parsed JSON file: JSON as json-c's strict mode has it (bare Infinity and NaN, 01 and 2. are numbers), within limits of depth and size.
+ * Immutable after json_doc_parse. */
 #ifndef FILE_JSON_DOC_H
 #define FILE_JSON_DOC_H
 
