@@ -37,6 +37,9 @@ static void *engine_main(void *arg) {
         if (started) {
             step_collect(e);
         }
+#ifdef QUIRE_DEBUG
+        engine_audit(e);
+#endif
         step_wake_readers(e);
         stats_publish(e);
         mem_guard_leave();

@@ -30,6 +30,7 @@ typedef struct step_arrays {
     int32_t max_work;
     kv_copies copies;
     kv_copy_pair *copy_pairs;
+    const kv_table **tables;        /* [max_seqs * groups] for the audit */
     batch rows;
 } step_arrays;
 
@@ -78,6 +79,10 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Sizes the arrays of e->step. */
 quire_err step_open(engine *e);
 void step_close(engine *e);
+
+/* ---- audit.c ---- */
+/* Asserts that pool and tables agree; between steps. Debug builds call it after each step. */
+void engine_audit(const engine *e);
 
 /* ---- stats.c ---- */
 void stats_token(engine *e, sequence *s, int64_t now_us);

@@ -1,0 +1,26 @@
+/* The audit of pages after each step of a debug build: what the pool counts is what the running sequences' tables hold. */
+#include <assert.h>
+
+#include "base/log.h"
+#include "engine/state.h"
+#include "kv/check.h"
+
+#define AUDIT_MAX_PAGES 4096 /* it costs time in proportion */
+
+void engine_audit(const engine *e) {
+    if (e->options.n_pages > AUDIT_MAX_PAGES) {
+        return;
+    }
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->n_running; i++) {
+        for (int32_t g = 0; g < e->running[i]->n_tables; g++) {
+            e->step.tables[n++] = &e->running[i]->tables[g];
+        }
+    }
+    quire_error err = {0};
+    quire_err r = kv_check(e->pool, e->step.tables, n, NULL, 0, &err);
+    if (r != QUIRE_OK) {
+        log_line(LOG_ERROR, "page audit: %s", err.message);
+    }
+    assert(r == QUIRE_OK);
+}

@@ -1,0 +1,138 @@
+/* An engine over the built-in model, driven from a test: open with a configuration, run requests to their end, look at logits and tokens. */
+#ifndef TESTS_ENGINE_HARNESS_H
+#define TESTS_ENGINE_HARNESS_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "file/model_file.h"
+
+#define BUILTIN "models/builtin.gguf"
+
+typedef struct harness_options {
+    const char *path, *isa;
+    compute_mode compute;
+    dtype kv;
+    int32_t page_tokens, n_pages, chunk, max_rows, max_seqs, n_threads;
+} harness_options;
+
+static const harness_options harness_defaults = {
+    .path = BUILTIN, .isa = "auto", .compute = COMPUTE_F32, .kv = DTYPE_F32, .page_tokens = 16, .n_pages = 1024, .max_rows = 128, .max_seqs = 16, .n_threads = 1};
+
+typedef struct harness {
+    backend *b;
+    model *m;
+    kv_layout layout;
+    engine *e;
+    engine_out *out;
+    wake reader;
+    int32_t n_vocab;
+} harness;
+
+/* One request and what came of it. */
+typedef struct harness_run {
+    const int32_t *prompt;
+    int32_t n_prompt, n_tokens;
+    sampling_params sampling;
+    float *logits;    /* [n_prompt, n_vocab] if wanted */
+    int32_t tokens[512];
+    finish_reason finish;
+    quire_err error;
+    request_id id;
+} harness_run;
+
+static inline void harness_open(const harness_options *o, harness *h) {
+    quire_error err = {0};
+    model_file *f;
+    backend_options bo = {.compute = o->compute, .isa = o->isa, .n_threads = o->n_threads};
+    quire_err r = model_file_open(o->path, &f, &err);
+    r = r ? r : backend_cpu_open(&bo, &h->b, &err);
+    r = r ? r : model_open(f, h->b, 2048, &h->m, &err);
+    if (r == QUIRE_OK) {
+        model_file_close(f);
+        h->n_vocab = model_description(h->m)->n_vocab;
+    }
+    step_limits limits = {.max_rows = o->max_rows, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
+    engine_options eo = {.page_tokens = o->page_tokens,
+                         .n_pages = o->n_pages,
+                         .max_model_len = o->n_pages * o->page_tokens < 2048 ? o->n_pages * o->page_tokens : 2048,
+                         .max_batched_tokens = o->max_rows,
+                         .max_seqs = o->max_seqs,
+                         .prefill_chunk = o->chunk,
+                         .max_requests = 256};
+    r = r ? r : kv_layout_init(model_description(h->m), o->kv, o->page_tokens, &h->layout, &err);
+    r = r ? r : h->b->ops->step_open(h->b, &limits, &h->layout, h->n_vocab, &err);
+    r = r ? r : h->b->ops->kv_open(h->b, o->n_pages, &err);
+    r = r ? r : engine_open(h->m, h->b, &h->layout, &eo, &h->e, &err);
+    r = r ? r : wake_init(&h->reader);
+    r = r ? r : engine_out_open(h->e, &h->reader, &h->out);
+    if (r != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+}
+
+static inline void harness_close(harness *h) {
+    engine_out_close(h->out);
+    engine_close(h->e);
+    wake_deinit(&h->reader);
+    model_close(h->m);
+    h->b->ops->close(h->b);
+}
+
+static inline void harness_submit(harness *h, harness_run *r) {
+    quire_error err = {0};
+    int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
+    memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
+    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .out = h->out, .user = r};
+    r->n_tokens = 0;
+    r->finish = FINISH_NONE;
+    r->error = engine_submit(h->e, &q, &r->id, &err);
+    if (r->error != QUIRE_OK) {
+        mem_free(tokens);
+        r->finish = FINISH_ERROR;
+    }
+}
+
+/* Reads events until n requests have ended. */
+static inline void harness_wait(harness *h, int32_t n) {
+    while (n > 0) {
+        engine_event ev;
+        if (!engine_out_pop(h->out, &ev)) {
+            wake_wait(&h->reader, -1);
+            continue;
+        }
+        harness_run *r = ev.user;
+        if (ev.finish == FINISH_NONE) {
+            if (r->n_tokens < (int32_t)(sizeof r->tokens / sizeof *r->tokens)) {
+                r->tokens[r->n_tokens] = ev.token;
+            }
+            r->n_tokens++;
+        } else {
+            r->finish = ev.finish;
+            r->error = ev.error;
+            n--;
+        }
+    }
+}
+
+/* Random ids, without the end-of-text token. */
+static inline void random_prompt(uint64_t *seed, int32_t n_vocab, int32_t n, int32_t *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = 1 + (int32_t)(rng_next(seed) % (uint64_t)(n_vocab - 1));
+    }
+}
+
+static inline sampling_params greedy(int32_t max_tokens) {
+    sampling_params p;
+    sampling_params_init(&p);
+    p.temperature = 0;
+    p.max_tokens = max_tokens;
+    p.ignore_eos = true;
+    p.has_seed = true;
+    return p;
+}
+
+#endif
