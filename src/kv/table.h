@@ -1,7 +1,8 @@
 /* Block table: where one sequence's tokens lie, for one group of layers. A growable array of page ids and a length in tokens.
  *
- * Owner: the engine thread. Invariant: n_pages >= pages needed for n_tokens; every entry is held. A write into a page with count > 1 copies
- * that page first: kv_table_append adds the pair to a copy list, which the engine hands to the backend before the step. */
+ * Owner: the engine thread. Invariant: n_pages is what n_tokens need; every entry is held. A write into a page that others hold or can
+ * find (kv_pool_is_shared) copies that page first: kv_table_append adds the pair to a copy list, which the engine hands to the backend before the
+ * step. A source may have been released, and even be the target of a later pair: pairs are done in order, before anything is written. */
 #ifndef KV_TABLE_H
 #define KV_TABLE_H
 

@@ -1,0 +1,281 @@
+#include "kv/pool.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "base/mem.h"
+
+#define END (-1)
+
+/* The free list is a stack (Treiber 1986) whose head carries a tag in its upper half that every push and pop raises: a pop that walked an older
+ * stack fails its exchange. The credit is what nobody has claimed yet: a reserve lowers it by n first, a release raises it after its push, so the
+ * stack always holds the pages of every claim that succeeded, and n of them come off in one exchange.
+ * All writes to the head are read-modify-write with release order, so an acquiring load sees every link below it. */
+struct kv_pool {
+    _Alignas(MEM_ALIGN) _Atomic uint64_t head; /* tag << 32 | page, END as 0xffffffff */
+    _Alignas(MEM_ALIGN) _Atomic int32_t credit;
+    _Alignas(MEM_ALIGN) int32_t n_pages;
+    _Atomic int32_t n_cached;
+    _Atomic int32_t *count;  /* [n_pages] holders */
+    _Atomic int32_t *next;   /* [n_pages + 1] towards the stack's bottom, or younger in the queue; [n_pages] is the queue's sentinel */
+    int32_t *prev;           /* [n_pages + 1] older in the queue */
+    int32_t *entry;          /* [n_pages] the index's, -1 for none */
+};
+
+static int32_t get_next(const kv_pool *pool, int32_t page) {
+    return atomic_load_explicit(&pool->next[page], memory_order_relaxed);
+}
+
+static void set_next(kv_pool *pool, int32_t page, int32_t next) {
+    atomic_store_explicit(&pool->next[page], next, memory_order_relaxed);
+}
+
+static uint64_t raised(uint64_t head, int32_t top) {
+    return ((head >> 32) + 1) << 32 | (uint32_t)top;
+}
+
+quire_err kv_pool_open(int32_t n_pages, kv_pool **out) {
+    if (n_pages < 1 || n_pages == INT32_MAX) {
+        return QUIRE_INVALID;
+    }
+    size_t n = (size_t)n_pages;
+    kv_pool *pool = mem_new(1, sizeof *pool);
+    if (pool == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    pool->n_pages = n_pages;
+    pool->count = mem_new(n, sizeof *pool->count);
+    pool->next = mem_new(n + 1, sizeof *pool->next);
+    pool->prev = mem_new(n + 1, sizeof *pool->prev);
+    pool->entry = mem_new(n, sizeof *pool->entry);
+    if (pool->count == NULL || pool->next == NULL || pool->prev == NULL || pool->entry == NULL) {
+        kv_pool_close(pool);
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < n_pages; i++) {
+        set_next(pool, i, i + 1 < n_pages ? i + 1 : END);
+        pool->entry[i] = -1;
+    }
+    set_next(pool, n_pages, n_pages);
+    pool->prev[n_pages] = n_pages;
+    atomic_init(&pool->head, 0);
+    atomic_init(&pool->credit, n_pages);
+    *out = pool;
+    return QUIRE_OK;
+}
+
+void kv_pool_close(kv_pool *pool) {
+    if (pool != NULL) {
+        mem_free(pool->count);
+        mem_free(pool->next);
+        mem_free(pool->prev);
+        mem_free(pool->entry);
+        mem_free(pool);
+    }
+}
+
+static bool claim(kv_pool *pool, int32_t n) {
+    int32_t credit = atomic_load_explicit(&pool->credit, memory_order_relaxed);
+    do {
+        if (credit < n) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&pool->credit, &credit, credit - n, memory_order_acquire, memory_order_relaxed));
+    return true;
+}
+
+/* Takes n claimed pages off the stack. A walk that others disturb may read any links, but then its exchange fails. */
+static void pop(kv_pool *pool, int32_t n, page_id *ids) {
+    uint64_t head = atomic_load_explicit(&pool->head, memory_order_acquire);
+    for (;;) {
+        int32_t top = (int32_t)(uint32_t)head, n_walked = 0;
+        while (n_walked < n && top >= 0 && top < pool->n_pages) {
+            ids[n_walked++].v = top;
+            top = get_next(pool, top);
+        }
+        if (n_walked < n) {
+            head = atomic_load_explicit(&pool->head, memory_order_acquire);
+        } else if (atomic_compare_exchange_weak_explicit(&pool->head, &head, raised(head, top), memory_order_acq_rel, memory_order_acquire)) {
+            return;
+        }
+    }
+}
+
+quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids) {
+    assert(n >= 0);
+    if (n == 0) {
+        return QUIRE_OK;
+    }
+    if (!claim(pool, n)) {
+        return QUIRE_NO_ROOM;
+    }
+    pop(pool, n, ids);
+    for (int32_t i = 0; i < n; i++) {
+        atomic_store_explicit(&pool->count[ids[i].v], 1, memory_order_relaxed);
+    }
+    return QUIRE_OK;
+}
+
+/* Puts the chain first -> ... -> last of n pages on the stack. */
+static void push(kv_pool *pool, int32_t first, int32_t last, int32_t n) {
+    uint64_t head = atomic_load_explicit(&pool->head, memory_order_relaxed);
+    do {
+        set_next(pool, last, (int32_t)(uint32_t)head);
+    } while (!atomic_compare_exchange_weak_explicit(&pool->head, &head, raised(head, first), memory_order_acq_rel, memory_order_relaxed));
+    atomic_fetch_add_explicit(&pool->credit, n, memory_order_release);
+}
+
+/* ---- the eviction queue: a ring through the sentinel n_pages, oldest after it, youngest before it ---- */
+
+static void enqueue(kv_pool *pool, int32_t page) {
+    int32_t sentinel = pool->n_pages, youngest = pool->prev[sentinel];
+    set_next(pool, page, sentinel);
+    pool->prev[page] = youngest;
+    set_next(pool, youngest, page);
+    pool->prev[sentinel] = page;
+    atomic_fetch_add_explicit(&pool->n_cached, 1, memory_order_relaxed);
+}
+
+static void unqueue(kv_pool *pool, int32_t page) {
+    int32_t older = pool->prev[page], younger = get_next(pool, page);
+    set_next(pool, older, younger);
+    pool->prev[younger] = older;
+    atomic_fetch_sub_explicit(&pool->n_cached, 1, memory_order_relaxed);
+}
+
+void kv_pool_share(kv_pool *pool, page_id id) {
+    int32_t before = atomic_fetch_add_explicit(&pool->count[id.v], 1, memory_order_relaxed);
+    if (before == 0) {
+        assert(pool->entry[id.v] >= 0); /* a free page has no content to share */
+        unqueue(pool, id.v);
+    }
+}
+
+void kv_pool_release(kv_pool *pool, page_id id) {
+    kv_pool_release_all(pool, &id, 1);
+}
+
+void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n) {
+    int32_t first = END, last = END, n_freed = 0;
+    for (int32_t i = n - 1; i >= 0; i--) {
+        int32_t page = ids[i].v;
+        int32_t before = atomic_fetch_sub_explicit(&pool->count[page], 1, memory_order_acq_rel);
+        assert(before > 0);
+        if (before > 1) {
+            continue;
+        }
+        if (pool->entry[page] >= 0) {
+            enqueue(pool, page);
+            continue;
+        }
+        set_next(pool, page, first);
+        first = page;
+        last = last == END ? page : last;
+        n_freed++;
+    }
+    if (n_freed > 0) {
+        push(pool, first, last, n_freed);
+    }
+}
+
+int32_t kv_pool_count(const kv_pool *pool, page_id id) {
+    return atomic_load_explicit(&pool->count[id.v], memory_order_relaxed);
+}
+
+kv_counts kv_pool_counts(const kv_pool *pool) {
+    kv_counts c = {.n_pages = pool->n_pages,
+                   .n_free = atomic_load_explicit(&pool->credit, memory_order_relaxed),
+                   .n_cached = atomic_load_explicit(&pool->n_cached, memory_order_relaxed)};
+    c.n_held = c.n_pages - c.n_free - c.n_cached;
+    return c;
+}
+
+void kv_pool_index(kv_pool *pool, page_id id, int32_t entry) {
+    assert(entry >= 0 && kv_pool_count(pool, id) > 0);
+    pool->entry[id.v] = entry;
+}
+
+void kv_pool_unindex(kv_pool *pool, page_id id) {
+    assert(pool->entry[id.v] >= 0);
+    pool->entry[id.v] = -1;
+    if (kv_pool_count(pool, id) == 0) {
+        unqueue(pool, id.v);
+        push(pool, id.v, id.v, 1);
+    }
+}
+
+int32_t kv_pool_entry(const kv_pool *pool, page_id id) {
+    return pool->entry[id.v];
+}
+
+page_id kv_pool_oldest(const kv_pool *pool) {
+    int32_t oldest = get_next(pool, pool->n_pages);
+    return oldest == pool->n_pages ? PAGE_NONE : (page_id){oldest};
+}
+
+bool kv_pool_is_shared(const kv_pool *pool, page_id id) {
+    return kv_pool_count(pool, id) > 1 || pool->entry[id.v] >= 0;
+}
+
+/* ---- audit ---- */
+
+/* The free stack: n_free different pages with count 0 that are not indexed. */
+static quire_err check_stack(const kv_pool *pool, int32_t n_free, quire_error *err) {
+    int32_t n = 0;
+    for (int32_t page = (int32_t)(uint32_t)atomic_load(&pool->head); page != END; page = get_next(pool, page)) {
+        if (page < 0 || page >= pool->n_pages) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the free stack holds page %d of %d", page, pool->n_pages);
+        }
+        if (kv_pool_count(pool, (page_id){page}) != 0 || pool->entry[page] >= 0) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: page %d is on the free stack with count %d and entry %d", page,
+                           kv_pool_count(pool, (page_id){page}), pool->entry[page]);
+        }
+        if (++n > n_free) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the free stack holds more than the %d free pages, or a cycle", n_free);
+        }
+    }
+    if (n != n_free) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the free stack holds %d pages, %d are counted free", n, n_free);
+    }
+    return QUIRE_OK;
+}
+
+/* The eviction queue: n_cached indexed pages with count 0, linked both ways. */
+static quire_err check_queue(const kv_pool *pool, int32_t n_cached, quire_error *err) {
+    int32_t n = 0, older = pool->n_pages;
+    for (int32_t page = get_next(pool, older); page != pool->n_pages; older = page, page = get_next(pool, page)) {
+        if (page < 0 || page >= pool->n_pages || pool->prev[page] != older) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the eviction queue is broken at page %d after %d", page, older);
+        }
+        if (kv_pool_count(pool, (page_id){page}) != 0 || pool->entry[page] < 0) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: page %d is on the eviction queue with count %d and entry %d", page,
+                           kv_pool_count(pool, (page_id){page}), pool->entry[page]);
+        }
+        if (++n > n_cached) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the eviction queue holds more than the %d cached pages", n_cached);
+        }
+    }
+    if (n != n_cached || pool->prev[pool->n_pages] != older) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the eviction queue holds %d pages, %d are counted cached", n, n_cached);
+    }
+    return QUIRE_OK;
+}
+
+quire_err kv_pool_check(const kv_pool *pool, quire_error *err) {
+    kv_counts c = kv_pool_counts(pool);
+    TRY(check_stack(pool, c.n_free, err));
+    TRY(check_queue(pool, c.n_cached, err));
+    int32_t n_held = 0;
+    for (int32_t page = 0; page < pool->n_pages; page++) {
+        int32_t count = kv_pool_count(pool, (page_id){page});
+        if (count < 0) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv pool: page %d has count %d", page, count);
+        }
+        n_held += count > 0;
+    }
+    if (n_held != c.n_held) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv pool: %d pages have holders, but %d free and %d cached of %d leave %d", n_held, c.n_free,
+                       c.n_cached, c.n_pages, c.n_held);
+    }
+    return QUIRE_OK;
+}

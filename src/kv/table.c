@@ -1,0 +1,97 @@
+#include "kv/table.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static int32_t pages_for(int32_t n_tokens, int32_t page_tokens) {
+    return n_tokens / page_tokens + (n_tokens % page_tokens != 0);
+}
+
+static quire_err reserve_entries(kv_table *t, int32_t n) {
+    void *pages = t->pages;
+    size_t cap = (size_t)t->cap_pages;
+    if (!mem_grow_(&pages, &cap, (size_t)n, sizeof *t->pages)) {
+        return QUIRE_NO_MEMORY;
+    }
+    t->pages = pages;
+    t->cap_pages = cap < INT32_MAX ? (int32_t)cap : INT32_MAX;
+    return QUIRE_OK;
+}
+
+quire_err kv_table_init(kv_table *t, int32_t cap_pages) {
+    *t = (kv_table){0};
+    return reserve_entries(t, cap_pages + 1); /* append writes a copied tail behind the last entry before it takes its place */
+}
+
+void kv_table_deinit(kv_pool *pool, kv_table *t) {
+    kv_table_clear(pool, t);
+    mem_free(t->pages);
+    *t = (kv_table){0};
+}
+
+void kv_table_clear(kv_pool *pool, kv_table *t) {
+    kv_pool_release_all(pool, t->pages, t->n_pages);
+    t->n_pages = 0;
+    t->n_tokens = 0;
+}
+
+/* What an append does: new entries at the end, and whether the part-filled tail must be copied because a write would be seen by others. */
+typedef struct growth {
+    int32_t n_new;
+    bool copies_tail;
+} growth;
+
+static growth plan_growth(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens) {
+    assert(n_tokens >= 0 && n_tokens <= INT32_MAX - t->n_tokens);
+    bool writes_tail = n_tokens > 0 && t->n_tokens % page_tokens != 0;
+    return (growth){.n_new = pages_for(t->n_tokens + n_tokens, page_tokens) - t->n_pages,
+                    .copies_tail = writes_tail && kv_pool_is_shared(pool, t->pages[t->n_pages - 1])};
+}
+
+int32_t kv_table_needs(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens) {
+    growth g = plan_growth(pool, t, n_tokens, page_tokens);
+    return g.n_new + g.copies_tail;
+}
+
+quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies) {
+    growth g = plan_growth(pool, t, n_tokens, page_tokens);
+    if (g.copies_tail && copies->n == copies->cap) {
+        return QUIRE_NO_ROOM;
+    }
+    /* One reserve for all: the copy's page comes last and takes the tail's place. */
+    TRY(reserve_entries(t, t->n_pages + g.n_new + g.copies_tail));
+    TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
+    if (g.copies_tail) {
+        page_id *tail = &t->pages[t->n_pages - 1];
+        page_id copy = t->pages[t->n_pages + g.n_new];
+        copies->pairs[copies->n].src = *tail;
+        copies->pairs[copies->n++].dst = copy;
+        kv_pool_release(pool, *tail);
+        *tail = copy;
+    }
+    t->n_pages += g.n_new;
+    t->n_tokens += n_tokens;
+    return QUIRE_OK;
+}
+
+void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens) {
+    assert(n_tokens >= 0 && n_tokens <= t->n_tokens);
+    int32_t kept = pages_for(n_tokens, page_tokens);
+    kv_pool_release_all(pool, t->pages + kept, t->n_pages - kept);
+    t->n_pages = kept;
+    t->n_tokens = n_tokens;
+}
+
+quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to) {
+    assert(to->n_pages == 0);
+    TRY(reserve_entries(to, from->n_pages));
+    for (int32_t i = 0; i < from->n_pages; i++) {
+        kv_pool_share(pool, from->pages[i]);
+        to->pages[i] = from->pages[i];
+    }
+    to->n_pages = from->n_pages;
+    to->n_tokens = from->n_tokens;
+    return QUIRE_OK;
+}
