@@ -16,7 +16,7 @@ packages:
 	@tools/packages.sh build
 
 run: packages all ## a continuation by the built-in model
-	build/quire run builtin -p "$(PROMPT)" -n 80 --temp 0.8 --seed 7
+	build/quire run builtin -p "$(PROMPT)" --echo -n 80 --temp 0.8 --seed 7
 
 test: ## everything below 15 minutes: unit, second compiler, emulated AVX-512, expected outputs, end to end
 	@tools/packages.sh test
@@ -28,10 +28,10 @@ test-long: ## the same with more rounds, then the sanitizers
 	@$(MAKE) --no-print-directory asan tsan
 
 bench: packages all ## speed of the built-in model on this machine
-	build/quire bench builtin
+	build/quire bench builtin --context 128
 
 bench-json: packages all
-	@build/quire bench builtin --json
+	@build/quire bench builtin --context 128 --json
 
 asan: ## unit tests under AddressSanitizer and UBSan
 	@tools/packages.sh test

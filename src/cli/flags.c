@@ -63,8 +63,8 @@ const flag cli_flags[] = {
     {"--batch-with", "FILE", "JSON list of id lists that run in the same batch", CLI_LOGITS, FLAG_TEXT, AT(batch_with), 0, 0, NULL, NULL},
 
     {"--batch", "LIST", "requests at once (1,4,16)", CLI_BENCH, FLAG_TEXT, AT(bench.batches), 0, 0, NULL, NULL},
-    {"--context", "LIST", "tokens before the decoded ones", CLI_BENCH, FLAG_TEXT, AT(bench.contexts), 0, 0, NULL, NULL},
-    {"--decode -n", "N", "tokens decoded for each request (256)", CLI_BENCH, FLAG_COUNT, AT(bench.n_decode), 2, 1000000, NULL, NULL},
+    {"--context", "LIST", "tokens before the decoded ones (128,1024)", CLI_BENCH, FLAG_TEXT, AT(bench.contexts), 0, 0, NULL, NULL},
+    {"--decode -n --n", "N", "tokens decoded for each request (257)", CLI_BENCH, FLAG_COUNT, AT(bench.n_decode), 2, 1000000, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH, FLAG_COUNT, AT(bench.n_runs), 1, 1000, NULL, NULL},
     {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 

@@ -1,0 +1,315 @@
+#include "bench/bench.h"
+
+#include <json-c/json.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/team.h"
+#include "bench/bandwidth.h"
+
+enum { MAX_POINTS = 32, MAX_RUNS = 64, LAST_TOKENS = 256 };
+
+void bench_options_init(bench_options *o) {
+    *o = (bench_options){.batches = "1,4,16", .contexts = "128,1024", .n_decode = 257, .n_runs = 3};
+    quire_options_init(&o->engine);
+}
+
+/* One bench: the open engine, and what its figures are held against. */
+typedef struct bench {
+    const bench_options *options;
+    quire_engine *engine;
+    quire_queue *queue;
+    const quire_info *info;
+    int32_t n_threads;
+    double bandwidth;  /* bytes a second */
+    uint64_t draw;     /* state of the generator of prompts: none is like another */
+} bench;
+
+/* One request while it runs. */
+typedef struct runner {
+    quire_stream *stream;
+    int64_t *times; /* mem_new'd: when each token came */
+    int32_t n_times, max_times;
+} runner;
+
+typedef struct figure {
+    double mean, spread; /* of the runs; spread is the largest distance from the mean */
+} figure;
+
+static figure figure_of(const double *values, int32_t n) {
+    figure f = {0};
+    for (int32_t i = 0; i < n; i++) {
+        f.mean += values[i] / n;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        f.spread = fmax(f.spread, fabs(values[i] - f.mean));
+    }
+    return f;
+}
+
+/* "1,4,16" into numbers of at least 1. */
+static quire_err parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err) {
+    *n = 0;
+    for (const char *p = text; *p;) {
+        char *end;
+        long v = strtol(p, &end, 10);
+        if (end == p || v < 1 || v > 1 << 24 || (*end != ',' && *end != 0) || *n == MAX_POINTS) {
+            return err_set(err, QUIRE_INVALID, p - text, "%s %s: must be at most %d whole numbers from 1 on, as in 1,4,16", flag, text, MAX_POINTS);
+        }
+        out[(*n)++] = (int32_t)v;
+        p = end + (*end == ',');
+    }
+    return *n ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: is empty", flag);
+}
+
+static quire_err submit(bench *b, int32_t n_prompt, int32_t n_tokens, runner *r, quire_error *err) {
+    int32_t *ids = mem_new((size_t)n_prompt, sizeof *ids);
+    if (!ids) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d tokens", (int)n_prompt);
+    }
+    for (int32_t i = 0; i < n_prompt; i++) {
+        ids[i] = (int32_t)(rng_next(&b->draw) % (uint64_t)b->info->n_vocab);
+    }
+    quire_request *request;
+    quire_err e = quire_request_ids(b->engine, ids, (size_t)n_prompt, &request, err);
+    mem_free(ids);
+    TRY(e);
+    char number[16];
+    snprintf(number, sizeof number, "%d", (int)n_tokens);
+    e = quire_request_set(request, "max_tokens", number, err);
+    e = e == QUIRE_OK ? quire_request_set(request, "ignore_eos", "true", err) : e;
+    e = e == QUIRE_OK ? quire_request_set(request, "temperature", "0", err) : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(request);
+        return e;
+    }
+    return quire_submit(b->queue, request, r, &r->stream, err);
+}
+
+/* Reads events until every runner's stream is done; the first failure is the result. */
+static quire_err await(bench *b, int32_t n_running, quire_error *err) {
+    quire_err e = QUIRE_OK;
+    while (n_running > 0) {
+        quire_event ev;
+        if (!quire_queue_next(b->queue, &ev)) {
+            quire_queue_wait(b->queue, -1);
+            continue;
+        }
+        runner *r = ev.user;
+        if (ev.kind == QUIRE_EVENT_DELTA || ev.kind == QUIRE_EVENT_END) {
+            for (int32_t i = 0; i < ev.n_tokens && r->n_times < r->max_times; i++) {
+                r->times[r->n_times++] = clock_us();
+            }
+        } else if (ev.kind == QUIRE_EVENT_DONE) {
+            if (ev.finish == QUIRE_FINISH_ERROR && e == QUIRE_OK && ev.error) {
+                *err = *ev.error;
+                e = err->code;
+            }
+            quire_stream_release(r->stream);
+            n_running--;
+        }
+    }
+    return e;
+}
+
+/* Runs `batch` requests together; their token times stay in runners. *took_us is from the first submit to the last end. */
+static quire_err run_batch(bench *b, runner *runners, int32_t batch, int32_t n_prompt, int32_t n_tokens, int64_t *took_us, quire_error *err) {
+    int64_t start = clock_us();
+    quire_err e = QUIRE_OK;
+    int32_t n_sent = 0;
+    for (int32_t i = 0; e == QUIRE_OK && i < batch; i++) {
+        runners[i].n_times = 0;
+        e = submit(b, n_prompt, n_tokens, &runners[i], err);
+        n_sent += e == QUIRE_OK;
+    }
+    quire_error later = {0};
+    quire_err end = await(b, n_sent, &later);
+    *took_us = clock_us() - start;
+    if (e == QUIRE_OK && end != QUIRE_OK) {
+        *err = later;
+        e = end;
+    }
+    return e;
+}
+
+/* Tokens a second while all requests decode: from the moment when each has all but its last 256 tokens until the first is finished. */
+static double decode_speed(const runner *runners, int32_t batch, int32_t n_tokens) {
+    int32_t from = n_tokens > LAST_TOKENS ? n_tokens - 1 - LAST_TOKENS : 0;
+    int64_t start = 0, end = INT64_MAX;
+    for (int32_t i = 0; i < batch; i++) {
+        if (runners[i].n_times < n_tokens) {
+            return 0;
+        }
+        start = runners[i].times[from] > start ? runners[i].times[from] : start;
+        end = runners[i].times[n_tokens - 1] < end ? runners[i].times[n_tokens - 1] : end;
+    }
+    int64_t n = 0;
+    for (int32_t i = 0; i < batch; i++) {
+        for (int32_t j = 0; j < n_tokens; j++) {
+            n += runners[i].times[j] > start && runners[i].times[j] <= end;
+        }
+    }
+    return end > start ? (double)n / ((double)(end - start) * 1e-6) : 0;
+}
+
+/* One figure: a table's row or a JSON line. limit 0: there is none. */
+static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
+    if (!b->options->json) {
+        printf("%-8s %6d %8d %12.1f  +-%5.1f%%", what, (int)batch, (int)context, f.mean, f.mean > 0 ? 100 * f.spread / f.mean : 0);
+        if (limit > 0) {
+            printf(" %12.1f %6.0f%%", limit, 100 * f.mean / limit);
+        }
+        printf("\n");
+        fflush(stdout);
+        return;
+    }
+    json_object *line = json_object_new_object(), *params = json_object_new_object();
+    json_object_object_add(line, "bench", json_object_new_string(what));
+    json_object_object_add(line, "name", json_object_new_string(b->info->model_name));
+    json_object_object_add(params, "batch", json_object_new_int(batch));
+    json_object_object_add(params, "context", json_object_new_int(context));
+    json_object_object_add(params, "tokens", json_object_new_int(b->options->n_decode));
+    json_object_object_add(params, "runs", json_object_new_int(b->options->n_runs));
+    json_object_object_add(params, "compute", json_object_new_string(b->info->compute));
+    json_object_object_add(params, "kv_dtype", json_object_new_string(b->info->kv_dtype));
+    json_object_object_add(params, "backend", json_object_new_string(b->info->backend));
+    json_object_object_add(params, "threads", json_object_new_int(b->n_threads));
+    json_object_object_add(line, "params", params);
+    json_object_object_add(line, "value", json_object_new_double(f.mean));
+    json_object_object_add(line, "spread", json_object_new_double(f.spread));
+    json_object_object_add(line, "unit", json_object_new_string(strcmp(what, "read") == 0 ? "bytes/s" : "tokens/s"));
+    json_object_object_add(line, "limit", limit > 0 ? json_object_new_double(limit) : NULL);
+    json_object_object_add(line, "fraction", limit > 0 ? json_object_new_double(f.mean / limit) : NULL);
+    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
+    fflush(stdout);
+    json_object_put(line);
+}
+
+/* Prefill, then decode, at one batch size and context. */
+static quire_err measure(bench *b, runner *runners, int32_t batch, int32_t context, quire_error *err) {
+    double prefill[MAX_RUNS], decode[MAX_RUNS];
+    int32_t n = b->options->n_decode;
+    for (int32_t run = 0; run < b->options->n_runs; run++) {
+        int64_t took;
+        TRY(run_batch(b, runners, batch, context, 1, &took, err));
+        prefill[run] = (double)batch * context / ((double)took * 1e-6);
+    }
+    report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs), 0);
+    for (int32_t run = 0; run < b->options->n_runs; run++) {
+        int64_t took;
+        TRY(run_batch(b, runners, batch, context, n, &took, err));
+        decode[run] = decode_speed(runners, batch, n);
+    }
+    double mean_context = context + n / 2.0;
+    double step_bytes = (double)b->info->weight_bytes + batch * mean_context * (double)b->info->token_bytes;
+    report(b, "decode", batch, context, figure_of(decode, b->options->n_runs), batch * b->bandwidth / step_bytes);
+    return QUIRE_OK;
+}
+
+/* The bandwidth that a model of this size gets, by threads; the last is what decoding is held against. */
+static quire_err measure_bandwidth(bench *b, quire_error *err) {
+    int64_t n_bytes = b->info->weight_bytes;
+    for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
+        double values[MAX_RUNS];
+        for (int32_t run = 0; run < b->options->n_runs; run++) {
+            quire_err e = bandwidth_measure(n_bytes, threads, &values[run]);
+            if (e != QUIRE_OK) {
+                return err_set(err, e, -1, "%lld bytes to measure the memory with: %s", (long long)n_bytes, quire_err_text(e));
+            }
+        }
+        figure f = figure_of(values, b->options->n_runs);
+        b->bandwidth = f.mean;
+        if (b->options->json) {
+            report(b, "read", threads, 0, f, 0);
+        } else {
+            printf("reading %.1f MB with %d thread%s: %.1f GB/s\n", (double)n_bytes / 1e6, (int)threads, threads == 1 ? "" : "s", f.mean / 1e9);
+        }
+        if (threads == b->n_threads) {
+            return QUIRE_OK;
+        }
+    }
+}
+
+static int32_t largest(const int32_t *values, int32_t n) {
+    int32_t most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        most = values[i] > most ? values[i] : most;
+    }
+    return most;
+}
+
+typedef struct points {
+    int32_t batches[MAX_POINTS], contexts[MAX_POINTS], n_batches, n_contexts;
+} points;
+
+/* What was asked must fit before anything runs. */
+static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
+    int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode, batch = largest(p->batches, p->n_batches);
+    int64_t pages = (tokens + b->info->page_tokens - 1) / b->info->page_tokens;
+    if (tokens > b->info->max_model_len) {
+        return err_set(err, QUIRE_INVALID, -1, "--context and --decode need %d tokens a sequence, the model takes %d; ask for less", (int)tokens,
+                       (int)b->info->max_model_len);
+    }
+    if (pages * batch > b->info->n_pages) {
+        return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens need %lld pages, there are %d; ask for less", (int)batch, (int)tokens,
+                       (long long)(pages * batch), (int)b->info->n_pages);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err measure_all(bench *b, const points *p, quire_error *err) {
+    TRY(check_fit(b, p, err));
+    int32_t batch = largest(p->batches, p->n_batches), n = b->options->n_decode;
+    runner *runners = mem_new((size_t)batch, sizeof *runners);
+    int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
+    quire_err e = runners && times ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d runners", (int)batch);
+    if (e == QUIRE_OK) {
+        for (int32_t i = 0; i < batch; i++) {
+            runners[i] = (runner){.times = times + (size_t)i * (size_t)n, .max_times = n};
+        }
+        e = measure_bandwidth(b, err);
+    }
+    if (e == QUIRE_OK && !b->options->json) {
+        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->info->model_name, b->info->compute, b->info->kv_dtype, b->info->backend,
+               (int)b->options->n_runs);
+        printf("%-8s %6s %8s %12s  %8s %12s %7s\n", "", "batch", "context", "tokens/s", "spread", "limit", "of it");
+    }
+    for (int32_t i = 0; e == QUIRE_OK && i < p->n_contexts; i++) {
+        for (int32_t j = 0; e == QUIRE_OK && j < p->n_batches; j++) {
+            e = measure(b, runners, p->batches[j], p->contexts[i], err);
+        }
+    }
+    mem_free(times);
+    mem_free(runners);
+    return e;
+}
+
+quire_err bench_run(const bench_options *o, quire_error *err) {
+    points p;
+    TRY(parse_list("--batch", o->batches, p.batches, &p.n_batches, err));
+    TRY(parse_list("--context", o->contexts, p.contexts, &p.n_contexts, err));
+    if (o->n_runs < 1 || o->n_runs > MAX_RUNS) {
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, MAX_RUNS);
+    }
+    quire_options engine = o->engine;
+    int32_t batch = largest(p.batches, p.n_batches);
+    engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
+    bench b = {.options = o, .n_threads = o->engine.n_threads > 0 ? o->engine.n_threads : team_cpus()};
+    TRY(quire_engine_open(&engine, &b.engine, err));
+    b.info = quire_engine_info(b.engine);
+    quire_err e = quire_queue_open(b.engine, &b.queue);
+    if (e != QUIRE_OK) {
+        err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
+    } else {
+        e = measure_all(&b, &p, err);
+        quire_queue_close(b.queue);
+    }
+    quire_engine_close(b.engine);
+    return e;
+}
