@@ -5,7 +5,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -13,7 +12,7 @@
 #include "server/error_body.h"
 #include "server/routes.h"
 
-#define INPUT_BYTES (64u << 10)    /* unparsed input kept of one connection */
+#define AHEAD_BYTES (1u << 20)     /* what a client may send ahead of the answers that it waits for */
 #define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
 #define LINGER_US 2000000          /* a client's time to read the last answer of a closing connection */
 
@@ -44,7 +43,6 @@ void conn_close(conn *c) {
         c->next->previous = c->previous;
     }
     event_free(c->deadline);
-    event_free(c->gone);
     bufferevent_free(c->bev);
     http_deinit(&c->request);
     mem_free(c);
@@ -91,7 +89,6 @@ static void disconnected(conn *c) {
 
 /* The answer is written: on to the next request, or to the end. */
 static void finish(conn *c) {
-    event_del(c->gone);
     if (!c->keep_alive) {
         flush_and_close(c);
         return;
@@ -223,9 +220,6 @@ static void on_request(conn *c) {
         return;
     }
     routes_run(c);
-    if (c->answer != NULL) {
-        event_add(c->gone, NULL);
-    }
 }
 
 /* Takes requests from the input, until it is used up or one has to wait for its answer. */
@@ -263,6 +257,9 @@ static void on_read(struct bufferevent *bev, void *arg) {
         return;
     }
     process(c);
+    if (evbuffer_get_length(bufferevent_get_input(bev)) > AHEAD_BYTES) { /* reading never pauses, so that a client that leaves is noticed */
+        conn_close(c);
+    }
 }
 
 static void on_written(struct bufferevent *bev, void *arg) {
@@ -278,10 +275,7 @@ static void on_written(struct bufferevent *bev, void *arg) {
 static void on_event(struct bufferevent *bev, short what, void *arg) {
     (void)bev;
     conn *c = arg;
-    if ((what & BEV_EVENT_TIMEOUT) != 0) {
-        atomic_fetch_add(&c->loop->n_slow_readers, 1);
-        conn_close(c);
-    } else if (c->answer != NULL) {
+    if (c->answer != NULL) {
         disconnected(c);
     } else if ((what & BEV_EVENT_EOF) != 0 && c->state != CONN_LINGER && evbuffer_get_length(output(c)) > 0) {
         c->keep_alive = false;
@@ -291,10 +285,21 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
     }
 }
 
-static void on_gone(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
-    disconnected(arg);
+/* The client took some of the output, or there is some again: it has until the deadline to take more. A bufferevent's own timeout would not do:
+ * output that is added in the moment when it expires cancels it. */
+static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
+    conn *c = arg;
+    const server_options *o = &c->loop->server->options;
+    if (info->n_deleted == 0 && info->orig_size > 0) {
+        return;
+    }
+    if (c->state == CONN_ANSWER && evbuffer_get_length(out) == 0) {
+        event_del(c->deadline);
+    } else if (c->state == CONN_ANSWER || c->state == CONN_FLUSH) {
+        set_deadline(c, o->write_deadline_us);
+    } else if (c->state == CONN_HEAD && !c->request.started) {
+        set_deadline(c, o->idle_deadline_us);
+    }
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg) {
@@ -302,6 +307,9 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg) {
     (void)what;
     conn *c = arg;
     bool late = (c->state == CONN_HEAD && c->request.started) || c->state == CONN_BODY;
+    if (c->state == CONN_ANSWER || c->state == CONN_FLUSH) {
+        atomic_fetch_add(&c->loop->n_slow_readers, 1);
+    }
     if (!late) {
         conn_close(c);
         return;
@@ -342,8 +350,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
     }
     *c = (conn){.loop = l, .bev = bev, .next = l->conns};
     c->deadline = evtimer_new(l->base, on_deadline, c);
-    c->gone = event_new(l->base, fd, EV_CLOSED, on_gone, c);
-    if (c->deadline == NULL || c->gone == NULL) {
+    if (c->deadline == NULL || evbuffer_add_cb(bufferevent_get_output(bev), on_output, c) == NULL) {
         if (c->deadline != NULL) {
             event_free(c->deadline);
         }
@@ -359,9 +366,6 @@ void conn_open(loop *l, evutil_socket_t fd) {
     atomic_fetch_add(&l->n_open, 1);
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only slower without it */
-    struct timeval write_deadline = {.tv_sec = (time_t)(o->write_deadline_us / 1000000), .tv_usec = (suseconds_t)(o->write_deadline_us % 1000000)};
-    bufferevent_set_timeouts(bev, NULL, &write_deadline);
-    bufferevent_setwatermark(bev, EV_READ, 0, INPUT_BYTES);
     bufferevent_setcb(bev, on_read, on_written, on_event, c);
     bufferevent_enable(bev, EV_READ | EV_WRITE);
     set_deadline(c, o->header_deadline_us);

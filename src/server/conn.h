@@ -2,7 +2,7 @@
  *
  *   CONN_HEAD -> CONN_BODY -> CONN_ANSWER -> CONN_HEAD (kept alive) | CONN_FLUSH -> CONN_LINGER -> closed
  *
- * While a request is answered the next one waits unparsed in the input buffer. Each state that waits for the client has an absolute deadline.
+ * While a request is answered the next ones wait unparsed in the input buffer, up to a limit. Each state that waits for the client has an absolute deadline.
  * A client that goes away while its answer is made cancels it. Owner: the loop's thread. */
 #ifndef SERVER_CONN_H
 #define SERVER_CONN_H
@@ -26,7 +26,7 @@ typedef struct conn {
     loop *loop;
     struct conn *previous, *next;
     struct bufferevent *bev;
-    struct event *deadline, *gone; /* gone: the client closed, noticed without reading */
+    struct event *deadline;
     conn_state state;
     http_request request;
     struct answer *answer;    /* a generation in progress, or NULL */
