@@ -1,0 +1,59 @@
+/* GGUF bytes of any kind: refused with a message, or everything the file gives can be read. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "file/model_file.h"
+#include "fuzz.h"
+
+static void read_tensors(const model_file *f, fuzz_sum *sum) {
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        const tensor_view *t = model_file_tensor(f, i);
+        fuzz_read(sum, t->data, t->n_bytes);
+        fuzz_check(model_file_find(f, t->name) == t);
+    }
+}
+
+static void read_metadata(const model_file *f, fuzz_sum *sum) {
+    str key, text;
+    char value[80], name[128];
+    int64_t ints[4];
+    float floats[4];
+    size_t n;
+    bool flag;
+    for (int32_t i = 0; model_file_meta_at(f, i, &key, value, sizeof value); i++) {
+        snprintf(name, sizeof name, "%.*s", (int)(key.n < 100 ? key.n : 100), key.p);
+        *sum += (fuzz_sum)model_file_i64s(f, name, ints, 4, &n) + (fuzz_sum)model_file_f32s(f, name, floats, 4, &n);
+        *sum += (fuzz_sum)model_file_bool(f, name, &flag) + (fuzz_sum)model_file_str_at(f, name, 1, &text, &n);
+    }
+}
+
+static void read_vocab(const vocab *v, fuzz_sum *sum) {
+    for (int32_t i = 0; i < v->n_tokens; i++) {
+        fuzz_read(sum, v->tokens[i].p, v->tokens[i].n);
+        *sum += v->types != NULL ? (fuzz_sum)v->types[i] : 0;
+        *sum += v->scores != NULL && v->scores[i] > 0;
+    }
+    for (int32_t i = 0; i < v->n_merges; i++) {
+        fuzz_read(sum, v->merges[i].p, v->merges[i].n);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    model_file *f = NULL;
+    quire_error err = {0};
+    fuzz_sum sum = 0;
+    log_set_level(LOG_ERROR);
+    if (model_file_open_memory(data, size, "fuzz", &f, &err) != QUIRE_OK) {
+        fuzz_check(err.message[0] != 0 && f == NULL);
+        return 0;
+    }
+    read_tensors(f, &sum);
+    read_metadata(f, &sum);
+    read_vocab(model_file_vocab(f), &sum);
+    str t = model_file_chat_template(f);
+    fuzz_read(&sum, t.p, t.n);
+    model_file_close(f);
+    fuzz_keep(sum);
+    return 0;
+}
