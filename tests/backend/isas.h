@@ -1,0 +1,72 @@
+/* What the CPU backend's tests share: the instruction sets that run here, comparison of bits, and hashes. */
+#ifndef TESTS_BACKEND_ISAS_H
+#define TESTS_BACKEND_ISAS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/math.h"
+#include "base/rng.h"
+
+static const char *const ISAS[] = {"plain", "avx2", "avx512"};
+#define N_TEST_ISAS 3
+
+/* Opens a backend, or gives NULL when this processor (or build) has no such instruction set. */
+static inline backend *open_isa(const char *isa, int32_t n_threads) {
+    backend *b = NULL;
+    quire_error err;
+    backend_options o = {.compute = COMPUTE_F32, .isa = isa, .n_threads = n_threads};
+    quire_err e = backend_cpu_open(&o, &b, &err);
+    assert_true(e == QUIRE_OK || e == QUIRE_UNSUPPORTED);
+    return e == QUIRE_OK ? b : NULL;
+}
+
+static inline void note_isas(void) {
+    for (int i = 0; i < N_TEST_ISAS; i++) {
+        backend *b = open_isa(ISAS[i], 1);
+        if (b == NULL) {
+            printf("SKIP: no %s here (configure with -DQUIRE_EMULATE_AVX512=ON to run it through SIMDe)\n", ISAS[i]);
+        } else {
+            b->ops->close(b);
+        }
+    }
+}
+
+static inline uint64_t hash_bytes(uint64_t hash, const void *p, size_t n) {
+    const uint8_t *bytes = p;
+    for (size_t i = 0; i < n; i++) {
+        hash = (hash ^ bytes[i]) * 0x100000001b3u;
+    }
+    return hash;
+}
+#define HASH_START 0xcbf29ce484222325u
+
+/* Equal to the bit, but any NaN equals any other. */
+static inline bool same_floats(const float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0 && !(a[i] != a[i] && b[i] != b[i])) {
+            printf("element %zu: %a, not %a\n", i, (double)a[i], (double)b[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Roughly normal, of unit variance. */
+static inline float random_normal(uint64_t *state) {
+    float sum = 0.0f;
+    for (int i = 0; i < 12; i++) {
+        sum += rng_uniform((uint32_t)(rng_next(state) >> 32));
+    }
+    return sum - 6.0f;
+}
+
+#endif

@@ -1,0 +1,219 @@
+/* Elementwise kernels, norms and rotation: every instruction set against the plain twin, to the bit, and the plain twin against double. */
+#include "backend/isas.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "backend/cpu/math_plain.h"
+
+#define MAX_N 100
+#define SEED 20240607u
+#define STORED_HASH 0x3408ce7e0be7ea45u /* the same on every instruction set and compiler */
+
+static const float SPECIALS[] = {0.0f,     -0.0f,      INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f, 0x1p-126f, 3.4e38f, -3.4e38f, 88.7f,
+                                 -87.3f,   -103.9f,    -104.1f,  89.1f,     0.625f, -0.625f,   1.0f,       -1.0f,     4.0f,    -4.0f,    1e-4f,
+                                 -1e-4f,   20.0f,      -20.0f,   0.5f,      0.347f, -0.347f};
+#define N_SPECIALS (sizeof SPECIALS / sizeof SPECIALS[0])
+
+/* Kernels of an instruction set, or NULL. */
+static const math_kernels *kernels(const char *isa) {
+    backend *b = open_isa(isa, 1);
+    if (b == NULL) {
+        return NULL;
+    }
+    const math_kernels *k = ((cpu_backend *)b)->math;
+    b->ops->close(b);
+    return k;
+}
+
+/* Specials and numbers of all magnitudes. */
+static void fill(float *x, int32_t n, uint64_t *state) {
+    for (int32_t i = 0; i < n; i++) {
+        uint64_t r = rng_next(state);
+        x[i] = r % 8 == 0 ? SPECIALS[(r >> 8) % N_SPECIALS] : ldexpf(random_normal(state), (int)((r >> 8) % 40) - 30);
+    }
+}
+
+static void fill_normal(float *x, int32_t n, uint64_t *state) {
+    for (int32_t i = 0; i < n; i++) {
+        x[i] = random_normal(state);
+    }
+}
+
+static uint64_t hash_floats(uint64_t hash, const float *x, int32_t n) {
+    return hash_bytes(hash, x, sizeof *x * (size_t)n);
+}
+
+/* Runs every kernel over all lengths up to MAX_N, with the same inputs whatever k is; checks against the plain twin and that nothing past the end is
+ * written. Returns a hash of the results of ordinary inputs. */
+static uint64_t run_all(const math_kernels *k) {
+    uint64_t state = SEED, hash = HASH_START;
+    float x[MAX_N], y[MAX_N], w[MAX_N], got[MAX_N + 1], want[MAX_N + 1];
+    for (int32_t n = 1; n <= MAX_N; n++) {
+        for (int ordinary = 0; ordinary < 2; ordinary++) {
+            (ordinary ? fill_normal : fill)(x, n, &state);
+            (ordinary ? fill_normal : fill)(y, n, &state);
+            fill_normal(w, n, &state);
+#define CHECK(call_got, call_want)                                 \
+    do {                                                           \
+        got[n] = want[n] = 7.0f;                                   \
+        call_got;                                                  \
+        call_want;                                                 \
+        assert_true(same_floats(got, want, (size_t)n + 1));        \
+        hash = ordinary ? hash_floats(hash, got, n) : hash;        \
+    } while (0)
+            CHECK(k->exp(x, n, got), math_plain.exp(x, n, want));
+            CHECK(k->tanh(x, n, got), math_plain.tanh(x, n, want));
+            for (act_kind f = ACT_SILU; f <= ACT_RELU2; f++) {
+                CHECK(k->gate_up(f, x, y, n, got), math_plain.gate_up(f, x, y, n, want));
+            }
+            CHECK((memcpy(got, x, sizeof x), k->scale_cap(1.5f, 0.0f, n, got)), (memcpy(want, x, sizeof x), math_plain.scale_cap(1.5f, 0.0f, n, want)));
+            CHECK((memcpy(got, x, sizeof x), k->scale_cap(0.5f, 30.0f, n, got)), (memcpy(want, x, sizeof x), math_plain.scale_cap(0.5f, 30.0f, n, want)));
+            CHECK((memcpy(got, x, sizeof x), k->add_scaled(0.7f, y, n, got)), (memcpy(want, x, sizeof x), math_plain.add_scaled(0.7f, y, n, want)));
+            CHECK(k->norm_rms(x, w, 1e-5f, n, got), math_plain.norm_rms(x, w, 1e-5f, n, want));
+            CHECK(k->norm_layer(x, w, y, 1e-5f, n, got), math_plain.norm_layer(x, w, y, 1e-5f, n, want));
+            CHECK(k->norm_layer(x, w, NULL, 1e-5f, n, got), math_plain.norm_layer(x, w, NULL, 1e-5f, n, want));
+            for (rope_pairs p = ROPE_HALVES; p <= ROPE_NEIGHBOURS; p++) {
+                CHECK((memcpy(got, x, sizeof x), k->rotate(p, y, w, n / 2, got)), (memcpy(want, x, sizeof x), math_plain.rotate(p, y, w, n / 2, want)));
+            }
+#undef CHECK
+        }
+    }
+    return hash;
+}
+
+static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
+    (void)unused;
+    for (int i = 0; i < N_TEST_ISAS; i++) {
+        const math_kernels *k = kernels(ISAS[i]);
+        if (k != NULL) {
+            uint64_t hash = run_all(k);
+            printf("%s: %016llx\n", ISAS[i], (unsigned long long)hash);
+            assert_true(hash == STORED_HASH);
+        }
+    }
+}
+
+/* How far got is from want, in units of want's last place. */
+static double ulps(float got, double want) {
+    float rounded = (float)want;
+    if (got == rounded) {
+        return 0.0;
+    }
+    double unit = fabs((double)nextafterf(rounded, INFINITY) - (double)rounded);
+    return fabs((double)got - want) / unit;
+}
+
+/* The worst of f over floats from low to high, `steps` of them spread evenly over their bit patterns' values. */
+static double worst_ulps(float (*f)(float), double (*exact)(double), double low, double high) {
+    double worst = 0.0;
+    for (int32_t i = 0; i <= 400000; i++) {
+        float x = (float)(low + (high - low) * i / 400000);
+        double u = ulps(f(x), exact((double)x));
+        worst = u > worst ? u : worst;
+    }
+    return worst;
+}
+
+static double exact_silu(double x) {
+    return x / (1.0 + exp(-x));
+}
+
+static double exact_gelu(double x) {
+    return 0.5 * x * erfc(-x / sqrt(2.0));
+}
+
+static double exact_gelu_tanh(double x) {
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
+
+static void the_functions_are_within_a_few_units_of_the_last_place(void **unused) {
+    (void)unused;
+    double e = worst_ulps(plain_exp, exp, -87.3, 88.7), t = worst_ulps(plain_tanh, tanh, -12.0, 12.0);
+    double near = worst_ulps(plain_tanh, tanh, -0.01, 0.01), s = worst_ulps(plain_silu, exact_silu, -80.0, 80.0);
+    double er = worst_ulps(plain_erf, erf, -5.0, 5.0);
+    printf("worst, ulp: exp %.2f, tanh %.2f (near 0 %.2f), silu %.2f, erf %.2f\n", e, t, near, s, er);
+    assert_true(e < 1.5 && t < 2.5 && near < 1.5 && s < 3.5 && er < 3.0);
+    double gelu = 0.0, gelu_tanh = 0.0;
+    for (int32_t i = -100000; i <= 100000; i++) {
+        float x = (float)i * 1e-4f;
+        double scale = fabs((double)x) > 1.0 ? fabs((double)x) : 1.0;
+        gelu = fmax(gelu, fabs((double)plain_gelu(x) - exact_gelu((double)x)) / scale);
+        gelu_tanh = fmax(gelu_tanh, fabs((double)plain_gelu_tanh(x) - exact_gelu_tanh((double)x)) / scale);
+    }
+    printf("worst, absolute: gelu %.2g, gelu tanh %.2g\n", gelu, gelu_tanh);
+    assert_true(gelu < 1.5e-7 && gelu_tanh < 1.5e-7);
+}
+
+static void the_functions_are_defined_everywhere(void **unused) {
+    (void)unused;
+    assert_true(plain_exp(-INFINITY) == 0.0f && plain_exp(-1e30f) == 0.0f && plain_exp(-104.0f) == 0.0f);
+    assert_true(plain_exp(INFINITY) == INFINITY && plain_exp(1e30f) == INFINITY && plain_exp(88.73f) == INFINITY);
+    assert_true(plain_exp(0.0f) == 1.0f && plain_exp(-0.0f) == 1.0f);
+    assert_true(isnan(plain_exp(NAN)) && isnan(plain_tanh(NAN)) && isnan(plain_silu(NAN)) && isnan(plain_erf(NAN)) && isnan(plain_gelu(NAN)));
+    assert_true(fabs((double)plain_exp(-100.0f) - exp(-100.0)) <= 0x1p-149); /* subnormal */
+    assert_true(plain_tanh(INFINITY) == 1.0f && plain_tanh(-INFINITY) == -1.0f && signbit(plain_tanh(-0.0f)));
+    assert_true(plain_erf(INFINITY) == 1.0f && plain_erf(-9.0f) == -1.0f);
+    assert_true(plain_silu(1e30f) == 1e30f && plain_silu(-1e30f) == 0.0f && plain_silu(0.0f) == 0.0f);
+    assert_true(isnan(plain_relu(NAN)) && plain_relu(-3.0f) == 0.0f && plain_relu(3.0f) == 3.0f);
+}
+
+static void norms_and_rotation_agree_with_double(void **unused) {
+    (void)unused;
+    uint64_t state = SEED + 1;
+    float x[MAX_N], w[MAX_N], bias[MAX_N], got[MAX_N];
+    for (int32_t n = 2; n <= MAX_N; n++) {
+        fill_normal(x, n, &state);
+        fill_normal(w, n, &state);
+        fill_normal(bias, n, &state);
+        double squares = 0.0, mean = 0.0, variance = 0.0;
+        for (int32_t i = 0; i < n; i++) {
+            squares += (double)x[i] * (double)x[i] / n;
+            mean += (double)x[i] / n;
+        }
+        for (int32_t i = 0; i < n; i++) {
+            variance += ((double)x[i] - mean) * ((double)x[i] - mean) / n;
+        }
+        math_plain.norm_rms(x, w, 1e-5f, n, got);
+        for (int32_t i = 0; i < n; i++) {
+            assert_true(fabs((double)got[i] - (double)x[i] / sqrt(squares + 1e-5) * (double)w[i]) < 1e-5);
+        }
+        math_plain.norm_layer(x, w, bias, 1e-5f, n, got);
+        for (int32_t i = 0; i < n; i++) {
+            double want = ((double)x[i] - mean) / sqrt(variance + 1e-5) * (double)w[i] + (double)bias[i];
+            assert_true(fabs((double)got[i] - want) < 1e-4 * fmax(1.0, fabs(want)));
+        }
+    }
+    float pair[4] = {1.0f, 2.0f, 3.0f, 4.0f}, c[2] = {0.6f, 1.0f}, s[2] = {0.8f, 0.0f};
+    math_plain.rotate(ROPE_HALVES, c, s, 2, pair);
+    assert_float_equal(pair[0], 0.6f - 3.0f * 0.8f, 1e-6f);
+    assert_float_equal(pair[2], 3.0f * 0.6f + 0.8f, 1e-6f);
+    assert_true(pair[1] == 2.0f && pair[3] == 4.0f);
+    float neighbours[4] = {1.0f, 3.0f, 2.0f, 4.0f};
+    math_plain.rotate(ROPE_NEIGHBOURS, c, s, 2, neighbours);
+    assert_true(neighbours[0] == pair[0] && neighbours[1] == pair[2] && neighbours[2] == 2.0f && neighbours[3] == 4.0f);
+}
+
+static void a_name_that_is_no_instruction_set_is_refused(void **unused) {
+    (void)unused;
+    backend *b = NULL;
+    quire_error err;
+    assert_int_equal(backend_cpu_open(&(backend_options){.isa = "sse9", .n_threads = 1}, &b, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "sse9"));
+    assert_null(b);
+    assert_int_equal(backend_cpu_open(&(backend_options){.isa = "plain", .n_threads = 2}, &b, &err), QUIRE_OK);
+    assert_string_equal(b->ops->describe(b), "cpu, plain, 2 threads");
+    b->ops->close(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
+        cmocka_unit_test(the_functions_are_within_a_few_units_of_the_last_place),
+        cmocka_unit_test(the_functions_are_defined_everywhere),
+        cmocka_unit_test(norms_and_rotation_agree_with_double),
+        cmocka_unit_test(a_name_that_is_no_instruction_set_is_refused),
+    };
+    note_isas();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
