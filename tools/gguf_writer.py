@@ -1,0 +1,60 @@
+"""Writes GGUF version 3 files with numpy alone: keys first, then tensors one after the other, so that a large model needs little memory."""
+import struct
+
+ALIGNMENT = 32
+U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+# tensor types: number, elements a block, bytes a block
+TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22),
+         "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34), "Q2_K": (10, 256, 84), "Q3_K": (11, 256, 110), "Q4_K": (12, 256, 144),
+         "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "IQ4_NL": (20, 32, 18)}
+
+
+def text(s):
+    b = s if isinstance(s, bytes) else s.encode()
+    return struct.pack("<Q", len(b)) + b
+
+
+def scalar(kind, v):
+    if kind == STRING:
+        return text(v)
+    return struct.pack({U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], v)
+
+
+class GgufWriter:
+    """add_key and add_tensor declare; write() then asks for each tensor's bytes in the order of declaration."""
+
+    def __init__(self):
+        self.keys, self.tensors = [], []
+
+    def add_key(self, name, kind, value):
+        self.keys.append(text(name) + struct.pack("<I", kind) + scalar(kind, value))
+
+    def add_array(self, name, kind, values):
+        head = struct.pack("<IIQ", ARRAY, kind, len(values))
+        self.keys.append(text(name) + head + b"".join(scalar(kind, v) for v in values))
+
+    def add_tensor(self, name, shape, kind, make):
+        """shape is row-major, as numpy has it; make() gives the bytes, or an iterator of pieces."""
+        number, block, block_bytes = TYPES[kind]
+        n = 1
+        for d in shape:
+            n *= d
+        if shape[-1] % block:
+            raise ValueError(f"{name}: rows of {shape[-1]} are no whole blocks of {kind}")
+        self.tensors.append((name, shape, number, n // block * block_bytes, make))
+
+    def write(self, path):
+        with open(path, "wb") as f:
+            f.write(b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(self.keys)) + b"".join(self.keys))
+            at = 0
+            for name, shape, number, size, _ in self.tensors:
+                f.write(text(name) + struct.pack("<I", len(shape)))
+                f.write(b"".join(struct.pack("<Q", d) for d in reversed(shape)) + struct.pack("<IQ", number, at))
+                at += -(-size // ALIGNMENT) * ALIGNMENT
+            for name, _, _, size, make in self.tensors:
+                f.write(b"\0" * (-f.tell() % ALIGNMENT))
+                made = make()
+                pieces = [made] if isinstance(made, (bytes, bytearray, memoryview)) else made
+                written = sum(f.write(p) for p in pieces)
+                if written != size:
+                    raise ValueError(f"{name}: {written} bytes made, {size} declared")
