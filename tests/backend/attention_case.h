@@ -1,0 +1,207 @@
+/* Runs attention over a pool of pages through the backend's op table, however the work is cut, and gives the rows in a fixed order. */
+#ifndef TESTS_BACKEND_ATTENTION_CASE_H
+#define TESTS_BACKEND_ATTENTION_CASE_H
+
+#include <stdlib.h>
+
+#include "backend/isas.h"
+#include "core/half.h"
+
+#define CASE_MAX_SEQS 8
+#define CASE_MAX_ITEMS 4096
+
+/* A case: what is computed, then how. Sequences have lengths[s] tokens; q, k and v hold their rows one sequence after the other:
+ * q [tokens, n_heads, d_head], k and v [tokens, n_kv_heads, d_head]. */
+typedef struct attention_case {
+    int32_t n_heads, n_kv_heads, d_head, n_seqs, lengths[CASE_MAX_SEQS];
+    dtype type;
+    attn_spec spec;
+    const float *q, *k, *v;
+
+    const char *isa;
+    int32_t n_threads, page_tokens;
+    int32_t chunk;     /* rows of a sequence that one step takes; 0: all */
+    bool alone;        /* a step holds one sequence, not all */
+    int32_t tile_rows; /* rows an item */
+    int32_t split;     /* chunks a partial item; 0: whole items */
+} attention_case;
+
+typedef struct case_run {
+    const attention_case *c;
+    backend *b;
+    kv_layout layout;
+    act q, k, v, out;
+    int32_t *pages[CASE_MAX_SEQS], max_rows, first[CASE_MAX_SEQS]; /* first: the sequence's first row in q, k, v */
+    attn_item items[CASE_MAX_ITEMS];
+    attn_merge *merges;
+    int32_t *partials, n_partials, n_items, n_merges;
+} case_run;
+
+#define CASE_LAYER 1
+#define CASE_MAX_PARTIALS 4096
+
+static inline void case_open(case_run *r, const attention_case *c) {
+    *r = (case_run){.c = c, .b = open_isa(c->isa, c->n_threads)};
+    assert_non_null(r->b);
+    quire_error err;
+    model_desc d = {.n_layers = 2, .n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads, .d_head = c->d_head};
+    assert_int_equal(kv_layout_init(&d, c->type, c->page_tokens, &r->layout, &err), QUIRE_OK);
+    int32_t n_tokens = 0, n_pages = 0;
+    for (int32_t s = 0; s < c->n_seqs; s++) {
+        r->first[s] = n_tokens;
+        n_tokens += c->lengths[s];
+        n_pages += (int32_t)kv_pages_for(c->lengths[s], c->page_tokens);
+    }
+    r->max_rows = n_tokens;
+    r->q = r->b->ops->act_reserve(r->b, c->n_heads * c->d_head);
+    r->k = r->b->ops->act_reserve(r->b, c->n_kv_heads * c->d_head);
+    r->v = r->b->ops->act_reserve(r->b, c->n_kv_heads * c->d_head);
+    r->out = r->b->ops->act_reserve(r->b, c->n_heads * c->d_head);
+    step_limits limits = {.max_rows = n_tokens, .max_seqs = c->n_seqs, .max_partials = c->split > 0 ? CASE_MAX_PARTIALS : 0};
+    assert_int_equal(r->b->ops->step_open(r->b, &limits, &r->layout, 0, &err), QUIRE_OK);
+    assert_int_equal(r->b->ops->kv_open(r->b, n_pages, &err), QUIRE_OK);
+
+    /* Every page starts full of NaNs, and they are handed out in no order. */
+    uint8_t *poison = malloc((size_t)r->layout.page_bytes);
+    memset(poison, 0xff, (size_t)r->layout.page_bytes);
+    int32_t *ids = malloc(sizeof *ids * (size_t)n_pages);
+    uint64_t state = (uint64_t)n_pages;
+    for (int32_t i = 0; i < n_pages; i++) {
+        r->b->ops->kv_write_page(r->b, i, poison);
+        int32_t j = (int32_t)(rng_next(&state) % (uint64_t)(i + 1));
+        ids[i] = ids[j];
+        ids[j] = i;
+    }
+    int32_t used = 0;
+    for (int32_t s = 0; s < c->n_seqs; s++) {
+        size_t n = (size_t)kv_pages_for(c->lengths[s], c->page_tokens);
+        r->pages[s] = malloc(sizeof *ids * n);
+        memcpy(r->pages[s], ids + used, sizeof *ids * n);
+        used += (int32_t)n;
+    }
+    r->merges = malloc(sizeof *r->merges * (size_t)n_tokens);
+    r->partials = malloc(sizeof *r->partials * CASE_MAX_PARTIALS);
+    free(ids);
+    free(poison);
+}
+
+static inline void case_close(case_run *r) {
+    for (int32_t s = 0; s < r->c->n_seqs; s++) {
+        free(r->pages[s]);
+    }
+    free(r->merges);
+    free(r->partials);
+    r->b->ops->close(r->b);
+}
+
+/* The work list: whole items, or those of several chunks cut into partial ones of c->split chunks. */
+static inline void case_plan(case_run *r, const batch_seq *seqs, int32_t n_seqs) {
+    static attn_item whole[CASE_MAX_ITEMS];
+    int32_t n = batch_plan_work(seqs, n_seqs, r->c->tile_rows, whole, CASE_MAX_ITEMS), split = r->c->split;
+    assert_true(n >= 0);
+    r->n_items = r->n_merges = r->n_partials = 0;
+    for (int32_t i = 0; i < n; i++) {
+        if (split == 0 || whole[i].n_chunks == 1) {
+            r->items[r->n_items++] = whole[i];
+            continue;
+        }
+        int32_t base = r->n_partials, n_rows = whole[i].n_rows, n_chunks = whole[i].n_chunks;
+        for (int32_t chunk = 0; chunk < n_chunks; chunk += split) {
+            attn_item item = whole[i];
+            item.chunk0 = chunk;
+            item.n_chunks = n_chunks - chunk < split ? n_chunks - chunk : split;
+            item.partial = base + chunk * n_rows; /* its buffers: [row][chunk] */
+            r->items[r->n_items++] = item;
+        }
+        for (int32_t row = 0; row < n_rows; row++) {
+            r->merges[r->n_merges++] = (attn_merge){whole[i].row0 + row, n_chunks, r->partials + base + row * n_chunks};
+            for (int32_t chunk = 0; chunk < n_chunks; chunk++) {
+                int32_t item_first = chunk - chunk % split;
+                int32_t item_chunks = n_chunks - item_first < split ? n_chunks - item_first : split;
+                r->partials[base + row * n_chunks + chunk] = base + item_first * n_rows + row * item_chunks + chunk % split;
+            }
+        }
+        r->n_partials += n_rows * n_chunks;
+        assert_true(r->n_partials <= CASE_MAX_PARTIALS);
+    }
+    assert_true(r->n_items <= CASE_MAX_ITEMS);
+}
+
+/* One step: rows from..from+n of each of the sequences seq0..seq1, as far as they have them. */
+static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t from, int32_t n, float *out) {
+    const attention_case *c = r->c;
+    batch_seq seqs[CASE_MAX_SEQS];
+    int32_t n_seqs = 0, n_rows = 0, *positions = malloc(sizeof *positions * (size_t)r->max_rows), of_seq[CASE_MAX_SEQS];
+    kv_slot *slots = malloc(sizeof *slots * (size_t)r->max_rows);
+    size_t q_row = (size_t)(c->n_heads * c->d_head), k_row = (size_t)(c->n_kv_heads * c->d_head);
+    for (int32_t s = seq0; s < seq1; s++) {
+        int32_t end = from + n < c->lengths[s] ? from + n : c->lengths[s];
+        if (from >= end) {
+            continue;
+        }
+        of_seq[n_seqs] = s;
+        seqs[n_seqs++] = (batch_seq){.row0 = n_rows, .n_rows = end - from, .n_tokens = end, .pages = {r->pages[s]}};
+        r->b->ops->act_write(r->b, r->q, n_rows, end - from, c->q + (size_t)(r->first[s] + from) * q_row);
+        r->b->ops->act_write(r->b, r->k, n_rows, end - from, c->k + (size_t)(r->first[s] + from) * k_row);
+        r->b->ops->act_write(r->b, r->v, n_rows, end - from, c->v + (size_t)(r->first[s] + from) * k_row);
+        for (int32_t p = from; p < end; p++) {
+            positions[n_rows] = p;
+            slots[n_rows++] = (kv_slot){(int64_t)r->pages[s][p / c->page_tokens] * c->page_tokens + p % c->page_tokens};
+        }
+    }
+    if (n_seqs > 0) {
+        case_plan(r, seqs, n_seqs);
+        batch step = {.n_rows = n_rows, .n_seqs = n_seqs, .positions = positions, .n_axes = 1, .slots = {slots}, .seqs = seqs,
+                      .n_work = r->n_items, .work = r->items, .n_merges = r->n_merges, .merges = r->merges, .n_partials = r->n_partials};
+        r->b->ops->step_begin(r->b, &step);
+        r->b->ops->qk_norm_rope_store(r->b, CASE_LAYER, r->q, r->k, r->v, NULL, NULL);
+        r->b->ops->attention(r->b, CASE_LAYER, r->q, &c->spec, r->out);
+        r->b->ops->step_wait(r->b);
+        for (int32_t i = 0; i < n_seqs; i++) {
+            r->b->ops->act_read(r->b, r->out, seqs[i].row0, seqs[i].n_rows, out + (size_t)(r->first[of_seq[i]] + from) * q_row);
+        }
+    }
+    free(positions);
+    free(slots);
+}
+
+/* All rows of all sequences: out [tokens, n_heads, d_head].. */
+static inline void case_run_all(const attention_case *c, float *out) {
+    static case_run r;
+    case_open(&r, c);
+    int32_t longest = 0;
+    for (int32_t s = 0; s < c->n_seqs; s++) {
+        longest = c->lengths[s] > longest ? c->lengths[s] : longest;
+    }
+    int32_t chunk = c->chunk > 0 ? c->chunk : longest;
+    for (int32_t from = 0; from < longest; from += chunk) {
+        for (int32_t s = 0; s < (c->alone ? c->n_seqs : 1); s++) {
+            case_step(&r, c->alone ? s : 0, c->alone ? s + 1 : c->n_seqs, from, chunk, out);
+        }
+    }
+    case_close(&r);
+}
+
+/* x rounded to what a page holds. */
+static inline float stored(dtype type, float x) {
+    return type == DTYPE_F32 ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
+}
+
+/* n normal floats; caller frees. */
+static inline float *new_normals(size_t n, uint64_t seed) {
+    float *x = malloc(sizeof *x * n);
+    for (size_t i = 0; i < n; i++) {
+        x[i] = random_normal(&seed);
+    }
+    return x;
+}
+
+static inline int32_t case_tokens(const attention_case *c) {
+    int32_t n = 0;
+    for (int32_t s = 0; s < c->n_seqs; s++) {
+        n += c->lengths[s];
+    }
+    return n;
+}
+
+#endif

@@ -1,0 +1,265 @@
+/* Attention over pages: against a naive reference in double, and the same bits however the work is cut. */
+#include "backend/attention_case.h"
+
+#include <math.h>
+
+#define SEED 77u
+#define STORED_HASH 0xa8f9722bb0343e1au /* of base_case's rows, the same on every instruction set and compiler */
+
+/* softmax(q k^T) v by the definition, in double, of row `row` (position i of sequence s) and head h. */
+static void reference_row(const attention_case *c, int32_t first, int32_t i, int32_t n_tokens, int32_t h, double *out) {
+    const attn_spec *spec = &c->spec;
+    int32_t kv_head = h / (c->n_heads / c->n_kv_heads);
+    const float *q = c->q + ((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head;
+    double *scores = malloc(sizeof *scores * (size_t)n_tokens), max = -INFINITY, sum = 0.0;
+    for (int32_t j = 0; j < n_tokens; j++) {
+        const float *k = c->k + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) * (size_t)c->d_head;
+        double s = 0.0;
+        for (int32_t e = 0; e < c->d_head; e++) {
+            s += (double)q[e] * (double)stored(c->type, k[e]);
+        }
+        s *= (double)spec->scale;
+        s = spec->soft_cap > 0.0f ? (double)spec->soft_cap * tanh(s / (double)spec->soft_cap) : s;
+        s += spec->alibi_slopes != NULL ? (double)spec->alibi_slopes[h] * (j - i) : 0.0;
+        bool seen = (!spec->causal || j <= i) && (spec->window == 0 || i - j < spec->window);
+        scores[j] = seen ? s : -INFINITY;
+        max = fmax(max, scores[j]);
+    }
+    max = spec->sinks != NULL ? fmax(max, (double)spec->sinks[h]) : max;
+    sum = spec->sinks != NULL ? exp((double)spec->sinks[h] - max) : 0.0;
+    for (int32_t e = 0; e < c->d_head; e++) {
+        out[e] = 0.0;
+    }
+    for (int32_t j = 0; j < n_tokens; j++) {
+        const float *v = c->v + ((size_t)(first + j) * (size_t)c->n_kv_heads + (size_t)kv_head) * (size_t)c->d_head;
+        double w = exp(scores[j] - max);
+        sum += w;
+        for (int32_t e = 0; e < c->d_head; e++) {
+            out[e] += w * (double)stored(c->type, v[e]);
+        }
+    }
+    for (int32_t e = 0; e < c->d_head; e++) {
+        out[e] /= sum;
+    }
+    free(scores);
+}
+
+static double worst_difference(const attention_case *c, const float *got) {
+    double want[512], worst = 0.0;
+    int32_t first = 0;
+    for (int32_t s = 0; s < c->n_seqs; s++) {
+        for (int32_t i = 0; i < c->lengths[s]; i++) {
+            for (int32_t h = 0; h < c->n_heads; h++) {
+                reference_row(c, first, i, c->lengths[s], h, want);
+                for (int32_t e = 0; e < c->d_head; e++) {
+                    double d = fabs((double)got[((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head + (size_t)e] - want[e]);
+                    worst = d > worst || isnan(d) ? (isnan(d) ? INFINITY : d) : worst;
+                }
+            }
+        }
+        first += c->lengths[s];
+    }
+    return worst;
+}
+
+/* A case with its data and room for two results. */
+typedef struct fixture {
+    attention_case c;
+    float *q, *k, *v, *base, *other;
+    size_t n_out;
+} fixture;
+
+static void fixture_fill(fixture *f, attention_case c) {
+    f->c = c;
+    size_t tokens = (size_t)case_tokens(&c);
+    f->n_out = tokens * (size_t)(c.n_heads * c.d_head);
+    f->c.q = f->q = new_normals(f->n_out, SEED);
+    f->c.k = f->k = new_normals(tokens * (size_t)(c.n_kv_heads * c.d_head), SEED + 1);
+    f->c.v = f->v = new_normals(tokens * (size_t)(c.n_kv_heads * c.d_head), SEED + 2);
+    f->base = malloc(sizeof *f->base * f->n_out);
+    f->other = malloc(sizeof *f->other * f->n_out);
+}
+
+static void fixture_free(fixture *f) {
+    free(f->q);
+    free(f->k);
+    free(f->v);
+    free(f->base);
+    free(f->other);
+}
+
+/* Sequences of several lengths, one of three chunks. */
+static attention_case base_case(void) {
+    return (attention_case){.n_heads = 4, .n_kv_heads = 2, .d_head = 24, .n_seqs = 4, .lengths = {37, 1, 600, 256}, .type = DTYPE_F32,
+                            .spec = {.scale = 0.3f, .causal = true}, .isa = "plain", .n_threads = 1, .page_tokens = 16, .tile_rows = 16};
+}
+
+static void check_same(fixture *f, const attention_case *c) {
+    attention_case other = *c;
+    other.q = f->q;
+    other.k = f->k;
+    other.v = f->v;
+    memset(f->other, 0xff, sizeof *f->other * f->n_out);
+    case_run_all(&other, f->other);
+    if (!same_floats(f->other, f->base, f->n_out)) {
+        fail_msg("%s, type %s, pages of %d, %d threads, chunk %d, alone %d, tiles of %d rows, split %d", c->isa, dtype_name(c->type), c->page_tokens,
+                 c->n_threads, c->chunk, c->alone, c->tile_rows, c->split);
+    }
+}
+
+/* Runs c every way and compares bits with the first. */
+static void check_every_way(const attention_case *c) {
+    fixture f;
+    fixture_fill(&f, *c);
+    case_run_all(&f.c, f.base);
+    for (int i = 0; i < N_TEST_ISAS; i++) {
+        backend *b = open_isa(ISAS[i], 1);
+        if (b == NULL) {
+            continue;
+        }
+        b->ops->close(b);
+        attention_case o = *c;
+        o.isa = ISAS[i];
+        check_same(&f, &o);
+        static const int32_t page_tokens[] = {1, 2, 4, 8, 16, 64, 256};
+        for (int p = 0; p < 7; p++) {
+            o.page_tokens = page_tokens[p];
+            check_same(&f, &o);
+        }
+        o.page_tokens = 4;
+        static const struct {
+            int32_t n_threads, chunk, tile_rows, split;
+            bool alone;
+        } ways[] = {{2, 0, 16, 0, false}, {1, 0, 1, 0, false},  {1, 0, 1000, 0, false}, {1, 1, 16, 0, false}, {1, 3, 5, 0, true},
+                    {2, 16, 7, 1, false}, {2, 100, 3, 1, true}, {1, 64, 16, 2, false},  {1, 300, 8, 4, true}};
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+            if (!c->spec.causal && ways[w].chunk > 0) {
+                continue; /* a row's answer then depends on how far its sequence has come */
+            }
+            o.n_threads = ways[w].n_threads;
+            o.chunk = ways[w].chunk;
+            o.tile_rows = ways[w].tile_rows;
+            o.split = c->spec.causal ? ways[w].split : 0;
+            o.alone = ways[w].alone;
+            o.page_tokens = o.page_tokens == 4 ? 32 : 4;
+            check_same(&f, &o);
+        }
+    }
+    fixture_free(&f);
+}
+
+static void the_cut_of_the_work_shows_in_no_bit(void **unused) {
+    (void)unused;
+    attention_case c = base_case();
+    check_every_way(&c);
+    c.type = DTYPE_BF16;
+    c.n_heads = 7;
+    c.n_kv_heads = 1;
+    c.d_head = 16;
+    c.lengths[2] = 530;
+    check_every_way(&c);
+}
+
+static void the_cut_shows_in_no_bit_with_masks_and_score_changes(void **unused) {
+    (void)unused;
+    static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f};
+    attention_case c = base_case();
+    c.type = DTYPE_F16;
+    c.lengths[2] = 530;
+    c.spec.window = 19;
+    c.spec.sinks = sinks;
+    check_every_way(&c);
+    c = base_case();
+    c.lengths[2] = 300;
+    c.spec.alibi_slopes = slopes;
+    c.spec.soft_cap = 3.0f;
+    check_every_way(&c);
+    c.spec.causal = false;
+    check_every_way(&c);
+}
+
+static void heads_of_every_size_agree_with_double_and_the_plain_twin(void **unused) {
+    (void)unused;
+    static const int32_t sizes[] = {8, 10, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256};
+    static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}};
+    static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        attention_case c = {.n_heads = ratios[i % 6][0], .n_kv_heads = ratios[i % 6][1], .d_head = sizes[i], .n_seqs = 2, .lengths = {23, 41},
+                            .type = types[i % 3], .spec = {.scale = 1.0f / sqrtf((float)sizes[i]), .causal = true}, .isa = "plain",
+                            .n_threads = 1, .page_tokens = i % 2 ? 16 : 4, .tile_rows = 5};
+        fixture f;
+        fixture_fill(&f, c);
+        case_run_all(&f.c, f.base);
+        double worst = worst_difference(&f.c, f.base);
+        if (!(worst < 3e-6)) {
+            fail_msg("heads of %d, %d over %d: off by %g", c.d_head, c.n_heads, c.n_kv_heads, worst);
+        }
+        for (int j = 1; j < N_TEST_ISAS; j++) {
+            backend *b = open_isa(ISAS[j], 1);
+            if (b != NULL) {
+                b->ops->close(b);
+                c.isa = ISAS[j];
+                check_same(&f, &c);
+            }
+        }
+        fixture_free(&f);
+    }
+}
+
+static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **unused) {
+    (void)unused;
+    static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 9.0f, 0.0f};
+    const attn_spec specs[] = {{.scale = 0.3f, .causal = true},
+                               {.scale = 0.3f, .causal = true, .window = 1},
+                               {.scale = 0.3f, .causal = true, .window = 40},
+                               {.scale = 0.3f, .causal = true, .window = 300, .sinks = sinks},
+                               {.scale = 0.3f, .causal = true, .soft_cap = 2.0f},
+                               {.scale = 0.3f, .causal = true, .alibi_slopes = slopes},
+                               {.scale = 0.3f, .causal = false},
+                               {.scale = 0.3f, .causal = false, .window = 12}};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        attention_case c = base_case();
+        c.lengths[2] = 333;
+        c.spec = specs[i];
+        fixture f;
+        fixture_fill(&f, c);
+        case_run_all(&f.c, f.base);
+        double worst = worst_difference(&f.c, f.base);
+        if (!(worst < 3e-6)) {
+            fail_msg("mask %zu: off by %g", i, worst);
+        }
+        fixture_free(&f);
+    }
+}
+
+static void the_result_has_the_stored_bits(void **unused) {
+    (void)unused;
+    for (int i = 0; i < N_TEST_ISAS; i++) {
+        backend *b = open_isa(ISAS[i], 1);
+        if (b == NULL) {
+            continue;
+        }
+        b->ops->close(b);
+        attention_case c = base_case();
+        c.isa = ISAS[i];
+        fixture f;
+        fixture_fill(&f, c);
+        case_run_all(&f.c, f.base);
+        uint64_t hash = hash_bytes(HASH_START, f.base, sizeof *f.base * f.n_out);
+        printf("%s: %016llx\n", ISAS[i], (unsigned long long)hash);
+        fixture_free(&f);
+        assert_true(hash == STORED_HASH);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heads_of_every_size_agree_with_double_and_the_plain_twin),
+        cmocka_unit_test(windows_sinks_caps_slopes_and_full_masks_agree_with_double),
+        cmocka_unit_test(the_result_has_the_stored_bits),
+        cmocka_unit_test(the_cut_of_the_work_shows_in_no_bit),
+        cmocka_unit_test(the_cut_shows_in_no_bit_with_masks_and_score_changes),
+    };
+    note_isas();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
