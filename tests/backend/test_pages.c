@@ -1,0 +1,190 @@
+/* Pages: what is written at a slot is what kv_gather, copies, moves and page transfers give back. */
+#include "backend/isas.h"
+
+#include <stdlib.h>
+
+#include "core/half.h"
+
+#define N_LAYERS 3
+#define N_HEADS 3
+#define D_HEAD 20
+#define ROW (N_HEADS * D_HEAD)
+#define N_TOKENS 70
+#define SEED 5u
+
+typedef struct pool {
+    backend *b;
+    kv_layout layout;
+    act q, k, v;
+    int32_t n_pages, *pages; /* a table of N_TOKENS tokens, out of order; two pages more are free */
+} pool;
+
+static void pool_open(pool *p, dtype type, int32_t page_tokens) {
+    quire_error err;
+    model_desc d = {.n_layers = N_LAYERS, .n_heads = N_HEADS, .n_kv_heads = N_HEADS, .d_head = D_HEAD};
+    p->b = open_isa("plain", 2);
+    assert_int_equal(kv_layout_init(&d, type, page_tokens, &p->layout, &err), QUIRE_OK);
+    p->q = p->b->ops->act_reserve(p->b, ROW);
+    p->k = p->b->ops->act_reserve(p->b, ROW);
+    p->v = p->b->ops->act_reserve(p->b, ROW);
+    assert_int_equal(p->b->ops->step_open(p->b, &(step_limits){.max_rows = N_TOKENS, .max_seqs = 1}, &p->layout, 0, &err), QUIRE_OK);
+    int32_t n = (int32_t)kv_pages_for(N_TOKENS, page_tokens);
+    p->n_pages = n + 2;
+    assert_int_equal(p->b->ops->kv_open(p->b, p->n_pages, &err), QUIRE_OK);
+    p->pages = malloc(sizeof *p->pages * (size_t)n);
+    for (int32_t i = 0; i < n; i++) {
+        p->pages[i] = n - 1 - i;
+    }
+}
+
+static void pool_close(pool *p) {
+    free(p->pages);
+    p->b->ops->close(p->b);
+}
+
+static kv_slot slot_of(const pool *p, int32_t token) {
+    return (kv_slot){(int64_t)p->pages[token / p->layout.page_tokens] * p->layout.page_tokens + token % p->layout.page_tokens};
+}
+
+/* Writes k and v [N_TOKENS, ROW] of a layer; row `skip` gets no slot. */
+static void pool_write(pool *p, int32_t layer, const float *k, const float *v, int32_t skip) {
+    kv_slot slots[N_TOKENS];
+    int32_t positions[N_TOKENS];
+    for (int32_t t = 0; t < N_TOKENS; t++) {
+        slots[t] = t == skip ? (kv_slot){-1} : slot_of(p, t);
+        positions[t] = t;
+    }
+    batch step = {.n_rows = N_TOKENS, .n_axes = 1, .positions = positions, .slots = {slots}};
+    p->b->ops->act_write(p->b, p->k, 0, N_TOKENS, k);
+    p->b->ops->act_write(p->b, p->v, 0, N_TOKENS, v);
+    p->b->ops->step_begin(p->b, &step);
+    p->b->ops->qk_norm_rope_store(p->b, layer, p->q, p->k, p->v, NULL, NULL);
+    p->b->ops->step_wait(p->b);
+}
+
+static float *values(uint64_t seed) {
+    float *x = malloc(sizeof *x * N_TOKENS * ROW);
+    for (int32_t i = 0; i < N_TOKENS * ROW; i++) {
+        x[i] = random_normal(&seed);
+    }
+    return x;
+}
+
+static float rounded(dtype type, float x) {
+    return type == DTYPE_F32 ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
+}
+
+/* The rows of a layer are those of k and v. */
+static void check_rows(pool *p, int32_t layer, const float *k, const float *v) {
+    float *got_k = malloc(sizeof *got_k * N_TOKENS * ROW), *got_v = malloc(sizeof *got_v * N_TOKENS * ROW);
+    p->b->ops->kv_gather(p->b, layer, p->pages, N_TOKENS, got_k, got_v);
+    for (int32_t i = 0; i < N_TOKENS * ROW; i++) {
+        assert_true(got_k[i] == rounded(p->layout.type, k[i]) && got_v[i] == rounded(p->layout.type, v[i]));
+    }
+    free(got_k);
+    free(got_v);
+}
+
+static const dtype TYPES[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+static const int32_t PAGE_TOKENS[] = {1, 2, 8, 16, 32, 256};
+
+static void gather_gives_back_what_was_written_at_the_slots(void **unused) {
+    (void)unused;
+    for (int t = 0; t < 3; t++) {
+        for (int s = 0; s < 6; s++) {
+            pool p;
+            pool_open(&p, TYPES[t], PAGE_TOKENS[s]);
+            float *k[N_LAYERS], *v[N_LAYERS];
+            for (int32_t layer = 0; layer < N_LAYERS; layer++) {
+                k[layer] = values(SEED + (uint64_t)layer);
+                v[layer] = values(SEED + 10 + (uint64_t)layer);
+                pool_write(&p, layer, k[layer], v[layer], -1);
+            }
+            for (int32_t layer = 0; layer < N_LAYERS; layer++) {
+                check_rows(&p, layer, k[layer], v[layer]);
+                free(k[layer]);
+                free(v[layer]);
+            }
+            pool_close(&p);
+        }
+    }
+}
+
+static void a_row_without_a_slot_is_not_written(void **unused) {
+    (void)unused;
+    pool p;
+    pool_open(&p, DTYPE_F32, 16);
+    float *k = values(1), *v = values(2), *other_k = values(3), *other_v = values(4);
+    pool_write(&p, 1, k, v, -1);
+    pool_write(&p, 1, other_k, other_v, 33);
+    memcpy(other_k + 33 * ROW, k + 33 * ROW, sizeof *k * ROW);
+    memcpy(other_v + 33 * ROW, v + 33 * ROW, sizeof *v * ROW);
+    check_rows(&p, 1, other_k, other_v);
+    free(k);
+    free(v);
+    free(other_k);
+    free(other_v);
+    pool_close(&p);
+}
+
+static void a_copied_or_transferred_page_holds_the_same_tokens(void **unused) {
+    (void)unused;
+    for (int s = 0; s < 6; s++) {
+        pool p;
+        pool_open(&p, DTYPE_BF16, PAGE_TOKENS[s]);
+        float *k = values(1), *v = values(2), *other = values(3);
+        pool_write(&p, 2, k, v, -1);
+        int32_t spare = p.n_pages - 1, old = p.pages[0];
+        p.b->ops->kv_copy(p.b, &(kv_copy_pair){.src = old, .dst = spare}, 1);
+        p.pages[0] = spare;
+        check_rows(&p, 2, k, v);
+
+        void *host = malloc((size_t)p.layout.page_bytes);
+        p.b->ops->kv_read_page(p.b, spare, host);
+        pool_write(&p, 2, other, other, -1); /* over the page that was read, and all others */
+        int32_t read = p.pages[0];
+        p.pages[0] = old;
+        pool_write(&p, 2, k, v, -1);
+        assert_true(read == spare);
+        p.b->ops->kv_write_page(p.b, spare - 1, host);
+        p.pages[0] = spare - 1;
+        check_rows(&p, 2, k, v);
+        free(host);
+        free(k);
+        free(v);
+        free(other);
+        pool_close(&p);
+    }
+}
+
+static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused) {
+    (void)unused;
+    for (int s = 0; s < 6; s++) {
+        pool p;
+        pool_open(&p, DTYPE_F16, PAGE_TOKENS[s]);
+        float *k = values(1), *v = values(2);
+        for (int32_t layer = 0; layer < N_LAYERS; layer++) {
+            pool_write(&p, layer, k, v, -1);
+        }
+        kv_move_pair moves[] = {{.src = slot_of(&p, 60), .dst = slot_of(&p, 3)}, {.src = slot_of(&p, 5), .dst = slot_of(&p, 5)}};
+        p.b->ops->kv_move(p.b, moves, 2);
+        memcpy(k + 3 * ROW, k + 60 * ROW, sizeof *k * ROW);
+        memcpy(v + 3 * ROW, v + 60 * ROW, sizeof *v * ROW);
+        for (int32_t layer = 0; layer < N_LAYERS; layer++) {
+            check_rows(&p, layer, k, v);
+        }
+        free(k);
+        free(v);
+        pool_close(&p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gather_gives_back_what_was_written_at_the_slots),
+        cmocka_unit_test(a_row_without_a_slot_is_not_written),
+        cmocka_unit_test(a_copied_or_transferred_page_holds_the_same_tokens),
+        cmocka_unit_test(a_moved_token_takes_its_keys_and_values_in_every_layer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* Rotary tables through the op: each scaling against numbers computed apart in double, both pair styles, and norms of q and k. */
+#include "backend/isas.h"
+
+#include <math.h>
+
+#define N_DIMS 64
+#define MAX_ROWS 4
+#define PI 3.14159265358979323846
+
+typedef struct rig {
+    backend *b;
+    act q, k, v;
+    rope *r;
+    norm *nm;
+    int32_t d_head;
+} rig;
+
+static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t d_head, const float *norm_weight) {
+    quire_error err;
+    kv_layout layout;
+    model_desc m = {.n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .d_head = d_head};
+    g->b = open_isa("auto", 2);
+    g->d_head = d_head;
+    assert_int_equal(kv_layout_init(&m, DTYPE_F32, 16, &layout, &err), QUIRE_OK);
+    assert_int_equal(g->b->ops->rope_load(g->b, d, max_positions, &g->r, &err), QUIRE_OK);
+    if (norm_weight != NULL) {
+        tensor_view w = {.name = "q_norm", .type = DTYPE_F32, .n_dims = 1, .dims = {d_head, 1, 1, 1}, .data = norm_weight,
+                         .n_bytes = sizeof *norm_weight * (size_t)d_head};
+        assert_int_equal(g->b->ops->norm_load(g->b, NORM_RMS, &w, NULL, 1e-6f, true, &g->nm, &err), QUIRE_OK);
+    }
+    g->q = g->b->ops->act_reserve(g->b, 2 * d_head);
+    g->k = g->b->ops->act_reserve(g->b, d_head);
+    g->v = g->b->ops->act_reserve(g->b, d_head);
+    assert_int_equal(g->b->ops->step_open(g->b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, &layout, 0, &err), QUIRE_OK);
+    assert_int_equal(g->b->ops->kv_open(g->b, 1, &err), QUIRE_OK);
+}
+
+/* q = k = x in every row, put at these positions; the rows' q and k afterwards. */
+static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n, const qk_norms *norms, float *q, float *k) {
+    kv_slot slots[MAX_ROWS] = {{-1}, {-1}, {-1}, {-1}};
+    batch step = {.n_rows = n, .n_axes = 1, .positions = positions, .slots = {slots}};
+    for (int32_t row = 0; row < n; row++) {
+        float both[2 * DESC_MAX_HEAD];
+        memcpy(both, x, sizeof *x * (size_t)g->d_head);
+        memcpy(both + g->d_head, x, sizeof *x * (size_t)g->d_head);
+        g->b->ops->act_write(g->b, g->q, row, 1, both);
+        g->b->ops->act_write(g->b, g->k, row, 1, x);
+    }
+    g->b->ops->step_begin(g->b, &step);
+    g->b->ops->qk_norm_rope_store(g->b, 0, g->q, g->k, g->v, norms, g->r);
+    g->b->ops->step_wait(g->b);
+    g->b->ops->act_read(g->b, g->q, 0, n, q);
+    g->b->ops->act_read(g->b, g->k, 0, n, k);
+}
+
+/* Cosines of the first row's angles at a position, read off from x = (1, 0) pairs. */
+static void check_angles(const rope_desc *d, int32_t max_positions, const double *frequencies, double amplitude) {
+    static const int32_t positions[] = {0, 1, 37, 1000};
+    float x[N_DIMS] = {0}, q[MAX_ROWS * 2 * N_DIMS], k[MAX_ROWS * N_DIMS];
+    rig g = {0};
+    rig_open(&g, d, max_positions, N_DIMS, NULL);
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        x[d->pairs == ROPE_HALVES ? i : 2 * i] = 1.0f;
+    }
+    rig_run(&g, x, positions, 4, NULL, q, k);
+    for (int32_t row = 0; row < 4; row++) {
+        for (int32_t i = 0; i < N_DIMS / 2; i++) {
+            int32_t a = d->pairs == ROPE_HALVES ? i : 2 * i, b = d->pairs == ROPE_HALVES ? i + N_DIMS / 2 : 2 * i + 1;
+            double angle = positions[row] * frequencies[i];
+            assert_true(fabs((double)k[row * N_DIMS + a] - amplitude * cos(angle)) < 3e-4);
+            assert_true(fabs((double)k[row * N_DIMS + b] - amplitude * sin(angle)) < 3e-4);
+            assert_true(q[row * 2 * N_DIMS + a] == k[row * N_DIMS + a] && q[row * 2 * N_DIMS + N_DIMS + b] == k[row * N_DIMS + b]);
+        }
+    }
+    g.b->ops->close(g.b);
+}
+
+static void each_scaling_turns_by_its_frequencies(void **unused) {
+    (void)unused;
+    double f[N_DIMS / 2], scaled[N_DIMS / 2];
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        f[i] = pow(10000.0, -2.0 * i / N_DIMS);
+    }
+    rope_desc d = {.kind = ROPE_PLAIN, .pairs = ROPE_HALVES, .n_dims = N_DIMS, .theta = 10000.0f, .factor = 4.0f, .original_positions = 256,
+                   .low_freq_factor = 1.0f, .high_freq_factor = 4.0f, .beta_fast = 32.0f, .beta_slow = 1.0f, .truncate = true};
+    check_angles(&d, 2048, f, 1.0);
+    d.pairs = ROPE_NEIGHBOURS;
+    check_angles(&d, 2048, f, 1.0);
+
+    float factors[N_DIMS / 2];
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        factors[i] = 1.0f + (float)i;
+        scaled[i] = f[i] / (1.0 + i);
+    }
+    d.freq_factors = factors;
+    check_angles(&d, 2048, scaled, 1.0);
+    d.freq_factors = NULL;
+
+    d.kind = ROPE_LINEAR;
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        scaled[i] = f[i] / 4.0;
+    }
+    check_angles(&d, 2048, scaled, 1.0);
+
+    d.kind = ROPE_LLAMA3;
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        double turns = 256.0 * f[i] / (2.0 * PI), keep = (turns - 1.0) / 3.0;
+        scaled[i] = turns > 4.0 ? f[i] : turns < 1.0 ? f[i] / 4.0 : (1.0 - keep) * f[i] / 4.0 + keep * f[i];
+    }
+    check_angles(&d, 2048, scaled, 1.0);
+
+    d.kind = ROPE_YARN;
+    double low = floor(N_DIMS * log(256.0 / (32.0 * 2.0 * PI)) / (2.0 * log(10000.0)));
+    double high = ceil(N_DIMS * log(256.0 / (2.0 * PI)) / (2.0 * log(10000.0)));
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        double ramp = fmin(fmax((i - low) / (high - low), 0.0), 1.0);
+        scaled[i] = f[i] / 4.0 * ramp + f[i] * (1.0 - ramp);
+    }
+    check_angles(&d, 2048, scaled, 0.1 * log(4.0) + 1.0);
+    d.attention_factor = 1.5f;
+    check_angles(&d, 2048, scaled, 1.5);
+}
+
+static void ntk_scaling_is_switched_by_the_configured_maximum_length(void **unused) {
+    (void)unused;
+    rope_desc d = {.kind = ROPE_NTK, .pairs = ROPE_HALVES, .n_dims = N_DIMS, .theta = 10000.0f, .factor = 2.0f, .original_positions = 512};
+    double f[N_DIMS / 2], far[N_DIMS / 2];
+    double theta = 10000.0 * pow(2.0 * 2048.0 / 512.0 - 1.0, N_DIMS / (N_DIMS - 2.0));
+    for (int32_t i = 0; i < N_DIMS / 2; i++) {
+        f[i] = pow(10000.0, -2.0 * i / N_DIMS);
+        far[i] = pow(theta, -2.0 * i / N_DIMS);
+    }
+    check_angles(&d, 512, f, 1.0);
+    check_angles(&d, 300, f, 1.0);
+    check_angles(&d, 2048, far, 1.0);
+}
+
+static void only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after(void **unused) {
+    (void)unused;
+    enum { HEAD = 24, TURNED = 16 };
+    float weight[HEAD], x[HEAD], q[2 * HEAD], k[HEAD];
+    for (int32_t i = 0; i < HEAD; i++) {
+        weight[i] = 0.1f * (float)i;
+        x[i] = (float)(i % 5) - 1.5f;
+    }
+    rope_desc d = {.kind = ROPE_PLAIN, .pairs = ROPE_HALVES, .n_dims = TURNED, .theta = 100.0f};
+    for (int after = 0; after < 2; after++) {
+        double y[HEAD];
+        for (int32_t i = 0; i < HEAD; i++) {
+            y[i] = (double)x[i];
+        }
+        for (int pass = 0; pass < 2; pass++) {
+            if (pass == after) {
+                double mean = 0.0;
+                for (int32_t i = 0; i < HEAD; i++) {
+                    mean += y[i] * y[i] / HEAD;
+                }
+                for (int32_t i = 0; i < HEAD; i++) {
+                    y[i] = y[i] / sqrt(mean + 1e-6) * (1.0 + (double)weight[i]);
+                }
+            } else {
+                for (int32_t i = 0; i < TURNED / 2; i++) {
+                    double a = y[i], b = y[i + TURNED / 2], angle = 3.0 * pow(100.0, -2.0 * i / TURNED);
+                    y[i] = a * cos(angle) - b * sin(angle);
+                    y[i + TURNED / 2] = b * cos(angle) + a * sin(angle);
+                }
+            }
+        }
+        rig g = {0};
+        rig_open(&g, &d, 64, HEAD, weight);
+        rig_run(&g, x, (const int32_t[]){3}, 1, &(qk_norms){.q = g.nm, .k = g.nm, .after_rope = after == 1}, q, k);
+        for (int32_t i = 0; i < HEAD; i++) {
+            assert_true(fabs((double)k[i] - y[i]) < 1e-5 && q[i] == k[i] && q[HEAD + i] == k[i]);
+        }
+        g.b->ops->close(g.b);
+    }
+}
+
+static void a_scaling_without_its_numbers_is_refused(void **unused) {
+    (void)unused;
+    const rope_desc bad[] = {{.kind = ROPE_PLAIN, .n_dims = 7, .theta = 1e4f},
+                             {.kind = ROPE_PLAIN, .n_dims = 8, .theta = 0.0f},
+                             {.kind = ROPE_LINEAR, .n_dims = 8, .theta = 1e4f},
+                             {.kind = ROPE_NTK, .n_dims = 8, .theta = 1e4f, .factor = 2.0f},
+                             {.kind = ROPE_NTK, .n_dims = 2, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
+                             {.kind = ROPE_LLAMA3, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64},
+                             {.kind = ROPE_YARN, .n_dims = 8, .theta = 1e4f, .factor = 2.0f, .original_positions = 64}};
+    backend *b = open_isa("plain", 1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        rope *r = NULL;
+        quire_error err;
+        assert_int_equal(b->ops->rope_load(b, &bad[i], 64, &r, &err), QUIRE_INVALID);
+        assert_null(r);
+    }
+    rope *r = (rope *)b;
+    assert_int_equal(b->ops->rope_load(b, &(rope_desc){.kind = ROPE_NONE}, 64, &r, NULL), QUIRE_OK);
+    assert_null(r);
+    b->ops->close(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_scaling_turns_by_its_frequencies),
+        cmocka_unit_test(ntk_scaling_is_switched_by_the_configured_maximum_length),
+        cmocka_unit_test(only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after),
+        cmocka_unit_test(a_scaling_without_its_numbers_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
