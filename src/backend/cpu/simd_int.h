@@ -1,0 +1,342 @@
+/* Registers of int8 numbers, for the product kernels: written once for AVX2 and AVX-512 over the processor's own width.
+ *
+ * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. In integers a lane is one column's quad: 4 int8 of successive k.
+ * n_dot multiplies up to 8 quads of N_LANES columns with one row's int8 and adds all in int32, exactly:
+ *
+ *   unsigned numbers of b bits: AVX2 by maddubs, whose int16 pairs are added up as long as they cannot overflow: |x| <= 127, so
+ *                     2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6). AVX-512 by dpbusd.
+ *   signed bytes:     AVX2 widened to int16, by madd, whose pairs of columns are joined at the end. AVX-512 as unsigned bytes plus 128, by dpbusd,
+ *                     with 128 times the sum of x taken off. */
+#ifndef CPU_SIMD_INT_H
+#define CPU_SIMD_INT_H
+
+#include "backend/cpu/simd.h"
+
+#include <string.h>
+
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+#define QUADS 8 /* of a group of 32 */
+
+INLINE int32_t quad_of(const int8_t *x) {
+    int32_t v;
+    memcpy(&v, x, sizeof v);
+    return v;
+}
+
+#if defined(__AVX512F__) || defined(SIMD_EMULATE)
+
+#define N_LANES 16
+#define N_HALVES 1
+#define N_SIGNED QUADS /* registers of 8 quads of signed bytes */
+#define N_FLOAT_ROWS 8 /* rows of a register tile of floats, and of int8 */
+#define N_INT8_ROWS 8
+
+typedef __m512 nf;
+typedef __m512i ni;
+
+#define N_SHL16(v, n) _mm512_slli_epi16(v, n)
+#define N_SHR16(v, n) _mm512_srli_epi16(v, n)
+
+INLINE nf nf_load(const float *p) {
+    return _mm512_loadu_ps(p);
+}
+INLINE void nf_store(float *p, nf v) {
+    _mm512_storeu_ps(p, v);
+}
+INLINE nf nf_load_f16(const uint16_t *p) {
+    return f_load_f16(p).v;
+}
+INLINE nf nf_set1(float x) {
+    return _mm512_set1_ps(x);
+}
+INLINE nf nf_mul(nf a, nf b) {
+    return _mm512_mul_ps(a, b);
+}
+INLINE nf nf_fma(nf a, nf b, nf c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+INLINE nf nf_of(ni v) {
+    return i_to_f((i32x16){v}).v;
+}
+INLINE nf nf_neg(nf v) {
+    return f_neg((f32x16){v}).v;
+}
+INLINE ni n_of(nf v) {
+    return f_to_i((f32x16){v}).v;
+}
+INLINE ni n_magnitude_bits(nf v) {
+    return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
+}
+INLINE ni n_load(const void *p) {
+    return _mm512_loadu_si512(p);
+}
+INLINE ni n_set1(int32_t x) {
+    return _mm512_set1_epi32(x);
+}
+INLINE ni n_set1_bytes(int x) {
+    return _mm512_set1_epi8((char)x);
+}
+INLINE ni n_add(ni a, ni b) {
+    return _mm512_add_epi32(a, b);
+}
+INLINE ni n_and(ni a, ni b) {
+    return _mm512_and_si512(a, b);
+}
+INLINE ni n_or(ni a, ni b) {
+    return _mm512_or_si512(a, b);
+}
+INLINE ni n_max(ni a, ni b) {
+    return _mm512_max_epi32(a, b);
+}
+/* Each byte (0..15) of v replaced by table's. */
+INLINE ni n_lookup(ni v, const int8_t table[16]) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
+}
+/* N_LANES bytes as integers. */
+INLINE ni n_load_i8(const uint8_t *p) {
+    return i_load_i8((const int8_t *)p).v;
+}
+INLINE ni n_load_u8(const uint8_t *p) {
+    return _mm512_and_si512(n_load_i8(p), _mm512_set1_epi32(255));
+}
+INLINE __m256i n_upper(ni v) {
+    return _mm512_extracti64x4_epi64(v, 1);
+}
+INLINE __m256i n_lower(ni v) {
+    return _mm512_castsi512_si256(v);
+}
+/* 32 integers of -128..127 as bytes, in order. */
+INLINE void n_store_bytes(int8_t *p, const ni v[2]) {
+    for (int i = 0; i < 2; i++) {
+        __m256i h = _mm256_permute4x64_epi64(_mm256_packs_epi32(n_lower(v[i]), n_upper(v[i])), 0xd8);
+        __m128i q = _mm_packs_epi16(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+        _mm_storeu_si128((__m128i *)(void *)(p + 16 * i), q);
+    }
+}
+/* The sum of the first 16 and of the last 16 of 32 integers. */
+INLINE __m256i n_fold(const ni v[2], int which) {
+    return _mm256_add_epi32(n_lower(v[which]), n_upper(v[which]));
+}
+INLINE __m256i n_fold_max(ni v) {
+    return _mm256_max_epi32(n_lower(v), n_upper(v));
+}
+
+INLINE ni n_dot_unsigned(const ni *w, const int8_t *x, int n_quads, int run, int32_t start) {
+    ni sum = n_set1(start);
+    (void)run;
+    UNROLL
+    for (int i = 0; i < n_quads; i++) {
+        sum = _mm512_dpbusd_epi32(sum, w[i], n_set1(quad_of(x + 4 * i)));
+    }
+    return sum;
+}
+
+/* Quads of signed bytes made ready for n_dot_signed. */
+INLINE void n_ready_signed(const ni bytes[QUADS], ni w[N_SIGNED]) {
+    UNROLL
+    for (int i = 0; i < QUADS; i++) {
+        w[i] = _mm512_xor_si512(bytes[i], n_set1_bytes(-128));
+    }
+}
+INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, int32_t x_sum) {
+    return n_dot_unsigned(w, x, QUADS, 1, (int32_t)(-128 * (int64_t)x_sum));
+}
+
+/* A sum of signed products over many quads: begin, add a quad at a time, end. */
+typedef struct n_sum {
+    ni v;
+} n_sum;
+typedef struct n_quad {
+    ni v;
+} n_quad;
+INLINE n_sum n_sum_zero(void) {
+    return (n_sum){_mm512_setzero_si512()};
+}
+INLINE n_quad n_quad_load(const int8_t *w) {
+    return (n_quad){_mm512_xor_si512(n_load(w), n_set1_bytes(-128))};
+}
+INLINE n_quad n_quad_row(const int8_t *x) {
+    return (n_quad){n_set1(quad_of(x))};
+}
+INLINE n_sum n_sum_add(n_sum s, n_quad w, n_quad x) {
+    return (n_sum){_mm512_dpbusd_epi32(s.v, w.v, x.v)};
+}
+INLINE ni n_sum_end(n_sum s, int32_t x_sum) {
+    return n_add(s.v, n_set1((int32_t)(-128 * (int64_t)x_sum)));
+}
+
+#else
+
+#define N_LANES 8
+#define N_HALVES 2
+#define N_SIGNED (2 * QUADS)
+#define N_FLOAT_ROWS 6
+#define N_INT8_ROWS 3
+
+typedef __m256 nf;
+typedef __m256i ni;
+
+#define N_SHL16(v, n) _mm256_slli_epi16(v, n)
+#define N_SHR16(v, n) _mm256_srli_epi16(v, n)
+
+INLINE nf nf_load(const float *p) {
+    return _mm256_loadu_ps(p);
+}
+INLINE void nf_store(float *p, nf v) {
+    _mm256_storeu_ps(p, v);
+}
+INLINE nf nf_load_f16(const uint16_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+INLINE nf nf_set1(float x) {
+    return _mm256_set1_ps(x);
+}
+INLINE nf nf_mul(nf a, nf b) {
+    return _mm256_mul_ps(a, b);
+}
+INLINE nf nf_fma(nf a, nf b, nf c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+INLINE nf nf_of(ni v) {
+    return _mm256_cvtepi32_ps(v);
+}
+INLINE nf nf_neg(nf v) {
+    return _mm256_xor_ps(v, _mm256_set1_ps(-0.0f));
+}
+INLINE ni n_of(nf v) {
+    return _mm256_cvtps_epi32(v);
+}
+INLINE ni n_magnitude_bits(nf v) {
+    return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
+}
+INLINE ni n_load(const void *p) {
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+INLINE ni n_set1(int32_t x) {
+    return _mm256_set1_epi32(x);
+}
+INLINE ni n_set1_bytes(int x) {
+    return _mm256_set1_epi8((char)x);
+}
+INLINE ni n_add(ni a, ni b) {
+    return _mm256_add_epi32(a, b);
+}
+INLINE ni n_and(ni a, ni b) {
+    return _mm256_and_si256(a, b);
+}
+INLINE ni n_or(ni a, ni b) {
+    return _mm256_or_si256(a, b);
+}
+INLINE ni n_max(ni a, ni b) {
+    return _mm256_max_epi32(a, b);
+}
+INLINE ni n_lookup(ni v, const int8_t table[16]) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
+}
+INLINE ni n_load_u8(const uint8_t *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+INLINE ni n_load_i8(const uint8_t *p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+}
+INLINE void n_store_bytes(int8_t *p, const ni v[4]) {
+    ni bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)(void *)p, bytes);
+}
+INLINE __m256i n_fold(const ni v[4], int which) {
+    return _mm256_add_epi32(v[2 * which], v[2 * which + 1]);
+}
+INLINE __m256i n_fold_max(ni v) {
+    return v;
+}
+
+INLINE ni n_dot_unsigned(const ni *w, const int8_t *x, int n_quads, int run, int32_t start) {
+    ni sum = n_set1(start), ones = _mm256_set1_epi16(1);
+    UNROLL
+    for (int first = 0; first < n_quads; first += run) {
+        ni pairs = _mm256_maddubs_epi16(w[first], n_set1(quad_of(x + 4 * first)));
+        int end = first + run < n_quads ? first + run : n_quads;
+        UNROLL
+        for (int i = first + 1; i < end; i++) {
+            pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[i], n_set1(quad_of(x + 4 * i))));
+        }
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+    }
+    return sum;
+}
+
+/* A quad's four int8 as int16, for each of four columns. */
+INLINE ni wide_row(const int8_t *x) {
+    return _mm256_cvtepi8_epi16(_mm_set1_epi32(quad_of(x)));
+}
+/* Two halves of a sum, of columns 0..3 and 4..7 with two partial sums each, as columns 0..7. */
+INLINE ni join_columns(ni low, ni high) {
+    return _mm256_permute4x64_epi64(_mm256_hadd_epi32(low, high), 0xd8);
+}
+
+INLINE void n_ready_signed(const ni bytes[QUADS], ni w[N_SIGNED]) {
+    UNROLL
+    for (int i = 0; i < QUADS; i++) {
+        w[2 * i] = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(bytes[i]));
+        w[2 * i + 1] = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(bytes[i], 1));
+    }
+}
+INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, int32_t x_sum) {
+    ni low = _mm256_setzero_si256(), high = low;
+    (void)x_sum;
+    UNROLL
+    for (int i = 0; i < QUADS; i++) {
+        ni wide = wide_row(x + 4 * i);
+        low = _mm256_add_epi32(low, _mm256_madd_epi16(w[2 * i], wide));
+        high = _mm256_add_epi32(high, _mm256_madd_epi16(w[2 * i + 1], wide));
+    }
+    return join_columns(low, high);
+}
+
+typedef struct n_sum {
+    ni low, high;
+} n_sum;
+typedef struct n_quad {
+    ni low, high; /* of a row: the same */
+} n_quad;
+INLINE n_sum n_sum_zero(void) {
+    return (n_sum){_mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+INLINE n_quad n_quad_load(const int8_t *w) {
+    return (n_quad){_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)w)),
+                    _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(w + 16)))};
+}
+INLINE n_quad n_quad_row(const int8_t *x) {
+    ni wide = wide_row(x);
+    return (n_quad){wide, wide};
+}
+INLINE n_sum n_sum_add(n_sum s, n_quad w, n_quad x) {
+    return (n_sum){_mm256_add_epi32(s.low, _mm256_madd_epi16(w.low, x.low)), _mm256_add_epi32(s.high, _mm256_madd_epi16(w.high, x.high))};
+}
+INLINE ni n_sum_end(n_sum s, int32_t x_sum) {
+    (void)x_sum;
+    return join_columns(s.low, s.high);
+}
+
+#endif
+
+/* The sum and the largest of 8 integers. */
+INLINE int32_t lanes_sum(__m256i v) {
+    __m128i q = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+}
+INLINE int32_t lanes_max(__m256i v) {
+    __m128i q = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+}
+
+#endif

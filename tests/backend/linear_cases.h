@@ -1,0 +1,99 @@
+/* Random matrices of every type a product takes, for the tests of products. */
+#ifndef TESTS_LINEAR_CASES_H
+#define TESTS_LINEAR_CASES_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/rng.h"
+#include "core/half.h"
+#include "core/quant.h"
+
+#define N_WEIGHT_TYPES 14
+
+static const dtype weight_types[N_WEIGHT_TYPES] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0,   DTYPE_Q5_1,
+                                                   DTYPE_Q8_0, DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL};
+static const char *const isa_names[N_ISAS] = {"plain", "avx2", "avx512"};
+
+/* Even in -1..1, in steps that f32 holds exactly. */
+static inline float random_float(uint64_t *seed) {
+    return (float)((int64_t)(rng_next(seed) >> 40) - (1 << 23)) * 0x1p-23f;
+}
+
+/* Where a block keeps its halves. */
+static inline int half_places(dtype t, size_t places[2]) {
+    switch (t) {
+    case DTYPE_Q2_K:
+        places[0] = 80;
+        places[1] = 82;
+        return 2;
+    case DTYPE_Q3_K:
+        places[0] = 108;
+        return 1;
+    case DTYPE_Q6_K:
+        places[0] = 208;
+        return 1;
+    default:
+        places[0] = 0;
+        places[1] = 2;
+        return t == DTYPE_Q4_1 || t == DTYPE_Q5_1 || t == DTYPE_Q4_K || t == DTYPE_Q5_K ? 2 : 1;
+    }
+}
+
+/* n elements of type t: any bits in the numbers, scales of either sign around 2^-6. To be freed. */
+static inline uint8_t *random_weights(dtype t, size_t n, uint64_t *seed) {
+    size_t block = (size_t)dtype_block_bytes(t), n_blocks = n / (size_t)dtype_block_elements(t);
+    uint8_t *bytes = malloc(n_blocks * block);
+    for (size_t i = 0; i < n_blocks; i++) {
+        uint8_t *b = bytes + i * block;
+        if (!dtype_is_quantised(t)) {
+            float x = random_float(seed);
+            uint16_t h = t == DTYPE_F16 ? f32_to_f16(x) : f32_to_bf16(x);
+            memcpy(b, t == DTYPE_F32 ? (void *)&x : (void *)&h, block);
+            continue;
+        }
+        for (size_t j = 0; j < block; j++) {
+            b[j] = (uint8_t)rng_next(seed);
+        }
+        size_t places[2];
+        for (int h = half_places(t, places) - 1; h >= 0; h--) {
+            uint16_t d = f32_to_f16(random_float(seed) * 0x1p-5f);
+            memcpy(b + places[h], &d, sizeof d);
+        }
+    }
+    return bytes;
+}
+
+static inline tensor_view matrix_view(dtype t, int32_t n_out, int32_t n_in, const void *data) {
+    size_t n = (size_t)n_out * (size_t)n_in;
+    return (tensor_view){.name = "w", .type = t, .n_dims = 2, .dims = {n_out, n_in, 1, 1}, .data = data,
+                         .n_bytes = n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t)};
+}
+
+/* NULL when this processor lacks the instruction set. */
+static inline backend *open_isa(const char *isa, compute_mode mode, int32_t n_threads) {
+    backend *b = NULL;
+    quire_error err;
+    const backend_options options = {.compute = mode, .isa = isa, .n_threads = n_threads};
+    quire_err e = backend_cpu_open(&options, &b, &err);
+    if (e == QUIRE_UNSUPPORTED) {
+        return NULL;
+    }
+    if (e != QUIRE_OK) {
+        fprintf(stderr, "%s\n", err.message);
+        abort();
+    }
+    return b;
+}
+
+static inline uint64_t fnv64(uint64_t hash, const void *bytes, size_t n) {
+    const uint8_t *p = bytes;
+    for (size_t i = 0; i < n; i++) {
+        hash = (hash ^ p[i]) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+#endif

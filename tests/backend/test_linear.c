@@ -1,0 +1,373 @@
+/* Product kernels: every container and compute mode on every instruction set this machine runs, against sums in double and against the plain twin. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "backend/cpu/linear.h"
+#include "backend/linear_cases.h"
+#include "base/mem.h"
+
+#define MAX_ROWS 33
+
+/* One matrix with its packed form and prepared rows. */
+typedef struct product_case {
+    dtype type;
+    int32_t n_out, n_in;
+    uint8_t *source;
+    linear w;
+    float *x;    /* [MAX_ROWS, n_in] */
+} product_case;
+
+static product_case case_new(dtype t, compute_mode mode, int32_t n_out, int32_t n_in, uint64_t seed) {
+    product_case c = {.type = t, .n_out = n_out, .n_in = n_in};
+    pack_kind kind;
+    c.source = random_weights(t, (size_t)n_out * (size_t)n_in, &seed);
+    assert_int_equal(pack_choose(t, mode, &kind), QUIRE_OK);
+    assert_int_equal(pack_plan(kind, n_out, n_in, &c.w.layout), QUIRE_OK);
+    c.w.format = linear_format(kind, mode);
+    c.w.data = mem_new((size_t)c.w.layout.n_blocks, c.w.layout.block_bytes);
+    c.w.scales = mem_new((size_t)c.w.layout.n_blocks, PACK_LANES * sizeof(float));
+    tensor_view view = matrix_view(t, n_out, n_in, c.source);
+    for (int32_t i = 0; i < c.w.layout.n_blocks; i++) {
+        pack_block(&c.w.layout, &view, i, c.w.data + (size_t)i * c.w.layout.block_bytes, c.w.scales + (size_t)i * PACK_LANES);
+    }
+    c.x = malloc(sizeof(float) * MAX_ROWS * (size_t)n_in);
+    for (int32_t i = 0; i < MAX_ROWS * n_in; i++) {
+        c.x[i] = random_float(&seed) * (i % 37 == 0 ? 8.0f : 1.0f);
+    }
+    return c;
+}
+
+static void case_free(product_case *c) {
+    mem_free(c->w.data);
+    mem_free(c->w.scales);
+    free(c->source);
+    free(c->x);
+}
+
+static void prepare(const linear_kernels *k, const product_case *c, uint8_t *rows) {
+    size_t stride = linear_row_bytes(c->w.format, c->n_in);
+    for (size_t r = 0; r < MAX_ROWS; r++) {
+        k->prepare[c->w.format](c->x + r * (size_t)c->n_in, c->n_in, rows + r * stride);
+    }
+}
+
+/* y [n_rows][n_blocks * 16] of rows row0.. by tiles of tile_rows rows and tile_blocks blocks. */
+static void multiply(const linear_kernels *k, const product_case *c, int32_t row0, int32_t n_rows, int32_t tile_rows, int32_t tile_blocks,
+                     float *y) {
+    size_t stride = linear_row_bytes(c->w.format, c->n_in);
+    int32_t n_blocks = c->w.layout.n_blocks, width = n_blocks * PACK_LANES;
+    uint8_t *rows = mem_new(MAX_ROWS, stride);
+    float *tile = mem_new((size_t)tile_rows * (size_t)tile_blocks, PACK_LANES * sizeof *tile);
+    prepare(k, c, rows);
+    for (int32_t r = 0; r < n_rows; r += tile_rows) {
+        int32_t n = n_rows - r < tile_rows ? n_rows - r : tile_rows;
+        for (int32_t b = 0; b < n_blocks; b += tile_blocks) {
+            int32_t m = n_blocks - b < tile_blocks ? n_blocks - b : tile_blocks;
+            k->product(&c->w, (row_view){rows + (size_t)(row0 + r) * stride, stride}, n, b, m, tile);
+            for (int32_t i = 0; i < n; i++) {
+                memcpy(y + (r + i) * width + b * PACK_LANES, tile + i * m * PACK_LANES, sizeof *y * PACK_LANES * (size_t)m);
+            }
+        }
+    }
+    mem_free(tile);
+    mem_free(rows);
+}
+
+/* ---- an own reading of what a product is, in double ---- */
+
+static void reference_quantise(const float *x, int32_t n, double *out) {
+    float a = 0.0f;
+    for (int32_t i = 0; i < n; i++) {
+        a = fmaxf(a, fabsf(x[i]));
+    }
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = a > 0.0f ? (double)rintf(x[i] * (127.0f / a)) * (double)(a / 127.0f) : 0.0;
+    }
+}
+
+static void reference_row(row_format format, const float *x, int32_t k, double *out) {
+    for (int32_t i = 0; i < k; i++) {
+        out[i] = format == ROWS_BF16 ? (double)bf16_to_f32(f32_to_bf16(x[i])) : (double)x[i];
+    }
+    if (format == ROWS_TOKEN) {
+        reference_quantise(x, k, out);
+    }
+    for (int32_t i = 0; format == ROWS_GROUPS && i < k; i += 32) {
+        reference_quantise(x + i, 32, out + i);
+    }
+}
+
+/* Column c of the weights as the mode uses them. */
+static void reference_column(const product_case *c, int32_t column, double *out) {
+    size_t k = (size_t)c->n_in, row_bytes = k / (size_t)dtype_block_elements(c->type) * (size_t)dtype_block_bytes(c->type);
+    float *w = malloc(k * sizeof *w), a = 0.0f;
+    assert_int_equal(quant_dequantise(c->type, c->source + (size_t)column * row_bytes, k, w), QUIRE_OK);
+    for (size_t i = 0; i < k; i++) {
+        a = fmaxf(a, fabsf(w[i]));
+    }
+    for (size_t i = 0; i < k; i++) {
+        out[i] = c->w.format == ROWS_BF16 ? (double)bf16_to_f32(f32_to_bf16(w[i])) : (double)w[i];
+        if (c->w.layout.kind == PACK_INT8) {
+            out[i] = (double)rintf(w[i] / (a / 127.0f)) * (double)(a / 127.0f);
+        }
+    }
+    free(w);
+}
+
+static void expect_near_reference(const product_case *c, const float *y, int32_t n_rows, const char *isa) {
+    size_t k = (size_t)c->n_in;
+    double *w = malloc(k * sizeof *w), *x = malloc(k * sizeof *x);
+    for (int32_t column = 0; column < c->n_out; column++) {
+        reference_column(c, column, w);
+        for (int32_t r = 0; r < n_rows; r++) {
+            double sum = 0.0, size = 0.0;
+            reference_row(c->w.format, c->x + (size_t)r * k, c->n_in, x);
+            for (size_t i = 0; i < k; i++) {
+                sum += x[i] * w[i];
+                size += fabs(x[i] * w[i]);
+            }
+            float got = y[r * c->w.layout.n_blocks * PACK_LANES + column];
+            if (!(fabs((double)got - sum) <= 4e-6 * size + 1e-30)) {
+                fail_msg("%s %s format %d, %d x %d: row %d column %d is %.9g, not %.9g", isa, dtype_name(c->type), (int)c->w.format, c->n_out,
+                         c->n_in, r, column, (double)got, sum);
+            }
+        }
+    }
+    free(w);
+    free(x);
+}
+
+static int32_t rounded_in(dtype t, int32_t n_in) {
+    int32_t block = dtype_block_elements(t);
+    return (n_in + block - 1) / block * block;
+}
+
+static const struct {
+    int32_t n_out, n_in;
+} shapes[] = {{1, 1}, {16, 32}, {5, 7}, {40, 96}, {131, 320}, {64, 517}};
+
+static void every_product_is_near_the_sum_in_double(void **state) {
+    (void)state;
+    for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
+        for (int isa = 0; isa < N_ISAS; isa++) {
+            backend *b = open_isa(isa_names[isa], mode, 1);
+            if (b == NULL) {
+                print_message("SKIP %s: not on this machine\n", isa_names[isa]);
+                continue;
+            }
+            for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] * N_WEIGHT_TYPES; i++) {
+                dtype t = weight_types[i % N_WEIGHT_TYPES];
+                product_case c = case_new(t, mode, shapes[i / N_WEIGHT_TYPES].n_out, rounded_in(t, shapes[i / N_WEIGHT_TYPES].n_in), i + 1);
+                float *y = malloc(sizeof *y * 3 * PACK_LANES * (size_t)c.w.layout.n_blocks);
+                multiply(((cpu_backend *)b)->linear, &c, 0, 3, 3, LINEAR_TILE_BLOCKS, y);
+                expect_near_reference(&c, y, 3, isa_names[isa]);
+                free(y);
+                case_free(&c);
+            }
+            b->ops->close(b);
+        }
+    }
+}
+
+static void expect_same_columns(const product_case *c, const float *a, const float *b, int32_t n_rows, const char *what) {
+    int32_t width = c->w.layout.n_blocks * PACK_LANES;
+    for (int32_t r = 0; r < n_rows; r++) {
+        if (memcmp(a + r * width, b + r * width, sizeof *a * (size_t)c->n_out) != 0) {
+            fail_msg("%s: %s format %d, %d x %d: row %d of %d has other bits", what, dtype_name(c->type), (int)c->w.format, c->n_out, c->n_in, r,
+                     n_rows);
+        }
+    }
+}
+
+static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(void **state) {
+    (void)state;
+    static const int32_t n_rows[] = {1, 2, 3, 7, 16, 33}, tile_rows[] = {1, 5, 16, 33}, tile_blocks[] = {1, 2, 3, 4};
+    for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] * N_WEIGHT_TYPES; i++) {
+            dtype t = weight_types[i % N_WEIGHT_TYPES];
+            product_case c = case_new(t, mode, shapes[i / N_WEIGHT_TYPES].n_out, rounded_in(t, shapes[i / N_WEIGHT_TYPES].n_in), i + 1);
+            size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
+            float *expected = malloc(bytes), *y = malloc(bytes);
+            multiply(&linear_plain, &c, 0, MAX_ROWS, 1, 1, expected);
+            for (int isa = 0; isa < N_ISAS; isa++) {
+                backend *b = open_isa(isa_names[isa], mode, 1);
+                if (b == NULL) {
+                    continue;
+                }
+                const linear_kernels *k = ((cpu_backend *)b)->linear;
+                if (mode == COMPUTE_BF16 && isa == ISA_AVX512) {
+                    multiply(k, &c, 0, MAX_ROWS, 1, 1, expected); /* the dot instruction's own bits */
+                }
+                for (size_t m = 0; m < sizeof n_rows / sizeof n_rows[0]; m++) {
+                    multiply(k, &c, 0, n_rows[m], tile_rows[m % 4], tile_blocks[(m + i) % 4], y);
+                    expect_same_columns(&c, expected, y, n_rows[m], isa_names[isa]);
+                    multiply(k, &c, 0, n_rows[m], MAX_ROWS, LINEAR_TILE_BLOCKS, y);
+                    expect_same_columns(&c, expected, y, n_rows[m], isa_names[isa]);
+                }
+                b->ops->close(b);
+            }
+            free(expected);
+            free(y);
+            case_free(&c);
+        }
+    }
+}
+
+/* With one element of x set, y is that weight times it. Numbers and scale codes are integers of at most 8 bits, so a product this near to the
+ * file's value can come from no other codes. */
+static void repacked_k_quants_keep_every_value(void **state) {
+    (void)state;
+    static const dtype types[] = {DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
+                                  DTYPE_Q8_0, DTYPE_IQ4_NL};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        product_case c = case_new(types[i], COMPUTE_INT8, 19, 512, 77 + i);
+        size_t k = (size_t)c.n_in, row_bytes = linear_row_bytes(ROWS_GROUPS, c.n_in);
+        float *w = malloc((size_t)c.n_out * k * sizeof *w), *x = calloc(k, sizeof *x), y[2 * PACK_LANES];
+        uint8_t *row = mem_new(1, row_bytes);
+        assert_int_equal(quant_dequantise(c.type, c.source, (size_t)c.n_out * k, w), QUIRE_OK);
+        for (size_t j = 0; j < k; j++) {
+            x[j] = 127.0f;
+            linear_plain.prepare[ROWS_GROUPS](x, c.n_in, row);
+            x[j] = 0.0f;
+            linear_plain.product(&c.w, (row_view){row, row_bytes}, 1, 0, c.w.layout.n_blocks, y);
+            for (size_t column = 0; column < (size_t)c.n_out; column++) {
+                float value = w[column * k + j], largest = 0.0f;
+                for (size_t g = j / 32 * 32; g < j / 32 * 32 + 32; g++) {
+                    largest = fmaxf(largest, fabsf(w[column * k + g]));
+                }
+                if (!(fabsf(y[column] / 127.0f - value) <= 1e-6f * largest)) {
+                    fail_msg("%s: column %zu, k %zu: %.9g, not %.9g", dtype_name(c.type), column, j, (double)(y[column] / 127.0f), (double)value);
+                }
+            }
+        }
+        free(w);
+        free(x);
+        mem_free(row);
+        case_free(&c);
+    }
+}
+
+static void packed_formats_take_their_published_bits(void **state) {
+    (void)state;
+    for (size_t i = 3; i < N_WEIGHT_TYPES; i++) {
+        pack_kind kind;
+        pack_layout plan;
+        assert_int_equal(pack_choose(weight_types[i], COMPUTE_INT8, &kind), QUIRE_OK);
+        assert_int_equal(pack_plan(kind, 64, 2048, &plan), QUIRE_OK);
+        size_t published = 64 * 2048 / (size_t)dtype_block_elements(weight_types[i]) * (size_t)dtype_block_bytes(weight_types[i]);
+        assert_int_equal(plan.block_bytes * (size_t)plan.n_blocks, published);
+    }
+}
+
+static void impossible_shapes_are_refused(void **state) {
+    (void)state;
+    pack_layout plan;
+    pack_kind kind;
+    assert_int_equal(pack_plan(PACK_F32, 0, 4, &plan), QUIRE_INVALID);
+    assert_int_equal(pack_plan(PACK_F32, 4, -1, &plan), QUIRE_INVALID);
+    assert_int_equal(pack_plan(PACK_Q4_0, 16, 48, &plan), QUIRE_INVALID);
+    assert_int_equal(pack_plan(PACK_Q4_K, 16, 96, &plan), QUIRE_INVALID);
+    assert_int_equal(pack_plan(PACK_INT8, 16, 131073, &plan), QUIRE_TOO_LARGE);
+    assert_int_equal(pack_choose(DTYPE_I32, COMPUTE_F32, &kind), QUIRE_UNSUPPORTED);
+}
+
+/* Extremes: int8's lowest number, the largest sums, subnormal and huge scales, all on every instruction set as on plain C. */
+static void extreme_numbers_do_not_saturate(void **state) {
+    (void)state;
+    static const dtype types[] = {DTYPE_Q8_0, DTYPE_Q6_K, DTYPE_Q5_0, DTYPE_Q4_0, DTYPE_F32};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        product_case c = case_new(types[i], COMPUTE_INT8, 16, 512, 5);
+        for (size_t j = 0; types[i] == DTYPE_Q8_0 && j < 16 * 512 / 32; j++) {
+            memset(c.source + j * 34 + 2, j % 2 != 0 ? 0x80 : 0x7f, 32);
+        }
+        for (size_t j = 0; types[i] == DTYPE_Q6_K && j < 32; j++) {
+            memset(c.source + j * 210, j % 2 != 0 ? 0 : 0xff, 192);
+        }
+        for (int32_t j = 0; j < MAX_ROWS * c.n_in; j++) {
+            c.x[j] = j / c.n_in % 3 == 0 ? 1.0f : j / c.n_in % 3 == 1 ? -1.0f : j % 2 != 0 ? 1.0f : -1.0f;
+        }
+        tensor_view view = matrix_view(c.type, c.n_out, c.n_in, c.source);
+        memset(c.w.data, 0, c.w.layout.block_bytes);
+        pack_block(&c.w.layout, &view, 0, c.w.data, c.w.scales);
+        float expected[MAX_ROWS * PACK_LANES], y[MAX_ROWS * PACK_LANES];
+        multiply(&linear_plain, &c, 0, MAX_ROWS, 1, 1, expected);
+        expect_near_reference(&c, expected, 3, "plain");
+        for (int isa = 1; isa < N_ISAS; isa++) {
+            backend *b = open_isa(isa_names[isa], COMPUTE_INT8, 1);
+            if (b != NULL) {
+                multiply(((cpu_backend *)b)->linear, &c, 0, MAX_ROWS, MAX_ROWS, 1, y);
+                expect_same_columns(&c, expected, y, MAX_ROWS, isa_names[isa]);
+                b->ops->close(b);
+            }
+        }
+        case_free(&c);
+    }
+}
+
+static void values_that_are_not_finite_come_out_as_nan_in_their_row_only(void **state) {
+    (void)state;
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    for (int isa = 0; isa < N_ISAS; isa++) {
+        for (int i = 0; i < 6; i++) {
+            backend *b = open_isa(isa_names[isa], COMPUTE_INT8, 1);
+            if (b == NULL) {
+                continue;
+            }
+            product_case c = case_new(i < 3 ? DTYPE_F32 : DTYPE_Q4_K, COMPUTE_INT8, 16, 256, 9);
+            float y[3 * PACK_LANES];
+            c.x[256 + 70] = bad[i % 3];
+            multiply(((cpu_backend *)b)->linear, &c, 0, 3, 3, 1, y);
+            for (int column = 0; column < PACK_LANES; column++) {
+                assert_true(isfinite(y[column]) && isnan(y[PACK_LANES + column]) && isfinite(y[2 * PACK_LANES + column]));
+            }
+            case_free(&c);
+            b->ops->close(b);
+        }
+    }
+}
+
+static void f32_and_int8_products_have_the_stored_bits(void **state) {
+    (void)state;
+    static const uint64_t stored[] = {0x7b88874e7a433308u, 0x34078b67781c4a55u};
+    static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_INT8};
+    for (int i = 0; i < 2; i++) {
+        for (int isa = 0; isa < N_ISAS; isa++) {
+            backend *b = open_isa(isa_names[isa], modes[i], 1);
+            if (b == NULL) {
+                continue;
+            }
+            uint64_t hash = 0xcbf29ce484222325u;
+            for (size_t t = 0; t < N_WEIGHT_TYPES; t++) {
+                product_case c = case_new(weight_types[t], modes[i], 48, 768, 1000 + t);
+                float y[5 * 48];
+                multiply(((cpu_backend *)b)->linear, &c, 0, 5, 5, 3, y);
+                hash = fnv64(hash, y, sizeof y);
+                case_free(&c);
+            }
+            b->ops->close(b);
+            if (hash != stored[i]) {
+                fail_msg("%s, compute mode %d: hash 0x%016llx", isa_names[isa], (int)modes[i], (unsigned long long)hash);
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_product_is_near_the_sum_in_double),
+        cmocka_unit_test(a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set),
+        cmocka_unit_test(repacked_k_quants_keep_every_value),
+        cmocka_unit_test(packed_formats_take_their_published_bits),
+        cmocka_unit_test(impossible_shapes_are_refused),
+        cmocka_unit_test(extreme_numbers_do_not_saturate),
+        cmocka_unit_test(values_that_are_not_finite_come_out_as_nan_in_their_row_only),
+        cmocka_unit_test(f32_and_int8_products_have_the_stored_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
