@@ -1,6 +1,4 @@
 /* Norms: weights as f32, one row at a time. */
-#include <string.h>
-
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "core/quant.h"
@@ -17,6 +15,9 @@ struct norm {
 static quire_err load_vector(cpu_backend *b, const tensor_view *t, int32_t width, float **out, quire_error *err) {
     if (t->n_dims != 1 || t->dims[0] != width) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: a norm's weight and bias must be vectors of %d elements", t->name, width);
+    }
+    if (t->n_bytes / (size_t)dtype_block_bytes(t->type) < (size_t)width / (size_t)dtype_block_elements(t->type)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says", t->name);
     }
     float *v = cpu_own(b, (size_t)width, sizeof *v);
     if (v == NULL) {
