@@ -1,0 +1,262 @@
+/* The fused product ops through the backend's table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "backend/cpu/math.h"
+#include "backend/linear_cases.h"
+
+#define D 256
+#define F 520 /* not whole tiles */
+#define V 83
+#define MAX_ROWS 130
+
+/* A backend with one layer's worth of products. Types differ between the weights, so one op needs rows in several formats. */
+typedef struct fixture {
+    backend *b;
+    act x, q, k, v, h, gated, gate, up;
+    norm *nm;
+    linear *wq, *wk, *wv, *w_gate, *w_up, *head, *from_h;
+    float bias_q[D];
+    float *rows; /* [MAX_ROWS, D] */
+} fixture;
+
+static linear *load(backend *b, dtype t, int32_t n_out, int32_t n_in, const float *bias, uint64_t seed) {
+    uint8_t *source = random_weights(t, (size_t)n_out * (size_t)n_in, &seed);
+    tensor_view w = matrix_view(t, n_out, n_in, source);
+    tensor_view bias_view = {.name = "b", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}, .data = bias, .n_bytes = 4 * (size_t)n_out};
+    linear *l = NULL;
+    quire_error err;
+    if (b->ops->linear_load(b, &w, bias != NULL ? &bias_view : NULL, &l, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    free(source);
+    return l;
+}
+
+static fixture fixture_open(compute_mode mode, const char *isa, int32_t n_threads) {
+    fixture f = {.b = open_isa(isa, mode, n_threads)};
+    const backend_ops *ops = f.b->ops;
+    uint64_t seed = 11;
+    float norm_weight[D];
+    for (int i = 0; i < D; i++) {
+        norm_weight[i] = 1.0f + random_float(&seed) * 0.5f;
+        f.bias_q[i] = random_float(&seed);
+    }
+    tensor_view nw = {.name = "n", .type = DTYPE_F32, .n_dims = 1, .dims = {D, 1, 1, 1}, .data = norm_weight, .n_bytes = sizeof norm_weight};
+    quire_error err;
+    assert_int_equal(ops->norm_load(f.b, NORM_RMS, &nw, NULL, 1e-5f, false, &f.nm, &err), QUIRE_OK);
+    f.wq = load(f.b, DTYPE_Q4_K, D, D, f.bias_q, 1);
+    f.wk = load(f.b, DTYPE_F32, 77, D, NULL, 2);
+    f.wv = load(f.b, DTYPE_Q6_K, 64, D, NULL, 3);
+    f.w_gate = load(f.b, DTYPE_Q4_0, F, D, NULL, 4);
+    f.w_up = load(f.b, DTYPE_BF16, F, D, NULL, 5);
+    f.from_h = load(f.b, DTYPE_F16, D, F, f.bias_q, 6);
+    f.head = load(f.b, DTYPE_Q8_0, V, D, NULL, 7);
+    f.x = ops->act_reserve(f.b, D);
+    f.q = ops->act_reserve(f.b, D);
+    f.k = ops->act_reserve(f.b, 77);
+    f.v = ops->act_reserve(f.b, 64);
+    f.h = ops->act_reserve(f.b, F);
+    f.gated = ops->act_reserve(f.b, F);
+    f.gate = ops->act_reserve(f.b, F);
+    f.up = ops->act_reserve(f.b, F);
+    const step_limits limits = {.max_rows = MAX_ROWS, .max_seqs = 1, .max_out = 4, .max_partials = 0};
+    assert_int_equal(ops->step_open(f.b, &limits, NULL, V, &err), QUIRE_OK);
+    f.rows = malloc(sizeof(float) * MAX_ROWS * D);
+    for (int i = 0; i < MAX_ROWS * D; i++) {
+        f.rows[i] = random_float(&seed) * 3.0f;
+    }
+    return f;
+}
+
+static void fixture_close(fixture *f) {
+    free(f->rows);
+    f->b->ops->close(f->b);
+}
+
+/* Rows row0..row0+n of the fixture through every op; the last two rows are asked for their logits. */
+static void run(fixture *f, int32_t row0, int32_t n, float soft_cap) {
+    const backend_ops *ops = f->b->ops;
+    const int32_t out_rows[] = {n > 1 ? n - 2 : 0, n - 1};
+    const batch step = {.n_rows = n, .n_out = 2, .out_rows = out_rows};
+    const linear_use qkv[] = {{f->wq, NULL, f->q}, {f->wk, NULL, f->k}, {f->wv, NULL, f->v}};
+    const linear_use apart[] = {{f->w_gate, NULL, f->gate}, {f->w_up, NULL, f->up}};
+    const linear_use down = {f->from_h, NULL, f->x};
+    ops->step_begin(f->b, &step);
+    ops->act_write(f->b, f->x, 0, n, f->rows + row0 * D);
+    ops->norm_linears(f->b, f->x, f->nm, qkv, 3);
+    ops->norm_linears(f->b, f->x, f->nm, apart, 2);
+    ops->norm_gate_up(f->b, f->x, f->nm, &apart[0], &apart[1], ACT_SILU, f->gated);
+    ops->linear_add(f->b, f->gated, &down, 0.5f, f->x);
+    ops->head(f->b, f->x, f->nm, f->head, 2.0f, soft_cap);
+    ops->step_wait(f->b);
+}
+
+static void expect_rows(fixture *f, act a, int32_t width, const float *expected, int32_t row0, int32_t n, const char *what) {
+    float *got = malloc(sizeof *got * (size_t)n * (size_t)width);
+    f->b->ops->act_read(f->b, a, 0, n, got);
+    for (int32_t r = 0; r < n; r++) {
+        if (memcmp(got + r * width, expected + (row0 + r) * width, sizeof *got * (size_t)width) != 0) {
+            fail_msg("%s of row %d, in a batch of %d that begins at row %d, has other bits", what, row0 + r, n, row0);
+        }
+    }
+    free(got);
+}
+
+static void a_row_does_not_depend_on_its_batch_or_on_threads(void **state) {
+    (void)state;
+    static const int32_t batches[][2] = {{0, 1}, {5, 1}, {0, 2}, {3, 3}, {7, 7}, {40, 16}, {60, 33}, {1, 129}};
+    for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
+        fixture f = fixture_open(mode, "auto", 1);
+        float *q = malloc(sizeof *q * MAX_ROWS * D), *h = malloc(sizeof *h * MAX_ROWS * F), *x = malloc(sizeof *x * MAX_ROWS * D);
+        run(&f, 0, MAX_ROWS, 0.0f);
+        f.b->ops->act_read(f.b, f.q, 0, MAX_ROWS, q);
+        f.b->ops->act_read(f.b, f.gated, 0, MAX_ROWS, h);
+        f.b->ops->act_read(f.b, f.x, 0, MAX_ROWS, x);
+        for (int32_t threads = 1; threads <= 3; threads++) {
+            fixture g = fixture_open(mode, "auto", threads);
+            for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+                run(&g, batches[i][0], batches[i][1], 0.0f);
+                expect_rows(&g, g.q, D, q, batches[i][0], batches[i][1], "q");
+                expect_rows(&g, g.gated, F, h, batches[i][0], batches[i][1], "gate_up");
+                expect_rows(&g, g.x, D, x, batches[i][0], batches[i][1], "linear_add");
+            }
+            fixture_close(&g);
+        }
+        free(q);
+        free(h);
+        free(x);
+        fixture_close(&f);
+    }
+}
+
+static void f32_and_int8_ops_have_the_bits_of_the_plain_twin(void **state) {
+    (void)state;
+    static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_INT8};
+    for (int i = 0; i < 2; i++) {
+        fixture plain = fixture_open(modes[i], "plain", 1);
+        float x[9 * D], k[9 * 77], logits[2][V];
+        run(&plain, 0, 9, 5.0f);
+        plain.b->ops->act_read(plain.b, plain.x, 0, 9, x);
+        plain.b->ops->act_read(plain.b, plain.k, 0, 9, k);
+        memcpy(logits[0], plain.b->ops->logits(plain.b, 0), sizeof logits[0]);
+        memcpy(logits[1], plain.b->ops->logits(plain.b, 1), sizeof logits[1]);
+        for (int isa = 1; isa < N_ISAS; isa++) {
+            backend *probe = open_isa(isa_names[isa], modes[i], 1);
+            if (probe == NULL) {
+                print_message("SKIP %s: not on this machine\n", isa_names[isa]);
+                continue;
+            }
+            probe->ops->close(probe);
+            fixture f = fixture_open(modes[i], isa_names[isa], 2);
+            run(&f, 0, 9, 5.0f);
+            expect_rows(&f, f.x, D, x, 0, 9, isa_names[isa]);
+            expect_rows(&f, f.k, 77, k, 0, 9, isa_names[isa]);
+            assert_memory_equal(f.b->ops->logits(f.b, 0), logits[0], sizeof logits[0]);
+            assert_memory_equal(f.b->ops->logits(f.b, 1), logits[1], sizeof logits[1]);
+            fixture_close(&f);
+        }
+        fixture_close(&plain);
+    }
+}
+
+static void gate_up_is_the_activation_of_one_product_times_the_other(void **state) {
+    (void)state;
+    fixture f = fixture_open(COMPUTE_INT8, "auto", 2);
+    float *gate = malloc(sizeof *gate * 5 * F), *up = malloc(sizeof *up * 5 * F);
+    run(&f, 0, 5, 0.0f);
+    f.b->ops->act_read(f.b, f.gate, 0, 5, gate);
+    f.b->ops->act_read(f.b, f.up, 0, 5, up);
+    ((cpu_backend *)f.b)->math->gate_up(ACT_SILU, gate, up, 5 * F, gate);
+    expect_rows(&f, f.gated, F, gate, 0, 5, "gate_up");
+    free(gate);
+    free(up);
+    fixture_close(&f);
+}
+
+static void linear_add_adds_the_scaled_product_and_its_bias(void **state) {
+    (void)state;
+    fixture f = fixture_open(COMPUTE_F32, "auto", 1);
+    const linear_use whole = {f.from_h, NULL, f.x};
+    const batch step = {.n_rows = 2};
+    float zeros[2 * F] = {0}, x[2 * D];
+    f.b->ops->step_begin(f.b, &step);
+    f.b->ops->act_write(f.b, f.h, 0, 2, zeros);
+    f.b->ops->act_write(f.b, f.x, 0, 2, f.rows);
+    f.b->ops->linear_add(f.b, f.h, &whole, 0.25f, f.x);
+    f.b->ops->step_wait(f.b);
+    f.b->ops->act_read(f.b, f.x, 0, 2, x);
+    for (int i = 0; i < 2 * D; i++) {
+        assert_float_equal(x[i], f.rows[i] + 0.25f * f.bias_q[i % D], 1e-6f);
+    }
+    fixture_close(&f);
+}
+
+static void head_gives_scaled_and_capped_logits_of_the_rows_asked_for(void **state) {
+    (void)state;
+    fixture f = fixture_open(COMPUTE_F32, "auto", 2);
+    float first[V], alone[V], capped[V];
+    run(&f, 0, 8, 0.0f);
+    memcpy(first, f.b->ops->logits(f.b, 0), sizeof first);
+    run(&f, 6, 1, 0.0f);
+    memcpy(alone, f.b->ops->logits(f.b, 1), sizeof alone);
+    assert_memory_equal(first, alone, sizeof first);
+    run(&f, 6, 1, 3.0f);
+    memcpy(capped, f.b->ops->logits(f.b, 0), sizeof capped);
+    for (int i = 0; i < V; i++) {
+        assert_true(fabsf(capped[i]) <= 3.0f);
+        assert_float_equal(capped[i], 3.0f * tanhf(alone[i] / 3.0f), 1e-5f);
+    }
+    fixture_close(&f);
+}
+
+static void impossible_weights_are_refused_with_their_name(void **state) {
+    (void)state;
+    backend *b = open_isa("auto", COMPUTE_INT8, 1);
+    static const float data[64 * 4];
+    linear *l = NULL;
+    quire_error err;
+    const tensor_view good = {.name = "blk.0.w", .type = DTYPE_F32, .n_dims = 2, .dims = {16, 16, 1, 1}, .data = data, .n_bytes = sizeof data};
+    tensor_view t = good;
+    t.n_bytes = sizeof data - 1;
+    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    assert_non_null(strstr(err.message, "blk.0.w"));
+    t = good;
+    t.dims[0] = 0;
+    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    t = good;
+    t.dims[1] = INT64_C(1) << 40;
+    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    t = good;
+    t.n_dims = 3;
+    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    t = good;
+    t.type = DTYPE_I32;
+    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_UNSUPPORTED);
+    t = good;
+    t.type = DTYPE_Q4_K;
+    assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);
+    const tensor_view bias = {.name = "blk.0.b", .type = DTYPE_F32, .n_dims = 1, .dims = {15, 1, 1, 1}, .data = data, .n_bytes = 60};
+    assert_int_equal(b->ops->linear_load(b, &good, &bias, &l, &err), QUIRE_BAD_FILE);
+    assert_null(l);
+    assert_int_equal(b->ops->linear_load(b, &good, NULL, &l, &err), QUIRE_OK);
+    b->ops->close(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_row_does_not_depend_on_its_batch_or_on_threads),
+        cmocka_unit_test(f32_and_int8_ops_have_the_bits_of_the_plain_twin),
+        cmocka_unit_test(gate_up_is_the_activation_of_one_product_times_the_other),
+        cmocka_unit_test(linear_add_adds_the_scaled_product_and_its_bias),
+        cmocka_unit_test(head_gives_scaled_and_capped_logits_of_the_rows_asked_for),
+        cmocka_unit_test(impossible_weights_are_refused_with_their_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
