@@ -10,8 +10,7 @@
 
 /* ---- opening and closing ---- */
 
-/* Sends nothing more and frees; the connection has no answer then. */
-static void answer_free(answer *a) {
+void answer_close(answer *a) {
     loop *l = a->conn->loop;
     if (a->stream != NULL) {
         quire_stream_release(a->stream);
@@ -32,10 +31,6 @@ static void answer_free(answer *a) {
     mem_free(a->choices);
     a->conn->answer = NULL;
     mem_free(a);
-}
-
-void answer_abandon(answer *a) {
-    answer_free(a);
 }
 
 static answer *answer_new(conn *c, quire_endpoint endpoint, int32_t n_choices) {
@@ -72,7 +67,7 @@ static str scratch_of(const conn *c) {
 static void fail(answer *a, int status, const char *param, const char *message) {
     conn *c = a->conn;
     if (!a->started) {
-        answer_free(a);
+        answer_close(a);
         conn_reply_error(c, status, param, message, status == 429 || status == 503 ? "Retry-After: 1\r\n" : NULL);
         return;
     }
@@ -81,7 +76,7 @@ static void fail(answer *a, int status, const char *param, const char *message) 
     error_body(&o, status, param, message);
     json_raw(&o, "\n\ndata: [DONE]\n\n");
     if (conn_stream_add(c, scratch_of(c))) {
-        answer_free(a);
+        answer_close(a);
         conn_stream_end(c);
     }
 }
@@ -263,7 +258,7 @@ static void end_stream(answer *a) {
     json_raw(&o, "data: [DONE]\n\n");
     if (send_piece(a, &o)) {
         conn *c = a->conn;
-        answer_free(a);
+        answer_close(a);
         conn_stream_end(c);
     }
 }
@@ -276,7 +271,7 @@ static void end_whole(answer *a) {
         out_of_memory(a);
         return;
     }
-    answer_free(a);
+    answer_close(a);
     conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = scratch_of(c)});
 }
 

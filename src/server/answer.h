@@ -58,8 +58,8 @@ void answer_start(conn *c, quire_endpoint endpoint);
 void answer_event(const quire_event *ev);
 /* The queue is drained: sends what was held back. */
 void answer_flush_unsent(loop *l);
-/* The connection is going away: cancels the stream, frees. */
-void answer_abandon(answer *a);
+/* Sends nothing more: cancels the stream if it still runs, frees. The connection has no answer then. */
+void answer_close(answer *a);
 /* The server is shutting down: cancels the stream, and says so to the client. */
 void answer_abort(answer *a);
 

@@ -32,7 +32,7 @@ static struct evbuffer *output(const conn *c) {
 void conn_close(conn *c) {
     loop *l = c->loop;
     if (c->answer != NULL) {
-        answer_abandon(c->answer);
+        answer_close(c->answer);
     }
     if (c->previous != NULL) {
         c->previous->next = c->next;

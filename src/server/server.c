@@ -15,7 +15,7 @@
 #include "server/loop.h"
 
 #define BACKLOG 1024
-#define MAX_LOOPS 64
+#define MAX_LOOPS 256
 #define MAX_HEADER_BYTES 65536 /* http-parser itself gives up at 81,920 */
 
 void server_options_init(server_options *o) {

@@ -12,12 +12,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-#define MAX_CHOICES 8
-#define MAX_TOKENS_BIG 1000000
-
 struct quire_engine {
     int64_t tick_us;
-    atomic_llong running, cancelled, wakes, prompt_tokens, generation_tokens;
+    atomic_llong running, cancelled, generation_tokens;
     atomic_bool unhealthy;
     quire_info info;
 };
@@ -37,7 +34,6 @@ struct quire_stream {
     int32_t choice;   /* whose turn it is in this tick */
     int32_t produced; /* tokens of each choice so far */
     int phase;        /* 0 start, 1 tokens, 2 ends, 3 done, 4 over */
-    bool released;
 };
 
 struct quire_queue {
@@ -70,10 +66,6 @@ int64_t fake_running(const quire_engine *e) {
 
 int64_t fake_cancelled(const quire_engine *e) {
     return atomic_load(&e->cancelled);
-}
-
-int64_t fake_wakes(const quire_engine *e) {
-    return atomic_load(&e->wakes);
 }
 
 const quire_info *quire_engine_info(const quire_engine *e) {
@@ -180,7 +172,6 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
 }
 
 void quire_stream_release(quire_stream *s) {
-    s->released = true;
     if (s->phase < 4) {
         atomic_fetch_add(&s->queue->engine->cancelled, 1);
         atomic_fetch_sub(&s->queue->engine->running, 1);
@@ -295,7 +286,6 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
         if (read(q->fd, &ticks, sizeof(ticks)) != sizeof(ticks) || q->streams == NULL) {
             return false;
         }
-        atomic_fetch_add(&q->engine->wakes, 1);
         q->at = q->streams;
     }
     quire_stream *s = q->at;

@@ -11,6 +11,5 @@ void fake_close(quire_engine *e);
 void fake_set_healthy(quire_engine *e, bool healthy);
 int64_t fake_running(const quire_engine *e);   /* streams submitted and neither done nor released */
 int64_t fake_cancelled(const quire_engine *e); /* streams released before their end */
-int64_t fake_wakes(const quire_engine *e);     /* ticks that some queue was drained for */
 
 #endif

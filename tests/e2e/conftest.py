@@ -1,0 +1,95 @@
+"""Starts the real program. QUIRE_BIN names it (default build/quire), QUIRE_SHARED the vectors (default ../shared)."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import subprocess
+import threading
+
+import pytest
+
+QUIRE = os.environ.get("QUIRE_BIN", "build/quire")
+SHARED = pathlib.Path(os.environ.get("QUIRE_SHARED", "../shared"))
+KEY = "k-test"
+START_SECONDS = 60
+
+
+class Server:
+    """`quire serve MODEL --port 0 ...`, ready when it has printed its address."""
+
+    def __init__(self, model, *flags):
+        self.process = subprocess.Popen([QUIRE, "serve", str(model), "--port", "0", *flags], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.said = []
+        self.address = None
+        self.ready = threading.Event()
+        threading.Thread(target=self._listen, daemon=True).start()
+        if not self.ready.wait(START_SECONDS) or self.address is None:
+            self.process.kill()
+            raise RuntimeError("quire serve did not start:\n" + "".join(self.said))
+
+    def _listen(self):
+        for line in self.process.stderr:
+            self.said.append(line)
+            found = re.search(r"listening on http://([^\s:]+):(\d+)", line)
+            if found:
+                self.address = (found[1], int(found[2]))
+                self.ready.set()
+        self.ready.set()
+
+    @property
+    def url(self):
+        return "http://%s:%d" % self.address
+
+    def stop(self, seconds=30):
+        """Ends it as an operator would; the exit status."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(seconds)
+        finally:
+            self.process.kill()
+
+    def ask(self, method, path, body=None, raw=None, headers=None, key=KEY, timeout=120):
+        """(status, headers in lower case, text) of one request on a connection of its own."""
+        all_headers = {"content-type": "application/json", "authorization": f"Bearer {key}", **(headers or {})}
+        connection = http.client.HTTPConnection(*self.address, timeout=timeout)
+        try:
+            data = raw if raw is not None else json.dumps(body) if body is not None else None
+            connection.request(method, path, body=data, headers={k: v for k, v in all_headers.items() if v})
+            answer = connection.getresponse()
+            text = answer.read().decode("utf-8")
+            return answer.status, {k.lower(): v for k, v in answer.getheaders()}, text
+        finally:
+            connection.close()
+
+    def metric(self, name):
+        """The value of a metric without labels."""
+        text = self.ask("GET", "/metrics")[2]
+        return float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+
+
+@pytest.fixture(scope="session")
+def quire():
+    if not os.path.exists(QUIRE):
+        pytest.skip(f"{QUIRE} is not built")
+    return QUIRE
+
+
+@pytest.fixture(scope="session")
+def server(quire):
+    """The built-in model."""
+    s = Server("builtin", "--api-key", KEY)
+    yield s
+    assert s.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def golden_server(quire):
+    """The model behind the recorded answers, started as it was then."""
+    model = SHARED / "golden/api/model"
+    if not model.exists():
+        pytest.skip(f"{model} is not at hand")
+    s = Server(model, "--api-key", KEY, "--served-model-name", "tiny", "--max-model-len", "1024", "--compute", "f32")
+    yield s
+    assert s.stop() == 0

@@ -1,0 +1,108 @@
+"""The recorded answers of golden/api, as far as this version's endpoints and fields go: status, structure, event order, usage, greedy text."""
+import json
+
+import pytest
+
+from conftest import SHARED
+
+RECORDS = SHARED / "golden/api/vllm-0.32.0.jsonl"
+
+ENDPOINTS = {"/health", "/ping", "/version", "/v1/models", "/v1/models/tiny", "/v1/models/nope", "/nope", "/metrics", "/v1/completions",
+             "/v1/chat/completions"}
+# Fields that this version refuses, unless their value is the one that changes nothing.
+LATER = {"logprobs", "top_logprobs", "prompt_logprobs", "n", "best_of", "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias",
+         "allowed_token_ids", "bad_words", "truncate_prompt_tokens", "priority", "suffix", "cache_salt", "length_penalty", "use_beam_search",
+         "structured_outputs", "response_format", "tools", "tool_choice", "chat_template"}
+LATER_ON_CHAT = LATER | {"echo"}
+# What only the reference has, and prompt_tokens_details, which comes with the prefix cache.
+NOT_ASKED = {"routed_experts", "kv_transfer_params", "ec_transfer_params", "metrics", "permission", "prompt_text", "prompt_tokens_details"}
+ERROR_TYPES = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 405: "invalid_request_error"}
+VARIES = {"id", "created", "system_fingerprint", "root", "owned_by", "version"}
+
+
+def records():
+    if not RECORDS.exists():
+        return [pytest.param(None, marks=pytest.mark.skip(reason=f"{RECORDS} is not at hand"))]
+    all_records = [json.loads(line) for line in RECORDS.read_text().split("\n") if line]
+    return [pytest.param(r, id=r["name"]) for r in all_records if r["path"] in ENDPOINTS]
+
+
+def later_field(record):
+    later = LATER_ON_CHAT if record["path"] == "/v1/chat/completions" else LATER
+    fields = sorted(later & set(record["body"] or {}))
+    return fields[0] if fields else None
+
+
+def same_structure(ours, theirs, where, exact):
+    """Every field of the reference is there with the same type; with exact, also the same value."""
+    if isinstance(theirs, dict):
+        assert isinstance(ours, dict), where
+        for key, value in theirs.items():
+            if key not in NOT_ASKED:
+                assert key in ours, f"{where}.{key} is missing"
+                same_structure(ours[key], value, f"{where}.{key}", exact and key not in VARIES)
+    elif isinstance(theirs, list):
+        assert isinstance(ours, list) and len(ours) == len(theirs), where
+        for i, value in enumerate(theirs):
+            same_structure(ours[i], value, f"{where}[{i}]", exact)
+    elif exact:
+        assert ours == theirs, where
+    else:
+        assert isinstance(ours, type(theirs)) or theirs is None or ours is None, where
+
+
+def check_error(status, text, record):
+    error = json.loads(text)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == ERROR_TYPES[status]
+    assert error["code"] == status
+    assert error["message"]
+    theirs = record.get("json", {}).get("error")
+    if isinstance(theirs, dict):
+        assert error["param"] == theirs["param"]
+
+
+def check_stream(text, record, exact):
+    events = [e for e in text.split("\n\n") if e]
+    theirs = record["events"]
+    assert events[-1] == theirs[-1] == "data: [DONE]"
+    if exact:
+        assert len(events) == len(theirs)
+    for i, (a, b) in enumerate(zip(events[:-1], theirs[:-1])):
+        same_structure(json.loads(a.removeprefix("data: ")), json.loads(b.removeprefix("data: ")), f"event {i}", exact)
+    ids = {json.loads(e.removeprefix("data: "))["id"] for e in events[:-1]}
+    assert len(ids) == 1
+
+
+@pytest.mark.parametrize("record", records())
+def test_answer(golden_server, record):
+    status, headers, text = golden_server.ask(record["method"], record["path"], record["body"], record["raw"], record["headers"])
+    if record["path"] in ("/v1/models/tiny", "/v1/models/nope"):  # the reference does not know this endpoint
+        assert status == (200 if record["path"].endswith("tiny") else 404)
+        if status == 200:
+            assert json.loads(text)["id"] == "tiny"
+        return
+    field = later_field(record)
+    if field is not None:  # refused, never passed over in silence
+        assert status == 400, text
+        error = json.loads(text)["error"]
+        assert error["type"] == "invalid_request_error"
+        assert error["message"]
+        return
+    assert status == record["status"], text
+    for name in ("allow",):
+        assert record["answer_headers"].get(name) in (None, headers.get(name))
+    if status != 200:
+        check_error(status, text, record)
+        return
+    assert headers.get("content-type", "").split(";")[0] == record["content_type"].split(";")[0]
+    body = record["body"] or {}
+    exact = body.get("temperature") == 0
+    if "events" in record:
+        check_stream(text, record, exact)
+    elif "json" in record:
+        same_structure(json.loads(text), record["json"], "answer", exact)
+    elif record["path"] == "/metrics":
+        assert "vllm:num_requests_running" in text
+    else:
+        assert text == record["text"]

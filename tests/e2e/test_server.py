@@ -1,0 +1,184 @@
+"""The server as its clients see it: the openai package, many at once, clients that leave, a stop."""
+import concurrent.futures
+import json
+import signal
+import socket
+import time
+
+import openai
+import pytest
+
+from conftest import KEY, Server
+
+STORY = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key=KEY, max_retries=0)
+
+
+def model_of(client):
+    return client.models.list().data[0].id
+
+
+# ---- the openai client ----
+
+def test_the_client_finds_the_model(client):
+    name = model_of(client)
+    assert client.models.retrieve(name).id == name
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("nope")
+
+
+def test_the_client_streams_a_completion(client):
+    name = model_of(client)
+    whole = client.completions.create(model=name, **STORY)
+    chunks = list(client.completions.create(model=name, stream=True, stream_options={"include_usage": True}, **STORY))
+    assert "".join(c.choices[0].text for c in chunks if c.choices) == whole.choices[0].text != ""
+    assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == [whole.choices[0].finish_reason]
+    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens == 24
+    assert chunks[-1].usage.prompt_tokens == whole.usage.prompt_tokens > 0
+
+
+def test_the_client_streams_a_chat(golden_server):
+    client = openai.OpenAI(base_url=golden_server.url + "/v1", api_key=KEY, max_retries=0)
+    question = {"model": "tiny", "messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 12, "temperature": 0}
+    whole = client.chat.completions.create(**question)
+    chunks = list(client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **question))
+    assert chunks[0].choices[0].delta.role == whole.choices[0].message.role == "assistant"
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == whole.choices[0].message.content != ""
+    assert chunks[-2].choices[0].finish_reason == whole.choices[0].finish_reason == "length"
+    assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens == whole.usage.total_tokens
+
+
+def test_the_client_understands_refusals(server, client):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.completions.create(model=model_of(client), prompt="x", top_p=1.5)
+    assert refused.value.param == "top_p" and refused.value.type == "invalid_request_error"
+    with pytest.raises(openai.BadRequestError):  # also when a stream was asked for: the status comes before it
+        client.completions.create(model=model_of(client), prompt=[1] * 1000000, stream=True)
+    stranger = openai.OpenAI(base_url=server.url + "/v1", api_key="wrong", max_retries=0)
+    with pytest.raises(openai.AuthenticationError):
+        stranger.models.list()
+
+
+def test_a_model_without_a_template_says_so(server):
+    status, _, text = server.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+    if status == 200:
+        pytest.skip("the built-in model has a chat template")
+    assert status == 400 and "--chat-template" in json.loads(text)["error"]["message"]
+
+
+# ---- many at once ----
+
+def test_64_clients_get_the_bytes_that_one_gets(server):
+    prompts = [f"The {word} of the story" for word in ("beginning", "end", "middle", "hero", "king", "queen", "war", "peace")]
+    def ask(i):
+        body = {"prompt": prompts[i % 8], "max_tokens": 16 + i % 8, "temperature": 0.8 if i % 2 else 0, "seed": i % 8, "stream": i % 3 == 0}
+        status, _, text = server.ask("POST", "/v1/completions", body)
+        assert status == 200, text
+        if not body["stream"]:
+            return json.loads(text)["choices"][0]["text"]
+        chunks = [json.loads(e.removeprefix("data: ")) for e in text.split("\n\n") if e and e != "data: [DONE]"]
+        return "".join(c["choices"][0]["text"] for c in chunks)
+    alone = [ask(i) for i in range(64)]
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        assert list(pool.map(ask, range(64))) == alone
+
+
+def test_pipelined_requests_are_answered_in_order(server):
+    body = json.dumps({"prompt": "a", "max_tokens": 3}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    with socket.create_connection(server.address, 60) as s:
+        s.sendall((head + "\r\n").encode() + body + b"GET /version HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        answer = b"".join(iter(lambda: s.recv(65536), b""))
+    assert 0 < answer.index(b"text_completion") < answer.index(b'{"version"')
+
+
+# ---- clients that leave ----
+
+def start_stream(server, stream):
+    body = json.dumps({"prompt": "a", "max_tokens": 500, "ignore_eos": True, "stream": stream}).encode()
+    s = socket.create_connection(server.address, 60)
+    s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
+              f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    return s
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_pages_of_clients_that_leave_come_back_within_two_steps(quire, stream):
+    s = Server("builtin", "--api-key", KEY, "--threads", "1")
+    try:
+        stayer = start_stream(s, True)  # keeps the engine stepping
+        leavers = [start_stream(s, stream) for _ in range(8)]
+        wait_until(lambda: s.metric("quire_pages_held") >= 9)
+        for connection in leavers:
+            connection.close()
+        wait_until(lambda: s.metric("quire_http_disconnects_total") >= 8)
+        first = s.metric("quire_steps_total")
+        # Each look at /metrics is one moment: held pages are back to those of the one that stayed before two more steps have ended.
+        while True:
+            text = s.ask("GET", "/metrics")[2]
+            values = dict(line.split(" ") for line in text.split("\n") if line.startswith("quire_"))
+            if running(text) <= 1:
+                break
+            assert float(values["quire_steps_total"]) <= first + 2, "more than two steps after they left their pages are held"
+        stayer.close()
+        wait_until(lambda: s.metric("quire_pages_held") == 0)
+    finally:
+        assert s.stop() == 0
+
+
+def running(metrics):
+    return next(float(line.split(" ")[1]) for line in metrics.split("\n") if line.startswith("vllm:num_requests_running{"))
+
+
+# ---- the program ----
+
+def test_a_signal_ends_it_after_what_runs(quire):
+    s = Server("builtin", "--api-key", KEY)
+    connection = start_stream(s, True)
+    connection.recv(1)
+    s.process.send_signal(signal.SIGINT)
+    answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.rstrip().endswith(b"0") and b"data: [DONE]" in answer
+    assert s.process.wait(30) == 0
+
+
+def test_a_taken_port_is_refused_with_advice(quire, server):
+    with pytest.raises(RuntimeError, match="--port"):
+        Server("builtin", "--port", str(server.address[1]))
+
+
+def test_it_idles_without_the_processor(server):
+    def cpu_ticks():
+        fields = open(f"/proc/{server.process.pid}/stat").read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+    time.sleep(1.0)
+    before = cpu_ticks()
+    time.sleep(2.0)
+    assert cpu_ticks() - before <= 2
+
+
+# ---- hostile clients ----
+
+@pytest.mark.parametrize("raw, status", [
+    (b"HELLO\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n\r\n", 400),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"a" * 100000 + b"\r\n\r\n", 431),
+    (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999\r\n\r\n", 413),
+])
+def test_malformed_requests_get_a_status(server, raw, status):
+    with socket.create_connection(server.address, 30) as s:
+        s.sendall(raw)
+        answer = b"".join(iter(lambda: s.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
