@@ -5,20 +5,20 @@
 #include "file/cursor.h"
 #include "file/show.h"
 
-#define DEFAULT_ALIGNMENT 32
-#define MAX_ARRAY_DEPTH 4
-#define MAX_KEY_BYTES 65535
+#define DEFAULT_ALIGNMENT     32
+#define MAX_ARRAY_DEPTH       4
+#define MAX_KEY_BYTES         65535
 #define MAX_TENSOR_NAME_BYTES 255
-#define MIN_KEY_BYTES (8 + 4 + 1)          /* length, type, one byte */
-#define MIN_TENSOR_BYTES (8 + 4 + 8 + 4 + 8) /* length, n_dims, one dim, type, offset */
+#define MIN_KEY_BYTES         (8 + 4 + 1)         /* length, type, one byte */
+#define MIN_TENSOR_BYTES      (8 + 4 + 8 + 4 + 8) /* length, n_dims, one dim, type, offset */
 
 static const struct {
     const char *name;
     uint8_t bytes; /* 0: not fixed */
 } types[N_GGUF_TYPES] = {
-    [GGUF_U8] = {"u8", 1},   [GGUF_I8] = {"i8", 1},     [GGUF_U16] = {"u16", 2},       [GGUF_I16] = {"i16", 2},    [GGUF_U32] = {"u32", 4},
-    [GGUF_I32] = {"i32", 4}, [GGUF_F32] = {"f32", 4},   [GGUF_BOOL] = {"bool", 1},     [GGUF_STRING] = {"string", 0}, [GGUF_ARRAY] = {"array", 0},
-    [GGUF_U64] = {"u64", 8}, [GGUF_I64] = {"i64", 8},   [GGUF_F64] = {"f64", 8},
+    [GGUF_U8] = {"u8", 1},   [GGUF_I8] = {"i8", 1},   [GGUF_U16] = {"u16", 2},   [GGUF_I16] = {"i16", 2},       [GGUF_U32] = {"u32", 4},
+    [GGUF_I32] = {"i32", 4}, [GGUF_F32] = {"f32", 4}, [GGUF_BOOL] = {"bool", 1}, [GGUF_STRING] = {"string", 0}, [GGUF_ARRAY] = {"array", 0},
+    [GGUF_U64] = {"u64", 8}, [GGUF_I64] = {"i64", 8}, [GGUF_F64] = {"f64", 8},
 };
 
 const char *gguf_type_name(gguf_type t) {
@@ -34,8 +34,8 @@ static const char *foreign_type_name(uint32_t ggml_type) {
     static const struct {
         uint32_t number;
         const char *name;
-    } foreign[] = {{9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
-                   {22, "IQ2_S"}, {23, "IQ4_XS"}, {29, "IQ1_M"},  {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"}};
+    } foreign[] = {{9, "Q8_1"},   {15, "Q8_K"},   {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
+                   {22, "IQ2_S"}, {23, "IQ4_XS"}, {29, "IQ1_M"},   {34, "TQ1_0"},  {35, "TQ2_0"},   {39, "MXFP4"}, {40, "NVFP4"}};
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         if (foreign[i].number == ggml_type) {
             return foreign[i].name;
@@ -142,8 +142,9 @@ static quire_err read_value(cursor *c, str key, gguf_value *v) {
 
 static quire_err read_keys(cursor *c, gguf *g, uint64_t n) {
     if (n > (c->n - c->at) / MIN_KEY_BYTES || n > INT32_MAX) {
-        return err_set(c->err, QUIRE_BAD_FILE, 16, "%s: the header says %s keys, more than the file has room for: it is damaged; download it again",
-                       c->file, show_count(n).text);
+        return err_set(c->err, QUIRE_BAD_FILE, 16,
+                       "%s: the header says %s keys, more than the file has room for: it is damaged; download it again", c->file,
+                       show_count(n).text);
     }
     g->keys = mem_new((size_t)n, sizeof *g->keys);
     g->by_name = mem_new((size_t)n, sizeof *g->by_name);
@@ -217,9 +218,10 @@ static quire_err read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *off
     TRY(cursor_u32(c, "a tensor's type", &type));
     TRY(cursor_u64(c, "a tensor's offset", offset));
     if (!dtype_from_ggml(type, &t->type)) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, (int64_t)at,
-                       "%s: tensor %s has type %u (%s), which this build does not read; convert the model to another type, Q4_K or Q8_0 for example",
-                       c->file, show_name(*name).text, (unsigned)type, foreign_type_name(type));
+        return err_set(
+            c->err, QUIRE_UNSUPPORTED, (int64_t)at,
+            "%s: tensor %s has type %u (%s), which this build does not read; convert the model to another type, Q4_K or Q8_0 for example",
+            c->file, show_name(*name).text, (unsigned)type, foreign_type_name(type));
     }
     if (!tensor_bytes(t->type, t->dims, t->n_dims, &t->n_bytes)) {
         return bad_tensor(c, at, *name, "its size is absurd, or its rows are no whole blocks of its type");
@@ -231,15 +233,17 @@ static quire_err read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *off
 static quire_err place_tensor(cursor *c, size_t start, size_t alignment, uint64_t offset, const char *name, tensor_view *t) {
     size_t begin, end;
     if (offset % alignment != 0) {
-        return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->at, "%s: tensor %s has offset %s, no multiple of the alignment %s; the file is damaged",
-                       c->file, show_name(str_of(name)).text, show_count(offset).text, show_count(alignment).text);
+        return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->at,
+                       "%s: tensor %s has offset %s, no multiple of the alignment %s; the file is damaged", c->file,
+                       show_name(str_of(name)).text, show_count(offset).text, show_count(alignment).text);
     }
     if (!size_add(start, (size_t)offset, &begin) || !size_add(begin, t->n_bytes, &end)) {
         return bad_tensor(c, c->at, str_of(name), "its offset is absurd");
     }
     if (end > c->n) {
-        return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->n, "%s: tensor %s ends at byte %s, the file has %s: it is cut short; download it again",
-                       c->file, show_name(str_of(name)).text, show_count(end).text, show_count(c->n).text);
+        return err_set(c->err, QUIRE_BAD_FILE, (int64_t)c->n,
+                       "%s: tensor %s ends at byte %s, the file has %s: it is cut short; download it again", c->file,
+                       show_name(str_of(name)).text, show_count(end).text, show_count(c->n).text);
     }
     t->data = c->p + begin;
     return QUIRE_OK;
@@ -275,7 +279,8 @@ static quire_err read_header(cursor *c, uint64_t *n_tensors, uint64_t *n_keys) {
     }
     TRY(cursor_u32(c, "the version", &version));
     if (version >> 16 != 0 && (version & 0xffff) == 0) {
-        return err_set(c->err, QUIRE_UNSUPPORTED, 4, "%s: a big-endian GGUF file; convert the model again for little-endian machines", c->file);
+        return err_set(c->err, QUIRE_UNSUPPORTED, 4, "%s: a big-endian GGUF file; convert the model again for little-endian machines",
+                       c->file);
     }
     if (version != 2 && version != 3) {
         return err_set(c->err, QUIRE_UNSUPPORTED, 4, "%s: GGUF version %u; this build reads 2 and 3: convert the model again", c->file,
@@ -293,8 +298,9 @@ quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int
     TRY(read_keys(&c, g, n_keys));
     TRY(read_alignment(&c, g, &alignment));
     if (n_tensors > (c.n - c.at) / MIN_TENSOR_BYTES || n_tensors > (uint64_t)(INT32_MAX - dir->n)) {
-        return err_set(err, QUIRE_BAD_FILE, 8, "%s: the header says %s tensors, more than the file has room for: it is damaged; download it again",
-                       file, show_count(n_tensors).text);
+        return err_set(err, QUIRE_BAD_FILE, 8,
+                       "%s: the header says %s tensors, more than the file has room for: it is damaged; download it again", file,
+                       show_count(n_tensors).text);
     }
     uint64_t *offsets = mem_new((size_t)n_tensors, sizeof *offsets);
     if (offsets == NULL) {

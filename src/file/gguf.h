@@ -12,7 +12,19 @@
 #include "file/tensors.h"
 
 typedef enum gguf_type {
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64,
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STRING,
+    GGUF_ARRAY,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
     N_GGUF_TYPES
 } gguf_type;
 
@@ -35,8 +47,8 @@ typedef struct gguf {
     name_ref *by_name;
 } gguf;
 
-/* Fills *g from the n bytes of a file and adds its tensors to *dir as those of part `part`. file names it in messages. After a failure *g and
- * *dir can only be deinitialised. */
+/* Fills *g from the n bytes of a file and adds its tensors to *dir as those of part `part`. file names it in messages. After a failure *g
+ * and *dir can only be deinitialised. */
 quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err);
 void gguf_deinit(gguf *g);
 

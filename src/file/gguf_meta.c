@@ -14,8 +14,8 @@ static meta_value of_float(double f) {
     return (meta_value){.kind = META_FLOAT, .f = f};
 }
 
-#define LOAD(ctype, p, out) \
-    ctype out;              \
+#define LOAD(ctype, p, out)                                                                                                                \
+    ctype out;                                                                                                                             \
     memcpy(&out, p, sizeof out)
 
 /* A number or bool at p, which has no alignment. */

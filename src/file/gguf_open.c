@@ -26,8 +26,9 @@ static quire_err part_path(const char *first, int64_t no, int64_t count, strbuf 
     size_t n = strlen(first);
     snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", 1, (int)count);
     if (n < SUFFIX_BYTES || strcmp(first + n - SUFFIX_BYTES, suffix) != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: is the first of %d parts, but its name does not end in %s: give the parts their names back", first,
-                       (int)count, suffix);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: is the first of %d parts, but its name does not end in %s: give the parts their names back", first, (int)count,
+                       suffix);
     }
     quire_err e = strbuf_addf(out, "%.*s-%05d-of-%05d.gguf", (int)(n - SUFFIX_BYTES), first, (int)no + 1, (int)count);
     return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: no memory for a path", first);
@@ -49,8 +50,8 @@ static quire_err add_part(model_file *f, const char *path, int64_t no, int64_t c
     gguf_deinit(&g);
     TRY(e);
     if (its_no != no || its_count != count) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: says that it is part %d of %d; its name is wrong, or it belongs to another model", path,
-                       (int)its_no + 1, (int)its_count);
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: says that it is part %d of %d; its name is wrong, or it belongs to another model",
+                       path, (int)its_no + 1, (int)its_count);
     }
     return QUIRE_OK;
 }
@@ -60,8 +61,8 @@ static quire_err add_parts(model_file *f, quire_error *err) {
     int64_t no, count, n_tensors;
     TRY(read_split(&f->gguf, f->path, &no, &count, err));
     if (no != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: is part %d of %d; name the first part, ...-00001-of-%05d.gguf", f->path, (int)no + 1, (int)count,
-                       (int)count);
+        return err_set(err, QUIRE_INVALID, -1, "%s: is part %d of %d; name the first part, ...-00001-of-%05d.gguf", f->path, (int)no + 1,
+                       (int)count, (int)count);
     }
     for (int64_t i = 1; i < count; i++) {
         strbuf path = {0};
@@ -73,8 +74,9 @@ static quire_err add_parts(model_file *f, quire_error *err) {
         TRY(e);
     }
     if (count > 1 && model_file_i64(f, "split.tensors.count", &n_tensors) == QUIRE_OK && n_tensors != f->tensors.n) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: its parts have %d tensors together, split.tensors.count says %lld: the parts are of different models",
-                       f->path, (int)f->tensors.n, (long long)n_tensors);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: its parts have %d tensors together, split.tensors.count says %lld: the parts are of different models", f->path,
+                       (int)f->tensors.n, (long long)n_tensors);
     }
     return QUIRE_OK;
 }

@@ -11,11 +11,11 @@
 #include "file/safetensors.h"
 #include "file/show.h"
 
-#define MEBIBYTE ((size_t)1 << 20)
-#define MAX_JSON_BYTES (64 * MEBIBYTE)
-#define MAX_TEMPLATE_BYTES (4 * MEBIBYTE)
+#define MEBIBYTE            ((size_t)1 << 20)
+#define MAX_JSON_BYTES      (64 * MEBIBYTE)
+#define MAX_TEMPLATE_BYTES  (4 * MEBIBYTE)
 #define MAX_TOKENIZER_BYTES (512 * MEBIBYTE)
-#define MAX_SHARDS 10000
+#define MAX_SHARDS          10000
 
 static bool exists(const char *dir, const char *name) {
     strbuf path = {0};
@@ -164,8 +164,9 @@ static quire_err list_indexed(const model_file *f, const json_doc *index, shard_
     const char *last = "";
     json_object_object_foreach(map, tensor, file) {
         if (!json_object_is_type(file, json_type_string) || !is_plain_name(json_object_get_string(file))) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s/model.safetensors.index.json: tensor %s: its file must be a plain name inside the directory",
-                           f->path, show_name(str_of(tensor)).text);
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s/model.safetensors.index.json: tensor %s: its file must be a plain name inside the directory", f->path,
+                           show_name(str_of(tensor)).text);
         }
         const char *name = json_object_get_string(file);
         if (strcmp(name, last) != 0 && !shards_add(out, name)) { /* neighbours mostly share a file */
@@ -200,7 +201,8 @@ static quire_err check_index(const model_file *f, const json_doc *index, const s
         bool right = i >= 0 ? f->tensors.parts[i] == shards_find(shards, json_object_get_string(file))
                             : tensor_dir_why_unread(&f->tensors, str_of(tensor)) != NULL;
         if (!right) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s/model.safetensors.index.json: tensor %s is not in %s; the files are of different models", f->path,
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s/model.safetensors.index.json: tensor %s is not in %s; the files are of different models", f->path,
                            show_name(str_of(tensor)).text, show_name(str_of(json_object_get_string(file))).text);
         }
     }
@@ -236,8 +238,8 @@ static quire_err check_complete(const model_file *f, const shard_list *l, quire_
     for (size_t i = 0; i < l->n; i++) {
         int no, count;
         if (sscanf(l->names[i], "model-%5d-of-%5d.safetensors", &no, &count) == 2 && count != (int)l->n) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is one of %d files, but there are %d: download the others too", f->path, l->names[i], count,
-                           (int)l->n);
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is one of %d files, but there are %d: download the others too", f->path,
+                           l->names[i], count, (int)l->n);
         }
     }
     return QUIRE_OK;
@@ -285,7 +287,8 @@ static quire_err open_listed(model_file *f, shard_list *l, quire_error *err) {
     bool has_pickles = false;
     TRY(list_directory(f, l, &has_pickles, err));
     if (l->n == 0 && has_pickles) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: its weights are PyTorch pickles, which are programs; convert them to safetensors", f->path);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: its weights are PyTorch pickles, which are programs; convert them to safetensors",
+                       f->path);
     }
     TRY(check_complete(f, l, err));
     return add_shards(f, l, err);
@@ -310,7 +313,8 @@ static quire_err open_weights(model_file *f, quire_error *err) {
 quire_err hf_open(model_file *f, const char *dir, quire_error *err) {
     f->format = MODEL_HF;
     if (!hf_is_directory(dir)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: a directory without config.json; name a GGUF file or the directory of a Hugging Face model", dir);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: a directory without config.json; name a GGUF file or the directory of a Hugging Face model", dir);
     }
     TRY(read_texts(f, dir, err));
     return open_weights(f, err);

@@ -5,7 +5,7 @@
 
 #include "file/show.h"
 
-#define MAX_DEPTH 64
+#define MAX_DEPTH     64
 #define MAX_PATH_PART 128
 
 /* ---- parsing ---- */
@@ -31,8 +31,8 @@ static size_t count_members(struct json_object *v) {
 
 /* What a text that the parser took says beside its values. */
 typedef struct written {
-    size_t n_keys;     /* colons outside strings: one for each key as written */
-    bool has_zero;     /* an escaped 0 character occurs in a string */
+    size_t n_keys;       /* colons outside strings: one for each key as written */
+    bool has_zero;       /* an escaped 0 character occurs in a string */
     bool has_apostrophe; /* outside strings: the parser takes keys in single quotes, JSON has none */
 } written;
 
@@ -74,8 +74,8 @@ static quire_err check_end(str text, size_t end, const char *file, quire_error *
         end++;
     }
     if (end < text.n) {
-        return err_set(err, QUIRE_BAD_FILE, (int64_t)end, "%s: byte %s: something follows the JSON value; repair the file or download it again", file,
-                       show_count(end).text);
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)end,
+                       "%s: byte %s: something follows the JSON value; repair the file or download it again", file, show_count(end).text);
     }
     return QUIRE_OK;
 }
@@ -144,7 +144,8 @@ struct json_object *json_doc_find(const json_doc *d, const char *path) {
 /* The number that transformers writes as {"__float__": "Infinity"}, or META_OTHER. */
 static meta_value wrapped_float(struct json_object *v) {
     struct json_object *text;
-    if (json_object_object_length(v) == 1 && json_object_object_get_ex(v, "__float__", &text) && json_object_is_type(text, json_type_string)) {
+    if (json_object_object_length(v) == 1 && json_object_object_get_ex(v, "__float__", &text) &&
+        json_object_is_type(text, json_type_string)) {
         const char *s = json_object_get_string(text);
         if (strcmp(s, "Infinity") == 0) {
             return (meta_value){.kind = META_FLOAT, .f = (double)INFINITY};

@@ -13,8 +13,8 @@ typedef struct file_map {
     size_t n;
 } file_map;
 
-/* Maps path, a regular file of at most max_bytes. QUIRE_NOT_FOUND when there is no such file, QUIRE_TOO_LARGE, QUIRE_BAD_FILE when it is not a
- * regular file, QUIRE_IO; *out is then untouched. */
+/* Maps path, a regular file of at most max_bytes. QUIRE_NOT_FOUND when there is no such file, QUIRE_TOO_LARGE, QUIRE_BAD_FILE when it is
+ * not a regular file, QUIRE_IO; *out is then untouched. */
 quire_err file_map_open(const char *path, size_t max_bytes, file_map *out, quire_error *err);
 void file_map_close(file_map *m);
 

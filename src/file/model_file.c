@@ -1,6 +1,5 @@
 #include "file/model_file.h"
 
-#include <errno.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
@@ -69,7 +68,11 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
         return hf_open(f, path, err);
     }
     file_map map;
-    TRY(open_file_map(f, path, SIZE_MAX, &map, err));
+    quire_err e = open_file_map(f, path, SIZE_MAX, &map, err);
+    if (e == QUIRE_NOT_FOUND) {
+        return err_set(err, e, -1, "%s: no such file; name a GGUF file or the directory of a Hugging Face model", path);
+    }
+    TRY(e);
     if ((map.n >= 4 && memcmp(map.p, "GGUF", 4) == 0) || ends_with(str_of(path), ".gguf")) {
         return gguf_open(f, map, err);
     }

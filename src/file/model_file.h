@@ -1,8 +1,8 @@
 /* A model on disk, whatever its form: a GGUF file (one or split) or a Hugging Face directory, opened read-only and mapped.
  *
  * Gives three things: metadata by key, tensors by name, and the vocabulary with chat template. It checks that what it gives lies inside the
- * file; what it means is for src/model (numbers) and src/text (tokens). Everything borrowed lives until model_file_close. Immutable after open:
- * any thread may read. */
+ * file; what it means is for src/model (numbers) and src/text (tokens). Everything borrowed lives until model_file_close. Immutable after
+ * open: any thread may read. */
 #ifndef FILE_MODEL_FILE_H
 #define FILE_MODEL_FILE_H
 
@@ -14,9 +14,9 @@ typedef struct model_file model_file;
 
 typedef enum model_format { MODEL_GGUF, MODEL_HF } model_format;
 
-/* path: a .gguf file (of a split one the first part), a directory with config.json or at least tokenizer.json, or a file inside such a directory.
- * Fills err with file, place and what to do. *out is untouched after a failure. A file without tensors (a vocabulary) or without a vocabulary opens.
- * The files must not be cut while they are open. */
+/* path: a .gguf file (of a split one the first part), a directory with config.json or at least tokenizer.json, or a file inside such a
+ * directory. Fills err with file, place and what to do. *out is untouched after a failure. A file without tensors (a vocabulary) or without
+ * a vocabulary opens. The files must not be cut while they are open. */
 quire_err model_file_open(const char *path, model_file **out, quire_error *err);
 /* A GGUF that lies in memory (the built-in model); bytes stay with the caller. name is used in messages. */
 quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err);
@@ -30,8 +30,9 @@ int32_t model_file_n_tensors(const model_file *f);
 const tensor_view *model_file_tensor(const model_file *f, int32_t i);
 /* By exact name, NULL when there is none. O(log n) or better. */
 const tensor_view *model_file_find(const model_file *f, const char *name);
-/* A safetensors file may hold tensors that a tensor_view cannot carry: a dtype this build does not read, over 4 dimensions, no elements. They are not
- * counted and not found; this says why ("F8_E4M3"). NULL when the file does not have such a tensor. A GGUF file with such a tensor is refused. */
+/* A safetensors file may hold tensors that a tensor_view cannot carry: a dtype this build does not read, over 4 dimensions, no elements.
+ * They are not counted and not found; this says why ("F8_E4M3"). NULL when the file does not have such a tensor. A GGUF file with such a
+ * tensor is refused. */
 const char *model_file_why_unread(const model_file *f, const char *name);
 
 /* ---- metadata: GGUF keys ("llama.block_count"), or config.json by dotted path ("rope_scaling.factor", "text_config.hidden_size").
@@ -49,13 +50,15 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
 /* The same three for generation_config.json of a Hugging Face directory (NOT_FOUND for GGUF). */
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n);
 quire_err model_file_generation_f32(const model_file *f, const char *key, float *out);
-/* Every metadata key in file order, for `quire inspect`: name and a short printable value; false past the end. GGUF only, config.json's top level otherwise. */
+/* Every metadata key in file order, for `quire inspect`: name and a short printable value; false past the end. GGUF only, config.json's top
+ * level otherwise. */
 bool model_file_meta_at(const model_file *f, int32_t i, str *key, char *value, size_t n_value);
 
 /* ---- text ---- */
 /* The vocabulary as the file gives it; source VOCAB_NONE when it has none. */
 const vocab *model_file_vocab(const model_file *f);
-/* The chat template: chat_template.jinja, tokenizer_config.json's chat_template (the one named "default" of several), or tokenizer.chat_template; empty when none. */
+/* The chat template: chat_template.jinja, tokenizer_config.json's chat_template (the one named "default" of several), or
+ * tokenizer.chat_template; empty when none. */
 str model_file_chat_template(const model_file *f);
 
 #endif

@@ -9,7 +9,7 @@
 
 struct model_file {
     model_format format;
-    char *path; /* as the caller wrote it, or the directory */
+    char *path;     /* as the caller wrote it, or the directory */
     file_map *maps; /* every mapped file */
     size_t n_maps, cap_maps;
     tensor_dir tensors;
@@ -21,7 +21,7 @@ struct model_file {
     int32_t n_config_keys;
 
     vocab vocab;
-    float *scores;  /* what vocab's arrays point to where they are copies */
+    float *scores; /* what vocab's arrays point to where they are copies */
     int32_t *types;
     str chat_template;
 };

@@ -10,7 +10,7 @@
 #include "file/show.h"
 
 #define MAX_HEADER_BYTES 100000000
-#define MAX_RANK 16
+#define MAX_RANK         16
 
 typedef struct byte_range {
     uint64_t begin, end; /* in the data */
@@ -44,13 +44,14 @@ static bool whole(meta_value v, uint64_t *out) {
 
 static quire_err read_range(reader *r, const char *name, struct json_object *entry, byte_range *out) {
     struct json_object *offsets = json_object_object_get(entry, "data_offsets");
-    if (!json_object_is_type(offsets, json_type_array) || json_object_array_length(offsets) != 2 || !whole(json_item(offsets, 0), &out->begin) ||
-        !whole(json_item(offsets, 1), &out->end) || out->begin > out->end) {
+    if (!json_object_is_type(offsets, json_type_array) || json_object_array_length(offsets) != 2 ||
+        !whole(json_item(offsets, 0), &out->begin) || !whole(json_item(offsets, 1), &out->end) || out->begin > out->end) {
         return bad(r, name, "data_offsets is not [begin, end]");
     }
     if (out->end > r->n_data) {
-        return err_set(r->err, QUIRE_BAD_FILE, -1, "%s: tensor %s ends at byte %s of the data, the file has %s: it is cut short; download it again",
-                       r->file, show_name(str_of(name)).text, show_count(out->end).text, show_count(r->n_data).text);
+        return err_set(r->err, QUIRE_BAD_FILE, -1,
+                       "%s: tensor %s ends at byte %s of the data, the file has %s: it is cut short; download it again", r->file,
+                       show_name(str_of(name)).text, show_count(out->end).text, show_count(r->n_data).text);
     }
     out->name = name;
     return QUIRE_OK;
@@ -107,7 +108,10 @@ static quire_err add_tensor(reader *r, const char *name, struct json_object *ent
     if (why != NULL) {
         return tensor_dir_add_unread(r->dir, str_of(name), why);
     }
-    tensor_view t = {.type = type, .n_dims = (int32_t)rank, .dims = {1, 1, 1, 1}, .data = r->data + range.begin,
+    tensor_view t = {.type = type,
+                     .n_dims = (int32_t)rank,
+                     .dims = {1, 1, 1, 1},
+                     .data = r->data + range.begin,
                      .n_bytes = (size_t)(range.end - range.begin)};
     memcpy(t.dims, dims, rank * sizeof *dims);
     return tensor_dir_add(r->dir, str_of(name), &t, r->part);
@@ -156,8 +160,9 @@ quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32
     json_doc doc = {0};
     TRY(cursor_u64(&c, "the header's length", &n_header));
     if (n_header > MAX_HEADER_BYTES) {
-        return err_set(err, QUIRE_BAD_FILE, 0, "%s: the header's length is %s bytes, over the limit of %s: this is no safetensors file, or a damaged one",
-                       file, show_count(n_header).text, show_count(MAX_HEADER_BYTES).text);
+        return err_set(err, QUIRE_BAD_FILE, 0,
+                       "%s: the header's length is %s bytes, over the limit of %s: this is no safetensors file, or a damaged one", file,
+                       show_count(n_header).text, show_count(MAX_HEADER_BYTES).text);
     }
     TRY(cursor_take(&c, n_header, "the header", &header));
     TRY(json_doc_parse(&doc, (str){(const char *)header, (size_t)n_header}, JSON_KEYS_UNIQUE, file, err));

@@ -1,6 +1,7 @@
 /* The tensor directory of an open model: views in file order and an index by name, over all parts or shards of the model.
  *
- * Filled by one reader, then closed by tensor_dir_finish; immutable after that. Zero-initialised is empty. It owns the names, not the data. */
+ * Filled by one reader, then closed by tensor_dir_finish; immutable after that. Zero-initialised is empty. It owns the names, not the data.
+ */
 #ifndef FILE_TENSORS_H
 #define FILE_TENSORS_H
 
@@ -16,8 +17,8 @@ typedef struct unread_tensor {
 
 typedef struct tensor_dir {
     tensor_view *views;
-    int32_t *parts;    /* [n] which file of the model it lies in */
-    size_t *name_at;   /* [n] where its name starts in names */
+    int32_t *parts;  /* [n] which file of the model it lies in */
+    size_t *name_at; /* [n] where its name starts in names */
     int32_t n;
     size_t cap_views, cap_parts, cap_name_at;
     unread_tensor *unread;
@@ -38,8 +39,8 @@ int32_t tensor_dir_find(const tensor_dir *d, str name);
 /* Why name is not offered, or NULL when the file has no such tensor or offers it. */
 const char *tensor_dir_why_unread(const tensor_dir *d, str name);
 
-/* n_elements of dims and bytes of type t into *n_bytes. false when a dimension is below 1, the product overflows, or the contiguous dimension is not
- * a multiple of the type's block. */
+/* n_elements of dims and bytes of type t into *n_bytes. false when a dimension is below 1, the product overflows, or the contiguous
+ * dimension is not a multiple of the type's block. */
 bool tensor_bytes(dtype t, const int64_t *dims, int32_t n_dims, size_t *n_bytes);
 
 #endif

@@ -2,10 +2,10 @@
 #ifndef TESTS_FILE_MAKE_FILES_H
 #define TESTS_FILE_MAKE_FILES_H
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
 
 #include <cmocka.h>
 #include <stdio.h>
@@ -218,8 +218,9 @@ static inline uint64_t touch_all(const model_file *f) {
     float floats[4], number;
     bool flag;
     size_t n;
-    static const char *const keys[] = {"a.i64", "a.nested", "llama.norm_eps", "tokenizer.ggml.scores", "hidden_size", "rope_scaling.factor",
-                                       "architectures", "eos_token_id"};
+    static const char *const keys[] = {
+        "a.i64",         "a.nested",    "llama.norm_eps", "tokenizer.ggml.scores", "hidden_size", "rope_scaling.factor",
+        "architectures", "eos_token_id"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         sum += model_file_i64s(f, keys[i], ints, 4, &n) == QUIRE_OK;
         sum += model_file_f32s(f, keys[i], floats, 4, &n) == QUIRE_OK;
@@ -254,7 +255,8 @@ static inline bool opens(const void *bytes, size_t n) {
 
 /* Changes 1 to 8 places of p: bytes, words of extreme values, runs copied over others. */
 static inline void mutate(uint8_t *p, size_t n, uint64_t *state) {
-    static const uint64_t extremes[] = {0, 1, 0x7f, 0xff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, (uint64_t)1 << 63, INT64_MAX, 33};
+    static const uint64_t extremes[] = {0,         1, 0x7f, 0xff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, UINT64_MAX, (uint64_t)1 << 63,
+                                        INT64_MAX, 33};
     for (uint64_t times = 1 + rng_next(state) % 8; times > 0 && n > 0; times--) {
         size_t at = rng_next(state) % n, from = rng_next(state) % n, left = n - (at > from ? at : from);
         size_t length = 1 + rng_next(state) % 16;

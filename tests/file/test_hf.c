@@ -2,13 +2,23 @@
 #include "base/log.h"
 #include "make_files.h"
 
-static const char *const names[] = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                                    "chat_template.jinja", "model.safetensors", "model.safetensors.index.json", "model-00001-of-00002.safetensors",
-                                    "model-00002-of-00002.safetensors", "pytorch_model.bin", NULL};
+static const char *const names[] = {"config.json",
+                                    "generation_config.json",
+                                    "tokenizer.json",
+                                    "tokenizer_config.json",
+                                    "special_tokens_map.json",
+                                    "chat_template.jinja",
+                                    "model.safetensors",
+                                    "model.safetensors.index.json",
+                                    "model-00001-of-00002.safetensors",
+                                    "model-00002-of-00002.safetensors",
+                                    "pytorch_model.bin",
+                                    NULL};
 
-#define CONFIG "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, " \
-               "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\"}, \"head_dim\": null, \"eos_token_id\": [2, 3], " \
-               "\"limits\": [0.0, Infinity, -Infinity, {\"__float__\": \"Infinity\"}, NaN], \"huge\": 18446744073709551615, \"wide\": 1e300}"
+#define CONFIG                                                                                                                             \
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, "            \
+    "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\"}, \"head_dim\": null, \"eos_token_id\": [2, 3], "                       \
+    "\"limits\": [0.0, Infinity, -Infinity, {\"__float__\": \"Infinity\"}, NaN], \"huge\": 18446744073709551615, \"wide\": 1e300}"
 
 /* One F32 tensor of n elements called name. */
 static void write_shard(const temp_dir *d, const char *file, const char *name, int n) {
@@ -99,7 +109,8 @@ static void infinity_and_nan_are_numbers(void **state) {
 
 static void a_malformed_config_is_refused_with_its_place(void **state) {
     (void)state;
-    static const char *const wrong[] = {"", "{", "[]", "{\"a\": 1} x", "{\"a\": 1,}", "{a: 1}", "{'a': 1}", "nul", "\"x\"", "{\"a\": \"\n\xc3\"}"};
+    static const char *const wrong[] = {"",       "{",        "[]",  "{\"a\": 1} x", "{\"a\": 1,}",
+                                        "{a: 1}", "{'a': 1}", "nul", "\"x\"",        "{\"a\": \"\n\xc3\"}"};
     temp_dir d = good_directory();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         write_text(&d, "config.json", wrong[i]);
@@ -311,8 +322,10 @@ static void damage(const char *name, const char *text, bool with_shards) {
 static void random_damage_of_json_is_refused_or_harmless(void **state) {
     (void)state;
     damage("config.json", CONFIG, false);
-    damage("model.safetensors.index.json", "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 "}}", true);
-    damage("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", \"template\": \"two\"}], \"add_bos_token\": true}", false);
+    damage("model.safetensors.index.json", "{\"metadata\": {\"total_size\": 20}, \"weight_map\": {\"b\": " SHARD2 ", \"a\": " SHARD1 "}}",
+           true);
+    damage("tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", \"template\": \"two\"}], \"add_bos_token\": true}",
+           false);
 }
 
 static void a_config_or_index_cut_at_any_byte_is_refused(void **state) {

@@ -50,8 +50,12 @@ static void every_golden_model_opens_as_directory_and_as_gguf(void **state) {
 
 static void the_data_models_open(void **state) {
     (void)state;
-    static const char *const files[] = {"data/models/stories260K/stories260K.gguf", "data/models/llama2-tiny-random-gguf/llama-2-tiny-random.gguf",
-                                        "data/models/tinystories-656k-hf", "golden/api/model", "models/builtin.gguf", "models/builtin-hf"};
+    static const char *const files[] = {"data/models/stories260K/stories260K.gguf",
+                                        "data/models/llama2-tiny-random-gguf/llama-2-tiny-random.gguf",
+                                        "data/models/tinystories-656k-hf",
+                                        "golden/api/model",
+                                        "models/builtin.gguf",
+                                        "models/builtin-hf"};
     char path[700];
     if (shared_dir() == NULL) {
         return;
@@ -67,7 +71,8 @@ static void vocabularies_alone_open_quickly(void **state) {
     static const struct {
         const char *name;
         int32_t n_tokens;
-    } vocabs[] = {{"gpt-2", 50257}, {"llama-spm", 32000}, {"phi-3", 32064}, {"starcoder", 49152}, {"falcon", 65024}, {"deepseek-llm", 102400}};
+    } vocabs[] = {{"gpt-2", 50257},     {"llama-spm", 32000}, {"phi-3", 32064},
+                  {"starcoder", 49152}, {"falcon", 65024},    {"deepseek-llm", 102400}};
     char path[700];
     if (shared_dir() == NULL) {
         return;
