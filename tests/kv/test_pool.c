@@ -240,7 +240,7 @@ static void random_operations_agree_with_a_plain_model(void **state) {
     }
 }
 
-enum { N_THREADS = 8, N_ROUNDS = 4000, MAX_HELD = 24, STRESS_PAGES = 100 };
+enum { N_THREADS = 8, N_ROUNDS = 20000, MAX_HELD = 4, STRESS_PAGES = 12 };
 
 typedef struct stress {
     kv_pool *pool;
@@ -255,7 +255,7 @@ static void *stress_main(void *argument) {
     int32_t n = 0;
     uint64_t s = (uint64_t)st->number;
     for (int round = 0; round < N_ROUNDS; round++) {
-        int32_t want = (int32_t)(rng_next(&s) % 7);
+        int32_t want = (int32_t)(rng_next(&s) % 3);
         if (n + want <= MAX_HELD && kv_pool_reserve(st->pool, want, held + n) == QUIRE_OK) {
             for (int32_t i = n; i < n + want; i++) {
                 st->content[held[i].v] = st->number;
