@@ -39,7 +39,7 @@ void quire_queue_close(quire_queue *q) {
     }
     while (q->streams) {
         quire_event event;
-        if (!quire_queue_next(q, &event)) {
+        if (!quire_queue_next(q, &event) && q->streams) { /* that call may have freed the last one */
             quire_queue_wait(q, -1);
         }
     }
