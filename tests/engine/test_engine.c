@@ -10,6 +10,7 @@
 #include "harness.h"
 
 static uint64_t seed;
+static harness_options small_model; /* the sibling: what is tested here is not arithmetic */
 
 static engine_stats stats_of(harness *h) {
     engine_stats s;
@@ -33,7 +34,7 @@ static void requests_end_at_max_tokens_and_give_their_pages_back(void **state) {
     (void)state;
     harness h = {0};
     int32_t prompt[20];
-    harness_open(&harness_defaults, &h);
+    harness_open(&small_model, &h);
     random_prompt(&seed, h.n_vocab, 20, prompt);
     harness_run r = {.prompt = prompt, .n_prompt = 20, .sampling = greedy(7)};
     harness_submit(&h, &r);
@@ -48,7 +49,7 @@ static void a_stop_token_ends_a_request_unless_it_comes_too_early(void **state) 
     (void)state;
     harness h = {0};
     int32_t prompt[20];
-    harness_open(&harness_defaults, &h);
+    harness_open(&small_model, &h);
     random_prompt(&seed, h.n_vocab, 20, prompt);
     harness_run free_run = {.prompt = prompt, .n_prompt = 20, .sampling = greedy(12)};
     harness_submit(&h, &free_run);
@@ -73,7 +74,7 @@ static void a_stop_token_ends_a_request_unless_it_comes_too_early(void **state) 
 static void what_can_never_fit_is_refused_at_once(void **state) {
     (void)state;
     harness h = {0};
-    harness_options o = harness_defaults;
+    harness_options o = small_model;
     int32_t prompt[64], bad[] = {1, 2048};
     o.n_pages = 4;
     harness_open(&o, &h);
@@ -96,7 +97,7 @@ static void more_requests_than_the_table_holds_are_refused_as_busy(void **state)
     harness h = {0};
     int32_t prompt[4] = {1, 2, 3, 4}, n_busy = 0;
     static harness_run runs[300];
-    harness_open(&harness_defaults, &h);
+    harness_open(&small_model, &h);
     for (int i = 0; i < 300; i++) {
         runs[i] = (harness_run){.prompt = prompt, .n_prompt = 4, .sampling = greedy(60)};
         harness_submit(&h, &runs[i]);
@@ -117,7 +118,7 @@ static void cancelled_requests_free_their_pages_and_leave_others_alone(void **st
     int32_t prompt[30];
     static harness_run runs[12];
     harness_run alone = {.prompt = prompt, .n_prompt = 30, .sampling = greedy(60)};
-    harness_open(&harness_defaults, &h);
+    harness_open(&small_model, &h);
     random_prompt(&seed, h.n_vocab, 30, prompt);
     harness_submit(&h, &alone);
     harness_wait(&h, 1);
@@ -145,7 +146,7 @@ static void cancelled_requests_free_their_pages_and_leave_others_alone(void **st
 static void a_pool_far_too_small_for_all_finishes_all_with_the_same_tokens(void **state) {
     (void)state;
     harness large = {0}, small = {0};
-    harness_options o = harness_defaults;
+    harness_options o = small_model;
     static int32_t prompts[64][40];
     static harness_run a[64], b[64];
     harness_open(&o, &large);
@@ -176,7 +177,7 @@ static void a_reader_that_comes_late_misses_nothing(void **state) {
     harness h = {0};
     int32_t prompt[4] = {5, 6, 7, 8};
     static harness_run runs[32];
-    harness_open(&harness_defaults, &h);
+    harness_open(&small_model, &h);
     for (int i = 0; i < 32; i++) {
         runs[i] = (harness_run){.prompt = prompt, .n_prompt = 4, .sampling = greedy(100)};
         harness_submit(&h, &runs[i]);
@@ -195,6 +196,8 @@ static void a_reader_that_comes_late_misses_nothing(void **state) {
 
 int main(void) {
     seed = rng_os_seed();
+    small_model = harness_defaults;
+    small_model.path = "models/builtin-small.gguf";
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_end_at_max_tokens_and_give_their_pages_back),
