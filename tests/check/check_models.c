@@ -1,0 +1,251 @@
+/* Models: DIR/NAME/ is a Hugging Face directory with ids.json {"prompt", "greedy"} and logits.npy [prompt, vocabulary], often with the same model as
+ * model.gguf. In f32 compute with f32 KV the logits of the prompt must be within the tolerance and the greedy ids exact, from both files.
+ * DIR/manifest.json may say models.NAME.gguf.lacks: what that file format does not carry, so that it cannot match. */
+#include <glob.h>
+#include <json-c/json.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "check/check.h"
+#include "quire.h"
+
+#define TOLERANCE 1e-4f /* largest difference of a logit */
+
+enum { MAX_PATH = 4096 };
+
+/* One directory's expectation. */
+typedef struct model_case {
+    int32_t *prompt, *greedy; /* mem_new'd */
+    size_t n_prompt, n_greedy;
+    float *logits;            /* mem_new'd [n_prompt, n_vocab] */
+    int64_t n_vocab;
+    bool cache_dependent;     /* the reference's values change with what comes after a token */
+} model_case;
+
+static void case_deinit(model_case *c) {
+    mem_free(c->prompt);
+    mem_free(c->greedy);
+    mem_free(c->logits);
+}
+
+static quire_err take_ids(json_object *object, const char *name, const char *path, int32_t **ids, size_t *n, quire_error *err) {
+    json_object *list;
+    if (!json_object_object_get_ex(object, name, &list) || !json_object_is_type(list, json_type_array)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list \"%s\"", path, name);
+    }
+    *n = json_object_array_length(list);
+    *ids = mem_new(*n, sizeof **ids);
+    if (!*ids) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
+    }
+    for (size_t i = 0; i < *n; i++) {
+        (*ids)[i] = json_object_get_int(json_object_array_get_idx(list, i));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_case(const char *dir, model_case *c, quire_error *err) {
+    char path[MAX_PATH], *text;
+    size_t n;
+    snprintf(path, sizeof path, "%s/ids.json", dir);
+    TRY(check_read(path, &text, &n, err));
+    json_object *ids = json_tokener_parse(text);
+    mem_free(text);
+    quire_err e = take_ids(ids, "prompt", path, &c->prompt, &c->n_prompt, err);
+    e = e ? e : take_ids(ids, "greedy", path, &c->greedy, &c->n_greedy, err);
+    c->cache_dependent = json_object_object_get_ex(ids, "greedy_cached", NULL);
+    json_object_put(ids);
+    TRY(e);
+    int64_t dims[2];
+    snprintf(path, sizeof path, "%s/logits.npy", dir);
+    TRY(check_read_npy(path, &c->logits, dims, err));
+    c->n_vocab = dims[1];
+    return dims[0] == (int64_t)c->n_prompt ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: must have a row for each token of the prompt", path);
+}
+
+/* Runs the case's prompt; logits f32 [n_prompt, n_vocab] and at most n_greedy ids come back. */
+static quire_err run_model(quire_engine *engine, const model_case *c, float *logits, int32_t *greedy, size_t *n_greedy, quire_error *err) {
+    quire_queue *queue;
+    quire_request *request;
+    quire_stream *stream;
+    char max_tokens[24];
+    snprintf(max_tokens, sizeof max_tokens, "%zu", c->n_greedy);
+    TRY(quire_request_ids(engine, c->prompt, c->n_prompt, &request, err));
+    quire_err e = quire_request_set(request, "max_tokens", max_tokens, err);
+    e = e ? e : quire_request_set(request, "temperature", "0", err);
+    e = e ? e : quire_request_set(request, "ignore_eos", "true", err);
+    e = e ? e : quire_queue_open(engine, &queue);
+    if (e != QUIRE_OK) {
+        quire_request_free(request);
+        return e;
+    }
+    quire_request_logits(request, logits);
+    e = quire_submit(queue, request, NULL, &stream, err);
+    *n_greedy = 0;
+    for (bool done = e != QUIRE_OK; !done;) {
+        quire_event ev;
+        if (!quire_queue_next(queue, &ev)) {
+            quire_queue_wait(queue, -1);
+            continue;
+        }
+        for (int32_t i = 0; ev.kind == QUIRE_EVENT_DELTA && i < ev.n_tokens && *n_greedy < c->n_greedy; i++) {
+            greedy[(*n_greedy)++] = ev.tokens[i];
+        }
+        done = ev.kind == QUIRE_EVENT_DONE;
+        if (done && ev.error) {
+            *err = *ev.error;
+            e = err->code;
+        }
+    }
+    quire_queue_close(queue);
+    return e;
+}
+
+/* Reports the first of: a logit too far off, a greedy id that differs. */
+static void compare(check_report *r, const char *where, const model_case *c, const float *logits, const int32_t *greedy, size_t n_greedy) {
+    float worst = 0;
+    size_t at = 0, n = c->n_prompt * (size_t)c->n_vocab;
+    for (size_t i = 0; i < n; i++) {
+        float d = fabsf(logits[i] - c->logits[i]);
+        if (!(d <= worst)) { /* NaN counts */
+            worst = d;
+            at = i;
+        }
+    }
+    if (!(worst <= TOLERANCE)) {
+        size_t n_vocab = (size_t)c->n_vocab;
+        check_fail(r, where, "logits differ by up to %g (at most %g): token %zu, id %zu is %.9g, must be %.9g", (double)worst, (double)TOLERANCE, at / n_vocab,
+                   at % n_vocab, (double)logits[at], (double)c->logits[at]);
+        return;
+    }
+    for (size_t i = 0; i < c->n_greedy; i++) {
+        if (i >= n_greedy || greedy[i] != c->greedy[i]) {
+            check_fail(r, where, "greedy id %zu is %d, must be %d", i, i < n_greedy ? (int)greedy[i] : -1, (int)c->greedy[i]);
+            return;
+        }
+    }
+    check_pass(r);
+}
+
+static void check_engine(check_report *r, const char *where, quire_engine *engine, const model_case *c) {
+    int32_t n_vocab = quire_engine_info(engine)->n_vocab;
+    if (n_vocab != c->n_vocab) {
+        check_fail(r, where, "%d logits a token, must be %lld", (int)n_vocab, (long long)c->n_vocab);
+        return;
+    }
+    quire_error err = {0};
+    float *logits = mem_new(c->n_prompt * (size_t)c->n_vocab, sizeof *logits);
+    int32_t *greedy = mem_new(c->n_greedy, sizeof *greedy);
+    size_t n_greedy = 0;
+    quire_err e = logits && greedy ? run_model(engine, c, logits, greedy, &n_greedy, &err) : err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
+    if (e != QUIRE_OK) {
+        check_fail(r, where, "%s", err.message);
+    } else {
+        compare(r, where, c, logits, greedy, n_greedy);
+    }
+    mem_free(greedy);
+    mem_free(logits);
+}
+
+static void check_file(check_report *r, const char *where, const char *path, const model_case *c) {
+    quire_options o;
+    quire_options_init(&o);
+    o.model = path;
+    o.compute = "f32";
+    o.kv_dtype = "f32";
+    o.max_model_len = (int32_t)(c->n_prompt + c->n_greedy); /* rotary scaling may depend on it, and the reference goes by the sequence */
+    o.n_pages = 64 + o.max_model_len / o.page_tokens * 16;  /* several groups of layers each take pages of their own */
+    quire_error err = {0};
+    quire_engine *engine;
+    quire_err e = quire_engine_open(&o, &engine, &err);
+    if (e == QUIRE_OK) {
+        check_engine(r, where, engine, c);
+        quire_engine_close(engine);
+    } else if (e == QUIRE_UNSUPPORTED) {
+        check_unsupported(r, where, "%s", err.message);
+    } else {
+        check_fail(r, where, "%s", err.message);
+    }
+}
+
+/* What manifest.json says that model.gguf of this case lacks, or NULL. */
+static const char *gguf_lacks(json_object *manifest, const char *name) {
+    json_object *value = manifest;
+    const char *const path[] = {"models", name, "gguf", "lacks"};
+    for (size_t i = 0; i < sizeof path / sizeof path[0]; i++) {
+        if (!json_object_is_type(value, json_type_object) || !json_object_object_get_ex(value, path[i], &value)) {
+            return NULL;
+        }
+    }
+    return json_object_get_string(value);
+}
+
+static bool exists(const char *path) {
+    glob_t found;
+    bool there = glob(path, GLOB_NOSORT, NULL, &found) == 0;
+    globfree(&found);
+    return there;
+}
+
+static void check_case(check_report *r, const char *dir, const char *name, json_object *manifest) {
+    char model_dir[MAX_PATH - 64], gguf[MAX_PATH], where[512];
+    snprintf(model_dir, sizeof model_dir, "%s/%s", dir, name);
+    snprintf(gguf, sizeof gguf, "%s/model.gguf", model_dir);
+    snprintf(where, sizeof where, "%s/model.gguf", name);
+    bool has_gguf = exists(gguf);
+    model_case c = {0};
+    quire_error err = {0};
+    char logits[MAX_PATH];
+    snprintf(logits, sizeof logits, "%s/logits.npy", model_dir);
+    if (!exists(logits)) {
+        check_unsupported(r, name, "no logits.npy: not a model that continues text");
+        if (has_gguf) {
+            check_unsupported(r, where, "no logits.npy: not a model that continues text");
+        }
+        return;
+    }
+    if (read_case(model_dir, &c, &err) != QUIRE_OK) {
+        check_fail(r, name, "%s", err.message);
+        case_deinit(&c);
+        return;
+    }
+    const char *lacks = gguf_lacks(manifest, name);
+    if (c.cache_dependent) {
+        check_unsupported(r, name, "the reference's values depend on the sequence's whole length");
+    } else {
+        check_file(r, name, model_dir, &c);
+    }
+    if (has_gguf && (c.cache_dependent || lacks)) {
+        check_unsupported(r, where, "%s", lacks ? lacks : "the reference's values depend on the sequence's whole length");
+    } else if (has_gguf) {
+        check_file(r, where, gguf, &c);
+    }
+    case_deinit(&c);
+}
+
+quire_err check_models(const char *dir, const char *root, check_report *r, quire_error *err) {
+    (void)root;
+    char path[MAX_PATH], *text;
+    size_t n;
+    json_object *manifest = NULL;
+    quire_error ignored;
+    snprintf(path, sizeof path, "%s/manifest.json", dir);
+    if (check_read(path, &text, &n, &ignored) == QUIRE_OK) {
+        manifest = json_tokener_parse(text);
+        mem_free(text);
+    }
+    glob_t found = {0};
+    snprintf(path, sizeof path, "%s/*/ids.json", dir);
+    size_t n_cases = glob(path, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    for (size_t i = 0; i < n_cases; i++) {
+        const char *start = found.gl_pathv[i] + strlen(dir) + 1;
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(start, "/"), start);
+        check_case(r, dir, name, manifest);
+    }
+    globfree(&found);
+    json_object_put(manifest);
+    return n_cases ? QUIRE_OK : err_set(err, QUIRE_NOT_FOUND, -1, "%s: holds no */ids.json", dir);
+}

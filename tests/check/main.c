@@ -1,0 +1,73 @@
+/* quire-check KIND DIR [--json] [--root PATH] */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "check.h"
+
+/* A kind whose runner is not in this build has no symbol: its pointer is NULL. */
+#pragma weak check_models
+#pragma weak check_tokenizers
+#pragma weak check_templates
+#pragma weak check_quants
+#pragma weak check_sampling
+#pragma weak check_beam
+#pragma weak check_lora
+#pragma weak check_attention
+#pragma weak check_grammar
+
+static const struct {
+    const char *name;
+    int (*run)(const char *dir, const char *root, check_report *r);
+} kinds[] = {{"models", check_models},   {"tokenizers", check_tokenizers}, {"templates", check_templates},
+             {"quants", check_quants},   {"sampling", check_sampling},     {"beam", check_beam},
+             {"lora", check_lora},       {"attention", check_attention},   {"grammar", check_grammar}};
+
+#define N_KINDS (sizeof kinds / sizeof *kinds)
+
+static int usage(void) {
+    fputs("usage: quire-check KIND DIR [--json] [--root PATH]\nkinds:", stderr);
+    for (size_t i = 0; i < N_KINDS; i++) {
+        fprintf(stderr, " %s", kinds[i].name);
+    }
+    fputs("\n", stderr);
+    return 2;
+}
+
+static void summary(const check_report *r, const char *kind) {
+    if (r->json) {
+        printf("{\"passed\":%" PRId64 ",\"failed\":%" PRId64 ",\"unsupported\":%" PRId64 "}\n", r->passed, r->failed, r->unsupported);
+    } else {
+        printf("%s: %" PRId64 " passed, %" PRId64 " failed, %" PRId64 " unsupported\n", kind, r->passed, r->failed, r->unsupported);
+    }
+}
+
+int main(int argc, char **argv) {
+    const char *words[2] = {NULL, NULL}, *root = NULL;
+    int n_words = 0;
+    check_report r = {0};
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            r.json = true;
+        } else if (strcmp(argv[i], "--root") == 0 && i + 1 < argc) {
+            root = argv[++i];
+        } else if (argv[i][0] != '-' && n_words < 2) {
+            words[n_words++] = argv[i];
+        } else {
+            return usage();
+        }
+    }
+    for (size_t i = 0; n_words == 2 && i < N_KINDS; i++) {
+        if (strcmp(words[0], kinds[i].name) != 0) {
+            continue;
+        }
+        int status = 0;
+        if (kinds[i].run == NULL) {
+            check_unsupported(&r, words[0], "*", "this build cannot check this kind yet");
+        } else {
+            status = kinds[i].run(words[1], root, &r);
+        }
+        summary(&r, words[0]);
+        return status != 0 || r.failed > 0;
+    }
+    return usage();
+}
