@@ -16,7 +16,9 @@ static quire_err check_holders(const kv_pool *pool, int32_t n_pages, int32_t *ho
                                const page_id *others, int32_t n_others, quire_error *err) {
     for (int32_t t = 0; t < n_tables; t++) {
         for (int32_t i = 0; i < tables[t]->n_pages; i++) {
-            TRY(add_holder(holders, n_pages, tables[t]->pages[i], err));
+            if (tables[t]->pages[i].v != PAGE_NONE.v) {
+                TRY(add_holder(holders, n_pages, tables[t]->pages[i], err));
+            }
         }
     }
     for (int32_t i = 0; i < n_others; i++) {

@@ -159,6 +159,9 @@ void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n) {
     int32_t first = END, last = END, n_freed = 0;
     for (int32_t i = n - 1; i >= 0; i--) {
         int32_t page = ids[i].v;
+        if (page == PAGE_NONE.v) {
+            continue;
+        }
         int32_t before = atomic_fetch_sub_explicit(&pool->count[page], 1, memory_order_acq_rel);
         assert(before > 0);
         if (before > 1) {

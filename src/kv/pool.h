@@ -38,7 +38,8 @@ quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids);
 void kv_pool_share(kv_pool *pool, page_id id);
 /* One holder less; the last one's release frees the page, or puts it at the young end of the eviction queue if it is indexed. O(1). */
 void kv_pool_release(kv_pool *pool, page_id id);
-/* Releases ids[n - 1], ..., ids[0]: a sequence's pages go from its end, so that the eviction queue offers a page before those that it follows. */
+/* Releases ids[n - 1], ..., ids[0]: a sequence's pages go from its end, so that the eviction queue offers a page before those that it follows.
+ * PAGE_NONE is skipped. */
 void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n);
 int32_t kv_pool_count(const kv_pool *pool, page_id id);
 kv_counts kv_pool_counts(const kv_pool *pool);

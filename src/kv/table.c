@@ -9,10 +9,10 @@ static int32_t pages_for(int32_t n_tokens, int32_t page_tokens) {
     return n_tokens / page_tokens + (n_tokens % page_tokens != 0);
 }
 
-static quire_err reserve_entries(kv_table *t, int32_t n) {
+quire_err kv_table_reserve(kv_table *t, int32_t n_pages) {
     void *pages = t->pages;
     size_t cap = (size_t)t->cap_pages;
-    if (!mem_grow_(&pages, &cap, (size_t)n, sizeof *t->pages)) {
+    if (!mem_grow_(&pages, &cap, (size_t)n_pages, sizeof *t->pages)) {
         return QUIRE_NO_MEMORY;
     }
     t->pages = pages;
@@ -22,7 +22,7 @@ static quire_err reserve_entries(kv_table *t, int32_t n) {
 
 quire_err kv_table_init(kv_table *t, int32_t cap_pages) {
     *t = (kv_table){0};
-    return reserve_entries(t, cap_pages + 1); /* append writes a copied tail behind the last entry before it takes its place */
+    return kv_table_reserve(t, cap_pages + 1); /* append writes a copied tail behind the last entry before it takes its place */
 }
 
 void kv_table_deinit(kv_pool *pool, kv_table *t) {
@@ -61,7 +61,7 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
         return QUIRE_NO_ROOM;
     }
     /* One reserve for all: the copy's page comes last and takes the tail's place. */
-    TRY(reserve_entries(t, t->n_pages + g.n_new + g.copies_tail));
+    TRY(kv_table_reserve(t, t->n_pages + g.n_new + g.copies_tail));
     TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
     if (g.copies_tail) {
         page_id *tail = &t->pages[t->n_pages - 1];
@@ -84,11 +84,21 @@ void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t pag
     t->n_tokens = n_tokens;
 }
 
+void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_tokens) {
+    assert(position <= t->n_tokens);
+    for (int32_t i = position / page_tokens - 1; i >= 0 && t->pages[i].v != PAGE_NONE.v; i--) {
+        kv_pool_release(pool, t->pages[i]);
+        t->pages[i] = PAGE_NONE;
+    }
+}
+
 quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to) {
     assert(to->n_pages == 0);
-    TRY(reserve_entries(to, from->n_pages));
+    TRY(kv_table_reserve(to, from->n_pages));
     for (int32_t i = 0; i < from->n_pages; i++) {
-        kv_pool_share(pool, from->pages[i]);
+        if (from->pages[i].v != PAGE_NONE.v) {
+            kv_pool_share(pool, from->pages[i]);
+        }
         to->pages[i] = from->pages[i];
     }
     to->n_pages = from->n_pages;

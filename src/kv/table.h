@@ -1,6 +1,6 @@
 /* Block table: where one sequence's tokens lie, for one group of layers. A growable array of page ids and a length in tokens.
  *
- * Owner: the engine thread. Invariant: n_pages is what n_tokens need; every entry is held. A write into a page that others hold or can
+ * Owner: the engine thread. Invariant: n_pages is what n_tokens need; every entry is held, or PAGE_NONE behind a window. A write into a page that others hold or can
  * find (kv_pool_is_shared) copies that page first: kv_table_append adds the pair to a copy list, which the engine hands to the backend before the
  * step. A source may have been released, and even be the target of a later pair: pairs are done in order, before anything is written. */
 #ifndef KV_TABLE_H
@@ -24,6 +24,8 @@ typedef struct kv_copies {
 
 /* Room for cap_pages entries, so that appends up to there allocate nothing. */
 quire_err kv_table_init(kv_table *t, int32_t cap_pages);
+/* Room for n_pages entries in all; QUIRE_NO_MEMORY leaves it as it was. */
+quire_err kv_table_reserve(kv_table *t, int32_t n_pages);
 /* Releases every page and the array. */
 void kv_table_deinit(kv_pool *pool, kv_table *t);
 /* Releases every page, keeps the array; n_tokens is 0. */
@@ -36,6 +38,8 @@ int32_t kv_table_needs(const kv_pool *pool, const kv_table *t, int32_t n_tokens,
 quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies);
 /* Drops tokens from the end, releasing pages that hold none any more. */
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens);
+/* Releases the pages that hold only positions before `position` (<= n_tokens): those behind a window. Their entries become PAGE_NONE. */
+void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_tokens);
 /* *to (initialised, empty) becomes a second holder of all of from's pages. */
 quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to);
 

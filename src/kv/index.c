@@ -1,0 +1,378 @@
+#include "kv/index.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+#include "kv/space.h"
+#include "kv/tree.h"
+
+struct kv_index {
+    kv_pool *pool;
+    kv_index_options o;
+    kv_tree tree;
+    kv_spaces spaces;
+};
+
+quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
+    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1) {
+        return QUIRE_INVALID;
+    }
+    kv_index *ix = mem_new(1, sizeof *ix);
+    if (ix == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    ix->pool = pool;
+    ix->o = *o;
+    quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, kv_pool_counts(pool).n_pages, o->max_spaces);
+    if (e == QUIRE_OK) {
+        e = kv_spaces_open(&ix->spaces, o->max_spaces);
+    }
+    if (e != QUIRE_OK) {
+        kv_tree_close(&ix->tree);
+        mem_free(ix);
+        return e;
+    }
+    *out = ix;
+    return QUIRE_OK;
+}
+
+void kv_index_close(kv_index *ix) {
+    if (ix == NULL) {
+        return;
+    }
+    for (int32_t page = 0; page < kv_pool_counts(ix->pool).n_pages; page++) {
+        if (kv_pool_entry(ix->pool, (page_id){page}) >= 0) {
+            kv_pool_unindex(ix->pool, (page_id){page});
+        }
+    }
+    kv_tree_close(&ix->tree);
+    kv_spaces_close(&ix->spaces);
+    mem_free(ix);
+}
+
+kv_index_counts kv_index_count(const kv_index *ix) {
+    return (kv_index_counts){ix->tree.n_entries, ix->tree.n_nodes, ix->spaces.n};
+}
+
+/* ---- spaces and paths ---- */
+
+static kv_space *space_at(const kv_index *ix, int32_t space) {
+    return &ix->spaces.slots[space];
+}
+
+/* A space goes when nobody is in it and nothing is cached in it. */
+static void drop_idle_space(kv_index *ix, int32_t space) {
+    kv_space *s = space_at(ix, space);
+    if (s->n_paths == 0 && ix->tree.nodes[s->root].n_children == 0) {
+        kv_tree_remove_root(&ix->tree, s->root);
+        kv_spaces_remove(&ix->spaces, space);
+    }
+}
+
+/* Takes an entry that nothing follows out of the tree; its cached pages become free. */
+static void drop_entry(kv_index *ix, int32_t e) {
+    const int32_t *pages = kv_tree_pages(&ix->tree, e);
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        if (pages[g] != TREE_NONE) {
+            kv_pool_unindex(ix->pool, (page_id){pages[g]});
+        }
+    }
+    kv_tree_remove(&ix->tree, e);
+}
+
+/* Nothing follows it, no path stands there, nobody holds its pages, and some group lacks one: no match can end in it or go through it. */
+static bool is_useless(const kv_index *ix, int32_t e) {
+    if (!kv_tree_is_last(&ix->tree, e) || kv_tree_entry(&ix->tree, e)->n_pins > 0) {
+        return false;
+    }
+    const int32_t *pages = kv_tree_pages(&ix->tree, e);
+    bool lacks = false;
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        lacks = lacks || pages[g] == TREE_NONE;
+        if (pages[g] != TREE_NONE && kv_pool_count(ix->pool, (page_id){pages[g]}) > 0) {
+            return false;
+        }
+    }
+    return lacks;
+}
+
+/* Drops e and what stands before it as far as it is useless, and the space if that was all. */
+static void prune(kv_index *ix, int32_t e) {
+    while (e != TREE_NONE && is_useless(ix, e)) {
+        int32_t up = kv_tree_entry(&ix->tree, e)->up;
+        int32_t parent = ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node].parent;
+        drop_entry(ix, e);
+        if (up == TREE_NONE) {
+            drop_idle_space(ix, ix->tree.nodes[parent].last);
+        }
+        e = up;
+    }
+}
+
+/* Moves a path's pin. */
+static void stand_at(kv_index *ix, kv_path *path, int32_t e) {
+    int32_t before = path->entry;
+    path->entry = e;
+    if (e != TREE_NONE) {
+        kv_tree_entry(&ix->tree, e)->n_pins++;
+    }
+    if (before != TREE_NONE) {
+        kv_tree_entry(&ix->tree, before)->n_pins--;
+        prune(ix, before);
+    }
+}
+
+quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out) {
+    if (n > KV_SPACE_NAME_BYTES) {
+        return QUIRE_INVALID;
+    }
+    int32_t space = kv_spaces_find(&ix->spaces, name, n);
+    if (space == SPACE_NONE) {
+        space = kv_spaces_add(&ix->spaces, name, n);
+        if (space == SPACE_NONE) {
+            return QUIRE_NO_ROOM;
+        }
+        space_at(ix, space)->root = kv_tree_add_root(&ix->tree, space);
+    }
+    space_at(ix, space)->n_paths++;
+    *out = (kv_path){.space = space, .entry = TREE_NONE, .n_pages = 0};
+    return QUIRE_OK;
+}
+
+kv_path kv_index_fork(kv_index *ix, const kv_path *path) {
+    space_at(ix, path->space)->n_paths++;
+    if (path->entry != TREE_NONE) {
+        kv_tree_entry(&ix->tree, path->entry)->n_pins++;
+    }
+    return *path;
+}
+
+void kv_index_leave(kv_index *ix, kv_path *path) {
+    stand_at(ix, path, TREE_NONE);
+    path->n_pages = 0;
+    space_at(ix, path->space)->n_paths--;
+    drop_idle_space(ix, path->space);
+}
+
+void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
+    int32_t e = path->entry;
+    for (; path->n_pages > n_tokens / ix->o.page_tokens; path->n_pages--) {
+        e = kv_tree_entry(&ix->tree, e)->up;
+    }
+    stand_at(ix, path, e);
+}
+
+/* ---- matching ---- */
+
+/* What a walk found: a prefix of n_tokens. Its last whole page is entry; source is the entry that holds the tokens past it, if there are any. */
+typedef struct found {
+    int32_t n_tokens, n_pages, entry, source;
+} found;
+
+/* The first page a group needs to go on behind n_tokens tokens. */
+static int32_t first_needed(int32_t window, int32_t n_tokens, int32_t page_tokens) {
+    int32_t first_token = window == 0 || n_tokens < window ? 0 : n_tokens - window + 1;
+    return first_token / page_tokens;
+}
+
+/* since[g]: how many entries in a row, up to e, have a page of group g. */
+static void count_pages(const kv_index *ix, int32_t e, int32_t *since) {
+    const int32_t *pages = kv_tree_pages(&ix->tree, e);
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        since[g] = pages[g] != TREE_NONE ? since[g] + 1 : 0;
+    }
+}
+
+/* Whether every group can go on behind n_tokens tokens that lie in n_pages pages, given since[] at the last. */
+static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, const int32_t *since) {
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        if (since[g] < n_pages - first_needed(ix->o.windows[g], n_tokens, ix->o.page_tokens)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The longest prefix of tokens[0..n) that every group can be continued from. */
+static found walk(const kv_index *ix, int32_t space, const int32_t *tokens, int32_t n) {
+    const int32_t size = ix->o.page_tokens, root = space_at(ix, space)->root;
+    int32_t since[KV_MAX_GROUPS] = {0};
+    found best = {.entry = TREE_NONE, .source = TREE_NONE};
+    for (int32_t e = TREE_NONE, n_pages = 0;;) {
+        int32_t at = n_pages * size, rest = n - at < size ? n - at : size, n_shared = 0;
+        int32_t next = rest > 0 ? kv_tree_best(&ix->tree, root, e, tokens + at, rest, &n_shared) : TREE_NONE;
+        if (next == TREE_NONE) {
+            return best;
+        }
+        count_pages(ix, next, since);
+        bool whole = n_shared == size;
+        if (can_continue(ix, at + n_shared, n_pages + 1, since)) {
+            best = (found){.n_tokens = at + n_shared,
+                           .n_pages = n_pages + whole,
+                           .entry = whole ? next : e,
+                           .source = whole ? TREE_NONE : next};
+        }
+        if (!whole) {
+            return best;
+        }
+        e = next;
+        n_pages++;
+    }
+}
+
+int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
+    return walk(ix, path->space, tokens, n).n_tokens;
+}
+
+/* Fills an empty table with group g's pages of the found prefix, holes before the first it needs. */
+static void share_group(const kv_index *ix, const found *f, int32_t g, kv_table *t) {
+    int32_t first = first_needed(ix->o.windows[g], f->n_tokens, ix->o.page_tokens);
+    t->n_tokens = f->n_tokens;
+    t->n_pages = f->n_pages + (f->source != TREE_NONE);
+    int32_t e = f->source != TREE_NONE ? f->source : f->entry;
+    for (int32_t i = t->n_pages - 1; i >= first; i--, e = kv_tree_entry(&ix->tree, e)->up) {
+        t->pages[i].v = kv_tree_pages(&ix->tree, e)[g];
+    }
+    for (int32_t i = 0; i < first; i++) {
+        t->pages[i] = PAGE_NONE;
+    }
+    for (int32_t i = first; i < t->n_pages; i++) {
+        kv_pool_share(ix->pool, t->pages[i]);
+    }
+}
+
+quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t *n_matched) {
+    assert(path->n_pages == 0);
+    found f = walk(ix, path->space, tokens, n);
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        assert(tables[g].n_pages == 0);
+        TRY(kv_table_reserve(&tables[g], f.n_pages + 1));
+    }
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        share_group(ix, &f, g, &tables[g]);
+    }
+    stand_at(ix, path, f.entry);
+    path->n_pages = f.n_pages;
+    *n_matched = f.n_tokens;
+    return QUIRE_OK;
+}
+
+/* ---- publishing ---- */
+
+/* The sequence's page i and entry e hold the same tokens after the same prefix: one page a group is enough. */
+static void unite(kv_index *ix, int32_t e, kv_table *tables, int32_t i) {
+    int32_t *pages = kv_tree_pages(&ix->tree, e);
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        page_id *own = &tables[g].pages[i], indexed = {pages[g]};
+        if (own->v == PAGE_NONE.v || own->v == indexed.v || kv_pool_entry(ix->pool, *own) >= 0) {
+            continue;
+        }
+        if (indexed.v == TREE_NONE) {
+            kv_pool_index(ix->pool, *own, e);
+            pages[g] = own->v;
+        } else {
+            kv_pool_share(ix->pool, indexed);
+            kv_pool_release(ix->pool, *own);
+            *own = indexed;
+        }
+    }
+}
+
+/* Page i of the sequence, n tokens, behind path. Where a part-filled entry is a prefix of it, it takes that one's place; where it is a prefix of an
+ * entry, there is nothing to add. */
+static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
+    int32_t n_shared, root = space_at(ix, path->space)->root;
+    int32_t e = kv_tree_best(&ix->tree, root, path->entry, tokens, n, &n_shared);
+    if (n_shared < n) {
+        if (e != TREE_NONE && n_shared == kv_tree_entry(&ix->tree, e)->n_tokens) {
+            drop_entry(ix, e);
+        }
+        e = kv_tree_insert(&ix->tree, root, path->entry, tokens, n);
+        if (e == TREE_NONE) {
+            return QUIRE_NO_ROOM;
+        }
+    }
+    if (n_shared < n || n == ix->o.page_tokens) {
+        unite(ix, e, tables, i);
+    }
+    if (n == ix->o.page_tokens) {
+        stand_at(ix, path, e);
+        path->n_pages++;
+    }
+    return QUIRE_OK;
+}
+
+quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, kv_publish_what what) {
+    const int32_t size = ix->o.page_tokens;
+    while (path->n_pages < n / size) {
+        int32_t i = path->n_pages;
+        TRY(publish_page(ix, path, tokens + i * size, size, tables, i));
+    }
+    if (what == KV_PUBLISH_TAIL && path->n_pages == n / size && n % size != 0) {
+        TRY(publish_page(ix, path, tokens + n - n % size, n % size, tables, n / size));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- eviction ---- */
+
+quire_err kv_index_evict(kv_index *ix, int32_t n) {
+    while (kv_pool_counts(ix->pool).n_free < n) {
+        page_id page = kv_pool_oldest(ix->pool);
+        if (page.v == PAGE_NONE.v) {
+            return QUIRE_NO_ROOM;
+        }
+        int32_t e = kv_pool_entry(ix->pool, page), *pages = kv_tree_pages(&ix->tree, e), g = 0;
+        while (pages[g] != page.v) {
+            g++;
+        }
+        pages[g] = TREE_NONE;
+        kv_pool_unindex(ix->pool, page);
+        prune(ix, e);
+    }
+    return QUIRE_OK;
+}
+
+void kv_index_clear(kv_index *ix) {
+    kv_counts c = kv_pool_counts(ix->pool);
+    (void)kv_index_evict(ix, c.n_free + c.n_cached);
+}
+
+/* ---- audit ---- */
+
+/* Entry e: each page it names is marked with it. Adds their number to *n_pages. */
+static quire_err check_entry(const kv_index *ix, int32_t e, int32_t *n_pages, quire_error *err) {
+    const int32_t *pages = kv_tree_pages(&ix->tree, e);
+    int32_t n_before = *n_pages;
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        if (pages[g] == TREE_NONE) {
+            continue;
+        }
+        if (kv_pool_entry(ix->pool, (page_id){pages[g]}) != e) {
+            return err_set(err, QUIRE_INTERNAL, -1, "kv index: entry %d names page %d, which is marked with entry %d", e, pages[g],
+                           kv_pool_entry(ix->pool, (page_id){pages[g]}));
+        }
+        ++*n_pages;
+    }
+    if (*n_pages == n_before && is_useless(ix, e)) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv index: entry %d has no page, no path and nothing behind it, and was not dropped", e);
+    }
+    return QUIRE_OK;
+}
+
+quire_err kv_index_check(const kv_index *ix, quire_error *err) {
+    TRY(kv_tree_check(&ix->tree, err));
+    int32_t n_named = 0, n_marked = 0, n_pages = kv_pool_counts(ix->pool).n_pages;
+    for (int32_t e = 0; e < ix->tree.made_entries; e++) {
+        if (kv_tree_entry(&ix->tree, e)->n_tokens > 0) {
+            TRY(check_entry(ix, e, &n_named, err));
+        }
+    }
+    for (int32_t page = 0; page < n_pages; page++) {
+        n_marked += kv_pool_entry(ix->pool, (page_id){page}) >= 0;
+    }
+    if (n_named != n_marked) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv index: the tree names %d pages, %d are marked", n_named, n_marked);
+    }
+    return QUIRE_OK;
+}

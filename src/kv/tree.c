@@ -1,0 +1,282 @@
+#include "kv/tree.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/size.h"
+
+quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_t cap_entries, int32_t cap_roots) {
+    if (page_tokens < 1 || n_groups < 1 || cap_entries < 1 || cap_roots < 1 || cap_entries > INT32_MAX - cap_roots) {
+        return QUIRE_INVALID;
+    }
+    size_t n_nodes = (size_t)cap_entries + (size_t)cap_roots; /* a node that is no root has an entry of its own */
+    *t = (kv_tree){.page_tokens = page_tokens,
+                   .n_groups = n_groups,
+                   .entry_bytes = (int64_t)(sizeof(kv_entry) + ((size_t)n_groups + (size_t)page_tokens) * sizeof(int32_t)),
+                   .cap_entries = cap_entries,
+                   .cap_nodes = (int32_t)n_nodes,
+                   .free_entry = TREE_NONE,
+                   .free_node = TREE_NONE};
+    t->entries = mem_new_huge((size_t)cap_entries, (size_t)t->entry_bytes);
+    t->nodes = mem_new_huge(n_nodes, sizeof *t->nodes);
+    if (t->entries == NULL || t->nodes == NULL) {
+        kv_tree_close(t);
+        return QUIRE_NO_MEMORY;
+    }
+    return QUIRE_OK;
+}
+
+void kv_tree_close(kv_tree *t) {
+    mem_free(t->entries);
+    mem_free(t->nodes);
+    t->entries = NULL;
+    t->nodes = NULL;
+}
+
+/* ---- slabs ---- */
+
+static int32_t take_entry(kv_tree *t) {
+    int32_t e = t->free_entry;
+    if (e != TREE_NONE) {
+        t->free_entry = kv_tree_entry(t, e)->next;
+    } else if (t->made_entries < t->cap_entries) {
+        e = t->made_entries++;
+    } else {
+        return TREE_NONE;
+    }
+    t->n_entries++;
+    return e;
+}
+
+static void give_entry(kv_tree *t, int32_t e) {
+    kv_entry *entry = kv_tree_entry(t, e);
+    entry->n_tokens = 0;
+    entry->next = t->free_entry;
+    t->free_entry = e;
+    t->n_entries--;
+}
+
+static int32_t take_node(kv_tree *t, int32_t parent) {
+    int32_t n = t->free_node;
+    if (n != TREE_NONE) {
+        t->free_node = t->nodes[n].left;
+    } else {
+        assert(t->made_nodes < t->cap_nodes);
+        n = t->made_nodes++;
+    }
+    t->n_nodes++;
+    t->nodes[n] = (kv_node){.parent = parent,
+                            .first = TREE_NONE,
+                            .last = TREE_NONE,
+                            .children = TREE_NONE,
+                            .left = TREE_NONE,
+                            .right = TREE_NONE,
+                            .priority = (uint32_t)rng_next(&t->random) | 1u};
+    return n;
+}
+
+static void give_node(kv_tree *t, int32_t n) {
+    t->nodes[n].priority = 0;
+    t->nodes[n].left = t->free_node;
+    t->free_node = n;
+    t->n_nodes--;
+}
+
+/* ---- order among siblings ---- */
+
+/* How many tokens an entry shares with tokens[0..n), and in *order where these tokens stand: < 0 before it, 0 equal, > 0 behind it.
+ * A prefix stands before what it begins. */
+static int32_t compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32_t n, int32_t *order) {
+    const int32_t *own = kv_tree_tokens(t, e);
+    int32_t n_own = kv_tree_entry(t, e)->n_tokens, n_both = n < n_own ? n : n_own, i = 0;
+    while (i < n_both && own[i] == tokens[i]) {
+        i++;
+    }
+    if (i < n_both) {
+        *order = tokens[i] < own[i] ? -1 : 1;
+    } else {
+        *order = (n > n_own) - (n < n_own);
+    }
+    return i;
+}
+
+/* Where the tokens of node b's first entry stand against node a's. */
+static int32_t compare_nodes(const kv_tree *t, int32_t a, int32_t b) {
+    int32_t order, e = t->nodes[b].first;
+    (void)compare(t, t->nodes[a].first, kv_tree_tokens(t, e), kv_tree_entry(t, e)->n_tokens, &order);
+    return order;
+}
+
+/* Cuts the treap under top into the nodes before and behind node n. */
+static void cut(kv_tree *t, int32_t top, int32_t n, int32_t *before, int32_t *behind) {
+    if (top == TREE_NONE) {
+        *before = *behind = TREE_NONE;
+    } else if (compare_nodes(t, top, n) > 0) {
+        cut(t, t->nodes[top].right, n, &t->nodes[top].right, behind);
+        *before = top;
+    } else {
+        cut(t, t->nodes[top].left, n, before, &t->nodes[top].left);
+        *behind = top;
+    }
+}
+
+/* One treap of two whose nodes all stand before, and behind, one another. */
+static int32_t join(kv_tree *t, int32_t before, int32_t behind) {
+    if (before == TREE_NONE || behind == TREE_NONE) {
+        return before == TREE_NONE ? behind : before;
+    }
+    if (t->nodes[before].priority > t->nodes[behind].priority) {
+        t->nodes[before].right = join(t, t->nodes[before].right, behind);
+        return before;
+    }
+    t->nodes[behind].left = join(t, before, t->nodes[behind].left);
+    return behind;
+}
+
+/* The link of parent's treap that holds node n, or that it would replace if its priority were higher. */
+static int32_t *find_link(kv_tree *t, int32_t parent, int32_t n) {
+    int32_t *link = &t->nodes[parent].children;
+    while (*link != TREE_NONE && *link != n && t->nodes[*link].priority >= t->nodes[n].priority) {
+        link = compare_nodes(t, *link, n) > 0 ? &t->nodes[*link].right : &t->nodes[*link].left;
+    }
+    return link;
+}
+
+/* Node n, which has its first entry already, becomes a child of its parent. */
+static void add_child(kv_tree *t, int32_t n) {
+    kv_node *node = &t->nodes[n];
+    int32_t *link = find_link(t, node->parent, n);
+    cut(t, *link, n, &node->left, &node->right);
+    *link = n;
+    t->nodes[node->parent].n_children++;
+}
+
+static void remove_child(kv_tree *t, int32_t n) {
+    kv_node *node = &t->nodes[n];
+    int32_t *link = find_link(t, node->parent, n);
+    assert(*link == n);
+    *link = join(t, node->left, node->right);
+    t->nodes[node->parent].n_children--;
+}
+
+/* ---- the tree ---- */
+
+int32_t kv_tree_add_root(kv_tree *t, int32_t number) {
+    int32_t root = take_node(t, TREE_NONE);
+    t->nodes[root].last = number;
+    return root;
+}
+
+void kv_tree_remove_root(kv_tree *t, int32_t root) {
+    assert(t->nodes[root].n_children == 0 && t->nodes[root].parent == TREE_NONE);
+    give_node(t, root);
+}
+
+int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n, int32_t *n_shared) {
+    int32_t best = TREE_NONE, order;
+    *n_shared = 0;
+    if (after != TREE_NONE && kv_tree_entry(t, after)->next != TREE_NONE) {
+        best = kv_tree_entry(t, after)->next;
+        *n_shared = compare(t, best, tokens, n, &order);
+        return *n_shared > 0 ? best : TREE_NONE;
+    }
+    int32_t node = after == TREE_NONE ? root : kv_tree_entry(t, after)->node;
+    for (int32_t at = t->nodes[node].children; at != TREE_NONE && *n_shared < n;) {
+        int32_t shared = compare(t, t->nodes[at].first, tokens, n, &order);
+        if (shared > *n_shared) {
+            *n_shared = shared;
+            best = t->nodes[at].first;
+        }
+        at = order > 0 ? t->nodes[at].right : t->nodes[at].left;
+    }
+    return best;
+}
+
+/* Cuts the node of e behind e: a new node takes the entries up to e and its place, and the old one, with its children, becomes its only child. */
+static void split_behind(kv_tree *t, int32_t e) {
+    int32_t lower = kv_tree_entry(t, e)->node;
+    int32_t upper = take_node(t, t->nodes[lower].parent);
+    remove_child(t, lower);
+    t->nodes[upper].first = t->nodes[lower].first;
+    t->nodes[upper].last = e;
+    t->nodes[lower].first = kv_tree_entry(t, e)->next;
+    kv_tree_entry(t, e)->next = TREE_NONE;
+    for (int32_t i = t->nodes[upper].first; i != TREE_NONE; i = kv_tree_entry(t, i)->next) {
+        kv_tree_entry(t, i)->node = upper;
+    }
+    add_child(t, upper);
+    t->nodes[lower].parent = upper;
+    add_child(t, lower);
+}
+
+/* The node that an entry behind `after` joins: after's own where it ends there without children, else a new child. */
+static int32_t node_behind(kv_tree *t, int32_t root, int32_t after) {
+    if (after == TREE_NONE) {
+        return take_node(t, root);
+    }
+    if (kv_tree_is_last(t, after)) {
+        return kv_tree_entry(t, after)->node;
+    }
+    if (kv_tree_entry(t, after)->next != TREE_NONE) {
+        split_behind(t, after);
+    }
+    return take_node(t, kv_tree_entry(t, after)->node);
+}
+
+int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n) {
+    assert(n > 0 && n <= t->page_tokens);
+    int32_t e = take_entry(t);
+    if (e == TREE_NONE) {
+        return TREE_NONE;
+    }
+    kv_entry *entry = kv_tree_entry(t, e);
+    entry->up = after;
+    entry->next = TREE_NONE;
+    entry->n_tokens = n;
+    entry->n_pins = 0;
+    memset(kv_tree_pages(t, e), 0xff, (size_t)t->n_groups * sizeof(int32_t)); /* TREE_NONE each */
+    memcpy(kv_tree_tokens(t, e), tokens, (size_t)n * sizeof *tokens);
+    entry->node = node_behind(t, root, after);
+    kv_node *node = &t->nodes[entry->node];
+    if (node->first == TREE_NONE) {
+        node->first = e;
+        add_child(t, entry->node);
+    } else {
+        kv_tree_entry(t, after)->next = e;
+    }
+    node->last = e;
+    return e;
+}
+
+/* A node with one child hands its entries to the child, which takes its place. */
+static void merge_with_only_child(kv_tree *t, int32_t upper) {
+    int32_t lower = t->nodes[upper].children;
+    remove_child(t, upper);
+    for (int32_t i = t->nodes[upper].first; i != TREE_NONE; i = kv_tree_entry(t, i)->next) {
+        kv_tree_entry(t, i)->node = lower;
+    }
+    kv_tree_entry(t, t->nodes[upper].last)->next = t->nodes[lower].first;
+    t->nodes[lower].first = t->nodes[upper].first;
+    t->nodes[lower].parent = t->nodes[upper].parent;
+    add_child(t, lower);
+    give_node(t, upper);
+}
+
+void kv_tree_remove(kv_tree *t, int32_t e) {
+    assert(kv_tree_is_last(t, e));
+    const kv_entry *entry = kv_tree_entry(t, e);
+    int32_t n = entry->node, parent = t->nodes[n].parent;
+    if (t->nodes[n].first != e) {
+        t->nodes[n].last = entry->up;
+        kv_tree_entry(t, entry->up)->next = TREE_NONE;
+    } else {
+        remove_child(t, n);
+        give_node(t, n);
+        if (t->nodes[parent].n_children == 1 && t->nodes[parent].parent != TREE_NONE) {
+            merge_with_only_child(t, parent);
+        }
+    }
+    give_entry(t, e);
+}

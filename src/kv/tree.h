@@ -1,0 +1,85 @@
+/* The radix tree under the index: structure only, no pages are counted here (that is index.c).
+ *
+ * An entry is one page of tokens in its place: the path up from it spells the whole prefix. A node is a run of entries without a branch, so edges lie
+ * on page boundaries. Entries and nodes live in slabs sized at open and are named by number; nothing is allocated later.
+ *
+ *   space root -- node [e0 e1 e2] -+- node [e3]
+ *                                  +- node [e4 e5(part-filled)]
+ *
+ * Invariants (kv_tree_check): a node that is no root has an entry, and not exactly one child; an entry is full unless it is the last of a leaf;
+ * siblings differ within their first page and none is a prefix of another. Siblings form a treap ordered by the tokens of that page, so the sibling
+ * that shares most with given tokens lies next to their place. Owner: the engine thread. */
+#ifndef KV_TREE_H
+#define KV_TREE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define TREE_NONE (-1)
+
+typedef struct kv_entry {
+    int32_t up;       /* the entry before it on its path, TREE_NONE under a root; never changes */
+    int32_t next;     /* the one after it in its node, TREE_NONE at the end */
+    int32_t node;
+    int32_t n_tokens; /* 1..page_tokens; 0: the slab's slot is unused */
+    int32_t n_pins;   /* the user's: how many need it to stay */
+    int32_t data[];   /* n_groups page numbers (TREE_NONE: not cached), then page_tokens tokens */
+} kv_entry;
+
+typedef struct kv_node {
+    int32_t parent;                    /* TREE_NONE: a root */
+    int32_t first, last;               /* entries; in a root TREE_NONE, and the number that the user gave it */
+    int32_t children, n_children;      /* the treap's top */
+    int32_t left, right;               /* siblings in the treap */
+    uint32_t priority;                 /* over those below it in the treap; 0: the slab's slot is unused */
+} kv_node;
+
+typedef struct kv_tree {
+    int32_t page_tokens, n_groups;
+    int64_t entry_bytes;
+    char *entries;
+    kv_node *nodes;
+    int32_t cap_entries, made_entries, free_entry, n_entries; /* slots below made_ were used once; free ones are chained */
+    int32_t cap_nodes, made_nodes, free_node, n_nodes;
+    uint64_t random;                                          /* state of the priorities' generator */
+} kv_tree;
+
+/* A tree of at most cap_entries entries and cap_roots roots. */
+quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_t cap_entries, int32_t cap_roots);
+void kv_tree_close(kv_tree *t);
+
+static inline kv_entry *kv_tree_entry(const kv_tree *t, int32_t e) {
+    return (kv_entry *)(void *)(t->entries + e * t->entry_bytes);
+}
+static inline int32_t *kv_tree_pages(const kv_tree *t, int32_t e) {
+    return kv_tree_entry(t, e)->data;
+}
+static inline int32_t *kv_tree_tokens(const kv_tree *t, int32_t e) {
+    return kv_tree_entry(t, e)->data + t->n_groups;
+}
+
+/* A new root, which keeps a number for the user; at most cap_roots at a time. */
+int32_t kv_tree_add_root(kv_tree *t, int32_t number);
+/* A root without children goes. */
+void kv_tree_remove_root(kv_tree *t, int32_t root);
+
+/* Of the entries that follow `after` (TREE_NONE: that stand first under root), the one that shares most tokens with tokens[0..n), n <= page_tokens,
+ * and how many; TREE_NONE and 0 when none shares any. O(log siblings). */
+int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n, int32_t *n_shared);
+/* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may stand there. Splits after's node where it must.
+ * TREE_NONE when the slab is full; nothing changed then. O(entries of the node before the split + log siblings). */
+int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n);
+/* Whether nothing follows e. */
+static inline bool kv_tree_is_last(const kv_tree *t, int32_t e) {
+    const kv_entry *entry = kv_tree_entry(t, e);
+    return entry->next == TREE_NONE && t->nodes[entry->node].n_children == 0;
+}
+/* Removes an entry that nothing follows. An only child left behind is merged with its parent. O(entries of the parent + log siblings). */
+void kv_tree_remove(kv_tree *t, int32_t e);
+
+/* Proves the invariants; QUIRE_INTERNAL and what is wrong otherwise. O(everything). */
+quire_err kv_tree_check(const kv_tree *t, quire_error *err);
+
+#endif

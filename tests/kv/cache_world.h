@@ -1,0 +1,232 @@
+/* A cache driven as an engine drives it, for the index's tests: a pool, an index, sequences, and a memory whose slots hold what keys and values
+ * would: a number made of the whole prefix up to the token. So a page that is reused wrongly is found out by its content. */
+#ifndef TESTS_KV_CACHE_WORLD_H
+#define TESTS_KV_CACHE_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "kv/check.h"
+#include "kv/index.h"
+
+enum { WORLD_SEQS = 8, WORLD_TOKENS = 4096, WORLD_GROUPS = 3 };
+
+typedef struct world_seq {
+    bool live;
+    kv_path path;
+    kv_table tables[WORLD_GROUPS];
+    int32_t n;                    /* tokens computed */
+    int32_t tokens[WORLD_TOKENS];
+} world_seq;
+
+typedef struct world {
+    kv_pool *pool;
+    kv_index *ix;
+    kv_index_options o;
+    uint64_t *slots;              /* [n_pages * page_tokens] */
+    kv_copies copies;
+    world_seq seqs[WORLD_SEQS];
+    int64_t n_computed, n_reused; /* tokens, over all sequences */
+} world;
+
+/* Opens an empty world; windows NULL: full groups. */
+static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups, const int32_t *windows) {
+    memset(w, 0, sizeof *w);
+    w->o = (kv_index_options){.page_tokens = page_tokens, .n_groups = n_groups, .max_spaces = 4};
+    for (int32_t g = 0; windows != NULL && g < n_groups; g++) {
+        w->o.windows[g] = windows[g];
+    }
+    assert_int_equal(kv_pool_open(n_pages, &w->pool), QUIRE_OK);
+    assert_int_equal(kv_index_open(w->pool, &w->o, &w->ix), QUIRE_OK);
+    w->slots = mem_new((size_t)n_pages * (size_t)page_tokens, sizeof *w->slots);
+    w->copies.cap = WORLD_SEQS * WORLD_GROUPS;
+    w->copies.pairs = mem_new((size_t)w->copies.cap, sizeof *w->copies.pairs);
+}
+
+/* What a slot holds for the last of n tokens, in group g. */
+static inline uint64_t world_content(const int32_t *tokens, int32_t n, int32_t g, uint64_t before) {
+    return (before ^ (uint64_t)(uint32_t)tokens[n - 1]) * 0x9E3779B97F4A7C15u + (uint64_t)(g + 1);
+}
+
+static inline void world_check_content(const world *w, const world_seq *s) {
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        uint64_t h = 0;
+        for (int32_t p = 0; p < s->tables[g].n_tokens; p++) {
+            h = world_content(s->tokens, p + 1, g, h);
+            if (s->tables[g].pages[p / w->o.page_tokens].v == PAGE_NONE.v) {
+                continue;
+            }
+            if (w->slots[kv_table_slot(&s->tables[g], p, w->o.page_tokens)] != h) {
+                fail_msg("position %d of group %d holds something else", p, g);
+            }
+        }
+    }
+}
+
+/* Proves pool, tables and index, and that every live sequence finds its own content. */
+static inline void world_check(const world *w) {
+    const kv_table *tables[WORLD_SEQS * WORLD_GROUPS];
+    int32_t n = 0;
+    quire_error err = {.message = ""};
+    for (int32_t i = 0; i < WORLD_SEQS; i++) {
+        for (int32_t g = 0; w->seqs[i].live && g < w->o.n_groups; g++) {
+            tables[n++] = &w->seqs[i].tables[g];
+        }
+        if (w->seqs[i].live) {
+            world_check_content(w, &w->seqs[i]);
+        }
+    }
+    if (kv_check(w->pool, tables, n, NULL, 0, &err) != QUIRE_OK || kv_index_check(w->ix, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+}
+
+/* Room for n more tokens in every group, or in none. */
+static inline bool world_append(world *w, world_seq *s, int32_t n) {
+    int32_t needs = 0, had = s->tables[0].n_tokens;
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        needs += kv_table_needs(w->pool, &s->tables[g], n, w->o.page_tokens);
+    }
+    if (kv_index_evict(w->ix, needs) != QUIRE_OK) {
+        return false;
+    }
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        assert_int_equal(s->tables[g].n_tokens, had);
+        assert_int_equal(kv_table_append(w->pool, &s->tables[g], n, w->o.page_tokens, &w->copies), QUIRE_OK);
+    }
+    for (int32_t i = 0; i < w->copies.n; i++) {
+        memcpy(&w->slots[w->copies.pairs[i].dst.v * w->o.page_tokens], &w->slots[w->copies.pairs[i].src.v * w->o.page_tokens],
+               (size_t)w->o.page_tokens * sizeof *w->slots);
+    }
+    w->copies.n = 0;
+    return true;
+}
+
+/* Writes the slots of positions s->n..n, publishes, and gives back what lies behind the windows. */
+static inline void world_compute(world *w, world_seq *s, int32_t n) {
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        uint64_t h = 0;
+        for (int32_t p = 0; p < n; p++) {
+            h = world_content(s->tokens, p + 1, g, h);
+            if (p >= s->n) {
+                w->slots[kv_table_slot(&s->tables[g], p, w->o.page_tokens)] = h;
+            }
+        }
+    }
+    w->n_computed += n - s->n;
+    s->n = n;
+    quire_err e = kv_index_publish(w->ix, &s->path, s->tokens, n, s->tables, KV_PUBLISH_PAGES);
+    assert_true(e == QUIRE_OK || e == QUIRE_NO_ROOM);
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        if (w->o.windows[g] > 0 && n >= w->o.windows[g]) {
+            kv_table_forget(w->pool, &s->tables[g], n - w->o.windows[g] + 1, w->o.page_tokens);
+        }
+    }
+}
+
+static inline void world_drop(world *w, world_seq *s) {
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        kv_table_deinit(w->pool, &s->tables[g]);
+    }
+    kv_index_leave(w->ix, &s->path);
+    s->live = false;
+    s->n = 0;
+}
+
+/* Starts sequence i in a space with a prompt of n tokens: matches all but the last, computes and publishes the rest. Evicts where it must.
+ * Returns how many were matched, or -1 when the pages do not suffice (the sequence is not live then). */
+static inline int32_t world_start(world *w, int32_t i, const char *space, const int32_t *tokens, int32_t n) {
+    world_seq *s = &w->seqs[i];
+    int32_t n_matched;
+    assert_false(s->live);
+    assert_int_equal(kv_index_enter(w->ix, space, strlen(space), &s->path), QUIRE_OK);
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        assert_int_equal(kv_table_init(&s->tables[g], 0), QUIRE_OK);
+    }
+    s->live = true;
+    memcpy(s->tokens, tokens, (size_t)n * sizeof *tokens);
+    int32_t peeked = kv_index_peek(w->ix, &s->path, tokens, n - 1);
+    assert_int_equal(kv_index_match(w->ix, &s->path, tokens, n - 1, s->tables, &n_matched), QUIRE_OK);
+    assert_int_equal(n_matched, peeked);
+    s->n = n_matched;
+    world_check(w);
+    if (!world_append(w, s, n - n_matched)) {
+        world_drop(w, s);
+        return -1;
+    }
+    w->n_reused += n_matched;
+    world_compute(w, s, n);
+    return n_matched;
+}
+
+/* Computes n more tokens; false when the pages do not suffice (nothing changed). */
+static inline bool world_extend(world *w, int32_t i, const int32_t *tokens, int32_t n) {
+    world_seq *s = &w->seqs[i];
+    if (!world_append(w, s, n)) {
+        return false;
+    }
+    memcpy(s->tokens + s->n, tokens, (size_t)n * sizeof *tokens);
+    world_compute(w, s, s->n + n);
+    return true;
+}
+
+static inline void world_fork(world *w, int32_t from, int32_t to) {
+    const world_seq *a = &w->seqs[from];
+    world_seq *b = &w->seqs[to];
+    assert_true(a->live && !b->live);
+    b->live = true;
+    b->n = a->n;
+    memcpy(b->tokens, a->tokens, sizeof b->tokens);
+    b->path = kv_index_fork(w->ix, &a->path);
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        assert_int_equal(kv_table_init(&b->tables[g], 0), QUIRE_OK);
+        assert_int_equal(kv_table_fork(w->pool, &a->tables[g], &b->tables[g]), QUIRE_OK);
+    }
+}
+
+static inline void world_truncate(world *w, int32_t i, int32_t n) {
+    world_seq *s = &w->seqs[i];
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        kv_table_truncate(w->pool, &s->tables[g], n, w->o.page_tokens);
+    }
+    kv_index_truncate(w->ix, &s->path, n);
+    s->n = n;
+}
+
+/* Publishes the tail and ends the sequence. */
+static inline void world_finish(world *w, int32_t i) {
+    world_seq *s = &w->seqs[i];
+    quire_err e = kv_index_publish(w->ix, &s->path, s->tokens, s->n, s->tables, KV_PUBLISH_TAIL);
+    assert_true(e == QUIRE_OK || e == QUIRE_NO_ROOM);
+    world_drop(w, s);
+}
+
+/* Ends every sequence and closes; everything must come back. */
+static inline void world_close(world *w) {
+    for (int32_t i = 0; i < WORLD_SEQS; i++) {
+        if (w->seqs[i].live) {
+            world_finish(w, i);
+        }
+    }
+    world_check(w);
+    kv_index_clear(w->ix);
+    world_check(w);
+    kv_index_counts c = kv_index_count(w->ix);
+    assert_int_equal(c.n_entries, 0);
+    assert_int_equal(c.n_nodes, 0);
+    assert_int_equal(c.n_spaces, 0);
+    assert_int_equal(kv_pool_counts(w->pool).n_free, kv_pool_counts(w->pool).n_pages);
+    kv_index_close(w->ix);
+    kv_pool_close(w->pool);
+    mem_free(w->slots);
+    mem_free(w->copies.pairs);
+}
+
+#endif

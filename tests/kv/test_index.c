@@ -1,0 +1,324 @@
+#include "cache_world.h"
+
+static void numbers(int32_t *tokens, int32_t from, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        tokens[i] = from + i;
+    }
+}
+
+/* One sequence that comes, is computed and ends. Returns what it reused. */
+static int32_t visit(world *w, const char *space, const int32_t *tokens, int32_t n) {
+    int32_t matched = world_start(w, 0, space, tokens, n);
+    world_check(w);
+    world_finish(w, 0);
+    world_check(w);
+    return matched;
+}
+
+static int32_t peek(world *w, const char *space, const int32_t *tokens, int32_t n) {
+    kv_path path;
+    assert_int_equal(kv_index_enter(w->ix, space, strlen(space), &path), QUIRE_OK);
+    int32_t found = kv_index_peek(w->ix, &path, tokens, n);
+    kv_index_leave(w->ix, &path);
+    return found;
+}
+
+/* Worked example 20. */
+static void a_match_takes_the_longest_cached_prefix(void **state) {
+    (void)state;
+    world w;
+    world_open(&w, 64, 1, 1, NULL);
+    visit(&w, "", (int32_t[]){1, 2, 3, 4}, 4);
+    visit(&w, "", (int32_t[]){1, 2, 9}, 3);
+    w.n_computed = 0;
+    assert_int_equal(visit(&w, "", (int32_t[]){1, 2, 3, 4, 7, 8}, 6), 4);
+    assert_int_equal(w.n_computed, 2);
+    assert_int_equal(peek(&w, "", (int32_t[]){2, 3}, 2), 0);
+    world_close(&w);
+}
+
+/* Worked example 21. */
+static void a_request_wholly_cached_computes_its_last_token(void **state) {
+    (void)state;
+    for (int32_t size = 1; size <= 16; size *= 2) {
+        world w;
+        int32_t tokens[40];
+        numbers(tokens, 0, 40);
+        world_open(&w, 100, size, 1, NULL);
+        visit(&w, "", tokens, 40);
+        for (int32_t n = 1; n <= 40; n++) {
+            w.n_computed = 0;
+            assert_int_equal(visit(&w, "", tokens, n), n - 1);
+            assert_int_equal(w.n_computed, 1);
+        }
+        world_close(&w);
+    }
+}
+
+/* Worked example 23. */
+static void an_insert_splits_an_edge_and_an_eviction_merges_it_again(void **state) {
+    (void)state;
+    world w;
+    world_open(&w, 64, 1, 1, NULL);
+    visit(&w, "", (int32_t[]){1, 2, 3}, 3);
+    assert_int_equal(kv_index_count(w.ix).n_nodes, 1 + 1); /* the root and one edge */
+    visit(&w, "", (int32_t[]){1, 2, 4}, 3);
+    assert_int_equal(kv_index_count(w.ix).n_nodes, 1 + 3);
+    assert_int_equal(kv_index_count(w.ix).n_entries, 4);
+    assert_int_equal(kv_index_evict(w.ix, kv_pool_counts(w.pool).n_free + 1), QUIRE_OK);
+    world_check(&w);
+    assert_int_equal(kv_index_count(w.ix).n_nodes, 1 + 1);
+    assert_int_equal(peek(&w, "", (int32_t[]){1, 2, 3}, 3), 2);
+    assert_int_equal(peek(&w, "", (int32_t[]){1, 2, 4}, 3), 3);
+    world_close(&w);
+}
+
+/* Worked example 24. */
+static void a_chat_of_eight_users_computes_the_shared_prompt_once(void **state) {
+    (void)state;
+    world w;
+    int32_t prompt[2030], answer[150];
+    numbers(prompt, 0, 2000);
+    world_open(&w, 1200, 16, 1, NULL);
+    for (int32_t user = 0; user < 8; user++) {
+        numbers(prompt + 2000, 10000 * (user + 1), 30);
+        assert_int_equal(world_start(&w, user, "", prompt, 2030), user == 0 ? 0 : 2000);
+    }
+    assert_int_equal(w.n_computed, 2240);
+    assert_int_equal(w.n_computed + w.n_reused, 16240);
+    for (int32_t user = 0; user < 8; user++) {
+        numbers(answer, 100000 * (user + 1), 150);
+        assert_true(world_extend(&w, user, answer, 150));
+    }
+    world_check(&w);
+    assert_int_equal(kv_pool_counts(w.pool).n_held, 221);
+    assert_int_equal(8 * kv_pages_for(2180, 16), 1096);
+    world_close(&w);
+}
+
+static void a_match_that_ends_inside_a_page_reuses_its_tokens(void **state) {
+    (void)state;
+    world w;
+    int32_t a[60], b[50];
+    numbers(a, 0, 60);
+    numbers(b, 0, 50);
+    numbers(b + 37, 1000, 13);
+    world_open(&w, 64, 16, 1, NULL);
+    visit(&w, "", a, 60);
+    assert_int_equal(visit(&w, "", b, 50), 37);
+    assert_int_equal(peek(&w, "", b, 50), 50); /* both branches are there now */
+    assert_int_equal(peek(&w, "", a, 60), 60);
+    world_close(&w);
+}
+
+static void the_sibling_that_agrees_longest_is_copied(void **state) {
+    (void)state;
+    world w;
+    world_open(&w, 64, 8, 1, NULL);
+    for (int32_t i = 0; i < 8; i++) { /* eight pages that agree in 0, 1, ... 7 tokens with the request */
+        int32_t tokens[8] = {0};
+        tokens[i] = i % 2 == 0 ? -5 : 5;
+        visit(&w, "", tokens, 8);
+    }
+    for (int32_t i = 0; i < 7; i++) {
+        int32_t tokens[9] = {0};
+        tokens[i] = 77; /* leaves the zeros after i: page i + 1.. agree in i tokens, page i as well */
+        assert_int_equal(peek(&w, "", tokens, 8), i);
+    }
+    int32_t zeros[8] = {0};
+    assert_int_equal(peek(&w, "", zeros, 8), 7);
+    world_close(&w);
+}
+
+static void a_longer_tail_takes_the_place_of_its_prefix(void **state) {
+    (void)state;
+    world w;
+    int32_t tokens[12];
+    numbers(tokens, 0, 12);
+    world_open(&w, 64, 8, 1, NULL);
+    visit(&w, "", tokens, 3);
+    assert_int_equal(kv_pool_counts(w.pool).n_cached, 1);
+    assert_int_equal(visit(&w, "", tokens, 6), 3);
+    assert_int_equal(kv_pool_counts(w.pool).n_cached, 1);
+    assert_int_equal(visit(&w, "", tokens, 12), 6);
+    assert_int_equal(kv_index_count(w.ix).n_entries, 2);
+    assert_int_equal(visit(&w, "", tokens, 5), 4);
+    assert_int_equal(kv_index_count(w.ix).n_entries, 2); /* a prefix of what is there adds nothing */
+    world_close(&w);
+}
+
+static void a_prefix_is_not_found_in_another_space(void **state) {
+    (void)state;
+    world w;
+    int32_t tokens[40];
+    numbers(tokens, 0, 40);
+    world_open(&w, 64, 4, 1, NULL);
+    visit(&w, "alice", tokens, 40);
+    assert_int_equal(peek(&w, "bob", tokens, 40), 0);
+    assert_int_equal(peek(&w, "alic", tokens, 40), 0);
+    assert_int_equal(peek(&w, "", tokens, 40), 0);
+    assert_int_equal(visit(&w, "bob", tokens, 40), 0);
+    assert_int_equal(peek(&w, "alice", tokens, 40), 40);
+    world_close(&w);
+}
+
+static void spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them(void **state) {
+    (void)state;
+    world w;
+    kv_path paths[4], another;
+    world_open(&w, 8, 4, 1, NULL);
+    for (char c = 'a'; c <= 'd'; c++) {
+        assert_int_equal(kv_index_enter(w.ix, &c, 1, &paths[c - 'a']), QUIRE_OK);
+    }
+    assert_int_equal(kv_index_enter(w.ix, "e", 1, &another), QUIRE_NO_ROOM);
+    kv_index_leave(w.ix, &paths[1]);
+    assert_int_equal(kv_index_enter(w.ix, "e", 1, &another), QUIRE_OK);
+    kv_index_leave(w.ix, &another);
+    for (int i = 0; i < 4; i++) {
+        if (i != 1) {
+            kv_index_leave(w.ix, &paths[i]);
+        }
+    }
+    char name[KV_SPACE_NAME_BYTES + 1] = {0};
+    assert_int_equal(kv_index_enter(w.ix, name, sizeof name, &another), QUIRE_INVALID);
+    for (int32_t i = 0; i < 20; i++) { /* each round's pages push the last round's out, and its space with them */
+        char space[2] = {(char)('A' + i), 0};
+        int32_t tokens[30];
+        numbers(tokens, 0, 30);
+        assert_int_equal(visit(&w, space, tokens, 30), 0);
+        assert_in_range(kv_index_count(w.ix).n_spaces, 1, 2);
+    }
+    world_close(&w);
+}
+
+static void equal_prompts_computed_side_by_side_end_up_in_the_same_pages(void **state) {
+    (void)state;
+    world w;
+    int32_t tokens[34];
+    numbers(tokens, 0, 34);
+    world_open(&w, 64, 8, 1, NULL);
+    /* Neither finds the other: both prompts end before a page is full. */
+    assert_int_equal(world_start(&w, 0, "", tokens, 2), 0);
+    assert_int_equal(world_start(&w, 1, "", tokens, 2), 0);
+    assert_true(world_extend(&w, 0, tokens + 2, 32));
+    assert_true(world_extend(&w, 1, tokens + 2, 32));
+    world_check(&w);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(w.seqs[0].tables[0].pages[i].v, w.seqs[1].tables[0].pages[i].v);
+    }
+    assert_int_equal(kv_pool_counts(w.pool).n_held, 4 + 2);
+    world_close(&w);
+}
+
+static void a_held_prefix_is_not_evicted(void **state) {
+    (void)state;
+    world w;
+    int32_t a[32], b[32];
+    numbers(a, 0, 32);
+    numbers(b, 100, 32);
+    world_open(&w, 10, 4, 1, NULL);
+    visit(&w, "", a, 32);
+    assert_int_equal(world_start(&w, 1, "", a, 17), 16);
+    assert_int_equal(world_start(&w, 2, "", b, 32), -1); /* 8 pages, but sequence 1 holds 5 of 10 */
+    world_check(&w);
+    assert_int_equal(kv_index_evict(w.ix, 6), QUIRE_NO_ROOM);
+    assert_int_equal(kv_pool_counts(w.pool).n_free, 5);
+    world_truncate(&w, 1, 16);
+    assert_int_equal(peek(&w, "", a, 32), 16);
+    world_check(&w);
+    world_close(&w);
+}
+
+static void a_truncated_sequence_continues_on_another_branch(void **state) {
+    (void)state;
+    world w;
+    int32_t a[30], b[8];
+    numbers(a, 0, 30);
+    numbers(b, 500, 8);
+    world_open(&w, 64, 4, 1, NULL);
+    assert_int_equal(world_start(&w, 0, "", a, 30), 0);
+    world_truncate(&w, 0, 13);
+    world_check(&w);
+    assert_true(world_extend(&w, 0, b, 8)); /* writes into a published page: it is copied */
+    world_check(&w);
+    assert_int_equal(peek(&w, "", a, 30), 28);
+    int32_t c[21];
+    memcpy(c, a, 13 * sizeof *c);
+    memcpy(c + 13, b, 8 * sizeof *c);
+    assert_int_equal(peek(&w, "", c, 21), 20);
+    world_close(&w);
+}
+
+/* Gemma 3's shape in small: one group of full layers, two of a window of 8 tokens, pages of 4. */
+static const int32_t windows[] = {0, 8, 8};
+
+static void a_window_group_gives_back_what_lies_behind_its_window(void **state) {
+    (void)state;
+    world w;
+    int32_t a[42];
+    numbers(a, 0, 42);
+    world_open(&w, 64, 4, 3, windows);
+    assert_int_equal(world_start(&w, 0, "", a, 10), 0);
+    for (int32_t n = 10; n < 42; n++) {
+        assert_true(world_extend(&w, 0, a + n, 1));
+        world_check(&w);
+    }
+    /* Position 42 sees 35..41: pages 8, 9, 10. */
+    assert_int_equal(kv_pool_counts(w.pool).n_held, 11 + 2 * 3);
+    assert_int_equal(kv_pool_counts(w.pool).n_cached, 2 * 8); /* behind the window, but still to be found */
+    world_close(&w);
+}
+
+static void a_prefix_is_found_when_each_window_groups_last_window_is_cached(void **state) {
+    (void)state;
+    world w;
+    int32_t a[42];
+    numbers(a, 0, 42);
+    world_open(&w, 64, 4, 3, windows);
+    visit(&w, "", a, 42);
+    assert_int_equal(peek(&w, "", a, 42), 42);
+    /* The pages behind the window were given back first, so they go first. */
+    assert_int_equal(kv_index_evict(w.ix, kv_pool_counts(w.pool).n_free + 16), QUIRE_OK);
+    world_check(&w);
+    assert_int_equal(peek(&w, "", a, 42), 42);
+    assert_int_equal(peek(&w, "", a, 41), 41); /* inside the last page: it sees 34..40 */
+    assert_int_equal(peek(&w, "", a, 39), 39); /* position 39 sees 32..38: page 8 and 9 */
+    assert_int_equal(peek(&w, "", a, 38), 0);  /* position 38 sees 31: page 7 is gone in the window groups, and so on to the start */
+    assert_int_equal(visit(&w, "", a, 40), 39);
+    world_close(&w);
+}
+
+static void impossible_options_are_refused(void **state) {
+    (void)state;
+    kv_pool *pool;
+    kv_index *ix = NULL;
+    assert_int_equal(kv_pool_open(4, &pool), QUIRE_OK);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){0, 1, {0}, 1}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, 0, {0}, 1}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, KV_MAX_GROUPS + 1, {0}, 1}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, 1, {0}, 0}, &ix), QUIRE_INVALID);
+    assert_null(ix);
+    kv_index_close(NULL);
+    kv_pool_close(pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_match_takes_the_longest_cached_prefix),
+        cmocka_unit_test(a_request_wholly_cached_computes_its_last_token),
+        cmocka_unit_test(an_insert_splits_an_edge_and_an_eviction_merges_it_again),
+        cmocka_unit_test(a_chat_of_eight_users_computes_the_shared_prompt_once),
+        cmocka_unit_test(a_match_that_ends_inside_a_page_reuses_its_tokens),
+        cmocka_unit_test(the_sibling_that_agrees_longest_is_copied),
+        cmocka_unit_test(a_longer_tail_takes_the_place_of_its_prefix),
+        cmocka_unit_test(a_prefix_is_not_found_in_another_space),
+        cmocka_unit_test(spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them),
+        cmocka_unit_test(equal_prompts_computed_side_by_side_end_up_in_the_same_pages),
+        cmocka_unit_test(a_held_prefix_is_not_evicted),
+        cmocka_unit_test(a_truncated_sequence_continues_on_another_branch),
+        cmocka_unit_test(a_window_group_gives_back_what_lies_behind_its_window),
+        cmocka_unit_test(a_prefix_is_found_when_each_window_groups_last_window_is_cached),
+        cmocka_unit_test(impossible_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

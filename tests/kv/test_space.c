@@ -1,0 +1,74 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "kv/space.h"
+
+static void names_that_fall_into_one_bucket_stay_apart(void **state) {
+    (void)state;
+    kv_spaces s;
+    assert_int_equal(kv_spaces_open(&s, 2), QUIRE_OK); /* two buckets for all names */
+    int32_t a = kv_spaces_add(&s, "a", 1), b = kv_spaces_add(&s, "ab", 2);
+    assert_int_not_equal(a, b);
+    assert_int_equal(kv_spaces_add(&s, "c", 1), SPACE_NONE);
+    assert_int_equal(kv_spaces_find(&s, "a", 1), a);
+    assert_int_equal(kv_spaces_find(&s, "ab", 2), b);
+    for (char c = 'b'; c <= 'z'; c++) {
+        assert_int_equal(kv_spaces_find(&s, &c, 1), SPACE_NONE);
+    }
+    kv_spaces_remove(&s, a);
+    assert_int_equal(kv_spaces_find(&s, "a", 1), SPACE_NONE);
+    assert_int_equal(kv_spaces_find(&s, "ab", 2), b);
+    assert_int_equal(s.n, 1);
+    kv_spaces_close(&s);
+}
+
+static void many_names_come_and_go(void **state) {
+    (void)state;
+    kv_spaces s;
+    int32_t numbers[100];
+    assert_int_equal(kv_spaces_open(&s, 100), QUIRE_OK);
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 100; i++) {
+            int name[2] = {round, i};
+            numbers[i] = kv_spaces_add(&s, name, sizeof name);
+            assert_in_range(numbers[i], 0, 99);
+        }
+        for (int i = 0; i < 100; i++) {
+            int name[2] = {round, i};
+            assert_int_equal(kv_spaces_find(&s, name, sizeof name), numbers[i]);
+        }
+        for (int i = 99; i >= 0; i--) {
+            kv_spaces_remove(&s, numbers[(i * 37) % 100]);
+        }
+        assert_int_equal(s.n, 0);
+    }
+    kv_spaces_close(&s);
+}
+
+static void the_longest_name_and_the_empty_one_are_names(void **state) {
+    (void)state;
+    kv_spaces s;
+    char name[KV_SPACE_NAME_BYTES];
+    memset(name, 'x', sizeof name);
+    assert_int_equal(kv_spaces_open(&s, 3), QUIRE_OK);
+    int32_t a = kv_spaces_add(&s, name, sizeof name), b = kv_spaces_add(&s, NULL, 0);
+    assert_int_equal(kv_spaces_find(&s, name, sizeof name), a);
+    assert_int_equal(kv_spaces_find(&s, name, sizeof name - 1), SPACE_NONE);
+    assert_int_equal(kv_spaces_find(&s, NULL, 0), b);
+    kv_spaces_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_that_fall_into_one_bucket_stay_apart),
+        cmocka_unit_test(many_names_come_and_go),
+        cmocka_unit_test(the_longest_name_and_the_empty_one_are_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
