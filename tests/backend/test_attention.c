@@ -122,7 +122,8 @@ static void check_every_way(const attention_case *c) {
         o.isa = ISAS[i];
         check_same(&f, &o);
         static const int32_t page_tokens[] = {1, 2, 4, 8, 16, 64, 256};
-        for (int p = 0; p < 7; p++) {
+        int every = strcmp(o.isa, "avx2") == 0 ? 1 : 3; /* the slow ones take fewer ways */
+        for (int p = 0; p < 7; p += every) {
             o.page_tokens = page_tokens[p];
             check_same(&f, &o);
         }
@@ -132,7 +133,7 @@ static void check_every_way(const attention_case *c) {
             bool alone;
         } ways[] = {{2, 0, 16, 0, false}, {1, 0, 1, 0, false},  {1, 0, 1000, 0, false}, {1, 1, 16, 0, false}, {1, 3, 5, 0, true},
                     {2, 16, 7, 1, false}, {2, 100, 3, 1, true}, {1, 64, 16, 2, false},  {1, 300, 8, 4, true}};
-        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++) {
+        for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w += (size_t)every) {
             if (!c->spec.causal && ways[w].chunk > 0) {
                 continue; /* a row's answer then depends on how far its sequence has come */
             }
