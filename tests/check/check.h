@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "base/str.h"
 
 typedef struct check_report {
@@ -19,6 +20,10 @@ void check_pass(check_report *r, const char *kind, const char *case_name);
 void check_fail(check_report *r, const char *kind, const char *case_name, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void check_unsupported(check_report *r, const char *kind, const char *case_name, const char *why);
 
+/* A whole file, 0-terminated; *bytes is freed by mem_free. Errors name the path. */
+quire_err check_read(const char *path, char **bytes, size_t *n, quire_error *err);
+/* A .npy of float32 in C order with at most two dimensions; *values is freed by mem_free. */
+quire_err check_read_npy(const char *path, float **values, int64_t dims[2], quire_error *err);
 /* A file's bytes, 0-terminated, freed by mem_free; NULL when it cannot be read or is over 1 GiB. */
 char *check_read_file(const char *path, size_t *n);
 /* "a/b", freed by mem_free; b alone where it is absolute. */
