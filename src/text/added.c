@@ -1,0 +1,239 @@
+#include "text/added.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "text/utf8.h"
+
+quire_err added_set_add(added_set *a, const added_token *t) {
+    if (!mem_grow_((void **)&a->tokens, &a->cap, a->n + 1, sizeof *a->tokens)) {
+        return QUIRE_NO_MEMORY;
+    }
+    char *content = mem_dup(t->content.p, t->content.n), *pattern = mem_dup(t->pattern.p, t->pattern.n);
+    if (content == NULL || pattern == NULL) {
+        mem_free(content);
+        mem_free(pattern);
+        return QUIRE_NO_MEMORY;
+    }
+    a->tokens[a->n] = *t;
+    a->tokens[a->n].content.p = content;
+    a->tokens[a->n].pattern.p = pattern;
+    a->n++;
+    return QUIRE_OK;
+}
+
+void added_set_deinit(added_set *a) {
+    for (size_t i = 0; i < a->n; i++) {
+        mem_free((char *)a->tokens[i].content.p);
+        mem_free((char *)a->tokens[i].pattern.p);
+    }
+    mem_free(a->tokens);
+    mem_free(a->raw.nodes);
+    mem_free(a->normalized.nodes);
+    mem_free(a->special_ids);
+    *a = (added_set){0};
+}
+
+/* ---- the trie ---- */
+
+static int compare_patterns(const void *x, const void *y) {
+    const added_token *a = *(const added_token *const *)x, *b = *(const added_token *const *)y;
+    size_t n = a->pattern.n < b->pattern.n ? a->pattern.n : b->pattern.n;
+    int c = n > 0 ? memcmp(a->pattern.p, b->pattern.p, n) : 0;
+    if (c != 0 || a->pattern.n != b->pattern.n) {
+        return c != 0 ? c : a->pattern.n < b->pattern.n ? -1 : 1;
+    }
+    return (a > b) - (a < b);
+}
+
+/* Patterns sorted[low..high) share their first depth bytes, which lead to node; work for its children is put on the stack. */
+typedef struct trie_range {
+    size_t low, high, depth, node;
+} trie_range;
+
+static quire_err add_children(added_trie *t, const added_token **sorted, const added_token *tokens, trie_range r, trie_range **stack,
+                              size_t *n_stack, size_t *cap_stack) {
+    while (r.low < r.high && sorted[r.low]->pattern.n == r.depth) { /* of equal patterns the first one added counts */
+        if (t->nodes[r.node].token < 0 && r.depth > 0) {
+            t->nodes[r.node].token = (int32_t)(sorted[r.low] - tokens);
+        }
+        r.low++;
+    }
+    t->nodes[r.node].first_child = (int32_t)t->n;
+    while (r.low < r.high) {
+        uint8_t byte = (uint8_t)sorted[r.low]->pattern.p[r.depth];
+        size_t end = r.low;
+        while (end < r.high && (uint8_t)sorted[end]->pattern.p[r.depth] == byte) {
+            end++;
+        }
+        if (!mem_grow_((void **)&t->nodes, &t->cap, t->n + 1, sizeof *t->nodes) ||
+            !mem_grow_((void **)stack, cap_stack, *n_stack + 1, sizeof **stack)) {
+            return QUIRE_NO_MEMORY;
+        }
+        t->nodes[t->n] = (trie_node){.token = -1, .byte = byte};
+        t->nodes[r.node].n_children++;
+        (*stack)[(*n_stack)++] = (trie_range){r.low, end, r.depth + 1, t->n++};
+        if (r.depth == 0) {
+            t->starts[byte] = true;
+        }
+        r.low = end;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) {
+    trie_range *stack = NULL;
+    size_t n_stack = 0, cap_stack = 0, n = 0;
+    const added_token **sorted = mem_new(a->n, sizeof *sorted);
+    quire_err e = QUIRE_NO_MEMORY;
+    if (sorted != NULL && mem_grow_((void **)&t->nodes, &t->cap, 1, sizeof *t->nodes) &&
+        mem_grow_((void **)&stack, &cap_stack, 1, sizeof *stack)) {
+        for (size_t i = 0; i < a->n; i++) {
+            if (a->tokens[i].normalized == normalized) {
+                sorted[n++] = &a->tokens[i];
+            }
+        }
+        qsort(sorted, n, sizeof *sorted, compare_patterns);
+        t->nodes[0] = (trie_node){.token = -1};
+        t->n = 1;
+        stack[n_stack++] = (trie_range){0, n, 0, 0};
+        e = QUIRE_OK;
+        while (n_stack > 0 && e == QUIRE_OK) {
+            trie_range r = stack[--n_stack];
+            e = add_children(t, sorted, a->tokens, r, &stack, &n_stack, &cap_stack);
+        }
+    }
+    mem_free(sorted);
+    mem_free(stack);
+    return e;
+}
+
+quire_err added_set_finish(added_set *a, int32_t n_ids) {
+    a->special_ids = mem_new((size_t)n_ids, sizeof *a->special_ids);
+    if (a->special_ids == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    a->n_ids = n_ids;
+    for (size_t i = 0; i < a->n; i++) {
+        if (a->tokens[i].special) {
+            a->special_ids[a->tokens[i].id] = true;
+        }
+    }
+    TRY(build_trie(&a->raw, a, false));
+    return build_trie(&a->normalized, a, true);
+}
+
+bool added_set_is_special(const added_set *a, int32_t id) {
+    return id >= 0 && id < a->n_ids && a->special_ids[id];
+}
+
+int32_t added_set_find(const added_set *a, str content) {
+    for (size_t i = 0; i < a->n; i++) {
+        if (str_eq(a->tokens[i].content, content)) {
+            return a->tokens[i].id;
+        }
+    }
+    return -1;
+}
+
+static const trie_node *child_of(const added_trie *t, const trie_node *node, uint8_t byte) {
+    size_t low = (size_t)node->first_child, high = low + node->n_children;
+    while (low < high) {
+        size_t mid = (low + high) / 2;
+        if (t->nodes[mid].byte == byte) {
+            return &t->nodes[mid];
+        }
+        if (t->nodes[mid].byte < byte) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return NULL;
+}
+
+/* The longest token that begins at text[at], or -1; its end goes to *end. */
+static int32_t longest_at(const added_trie *t, str text, size_t at, size_t *end) {
+    const trie_node *node = &t->nodes[0];
+    int32_t best = -1;
+    for (size_t i = at; i < text.n; i++) {
+        node = child_of(t, node, (uint8_t)text.p[i]);
+        if (node == NULL) {
+            break;
+        }
+        if (node->token >= 0) {
+            best = node->token;
+            *end = i + 1;
+        }
+    }
+    return best;
+}
+
+/* ---- the walk ---- */
+
+static size_t char_before(str text, size_t at) {
+    do {
+        at--;
+    } while (at > 0 && ((uint8_t)text.p[at] & 0xC0) == 0x80);
+    return at;
+}
+
+static bool touches_word(str text, size_t start, size_t end) {
+    size_t len;
+    return (start > 0 && char_is_word(utf8_next(text.p + char_before(text, start), &len))) ||
+           (end < text.n && char_is_word(utf8_next(text.p + end, &len)));
+}
+
+static size_t skip_spaces_left(str text, size_t at, size_t least) {
+    size_t len;
+    while (at > least) {
+        size_t before = char_before(text, at);
+        if (!char_is_space(utf8_next(text.p + before, &len))) {
+            break;
+        }
+        at = before;
+    }
+    return at;
+}
+
+static size_t skip_spaces_right(str text, size_t at) {
+    size_t len;
+    while (at < text.n && char_is_space(utf8_next(text.p + at, &len))) {
+        at += len;
+    }
+    return at;
+}
+
+void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special) {
+    *w = (added_walk){.set = set, .trie = trie, .text = text, .skip_special = skip_special, .id = -1};
+}
+
+bool added_walk_next(added_walk *w) {
+    w->id = -1;
+    while (w->trie->n > 1 && w->from < w->text.n) {
+        size_t start = w->from, end = start + 1;
+        int32_t token = w->trie->starts[(uint8_t)w->text.p[start]] ? longest_at(w->trie, w->text, start, &end) : -1;
+        w->from = end;
+        if (token < 0) {
+            continue;
+        }
+        const added_token *t = &w->set->tokens[token];
+        if ((w->skip_special && t->special) || (t->single_word && touches_word(w->text, start, end))) {
+            continue;
+        }
+        start = t->lstrip ? skip_spaces_left(w->text, start, w->done) : start;
+        end = t->rstrip ? skip_spaces_right(w->text, end) : end;
+        w->stretch_at = w->done;
+        w->stretch_n = start > w->done ? start - w->done : 0; /* a token before may have taken the space that this one begins with */
+        w->done = end;
+        w->id = t->id;
+        return true;
+    }
+    if (w->done >= w->text.n) {
+        return false;
+    }
+    w->stretch_at = w->done;
+    w->stretch_n = w->text.n - w->done;
+    w->done = w->text.n;
+    return true;
+}

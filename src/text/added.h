@@ -1,0 +1,66 @@
+/* Added tokens: strings that are found in the text before anything else is done to it (or, `normalized`, after normalizing), and become their id.
+ * Immutable once built. */
+#ifndef TEXT_ADDED_H
+#define TEXT_ADDED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+typedef struct added_token {
+    int32_t id;
+    str content;      /* as the vocabulary names it; in the set's text */
+    str pattern;      /* what is looked for: content, normalized if the token is; in the set's text */
+    bool special;     /* skipped when decoding, ordinary text when special tokens are not parsed */
+    bool normalized;  /* looked for in the normalized text */
+    bool single_word; /* only where no word character touches it */
+    bool lstrip, rstrip; /* takes the white space around it */
+} added_token;
+
+typedef struct trie_node {
+    int32_t first_child, token; /* token -1: none ends here */
+    uint16_t n_children;
+    uint8_t byte;
+} trie_node;
+
+/* A byte trie; a node's children lie side by side, in ascending order of their bytes. Root 0. */
+typedef struct added_trie {
+    trie_node *nodes;
+    size_t n, cap;
+    bool starts[256];
+} added_trie;
+
+typedef struct added_set {
+    added_token *tokens;
+    size_t n, cap;
+    added_trie raw, normalized;
+    bool *special_ids; /* [n_ids] */
+    int32_t n_ids;
+} added_set;
+
+/* Copies *t with its texts. QUIRE_NO_MEMORY. An empty pattern is never found. */
+quire_err added_set_add(added_set *a, const added_token *t);
+/* Makes it searchable; ids are below n_ids. */
+quire_err added_set_finish(added_set *a, int32_t n_ids);
+void added_set_deinit(added_set *a);
+bool added_set_is_special(const added_set *a, int32_t id);
+/* The id of a content, or -1. */
+int32_t added_set_find(const added_set *a, str content);
+
+/* A walk over a text: stretches without tokens, and tokens, in order. */
+typedef struct added_walk {
+    const added_set *set;
+    const added_trie *trie;
+    str text;
+    bool skip_special;   /* special tokens are ordinary text */
+    size_t done, from;   /* given out up to here; searched up to here */
+    size_t stretch_at, stretch_n; /* found: what lies before the token, perhaps empty */
+    int32_t id;          /* found: the token, or -1 at the end */
+} added_walk;
+
+void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special);
+/* The next stretch and token; false when all was given out. Leftmost and longest first. */
+bool added_walk_next(added_walk *w);
+
+#endif

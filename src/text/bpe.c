@@ -1,0 +1,231 @@
+#include "text/bpe.h"
+
+#include "base/mem.h"
+#include "text/utf8.h"
+
+#define GONE (-2)
+
+enum { WHOLE_UNKNOWN, WHOLE_ITSELF, WHOLE_OTHERS };
+
+void bpe_scratch_deinit(bpe_scratch *s) {
+    mem_free(s->symbols);
+    mem_free(s->heap);
+    strbuf_deinit(&s->affixed);
+    *s = (bpe_scratch){0};
+}
+
+/* ---- the heap: smallest key on top ---- */
+
+static quire_err heap_push(bpe_scratch *s, bpe_entry e) {
+    if (!mem_grow_((void **)&s->heap, &s->cap_heap, s->n_heap + 1, sizeof e)) {
+        return QUIRE_NO_MEMORY;
+    }
+    size_t i = s->n_heap++;
+    for (; i > 0 && s->heap[(i - 1) / 2].key > e.key; i = (i - 1) / 2) {
+        s->heap[i] = s->heap[(i - 1) / 2];
+    }
+    s->heap[i] = e;
+    return QUIRE_OK;
+}
+
+static bpe_entry heap_pop(bpe_scratch *s) {
+    bpe_entry top = s->heap[0], last = s->heap[--s->n_heap];
+    size_t i = 0;
+    for (size_t child = 1; child < s->n_heap; child = 2 * i + 1) {
+        child += child + 1 < s->n_heap && s->heap[child + 1].key < s->heap[child].key;
+        if (s->heap[child].key >= last.key) {
+            break;
+        }
+        s->heap[i] = s->heap[child];
+        i = child;
+    }
+    s->heap[i] = last;
+    return top;
+}
+
+/* ---- symbols ---- */
+
+static int32_t symbol_of(const bpe *b, str character, int32_t c) {
+    if (c < BPE_DIRECT_CHARS) {
+        return b->direct[c];
+    }
+    int32_t id = piece_table_find(b->vocab, character);
+    if (id >= 0 || b->inner.slots == NULL) {
+        return id;
+    }
+    int32_t inner = piece_table_find(&b->inner, character);
+    return inner >= 0 ? b->vocab->n + inner : -1;
+}
+
+static quire_err add_symbol(bpe_scratch *s, int32_t id, size_t at, size_t n) {
+    if (!mem_grow_((void **)&s->symbols, &s->cap_symbols, s->n_symbols + 1, sizeof *s->symbols)) {
+        return QUIRE_NO_MEMORY;
+    }
+    int32_t i = (int32_t)s->n_symbols++;
+    s->symbols[i] = (bpe_symbol){.id = id, .prev = i - 1, .next = i + 1, .at = (uint32_t)at, .n = (uint32_t)n};
+    return QUIRE_OK;
+}
+
+/* A character with what the vocabulary spells before it (not first in its word) and behind it (last). */
+static quire_err affix(const bpe *b, bpe_scratch *s, str *character, bool first, bool last) {
+    strbuf_clear(&s->affixed);
+    if (!first && b->prefix != NULL) {
+        TRY(strbuf_add(&s->affixed, b->prefix, b->n_prefix));
+    }
+    TRY(strbuf_add(&s->affixed, character->p, character->n));
+    if (last && b->suffix != NULL) {
+        TRY(strbuf_add(&s->affixed, b->suffix, b->n_suffix));
+    }
+    *character = (str){s->affixed.p, s->affixed.n};
+    return QUIRE_OK;
+}
+
+static bool has_all_bytes(const bpe *b, str text) {
+    for (size_t i = 0; i < text.n; i++) {
+        if (b->bytes[(uint8_t)text.p[i]] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The characters of word as symbols. What is not in the vocabulary becomes bytes, or else the unknown token; several in a row become one with
+ * fuse_unk. A pending unknown token is written when the next known character comes, so behind fallen-back bytes, as the tokenizers library does. */
+static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
+    bool affixes = b->prefix != NULL || b->suffix != NULL, pending = false;
+    size_t len;
+    for (size_t i = 0; i < word.n; i += len) {
+        int32_t c = utf8_next(word.p + i, &len);
+        str text = {word.p + i, len};
+        if (affixes) {
+            TRY(affix(b, s, &text, i == 0, i + len == word.n));
+        }
+        int32_t id = affixes ? piece_table_find(b->vocab, text) : symbol_of(b, text, c);
+        if (id < 0 && !b->sentencepiece) {
+            if (b->byte_fallback && has_all_bytes(b, text)) {
+                for (size_t k = 0; k < text.n; k++) {
+                    TRY(add_symbol(s, b->bytes[(uint8_t)text.p[k]], i, len));
+                }
+                continue;
+            }
+            if (b->unk < 0) {
+                return QUIRE_BAD_REQUEST;
+            }
+            if (pending && !b->fuse_unk) {
+                TRY(add_symbol(s, b->unk, i, len));
+            }
+            pending = true;
+            continue;
+        }
+        if (pending) {
+            TRY(add_symbol(s, b->unk, i, len));
+            pending = false;
+        }
+        TRY(add_symbol(s, id, i, len));
+    }
+    return pending ? add_symbol(s, b->unk, word.n, 0) : QUIRE_OK;
+}
+
+static quire_err push_pair(const bpe *b, bpe_scratch *s, int32_t left, int32_t right) {
+    int32_t l = s->symbols[left].id, r = s->symbols[right].id;
+    const pair_slot *p = l < 0 || r < 0 ? NULL : pair_table_find(&b->pairs, l, r);
+    return p == NULL ? QUIRE_OK : heap_push(s, (bpe_entry){(uint64_t)p->rank << 32 | (uint32_t)left, l, r, p->id});
+}
+
+static quire_err merge_all(const bpe *b, bpe_scratch *s) {
+    int32_t n = (int32_t)s->n_symbols;
+    s->n_heap = 0;
+    for (int32_t i = 0; i + 1 < n; i++) {
+        TRY(push_pair(b, s, i, i + 1));
+    }
+    while (s->n_heap > 0) {
+        bpe_entry e = heap_pop(s);
+        int32_t i = (int32_t)(uint32_t)e.key, next = s->symbols[i].next;
+        if (s->symbols[i].id != e.left || next >= n || s->symbols[next].id != e.right) {
+            continue; /* one of them has merged otherwise since */
+        }
+        bpe_symbol *left = &s->symbols[i], *right = &s->symbols[next];
+        left->id = e.id;
+        left->n += right->n;
+        left->next = right->next;
+        right->id = GONE;
+        if (left->next < n) {
+            s->symbols[left->next].prev = i;
+            TRY(push_pair(b, s, i, left->next));
+        }
+        if (left->prev >= 0) {
+            TRY(push_pair(b, s, left->prev, i));
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* A symbol that is no token, at the end: its bytes, or one unknown token for it and those before it. */
+static quire_err write_unknown(const bpe *b, str text, bool after_unknown, token_list *out) {
+    if (b->byte_fallback && has_all_bytes(b, text)) {
+        for (size_t i = 0; i < text.n; i++) {
+            TRY(token_list_add(out, b->bytes[(uint8_t)text.p[i]]));
+        }
+        return QUIRE_OK;
+    }
+    if (b->unk < 0) {
+        return QUIRE_BAD_REQUEST;
+    }
+    return after_unknown ? QUIRE_OK : token_list_add(out, b->unk);
+}
+
+static quire_err encode_symbols(const bpe *b, str word, bpe_scratch *s, token_list *out) {
+    s->n_symbols = 0;
+    TRY(begin_word(b, word, s));
+    TRY(merge_all(b, s));
+    bool unknown = false;
+    for (size_t i = 0; i < s->n_symbols; i = (size_t)s->symbols[i].next) {
+        const bpe_symbol *y = &s->symbols[i];
+        bool was = unknown;
+        unknown = y->id < 0 || y->id >= b->vocab->n;
+        TRY(unknown ? write_unknown(b, (str){word.p + y->at, y->n}, was, out) : token_list_add(out, y->id));
+    }
+    return QUIRE_OK;
+}
+
+/* A stretch of text that no merge crosses. Most are one token: that a token's text encodes to itself is found out once. */
+static quire_err encode_stretch(const bpe *b, str word, bpe_scratch *s, token_list *out) {
+    int32_t id = b->prefix != NULL || b->suffix != NULL ? -1 : piece_table_find(b->vocab, word);
+    uint8_t whole = id < 0 ? WHOLE_OTHERS : atomic_load_explicit(&b->whole[id], memory_order_relaxed);
+    if (whole == WHOLE_ITSELF) {
+        return token_list_add(out, id);
+    }
+    size_t before = out->n;
+    TRY(encode_symbols(b, word, s, out));
+    if (whole == WHOLE_UNKNOWN) {
+        bool itself = out->n == before + 1 && out->ids[before] == id;
+        atomic_store_explicit(&b->whole[id], itself ? WHOLE_ITSELF : WHOLE_OTHERS, memory_order_relaxed);
+    }
+    return QUIRE_OK;
+}
+
+quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
+    if (word.n > INT32_MAX) {
+        return QUIRE_TOO_LARGE;
+    }
+    int32_t id = b->ignore_merges ? piece_table_find(b->vocab, word) : -1;
+    if (id >= 0) {
+        return token_list_add(out, id);
+    }
+    if (b->neighbours.slots == NULL) {
+        return encode_stretch(b, word, s, out);
+    }
+    /* Where two known characters meet that stand together in no piece, the word falls apart. */
+    size_t start = 0, len;
+    int32_t before = -1;
+    for (size_t i = 0; i < word.n; i += len) {
+        int32_t c = utf8_next(word.p + i, &len);
+        int32_t symbol = symbol_of(b, (str){word.p + i, len}, c);
+        if (before >= 0 && symbol >= 0 && pair_table_find(&b->neighbours, before, symbol) == NULL) {
+            TRY(encode_stretch(b, (str){word.p + start, i - start}, s, out));
+            start = i;
+        }
+        before = symbol;
+    }
+    return encode_stretch(b, (str){word.p + start, word.n - start}, s, out);
+}

@@ -1,0 +1,71 @@
+/* Byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909) of one piece: the pair of lowest rank merges first, the leftmost of equal ones.
+ * The same machine does SentencePiece's BPE (Kudo & Richardson 2018, arXiv:1808.06226), where any two neighbours merge that make a piece of the
+ * vocabulary and the rank is the order of the pieces' scores.
+ *
+ * Immutable once built, but for `whole`, a cache of facts that any thread may find out. Each call brings its own scratch. */
+#ifndef TEXT_BPE_H
+#define TEXT_BPE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "text/piece_table.h"
+#include "text/tokenizer.h"
+
+#define BPE_DIRECT_CHARS 0x400
+#define BPE_MAX_PIECE    1024 /* bytes */
+
+/* Symbols are ids of the vocabulary, or numbers from n_tokens on for characters that only occur inside longer pieces. */
+typedef struct bpe {
+    const piece_table *vocab;
+    pair_table pairs;
+    piece_table inner;      /* those characters; id i is symbol n_tokens + i. Empty for merges that were listed */
+    pair_table neighbours;  /* symbols of characters that stand side by side inside some piece; no slots: not known */
+    int32_t direct[BPE_DIRECT_CHARS]; /* symbols of the first characters, -1: none */
+    int32_t bytes[256];     /* byte fallback: <0x00>..<0xFF>, -1: not there. For sentencepiece the builder sets them */
+    int32_t unk;            /* -1: none, and a character that is not there gives nothing */
+    bool fuse_unk, byte_fallback, ignore_merges, sentencepiece;
+    char *prefix, *suffix;  /* owned, NULL: none. prefix of a word's characters but the first, suffix of its last */
+    size_t n_prefix, n_suffix;
+    _Atomic(uint8_t) *whole; /* [n_tokens]: what encoding a token's own text gives: 0 not known, 1 that token, 2 others */
+} bpe;
+
+/* How it is built: vocab, unk and the options are set; then bpe_begin; then either bpe_add_merge for each merge in order of rank, or
+ * bpe_derive_merges; then bpe_finish. After a failure only bpe_deinit may follow. */
+quire_err bpe_begin(bpe *b, size_t n_merges);
+/* QUIRE_NOT_FOUND when a part, or what they make, is not in the vocabulary. scratch is the caller's. */
+quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scratch);
+/* For SentencePiece: every way to halve a piece is a merge, ranked by scores[n_tokens] (higher first).
+ * QUIRE_UNSUPPORTED for a piece of more than BPE_MAX_PIECE bytes. */
+quire_err bpe_derive_merges(bpe *b, const float *scores);
+/* long_words: words are whole texts, not cut by a pre-tokenizer; worth knowing where no merge can reach across. */
+quire_err bpe_finish(bpe *b, bool long_words);
+void bpe_deinit(bpe *b);
+
+typedef struct bpe_symbol {
+    int32_t id, prev, next; /* id -2: merged into another one */
+    uint32_t at, n;         /* its text in the word */
+} bpe_symbol;
+
+typedef struct bpe_entry {
+    uint64_t key; /* rank, then position */
+    int32_t left, right, id;
+} bpe_entry;
+
+typedef struct bpe_scratch {
+    bpe_symbol *symbols;
+    size_t n_symbols, cap_symbols;
+    bpe_entry *heap;
+    size_t n_heap, cap_heap;
+    strbuf affixed; /* a character with its prefix or suffix */
+} bpe_scratch;
+
+void bpe_scratch_deinit(bpe_scratch *s);
+
+/* Appends the ids of word, which is valid UTF-8 and not empty. O(n log n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when
+ * a character is not in the vocabulary and there is neither a token for what is unknown nor bytes to fall back to. *out may then hold a part. */
+quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out);
+
+#endif

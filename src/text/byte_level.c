@@ -1,0 +1,54 @@
+#include "text/byte_level.h"
+
+#include "text/utf8.h"
+
+static bool is_visible(int32_t b) {
+    return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+}
+
+/* The hidden bytes in order: 00-20, 7F-A0, AD. */
+int32_t byte_level_char(uint8_t byte) {
+    if (is_visible(byte)) {
+        return byte;
+    }
+    return 0x100 + (byte <= 0x20 ? byte : byte <= 0xA0 ? byte - 0x7F + 0x21 : 0x43);
+}
+
+int32_t byte_level_byte(int32_t c) {
+    if (c < 0x100) {
+        return c >= 0 && is_visible(c) ? c : -1;
+    }
+    c -= 0x100;
+    return c <= 0x20 ? c : c <= 0x42 ? c - 0x21 + 0x7F : c == 0x43 ? 0xAD : -1;
+}
+
+quire_err byte_level_add(strbuf *b, str text) {
+    size_t before = b->n;
+    char block[512];
+    for (size_t i = 0; i < text.n;) {
+        size_t n = 0;
+        for (; i < text.n && n + 2 <= sizeof block; i++) {
+            n += utf8_encode(byte_level_char((uint8_t)text.p[i]), block + n);
+        }
+        quire_err e = strbuf_add(b, block, n);
+        if (e != QUIRE_OK) {
+            b->n = before;
+            return e;
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err byte_level_add_bytes(strbuf *b, str piece) {
+    size_t before = b->n, len;
+    for (size_t i = 0; i < piece.n; i += len) {
+        int32_t c = utf8_decode(piece.p + i, piece.n - i, &len);
+        int32_t byte = c < 0 ? -1 : byte_level_byte(c);
+        if (byte < 0) {
+            b->n = before;
+            return strbuf_add(b, piece.p, piece.n);
+        }
+        TRY(strbuf_add_char(b, (char)byte));
+    }
+    return QUIRE_OK;
+}

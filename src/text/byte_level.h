@@ -1,0 +1,20 @@
+/* Byte-level alphabet (Radford et al. 2019, GPT-2): each byte as one visible character, so that a vocabulary can be written as text. Bytes that
+ * are visible in Latin-1 stand for themselves, the other 68 for U+0100 and up. */
+#ifndef TEXT_BYTE_LEVEL_H
+#define TEXT_BYTE_LEVEL_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+
+#define BYTE_LEVEL_CHARS 0x144 /* all characters of the alphabet are below */
+
+int32_t byte_level_char(uint8_t byte);
+/* -1 for a character that is not of the alphabet. */
+int32_t byte_level_byte(int32_t c);
+/* Appends text's bytes, spelled. */
+quire_err byte_level_add(strbuf *b, str text);
+/* Appends the bytes that a piece spells; a piece with any other character in it stands for itself. */
+quire_err byte_level_add_bytes(strbuf *b, str piece);
+
+#endif

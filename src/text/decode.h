@@ -1,0 +1,83 @@
+/* Decoders: tokens to text, one at a time. A decoder is a chain of steps; each takes tokens, or parts of one, and hands on what is settled, so that
+ * decoding a whole list and streaming it are the same code.
+ *
+ * A decoder is immutable once built; a decode_state belongs to one stream and one thread. */
+#ifndef TEXT_DECODE_H
+#define TEXT_DECODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "text/regex.h"
+
+typedef enum decode_kind {
+    DECODE_BYTE_LEVEL,    /* the bytes that the characters spell (byte_level.h), as UTF-8 */
+    DECODE_BYTE_FALLBACK, /* <0xE2> is a byte; runs of them are UTF-8 */
+    DECODE_REPLACE,       /* each match in a token by content */
+    DECODE_FUSE,          /* all tokens are one from here on */
+    DECODE_STRIP,         /* up to start and stop characters equal to content at a token's ends */
+    DECODE_METASPACE,     /* the mark (content) is a space; in the first token nothing, unless keep_first */
+    DECODE_SUFFIX,        /* content ends a word: a space, but nothing in the last token */
+    DECODE_WORDPIECE,     /* content begins what continues a word; all else but the first token gets a space */
+    DECODE_SPACED,        /* a space between tokens: where a file names no decoder */
+    DECODE_SENTENCEPIECE  /* the mark is a space, but for one at the very start with strip_first; byte tokens are UTF-8 */
+} decode_kind;
+
+typedef struct decode_step {
+    decode_kind kind;
+    char *content; /* owned */
+    size_t n_content;
+    int32_t start, stop;             /* STRIP */
+    bool keep_first;                 /* METASPACE */
+    bool cleanup;                    /* WORDPIECE: tightens English punctuation */
+    bool strip_first;                /* SENTENCEPIECE */
+    matcher match;                   /* REPLACE */
+} decode_step;
+
+#define DECODE_MAX_STEPS 16
+
+typedef struct decoder {
+    decode_step steps[DECODE_MAX_STEPS];
+    int32_t n;
+} decoder;
+
+void decoder_deinit(decoder *d);
+/* NULL when the steps can follow each other, else what cannot. */
+const char *decoder_check(const decoder *d);
+
+typedef struct decode_held {
+    strbuf text;      /* what a step holds back */
+    int64_t n_tokens; /* begun so far */
+    int32_t n_cut;    /* STRIP: cut from this token's start */
+    int32_t n_back;   /* STRIP: held back at its end */
+    bool leading;     /* STRIP: still at its start. SENTENCEPIECE: nothing but controls so far */
+} decode_held;
+
+/* What tokens of a byte run that is no UTF-8 become. */
+typedef enum decode_mode {
+    DECODE_WHOLE,  /* as the tokenizers library decodes a list: with fallback bytes, a wrong run is all U+FFFD */
+    DECODE_STREAM  /* complete characters are given out as they come, so that run keeps them */
+} decode_mode;
+
+typedef struct decode_state {
+    const decoder *decoder;
+    decode_mode mode;
+    decode_held held[DECODE_MAX_STEPS];
+    strbuf work[DECODE_MAX_STEPS];
+    regex_scratch scratch;
+    strbuf *out;
+} decode_state;
+
+void decode_begin(decode_state *s, const decoder *d, decode_mode mode);
+void decode_deinit(decode_state *s);
+
+/* What SentencePiece knows of a token beside its text. */
+typedef enum piece_class { PIECE_NORMAL, PIECE_BYTE, PIECE_CONTROL, PIECE_UNKNOWN } piece_class;
+
+/* Appends to *out what is settled once this token has come. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (out->max): the state is then of no more use. */
+quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out);
+/* Appends the rest; the state is as begun. */
+quire_err decode_finish(decode_state *s, strbuf *out);
+
+#endif

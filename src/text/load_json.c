@@ -1,0 +1,394 @@
+/* A tokenizer from tokenizer.json, with what tokenizer_config.json and special_tokens_map.json say of its special tokens. */
+#include "base/mem.h"
+#include "text/json_get.h"
+#include "text/json_scan.h"
+#include "text/tokenizer_impl.h"
+#include "text/utf8.h"
+
+#define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids that name nothing, at most this many and three times those that do */
+
+/* An entry of the model's vocabulary: its text lies in the file, or, when it had escapes, in the reader's own buffer. */
+typedef struct entry {
+    size_t at;
+    uint32_t n;
+    bool own;
+    int32_t id;
+} entry;
+
+typedef struct reader {
+    str added, normalizer, pretokenizer, post, decoder; /* spans of the file */
+    str type, merges, unk, prefix, suffix;              /* of the model; those three lie in texts */
+    bool fuse_unk, byte_fallback, ignore_merges, has_dropout;
+    entry *entries;
+    size_t n, cap;
+    strbuf own, scratch, texts[4];
+    str file;
+    int64_t max_id;
+} reader;
+
+static void reader_deinit(reader *r) {
+    mem_free(r->entries);
+    strbuf_deinit(&r->own);
+    strbuf_deinit(&r->scratch);
+    for (int i = 0; i < 4; i++) {
+        strbuf_deinit(&r->texts[i]);
+    }
+}
+
+static str entry_text(const reader *r, const entry *e) {
+    return (str){(e->own ? r->own.p : r->file.p) + e->at, e->n};
+}
+
+/* {"piece": id, ...} */
+static quire_err read_vocab(reader *r, json_scan *s) {
+    bool more;
+    TRY(json_scan_open(s, '{'));
+    for (;;) {
+        TRY(json_scan_more(s, '}', &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        str piece;
+        int64_t id;
+        TRY(json_scan_key(s, &r->scratch, &piece));
+        TRY(json_scan_int(s, &id));
+        if (id < 0 || id > INT32_MAX - 1 || piece.n > UINT32_MAX) {
+            return QUIRE_BAD_FILE;
+        }
+        if (!mem_grow_((void **)&r->entries, &r->cap, r->n + 1, sizeof *r->entries)) {
+            return QUIRE_NO_MEMORY;
+        }
+        bool own = piece.p == r->scratch.p;
+        size_t at = own ? r->own.n : (size_t)(piece.p - r->file.p);
+        if (own) {
+            TRY(strbuf_add(&r->own, piece.p, piece.n));
+        }
+        r->entries[r->n++] = (entry){at, (uint32_t)piece.n, own, (int32_t)id};
+        r->max_id = id > r->max_id ? id : r->max_id;
+    }
+}
+
+/* A string or null, kept in texts[i]. */
+static quire_err read_text(reader *r, json_scan *s, int i, str *out) {
+    str text;
+    if (json_scan_peek(s) != '"') {
+        return json_scan_span(s, &text);
+    }
+    TRY(json_scan_string(s, &r->scratch, &text));
+    strbuf_clear(&r->texts[i]);
+    TRY(strbuf_add(&r->texts[i], text.p, text.n));
+    *out = (str){r->texts[i].p, r->texts[i].n};
+    return QUIRE_OK;
+}
+
+static quire_err read_flag(json_scan *s, bool *out) {
+    str span;
+    TRY(json_scan_span(s, &span));
+    *out = str_is(span, "true");
+    return QUIRE_OK;
+}
+
+static quire_err read_model_member(reader *r, json_scan *s, str key) {
+    str span;
+    if (str_is(key, "vocab") && json_scan_peek(s) == '{' && r->n == 0) {
+        return read_vocab(r, s);
+    }
+    if (str_is(key, "type")) {
+        return read_text(r, s, 0, &r->type);
+    }
+    if (str_is(key, "unk_token")) {
+        return read_text(r, s, 1, &r->unk);
+    }
+    if (str_is(key, "continuing_subword_prefix")) {
+        return read_text(r, s, 2, &r->prefix);
+    }
+    if (str_is(key, "end_of_word_suffix")) {
+        return read_text(r, s, 3, &r->suffix);
+    }
+    bool *flag = str_is(key, "fuse_unk")        ? &r->fuse_unk
+                 : str_is(key, "byte_fallback") ? &r->byte_fallback
+                 : str_is(key, "ignore_merges") ? &r->ignore_merges
+                                                : NULL;
+    if (flag != NULL) {
+        return read_flag(s, flag);
+    }
+    TRY(json_scan_span(s, &span));
+    if (str_is(key, "merges")) {
+        r->merges = span;
+    }
+    if (str_is(key, "dropout")) {
+        r->has_dropout = !str_is(span, "null") && !str_is(span, "0.0") && !str_is(span, "0");
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_members(reader *r, json_scan *s, quire_err (*read)(reader *, json_scan *, str)) {
+    strbuf name = {.max = 4096};
+    bool more = true;
+    quire_err e = json_scan_open(s, '{');
+    while (e == QUIRE_OK) {
+        str key;
+        e = json_scan_more(s, '}', &more);
+        if (e != QUIRE_OK || !more) {
+            break;
+        }
+        e = json_scan_key(s, &name, &key);
+        e = e != QUIRE_OK ? e : read(r, s, key);
+    }
+    strbuf_deinit(&name);
+    return e;
+}
+
+static quire_err read_top_member(reader *r, json_scan *s, str key) {
+    str span;
+    if (str_is(key, "model") && r->type.n == 0) {
+        return read_members(r, s, read_model_member);
+    }
+    TRY(json_scan_span(s, &span));
+    str *to = str_is(key, "added_tokens")     ? &r->added
+              : str_is(key, "normalizer")     ? &r->normalizer
+              : str_is(key, "pre_tokenizer")  ? &r->pretokenizer
+              : str_is(key, "post_processor") ? &r->post
+              : str_is(key, "decoder")        ? &r->decoder
+                                              : NULL;
+    if (to != NULL) {
+        *to = span;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_file(reader *r, quire_error *err) {
+    json_scan s = {.text = r->file};
+    quire_err e = read_members(r, &s, read_top_member);
+    if (e == QUIRE_OK && json_scan_peek(&s) != '\0') {
+        e = QUIRE_BAD_FILE;
+    }
+    if (e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) {
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)s.at, "tokenizer.json: malformed at byte %zu", s.at);
+    }
+    return e;
+}
+
+/* ---- the vocabulary and added tokens ---- */
+
+/* The largest id of the added tokens, or -1. */
+static int64_t max_added_id(struct json_object *added) {
+    int64_t max = -1;
+    for (size_t i = 0; added != NULL && i < json_object_array_length(added); i++) {
+        int64_t id = json_get_int32(json_object_array_get_idx(added, i), "id", -1);
+        max = id > max ? id : max;
+    }
+    return max;
+}
+
+static quire_err build_vocab(tokenizer *t, const reader *r, struct json_object *added, quire_error *err) {
+    size_t n_added = added == NULL ? 0 : json_object_array_length(added), n_bytes = 0;
+    int64_t max = max_added_id(added) > r->max_id ? max_added_id(added) : r->max_id;
+    int64_t named = (int64_t)(r->n + n_added);
+    if (max < 0 || max >= MAX_SPARE_IDS + 4 * named) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: the largest token id is %lld, with %lld tokens", (long long)max,
+                       (long long)named);
+    }
+    for (size_t i = 0; i < r->n; i++) {
+        n_bytes += r->entries[i].n;
+    }
+    TRY(piece_table_init(&t->vocab, (int32_t)max + 1, r->n, n_bytes));
+    for (size_t i = 0; i < r->n; i++) {
+        TRY(piece_table_add(&t->vocab, r->entries[i].id, entry_text(r, &r->entries[i])));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_token(tokenizer *t, struct json_object *o, norm_scratch *ns, regex_scratch *rs, quire_error *err) {
+    added_token a = {.id = json_get_int32(o, "id", -1),
+                     .content = json_get_str(o, "content"),
+                     .special = json_get_bool(o, "special", false),
+                     .single_word = json_get_bool(o, "single_word", false),
+                     .lstrip = json_get_bool(o, "lstrip", false),
+                     .rstrip = json_get_bool(o, "rstrip", false)};
+    a.normalized = json_get_bool(o, "normalized", !a.special);
+    if (a.id < 0 || !utf8_is_valid(a.content)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: an added token without an id, or not UTF-8");
+    }
+    if (a.content.n == 0) {
+        return QUIRE_OK;
+    }
+    a.pattern = a.content;
+    if (a.normalized) {
+        TRY(normalizer_run(&t->normalizer, a.content, ns, rs, &a.pattern));
+    }
+    TRY(added_set_add(&t->added, &a));
+    return str_eq(piece_table_get(&t->vocab, a.id), a.content) ? QUIRE_OK : piece_table_add_hidden(&t->vocab, a.id, a.content);
+}
+
+static quire_err build_added(tokenizer *t, struct json_object *added, quire_error *err) {
+    norm_scratch ns = {0};
+    regex_scratch rs = {0};
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; added != NULL && i < json_object_array_length(added) && e == QUIRE_OK; i++) {
+        e = add_token(t, json_object_array_get_idx(added, i), &ns, &rs, err);
+    }
+    norm_scratch_deinit(&ns);
+    regex_scratch_deinit(&rs);
+    return e != QUIRE_OK ? e : added_set_finish(&t->added, t->vocab.n);
+}
+
+/* ---- the model ---- */
+
+/* One of "left right" and ["left", "right"]. copies: for texts with escapes. */
+static quire_err read_merge(json_scan *s, strbuf copies[2], str *left, str *right) {
+    bool more;
+    if (json_scan_peek(s) == '[') {
+        TRY(json_scan_open(s, '['));
+        TRY(json_scan_more(s, ']', &more));
+        TRY(json_scan_string(s, &copies[0], left));
+        TRY(json_scan_more(s, ']', &more));
+        TRY(json_scan_string(s, &copies[1], right));
+        TRY(json_scan_more(s, ']', &more));
+        return more ? QUIRE_BAD_FILE : QUIRE_OK;
+    }
+    str line;
+    TRY(json_scan_string(s, &copies[0], &line));
+    const char *space = line.n == 0 ? NULL : memchr(line.p, ' ', line.n);
+    if (space == NULL) {
+        return QUIRE_BAD_FILE;
+    }
+    *left = (str){line.p, (size_t)(space - line.p)};
+    *right = (str){space + 1, line.n - left->n - 1};
+    return QUIRE_OK;
+}
+
+static quire_err read_merges(tokenizer *t, str span, strbuf copies[2], strbuf *joined, uint32_t *rank) {
+    json_scan s = {.text = span};
+    bool more;
+    TRY(json_scan_open(&s, '['));
+    for (;; (*rank)++) {
+        str left, right;
+        TRY(json_scan_more(&s, ']', &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        TRY(read_merge(&s, copies, &left, &right));
+        s.begun = false;
+        TRY(bpe_add_merge(&t->bpe, *rank, left, right, joined));
+    }
+}
+
+static quire_err load_merges(tokenizer *t, str span, quire_error *err) {
+    strbuf copies[2] = {{0}, {0}}, joined = {0};
+    uint32_t rank = 0;
+    quire_err e = read_merges(t, span, copies, &joined, &rank);
+    strbuf_deinit(&copies[0]);
+    strbuf_deinit(&copies[1]);
+    strbuf_deinit(&joined);
+    if (e == QUIRE_BAD_FILE || e == QUIRE_NOT_FOUND) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.merges[%u] is malformed, or does not join two tokens to a third", rank);
+    }
+    return e;
+}
+
+static quire_err copy_affix(str s, char **out, size_t *n) {
+    if (s.n > 0) {
+        *out = mem_dup(s.p, s.n);
+        *n = s.n;
+    }
+    return s.n > 0 && *out == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
+}
+
+/* True when the pre-tokenizer leaves whole texts as they are, as Llama's do. */
+static bool leaves_long_words(const pretokenizer *p) {
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->steps[i].kind != PRE_METASPACE && p->steps[i].match.re != NULL) {
+            return false;
+        }
+        if (p->steps[i].kind == PRE_BYTE_LEVEL || p->steps[i].kind == PRE_CHARS || (p->steps[i].kind == PRE_METASPACE && p->steps[i].split)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static quire_err build_model(tokenizer *t, const reader *r, quire_error *err) {
+    bpe *b = &t->bpe;
+    b->vocab = &t->vocab;
+    b->unk = r->unk.n > 0 ? tokenizer_find(t, r->unk) : -1;
+    b->fuse_unk = r->fuse_unk;
+    b->byte_fallback = r->byte_fallback;
+    b->ignore_merges = r->ignore_merges;
+    if (r->unk.n > 0 && b->unk < 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.unk_token is not in the vocabulary");
+    }
+    TRY(copy_affix(r->prefix, &b->prefix, &b->n_prefix));
+    TRY(copy_affix(r->suffix, &b->suffix, &b->n_suffix));
+    TRY(bpe_begin(b, r->n * 2));
+    TRY(r->merges.n == 0 ? QUIRE_OK : load_merges(t, r->merges, err));
+    return bpe_finish(b, leaves_long_words(&t->pretokenizer));
+}
+
+/* ---- the special tokens ---- */
+
+/* "bos_token": "<s>", or {"content": "<s>", ...}; of the first of the documents that has it. */
+static quire_err read_special(struct json_object *const docs[2], const char *key, const tokenizer *t, strbuf *text, int32_t *id) {
+    for (int i = 0; i < 2; i++) {
+        str s = json_get_str(docs[i], key);
+        s = s.n > 0 ? s : json_get_str(json_get(docs[i], key), "content");
+        if (s.n > 0) {
+            *id = tokenizer_find(t, s);
+            return strbuf_add(text, s.p, s.n);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static bool has_parts(const postprocessor *p) {
+    return p->single.n > 0;
+}
+
+static quire_err load_specials(tokenizer *t, const vocab *v) {
+    struct json_object *docs[2] = {json_get_document(v->tokenizer_config_json), json_get_document(v->special_tokens_map_json)};
+    quire_err e = read_special(docs, "bos_token", t, &t->bos_text, &t->bos);
+    e = e != QUIRE_OK ? e : read_special(docs, "eos_token", t, &t->eos_text, &t->eos);
+    bool add_bos = json_get_bool(docs[0], "add_bos_token", false) && t->bos >= 0;
+    bool add_eos = json_get_bool(docs[0], "add_eos_token", false) && t->eos >= 0;
+    if (e == QUIRE_OK && !has_parts(&t->post) && (add_bos || add_eos)) {
+        e = tokenizer_surround(t, add_bos ? t->bos : -1, add_eos ? t->eos : -1);
+    }
+    json_object_put(docs[0]);
+    json_object_put(docs[1]);
+    return e;
+}
+
+static quire_err build(tokenizer *t, const reader *r, const vocab *v, struct json_object *added, quire_error *err) {
+    if (!str_is(r->type, "BPE") && !(r->type.n == 0 && r->merges.n > 0)) {
+        str name = r->type.n > 0 ? r->type : str_of("without a type");
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: the model %.*s is not supported by this version",
+                       (int)(name.n < 80 ? name.n : 80), name.p);
+    }
+    if (r->has_dropout) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: model.dropout is not supported: it makes tokens random");
+    }
+    TRY(build_vocab(t, r, added, err));
+    TRY(pipeline_load_normalizer(r->normalizer, &t->normalizer, err));
+    TRY(pipeline_load_pretokenizer(r->pretokenizer, &t->pretokenizer, err));
+    TRY(pipeline_load_decoder(r->decoder, &t->decoder, err));
+    TRY(pipeline_load_postprocessor(r->post, t->vocab.n, &t->post, err));
+    TRY(build_added(t, added, err));
+    TRY(build_model(t, r, err));
+    return load_specials(t, v);
+}
+
+quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err) {
+    reader r = {.file = v->tokenizer_json, .max_id = -1};
+    struct json_object *added = NULL;
+    quire_err e = read_file(&r, err);
+    if (e == QUIRE_OK && r.added.n > 0 && !str_is(r.added, "null")) {
+        added = json_get_document(r.added);
+        if (!json_object_is_type(added, json_type_array)) {
+            e = err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: added_tokens is malformed");
+        }
+    }
+    e = e != QUIRE_OK ? e : build(t, &r, v, added, err);
+    json_object_put(added);
+    reader_deinit(&r);
+    return e;
+}

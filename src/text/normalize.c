@@ -1,0 +1,244 @@
+#include "text/normalize.h"
+
+#include <utf8proc.h>
+
+#include "base/mem.h"
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+void normalizer_deinit(normalizer *n) {
+    for (int32_t i = 0; i < n->n; i++) {
+        mem_free(n->steps[i].content);
+        matcher_deinit(&n->steps[i].match);
+    }
+    *n = (normalizer){0};
+}
+
+void norm_scratch_deinit(norm_scratch *s) {
+    strbuf_deinit(&s->a);
+    strbuf_deinit(&s->b);
+    mem_free(s->chars);
+    mem_free(s->classes);
+    *s = (norm_scratch){0};
+}
+
+/* ---- Unicode normal forms ---- */
+
+/* True when the form leaves text as it is, judged quickly: below U+0300 nothing is a mark or composes with what stands before it; the first
+ * character with a canonical decomposition is U+00C0, with any U+00A0. */
+static bool is_plainly_normal(str text, norm_kind form) {
+    int32_t limit = form == NORM_NFC ? 0x300 : form == NORM_NFD ? 0xC0 : 0xA0;
+    size_t len;
+    for (size_t i = 0; i < text.n; i += len) {
+        if (utf8_next(text.p + i, &len) >= limit) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Puts each run of marks into the order of their combining classes, equal ones as they stand. Insertion sort for the short runs that occur;
+ * a counting sort for long ones, which only a hostile text has. tmp holds as many characters as the longest run. */
+static void sort_marks(int32_t *chars, uint8_t *classes, size_t n, int32_t *tmp) {
+    if (n <= 32) {
+        for (size_t i = 1; i < n; i++) {
+            int32_t c = chars[i];
+            uint8_t k = classes[i];
+            size_t j = i;
+            for (; j > 0 && classes[j - 1] > k; j--) {
+                chars[j] = chars[j - 1];
+                classes[j] = classes[j - 1];
+            }
+            chars[j] = c;
+            classes[j] = k;
+        }
+        return;
+    }
+    size_t starts[257] = {0};
+    for (size_t i = 0; i < n; i++) {
+        starts[classes[i] + 1]++;
+    }
+    for (size_t k = 1; k < 257; k++) {
+        starts[k] += starts[k - 1];
+    }
+    for (size_t i = 0; i < n; i++) {
+        tmp[starts[classes[i]]++] = chars[i];
+    }
+    memcpy(chars, tmp, n * sizeof *chars);
+}
+
+/* Decomposes all of text into s->chars; *n characters. */
+static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s, size_t *n) {
+    size_t len;
+    *n = 0;
+    for (size_t i = 0; i < text.n; i += len) {
+        int32_t c = utf8_next(text.p + i, &len), boundary = 0;
+        if (!mem_grow_((void **)&s->chars, &s->cap_chars, *n + 32, sizeof *s->chars)) {
+            return QUIRE_NO_MEMORY;
+        }
+        utf8proc_ssize_t made = utf8proc_decompose_char(c, s->chars + *n, 32, options, &boundary);
+        if (made < 0 || made > 32) { /* the longest decomposition in Unicode has 18 characters */
+            return QUIRE_INTERNAL;
+        }
+        *n += (size_t)made;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err order_marks(norm_scratch *s, size_t n) {
+    if (!mem_grow_((void **)&s->classes, &s->cap_classes, n, 1) || !mem_grow_((void **)&s->chars, &s->cap_chars, 2 * n, sizeof *s->chars)) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        s->classes[i] = s->chars[i] < 0x300 ? 0 : (uint8_t)utf8proc_get_property(s->chars[i])->combining_class;
+    }
+    for (size_t i = 0; i < n;) {
+        size_t start = i;
+        while (i < n && s->classes[i] != 0) {
+            i++;
+        }
+        sort_marks(s->chars + start, s->classes + start, i - start, s->chars + n);
+        i += i == start;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf *out) {
+    bool compat = form == NORM_NFKC || form == NORM_NFKD, compose = form == NORM_NFC || form == NORM_NFKC;
+    utf8proc_option_t options = (utf8proc_option_t)(UTF8PROC_STABLE | (compat ? UTF8PROC_COMPAT : 0));
+    size_t n;
+    TRY(decompose(text, (utf8proc_option_t)(options | UTF8PROC_DECOMPOSE), s, &n));
+    TRY(order_marks(s, n));
+    if (compose) {
+        utf8proc_ssize_t composed = utf8proc_normalize_utf32(s->chars, (utf8proc_ssize_t)n, (utf8proc_option_t)(options | UTF8PROC_COMPOSE));
+        if (composed < 0) {
+            return QUIRE_INTERNAL;
+        }
+        n = (size_t)composed;
+    }
+    for (size_t i = 0; i < n; i++) {
+        TRY(utf8_add(out, s->chars[i]));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- character by character ---- */
+
+static int32_t nmt_char(int32_t c) {
+    if ((c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) {
+        return -1;
+    }
+    bool space = c == '\t' || c == '\n' || c == 0xC || c == '\r' || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
+                 c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+    return space ? ' ' : c;
+}
+
+static int32_t bert_clean_char(int32_t c) {
+    if (c == '\t' || c == '\n' || c == '\r') {
+        return ' ';
+    }
+    return c == 0 || c == 0xFFFD || char_is_other(c) ? -1 : char_is_space(c) ? ' ' : c;
+}
+
+static bool is_chinese(int32_t c) {
+    return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
+           (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+           (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+/* What c becomes, at most 3 characters. */
+static int map_char(norm_kind kind, int32_t c, int32_t out[3]) {
+    out[0] = c;
+    switch (kind) {
+    case NORM_LOWERCASE: return char_lower(c, out);
+    case NORM_STRIP_ACCENTS: return !char_is_mark(c);
+    case NORM_DROP_NONSPACING: return !char_is_nonspacing(c);
+    case NORM_NMT: out[0] = nmt_char(c); return out[0] >= 0;
+    case NORM_BERT_CLEAN: out[0] = bert_clean_char(c); return out[0] >= 0;
+    case NORM_BERT_CHINESE:
+        if (!is_chinese(c)) {
+            return 1;
+        }
+        out[0] = out[2] = ' ';
+        out[1] = c;
+        return 3;
+    default: return 1;
+    }
+}
+
+static quire_err map_chars(norm_kind kind, str text, strbuf *out) {
+    size_t len;
+    for (size_t i = 0; i < text.n; i += len) {
+        int32_t mapped[3];
+        int n = map_char(kind, utf8_next(text.p + i, &len), mapped);
+        for (int k = 0; k < n; k++) {
+            TRY(utf8_add(out, mapped[k]));
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err replace(const norm_step *step, str text, regex_scratch *rs, strbuf *out) {
+    match_iter it = {.subject = text};
+    size_t done = 0;
+    bool found;
+    for (;;) {
+        TRY(matcher_next(&step->match, rs, &it, &found));
+        size_t upto = found ? it.start : text.n;
+        TRY(strbuf_add(out, text.p + done, upto - done));
+        if (!found) {
+            return QUIRE_OK;
+        }
+        TRY(strbuf_add(out, step->content, step->n_content));
+        done = it.end;
+    }
+}
+
+static str strip(const norm_step *step, str text) {
+    size_t len;
+    while (step->left && text.n > 0 && char_is_space(utf8_next(text.p, &len))) {
+        text = (str){text.p + len, text.n - len};
+    }
+    while (step->right && text.n > 0) {
+        size_t at = text.n - 1;
+        while (at > 0 && ((unsigned char)text.p[at] & 0xC0) == 0x80) {
+            at--;
+        }
+        if (!char_is_space(utf8_next(text.p + at, &len))) {
+            break;
+        }
+        text.n = at;
+    }
+    return text;
+}
+
+static quire_err run_step(const norm_step *step, str text, norm_scratch *s, regex_scratch *rs, strbuf *out) {
+    switch (step->kind) {
+    case NORM_NFC:
+    case NORM_NFD:
+    case NORM_NFKC:
+    case NORM_NFKD: return unicode_form(text, step->kind, s, out);
+    case NORM_PREPEND: TRY(strbuf_add(out, step->content, step->n_content)); return strbuf_add(out, text.p, text.n);
+    case NORM_REPLACE: return replace(step, text, rs, out);
+    case NORM_BYTE_LEVEL: return byte_level_add(out, text);
+    default: return map_chars(step->kind, text, out);
+    }
+}
+
+quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_scratch *rs, str *out) {
+    const strbuf *in = NULL; /* where text lies */
+    for (int32_t i = 0; i < n->n && text.n > 0; i++) {
+        const norm_step *step = &n->steps[i];
+        if (step->kind == NORM_STRIP) {
+            text = strip(step, text);
+        } else if (step->kind > NORM_NFKD || !is_plainly_normal(text, step->kind)) {
+            strbuf *to = in == &s->a ? &s->b : &s->a;
+            strbuf_clear(to);
+            TRY(run_step(step, text, s, rs, to));
+            text = (str){to->n > 0 ? to->p : "", to->n};
+            in = to;
+        }
+    }
+    *out = text;
+    return QUIRE_OK;
+}

@@ -1,0 +1,54 @@
+/* Normalizers: a sequence of steps over a whole text. Immutable once built; each call brings its own scratch. */
+#ifndef TEXT_NORMALIZE_H
+#define TEXT_NORMALIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "text/regex.h"
+
+typedef enum norm_kind {
+    NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD,
+    NORM_LOWERCASE,     /* each character by itself */
+    NORM_STRIP_ACCENTS, /* drops marks that stand alone */
+    NORM_STRIP,         /* white space at the ends */
+    NORM_PREPEND,       /* content, before text that is not empty */
+    NORM_REPLACE,       /* each match by content, taken literally */
+    NORM_NMT,           /* SentencePiece's clean-up of controls and spaces */
+    NORM_BERT_CLEAN, NORM_BERT_CHINESE, NORM_DROP_NONSPACING,
+    NORM_BYTE_LEVEL     /* bytes as the visible characters of byte_level.h */
+} norm_kind;
+
+typedef struct norm_step {
+    norm_kind kind;
+    bool left, right; /* STRIP */
+    char *content;    /* owned: PREPEND, REPLACE */
+    size_t n_content;
+    matcher match;    /* REPLACE */
+} norm_step;
+
+#define NORM_MAX_STEPS 32
+
+typedef struct normalizer {
+    norm_step steps[NORM_MAX_STEPS];
+    int32_t n;
+} normalizer;
+
+void normalizer_deinit(normalizer *n);
+
+typedef struct norm_scratch {
+    strbuf a, b;
+    int32_t *chars; /* decomposed text */
+    size_t cap_chars;
+    uint8_t *classes; /* their combining classes */
+    size_t cap_classes;
+} norm_scratch;
+
+void norm_scratch_deinit(norm_scratch *s);
+
+/* text (valid UTF-8) through all steps: *out is text itself where nothing changes, or lies in the scratch until its next use.
+ * O(n). QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next). */
+quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_scratch *rs, str *out);
+
+#endif

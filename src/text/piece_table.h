@@ -1,0 +1,62 @@
+/* Pieces of a vocabulary by id, and ids by piece; and pairs of ids by what they merge to. Open addressing.
+ *
+ * Built by one thread, then immutable. Hashes are keyed by a random number of the process, so that a hostile file cannot make them collide. */
+#ifndef TEXT_PIECE_TABLE_H
+#define TEXT_PIECE_TABLE_H
+
+#include <stdint.h>
+
+#include "base/str.h"
+
+typedef struct piece_slot {
+    uint32_t hash;
+    int32_t id_plus_1; /* 0: empty */
+} piece_slot;
+
+typedef struct piece_span {
+    uint32_t at, n;
+} piece_span;
+
+/* Invariant: slots hold at most 3/4 of their number; a piece added twice is found under the later id. */
+typedef struct piece_table {
+    strbuf bytes;
+    piece_span *spans; /* [n]; n 0 where there is no piece */
+    int32_t n;
+    piece_slot *slots;
+    uint32_t mask;
+    uint64_t seed;
+} piece_table;
+
+/* Room for ids 0..n_ids) and n_pieces distinct pieces. n_bytes: what their text is expected to take. */
+quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_t n_bytes);
+void piece_table_deinit(piece_table *t);
+/* Copies piece as id (below n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 4 GiB of text. */
+quire_err piece_table_add(piece_table *t, int32_t id, str piece);
+/* The same, but it will not be found by its text: a token that ordinary text must not become. */
+quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece);
+/* Borrowed; empty when there is none. */
+str piece_table_get(const piece_table *t, int32_t id);
+/* -1 when it is not there. */
+int32_t piece_table_find(const piece_table *t, str piece);
+
+typedef struct pair_slot {
+    int32_t left_plus_1, right; /* 0: empty */
+    uint32_t rank;              /* lowest merges first */
+    int32_t id;                 /* what it makes */
+} pair_slot;
+
+typedef struct pair_table {
+    pair_slot *slots;
+    size_t mask, n;
+    uint64_t seed;
+} pair_table;
+
+/* n_pairs: how many are expected; it grows past that. */
+quire_err pair_table_init(pair_table *t, size_t n_pairs);
+void pair_table_deinit(pair_table *t);
+/* Adds or overwrites. QUIRE_NO_MEMORY: the table is as it was. */
+quire_err pair_table_put(pair_table *t, int32_t left, int32_t right, uint32_t rank, int32_t id);
+/* NULL when the pair does not merge. */
+const pair_slot *pair_table_find(const pair_table *t, int32_t left, int32_t right);
+
+#endif

@@ -1,0 +1,306 @@
+#include "text/pipeline.h"
+
+#include "base/mem.h"
+#include "text/json_get.h"
+#include "text/utf8.h"
+
+static quire_err unsupported(quire_error *err, const char *component, str what) {
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: %s %.*s is not supported by this version", component,
+                   (int)(what.n < 100 ? what.n : 100), what.p);
+}
+
+static quire_err malformed(quire_error *err, const char *component) {
+    return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer: the %s is malformed", component);
+}
+
+static str type_of(struct json_object *o) {
+    return json_get_str(o, "type");
+}
+
+/* Reads a document and hands it to load; "null" and no text are no steps. */
+static quire_err load_document(str json, const char *component, void *out, quire_err (*load)(struct json_object *, void *, quire_error *),
+                               quire_error *err) {
+    if (json.n == 0 || str_is(json, "null")) {
+        return QUIRE_OK;
+    }
+    struct json_object *o = json_get_document(json);
+    quire_err e = o == NULL ? malformed(err, component) : load(o, out, err);
+    json_object_put(o);
+    return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the %s", component) : e;
+}
+
+/* Calls load for each member of the array o[key]. */
+static quire_err load_each(struct json_object *o, const char *key, const char *component, void *out,
+                           quire_err (*load)(struct json_object *, void *, quire_error *), quire_error *err) {
+    struct json_object *list = json_get(o, key);
+    if (!json_object_is_type(list, json_type_array)) {
+        return malformed(err, component);
+    }
+    for (size_t i = 0; i < json_object_array_length(list); i++) {
+        TRY(load(json_object_array_get_idx(list, i), out, err));
+    }
+    return QUIRE_OK;
+}
+
+/* {"String": "..."} or {"Regex": "..."}. */
+static quire_err load_pattern(struct json_object *o, const char *component, matcher *out, quire_error *err) {
+    struct json_object *pattern = json_get(o, "pattern");
+    if (json_object_is_type(json_get(pattern, "String"), json_type_string)) {
+        return matcher_open_literal(json_get_str(pattern, "String"), out);
+    }
+    if (json_object_is_type(json_get(pattern, "Regex"), json_type_string)) {
+        return regex_open(json_get_str(pattern, "Regex"), &out->re, err);
+    }
+    return malformed(err, component);
+}
+
+static quire_err copy_content(str s, char **content, size_t *n) {
+    *content = mem_dup(s.p, s.n);
+    *n = s.n;
+    return *content == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
+}
+
+/* ---- normalizers ---- */
+
+static quire_err norm_add(normalizer *n, norm_kind kind, norm_step **step, quire_error *err) {
+    if (n->n == NORM_MAX_STEPS) {
+        return unsupported(err, "a normalizer of", str_of("more than 32 steps"));
+    }
+    *step = &n->steps[n->n++];
+    **step = (norm_step){.kind = kind};
+    return QUIRE_OK;
+}
+
+static quire_err load_bert_normalizer(struct json_object *o, normalizer *n, quire_error *err) {
+    norm_step *step;
+    bool lower = json_get_bool(o, "lowercase", true);
+    if (json_get_bool(o, "clean_text", true)) {
+        TRY(norm_add(n, NORM_BERT_CLEAN, &step, err));
+    }
+    if (json_get_bool(o, "handle_chinese_chars", true)) {
+        TRY(norm_add(n, NORM_BERT_CHINESE, &step, err));
+    }
+    if (json_get_bool(o, "strip_accents", lower)) {
+        TRY(norm_add(n, NORM_NFD, &step, err));
+        TRY(norm_add(n, NORM_DROP_NONSPACING, &step, err));
+    }
+    return lower ? norm_add(n, NORM_LOWERCASE, &step, err) : QUIRE_OK;
+}
+
+static quire_err load_normalizer(struct json_object *o, void *out, quire_error *err) {
+    static const struct {
+        const char *name;
+        norm_kind kind;
+    } kinds[] = {{"NFC", NORM_NFC},         {"NFD", NORM_NFD},         {"NFKC", NORM_NFKC},
+                 {"NFKD", NORM_NFKD},       {"Strip", NORM_STRIP},     {"StripAccents", NORM_STRIP_ACCENTS},
+                 {"Nmt", NORM_NMT},         {"Prepend", NORM_PREPEND}, {"Lowercase", NORM_LOWERCASE},
+                 {"Replace", NORM_REPLACE}, {"ByteLevel", NORM_BYTE_LEVEL}};
+    str type = type_of(o);
+    if (str_is(type, "Sequence")) {
+        return load_each(o, "normalizers", "normalizer", out, load_normalizer, err);
+    }
+    if (str_is(type, "BertNormalizer")) {
+        return load_bert_normalizer(o, out, err);
+    }
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!str_is(type, kinds[i].name)) {
+            continue;
+        }
+        norm_step *step;
+        TRY(norm_add(out, kinds[i].kind, &step, err));
+        step->left = json_get_bool(o, "strip_left", true);
+        step->right = json_get_bool(o, "strip_right", true);
+        if (step->kind == NORM_PREPEND || step->kind == NORM_REPLACE) {
+            TRY(copy_content(json_get_str(o, step->kind == NORM_PREPEND ? "prepend" : "content"), &step->content, &step->n_content));
+        }
+        return step->kind == NORM_REPLACE ? load_pattern(o, "normalizer", &step->match, err) : QUIRE_OK;
+    }
+    return unsupported(err, "the normalizer", type);
+}
+
+quire_err pipeline_load_normalizer(str json, normalizer *out, quire_error *err) {
+    return load_document(json, "normalizer", out, load_normalizer, err);
+}
+
+/* ---- pre-tokenizers ---- */
+
+static quire_err pre_add(pretokenizer *p, pre_step step, pre_step **added, quire_error *err) {
+    if (p->n == PRE_MAX_STEPS) {
+        return unsupported(err, "a pre-tokenizer of", str_of("more than 32 steps"));
+    }
+    *added = &p->steps[p->n++];
+    **added = step;
+    return QUIRE_OK;
+}
+
+static quire_err load_behavior(struct json_object *o, split_behavior *out, quire_error *err) {
+    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+    str name = json_get_str(o, "behavior");
+    *out = SPLIT_ISOLATED;
+    for (int i = 0; i < 5; i++) {
+        if (str_is(name, names[i])) {
+            *out = (split_behavior)i;
+            return QUIRE_OK;
+        }
+    }
+    return name.n == 0 ? QUIRE_OK : unsupported(err, "the behavior", name);
+}
+
+static quire_err load_metaspace(struct json_object *o, pretokenizer *p, quire_error *err) {
+    pre_step *step;
+    str mark = json_get_str(o, "replacement"), scheme = json_get_str(o, "prepend_scheme");
+    size_t len = 0;
+    int32_t c = mark.n == 0 ? -1 : utf8_decode(mark.p, mark.n, &len);
+    if (c < 0 || len != mark.n) {
+        return malformed(err, "Metaspace pre-tokenizer");
+    }
+    TRY(pre_add(p, (pre_step){.kind = PRE_METASPACE, .delimiter = c, .split = json_get_bool(o, "split", true)}, &step, err));
+    if (scheme.n == 0) {
+        step->prepend = json_get_bool(o, "add_prefix_space", true) ? PREPEND_ALWAYS : PREPEND_NEVER;
+    } else if (str_is(scheme, "always") || str_is(scheme, "first") || str_is(scheme, "never")) {
+        step->prepend = scheme.p[0] == 'a' ? PREPEND_ALWAYS : scheme.p[0] == 'f' ? PREPEND_FIRST : PREPEND_NEVER;
+    } else {
+        return unsupported(err, "the prepend_scheme", scheme);
+    }
+    return QUIRE_OK;
+}
+
+quire_err pretokenizer_add_byte_level(pretokenizer *p, bool prefix_space, bool cut, quire_error *err) {
+    static const char pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+    pre_step *step;
+    TRY(pre_add(p, (pre_step){.kind = PRE_BYTE_LEVEL, .prepend = prefix_space ? PREPEND_ALWAYS : PREPEND_NEVER, .split = cut}, &step, err));
+    return cut ? regex_open(str_of(pattern), &step->match.re, err) : QUIRE_OK;
+}
+
+quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert, quire_error *err) {
+    pre_step *step;
+    TRY(pre_add(p, (pre_step){.kind = PRE_SPLIT, .behavior = behavior, .invert = invert}, &step, err));
+    return regex_open(pattern, &step->match.re, err);
+}
+
+quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter, split_behavior behavior, quire_error *err) {
+    pre_step *step;
+    return pre_add(p, (pre_step){.kind = PRE_CHARS, .class = class, .delimiter = delimiter, .behavior = behavior}, &step, err);
+}
+
+static quire_err load_char_pre(struct json_object *o, str type, pretokenizer *p, quire_error *err) {
+    if (str_is(type, "Digits")) {
+        split_behavior b = json_get_bool(o, "individual_digits", false) ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
+        return pretokenizer_add_chars(p, CLASS_NUMERIC, 0, b, err);
+    }
+    if (str_is(type, "Punctuation")) {
+        split_behavior b;
+        TRY(load_behavior(o, &b, err));
+        return pretokenizer_add_chars(p, CLASS_PUNCTUATION, 0, b, err);
+    }
+    if (str_is(type, "WhitespaceSplit")) {
+        return pretokenizer_add_chars(p, CLASS_SPACE, 0, SPLIT_REMOVED, err);
+    }
+    if (str_is(type, "BertPreTokenizer")) {
+        TRY(pretokenizer_add_chars(p, CLASS_SPACE, 0, SPLIT_REMOVED, err));
+        return pretokenizer_add_chars(p, CLASS_PUNCTUATION, 0, SPLIT_ISOLATED, err);
+    }
+    if (str_is(type, "CharDelimiterSplit")) {
+        str s = json_get_str(o, "delimiter");
+        size_t len;
+        int32_t c = s.n == 0 ? -1 : utf8_decode(s.p, s.n, &len);
+        return c < 0 ? malformed(err, "CharDelimiterSplit") : pretokenizer_add_chars(p, CLASS_DELIMITER, c, SPLIT_REMOVED, err);
+    }
+    return unsupported(err, "the pre-tokenizer", type);
+}
+
+static quire_err load_pretokenizer(struct json_object *o, void *out, quire_error *err) {
+    pretokenizer *p = out;
+    pre_step *step;
+    str type = type_of(o);
+    if (str_is(type, "Sequence")) {
+        return load_each(o, "pretokenizers", "pre-tokenizer", out, load_pretokenizer, err);
+    }
+    if (str_is(type, "ByteLevel")) {
+        return pretokenizer_add_byte_level(p, json_get_bool(o, "add_prefix_space", true), json_get_bool(o, "use_regex", true), err);
+    }
+    if (str_is(type, "Metaspace")) {
+        return load_metaspace(o, p, err);
+    }
+    if (str_is(type, "Whitespace")) {
+        return pretokenizer_add_split(p, str_of("\\w+|[^\\w\\s]+"), SPLIT_REMOVED, true, err);
+    }
+    if (str_is(type, "Split")) {
+        split_behavior b;
+        TRY(load_behavior(o, &b, err));
+        TRY(pre_add(p, (pre_step){.kind = PRE_SPLIT, .behavior = b, .invert = json_get_bool(o, "invert", false)}, &step, err));
+        return load_pattern(o, "Split pre-tokenizer", &step->match, err);
+    }
+    if (str_is(type, "FixedLength")) {
+        int32_t length = json_get_int32(o, "length", 5);
+        return length < 1 ? malformed(err, "FixedLength") : pre_add(p, (pre_step){.kind = PRE_FIXED, .length = length}, &step, err);
+    }
+    return load_char_pre(o, type, p, err);
+}
+
+quire_err pipeline_load_pretokenizer(str json, pretokenizer *out, quire_error *err) {
+    return load_document(json, "pre-tokenizer", out, load_pretokenizer, err);
+}
+
+/* ---- decoders ---- */
+
+static quire_err load_decoder_step(struct json_object *o, str type, decode_step *step, quire_error *err) {
+    if (str_is(type, "ByteLevel")) {
+        step->kind = DECODE_BYTE_LEVEL;
+        return QUIRE_OK;
+    }
+    if (str_is(type, "ByteFallback") || str_is(type, "Fuse")) {
+        step->kind = type.p[0] == 'B' ? DECODE_BYTE_FALLBACK : DECODE_FUSE;
+        return QUIRE_OK;
+    }
+    if (str_is(type, "Replace")) {
+        step->kind = DECODE_REPLACE;
+        TRY(copy_content(json_get_str(o, "content"), &step->content, &step->n_content));
+        return load_pattern(o, "Replace decoder", &step->match, err);
+    }
+    if (str_is(type, "Strip")) {
+        step->kind = DECODE_STRIP;
+        step->start = json_get_int32(o, "start", 0);
+        step->stop = json_get_int32(o, "stop", 0);
+        return copy_content(json_get_str(o, "content"), &step->content, &step->n_content);
+    }
+    if (str_is(type, "Metaspace")) {
+        str scheme = json_get_str(o, "prepend_scheme");
+        step->kind = DECODE_METASPACE;
+        step->keep_first = scheme.n > 0 ? str_is(scheme, "never") : !json_get_bool(o, "add_prefix_space", true);
+        return copy_content(json_get_str(o, "replacement"), &step->content, &step->n_content);
+    }
+    if (str_is(type, "BPEDecoder")) {
+        str suffix = json_get_str(o, "suffix");
+        step->kind = DECODE_SUFFIX;
+        return copy_content(suffix.n > 0 ? suffix : str_of("</w>"), &step->content, &step->n_content);
+    }
+    if (str_is(type, "WordPiece")) {
+        step->kind = DECODE_WORDPIECE;
+        step->cleanup = json_get_bool(o, "cleanup", true);
+        return copy_content(json_get_str(o, "prefix"), &step->content, &step->n_content);
+    }
+    return unsupported(err, "the decoder", type);
+}
+
+static quire_err load_decoder(struct json_object *o, void *out, quire_error *err) {
+    decoder *d = out;
+    str type = type_of(o);
+    if (str_is(type, "Sequence")) {
+        return load_each(o, "decoders", "decoder", out, load_decoder, err);
+    }
+    if (d->n == DECODE_MAX_STEPS) {
+        return unsupported(err, "a decoder of", str_of("more than 16 steps"));
+    }
+    d->steps[d->n] = (decode_step){0};
+    return load_decoder_step(o, type, &d->steps[d->n++], err);
+}
+
+quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err) {
+    TRY(load_document(json, "decoder", out, load_decoder, err));
+    if (out->n == 0) {
+        out->steps[out->n++] = (decode_step){.kind = DECODE_SPACED};
+    }
+    const char *problem = decoder_check(out);
+    return problem != NULL ? unsupported(err, problem, str_of("")) : QUIRE_OK;
+}

@@ -1,0 +1,41 @@
+/* The steps of a tokenizer as tokenizer.json writes them: read one component at a time. The tables they fill are those of the rooms' own headers. */
+#ifndef TEXT_PIPELINE_H
+#define TEXT_PIPELINE_H
+
+#include "base/err.h"
+#include "text/decode.h"
+#include "text/normalize.h"
+#include "text/pretokenize.h"
+
+/* A part of a post-processor's template: the text's ids, the second text's, or tokens. */
+typedef enum post_kind { POST_A, POST_B, POST_TOKENS } post_kind;
+
+typedef struct post_part {
+    post_kind kind;
+    int32_t type_id;
+    int32_t *ids; /* owned: TOKENS */
+    size_t n_ids;
+} post_part;
+
+typedef struct post_template {
+    post_part *parts;
+    size_t n, cap;
+} post_template;
+
+/* What stands around one text, and around two. n 0: nothing is said. */
+typedef struct postprocessor {
+    post_template single, pair;
+} postprocessor;
+
+void postprocessor_deinit(postprocessor *p);
+quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids);
+
+/* Each reads a component from JSON text ("null" and empty text: no steps) into *out, which is zero before and deinited by the caller, also after a
+ * failure. QUIRE_UNSUPPORTED names a type or option that this build does not know; QUIRE_BAD_FILE what is malformed. */
+quire_err pipeline_load_normalizer(str json, normalizer *out, quire_error *err);
+quire_err pipeline_load_pretokenizer(str json, pretokenizer *out, quire_error *err);
+quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err);
+/* Ids of the tokens are below n_ids. */
+quire_err pipeline_load_postprocessor(str json, int32_t n_ids, postprocessor *out, quire_error *err);
+
+#endif

@@ -1,0 +1,235 @@
+#include "text/pretokenize.h"
+
+#include "base/mem.h"
+#include "text/byte_level.h"
+#include "text/utf8.h"
+
+void pretokenizer_deinit(pretokenizer *p) {
+    for (int32_t i = 0; i < p->n; i++) {
+        matcher_deinit(&p->steps[i].match);
+    }
+    *p = (pretokenizer){0};
+}
+
+void pre_scratch_deinit(pre_scratch *s) {
+    mem_free(s->a.pieces);
+    mem_free(s->b.pieces);
+    strbuf_deinit(&s->texts[0]);
+    strbuf_deinit(&s->texts[1]);
+    strbuf_deinit(&s->spaced);
+    mem_free(s->cuts);
+    *s = (pre_scratch){0};
+}
+
+/* Empty pieces are never kept. */
+static quire_err list_add(piece_list *l, size_t at, size_t n) {
+    if (n == 0) {
+        return QUIRE_OK;
+    }
+    if (!mem_grow_((void **)&l->pieces, &l->cap, l->n + 1, sizeof *l->pieces)) {
+        return QUIRE_NO_MEMORY;
+    }
+    l->pieces[l->n++] = (text_span){at, n};
+    return QUIRE_OK;
+}
+
+static quire_err add_cut(pre_scratch *s, size_t start, size_t end, bool match) {
+    if (!mem_grow_((void **)&s->cuts, &s->cap_cuts, s->n_cuts + 1, sizeof *s->cuts)) {
+        return QUIRE_NO_MEMORY;
+    }
+    s->cuts[s->n_cuts++] = (struct cut){start, end, match};
+    return QUIRE_OK;
+}
+
+/* text as matches and what lies between them, in s->cuts. */
+static quire_err cut_by_matches(const matcher *m, str text, pre_scratch *s, regex_scratch *rs) {
+    match_iter it = {.subject = text};
+    size_t done = 0;
+    bool found;
+    for (;;) {
+        TRY(matcher_next(m, rs, &it, &found));
+        size_t upto = found ? it.start : text.n;
+        if (done < upto) {
+            TRY(add_cut(s, done, upto, false));
+        }
+        if (!found) {
+            return QUIRE_OK;
+        }
+        TRY(add_cut(s, it.start, it.end, true));
+        done = it.end;
+    }
+}
+
+static bool in_class(const pre_step *step, int32_t c) {
+    switch (step->class) {
+    case CLASS_SPACE: return char_is_space(c);
+    case CLASS_NUMERIC: return char_is_numeric(c);
+    case CLASS_PUNCTUATION: return char_is_punctuation(c);
+    default: return c == step->delimiter;
+    }
+}
+
+static quire_err cut_by_chars(const pre_step *step, str text, pre_scratch *s) {
+    size_t done = 0, len;
+    for (size_t i = 0; i < text.n; i += len) {
+        if (in_class(step, utf8_next(text.p + i, &len))) {
+            if (done < i) {
+                TRY(add_cut(s, done, i, false));
+            }
+            done = i + len;
+            TRY(add_cut(s, i, done, true));
+        }
+    }
+    return done < text.n ? add_cut(s, done, text.n, false) : QUIRE_OK;
+}
+
+/* Joins neighbouring cuts as the behaviour has it; the order of cuts stays. */
+static void merge_cuts(pre_scratch *s, split_behavior behavior) {
+    struct cut *c = s->cuts;
+    size_t n = 0;
+    if (behavior == SPLIT_MERGED_WITH_NEXT) {
+        bool before = false; /* the cut to the right was a match */
+        n = s->n_cuts;
+        for (size_t i = s->n_cuts; i-- > 0;) {
+            bool match = c[i].match;
+            if (match && !before && n < s->n_cuts) {
+                c[n].start = c[i].start;
+            } else {
+                c[--n] = c[i];
+            }
+            before = match;
+        }
+        memmove(c, c + n, (s->n_cuts - n) * sizeof *c);
+        s->n_cuts -= n;
+        return;
+    }
+    bool before = false;
+    for (size_t i = 0; i < s->n_cuts; i++) {
+        bool match = c[i].match;
+        bool join = behavior == SPLIT_CONTIGUOUS ? match == before : match && !before;
+        if (join && n > 0) {
+            c[n - 1].end = c[i].end;
+        } else {
+            c[n++] = c[i];
+        }
+        before = match;
+    }
+    s->n_cuts = n;
+}
+
+/* The pieces of s->cuts, which count from offset in out's text. */
+static quire_err keep_cuts(pre_scratch *s, split_behavior behavior, bool invert, size_t offset, piece_list *out) {
+    for (size_t i = 0; invert && i < s->n_cuts; i++) {
+        s->cuts[i].match = !s->cuts[i].match;
+    }
+    if (behavior != SPLIT_REMOVED && behavior != SPLIT_ISOLATED) {
+        merge_cuts(s, behavior);
+    }
+    for (size_t i = 0; i < s->n_cuts; i++) {
+        if (behavior != SPLIT_REMOVED || !s->cuts[i].match) {
+            TRY(list_add(out, offset + s->cuts[i].start, s->cuts[i].end - s->cuts[i].start));
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err cut_fixed(const pre_step *step, str text, size_t offset, piece_list *out) {
+    size_t start = 0, len;
+    int32_t n = 0;
+    for (size_t i = 0; i < text.n; i += len) {
+        (void)utf8_next(text.p + i, &len);
+        if (++n == step->length) {
+            TRY(list_add(out, offset + start, i + len - start));
+            start = i + len;
+            n = 0;
+        }
+    }
+    return list_add(out, offset + start, text.n - start);
+}
+
+/* Appends text to *own, marked, and cuts it before every mark. */
+static quire_err metaspace_piece(const pre_step *step, str text, bool first, strbuf *own, piece_list *out) {
+    char mark[4];
+    size_t n_mark = utf8_encode(step->delimiter, mark), start = own->n;
+    bool marked = text.p[0] == ' ' || (text.n >= n_mark && memcmp(text.p, mark, n_mark) == 0);
+    if (!marked && (step->prepend == PREPEND_ALWAYS || (step->prepend == PREPEND_FIRST && first))) {
+        TRY(strbuf_add(own, mark, n_mark));
+    }
+    for (size_t i = 0; i < text.n;) {
+        const char *space = memchr(text.p + i, ' ', text.n - i);
+        size_t upto = space != NULL ? (size_t)(space - text.p) : text.n;
+        TRY(strbuf_add(own, text.p + i, upto - i));
+        if (space != NULL) {
+            TRY(strbuf_add(own, mark, n_mark));
+        }
+        i = upto + (space != NULL);
+    }
+    for (size_t i = start; step->split && i + n_mark <= own->n;) {
+        bool cut = memcmp(own->p + i, mark, n_mark) == 0;
+        if (cut) {
+            TRY(list_add(out, start, i - start));
+            start = i;
+        }
+        i += cut ? n_mark : 1;
+    }
+    return list_add(out, start, own->n - start);
+}
+
+/* Appends text's bytes to *own, spelled, and its pieces to out. */
+static quire_err byte_level_piece(const pre_step *step, str text, pre_scratch *s, regex_scratch *rs, strbuf *own, piece_list *out) {
+    if (step->prepend == PREPEND_ALWAYS && text.p[0] != ' ') {
+        strbuf_clear(&s->spaced);
+        TRY(strbuf_add_char(&s->spaced, ' '));
+        TRY(strbuf_add(&s->spaced, text.p, text.n));
+        text = (str){s->spaced.p, s->spaced.n};
+    }
+    TRY(step->split ? cut_by_matches(&step->match, text, s, rs) : add_cut(s, 0, text.n, true));
+    for (size_t i = 0; i < s->n_cuts; i++) {
+        size_t start = own->n;
+        TRY(byte_level_add(own, (str){text.p + s->cuts[i].start, s->cuts[i].end - s->cuts[i].start}));
+        TRY(list_add(out, start, own->n - start));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i, pre_scratch *s, regex_scratch *rs, strbuf *own,
+                           piece_list *out) {
+    size_t at = in->pieces[i].at;
+    str text = {in->text.p + at, in->pieces[i].n};
+    s->n_cuts = 0;
+    switch (step->kind) {
+    case PRE_SPLIT: TRY(cut_by_matches(&step->match, text, s, rs)); return keep_cuts(s, step->behavior, step->invert, at, out);
+    case PRE_CHARS: TRY(cut_by_chars(step, text, s)); return keep_cuts(s, step->behavior, false, at, out);
+    case PRE_FIXED: return cut_fixed(step, text, at, out);
+    case PRE_METASPACE: return metaspace_piece(step, text, in->first && i == 0, own, out);
+    default: return byte_level_piece(step, text, s, rs, own, out);
+    }
+}
+
+static quire_err run_step(const pre_step *step, const piece_list *in, pre_scratch *s, regex_scratch *rs, strbuf *own, piece_list *out) {
+    out->n = 0;
+    strbuf_clear(own);
+    for (size_t i = 0; i < in->n; i++) {
+        TRY(run_piece(step, in, i, s, rs, own, out));
+    }
+    bool rewrites = own->n > 0;
+    out->text = rewrites ? (str){own->p, own->n} : in->text;
+    out->first = in->first && out->n > 0 && (rewrites || out->pieces[0].at == in->pieces[0].at);
+    return QUIRE_OK;
+}
+
+quire_err pretokenizer_run(const pretokenizer *p, str text, bool first, pre_scratch *s, regex_scratch *rs, const piece_list **out) {
+    piece_list *in = &s->a, *to = &s->b;
+    int free_text = 0;
+    *in = (piece_list){.text = text, .first = first, .pieces = in->pieces, .cap = in->cap};
+    TRY(list_add(in, 0, text.n));
+    for (int32_t i = 0; i < p->n; i++) {
+        TRY(run_step(&p->steps[i], in, s, rs, &s->texts[free_text], to));
+        free_text = s->texts[free_text].n > 0 ? 1 - free_text : free_text;
+        piece_list *done = to;
+        to = in;
+        in = done;
+    }
+    *out = in;
+    return QUIRE_OK;
+}

@@ -1,0 +1,81 @@
+/* Pre-tokenizers: a sequence of steps that cut a text into pieces, which merges never cross. Immutable once built; each call brings its scratch. */
+#ifndef TEXT_PRETOKENIZE_H
+#define TEXT_PRETOKENIZE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "text/regex.h"
+
+typedef enum pre_kind {
+    PRE_SPLIT,      /* by what match finds */
+    PRE_CHARS,      /* by single characters of class */
+    PRE_FIXED,      /* every n characters */
+    PRE_METASPACE,  /* spaces become a mark, perhaps one before each piece; cut before marks */
+    PRE_BYTE_LEVEL  /* perhaps a space before each piece; cut by match if there is one; bytes spelled as in byte_level.h */
+} pre_kind;
+
+/* What becomes of a delimiter. */
+typedef enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_MERGED_WITH_PREVIOUS, SPLIT_MERGED_WITH_NEXT, SPLIT_CONTIGUOUS } split_behavior;
+
+typedef enum char_class { CLASS_SPACE, CLASS_NUMERIC, CLASS_PUNCTUATION, CLASS_DELIMITER } char_class;
+
+typedef enum prepend_scheme { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } prepend_scheme;
+
+typedef struct pre_step {
+    pre_kind kind;
+    split_behavior behavior; /* SPLIT, CHARS */
+    bool invert;             /* SPLIT: what lies between the matches is the delimiter */
+    char_class class;        /* CHARS */
+    int32_t delimiter;       /* CHARS with CLASS_DELIMITER; METASPACE: the mark */
+    int32_t length;          /* FIXED */
+    prepend_scheme prepend;  /* METASPACE; BYTE_LEVEL: NEVER or ALWAYS */
+    bool split;              /* METASPACE, BYTE_LEVEL */
+    matcher match;           /* SPLIT, BYTE_LEVEL */
+} pre_step;
+
+#define PRE_MAX_STEPS 32
+
+typedef struct pretokenizer {
+    pre_step steps[PRE_MAX_STEPS];
+    int32_t n;
+} pretokenizer;
+
+void pretokenizer_deinit(pretokenizer *p);
+/* Each appends a step. QUIRE_UNSUPPORTED past PRE_MAX_STEPS; errors of regex_open. */
+quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert, quire_error *err);
+quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter, split_behavior behavior, quire_error *err);
+/* cut: by GPT-2's pattern. */
+quire_err pretokenizer_add_byte_level(pretokenizer *p, bool prefix_space, bool cut, quire_error *err);
+
+typedef struct text_span {
+    size_t at, n; /* in the list's text; n > 0 */
+} text_span;
+
+/* Pieces of one text, in order. */
+typedef struct piece_list {
+    str text; /* borrowed */
+    text_span *pieces;
+    size_t n, cap;
+    bool first; /* piece 0 begins where the whole input begins */
+} piece_list;
+
+typedef struct pre_scratch {
+    piece_list a, b;
+    strbuf texts[2]; /* what steps that rewrite have written; the last step's input lies in the other one */
+    strbuf spaced;
+    struct cut {
+        size_t start, end;
+        bool match;
+    } *cuts;
+    size_t n_cuts, cap_cuts;
+} pre_scratch;
+
+void pre_scratch_deinit(pre_scratch *s);
+
+/* Cuts text (valid UTF-8); first: it begins where the whole input begins. *out lies in the scratch until its next use and may borrow text.
+ * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next). */
+quire_err pretokenizer_run(const pretokenizer *p, str text, bool first, pre_scratch *s, regex_scratch *rs, const piece_list **out);
+
+#endif

@@ -1,0 +1,46 @@
+/* Regular expressions of tokenizer files. They are written for Oniguruma (its Ruby syntax), which the tokenizers library uses; here they are
+ * translated to PCRE2's, and what has no exact translation is refused, since several constructs would compile and mean something else.
+ *
+ * A compiled expression is immutable: any thread may search with its own scratch. Subjects are valid UTF-8 and hostile: matching is bounded. */
+#ifndef TEXT_REGEX_H
+#define TEXT_REGEX_H
+
+#include "base/str.h"
+
+typedef struct regex regex;
+
+/* Working memory of searches; one thread. Zero-initialised is ready; freed by regex_scratch_deinit. */
+typedef struct regex_scratch {
+    void *match_data;
+} regex_scratch;
+
+void regex_scratch_deinit(regex_scratch *s);
+
+/* Compiles. QUIRE_UNSUPPORTED names the construct that cannot be translated, QUIRE_BAD_FILE what is malformed. */
+quire_err regex_open(str pattern, regex **out, quire_error *err);
+void regex_close(regex *r);
+/* Appends pattern in PCRE2's syntax to *out; errors as regex_open. */
+quire_err regex_translate(str pattern, strbuf *out, quire_error *err);
+
+/* What a step of a tokenizer looks for: an expression, or a literal string when re is NULL. */
+typedef struct matcher {
+    regex *re;
+    char *literal; /* owned */
+    size_t n_literal;
+} matcher;
+
+quire_err matcher_open_literal(str literal, matcher *out);
+void matcher_deinit(matcher *m);
+
+/* An iteration over the matches in one subject; an empty match right behind a match does not count. Zero but for subject to begin. */
+typedef struct match_iter {
+    str subject;
+    size_t from, last_end;
+    bool any;
+    size_t start, end; /* the match found */
+} match_iter;
+
+/* The next match; *found false when there are no more. QUIRE_NO_MEMORY; QUIRE_BAD_REQUEST when matching would take too long. */
+quire_err matcher_next(const matcher *m, regex_scratch *s, match_iter *it, bool *found);
+
+#endif

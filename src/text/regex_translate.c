@@ -1,0 +1,452 @@
+/* Oniguruma's Ruby syntax to PCRE2's. The two agree on most of what tokenizers use; they differ, silently, in these:
+ *   X{n,m}+ is a repeated repetition, not a possessive one; {,n} counts from 0; classes nest and intersect ([a&&[^b]]);
+ *   \h is a hexadecimal digit; \v is one character; (?m) lets . match a newline; \s \w \b and [:alpha:] follow other Unicode properties. */
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "text/regex.h"
+#include "text/utf8.h"
+
+#define MAX_DEPTH 64
+
+#define SPACE_ITEMS "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define WORD_ITEMS  "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define HEX_ITEMS   "0-9a-fA-F"
+
+typedef struct translator {
+    str in;
+    size_t at;
+    strbuf *out;
+    quire_error *err;
+    size_t atom;               /* where the last atom begins in out, for repetitions; SIZE_MAX: none */
+    size_t groups[MAX_DEPTH];  /* where the open groups begin in out */
+    int32_t depth;
+} translator;
+
+static quire_err refuse(const translator *t, const char *what) {
+    return err_set(t->err, QUIRE_UNSUPPORTED, (int64_t)t->at, "tokenizer: the regular expression %.*s: %s at byte %zu is not supported",
+                   (int)(t->in.n < 200 ? t->in.n : 200), t->in.p, what, t->at);
+}
+
+static bool at_text(const translator *t, const char *s) {
+    size_t n = strlen(s);
+    return t->in.n - t->at >= n && memcmp(t->in.p + t->at, s, n) == 0;
+}
+
+static int peek(const translator *t, size_t ahead) {
+    return t->at + ahead < t->in.n ? (unsigned char)t->in.p[t->at + ahead] : -1;
+}
+
+static bool is_digit(int c) {
+    return c >= '0' && c <= '9';
+}
+
+static bool is_alnum(int c) {
+    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* Appends c as a literal, inside or outside a class. */
+static quire_err add_literal(strbuf *out, int32_t c) {
+    return c < 0x80 && !is_alnum(c) ? strbuf_addf(out, "\\x{%02x}", (unsigned)c) : utf8_add(out, c);
+}
+
+static int32_t hex_value(int c) {
+    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Reads hexadecimal digits at t->at, at least 1 and at most max. */
+static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
+    int32_t v = 0, n = 0;
+    while (n < max && hex_value(peek(t, 0)) >= 0) {
+        v = v * 16 + hex_value(peek(t, 0));
+        t->at++;
+        n++;
+    }
+    if (n == 0 || v > 0x10FFFF || (v >= 0xD800 && v <= 0xDFFF)) {
+        return refuse(t, "this character number");
+    }
+    *value = v;
+    return QUIRE_OK;
+}
+
+/* After a backslash: the character that the escape stands for goes to *c, or -1 when it is none (t->at then stays). */
+static quire_err read_char_escape(translator *t, int32_t *c) {
+    static const char names[] = "tnrfvae", values[] = "\t\n\r\f\v\a\x1b";
+    int b = peek(t, 0);
+    *c = -1;
+    if (b < 0) {
+        return refuse(t, "a backslash with nothing behind it");
+    }
+    const char *name = memchr(names, b, sizeof names - 1);
+    if (name != NULL) {
+        t->at++;
+        *c = values[name - names];
+    } else if (b == 'x' || b == 'u') {
+        bool braces = b == 'x' && peek(t, 1) == '{';
+        t->at += braces ? 2 : 1;
+        TRY(read_hex(t, b == 'u' ? 4 : braces ? 6 : 2, c));
+        if (braces && peek(t, 0) != '}') {
+            return refuse(t, "this character number");
+        }
+        t->at += braces;
+    } else if (!is_alnum(b)) {
+        size_t len;
+        *c = utf8_decode(t->in.p + t->at, t->in.n - t->at, &len);
+        t->at += len;
+    }
+    return QUIRE_OK;
+}
+
+/* \p{...} and \P{...} stand the same way in both; t->at is behind the backslash. */
+static quire_err copy_property(translator *t, strbuf *out) {
+    size_t end = t->at + 1;
+    if (peek(t, 1) != '{') {
+        return refuse(t, "a property without braces");
+    }
+    while (end < t->in.n && t->in.p[end] != '}') {
+        end++;
+    }
+    if (end == t->in.n) {
+        return refuse(t, "an unfinished property");
+    }
+    TRY(strbuf_add_char(out, '\\'));
+    TRY(strbuf_add(out, t->in.p + t->at, end + 1 - t->at));
+    t->at = end + 1;
+    return QUIRE_OK;
+}
+
+/* ---- classes ---- */
+
+/* A union inside a class: items that can stand in one PCRE2 class, and alternatives that cannot ("|[^..]" each). */
+typedef struct class_union {
+    strbuf items, others;
+} class_union;
+
+static quire_err class_expr(translator *t, strbuf *out, int32_t depth);
+
+static quire_err add_shorthand(class_union *u, int c) {
+    switch (c) {
+    case 's': return strbuf_add_str(&u->items, SPACE_ITEMS);
+    case 'S': return strbuf_add_str(&u->others, "|[^" SPACE_ITEMS "]");
+    case 'w': return strbuf_add_str(&u->items, WORD_ITEMS);
+    case 'W': return strbuf_add_str(&u->others, "|[^" WORD_ITEMS "]");
+    case 'd': return strbuf_add_str(&u->items, "\\p{Nd}");
+    case 'D': return strbuf_add_str(&u->items, "\\P{Nd}");
+    case 'h': return strbuf_add_str(&u->items, HEX_ITEMS);
+    case 'H': return strbuf_add_str(&u->others, "|[^" HEX_ITEMS "]");
+    default: return QUIRE_NOT_FOUND;
+    }
+}
+
+static quire_err add_posix(translator *t, class_union *u, bool *done) {
+    static const struct {
+        const char *name, *items;
+    } table[] = {{"alpha", "\\p{Alphabetic}"}, {"digit", "\\p{Nd}"},       {"alnum", "\\p{Alphabetic}\\p{Nd}"}, {"upper", "\\p{Uppercase}"},
+                 {"lower", "\\p{Lowercase}"},  {"space", SPACE_ITEMS},     {"word", WORD_ITEMS},                {"cntrl", "\\p{Cc}"},
+                 {"xdigit", HEX_ITEMS},        {"ascii", "\\x00-\\x7f"}, {"punct", "\\p{P}$+<=>^`|~"}};
+    *done = false;
+    if (!at_text(t, "[:")) {
+        return QUIRE_OK;
+    }
+    bool negated = peek(t, 2) == '^';
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        size_t n = strlen(table[i].name), at = t->at + 2 + negated;
+        if (t->in.n - at >= n + 2 && memcmp(t->in.p + at, table[i].name, n) == 0 && memcmp(t->in.p + at + n, ":]", 2) == 0) {
+            t->at = at + n + 2;
+            *done = true;
+            return negated ? strbuf_addf(&u->others, "|[^%s]", table[i].items) : strbuf_add_str(&u->items, table[i].items);
+        }
+    }
+    return refuse(t, "this bracket class");
+}
+
+/* One character of a class, written or escaped; -1 when an escape is a shorthand or property (t->at then is behind the backslash). */
+static quire_err read_class_char(translator *t, int32_t *c) {
+    size_t len;
+    if (peek(t, 0) == '\\') {
+        t->at++;
+        if (peek(t, 0) == 'b') {
+            t->at++;
+            *c = '\b';
+            return QUIRE_OK;
+        }
+        return read_char_escape(t, c);
+    }
+    *c = utf8_decode(t->in.p + t->at, t->in.n - t->at, &len);
+    if (*c < 0) {
+        return refuse(t, "text that is not UTF-8");
+    }
+    t->at += len;
+    return QUIRE_OK;
+}
+
+static quire_err add_range(translator *t, class_union *u) {
+    int32_t low, high;
+    TRY(read_class_char(t, &low));
+    if (low < 0) {
+        int c = peek(t, 0);
+        if (c == 'p' || c == 'P') {
+            return copy_property(t, &u->items);
+        }
+        t->at++;
+        quire_err e = add_shorthand(u, c);
+        return e == QUIRE_NOT_FOUND ? refuse(t, "this escape in a class") : e;
+    }
+    TRY(add_literal(&u->items, low));
+    if (peek(t, 0) != '-' || peek(t, 1) == ']' || peek(t, 1) == '[' || peek(t, 1) < 0) {
+        return QUIRE_OK;
+    }
+    t->at++;
+    TRY(read_class_char(t, &high));
+    if (high < low) {
+        return refuse(t, "this range");
+    }
+    TRY(strbuf_add_char(&u->items, '-'));
+    return add_literal(&u->items, high);
+}
+
+/* Reads up to && or the closing bracket. */
+static quire_err read_union(translator *t, class_union *u, int32_t depth) {
+    for (bool first = true;; first = false) {
+        int c = peek(t, 0);
+        if (c < 0) {
+            return refuse(t, "an unfinished class");
+        }
+        if (c == ']' || at_text(t, "&&")) {
+            return first ? refuse(t, "an empty class") : QUIRE_OK;
+        }
+        bool posix = false;
+        if (c == '[') {
+            TRY(add_posix(t, u, &posix));
+            if (!posix) {
+                TRY(strbuf_add_char(&u->others, '|'));
+                TRY(class_expr(t, &u->others, depth + 1));
+            }
+        } else {
+            TRY(add_range(t, u));
+        }
+    }
+}
+
+static quire_err add_union(const class_union *u, strbuf *out) {
+    if (u->others.n == 0) {
+        return strbuf_addf(out, "[%s]", u->items.p);
+    }
+    TRY(strbuf_add_str(out, "(?:"));
+    if (u->items.n > 0) {
+        TRY(strbuf_addf(out, "[%s]", u->items.p));
+    }
+    TRY(strbuf_add_str(out, u->others.p + (u->items.n == 0)));
+    return strbuf_add_char(out, ')');
+}
+
+/* The operands of && from t->at to the closing bracket, which is taken. A plain class comes out as one. */
+static quire_err class_operands(translator *t, class_union *u, strbuf *expr, bool negated, strbuf *out, int32_t depth) {
+    TRY(read_union(t, u, depth));
+    bool simple = u->others.n == 0 && peek(t, 0) == ']';
+    if (simple) {
+        t->at++;
+        return strbuf_addf(out, negated ? "[^%s]" : "[%s]", u->items.p);
+    }
+    while (at_text(t, "&&")) {
+        TRY(strbuf_add_str(expr, "(?="));
+        TRY(add_union(u, expr));
+        TRY(strbuf_add_char(expr, ')'));
+        strbuf_clear(&u->items);
+        strbuf_clear(&u->others);
+        t->at += 2;
+        TRY(read_union(t, u, depth));
+    }
+    TRY(add_union(u, expr));
+    t->at++;
+    return strbuf_addf(out, negated ? "(?:(?!%s)[\\x{0}-\\x{10ffff}])" : "(?:%s)", expr->p);
+}
+
+/* A class at '[': appends an expression that matches exactly one character. */
+static quire_err class_expr(translator *t, strbuf *out, int32_t depth) {
+    if (depth >= MAX_DEPTH) {
+        return refuse(t, "a class this deep");
+    }
+    t->at++;
+    bool negated = peek(t, 0) == '^';
+    t->at += negated;
+    class_union u = {.items = {.max = out->max}, .others = {.max = out->max}};
+    strbuf expr = {.max = out->max};
+    quire_err e = class_operands(t, &u, &expr, negated, out, depth);
+    strbuf_deinit(&u.items);
+    strbuf_deinit(&u.others);
+    strbuf_deinit(&expr);
+    return e;
+}
+
+/* ---- outside classes ---- */
+
+static quire_err translate_escape(translator *t) {
+    strbuf *out = t->out;
+    size_t start = out->n;
+    t->at++;
+    int32_t c;
+    TRY(read_char_escape(t, &c));
+    if (c >= 0) {
+        t->atom = start;
+        return add_literal(out, c);
+    }
+    t->atom = start;
+    int b = peek(t, 0);
+    if (b == 'p' || b == 'P') {
+        return copy_property(t, out);
+    }
+    t->at++;
+    switch (b) {
+    case 's': return strbuf_add_str(out, "[" SPACE_ITEMS "]");
+    case 'S': return strbuf_add_str(out, "[^" SPACE_ITEMS "]");
+    case 'w': return strbuf_add_str(out, "[" WORD_ITEMS "]");
+    case 'W': return strbuf_add_str(out, "[^" WORD_ITEMS "]");
+    case 'd': return strbuf_add_str(out, "\\p{Nd}");
+    case 'D': return strbuf_add_str(out, "\\P{Nd}");
+    case 'h': return strbuf_add_str(out, "[" HEX_ITEMS "]");
+    case 'H': return strbuf_add_str(out, "[^" HEX_ITEMS "]");
+    case 'b': return strbuf_add_str(out, "(?:(?<=[" WORD_ITEMS "])(?![" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?=[" WORD_ITEMS "]))");
+    case 'B': return strbuf_add_str(out, "(?:(?<=[" WORD_ITEMS "])(?=[" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?![" WORD_ITEMS "]))");
+    case 'A':
+    case 'Z':
+    case 'z':
+    case 'R': return strbuf_addf(out, "\\%c", b);
+    default:
+        if (b >= '1' && b <= '9' && !is_digit(peek(t, 0))) {
+            return strbuf_addf(out, "\\%c", b);
+        }
+        t->at--;
+        return refuse(t, "this escape");
+    }
+}
+
+/* The head of a group. Option letters: i as it is; m is what PCRE2 calls s. */
+static quire_err translate_group(translator *t) {
+    static const char *const heads[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+    if (t->depth == MAX_DEPTH) {
+        return refuse(t, "a group this deep");
+    }
+    size_t start = t->out->n;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        if (at_text(t, heads[i])) {
+            t->groups[t->depth++] = start;
+            t->at += strlen(heads[i]);
+            return strbuf_add_str(t->out, heads[i]);
+        }
+    }
+    t->at++;
+    TRY(strbuf_add_char(t->out, '('));
+    if (peek(t, 0) == '*') {
+        return refuse(t, "a verb");
+    }
+    if (peek(t, 0) == '?') {
+        t->at++;
+        TRY(strbuf_add_char(t->out, '?'));
+        int c = peek(t, 0);
+        for (; c == 'i' || c == 'm' || c == '-'; c = peek(t, 0)) {
+            TRY(strbuf_add_char(t->out, c == 'm' ? 's' : (char)c));
+            t->at++;
+        }
+        if (c != ':' && c != ')') {
+            return refuse(t, "this kind of group");
+        }
+        t->at += c == ':';
+        TRY(c == ':' ? strbuf_add_char(t->out, ':') : QUIRE_OK);
+    }
+    t->groups[t->depth++] = start;
+    return QUIRE_OK;
+}
+
+/* At '{': an interval, or an ordinary brace. */
+static quire_err translate_brace(translator *t) {
+    size_t i = 1;
+    while (is_digit(peek(t, i))) {
+        i++;
+    }
+    size_t n_low = i - 1, n_high = 0;
+    bool comma = peek(t, i) == ',';
+    if (comma) {
+        i++;
+        while (is_digit(peek(t, i))) {
+            i++;
+            n_high++;
+        }
+    }
+    if (peek(t, i) != '}' || n_low + n_high == 0 || t->atom == SIZE_MAX) {
+        t->atom = t->out->n;
+        t->at++;
+        return strbuf_add_str(t->out, "\\{");
+    }
+    TRY(strbuf_add_str(t->out, n_low == 0 ? "{0" : "{"));
+    TRY(strbuf_add(t->out, t->in.p + t->at + 1, i - 1));
+    TRY(strbuf_add_char(t->out, '}'));
+    t->at += i + 1;
+    int next = peek(t, 0);
+    if (next == '+' || (next == '?' && !comma)) { /* repeats the repetition: put it in a group of its own */
+        size_t n = t->out->n - t->atom;
+        char *copy = mem_dup(t->out->p + t->atom, n);
+        if (copy == NULL) {
+            return QUIRE_NO_MEMORY;
+        }
+        t->out->n = t->atom;
+        quire_err e = strbuf_addf(t->out, "(?:%s)", copy);
+        mem_free(copy);
+        TRY(e);
+        t->at++;
+        return strbuf_add_char(t->out, (char)next);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err translate_one(translator *t) {
+    int c = peek(t, 0);
+    size_t start = t->out->n;
+    switch (c) {
+    case '\\': return translate_escape(t);
+    case '[':
+        TRY(class_expr(t, t->out, 0));
+        t->atom = start;
+        return QUIRE_OK;
+    case '(': t->atom = SIZE_MAX; return translate_group(t);
+    case ')':
+        if (t->depth == 0) {
+            return refuse(t, "a closing parenthesis without an opening one");
+        }
+        t->atom = t->groups[--t->depth];
+        break;
+    case '{': return translate_brace(t);
+    case '|':
+    case '^':
+    case '$': t->atom = SIZE_MAX; break;
+    case '*':
+    case '+':
+    case '?': break;
+    case 0: t->at++; t->atom = start; return strbuf_add_str(t->out, "\\x00");
+    default: {
+        size_t len;
+        if (utf8_decode(t->in.p + t->at, t->in.n - t->at, &len) < 0) {
+            return refuse(t, "text that is not UTF-8");
+        }
+        t->atom = start;
+        TRY(strbuf_add(t->out, t->in.p + t->at, len));
+        t->at += len;
+        return QUIRE_OK;
+    }
+    }
+    t->at++;
+    return strbuf_add_char(t->out, (char)c);
+}
+
+quire_err regex_translate(str pattern, strbuf *out, quire_error *err) {
+    translator t = {.in = pattern, .out = out, .err = err, .atom = SIZE_MAX};
+    TRY(strbuf_add_str(out, ""));
+    while (t.at < pattern.n) {
+        quire_err e = translate_one(&t);
+        if (e == QUIRE_NO_MEMORY || e == QUIRE_TOO_LARGE) {
+            return err_set(err, e, -1, "tokenizer: no room for a regular expression");
+        }
+        TRY(e);
+    }
+    return QUIRE_OK;
+}

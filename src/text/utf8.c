@@ -1,0 +1,199 @@
+#include "text/utf8.h"
+
+#include <utf8proc.h>
+
+/* A lead byte's length, and the range of the byte behind it; the others lie in 80..BF (Unicode 15, table 3-7). */
+typedef struct lead {
+    uint8_t len, low, high;
+} lead;
+
+static lead lead_of(uint8_t b) {
+    if (b < 0xC2 || b > 0xF4) {
+        return (lead){0, 0, 0};
+    }
+    if (b < 0xE0) {
+        return (lead){2, 0x80, 0xBF};
+    }
+    if (b < 0xF0) {
+        return (lead){3, b == 0xE0 ? 0xA0 : 0x80, b == 0xED ? 0x9F : 0xBF};
+    }
+    return (lead){4, b == 0xF0 ? 0x90 : 0x80, b == 0xF4 ? 0x8F : 0xBF};
+}
+
+int32_t utf8_decode(const char *p, size_t n, size_t *len) {
+    const uint8_t *b = (const uint8_t *)p;
+    *len = 1;
+    if (b[0] < 0x80) {
+        return b[0];
+    }
+    lead l = lead_of(b[0]);
+    if (l.len == 0) {
+        return -1;
+    }
+    int32_t c = b[0] & (0x7F >> l.len);
+    for (size_t i = 1; i < l.len; i++) {
+        uint8_t low = i == 1 ? l.low : 0x80, high = i == 1 ? l.high : 0xBF;
+        if (i >= n || b[i] < low || b[i] > high) {
+            *len = i;
+            return -1;
+        }
+        c = c << 6 | (b[i] & 0x3F);
+    }
+    *len = l.len;
+    return c;
+}
+
+int32_t utf8_next(const char *p, size_t *len) {
+    const uint8_t *b = (const uint8_t *)p;
+    if (b[0] < 0x80) {
+        *len = 1;
+        return b[0];
+    }
+    if (b[0] < 0xE0) {
+        *len = 2;
+        return (b[0] & 0x1F) << 6 | (b[1] & 0x3F);
+    }
+    if (b[0] < 0xF0) {
+        *len = 3;
+        return (b[0] & 0x0F) << 12 | (b[1] & 0x3F) << 6 | (b[2] & 0x3F);
+    }
+    *len = 4;
+    return (b[0] & 0x07) << 18 | (b[1] & 0x3F) << 12 | (b[2] & 0x3F) << 6 | (b[3] & 0x3F);
+}
+
+size_t utf8_encode(int32_t c, char out[4]) {
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--) {
+        out[i] = (char)(0x80 | (c & 0x3F));
+        c >>= 6;
+    }
+    static const int32_t marks[5] = {0, 0, 0xC0, 0xE0, 0xF0};
+    out[0] = (char)(marks[n] | c);
+    return n;
+}
+
+quire_err utf8_add(strbuf *b, int32_t c) {
+    char bytes[4];
+    return strbuf_add(b, bytes, utf8_encode(c, bytes));
+}
+
+bool utf8_is_unfinished(const char *p, size_t n) {
+    size_t len;
+    return n > 0 && utf8_decode(p, n, &len) < 0 && len == n && lead_of((uint8_t)p[0]).len > n;
+}
+
+/* The length of the ASCII bytes that s begins with. */
+static size_t ascii_run(str s) {
+    size_t i = 0;
+    for (; i + 8 <= s.n; i += 8) {
+        uint64_t word;
+        memcpy(&word, s.p + i, 8);
+        if ((word & 0x8080808080808080u) != 0) {
+            break;
+        }
+    }
+    while (i < s.n && (uint8_t)s.p[i] < 0x80) {
+        i++;
+    }
+    return i;
+}
+
+/* The length of the valid text that s begins with. */
+static size_t valid_run(str s) {
+    size_t i = 0;
+    while (i < s.n) {
+        i += ascii_run((str){s.p + i, s.n - i});
+        size_t len;
+        if (i < s.n) {
+            if (utf8_decode(s.p + i, s.n - i, &len) < 0) {
+                return i;
+            }
+            i += len;
+        }
+    }
+    return i;
+}
+
+bool utf8_is_valid(str s) {
+    return valid_run(s) == s.n;
+}
+
+quire_err utf8_add_lossy(strbuf *b, str s) {
+    size_t before = b->n;
+    while (s.n > 0) {
+        size_t run = valid_run(s);
+        quire_err e = strbuf_add(b, s.p, run);
+        s = (str){s.p + run, s.n - run};
+        if (e == QUIRE_OK && s.n > 0) {
+            size_t len;
+            (void)utf8_decode(s.p, s.n, &len);
+            s = (str){s.p + len, s.n - len};
+            e = strbuf_add_str(b, UTF8_REPLACEMENT);
+        }
+        if (e != QUIRE_OK) {
+            b->n = before;
+            return e;
+        }
+    }
+    return QUIRE_OK;
+}
+
+bool char_is_space(int32_t c) {
+    if (c < 0x80) {
+        return c == ' ' || (c >= '\t' && c <= '\r');
+    }
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+bool char_is_numeric(int32_t c) {
+    if (c < 0x80) {
+        return c >= '0' && c <= '9';
+    }
+    utf8proc_category_t k = utf8proc_category(c);
+    return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+}
+
+bool char_is_punctuation(int32_t c) {
+    if (c < 0x80) {
+        return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) || (c >= 0x7B && c <= 0x7E);
+    }
+    utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+}
+
+bool char_is_mark(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME;
+}
+
+bool char_is_nonspacing(int32_t c) {
+    return utf8proc_category(c) == UTF8PROC_CATEGORY_MN;
+}
+
+bool char_is_word(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    /* Alphabetic is L, Nl, some marks (which are in M), and these symbols: circled and squared Latin letters. */
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_ND) || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC ||
+           (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+           (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D;
+}
+
+bool char_is_other(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return k == UTF8PROC_CATEGORY_CN || (k >= UTF8PROC_CATEGORY_CC && k <= UTF8PROC_CATEGORY_CO);
+}
+
+int char_lower(int32_t c, int32_t out[2]) {
+    if (c == 0x130) { /* the one character whose lower case is two */
+        out[0] = 'i';
+        out[1] = 0x307;
+        return 2;
+    }
+    out[0] = c >= 'A' && c <= 'Z' ? c + 32 : c < 0x80 ? c : utf8proc_tolower(c);
+    return 1;
+}
