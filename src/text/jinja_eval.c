@@ -110,24 +110,16 @@ static quire_err eval_binary(jrun *r, const jnode *node, jscope *scope, jvalue *
     return jop_binary(r, (jop)node->op, a, b, out);
 }
 
-/* ~: the texts side by side; one escaped text makes all of it so. */
+/* ~: the texts side by side, escaped or not. */
 static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     jvalue *items;
-    bool safe = false;
     TRY(eval_all(r, node->items, node->n, scope, &items));
     r->at = node;
-    for (size_t i = 0; i < node->n; i++) {
-        safe |= jis(items[i], J_STRING) && items[i].safe;
-    }
     str joined = {0};
     for (size_t i = 0; i < node->n; i++) {
         str part;
-        if (safe) {
-            TRY(jrun_escape(r, items[i], &items[i]));
-            part = items[i].u.s;
-        } else {
-            TRY(jrun_to_text(r, items[i], &part));
-        }
+        items[i].safe = false;
+        TRY(jrun_to_text(r, items[i], &part));
         if (i == 0) {
             joined = part;
         } else if (!jarena_append(&r->arena, joined, part, &joined)) {
@@ -135,7 +127,6 @@ static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *
         }
     }
     *out = jstring(joined);
-    out->safe = safe;
     return jrun_step(r, joined.n / 64);
 }
 

@@ -1,0 +1,184 @@
+/* Templates: DIR/jinja.jsonl has a template in each case, DIR/chat/NAME.jsonl are cases of ROOT/data/templates/chat/NAME.jinja. A rendering must be
+ * the expected text to the byte. Where an error is expected, any error is right, with the reference's words where the template chose them
+ * (raise_exception) or named what is undefined, and its line for a syntax error. */
+#include <glob.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "check/check.h"
+#include "text/jinja.h"
+
+enum { MAX_PATH = 4096 };
+
+#define KIND "templates"
+#define CONTINUE_TAG "CONTINUE_FINAL_MESSAGE_TAG "
+
+static str text_of(json_object *record, const char *member) {
+    json_object *v = json_object_object_get(record, member);
+    return json_object_is_type(v, json_type_string) ? (str){json_object_get_string(v), (size_t)json_object_get_string_len(v)} : (str){NULL, 0};
+}
+
+static bool flag_of(json_object *record, const char *member, bool fallback) {
+    json_object *v;
+    return json_object_object_get_ex(record, member, &v) ? json_object_get_boolean(v) != 0 : fallback;
+}
+
+/* Puts the tag behind the last message's content, which is a text. */
+static bool tag_last_message(json_object *context) {
+    json_object *messages = json_object_object_get(context, "messages");
+    size_t n = json_object_is_type(messages, json_type_array) ? json_object_array_length(messages) : 0;
+    json_object *last = n > 0 ? json_object_array_get_idx(messages, n - 1) : NULL;
+    str content = text_of(last, "content");
+    char *tagged = mem_new(content.n + sizeof CONTINUE_TAG, 1);
+    if (tagged == NULL || content.p == NULL) {
+        mem_free(tagged);
+        return false;
+    }
+    memcpy(tagged, content.p, content.n);
+    memcpy(tagged + content.n, CONTINUE_TAG, sizeof CONTINUE_TAG - 1);
+    json_object_object_add(last, "content", json_object_new_string_len(tagged, (int)(content.n + sizeof CONTINUE_TAG - 1)));
+    mem_free(tagged);
+    return true;
+}
+
+/* The text up to the last tag, without blanks before it when the template took the tag's own. */
+static str cut_at_tag(str text) {
+    size_t n = sizeof CONTINUE_TAG - 2; /* without its blank */
+    for (size_t i = text.n >= n ? text.n - n + 1 : 0; i-- > 0;) {
+        if (memcmp(text.p + i, CONTINUE_TAG, n) == 0) {
+            bool kept = i + n < text.n && text.p[i + n] == ' ';
+            while (!kept && i > 0 && strchr(" \t\n\r\v\f", text.p[i - 1]) != NULL) {
+                i--;
+            }
+            return (str){text.p, i};
+        }
+    }
+    return text;
+}
+
+static void compare_text(check_report *r, const char *where, str got, str want) {
+    if (str_eq(got, want)) {
+        check_pass(r, KIND, where);
+        return;
+    }
+    size_t at = 0;
+    while (at < got.n && at < want.n && got.p[at] == want.p[at]) {
+        at++;
+    }
+    size_t from = at > 20 ? at - 20 : 0;
+    check_fail(r, KIND, where, "differs at byte %zu: ...%.*s, must be ...%.*s", at, (int)(got.n - from > 60 ? 60 : got.n - from), got.p + from,
+               (int)(want.n - from > 60 ? 60 : want.n - from), want.p + from);
+}
+
+static void compare_error(check_report *r, const char *where, json_object *record, const quire_error *err) {
+    char type[40], words[400], line[32];
+    str t = text_of(record, "error_type"), w = text_of(record, "error");
+    snprintf(type, sizeof type, "%.*s", (int)t.n, t.p);
+    snprintf(words, sizeof words, "%.*s", (int)(w.n > 380 ? 380 : w.n), w.p);
+    snprintf(line, sizeof line, "line %d,", json_object_get_int(json_object_object_get(record, "lineno")));
+    bool has_words = strcmp(type, "TemplateError") == 0 || strcmp(type, "UndefinedError") == 0;
+    if (has_words && strstr(err->message, words) == NULL) {
+        check_fail(r, KIND, where, "the error is \"%s\", must be \"%s\"", err->message, words);
+    } else if (strcmp(type, "TemplateSyntaxError") == 0 && err->code == QUIRE_INVALID && strncmp(err->message, line, strlen(line)) != 0) {
+        check_fail(r, KIND, where, "the error is \"%s\", must be in %s", err->message, line);
+    } else {
+        check_pass(r, KIND, where);
+    }
+}
+
+static void check_case(check_report *r, const char *where, json_object *record, str source) {
+    /* The vectors' clock. */
+    const struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 10, .tm_min = 30, .tm_wday = 6, .tm_yday = 324};
+    jinja_options options = {flag_of(record, "trim_blocks", true), flag_of(record, "lstrip_blocks", true)};
+    json_object *context = json_object_object_get(record, "context");
+    bool continues = flag_of(record, "continue_final_message", false);
+    jinja_program *program = NULL;
+    quire_error err = {0};
+    strbuf out = {0};
+    if (continues && !tag_last_message(context)) {
+        check_unsupported(r, KIND, where, "its last message has no text to continue");
+        return;
+    }
+    quire_err e = jinja_open(source, options, &program, &err);
+    if (e == QUIRE_OK) {
+        size_t n;
+        const char *variables = json_object_to_json_string_length(context, JSON_C_TO_STRING_PLAIN, &n);
+        e = jinja_render(program, (str){variables, n}, &now, &out, &err);
+    }
+    str expected = text_of(record, "expected"), got = {out.p, out.n};
+    if (e == QUIRE_UNSUPPORTED) {
+        check_unsupported(r, KIND, where, err.message);
+    } else if (e != QUIRE_OK && expected.p == NULL) {
+        compare_error(r, where, record, &err);
+    } else if (e != QUIRE_OK) {
+        check_fail(r, KIND, where, "%s", err.message);
+    } else if (expected.p == NULL) {
+        str want = text_of(record, "error_type");
+        check_fail(r, KIND, where, "renders, must be %.*s", (int)want.n, want.p);
+    } else {
+        compare_text(r, where, continues ? cut_at_tag(got) : got, expected);
+    }
+    strbuf_deinit(&out);
+    jinja_close(program);
+}
+
+/* Every line of a file of cases, which are called NAME:LINE; source.p NULL: each case has its own template. False: no such file. */
+static bool check_file(const char *path, const char *name, str source, check_report *r) {
+    size_t n;
+    char *bytes = check_read_file(path, &n);
+    if (bytes == NULL) {
+        return false;
+    }
+    str rest = {bytes, n}, line;
+    for (int number = 1; check_line(&rest, &line); number++) {
+        char where[256], *copy = mem_dup(line.p, line.n);
+        json_object *record = copy == NULL ? NULL : json_tokener_parse(copy);
+        str label = text_of(record, "name");
+        snprintf(where, sizeof where, "%s:%d%s%.*s", name, number, label.n > 0 ? " " : "", (int)label.n, label.n > 0 ? label.p : "");
+        if (record != NULL) {
+            check_case(r, where, record, source.p != NULL ? source : text_of(record, "template"));
+        } else if (line.n > 0) {
+            check_fail(r, KIND, where, "is not JSON");
+        }
+        json_object_put(record);
+        mem_free(copy);
+    }
+    mem_free(bytes);
+    return true;
+}
+
+static void check_chat(const char *path, const char *root, check_report *r) {
+    char template_path[MAX_PATH];
+    size_t n = 0;
+    const char *name = strrchr(path, '/') + 1;
+    int stem = (int)(strlen(name) - strlen(".jsonl"));
+    snprintf(template_path, sizeof template_path, "%s/data/templates/chat/%.*s.jinja", root, stem, name);
+    char *bytes = check_read_file(template_path, &n);
+    if (bytes == NULL) {
+        check_unsupported(r, KIND, name, "its template is not at hand (--root)");
+        return;
+    }
+    check_file(path, name, (str){bytes, n}, r);
+    mem_free(bytes);
+}
+
+int check_templates(const char *dir, const char *root, check_report *r) {
+    char path[MAX_PATH];
+    glob_t found;
+    snprintf(path, sizeof path, "%s/jinja.jsonl", dir);
+    bool any = check_file(path, "jinja.jsonl", (str){NULL, 0}, r);
+    snprintf(path, sizeof path, "%s/chat/*.jsonl", dir);
+    if (glob(path, 0, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            check_chat(found.gl_pathv[i], root != NULL ? root : dir, r);
+        }
+        any = true;
+        globfree(&found);
+    }
+    if (!any) {
+        fprintf(stderr, "quire-check: %s: has neither jinja.jsonl nor chat/*.jsonl\n", dir);
+    }
+    return !any;
+}
