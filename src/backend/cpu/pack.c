@@ -104,18 +104,29 @@ static const uint8_t *column_at(const tensor_view *w, int32_t n_in, int32_t colu
     return (const uint8_t *)w->data + ((size_t)column * (size_t)n_in + (size_t)k) / elements * bytes;
 }
 
-/* Elements k0..k0+n of the block's columns as f32; columns past the last are 0. */
+/* Elements k0..k0+n of the block's columns as f32, all else 0. Loops over a chunk run over all PACK_SUPER places: of known length they are made vectors. */
 static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
                          float out[PACK_LANES][PACK_SUPER]) {
     for (int32_t c = 0; c < PACK_LANES; c++) {
         int32_t column = block * PACK_LANES + c;
+        if (column >= plan->n_out || n < PACK_SUPER) {
+            memset(out[c], 0, sizeof out[c]);
+        }
         if (column >= plan->n_out) {
-            memset(out[c], 0, (size_t)n * sizeof(float));
-        } else if (w->type == DTYPE_F32) {
-            memcpy(out[c], column_at(w, plan->n_in, column, k0), (size_t)n * sizeof(float));
+            continue;
+        }
+        const uint8_t *from = column_at(w, plan->n_in, column, k0);
+        if (w->type == DTYPE_F32) {
+            memcpy(out[c], from, (size_t)n * sizeof(float));
+        } else if (w->type == DTYPE_BF16) {
+            uint16_t halves[PACK_SUPER] = {0};
+            memcpy(halves, from, (size_t)n * sizeof halves[0]);
+            for (int32_t k = 0; k < PACK_SUPER; k++) {
+                out[c][k] = bf16_to_f32(halves[k]);
+            }
         } else {
             /* Types were checked by pack_choose. */
-            (void)quant_dequantise(w->type, column_at(w, plan->n_in, column, k0), (size_t)n, out[c]);
+            (void)quant_dequantise(w->type, from, (size_t)n, out[c]);
         }
     }
 }
@@ -128,10 +139,16 @@ static void pack_f32(const float columns[PACK_LANES][PACK_SUPER], int32_t n, flo
     }
 }
 
-static void pack_bf16(const float columns[PACK_LANES][PACK_SUPER], int32_t n, uint16_t *out) {
-    for (int32_t k = 0; k < n; k++) {
+static void pack_bf16(const float columns[PACK_LANES][PACK_SUPER], int32_t n, uint8_t *out) {
+    uint16_t halves[PACK_LANES][PACK_SUPER];
+    for (int c = 0; c < PACK_LANES; c++) {
+        for (int k = 0; k < PACK_SUPER; k++) {
+            halves[c][k] = f32_to_bf16(columns[c][k]);
+        }
+    }
+    for (int32_t k = 0; k < n; k += 2) {
         for (int c = 0; c < PACK_LANES; c++) {
-            out[k / 2 * 2 * PACK_LANES + 2 * c + k % 2] = f32_to_bf16(columns[c][k]);
+            memcpy(out + (size_t)k * 2 * PACK_LANES + 4 * (size_t)c, &halves[c][k], 4);
         }
     }
 }
@@ -150,17 +167,34 @@ static int32_t chunk_length(const pack_layout *plan, int32_t k0) {
     return plan->n_in - k0 < PACK_SUPER ? plan->n_in - k0 : PACK_SUPER;
 }
 
+/* The largest magnitude in a chunk and of `so_far`, by its bits: so ordered NaN lies above infinity. */
+static float largest_of(const float x[PACK_SUPER], float so_far) {
+    int32_t largest, bits[PACK_SUPER];
+    memcpy(&largest, &so_far, sizeof largest);
+    memcpy(bits, x, sizeof bits);
+    for (int i = 0; i < PACK_SUPER; i++) {
+        int32_t magnitude = bits[i] & 0x7fffffff;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    memcpy(&so_far, &largest, sizeof so_far);
+    return so_far;
+}
+
+/* Round half to even by what adding 1.5 * 2^23 leaves. A subnormal scale is rounded so much that the quotient may pass 127. */
+static int8_t quantised(float x, float scale) {
+    float q = x / scale;
+    q = q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q;
+    return (int8_t)((q + 0x1.8p23f) - 0x1.8p23f);
+}
+
 /* A column with a value that is not finite gets the scale NaN and zeros, so that its products are NaN. */
-static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t block, int8_t *out, float *scales) {
+static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales) {
     float columns[PACK_LANES][PACK_SUPER], largest[PACK_LANES] = {0};
     for (int32_t k0 = 0; k0 < plan->n_in; k0 += PACK_SUPER) {
         int32_t n = chunk_length(plan, k0);
         read_columns(plan, w, block, k0, n, columns);
         for (int c = 0; c < PACK_LANES; c++) {
-            for (int32_t k = 0; k < n; k++) {
-                float magnitude = fabsf(columns[c][k]);
-                largest[c] = magnitude <= largest[c] ? largest[c] : isnan(largest[c]) ? largest[c] : magnitude;
-            }
+            largest[c] = largest_of(columns[c], largest[c]);
         }
     }
     for (int c = 0; c < PACK_LANES; c++) {
@@ -168,16 +202,19 @@ static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
     }
     for (int32_t k0 = 0; k0 < plan->n_in; k0 += PACK_SUPER) {
         int32_t n = chunk_length(plan, k0);
+        int8_t q[PACK_LANES][PACK_SUPER] = {{0}};
         read_columns(plan, w, block, k0, n, columns);
         for (int c = 0; c < PACK_LANES; c++) {
             if (!(scales[c] > 0.0f)) {
                 continue;
             }
-            for (int32_t i = 0; i < n; i++) {
-                int32_t k = k0 + i;
-                /* A scale so small that it is subnormal is rounded much: the quotient may pass 127. */
-                float q = fminf(fmaxf(rintf(columns[c][i] / scales[c]), -127.0f), 127.0f);
-                out[(size_t)(k / 4) * 4 * PACK_LANES + (size_t)(4 * c + k % 4)] = (int8_t)q;
+            for (int i = 0; i < PACK_SUPER; i++) {
+                q[c][i] = quantised(columns[c][i], scales[c]);
+            }
+        }
+        for (int32_t i = 0; i < n; i += 4) {
+            for (int c = 0; c < PACK_LANES; c++) {
+                memcpy(out + (size_t)(k0 + i) * PACK_LANES + 4 * (size_t)c, &q[c][i], 4);
             }
         }
     }
@@ -204,7 +241,7 @@ void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, ui
     if (pack_is_grouped(plan->kind)) {
         pack_grouped(plan, w, block, out);
     } else if (plan->kind == PACK_INT8) {
-        pack_int8(plan, w, block, (int8_t *)(void *)out, scales);
+        pack_int8(plan, w, block, out, scales);
     } else if (plan->kind == PACK_F16) {
         pack_f16(plan, w, block, (uint16_t *)(void *)out);
     } else {
@@ -214,7 +251,7 @@ void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, ui
             if (plan->kind == PACK_F32) {
                 pack_f32((const float(*)[PACK_SUPER])columns, n, (float *)(void *)out + (size_t)k0 * PACK_LANES);
             } else {
-                pack_bf16((const float(*)[PACK_SUPER])columns, n, (uint16_t *)(void *)out + (size_t)k0 * PACK_LANES);
+                pack_bf16((const float(*)[PACK_SUPER])columns, n, out + (size_t)k0 * 2 * PACK_LANES);
             }
         }
     }
