@@ -35,16 +35,16 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
     return QUIRE_OK;
 }
 
+/* The prompt must leave room for a token. A max_tokens over what is left is cut by the engine, as vLLM does. */
 static quire_err check_length(const quire_engine *e, const choice *c, quire_error *err) {
-    int32_t limit = e->info.max_model_len, wanted = c->sampling.max_tokens > 0 ? c->sampling.max_tokens : 1;
+    int32_t limit = e->info.max_model_len;
     if (c->prompt.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
     }
-    if (c->prompt.n >= (size_t)limit || wanted > limit - (int32_t)c->prompt.n) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "input_tokens",
-                             "the prompt has %zu tokens and %d more are asked for; together they must not be over the maximum context length of "
-                             "%d tokens",
-                             c->prompt.n, (int)wanted, (int)limit);
+    if (c->prompt.n >= (size_t)limit) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, c->prompt.n == (size_t)limit ? "max_tokens" : "input_tokens",
+                             "the prompt has %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens",
+                             c->prompt.n, (int)limit);
     }
     return QUIRE_OK;
 }

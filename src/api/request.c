@@ -80,14 +80,14 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
 /* A chat needs messages and a model that can read them; a completion needs a prompt. */
 static quire_err check_required(const quire_request *r, quire_error *err) {
     if (r->info.endpoint == QUIRE_COMPLETIONS) {
-        return r->n_prompts > 0 ? QUIRE_OK
-                                : err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "prompt is missing; give a text or token ids");
+        return r->n_prompts > 0 ? QUIRE_OK : err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "prompt is missing; give a text or token ids");
     }
     if (!r->context.has_vocabulary) {
         return err_set(err, QUIRE_BAD_REQUEST, -1, "this model has no vocabulary, so it cannot chat; use completions with token ids");
     }
     if (!r->context.has_chat_template) {
-        return err_set(err, QUIRE_BAD_REQUEST, -1, "this model has no chat template, so it cannot chat; start with --chat-template FILE to give it one");
+        return err_set(err, QUIRE_BAD_REQUEST, -1,
+                       "this model has no chat template, so it cannot chat; start with --chat-template FILE to give it one");
     }
     if (r->messages == NULL) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages", "messages is missing; give an array of messages");
@@ -122,7 +122,8 @@ quire_err request_check(quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err) {
+quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
+                        quire_error *err) {
     *out = NULL;
     quire_request *r;
     if (request_new(ctx, endpoint, &r) != QUIRE_OK) {
@@ -145,7 +146,8 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
     }
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= ctx->n_vocab) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary, which has %d ids", (int)ids[i], (int)ctx->n_vocab);
+            return err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary, which has %d ids", (int)ids[i],
+                           (int)ctx->n_vocab);
         }
     }
     quire_request *r;
@@ -166,7 +168,8 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
     return QUIRE_OK;
 }
 
-quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err) {
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
+                              quire_error *err) {
     return request_parse(engine_request_context(e), endpoint, body, n, out, err);
 }
 

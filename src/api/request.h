@@ -1,7 +1,7 @@
 /* A parsed request: what quire_request_parse makes of a JSON body, before anything is tokenised.
  *
- * Belongs to whoever made it until quire_submit takes it. All texts are owned by the request and live as long as it. Reading is driven by the
- * table of fields (core/params.h): a field is validated by its row, then stored by its binding (request_fields.c). */
+ * Belongs to whoever made it until quire_submit takes it. All texts are owned by the request and live as long as it. Reading is driven by
+ * the table of fields (core/params.h): a field is validated by its row, then stored by its binding (request_fields.c). */
 #ifndef API_REQUEST_H
 #define API_REQUEST_H
 
@@ -10,8 +10,8 @@
 #include "quire.h"
 #include "text/template.h"
 
-#define REQUEST_MAX_BYTES ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE past that */
-#define REQUEST_MAX_DEPTH 64                 /* nesting of its JSON */
+#define REQUEST_MAX_BYTES   ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE past that */
+#define REQUEST_MAX_DEPTH   64                 /* nesting of its JSON */
 #define REQUEST_MAX_PROMPTS 1024
 
 /* The facts about an engine against which a request is checked. */
@@ -51,18 +51,20 @@ struct quire_request {
     int32_t n_stops;
     bool include_stop, skip_special;
     bool has_stream_options;
-    float *logits_out;          /* the caller's; see quire_request_logits */
+    float *logits_out; /* the caller's; see quire_request_logits */
 };
 
 /* As quire_request_parse, quire_request_ids, on a context rather than an engine. */
-quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err);
+quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
+                        quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 
 /* The checks between fields. request_parse has made them; quire_submit makes them again, since fields may have been set one by one. */
 quire_err request_check(quire_request *r, quire_error *err);
 
-/* Renders a chat request's prompt: the template's variables are messages, tools and documents (none), add_generation_prompt, bos_token, eos_token and
- * template_kwargs. Appends to *out. With continue_final_message the text ends where the last message's content does. Any thread. */
+/* Renders a chat request's prompt: the template's variables are messages, tools and documents (none), add_generation_prompt, bos_token,
+ * eos_token and template_kwargs. Appends to *out. With continue_final_message the text ends where the last message's content does. Any
+ * thread. */
 quire_err request_render(const quire_request *r, const chat_template *t, str bos, str eos, strbuf *out, quire_error *err);
 
 /* The context of an open engine; lives as long as it. Defined beside quire_engine (src/api/engine.c). */

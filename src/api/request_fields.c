@@ -7,7 +7,8 @@
 
 typedef quire_err (*field_reader)(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
 
-/* Where a field's value goes: at an offset, by its type (bool, int32_t with -1 for null, float, const char *), or through a reader of its own. */
+/* Where a field's value goes: at an offset, by its type (bool, int32_t with -1 for null, float, const char *), or through a reader of its
+ * own. */
 typedef struct binding {
     const char *name;
     size_t offset;
@@ -100,15 +101,24 @@ static quire_err check_strings(const field_desc *f, json_object *v, quire_error 
 static quire_err check_field(const field_desc *f, json_object *v, quire_error *err) {
     int64_t value;
     switch (f->type) {
-    case FIELD_BOOL: return json_object_is_type(v, json_type_boolean) ? QUIRE_OK : request_type_error(f, -1, v, "true or false", err);
-    case FIELD_INT: return json_integer(v, &value) ? check_range(f, (double)value, v, err) : request_type_error(f, -1, v, "an integer", err);
-    case FIELD_NUMBER: return check_number(f, v, err);
-    case FIELD_STRING: return json_object_is_type(v, json_type_string) ? QUIRE_OK : request_type_error(f, -1, v, "a string", err);
-    case FIELD_STRINGS: return check_strings(f, v, err);
-    case FIELD_INTS: return check_ints(f, v, err);
-    case FIELD_OBJECT: return json_object_is_type(v, json_type_object) ? QUIRE_OK : request_type_error(f, -1, v, "an object", err);
-    case FIELD_ARRAY: return json_object_is_type(v, json_type_array) ? QUIRE_OK : request_type_error(f, -1, v, "an array", err);
-    default: return QUIRE_OK; /* prompt, messages: their readers check */
+    case FIELD_BOOL:
+        return json_object_is_type(v, json_type_boolean) ? QUIRE_OK : request_type_error(f, -1, v, "true or false", err);
+    case FIELD_INT:
+        return json_integer(v, &value) ? check_range(f, (double)value, v, err) : request_type_error(f, -1, v, "an integer", err);
+    case FIELD_NUMBER:
+        return check_number(f, v, err);
+    case FIELD_STRING:
+        return json_object_is_type(v, json_type_string) ? QUIRE_OK : request_type_error(f, -1, v, "a string", err);
+    case FIELD_STRINGS:
+        return check_strings(f, v, err);
+    case FIELD_INTS:
+        return check_ints(f, v, err);
+    case FIELD_OBJECT:
+        return json_object_is_type(v, json_type_object) ? QUIRE_OK : request_type_error(f, -1, v, "an object", err);
+    case FIELD_ARRAY:
+        return json_object_is_type(v, json_type_array) ? QUIRE_OK : request_type_error(f, -1, v, "an array", err);
+    default:
+        return QUIRE_OK; /* prompt, messages: their readers check */
     }
 }
 
@@ -156,7 +166,8 @@ static quire_err read_stop_tokens(quire_request *r, const field_desc *f, json_ob
         int64_t id = -1;
         json_integer(json_object_array_get_idx(v, i), &id);
         if (id >= r->context.n_vocab) {
-            return request_range_error(f, err, "stop_token_ids[%zu] is %lld; the vocabulary has %d ids", i, (long long)id, (int)r->context.n_vocab);
+            return request_range_error(f, err, "stop_token_ids[%zu] is %lld; the vocabulary has %d ids", i, (long long)id,
+                                       (int)r->context.n_vocab);
         }
         ids[i] = (int32_t)id;
     }
@@ -248,7 +259,9 @@ static quire_err store(quire_request *r, const field_desc *f, json_object *v, qu
     void *at = (char *)r + b->offset;
     int64_t integer = -1;
     switch (f->type) {
-    case FIELD_BOOL: *(bool *)at = json_object_get_boolean(v); break;
+    case FIELD_BOOL:
+        *(bool *)at = json_object_get_boolean(v);
+        break;
     case FIELD_INT:
         json_integer(v, &integer);
         *(int32_t *)at = (int32_t)integer;
@@ -258,7 +271,8 @@ static quire_err store(quire_request *r, const field_desc *f, json_object *v, qu
         *(float *)at = value != 0 && (float)value == 0 ? FLT_MIN : (float)value; /* what was over 0 stays over 0 */
         break;
     }
-    default: return err_set_param(err, QUIRE_INTERNAL, f->name, "%s has no reader", f->name);
+    default:
+        return err_set_param(err, QUIRE_INTERNAL, f->name, "%s has no reader", f->name);
     }
     return QUIRE_OK;
 }
@@ -284,9 +298,9 @@ quire_err request_set_field(quire_request *r, const field_desc *f, json_object *
     }
     quire_err e;
     if (f->flags & FIELD_LATER) {
-        e = is_default(v, fallback) ? QUIRE_OK
-                                    : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is not supported yet; leave it out or give %s", f->name,
-                                                    f->fallback);
+        e = is_default(v, fallback)
+                ? QUIRE_OK
+                : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
     } else {
         json_object *value = v != NULL ? v : fallback;
         e = value == NULL ? QUIRE_OK : check_field(f, value, err);

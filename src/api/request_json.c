@@ -7,9 +7,11 @@
 static size_t utf8_char(const unsigned char *p, size_t n) {
     static const struct {
         unsigned char lead_lo, lead_hi, second_lo, second_hi, length;
-    } forms[] = { /* Unicode, table 3-7 */
-        {0x01, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3},
-        {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+    } forms[] = {
+        /* Unicode, table 3-7 */
+        {0x01, 0x7f, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
     };
     for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
         if (p[0] < forms[f].lead_lo || p[0] > forms[f].lead_hi) {
@@ -94,8 +96,10 @@ quire_err json_read(const char *text, size_t n, json_object **out, quire_error *
 const char *json_brief(json_object *v, char buf[JSON_BRIEF_BYTES]) {
     enum { SHOWN = 30 }; /* bytes of a text */
     switch (json_object_get_type(v)) {
-    case json_type_array: return "an array";
-    case json_type_object: return "an object";
+    case json_type_array:
+        return "an array";
+    case json_type_object:
+        return "an object";
     case json_type_string: {
         size_t n = (size_t)json_object_get_string_len(v), cut = n < SHOWN ? n : SHOWN;
         const char *text = json_object_get_string(v);

@@ -1,5 +1,5 @@
-/* The conversation: checked, and brought into the form that the chat template wants. Content becomes one text (parts are joined by newlines), or,
- * for templates that iterate over it, a list of text parts. Members other than role and content pass as they are. */
+/* The conversation: checked, and brought into the form that the chat template wants. Content becomes one text (parts are joined by
+ * newlines), or, for templates that iterate over it, a list of text parts. Members other than role and content pass as they are. */
 #include <stdio.h>
 
 #include "api/request_read.h"

@@ -23,7 +23,8 @@ static quire_err read_id(const quire_request *r, const field_desc *f, json_objec
 }
 
 /* Reads an array of ids; index >= 0: it is that element of the prompt array. */
-static quire_err read_ids(const quire_request *r, const field_desc *f, json_object *v, int64_t index, request_prompt *out, quire_error *err) {
+static quire_err read_ids(const quire_request *r, const field_desc *f, json_object *v, int64_t index, request_prompt *out,
+                          quire_error *err) {
     size_t n = json_object_array_length(v);
     if (n == 0) {
         return request_range_error(f, err, "prompt has an empty array; give at least one token id");
@@ -53,11 +54,15 @@ static quire_err read_text(const quire_request *r, const field_desc *f, json_obj
 }
 
 /* Reads element index of the prompt array (or the whole prompt, index -1). */
-static quire_err read_one(const quire_request *r, const field_desc *f, json_object *v, int64_t index, request_prompt *out, quire_error *err) {
+static quire_err read_one(const quire_request *r, const field_desc *f, json_object *v, int64_t index, request_prompt *out,
+                          quire_error *err) {
     switch (json_object_get_type(v)) {
-    case json_type_string: return read_text(r, f, v, out, err);
-    case json_type_array: return read_ids(r, f, v, index, out, err);
-    default: return request_type_error(f, index, v, "a string or an array of token ids", err);
+    case json_type_string:
+        return read_text(r, f, v, out, err);
+    case json_type_array:
+        return read_ids(r, f, v, index, out, err);
+    default:
+        return request_type_error(f, index, v, "a string or an array of token ids", err);
     }
 }
 

@@ -6,8 +6,9 @@
 
 #include "api/request.h"
 
-/* Parses JSON text of hostile origin: strict, no trailing bytes, valid UTF-8, no NUL bytes, at most REQUEST_MAX_BYTES and REQUEST_MAX_DEPTH.
- * Of duplicate keys the last counts. *out is NULL for JSON null. On failure err has the position, and param is "body" or "body.POSITION". */
+/* Parses JSON text of hostile origin: strict, no trailing bytes, valid UTF-8, no NUL bytes, at most REQUEST_MAX_BYTES and
+ * REQUEST_MAX_DEPTH. Of duplicate keys the last counts. *out is NULL for JSON null. On failure err has the position, and param is "body" or
+ * "body.POSITION". */
 quire_err json_read(const char *text, size_t n, json_object **out, quire_error *err);
 
 /* A short picture of a value for an error text ("\"ten\"", "1.5", "an array"), in buf. Returns buf. */
@@ -24,7 +25,8 @@ uint32_t request_endpoint_flag(const quire_request *r);
 /* Validates v (NULL: null) by the field's row and stores it. On failure r is as it was. Texts are borrowed from v. */
 quire_err request_set_field(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
 
-/* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX for index >= 0), or of the wrong size (param NAME). */
+/* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX for index >= 0), or of the wrong size (param
+ * NAME). */
 quire_err request_type_error(const field_desc *f, int64_t index, json_object *v, const char *what, quire_error *err);
 quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -41,7 +41,8 @@ static quire_err add_tagged(const quire_request *r, strbuf *b, quire_error *err)
     if (e == QUIRE_OK && json_object_object_add(holder, key, json_object_new_string_len(tagged.p, (int)tagged.n)) != 0) {
         e = QUIRE_NO_MEMORY;
     }
-    const char *json = e == QUIRE_OK ? json_object_to_json_string_ext(messages, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE) : NULL;
+    const char *json =
+        e == QUIRE_OK ? json_object_to_json_string_ext(messages, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE) : NULL;
     e = e != QUIRE_OK ? e : json == NULL ? QUIRE_NO_MEMORY : strbuf_add_str(b, json);
     strbuf_deinit(&tagged);
     json_object_put(messages);
@@ -52,7 +53,8 @@ static quire_err add_tagged(const quire_request *r, strbuf *b, quire_error *err)
 static quire_err add_variables(const quire_request *r, str bos, str eos, strbuf *b, quire_error *err) {
     TRY(strbuf_add_str(b, "{\"messages\":"));
     TRY(r->continue_final_message ? add_tagged(r, b, err) : strbuf_add(b, r->messages, r->n_messages));
-    TRY(strbuf_addf(b, ",\"add_generation_prompt\":%s,\"tools\":null,\"documents\":null,\"bos_token\":", r->add_generation_prompt ? "true" : "false"));
+    TRY(strbuf_addf(
+        b, ",\"add_generation_prompt\":%s,\"tools\":null,\"documents\":null,\"bos_token\":", r->add_generation_prompt ? "true" : "false"));
     TRY(add_json_text(b, bos));
     TRY(strbuf_add_str(b, ",\"eos_token\":"));
     TRY(add_json_text(b, eos));
@@ -78,7 +80,8 @@ static size_t find_tag(str text) {
 static quire_err add_until_tag(str text, strbuf *out, quire_error *err) {
     size_t end = find_tag(text), after = end + strlen(CONTINUE_TAG);
     if (end == text.n) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message", "the chat template leaves the last message out, so it cannot be continued");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message",
+                             "the chat template leaves the last message out, so it cannot be continued");
     }
     if (after >= text.n || text.p[after] != ' ') {
         while (end > 0 && strchr(" \t\n\r\v\f", text.p[end - 1]) != NULL) {
