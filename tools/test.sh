@@ -117,10 +117,8 @@ if [ "${1:-}" = --sanitizer ]; then
     finish
 fi
 
-long=
 if [ "${1:-}" = --long ]; then
     export QUIRE_TEST_LONG=1
-    long=--long
 fi
 build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
 build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && unit build/debug
@@ -132,6 +130,6 @@ if [ -n "$release" ]; then
         check quants "$set/quants"
         check tokenizers "$set/tokenizers" --root "$QUIRE_SHARED"
     done
-    end_to_end $long
+    end_to_end
 fi
 finish

@@ -3,6 +3,7 @@
  *       {"index", "id" when given, "text", "token_ids", "finish_reason", "usage"}, or "choices" of those where a prompt is a list;
  *   {"custom_id", "method", "url", "body"}, OpenAI's batch format, answered by {"id", "custom_id", "response": {"status_code", "body"}, "error"}. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -16,13 +17,14 @@ typedef struct job {
     json_object *line;     /* what was asked; NULL: not JSON */
     json_object *body;     /* the request */
     quire_endpoint endpoint;
-    bool is_openai, sent;
+    bool is_openai, running;
     answer answer;
 } job;
 
 typedef struct batch {
     job *jobs; /* mem_new'd */
     size_t n_jobs, cap, n_done;
+    size_t n_running, most_running; /* the engine takes no more at once than most_running; found by trying */
 } batch;
 
 static void batch_deinit(batch *b) {
@@ -133,38 +135,64 @@ static quire_err read_jobs(const cli_options *o, session *s, batch *b, quire_err
     return e;
 }
 
-/* Sends what the engine takes; the rest waits for an ending. */
-static void send_jobs(batch *b, session *s, size_t *next) {
-    for (; *next < b->n_jobs; (*next)++) {
-        job *j = &b->jobs[*next];
-        if (j->answer.done) {
-            continue;
+/* The engine was full: the job waits until another has ended. */
+static void put_back(batch *b, job *j) {
+    answer_deinit(&j->answer);
+    b->most_running = b->n_running > 1 ? b->n_running : 1;
+}
+
+static void send_job(batch *b, session *s, job *j) {
+    const char *body = json_object_to_json_string_ext(j->body, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+    quire_err e = body ? answer_submit(&j->answer, s, j->endpoint, body, strlen(body)) : err_set(&j->answer.error, QUIRE_NO_MEMORY, -1, "out of memory");
+    if (e == QUIRE_BUSY) {
+        put_back(b, j);
+        return;
+    }
+    j->answer.done = e != QUIRE_OK;
+    j->running = e == QUIRE_OK;
+    b->n_running += j->running;
+    b->n_done += j->answer.done;
+}
+
+/* Everything that waits, as far as the engine takes it. */
+static void send_jobs(batch *b, session *s) {
+    for (size_t i = 0; i < b->n_jobs && b->n_running < b->most_running && b->n_done + b->n_running < b->n_jobs; i++) {
+        if (!b->jobs[i].running && !b->jobs[i].answer.done) {
+            send_job(b, s, &b->jobs[i]);
         }
-        const char *body = json_object_to_json_string_ext(j->body, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-        quire_err e = answer_submit(&j->answer, s, j->endpoint, body, strlen(body));
-        if (e == QUIRE_BUSY) {
-            j->answer.error = (quire_error){0};
-            return;
-        }
-        b->n_done += j->answer.done;
+    }
+}
+
+/* A job's stream has ended: it is answered, or it waits again. */
+static void end_job(batch *b, job *j) {
+    j->running = false;
+    b->n_running--;
+    if (j->answer.error.code == QUIRE_BUSY) {
+        put_back(b, j);
+    } else {
+        b->n_done++;
     }
 }
 
 static void run_jobs(batch *b, session *s) {
     bool progress = isatty(STDERR_FILENO);
     int64_t told = clock_us();
-    size_t next = 0;
-    send_jobs(b, s, &next);
-    while (b->n_done < b->n_jobs) {
+    b->most_running = SIZE_MAX;
+    for (;;) {
         quire_event ev;
+        send_jobs(b, s);
+        if (b->n_done == b->n_jobs) {
+            break;
+        }
         if (!quire_queue_next(s->queue, &ev)) {
-            quire_queue_wait(s->queue, next < b->n_jobs ? 10000 : -1);
-            send_jobs(b, s, &next);
+            quire_queue_wait(s->queue, -1);
             continue;
         }
-        answer *a = ev.user;
-        answer_add(a, &ev);
-        b->n_done += a->done;
+        job *j = (job *)((char *)ev.user - offsetof(job, answer));
+        answer_add(&j->answer, &ev);
+        if (j->answer.done) {
+            end_job(b, j);
+        }
         if (progress && clock_us() - told > 500000) {
             told = clock_us();
             fprintf(stderr, "\r%zu of %zu", b->n_done, b->n_jobs);

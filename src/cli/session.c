@@ -86,7 +86,7 @@ quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const ch
             e = quire_submit(s->queue, request, a, &a->stream, &a->error);
         }
     }
-    a->done = e != QUIRE_OK && e != QUIRE_BUSY;
+    a->done = e != QUIRE_OK;
     return e;
 }
 

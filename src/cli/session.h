@@ -36,8 +36,8 @@ typedef struct answer {
 } answer;
 
 void answer_deinit(answer *a);
-/* Sends a request whose events come with `a` as their user pointer. On failure a->error says why, and a->done is true. BUSY is returned: try again
- * when another stream has ended. */
+/* Sends a request whose events come with `a` as their user pointer. On failure a->error says why, and a->done is true. BUSY, here or as the error of
+ * the DONE, means: try again when another stream has ended. */
 quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *body, size_t n_body);
 /* Takes an event in. On its DONE the stream is released. Out of memory ends the answer with that error. */
 void answer_add(answer *a, const quire_event *ev);

@@ -1,0 +1,169 @@
+"""The command line: what it prints, how it fails, and the batch file."""
+import json
+import subprocess
+
+import pytest
+
+from conftest import QUIRE
+
+
+def run(*arguments, **more):
+    return subprocess.run([QUIRE, *arguments], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **more)
+
+
+def batch(tmp_path, lines, *flags):
+    prompts, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    prompts.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    done = run("run", "--prompts", str(prompts), "--out", str(out), *flags)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in out.read_text().split("\n")[:-1]]
+
+
+def test_version_and_help_fit_a_screen_with_examples(quire):
+    assert run("--version").stdout.startswith("quire ")
+    pages = [run("--help").stdout] + [run(c, "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench")]
+    for page in pages:
+        lines = page.split("\n")
+        assert len(lines) <= 45 and max(map(len, lines)) <= 118, lines[0]
+        assert "  quire " in page
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["run", "--frobnicate"], ["--frobnicate", "no such flag", "--help"]),
+    (["run", "--port", "80"], ["--port", "quire serve"]),
+    (["serve"], ["MODEL"]),
+    (["frobnicate"], ["frobnicate", "no such command"]),
+    (["logits", "builtin", "--ids", "1", "--out", "x.npy", "--page-size", "24"], ["--page-size 24", "a power of two from 1 to 256"]),
+    (["logits", "builtin", "--ids", "1"], ["--out"]),
+    (["logits", "builtin", "--out", "x.npy"], ["--ids"]),
+    (["logits", "builtin", "--out", "x.npy", "--ids", "1,two"], ["two", "not a token id"]),
+    (["run", "-n", "many"], ["-n many", "whole number"]),
+    (["run", "--temp"], ["--temp", "needs a value"]),
+    (["run", "--compute", "fp4"], ["--compute fp4", "f32, bf16, int8"]),
+    (["run", "--prompts", "x.jsonl"], ["--out"]),
+    (["run", "a.gguf", "b.gguf"], ["b.gguf", "a.gguf"]),
+])
+def test_what_is_not_understood_is_named_with_what_to_do(quire, arguments, words):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert all(word in done.stderr for word in words), done.stderr
+    assert done.stderr.startswith("quire: ") and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["run", "/nowhere/model.gguf", "-p", "x"], ["/nowhere/model.gguf"]),
+    (["run", "README.md", "-p", "x"], ["README.md"]),
+    (["run", "-f", "/nowhere/prompt"], ["/nowhere/prompt"]),
+    (["run", "-p", "x", "--top-p", "1.5"], ["top_p", "1.5"]),
+    (["run", "-p", "x", "--chat-template", "{% for"], ["line 1"]),
+    (["logits", "builtin", "--ids", "1,99999", "--out", "/tmp/never.npy"], ["99999"]),
+])
+def test_what_fails_says_what_and_where(quire, arguments, words):
+    done = run(*arguments)
+    assert done.returncode in (1, 2)
+    assert all(word in done.stderr for word in words), done.stderr
+
+
+def test_start_up_says_the_compute_mode_and_what_the_pool_holds(quire):
+    said = run("run", "-p", "x", "-n", "1", "--kv-pages", "100", "--page-size", "16").stderr
+    assert "compute int8 (auto: the weights are quantised)" in said
+    assert "100 pages of 16 tokens" in said and "1600 tokens" in said
+    assert run("run", "-p", "x", "-n", "1", "-q").stderr == ""
+
+
+def test_a_seed_repeats_a_sampled_text_and_another_gives_another(quire):
+    texts = [run("run", "-p", "The king", "-n", "40", "--temp", "1", "--seed", seed).stdout for seed in ("1", "1", "2")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_prompt_comes_from_a_file_and_from_standard_input(quire, tmp_path):
+    (tmp_path / "p.txt").write_text("The prince")
+    flags = ["-n", "10", "--temp", "0"]
+    wanted = run("run", "-p", "The prince", *flags).stdout
+    assert run("run", "-f", str(tmp_path / "p.txt"), *flags).stdout == wanted
+    piped = subprocess.run([QUIRE, "run", *flags], input="The prince", capture_output=True, text=True, timeout=60)
+    assert piped.stdout == wanted
+    assert run("run", "-p", "The prince", "--echo", *flags).stdout == "The prince" + wanted
+
+
+def test_a_stop_string_ends_the_text_before_it(quire):
+    text = run("run", "-p", "The prince", "-n", "60", "--temp", "0").stdout
+    stopped = run("run", "-p", "The prince", "-n", "60", "--temp", "0", "--stop", "KING").stdout
+    assert stopped == text[:text.index("KING")] + "\n"
+
+
+def test_tokenize_there_and_back(quire):
+    text = "Napoleon rode—slowly—toward the “bridge”"
+    ids = json.loads(run("tokenize", "builtin", "-p", text, "--ids").stdout)
+    assert ids[0] == 0
+    assert run("tokenize", "builtin", "--decode", ",".join(map(str, ids[1:]))).stdout == text + "\n"
+    assert len(run("tokenize", "builtin", "-p", text).stdout.split("\n")) == len(ids) + 1
+
+
+def test_a_batch_answers_every_line_in_order_alike_to_one_alone(quire, tmp_path):
+    prompts = [f"Chapter {i}: the" for i in range(40)]
+    answers = batch(tmp_path, [{"prompt": p, "max_tokens": 8, "id": p} for p in prompts], "--temp", "0")
+    assert [a["id"] for a in answers] == prompts
+    assert [a["index"] for a in answers] == list(range(40))
+    assert all(len(a["token_ids"]) == 8 and a["finish_reason"] == "length" for a in answers)
+    for i in (0, 17, 39):
+        assert run("run", "-p", prompts[i], "-n", "8", "--temp", "0").stdout == answers[i]["text"] + "\n"
+
+
+def test_more_lines_than_the_engine_takes_at_once_are_all_answered(quire, tmp_path):
+    answers = batch(tmp_path, [{"ids": [0, 1 + i % 2000], "max_tokens": 1, "ignore_eos": True} for i in range(3000)], "--temp", "0")
+    assert len(answers) == 3000 and all(len(a["token_ids"]) == 1 for a in answers)
+
+
+def test_a_bad_line_fails_alone(quire, tmp_path):
+    answers = batch(tmp_path, ['{"prompt": "fine", "max_tokens": 2}', "{not json", '{"prompt": "x", "temperature": 9}', '{"ids": [99999]}', "[1]"])
+    assert "text" in answers[0]
+    assert "line 2" in answers[1]["error"]["message"]
+    assert answers[2]["error"]["param"] == "temperature"
+    assert "99999" in answers[3]["error"]["message"]
+    assert "line 5" in answers[4]["error"]["message"]
+
+
+def test_openais_batch_format(quire, tmp_path):
+    body = {"model": "builtin", "prompt": "The prince", "max_tokens": 5, "temperature": 0}
+    lines = [{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body},
+             {"custom_id": "b", "method": "POST", "url": "/v1/completions", "body": {**body, "prompt": ["The prince", "ROMEO:"]}},
+             {"custom_id": "c", "method": "POST", "url": "/v1/completions", "body": {**body, "top_p": 7}},
+             {"custom_id": "d", "method": "POST", "url": "/v1/embeddings", "body": body},
+             {"custom_id": "e", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "hello"}]}}]
+    answers = batch(tmp_path, lines)
+    assert [a["custom_id"] for a in answers] == list("abcde")
+    first = answers[0]["response"]
+    assert first["status_code"] == 200 and first["body"]["object"] == "text_completion"
+    assert len(first["body"]["choices"][0]["token_ids"]) == 5
+    assert first["body"]["usage"]["completion_tokens"] == 5
+    second = answers[1]["response"]["body"]["choices"]
+    assert [c["index"] for c in second] == [0, 1] and second[0]["text"] == first["body"]["choices"][0]["text"]
+    assert answers[2]["response"]["status_code"] == 400 and answers[2]["response"]["body"]["error"]["param"] == "top_p"
+    assert answers[3]["response"]["status_code"] == 400
+    assert answers[4]["response"]["status_code"] == 400 and "--chat-template" in answers[4]["response"]["body"]["error"]["message"]
+
+
+def test_a_batch_chats_with_a_template_given_on_the_command_line(quire, tmp_path):
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    line = {"custom_id": "x", "method": "POST", "url": "/v1/chat/completions", "body": {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}}
+    answer = batch(tmp_path, [line], "--chat-template", template)[0]["response"]["body"]
+    assert answer["object"] == "chat.completion"
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+
+
+def test_inspect_for_people_and_for_programs(quire):
+    assert "llama" in run("inspect", "builtin").stdout
+    facts = json.loads(run("inspect", "builtin", "--json").stdout)
+    assert isinstance(facts, dict) and facts
+
+
+def test_bench_prints_one_object_a_line(quire):
+    done = run("bench", "builtin", "--batch", "1,4", "--context", "32", "--decode", "16", "--runs", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
+    assert {"bench", "name", "params", "value", "unit", "limit", "fraction"} <= set(lines[0])
+    decode = [line for line in lines if line["bench"] == "decode"]
+    assert [line["params"]["batch"] for line in decode] == [1, 4]
+    assert all(line["value"] > 0 and line["fraction"] > 0 for line in decode)
