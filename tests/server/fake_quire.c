@@ -24,6 +24,7 @@ struct quire_request {
     char model[200], fail[16], stop_kind[16];
     int32_t max_tokens, stop_at, n_prompt;
     int32_t text_bytes; /* of one token */
+    int32_t burst;      /* tokens a tick */
 };
 
 struct quire_stream {
@@ -62,6 +63,10 @@ void fake_set_healthy(quire_engine *e, bool healthy) {
 
 int64_t fake_running(const quire_engine *e) {
     return atomic_load(&e->running);
+}
+
+int64_t fake_produced(const quire_engine *e) {
+    return atomic_load(&e->generation_tokens);
 }
 
 int64_t fake_cancelled(const quire_engine *e) {
@@ -128,6 +133,7 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     string_of(o, "stop_kind", r->stop_kind, sizeof(r->stop_kind));
     r->max_tokens = int_of(o, "max_tokens", 3);
     r->stop_at = int_of(o, "stop_at", 0);
+    r->burst = int_of(o, "burst", 1);
     r->text_bytes = int_of(o, "text_bytes", 0);
     r->info = (quire_request_info){.endpoint = endpoint, .model = r->model[0] != '\0' ? r->model : NULL, .n_choices = 1, .stream = bool_of(o, "stream"),
                                    .return_token_ids = bool_of(o, "return_token_ids"), .echo = bool_of(o, "echo")};
@@ -277,7 +283,7 @@ static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
         atomic_fetch_add(&q->engine->generation_tokens, 1);
     }
     s->choice = last_choice ? 0 : s->choice + 1;
-    return s->phase == 4 || (last_choice && s->phase < 2);
+    return s->phase == 4 || (last_choice && s->phase < 2 && s->produced % r->burst == 0);
 }
 
 bool quire_queue_next(quire_queue *q, quire_event *out) {

@@ -1,6 +1,7 @@
 /* A stand-in for the engine behind quire.h: streams produce one token a tick of a timer, on the queue's own thread.
  *
- * Beside OpenAI's fields a request may say "fail": "parse" | "submit" | "start" | "middle", "stop_at": n with "stop_kind": "string" | "token". */
+ * Beside OpenAI's fields a request may say "fail": "parse" | "submit" | "start" | "middle", "stop_at": n with "stop_kind": "string" | "token",
+ * "burst": tokens a tick, "text_bytes": of one token. */
 #ifndef TESTS_SERVER_FAKE_QUIRE_H
 #define TESTS_SERVER_FAKE_QUIRE_H
 
@@ -10,6 +11,7 @@ quire_engine *fake_open(int64_t tick_us);
 void fake_close(quire_engine *e);
 void fake_set_healthy(quire_engine *e, bool healthy);
 int64_t fake_running(const quire_engine *e);   /* streams submitted and neither done nor released */
+int64_t fake_produced(const quire_engine *e);  /* tokens so far */
 int64_t fake_cancelled(const quire_engine *e); /* streams released before their end */
 
 #endif

@@ -235,17 +235,23 @@ static void pipelined_requests_are_answered_in_order(void **state) {
     stop(s);
 }
 
-static void many_pipelined_requests_do_not_pile_up_output(void **state) {
-    (void)state;
-    site *s = start_default();
-    int fd = dial(s);
+/* Sends n requests for /metrics and a last one for /version ahead. */
+static void send_ahead(int fd, int n) {
     strbuf all = {0};
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < n; i++) {
         strbuf_add_str(&all, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n");
     }
     strbuf_add_str(&all, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     say(fd, all.p);
-    pause_us(100000);
+    strbuf_deinit(&all);
+}
+
+static void many_pipelined_requests_are_all_answered(void **state) {
+    (void)state;
+    site *s = start_default();
+    int fd = dial(s);
+    send_ahead(fd, 300);
+    pause_us(50000);
     size_t n = 0, versions = 0;
     char block[4096];
     for (ssize_t got; (got = recv(fd, block, sizeof(block) - 1, 0)) > 0; n += (size_t)got) {
@@ -255,7 +261,22 @@ static void many_pipelined_requests_do_not_pile_up_output(void **state) {
     assert_true(n > 300 * 4000);
     assert_int_equal(versions, 1);
     close(fd);
-    strbuf_deinit(&all);
+    stop(s);
+}
+
+/* Of requests that a client sends ahead without reading, only so many are answered as fit the buffers. */
+static void pipelined_requests_wait_for_their_reader(void **state) {
+    (void)state;
+    enum { N = 5000 };
+    site *s = start_default();
+    int fd = dial_narrow(s);
+    send_ahead(fd, N);
+    pause_us(300000);
+    const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
+    const char *answered = strstr(metrics, "\nquire_http_requests_total ");
+    assert_non_null(answered);
+    assert_true(atoi(answered + strlen("\nquire_http_requests_total ")) < N);
+    close(fd);
     stop(s);
 }
 
@@ -442,6 +463,28 @@ static void streams_have_the_order(void **state) {
     stop(s);
 }
 
+static void tokens_are_sent_when_they_come(void **state) {
+    (void)state;
+    server_options o;
+    server_options_init(&o);
+    site *s = start(&o, 200000);
+    int fd = dial(s);
+    say(fd, post(COMPLETIONS, "{\"max_tokens\":3,\"stream\":true}", ""));
+    hear(fd, " t0");
+    assert_int_equal(fake_produced(s->engine), 1);
+    close(fd);
+    stop(s);
+}
+
+static void each_token_of_a_burst_has_its_chunk(void **state) {
+    (void)state;
+    site *s = start_default();
+    const char *a = ask(s, post(COMPLETIONS, "{\"max_tokens\":6,\"burst\":3,\"stream\":true}", CLOSE));
+    assert_int_equal(count(a, "data: "), 7);
+    expect_in(a, "\"text\":\" t4\"");
+    stop(s);
+}
+
 static void errors_before_the_stream_have_a_status_and_later_ones_an_event(void **state) {
     (void)state;
     site *s = start_default();
@@ -585,20 +628,23 @@ static void many_clients_on_several_loops_all_get_everything(void **state) {
 static void what_runs_may_finish_after_a_stop(void **state) {
     (void)state;
     site *s = start_default();
-    int idle = dial(s), busy = dial(s);
+    int idle = dial(s), busy = dial(s), late = dial(s);
+    say(late, "GET /version HTTP/1.1\r\nHo");
     say(idle, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
     hear(idle, "}");
     say(busy, post(COMPLETIONS, "{\"max_tokens\":50}", ""));
     await(fake_running, s->engine, 1);
     server_stop(s->server);
     assert_true(closed(idle));
+    say(late, "st: h\r\n\r\n");
+    expect_in(hear(late, NULL), "Connection: close\r\n");
     const char *answer = hear(busy, NULL);
     expect_in(answer, "HTTP/1.1 200 ");
     expect_in(answer, "Connection: close\r\n");
     expect_in(answer, " t49\"");
     pthread_join(s->thread, NULL);
     s->stopped = true;
-    close(idle), close(busy);
+    close(idle), close(busy), close(late);
     stop(s);
 }
 
@@ -658,7 +704,8 @@ int main(void) {
         cmocka_unit_test(simple_routes_answer),
         cmocka_unit_test(malformed_requests_get_a_status_and_the_connection_closes),
         cmocka_unit_test(pipelined_requests_are_answered_in_order),
-        cmocka_unit_test(many_pipelined_requests_do_not_pile_up_output),
+        cmocka_unit_test(many_pipelined_requests_are_all_answered),
+        cmocka_unit_test(pipelined_requests_wait_for_their_reader),
         cmocka_unit_test(a_chunked_body_and_expect_continue_work),
         cmocka_unit_test(a_refused_body_is_read_over_and_the_connection_stays),
         cmocka_unit_test(http_1_0_is_spoken),
@@ -667,6 +714,8 @@ int main(void) {
         cmocka_unit_test(keys_guard_v1_alone),
         cmocka_unit_test(whole_answers_have_the_shape),
         cmocka_unit_test(streams_have_the_order),
+        cmocka_unit_test(tokens_are_sent_when_they_come),
+        cmocka_unit_test(each_token_of_a_burst_has_its_chunk),
         cmocka_unit_test(errors_before_the_stream_have_a_status_and_later_ones_an_event),
         cmocka_unit_test(a_client_that_leaves_cancels_its_stream),
         cmocka_unit_test(a_client_that_floods_while_it_waits_is_cut),
