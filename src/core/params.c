@@ -2,14 +2,14 @@
 
 #include <string.h>
 
-#define NONE (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
-#define INT32_TOP 2147483647.0
-#define BOTH FIELD_BOTH
-#define CHAT FIELD_CHAT
+#define NONE        (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
+#define INT32_TOP   2147483647.0
+#define BOTH        FIELD_BOTH
+#define CHAT        FIELD_CHAT
 #define COMPLETIONS FIELD_COMPLETIONS
-#define LATER FIELD_LATER
-#define IGNORED FIELD_IGNORED
-#define UNNAMED FIELD_UNNAMED
+#define LATER       FIELD_LATER
+#define IGNORED     FIELD_IGNORED
+#define UNNAMED     FIELD_UNNAMED
 
 /* Sorted by strcmp; rows of one name are adjacent. */
 static const field_desc fields[] = {

@@ -1,8 +1,9 @@
-/* The request's parameters, and the one table of request fields: validation, error texts, documentation and the C API's set-by-name come from it.
+/* The request's parameters, and the one table of request fields: validation, error texts, documentation and the C API's set-by-name come
+ * from it.
  *
- * The table names every field of the OpenAI endpoints and vLLM's extensions. A field of a later issue stands here as FIELD_LATER: it is refused with
- * 400 unless its value is the default (null always is). A field that is not in the table is ignored, as OpenAI's servers do. A field that differs
- * between the endpoints has a row for each. */
+ * The table names every field of the OpenAI endpoints and vLLM's extensions. A field of a later issue stands here as FIELD_LATER: it is
+ * refused with 400 unless its value is the default (null always is). A field that is not in the table is ignored, as OpenAI's servers do. A
+ * field that differs between the endpoints has a row for each. */
 #ifndef CORE_PARAMS_H
 #define CORE_PARAMS_H
 
@@ -11,15 +12,15 @@
 
 #include "base/err.h"
 
-#define PARAMS_MAX_STOP 16
+#define PARAMS_MAX_STOP        16
 #define PARAMS_MAX_STOP_TOKENS 64
 
 /* What the engine needs to choose tokens. Plain data; texts live in the request. */
 typedef struct sampling_params {
-    float temperature;     /* 0: greedy */
+    float temperature; /* 0: greedy */
     float top_p, min_p;
-    int32_t top_k;         /* 0 or -1: off */
-    int32_t max_tokens;    /* -1: as many as fit */
+    int32_t top_k;      /* 0 or -1: off */
+    int32_t max_tokens; /* -1: as many as fit */
     int32_t min_tokens;
     bool ignore_eos;
     bool has_seed;
@@ -31,8 +32,17 @@ typedef struct sampling_params {
 void sampling_params_init(sampling_params *p);
 
 typedef enum field_type {
-    FIELD_BOOL, FIELD_INT, FIELD_NUMBER, FIELD_STRING, FIELD_STRINGS /* one or an array */, FIELD_INTS, FIELD_OBJECT, FIELD_ARRAY,
-    FIELD_PROMPT, FIELD_MESSAGES, FIELD_ANY
+    FIELD_BOOL,
+    FIELD_INT,
+    FIELD_NUMBER,
+    FIELD_STRING,
+    FIELD_STRINGS /* one or an array */,
+    FIELD_INTS,
+    FIELD_OBJECT,
+    FIELD_ARRAY,
+    FIELD_PROMPT,
+    FIELD_MESSAGES,
+    FIELD_ANY
 } field_type;
 
 enum {
@@ -48,12 +58,12 @@ enum {
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */
 
 typedef struct field_desc {
-    const char *name;         /* "stream_options.include_usage" is a member of the object field before the dot */
+    const char *name; /* "stream_options.include_usage" is a member of the object field before the dot */
     field_type type;
     uint32_t flags;
-    double minimum, maximum;  /* FIELD_INT, FIELD_NUMBER, and each of FIELD_INTS; inclusive unless FIELD_MIN_OPEN */
-    const char *fallback;     /* the default, as JSON text */
-    const char *meaning;      /* one line, for documents */
+    double minimum, maximum; /* FIELD_INT, FIELD_NUMBER, and each of FIELD_INTS; inclusive unless FIELD_MIN_OPEN */
+    const char *fallback;    /* the default, as JSON text */
+    const char *meaning;     /* one line, for documents */
 } field_desc;
 
 /* All fields, sorted by name; *n their number. */

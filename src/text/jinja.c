@@ -81,8 +81,8 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {
 
 quire_err jrun_no_memory(jrun *r) {
     bool bound = r->arena.total > r->arena.max / 2;
-    return jrun_fail(r, bound ? QUIRE_TOO_LARGE : QUIRE_NO_MEMORY, bound ? "the template makes more than %zu bytes of values" : "out of memory (%zu)",
-                     r->arena.max);
+    return jrun_fail(r, bound ? QUIRE_TOO_LARGE : QUIRE_NO_MEMORY,
+                     bound ? "the template makes more than %zu bytes of values" : "out of memory (%zu)", r->arena.max);
 }
 
 quire_err jrun_step(jrun *r, size_t n) {
@@ -109,7 +109,8 @@ quire_err jrun_values(jrun *r, size_t n, jvalue **out) {
 }
 
 static quire_err check_depth(jrun *r, jvalue v) {
-    return jvalue_depth(v) > JVALUE_MAX_DEPTH ? jrun_fail(r, QUIRE_TOO_LARGE, "values nested more than %d deep", JVALUE_MAX_DEPTH) : QUIRE_OK;
+    return jvalue_depth(v) > JVALUE_MAX_DEPTH ? jrun_fail(r, QUIRE_TOO_LARGE, "values nested more than %d deep", JVALUE_MAX_DEPTH)
+                                              : QUIRE_OK;
 }
 
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out) {
@@ -226,10 +227,15 @@ quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n) {
     *items = NULL;
     *n = 0;
     switch (v.kind) {
-    case J_UNDEFINED: return QUIRE_OK;
-    case J_STRING: return characters(r, v.u.s, items, n);
-    case J_RANGE: return range_items(r, v.u.range, items, n);
-    case J_LIST: case J_TUPLE: case J_VIEW:
+    case J_UNDEFINED:
+        return QUIRE_OK;
+    case J_STRING:
+        return characters(r, v.u.s, items, n);
+    case J_RANGE:
+        return range_items(r, v.u.range, items, n);
+    case J_LIST:
+    case J_TUPLE:
+    case J_VIEW:
         *items = v.u.list->items;
         *n = v.u.list->n;
         return jrun_step(r, *n);
@@ -248,8 +254,10 @@ quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n) {
         *n = v.u.dict->n;
         return QUIRE_OK;
     }
-    case J_LOOP: return jrun_fail(r, QUIRE_UNSUPPORTED, "iterating over the loop variable is not supported");
-    default: return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not iterable", jvalue_type(v));
+    case J_LOOP:
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "iterating over the loop variable is not supported");
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not iterable", jvalue_type(v));
     }
 }
 
@@ -264,12 +272,24 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < s.n && e == QUIRE_OK; i++) {
         switch (s.p[i]) {
-        case '&': e = strbuf_add_str(&r->scratch, "&amp;"); break;
-        case '<': e = strbuf_add_str(&r->scratch, "&lt;"); break;
-        case '>': e = strbuf_add_str(&r->scratch, "&gt;"); break;
-        case '\'': e = strbuf_add_str(&r->scratch, "&#39;"); break;
-        case '"': e = strbuf_add_str(&r->scratch, "&#34;"); break;
-        default: e = strbuf_add_char(&r->scratch, s.p[i]); break;
+        case '&':
+            e = strbuf_add_str(&r->scratch, "&amp;");
+            break;
+        case '<':
+            e = strbuf_add_str(&r->scratch, "&lt;");
+            break;
+        case '>':
+            e = strbuf_add_str(&r->scratch, "&gt;");
+            break;
+        case '\'':
+            e = strbuf_add_str(&r->scratch, "&#39;");
+            break;
+        case '"':
+            e = strbuf_add_str(&r->scratch, "&#34;");
+            break;
+        default:
+            e = strbuf_add_char(&r->scratch, s.p[i]);
+            break;
         }
     }
     if (e != QUIRE_OK) {
@@ -285,7 +305,11 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err) {
     quire_error unwanted;
     strbuf text = {.max = JINJA_MAX_OUTPUT};
-    jrun r = {.arena = {.max = JINJA_MAX_BYTES}, .out = &text, .scratch = {.max = JINJA_MAX_OUTPUT}, .now = now, .err = err != NULL ? err : &unwanted,
+    jrun r = {.arena = {.max = JINJA_MAX_BYTES},
+              .out = &text,
+              .scratch = {.max = JINJA_MAX_OUTPUT},
+              .now = now,
+              .err = err != NULL ? err : &unwanted,
               .at = p->root};
     jvalue variables;
     jscope *scope;

@@ -1,9 +1,9 @@
 /* Jinja: a template compiled once to a tree, rendered against a JSON object any number of times.
  *
- * The language is that of Jinja 3.1 as Hugging Face's transformers sets it up (sandboxed and immutable, loop controls, its own tojson). What it has
- * and this program lacks gives QUIRE_UNSUPPORTED, at open wherever it can be seen there; a template that is wrong gives QUIRE_INVALID at open and
- * QUIRE_BAD_REQUEST when rendered. Messages begin "line L, column C: ".
- * A program is immutable: any thread may render. A render owns an arena that is freed at its end, and has bounds on depth, steps and bytes. */
+ * The language is that of Jinja 3.1 as Hugging Face's transformers sets it up (sandboxed and immutable, loop controls, its own tojson).
+ * What it has and this program lacks gives QUIRE_UNSUPPORTED, at open wherever it can be seen there; a template that is wrong gives
+ * QUIRE_INVALID at open and QUIRE_BAD_REQUEST when rendered. Messages begin "line L, column C: ". A program is immutable: any thread may
+ * render. A render owns an arena that is freed at its end, and has bounds on depth, steps and bytes. */
 #ifndef TEXT_JINJA_H
 #define TEXT_JINJA_H
 
@@ -12,12 +12,12 @@
 
 #include "base/str.h"
 
-#define JINJA_MAX_SOURCE ((size_t)4 << 20)   /* bytes of a template */
-#define JINJA_MAX_NESTING 200                /* of statements and expressions in it */
-#define JINJA_MAX_DEPTH 1200                 /* nested evaluations of a render */
-#define JINJA_MAX_STEPS 20000000             /* nodes evaluated and elements visited by a render */
-#define JINJA_MAX_BYTES ((size_t)256 << 20)  /* values of a render */
-#define JINJA_MAX_OUTPUT ((size_t)64 << 20)
+#define JINJA_MAX_SOURCE  ((size_t)4 << 20)   /* bytes of a template */
+#define JINJA_MAX_NESTING 200                 /* of statements and expressions in it */
+#define JINJA_MAX_DEPTH   1200                /* nested evaluations of a render */
+#define JINJA_MAX_STEPS   20000000            /* nodes evaluated and elements visited by a render */
+#define JINJA_MAX_BYTES   ((size_t)256 << 20) /* values of a render */
+#define JINJA_MAX_OUTPUT  ((size_t)64 << 20)
 
 typedef struct jinja_program jinja_program;
 
@@ -29,8 +29,8 @@ typedef struct jinja_options {
 /* Compiles; the source is copied. On failure *out is NULL. */
 quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err);
 void jinja_close(jinja_program *p);
-/* Renders with the members of the JSON object variables_json as variables; appends to *out, which on failure is as it was. now: what strftime_now
- * tells, NULL for the local time. */
+/* Renders with the members of the JSON object variables_json as variables; appends to *out, which on failure is as it was. now: what
+ * strftime_now tells, NULL for the local time. */
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err);
 /* Whether the program has a for loop over a variable's member of that name (m.NAME or m['NAME']). */
 bool jinja_loops_over_member(const jinja_program *p, const char *name);

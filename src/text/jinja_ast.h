@@ -1,5 +1,5 @@
-/* A template as tokens and as a tree: between jinja_lex.c, jinja_parse.c, jinja_expr.c and those that walk the tree. All of it lies in the program's
- * arena and never changes after open. */
+/* A template as tokens and as a tree: between jinja_lex.c, jinja_parse.c, jinja_expr.c and those that walk the tree. All of it lies in the
+ * program's arena and never changes after open. */
 #ifndef TEXT_JINJA_AST_H
 #define TEXT_JINJA_AST_H
 
@@ -7,10 +7,20 @@
 #include "text/jinja_value.h"
 
 #define JINJA_MAX_ARGUMENTS 64
-#define JINJA_MAX_CHAIN 500 /* operators, members and filters in a row */
+#define JINJA_MAX_CHAIN     500 /* operators, members and filters in a row */
 
 typedef enum jtoken_kind {
-    T_END, T_DATA, T_PRINT_BEGIN, T_PRINT_END, T_BLOCK_BEGIN, T_BLOCK_END, T_NAME, T_STRING, T_INT, T_FLOAT, T_OPERATOR
+    T_END,
+    T_DATA,
+    T_PRINT_BEGIN,
+    T_PRINT_END,
+    T_BLOCK_BEGIN,
+    T_BLOCK_END,
+    T_NAME,
+    T_STRING,
+    T_INT,
+    T_FLOAT,
+    T_OPERATOR
 } jtoken_kind;
 
 typedef struct jtoken {
@@ -25,36 +35,41 @@ quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **t
 
 typedef enum jnode_kind {
     /* expressions */
-    N_CONST,      /* value */
-    N_NAME,       /* name */
-    N_LIST, N_TUPLE, /* items */
-    N_DICT,       /* items: key, value, key, value ... */
-    N_MEMBER,     /* a.name */
-    N_ITEM,       /* a[b] */
-    N_SLICE,      /* b of N_ITEM: items[0]:items[1]:items[2], each may be NULL */
-    N_CALL,       /* a(items); names[i] is empty for a positional argument */
-    N_FILTER,     /* a|filter(items), names; in a filter block a is NULL */
-    N_TEST,       /* a is test(items), names */
-    N_NEGATE, N_PLUS, N_NOT,
-    N_BINARY,     /* a op b */
-    N_CONCAT,     /* items joined by ~ */
-    N_COMPARE,    /* a ops[0] items[0] ops[1] items[1] ... */
-    N_AND, N_OR,
-    N_COND,       /* b if a else c (may be NULL) */
+    N_CONST, /* value */
+    N_NAME,  /* name */
+    N_LIST,
+    N_TUPLE,  /* items */
+    N_DICT,   /* items: key, value, key, value ... */
+    N_MEMBER, /* a.name */
+    N_ITEM,   /* a[b] */
+    N_SLICE,  /* b of N_ITEM: items[0]:items[1]:items[2], each may be NULL */
+    N_CALL,   /* a(items); names[i] is empty for a positional argument */
+    N_FILTER, /* a|filter(items), names; in a filter block a is NULL */
+    N_TEST,   /* a is test(items), names */
+    N_NEGATE,
+    N_PLUS,
+    N_NOT,
+    N_BINARY,  /* a op b */
+    N_CONCAT,  /* items joined by ~ */
+    N_COMPARE, /* a ops[0] items[0] ops[1] items[1] ... */
+    N_AND,
+    N_OR,
+    N_COND, /* b if a else c (may be NULL) */
     /* statements */
-    N_BODY,       /* items */
-    N_DATA,       /* name: the text */
-    N_PRINT,      /* a */
-    N_IF,         /* if a: b, else c (may be NULL) */
-    N_FOR,        /* for a in b if c (may be NULL): body, else otherwise (may be NULL) */
-    N_SET,        /* a = b; a is a name, a tuple of names, or N_MEMBER of a name (a namespace's) */
-    N_SET_BLOCK,  /* a = body, passed through the filter chain b (may be NULL) */
-    N_MACRO,      /* name(items), defaults of the last n_more in more; body */
-    N_CALL_BLOCK, /* a: the call; b: the caller as N_MACRO */
+    N_BODY,         /* items */
+    N_DATA,         /* name: the text */
+    N_PRINT,        /* a */
+    N_IF,           /* if a: b, else c (may be NULL) */
+    N_FOR,          /* for a in b if c (may be NULL): body, else otherwise (may be NULL) */
+    N_SET,          /* a = b; a is a name, a tuple of names, or N_MEMBER of a name (a namespace's) */
+    N_SET_BLOCK,    /* a = body, passed through the filter chain b (may be NULL) */
+    N_MACRO,        /* name(items), defaults of the last n_more in more; body */
+    N_CALL_BLOCK,   /* a: the call; b: the caller as N_MACRO */
     N_FILTER_BLOCK, /* a: the filter chain; body */
-    N_WITH,       /* items: targets, more: values; body */
-    N_SCOPE,      /* body in a scope of its own */
-    N_BREAK, N_CONTINUE
+    N_WITH,         /* items: targets, more: values; body */
+    N_SCOPE,        /* body in a scope of its own */
+    N_BREAK,
+    N_CONTINUE
 } jnode_kind;
 
 typedef enum jop { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIV, OP_MOD, OP_POW } jop;
@@ -62,20 +77,20 @@ typedef enum jcompare { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, 
 
 typedef struct jnode jnode;
 struct jnode {
-    uint8_t kind;                                 /* jnode_kind */
-    uint8_t op;                                   /* N_BINARY: jop */
-    uint16_t height;                              /* of the chain of expressions to its left */
-    bool recursive;                               /* N_FOR */
-    bool uses_varargs, uses_kwargs, uses_caller;  /* N_MACRO */
+    uint8_t kind;                                /* jnode_kind */
+    uint8_t op;                                  /* N_BINARY: jop */
+    uint16_t height;                             /* of the chain of expressions to its left */
+    bool recursive;                              /* N_FOR */
+    bool uses_varargs, uses_kwargs, uses_caller; /* N_MACRO */
     uint32_t line, column;
     str name;
     jvalue value;
     jnode *a, *b, *c, *body, *otherwise;
     jnode **items, **more;
     size_t n, n_more;
-    str *names;                                   /* of arguments */
-    uint8_t *ops;                                 /* N_COMPARE: jcompare */
-    const struct jfunction *function;             /* N_FILTER, N_TEST; NULL: unknown to Jinja, an error once reached */
+    str *names;                       /* of arguments */
+    uint8_t *ops;                     /* N_COMPARE: jcompare */
+    const struct jfunction *function; /* N_FILTER, N_TEST; NULL: unknown to Jinja, an error once reached */
 };
 
 struct jinja_program {
@@ -85,12 +100,12 @@ struct jinja_program {
 
 /* The parser's state, shared by its two files. */
 typedef struct jparser {
-    const jtoken *at;      /* the token to read next */
+    const jtoken *at; /* the token to read next */
     jarena *arena;
     quire_error *err;
     int depth;
-    bool soft;             /* inside a branch: an unknown filter or test is an error only once reached, as in Jinja */
-    int loops;             /* enclosing for loops of this macro */
+    bool soft;                  /* inside a branch: an unknown filter or test is an error only once reached, as in Jinja */
+    int loops;                  /* enclosing for loops of this macro */
     struct jnames_used *macros; /* the macros around, innermost first */
 } jparser;
 

@@ -178,11 +178,17 @@ static quire_err call_loop(jrun *r, const jloop *l, const jargs *args, jvalue *o
 
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out) {
     switch (callee.kind) {
-    case J_UNDEFINED: return jrun_undefined(r, callee);
-    case J_FUNCTION: return jcall_function(r, callee.u.function, NULL, args, out);
-    case J_METHOD: return jcall_function(r, callee.u.method->function, &callee.u.method->self, args, out);
-    case J_MACRO: return call_macro(r, callee.u.macro, args, out);
-    case J_LOOP: return call_loop(r, callee.u.loop, args, out);
-    default: return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not callable", jvalue_type(callee));
+    case J_UNDEFINED:
+        return jrun_undefined(r, callee);
+    case J_FUNCTION:
+        return jcall_function(r, callee.u.function, NULL, args, out);
+    case J_METHOD:
+        return jcall_function(r, callee.u.method->function, &callee.u.method->self, args, out);
+    case J_MACRO:
+        return call_macro(r, callee.u.macro, args, out);
+    case J_LOOP:
+        return call_loop(r, callee.u.loop, args, out);
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not callable", jvalue_type(callee));
     }
 }

@@ -5,9 +5,15 @@
 
 static bool is_letter(int32_t c, bool cased_only) {
     switch (c < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_LU: case UTF8PROC_CATEGORY_LL: case UTF8PROC_CATEGORY_LT: return true;
-    case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_LO: return !cased_only;
-    default: return false;
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+        return true;
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+        return !cased_only;
+    default:
+        return false;
     }
 }
 
@@ -40,8 +46,8 @@ bool jcase_is(str s, bool upper) {
 
 /* Characters whose upper case is several characters (Unicode's SpecialCasing), apart from the sharp s. */
 static bool expands(int32_t c) {
-    return c == 0x149 || c == 0x1f0 || c == 0x390 || c == 0x3b0 || c == 0x587 || (c >= 0x1e96 && c <= 0x1e9a) || (c >= 0x1f50 && c <= 0x1fff) ||
-           (c >= 0xfb00 && c <= 0xfb17);
+    return c == 0x149 || c == 0x1f0 || c == 0x390 || c == 0x3b0 || c == 0x587 || (c >= 0x1e96 && c <= 0x1e9a) ||
+           (c >= 0x1f50 && c <= 0x1fff) || (c >= 0xfb00 && c <= 0xfb17);
 }
 
 static quire_err put(jrun *r, int32_t c, jcase how) {

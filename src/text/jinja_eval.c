@@ -97,7 +97,8 @@ static quire_err eval_filter(jrun *r, const jnode *node, jscope *scope, jvalue *
     TRY(eval_args(r, node, scope, &args));
     r->at = node;
     if (node->function == NULL) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s' found.", node->kind == N_TEST ? "test" : "filter", (int)node->name.n, node->name.p);
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s' found.", node->kind == N_TEST ? "test" : "filter", (int)node->name.n,
+                         node->name.p);
     }
     return jcall_function(r, node->function, &input, &args, out);
 }
@@ -158,7 +159,8 @@ static quire_err eval_conditional(jrun *r, const jnode *node, jscope *scope, jva
     if (node->c != NULL) {
         return jeval(r, node->c, scope, out);
     }
-    return jrun_make_undefined(r, out, "the inline if-expression on line %u evaluated to false and no else section was defined.", (unsigned)node->line);
+    return jrun_make_undefined(r, out, "the inline if-expression on line %u evaluated to false and no else section was defined.",
+                               (unsigned)node->line);
 }
 
 static quire_err eval_unary(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
@@ -181,21 +183,42 @@ static quire_err eval_member(jrun *r, const jnode *node, jscope *scope, jvalue *
 
 static quire_err eval_kind(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     switch (node->kind) {
-    case N_CONST: *out = node->value; return QUIRE_OK;
-    case N_NAME: return lookup(r, node->name, scope, out);
-    case N_LIST: case N_TUPLE: return eval_list(r, node, scope, out);
-    case N_DICT: return eval_dict(r, node, scope, out);
-    case N_MEMBER: return eval_member(r, node, scope, out);
-    case N_ITEM: return eval_item(r, node, scope, out);
-    case N_CALL: return eval_call(r, node, scope, out);
-    case N_FILTER: case N_TEST: return eval_filter(r, node, scope, out);
-    case N_NEGATE: case N_PLUS: case N_NOT: return eval_unary(r, node, scope, out);
-    case N_BINARY: return eval_binary(r, node, scope, out);
-    case N_CONCAT: return eval_concat(r, node, scope, out);
-    case N_COMPARE: return eval_comparison(r, node, scope, out);
-    case N_AND: case N_OR: return eval_logic(r, node, scope, out);
-    case N_COND: return eval_conditional(r, node, scope, out);
-    default: return jrun_fail(r, QUIRE_INTERNAL, "not an expression");
+    case N_CONST:
+        *out = node->value;
+        return QUIRE_OK;
+    case N_NAME:
+        return lookup(r, node->name, scope, out);
+    case N_LIST:
+    case N_TUPLE:
+        return eval_list(r, node, scope, out);
+    case N_DICT:
+        return eval_dict(r, node, scope, out);
+    case N_MEMBER:
+        return eval_member(r, node, scope, out);
+    case N_ITEM:
+        return eval_item(r, node, scope, out);
+    case N_CALL:
+        return eval_call(r, node, scope, out);
+    case N_FILTER:
+    case N_TEST:
+        return eval_filter(r, node, scope, out);
+    case N_NEGATE:
+    case N_PLUS:
+    case N_NOT:
+        return eval_unary(r, node, scope, out);
+    case N_BINARY:
+        return eval_binary(r, node, scope, out);
+    case N_CONCAT:
+        return eval_concat(r, node, scope, out);
+    case N_COMPARE:
+        return eval_comparison(r, node, scope, out);
+    case N_AND:
+    case N_OR:
+        return eval_logic(r, node, scope, out);
+    case N_COND:
+        return eval_conditional(r, node, scope, out);
+    default:
+        return jrun_fail(r, QUIRE_INTERNAL, "not an expression");
     }
 }
 

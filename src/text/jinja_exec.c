@@ -61,7 +61,8 @@ static quire_err assign(jrun *r, const jnode *target, jscope *scope, jvalue valu
         TRY(jrun_items(r, value, &items, &n));
     }
     if (n != target->n) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "%s values to unpack (expected %zu, got %zu)", n > target->n ? "too many" : "not enough", target->n, n);
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "%s values to unpack (expected %zu, got %zu)", n > target->n ? "too many" : "not enough",
+                         target->n, n);
     }
     for (size_t i = 0; i < n; i++) {
         TRY(assign(r, target->items[i], scope, items[i]));
@@ -271,23 +272,39 @@ static quire_err exec_body(jrun *r, const jnode *node, jscope *scope) {
 static quire_err exec_kind(jrun *r, const jnode *node, jscope *scope) {
     jscope *inner;
     switch (node->kind) {
-    case N_BODY: return exec_body(r, node, scope);
-    case N_DATA: return emit(r, strbuf_add(r->out, node->name.p, node->name.n));
-    case N_PRINT: return print(r, node, scope);
-    case N_IF: return exec_if(r, node, scope);
-    case N_FOR: return exec_for(r, node, scope);
-    case N_SET: return exec_set(r, node, scope);
-    case N_SET_BLOCK: return exec_set_block(r, node, scope);
-    case N_MACRO: return exec_macro(r, node, scope);
-    case N_CALL_BLOCK: return exec_call_block(r, node, scope);
-    case N_FILTER_BLOCK: return exec_filter_block(r, node, scope);
-    case N_WITH: return exec_with(r, node, scope);
+    case N_BODY:
+        return exec_body(r, node, scope);
+    case N_DATA:
+        return emit(r, strbuf_add(r->out, node->name.p, node->name.n));
+    case N_PRINT:
+        return print(r, node, scope);
+    case N_IF:
+        return exec_if(r, node, scope);
+    case N_FOR:
+        return exec_for(r, node, scope);
+    case N_SET:
+        return exec_set(r, node, scope);
+    case N_SET_BLOCK:
+        return exec_set_block(r, node, scope);
+    case N_MACRO:
+        return exec_macro(r, node, scope);
+    case N_CALL_BLOCK:
+        return exec_call_block(r, node, scope);
+    case N_FILTER_BLOCK:
+        return exec_filter_block(r, node, scope);
+    case N_WITH:
+        return exec_with(r, node, scope);
     case N_SCOPE:
         TRY(jscope_new(r, scope, &inner));
         return jexec(r, node->body, inner);
-    case N_BREAK: r->flow = FLOW_BREAK; return QUIRE_OK;
-    case N_CONTINUE: r->flow = FLOW_CONTINUE; return QUIRE_OK;
-    default: return jrun_fail(r, QUIRE_INTERNAL, "not a statement");
+    case N_BREAK:
+        r->flow = FLOW_BREAK;
+        return QUIRE_OK;
+    case N_CONTINUE:
+        r->flow = FLOW_CONTINUE;
+        return QUIRE_OK;
+    default:
+        return jrun_fail(r, QUIRE_INTERNAL, "not a statement");
     }
 }
 

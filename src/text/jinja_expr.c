@@ -1,5 +1,5 @@
-/* Expressions, from the loosest binding to the tightest: x if y else z, or, and, not, comparisons, + -, ~, * / // %, **, unary, then postfixes
- * (members, items, calls) and filters and tests. */
+/* Expressions, from the loosest binding to the tightest: x if y else z, or, and, not, comparisons, + -, ~, * / // %, **, unary, then
+ * postfixes (members, items, calls) and filters and tests. */
 #include "text/jinja_ast.h"
 #include "text/jinja_run.h"
 
@@ -16,7 +16,8 @@ static quire_err enter(jparser *p) {
 static quire_err put_left(jparser *p, jnode *node, jnode *left) {
     node->a = left;
     node->height = left == NULL ? 0 : (uint16_t)(left->height + 1);
-    return node->height > JINJA_MAX_CHAIN ? jparse_fail(p, QUIRE_TOO_LARGE, "a chain of more than %d operators", JINJA_MAX_CHAIN) : QUIRE_OK;
+    return node->height > JINJA_MAX_CHAIN ? jparse_fail(p, QUIRE_TOO_LARGE, "a chain of more than %d operators", JINJA_MAX_CHAIN)
+                                          : QUIRE_OK;
 }
 
 /* left OP right as a node that begins where left does. */
@@ -179,9 +180,13 @@ static quire_err parse_group(jparser *p, jnode **out) {
 
 quire_err jparse_primary(jparser *p, jnode **out) {
     switch (p->at->kind) {
-    case T_NAME: return parse_name(p, out);
-    case T_STRING: return parse_string(p, out);
-    case T_INT: case T_FLOAT: return constant(p, p->at->value, out);
+    case T_NAME:
+        return parse_name(p, out);
+    case T_STRING:
+        return parse_string(p, out);
+    case T_INT:
+    case T_FLOAT:
+        return constant(p, p->at->value, out);
     case T_OPERATOR:
         if (jparse_is_op(p, "(")) {
             return parse_group(p, out);
@@ -193,7 +198,8 @@ quire_err jparse_primary(jparser *p, jnode **out) {
             return parse_dict(p, out);
         }
         return jparse_fail(p, QUIRE_INVALID, "unexpected '%.*s'", (int)p->at->text.n, p->at->text.p);
-    default: return jparse_fail(p, QUIRE_INVALID, "expected an expression");
+    default:
+        return jparse_fail(p, QUIRE_INVALID, "expected an expression");
     }
 }
 
@@ -277,7 +283,8 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
 
 /* ---- filters and tests ---- */
 
-/* Resolves a filter or test; one that Jinja has and this program lacks is refused, one that Jinja lacks too is an error as late as there. */
+/* Resolves a filter or test; one that Jinja has and this program lacks is refused, one that Jinja lacks too is an error as late as there.
+ */
 static quire_err resolve(jparser *p, jnode *node, bool test) {
     bool missing = false;
     node->function = test ? jinja_find_test(node->name, &missing) : jinja_find_filter(node->name, &missing);
@@ -304,10 +311,16 @@ static quire_err parse_filter(jparser *p, jnode *input, jnode **out) {
 
 static bool starts_test_argument(const jparser *p) {
     switch (p->at->kind) {
-    case T_STRING: case T_INT: case T_FLOAT: return true;
-    case T_NAME: return !jparse_is_name(p, "else") && !jparse_is_name(p, "or") && !jparse_is_name(p, "and");
-    case T_OPERATOR: return jparse_is_op(p, "(") || jparse_is_op(p, "[") || jparse_is_op(p, "{");
-    default: return false;
+    case T_STRING:
+    case T_INT:
+    case T_FLOAT:
+        return true;
+    case T_NAME:
+        return !jparse_is_name(p, "else") && !jparse_is_name(p, "or") && !jparse_is_name(p, "and");
+    case T_OPERATOR:
+        return jparse_is_op(p, "(") || jparse_is_op(p, "[") || jparse_is_op(p, "{");
+    default:
+        return false;
     }
 }
 
@@ -565,7 +578,8 @@ quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out
             }
             comma = true;
         }
-        bool ends = p->at->kind == T_PRINT_END || p->at->kind == T_BLOCK_END || jparse_is_op(p, ")") || (stop != NULL && jparse_is_name(p, stop));
+        bool ends =
+            p->at->kind == T_PRINT_END || p->at->kind == T_BLOCK_END || jparse_is_op(p, ")") || (stop != NULL && jparse_is_name(p, stop));
         if (ends) {
             break;
         }

@@ -1,4 +1,5 @@
-/* Filters of lists and dictionaries. args[0] is the input. What Jinja gives as a generator is an iterator here: made at once, walked once. */
+/* Filters of lists and dictionaries. args[0] is the input. What Jinja gives as a generator is an iterator here: made at once, walked once.
+ */
 #include "text/jinja_filters.h"
 
 #define UNUSED_REST (void)rest
@@ -30,13 +31,28 @@ static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive
 FILTER(filter_length) {
     UNUSED_REST;
     switch (args[0].kind) {
-    case J_UNDEFINED: *out = jint(0); return QUIRE_OK;
-    case J_STRING: *out = jint((int64_t)jstr_length(args[0].u.s)); return jrun_step(r, args[0].u.s.n / 64);
-    case J_LIST: case J_TUPLE: case J_VIEW: *out = jint((int64_t)args[0].u.list->n); return QUIRE_OK;
-    case J_DICT: *out = jint((int64_t)args[0].u.dict->n); return QUIRE_OK;
-    case J_RANGE: *out = jint(args[0].u.range->n); return QUIRE_OK;
-    case J_LOOP: *out = jint((int64_t)args[0].u.loop->n); return QUIRE_OK;
-    default: return jrun_fail(r, QUIRE_BAD_REQUEST, "object of type '%s' has no len()", jvalue_type(args[0]));
+    case J_UNDEFINED:
+        *out = jint(0);
+        return QUIRE_OK;
+    case J_STRING:
+        *out = jint((int64_t)jstr_length(args[0].u.s));
+        return jrun_step(r, args[0].u.s.n / 64);
+    case J_LIST:
+    case J_TUPLE:
+    case J_VIEW:
+        *out = jint((int64_t)args[0].u.list->n);
+        return QUIRE_OK;
+    case J_DICT:
+        *out = jint((int64_t)args[0].u.dict->n);
+        return QUIRE_OK;
+    case J_RANGE:
+        *out = jint(args[0].u.range->n);
+        return QUIRE_OK;
+    case J_LOOP:
+        *out = jint((int64_t)args[0].u.loop->n);
+        return QUIRE_OK;
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "object of type '%s' has no len()", jvalue_type(args[0]));
     }
 }
 
@@ -367,10 +383,18 @@ static quire_err pick(jrun *r, const jvalue *args, const jargs *rest, bool attri
     return jrun_list(r, J_ITERATOR, kept, n_kept, out);
 }
 
-FILTER(filter_select) { return pick(r, args, rest, false, true, out); }
-FILTER(filter_reject) { return pick(r, args, rest, false, false, out); }
-FILTER(filter_selectattr) { return pick(r, args, rest, true, true, out); }
-FILTER(filter_rejectattr) { return pick(r, args, rest, true, false, out); }
+FILTER(filter_select) {
+    return pick(r, args, rest, false, true, out);
+}
+FILTER(filter_reject) {
+    return pick(r, args, rest, false, false, out);
+}
+FILTER(filter_selectattr) {
+    return pick(r, args, rest, true, true, out);
+}
+FILTER(filter_rejectattr) {
+    return pick(r, args, rest, true, false, out);
+}
 
 /* ---- joining and cutting ---- */
 

@@ -32,10 +32,22 @@ static quire_err map_case(jrun *r, jvalue v, jcase how, jvalue *out) {
     return jcase_map(r, s, how, out);
 }
 
-static FILTER(filter_upper) { UNUSED_REST; return map_case(r, args[0], CASE_UPPER, out); }
-static FILTER(filter_lower) { UNUSED_REST; return map_case(r, args[0], CASE_LOWER, out); }
-static FILTER(filter_capitalize) { UNUSED_REST; return map_case(r, args[0], CASE_CAPITALIZE, out); }
-static FILTER(filter_trim) { UNUSED_REST; return by_method(r, "strip", args, 2, out); }
+static FILTER(filter_upper) {
+    UNUSED_REST;
+    return map_case(r, args[0], CASE_UPPER, out);
+}
+static FILTER(filter_lower) {
+    UNUSED_REST;
+    return map_case(r, args[0], CASE_LOWER, out);
+}
+static FILTER(filter_capitalize) {
+    UNUSED_REST;
+    return map_case(r, args[0], CASE_CAPITALIZE, out);
+}
+static FILTER(filter_trim) {
+    UNUSED_REST;
+    return by_method(r, "strip", args, 2, out);
+}
 
 static FILTER(filter_title) {
     str s;
@@ -245,7 +257,9 @@ static FILTER(filter_int) {
     if (jis(args[0], J_FLOAT)) {
         return truncate_float(r, args[0].u.f, out);
     }
-    quire_err e = jis(args[0], J_HUGE) ? QUIRE_UNSUPPORTED : jis(args[0], J_STRING) ? parse_integer(args[0].u.s, base, &value) : QUIRE_NOT_FOUND;
+    quire_err e = jis(args[0], J_HUGE)     ? QUIRE_UNSUPPORTED
+                  : jis(args[0], J_STRING) ? parse_integer(args[0].u.s, base, &value)
+                                           : QUIRE_NOT_FOUND;
     if (e == QUIRE_UNSUPPORTED) {
         return jrun_fail(r, e, "integers of more than 64 bits are not supported");
     }
@@ -259,15 +273,15 @@ static FILTER(filter_int) {
 
 /* Half to even, at tens, hundreds, ... */
 static quire_err round_integer(jrun *r, int64_t v, int64_t precision, jvalue *out) {
-    int64_t unit = 1;
-    for (; precision < 0 && unit <= INT64_MAX / 10; precision++) {
-        unit *= 10;
-    }
-    int64_t down = v - ((v % unit) + unit) % unit, rest = v - down;
-    bool up = rest * 2 > unit || (rest * 2 == unit && (down / unit) % 2 != 0);
-    if (unit > INT64_MAX / 4 || down < INT64_MIN / 2 || down > INT64_MAX / 2) {
+    int64_t unit = 1, limit = INT64_MAX / 4;
+    if (precision < -17 || v > limit || v < -limit) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "rounding this integer is not supported");
     }
+    for (; precision < 0; precision++) {
+        unit *= 10;
+    }
+    int64_t rest = (v % unit + unit) % unit, down = v - rest;
+    bool up = rest * 2 > unit || (rest * 2 == unit && (down / unit) % 2 != 0);
     *out = jint(up ? down + unit : down);
     return QUIRE_OK;
 }
@@ -392,8 +406,8 @@ static const jfunction filters[] = {
 };
 
 const jfunction *jinja_find_filter(str name, bool *missing) {
-    static const char *const others[] = {"attr", "filesizeformat", "forceescape", "format", "groupby", "pprint", "random", "striptags", "truncate", "urlencode",
-                                         "urlize", "wordwrap", "xmlattr"};
+    static const char *const others[] = {"attr",      "filesizeformat", "forceescape", "format", "groupby",  "pprint", "random",
+                                         "striptags", "truncate",       "urlencode",   "urlize", "wordwrap", "xmlattr"};
     *missing = false;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         *missing |= str_is(name, others[i]);

@@ -50,7 +50,8 @@ static quire_err gather(jrun *r, const jargs *args, jdict **out) {
         return jrun_no_memory(r);
     }
     if (n_positional > 1 || (n_positional == 1 && !jis(args->values[0], J_DICT))) {
-        return jrun_fail(r, n_positional > 1 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED, "a dictionary of anything but a dictionary is not supported");
+        return jrun_fail(r, n_positional > 1 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED,
+                         "a dictionary of anything but a dictionary is not supported");
     }
     for (size_t i = 0; n_positional == 1 && i < args->values[0].u.dict->n; i++) {
         TRY(jrun_set(r, *out, args->values[0].u.dict->entries[i].key, args->values[0].u.dict->entries[i].value));
@@ -75,9 +76,10 @@ GLOBAL(global_namespace) {
     TRY(gather(r, rest, &d));
     for (size_t i = 0; i < d->n; i++) {
         if (jis(d->entries[i].key, J_STRING) && d->entries[i].key.u.s.n > 0 && d->entries[i].key.u.s.p[0] == '_') {
-            return jrun_fail(r, QUIRE_BAD_REQUEST,
-                             "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. Please rename the attribute.",
-                             (int)d->entries[i].key.u.s.n, d->entries[i].key.u.s.p);
+            return jrun_fail(
+                r, QUIRE_BAD_REQUEST,
+                "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. Please rename the attribute.",
+                (int)d->entries[i].key.u.s.n, d->entries[i].key.u.s.p);
         }
     }
     *out = (jvalue){.kind = J_NAMESPACE, .u.dict = d};
@@ -87,7 +89,8 @@ GLOBAL(global_namespace) {
 /* Only directives that mean the same everywhere. */
 static bool format_is_known(str format) {
     for (size_t i = 0; i < format.n; i++) {
-        if (format.p[i] == '\0' || (format.p[i] == '%' && (++i == format.n || format.p[i] == '\0' || strchr("aAbBdHIjmMpSyY%", format.p[i]) == NULL))) {
+        if (format.p[i] == '\0' ||
+            (format.p[i] == '%' && (++i == format.n || format.p[i] == '\0' || strchr("aAbBdHIjmMpSyY%", format.p[i]) == NULL))) {
             return false;
         }
     }
@@ -115,8 +118,11 @@ GLOBAL(global_strftime_now) {
 }
 
 static const jfunction globals[] = {
-    {"dict", "*", global_dict}, {"namespace", "*", global_namespace}, {"raise_exception", "message", global_raise_exception},
-    {"range", "start ?stop ?step", global_range}, {"strftime_now", "format", global_strftime_now},
+    {"dict", "*", global_dict},
+    {"namespace", "*", global_namespace},
+    {"raise_exception", "message", global_raise_exception},
+    {"range", "start ?stop ?step", global_range},
+    {"strftime_now", "format", global_strftime_now},
 };
 
 const jfunction *jinja_find_global(str name) {

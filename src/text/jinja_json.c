@@ -41,18 +41,27 @@ static quire_err convert_object(jrun *r, json_object *v, jvalue *out) {
 
 static quire_err convert(jrun *r, json_object *v, jvalue *out) {
     switch (json_object_get_type(v)) {
-    case json_type_null: *out = jnone(); return QUIRE_OK;
-    case json_type_boolean: *out = jbool(json_object_get_boolean(v)); return QUIRE_OK;
-    case json_type_double: *out = jfloat(json_object_get_double(v)); return QUIRE_OK;
+    case json_type_null:
+        *out = jnone();
+        return QUIRE_OK;
+    case json_type_boolean:
+        *out = jbool(json_object_get_boolean(v));
+        return QUIRE_OK;
+    case json_type_double:
+        *out = jfloat(json_object_get_double(v));
+        return QUIRE_OK;
     case json_type_int: {
         /* json-c saturates what an int64 cannot hold, to its smallest value or to an uint64 above its largest. */
         int64_t i = json_object_get_int64(v);
         *out = i == INT64_MIN || json_object_get_uint64(v) > (uint64_t)INT64_MAX ? (jvalue){.kind = J_HUGE} : jint(i);
         return QUIRE_OK;
     }
-    case json_type_string: return convert_text(r, json_object_get_string(v), (size_t)json_object_get_string_len(v), out);
-    case json_type_array: return convert_array(r, v, out);
-    default: return convert_object(r, v, out);
+    case json_type_string:
+        return convert_text(r, json_object_get_string(v), (size_t)json_object_get_string_len(v), out);
+    case json_type_array:
+        return convert_array(r, v, out);
+    default:
+        return convert_object(r, v, out);
     }
 }
 
@@ -87,13 +96,27 @@ static quire_err write_string(str s, bool ascii, strbuf *out) {
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
         switch (c) {
-        case '"': TRY(strbuf_add_str(out, "\\\"")); break;
-        case '\\': TRY(strbuf_add_str(out, "\\\\")); break;
-        case '\n': TRY(strbuf_add_str(out, "\\n")); break;
-        case '\r': TRY(strbuf_add_str(out, "\\r")); break;
-        case '\t': TRY(strbuf_add_str(out, "\\t")); break;
-        case '\f': TRY(strbuf_add_str(out, "\\f")); break;
-        case '\b': TRY(strbuf_add_str(out, "\\b")); break;
+        case '"':
+            TRY(strbuf_add_str(out, "\\\""));
+            break;
+        case '\\':
+            TRY(strbuf_add_str(out, "\\\\"));
+            break;
+        case '\n':
+            TRY(strbuf_add_str(out, "\\n"));
+            break;
+        case '\r':
+            TRY(strbuf_add_str(out, "\\r"));
+            break;
+        case '\t':
+            TRY(strbuf_add_str(out, "\\t"));
+            break;
+        case '\f':
+            TRY(strbuf_add_str(out, "\\f"));
+            break;
+        case '\b':
+            TRY(strbuf_add_str(out, "\\b"));
+            break;
         default:
             if (c >= 0 && c < 0x20) {
                 TRY(strbuf_addf(out, "\\u%04x", (unsigned)c));
@@ -143,14 +166,19 @@ static quire_err write_array(jrun *r, const jlist *l, const jjson_style *style, 
 
 static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, strbuf *out) {
     switch (key.kind) {
-    case J_STRING: return memory(r, write_string(key.u.s, style->ascii, out));
-    case J_NONE: return memory(r, strbuf_add_str(out, "\"null\""));
-    case J_BOOL: return memory(r, strbuf_add_str(out, key.u.b ? "\"true\"" : "\"false\""));
-    case J_INT: case J_FLOAT:
+    case J_STRING:
+        return memory(r, write_string(key.u.s, style->ascii, out));
+    case J_NONE:
+        return memory(r, strbuf_add_str(out, "\"null\""));
+    case J_BOOL:
+        return memory(r, strbuf_add_str(out, key.u.b ? "\"true\"" : "\"false\""));
+    case J_INT:
+    case J_FLOAT:
         TRY(memory(r, strbuf_add_char(out, '"')));
         TRY(write_value(r, key, style, 0, out));
         return memory(r, strbuf_add_char(out, '"'));
-    default: return jrun_fail(r, QUIRE_BAD_REQUEST, "keys must be str, int, float, bool or None, not %s", jvalue_type(key));
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "keys must be str, int, float, bool or None, not %s", jvalue_type(key));
     }
 }
 
@@ -195,15 +223,25 @@ static quire_err write_object(jrun *r, const jdict *d, const jjson_style *style,
 static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int level, strbuf *out) {
     TRY(jrun_step(r, 1));
     switch (v.kind) {
-    case J_NONE: return memory(r, strbuf_add_str(out, "null"));
-    case J_BOOL: return memory(r, strbuf_add_str(out, v.u.b ? "true" : "false"));
-    case J_INT: return memory(r, strbuf_addf(out, "%lld", (long long)v.u.i));
-    case J_FLOAT: return memory(r, write_float(v.u.f, out));
-    case J_STRING: return memory(r, write_string(v.u.s, style->ascii, out));
-    case J_LIST: case J_TUPLE: return write_array(r, v.u.list, style, level, out);
-    case J_DICT: return write_object(r, v.u.dict, style, level, out);
-    case J_HUGE: return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
-    default: return jrun_fail(r, QUIRE_BAD_REQUEST, "Object of type %s is not JSON serializable", jvalue_type(v));
+    case J_NONE:
+        return memory(r, strbuf_add_str(out, "null"));
+    case J_BOOL:
+        return memory(r, strbuf_add_str(out, v.u.b ? "true" : "false"));
+    case J_INT:
+        return memory(r, strbuf_addf(out, "%lld", (long long)v.u.i));
+    case J_FLOAT:
+        return memory(r, write_float(v.u.f, out));
+    case J_STRING:
+        return memory(r, write_string(v.u.s, style->ascii, out));
+    case J_LIST:
+    case J_TUPLE:
+        return write_array(r, v.u.list, style, level, out);
+    case J_DICT:
+        return write_object(r, v.u.dict, style, level, out);
+    case J_HUGE:
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "Object of type %s is not JSON serializable", jvalue_type(v));
     }
 }
 

@@ -18,8 +18,8 @@ typedef struct lexer {
     quire_error *err;
     jtoken *tokens;
     size_t n, cap;
-    bool line_starting;      /* what was read last ended a line */
-    size_t line_offset;      /* where the counted line begins */
+    bool line_starting; /* what was read last ended a line */
+    size_t line_offset; /* where the counted line begins */
     uint32_t line;
     char brackets[MAX_BRACKETS];
     int n_brackets;
@@ -218,7 +218,11 @@ static quire_err lex_number(lexer *l) {
     bool is_float = end > 0;
     if (!is_float) {
         char second = start + 1 < l->source.n ? l->source.p[start + 1] : 0;
-        base = l->source.p[start] != '0' ? 10 : second == 'x' || second == 'X' ? 16 : second == 'o' || second == 'O' ? 8 : second == 'b' || second == 'B' ? 2 : 10;
+        base = l->source.p[start] != '0'        ? 10
+               : second == 'x' || second == 'X' ? 16
+               : second == 'o' || second == 'O' ? 8
+               : second == 'b' || second == 'B' ? 2
+                                                : 10;
         if (base != 10) {
             at += start + 2 < l->source.n && l->source.p[start + 2] == '_' ? 3 : 2;
             end = digits(l, at, base);
@@ -254,7 +258,8 @@ static bool is_name_char(int32_t c, bool first) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
     }
     utf8proc_category_t k = utf8proc_category(c);
-    bool letter = k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_LO;
+    bool letter = k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || k == UTF8PROC_CATEGORY_LM ||
+                  k == UTF8PROC_CATEGORY_LO;
     return letter || (!first && (k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ND));
 }
 
@@ -393,7 +398,8 @@ static quire_err lex_tag(lexer *l, size_t tag, bool block) {
 static quire_err lex_all(lexer *l) {
     while (l->at < l->source.n) {
         size_t tag = l->at;
-        while (tag + 1 < l->source.n && !(l->source.p[tag] == '{' && strchr("{%#", l->source.p[tag + 1]) != NULL && l->source.p[tag + 1] != '\0')) {
+        while (tag + 1 < l->source.n &&
+               !(l->source.p[tag] == '{' && strchr("{%#", l->source.p[tag + 1]) != NULL && l->source.p[tag + 1] != '\0')) {
             tag++;
         }
         if (tag + 1 >= l->source.n) {

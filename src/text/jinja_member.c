@@ -28,8 +28,8 @@ static bool changes(jvalue object, str name) {
 }
 
 static bool is_number_member(str name) {
-    static const char *const names[] = {"real", "imag", "numerator", "denominator", "conjugate", "bit_length", "bit_count", "to_bytes", "from_bytes",
-                                        "as_integer_ratio", "is_integer", "hex", "fromhex"};
+    static const char *const names[] = {"real",     "imag",       "numerator",        "denominator", "conjugate", "bit_length", "bit_count",
+                                        "to_bytes", "from_bytes", "as_integer_ratio", "is_integer",  "hex",       "fromhex"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (str_is(name, names[i])) {
             return true;
@@ -48,9 +48,17 @@ static quire_err loop_member(jrun *r, jloop *l, str name, jvalue *out) {
         const char *name;
         jvalue value;
     } members[] = {
-        {"index", jint(i + 1)}, {"index0", jint(i)}, {"revindex", jint(n - i)}, {"revindex0", jint(n - i - 1)}, {"first", jbool(i == 0)},
-        {"last", jbool(i == n - 1)}, {"length", jint(n)}, {"depth", jint(l->depth + 1)}, {"depth0", jint(l->depth)},
-        {"previtem", neighbour(l, l->index - 1)}, {"nextitem", neighbour(l, l->index + 1)},
+        {"index", jint(i + 1)},
+        {"index0", jint(i)},
+        {"revindex", jint(n - i)},
+        {"revindex0", jint(n - i - 1)},
+        {"first", jbool(i == 0)},
+        {"last", jbool(i == n - 1)},
+        {"length", jint(n)},
+        {"depth", jint(l->depth + 1)},
+        {"depth0", jint(l->depth)},
+        {"previtem", neighbour(l, l->index - 1)},
+        {"nextitem", neighbour(l, l->index + 1)},
     };
     for (size_t m = 0; m < sizeof members / sizeof members[0]; m++) {
         if (str_is(name, members[m].name)) {
@@ -67,7 +75,8 @@ quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
         return jrun_undefined(r, object);
     }
     if ((name.n >= 2 && name.p[0] == '_' && name.p[1] == '_') || changes(object, name)) {
-        return jrun_make_undefined(r, out, "access to attribute '%.*s' of '%s' object is unsafe.", (int)name.n, name.p, jvalue_type(object));
+        return jrun_make_undefined(r, out, "access to attribute '%.*s' of '%s' object is unsafe.", (int)name.n, name.p,
+                                   jvalue_type(object));
     }
     const jfunction *f = jinja_find_method(object, name);
     if (f != NULL) {

@@ -1,41 +1,58 @@
 /* Methods of strings, lists, dictionaries and loops. args[0] is the object. */
-#include "text/jinja_run.h"
+#include "text/jinja_methods.h"
 
-#define METHOD(name) static quire_err name(jrun *r, const jvalue *args, const jargs *rest, jvalue *out)
-#define UNUSED_REST (void)rest
-
-static bool given(jvalue v) {
+bool jarg_given(jvalue v) {
     return !jis(v, J_MISSING) && !jis(v, J_NONE);
 }
 
-/* The object's text; an escaped one is not supported. */
-static quire_err self_text(jrun *r, const jvalue *args, str *s) {
+quire_err jarg_self(jrun *r, const jvalue *args, str *s) {
     return jrun_want_text(r, args[0], "the object", s);
 }
 
-static quire_err optional_text(jrun *r, jvalue v, const char *what, str *s) {
+quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s) {
     *s = (str){0};
-    return given(v) ? jrun_want_text(r, v, what, s) : QUIRE_OK;
+    return jarg_given(v) ? jrun_want_text(r, v, what, s) : QUIRE_OK;
 }
 
-static quire_err optional_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out) {
+quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out) {
     *out = fallback;
-    return given(v) ? jrun_want_integer(r, v, what, out) : QUIRE_OK;
+    return jarg_given(v) ? jrun_want_integer(r, v, what, out) : QUIRE_OK;
+}
+
+quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out) {
+    TRY(jarg_integer(r, v, what, -1, out));
+    *out = *out < 0 ? -1 : *out;
+    return QUIRE_OK;
 }
 
 /* ---- case and kinds ---- */
 
 static quire_err map_case(jrun *r, const jvalue *args, jcase how, jvalue *out) {
     str s;
-    TRY(self_text(r, args, &s));
+    TRY(jarg_self(r, args, &s));
     return jcase_map(r, s, how, out);
 }
 
-METHOD(str_upper) { UNUSED_REST; return map_case(r, args, CASE_UPPER, out); }
-METHOD(str_lower) { UNUSED_REST; return map_case(r, args, CASE_LOWER, out); }
-METHOD(str_title) { UNUSED_REST; return map_case(r, args, CASE_TITLE, out); }
-METHOD(str_capitalize) { UNUSED_REST; return map_case(r, args, CASE_CAPITALIZE, out); }
-METHOD(str_swapcase) { UNUSED_REST; return map_case(r, args, CASE_SWAP, out); }
+static METHOD(str_upper) {
+    UNUSED_REST;
+    return map_case(r, args, CASE_UPPER, out);
+}
+static METHOD(str_lower) {
+    UNUSED_REST;
+    return map_case(r, args, CASE_LOWER, out);
+}
+static METHOD(str_title) {
+    UNUSED_REST;
+    return map_case(r, args, CASE_TITLE, out);
+}
+static METHOD(str_capitalize) {
+    UNUSED_REST;
+    return map_case(r, args, CASE_CAPITALIZE, out);
+}
+static METHOD(str_swapcase) {
+    UNUSED_REST;
+    return map_case(r, args, CASE_SWAP, out);
+}
 
 static bool is_space(int32_t c) {
     return c >= 0 && jchar_is_space(c);
@@ -48,7 +65,7 @@ static bool is_alnum(int32_t c) {
 /* Whether there are characters and all are of a kind. */
 static quire_err all_are(jrun *r, const jvalue *args, bool (*kind)(int32_t c), jvalue *out) {
     str s;
-    TRY(self_text(r, args, &s));
+    TRY(jarg_self(r, args, &s));
     bool all = s.n > 0;
     for (size_t i = 0, size; i < s.n && all; i += size) {
         all = kind(jchar_at(s.p + i, s.n - i, &size));
@@ -57,21 +74,42 @@ static quire_err all_are(jrun *r, const jvalue *args, bool (*kind)(int32_t c), j
     return jrun_step(r, s.n / 16);
 }
 
-METHOD(str_isdigit) { UNUSED_REST; return all_are(r, args, jchar_is_digit, out); }
-METHOD(str_isnumeric) { UNUSED_REST; return all_are(r, args, jchar_is_numeric, out); }
-METHOD(str_isalpha) { UNUSED_REST; return all_are(r, args, jchar_is_alpha, out); }
-METHOD(str_isalnum) { UNUSED_REST; return all_are(r, args, is_alnum, out); }
-METHOD(str_isspace) { UNUSED_REST; return all_are(r, args, is_space, out); }
+static METHOD(str_isdigit) {
+    UNUSED_REST;
+    return all_are(r, args, jchar_is_digit, out);
+}
+static METHOD(str_isnumeric) {
+    UNUSED_REST;
+    return all_are(r, args, jchar_is_numeric, out);
+}
+static METHOD(str_isalpha) {
+    UNUSED_REST;
+    return all_are(r, args, jchar_is_alpha, out);
+}
+static METHOD(str_isalnum) {
+    UNUSED_REST;
+    return all_are(r, args, is_alnum, out);
+}
+static METHOD(str_isspace) {
+    UNUSED_REST;
+    return all_are(r, args, is_space, out);
+}
 
 static quire_err is_case(jrun *r, const jvalue *args, bool upper, jvalue *out) {
     str s;
-    TRY(self_text(r, args, &s));
+    TRY(jarg_self(r, args, &s));
     *out = jbool(jcase_is(s, upper));
     return QUIRE_OK;
 }
 
-METHOD(str_isupper) { UNUSED_REST; return is_case(r, args, true, out); }
-METHOD(str_islower) { UNUSED_REST; return is_case(r, args, false, out); }
+static METHOD(str_isupper) {
+    UNUSED_REST;
+    return is_case(r, args, true, out);
+}
+static METHOD(str_islower) {
+    UNUSED_REST;
+    return is_case(r, args, false, out);
+}
 
 /* ---- stripping ---- */
 
@@ -89,10 +127,10 @@ static bool in_chars(str chars, const char *p, size_t size) {
 
 static quire_err strip(jrun *r, const jvalue *args, bool left, bool right, jvalue *out) {
     str s, chars;
-    TRY(self_text(r, args, &s));
-    TRY(optional_text(r, args[1], "chars", &chars));
+    TRY(jarg_self(r, args, &s));
+    TRY(jarg_text(r, args[1], "chars", &chars));
     TRY(jrun_step(r, s.n / 64));
-    if (!given(args[1])) {
+    if (!jarg_given(args[1])) {
         *out = jstring(jstr_strip(s, left, right));
         return QUIRE_OK;
     }
@@ -118,9 +156,18 @@ static quire_err strip(jrun *r, const jvalue *args, bool left, bool right, jvalu
     return QUIRE_OK;
 }
 
-METHOD(str_strip) { UNUSED_REST; return strip(r, args, true, true, out); }
-METHOD(str_lstrip) { UNUSED_REST; return strip(r, args, true, false, out); }
-METHOD(str_rstrip) { UNUSED_REST; return strip(r, args, false, true, out); }
+static METHOD(str_strip) {
+    UNUSED_REST;
+    return strip(r, args, true, true, out);
+}
+static METHOD(str_lstrip) {
+    UNUSED_REST;
+    return strip(r, args, true, false, out);
+}
+static METHOD(str_rstrip) {
+    UNUSED_REST;
+    return strip(r, args, false, true, out);
+}
 
 static bool starts_with(str s, str part) {
     return part.n <= s.n && (part.n == 0 || memcmp(s.p, part.p, part.n) == 0);
@@ -130,19 +177,19 @@ static bool ends_with(str s, str part) {
     return part.n <= s.n && (part.n == 0 || memcmp(s.p + s.n - part.n, part.p, part.n) == 0);
 }
 
-METHOD(str_removeprefix) {
+static METHOD(str_removeprefix) {
     str s, part;
     UNUSED_REST;
-    TRY(self_text(r, args, &s));
+    TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the prefix", &part));
     *out = jstring(starts_with(s, part) ? (str){s.p + part.n, s.n - part.n} : s);
     return QUIRE_OK;
 }
 
-METHOD(str_removesuffix) {
+static METHOD(str_removesuffix) {
     str s, part;
     UNUSED_REST;
-    TRY(self_text(r, args, &s));
+    TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the suffix", &part));
     *out = jstring(ends_with(s, part) ? (str){s.p, s.n - part.n} : s);
     return QUIRE_OK;
@@ -154,8 +201,8 @@ METHOD(str_removesuffix) {
 static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offset, bool *beyond) {
     int64_t n = (int64_t)jstr_length(*s), from, to;
     TRY(jrun_step(r, s->n / 16));
-    TRY(optional_integer(r, start, "start", 0, &from));
-    TRY(optional_integer(r, end, "end", n, &to));
+    TRY(jarg_integer(r, start, "start", 0, &from));
+    TRY(jarg_integer(r, end, "end", n, &to));
     from += from < 0 ? n : 0;
     to += to < 0 ? n : 0;
     from = from < 0 ? 0 : from;
@@ -171,7 +218,7 @@ static quire_err has_end(jrun *r, const jvalue *args, bool (*has)(str s, str par
     str s, part;
     int64_t offset;
     bool beyond;
-    TRY(self_text(r, args, &s));
+    TRY(jarg_self(r, args, &s));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
     const jvalue *parts = &args[1];
     size_t n = 1;
@@ -188,26 +235,47 @@ static quire_err has_end(jrun *r, const jvalue *args, bool (*has)(str s, str par
     return QUIRE_OK;
 }
 
-METHOD(str_startswith) { UNUSED_REST; return has_end(r, args, starts_with, out); }
-METHOD(str_endswith) { UNUSED_REST; return has_end(r, args, ends_with, out); }
+static METHOD(str_startswith) {
+    UNUSED_REST;
+    return has_end(r, args, starts_with, out);
+}
+static METHOD(str_endswith) {
+    UNUSED_REST;
+    return has_end(r, args, ends_with, out);
+}
 
-static size_t find_last(str s, str needle) {
-    for (size_t i = s.n >= needle.n ? s.n - needle.n + 1 : 0; i-- > 0;) {
+/* The last place of needle in s, or SIZE_MAX. Compares at every place, which the steps count. */
+static quire_err find_last(jrun *r, str s, str needle, size_t *at) {
+    size_t i = s.n >= needle.n ? s.n - needle.n + 1 : 0, places = 0;
+    *at = SIZE_MAX;
+    while (i-- > 0 && *at == SIZE_MAX) {
         if (needle.n == 0 || memcmp(s.p + i, needle.p, needle.n) == 0) {
-            return i;
+            *at = i;
+        }
+        if (++places % 1024 == 0) {
+            TRY(jrun_step(r, 64 + needle.n));
         }
     }
-    return SIZE_MAX;
+    return QUIRE_OK;
+}
+
+quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at) {
+    if (last) {
+        return find_last(r, s, needle, at);
+    }
+    *at = jstr_find(s, needle, 0);
+    return jrun_step(r, (*at == SIZE_MAX ? s.n : *at) / 64);
 }
 
 static quire_err find(jrun *r, const jvalue *args, bool last, bool must, jvalue *out) {
     str s, needle;
     int64_t offset;
     bool beyond;
-    TRY(self_text(r, args, &s));
+    TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the argument", &needle));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
-    size_t at = beyond ? SIZE_MAX : last ? find_last(s, needle) : jstr_find(s, needle, 0);
+    size_t at = SIZE_MAX;
+    TRY(beyond ? QUIRE_OK : jstr_find_either(r, s, needle, last, &at));
     if (at == SIZE_MAX && must) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "substring not found");
     }
@@ -215,17 +283,29 @@ static quire_err find(jrun *r, const jvalue *args, bool last, bool must, jvalue 
     return QUIRE_OK;
 }
 
-METHOD(str_find) { UNUSED_REST; return find(r, args, false, false, out); }
-METHOD(str_rfind) { UNUSED_REST; return find(r, args, true, false, out); }
-METHOD(str_index) { UNUSED_REST; return find(r, args, false, true, out); }
-METHOD(str_rindex) { UNUSED_REST; return find(r, args, true, true, out); }
+static METHOD(str_find) {
+    UNUSED_REST;
+    return find(r, args, false, false, out);
+}
+static METHOD(str_rfind) {
+    UNUSED_REST;
+    return find(r, args, true, false, out);
+}
+static METHOD(str_index) {
+    UNUSED_REST;
+    return find(r, args, false, true, out);
+}
+static METHOD(str_rindex) {
+    UNUSED_REST;
+    return find(r, args, true, true, out);
+}
 
-METHOD(str_count) {
+static METHOD(str_count) {
     str s, needle;
     int64_t offset, count = 0;
     bool beyond;
     UNUSED_REST;
-    TRY(self_text(r, args, &s));
+    TRY(jarg_self(r, args, &s));
     TRY(jrun_want_text(r, args[1], "the argument", &needle));
     TRY(window(r, &s, args[2], args[3], &offset, &beyond));
     if (needle.n == 0) {
@@ -239,280 +319,9 @@ METHOD(str_count) {
     return QUIRE_OK;
 }
 
-/* ---- cutting and joining ---- */
-
-typedef struct pieces {
-    jvalue *items;
-    size_t n, cap;
-} pieces;
-
-static quire_err add_piece(jrun *r, pieces *p, str s) {
-    if (p->n == p->cap) {
-        size_t cap = p->cap == 0 ? 8 : p->cap * 2;
-        jvalue *grown;
-        TRY(jrun_values(r, cap, &grown));
-        if (p->n > 0) {
-            memcpy(grown, p->items, p->n * sizeof *grown);
-        }
-        p->items = grown;
-        p->cap = cap;
-    }
-    p->items[p->n++] = jstring(s);
-    return QUIRE_OK;
-}
-
-static void reverse(pieces *p) {
-    for (size_t i = 0; i < p->n / 2; i++) {
-        jvalue v = p->items[i];
-        p->items[i] = p->items[p->n - 1 - i];
-        p->items[p->n - 1 - i] = v;
-    }
-}
-
-/* At runs of blanks, from the left or, last, from the right; at most max cuts. */
-static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p) {
-    s = jstr_strip(s, !last, last);
-    while (s.n > 0) {
-        if (max-- == 0) {
-            return add_piece(r, p, jstr_strip(s, last, !last));
-        }
-        size_t i = last ? s.n : 0, size;
-        for (;;) { /* one word */
-            if (last ? i == 0 : i == s.n) {
-                break;
-            }
-            size_t at = i;
-            if (last) {
-                at--;
-                while (at > 0 && i - at < 4 && ((unsigned char)s.p[at] & 0xc0) == 0x80) {
-                    at--;
-                }
-            }
-            if (jchar_is_space(jchar_at(s.p + at, s.n - at, &size))) {
-                break;
-            }
-            i = last ? at : at + size;
-        }
-        TRY(add_piece(r, p, last ? (str){s.p + i, s.n - i} : (str){s.p, i}));
-        s = jstr_strip(last ? (str){s.p, i} : (str){s.p + i, s.n - i}, !last, last);
-    }
-    return QUIRE_OK;
-}
-
-static quire_err split_at(jrun *r, str s, str separator, int64_t max, bool last, pieces *p) {
-    for (; max != 0; max--) {
-        size_t at = last ? find_last(s, separator) : jstr_find(s, separator, 0);
-        if (at == SIZE_MAX) {
-            break;
-        }
-        str left = {s.p, at}, right = {s.p + at + separator.n, s.n - at - separator.n};
-        TRY(add_piece(r, p, last ? right : left));
-        s = last ? left : right;
-    }
-    return add_piece(r, p, s);
-}
-
-static quire_err split(jrun *r, const jvalue *args, bool last, jvalue *out) {
-    str s, separator;
-    int64_t max;
-    pieces p = {0};
-    TRY(self_text(r, args, &s));
-    TRY(optional_text(r, args[1], "the separator", &separator));
-    TRY(optional_integer(r, args[2], "maxsplit", -1, &max));
-    TRY(jrun_step(r, s.n / 64));
-    if (!given(args[1])) {
-        TRY(split_blanks(r, s, max, last, &p));
-    } else if (separator.n == 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
-    } else {
-        TRY(split_at(r, s, separator, max, last, &p));
-    }
-    if (last) {
-        reverse(&p);
-    }
-    return jrun_list(r, J_LIST, p.items, p.n, out);
-}
-
-METHOD(str_split) { UNUSED_REST; return split(r, args, false, out); }
-METHOD(str_rsplit) { UNUSED_REST; return split(r, args, true, out); }
-
-static bool ends_line(int32_t c) {
-    return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
-}
-
-quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_t *n) {
-    pieces p = {0};
-    for (size_t start = 0, i = 0, size; i < s.n; i += size) {
-        int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        if (ends_line(c) || i + size == s.n) {
-            size_t end = ends_line(c) ? i : i + size;
-            size += c == '\r' && i + 1 < s.n && s.p[i + 1] == '\n';
-            TRY(add_piece(r, &p, (str){s.p + start, (keep_ends ? i + size : end) - start}));
-            start = i + size;
-        }
-    }
-    *lines = p.items;
-    *n = p.n;
-    return jrun_step(r, s.n / 16);
-}
-
-METHOD(str_splitlines) {
-    str s;
-    jvalue *lines;
-    size_t n;
-    UNUSED_REST;
-    TRY(self_text(r, args, &s));
-    TRY(jstr_split_lines(r, s, jvalue_truth(args[1]) && !jis(args[1], J_MISSING), &lines, &n));
-    return jrun_list(r, J_LIST, lines, n, out);
-}
-
-static quire_err partition(jrun *r, const jvalue *args, bool last, jvalue *out) {
-    str s, separator;
-    jvalue *parts;
-    TRY(self_text(r, args, &s));
-    TRY(jrun_want_text(r, args[1], "the separator", &separator));
-    TRY(jrun_values(r, 3, &parts));
-    if (separator.n == 0) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
-    }
-    size_t at = last ? find_last(s, separator) : jstr_find(s, separator, 0);
-    bool found = at != SIZE_MAX;
-    str empty = {s.p, 0};
-    parts[0] = jstring(found ? (str){s.p, at} : last ? empty : s);
-    parts[1] = jstring(found ? separator : empty);
-    parts[2] = jstring(found ? (str){s.p + at + separator.n, s.n - at - separator.n} : last ? s : empty);
-    return jrun_list(r, J_TUPLE, parts, 3, out);
-}
-
-METHOD(str_partition) { UNUSED_REST; return partition(r, args, false, out); }
-METHOD(str_rpartition) { UNUSED_REST; return partition(r, args, true, out); }
-
-static quire_err add_scratch(jrun *r, str s) {
-    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
-}
-
-METHOD(str_join) {
-    str s, part;
-    const jvalue *items;
-    size_t n;
-    UNUSED_REST;
-    TRY(self_text(r, args, &s));
-    TRY(jrun_items(r, args[1], &items, &n));
-    strbuf_clear(&r->scratch);
-    for (size_t i = 0; i < n; i++) {
-        TRY(jrun_want_text(r, items[i], "each item", &part));
-        TRY(i > 0 ? add_scratch(r, s) : QUIRE_OK);
-        TRY(add_scratch(r, part));
-    }
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
-}
-
-METHOD(str_replace) {
-    str s, from, to;
-    int64_t max;
-    UNUSED_REST;
-    TRY(self_text(r, args, &s));
-    TRY(jrun_want_text(r, args[1], "what is replaced", &from));
-    TRY(jrun_want_text(r, args[2], "the replacement", &to));
-    TRY(optional_integer(r, args[3], "count", -1, &max));
-    strbuf_clear(&r->scratch);
-    size_t at = 0;
-    for (; max != 0; max--) {
-        size_t found = jstr_find(s, from, at);
-        if (found == SIZE_MAX) {
-            break;
-        }
-        TRY(jrun_step(r, 1));
-        if (from.n == 0) { /* before every character, and at the end */
-            TRY(add_scratch(r, to));
-            if (at == s.n) {
-                break;
-            }
-            size_t size = jchar_size(s.p + at, s.n - at);
-            TRY(add_scratch(r, (str){s.p + at, size}));
-            at += size;
-            continue;
-        }
-        TRY(add_scratch(r, (str){s.p + at, found - at}));
-        TRY(add_scratch(r, to));
-        at = found + from.n;
-    }
-    TRY(add_scratch(r, (str){s.p + at, s.n - at}));
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
-}
-
-/* ---- padding ---- */
-
-static quire_err add_fill(jrun *r, str fill, int64_t n) {
-    TRY(jrun_step(r, n > 0 ? (size_t)n : 0));
-    for (; n > 0; n--) {
-        TRY(add_scratch(r, fill));
-    }
-    return QUIRE_OK;
-}
-
-/* left_part: of the blanks, how many go to the left: none, all, or (centre) about half. */
-static quire_err pad(jrun *r, const jvalue *args, char where, jvalue *out) {
-    str s, fill;
-    int64_t width;
-    TRY(self_text(r, args, &s));
-    TRY(jrun_want_integer(r, args[1], "the width", &width));
-    TRY(optional_text(r, args[2], "the fill character", &fill));
-    fill = given(args[2]) ? fill : str_of(" ");
-    if (jstr_length(fill) != 1) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "The fill character must be exactly one character long");
-    }
-    int64_t n = (int64_t)jstr_length(s), blanks = width > n ? width - n : 0;
-    int64_t left = where == 'l' ? 0 : where == 'r' ? blanks : blanks / 2 + (blanks & width & 1);
-    strbuf_clear(&r->scratch);
-    TRY(add_fill(r, fill, left));
-    TRY(add_scratch(r, s));
-    TRY(add_fill(r, fill, blanks - left));
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
-}
-
-METHOD(str_center) { UNUSED_REST; return pad(r, args, 'c', out); }
-METHOD(str_ljust) { UNUSED_REST; return pad(r, args, 'l', out); }
-METHOD(str_rjust) { UNUSED_REST; return pad(r, args, 'r', out); }
-
-METHOD(str_zfill) {
-    str s;
-    int64_t width;
-    UNUSED_REST;
-    TRY(self_text(r, args, &s));
-    TRY(jrun_want_integer(r, args[1], "the width", &width));
-    size_t sign = s.n > 0 && (s.p[0] == '+' || s.p[0] == '-');
-    strbuf_clear(&r->scratch);
-    TRY(add_scratch(r, (str){s.p, sign}));
-    TRY(add_fill(r, str_of("0"), width - (int64_t)jstr_length(s)));
-    TRY(add_scratch(r, (str){s.p + sign, s.n - sign}));
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
-}
-
-METHOD(str_expandtabs) {
-    str s;
-    int64_t width, column = 0;
-    UNUSED_REST;
-    TRY(self_text(r, args, &s));
-    TRY(optional_integer(r, args[1], "the width", 8, &width));
-    strbuf_clear(&r->scratch);
-    for (size_t i = 0, size; i < s.n; i += size) {
-        size = jchar_size(s.p + i, s.n - i);
-        if (s.p[i] == '\t') {
-            int64_t blanks = width > 0 ? width - column % width : 0;
-            TRY(add_fill(r, str_of(" "), blanks));
-            column += blanks;
-        } else {
-            TRY(add_scratch(r, (str){s.p + i, size}));
-            column = s.p[i] == '\n' || s.p[i] == '\r' ? 0 : column + 1;
-        }
-    }
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
-}
-
 /* ---- lists ---- */
 
-METHOD(list_count) {
+static METHOD(list_count) {
     int64_t count = 0;
     UNUSED_REST;
     for (size_t i = 0; i < args[0].u.list->n; i++) {
@@ -522,7 +331,7 @@ METHOD(list_count) {
     return jrun_step(r, args[0].u.list->n);
 }
 
-METHOD(list_index) {
+static METHOD(list_index) {
     UNUSED_REST;
     TRY(jrun_step(r, args[0].u.list->n));
     for (size_t i = 0; i < args[0].u.list->n; i++) {
@@ -555,11 +364,20 @@ static quire_err view(jrun *r, const jdict *d, const char *name, jvalue *out) {
     return QUIRE_OK;
 }
 
-METHOD(dict_items) { UNUSED_REST; return view(r, args[0].u.dict, "dict_items", out); }
-METHOD(dict_keys) { UNUSED_REST; return view(r, args[0].u.dict, "dict_keys", out); }
-METHOD(dict_values) { UNUSED_REST; return view(r, args[0].u.dict, "dict_values", out); }
+static METHOD(dict_items) {
+    UNUSED_REST;
+    return view(r, args[0].u.dict, "dict_items", out);
+}
+static METHOD(dict_keys) {
+    UNUSED_REST;
+    return view(r, args[0].u.dict, "dict_keys", out);
+}
+static METHOD(dict_values) {
+    UNUSED_REST;
+    return view(r, args[0].u.dict, "dict_values", out);
+}
 
-METHOD(dict_get) {
+static METHOD(dict_get) {
     uint64_t hash;
     UNUSED_REST;
     if (!jvalue_hash(args[1], &hash)) {
@@ -571,7 +389,7 @@ METHOD(dict_get) {
 }
 
 /* Lists and dictionaries do not change, so a copy is the same. */
-METHOD(any_copy) {
+static METHOD(any_copy) {
     UNUSED_REST, (void)r;
     *out = args[0];
     return QUIRE_OK;
@@ -579,7 +397,7 @@ METHOD(any_copy) {
 
 /* ---- loops ---- */
 
-METHOD(loop_cycle) {
+static METHOD(loop_cycle) {
     if (rest->n == 0) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "no items for cycling given");
     }
@@ -588,7 +406,7 @@ METHOD(loop_cycle) {
 }
 
 /* Whether the arguments differ from those of the last call. */
-METHOD(loop_changed) {
+static METHOD(loop_changed) {
     jloop *l = args[0].u.loop;
     bool same = l->changed != NULL && l->changed->n == rest->n;
     for (size_t i = 0; i < rest->n && same; i++) {
@@ -605,39 +423,73 @@ METHOD(loop_changed) {
 }
 
 static const jfunction of_string[] = {
-    {"upper", "self", str_upper}, {"lower", "self", str_lower}, {"title", "self", str_title}, {"capitalize", "self", str_capitalize},
-    {"swapcase", "self", str_swapcase}, {"isdigit", "self", str_isdigit}, {"isdecimal", "self", str_isdigit}, {"isnumeric", "self", str_isnumeric},
-    {"isalpha", "self", str_isalpha}, {"isalnum", "self", str_isalnum}, {"isspace", "self", str_isspace}, {"isupper", "self", str_isupper},
-    {"islower", "self", str_islower}, {"strip", "self ?chars", str_strip}, {"lstrip", "self ?chars", str_lstrip}, {"rstrip", "self ?chars", str_rstrip},
-    {"removeprefix", "self prefix", str_removeprefix}, {"removesuffix", "self suffix", str_removesuffix},
-    {"startswith", "self prefix ?start ?end", str_startswith}, {"endswith", "self suffix ?start ?end", str_endswith},
-    {"find", "self sub ?start ?end", str_find}, {"rfind", "self sub ?start ?end", str_rfind}, {"index", "self sub ?start ?end", str_index},
-    {"rindex", "self sub ?start ?end", str_rindex}, {"count", "self sub ?start ?end", str_count}, {"split", "self ?sep ?maxsplit", str_split},
-    {"rsplit", "self ?sep ?maxsplit", str_rsplit}, {"splitlines", "self ?keepends", str_splitlines}, {"partition", "self sep", str_partition},
-    {"rpartition", "self sep", str_rpartition}, {"join", "self iterable", str_join}, {"replace", "self old new ?count", str_replace},
-    {"center", "self width ?fillchar", str_center}, {"ljust", "self width ?fillchar", str_ljust}, {"rjust", "self width ?fillchar", str_rjust},
-    {"zfill", "self width", str_zfill}, {"expandtabs", "self ?tabsize", str_expandtabs},
+    {"upper", "self", str_upper},
+    {"lower", "self", str_lower},
+    {"title", "self", str_title},
+    {"capitalize", "self", str_capitalize},
+    {"swapcase", "self", str_swapcase},
+    {"isdigit", "self", str_isdigit},
+    {"isdecimal", "self", str_isdigit},
+    {"isnumeric", "self", str_isnumeric},
+    {"isalpha", "self", str_isalpha},
+    {"isalnum", "self", str_isalnum},
+    {"isspace", "self", str_isspace},
+    {"isupper", "self", str_isupper},
+    {"islower", "self", str_islower},
+    {"strip", "self ?chars", str_strip},
+    {"lstrip", "self ?chars", str_lstrip},
+    {"rstrip", "self ?chars", str_rstrip},
+    {"removeprefix", "self prefix", str_removeprefix},
+    {"removesuffix", "self suffix", str_removesuffix},
+    {"startswith", "self prefix ?start ?end", str_startswith},
+    {"endswith", "self suffix ?start ?end", str_endswith},
+    {"find", "self sub ?start ?end", str_find},
+    {"rfind", "self sub ?start ?end", str_rfind},
+    {"index", "self sub ?start ?end", str_index},
+    {"rindex", "self sub ?start ?end", str_rindex},
+    {"count", "self sub ?start ?end", str_count},
+    {"split", "self ?sep ?maxsplit", str_split},
+    {"rsplit", "self ?sep ?maxsplit", str_rsplit},
+    {"splitlines", "self ?keepends", str_splitlines},
+    {"partition", "self sep", str_partition},
+    {"rpartition", "self sep", str_rpartition},
+    {"join", "self iterable", str_join},
+    {"replace", "self old new ?count", str_replace},
+    {"center", "self width ?fillchar", str_center},
+    {"ljust", "self width ?fillchar", str_ljust},
+    {"rjust", "self width ?fillchar", str_rjust},
+    {"zfill", "self width", str_zfill},
+    {"expandtabs", "self ?tabsize", str_expandtabs},
 };
 static const jfunction of_list[] = {{"count", "self value", list_count}, {"index", "self value", list_index}, {"copy", "self", any_copy}};
-static const jfunction of_dict[] = {{"items", "self", dict_items}, {"keys", "self", dict_keys}, {"values", "self", dict_values},
-                                    {"get", "self key ?default", dict_get}, {"copy", "self", any_copy}};
+static const jfunction of_dict[] = {{"items", "self", dict_items},
+                                    {"keys", "self", dict_keys},
+                                    {"values", "self", dict_values},
+                                    {"get", "self key ?default", dict_get},
+                                    {"copy", "self", any_copy}};
 static const jfunction of_loop[] = {{"cycle", "self *", loop_cycle}, {"changed", "self *", loop_changed}};
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
 const jfunction *jinja_find_method(jvalue object, str name) {
     switch (object.kind) {
-    case J_STRING: return jfunction_find(of_string, COUNT(of_string), name);
-    case J_LIST: case J_TUPLE: return jfunction_find(of_list, COUNT(of_list), name);
-    case J_DICT: return jfunction_find(of_dict, COUNT(of_dict), name);
-    case J_LOOP: return jfunction_find(of_loop, COUNT(of_loop), name);
-    default: return NULL;
+    case J_STRING:
+        return jfunction_find(of_string, COUNT(of_string), name);
+    case J_LIST:
+    case J_TUPLE:
+        return jfunction_find(of_list, COUNT(of_list), name);
+    case J_DICT:
+        return jfunction_find(of_dict, COUNT(of_dict), name);
+    case J_LOOP:
+        return jfunction_find(of_loop, COUNT(of_loop), name);
+    default:
+        return NULL;
     }
 }
 
 bool jinja_method_is_missing(str name) {
-    static const char *const missing[] = {"casefold", "encode", "format", "format_map", "isascii", "isidentifier", "isprintable", "istitle", "maketrans",
-                                          "translate", "fromkeys"};
+    static const char *const missing[] = {"casefold",    "encode",  "format",    "format_map", "isascii", "isidentifier",
+                                          "isprintable", "istitle", "maketrans", "translate",  "fromkeys"};
     for (size_t i = 0; i < COUNT(missing); i++) {
         if (str_is(name, missing[i])) {
             return true;

@@ -5,20 +5,22 @@
 
 static const char *const symbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
 
+static quire_err too_big(jrun *r) {
+    return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+}
+
 static quire_err type_error(jrun *r, jop op, jvalue a, jvalue b) {
     if (jis(a, J_UNDEFINED) || jis(b, J_UNDEFINED)) {
         return jrun_undefined(r, jis(a, J_UNDEFINED) ? a : b);
     }
-    bool huge = jis(a, J_HUGE) || jis(b, J_HUGE);
-    if (op == OP_ADD && jis(a, J_STRING) && !huge) {
+    if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
+        return too_big(r);
+    }
+    if (op == OP_ADD && jis(a, J_STRING)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "can only concatenate str (not \"%s\") to str", jvalue_type(b));
     }
-    return jrun_fail(r, huge ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[op], jvalue_type(a),
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[op], jvalue_type(a),
                      jvalue_type(b));
-}
-
-static quire_err too_big(jrun *r) {
-    return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
 }
 
 /* ---- numbers ---- */
@@ -65,12 +67,23 @@ static quire_err integer_divide(jrun *r, int64_t a, int64_t b, int64_t *quotient
 static quire_err integer_op(jrun *r, jop op, int64_t a, int64_t b, jvalue *out) {
     int64_t value = 0, other = 0;
     switch (op) {
-    case OP_ADD: TRY(__builtin_add_overflow(a, b, &value) ? too_big(r) : QUIRE_OK); break;
-    case OP_SUB: TRY(__builtin_sub_overflow(a, b, &value) ? too_big(r) : QUIRE_OK); break;
-    case OP_MUL: TRY(__builtin_mul_overflow(a, b, &value) ? too_big(r) : QUIRE_OK); break;
-    case OP_FLOOR_DIV: TRY(integer_divide(r, a, b, &value, &other)); break;
-    case OP_MOD: TRY(integer_divide(r, a, b, &other, &value)); break;
-    case OP_POW: return integer_power(r, a, b, out);
+    case OP_ADD:
+        TRY(__builtin_add_overflow(a, b, &value) ? too_big(r) : QUIRE_OK);
+        break;
+    case OP_SUB:
+        TRY(__builtin_sub_overflow(a, b, &value) ? too_big(r) : QUIRE_OK);
+        break;
+    case OP_MUL:
+        TRY(__builtin_mul_overflow(a, b, &value) ? too_big(r) : QUIRE_OK);
+        break;
+    case OP_FLOOR_DIV:
+        TRY(integer_divide(r, a, b, &value, &other));
+        break;
+    case OP_MOD:
+        TRY(integer_divide(r, a, b, &other, &value));
+        break;
+    case OP_POW:
+        return integer_power(r, a, b, out);
     case OP_DIV:
         if (b == 0) {
             return jrun_fail(r, QUIRE_BAD_REQUEST, "division by zero");
@@ -96,11 +109,21 @@ static quire_err float_op(jrun *r, jop op, double a, double b, jvalue *out) {
     }
     double value = 0;
     switch (op) {
-    case OP_ADD: value = a + b; break;
-    case OP_SUB: value = a - b; break;
-    case OP_MUL: value = a * b; break;
-    case OP_DIV: value = a / b; break;
-    case OP_MOD: value = float_mod(a, b); break;
+    case OP_ADD:
+        value = a + b;
+        break;
+    case OP_SUB:
+        value = a - b;
+        break;
+    case OP_MUL:
+        value = a * b;
+        break;
+    case OP_DIV:
+        value = a / b;
+        break;
+    case OP_MOD:
+        value = float_mod(a, b);
+        break;
     case OP_FLOOR_DIV: {
         double m = float_mod(a, b);
         value = (a - m) / b;
@@ -220,8 +243,11 @@ quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out) {
         *out = jfloat(minus ? -a.u.f : a.u.f);
         return QUIRE_OK;
     }
+    if (jis(a, J_HUGE)) {
+        return too_big(r);
+    }
     if (!jis_integer(a)) {
-        return jrun_fail(r, jis(a, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "bad operand type for unary %c: '%s'", minus ? '-' : '+', jvalue_type(a));
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "bad operand type for unary %c: '%s'", minus ? '-' : '+', jvalue_type(a));
     }
     int64_t value = jas_integer(a);
     if (minus && value == INT64_MIN) {
@@ -244,8 +270,9 @@ static int order_numbers(jvalue a, jvalue b) {
     }
     /* Beyond 2^53 an integer and its double may differ where the doubles are equal. */
     int order = order_doubles(jas_double(a), jas_double(b));
-    return order == 0 && !jvalue_equal(a, b) ? (jis_integer(a) ? (jas_integer(a) > (int64_t)b.u.f ? 1 : -1) : ((int64_t)a.u.f > jas_integer(b) ? 1 : -1))
-                                             : order;
+    return order == 0 && !jvalue_equal(a, b)
+               ? (jis_integer(a) ? (jas_integer(a) > (int64_t)b.u.f ? 1 : -1) : ((int64_t)a.u.f > jas_integer(b) ? 1 : -1))
+               : order;
 }
 
 quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order) {
@@ -272,9 +299,10 @@ quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order)
     if (jis(a, J_UNDEFINED) || jis(b, J_UNDEFINED)) {
         return jrun_undefined(r, jis(a, J_UNDEFINED) ? a : b);
     }
-    bool huge = jis(a, J_HUGE) || jis(b, J_HUGE);
-    return jrun_fail(r, huge ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "'%s' not supported between instances of '%s' and '%s'", symbol, jvalue_type(a),
-                     jvalue_type(b));
+    if (jis(a, J_HUGE) || jis(b, J_HUGE)) {
+        return too_big(r);
+    }
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' not supported between instances of '%s' and '%s'", symbol, jvalue_type(a), jvalue_type(b));
 }
 
 static quire_err contains(jrun *r, jvalue container, jvalue item, bool *out) {

@@ -69,13 +69,21 @@ bool jparse_skip_name(jparser *p, const char *name) {
 /* What comes next, in words. */
 static const char *next_in_words(const jparser *p, char buf[48]) {
     switch (p->at->kind) {
-    case T_PRINT_END: return "end of print statement";
-    case T_BLOCK_END: return "end of statement block";
-    case T_END: return "end of template";
-    case T_STRING: return "string";
-    case T_INT: return "integer";
-    case T_FLOAT: return "float";
-    default: snprintf(buf, 48, "%.*s", (int)(p->at->text.n > 40 ? 40 : p->at->text.n), p->at->text.p); return buf;
+    case T_PRINT_END:
+        return "end of print statement";
+    case T_BLOCK_END:
+        return "end of statement block";
+    case T_END:
+        return "end of template";
+    case T_STRING:
+        return "string";
+    case T_INT:
+        return "integer";
+    case T_FLOAT:
+        return "float";
+    default:
+        snprintf(buf, 48, "%.*s", (int)(p->at->text.n > 40 ? 40 : p->at->text.n), p->at->text.p);
+        return buf;
     }
 }
 
@@ -120,7 +128,8 @@ static quire_err check_target(jparser *p, const jnode *target) {
     return QUIRE_OK;
 }
 
-/* What a loop, a set or a with assigns to: a name, names in a tuple, or, with_member, a member of a namespace. stop: a name that ends it, or NULL. */
+/* What a loop, a set or a with assigns to: a name, names in a tuple, or, with_member, a member of a namespace. stop: a name that ends it,
+ * or NULL. */
 static quire_err parse_target(jparser *p, bool with_member, const char *stop, jnode **out) {
     jnodes items = {0};
     const jtoken *start = p->at;
@@ -380,8 +389,11 @@ static quire_err parse_statement(jparser *p, jnode **out) {
         const char *name;
         quire_err (*parse)(jparser *p, jnode **out);
     } statements[] = {
-        {"if", parse_if}, {"for", parse_for}, {"set", parse_set}, {"macro", parse_macro}, {"call", parse_call_block}, {"filter", parse_filter_block},
-        {"with", parse_with}, {"generation", parse_generation}, {"break", parse_jump}, {"continue", parse_jump},
+        {"if", parse_if},           {"for", parse_for},
+        {"set", parse_set},         {"macro", parse_macro},
+        {"call", parse_call_block}, {"filter", parse_filter_block},
+        {"with", parse_with},       {"generation", parse_generation},
+        {"break", parse_jump},      {"continue", parse_jump},
     };
     static const char *const missing[] = {"block", "extends", "include", "import", "from", "autoescape", "print"};
     if (p->at->kind != T_NAME) {
@@ -409,15 +421,17 @@ static bool at_one_of(const jparser *p, const char *const *names, size_t n) {
     return false;
 }
 
-/* Text, prints and statements until a tag of one of ends; p then stands at that tag's name (for ends that continue the statement) or, for the last of
- * the statement, on the token before the block's end. */
+/* Text, prints and statements until a tag of one of ends; p then stands at that tag's name (for ends that continue the statement) or, for
+ * the last of the statement, on the token before the block's end. */
 static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnodes *items) {
     for (;;) {
         const jtoken *start = p->at;
         jnode *node;
         switch (p->at->kind) {
         case T_END:
-            return opened == NULL ? QUIRE_OK : jparse_fail(p, QUIRE_INVALID, "Unexpected end of template: '%s' is not closed, '%s' is missing", opened, ends[n_ends - 1]);
+            return opened == NULL ? QUIRE_OK
+                                  : jparse_fail(p, QUIRE_INVALID, "Unexpected end of template: '%s' is not closed, '%s' is missing", opened,
+                                                ends[n_ends - 1]);
         case T_DATA:
             TRY(jparse_node(p, N_DATA, start, &node));
             node->name = p->at->text;

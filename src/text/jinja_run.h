@@ -11,15 +11,15 @@ typedef enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jflow;
 
 typedef struct jrun {
     jarena arena;
-    jdict *variables;     /* the context */
-    strbuf *out;          /* where output goes now */
+    jdict *variables; /* the context */
+    strbuf *out;      /* where output goes now */
     strbuf scratch;
     const struct tm *now; /* NULL: the clock's */
     quire_error *err;
-    const jnode *at;      /* what is being evaluated */
+    const jnode *at; /* what is being evaluated */
     int depth;
     int64_t steps;
-    jflow flow;           /* a break or continue on its way to its loop */
+    jflow flow; /* a break or continue on its way to its loop */
 } jrun;
 
 /* Variables of a template, loop body, macro or block; names not found go to the parent, then to the context, then to the globals. */
@@ -28,7 +28,7 @@ struct jscope {
     struct jbinding {
         str name;
         jvalue value;
-    } *bindings;
+    } * bindings;
     size_t n, cap;
 };
 
@@ -40,8 +40,8 @@ typedef struct jargs {
     size_t n_named;
 } jargs;
 
-/* A filter, test, method or global. params: names separated by blanks, "?name" may be left out (J_MISSING), a last "*" takes further arguments,
- * which come in rest. args: one value a name; the first is the input or the object. */
+/* A filter, test, method or global. params: names separated by blanks, "?name" may be left out (J_MISSING), a last "*" takes further
+ * arguments, which come in rest. args: one value a name; the first is the input or the object. */
 typedef struct jfunction {
     const char *name, *params;
     quire_err (*call)(jrun *r, const jvalue *args, const jargs *rest, jvalue *out);
@@ -62,8 +62,8 @@ typedef struct jloop {
     size_t n, index;
     int depth;
     const jnode *node;
-    jscope *scope;         /* where the loop stands, for recursive calls */
-    const jargs *changed;  /* what loop.changed was last called with */
+    jscope *scope;        /* where the loop stands, for recursive calls */
+    const jargs *changed; /* what loop.changed was last called with */
 } jloop;
 
 /* ---- steps and errors (jinja.c) ---- */
@@ -97,8 +97,8 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
 
 /* ---- expressions and statements ---- */
 
-quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out);        /* jinja_eval.c */
-quire_err jexec(jrun *r, const jnode *node, jscope *scope);                     /* jinja_exec.c */
+quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out); /* jinja_eval.c */
+quire_err jexec(jrun *r, const jnode *node, jscope *scope);              /* jinja_exec.c */
 /* Executes a body into a string of its own. */
 quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out);
 quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, int depth);
@@ -115,16 +115,18 @@ quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order)
 
 /* ---- members, items, calls ---- */
 
-quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out);           /* jinja_member.c */
+quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_member.c */
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out);
 quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE where left out */
-/* A path like "city.zip" or "0", as filters with attribute= follow it. fallback (J_MISSING: none) stands for what is undefined on the way. */
+/* A path like "city.zip" or "0", as filters with attribute= follow it. fallback (J_MISSING: none) stands for what is undefined on the way.
+ */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
-quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out);        /* jinja_call.c */
+quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
 /* Calls a function of the tables; input, where not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
-/* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves ---- */
+/* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves
+ * ---- */
 
 typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP } jcase;
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
@@ -155,7 +157,7 @@ quire_err jjson_read(jrun *r, str text, jvalue *out);
 typedef struct jjson_style {
     bool ascii, sort_keys;
     bool indented;
-    str indent;                   /* of one level, where indented */
+    str indent; /* of one level, where indented */
     str item_separator, key_separator;
 } jjson_style;
 quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, strbuf *out);

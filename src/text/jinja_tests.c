@@ -5,12 +5,12 @@
 
 #define TEST(name) static quire_err name(jrun *r, const jvalue *args, const jargs *rest, jvalue *out)
 /* A test that looks at the value only. */
-#define PLAIN(name, condition)          \
-    TEST(name) {                        \
-        (void)r, (void)rest;            \
-        jvalue v = args[0];             \
-        *out = jbool(condition);        \
-        return QUIRE_OK;                \
+#define PLAIN(name, condition)                                                                                                             \
+    TEST(name) {                                                                                                                           \
+        (void)r, (void)rest;                                                                                                               \
+        jvalue v = args[0];                                                                                                                \
+        *out = jbool(condition);                                                                                                           \
+        return QUIRE_OK;                                                                                                                   \
     }
 
 PLAIN(test_defined, !jis(v, J_UNDEFINED))
@@ -36,13 +36,34 @@ static quire_err compare(jrun *r, jcompare op, const jvalue *args, jvalue *out) 
     return QUIRE_OK;
 }
 
-TEST(test_eq) { (void)rest; return compare(r, CMP_EQ, args, out); }
-TEST(test_ne) { (void)rest; return compare(r, CMP_NE, args, out); }
-TEST(test_lt) { (void)rest; return compare(r, CMP_LT, args, out); }
-TEST(test_le) { (void)rest; return compare(r, CMP_LE, args, out); }
-TEST(test_gt) { (void)rest; return compare(r, CMP_GT, args, out); }
-TEST(test_ge) { (void)rest; return compare(r, CMP_GE, args, out); }
-TEST(test_in) { (void)rest; return compare(r, CMP_IN, args, out); }
+TEST(test_eq) {
+    (void)rest;
+    return compare(r, CMP_EQ, args, out);
+}
+TEST(test_ne) {
+    (void)rest;
+    return compare(r, CMP_NE, args, out);
+}
+TEST(test_lt) {
+    (void)rest;
+    return compare(r, CMP_LT, args, out);
+}
+TEST(test_le) {
+    (void)rest;
+    return compare(r, CMP_LE, args, out);
+}
+TEST(test_gt) {
+    (void)rest;
+    return compare(r, CMP_GT, args, out);
+}
+TEST(test_ge) {
+    (void)rest;
+    return compare(r, CMP_GE, args, out);
+}
+TEST(test_in) {
+    (void)rest;
+    return compare(r, CMP_IN, args, out);
+}
 
 /* v % divisor == remainder. */
 static quire_err divides(jrun *r, jvalue v, jvalue divisor, int64_t remainder, jvalue *out) {
@@ -54,9 +75,18 @@ static quire_err divides(jrun *r, jvalue v, jvalue divisor, int64_t remainder, j
     return QUIRE_OK;
 }
 
-TEST(test_odd) { (void)rest; return divides(r, args[0], jint(2), 1, out); }
-TEST(test_even) { (void)rest; return divides(r, args[0], jint(2), 0, out); }
-TEST(test_divisibleby) { (void)rest; return divides(r, args[0], args[1], 0, out); }
+TEST(test_odd) {
+    (void)rest;
+    return divides(r, args[0], jint(2), 1, out);
+}
+TEST(test_even) {
+    (void)rest;
+    return divides(r, args[0], jint(2), 0, out);
+}
+TEST(test_divisibleby) {
+    (void)rest;
+    return divides(r, args[0], args[1], 0, out);
+}
 
 static quire_err has_case(jrun *r, jvalue v, bool upper, jvalue *out) {
     str s;
@@ -65,8 +95,14 @@ static quire_err has_case(jrun *r, jvalue v, bool upper, jvalue *out) {
     return QUIRE_OK;
 }
 
-TEST(test_lower) { (void)rest; return has_case(r, args[0], false, out); }
-TEST(test_upper) { (void)rest; return has_case(r, args[0], true, out); }
+TEST(test_lower) {
+    (void)rest;
+    return has_case(r, args[0], false, out);
+}
+TEST(test_upper) {
+    (void)rest;
+    return has_case(r, args[0], true, out);
+}
 
 /* Python's `is`. Whether equal numbers and texts are one object is an accident there, except for small integers. */
 TEST(test_sameas) {
@@ -96,20 +132,55 @@ static quire_err names_function(jrun *r, const jvalue *args, bool test, jvalue *
     return QUIRE_OK;
 }
 
-TEST(test_filter) { (void)rest; return names_function(r, args, false, out); }
-TEST(test_test) { (void)rest; return names_function(r, args, true, out); }
+TEST(test_filter) {
+    (void)rest;
+    return names_function(r, args, false, out);
+}
+TEST(test_test) {
+    (void)rest;
+    return names_function(r, args, true, out);
+}
 
 static const jfunction tests[] = {
-    {"!=", "value other", test_ne}, {"<", "value other", test_lt}, {"<=", "value other", test_le}, {"==", "value other", test_eq},
-    {">", "value other", test_gt}, {">=", "value other", test_ge}, {"boolean", "value", test_boolean}, {"callable", "value", test_callable},
-    {"defined", "value", test_defined}, {"divisibleby", "value num", test_divisibleby}, {"eq", "value other", test_eq},
-    {"equalto", "value other", test_eq}, {"escaped", "value", test_escaped}, {"even", "value", test_even}, {"false", "value", test_false},
-    {"filter", "value", test_filter}, {"float", "value", test_float}, {"ge", "value other", test_ge}, {"greaterthan", "value other", test_gt},
-    {"gt", "value other", test_gt}, {"in", "value seq", test_in}, {"integer", "value", test_integer}, {"iterable", "value", test_iterable},
-    {"le", "value other", test_le}, {"lessthan", "value other", test_lt}, {"lower", "value", test_lower}, {"lt", "value other", test_lt},
-    {"mapping", "value", test_mapping}, {"ne", "value other", test_ne}, {"none", "value", test_none}, {"number", "value", test_number},
-    {"odd", "value", test_odd}, {"sameas", "value other", test_sameas}, {"sequence", "value", test_sequence}, {"string", "value", test_string},
-    {"test", "value", test_test}, {"true", "value", test_true}, {"undefined", "value", test_undefined}, {"upper", "value", test_upper},
+    {"!=", "value other", test_ne},
+    {"<", "value other", test_lt},
+    {"<=", "value other", test_le},
+    {"==", "value other", test_eq},
+    {">", "value other", test_gt},
+    {">=", "value other", test_ge},
+    {"boolean", "value", test_boolean},
+    {"callable", "value", test_callable},
+    {"defined", "value", test_defined},
+    {"divisibleby", "value num", test_divisibleby},
+    {"eq", "value other", test_eq},
+    {"equalto", "value other", test_eq},
+    {"escaped", "value", test_escaped},
+    {"even", "value", test_even},
+    {"false", "value", test_false},
+    {"filter", "value", test_filter},
+    {"float", "value", test_float},
+    {"ge", "value other", test_ge},
+    {"greaterthan", "value other", test_gt},
+    {"gt", "value other", test_gt},
+    {"in", "value seq", test_in},
+    {"integer", "value", test_integer},
+    {"iterable", "value", test_iterable},
+    {"le", "value other", test_le},
+    {"lessthan", "value other", test_lt},
+    {"lower", "value", test_lower},
+    {"lt", "value other", test_lt},
+    {"mapping", "value", test_mapping},
+    {"ne", "value other", test_ne},
+    {"none", "value", test_none},
+    {"number", "value", test_number},
+    {"odd", "value", test_odd},
+    {"sameas", "value other", test_sameas},
+    {"sequence", "value", test_sequence},
+    {"string", "value", test_string},
+    {"test", "value", test_test},
+    {"true", "value", test_true},
+    {"undefined", "value", test_undefined},
+    {"upper", "value", test_upper},
 };
 
 const jfunction *jinja_find_test(str name, bool *missing) {

@@ -1,4 +1,5 @@
 /* Characters, and the text forms of values. */
+#define _GNU_SOURCE /* memmem, which takes linear time whatever the texts are */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +50,8 @@ str jstr_part(str s, size_t start, size_t n) {
 }
 
 bool jchar_is_space(int32_t c) {
-    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
-           c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    return (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x20) || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 str jstr_strip(str s, bool left, bool right) {
@@ -76,17 +77,8 @@ size_t jstr_find(str s, str needle, size_t from) {
     if (needle.n == 0) {
         return from <= s.n ? from : SIZE_MAX;
     }
-    for (size_t i = from; i < s.n && needle.n <= s.n - i; i++) {
-        const char *first = memchr(s.p + i, needle.p[0], s.n - i - needle.n + 1);
-        if (first == NULL) {
-            return SIZE_MAX;
-        }
-        i = (size_t)(first - s.p);
-        if (memcmp(first, needle.p, needle.n) == 0) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
+    const char *found = from < s.n ? memmem(s.p + from, s.n - from, needle.p, needle.n) : NULL;
+    return found == NULL ? SIZE_MAX : (size_t)(found - s.p);
 }
 
 int jstr_compare(str a, str b) {
@@ -122,19 +114,31 @@ quire_err jfloat_write(double f, strbuf *out) {
 /* Python's str.isprintable for a character. */
 static bool is_printable(int32_t c) {
     switch (utf8proc_category(c)) {
-    case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO: case UTF8PROC_CATEGORY_CN:
-    case UTF8PROC_CATEGORY_ZL: case UTF8PROC_CATEGORY_ZP: return false;
-    case UTF8PROC_CATEGORY_ZS: return c == ' ';
-    default: return true;
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+        return false;
+    case UTF8PROC_CATEGORY_ZS:
+        return c == ' ';
+    default:
+        return true;
     }
 }
 
 static quire_err write_escaped(int32_t c, strbuf *out) {
     switch (c) {
-    case '\n': return strbuf_add_str(out, "\\n");
-    case '\r': return strbuf_add_str(out, "\\r");
-    case '\t': return strbuf_add_str(out, "\\t");
-    default: return strbuf_addf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
+    case '\n':
+        return strbuf_add_str(out, "\\n");
+    case '\r':
+        return strbuf_add_str(out, "\\r");
+    case '\t':
+        return strbuf_add_str(out, "\\t");
+    default:
+        return strbuf_addf(out, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
     }
 }
 
@@ -179,7 +183,8 @@ static quire_err write_range(const jrange *r, strbuf *out) {
 
 quire_err jvalue_write_repr(jvalue v, strbuf *out) {
     switch (v.kind) {
-    case J_UNDEFINED: return strbuf_add_str(out, "Undefined");
+    case J_UNDEFINED:
+        return strbuf_add_str(out, "Undefined");
     case J_STRING:
         if (v.safe) {
             TRY(strbuf_add_str(out, "Markup("));
@@ -187,25 +192,37 @@ quire_err jvalue_write_repr(jvalue v, strbuf *out) {
             return strbuf_add_char(out, ')');
         }
         return write_string_repr(v.u.s, out);
-    default: return jvalue_write(v, out);
+    default:
+        return jvalue_write(v, out);
     }
 }
 
 quire_err jvalue_write(jvalue v, strbuf *out) {
     switch (v.kind) {
-    case J_UNDEFINED: return QUIRE_OK;
-    case J_NONE: return strbuf_add_str(out, "None");
-    case J_BOOL: return strbuf_add_str(out, v.u.b ? "True" : "False");
-    case J_INT: return strbuf_addf(out, "%lld", (long long)v.u.i);
-    case J_FLOAT: return jfloat_write(v.u.f, out);
-    case J_STRING: return strbuf_add(out, v.u.s.p, v.u.s.n);
-    case J_LIST: return write_items(v.u.list, "[", "]", out);
-    case J_TUPLE: return write_items(v.u.list, "(", v.u.list->n == 1 ? ",)" : ")", out);
+    case J_UNDEFINED:
+        return QUIRE_OK;
+    case J_NONE:
+        return strbuf_add_str(out, "None");
+    case J_BOOL:
+        return strbuf_add_str(out, v.u.b ? "True" : "False");
+    case J_INT:
+        return strbuf_addf(out, "%lld", (long long)v.u.i);
+    case J_FLOAT:
+        return jfloat_write(v.u.f, out);
+    case J_STRING:
+        return strbuf_add(out, v.u.s.p, v.u.s.n);
+    case J_LIST:
+        return write_items(v.u.list, "[", "]", out);
+    case J_TUPLE:
+        return write_items(v.u.list, "(", v.u.list->n == 1 ? ",)" : ")", out);
     case J_VIEW:
         TRY(strbuf_add_str(out, v.u.list->view));
         return write_items(v.u.list, "([", "])", out);
-    case J_DICT: return write_dict(v.u.dict, out);
-    case J_RANGE: return write_range(v.u.range, out);
-    default: return QUIRE_UNSUPPORTED;
+    case J_DICT:
+        return write_dict(v.u.dict, out);
+    case J_RANGE:
+        return write_range(v.u.range, out);
+    default:
+        return QUIRE_UNSUPPORTED;
     }
 }

@@ -85,15 +85,27 @@ void jarena_deinit(jarena *a) {
 
 bool jvalue_truth(jvalue v) {
     switch (v.kind) {
-    case J_UNDEFINED: case J_NONE: return false;
-    case J_BOOL: return v.u.b;
-    case J_INT: return v.u.i != 0;
-    case J_FLOAT: return v.u.f != 0;
-    case J_STRING: return v.u.s.n > 0;
-    case J_LIST: case J_TUPLE: case J_VIEW: return v.u.list->n > 0;
-    case J_DICT: return v.u.dict->n > 0;
-    case J_RANGE: return v.u.range->n > 0;
-    default: return true;
+    case J_UNDEFINED:
+    case J_NONE:
+        return false;
+    case J_BOOL:
+        return v.u.b;
+    case J_INT:
+        return v.u.i != 0;
+    case J_FLOAT:
+        return v.u.f != 0;
+    case J_STRING:
+        return v.u.s.n > 0;
+    case J_LIST:
+    case J_TUPLE:
+    case J_VIEW:
+        return v.u.list->n > 0;
+    case J_DICT:
+        return v.u.dict->n > 0;
+    case J_RANGE:
+        return v.u.range->n > 0;
+    default:
+        return true;
     }
 }
 
@@ -141,14 +153,21 @@ bool jvalue_equal(jvalue a, jvalue b) {
         return false;
     }
     switch (a.kind) {
-    case J_UNDEFINED: case J_NONE: return true;
-    case J_STRING: return str_eq(a.u.s, b.u.s);
-    case J_LIST: case J_TUPLE: return lists_equal(a.u.list, b.u.list);
-    case J_DICT: return dicts_equal(a.u.dict, b.u.dict);
+    case J_UNDEFINED:
+    case J_NONE:
+        return true;
+    case J_STRING:
+        return str_eq(a.u.s, b.u.s);
+    case J_LIST:
+    case J_TUPLE:
+        return lists_equal(a.u.list, b.u.list);
+    case J_DICT:
+        return dicts_equal(a.u.dict, b.u.dict);
     case J_RANGE:
-        return a.u.range->n == b.u.range->n && (a.u.range->n == 0 || (a.u.range->start == b.u.range->start &&
-                                                                     (a.u.range->n == 1 || a.u.range->step == b.u.range->step)));
-    default: return a.u.list == b.u.list; /* the same object */
+        return a.u.range->n == b.u.range->n &&
+               (a.u.range->n == 0 || (a.u.range->start == b.u.range->start && (a.u.range->n == 1 || a.u.range->step == b.u.range->step)));
+    default:
+        return a.u.list == b.u.list; /* the same object */
     }
 }
 
@@ -158,22 +177,39 @@ int jvalue_depth(jvalue v) {
 
 const char *jvalue_type(jvalue v) {
     switch (v.kind) {
-    case J_UNDEFINED: return "Undefined";
-    case J_NONE: return "NoneType";
-    case J_BOOL: return "bool";
-    case J_INT: case J_HUGE: return "int";
-    case J_FLOAT: return "float";
-    case J_STRING: return v.safe ? "Markup" : "str";
-    case J_LIST: return "list";
-    case J_TUPLE: return "tuple";
-    case J_DICT: return "dict";
-    case J_RANGE: return "range";
-    case J_ITERATOR: return "generator";
-    case J_VIEW: return v.u.list->view;
-    case J_NAMESPACE: return "Namespace";
-    case J_LOOP: return "LoopContext";
-    case J_MACRO: return "Macro";
-    default: return "function";
+    case J_UNDEFINED:
+        return "Undefined";
+    case J_NONE:
+        return "NoneType";
+    case J_BOOL:
+        return "bool";
+    case J_INT:
+    case J_HUGE:
+        return "int";
+    case J_FLOAT:
+        return "float";
+    case J_STRING:
+        return v.safe ? "Markup" : "str";
+    case J_LIST:
+        return "list";
+    case J_TUPLE:
+        return "tuple";
+    case J_DICT:
+        return "dict";
+    case J_RANGE:
+        return "range";
+    case J_ITERATOR:
+        return "generator";
+    case J_VIEW:
+        return v.u.list->view;
+    case J_NAMESPACE:
+        return "Namespace";
+    case J_LOOP:
+        return "LoopContext";
+    case J_MACRO:
+        return "Macro";
+    default:
+        return "function";
     }
 }
 
@@ -210,7 +246,10 @@ static uint64_t mix(uint64_t h, uint64_t v) {
 bool jvalue_hash(jvalue v, uint64_t *hash) {
     uint64_t h = 0x51ed270b;
     switch (v.kind) {
-    case J_BOOL: case J_INT: h = mix(h, (uint64_t)jas_integer(v)); break;
+    case J_BOOL:
+    case J_INT:
+        h = mix(h, (uint64_t)jas_integer(v));
+        break;
     case J_FLOAT:
         if (v.u.f >= -0x1p63 && v.u.f < 0x1p63 && v.u.f == floor(v.u.f)) {
             h = mix(h, (uint64_t)(int64_t)v.u.f); /* as the equal integer */
@@ -235,9 +274,19 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
             h = mix(h, part);
         }
         break;
-    case J_LIST: case J_DICT: case J_NAMESPACE: case J_HUGE: case J_VIEW: return false;
-    case J_NONE: case J_UNDEFINED: h = mix(h, v.kind); break;
-    default: h = mix(h, (uint64_t)(uintptr_t)v.u.list); break;
+    case J_LIST:
+    case J_DICT:
+    case J_NAMESPACE:
+    case J_HUGE:
+    case J_VIEW:
+        return false;
+    case J_NONE:
+    case J_UNDEFINED:
+        h = mix(h, v.kind);
+        break;
+    default:
+        h = mix(h, (uint64_t)(uintptr_t)v.u.list);
+        break;
     }
     *hash = h;
     return true;

@@ -1,6 +1,7 @@
 /* Values of a render, and the arena that they live in.
  *
- * Values are small and copied freely; what they point at lies in the render's arena, is never changed (namespaces and iterators apart) and goes with it. */
+ * Values are small and copied freely; what they point at lies in the render's arena, is never changed (namespaces and iterators apart) and
+ * goes with it. */
 #ifndef TEXT_JINJA_VALUE_H
 #define TEXT_JINJA_VALUE_H
 
@@ -28,16 +29,24 @@ void jarena_deinit(jarena *a);
 
 typedef enum jkind {
     J_MISSING, /* an argument that was not given; never a value of the template */
-    J_UNDEFINED, J_NONE, J_BOOL, J_INT, J_FLOAT, J_STRING, J_LIST, J_TUPLE, J_DICT,
-    J_RANGE,     /* range(...) */
-    J_ITERATOR,  /* what map, select and their like give: can be walked once */
-    J_VIEW,      /* what .items() and its like give */
+    J_UNDEFINED,
+    J_NONE,
+    J_BOOL,
+    J_INT,
+    J_FLOAT,
+    J_STRING,
+    J_LIST,
+    J_TUPLE,
+    J_DICT,
+    J_RANGE,    /* range(...) */
+    J_ITERATOR, /* what map, select and their like give: can be walked once */
+    J_VIEW,     /* what .items() and its like give */
     J_NAMESPACE,
-    J_LOOP,      /* the loop variable */
-    J_METHOD,    /* a method bound to its object */
-    J_FUNCTION,  /* a global function */
+    J_LOOP,     /* the loop variable */
+    J_METHOD,   /* a method bound to its object */
+    J_FUNCTION, /* a global function */
     J_MACRO,
-    J_HUGE       /* an integer beyond 64 bits: may be passed on, not used */
+    J_HUGE /* an integer beyond 64 bits: may be passed on, not used */
 } jkind;
 
 typedef struct jvalue jvalue;
@@ -69,8 +78,8 @@ struct jvalue {
         int64_t i;
         double f;
         str s;
-        jlist *list;          /* J_LIST, J_TUPLE, J_ITERATOR, J_VIEW */
-        struct jdict *dict;   /* J_DICT, J_NAMESPACE */
+        jlist *list;        /* J_LIST, J_TUPLE, J_ITERATOR, J_VIEW */
+        struct jdict *dict; /* J_DICT, J_NAMESPACE */
         jrange *range;
         jundefined *undefined;
         struct jloop *loop;

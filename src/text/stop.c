@@ -1,5 +1,5 @@
-/* One Knuth-Morris-Pratt automaton a string (Knuth, Morris, Pratt 1977): its state is the length of the longest suffix of the text that begins
- * the string, which is just what must be held back. */
+/* One Knuth-Morris-Pratt automaton a string (Knuth, Morris, Pratt 1977): its state is the length of the longest suffix of the text that
+ * begins the string, which is just what must be held back. */
 #include "text/stop.h"
 
 #include "base/mem.h"
@@ -14,7 +14,7 @@ typedef struct automaton {
 struct stopper {
     automaton *automata;
     size_t n;
-    strbuf held;    /* held.p[shown..] is what is held back */
+    strbuf held; /* held.p[shown..] is what is held back */
     size_t shown;
     bool matched;
 };

@@ -78,12 +78,13 @@ static void a_bare_chat_has_the_defaults(void **state) {
 
 static void every_working_field_arrives(void **state) {
     (void)state;
-    quire_request *r = parse(QUIRE_COMPLETIONS,
-                             "{\"model\":\"tiny\",\"prompt\":\"x\",\"max_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,\"top_k\":3,\"min_p\":0.125,"
-                             "\"seed\":-5,\"stop\":[\"a\",\"b\\u0000c\"],\"stop_token_ids\":[1,2047],\"ignore_eos\":true,"
-                             "\"include_stop_str_in_output\":true,\"min_tokens\":2,\"stream\":true,"
-                             "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true,\"other\":1},\"echo\":true,"
-                             "\"skip_special_tokens\":false,\"return_token_ids\":true,\"add_special_tokens\":false,\"user\":\"u\",\"n\":1.0}");
+    quire_request *r =
+        parse(QUIRE_COMPLETIONS,
+              "{\"model\":\"tiny\",\"prompt\":\"x\",\"max_tokens\":7,\"temperature\":0.5,\"top_p\":0.25,\"top_k\":3,\"min_p\":0.125,"
+              "\"seed\":-5,\"stop\":[\"a\",\"b\\u0000c\"],\"stop_token_ids\":[1,2047],\"ignore_eos\":true,"
+              "\"include_stop_str_in_output\":true,\"min_tokens\":2,\"stream\":true,"
+              "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true,\"other\":1},\"echo\":true,"
+              "\"skip_special_tokens\":false,\"return_token_ids\":true,\"add_special_tokens\":false,\"user\":\"u\",\"n\":1.0}");
     assert_string_equal(r->info.model, "tiny");
     assert_int_equal(r->sampling.max_tokens, 7);
     assert_true(r->sampling.temperature == 0.5f && r->sampling.top_p == 0.25f && r->sampling.min_p == 0.125f);
@@ -100,8 +101,9 @@ static void every_working_field_arrives(void **state) {
     assert_false(r->skip_special || r->add_special);
     quire_request_free(r);
 
-    r = parse(QUIRE_CHAT, "{" USER ",\"max_tokens\":9,\"max_completion_tokens\":4,\"add_generation_prompt\":false,\"continue_final_message\":true,"
-                          "\"chat_template_kwargs\":{\"x\":1},\"stop\":\"end\",\"metadata\":{\"a\":\"b\"}}");
+    r = parse(QUIRE_CHAT,
+              "{" USER ",\"max_tokens\":9,\"max_completion_tokens\":4,\"add_generation_prompt\":false,\"continue_final_message\":true,"
+              "\"chat_template_kwargs\":{\"x\":1},\"stop\":\"end\",\"metadata\":{\"a\":\"b\"}}");
     assert_int_equal(r->sampling.max_tokens, 4);
     assert_true(r->continue_final_message);
     assert_false(r->add_generation_prompt);
@@ -171,10 +173,12 @@ static void unknown_fields_are_ignored(void **state) {
 
 static void wrong_types_name_the_field_under_body(void **state) {
     (void)state;
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":\"ten\"}", "body.max_tokens", "max_tokens is \"ten\"; it must be an integer");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":\"ten\"}", "body.max_tokens",
+           "max_tokens is \"ten\"; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1.5}", "body.max_tokens", "max_tokens is 1.5; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1e400}", "body.max_tokens", "it must be an integer");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":\"hot\"}", "body.temperature", "temperature is \"hot\"; it must be a number");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":\"hot\"}", "body.temperature",
+           "temperature is \"hot\"; it must be a number");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":true}", "body.temperature", "it must be a number");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":9223372036854775808}", "body.seed", "it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-99999999999999999999999}", "body.seed", "it must be an integer");
@@ -184,8 +188,8 @@ static void wrong_types_name_the_field_under_body(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop\":{}}", "body.stop", "stop is an object");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[null]}", "body.stop_token_ids.0", "stop_token_ids[0] is null");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"user\":5}", "body.user", "user is 5; it must be a string");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream\":true,\"stream_options\":{\"include_usage\":1}}", "body.stream_options.include_usage",
-           "true or false");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream\":true,\"stream_options\":{\"include_usage\":1}}",
+           "body.stream_options.include_usage", "true or false");
 }
 
 static void values_out_of_range_say_what_the_range_is(void **state) {
@@ -202,7 +206,8 @@ static void values_out_of_range_say_what_the_range_is(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"min_p\":2}", "", "min_p is 2; it must be from 0 to 1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop\":[\"\"]}", "", "stop has an empty string");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[2048]}", "stop_token_ids", "the vocabulary has 2048 ids");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[-1]}", "stop_token_ids", "stop_token_ids is -1; it must be at least 0");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop_token_ids\":[-1]}", "stop_token_ids",
+           "stop_token_ids is -1; it must be at least 0");
 }
 
 static void fields_are_checked_against_each_other(void **state) {
@@ -271,8 +276,9 @@ static void content_parts_become_one_text(void **state) {
     quire_request *r = parse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hello \"},"
                                          "{\"type\":\"input_text\",\"text\":\"you\"},\"there\"]},{\"role\":\"assistant\",\"name\":\"n\"},"
                                          "{\"content\":null,\"role\":\"king\"}]}");
-    assert_string_equal(r->messages, "[{\"role\":\"user\",\"content\":\"Hello \\nyou\\nthere\"},{\"role\":\"assistant\",\"name\":\"n\",\"content\":\"\"},"
-                                     "{\"content\":\"\",\"role\":\"king\"}]");
+    assert_string_equal(
+        r->messages, "[{\"role\":\"user\",\"content\":\"Hello \\nyou\\nthere\"},{\"role\":\"assistant\",\"name\":\"n\",\"content\":\"\"},"
+                     "{\"content\":\"\",\"role\":\"king\"}]");
     assert_int_equal(r->n_messages, strlen(r->messages));
     quire_request_free(r);
 }
@@ -284,8 +290,9 @@ static void content_becomes_parts_for_templates_that_iterate_over_it(void **stat
     const char *body = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\"]},{\"role\":\"user\"}]}";
     quire_request *r;
     assert_int_equal(request_parse(&parts, QUIRE_CHAT, body, strlen(body), &r, NULL), QUIRE_OK);
-    assert_string_equal(r->messages, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},"
-                                     "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":[]}]");
+    assert_string_equal(r->messages,
+                        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},"
+                        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":[]}]");
     quire_request_free(r);
 }
 
@@ -300,7 +307,8 @@ static void malformed_messages_are_refused(void **state) {
     refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "body.messages.0.content", "messages[0].content is 5");
     refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", "",
            "messages[0].content[0] is of type \"image_url\"; only text is taken");
-    refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", "body.messages.0.content.0.text", "it must be a string");
+    refuse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\"}]}]}", "body.messages.0.content.0.text",
+           "it must be a string");
     refuse(QUIRE_CHAT, "{" USER ",\"chat_template_kwargs\":{\"messages\":[]}}", "chat_template_kwargs", "may not hold messages");
 }
 
@@ -383,7 +391,8 @@ static void a_failed_set_leaves_the_request_as_it_was(void **state) {
     (void)state;
     quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"keep\",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
     assert_int_equal(quire_request_set(r, "prompt", "[\"a\",5]", NULL), QUIRE_BAD_REQUEST);
-    assert_int_equal(quire_request_set(r, "stream_options", "{\"include_usage\":false,\"continuous_usage_stats\":7}", NULL), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_request_set(r, "stream_options", "{\"include_usage\":false,\"continuous_usage_stats\":7}", NULL),
+                     QUIRE_BAD_REQUEST);
     assert_true(str_is(r->prompts[0].text, "keep"));
     assert_true(r->info.include_usage);
     assert_true(r->has_stream_options);
@@ -392,9 +401,10 @@ static void a_failed_set_leaves_the_request_as_it_was(void **state) {
 
 static void truncated_and_mutated_bodies_never_crash(void **state) {
     (void)state;
-    const char body[] = "{\"model\":\"t\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"caf\xc3\xa9 \\u00e9\"}]}],"
-                        "\"stop\":[\"a\",\"b\"],\"stop_token_ids\":[1,2],\"temperature\":0.5e0,\"seed\":12,\"stream\":true,"
-                        "\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"a\":{\"b\":[1,2,3]}},\"prompt\":[[1,2],[3]]}";
+    const char body[] =
+        "{\"model\":\"t\",\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"caf\xc3\xa9 \\u00e9\"}]}],"
+        "\"stop\":[\"a\",\"b\"],\"stop_token_ids\":[1,2],\"temperature\":0.5e0,\"seed\":12,\"stream\":true,"
+        "\"stream_options\":{\"include_usage\":true},\"chat_template_kwargs\":{\"a\":{\"b\":[1,2,3]}},\"prompt\":[[1,2],[3]]}";
     quire_request *r;
     size_t n = sizeof body - 1;
     for (size_t i = 0; i < n; i++) {

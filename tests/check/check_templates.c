@@ -1,6 +1,6 @@
-/* Templates: DIR/jinja.jsonl has a template in each case, DIR/chat/NAME.jsonl are cases of ROOT/data/templates/chat/NAME.jinja. A rendering must be
- * the expected text to the byte. Where an error is expected, any error is right, with the reference's words where the template chose them
- * (raise_exception) or named what is undefined, and its line for a syntax error. */
+/* Templates: DIR/jinja.jsonl has a template in each case, DIR/chat/NAME.jsonl are cases of ROOT/data/templates/chat/NAME.jinja. A rendering
+ * must be the expected text to the byte. Where an error is expected, any error is right, with the reference's words where the template
+ * chose them (raise_exception) or named what is undefined, and its line for a syntax error. */
 #include <glob.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -12,12 +12,13 @@
 
 enum { MAX_PATH = 4096 };
 
-#define KIND "templates"
+#define KIND         "templates"
 #define CONTINUE_TAG "CONTINUE_FINAL_MESSAGE_TAG "
 
 static str text_of(json_object *record, const char *member) {
     json_object *v = json_object_object_get(record, member);
-    return json_object_is_type(v, json_type_string) ? (str){json_object_get_string(v), (size_t)json_object_get_string_len(v)} : (str){NULL, 0};
+    return json_object_is_type(v, json_type_string) ? (str){json_object_get_string(v), (size_t)json_object_get_string_len(v)}
+                                                    : (str){NULL, 0};
 }
 
 static bool flag_of(json_object *record, const char *member, bool fallback) {
@@ -68,8 +69,8 @@ static void compare_text(check_report *r, const char *where, str got, str want) 
         at++;
     }
     size_t from = at > 20 ? at - 20 : 0;
-    check_fail(r, KIND, where, "differs at byte %zu: ...%.*s, must be ...%.*s", at, (int)(got.n - from > 60 ? 60 : got.n - from), got.p + from,
-               (int)(want.n - from > 60 ? 60 : want.n - from), want.p + from);
+    check_fail(r, KIND, where, "differs at byte %zu: ...%.*s, must be ...%.*s", at, (int)(got.n - from > 60 ? 60 : got.n - from),
+               got.p + from, (int)(want.n - from > 60 ? 60 : want.n - from), want.p + from);
 }
 
 static void compare_error(check_report *r, const char *where, json_object *record, const quire_error *err) {
