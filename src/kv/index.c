@@ -14,7 +14,7 @@ struct kv_index {
 };
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
-    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1) {
+    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1 || o->max_entries < 0) {
         return QUIRE_INVALID;
     }
     kv_index *ix = mem_new(1, sizeof *ix);
@@ -23,7 +23,8 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     }
     ix->pool = pool;
     ix->o = *o;
-    quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, kv_pool_counts(pool).n_pages, o->max_spaces);
+    int32_t max_entries = o->max_entries > 0 ? o->max_entries : kv_pool_counts(pool).n_pages;
+    quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_spaces);
     if (e == QUIRE_OK) {
         e = kv_spaces_open(&ix->spaces, o->max_spaces);
     }

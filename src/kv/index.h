@@ -30,6 +30,7 @@ typedef struct kv_index_options {
     int32_t page_tokens, n_groups;
     int32_t windows[KV_MAX_GROUPS]; /* 0: a full group; else the window in tokens */
     int32_t max_spaces;
+    int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
 } kv_index_options;
 
 /* Where a sequence stands: its space and how many of its pages are in the tree. Plain data, but one kv_index_leave for each enter or fork. */

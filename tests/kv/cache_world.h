@@ -34,12 +34,14 @@ typedef struct world {
     kv_copies copies;
     world_seq seqs[WORLD_SEQS];
     int64_t n_computed, n_reused; /* tokens, over all sequences */
+    void (*on_publish)(const struct world *w, int32_t i, void *context); /* called when sequence i's full pages were published, or NULL */
+    void *context;
 } world;
 
 /* Opens an empty world; windows NULL: full groups. */
 static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups, const int32_t *windows) {
     memset(w, 0, sizeof *w);
-    w->o = (kv_index_options){.page_tokens = page_tokens, .n_groups = n_groups, .max_spaces = 4};
+    w->o = (kv_index_options){.page_tokens = page_tokens, .n_groups = n_groups, .max_spaces = 4, .max_entries = windows != NULL ? 16 * n_pages : 0};
     for (int32_t g = 0; windows != NULL && g < n_groups; g++) {
         w->o.windows[g] = windows[g];
     }
@@ -124,6 +126,9 @@ static inline void world_compute(world *w, world_seq *s, int32_t n) {
     s->n = n;
     quire_err e = kv_index_publish(w->ix, &s->path, s->tokens, n, s->tables, KV_PUBLISH_PAGES);
     assert_true(e == QUIRE_OK || e == QUIRE_NO_ROOM);
+    if (w->on_publish != NULL) {
+        w->on_publish(w, (int32_t)(s - w->seqs), w->context);
+    }
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         if (w->o.windows[g] > 0 && n >= w->o.windows[g]) {
             kv_table_forget(w->pool, &s->tables[g], n - w->o.windows[g] + 1, w->o.page_tokens);

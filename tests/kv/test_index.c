@@ -288,15 +288,58 @@ static void a_prefix_is_found_when_each_window_groups_last_window_is_cached(void
     world_close(&w);
 }
 
+static void an_entry_without_pages_lives_as_long_as_a_path_stands_there(void **state) {
+    (void)state;
+    world w;
+    static const int32_t window_only[] = {2};
+    int32_t a[6];
+    numbers(a, 0, 6);
+    world_open(&w, 8, 4, 1, window_only);
+    assert_int_equal(world_start(&w, 0, "", a, 6), 0);
+    assert_int_equal(kv_index_evict(w.ix, 7), QUIRE_OK); /* the first page lies behind the window */
+    world_check(&w);
+    assert_int_equal(kv_index_count(w.ix).n_entries, 1);
+    world_truncate(&w, 0, 5);
+    world_check(&w);
+    kv_table_clear(w.pool, &w.seqs[0].tables[0]);
+    kv_path path = kv_index_fork(w.ix, &w.seqs[0].path);
+    kv_index_leave(w.ix, &path);
+    assert_int_equal(kv_index_count(w.ix).n_entries, 1);
+    w.seqs[0].n = 4;
+    world_finish(&w, 0);
+    world_check(&w);
+    assert_int_equal(kv_index_count(w.ix).n_entries, 0);
+    world_close(&w);
+}
+
+static void a_full_tree_stops_publishing_and_loses_nothing(void **state) {
+    (void)state;
+    world w;
+    static const int32_t window_only[] = {4};
+    int32_t a[60];
+    numbers(a, 0, 60);
+    world_open(&w, 16, 4, 1, window_only);
+    kv_index_close(w.ix);
+    w.o.max_entries = 10;
+    assert_int_equal(kv_index_open(w.pool, &w.o, &w.ix), QUIRE_OK);
+    assert_int_equal(world_start(&w, 0, "", a, 20), 0);
+    assert_true(world_extend(&w, 0, a + 20, 28)); /* 12 pages, of which 10 fit */
+    world_check(&w);
+    assert_int_equal(w.seqs[0].path.n_pages, 10);
+    assert_int_equal(kv_index_publish(w.ix, &w.seqs[0].path, a, 48, w.seqs[0].tables, KV_PUBLISH_PAGES), QUIRE_NO_ROOM);
+    assert_int_equal(w.seqs[0].path.n_pages, 10);
+    world_close(&w);
+}
+
 static void impossible_options_are_refused(void **state) {
     (void)state;
     kv_pool *pool;
     kv_index *ix = NULL;
     assert_int_equal(kv_pool_open(4, &pool), QUIRE_OK);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){0, 1, {0}, 1}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, 0, {0}, 1}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, KV_MAX_GROUPS + 1, {0}, 1}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, 1, {0}, 0}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){0, 1, {0}, 1, 0}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, 0, {0}, 1, 0}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, KV_MAX_GROUPS + 1, {0}, 1, 0}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, 1, {0}, 0, 0}, &ix), QUIRE_INVALID);
     assert_null(ix);
     kv_index_close(NULL);
     kv_pool_close(pool);
@@ -318,6 +361,8 @@ int main(void) {
         cmocka_unit_test(a_truncated_sequence_continues_on_another_branch),
         cmocka_unit_test(a_window_group_gives_back_what_lies_behind_its_window),
         cmocka_unit_test(a_prefix_is_found_when_each_window_groups_last_window_is_cached),
+        cmocka_unit_test(an_entry_without_pages_lives_as_long_as_a_path_stands_there),
+        cmocka_unit_test(a_full_tree_stops_publishing_and_loses_nothing),
         cmocka_unit_test(impossible_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
