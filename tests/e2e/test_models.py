@@ -72,6 +72,7 @@ def test_the_builtin_model_continues_as_the_reference(quire, tmp_path):
     for answer, case in zip(answers, cases):
         n = case["compare_first"]  # behind it two tokens are almost equally likely
         assert answer["token_ids"][:n] == case["output"][:n], case["prompt"]
+    cases = [case for case in cases if case["prompt"]]  # an empty text is refused
     texts = run_lines("builtin", [{"prompt": case["prompt"], "max_tokens": 1} for case in cases], tmp_path)
     assert [a["usage"]["prompt_tokens"] for a in texts] == [len(case["ids"]) for case in cases]
 
