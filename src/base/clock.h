@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-int64_t clock_us(void);      /* monotonic, microseconds */
-int64_t clock_unix_s(void);  /* seconds since 1970 */
+int64_t clock_us(void);     /* monotonic, microseconds */
+int64_t clock_unix_s(void); /* seconds since 1970 */
 
 #endif

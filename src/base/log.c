@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PREFIX "quire: "
+#define PREFIX     "quire: "
 #define LINE_BYTES 2048 /* longer lines are cut */
 
 static _Atomic int max_level = LOG_INFO;

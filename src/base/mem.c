@@ -12,7 +12,7 @@
 #include "base/size.h"
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define FIRST_CAPACITY 16
+#define FIRST_CAPACITY  16
 
 #ifdef QUIRE_DEBUG
 #include <stdio.h>

@@ -9,8 +9,8 @@
 /* Multipliers of the two lane pairs, and what the key grows by each round (the golden ratio and sqrt(3) - 1, as 32-bit fractions). */
 #define MULTIPLY_0 0xD2511F53u
 #define MULTIPLY_1 0xCD9E8D57u
-#define WEYL_0 0x9E3779B9u
-#define WEYL_1 0xBB67AE85u
+#define WEYL_0     0x9E3779B9u
+#define WEYL_1     0xBB67AE85u
 
 void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];

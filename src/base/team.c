@@ -11,12 +11,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define SPIN_US 50          /* an idle member spins for this long before it sleeps: longer than the gap between two ops of a step */
-#define SPINS_A_LOOK 32     /* pauses between two looks at the clock */
-#define MAX_MEMBERS 4096
+#define SPIN_US      50 /* an idle member spins for this long before it sleeps: longer than the gap between two ops of a step */
+#define SPINS_A_LOOK 32 /* pauses between two looks at the clock */
+#define MAX_MEMBERS  4096
 
-/* A ticket holds all that a member must know to take a part of the right run, in one word: (run, n_parts, next). A member that is late takes a
- * ticket past the end, or a part of a newer run, whose fn and context it then reads: they cannot change while one of its parts is not done. */
+/* A ticket holds all that a member must know to take a part of the right run, in one word: (run, n_parts, next). A member that is late
+ * takes a ticket past the end, or a part of a newer run, whose fn and context it then reads: they cannot change while one of its parts is
+ * not done. */
 #define PART_BITS 24
 #define PART_MASK (((uint64_t)1 << PART_BITS) - 1)
 #define MAX_PARTS ((int32_t)PART_MASK - MAX_MEMBERS) /* every member may step past the end once */
@@ -82,7 +83,7 @@ static bool spin(const team *t, uint64_t seen_run) {
     return false;
 }
 
-/* The sleeper counts itself, then looks; team_run publishes, then looks at the count: in sequentially consistent order one sees the other. */
+/* The sleeper counts itself, then looks; team_run publishes, then looks at the count: sequentially consistent, so one sees the other. */
 static void sleep_until_news(team *t, uint64_t seen_run) {
     pthread_mutex_lock(&t->mutex);
     atomic_fetch_add(&t->n_sleeping, 1);

@@ -1,8 +1,8 @@
 /* The compute pool: a team of threads that run one function together, part by part.
  *
  * The caller is member 0. Idle members spin for a moment and then sleep on a futex-like condition: 0% CPU when nothing runs.
- * Owner: the engine thread; team_run is called by one thread at a time. Every member sets the floating-point control word (round to nearest,
- * denormals kept), so results do not depend on who computes a part. */
+ * Owner: the engine thread; team_run is called by one thread at a time. Every member sets the floating-point control word (round to
+ * nearest, denormals kept), so results do not depend on who computes a part. */
 #ifndef BASE_TEAM_H
 #define BASE_TEAM_H
 

@@ -3,8 +3,8 @@
 #include "base/size.h"
 
 #define LAYOUT_VERSION 1
-#define PLANE_ALIGN 64
-#define N_KINDS 4
+#define PLANE_ALIGN    64
+#define N_KINDS        4
 
 static layer_kind kind_of(const model_desc *d, int32_t layer) {
     return d->layer_kinds != NULL ? d->layer_kinds[layer] : LAYER_FULL;

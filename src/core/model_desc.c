@@ -3,10 +3,10 @@
 #include <math.h>
 #include <stddef.h>
 
-#define MAX_HEADS 4096
-#define MAX_WIDTH (1 << 17)
-#define MAX_FF (1 << 20)
-#define MAX_VOCAB (1 << 22)
+#define MAX_HEADS     4096
+#define MAX_WIDTH     (1 << 17)
+#define MAX_FF        (1 << 20)
+#define MAX_VOCAB     (1 << 22)
 #define MAX_POSITIONS (1 << 30)
 
 static quire_err check_count(const char *name, int32_t v, int32_t max, quire_error *err) {

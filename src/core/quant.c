@@ -114,8 +114,8 @@ static void from_q3_k(const uint8_t *b, float *out) {
     }
 }
 
-/* 8 scales and 8 mins of 6 bits in 12 bytes: 0..3 in the low bits of bytes 0..3 (mins 4..7); 4..7 in the nibbles of bytes 8..11 with their top
- * two bits in the top bits of bytes 0..3 (mins 4..7). */
+/* 8 scales and 8 mins of 6 bits in 12 bytes: 0..3 in the low bits of bytes 0..3 (mins 4..7); 4..7 in the nibbles of bytes 8..11 with their
+ * top two bits in the top bits of bytes 0..3 (mins 4..7). */
 static void unpack_k_scale(const uint8_t *packed, int i, int *scale, int *min) {
     if (i < 4) {
         *scale = packed[i] & 63;
@@ -156,8 +156,8 @@ static void from_q5_k(const uint8_t *b, float *out) {
     }
 }
 
-/* 128 bytes of low nibbles, 64 of two high bits, 16 scales of 8 bits, d. In each half of 128 elements rows 0 and 2 share 32 bytes of nibbles,
- * rows 1 and 3 the next 32; the four rows share 32 bytes of high bits. */
+/* 128 bytes of low nibbles, 64 of two high bits, 16 scales of 8 bits, d. In each half of 128 elements rows 0 and 2 share 32 bytes of
+ * nibbles, rows 1 and 3 the next 32; the four rows share 32 bytes of high bits. */
 static void from_q6_k(const uint8_t *b, float *out) {
     const uint8_t *low = b, *high = b + 128, *scales = b + 192;
     float d = read_f16(b + 208);
@@ -183,8 +183,8 @@ static void from_iq4_nl(const uint8_t *b, float *out) {
 typedef void (*block_reader)(const uint8_t *block, float *out);
 
 static const block_reader readers[N_DTYPES] = {
-    [DTYPE_F32] = from_f32,   [DTYPE_F16] = from_f16,   [DTYPE_BF16] = from_bf16, [DTYPE_Q4_0] = from_q4_0, [DTYPE_Q4_1] = from_q4_1,
-    [DTYPE_Q5_0] = from_q5_0, [DTYPE_Q5_1] = from_q5_1, [DTYPE_Q8_0] = from_q8_0, [DTYPE_Q2_K] = from_q2_k, [DTYPE_Q3_K] = from_q3_k,
+    [DTYPE_F32] = from_f32,   [DTYPE_F16] = from_f16,   [DTYPE_BF16] = from_bf16, [DTYPE_Q4_0] = from_q4_0,     [DTYPE_Q4_1] = from_q4_1,
+    [DTYPE_Q5_0] = from_q5_0, [DTYPE_Q5_1] = from_q5_1, [DTYPE_Q8_0] = from_q8_0, [DTYPE_Q2_K] = from_q2_k,     [DTYPE_Q3_K] = from_q3_k,
     [DTYPE_Q4_K] = from_q4_k, [DTYPE_Q5_K] = from_q5_k, [DTYPE_Q6_K] = from_q6_k, [DTYPE_IQ4_NL] = from_iq4_nl,
 };
 

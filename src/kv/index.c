@@ -165,7 +165,8 @@ void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
 
 /* ---- matching ---- */
 
-/* What a walk found: a prefix of n_tokens. Its last whole page is entry; source is the entry that holds the tokens past it, if there are any. */
+/* What a walk found: a prefix of n_tokens. Its last whole page is entry; source is the entry that holds the tokens past it, if there are
+ * any. */
 typedef struct found {
     int32_t n_tokens, n_pages, entry, source;
 } found;
@@ -208,10 +209,8 @@ static found walk(const kv_index *ix, int32_t space, const int32_t *tokens, int3
         count_pages(ix, next, since);
         bool whole = n_shared == size;
         if (can_continue(ix, at + n_shared, n_pages + 1, since)) {
-            best = (found){.n_tokens = at + n_shared,
-                           .n_pages = n_pages + whole,
-                           .entry = whole ? next : e,
-                           .source = whole ? TREE_NONE : next};
+            best = (found){
+                .n_tokens = at + n_shared, .n_pages = n_pages + whole, .entry = whole ? next : e, .source = whole ? TREE_NONE : next};
         }
         if (!whole) {
             return best;
@@ -279,8 +278,8 @@ static void unite(kv_index *ix, int32_t e, kv_table *tables, int32_t i) {
     }
 }
 
-/* Page i of the sequence, n tokens, behind path. Where a part-filled entry is a prefix of it, it takes that one's place; where it is a prefix of an
- * entry, there is nothing to add. */
+/* Page i of the sequence, n tokens, behind path. Where a part-filled entry is a prefix of it, it takes that one's place; where it is a
+ * prefix of an entry, there is nothing to add. */
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
     int32_t n_shared, root = space_at(ix, path->space)->root;
     int32_t e = kv_tree_best(&ix->tree, root, path->entry, tokens, n, &n_shared);

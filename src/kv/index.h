@@ -1,20 +1,21 @@
 /* The index of cached prefixes: finds, for a new request, pages that already hold the keys and values of its first tokens (DESIGN.md, 3).
  *
- * A radix tree over token ids in pages. A token may be any int32: rows that are not tokens (images) are given ids by their content, one by one,
- * by the caller. Tokens are compared, never hashes of them. Reuse is token-granular although pages are not: when a request leaves the tree inside
- * a page, it shares the page of the sibling that agrees with it longest, and the first write copies that page (kv_table_append).
+ * A radix tree over token ids in pages. A token may be any int32: rows that are not tokens (images) are given ids by their content, one by
+ * one, by the caller. Tokens are compared, never hashes of them. Reuse is token-granular although pages are not: when a request leaves the
+ * tree inside a page, it shares the page of the sibling that agrees with it longest, and the first write copies that page
+ * (kv_table_append).
  *
  *   enter -> match (once, with empty tables) -> append, compute, publish ... -> publish the tail -> clear tables -> leave
  *
- * Spaces: a prefix is found only in the space it was published in. A space is named by bytes that hold all that must agree: tenant, model, adapter,
- * numeric configuration. It lives while someone is in it or something is cached in it.
+ * Spaces: a prefix is found only in the space it was published in. A space is named by bytes that hold all that must agree: tenant, model,
+ * adapter, numeric configuration. It lives while someone is in it or something is cached in it.
  *
- * Groups: every group of layers has a page of its own for each entry of the tree. A full group needs all pages of a prefix; a window group only those
- * of its last window - 1 tokens, so a match ends at the deepest point that every group can be continued from.
+ * Groups: every group of layers has a page of its own for each entry of the tree. A full group needs all pages of a prefix; a window group
+ * only those of its last window - 1 tokens, so a match ends at the deepest point that every group can be continued from.
  *
- * Invariant: an indexed page's pool entry names the tree's entry that names the page. Whoever holds a page of a full group holds all before it, and
- * gives them back from the end; so the oldest cached page of a full group is always the last of a branch, and evicting it never cuts a prefix that is
- * still found. What is matched cannot be evicted: tables hold the pages, and a path pins the entry it stands at.
+ * Invariant: an indexed page's pool entry names the tree's entry that names the page. Whoever holds a page of a full group holds all before
+ * it, and gives them back from the end; so the oldest cached page of a full group is always the last of a branch, and evicting it never
+ * cuts a prefix that is still found. What is matched cannot be evicted: tables hold the pages, and a path pins the entry it stands at.
  *
  * Owner: the engine thread. Everything is sized at open; no call allocates but where a table must grow. */
 #ifndef KV_INDEX_H
@@ -33,7 +34,7 @@ typedef struct kv_index_options {
     int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
 } kv_index_options;
 
-/* Where a sequence stands: its space and how many of its pages are in the tree. Plain data, but one kv_index_leave for each enter or fork. */
+/* Where a sequence stands: its space and how many of its pages are in the tree. Each enter or fork needs one kv_index_leave. */
 typedef struct kv_path {
     int32_t space, entry, n_pages;
 } kv_path;
@@ -56,16 +57,16 @@ void kv_index_leave(kv_index *ix, kv_path *path);
 
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
-/* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups], which are empty, and says its length. path stands at its
- * root and moves to the last whole page. A request passes n - 1 of its n tokens: the last is computed for its logits.
- * QUIRE_NO_MEMORY when a table cannot grow: nothing changed. O(n + log siblings a branch). */
+/* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups], which are empty, and says its length. path stands at
+ * its root and moves to the last whole page. A request passes n - 1 of its n tokens: the last is computed for its logits. QUIRE_NO_MEMORY
+ * when a table cannot grow: nothing changed. O(n + log siblings a branch). */
 quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t *n_matched);
 
 typedef enum kv_publish_what { KV_PUBLISH_PAGES, KV_PUBLISH_TAIL } kv_publish_what;
 
-/* Makes the full pages of tokens[0..n), whose keys and values the tables hold, findable; KV_PUBLISH_TAIL the part-filled last one too (when the
- * sequence ends). Where an equal page is in the tree already, the tables take that one and give theirs back.
- * QUIRE_NO_ROOM when the tree is full: what was published before stays. O(pages not published yet). */
+/* Makes the full pages of tokens[0..n), whose keys and values the tables hold, findable; KV_PUBLISH_TAIL the part-filled last one too (when
+ * the sequence ends). Where an equal page is in the tree already, the tables take that one and give theirs back. QUIRE_NO_ROOM when the
+ * tree is full: what was published before stays. O(pages not published yet). */
 quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, kv_publish_what what);
 /* The sequence was truncated to n_tokens: path moves back to the last whole page. What was published stays findable. */
 void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens);

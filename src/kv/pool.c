@@ -7,19 +7,19 @@
 
 #define END (-1)
 
-/* The free list is a stack (Treiber 1986) whose head carries a tag in its upper half that every push and pop raises: a pop that walked an older
- * stack fails its exchange. The credit is what nobody has claimed yet: a reserve lowers it by n first, a release raises it after its push, so the
- * stack always holds the pages of every claim that succeeded, and n of them come off in one exchange.
- * All writes to the head are read-modify-write with release order, so an acquiring load sees every link below it. */
+/* The free list is a stack (Treiber 1986) whose head carries a tag in its upper half that every push and pop raises: a pop that walked an
+ * older stack fails its exchange. The credit is what nobody has claimed yet: a reserve lowers it by n first, a release raises it after its
+ * push, so the stack always holds the pages of every claim that succeeded, and n of them come off in one exchange. All writes to the head
+ * are read-modify-write with release order, so an acquiring load sees every link below it. */
 struct kv_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t head; /* tag << 32 | page, END as 0xffffffff */
     _Alignas(MEM_ALIGN) _Atomic int32_t credit;
     _Alignas(MEM_ALIGN) int32_t n_pages;
     _Atomic int32_t n_cached;
-    _Atomic int32_t *count;  /* [n_pages] holders */
-    _Atomic int32_t *next;   /* [n_pages + 1] towards the stack's bottom, or younger in the queue; [n_pages] is the queue's sentinel */
-    int32_t *prev;           /* [n_pages + 1] older in the queue */
-    int32_t *entry;          /* [n_pages] the index's, -1 for none */
+    _Atomic int32_t *count; /* [n_pages] holders */
+    _Atomic int32_t *next;  /* [n_pages + 1] towards the stack's bottom, or younger in the queue; [n_pages] is the queue's sentinel */
+    int32_t *prev;          /* [n_pages + 1] older in the queue */
+    int32_t *entry;         /* [n_pages] the index's, -1 for none */
 };
 
 static int32_t get_next(const kv_pool *pool, int32_t page) {
@@ -95,7 +95,8 @@ static void pop(kv_pool *pool, int32_t n, page_id *ids) {
         }
         if (n_walked < n) {
             head = atomic_load_explicit(&pool->head, memory_order_acquire);
-        } else if (atomic_compare_exchange_weak_explicit(&pool->head, &head, raised(head, top), memory_order_acq_rel, memory_order_acquire)) {
+        } else if (atomic_compare_exchange_weak_explicit(&pool->head, &head, raised(head, top), memory_order_acq_rel,
+                                                         memory_order_acquire)) {
             return;
         }
     }
@@ -277,8 +278,8 @@ quire_err kv_pool_check(const kv_pool *pool, quire_error *err) {
         n_held += count > 0;
     }
     if (n_held != c.n_held) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv pool: %d pages have holders, but %d free and %d cached of %d leave %d", n_held, c.n_free,
-                       c.n_cached, c.n_pages, c.n_held);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv pool: %d pages have holders, but %d free and %d cached of %d leave %d", n_held,
+                       c.n_free, c.n_cached, c.n_pages, c.n_held);
     }
     return QUIRE_OK;
 }

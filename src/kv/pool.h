@@ -3,10 +3,10 @@
  *   free --reserve--> held (count 1) --share--> held (count 2..) --release--> free, or cached where the page is indexed
  *   cached --share--> held (count 1)        cached --unindex--> free        held --index--> held and indexed
  *
- * Invariant: n_free + n_held + n_cached == n_pages, and a page is in exactly one of the three (kv_pool_check). Held: count > 0. Cached: count 0,
- * indexed, on the eviction queue. Free: count 0, not indexed, on the free stack. What lies in a page stays until it is reserved again.
- * Threads: reserve, share and release of unindexed pages from any thread; all else by the engine thread.
- * Holds integers only: it never touches what lies in a page. 16 bytes of metadata a page. */
+ * Invariant: n_free + n_held + n_cached == n_pages, and a page is in exactly one of the three (kv_pool_check). Held: count > 0. Cached:
+ * count 0, indexed, on the eviction queue. Free: count 0, not indexed, on the free stack. What lies in a page stays until it is reserved
+ * again. Threads: reserve, share and release of unindexed pages from any thread; all else by the engine thread. Holds integers only: it
+ * never touches what lies in a page. 16 bytes of metadata a page. */
 #ifndef KV_POOL_H
 #define KV_POOL_H
 
@@ -38,8 +38,8 @@ quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids);
 void kv_pool_share(kv_pool *pool, page_id id);
 /* One holder less; the last one's release frees the page, or puts it at the young end of the eviction queue if it is indexed. O(1). */
 void kv_pool_release(kv_pool *pool, page_id id);
-/* Releases ids[n - 1], ..., ids[0]: a sequence's pages go from its end, so that the eviction queue offers a page before those that it follows.
- * PAGE_NONE is skipped. */
+/* Releases ids[n - 1], ..., ids[0]: a sequence's pages go from its end, so that the eviction queue offers a page before those that it
+ * follows. PAGE_NONE is skipped. */
 void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n);
 int32_t kv_pool_count(const kv_pool *pool, page_id id);
 kv_counts kv_pool_counts(const kv_pool *pool);

@@ -1,4 +1,5 @@
-/* Names of spaces: bytes -> a small number that lives as long as someone uses it. Compared whole, never by hash. Owner: the engine thread. */
+/* Names of spaces: bytes -> a small number that lives as long as someone uses it. Compared whole, never by hash. Owner: the engine thread.
+ */
 #ifndef KV_SPACE_H
 #define KV_SPACE_H
 
@@ -8,7 +9,7 @@
 #include "base/err.h"
 
 #define KV_SPACE_NAME_BYTES 255
-#define SPACE_NONE (-1)
+#define SPACE_NONE          (-1)
 
 typedef struct kv_space {
     int32_t root;    /* whatever the user keeps for it */

@@ -1,8 +1,9 @@
 /* Block table: where one sequence's tokens lie, for one group of layers. A growable array of page ids and a length in tokens.
  *
- * Owner: the engine thread. Invariant: n_pages is what n_tokens need; every entry is held, or PAGE_NONE behind a window. A write into a page that others hold or can
- * find (kv_pool_is_shared) copies that page first: kv_table_append adds the pair to a copy list, which the engine hands to the backend before the
- * step. A source may have been released, and even be the target of a later pair: pairs are done in order, before anything is written. */
+ * Owner: the engine thread. Invariant: n_pages is what n_tokens need; every entry is held, or PAGE_NONE behind a window. A write into a
+ * page that others hold or can find (kv_pool_is_shared) copies that page first: kv_table_append adds the pair to a copy list, which the
+ * engine hands to the backend before the step. A source may have been released, and even be the target of a later pair: pairs are done in
+ * order, before anything is written. */
 #ifndef KV_TABLE_H
 #define KV_TABLE_H
 
@@ -14,11 +15,12 @@ typedef struct kv_table {
     int32_t n_tokens; /* tokens written or about to be */
 } kv_table;
 
-/* Whole pages to copy before anything is written, in order. Fixed capacity, set at open: append fails with QUIRE_NO_ROOM when it is full. */
+/* Whole pages to copy before anything is written, in order. Fixed capacity, set at open: append fails with QUIRE_NO_ROOM when it is full.
+ */
 typedef struct kv_copies {
     struct {
         page_id src, dst;
-    } *pairs;
+    } * pairs;
     int32_t n, cap;
 } kv_copies;
 

@@ -194,7 +194,8 @@ int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_
     return best;
 }
 
-/* Cuts the node of e behind e: a new node takes the entries up to e and its place, and the old one, with its children, becomes its only child. */
+/* Cuts the node of e behind e: a new node takes the entries up to e and its place, and the old one, with its children, becomes its only
+ * child. */
 static void split_behind(kv_tree *t, int32_t e) {
     int32_t lower = kv_tree_entry(t, e)->node;
     int32_t upper = take_node(t, t->nodes[lower].parent);

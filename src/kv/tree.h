@@ -1,14 +1,14 @@
 /* The radix tree under the index: structure only, no pages are counted here (that is index.c).
  *
- * An entry is one page of tokens in its place: the path up from it spells the whole prefix. A node is a run of entries without a branch, so edges lie
- * on page boundaries. Entries and nodes live in slabs sized at open and are named by number; nothing is allocated later.
+ * An entry is one page of tokens in its place: the path up from it spells the whole prefix. A node is a run of entries without a branch, so
+ * edges lie on page boundaries. Entries and nodes live in slabs sized at open and are named by number; nothing is allocated later.
  *
  *   space root -- node [e0 e1 e2] -+- node [e3]
  *                                  +- node [e4 e5(part-filled)]
  *
- * Invariants (kv_tree_check): a node that is no root has an entry, and not exactly one child; an entry is full unless it is the last of a leaf;
- * siblings differ within their first page and none is a prefix of another. Siblings form a treap ordered by the tokens of that page, so the sibling
- * that shares most with given tokens lies next to their place. Owner: the engine thread. */
+ * Invariants (kv_tree_check): a node that is no root has an entry, and not exactly one child; an entry is full unless it is the last of a
+ * leaf; siblings differ within their first page and none is a prefix of another. Siblings form a treap ordered by the tokens of that page,
+ * so the sibling that shares most with given tokens lies next to their place. Owner: the engine thread. */
 #ifndef KV_TREE_H
 #define KV_TREE_H
 
@@ -20,8 +20,8 @@
 #define TREE_NONE (-1)
 
 typedef struct kv_entry {
-    int32_t up;       /* the entry before it on its path, TREE_NONE under a root; never changes */
-    int32_t next;     /* the one after it in its node, TREE_NONE at the end */
+    int32_t up;   /* the entry before it on its path, TREE_NONE under a root; never changes */
+    int32_t next; /* the one after it in its node, TREE_NONE at the end */
     int32_t node;
     int32_t n_tokens; /* 1..page_tokens; 0: the slab's slot is unused */
     int32_t n_pins;   /* the user's: how many need it to stay */
@@ -29,11 +29,11 @@ typedef struct kv_entry {
 } kv_entry;
 
 typedef struct kv_node {
-    int32_t parent;                    /* TREE_NONE: a root */
-    int32_t first, last;               /* entries; in a root TREE_NONE, and the number that the user gave it */
-    int32_t children, n_children;      /* the treap's top */
-    int32_t left, right;               /* siblings in the treap */
-    uint32_t priority;                 /* over those below it in the treap; 0: the slab's slot is unused */
+    int32_t parent;               /* TREE_NONE: a root */
+    int32_t first, last;          /* entries; in a root TREE_NONE, and the number that the user gave it */
+    int32_t children, n_children; /* the treap's top */
+    int32_t left, right;          /* siblings in the treap */
+    uint32_t priority;            /* over those below it in the treap; 0: the slab's slot is unused */
 } kv_node;
 
 typedef struct kv_tree {
@@ -43,7 +43,7 @@ typedef struct kv_tree {
     kv_node *nodes;
     int32_t cap_entries, made_entries, free_entry, n_entries; /* slots below made_ were used once; free ones are chained */
     int32_t cap_nodes, made_nodes, free_node, n_nodes;
-    uint64_t random;                                          /* state of the priorities' generator */
+    uint64_t random; /* state of the priorities' generator */
 } kv_tree;
 
 /* A tree of at most cap_entries entries and cap_roots roots. */
@@ -65,8 +65,8 @@ int32_t kv_tree_add_root(kv_tree *t, int32_t number);
 /* A root without children goes. */
 void kv_tree_remove_root(kv_tree *t, int32_t root);
 
-/* Of the entries that follow `after` (TREE_NONE: that stand first under root), the one that shares most tokens with tokens[0..n), n <= page_tokens,
- * and how many; TREE_NONE and 0 when none shares any. O(log siblings). */
+/* Of the entries that follow `after` (TREE_NONE: that stand first under root), the one that shares most tokens with tokens[0..n), n <=
+ * page_tokens, and how many; TREE_NONE and 0 when none shares any. O(log siblings). */
 int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n, int32_t *n_shared);
 /* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may stand there. Splits after's node where it must.
  * TREE_NONE when the slab is full; nothing changed then. O(entries of the node before the split + log siblings). */

@@ -84,8 +84,8 @@ quire_err kv_tree_check(const kv_tree *t, quire_error *err) {
         }
     }
     if (n_nodes != t->n_nodes || n_entries != t->n_entries || n_children != n_nodes - n_roots) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv index: %d nodes and %d entries found, %d and %d counted", n_nodes, n_entries, t->n_nodes,
-                       t->n_entries);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv index: %d nodes and %d entries found, %d and %d counted", n_nodes, n_entries,
+                       t->n_nodes, t->n_entries);
     }
     return QUIRE_OK;
 }

@@ -1,5 +1,5 @@
-/* A cache driven as an engine drives it, for the index's tests: a pool, an index, sequences, and a memory whose slots hold what keys and values
- * would: a number made of the whole prefix up to the token. So a page that is reused wrongly is found out by its content. */
+/* A cache driven as an engine drives it, for the index's tests: a pool, an index, sequences, and a memory whose slots hold what keys and
+ * values would: a number made of the whole prefix up to the token. So a page that is reused wrongly is found out by its content. */
 #ifndef TESTS_KV_CACHE_WORLD_H
 #define TESTS_KV_CACHE_WORLD_H
 
@@ -22,7 +22,7 @@ typedef struct world_seq {
     bool live;
     kv_path path;
     kv_table tables[WORLD_GROUPS];
-    int32_t n;                    /* tokens computed */
+    int32_t n; /* tokens computed */
     int32_t tokens[WORLD_TOKENS];
 } world_seq;
 
@@ -30,10 +30,10 @@ typedef struct world {
     kv_pool *pool;
     kv_index *ix;
     kv_index_options o;
-    uint64_t *slots;              /* [n_pages * page_tokens] */
+    uint64_t *slots; /* [n_pages * page_tokens] */
     kv_copies copies;
     world_seq seqs[WORLD_SEQS];
-    int64_t n_computed, n_reused; /* tokens, over all sequences */
+    int64_t n_computed, n_reused;                                        /* tokens, over all sequences */
     void (*on_publish)(const struct world *w, int32_t i, void *context); /* called when sequence i's full pages were published, or NULL */
     void *context;
 } world;
@@ -41,7 +41,8 @@ typedef struct world {
 /* Opens an empty world; windows NULL: full groups. */
 static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups, const int32_t *windows) {
     memset(w, 0, sizeof *w);
-    w->o = (kv_index_options){.page_tokens = page_tokens, .n_groups = n_groups, .max_spaces = 4, .max_entries = windows != NULL ? 16 * n_pages : 0};
+    w->o = (kv_index_options){
+        .page_tokens = page_tokens, .n_groups = n_groups, .max_spaces = 4, .max_entries = windows != NULL ? 16 * n_pages : 0};
     for (int32_t g = 0; windows != NULL && g < n_groups; g++) {
         w->o.windows[g] = windows[g];
     }

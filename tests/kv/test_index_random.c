@@ -1,4 +1,5 @@
-/* Random sequences over a small vocabulary, which share, fork, roll back and evict, beside a naive model: a list of what each page holds. */
+/* Random sequences over a small vocabulary, which share, fork, roll back and evict, beside a naive model: a list of what each page holds.
+ */
 #include "cache_world.h"
 
 #include "base/rng.h"
