@@ -114,6 +114,15 @@ static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalu
 
 /* ---- loops ---- */
 
+/* An empty scope for the next iteration: the last one's, unless a macro still looks at that. */
+static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
+    if (*scope == NULL || (*scope)->captured) {
+        return jscope_new(r, parent, scope);
+    }
+    (*scope)->n = 0;
+    return QUIRE_OK;
+}
+
 /* The items that pass the loop's filter; its condition sees the target but no loop variable of this loop. */
 static quire_err select_items(jrun *r, const jnode *node, jscope *scope, const jvalue **items, size_t *n) {
     if (node->c == NULL) {
@@ -122,10 +131,10 @@ static quire_err select_items(jrun *r, const jnode *node, jscope *scope, const j
     jvalue *kept;
     size_t n_kept = 0;
     TRY(jrun_values(r, *n, &kept));
+    jscope *inner = NULL;
     for (size_t i = 0; i < *n; i++) {
-        jscope *inner;
         jvalue passes;
-        TRY(jscope_new(r, scope, &inner));
+        TRY(next_scope(r, scope, &inner));
         TRY(assign(r, node->a, inner, (*items)[i]));
         TRY(jeval(r, node->c, inner, &passes));
         if (jvalue_truth(passes)) {
@@ -149,11 +158,11 @@ quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, 
     TRY(select_items(r, node, scope, &items, &n));
     *loop = (jloop){.items = items, .n = n, .depth = depth, .node = node, .scope = scope};
     bool completed_one = false;
+    jscope *inner = NULL;
     for (size_t i = 0; i < n; i++) {
-        jscope *inner;
         loop->index = i;
         TRY(jrun_step(r, 1));
-        TRY(jscope_new(r, scope, &inner));
+        TRY(next_scope(r, scope, &inner));
         TRY(jscope_set(r, inner, str_of("loop"), (jvalue){.kind = J_LOOP, .u.loop = loop}));
         TRY(assign(r, node->a, inner, items[i]));
         TRY(jexec(r, node->body, inner));
@@ -165,7 +174,6 @@ quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, 
         completed_one = completed_one || flow == FLOW_ON;
     }
     if (!completed_one && node->otherwise != NULL) { /* Jinja's else runs also when no iteration came to its end */
-        jscope *inner;
         TRY(jscope_new(r, scope, &inner));
         return jexec(r, node->otherwise, inner);
     }
@@ -212,6 +220,9 @@ static quire_err make_macro(jrun *r, const jnode *node, jscope *scope, jvalue *o
         return jrun_no_memory(r);
     }
     *macro = (jmacro){node, scope};
+    for (; scope != NULL; scope = scope->parent) {
+        scope->captured = true;
+    }
     *out = (jvalue){.kind = J_MACRO, .u.macro = macro};
     return QUIRE_OK;
 }

@@ -30,6 +30,7 @@ struct jscope {
         jvalue value;
     } * bindings;
     size_t n, cap;
+    bool captured; /* by a macro, which may outlive the scope's statement */
 };
 
 /* Arguments of a call, evaluated. */

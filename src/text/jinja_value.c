@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-enum { BLOCK_BYTES = 64 << 10, SMALL_DICT = 8 };
+enum { BLOCK_BYTES = 64 << 10, LONG_TEXT = 1024, SMALL_DICT = 8 };
 
 typedef struct jblock {
     struct jblock *next;
@@ -48,27 +48,38 @@ char *jarena_bytes(jarena *a, size_t n) {
     return take(a, n, 1);
 }
 
+/* Adds n bytes at *end, which has room for them. */
+static void put_at(char **end, str s) {
+    if (s.n > 0) {
+        memcpy(*end, s.p, s.n);
+        *end += s.n;
+    }
+}
+
 bool jarena_append(jarena *a, str left, str right, str *out) {
     jblock *b = a->blocks;
-    if (b != NULL && left.n > 0 && left.p + left.n == b->bytes + b->used && right.n <= b->cap - b->used) {
-        memcpy(b->bytes + b->used, right.p, right.n);
+    size_t n = left.n + right.n;
+    if (left.n > 0 && left.p + left.n == a->text_end && right.n <= (size_t)(a->text_limit - a->text_end)) {
+        put_at(&a->text_end, right);
+    } else if (b != NULL && left.n > 0 && left.p + left.n == b->bytes + b->used && right.n <= b->cap - b->used) {
+        char *end = b->bytes + b->used;
+        put_at(&end, right);
         b->used += right.n;
-        *out = (str){left.p, left.n + right.n};
-        return true;
+    } else {
+        bool is_long = n >= LONG_TEXT;
+        char *p = jarena_bytes(a, is_long ? 2 * n : n), *end = p;
+        if (p == NULL) {
+            return false;
+        }
+        put_at(&end, left);
+        put_at(&end, right);
+        if (is_long) {
+            a->text_end = end;
+            a->text_limit = p + 2 * n;
+        }
+        left.p = p;
     }
-    /* Room for as much again, so that the next appends find it. */
-    char *p = jarena_bytes(a, left.n + right.n > BLOCK_BYTES / 4 ? 2 * (left.n + right.n) : left.n + right.n);
-    if (p == NULL) {
-        return false;
-    }
-    if (left.n > 0) {
-        memcpy(p, left.p, left.n);
-    }
-    if (right.n > 0) {
-        memcpy(p + left.n, right.p, right.n);
-    }
-    a->blocks->used = (size_t)(p - a->blocks->bytes) + left.n + right.n;
-    *out = (str){p, left.n + right.n};
+    *out = (str){left.p, n};
     return true;
 }
 
@@ -78,7 +89,7 @@ void jarena_deinit(jarena *a) {
         mem_free(a->blocks);
         a->blocks = next;
     }
-    a->total = 0;
+    *a = (jarena){.max = a->max};
 }
 
 /* ---- truth, equality, types ---- */

@@ -15,13 +15,15 @@
 typedef struct jarena {
     struct jblock *blocks; /* the newest first */
     size_t total, max;
+    char *text_end, *text_limit; /* the long text that was appended to last: its end, and how far it may grow */
 } jarena;
 
 /* n zeroed bytes aligned to 16, or NULL. */
 void *jarena_new(jarena *a, size_t n);
 /* n bytes, not aligned. */
 char *jarena_bytes(jarena *a, size_t n);
-/* left grown by right's bytes, in place where left is what was allocated last (so that appending again and again takes linear time). */
+/* left grown by right's bytes: in place where left was allocated last or is the long text appended to last, so that a text that grows in a
+ * loop takes linear time and memory. */
 bool jarena_append(jarena *a, str left, str right, str *out);
 void jarena_deinit(jarena *a);
 
