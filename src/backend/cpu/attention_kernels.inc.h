@@ -2,8 +2,8 @@
  * math_kernels.inc.h.
  *
  * Bytes: the chunk's keys and values once for a tile of up to 32 queries, out of the nearest cache for each further group of 4.
- * Scores: lanes are positions; 4 queries x 1 block, 2 x 2 or 1 x 4 share what they load, 4 accumulators of 16 lanes each way.
- * Values: lanes are elements; 4 queries share each value loaded. No accumulator is ever split, so the grouping shows in no bit. */
+ * Scores: lanes are positions; values: lanes are elements. 4 queries x 1 vector, 2 x 2 or 1 x 4 share what they load: four accumulators of 16 lanes,
+ * enough to hide the latency of fma on AVX2. No accumulator is ever split, so the grouping shows in no bit. */
 
 #define GROUP 4
 
@@ -14,49 +14,53 @@ INLINE f32x16 load_elements(dtype type, const void *p, int32_t i) {
     return type == DTYPE_BF16 ? f_load_bf16((const uint16_t *)p + i) : f_load_f16((const uint16_t *)p + i);
 }
 
-/* Raw products q . k of n_q queries x n_b blocks (both constants) into scores[query][16 * block + lane]. */
-INLINE void dot_blocks(dtype type, int n_q, int n_b, const float *const *q, const void *const *blocks, int32_t d_head, float *scores) {
-    f32x16 s[GROUP][GROUP];
-    for (int i = 0; i < n_q; i++) {
-        for (int b = 0; b < n_b; b++) {
-            s[i][b] = f_zero();
-        }
-    }
+/* Raw products of four (query, block) pairs. Pairs that share a query or a block share its loads; a pair may stand twice. */
+INLINE void dot_pairs(dtype type, const float *const q[4], const void *const k[4], int32_t d_head, float *const out[4]) {
+    const float *q0 = q[0], *q1 = q[1], *q2 = q[2], *q3 = q[3];
+    const void *k0 = k[0], *k1 = k[1], *k2 = k[2], *k3 = k[3];
+    f32x16 s0 = f_zero(), s1 = f_zero(), s2 = f_zero(), s3 = f_zero();
     for (int32_t e = 0; e < d_head; e++) {
-        f32x16 k[GROUP];
-        for (int b = 0; b < n_b; b++) {
-            k[b] = load_elements(type, blocks[b], e * ATTN_BLOCK);
-        }
-        for (int i = 0; i < n_q; i++) {
-            f32x16 x = f_set1(q[i][e]);
-            for (int b = 0; b < n_b; b++) {
-                s[i][b] = f_fma(x, k[b], s[i][b]);
-            }
-        }
+        s0 = f_fma(f_set1(q0[e]), load_elements(type, k0, e * ATTN_BLOCK), s0);
+        s1 = f_fma(f_set1(q1[e]), load_elements(type, k1, e * ATTN_BLOCK), s1);
+        s2 = f_fma(f_set1(q2[e]), load_elements(type, k2, e * ATTN_BLOCK), s2);
+        s3 = f_fma(f_set1(q3[e]), load_elements(type, k3, e * ATTN_BLOCK), s3);
     }
-    for (int i = 0; i < n_q; i++) {
-        for (int b = 0; b < n_b; b++) {
-            f_store(scores + i * ATTN_CHUNK + b * ATTN_BLOCK, s[i][b]);
-        }
-    }
+    f_store(out[0], s0);
+    f_store(out[1], s1);
+    f_store(out[2], s2);
+    f_store(out[3], s3);
 }
 
-/* Raw products of queries query..query+n_q with blocks first..end. */
+/* Raw products of queries query..query+n_q with blocks first..end; scores[query][16 * block + lane]. */
 INLINE void dot_group(dtype type, const attn_tile *t, int32_t query, int n_q, int32_t first, int32_t end) {
-    float *scores = t->scores + query * ATTN_CHUNK;
-    int32_t b = first;
-    if (n_q == 1) {
+    const float *const *q = t->q + query;
+    const void *const *k = t->k_blocks;
+    float *s = t->scores + query * ATTN_CHUNK;
+    int32_t d = t->d_head, b = first;
+    if (n_q == 4) {
+        for (; b < end; b++) {
+            float *o = s + b * ATTN_BLOCK;
+            dot_pairs(type, (const float *const[]){q[0], q[1], q[2], q[3]}, (const void *const[]){k[b], k[b], k[b], k[b]}, d,
+                      (float *const[]){o, o + ATTN_CHUNK, o + 2 * ATTN_CHUNK, o + 3 * ATTN_CHUNK});
+        }
+    } else if (n_q == 2) {
+        for (; b < end; b += 2) {
+            int32_t c = b + 1 < end ? b + 1 : b;
+            float *o = s + b * ATTN_BLOCK, *p = s + c * ATTN_BLOCK;
+            dot_pairs(type, (const float *const[]){q[0], q[1], q[0], q[1]}, (const void *const[]){k[b], k[b], k[c], k[c]}, d,
+                      (float *const[]){o, o + ATTN_CHUNK, p, p + ATTN_CHUNK});
+        }
+    } else {
         for (; b + 4 <= end; b += 4) {
-            dot_blocks(type, 1, 4, t->q + query, t->k_blocks + b, t->d_head, scores + b * ATTN_BLOCK);
+            float *o = s + b * ATTN_BLOCK;
+            dot_pairs(type, (const float *const[]){q[0], q[0], q[0], q[0]}, (const void *const[]){k[b], k[b + 1], k[b + 2], k[b + 3]}, d,
+                      (float *const[]){o, o + ATTN_BLOCK, o + 2 * ATTN_BLOCK, o + 3 * ATTN_BLOCK});
         }
-    }
-    if (n_q <= 2) {
-        for (; b + 2 <= end; b += 2) {
-            dot_blocks(type, n_q, 2, t->q + query, t->k_blocks + b, t->d_head, scores + b * ATTN_BLOCK);
+        for (; b < end; b++) {
+            float *o = s + b * ATTN_BLOCK;
+            dot_pairs(type, (const float *const[]){q[0], q[0], q[0], q[0]}, (const void *const[]){k[b], k[b], k[b], k[b]}, d,
+                      (float *const[]){o, o, o, o});
         }
-    }
-    for (; b < end; b++) {
-        dot_blocks(type, n_q, 1, t->q + query, t->k_blocks + b, t->d_head, scores + b * ATTN_BLOCK);
     }
 }
 
@@ -94,49 +98,50 @@ static void soften(const attn_tile *t, int32_t query) {
     t->sum[query] = f_tree_sum(sum);
 }
 
-/* acc += weights . values over positions first..end for n_q queries (a constant) and n_d * 16 elements from d on. */
-INLINE void weigh_block(dtype type, int n_q, int n_d, const attn_tile *t, int32_t query, int32_t first, int32_t end, int32_t d) {
-    float *acc = t->acc + (int64_t)query * t->acc_stride + d;
-    const float *weights = t->scores + query * ATTN_CHUNK;
-    f32x16 a[GROUP][GROUP];
-    for (int i = 0; i < n_q; i++) {
-        for (int j = 0; j < n_d; j++) {
-            a[i][j] = f_load(acc + i * t->acc_stride + j * LANES);
-        }
-    }
+/* acc += weights . values over positions first..end for four (query, 16 elements from d on) pairs; a pair may stand twice. */
+INLINE void weigh_pairs(dtype type, const attn_tile *t, const int32_t query[4], const int32_t d[4], int32_t first, int32_t end) {
+    const float *w0 = t->scores + query[0] * ATTN_CHUNK, *w1 = t->scores + query[1] * ATTN_CHUNK;
+    const float *w2 = t->scores + query[2] * ATTN_CHUNK, *w3 = t->scores + query[3] * ATTN_CHUNK;
+    float *acc0 = t->acc + query[0] * t->acc_stride + d[0], *acc1 = t->acc + query[1] * t->acc_stride + d[1];
+    float *acc2 = t->acc + query[2] * t->acc_stride + d[2], *acc3 = t->acc + query[3] * t->acc_stride + d[3];
+    int32_t d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+    const void *const *rows = t->v_rows;
+    f32x16 a0 = f_load(acc0), a1 = f_load(acc1), a2 = f_load(acc2), a3 = f_load(acc3);
     for (int32_t p = first; p < end; p++) {
-        f32x16 v[GROUP];
-        for (int j = 0; j < n_d; j++) {
-            v[j] = load_elements(type, t->v_rows[p], d + j * LANES);
-        }
-        for (int i = 0; i < n_q; i++) {
-            f32x16 w = f_set1(weights[i * ATTN_CHUNK + p]);
-            for (int j = 0; j < n_d; j++) {
-                a[i][j] = f_fma(w, v[j], a[i][j]);
-            }
-        }
+        const void *v = rows[p];
+        a0 = f_fma(f_set1(w0[p]), load_elements(type, v, d0), a0);
+        a1 = f_fma(f_set1(w1[p]), load_elements(type, v, d1), a1);
+        a2 = f_fma(f_set1(w2[p]), load_elements(type, v, d2), a2);
+        a3 = f_fma(f_set1(w3[p]), load_elements(type, v, d3), a3);
     }
-    for (int i = 0; i < n_q; i++) {
-        for (int j = 0; j < n_d; j++) {
-            f_store(acc + i * t->acc_stride + j * LANES, a[i][j]);
-        }
-    }
+    f_store(acc0, a0);
+    f_store(acc1, a1);
+    f_store(acc2, a2);
+    f_store(acc3, a3);
 }
 
+/* acc += weights . values over positions first..end of queries query..query+n_q. */
 INLINE void weigh_range(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t first, int32_t end) {
-    int32_t d = 0;
-    if (n_q == 1) {
-        for (; d + 4 * LANES <= t->acc_stride; d += 4 * LANES) {
-            weigh_block(type, 1, 4, t, query, first, end, d);
-        }
+    int32_t q = query, d = 0, n = t->acc_stride;
+    if (first >= end) {
+        return;
     }
-    if (n_q <= 2) {
-        for (; d + 2 * LANES <= t->acc_stride; d += 2 * LANES) {
-            weigh_block(type, n_q, 2, t, query, first, end, d);
+    if (n_q == 4) {
+        for (; d < n; d += LANES) {
+            weigh_pairs(type, t, (const int32_t[]){q, q + 1, q + 2, q + 3}, (const int32_t[]){d, d, d, d}, first, end);
         }
-    }
-    for (; d < t->acc_stride; d += LANES) {
-        weigh_block(type, n_q, 1, t, query, first, end, d);
+    } else if (n_q == 2) {
+        for (; d < n; d += 2 * LANES) {
+            int32_t c = d + LANES < n ? d + LANES : d;
+            weigh_pairs(type, t, (const int32_t[]){q, q + 1, q, q + 1}, (const int32_t[]){d, d, c, c}, first, end);
+        }
+    } else {
+        for (; d + 4 * LANES <= n; d += 4 * LANES) {
+            weigh_pairs(type, t, (const int32_t[]){q, q, q, q}, (const int32_t[]){d, d + LANES, d + 2 * LANES, d + 3 * LANES}, first, end);
+        }
+        for (; d < n; d += LANES) {
+            weigh_pairs(type, t, (const int32_t[]){q, q, q, q}, (const int32_t[]){d, d, d, d}, first, end);
+        }
     }
 }
 
