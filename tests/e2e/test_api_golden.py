@@ -51,6 +51,11 @@ def same_structure(ours, theirs, where, exact):
         assert isinstance(ours, type(theirs)) or theirs is None or ours is None, where
 
 
+def without_classes(param):
+    """The reference puts names of its own Python classes into some: body.messages.0.ChatCompletionDeveloperMessageParam.content."""
+    return param and ".".join(part for part in param.split(".") if not part[:1].isupper())
+
+
 def check_error(status, text, record):
     error = json.loads(text)["error"]
     assert set(error) == {"message", "type", "param", "code"}
@@ -59,7 +64,7 @@ def check_error(status, text, record):
     assert error["message"]
     theirs = record.get("json", {}).get("error")
     if isinstance(theirs, dict):
-        assert error["param"] == theirs["param"]
+        assert error["param"] == without_classes(theirs["param"])
 
 
 def check_stream(text, record, exact):
@@ -90,8 +95,7 @@ def test_answer(golden_server, record):
         assert error["message"]
         return
     assert status == record["status"], text
-    for name in ("allow",):
-        assert record["answer_headers"].get(name) in (None, headers.get(name))
+    assert record["answer_headers"].get("allow") in (None, headers.get("allow"))
     if status != 200:
         check_error(status, text, record)
         return

@@ -271,7 +271,7 @@ static void pipelined_requests_wait_for_their_reader(void **state) {
     site *s = start_default();
     int fd = dial_narrow(s);
     send_ahead(fd, N);
-    pause_us(300000);
+    pause_us(900000);
     const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
     const char *answered = strstr(metrics, "\nquire_http_requests_total ");
     assert_non_null(answered);
