@@ -426,6 +426,73 @@ static void truncated_and_mutated_bodies_never_crash(void **state) {
     }
 }
 
+/* ---- rendering ---- */
+
+/* Renders a chat body by a template. */
+static quire_err render(const char *source, const char *body, strbuf *out, quire_error *err) {
+    chat_template *t;
+    quire_request *r;
+    assert_int_equal(chat_template_open(str_of(source), &t, err), QUIRE_OK);
+    request_context ctx = context;
+    ctx.content_parts = chat_template_wants_parts(t);
+    assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
+    quire_err e = request_render(r, t, str_of("<s>"), str_of("</s>\"\n"), out, err);
+    quire_request_free(r);
+    chat_template_close(t);
+    return e;
+}
+
+static void expect_render(const char *source, const char *body, const char *want) {
+    strbuf out = {0};
+    quire_error err = {0};
+    if (render(source, body, &out, &err) != QUIRE_OK || !str_is((str){out.p, out.n}, want)) {
+        fail_msg("%s\n%s\ngot  \"%.*s\" %s\nmust \"%s\"", source, body, (int)out.n, out.n > 0 ? out.p : "", err.message, want);
+    }
+    strbuf_deinit(&out);
+}
+
+static void a_chat_is_rendered_with_the_variables_of_its_template(void **state) {
+    (void)state;
+    const char *all =
+        "{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}{{ add_generation_prompt }}{{ eos_token }}"
+        "{{ tools is none }}{{ documents is none }}{{ x }}";
+    expect_render(all, "{" USER "}", "<s>user:Hi;True</s>\"\nTrueTrue");
+    expect_render(all, "{" USER ",\"add_generation_prompt\":false,\"chat_template_kwargs\":{\"x\":[1]}}",
+                  "<s>user:Hi;False</s>\"\nTrueTrue[1]");
+    expect_render("{{ add_generation_prompt }}{{ bos_token }}", "{" USER ",\"chat_template_kwargs\":{\"bos_token\":\"!\",\"x\":{}}}",
+                  "True!");
+    expect_render("{{ x }}", "{" USER ",\"chat_template_kwargs\":{}}", "");
+}
+
+#define CONTINUED(content)                                                                                                                 \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":" content                                    \
+    "}],\"continue_final_message\":true,"                                                                                                  \
+    "\"add_generation_prompt\":false}"
+
+static void a_continued_message_stays_open(void **state) {
+    (void)state;
+    const char *plain = "{% for m in messages %}[{{ m.content }}]\n{% endfor %}";
+    expect_render(plain, CONTINUED("\"Once \""), "[a]\n[Once ");
+    expect_render("{% for m in messages %}[{{ m.content | trim }}]{% endfor %}", CONTINUED("\"Once \""), "[a][Once");
+    expect_render("{% for m in messages %}{% for c in m.content %}{{ c.text }},{% endfor %}{% endfor %}",
+                  CONTINUED("[{\"type\":\"text\",\"text\":\"b\"},{\"type\":\"text\",\"text\":\"c\"}]"), "a,b,c");
+    strbuf out = {0};
+    quire_error err;
+    assert_int_equal(render("{{ messages[0].content }}", CONTINUED("\"Once\""), &out, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "continue_final_message");
+    assert_int_equal(out.n, 0);
+    strbuf_deinit(&out);
+}
+
+static void what_a_template_refuses_is_a_bad_request_with_its_words(void **state) {
+    (void)state;
+    strbuf out = {0};
+    quire_error err;
+    assert_int_equal(render("{{ raise_exception('System role not supported') }}", "{" USER "}", &out, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.message, "System role not supported");
+    strbuf_deinit(&out);
+}
+
 /* Every recorded question of this issue's endpoints: refused with the reference's param, or accepted. */
 static void recorded_questions_are_answered_as_the_reference_does(void **state) {
     (void)state;
@@ -508,6 +575,9 @@ int main(void) {
         cmocka_unit_test(a_request_of_ids_is_set_by_name),
         cmocka_unit_test(a_failed_set_leaves_the_request_as_it_was),
         cmocka_unit_test(truncated_and_mutated_bodies_never_crash),
+        cmocka_unit_test(a_chat_is_rendered_with_the_variables_of_its_template),
+        cmocka_unit_test(a_continued_message_stays_open),
+        cmocka_unit_test(what_a_template_refuses_is_a_bad_request_with_its_words),
         cmocka_unit_test(recorded_questions_are_answered_as_the_reference_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
