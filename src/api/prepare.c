@@ -56,7 +56,10 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     quire_err er = QUIRE_OK;
     if (e->tokenizer) {
         er = detok_open(e->tokenizer, r->skip_special, &c->detok);
-        er = er ? er : detok_prime(c->detok, c->prompt.ids, c->prompt.n);
+        if (er == QUIRE_OK) {
+            detok_hold_replacements(c->detok);
+            er = detok_prime(c->detok, c->prompt.ids, c->prompt.n);
+        }
     }
     if (er == QUIRE_OK && r->n_stops > 0) {
         er = stopper_open(r->stops, (size_t)r->n_stops, &c->stopper);

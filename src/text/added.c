@@ -30,7 +30,7 @@ void added_set_deinit(added_set *a) {
     mem_free(a->tokens);
     mem_free(a->raw.nodes);
     mem_free(a->normalized.nodes);
-    mem_free(a->special_ids);
+    mem_free(a->by_id);
     *a = (added_set){0};
 }
 
@@ -109,22 +109,20 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
 }
 
 quire_err added_set_finish(added_set *a, int32_t n_ids) {
-    a->special_ids = mem_new((size_t)n_ids, sizeof *a->special_ids);
-    if (a->special_ids == NULL) {
+    a->by_id = mem_new((size_t)n_ids, sizeof *a->by_id);
+    if (a->by_id == NULL) {
         return QUIRE_NO_MEMORY;
     }
     a->n_ids = n_ids;
     for (size_t i = 0; i < a->n; i++) {
-        if (a->tokens[i].special) {
-            a->special_ids[a->tokens[i].id] = true;
-        }
+        a->by_id[a->tokens[i].id] = (int32_t)i + 1;
     }
     TRY(build_trie(&a->raw, a, false));
     return build_trie(&a->normalized, a, true);
 }
 
-bool added_set_is_special(const added_set *a, int32_t id) {
-    return id >= 0 && id < a->n_ids && a->special_ids[id];
+const added_token *added_set_get(const added_set *a, int32_t id) {
+    return id >= 0 && id < a->n_ids && a->by_id[id] > 0 ? &a->tokens[a->by_id[id] - 1] : NULL;
 }
 
 int32_t added_set_find(const added_set *a, str content) {

@@ -35,7 +35,7 @@ typedef struct added_set {
     added_token *tokens;
     size_t n, cap;
     added_trie raw, normalized;
-    bool *special_ids; /* [n_ids] */
+    int32_t *by_id; /* [n_ids]: a token's index plus 1, or 0 */
     int32_t n_ids;
 } added_set;
 
@@ -44,7 +44,8 @@ quire_err added_set_add(added_set *a, const added_token *t);
 /* Makes it searchable; ids are below n_ids. */
 quire_err added_set_finish(added_set *a, int32_t n_ids);
 void added_set_deinit(added_set *a);
-bool added_set_is_special(const added_set *a, int32_t id);
+/* NULL for an id that is not an added token's. */
+const added_token *added_set_get(const added_set *a, int32_t id);
 /* The id of a content, or -1. */
 int32_t added_set_find(const added_set *a, str content);
 

@@ -108,13 +108,10 @@ static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
                 }
                 continue;
             }
-            if (b->unk < 0) {
-                return QUIRE_BAD_REQUEST;
-            }
             if (pending && !b->fuse_unk) {
                 TRY(add_symbol(s, b->unk, i, len));
             }
-            pending = true;
+            pending = b->unk >= 0;
             continue;
         }
         if (pending) {
@@ -168,10 +165,7 @@ static quire_err write_unknown(const bpe *b, str text, bool after_unknown, token
         }
         return QUIRE_OK;
     }
-    if (b->unk < 0) {
-        return QUIRE_BAD_REQUEST;
-    }
-    return after_unknown ? QUIRE_OK : token_list_add(out, b->unk);
+    return b->unk < 0 || after_unknown ? QUIRE_OK : token_list_add(out, b->unk);
 }
 
 static quire_err encode_symbols(const bpe *b, str word, bpe_scratch *s, token_list *out) {

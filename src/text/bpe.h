@@ -64,8 +64,8 @@ typedef struct bpe_scratch {
 
 void bpe_scratch_deinit(bpe_scratch *s);
 
-/* Appends the ids of word, which is valid UTF-8 and not empty. O(n log n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when
- * a character is not in the vocabulary and there is neither a token for what is unknown nor bytes to fall back to. *out may then hold a part. */
+/* Appends the ids of word, which is valid UTF-8 and not empty. O(n log n). A character that is not in the vocabulary, when there is
+ * neither a token for what is unknown nor bytes to fall back to, gives nothing. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB: *out may then hold a part. */
 quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out);
 
 #endif

@@ -4,15 +4,15 @@
 
 #include "base/mem.h"
 #include "text/tokenizer_impl.h"
-
-#define REPLACEMENT "\xef\xbf\xbd"
+#include "text/utf8.h"
 
 struct detok {
     const tokenizer *t;
     bool skip_special;
     decode_state state;
     strbuf piece;   /* what the last token gave */
-    size_t n_held;  /* U+FFFD at the end of what was decoded, not yet given out */
+    bool holds;     /* U+FFFD at the end waits */
+    size_t n_held;  /* how many wait */
 };
 
 quire_err detok_open(const tokenizer *t, bool skip_special, detok **out) {
@@ -35,19 +35,22 @@ void detok_close(detok *d) {
     }
 }
 
+void detok_hold_replacements(detok *d) {
+    d->holds = true;
+}
+
 /* Gives out the replacement characters that were held back. */
 static quire_err give_held(detok *d, strbuf *out) {
     for (; d->n_held > 0; d->n_held--) {
-        TRY(strbuf_add_str(out, REPLACEMENT));
+        TRY(strbuf_add_str(out, UTF8_REPLACEMENT));
     }
     return QUIRE_OK;
 }
 
-/* Appends d->piece to *out but for replacement characters at its end: bytes that make no character may be the beginning of one whose rest is
- * still to come, and the tokenizers library's stream waits for the next character before it says that they are not. */
+/* Appends d->piece to *out, but for replacement characters at its end where those wait. */
 static quire_err give_piece(detok *d, strbuf *out) {
-    size_t n = d->piece.n, n_tail = 0, width = strlen(REPLACEMENT);
-    while (n >= width && memcmp(d->piece.p + n - width, REPLACEMENT, width) == 0) {
+    size_t n = d->piece.n, n_tail = 0, width = strlen(UTF8_REPLACEMENT);
+    while (d->holds && n >= width && memcmp(d->piece.p + n - width, UTF8_REPLACEMENT, width) == 0) {
         n -= width;
         n_tail++;
     }
@@ -71,12 +74,13 @@ quire_err detok_prime(detok *d, const int32_t *ids, size_t n) {
 }
 
 quire_err detok_add(detok *d, int32_t id, strbuf *out) {
-    str surface = tokenizer_piece(d->t, id);
-    if (surface.n == 0 || (d->skip_special && tokenizer_is_special(d->t, id))) {
+    str text;
+    piece_class class;
+    if (!tokenizer_decodes(d->t, id, d->skip_special, &text, &class)) {
         return QUIRE_OK;
     }
     strbuf_clear(&d->piece);
-    TRY(decode_add(&d->state, surface, tokenizer_class(d->t, id), &d->piece));
+    TRY(decode_add(&d->state, text, class, &d->piece));
     return give_piece(d, out);
 }
 

@@ -223,7 +223,7 @@ static quire_err load_pretokenizer(struct json_object *o, void *out, quire_error
         return load_metaspace(o, p, err);
     }
     if (str_is(type, "Whitespace")) {
-        return pretokenizer_add_split(p, str_of("\\w+|[^\\w\\s]+"), SPLIT_REMOVED, true, err);
+        return pretokenizer_add_split(p, str_of("[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+"), SPLIT_REMOVED, true, err);
     }
     if (str_is(type, "Split")) {
         split_behavior b;

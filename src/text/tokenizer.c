@@ -192,8 +192,7 @@ static quire_err encode(const tokenizer *t, str text, const str *pair, encode_sp
         types->n = before_types;
     }
     const char *what = e == QUIRE_NO_MEMORY     ? "out of memory while tokenizing"
-                       : e == QUIRE_BAD_REQUEST ? "the text cannot be tokenized with this vocabulary: a character has no token, or the "
-                                                  "pre-tokenizer's expression takes too long on it"
+                       : e == QUIRE_BAD_REQUEST ? "the tokenizer's regular expressions take too long on this text"
                                                 : "the text is too large to tokenize";
     return err_set(err, e, -1, "%s", what);
 }
@@ -215,9 +214,10 @@ quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, boo
     decode_begin(&s, &t->decoder, DECODE_WHOLE);
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
-        str piece = tokenizer_piece(t, ids[i]);
-        if (piece.n > 0 && !(skip_special && tokenizer_is_special(t, ids[i]))) {
-            e = decode_add(&s, piece, tokenizer_class(t, ids[i]), out);
+        str text;
+        piece_class class;
+        if (tokenizer_decodes(t, ids[i], skip_special, &text, &class)) {
+            e = decode_add(&s, text, class, out);
         }
     }
     e = e != QUIRE_OK ? e : decode_finish(&s, out);
@@ -228,11 +228,15 @@ quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, boo
     return e;
 }
 
-/* ---- what it knows ---- */
-
-piece_class tokenizer_class(const tokenizer *t, int32_t id) {
-    return t->classes == NULL || id < 0 || id >= t->vocab.n ? PIECE_NORMAL : (piece_class)t->classes[id];
+bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *text, piece_class *class) {
+    const added_token *a = added_set_get(&t->added, id);
+    *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
+    *class = t->classes == NULL || text->n == 0 ? PIECE_NORMAL : (piece_class)t->classes[id];
+    /* As in the tokenizers library, which knows special tokens by what they decode to: one that normalizing changes is not skipped. */
+    return text->n > 0 && !(skip_special && a != NULL && a->special && str_eq(a->pattern, a->content));
 }
+
+/* ---- what it knows ---- */
 
 int32_t tokenizer_n_tokens(const tokenizer *t) {
     return t->vocab.n;
@@ -248,7 +252,8 @@ int32_t tokenizer_find(const tokenizer *t, str piece) {
 }
 
 bool tokenizer_is_special(const tokenizer *t, int32_t id) {
-    return added_set_is_special(&t->added, id);
+    const added_token *a = added_set_get(&t->added, id);
+    return a != NULL && a->special;
 }
 
 int32_t tokenizer_bos(const tokenizer *t) {

@@ -37,7 +37,9 @@ typedef struct encode_options {
 } encode_options;
 
 /* Appends the ids of text to *out. A BOS is not added when the ids already begin with one (a template wrote it). O(n log n).
- * QUIRE_NO_MEMORY, or QUIRE_BAD_REQUEST when the text cannot be written with this vocabulary; *out is then as it was. */
+ * Bytes that are not UTF-8 count as U+FFFD, one for each maximal wrong part. A character for which the vocabulary has neither token, bytes nor an
+ * unknown token is dropped, as the references do. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when the tokenizer's own regular
+ * expressions take too long on the text; *out is then as it was. */
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err);
 
 /* Appends the text of ids as a whole (the tokenizer's own decoder: leading space rules, byte runs, clean-up). */

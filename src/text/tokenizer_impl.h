@@ -39,7 +39,7 @@ quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos);
 quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special, token_list *out, token_list *types,
                                 quire_error *err);
 
-/* The class that decode_add wants. */
-piece_class tokenizer_class(const tokenizer *t, int32_t id);
+/* What decode_add wants of an id: its text (of an added token as it was looked for, so perhaps normalized) and class. false: the id gives nothing. */
+bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *text, piece_class *class);
 
 #endif

@@ -185,7 +185,7 @@ bool char_is_word(int32_t c) {
 
 bool char_is_other(int32_t c) {
     utf8proc_category_t k = utf8proc_category(c);
-    return k == UTF8PROC_CATEGORY_CN || (k >= UTF8PROC_CATEGORY_CC && k <= UTF8PROC_CATEGORY_CO);
+    return k >= UTF8PROC_CATEGORY_CC && k <= UTF8PROC_CATEGORY_CO;
 }
 
 int char_lower(int32_t c, int32_t out[2]) {

@@ -30,7 +30,7 @@ bool char_is_punctuation(int32_t c); /* P and ASCII symbols */
 bool char_is_word(int32_t c);        /* Alphabetic, M, Nd, Pc: what \w matches */
 bool char_is_mark(int32_t c);        /* M */
 bool char_is_nonspacing(int32_t c);  /* Mn */
-bool char_is_other(int32_t c);       /* Cc, Cf, Co, Cs, Cn */
+bool char_is_other(int32_t c);       /* Cc, Cf, Cs, Co */
 /* The lower case of one character by itself, one or two characters in out; their number. */
 int char_lower(int32_t c, int32_t out[2]);
 
