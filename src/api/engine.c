@@ -80,7 +80,7 @@ static void fill_info(quire_engine *e, const quire_options *o, int32_t max_len) 
                                    .max_model_len = max_len,
                                    .has_vocabulary = e->tokenizer != NULL,
                                    .has_chat_template = e->chat != NULL,
-                                   .content_parts = e->chat != NULL && chat_template_wants_parts(e->chat)};
+                                   .content = e->chat != NULL ? chat_template_content(e->chat) : CHAT_CONTENT_TEXT};
     quire_info *i = &e->info;
     i->model_path = e->model_path;
     i->architecture = d->architecture;

@@ -20,7 +20,7 @@ typedef struct request_context {
     int32_t max_model_len;  /* tokens */
     bool has_vocabulary;    /* else only prompts of ids are taken */
     bool has_chat_template; /* else chat is refused */
-    bool content_parts;     /* the chat template wants content as a list of parts (chat_template_wants_parts) rather than as text */
+    chat_content content;   /* what the chat template can do with content (chat_template_content) */
 } request_context;
 
 /* One prompt: a text, or ids where ids is not NULL. */

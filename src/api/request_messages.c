@@ -58,9 +58,10 @@ static bool add_part(json_object *parts, json_object *text) {
     return true;
 }
 
-/* content (NULL: none) as a list of text parts, or as one text: a new object in *out. */
-static quire_err convert_content(size_t i, json_object *content, bool as_parts, json_object **out, quire_error *err) {
+/* content (NULL: none) as a list of text parts or as one text, whichever form the template takes: a new object in *out. */
+static quire_err convert_content(size_t i, json_object *content, chat_content form, json_object **out, quire_error *err) {
     bool list = json_object_is_type(content, json_type_array);
+    bool as_parts = form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list);
     if (!list && content != NULL && !json_object_is_type(content, json_type_string)) {
         return message_error(i, "content", content, "a string or an array of text parts", err);
     }
@@ -92,7 +93,7 @@ static quire_err convert_content(size_t i, json_object *content, bool as_parts, 
     return QUIRE_OK;
 }
 
-static quire_err convert_message(size_t i, json_object *message, bool as_parts, quire_error *err) {
+static quire_err convert_message(size_t i, json_object *message, chat_content form, quire_error *err) {
     if (!json_object_is_type(message, json_type_object)) {
         return message_error(i, "", message, "an object", err);
     }
@@ -100,7 +101,7 @@ static quire_err convert_message(size_t i, json_object *message, bool as_parts, 
     if (!json_object_is_type(role, json_type_string)) {
         return message_error(i, "role", role, "a string", err);
     }
-    TRY(convert_content(i, json_object_object_get(message, "content"), as_parts, &converted, err));
+    TRY(convert_content(i, json_object_object_get(message, "content"), form, &converted, err));
     if (json_object_object_add(message, "content", converted) != 0) {
         json_object_put(converted);
         return no_memory(err);
@@ -120,7 +121,7 @@ quire_err request_read_messages(quire_request *r, const field_desc *f, json_obje
         return request_range_error(f, err, "messages is empty; give at least one message");
     }
     for (size_t i = 0; i < n_messages; i++) {
-        TRY(convert_message(i, json_object_array_get_idx(v, i), r->context.content_parts, err));
+        TRY(convert_message(i, json_object_array_get_idx(v, i), r->context.content, err));
     }
     const char *text = json_object_to_json_string_length(v, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &n);
     char *copy = text == NULL ? NULL : mem_dup(text, n);

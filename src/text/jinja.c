@@ -37,37 +37,6 @@ void jinja_close(jinja_program *p) {
     }
 }
 
-static bool is_member(const jnode *node, const char *name) {
-    if (node->kind == N_FILTER && node->a != NULL) {
-        return is_member(node->a, name);
-    }
-    bool item = node->kind == N_ITEM && node->b->kind == N_CONST && jis(node->b->value, J_STRING) && str_is(node->b->value.u.s, name);
-    return item || (node->kind == N_MEMBER && str_is(node->name, name));
-}
-
-static bool loops_over(const jnode *node, const char *name);
-
-static bool any_loops_over(jnode *const *nodes, size_t n, const char *name) {
-    for (size_t i = 0; i < n; i++) {
-        if (nodes[i] != NULL && loops_over(nodes[i], name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool loops_over(const jnode *node, const char *name) {
-    if (node->kind == N_FOR && is_member(node->b, name)) {
-        return true;
-    }
-    jnode *const parts[] = {node->a, node->b, node->c, node->body, node->otherwise};
-    return any_loops_over(parts, sizeof parts / sizeof parts[0], name) || any_loops_over(node->items, node->n, name);
-}
-
-bool jinja_loops_over_member(const jinja_program *p, const char *name) {
-    return loops_over(p->root, name);
-}
-
 /* ---- steps and errors ---- */
 
 quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {

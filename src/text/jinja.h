@@ -32,7 +32,5 @@ void jinja_close(jinja_program *p);
 /* Renders with the members of the JSON object variables_json as variables; appends to *out, which on failure is as it was. now: what
  * strftime_now tells, NULL for the local time. */
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err);
-/* Whether the program has a for loop over a variable's member of that name (m.NAME or m['NAME']). */
-bool jinja_loops_over_member(const jinja_program *p, const char *name);
 
 #endif

@@ -5,8 +5,6 @@
 #ifndef TEXT_TEMPLATE_H
 #define TEXT_TEMPLATE_H
 
-#include <stdbool.h>
-
 #include "base/str.h"
 
 typedef struct chat_template chat_template;
@@ -17,7 +15,10 @@ void chat_template_close(chat_template *t);
 /* Renders with the variables of the JSON object variables_json (messages, tools, add_generation_prompt, bos_token, ...; JSON null is None).
  * Appends to *out. A template's raise_exception() gives QUIRE_BAD_REQUEST with its words. */
 quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, quire_error *err);
-/* Whether the template iterates over a message's content, so that it wants a list of parts there and not text. */
-bool chat_template_wants_parts(const chat_template *t);
+/* What a template can do with a message's content: texts, lists of parts ({"type": "text", "text": ...}), or both. */
+typedef enum chat_content { CHAT_CONTENT_TEXT, CHAT_CONTENT_PARTS, CHAT_CONTENT_BOTH } chat_content;
+
+/* Found at open by rendering a message of each form; CHAT_CONTENT_TEXT where neither comes out. */
+chat_content chat_template_content(const chat_template *t);
 
 #endif

@@ -283,17 +283,29 @@ static void content_parts_become_one_text(void **state) {
     quire_request_free(r);
 }
 
-static void content_becomes_parts_for_templates_that_iterate_over_it(void **state) {
-    (void)state;
-    request_context parts = context;
-    parts.content_parts = true;
-    const char *body = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\"]},{\"role\":\"user\"}]}";
+static void expect_messages(chat_content form, const char *want) {
+    request_context ctx = context;
+    ctx.content = form;
+    const char *body =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\",\"c\"]},{\"role\":\"user\"}]}";
     quire_request *r;
-    assert_int_equal(request_parse(&parts, QUIRE_CHAT, body, strlen(body), &r, NULL), QUIRE_OK);
-    assert_string_equal(r->messages,
-                        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},"
-                        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"user\",\"content\":[]}]");
+    assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, NULL), QUIRE_OK);
+    assert_string_equal(r->messages, want);
     quire_request_free(r);
+}
+
+#define PART(text) "{\"type\":\"text\",\"text\":\"" text "\"}"
+
+static void content_takes_the_form_that_the_template_takes(void **state) {
+    (void)state;
+    expect_messages(CHAT_CONTENT_TEXT, "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\nc\"},"
+                                       "{\"role\":\"user\",\"content\":\"\"}]");
+    expect_messages(CHAT_CONTENT_BOTH, "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[" PART("b") "," PART(
+                                           "c") "]},"
+                                                "{\"role\":\"user\",\"content\":\"\"}]");
+    expect_messages(CHAT_CONTENT_PARTS, "[{\"role\":\"user\",\"content\":[" PART("a") "]},{\"role\":\"user\",\"content\":[" PART(
+                                            "b") "," PART("c") "]},"
+                                                               "{\"role\":\"user\",\"content\":[]}]");
 }
 
 static void malformed_messages_are_refused(void **state) {
@@ -434,7 +446,7 @@ static quire_err render(const char *source, const char *body, strbuf *out, quire
     quire_request *r;
     assert_int_equal(chat_template_open(str_of(source), &t, err), QUIRE_OK);
     request_context ctx = context;
-    ctx.content_parts = chat_template_wants_parts(t);
+    ctx.content = chat_template_content(t);
     assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
     quire_err e = request_render(r, t, str_of("<s>"), str_of("</s>\"\n"), out, err);
     quire_request_free(r);
@@ -567,7 +579,7 @@ int main(void) {
         cmocka_unit_test(a_model_without_a_vocabulary_takes_ids_only),
         cmocka_unit_test(chat_without_a_template_names_the_flag),
         cmocka_unit_test(content_parts_become_one_text),
-        cmocka_unit_test(content_becomes_parts_for_templates_that_iterate_over_it),
+        cmocka_unit_test(content_takes_the_form_that_the_template_takes),
         cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(malformed_json_is_refused_with_its_position),
         cmocka_unit_test(of_duplicate_keys_the_last_counts),

@@ -240,7 +240,6 @@ static void a_chat_template_renders_the_conversation(void **state) {
     const char *source = "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}\n{% endfor %}"
                          "{% if add_generation_prompt %}<|assistant|>\n{% endif %}";
     assert_int_equal(chat_template_open(str_of(source), &t, &err), QUIRE_OK);
-    assert_false(chat_template_wants_parts(t));
     const char *variables = "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story.\"}],\"add_generation_prompt\":true}";
     assert_int_equal(chat_template_render(t, str_of(variables), &out, &err), QUIRE_OK);
     assert_true(str_is((str){out.p, out.n}, "<|user|>\nTell me a story.\n<|assistant|>\n"));
@@ -248,14 +247,26 @@ static void a_chat_template_renders_the_conversation(void **state) {
     chat_template_close(t);
 }
 
-static void a_template_that_loops_over_content_wants_parts(void **state) {
-    (void)state;
-    const char *source = "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}"
-                         "{% for c in m['content'] | list %}{{ c.text }}{% endfor %}{% endif %}{% endfor %}";
+static void expect_content(const char *source, chat_content want) {
     chat_template *t;
     assert_int_equal(chat_template_open(str_of(source), &t, NULL), QUIRE_OK);
-    assert_true(chat_template_wants_parts(t));
+    assert_int_equal(chat_template_content(t), want);
     chat_template_close(t);
+}
+
+static void a_template_shows_which_forms_of_content_it_takes(void **state) {
+    (void)state;
+    expect_content("{% for m in messages %}{{ m.content }}{% endfor %}", CHAT_CONTENT_TEXT);
+    expect_content("{% for m in messages %}{{ m.content | tojson }}{% endfor %}", CHAT_CONTENT_TEXT);
+    expect_content("{% for m in messages %}{{ '<' + m.content + '>' }}{% endfor %}", CHAT_CONTENT_TEXT);
+    expect_content(
+        "{% for m in messages %}{% for c in m.content %}{% if c.type == 'text' %}{{ c.text }}{% endif %}{% endfor %}{% endfor %}",
+        CHAT_CONTENT_PARTS);
+    expect_content(
+        "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for c in m.content %}{{ c.text }}{% endfor %}"
+        "{% endif %}{% endfor %}",
+        CHAT_CONTENT_BOTH);
+    expect_content("{{ raise_exception('no') }}", CHAT_CONTENT_TEXT);
 }
 
 /* ---- recorded vectors ---- */
@@ -411,7 +422,7 @@ int main(void) {
         cmocka_unit_test(appending_in_a_loop_takes_linear_memory),
         cmocka_unit_test(a_failed_render_leaves_the_output_as_it_was),
         cmocka_unit_test(a_chat_template_renders_the_conversation),
-        cmocka_unit_test(a_template_that_loops_over_content_wants_parts),
+        cmocka_unit_test(a_template_shows_which_forms_of_content_it_takes),
         cmocka_unit_test(mutated_templates_never_crash),
         cmocka_unit_test(the_language_vectors_render_as_recorded),
     };
