@@ -13,7 +13,7 @@ ROOMS = {
     "text": ("core base", "json-c pcre2 utf8proc"),
     "file": ("core base", "json-c curl openssl"),
     "grammar": ("core base", "json-c"),
-    "kv": ("core base", "xxhash hiredis liburing"),
+    "kv": ("core base quire_kv.h", "xxhash hiredis liburing"),
     "backend": ("core base", ""),
     "backend/cpu": ("backend core base", "simd"),
     "backend/cuda": ("backend core base", "cuda"),

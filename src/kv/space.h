@@ -1,5 +1,4 @@
-/* Names of spaces: bytes -> a small number that lives as long as someone uses it. Compared whole, never by hash. Owner: the engine thread.
- */
+/* Names of spaces: bytes -> a small number that lives as long as someone uses it. Compared whole, never by hash. The engine thread's. */
 #ifndef KV_SPACE_H
 #define KV_SPACE_H
 

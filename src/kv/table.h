@@ -15,8 +15,7 @@ typedef struct kv_table {
     int32_t n_tokens; /* tokens written or about to be */
 } kv_table;
 
-/* Whole pages to copy before anything is written, in order. Fixed capacity, set at open: append fails with QUIRE_NO_ROOM when it is full.
- */
+/* Whole pages to copy before anything is written, in order. Of fixed capacity: append fails with QUIRE_NO_ROOM when it is full. */
 typedef struct kv_copies {
     struct {
         page_id src, dst;

@@ -1,0 +1,330 @@
+#include "quire_kv.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "kv/check.h"
+#include "kv/index.h"
+
+struct quire_kv_seq {
+    quire_kv *kv;
+    quire_kv_seq *prev, *next; /* in the ring of open sequences */
+    kv_path path;
+    kv_table *tables; /* [n_groups] */
+    int32_t *tokens;
+    size_t cap_tokens;
+    int32_t n;
+};
+
+struct quire_kv {
+    quire_kv_options o;
+    kv_pool *pool;
+    kv_index *ix;
+    quire_kv_seq open; /* the ring's start; no sequence itself */
+    int32_t n_seqs;
+    kv_copies copies;
+    quire_kv_copy *taken; /* what quire_kv_copies gave out last; grown with copies, so that giving out cannot fail */
+    size_t cap_taken;
+};
+
+void quire_kv_options_init(quire_kv_options *o) {
+    *o = (quire_kv_options){.page_tokens = 16, .n_groups = 1, .max_seqs = 256, .max_spaces = 1024};
+}
+
+static bool options_are_valid(const quire_kv_options *o) {
+    bool valid = o->page_tokens >= 1 && o->page_tokens <= KV_MAX_PAGE_TOKENS && (o->page_tokens & (o->page_tokens - 1)) == 0 &&
+                 o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_spaces >= 1;
+    for (int32_t g = 0; valid && g < o->n_groups; g++) {
+        valid = o->windows[g] >= 0;
+    }
+    return valid;
+}
+
+quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
+    _Static_assert(QUIRE_KV_MAX_GROUPS == KV_MAX_GROUPS, "the public limit is the room's");
+    if (!options_are_valid(o)) {
+        return QUIRE_INVALID;
+    }
+    quire_kv *kv = mem_new(1, sizeof *kv);
+    if (kv == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    kv->o = *o;
+    kv->open.prev = kv->open.next = &kv->open;
+    kv_index_options io = {.page_tokens = o->page_tokens, .n_groups = o->n_groups, .max_spaces = o->max_spaces};
+    memcpy(io.windows, o->windows, sizeof io.windows);
+    quire_err e = kv_pool_open(o->n_pages, &kv->pool);
+    if (e == QUIRE_OK) {
+        e = kv_index_open(kv->pool, &io, &kv->ix);
+    }
+    if (e != QUIRE_OK) {
+        quire_kv_close(kv);
+        return e;
+    }
+    *out = kv;
+    return QUIRE_OK;
+}
+
+void quire_kv_close(quire_kv *kv) {
+    if (kv == NULL) {
+        return;
+    }
+    while (kv->open.next != &kv->open) {
+        quire_kv_seq_close(kv->open.next);
+    }
+    kv_index_close(kv->ix);
+    kv_pool_close(kv->pool);
+    mem_free(kv->copies.pairs);
+    mem_free(kv->taken);
+    mem_free(kv);
+}
+
+/* ---- sequences ---- */
+
+/* An empty sequence at no place in the tree yet, in the ring. */
+static quire_err make_seq(quire_kv *kv, quire_kv_seq **out) {
+    if (kv->n_seqs == kv->o.max_seqs) {
+        return QUIRE_NO_ROOM;
+    }
+    quire_kv_seq *seq = mem_new(1, sizeof *seq);
+    kv_table *tables = mem_new((size_t)kv->o.n_groups, sizeof *tables);
+    if (seq == NULL || tables == NULL) {
+        mem_free(seq);
+        mem_free(tables);
+        return QUIRE_NO_MEMORY;
+    }
+    *seq = (quire_kv_seq){.kv = kv, .prev = kv->open.prev, .next = &kv->open, .tables = tables};
+    seq->prev->next = seq->next->prev = seq;
+    kv->n_seqs++;
+    *out = seq;
+    return QUIRE_OK;
+}
+
+/* The opposite; its pages are given back first. */
+static void free_seq(quire_kv_seq *seq) {
+    for (int32_t g = 0; g < seq->kv->o.n_groups; g++) {
+        kv_table_deinit(seq->kv->pool, &seq->tables[g]);
+    }
+    seq->prev->next = seq->next;
+    seq->next->prev = seq->prev;
+    seq->kv->n_seqs--;
+    mem_free(seq->tables);
+    mem_free(seq->tokens);
+    mem_free(seq);
+}
+
+static quire_err reserve_tokens(quire_kv_seq *seq, int32_t n) {
+    void *p = seq->tokens;
+    bool ok = mem_grow_(&p, &seq->cap_tokens, (size_t)n, sizeof *seq->tokens);
+    seq->tokens = p;
+    return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* Room for one more copy a group, here and in the list that is given out. */
+static quire_err reserve_copies(quire_kv *kv) {
+    size_t n = (size_t)(kv->copies.n + kv->o.n_groups), cap = (size_t)kv->copies.cap;
+    void *pairs = kv->copies.pairs, *taken = kv->taken;
+    bool ok = mem_grow_(&pairs, &cap, n, sizeof *kv->copies.pairs);
+    kv->copies.pairs = pairs;
+    kv->copies.cap = (int32_t)cap;
+    ok = ok && mem_grow_(&taken, &kv->cap_taken, n, sizeof *kv->taken);
+    kv->taken = taken;
+    return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* Room in all tables for n tokens behind those that have pages. What may fail comes before what changes. */
+static quire_err grow(quire_kv_seq *seq, int32_t n) {
+    quire_kv *kv = seq->kv;
+    int64_t needs = 0;
+    TRY(reserve_copies(kv));
+    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+        int32_t new_pages = kv_table_needs(kv->pool, &seq->tables[g], n, kv->o.page_tokens);
+        TRY(kv_table_reserve(&seq->tables[g], seq->tables[g].n_pages + new_pages));
+        needs += new_pages;
+    }
+    if (needs > kv->o.n_pages) {
+        return QUIRE_NO_ROOM;
+    }
+    TRY(kv_index_evict(kv->ix, (int32_t)needs));
+    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+        quire_err e = kv_table_append(kv->pool, &seq->tables[g], n, kv->o.page_tokens, &kv->copies);
+        assert(e == QUIRE_OK); /* all it needs was made sure of above */
+        (void)e;
+    }
+    return QUIRE_OK;
+}
+
+/* Fills an empty sequence: what is cached, then pages for the rest. */
+static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, int32_t *n_cached) {
+    TRY(reserve_tokens(seq, n));
+    TRY(kv_index_match(seq->kv->ix, &seq->path, tokens, n - 1, seq->tables, n_cached));
+    TRY(grow(seq, n - *n_cached));
+    memcpy(seq->tokens, tokens, (size_t)n * sizeof *tokens);
+    seq->n = n;
+    return QUIRE_OK;
+}
+
+quire_err quire_kv_seq_open(quire_kv *kv, const void *space, size_t n_space, const int32_t *tokens, int32_t n, quire_kv_seq **out,
+                            int32_t *n_cached) {
+    quire_kv_seq *seq;
+    int32_t n_found = 0;
+    if (n < 1) {
+        return QUIRE_INVALID;
+    }
+    TRY(make_seq(kv, &seq));
+    quire_err e = kv_index_enter(kv->ix, space, n_space, &seq->path);
+    if (e != QUIRE_OK) {
+        free_seq(seq);
+        return e;
+    }
+    e = fill_seq(seq, tokens, n, &n_found);
+    if (e != QUIRE_OK) {
+        quire_kv_seq_close(seq);
+        return e;
+    }
+    *out = seq;
+    *n_cached = n_found;
+    return QUIRE_OK;
+}
+
+void quire_kv_seq_close(quire_kv_seq *seq) {
+    if (seq != NULL) {
+        kv_index *ix = seq->kv->ix;
+        kv_path path = seq->path;
+        free_seq(seq);
+        kv_index_leave(ix, &path);
+    }
+}
+
+quire_err quire_kv_seq_append(quire_kv_seq *seq, const int32_t *tokens, int32_t n) {
+    if (n < 0 || n > INT32_MAX - seq->n) {
+        return QUIRE_INVALID;
+    }
+    TRY(reserve_tokens(seq, seq->n + n));
+    TRY(grow(seq, n));
+    if (n > 0) {
+        memcpy(seq->tokens + seq->n, tokens, (size_t)n * sizeof *tokens);
+    }
+    seq->n += n;
+    return QUIRE_OK;
+}
+
+/* The first position that group g looks back to from position n. */
+static int32_t first_seen(const quire_kv *kv, int32_t g, int32_t n) {
+    int32_t window = kv->o.windows[g];
+    return window == 0 || n < window ? 0 : n - window + 1;
+}
+
+quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what) {
+    quire_kv *kv = seq->kv;
+    if (n < 0 || n > seq->n) {
+        return QUIRE_INVALID;
+    }
+    kv_publish_what publish = what == QUIRE_KV_PAGES ? KV_PUBLISH_PAGES : KV_PUBLISH_TAIL;
+    (void)kv_index_publish(kv->ix, &seq->path, seq->tokens, n, seq->tables, publish); /* a full tree only means less to find */
+    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+        kv_table_forget(kv->pool, &seq->tables[g], first_seen(kv, g, n), kv->o.page_tokens);
+    }
+    return QUIRE_OK;
+}
+
+quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
+    const quire_kv *kv = seq->kv;
+    if (n < 0 || n > seq->n) {
+        return QUIRE_INVALID;
+    }
+    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+        int32_t first = first_seen(kv, g, n);
+        if (first < n && seq->tables[g].pages[first / kv->o.page_tokens].v == PAGE_NONE.v) {
+            return QUIRE_INVALID;
+        }
+    }
+    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+        kv_table_truncate(kv->pool, &seq->tables[g], n, kv->o.page_tokens);
+    }
+    kv_index_truncate(kv->ix, &seq->path, n);
+    seq->n = n;
+    return QUIRE_OK;
+}
+
+quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
+    quire_kv *kv = seq->kv;
+    quire_kv_seq *twin;
+    TRY(make_seq(kv, &twin));
+    quire_err e = reserve_tokens(twin, seq->n);
+    for (int32_t g = 0; e == QUIRE_OK && g < kv->o.n_groups; g++) {
+        e = kv_table_fork(kv->pool, &seq->tables[g], &twin->tables[g]);
+    }
+    if (e != QUIRE_OK) {
+        free_seq(twin);
+        return e;
+    }
+    if (seq->n > 0) {
+        memcpy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
+    }
+    twin->n = seq->n;
+    twin->path = kv_index_fork(kv->ix, &seq->path);
+    *out = twin;
+    return QUIRE_OK;
+}
+
+/* ---- what a sequence looks like ---- */
+
+int32_t quire_kv_seq_length(const quire_kv_seq *seq) {
+    return seq->n;
+}
+
+int64_t quire_kv_seq_slot(const quire_kv_seq *seq, int32_t group, int32_t position) {
+    const kv_table *t = &seq->tables[group];
+    int32_t size = seq->kv->o.page_tokens;
+    return t->pages[position / size].v == PAGE_NONE.v ? -1 : kv_table_slot(t, position, size);
+}
+
+const int32_t *quire_kv_seq_pages(const quire_kv_seq *seq, int32_t group, int32_t *n) {
+    _Static_assert(sizeof(page_id) == sizeof(int32_t), "a table of pages is a table of numbers");
+    *n = seq->tables[group].n_pages;
+    return *n > 0 ? &seq->tables[group].pages[0].v : NULL;
+}
+
+int32_t quire_kv_copies(quire_kv *kv, const quire_kv_copy **out) {
+    int32_t n = kv->copies.n;
+    for (int32_t i = 0; i < n; i++) {
+        kv->taken[i] = (quire_kv_copy){kv->copies.pairs[i].src.v, kv->copies.pairs[i].dst.v};
+    }
+    kv->copies.n = 0;
+    *out = kv->taken;
+    return n;
+}
+
+/* ---- the whole ---- */
+
+quire_kv_counts quire_kv_count(const quire_kv *kv) {
+    kv_counts c = kv_pool_counts(kv->pool);
+    return (quire_kv_counts){.n_pages = c.n_pages,
+                             .n_free = c.n_free,
+                             .n_held = c.n_held,
+                             .n_cached = c.n_cached,
+                             .n_seqs = kv->n_seqs,
+                             .n_spaces = kv_index_count(kv->ix).n_spaces};
+}
+
+void quire_kv_clear(quire_kv *kv) {
+    kv_index_clear(kv->ix);
+}
+
+quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
+    int32_t n = 0;
+    const kv_table **tables = mem_new((size_t)kv->n_seqs * (size_t)kv->o.n_groups, sizeof *tables);
+    if (tables == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the audit");
+    }
+    for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
+        for (int32_t g = 0; g < kv->o.n_groups; g++) {
+            tables[n++] = &seq->tables[g];
+        }
+    }
+    quire_err e = kv_check(kv->pool, tables, n, NULL, 0, err);
+    mem_free(tables);
+    return e != QUIRE_OK ? e : kv_index_check(kv->ix, err);
+}

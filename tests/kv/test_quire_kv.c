@@ -1,0 +1,251 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "quire_kv.h"
+
+static quire_kv *open_kv(int32_t n_pages, int32_t page_tokens, int32_t window) {
+    quire_kv_options o;
+    quire_kv *kv;
+    quire_kv_options_init(&o);
+    o.n_pages = n_pages;
+    o.page_tokens = page_tokens;
+    o.max_seqs = 6;
+    if (window > 0) {
+        o.n_groups = 2;
+        o.windows[1] = window;
+    }
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_OK);
+    return kv;
+}
+
+static void check(const quire_kv *kv) {
+    quire_error err = {.message = ""};
+    if (quire_kv_check(kv, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+}
+
+static void numbers(int32_t *tokens, int32_t from, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        tokens[i] = from + i;
+    }
+}
+
+static void a_second_request_reuses_37_tokens_of_the_first(void **state) {
+    (void)state;
+    quire_kv *kv = open_kv(64, 16, 0);
+    quire_kv_seq *a, *b;
+    const quire_kv_copy *copies;
+    int32_t x[60], y[50], n_cached, n_pages;
+    numbers(x, 0, 60);
+    numbers(y, 0, 37);
+    numbers(y + 37, 900, 13);
+    assert_int_equal(quire_kv_seq_open(kv, "t", 1, x, 60, &a, &n_cached), QUIRE_OK);
+    assert_int_equal(n_cached, 0);
+    assert_int_equal(quire_kv_copies(kv, &copies), 0);
+    assert_int_equal(quire_kv_seq_commit(a, 60, QUIRE_KV_PAGES_AND_TAIL), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_open(kv, "t", 1, y, 50, &b, &n_cached), QUIRE_OK);
+    assert_int_equal(n_cached, 37);
+    assert_int_equal(quire_kv_copies(kv, &copies), 1);
+    const int32_t *of_a = quire_kv_seq_pages(a, 0, &n_pages);
+    assert_int_equal(n_pages, 4);
+    const int32_t *of_b = quire_kv_seq_pages(b, 0, &n_pages);
+    assert_int_equal(n_pages, 4);
+    assert_int_equal(copies[0].from, of_a[2]);
+    assert_int_equal(copies[0].to, of_b[2]);
+    assert_int_equal(of_a[1], of_b[1]);
+    assert_int_equal(quire_kv_seq_slot(b, 0, 37), of_b[2] * 16 + 5);
+    check(kv);
+    quire_kv_seq_close(a);
+    quire_kv_seq_close(b);
+    check(kv);
+    quire_kv_close(kv);
+}
+
+static void a_call_without_room_leaves_all_as_it_was(void **state) {
+    (void)state;
+    quire_kv *kv = open_kv(8, 4, 0);
+    quire_kv_seq *a, *b = NULL, *more[6];
+    int32_t x[40], n_cached = -7;
+    numbers(x, 0, 40);
+    assert_int_equal(quire_kv_seq_open(kv, "", 0, x, 22, &a, &n_cached), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_append(a, x + 22, 18), QUIRE_NO_ROOM);
+    assert_int_equal(quire_kv_seq_append(a, x, -1), QUIRE_INVALID);
+    assert_int_equal(quire_kv_seq_append(a, x, INT32_MAX), QUIRE_INVALID);
+    assert_int_equal(quire_kv_seq_length(a), 22);
+    assert_int_equal(quire_kv_seq_open(kv, "", 0, x, 12, &b, &n_cached), QUIRE_NO_ROOM);
+    assert_int_equal(quire_kv_seq_open(kv, "", 0, x, 0, &b, &n_cached), QUIRE_INVALID);
+    char name[256] = {0};
+    assert_int_equal(quire_kv_seq_open(kv, name, sizeof name, x, 1, &b, &n_cached), QUIRE_INVALID);
+    assert_null(b);
+    quire_kv_counts c = quire_kv_count(kv);
+    assert_int_equal(c.n_held, 6);
+    assert_int_equal(c.n_seqs, 1);
+    assert_int_equal(c.n_spaces, 1);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(quire_kv_seq_fork(a, &more[i]), QUIRE_OK);
+    }
+    assert_int_equal(quire_kv_seq_fork(a, &more[5]), QUIRE_NO_ROOM);
+    assert_int_equal(quire_kv_seq_commit(a, 23, QUIRE_KV_PAGES), QUIRE_INVALID);
+    assert_int_equal(quire_kv_seq_truncate(a, 23), QUIRE_INVALID);
+    check(kv);
+    quire_kv_close(kv); /* with six sequences open */
+}
+
+static void what_a_window_no_longer_sees_is_given_back(void **state) {
+    (void)state;
+    quire_kv *kv = open_kv(64, 4, 8);
+    quire_kv_seq *a;
+    int32_t x[40], n_cached;
+    numbers(x, 0, 40);
+    assert_int_equal(quire_kv_seq_open(kv, "", 0, x, 40, &a, &n_cached), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_commit(a, 40, QUIRE_KV_PAGES), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_slot(a, 1, 31), -1);
+    assert_true(quire_kv_seq_slot(a, 1, 33) >= 0);
+    assert_true(quire_kv_seq_slot(a, 0, 0) >= 0);
+    assert_int_equal(quire_kv_seq_truncate(a, 36), QUIRE_INVALID); /* position 36 sees 29 */
+    assert_int_equal(quire_kv_seq_truncate(a, 39), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_length(a), 39);
+    check(kv);
+    quire_kv_close(kv);
+}
+
+static void options_out_of_range_are_refused(void **state) {
+    (void)state;
+    quire_kv_options o;
+    quire_kv *kv = NULL;
+    quire_kv_options_init(&o);
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID); /* no pages */
+    o.n_pages = 4;
+    o.page_tokens = 24;
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
+    o.page_tokens = 16;
+    o.n_groups = QUIRE_KV_MAX_GROUPS + 1;
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
+    o.n_groups = 1;
+    o.windows[0] = -1;
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
+    o.windows[0] = 0;
+    o.max_seqs = 0;
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_INVALID);
+    assert_null(kv);
+    quire_kv_close(NULL);
+    quire_kv_seq_close(NULL);
+}
+
+/* A user of the library with a memory of its own, whose slots hold a number made of the whole prefix. */
+enum { N_SEQS = 6, N_PAGES = 48, SIZE = 4, MAX_TOKENS = 120, GROUPS = 2 };
+
+typedef struct user {
+    quire_kv *kv;
+    uint64_t slots[N_PAGES * SIZE];
+    quire_kv_seq *seqs[N_SEQS];
+    int32_t tokens[N_SEQS][MAX_TOKENS];
+    int64_t n_cached;
+} user;
+
+static uint64_t value(uint64_t before, int32_t token, int32_t group) {
+    return (before + (uint64_t)token + 1) * 0x9E3779B97F4A7C15u + (uint64_t)group;
+}
+
+/* Does the copies, writes positions from..length, and reads all: every slot must hold its own. */
+static void compute(user *u, int32_t i, int32_t from) {
+    const quire_kv_copy *copies;
+    int32_t n_copies = quire_kv_copies(u->kv, &copies), n = quire_kv_seq_length(u->seqs[i]);
+    for (int32_t c = 0; c < n_copies; c++) {
+        memcpy(&u->slots[copies[c].to * SIZE], &u->slots[copies[c].from * SIZE], SIZE * sizeof u->slots[0]);
+    }
+    for (int32_t g = 0; g < GROUPS; g++) {
+        uint64_t h = 0;
+        for (int32_t p = 0; p < n; p++) {
+            h = value(h, u->tokens[i][p], g);
+            int64_t slot = quire_kv_seq_slot(u->seqs[i], g, p);
+            if (p >= from) {
+                u->slots[slot] = h;
+            } else if (slot >= 0 && u->slots[slot] != h) {
+                fail_msg("sequence %d: position %d of group %d holds something else", i, p, g);
+            }
+        }
+    }
+}
+
+static void start(user *u, uint64_t *s, int32_t i) {
+    int32_t n = 1 + (int32_t)(rng_next(s) % 40), n_cached;
+    for (int32_t p = 0; p < n; p++) {
+        u->tokens[i][p] = rng_next(s) % 8 == 0;
+    }
+    if (quire_kv_seq_open(u->kv, "ab", 1 + rng_next(s) % 2, u->tokens[i], n, &u->seqs[i], &n_cached) != QUIRE_OK) {
+        u->seqs[i] = NULL;
+        return;
+    }
+    u->n_cached += n_cached;
+    compute(u, i, n_cached);
+    assert_int_equal(quire_kv_seq_commit(u->seqs[i], n, QUIRE_KV_PAGES), QUIRE_OK);
+}
+
+static void step(user *u, uint64_t *s) {
+    int32_t i = (int32_t)(rng_next(s) % N_SEQS), j = (int32_t)(rng_next(s) % N_SEQS);
+    if (u->seqs[i] == NULL) {
+        start(u, s, i);
+        return;
+    }
+    int32_t length = quire_kv_seq_length(u->seqs[i]), more = 1 + (int32_t)(rng_next(s) % 6);
+    switch (rng_next(s) % 8) {
+    case 0:
+        assert_int_equal(quire_kv_seq_commit(u->seqs[i], length, QUIRE_KV_PAGES_AND_TAIL), QUIRE_OK);
+        quire_kv_seq_close(u->seqs[i]);
+        u->seqs[i] = NULL;
+        return;
+    case 1:
+        if (u->seqs[j] == NULL && quire_kv_seq_fork(u->seqs[i], &u->seqs[j]) == QUIRE_OK) {
+            memcpy(u->tokens[j], u->tokens[i], sizeof u->tokens[j]);
+        }
+        return;
+    case 2:
+        (void)quire_kv_seq_truncate(u->seqs[i], (int32_t)(rng_next(s) % (uint64_t)(length + 1)));
+        return;
+    default:
+        for (int32_t p = 0; p < more && length + more <= MAX_TOKENS; p++) {
+            u->tokens[i][length + p] = rng_next(s) % 8 == 0;
+        }
+        if (length + more <= MAX_TOKENS && quire_kv_seq_append(u->seqs[i], u->tokens[i] + length, more) == QUIRE_OK) {
+            compute(u, i, length);
+            assert_int_equal(quire_kv_seq_commit(u->seqs[i], length + more, QUIRE_KV_PAGES), QUIRE_OK);
+        }
+        return;
+    }
+}
+
+static void random_use_never_mixes_up_what_slots_hold(void **state) {
+    (void)state;
+    static user u;
+    uint64_t seed = rng_os_seed(), s = seed;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    u.kv = open_kv(N_PAGES, SIZE, 11);
+    for (int n = 0; n < 6000; n++) {
+        step(&u, &s);
+        check(u.kv);
+    }
+    assert_true(u.n_cached > 200);
+    quire_kv_clear(u.kv);
+    check(u.kv);
+    assert_int_equal(quire_kv_count(u.kv).n_cached, 0);
+    quire_kv_close(u.kv);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_second_request_reuses_37_tokens_of_the_first), cmocka_unit_test(a_call_without_room_leaves_all_as_it_was),
+        cmocka_unit_test(what_a_window_no_longer_sees_is_given_back),     cmocka_unit_test(options_out_of_range_are_refused),
+        cmocka_unit_test(random_use_never_mixes_up_what_slots_hold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
