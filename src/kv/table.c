@@ -60,6 +60,10 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
     if (g.copies_tail && copies->n == copies->cap) {
         return QUIRE_NO_ROOM;
     }
+    if (g.n_new + g.copies_tail == 0) {
+        t->n_tokens += n_tokens;
+        return QUIRE_OK;
+    }
     /* One reserve for all: the copy's page comes last and takes the tail's place. */
     TRY(kv_table_reserve(t, t->n_pages + g.n_new + g.copies_tail));
     TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
@@ -79,8 +83,10 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens) {
     assert(n_tokens >= 0 && n_tokens <= t->n_tokens);
     int32_t kept = pages_for(n_tokens, page_tokens);
-    kv_pool_release_all(pool, t->pages + kept, t->n_pages - kept);
-    t->n_pages = kept;
+    if (kept < t->n_pages) {
+        kv_pool_release_all(pool, t->pages + kept, t->n_pages - kept);
+        t->n_pages = kept;
+    }
     t->n_tokens = n_tokens;
 }
 

@@ -269,6 +269,18 @@ static void an_append_up_to_the_initial_capacity_allocates_nothing(void **state)
     close_world(&w);
 }
 
+static void nothing_appended_to_and_dropped_from_nothing_is_nothing(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 4, 4, 1);
+    kv_table t = {0};
+    assert_int_equal(kv_table_append(w.pool, &t, 0, 4, &w.copies), QUIRE_OK);
+    kv_table_truncate(w.pool, &t, 0, 4);
+    kv_table_forget(w.pool, &t, 0, 4);
+    kv_table_deinit(w.pool, &t);
+    close_world(&w);
+}
+
 static void an_indexed_tail_is_copied_before_it_is_written(void **state) {
     (void)state;
     world w;
@@ -379,6 +391,7 @@ int main(void) {
         cmocka_unit_test(the_mean_waste_in_the_tail_is_half_a_page_less_half_a_token),
         cmocka_unit_test(an_append_without_room_changes_nothing),
         cmocka_unit_test(an_append_up_to_the_initial_capacity_allocates_nothing),
+        cmocka_unit_test(nothing_appended_to_and_dropped_from_nothing_is_nothing),
         cmocka_unit_test(an_indexed_tail_is_copied_before_it_is_written),
         cmocka_unit_test(the_audit_names_a_page_whose_count_is_wrong),
         cmocka_unit_test(random_operations_keep_every_sequences_own_tokens),
