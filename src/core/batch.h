@@ -25,8 +25,8 @@ typedef struct batch_seq {
 } batch_seq;
 
 /* Attention of rows row0..row0+n_rows (all of sequence seq) over chunks chunk0..chunk0+n_chunks of ATTN_CHUNK positions each.
- * partial < 0: the item covers every chunk its rows can see, and writes the result. Otherwise it writes (max, sum, accumulator) to partial
- * buffers partial, partial + 1, ... (one a row), and one merge entry for each row lists them. */
+ * partial < 0: the item covers every chunk its rows can see, and writes the result. Otherwise it writes (max, sum, accumulator) of each row and
+ * chunk to partial buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and one merge entry for each row lists them. */
 typedef struct attn_item {
     int32_t seq, row0, n_rows, chunk0, n_chunks, partial;
 } attn_item;

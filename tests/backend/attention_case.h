@@ -7,7 +7,7 @@
 #include "backend/isas.h"
 #include "core/half.h"
 
-#define CASE_MAX_SEQS 8
+#define CASE_MAX_SEQS  8
 #define CASE_MAX_ITEMS 4096
 
 /* A case: what is computed, then how. Sequences have lengths[s] tokens; q, k and v hold their rows one sequence after the other:
@@ -37,7 +37,7 @@ typedef struct case_run {
     int32_t *partials, n_partials, n_items, n_merges;
 } case_run;
 
-#define CASE_LAYER 1
+#define CASE_LAYER        1
 #define CASE_MAX_PARTIALS 4096
 
 static inline void case_open(case_run *r, const attention_case *c) {
@@ -151,8 +151,17 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
     }
     if (n_seqs > 0) {
         case_plan(r, seqs, n_seqs);
-        batch step = {.n_rows = n_rows, .n_seqs = n_seqs, .positions = positions, .n_axes = 1, .slots = {slots}, .seqs = seqs,
-                      .n_work = r->n_items, .work = r->items, .n_merges = r->n_merges, .merges = r->merges, .n_partials = r->n_partials};
+        batch step = {.n_rows = n_rows,
+                      .n_seqs = n_seqs,
+                      .positions = positions,
+                      .n_axes = 1,
+                      .slots = {slots},
+                      .seqs = seqs,
+                      .n_work = r->n_items,
+                      .work = r->items,
+                      .n_merges = r->n_merges,
+                      .merges = r->merges,
+                      .n_partials = r->n_partials};
         r->b->ops->step_begin(r->b, &step);
         r->b->ops->qk_norm_rope_store(r->b, CASE_LAYER, r->q, r->k, r->v, NULL, NULL);
         r->b->ops->attention(r->b, CASE_LAYER, r->q, &c->spec, r->out);

@@ -2,9 +2,9 @@
 #ifndef TESTS_BACKEND_ISAS_H
 #define TESTS_BACKEND_ISAS_H
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

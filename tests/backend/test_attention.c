@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define SEED 77u
+#define SEED        77u
 #define STORED_HASH 0xa8f9722bb0343e1au /* of base_case's rows, the same on every instruction set and compiler */
 
 /* softmax(q k^T) v by the definition, in double, of row `row` (position i of sequence s) and head h. */
@@ -52,7 +52,8 @@ static double worst_difference(const attention_case *c, const float *got) {
             for (int32_t h = 0; h < c->n_heads; h++) {
                 reference_row(c, first, i, c->lengths[s], h, want);
                 for (int32_t e = 0; e < c->d_head; e++) {
-                    double d = fabs((double)got[((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head + (size_t)e] - want[e]);
+                    double d =
+                        fabs((double)got[((size_t)(first + i) * (size_t)c->n_heads + (size_t)h) * (size_t)c->d_head + (size_t)e] - want[e]);
                     worst = d > worst || isnan(d) ? (isnan(d) ? INFINITY : d) : worst;
                 }
             }
@@ -90,8 +91,17 @@ static void fixture_free(fixture *f) {
 
 /* Sequences of several lengths, one of three chunks. */
 static attention_case base_case(void) {
-    return (attention_case){.n_heads = 4, .n_kv_heads = 2, .d_head = 24, .n_seqs = 4, .lengths = {37, 1, 600, 256}, .type = DTYPE_F32,
-                            .spec = {.scale = 0.3f, .causal = true}, .isa = "plain", .n_threads = 1, .page_tokens = 16, .tile_rows = 16};
+    return (attention_case){.n_heads = 4,
+                            .n_kv_heads = 2,
+                            .d_head = 24,
+                            .n_seqs = 4,
+                            .lengths = {37, 1, 600, 256},
+                            .type = DTYPE_F32,
+                            .spec = {.scale = 0.3f, .causal = true},
+                            .isa = "plain",
+                            .n_threads = 1,
+                            .page_tokens = 16,
+                            .tile_rows = 16};
 }
 
 static void check_same(fixture *f, const attention_case *c) {
@@ -102,8 +112,8 @@ static void check_same(fixture *f, const attention_case *c) {
     memset(f->other, 0xff, sizeof *f->other * f->n_out);
     case_run_all(&other, f->other);
     if (!same_floats(f->other, f->base, f->n_out)) {
-        fail_msg("%s, type %s, pages of %d, %d threads, chunk %d, alone %d, tiles of %d rows, split %d", c->isa, dtype_name(c->type), c->page_tokens,
-                 c->n_threads, c->chunk, c->alone, c->tile_rows, c->split);
+        fail_msg("%s, type %s, pages of %d, %d threads, chunk %d, alone %d, tiles of %d rows, split %d", c->isa, dtype_name(c->type),
+                 c->page_tokens, c->n_threads, c->chunk, c->alone, c->tile_rows, c->split);
     }
 }
 
@@ -185,9 +195,17 @@ static void heads_of_every_size_agree_with_double_and_the_plain_twin(void **unus
     static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}};
     static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        attention_case c = {.n_heads = ratios[i % 6][0], .n_kv_heads = ratios[i % 6][1], .d_head = sizes[i], .n_seqs = 2, .lengths = {23, 41},
-                            .type = types[i % 3], .spec = {.scale = 1.0f / sqrtf((float)sizes[i]), .causal = true}, .isa = "plain",
-                            .n_threads = 1, .page_tokens = i % 2 ? 16 : 4, .tile_rows = 5};
+        attention_case c = {.n_heads = ratios[i % 6][0],
+                            .n_kv_heads = ratios[i % 6][1],
+                            .d_head = sizes[i],
+                            .n_seqs = 2,
+                            .lengths = {23, 41},
+                            .type = types[i % 3],
+                            .spec = {.scale = 1.0f / sqrtf((float)sizes[i]), .causal = true},
+                            .isa = "plain",
+                            .n_threads = 1,
+                            .page_tokens = i % 2 ? 16 : 4,
+                            .tile_rows = 5};
         fixture f;
         fixture_fill(&f, c);
         case_run_all(&f.c, f.base);

@@ -86,14 +86,18 @@ static double double_of(json_object *o, const char *key) {
 
 /* false: this kind needs a mask program, a tree or a latent. */
 static bool spec_of(json_object *o, const array *sinks, const array *slopes, attn_spec *spec) {
-    static const char *const kinds[] = {"causal", "full", "sliding_window", "sinks", "sinks+sliding_window", "softcap", "softcap+sliding_window",
-                                        "alibi"};
+    static const char *const kinds[] = {
+        "causal", "full", "sliding_window", "sinks", "sinks+sliding_window", "softcap", "softcap+sliding_window", "alibi"};
     const char *kind = json_object_get_string(json_object_object_get(o, "kind"));
     json_object *params = json_object_object_get(o, "params");
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kind, kinds[i]) == 0) {
-            *spec = (attn_spec){.scale = (float)double_of(o, "scale"), .causal = strcmp(kind, "full") != 0, .window = int_of(params, "window"),
-                                .soft_cap = (float)double_of(params, "softcap"), .sinks = sinks->data, .alibi_slopes = slopes->data};
+            *spec = (attn_spec){.scale = (float)double_of(o, "scale"),
+                                .causal = strcmp(kind, "full") != 0,
+                                .window = int_of(params, "window"),
+                                .soft_cap = (float)double_of(params, "softcap"),
+                                .sinks = sinks->data,
+                                .alibi_slopes = slopes->data};
             return true;
         }
     }
@@ -122,7 +126,8 @@ static double run_case(json_object *o, const char *isa) {
         c.d_head = q.dims[3];
         c.n_seqs = q.dims[0];
         size_t row = (size_t)(c.n_heads * c.d_head), tokens = (size_t)(c.n_seqs * n_kv);
-        float *all_q = calloc(tokens * row, sizeof *all_q), *all_k = calloc(tokens * row, sizeof *all_k), *all_v = calloc(tokens * row, sizeof *all_v);
+        float *all_q = calloc(tokens * row, sizeof *all_q), *all_k = calloc(tokens * row, sizeof *all_k),
+              *all_v = calloc(tokens * row, sizeof *all_v);
         float *got = calloc(tokens * row, sizeof *got), *expected = calloc(tokens * row, sizeof *expected);
         for (int32_t s = 0; s < c.n_seqs; s++) {
             c.lengths[s] = n_kv;

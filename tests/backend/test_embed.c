@@ -6,8 +6,8 @@
 #include "core/quant.h"
 
 #define N_VOCAB 5
-#define WIDTH 256
-#define SEED 9u
+#define WIDTH   256
+#define SEED    9u
 
 static void random_rows(float *x) {
     uint64_t state = SEED;
@@ -73,7 +73,8 @@ static void tensors_of_the_wrong_shape_or_type_are_refused(void **unused) {
     view.type = DTYPE_Q4_0;
     view.dims[1] = 40; /* not whole blocks */
     assert_int_equal(b->ops->embedding_load(b, &view, &e, &err), QUIRE_BAD_FILE);
-    view = (tensor_view){.name = "v", .type = DTYPE_F32, .n_dims = 1, .dims = {INT64_MAX / 2, 1, 1, 1}, .data = data, .n_bytes = sizeof data};
+    view =
+        (tensor_view){.name = "v", .type = DTYPE_F32, .n_dims = 1, .dims = {INT64_MAX / 2, 1, 1, 1}, .data = data, .n_bytes = sizeof data};
     assert_int_equal(b->ops->embedding_load(b, &view, &e, &err), QUIRE_BAD_FILE);
     assert_int_equal(b->ops->norm_load(b, NORM_RMS, &view, NULL, 1e-5f, false, &nm, &err), QUIRE_BAD_FILE);
     view.dims[0] = 1 << 20; /* longer than its bytes */

@@ -6,13 +6,13 @@
 
 #include "backend/cpu/math_plain.h"
 
-#define MAX_N 100
-#define SEED 20240607u
+#define MAX_N       100
+#define SEED        20240607u
 #define STORED_HASH 0x3408ce7e0be7ea45u /* the same on every instruction set and compiler */
 
-static const float SPECIALS[] = {0.0f,     -0.0f,      INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f, 0x1p-126f, 3.4e38f, -3.4e38f, 88.7f,
-                                 -87.3f,   -103.9f,    -104.1f,  89.1f,     0.625f, -0.625f,   1.0f,       -1.0f,     4.0f,    -4.0f,    1e-4f,
-                                 -1e-4f,   20.0f,      -20.0f,   0.5f,      0.347f, -0.347f};
+static const float SPECIALS[] = {0.0f,  -0.0f,  INFINITY, -INFINITY, NAN,    0x1p-149f, -0x1p-149f, 0x1p-126f, 3.4e38f, -3.4e38f,
+                                 88.7f, -87.3f, -103.9f,  -104.1f,   89.1f,  0.625f,    -0.625f,    1.0f,      -1.0f,   4.0f,
+                                 -4.0f, 1e-4f,  -1e-4f,   20.0f,     -20.0f, 0.5f,      0.347f,     -0.347f};
 #define N_SPECIALS (sizeof SPECIALS / sizeof SPECIALS[0])
 
 /* Kernels of an instruction set, or NULL. */
@@ -44,8 +44,8 @@ static uint64_t hash_floats(uint64_t hash, const float *x, int32_t n) {
     return hash_bytes(hash, x, sizeof *x * (size_t)n);
 }
 
-/* Runs every kernel over all lengths up to MAX_N, with the same inputs whatever k is; checks against the plain twin and that nothing past the end is
- * written. Returns a hash of the results of ordinary inputs. */
+/* Runs every kernel over all lengths up to MAX_N, with the same inputs whatever k is; checks against the plain twin and that nothing past
+ * the end is written. Returns a hash of the results of ordinary inputs. */
 static uint64_t run_all(const math_kernels *k) {
     uint64_t state = SEED, hash = HASH_START;
     float x[MAX_N], y[MAX_N], w[MAX_N], got[MAX_N + 1], want[MAX_N + 1];
@@ -54,27 +54,31 @@ static uint64_t run_all(const math_kernels *k) {
             (ordinary ? fill_normal : fill)(x, n, &state);
             (ordinary ? fill_normal : fill)(y, n, &state);
             fill_normal(w, n, &state);
-#define CHECK(call_got, call_want)                                 \
-    do {                                                           \
-        got[n] = want[n] = 7.0f;                                   \
-        call_got;                                                  \
-        call_want;                                                 \
-        assert_true(same_floats(got, want, (size_t)n + 1));        \
-        hash = ordinary ? hash_floats(hash, got, n) : hash;        \
+#define CHECK(call_got, call_want)                                                                                                         \
+    do {                                                                                                                                   \
+        got[n] = want[n] = 7.0f;                                                                                                           \
+        call_got;                                                                                                                          \
+        call_want;                                                                                                                         \
+        assert_true(same_floats(got, want, (size_t)n + 1));                                                                                \
+        hash = ordinary ? hash_floats(hash, got, n) : hash;                                                                                \
     } while (0)
             CHECK(k->exp(x, n, got), math_plain.exp(x, n, want));
             CHECK(k->tanh(x, n, got), math_plain.tanh(x, n, want));
             for (act_kind f = ACT_SILU; f <= ACT_RELU2; f++) {
                 CHECK(k->gate_up(f, x, y, n, got), math_plain.gate_up(f, x, y, n, want));
             }
-            CHECK((memcpy(got, x, sizeof x), k->scale_cap(1.5f, 0.0f, n, got)), (memcpy(want, x, sizeof x), math_plain.scale_cap(1.5f, 0.0f, n, want)));
-            CHECK((memcpy(got, x, sizeof x), k->scale_cap(0.5f, 30.0f, n, got)), (memcpy(want, x, sizeof x), math_plain.scale_cap(0.5f, 30.0f, n, want)));
-            CHECK((memcpy(got, x, sizeof x), k->add_scaled(0.7f, y, n, got)), (memcpy(want, x, sizeof x), math_plain.add_scaled(0.7f, y, n, want)));
+            CHECK((memcpy(got, x, sizeof x), k->scale_cap(1.5f, 0.0f, n, got)),
+                  (memcpy(want, x, sizeof x), math_plain.scale_cap(1.5f, 0.0f, n, want)));
+            CHECK((memcpy(got, x, sizeof x), k->scale_cap(0.5f, 30.0f, n, got)),
+                  (memcpy(want, x, sizeof x), math_plain.scale_cap(0.5f, 30.0f, n, want)));
+            CHECK((memcpy(got, x, sizeof x), k->add_scaled(0.7f, y, n, got)),
+                  (memcpy(want, x, sizeof x), math_plain.add_scaled(0.7f, y, n, want)));
             CHECK(k->norm_rms(x, w, 1e-5f, n, got), math_plain.norm_rms(x, w, 1e-5f, n, want));
             CHECK(k->norm_layer(x, w, y, 1e-5f, n, got), math_plain.norm_layer(x, w, y, 1e-5f, n, want));
             CHECK(k->norm_layer(x, w, NULL, 1e-5f, n, got), math_plain.norm_layer(x, w, NULL, 1e-5f, n, want));
             for (rope_pairs p = ROPE_HALVES; p <= ROPE_NEIGHBOURS; p++) {
-                CHECK((memcpy(got, x, sizeof x), k->rotate(p, y, w, n / 2, got)), (memcpy(want, x, sizeof x), math_plain.rotate(p, y, w, n / 2, want)));
+                CHECK((memcpy(got, x, sizeof x), k->rotate(p, y, w, n / 2, got)),
+                      (memcpy(want, x, sizeof x), math_plain.rotate(p, y, w, n / 2, want)));
             }
 #undef CHECK
         }
@@ -150,7 +154,8 @@ static void the_functions_are_defined_everywhere(void **unused) {
     assert_true(plain_exp(-INFINITY) == 0.0f && plain_exp(-1e30f) == 0.0f && plain_exp(-104.0f) == 0.0f);
     assert_true(plain_exp(INFINITY) == INFINITY && plain_exp(1e30f) == INFINITY && plain_exp(88.73f) == INFINITY);
     assert_true(plain_exp(0.0f) == 1.0f && plain_exp(-0.0f) == 1.0f);
-    assert_true(isnan(plain_exp(NAN)) && isnan(plain_tanh(NAN)) && isnan(plain_silu(NAN)) && isnan(plain_erf(NAN)) && isnan(plain_gelu(NAN)));
+    assert_true(isnan(plain_exp(NAN)) && isnan(plain_tanh(NAN)) && isnan(plain_silu(NAN)) && isnan(plain_erf(NAN)) &&
+                isnan(plain_gelu(NAN)));
     assert_true(fabs((double)plain_exp(-100.0f) - exp(-100.0)) <= 0x1p-149); /* subnormal */
     assert_true(plain_tanh(INFINITY) == 1.0f && plain_tanh(-INFINITY) == -1.0f && signbit(plain_tanh(-0.0f)));
     assert_true(plain_erf(INFINITY) == 1.0f && plain_erf(-9.0f) == -1.0f);

@@ -6,11 +6,11 @@
 #include "core/half.h"
 
 #define N_LAYERS 3
-#define N_HEADS 3
-#define D_HEAD 20
-#define ROW (N_HEADS * D_HEAD)
+#define N_HEADS  3
+#define D_HEAD   20
+#define ROW      (N_HEADS * D_HEAD)
 #define N_TOKENS 70
-#define SEED 5u
+#define SEED     5u
 
 typedef struct pool {
     backend *b;

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-#define N_DIMS 64
+#define N_DIMS   64
 #define MAX_ROWS 4
-#define PI 3.14159265358979323846
+#define PI       3.14159265358979323846
 
 typedef struct rig {
     backend *b;
@@ -24,7 +24,11 @@ static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t 
     assert_int_equal(kv_layout_init(&m, DTYPE_F32, 16, &layout, &err), QUIRE_OK);
     assert_int_equal(g->b->ops->rope_load(g->b, d, max_positions, &g->r, &err), QUIRE_OK);
     if (norm_weight != NULL) {
-        tensor_view w = {.name = "q_norm", .type = DTYPE_F32, .n_dims = 1, .dims = {d_head, 1, 1, 1}, .data = norm_weight,
+        tensor_view w = {.name = "q_norm",
+                         .type = DTYPE_F32,
+                         .n_dims = 1,
+                         .dims = {d_head, 1, 1, 1},
+                         .data = norm_weight,
                          .n_bytes = sizeof *norm_weight * (size_t)d_head};
         assert_int_equal(g->b->ops->norm_load(g->b, NORM_RMS, &w, NULL, 1e-6f, true, &g->nm, &err), QUIRE_OK);
     }
@@ -81,8 +85,17 @@ static void each_scaling_turns_by_its_frequencies(void **unused) {
     for (int32_t i = 0; i < N_DIMS / 2; i++) {
         f[i] = pow(10000.0, -2.0 * i / N_DIMS);
     }
-    rope_desc d = {.kind = ROPE_PLAIN, .pairs = ROPE_HALVES, .n_dims = N_DIMS, .theta = 10000.0f, .factor = 4.0f, .original_positions = 256,
-                   .low_freq_factor = 1.0f, .high_freq_factor = 4.0f, .beta_fast = 32.0f, .beta_slow = 1.0f, .truncate = true};
+    rope_desc d = {.kind = ROPE_PLAIN,
+                   .pairs = ROPE_HALVES,
+                   .n_dims = N_DIMS,
+                   .theta = 10000.0f,
+                   .factor = 4.0f,
+                   .original_positions = 256,
+                   .low_freq_factor = 1.0f,
+                   .high_freq_factor = 4.0f,
+                   .beta_fast = 32.0f,
+                   .beta_slow = 1.0f,
+                   .truncate = true};
     check_angles(&d, 2048, f, 1.0);
     d.pairs = ROPE_NEIGHBOURS;
     check_angles(&d, 2048, f, 1.0);

@@ -1,9 +1,9 @@
-/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, finds their keys and values, and joins the chunks.
- * The arithmetic is in attention_kernels.inc.h and attention_plain.c.
+/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, finds their keys and values, and joins the
+ * chunks. The arithmetic is in attention_kernels.inc.h and attention_plain.c.
  *
- * A query's result is the merge of its chunks in ascending order, whoever computes them: an item that covers all chunks merges as it goes, a
- * partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those.
- * How queries share a tile, and on which pages the positions lie, never shows in the bits. */
+ * A query's result is the merge of its chunks in ascending order, whoever computes them: an item that covers all chunks merges as it goes,
+ * a partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. How
+ * queries share a tile, and on which pages the positions lie, never shows in the bits. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@ typedef struct attn_scratch {
     attn_tile tile;
     attn_state states[ATTN_TILE];
     int32_t first[ATTN_TILE], end[ATTN_TILE]; /* positions each query sees */
-    uint8_t *keys; /* [ATTN_BLOCKS, d_head, 16] elements: keys of pages smaller than a block, brought together */
+    uint8_t *keys;                            /* [ATTN_BLOCKS, d_head, 16] elements: keys of pages smaller than a block, brought together */
 } attn_scratch;
 
 /* A partial result of one row: states of all heads. */
@@ -100,7 +100,8 @@ static attn_state partial_state(const cpu_attention_state *s, int32_t partial, i
 }
 
 /* Keys of positions first..end of a chunk from pages smaller than a block, brought together as one block each 16 positions. */
-static void gather_keys(const attn_job *job, const int32_t *pages, int32_t kv_head, int32_t base, int32_t first, int32_t end, attn_scratch *s) {
+static void gather_keys(const attn_job *job, const int32_t *pages, int32_t kv_head, int32_t base, int32_t first, int32_t end,
+                        attn_scratch *s) {
     const kv_layout *l = &job->b->layout;
     size_t size = cpu_kv_element_bytes(l), run = size * (size_t)l->page_tokens;
     for (int32_t p = first - first % l->page_tokens; p < end; p += l->page_tokens) {
@@ -117,7 +118,8 @@ static void gather_keys(const attn_job *job, const int32_t *pages, int32_t kv_he
 }
 
 /* Where the keys and values of the chunk's positions first..end lie. */
-static void find_pages(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t base, int32_t first, int32_t end, attn_scratch *s) {
+static void find_pages(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t base, int32_t first, int32_t end,
+                       attn_scratch *s) {
     const kv_layout *l = &job->b->layout;
     const int32_t *pages = seq->pages[l->layer_group[job->layer]];
     size_t size = cpu_kv_element_bytes(l), row = size * (size_t)l->d_head;

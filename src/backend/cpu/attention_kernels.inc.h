@@ -1,9 +1,9 @@
-/* Attention over one chunk, 16 lanes at a time; attention_plain.c says what is computed. Included by math_avx2.c and math_avx512.c after
- * math_kernels.inc.h.
+/* Attention over one chunk, 16 lanes at a time; attention_plain.c says what is computed. Included by math_avx2.c and math_avx512.c.
  *
  * Bytes: the chunk's keys and values once for a tile of up to 32 queries, out of the nearest cache for each further group of 4.
- * Scores: lanes are positions; values: lanes are elements. 4 queries x 1 vector, 2 x 2 or 1 x 4 share what they load: four accumulators of 16 lanes,
- * enough to hide the latency of fma on AVX2. No accumulator is ever split, so the grouping shows in no bit. */
+ * Scores: lanes are positions; values: lanes are elements. 4 queries x 1 vector, 2 x 2 or 1 x 4 share what they load: four accumulators of
+ * 16 lanes, enough to hide the latency of fma on AVX2. No accumulator is ever split, so the grouping shows in no bit. */
+#include "backend/cpu/math_kernels.inc.h"
 
 #define GROUP 4
 

@@ -1,6 +1,7 @@
 /* The CPU backend's own struct, shared by its op files.
  *
- * One file an op. Each op has a plain C twin and SIMD versions compiled from one source for AVX2 and AVX-512 (simd.h); `k` is the table picked at open. */
+ * One file an op. Each op has a plain C twin and SIMD versions compiled from one source for AVX2 and AVX-512 (simd.h); `k` is the table
+ * picked at open. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
@@ -33,21 +34,22 @@ typedef struct cpu_backend {
     step_limits limits;
     kv_layout layout;
     int32_t n_vocab;
-    uint8_t *kv;          /* n_pages * layout.page_bytes */
+    uint8_t *kv; /* n_pages * layout.page_bytes */
     int32_t n_pages;
-    float *logits;        /* [limits.max_out, n_vocab] */
-    const batch *batch;   /* of the step that runs */
+    float *logits;      /* [limits.max_out, n_vocab] */
+    const batch *batch; /* of the step that runs */
     int64_t weight_bytes, step_bytes;
 
-    int64_t step;         /* how many steps have begun: tells what was made for this one */
+    int64_t step; /* how many steps have begun: tells what was made for this one */
 
-    struct cpu_linear_state *linear_state; /* linear.c: scratch and the list of loaded weights */
+    struct cpu_linear_state *linear_state;       /* linear.c: scratch and the list of loaded weights */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
-    rope *ropes;          /* list of loaded rotary objects */
-    struct cpu_owned *owned; /* blocks of cpu_own */
+    rope *ropes;                                 /* list of loaded rotary objects */
+    struct cpu_owned *owned;                     /* blocks of cpu_own */
 } cpu_backend;
 
-/* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when out of memory or on overflow. Loading and step_open only. */
+/* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when out of memory or on overflow. Loading and step_open
+ * only. */
 void *cpu_own(cpu_backend *b, size_t n, size_t size);
 
 static inline float *cpu_act_row(const cpu_backend *b, act a, int32_t row) {

@@ -36,7 +36,8 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: no memory for %zu bytes", weight->name, bytes);
     }
     memcpy(rows, weight->data, bytes);
-    *e = (embedding){.type = weight->type, .width = (int32_t)weight->dims[1], .n_rows = weight->dims[0], .row_bytes = row_bytes, .rows = rows};
+    *e = (embedding){
+        .type = weight->type, .width = (int32_t)weight->dims[1], .n_rows = weight->dims[0], .row_bytes = row_bytes, .rows = rows};
     c->weight_bytes += (int64_t)bytes;
     *out = e;
     return QUIRE_OK;
@@ -61,7 +62,8 @@ static void embed_row(void *context, int32_t row, int32_t member) {
         return;
     }
     assert(token < job->e->n_rows && width == job->e->width);
-    (void)quant_dequantise(job->e->type, job->e->rows + (size_t)token * job->e->row_bytes, (size_t)width, out); /* the type was checked at load */
+    (void)quant_dequantise(job->e->type, job->e->rows + (size_t)token * job->e->row_bytes, (size_t)width,
+                           out); /* the type was checked at load */
     for (int32_t i = 0; job->scale != 1.0f && i < width; i++) {
         out[i] *= job->scale;
     }

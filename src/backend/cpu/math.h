@@ -1,8 +1,8 @@
 /* Kernels of everything but the products: one table for each instruction set, all with the same bits.
  *
- * The arithmetic is defined by the plain twins (math_plain.c, attention_plain.c). Every sum runs over 16 virtual lanes: lane i takes the elements
- * i, i + 16, ... by fma in ascending order, then lanes are added as ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)). Lanes past the end add nothing.
- * Rows are f32, need no alignment, and may have any length; out may be the input row unless said otherwise. */
+ * The arithmetic is defined by the plain twins (math_plain.c, attention_plain.c). Every sum runs over 16 virtual lanes: lane i takes the
+ * elements i, i + 16, ... by fma in ascending order, then lanes are added as ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)). Lanes past
+ * the end add nothing. Rows are f32, need no alignment, and may have any length; out may be the input row unless said otherwise. */
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 
@@ -17,22 +17,22 @@
 
 /* The queries of one kv head against one chunk of positions.
  * Query t sees the chunk's positions first[t]..end[t] (end excluded; empty when first >= end). Position p of the chunk has its keys at lane
- * p % 16 of k_blocks[p / 16], laid out [d_head][16], and its value row at v_rows[p]. Lanes of positions nobody sees may hold anything; v_rows
- * of such positions are not read. 64 bytes past a value row must be readable. */
+ * p % 16 of k_blocks[p / 16], laid out [d_head][16], and its value row at v_rows[p]. Lanes of positions nobody sees may hold anything;
+ * v_rows of such positions are not read. 64 bytes past a value row must be readable. */
 typedef struct attn_tile {
     int32_t n_queries, d_head, acc_stride; /* acc_stride: d_head rounded up to 16 */
     dtype type;
-    float scale, soft_cap;                 /* soft_cap 0: none */
-    const float *q[ATTN_TILE];             /* [d_head] each */
+    float scale, soft_cap;     /* soft_cap 0: none */
+    const float *q[ATTN_TILE]; /* [d_head] each */
     int32_t first[ATTN_TILE], end[ATTN_TILE];
     bool has_slopes;
     float slopes[ATTN_TILE];
-    int32_t position[ATTN_TILE];           /* of the query, counted from the chunk's first position; read with slopes only */
+    int32_t position[ATTN_TILE]; /* of the query, counted from the chunk's first position; read with slopes only */
     const void *k_blocks[ATTN_BLOCKS];
     const void *v_rows[ATTN_CHUNK];
-    float *scores;                         /* [n_queries, ATTN_CHUNK], scratch */
-    float *max, *sum;                      /* [n_queries], result; sum 0 when a query sees nothing, and then acc is undefined */
-    float *acc;                            /* [n_queries, acc_stride], result */
+    float *scores;    /* [n_queries, ATTN_CHUNK], scratch */
+    float *max, *sum; /* [n_queries], result; sum 0 when a query sees nothing, and then acc is undefined */
+    float *acc;       /* [n_queries, acc_stride], result */
 } attn_tile;
 
 /* A softmax state of one query: weights exp(s - max), their sum, and the weighted sum of values. sum 0: nothing seen yet. */
@@ -55,8 +55,8 @@ typedef struct math_kernels {
     void (*norm_rms)(const float *x, const float *weight, float eps, int32_t n, float *out);
     /* out = (x - mean) / sqrt(var + eps) * weight + bias; bias may be NULL. */
     void (*norm_layer)(const float *x, const float *weight, const float *bias, float eps, int32_t n, float *out);
-    /* Turns the pairs (a[i], b[i]) of a head by the angles with these cosines and sines: a' = a c - b s, b' = b c + a s, products rounded first.
-     * ROPE_HALVES: a = x[0..n_pairs), b = x[n_pairs..2 n_pairs). ROPE_NEIGHBOURS: a = x[2i], b = x[2i + 1]. */
+    /* Turns the pairs (a[i], b[i]) of a head by the angles with these cosines and sines: a' = a c - b s, b' = b c + a s, products rounded
+     * first. ROPE_HALVES: a = x[0..n_pairs), b = x[n_pairs..2 n_pairs). ROPE_NEIGHBOURS: a = x[2i], b = x[2i + 1]. */
     void (*rotate)(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x);
 
     void (*attention_tile)(const attn_tile *t);

@@ -1,5 +1,8 @@
-/* Elementwise kernels, norms and rotation, 16 lanes at a time. Their plain twins (math_plain.h, math_plain.c) say what they compute; each line here
- * is the same operation on every lane. Included by math_avx2.c and math_avx512.c. */
+/* Elementwise kernels, norms and rotation, 16 lanes at a time. Their plain twins (math_plain.h, math_plain.c) say what they compute; each
+ * line here is the same operation on every lane. Included by math_avx2.c and math_avx512.c. */
+#ifndef CPU_MATH_KERNELS_INC_H
+#define CPU_MATH_KERNELS_INC_H
+
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -225,3 +228,5 @@ static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *s
         f_store_first(y + i, n, f_add(f_mul(b, c), f_mul(a, s)));
     }
 }
+
+#endif

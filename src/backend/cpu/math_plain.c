@@ -1,6 +1,6 @@
 /* Plain C twins of the elementwise kernels, norms and rotation: the reference of math_kernels.inc.h. */
-#include "backend/cpu/math.h"
 #include "backend/cpu/math_plain.h"
+#include "backend/cpu/math.h"
 
 #define LANES 16
 

@@ -19,15 +19,15 @@ static const float TANH_POLY[TANH_DEGREE + 1] = {-0x1.555534p-2f, 0x1.110768p-3f
 
 /* erf(x) = x P(x^2) for |x| < 1; else 1 - exp(-Q(x)), Q fitting -ln(erfc(x)) up to ERF_HIGHEST, where erf is 1. */
 #define ERF_DEGREE 6
-static const float ERF_POLY[ERF_DEGREE + 1] = {0x1.20dd74p+0f,  -0x1.81273ep-2f, 0x1.ce2d2p-4f,  -0x1.b7fbb4p-6f,
+static const float ERF_POLY[ERF_DEGREE + 1] = {0x1.20dd74p+0f, -0x1.81273ep-2f,  0x1.ce2d2p-4f,  -0x1.b7fbb4p-6f,
                                                0x1.5419f4p-8f, -0x1.a485e8p-11f, 0x1.4ae4c6p-14f};
 #define ERFC_DEGREE 7
 static const float ERFC_POLY[ERFC_DEGREE + 1] = {-0x1.8a5954p-13f, 0x1.212c0ep+0f, 0x1.443566p-1f,   0x1.bc151ep-4f,
-                                                 -0x1.9d0318p-6f, 0x1.138cd8p-8f, -0x1.cec654p-12f, 0x1.6bd85p-16f};
+                                                 -0x1.9d0318p-6f,  0x1.138cd8p-8f, -0x1.cec654p-12f, 0x1.6bd85p-16f};
 #define ERF_HIGHEST 4.0f
 
-#define SQRT_HALF     0x1.6a09e6p-1f  /* sqrt(1/2) */
-#define GELU_CUBE     0.044715f
-#define GELU_SCALE    0x1.988454p-1f  /* sqrt(2 / pi) */
+#define SQRT_HALF  0x1.6a09e6p-1f /* sqrt(1/2) */
+#define GELU_CUBE  0.044715f
+#define GELU_SCALE 0x1.988454p-1f /* sqrt(2 / pi) */
 
 #endif

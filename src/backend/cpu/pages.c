@@ -18,8 +18,8 @@ quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     }
     uint8_t *kv = mem_new_huge(bytes, 1);
     if (kv == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d KV pages of %lld bytes; lower --kv-pages or --memory-utilization", n_pages,
-                       (long long)c->layout.page_bytes);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d KV pages of %lld bytes; lower --kv-pages or --memory-utilization",
+                       n_pages, (long long)c->layout.page_bytes);
     }
     mem_free(c->kv);
     c->kv = kv;
@@ -67,7 +67,8 @@ void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n) {
     const kv_layout *l = &c->layout;
     for (int32_t i = 0; i < n; i++) {
         for (int32_t layer = 0; layer < l->n_layers; layer++) {
-            for (int32_t head = 0; l->layer_group[layer] == pairs[i].group && pairs[i].src.v != pairs[i].dst.v && head < l->n_kv_heads; head++) {
+            for (int32_t head = 0; l->layer_group[layer] == pairs[i].group && pairs[i].src.v != pairs[i].dst.v && head < l->n_kv_heads;
+                 head++) {
                 move_head(c, layer, head, pairs[i].src, pairs[i].dst);
             }
         }

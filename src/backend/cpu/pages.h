@@ -1,7 +1,7 @@
 /* Where a key or value element lies inside a page: version 1 of the inner layout (kv_layout.version).
  *
- * K plane: [head][block][d_head][positions a block], blocks of 16 positions (of page_tokens positions where a page holds fewer), so that scores
- * have positions across lanes. V plane: [head][position][d_head]. */
+ * K plane: [head][block][d_head][positions a block], blocks of 16 positions (of page_tokens positions where a page holds fewer), so that
+ * scores have positions across lanes. V plane: [head][position][d_head]. */
 #ifndef CPU_PAGES_H
 #define CPU_PAGES_H
 

@@ -1,8 +1,8 @@
 /* Rotary embedding: frequencies and their scaling, and the cosines and sines of a step's rows.
  *
- * Frequencies and angles are rounded to f32 at the places where the models' reference code rounds them, so that far positions agree with it;
- * cosines and sines are taken in double and rounded once. A row's angles depend on its position alone.
- * Su et al. 2021, arXiv:2104.09864; YaRN: Peng et al. 2023, arXiv:2309.00071. */
+ * Frequencies and angles are rounded to f32 at the places where the models' reference code rounds them, so that far positions agree with
+ * it; cosines and sines are taken in double and rounded once. A row's angles depend on its position alone. Su et al. 2021,
+ * arXiv:2104.09864; YaRN: Peng et al. 2023, arXiv:2309.00071. */
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
@@ -14,10 +14,10 @@ struct rope {
     rope *next;
     rope_pairs pairs;
     int32_t n_pairs;
-    float amplitude;    /* of cosines and sines */
-    float *frequencies; /* [n_pairs] */
+    float amplitude;        /* of cosines and sines */
+    float *frequencies;     /* [n_pairs] */
     float *cosines, *sines; /* [max_rows, n_pairs]: of the running step's rows */
-    int64_t *row_steps; /* [max_rows]: the step that a row of the tables was made for */
+    int64_t *row_steps;     /* [max_rows]: the step that a row of the tables was made for */
 };
 
 /* theta^(2i / n_dims). */

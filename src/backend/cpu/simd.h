@@ -1,8 +1,8 @@
 /* A virtual machine of 16 float lanes, for kernel sources written once and compiled for AVX2 (two 256-bit registers) and AVX-512 (one).
  *
- * A kernel lives in X_kernels.inc.h, which X_avx2.c and X_avx512.c include; its plain C twin in X_plain.c is written apart and gives the same bits.
- * They can agree because every function here is one exactly defined IEEE operation a lane: round to nearest even, no flush to zero.
- * min and max follow x86: when a or b is NaN, or both are zero, the result is b. Masks are opaque; m_first(n) has the lanes below n.
+ * A kernel lives in X_kernels.inc.h, which X_avx2.c and X_avx512.c include; its plain C twin in X_plain.c is written apart and gives the
+ * same bits. They can agree because every function here is one exactly defined IEEE operation a lane: round to nearest even, no flush to
+ * zero. min and max follow x86: when a or b is NaN, or both are zero, the result is b. Masks are opaque; m_first(n) has the lanes below n.
  * With SIMD_EMULATE the AVX-512 side runs through SIMDe, for machines without it.
  *
  * Names: f_ floats, i_ 32-bit integers, m_ masks. No pointer here needs alignment. */

@@ -28,8 +28,7 @@ static inline __m256 f_high(f32x16 x) {
     return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x.v), 1));
 }
 static inline f32x16 f_join(__m256 low, __m256 high) {
-    return (f32x16){
-        _mm512_castpd_ps(_mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1))};
+    return (f32x16){_mm512_castpd_ps(_mm512_insertf64x4(_mm512_castps_pd(_mm512_castps256_ps512(low)), _mm256_castps_pd(high), 1))};
 }
 #ifdef SIMD_EMULATE
 static inline __m256i i_low(i32x16 x) {
