@@ -1,3 +1,4 @@
+/* The engine's counters: kept by its thread without locks, published once a step for everybody else. */
 #include "base/clock.h"
 #include "engine/state.h"
 
