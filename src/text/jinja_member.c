@@ -206,7 +206,7 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
     const jvalue *items;
     size_t n_items;
     TRY(jrun_items(r, object, &items, &n_items));
-    int64_t start, stop, step;
+    int64_t start = 0, stop = 0, step = 1;
     TRY(slice_bounds(r, bounds, (int64_t)n_items, &start, &stop, &step));
     size_t n = 0;
     jvalue *taken;

@@ -320,7 +320,7 @@ static quire_err parse_macro(jparser *p, jnode **out) {
 static quire_err parse_call_block(jparser *p, jnode **out) {
     static const char *const ends[] = {"endcall"};
     const jtoken *start = p->at;
-    jnode *caller;
+    jnode *caller = NULL;
     TRY(jparse_node(p, N_CALL_BLOCK, start, out));
     TRY(jparse_node(p, N_MACRO, start, &caller));
     caller->name = str_of("caller");

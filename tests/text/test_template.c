@@ -335,8 +335,9 @@ static void mutated_templates_never_crash(void **state) {
     print_message("seed %llu\n", (unsigned long long)seed);
     int opened = 0;
     for (int round = 0; round < 1500; round++) {
-        size_t n;
+        size_t n = 0;
         char *bytes = read_file(found.gl_pathv[rng_next(&rng) % found.gl_pathc], &n);
+        assert_true(bytes != NULL && n > 0);
         strbuf source = {0};
         size_t cut = rng_next(&rng) % 4 == 0 ? rng_next(&rng) % n : n, at = 0;
         for (uint64_t k = rng_next(&rng) % 3; k > 0 && at < cut; k--) {
