@@ -34,9 +34,9 @@ const linear_kernels *cpu_linear_kernels(cpu_isa isa) {
 size_t linear_row_bytes(row_format format, int32_t k) {
     size_t padded = (size_t)linear_pad(k, PACK_GROUP), bytes;
     if (format == ROWS_TOKEN) {
-        bytes = padded + 2 * sizeof(float);
+        bytes = 3 * padded + 2 * sizeof(float);
     } else if (format == ROWS_GROUPS) {
-        bytes = padded + padded / PACK_GROUP * 3 * sizeof(float);
+        bytes = 3 * padded + padded / PACK_GROUP * 3 * sizeof(float);
     } else {
         bytes = padded * sizeof(float);
     }

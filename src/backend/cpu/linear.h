@@ -29,7 +29,8 @@
  *   ROWS_F32     f32 [k]
  *   ROWS_BF16    the kernel's own: at most 4 bytes an element, k padded to 2
  *   ROWS_TOKEN   int8 [k padded to 32], f32 scale, int32 sum of the int8
- *   ROWS_GROUPS  int8 [k], f32 scale [k/32], int32 sums [k/16] */
+ *   ROWS_GROUPS  int8 [k], f32 scale [k/32], int32 sums [k/16]
+ * and behind the last two room for the same numbers as int16, in an order that is the kernel's own. */
 typedef enum row_format { ROWS_F32, ROWS_BF16, ROWS_TOKEN, ROWS_GROUPS, N_ROW_FORMATS } row_format;
 
 #define ROWS_TINY 0x1p-100f
@@ -95,6 +96,12 @@ static inline const int32_t *row_sums(const uint8_t *row, int32_t k) {
 /* The whole sum, of ROWS_TOKEN. */
 static inline int32_t row_sum(const uint8_t *row, int32_t k) {
     return *(const int32_t *)(const void *)(row_scales(row, k) + 1);
+}
+
+/* The room behind for k padded to 32 int16. */
+static inline const int16_t *row_wide(row_format format, const uint8_t *row, int32_t k) {
+    const int32_t *after = format == ROWS_TOKEN ? (const int32_t *)(const void *)row_scales(row, k) + 2 : row_sums(row, k) + k / 16;
+    return (const int16_t *)(const void *)after;
 }
 
 #endif

@@ -42,13 +42,14 @@ INLINE ni magnitudes32(const float *x) {
 }
 
 /* inverse 0 gives zeros, whatever x is. */
-INLINE void quantise32(const float *x, float inverse, int8_t *q, int32_t sums[2]) {
+INLINE void quantise32(const float *x, float inverse, int8_t *q, int16_t *wide, int32_t sums[2]) {
     ni v[GROUP_REGISTERS];
     UNROLL
     for (int i = 0; i < GROUP_REGISTERS; i++) {
         v[i] = inverse != 0.0f ? n_of(nf_mul(nf_load(x + i * N_LANES), nf_set1(inverse))) : n_set1(0);
     }
     n_store_bytes(q, v);
+    n_widen(q, wide);
     sums[0] = lanes_sum(n_fold(v, 0));
     sums[1] = lanes_sum(n_fold(v, 1));
 }
@@ -57,10 +58,11 @@ static void prepare_groups(const float *x, int32_t k, void *row) {
     int8_t *q = row;
     float *scales = (float *)(void *)(q + k);
     int32_t *sums = (int32_t *)(void *)(scales + k / PACK_GROUP);
+    int16_t *wide = (int16_t *)(void *)(sums + k / 16);
     for (int32_t g = 0; g < k / PACK_GROUP; g++) {
         float inverse;
         scales[g] = scale_of((uint32_t)lanes_max(n_fold_max(magnitudes32(x + g * PACK_GROUP))), &inverse);
-        quantise32(x + g * PACK_GROUP, inverse, q + g * PACK_GROUP, sums + 2 * g);
+        quantise32(x + g * PACK_GROUP, inverse, q + g * PACK_GROUP, wide + g * PACK_GROUP, sums + 2 * g);
     }
 }
 
@@ -68,6 +70,7 @@ static void prepare_token(const float *x, int32_t k, void *row) {
     int8_t *q = row;
     int32_t whole = k / PACK_GROUP * PACK_GROUP, padded = linear_pad(k, PACK_GROUP), sum = 0, sums[2];
     float tail[PACK_GROUP] = {0}, inverse;
+    int16_t *wide = (int16_t *)(void *)(q + padded + 2 * sizeof(float));
     memcpy(tail, x + whole, (size_t)(k - whole) * sizeof *x);
     ni largest = magnitudes32(tail);
     for (int32_t i = 0; i < whole; i += PACK_GROUP) {
@@ -75,7 +78,7 @@ static void prepare_token(const float *x, int32_t k, void *row) {
     }
     float scale = scale_of((uint32_t)lanes_max(n_fold_max(largest)), &inverse);
     for (int32_t i = 0; i < padded; i += PACK_GROUP) {
-        quantise32(i < whole ? x + i : tail, inverse, q + i, sums);
+        quantise32(i < whole ? x + i : tail, inverse, q + i, wide + i, sums);
         sum += sums[0] + sums[1];
     }
     memcpy(q + padded, &scale, sizeof scale);
@@ -219,43 +222,46 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear *w, r
 
 /* ---- int8 a column ---- */
 
-INLINE void int8_tile(int n_rows, const int8_t *block, const float *scales, const int8_t *const x[N_INT8_ROWS], int32_t n_in, int32_t k_end,
-                      float *y, int32_t y_stride) {
-    n_sum sums[N_INT8_ROWS][N_HALVES];
+INLINE void int8_tile(int n_rows, const int8_t *block, const float *scales, const uint8_t *const x[N_INT8_ROWS], int32_t n_in, float *y,
+                      int32_t y_stride) {
+    ni sums[N_INT8_ROWS][N_HALVES];
+    const int16_t *wide[N_INT8_ROWS];
     UNROLL
     for (int r = 0; r < n_rows; r++) {
+        wide[r] = row_wide(ROWS_TOKEN, x[r], n_in);
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
-            sums[r][h] = n_sum_zero();
+            sums[r][h] = n_quad_start(row_sum(x[r], n_in));
         }
     }
-    for (int32_t k = 0; k < k_end; k += 4) {
+    for (int32_t k = 0; k < n_in; k += PACK_GROUP) {
         const int8_t *from = block + (size_t)k * LANES;
-        n_quad w[N_HALVES];
-        if (n_rows == 1) {
-            _mm_prefetch((const char *)from + PREFETCH_BYTES, _MM_HINT_T0);
-        }
-        UNROLL
-        for (int h = 0; h < N_HALVES; h++) {
-            w[h] = n_quad_load(from + h * 4 * N_LANES);
-        }
-        UNROLL
-        for (int r = 0; r < n_rows; r++) {
-            n_quad row = n_quad_row(x[r] + k);
+        ROLLED
+        for (int t = 0; t < QUADS; t++) {
+            n_quad w[N_HALVES];
+            if (n_rows == 1) {
+                _mm_prefetch((const char *)from + t * 64 + PREFETCH_BYTES, _MM_HINT_T0);
+            }
             UNROLL
             for (int h = 0; h < N_HALVES; h++) {
-                sums[r][h] = n_sum_add(sums[r][h], w[h], row);
+                w[h] = n_quad_load(from + t * 64 + h * 4 * N_LANES);
+            }
+            UNROLL
+            for (int r = 0; r < n_rows; r++) {
+                n_quad row = n_quad_row((const int8_t *)x[r] + k, wide[r] + k, t);
+                UNROLL
+                for (int h = 0; h < N_HALVES; h++) {
+                    sums[r][h] = n_quad_add(sums[r][h], w[h], row);
+                }
             }
         }
     }
     UNROLL
     for (int r = 0; r < n_rows; r++) {
-        const uint8_t *row = (const uint8_t *)x[r];
-        nf x_scale = nf_set1(row_scales(row, n_in)[0]);
+        nf x_scale = nf_set1(row_scales(x[r], n_in)[0]);
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
-            ni sum = n_sum_end(sums[r][h], row_sum(row, n_in));
-            nf_store(y + r * y_stride + h * N_LANES, nf_mul(nf_of(sum), nf_mul(x_scale, nf_load(scales + h * N_LANES))));
+            nf_store(y + r * y_stride + h * N_LANES, nf_mul(nf_of(sums[r][h]), nf_mul(x_scale, nf_load(scales + h * N_LANES))));
         }
     }
 }
@@ -266,21 +272,21 @@ static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t bl
         const int8_t *block = (const int8_t *)linear_block(w, block0 + i);
         const float *scales = w->scales + (int64_t)(block0 + i) * LANES;
         for (int32_t r = 0; r < n_rows; r += N_INT8_ROWS) {
-            const int8_t *rows[N_INT8_ROWS];
+            const uint8_t *rows[N_INT8_ROWS];
             int32_t n = n_rows - r < N_INT8_ROWS ? n_rows - r : N_INT8_ROWS;
             for (int32_t j = 0; j < n; j++) {
-                rows[j] = (const int8_t *)x.data + (size_t)(r + j) * x.stride;
+                rows[j] = x.data + (size_t)(r + j) * x.stride;
             }
             switch (n) {
 #define INT8_ROWS(count)                                                                                                        \
     case count:                                                                                                                 \
-        int8_tile(count, block, scales, rows, w->layout.n_in, w->layout.k_padded, y + i * LANES + r * stride, stride);          \
+        int8_tile(count, block, scales, rows, w->layout.n_in, y + i * LANES + r * stride, stride);                              \
         break;
                 INT8_ROWS(1)
                 INT8_ROWS(2)
                 INT8_ROWS(3)
-#if N_INT8_ROWS == 8
                 INT8_ROWS(4)
+#if N_INT8_ROWS == 8
                 INT8_ROWS(5)
                 INT8_ROWS(6)
                 INT8_ROWS(7)
@@ -421,14 +427,18 @@ typedef struct group_format {
 } group_format;
 
 /* acc + one group of one row. */
-INLINE nf add_group(group_format f, const ni *w, const group_scales *s, const int8_t *x, float x_scale, const int32_t *x_sums, nf acc) {
+INLINE nf add_group(group_format f, const ni *w, const group_scales *s, const uint8_t *row, int32_t n_in, int32_t g, nf acc) {
+    const int8_t *x = (const int8_t *)row + g * PACK_GROUP;
+    const int16_t *wide = row_wide(ROWS_GROUPS, row, n_in) + g * PACK_GROUP;
+    const int32_t *x_sums = row_sums(row, n_in) + 2 * g;
+    float x_scale = row_scales(row, n_in)[g];
     int n_parts = PACK_GROUP / f.group, run = f.bits <= 4 ? 8 : f.bits == 5 ? 4 : 2;
     bool is_signed = f.bits == 8 || f.kind == PACK_IQ4_NL;
     bool has_min = f.coding == SCALE_F16_MIN || f.coding == SCALE_FOUR || f.coding == SCALE_SIX_MIN;
     UNROLL
     for (int i = 0; i < n_parts; i++) {
         int32_t x_sum = n_parts == 2 ? x_sums[i] : x_sums[0] + x_sums[1];
-        ni sum = is_signed ? n_dot_signed(w, x, x_sum) : n_dot_unsigned(w + i * 4, x + 16 * i, f.group / 4, run, -f.zero * x_sum);
+        ni sum = is_signed ? n_dot_signed(w, x, wide, x_sum) : n_dot_unsigned(w + i * 4, x + 16 * i, f.group / 4, run, -f.zero * x_sum);
         acc = nf_fma(nf_of(sum), nf_mul(s->scale[i], nf_set1(x_scale)), acc);
         if (has_min) {
             acc = nf_fma(s->min[i], nf_set1(x_scale * (float)x_sum), acc);
@@ -474,14 +484,11 @@ INLINE void group_block(group_format f, bool one_row, const linear *w, const uin
             }
             load_scales(f.coding, scales, supers, g, h * N_LANES, &s);
             if (one_row) {
-                one[h] = add_group(f, numbers, &s, (const int8_t *)x.data + g * PACK_GROUP, row_scales(x.data, n_in)[g],
-                                   row_sums(x.data, n_in) + 2 * g, one[h]);
+                one[h] = add_group(f, numbers, &s, x.data, n_in, g, one[h]);
             }
             for (int32_t r = 0; r < n_rows && !one_row; r++) {
-                const uint8_t *row = x.data + (size_t)r * x.stride;
                 float *acc = y + r * y_stride + h * N_LANES;
-                nf_store(acc, add_group(f, numbers, &s, (const int8_t *)row + g * PACK_GROUP, row_scales(row, n_in)[g],
-                                        row_sums(row, n_in) + 2 * g, nf_load(acc)));
+                nf_store(acc, add_group(f, numbers, &s, x.data + (size_t)r * x.stride, n_in, g, nf_load(acc)));
             }
         }
     }

@@ -5,8 +5,10 @@
  *
  *   unsigned numbers of b bits: AVX2 by maddubs, whose int16 pairs are added up as long as they cannot overflow: |x| <= 127, so
  *                     2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6). AVX-512 by dpbusd.
- *   signed bytes:     AVX2 widened to int16, by madd, whose pairs of columns are joined at the end. AVX-512 as unsigned bytes plus 128, by dpbusd,
- *                     with 128 times the sum of x taken off. */
+ *   signed bytes:     AVX2 as int16, the even bytes of a quad apart from the odd ones, by madd; the row has its numbers in this form too (wide).
+ *                     AVX-512 as unsigned bytes plus 128, by dpbusd, with 128 times the sum of x taken off.
+ *
+ * wide: for each 32 of k 32 int16: the even bytes of the 8 quads, then the odd ones. */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
 
@@ -14,10 +16,18 @@
 
 #include <string.h>
 
+/* Loops over registers are unrolled, so that arrays of them stay registers. Not in emulation, where each instruction is a loop itself. */
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("nounroll")
+#define UNROLL_ALL _Pragma("unroll")
 #else
-#define UNROLL _Pragma("GCC unroll 16")
+#define ROLLED _Pragma("GCC unroll 1")
+#define UNROLL_ALL _Pragma("GCC unroll 16")
+#endif
+#ifdef SIMD_EMULATE
+#define UNROLL ROLLED
+#else
+#define UNROLL UNROLL_ALL
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
@@ -144,31 +154,34 @@ INLINE void n_ready_signed(const ni bytes[QUADS], ni w[N_SIGNED]) {
         w[i] = _mm512_xor_si512(bytes[i], n_set1_bytes(-128));
     }
 }
-INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, int32_t x_sum) {
+INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, const int16_t *wide, int32_t x_sum) {
+    (void)wide;
     return n_dot_unsigned(w, x, QUADS, 1, (int32_t)(-128 * (int64_t)x_sum));
 }
+/* Nothing: rows need no wide form here. */
+INLINE void n_widen(const int8_t x[32], int16_t wide[32]) {
+    (void)x;
+    (void)wide;
+}
 
-/* A sum of signed products over many quads: begin, add a quad at a time, end. */
-typedef struct n_sum {
-    ni v;
-} n_sum;
+/* A quad of signed bytes of the weights or of a row, made ready to be multiplied. */
 typedef struct n_quad {
     ni v;
 } n_quad;
-INLINE n_sum n_sum_zero(void) {
-    return (n_sum){_mm512_setzero_si512()};
-}
 INLINE n_quad n_quad_load(const int8_t *w) {
     return (n_quad){_mm512_xor_si512(n_load(w), n_set1_bytes(-128))};
 }
-INLINE n_quad n_quad_row(const int8_t *x) {
-    return (n_quad){n_set1(quad_of(x))};
+/* Quad t of 32 numbers. */
+INLINE n_quad n_quad_row(const int8_t *x, const int16_t *wide, int t) {
+    (void)wide;
+    return (n_quad){n_set1(quad_of(x + 4 * t))};
 }
-INLINE n_sum n_sum_add(n_sum s, n_quad w, n_quad x) {
-    return (n_sum){_mm512_dpbusd_epi32(s.v, w.v, x.v)};
+INLINE ni n_quad_add(ni sum, n_quad w, n_quad x) {
+    return _mm512_dpbusd_epi32(sum, w.v, x.v);
 }
-INLINE ni n_sum_end(n_sum s, int32_t x_sum) {
-    return n_add(s.v, n_set1((int32_t)(-128 * (int64_t)x_sum)));
+/* What sums of n_quad_add must start from. */
+INLINE ni n_quad_start(int32_t x_sum) {
+    return n_set1((int32_t)(-128 * (int64_t)x_sum));
 }
 
 #else
@@ -177,7 +190,7 @@ INLINE ni n_sum_end(n_sum s, int32_t x_sum) {
 #define N_HALVES 2
 #define N_SIGNED (2 * QUADS)
 #define N_FLOAT_ROWS 6
-#define N_INT8_ROWS 3
+#define N_INT8_ROWS 4
 
 typedef __m256 nf;
 typedef __m256i ni;
@@ -272,57 +285,56 @@ INLINE ni n_dot_unsigned(const ni *w, const int8_t *x, int n_quads, int run, int
     return sum;
 }
 
-/* A quad's four int8 as int16, for each of four columns. */
-INLINE ni wide_row(const int8_t *x) {
-    return _mm256_cvtepi8_epi16(_mm_set1_epi32(quad_of(x)));
+INLINE ni even_bytes(ni v) {
+    return _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
 }
-/* Two halves of a sum, of columns 0..3 and 4..7 with two partial sums each, as columns 0..7. */
-INLINE ni join_columns(ni low, ni high) {
-    return _mm256_permute4x64_epi64(_mm256_hadd_epi32(low, high), 0xd8);
+INLINE ni odd_bytes(ni v) {
+    return _mm256_srai_epi16(v, 8);
+}
+INLINE int32_t pair_of(const int16_t *wide) {
+    int32_t v;
+    memcpy(&v, wide, sizeof v);
+    return v;
+}
+INLINE void n_widen(const int8_t x[32], int16_t wide[32]) {
+    ni v = n_load(x);
+    _mm256_storeu_si256((__m256i *)(void *)wide, even_bytes(v));
+    _mm256_storeu_si256((__m256i *)(void *)(wide + 16), odd_bytes(v));
+}
+
+typedef struct n_quad {
+    ni even, odd;
+} n_quad;
+INLINE n_quad n_quad_load(const int8_t *w) {
+    ni v = n_load(w);
+    return (n_quad){even_bytes(v), odd_bytes(v)};
+}
+INLINE n_quad n_quad_row(const int8_t *x, const int16_t *wide, int t) {
+    (void)x;
+    return (n_quad){n_set1(pair_of(wide + 2 * t)), n_set1(pair_of(wide + 16 + 2 * t))};
+}
+INLINE ni n_quad_add(ni sum, n_quad w, n_quad x) {
+    return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(w.even, x.even), _mm256_madd_epi16(w.odd, x.odd)));
+}
+INLINE ni n_quad_start(int32_t x_sum) {
+    (void)x_sum;
+    return _mm256_setzero_si256();
 }
 
 INLINE void n_ready_signed(const ni bytes[QUADS], ni w[N_SIGNED]) {
     UNROLL
     for (int i = 0; i < QUADS; i++) {
-        w[2 * i] = _mm256_cvtepi8_epi16(_mm256_castsi256_si128(bytes[i]));
-        w[2 * i + 1] = _mm256_cvtepi8_epi16(_mm256_extracti128_si256(bytes[i], 1));
+        w[2 * i] = even_bytes(bytes[i]);
+        w[2 * i + 1] = odd_bytes(bytes[i]);
     }
 }
-INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, int32_t x_sum) {
-    ni low = _mm256_setzero_si256(), high = low;
-    (void)x_sum;
+INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, const int16_t *wide, int32_t x_sum) {
+    ni sum = n_quad_start(x_sum);
     UNROLL
     for (int i = 0; i < QUADS; i++) {
-        ni wide = wide_row(x + 4 * i);
-        low = _mm256_add_epi32(low, _mm256_madd_epi16(w[2 * i], wide));
-        high = _mm256_add_epi32(high, _mm256_madd_epi16(w[2 * i + 1], wide));
+        sum = n_quad_add(sum, (n_quad){w[2 * i], w[2 * i + 1]}, n_quad_row(x, wide, i));
     }
-    return join_columns(low, high);
-}
-
-typedef struct n_sum {
-    ni low, high;
-} n_sum;
-typedef struct n_quad {
-    ni low, high; /* of a row: the same */
-} n_quad;
-INLINE n_sum n_sum_zero(void) {
-    return (n_sum){_mm256_setzero_si256(), _mm256_setzero_si256()};
-}
-INLINE n_quad n_quad_load(const int8_t *w) {
-    return (n_quad){_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)w)),
-                    _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(w + 16)))};
-}
-INLINE n_quad n_quad_row(const int8_t *x) {
-    ni wide = wide_row(x);
-    return (n_quad){wide, wide};
-}
-INLINE n_sum n_sum_add(n_sum s, n_quad w, n_quad x) {
-    return (n_sum){_mm256_add_epi32(s.low, _mm256_madd_epi16(w.low, x.low)), _mm256_add_epi32(s.high, _mm256_madd_epi16(w.high, x.high))};
-}
-INLINE ni n_sum_end(n_sum s, int32_t x_sum) {
-    (void)x_sum;
-    return join_columns(s.low, s.high);
+    return sum;
 }
 
 #endif
