@@ -11,7 +11,7 @@ quire_room(api api PkgConfig::JSONC)
 quire_room(server server PkgConfig::EVENT http_parser PkgConfig::JSONC PkgConfig::OPENSSL)
 quire_room(bench bench PkgConfig::JSONC)
 quire_room(cli cli PkgConfig::EDIT PkgConfig::JSONC)
-include(cmake/isa.cmake OPTIONAL)
+include(cmake/isa.cmake)
 
 # The built-in model, as bytes in the binary.
 set(QUIRE_BUILTIN ${CMAKE_SOURCE_DIR}/models/builtin.gguf)

@@ -66,7 +66,7 @@ check() {
         return
     fi
     read -r -a n <<<"$(tr -cs '0-9' ' ' <<<"$summary")"
-    [ "$status" -eq 0 ] || head -n -1 "$log" | head -n 40
+    [ "$status" -eq 0 ] || grep -E '"result": ?"fail' "$log" | head -n 20
     say "quire-check $kind $directory: ${n[0]} passed, ${n[1]} failed, ${n[2]} unsupported by this build"
     passed=$((passed + n[0])) failed=$((failed + n[1]))
 }
