@@ -13,7 +13,7 @@
 
 #define N_WEIGHT_TYPES 14
 
-static const dtype weight_types[N_WEIGHT_TYPES] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0,   DTYPE_Q5_1,
+static const dtype weight_types[N_WEIGHT_TYPES] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
                                                    DTYPE_Q8_0, DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL};
 static const char *const isa_names[N_ISAS] = {"plain", "avx2", "avx512"};
 
@@ -68,7 +68,11 @@ static inline uint8_t *random_weights(dtype t, size_t n, uint64_t *seed) {
 
 static inline tensor_view matrix_view(dtype t, int32_t n_out, int32_t n_in, const void *data) {
     size_t n = (size_t)n_out * (size_t)n_in;
-    return (tensor_view){.name = "w", .type = t, .n_dims = 2, .dims = {n_out, n_in, 1, 1}, .data = data,
+    return (tensor_view){.name = "w",
+                         .type = t,
+                         .n_dims = 2,
+                         .dims = {n_out, n_in, 1, 1},
+                         .data = data,
                          .n_bytes = n / (size_t)dtype_block_elements(t) * (size_t)dtype_block_bytes(t)};
 }
 

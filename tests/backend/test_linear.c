@@ -1,4 +1,5 @@
-/* Product kernels: every container and compute mode on every instruction set this machine runs, against sums in double and against the plain twin. */
+/* Product kernels: every container and compute mode on every instruction set this machine runs, against sums in double and against the
+ * plain twin. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@ typedef struct product_case {
     int32_t n_out, n_in;
     uint8_t *source;
     linear w;
-    float *x;    /* [MAX_ROWS, n_in] */
+    float *x; /* [MAX_ROWS, n_in] */
 } product_case;
 
 static product_case case_new(dtype t, compute_mode mode, int32_t n_out, int32_t n_in, uint64_t seed) {
@@ -134,8 +135,8 @@ static void expect_near_reference(const product_case *c, const float *y, int32_t
             }
             float got = y[r * c->w.layout.n_blocks * PACK_LANES + column];
             if (!(fabs((double)got - sum) <= 4e-6 * size + 1e-30)) {
-                fail_msg("%s %s format %d, %d x %d: row %d column %d is %.9g, not %.9g", isa, dtype_name(c->type), (int)c->w.format, c->n_out,
-                         c->n_in, r, column, (double)got, sum);
+                fail_msg("%s %s format %d, %d x %d: row %d column %d is %.9g, not %.9g", isa, dtype_name(c->type), (int)c->w.format,
+                         c->n_out, c->n_in, r, column, (double)got, sum);
             }
         }
     }
@@ -148,9 +149,7 @@ static int32_t rounded_in(dtype t, int32_t n_in) {
     return (n_in + block - 1) / block * block;
 }
 
-static const struct {
-    int32_t n_out, n_in;
-} shapes[] = {{1, 1}, {16, 32}, {5, 7}, {40, 96}, {131, 320}, {64, 517}};
+static const struct { int32_t n_out, n_in; } shapes[] = {{1, 1}, {16, 32}, {5, 7}, {40, 96}, {131, 320}, {64, 517}};
 
 static void every_product_is_near_the_sum_in_double(void **state) {
     (void)state;
@@ -179,8 +178,8 @@ static void expect_same_columns(const product_case *c, const float *a, const flo
     int32_t width = c->w.layout.n_blocks * PACK_LANES;
     for (int32_t r = 0; r < n_rows; r++) {
         if (memcmp(a + r * width, b + r * width, sizeof *a * (size_t)c->n_out) != 0) {
-            fail_msg("%s: %s format %d, %d x %d: row %d of %d has other bits", what, dtype_name(c->type), (int)c->w.format, c->n_out, c->n_in, r,
-                     n_rows);
+            fail_msg("%s: %s format %d, %d x %d: row %d of %d has other bits", what, dtype_name(c->type), (int)c->w.format, c->n_out,
+                     c->n_in, r, n_rows);
         }
     }
 }
@@ -219,12 +218,12 @@ static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(v
     }
 }
 
-/* With one element of x set, y is that weight times it. Numbers and scale codes are integers of at most 8 bits, so a product this near to the
- * file's value can come from no other codes. */
+/* With one element of x set, y is that weight times it. Numbers and scale codes are integers of at most 8 bits, so a product this near to
+ * the file's value can come from no other codes. */
 static void repacked_k_quants_keep_every_value(void **state) {
     (void)state;
-    static const dtype types[] = {DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1,
-                                  DTYPE_Q8_0, DTYPE_IQ4_NL};
+    static const dtype types[] = {DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K,  DTYPE_Q4_0,
+                                  DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_IQ4_NL};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         product_case c = case_new(types[i], COMPUTE_INT8, 19, 512, 77 + i);
         size_t k = (size_t)c.n_in, row_bytes = linear_row_bytes(ROWS_GROUPS, c.n_in);
@@ -242,7 +241,8 @@ static void repacked_k_quants_keep_every_value(void **state) {
                     largest = fmaxf(largest, fabsf(w[column * k + g]));
                 }
                 if (!(fabsf(y[column] / 127.0f - value) <= 1e-6f * largest)) {
-                    fail_msg("%s: column %zu, k %zu: %.9g, not %.9g", dtype_name(c.type), column, j, (double)(y[column] / 127.0f), (double)value);
+                    fail_msg("%s: column %zu, k %zu: %.9g, not %.9g", dtype_name(c.type), column, j, (double)(y[column] / 127.0f),
+                             (double)value);
                 }
             }
         }

@@ -11,9 +11,9 @@
 #include "backend/cpu/math.h"
 #include "backend/linear_cases.h"
 
-#define D 256
-#define F 520 /* not whole tiles */
-#define V 83
+#define D        256
+#define F        520 /* not whole tiles */
+#define V        83
 #define MAX_ROWS 130
 
 /* A backend with one layer's worth of products. Types differ between the weights, so one op needs rows in several formats. */
@@ -29,7 +29,8 @@ typedef struct fixture {
 static linear *load(backend *b, dtype t, int32_t n_out, int32_t n_in, const float *bias, uint64_t seed) {
     uint8_t *source = random_weights(t, (size_t)n_out * (size_t)n_in, &seed);
     tensor_view w = matrix_view(t, n_out, n_in, source);
-    tensor_view bias_view = {.name = "b", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}, .data = bias, .n_bytes = 4 * (size_t)n_out};
+    tensor_view bias_view = {
+        .name = "b", .type = DTYPE_F32, .n_dims = 1, .dims = {n_out, 1, 1, 1}, .data = bias, .n_bytes = 4 * (size_t)n_out};
     linear *l = NULL;
     quire_error err;
     if (b->ops->linear_load(b, &w, bias != NULL ? &bias_view : NULL, &l, &err) != QUIRE_OK) {
@@ -48,7 +49,8 @@ static fixture fixture_open(compute_mode mode, const char *isa, int32_t n_thread
         norm_weight[i] = 1.0f + random_float(&seed) * 0.5f;
         f.bias_q[i] = random_float(&seed);
     }
-    tensor_view nw = {.name = "n", .type = DTYPE_F32, .n_dims = 1, .dims = {D, 1, 1, 1}, .data = norm_weight, .n_bytes = sizeof norm_weight};
+    tensor_view nw = {
+        .name = "n", .type = DTYPE_F32, .n_dims = 1, .dims = {D, 1, 1, 1}, .data = norm_weight, .n_bytes = sizeof norm_weight};
     quire_error err;
     assert_int_equal(ops->norm_load(f.b, NORM_RMS, &nw, NULL, 1e-5f, false, &f.nm, &err), QUIRE_OK);
     f.wq = load(f.b, DTYPE_Q4_K, D, D, f.bias_q, 1);
@@ -222,7 +224,8 @@ static void impossible_weights_are_refused_with_their_name(void **state) {
     static const float data[64 * 4];
     linear *l = NULL;
     quire_error err;
-    const tensor_view good = {.name = "blk.0.w", .type = DTYPE_F32, .n_dims = 2, .dims = {16, 16, 1, 1}, .data = data, .n_bytes = sizeof data};
+    const tensor_view good = {
+        .name = "blk.0.w", .type = DTYPE_F32, .n_dims = 2, .dims = {16, 16, 1, 1}, .data = data, .n_bytes = sizeof data};
     tensor_view t = good;
     t.n_bytes = sizeof data - 1;
     assert_int_equal(b->ops->linear_load(b, &t, NULL, &l, &err), QUIRE_BAD_FILE);

@@ -1,4 +1,5 @@
-/* Loading weights, and the ops over them: rows are prepared once for all products that read them, then threads share out the column blocks. */
+/* Loading weights, and the ops over them: rows are prepared once for all products that read them, then threads share out the column blocks.
+ */
 #include "backend/cpu/linear.h"
 
 #include <assert.h>
@@ -9,7 +10,7 @@
 #include "base/size.h"
 #include "core/quant.h"
 
-#define MAX_USES 8
+#define MAX_USES    8
 #define SERIAL_ROWS 4 /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
 
 /* Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by cpu_linear_step_open. */
@@ -19,7 +20,7 @@ typedef struct cpu_linear_state {
     uint8_t *rows[N_ROW_FORMATS]; /* prepared rows, max(max_rows, max_out) of the widest */
     float *normed;                /* [members][normed_width]: a row between norm and conversion */
     int32_t normed_width;
-    float *tiles;                 /* [members][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
+    float *tiles; /* [members][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
 } cpu_linear_state;
 
 const linear_kernels *cpu_linear_kernels(cpu_isa isa) {
@@ -103,7 +104,8 @@ quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor
     pack_kind kind;
     TRY(check_weight(weight, err));
     if (pack_choose(weight->type, base->compute, &kind) != QUIRE_OK) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", weight->name, dtype_name(weight->type));
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", weight->name,
+                       dtype_name(weight->type));
     }
     linear *l = cpu_own(b, 1, sizeof *l);
     if (l == NULL || state_of(b, &s) != QUIRE_OK) {
@@ -226,8 +228,8 @@ static void prepare_rows(rows_job *job, const linear *const *weights, int32_t n)
 
 typedef enum product_end { END_STORE, END_ADD, END_GATE_UP, END_LOGITS } product_end;
 
-/* One op's products. Parts are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same columns and a
- * part does both. */
+/* One op's products. Parts are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same columns
+ * and a part does both. */
 typedef struct product_job {
     cpu_backend *b;
     row_view views[N_ROW_FORMATS];
@@ -245,7 +247,8 @@ static int32_t n_tiles(const linear *w) {
 }
 
 /* y[n_rows][n_blocks * 16] = x w^T + bias. */
-static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
+static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks,
+                         float *y) {
     row_view x = job->views[w->format];
     x.data += (size_t)row0 * x.stride;
     job->b->linear->product(w, x, n_rows, block0, n_blocks, y);

@@ -3,15 +3,16 @@
  * y[row][column] = sum over k of x[row][k] w[column][k], accumulated in one fixed order for every number of rows, tile and thread:
  *
  *   ROWS_F32     x f32; weights F32, F16 or BF16, widened exactly: acc = fma(x_k, w_k, acc) from acc = 0, k ascending.
- *   ROWS_BF16    x and weights bf16 (ties to even), k padded to 2 by zeros: as above over the widened values; on AVX-512 by the dot instruction,
- *                a pair at a time, ascending.
- *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights: y = (float)(sum of x_k w_k in int32) * (x_scale * w_scale).
+ *   ROWS_BF16    x and weights bf16 (ties to even), k padded to 2 by zeros: as above over the widened values.
+ *                AVX-512 has its dot instruction for that: a pair at a time, ascending, with bits of its own.
+ *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights:
+ *                y = (float)(sum of x_k w_k in int32) * (x_scale * w_scale).
  *   ROWS_GROUPS  x int8 with one scale for each 32 of k; grouped weights. For each weight scale's 16 or 32 of k, ascending:
- *                acc = fma((float)(sum of x_k (q_k - zero) in int32), w_scale * x_scale, acc), and for formats with mins
- *                then acc = fma(min, x_scale * (float)(sum of x_k), acc).
+ *                acc = fma((float)(sum of x_k (q_k - zero) in int32), w_scale * x_scale, acc),
+ *                and for formats with mins then acc = fma(min, x_scale * (float)(sum of x_k), acc).
  *
- * Activations are quantised so: a = the largest |x|; q = round(x * (127 / a)), ties to even; scale = a / 127. With a under 2^-100 all are 0; with an
- * infinity or NaN the scale is NaN and q 0, so that whatever is computed from it is NaN.
+ * Activations are quantised so: a = the largest |x|; q = round(x * (127 / a)), ties to even; scale = a / 127. With a under 2^-100 all are
+ * 0; with an infinity or NaN the scale is NaN and q 0, so that whatever is computed from it is NaN.
  *
  * Threads: kernels are pure functions of their arguments; threads split columns, never k. */
 #ifndef CPU_LINEAR_H
@@ -21,9 +22,9 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pack.h"
 
-#define LINEAR_TILE_BLOCKS 4 /* column blocks of one part of the work */
+#define LINEAR_TILE_BLOCKS  4 /* column blocks of one part of the work */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
-#define LINEAR_TILE_ROWS 64  /* rows that pass while a part's weights are in cache */
+#define LINEAR_TILE_ROWS    64 /* rows that pass while a part's weights are in cache */
 
 /* How an activation row is given to a kernel. A prepared row starts at a multiple of 64 bytes (but ROWS_F32, which has no alignment):
  *   ROWS_F32     f32 [k]
@@ -46,16 +47,16 @@ struct linear {
     linear *next;
     pack_layout layout;
     row_format format;
-    uint8_t *data;  /* layout.n_blocks blocks */
-    float *scales;  /* [n_blocks * 16] of INT8, else NULL */
-    float *bias;    /* [n_blocks * 16], or NULL */
+    uint8_t *data; /* layout.n_blocks blocks */
+    float *scales; /* [n_blocks * 16] of INT8, else NULL */
+    float *bias;   /* [n_blocks * 16], or NULL */
 };
 
 typedef struct linear_kernels {
     /* Puts x[0..k) into row in the index's format, padding included. */
     void (*prepare[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
-    /* y[n_rows][n_blocks * 16] = the product of rows, which are in w->format, with column blocks block0..block0+n_blocks of w, without bias.
-     * Padding columns get values that nobody may read. */
+    /* y[n_rows][n_blocks * 16] = the product of rows, which are in w->format, with column blocks block0..block0+n_blocks of w, without
+     * bias. Padding columns get values that nobody may read. */
     void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y);
 } linear_kernels;
 

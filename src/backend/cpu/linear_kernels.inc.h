@@ -1,17 +1,18 @@
-/* Product kernels for AVX2 and AVX-512, written once: included by linear_avx2.c and linear_avx512.c, which name LINEAR_TABLE. The arithmetic and its
- * order are linear.h's; the plain twin has the same bits.
+/* Product kernels for AVX2 and AVX-512, written once: included by linear_avx2.c and linear_avx512.c, which name LINEAR_TABLE. The
+ * arithmetic and its order are linear.h's; the plain twin has the same bits.
  *
- * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. Floats and int8 keep a tile of rows x 16 columns in registers while k
- * runs; grouped weights keep one group's numbers in registers while the rows pass, with the sums in y. One row streams: it is bound by memory. */
+ * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. Floats and int8 keep a tile of rows x 16 columns in
+ * registers while k runs; grouped weights keep one group's numbers in registers while the rows pass, with the sums in y. One row streams:
+ * it is bound by memory. */
 #include <math.h>
 
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 #include "core/half.h"
 
-#define LANES PACK_LANES
-#define FLOAT_CHUNK 512    /* k of a block that stay in L1 while row tiles pass */
-#define PREFETCH_BYTES 1024 /* how far one-row kernels look ahead */
+#define LANES           PACK_LANES
+#define FLOAT_CHUNK     512  /* k of a block that stay in L1 while row tiles pass */
+#define PREFETCH_BYTES  1024 /* how far one-row kernels look ahead */
 #define GROUP_REGISTERS (32 / N_LANES)
 
 /* ---- rows ---- */
@@ -173,8 +174,8 @@ INLINE void float_tile(pack_kind kind, row_format format, int n_rows, int n_cols
 }
 
 /* Rows of one block by tiles of N_FLOAT_ROWS. */
-INLINE void float_block(pack_kind kind, row_format format, const uint8_t *block, row_view x, int32_t n_rows, int32_t k0, int32_t k1, float *y,
-                        int32_t y_stride) {
+INLINE void float_block(pack_kind kind, row_format format, const uint8_t *block, row_view x, int32_t n_rows, int32_t k0, int32_t k1,
+                        float *y, int32_t y_stride) {
     for (int32_t r = 0; r < n_rows; r += N_FLOAT_ROWS) {
         float_rows rows;
         int32_t n = n_rows - r < N_FLOAT_ROWS ? n_rows - r : N_FLOAT_ROWS;
@@ -182,9 +183,9 @@ INLINE void float_block(pack_kind kind, row_format format, const uint8_t *block,
             rows.x[i] = x.data + (size_t)(r + i) * x.stride;
         }
         switch (n) {
-#define FLOAT_ROWS(count)                                                                               \
-    case count:                                                                                         \
-        float_tile(kind, format, count, 1, block, 0, &rows, k0, k1, y + r * y_stride, y_stride);        \
+#define FLOAT_ROWS(count)                                                                                                                  \
+    case count:                                                                                                                            \
+        float_tile(kind, format, count, 1, block, 0, &rows, k0, k1, y + r * y_stride, y_stride);                                           \
         break;
             FLOAT_ROWS(1)
             FLOAT_ROWS(2)
@@ -278,9 +279,9 @@ static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t bl
                 rows[j] = x.data + (size_t)(r + j) * x.stride;
             }
             switch (n) {
-#define INT8_ROWS(count)                                                                                                        \
-    case count:                                                                                                                 \
-        int8_tile(count, block, scales, rows, w->layout.n_in, y + i * LANES + r * stride, stride);                              \
+#define INT8_ROWS(count)                                                                                                                   \
+    case count:                                                                                                                            \
+        int8_tile(count, block, scales, rows, w->layout.n_in, y + i * LANES + r * stride, stride);                                         \
         break;
                 INT8_ROWS(1)
                 INT8_ROWS(2)
@@ -379,7 +380,8 @@ typedef struct group_scales {
 INLINE void load_scales(pack_scale coding, const uint8_t *scales, const uint8_t *supers, int32_t group, int lane, group_scales *out) {
     size_t g = (size_t)group;
     const uint16_t *halves = (const uint16_t *)(const void *)scales + lane;
-    const uint16_t *d = (const uint16_t *)(const void *)supers + g / 8 * (coding == SCALE_FOUR || coding == SCALE_SIX_MIN ? 2 : 1) * LANES + lane;
+    const uint16_t *d =
+        (const uint16_t *)(const void *)supers + g / 8 * (coding == SCALE_FOUR || coding == SCALE_SIX_MIN ? 2 : 1) * LANES + lane;
     const uint8_t *codes = scales + 2 * g * LANES + lane, *sixes = scales + g / 2 * 3 * LANES + lane;
     switch (coding) {
     case SCALE_F16:
@@ -512,19 +514,19 @@ INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t 
     }
 }
 
-#define GROUP_PRODUCT(name, group_, bits_, zero_, scale_)                                                                              \
-    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {               \
-        const group_format f = {.kind = PACK_##name, .group = group_, .bits = bits_, .zero = zero_, .coding = scale_};                  \
-        product_groups(f, w, x, n_rows, block0, n_blocks, y);                                                                          \
+#define GROUP_PRODUCT(name, group_, bits_, zero_, scale_)                                                                                  \
+    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {                  \
+        const group_format f = {.kind = PACK_##name, .group = group_, .bits = bits_, .zero = zero_, .coding = scale_};                     \
+        product_groups(f, w, x, n_rows, block0, n_blocks, y);                                                                              \
     }
 PACK_GROUPED_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT
 
 /* ---- the table ---- */
 
-#define FLOAT_PRODUCT(name, kind, format)                                                                               \
-    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {         \
-        product_floats(kind, format, w, x, n_rows, block0, n_blocks, y);                                                \
+#define FLOAT_PRODUCT(name, kind, format)                                                                                                  \
+    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {                            \
+        product_floats(kind, format, w, x, n_rows, block0, n_blocks, y);                                                                   \
     }
 FLOAT_PRODUCT(product_f32, PACK_F32, ROWS_F32)
 FLOAT_PRODUCT(product_f16, PACK_F16, ROWS_F32)
@@ -546,9 +548,9 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
     case PACK_INT8:
         product_int8(w, x, n_rows, block0, n_blocks, y);
         break;
-#define GROUP_CASE(name, group, bits, zero, scale)          \
-    case PACK_##name:                                       \
-        product_##name(w, x, n_rows, block0, n_blocks, y);  \
+#define GROUP_CASE(name, group, bits, zero, scale)                                                                                         \
+    case PACK_##name:                                                                                                                      \
+        product_##name(w, x, n_rows, block0, n_blocks, y);                                                                                 \
         break;
         PACK_GROUPED_LIST(GROUP_CASE)
 #undef GROUP_CASE

@@ -133,8 +133,8 @@ static const plain_format formats[N_PACKS] = {
 };
 
 typedef struct plain_group {
-    int32_t q[PACK_GROUP][LANES];            /* zero taken off */
-    float scale[2][LANES], min[2][LANES];    /* of each 16 or of all 32 */
+    int32_t q[PACK_GROUP][LANES];         /* zero taken off */
+    float scale[2][LANES], min[2][LANES]; /* of each 16 or of all 32 */
 } plain_group;
 
 /* The number of column c at place i of a group whose planes start at p. */

@@ -25,9 +25,9 @@ quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
         *out = PACK_INT8;
     } else {
         switch (from) {
-#define PACK_FROM(name, group, bits, zero, scale) \
-    case DTYPE_##name:                            \
-        *out = PACK_##name;                       \
+#define PACK_FROM(name, group, bits, zero, scale)                                                                                          \
+    case DTYPE_##name:                                                                                                                     \
+        *out = PACK_##name;                                                                                                                \
         break;
             PACK_GROUPED_LIST(PACK_FROM)
 #undef PACK_FROM
@@ -48,8 +48,8 @@ static void grouped_bits(pack_kind kind, size_t *quants, size_t *scales, size_t 
         PACK_GROUPED_LIST(PACK_FORMAT)
 #undef PACK_FORMAT
     };
-    static const uint16_t scale_bits[] = {[SCALE_F16] = 128, [SCALE_F16_MIN] = 256, [SCALE_FOUR] = 128, [SCALE_SIX] = 96,
-                                         [SCALE_SIX_MIN] = 96, [SCALE_EIGHT] = 128};
+    static const uint16_t scale_bits[] = {
+        [SCALE_F16] = 128, [SCALE_F16_MIN] = 256, [SCALE_FOUR] = 128, [SCALE_SIX] = 96, [SCALE_SIX_MIN] = 96, [SCALE_EIGHT] = 128};
     pack_scale s = formats[kind].scale;
     *quants = (size_t)formats[kind].bits * PACK_SUPER;
     *scales = scale_bits[s];
@@ -104,7 +104,8 @@ static const uint8_t *column_at(const tensor_view *w, int32_t n_in, int32_t colu
     return (const uint8_t *)w->data + ((size_t)column * (size_t)n_in + (size_t)k) / elements * bytes;
 }
 
-/* Elements k0..k0+n of the block's columns as f32, all else 0. Loops over a chunk run over all PACK_SUPER places: of known length they are made vectors. */
+/* Elements k0..k0+n of the block's columns as f32, all else 0. Loops over a chunk run over all PACK_SUPER places: of known length they are
+ * made vectors. */
 static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
                          float out[PACK_LANES][PACK_SUPER]) {
     for (int32_t c = 0; c < PACK_LANES; c++) {

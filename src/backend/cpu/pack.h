@@ -1,7 +1,7 @@
 /* Packed weights: how a matrix [n_out, n_in] lies in memory for the product kernels. Made once at load; the same on every instruction set.
  *
- * Columns (outputs) go in blocks of 16, one a lane; a block is one contiguous run of block_bytes, a multiple of 64. The last block is padded with
- * zeros. k counts along n_in. Inside a block:
+ * Columns (outputs) go in blocks of 16, one a lane; a block is one contiguous run of block_bytes, a multiple of 64. The last block is
+ * padded with zeros. k counts along n_in. Inside a block:
  *
  *   F32   [k][16] f32                    F16   [k][16] f16                 BF16  [k/2][16][2] bf16, k padded to 2
  *   INT8  [k/4][16][4] int8, k padded to 32; value = q * scale[column], the f32 scales lie apart
@@ -15,12 +15,14 @@
  * value = scale * (q - zero) + min, one scale and min for every `group` of k (16 or 32):
  *   SCALE_F16      scales [k/32][16] f16
  *   SCALE_F16_MIN  scales [k/32][2][16] f16: scale, min
- *   SCALE_FOUR     scales [k/16][16] bytes: low nibble scale, high nibble min, times supers [k/256][2][16] f16: d, dmin; min = -(dmin * code)
- *   SCALE_SIX      scales [k/64][3][16] bytes: four numbers of 6 bits in three bytes: bytes i = 0..2 hold number i in the low six bits and two bits of
- *                  number 3 (low bits first) in the high ones. With mins: scale, scale, min, min of the two groups, supers d, dmin.
- *                  Without: the four scales of 16 k each, biased by 32, supers d.
- *   SCALE_EIGHT    scales [k/16][16] int8, times supers [k/256][16] f16
- * So a format takes as many bits as it was published with, and every d * code is exact in f32. */
+ *   SCALE_FOUR     scales [k/16][16] bytes: low nibble scale, high nibble min; times supers [k/256][2][16] f16: d and -dmin
+ *   SCALE_SIX      scales [k/64][3][16] bytes: four numbers of 6 bits, the scales of 16 k each plus 32; times supers [k/256][16] f16
+ *   SCALE_SIX_MIN  the same bytes: scale, scale, min, min of the two groups; times supers [k/256][2][16] f16: d and -dmin
+ *   SCALE_EIGHT    scales [k/16][16] int8; times supers [k/256][16] f16
+ * Four numbers of 6 bits take three bytes: the low six bits of byte i = 0..2 are number i, the high two are bits 2i and 2i + 1 of number 3.
+ *
+ * So a format takes as many bits as it was published with, and every d * code is exact in f32. dmin is stored; its sign is the reader's.
+ */
 #ifndef CPU_PACK_H
 #define CPU_PACK_H
 
@@ -32,24 +34,24 @@
 #include "core/tensor.h"
 
 #define PACK_VERSION 1 /* of everything above; stored packed weights name it */
-#define PACK_LANES 16
-#define PACK_GROUP 32  /* k of one activation scale */
-#define PACK_SUPER 256 /* k of one super scale; packing goes by so many */
+#define PACK_LANES   16
+#define PACK_GROUP   32  /* k of one activation scale */
+#define PACK_SUPER   256 /* k of one super scale; packing goes by so many */
 
 typedef enum pack_scale { SCALE_NONE, SCALE_F16, SCALE_F16_MIN, SCALE_FOUR, SCALE_SIX, SCALE_SIX_MIN, SCALE_EIGHT } pack_scale;
 
 /* X(name, k of a scale, bits, zero, scale coding) */
-#define PACK_GROUPED_LIST(X)         \
-    X(Q4_0, 32, 4, 8, SCALE_F16)     \
-    X(Q4_1, 32, 4, 0, SCALE_F16_MIN) \
-    X(Q5_0, 32, 5, 16, SCALE_F16)    \
-    X(Q5_1, 32, 5, 0, SCALE_F16_MIN) \
-    X(Q8_0, 32, 8, 0, SCALE_F16)     \
-    X(IQ4_NL, 32, 4, 0, SCALE_F16)   \
-    X(Q2_K, 16, 2, 0, SCALE_FOUR)    \
-    X(Q3_K, 16, 3, 4, SCALE_SIX)     \
-    X(Q4_K, 32, 4, 0, SCALE_SIX_MIN) \
-    X(Q5_K, 32, 5, 0, SCALE_SIX_MIN) \
+#define PACK_GROUPED_LIST(X)                                                                                                               \
+    X(Q4_0, 32, 4, 8, SCALE_F16)                                                                                                           \
+    X(Q4_1, 32, 4, 0, SCALE_F16_MIN)                                                                                                       \
+    X(Q5_0, 32, 5, 16, SCALE_F16)                                                                                                          \
+    X(Q5_1, 32, 5, 0, SCALE_F16_MIN)                                                                                                       \
+    X(Q8_0, 32, 8, 0, SCALE_F16)                                                                                                           \
+    X(IQ4_NL, 32, 4, 0, SCALE_F16)                                                                                                         \
+    X(Q2_K, 16, 2, 0, SCALE_FOUR)                                                                                                          \
+    X(Q3_K, 16, 3, 4, SCALE_SIX)                                                                                                           \
+    X(Q4_K, 32, 4, 0, SCALE_SIX_MIN)                                                                                                       \
+    X(Q5_K, 32, 5, 0, SCALE_SIX_MIN)                                                                                                       \
     X(Q6_K, 16, 6, 32, SCALE_EIGHT)
 
 typedef enum pack_kind {
@@ -60,7 +62,7 @@ typedef enum pack_kind {
 #define PACK_NAME(name, group, bits, zero, scale) PACK_##name,
     PACK_GROUPED_LIST(PACK_NAME)
 #undef PACK_NAME
-    N_PACKS
+        N_PACKS
 } pack_kind;
 
 /* IQ4_NL's values by code. */
@@ -83,12 +85,13 @@ typedef struct pack_layout {
 /* The container of weights of type `from` under a compute mode. QUIRE_UNSUPPORTED for types that are no weights. */
 quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out);
 
-/* QUIRE_INVALID when a dimension is not positive or does not fit the kind's groups, QUIRE_TOO_LARGE when a size overflows or an INT8 row is so long that
- * its products could overflow int32; *out is untouched then. */
+/* QUIRE_INVALID when a dimension is not positive or does not fit the kind's groups, QUIRE_TOO_LARGE when a size overflows or an INT8 row is
+ * so long that its products could overflow int32; *out is untouched then. */
 quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *out);
 
-/* Packs columns 16*block .. 16*block+15 of w (plan's shape, of a type that goes into its kind) to out[0..block_bytes), which is zero before.
- * scales[16]: the columns' scales when kind is INT8, else untouched. Any thread. Exact, but for INT8 (symmetric, absmax / 127, ties to even) and BF16 (ties to even). */
+/* Packs columns 16*block .. 16*block+15 of w (plan's shape, of a type that goes into its kind) to out[0..block_bytes), which is zero
+ * before. scales[16]: the columns' scales when kind is INT8, else untouched. Any thread. Exact, but for INT8 (symmetric, absmax / 127, ties
+ * to even) and BF16 (ties to even). */
 void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define QUADS 8
+#define QUADS       8
 #define PLANE_WORDS 16 /* 64 bytes */
 
 static uint16_t read_u16(const uint8_t *p) {
@@ -152,8 +152,8 @@ void pack_split(pack_kind kind, const uint8_t *blocks, int32_t n, pack_codes *ou
 
 static int kind_bits(pack_kind kind) {
     switch (kind) {
-#define PACK_BITS(name, group, bits, zero, scale) \
-    case PACK_##name:                             \
+#define PACK_BITS(name, group, bits, zero, scale)                                                                                          \
+    case PACK_##name:                                                                                                                      \
         return bits;
         PACK_GROUPED_LIST(PACK_BITS)
 #undef PACK_BITS

@@ -4,8 +4,8 @@
 
 #include "backend/cpu/pack.h"
 
-/* Up to PACK_SUPER elements of one column, taken apart: numbers as the format has them (before zero is taken off; int8 as bytes), not yet values.
- * scale and min: codes of each 16 or 32 of k; d and m: halves of each 32 (SCALE_F16*) or of all (the others). */
+/* Up to PACK_SUPER elements of one column, taken apart: numbers as the format has them (before zero is taken off; int8 as bytes), not yet
+ * values. scale and min: codes of each 16 or 32 of k; d and m: halves of each 32 (SCALE_F16*) or of all (the others). */
 typedef struct pack_codes {
     uint8_t q[PACK_SUPER];
     uint8_t scale[16], min[16];

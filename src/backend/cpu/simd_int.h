@@ -1,11 +1,11 @@
 /* Registers of int8 numbers, for the product kernels: written once for AVX2 and AVX-512 over the processor's own width.
  *
- * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. In integers a lane is one column's quad: 4 int8 of successive k.
- * n_dot multiplies up to 8 quads of N_LANES columns with one row's int8 and adds all in int32, exactly:
+ * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. In integers a lane is one column's quad: 4 int8 of
+ * successive k. n_dot multiplies up to 8 quads of N_LANES columns with one row's int8 and adds all in int32, exactly:
  *
  *   unsigned numbers of b bits: AVX2 by maddubs, whose int16 pairs are added up as long as they cannot overflow: |x| <= 127, so
  *                     2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6). AVX-512 by dpbusd.
- *   signed bytes:     AVX2 as int16, the even bytes of a quad apart from the odd ones, by madd; the row has its numbers in this form too (wide).
+ *   signed bytes:     AVX2 as int16, the even bytes of a quad apart from the odd ones, by madd; the row has such a form too (wide).
  *                     AVX-512 as unsigned bytes plus 128, by dpbusd, with 128 times the sum of x taken off.
  *
  * wide: for each 32 of k 32 int16: the even bytes of the 8 quads, then the odd ones. */
@@ -18,10 +18,10 @@
 
 /* Loops over registers are unrolled, so that arrays of them stay registers. Not in emulation, where each instruction is a loop itself. */
 #ifdef __clang__
-#define ROLLED _Pragma("nounroll")
+#define ROLLED     _Pragma("nounroll")
 #define UNROLL_ALL _Pragma("unroll")
 #else
-#define ROLLED _Pragma("GCC unroll 1")
+#define ROLLED     _Pragma("GCC unroll 1")
 #define UNROLL_ALL _Pragma("GCC unroll 16")
 #endif
 #ifdef SIMD_EMULATE
@@ -41,11 +41,11 @@ INLINE int32_t quad_of(const int8_t *x) {
 
 #if defined(__AVX512F__) || defined(SIMD_EMULATE)
 
-#define N_LANES 16
-#define N_HALVES 1
-#define N_SIGNED QUADS /* registers of 8 quads of signed bytes */
-#define N_FLOAT_ROWS 8 /* rows of a register tile of floats, and of int8 */
-#define N_INT8_ROWS 8
+#define N_LANES      16
+#define N_HALVES     1
+#define N_SIGNED     QUADS /* registers of 8 quads of signed bytes */
+#define N_FLOAT_ROWS 8     /* rows of a register tile of floats, and of int8 */
+#define N_INT8_ROWS  8
 
 typedef __m512 nf;
 typedef __m512i ni;
@@ -186,11 +186,11 @@ INLINE ni n_quad_start(int32_t x_sum) {
 
 #else
 
-#define N_LANES 8
-#define N_HALVES 2
-#define N_SIGNED (2 * QUADS)
+#define N_LANES      8
+#define N_HALVES     2
+#define N_SIGNED     (2 * QUADS)
 #define N_FLOAT_ROWS 6
-#define N_INT8_ROWS 4
+#define N_INT8_ROWS  4
 
 typedef __m256 nf;
 typedef __m256i ni;
