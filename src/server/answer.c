@@ -277,8 +277,11 @@ static void end_whole(answer *a) {
 
 static void on_done(answer *a, const quire_event *ev) {
     if (ev->finish == QUIRE_FINISH_ERROR) {
-        const quire_error *err = ev->error;
-        fail(a, err == NULL ? 500 : error_status(err->code), err == NULL ? NULL : err->param, err == NULL ? "internal error" : err->message);
+        quire_error err = {.code = QUIRE_INTERNAL, .message = "internal error"};
+        if (ev->error != NULL) {
+            err = *ev->error; /* it lies in the stream, which goes first */
+        }
+        fail(a, error_status(err.code), err.param, err.message);
         return;
     }
     if (ev->finish == QUIRE_FINISH_CANCELLED) { /* not by this server, which releases what it cancels: the engine is closing */

@@ -110,6 +110,13 @@ static quire_err start_listening(server *s, quire_error *err) {
 
 /* ---- opening and closing ---- */
 
+/* A model that has no name of its own goes by its path. */
+static const char *name_of_model(const quire_engine *e, const server_options *o) {
+    const quire_info *info = quire_engine_info(e);
+    const char *own = info->model_name != NULL && info->model_name[0] != '\0' ? info->model_name : info->model_path;
+    return o->served_model_name != NULL ? o->served_model_name : own;
+}
+
 static quire_err open_loops(server *s, quire_error *err) {
     s->loops = mem_new((size_t)s->options.n_loops, sizeof(loop));
     if (s->loops == NULL) {
@@ -132,7 +139,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
     *s = (server){.engine = e, .options = *o, .listen_fd = -1, .started_s = clock_unix_s()};
-    s->model_name = o->served_model_name != NULL ? o->served_model_name : quire_engine_info(e)->model_name;
+    s->model_name = name_of_model(e, o);
     signal(SIGPIPE, SIG_IGN); /* a client that is gone is an error of write(), not the end of the process */
     quire_err r = auth_load(o->api_keys, o->n_api_keys, o->api_key_file, &s->keys, err);
     if (r == QUIRE_OK) {

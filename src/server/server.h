@@ -16,7 +16,7 @@
 typedef struct server_options {
     const char *host;              /* a name or an address */
     int32_t port;                  /* 0: any free one */
-    const char *served_model_name; /* NULL: the engine's name for the model */
+    const char *served_model_name; /* NULL: the model's own name, else its path */
     const char *const *api_keys;   /* with none here and no file, everybody may ask */
     int32_t n_api_keys;
     const char *api_key_file;      /* lines tenant:key; NULL: none */

@@ -34,6 +34,7 @@ struct quire_stream {
     quire_stream *next;
     int32_t choice;   /* whose turn it is in this tick */
     int32_t produced; /* tokens of each choice so far */
+    quire_error error;
     int phase;        /* 0 start, 1 tokens, 2 ends, 3 done, 4 over */
 };
 
@@ -42,7 +43,6 @@ struct quire_queue {
     quire_stream *streams, *at; /* at: the next one to speak in this tick */
     int fd;
     char *text;
-    quire_error error;
     int32_t ids[4];
 };
 
@@ -236,10 +236,10 @@ static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
     bool last_choice = s->choice == r->info.n_choices - 1;
     *ev = (quire_event){.stream = s, .user = s->user, .choice = s->choice, .stop_token = -1, .prompt_tokens = 5, .text = q->text};
     if (strcmp(r->fail, "start") == 0 || (strcmp(r->fail, "middle") == 0 && s->produced == 1)) {
-        err_set_param(&q->error, QUIRE_TOO_LARGE, "input_tokens", "the prompt is too long");
+        err_set_param(&s->error, QUIRE_TOO_LARGE, "input_tokens", "the prompt is too long");
         ev->kind = QUIRE_EVENT_DONE;
         ev->finish = QUIRE_FINISH_ERROR;
-        ev->error = &q->error;
+        ev->error = &s->error;
         s->phase = 4;
     } else if (s->phase == 0) {
         ev->kind = QUIRE_EVENT_START;
