@@ -19,6 +19,9 @@ void engine_audit(const engine *e) {
     }
     quire_error err = {0};
     quire_err r = kv_check(e->pool, e->step.tables, n, NULL, 0, &err);
+    if (r == QUIRE_OK && e->index) {
+        r = kv_index_check(e->index, &err);
+    }
     if (r != QUIRE_OK) {
         log_line(LOG_ERROR, "page audit: %s", err.message);
     }

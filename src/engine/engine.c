@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/cache.h"
 #include "engine/state.h"
 
 #define SHORT_WAIT_US 1000 /* when sequences stand but none could be planned */
@@ -92,6 +93,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout) {
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
     TRY(kv_pool_open(o->n_pages, &e->pool));
+    TRY(cache_open(e));
     TRY(sampler_open(e->desc->n_vocab, &e->sampler));
     TRY(step_open(e));
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
@@ -144,6 +146,7 @@ void engine_close(engine *e) {
     }
     step_close(e);
     sampler_close(e->sampler);
+    cache_close(e);
     kv_pool_close(e->pool);
     ring_close(e->in);
     mem_free(e->entries);

@@ -18,7 +18,11 @@
 typedef struct engine engine;
 typedef struct engine_out engine_out;
 
+/* What of a finished or running sequence others may reuse. */
+typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_TOKEN } prefix_cache;
+
 typedef struct engine_options {
+    prefix_cache prefix_cache;
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     int32_t max_requests; /* waiting and running together; more are QUIRE_BUSY */
@@ -41,12 +45,17 @@ typedef struct engine_event {
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
 } engine_event;
 
+#define ENGINE_SPACE_BYTES 128
+
 typedef struct engine_request {
     int32_t *tokens;       /* the prompt, at least one; mem_new'd, owned by the engine from submit on */
     int32_t n_tokens;
     sampling_params sampling; /* has_seed is true: api gives a seed to requests without one */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
+    int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
+    const void *space;     /* names the tenant: prefixes are shared within a space only. n_space bytes, copied */
+    size_t n_space;        /* at most ENGINE_SPACE_BYTES */
     engine_out *out;
     void *user;
 } engine_request;
@@ -82,6 +91,7 @@ typedef struct engine_stats {
     int64_t n_running, n_waiting;
     int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
     int64_t prompt_tokens, generation_tokens, finished[5]; /* by finish_reason */
+    int64_t prompt_tokens_queried, prompt_tokens_reused;   /* of admitted sequences: looked up in the prefix cache, and found there */
     int64_t steps, step_rows, step_us, preemptions;
     engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */
 } engine_stats;

@@ -37,6 +37,11 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     s->sampling = r->sampling;
     s->sample_index = r->sample_index;
     s->logits_out = r->logits_out;
+    s->logits_first = r->logits_first;
+    s->n_space = r->n_space < sizeof s->space ? r->n_space : sizeof s->space;
+    if (s->n_space > 0) {
+        memcpy(s->space, r->space, s->n_space);
+    }
     s->n_prompt = s->n_known = s->n_read = r->n_tokens;
     s->n_max = n_max;
     s->out = r->out;

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "engine/engine.h"
+#include "kv/index.h"
 #include "kv/table.h"
 
 typedef enum seq_state { SEQ_WAITING, SEQ_PREFILL, SEQ_DECODE, SEQ_DONE } seq_state;
@@ -22,6 +23,11 @@ typedef struct sequence {
     sampling_params sampling;
     uint32_t sample_index;
     float *logits_out;
+    int32_t logits_first;
+    bool cached;              /* it stands in a space of the prefix cache, at path */
+    kv_path path;
+    uint8_t space[ENGINE_SPACE_BYTES];
+    size_t n_space;
     int32_t n_prompt, n_known, n_computed;
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
     int32_t n_tables;

@@ -9,6 +9,7 @@
 #include "engine/sampler.h"
 #include "engine/sched.h"
 #include "engine/sequence.h"
+#include "kv/index.h"
 #include "kv/pool.h"
 
 /* A place in the table of requests. generation grows with each use; cancel names the generation that is to end. */
@@ -28,6 +29,7 @@ typedef struct step_arrays {
     batch_seq *batch_seqs;
     attn_item *work;
     int32_t max_work;
+    float *hidden;                  /* [d_model] */
     kv_copies copies;
     kv_copy_pair *copy_pairs;
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
@@ -57,6 +59,7 @@ struct engine {
     /* engine thread */
     pthread_t thread;
     kv_pool *pool;
+    kv_index *index;         /* NULL: no prefix cache */
     sampler *sampler;
     sequence **running, **waiting; /* oldest first */
     int32_t n_running, n_waiting;

@@ -3,9 +3,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/cache.h"
 #include "engine/state.h"
 
 #define TILE_ROWS 16 /* query rows of one attention item */
+#define MAX_ADMIT 16 /* waiting sequences that a plan looks at: each is looked up in the prefix cache first */
 
 /* ---- lists ---- */
 
@@ -31,14 +33,9 @@ static void list_drop_done(sequence **list, int32_t *n) {
     *n = kept;
 }
 
-static void release_pages(engine *e, sequence *s) {
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        kv_table_clear(e->pool, &s->tables[g]);
-    }
-}
-
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
-    release_pages(e, s);
+    cache_release(e, s, reason == FINISH_ERROR ? CACHE_DROP : CACHE_KEEP);
+    cache_leave(e, s);
     s->state = SEQ_DONE;
     s->error = error;
     stats_finish(e, s, reason, clock_us());
@@ -55,6 +52,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
 static void ingest(engine *e) {
     sequence *s;
     while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
+        cache_enter(e, s);
         list_insert(e->waiting, &e->n_waiting, s);
     }
 }
@@ -76,6 +74,10 @@ static void drop_cancelled(engine *e) {
     }
 }
 
+static int32_t min_i32(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
 static sched_seq describe(const engine *e, const sequence *s) {
     sched_seq d = {.n_known = s->n_known, .n_computed = s->n_computed, .n_groups = e->layout.n_groups, .wants_logits = s->logits_out != NULL};
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -85,8 +87,7 @@ static sched_seq describe(const engine *e, const sequence *s) {
 }
 
 static void preempt(engine *e, sequence *s) {
-    release_pages(e, s);
-    s->n_computed = 0;
+    cache_release(e, s, CACHE_KEEP);
     s->state = SEQ_WAITING;
     list_insert(e->waiting, &e->n_waiting, s);
     e->stats.preemptions++;
@@ -95,19 +96,21 @@ static void preempt(engine *e, sequence *s) {
 /* Plans the step and moves sequences between the lists; step.seqs names the planned ones. */
 static void plan_step(engine *e) {
     step_arrays *a = &e->step;
-    int32_t n_waiting = e->n_waiting < e->limits.max_seqs ? e->n_waiting : e->limits.max_seqs;
+    int32_t n_waiting = min_i32(e->n_waiting, min_i32(MAX_ADMIT, e->limits.max_seqs - e->n_running));
     for (int32_t i = 0; i < e->n_running; i++) {
         a->running[i] = describe(e, e->running[i]);
     }
     for (int32_t i = 0; i < n_waiting; i++) {
         a->waiting[i] = describe(e, e->waiting[i]);
+        a->waiting[i].n_computed = cache_peek(e, e->waiting[i]);
     }
-    sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, kv_pool_counts(e->pool).n_free, &a->plan);
+    sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, cache_available(e), &a->plan);
     for (int32_t i = 0; i < a->plan.n_items; i++) {
         int32_t k = a->plan.items[i].seq;
         a->seqs[i] = k < e->n_running ? e->running[k] : e->waiting[k - e->n_running];
     }
     for (int32_t i = 0; i < a->plan.n_admitted; i++) {
+        cache_take(e, e->waiting[i]);
         e->waiting[i]->state = e->waiting[i]->n_known - e->waiting[i]->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
         list_insert(e->running, &e->n_running, e->waiting[i]);
     }
@@ -132,15 +135,35 @@ static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
     return QUIRE_OK;
 }
 
+/* Pages that the planned items take, copies of shared ones included. */
+static int32_t pages_needed(const engine *e) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->step.plan.n_items; i++) {
+        const sequence *s = e->step.seqs[i];
+        for (int32_t g = 0; g < s->n_tables; g++) {
+            n += kv_table_needs(e->pool, &s->tables[g], e->step.plan.items[i].n_rows, e->layout.page_tokens);
+        }
+    }
+    return n;
+}
+
 /* Reserves for every planned item; one that finds no room after all is left out, and planned again next step. */
 static void reserve_step(engine *e) {
     step_arrays *a = &e->step;
     int32_t kept = 0;
     a->copies.n = 0;
+    cache_make_free(e, pages_needed(e));
     for (int32_t i = 0; i < a->plan.n_items; i++) {
-        if (reserve_pages(e, a->seqs[i], a->plan.items[i].n_rows) == QUIRE_OK) {
+        sequence *s = a->seqs[i];
+        int32_t n = a->plan.items[i].n_rows;
+        quire_err r = reserve_pages(e, s, n);
+        if (r == QUIRE_NO_ROOM && cache_drop_tail(e, s)) {
+            cache_make_free(e, pages_needed(e));
+            r = reserve_pages(e, s, n);
+        }
+        if (r == QUIRE_OK) {
             a->plan.items[kept] = a->plan.items[i];
-            a->seqs[kept++] = a->seqs[i];
+            a->seqs[kept++] = s;
         }
     }
     a->plan.n_items = kept;
@@ -150,6 +173,11 @@ static void reserve_step(engine *e) {
     if (a->copies.n > 0) {
         e->b->ops->kv_copy(e->b, a->copy_pairs, a->copies.n);
     }
+}
+
+/* Whether the logits of position p are looked at. */
+static bool wants_row(const sequence *s, int32_t p) {
+    return p + 1 == s->n_known || (s->logits_out && p >= s->logits_first && p < s->n_prompt);
 }
 
 /* Rows of one item: tokens, positions, slots, wanted rows. */
@@ -165,7 +193,7 @@ static void fill_item(engine *e, int32_t item) {
         for (int32_t g = 0; g < s->n_tables; g++) {
             a->slots[g][row] = (kv_slot){kv_table_slot(&s->tables[g], p, e->layout.page_tokens)};
         }
-        if (s->logits_out || p + 1 == s->n_known) {
+        if (wants_row(s, p)) {
             a->out_rows[a->rows.n_out++] = row;
         }
     }
@@ -257,19 +285,39 @@ static void sample(engine *e, sequence *s, const float *logits) {
     }
 }
 
+/* Whether the last hidden state of a row is made of numbers. What is not is never published. */
+static bool is_finite(engine *e, int32_t row) {
+    float *hidden = e->step.hidden;
+    e->b->ops->act_read(e->b, model_hidden(e->m), row, 1, hidden);
+    float sum = 0.0f;
+    for (int32_t i = 0; i < e->desc->d_model; i++) {
+        sum += hidden[i] * 0.0f; /* NaN for infinities and NaN, else 0 */
+    }
+    return sum == 0.0f;
+}
+
 /* Commits one item's rows; samples when they reach the last known token. */
 static void collect_item(engine *e, int32_t item) {
     sequence *s = e->step.seqs[item];
-    int32_t n = e->step.plan.items[item].n_rows, out0 = e->step.out0[item];
-    if (s->logits_out) {
-        size_t width = (size_t)e->desc->n_vocab;
-        for (int32_t i = 0; i < n && s->n_computed + i < s->n_prompt; i++) {
-            memcpy(s->logits_out + (size_t)(s->n_computed + i) * width, e->b->ops->logits(e->b, out0 + i), width * sizeof(float));
+    int32_t n = e->step.plan.items[item].n_rows;
+    int32_t out = e->step.out0[item] - 1; /* the last wanted row seen */
+    size_t width = (size_t)e->desc->n_vocab;
+    for (int32_t p = s->n_computed; p < s->n_computed + n; p++) {
+        if (wants_row(s, p)) {
+            out++;
+            if (s->logits_out && p >= s->logits_first && p < s->n_prompt) {
+                memcpy(s->logits_out + (size_t)p * width, e->b->ops->logits(e->b, out), width * sizeof(float));
+            }
         }
     }
     s->n_computed += n;
+    if (!is_finite(e, e->step.batch_seqs[item].row0 + n - 1)) {
+        step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
+        return;
+    }
+    cache_publish(e, s);
     if (s->n_computed == s->n_known) {
-        sample(e, s, e->b->ops->logits(e->b, s->logits_out ? out0 + n - 1 : out0));
+        sample(e, s, e->b->ops->logits(e->b, out));
     }
 }
 

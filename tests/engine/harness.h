@@ -17,10 +17,11 @@ typedef struct harness_options {
     compute_mode compute;
     dtype kv;
     int32_t page_tokens, n_pages, chunk, max_rows, max_seqs, n_threads;
+    prefix_cache prefix_cache;
 } harness_options;
 
 static const harness_options harness_defaults = {
-    .path = BUILTIN, .isa = "auto", .compute = COMPUTE_F32, .kv = DTYPE_F32, .page_tokens = 16, .n_pages = 1024, .max_rows = 128, .max_seqs = 16, .n_threads = 1};
+    .path = BUILTIN, .isa = "auto", .compute = COMPUTE_F32, .kv = DTYPE_F32, .page_tokens = 16, .n_pages = 1024, .max_rows = 128, .max_seqs = 16, .n_threads = 1, .prefix_cache = PREFIX_CACHE_TOKEN};
 
 typedef struct harness {
     backend *b;
@@ -37,7 +38,8 @@ typedef struct harness_run {
     const int32_t *prompt;
     int32_t n_prompt, n_tokens;
     sampling_params sampling;
-    float *logits;    /* [n_prompt, n_vocab] if wanted */
+    float *logits;    /* [n_prompt, n_vocab] if wanted, from position logits_first on */
+    int32_t logits_first;
     int32_t tokens[512];
     finish_reason finish;
     quire_err error;
@@ -62,7 +64,8 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .max_batched_tokens = o->max_rows,
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->chunk,
-                         .max_requests = 256};
+                         .max_requests = 256,
+                         .prefix_cache = o->prefix_cache};
     r = r ? r : kv_layout_init(model_description(h->m), o->kv, o->page_tokens, &h->layout, &err);
     r = r ? r : h->b->ops->step_open(h->b, &limits, &h->layout, h->n_vocab, &err);
     r = r ? r : h->b->ops->kv_open(h->b, o->n_pages, &err);
@@ -86,7 +89,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
     quire_error err = {0};
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .out = h->out, .user = r};
+    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = "test", .n_space = 4, .out = h->out, .user = r};
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);

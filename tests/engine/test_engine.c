@@ -22,7 +22,7 @@ static engine_stats stats_of(harness *h) {
 static void wait_until_idle(harness *h) {
     for (int i = 0; i < 1000; i++) {
         engine_stats s = stats_of(h);
-        if (s.n_running == 0 && s.n_waiting == 0 && s.n_pages_free == s.n_pages) {
+        if (s.n_running == 0 && s.n_waiting == 0 && s.n_pages_free + s.n_pages_cached == s.n_pages) {
             return;
         }
         nanosleep(&(struct timespec){0, 1000000}, NULL);

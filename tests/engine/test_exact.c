@@ -113,6 +113,59 @@ static void int8_logits_do_not_depend_on_how_they_were_run(void **state) {
     all_ways(COMPUTE_INT8, DTYPE_F16, "auto");
 }
 
+/* The same prompt behind prefixes of every length that were cached before: the last rows' logits and the tokens are those of a first run. */
+static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
+    harness_options o = harness_defaults;
+    harness h = {0};
+    static harness_run first, again, prefix;
+    const int32_t from = N_PROMPT - 5;
+    o.compute = compute;
+    o.kv = kv;
+    o.page_tokens = page_tokens;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    harness_open(&o, &h);
+    size_t width = (size_t)h.n_vocab, n_bytes = N_PROMPT * width * sizeof(float);
+    first = again = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits_first = from};
+    first.logits = mem_new(1, n_bytes);
+    again.logits = mem_new(1, n_bytes);
+    harness_submit(&h, &first);
+    harness_wait(&h, 1);
+    harness_close(&h);
+    o.prefix_cache = PREFIX_CACHE_TOKEN;
+    for (int32_t n = 1; n < from; n += 9) {
+        int64_t reused = 0;
+        h = (harness){0};
+        harness_open(&o, &h);
+        for (int round = 0; round < 3; round++) {
+            prefix = (harness_run){.prompt = prompt, .n_prompt = n, .sampling = greedy(1)};
+            harness_submit(&h, &prefix);
+            harness_wait(&h, 1);
+            memset(again.logits, 0, n_bytes);
+            harness_submit(&h, &again);
+            harness_wait(&h, 1);
+            assert_memory_equal(again.logits + (size_t)from * width, first.logits + (size_t)from * width, 5 * width * sizeof(float));
+            assert_memory_equal(again.tokens, first.tokens, 24 * sizeof(int32_t));
+        }
+        engine_stats stats;
+        do {
+            engine_stats_read(h.e, &stats);
+        } while (stats.n_running > 0);
+        reused = stats.prompt_tokens_reused;
+        assert_int_equal(reused, n + 2 * (n - 1) + 2 * from); /* the first run reuses the prefix, the others all they may */
+        harness_close(&h);
+    }
+    mem_free(first.logits);
+    mem_free(again.logits);
+}
+
+static void logits_do_not_depend_on_what_was_cached(void **state) {
+    (void)state;
+    reuse(COMPUTE_F32, DTYPE_F32, 16);
+    reuse(COMPUTE_BF16, DTYPE_BF16, 4);
+    reuse(COMPUTE_INT8, DTYPE_F16, 64);
+    reuse(COMPUTE_INT8, DTYPE_BF16, 1);
+}
+
 static uint64_t fnv(const void *p, size_t n) {
     const unsigned char *b = p;
     uint64_t h = 1469598103934665603u;
@@ -170,6 +223,7 @@ int main(void) {
         cmocka_unit_test(f32_logits_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(bf16_logits_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(int8_logits_do_not_depend_on_how_they_were_run),
+        cmocka_unit_test(logits_do_not_depend_on_what_was_cached),
         cmocka_unit_test(f32_logits_have_the_stored_hash_on_every_instruction_set),
         cmocka_unit_test(int8_logits_have_the_stored_hash_on_every_instruction_set),
     };

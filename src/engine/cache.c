@@ -1,0 +1,94 @@
+#include "engine/cache.h"
+
+#define MAX_SPACES 1024 /* tenants with running sequences or cached pages at once */
+
+quire_err cache_open(engine *e) {
+    if (e->options.prefix_cache == PREFIX_CACHE_NONE) {
+        return QUIRE_OK;
+    }
+    kv_index_options o = {.page_tokens = e->layout.page_tokens, .n_groups = e->layout.n_groups, .max_spaces = MAX_SPACES};
+    for (int32_t g = 0; g < e->layout.n_groups; g++) {
+        o.windows[g] = e->layout.groups[g].kind == LAYER_WINDOW ? e->layout.groups[g].window : 0;
+    }
+    return kv_index_open(e->pool, &o, &e->index);
+}
+
+void cache_close(engine *e) {
+    if (e->index) {
+        kv_index_close(e->index);
+    }
+}
+
+void cache_enter(engine *e, sequence *s) {
+    s->cached = e->index && kv_index_enter(e->index, s->space, s->n_space, &s->path) == QUIRE_OK;
+}
+
+void cache_leave(engine *e, sequence *s) {
+    if (s->cached) {
+        kv_index_leave(e->index, &s->path);
+        s->cached = false;
+    }
+}
+
+/* Tokens that may be reused: all but the last known one, and none whose logits are wanted. */
+static int32_t reusable(const sequence *s) {
+    int32_t n = s->n_known - 1;
+    return s->logits_out && s->logits_first < n ? s->logits_first : n;
+}
+
+int32_t cache_peek(const engine *e, const sequence *s) {
+    return s->cached ? kv_index_peek(e->index, &s->path, s->tokens, reusable(s)) : 0;
+}
+
+void cache_take(engine *e, sequence *s) {
+    int32_t n = 0;
+    if (s->cached && kv_index_match(e->index, &s->path, s->tokens, reusable(s), s->tables, &n) == QUIRE_OK) {
+        s->n_computed = n;
+    }
+    e->stats.prompt_tokens_queried += s->n_known;
+    e->stats.prompt_tokens_reused += n;
+}
+
+void cache_publish(engine *e, sequence *s) {
+    if (s->cached) {
+        /* a tree that is full leaves the rest unpublished: nothing is lost but reuse */
+        (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
+    }
+}
+
+void cache_release(engine *e, sequence *s, cache_keep keep) {
+    if (s->cached && keep == CACHE_KEEP && s->n_computed > 0) {
+        (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables, KV_PUBLISH_TAIL);
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        kv_table_clear(e->pool, &s->tables[g]);
+    }
+    if (s->cached) {
+        kv_index_truncate(e->index, &s->path, 0);
+    }
+    s->n_computed = 0;
+}
+
+int32_t cache_available(const engine *e) {
+    kv_counts c = kv_pool_counts(e->pool);
+    return c.n_free + c.n_cached;
+}
+
+void cache_make_free(engine *e, int32_t n) {
+    if (e->index && kv_pool_counts(e->pool).n_free < n) {
+        (void)kv_index_evict(e->index, n); /* what cannot be had shows when it is reserved */
+    }
+}
+
+bool cache_drop_tail(engine *e, sequence *s) {
+    int32_t keep = s->n_computed - s->n_computed % e->layout.page_tokens;
+    if (!s->cached || keep == s->n_computed) {
+        return false;
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        kv_table_truncate(e->pool, &s->tables[g], keep, e->layout.page_tokens);
+    }
+    kv_index_truncate(e->index, &s->path, keep);
+    s->n_computed = keep;
+    return true;
+}

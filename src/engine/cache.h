@@ -1,0 +1,38 @@
+/* The engine's side of the prefix cache: what a sequence reuses when it is admitted, and what it leaves for others. All by the engine thread.
+ *
+ * A sequence stands in the space of its tenant. On admission its tables take the pages of the longest cached prefix; full pages are published when they
+ * are committed, the part-filled last one when it ends. By the rule (DESIGN.md, 1) reuse changes no bit of what is computed after it. With the cache
+ * switched off every function here does nothing, and pages are free as soon as they are released. */
+#ifndef ENGINE_CACHE_H
+#define ENGINE_CACHE_H
+
+#include "engine/state.h"
+
+quire_err cache_open(engine *e);
+void cache_close(engine *e);
+
+/* Puts a new sequence into its space; when no space is left it runs without the cache. */
+void cache_enter(engine *e, sequence *s);
+/* Tokens that s would not have to compute if it were admitted now. Changes nothing. */
+int32_t cache_peek(const engine *e, const sequence *s);
+/* Gives s, whose tables are empty, what cache_peek promised: pages, and n_computed. */
+void cache_take(engine *e, sequence *s);
+/* Makes the full pages among s's computed tokens findable. */
+void cache_publish(engine *e, sequence *s);
+
+/* What becomes of a sequence's pages when it gives them up. */
+typedef enum cache_keep { CACHE_KEEP, CACHE_DROP /* their values are not to be trusted */ } cache_keep;
+
+/* Gives up all of s's pages; it stands at its space's root again. */
+void cache_release(engine *e, sequence *s, cache_keep keep);
+/* s is over: out of its space. Its pages were given up before. */
+void cache_leave(engine *e, sequence *s);
+
+/* Pages that can be had: free ones and cached ones. */
+int32_t cache_available(const engine *e);
+/* Evicts until n pages are free, as far as possible. */
+void cache_make_free(engine *e, int32_t n);
+/* s cannot have the page that continuing inside a shared page takes: back to the page's start. True when that gave something back. */
+bool cache_drop_tail(engine *e, sequence *s);
+
+#endif
