@@ -46,7 +46,7 @@ quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_
     }
     *t = (piece_table){.n = n_ids, .mask = (uint32_t)(n_slots - 1), .seed = rng_os_seed(), .bytes = {.max = UINT32_MAX}};
     t->spans = mem_new((size_t)n_ids, sizeof *t->spans);
-    t->slots = mem_new(n_slots, sizeof *t->slots);
+    t->slots = mem_new_huge(n_slots, sizeof *t->slots);
     if (t->spans == NULL || t->slots == NULL || !mem_grow_((void **)&t->bytes.p, &t->bytes.cap, n_bytes + 1, 1)) {
         piece_table_deinit(t);
         return QUIRE_NO_MEMORY;
@@ -65,7 +65,7 @@ void piece_table_deinit(piece_table *t) {
 static piece_slot *slot_of(const piece_table *t, str piece, uint32_t hash) {
     for (uint32_t i = hash & t->mask;; i = (i + 1) & t->mask) {
         piece_slot *s = &t->slots[i];
-        if (s->id_plus_1 == 0 || (s->hash == hash && str_eq(piece_table_get(t, s->id_plus_1 - 1), piece))) {
+        if (s->id_plus_1 == 0 || (s->hash == hash && str_eq((str){t->bytes.p + s->span.at, s->span.n}, piece))) {
             return s;
         }
     }
@@ -81,7 +81,7 @@ quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece) {
 quire_err piece_table_add(piece_table *t, int32_t id, str piece) {
     TRY(piece_table_add_hidden(t, id, piece));
     uint32_t hash = hash_piece(t->seed, piece);
-    *slot_of(t, piece, hash) = (piece_slot){hash, id + 1};
+    *slot_of(t, piece, hash) = (piece_slot){hash, id + 1, t->spans[id]};
     return QUIRE_OK;
 }
 

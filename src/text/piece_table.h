@@ -8,14 +8,15 @@
 
 #include "base/str.h"
 
-typedef struct piece_slot {
-    uint32_t hash;
-    int32_t id_plus_1; /* 0: empty */
-} piece_slot;
-
 typedef struct piece_span {
     uint32_t at, n;
 } piece_span;
+
+typedef struct piece_slot {
+    uint32_t hash;
+    int32_t id_plus_1; /* 0: empty */
+    piece_span span;
+} piece_slot;
 
 /* Invariant: slots hold at most 3/4 of their number; a piece added twice is found under the later id. */
 typedef struct piece_table {

@@ -1,0 +1,99 @@
+/* The .inp/.out vectors beside the GGUF vocabularies: texts separated by a line, and their ids, with special tokens parsed and nothing added. */
+#include "shared.h"
+
+#define FOLDER "data/tokenizers/ggml-vocab/ggml-vocab-"
+
+/* Cuts the next text off *rest. */
+static str next_text(str *rest) {
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    size_t n = sizeof separator - 1;
+    for (size_t i = 0; i + n <= rest->n; i++) {
+        if (memcmp(rest->p + i, separator, n) == 0) {
+            str text = {rest->p, i};
+            *rest = (str){rest->p + i + n, rest->n - i - n};
+            return text;
+        }
+    }
+    str text = *rest;
+    *rest = (str){rest->p + rest->n, 0};
+    return text;
+}
+
+static void check_ids(const token_list *ids, char **line, const char *name, int number, str text) {
+    for (size_t i = 0; i < ids->n; i++) {
+        char *end;
+        long want = strtol(*line, &end, 10);
+        if (end == *line || want != ids->ids[i]) {
+            fail_msg("%s, text %d \"%.*s\": id %zu is %d, not %ld", name, number, (int)text.n, text.p, i, ids->ids[i], want);
+        }
+        *line = end;
+    }
+    while (**line == ' ') {
+        (*line)++;
+    }
+    if (**line != '\n' && **line != '\0') {
+        fail_msg("%s, text %d \"%.*s\": only %zu ids, more expected", name, number, (int)text.n, text.p, ids->n);
+    }
+    *line += **line == '\n';
+}
+
+/* name: of the vectors; source: the tokenizer, when it is not the GGUF file beside them. */
+static void check_vocabulary(const char *name, const char *source) {
+    char path[256];
+    size_t n_inp = 0, n_out = 0;
+    (void)snprintf(path, sizeof path, FOLDER "%s.gguf.inp", name);
+    char *inp = shared_read(path, &n_inp);
+    (void)snprintf(path, sizeof path, FOLDER "%s.gguf.out", name);
+    char *out = shared_read(path, &n_out);
+    (void)snprintf(path, sizeof path, FOLDER "%s.gguf", name);
+    tokenizer *t = inp != NULL && out != NULL ? shared_tokenizer(source != NULL ? source : path) : NULL;
+    if (t == NULL) {
+        skip();
+    }
+    str rest = {inp, n_inp};
+    char *line = out;
+    int n_texts = 0;
+    while (*line != '\0') {
+        token_list ids = {0};
+        quire_error err = {0};
+        str text = next_text(&rest);
+        assert_int_equal(tokenizer_encode(t, text, (encode_options){.special = ENCODE_PARSE}, &ids, &err), QUIRE_OK);
+        check_ids(&ids, &line, name, ++n_texts, text);
+        token_list_deinit(&ids);
+    }
+    assert_int_equal(rest.n, 0);
+    assert_true(n_texts > 40);
+    tokenizer_close(t);
+    mem_free(inp);
+    mem_free(out);
+}
+
+#define VOCABULARY(function, name, source) \
+    static void function(void **state) {   \
+        (void)state;                       \
+        check_vocabulary(name, source);    \
+    }
+
+VOCABULARY(gpt_2_texts_have_the_recorded_ids, "gpt-2", NULL)
+VOCABULARY(llama_spm_texts_have_the_recorded_ids, "llama-spm", NULL)
+VOCABULARY(phi_3_texts_have_the_recorded_ids, "phi-3", NULL)
+VOCABULARY(starcoder_texts_have_the_recorded_ids, "starcoder", NULL)
+VOCABULARY(refact_texts_have_the_recorded_ids, "refact", NULL)
+VOCABULARY(falcon_texts_have_the_recorded_ids, "falcon", NULL)
+VOCABULARY(mpt_texts_have_the_recorded_ids, "mpt", NULL)
+VOCABULARY(deepseek_llm_texts_have_the_recorded_ids, "deepseek-llm", NULL)
+VOCABULARY(deepseek_coder_texts_have_the_recorded_ids, "deepseek-coder", NULL)
+VOCABULARY(llama_3_texts_have_the_recorded_ids, "llama-bpe", "golden/tokenizers/llama3/tokenizer.json")
+VOCABULARY(qwen_2_texts_have_the_recorded_ids, "qwen2", "golden/tokenizers/qwen2.5/tokenizer.json")
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt_2_texts_have_the_recorded_ids),        cmocka_unit_test(llama_spm_texts_have_the_recorded_ids),
+        cmocka_unit_test(phi_3_texts_have_the_recorded_ids),        cmocka_unit_test(starcoder_texts_have_the_recorded_ids),
+        cmocka_unit_test(refact_texts_have_the_recorded_ids),       cmocka_unit_test(falcon_texts_have_the_recorded_ids),
+        cmocka_unit_test(mpt_texts_have_the_recorded_ids),          cmocka_unit_test(deepseek_llm_texts_have_the_recorded_ids),
+        cmocka_unit_test(deepseek_coder_texts_have_the_recorded_ids), cmocka_unit_test(llama_3_texts_have_the_recorded_ids),
+        cmocka_unit_test(qwen_2_texts_have_the_recorded_ids),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
