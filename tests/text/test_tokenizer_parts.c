@@ -1,0 +1,275 @@
+/* The parts that tokenizers are made of. */
+#include "shared.h"
+
+#include "base/rng.h"
+#include "text/bpe.h"
+#include "text/byte_level.h"
+#include "text/json_scan.h"
+#include "text/normalize.h"
+#include "text/regex.h"
+#include "text/utf8.h"
+
+/* ---- regular expressions ---- */
+
+/* The first match of pattern in text, "-" when there is none, "!" when the pattern is refused. */
+static void expect_match(const char *pattern, const char *text, const char *want) {
+    matcher m = {0};
+    regex_scratch s = {0};
+    quire_error err = {0};
+    match_iter it = {.subject = str_of(text)};
+    bool found = false;
+    quire_err e = regex_open(str_of(pattern), &m.re, &err);
+    if (e == QUIRE_OK) {
+        assert_int_equal(matcher_next(&m, &s, &it, &found), QUIRE_OK);
+    }
+    str got = e != QUIRE_OK ? str_of("!") : found ? (str){text + it.start, it.end - it.start} : str_of("-");
+    if (!str_is(got, want)) {
+        fail_msg("%s in \"%s\" matches \"%.*s\", not \"%s\" %s", pattern, text, (int)got.n, got.p, want, err.message);
+    }
+    matcher_deinit(&m);
+    regex_scratch_deinit(&s);
+}
+
+static void expressions_mean_what_oniguruma_takes_them_for(void **state) {
+    (void)state;
+    expect_match("[a-f&&[^aeiou]]+", "eabcdx", "bcd");
+    expect_match("[^a-c&&b-z]", "bcd", "d");
+    expect_match("[a[0-9]]+", "x1a2", "1a2");
+    expect_match("[^[^b]]", "abc", "b");
+    expect_match("[[:alpha:]]+", "1\xC3\xA9" "a.", "\xC3\xA9" "a");
+    expect_match("[[:^alpha:]]+", "a1.b", "1.");
+    expect_match("\\h+", "xyz1fg", "1f");
+    expect_match("a{2}+", "aaaaa", "aaaa");   /* (a{2})+, not possessive */
+    expect_match("a{2}+a", "aaaaa", "aaaaa");
+    expect_match("xa{,2}", "xaaa", "xaa");
+    expect_match("x{a", "x{a", "x{a");
+    expect_match("b$", "b\nc", "b");          /* lines */
+    expect_match("^c", "b\nc", "c");
+    expect_match("a.c", "a\nc", "-");
+    expect_match("(?m)a.c", "a\nc", "a\nc");
+    expect_match("\\s", "\xE1\xA0\x8E", "-"); /* U+180E is no space */
+    expect_match("\\s", "\xC2\x85", "\xC2\x85");
+    expect_match("\\bthe\\b", "athe the", "the");
+    expect_match("(?i:'s)", "'\xC5\xBF", "'\xC5\xBF"); /* long s */
+    expect_match("[\\S]+", " ab ", "ab");
+    expect_match("[^\\S]+", "a \t", " \t");
+    expect_match("\\v", "\n\v", "\v");
+    expect_match("\\u0061\\x{62}\\x63", "abc", "abc");
+    expect_match("a++b", "aab", "aab");
+    expect_match("(?<=x)y(?!z)", "yxyzxy", "y");
+}
+
+static void expressions_without_a_translation_are_refused(void **state) {
+    (void)state;
+    static const char *const patterns[] = {"(*LIMIT_MATCH=1)a", "(*UTF)a", "a(?~b)", "\\g<1>", "(?x)a b", "[a", "(a", "a)", "\\", "[]", "[b-a]", "\\pL",
+                                           "\\Ga", "[[:nope:]]", "\\x{110000}", "a\xFF", "(?P<n>a)", "\\C"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        expect_match(patterns[i], "a", "!");
+    }
+}
+
+/* ---- JSON ---- */
+
+static void a_json_string_gives_its_characters(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *want; /* NULL: malformed */
+    } cases[] = {{"\"ab\"", "ab"},         {"\"a\\n\\u00e9\\\"\"", "a\n\xC3\xA9\""}, {"\"\\ud83d\\ude00\"", "\xF0\x9F\x98\x80"},
+                 {"\"\\ud83dx\"", UTF8_REPLACEMENT "x"}, {"\"a", NULL}, {"\"\\u12\"", NULL}, {"\"\\q\"", NULL}, {"\"a\nb\"", NULL}, {"a", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_scan s = {.text = str_of(cases[i].json)};
+        strbuf scratch = {0};
+        str got;
+        quire_err e = json_scan_string(&s, &scratch, &got);
+        assert_int_equal(e, cases[i].want == NULL ? QUIRE_BAD_FILE : QUIRE_OK);
+        assert_true(e != QUIRE_OK || str_is(got, cases[i].want));
+        strbuf_deinit(&scratch);
+    }
+}
+
+static void a_json_value_is_passed_over_whole(void **state) {
+    (void)state;
+    json_scan s = {.text = str_of("{\"a\":[1,{\"b\":\"]}\\\"\"}],\"c\":-7}")};
+    strbuf scratch = {0};
+    str key, span;
+    bool more;
+    int64_t n;
+    assert_int_equal(json_scan_open(&s, '{'), QUIRE_OK);
+    assert_int_equal(json_scan_more(&s, '}', &more), QUIRE_OK);
+    assert_int_equal(json_scan_key(&s, &scratch, &key), QUIRE_OK);
+    assert_int_equal(json_scan_span(&s, &span), QUIRE_OK);
+    assert_true(str_is(span, "[1,{\"b\":\"]}\\\"\"}]"));
+    assert_int_equal(json_scan_more(&s, '}', &more), QUIRE_OK);
+    assert_true(more);
+    assert_int_equal(json_scan_key(&s, &scratch, &key), QUIRE_OK);
+    assert_int_equal(json_scan_int(&s, &n), QUIRE_OK);
+    assert_int_equal(n, -7);
+    assert_int_equal(json_scan_more(&s, '}', &more), QUIRE_OK);
+    assert_false(more);
+    strbuf_deinit(&scratch);
+}
+
+/* ---- UTF-8 ---- */
+
+static void wrong_utf8_becomes_one_replacement_for_each_maximal_part(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes, *want;
+    } cases[] = {{"\xC0\x80", "??"}, {"\xE0\x80\x80", "???"}, {"\xF0\x9F\x98", "?"}, {"\xF0\x9F\x98" "a", "?a"}, {"\xED\xA0\x80", "???"},
+                 {"\xF4\x90\x80\x80", "????"}, {"\xE6\xBC\xA2", "\xE6\xBC\xA2"}, {"a\x80", "a?"}, {"\xE6\xE6\xBC\xA2", "?\xE6\xBC\xA2"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strbuf out = {0}, want = {0};
+        assert_int_equal(utf8_add_lossy(&out, str_of(cases[i].bytes)), QUIRE_OK);
+        for (const char *p = cases[i].want; *p != '\0'; p++) {
+            assert_int_equal(*p == '?' ? strbuf_add_str(&want, UTF8_REPLACEMENT) : strbuf_add_char(&want, *p), QUIRE_OK);
+        }
+        assert_true(str_eq((str){out.p, out.n}, (str){want.p, want.n}));
+        strbuf_deinit(&out);
+        strbuf_deinit(&want);
+    }
+}
+
+static void every_byte_has_its_own_visible_character(void **state) {
+    (void)state;
+    for (int32_t b = 0; b < 256; b++) {
+        int32_t c = byte_level_char((uint8_t)b);
+        assert_true(c > 0x20 && c < BYTE_LEVEL_CHARS);
+        assert_int_equal(byte_level_byte(c), b);
+    }
+    assert_int_equal(byte_level_char(' '), 0x120);
+    assert_int_equal(byte_level_byte(' '), -1);
+    assert_int_equal(byte_level_byte(BYTE_LEVEL_CHARS), -1);
+}
+
+static void long_runs_of_marks_are_ordered_as_short_ones_are(void **state) {
+    (void)state;
+    normalizer n = {.steps = {{.kind = NORM_NFD}}, .n = 1};
+    norm_scratch s = {0};
+    regex_scratch rs = {0};
+    strbuf text = {0};
+    str out;
+    assert_int_equal(strbuf_add_char(&text, 'a'), QUIRE_OK);
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(utf8_add(&text, i % 2 == 0 ? 0x301 : 0x323), QUIRE_OK); /* classes 230 and 220 */
+    }
+    assert_int_equal(normalizer_run(&n, (str){text.p, text.n}, &s, &rs, &out), QUIRE_OK);
+    assert_int_equal(out.n, text.n);
+    for (size_t i = 0; i < 1000; i++) {
+        size_t len;
+        assert_int_equal(utf8_next(out.p + 1 + 2 * i, &len), i < 500 ? 0x323 : 0x301);
+    }
+    strbuf_deinit(&text);
+    norm_scratch_deinit(&s);
+}
+
+/* ---- merging ---- */
+
+typedef struct toy {
+    piece_table vocab;
+    bpe b;
+    float scores[64];
+} toy;
+
+/* a..d and n random joins of what is there. */
+static void toy_init(toy *t, uint64_t *seed, bool sentencepiece, int32_t n) {
+    *t = (toy){0};
+    assert_int_equal(piece_table_init(&t->vocab, 64, 64, 1024), QUIRE_OK);
+    for (int32_t i = 0; i < 4; i++) {
+        assert_int_equal(piece_table_add(&t->vocab, i, (str){"abcd" + i, 1}), QUIRE_OK);
+    }
+    t->b = (bpe){.vocab = &t->vocab, .unk = -1, .sentencepiece = sentencepiece};
+    assert_int_equal(bpe_begin(&t->b, 64), QUIRE_OK);
+    strbuf scratch = {0};
+    int32_t next = 4;
+    for (int32_t i = 0; i < n; i++) {
+        char joined[64];
+        str l = piece_table_get(&t->vocab, (int32_t)(rng_next(seed) % (uint64_t)next));
+        str r = piece_table_get(&t->vocab, (int32_t)(rng_next(seed) % (uint64_t)next));
+        if (l.n + r.n > sizeof joined) {
+            continue;
+        }
+        memcpy(joined, l.p, l.n);
+        memcpy(joined + l.n, r.p, r.n);
+        char left[64], right[64];
+        memcpy(left, l.p, l.n);
+        memcpy(right, r.p, r.n);
+        if (piece_table_find(&t->vocab, (str){joined, l.n + r.n}) < 0) {
+            t->scores[next] = -(float)(rng_next(seed) % 8);
+            assert_int_equal(piece_table_add(&t->vocab, next++, (str){joined, l.n + r.n}), QUIRE_OK);
+        }
+        if (!sentencepiece) {
+            assert_int_equal(bpe_add_merge(&t->b, (uint32_t)i, (str){left, l.n}, (str){right, r.n}, &scratch), QUIRE_OK);
+        }
+    }
+    if (sentencepiece) {
+        assert_int_equal(bpe_derive_merges(&t->b, t->scores), QUIRE_OK);
+    }
+    assert_int_equal(bpe_finish(&t->b, sentencepiece), QUIRE_OK);
+    strbuf_deinit(&scratch);
+}
+
+/* Merges by the definition: look at all pairs, take the best, again. */
+static size_t merge_plainly(const toy *t, const char *word, size_t n, int32_t *ids) {
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = word[i] - 'a';
+    }
+    for (;;) {
+        const pair_slot *best = NULL;
+        size_t at = 0;
+        for (size_t i = 0; i + 1 < n; i++) {
+            const pair_slot *p = pair_table_find(&t->b.pairs, ids[i], ids[i + 1]);
+            if (p != NULL && (best == NULL || p->rank < best->rank)) {
+                best = p;
+                at = i;
+            }
+        }
+        if (best == NULL) {
+            return n;
+        }
+        ids[at] = best->id;
+        memmove(ids + at + 1, ids + at + 2, (n - at - 2) * sizeof *ids);
+        n--;
+    }
+}
+
+static void merging_by_heap_is_merging_by_definition(void **state) {
+    (void)state;
+    uint64_t seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    bpe_scratch s = {0};
+    for (int round = 0; round < 400; round++) {
+        toy t;
+        toy_init(&t, &seed, round % 2 == 1, 30);
+        for (int k = 0; k < 20; k++) {
+            char word[60];
+            int32_t want[60];
+            token_list got = {0};
+            size_t n = 1 + rng_next(&seed) % sizeof word;
+            for (size_t i = 0; i < n; i++) {
+                word[i] = (char)('a' + rng_next(&seed) % 4);
+            }
+            assert_int_equal(bpe_encode(&t.b, (str){word, n}, &s, &got), QUIRE_OK);
+            size_t n_want = merge_plainly(&t, word, n, want);
+            assert_int_equal(got.n, n_want);
+            assert_memory_equal(got.ids, want, n_want * sizeof *want);
+            token_list_deinit(&got);
+        }
+        bpe_deinit(&t.b);
+        piece_table_deinit(&t.vocab);
+    }
+    bpe_scratch_deinit(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(expressions_mean_what_oniguruma_takes_them_for),
+        cmocka_unit_test(expressions_without_a_translation_are_refused),
+        cmocka_unit_test(a_json_string_gives_its_characters),
+        cmocka_unit_test(a_json_value_is_passed_over_whole),
+        cmocka_unit_test(wrong_utf8_becomes_one_replacement_for_each_maximal_part),
+        cmocka_unit_test(every_byte_has_its_own_visible_character),
+        cmocka_unit_test(long_runs_of_marks_are_ordered_as_short_ones_are),
+        cmocka_unit_test(merging_by_heap_is_merging_by_definition),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
