@@ -32,6 +32,7 @@ typedef struct quire_options {
     const char *model;            /* a .gguf file, a Hugging Face directory, or "builtin" */
     const char *compute;          /* "auto", "f32", "bf16", "int8" */
     const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
+    const char *prefix_cache;     /* "token": prompts reuse what others of their tenant left in the pages; "none" */
     const char *isa;              /* "auto", "plain", "avx2", "avx512" */
     const char *chat_template;    /* the template's text, or NULL: the model's own */
     int32_t n_threads;            /* 0: as many as the process may use */
@@ -73,6 +74,7 @@ typedef struct quire_stats {
     int64_t requests_finished[4];                        /* by quire_finish - 1: stop, length, cancelled, error */
     int64_t steps, step_rows, step_us;
     int64_t preemptions;
+    int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */
     /* Cumulative histograms, seconds; bounds in quire_stats_bounds. */
     int64_t ttft_buckets[16], gap_buckets[16], e2e_buckets[16];
     double ttft_sum, gap_sum, e2e_sum;
@@ -106,6 +108,8 @@ void quire_request_free(quire_request *r);
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 /* Sets a field by its OpenAI name, value as JSON text ("0.7", "true", "[\"a\"]"). */
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
+/* Whose request it is: prefixes are shared between requests of one tenant only. Copied; names are cut at 128 bytes. Default: one tenant for all. */
+void quire_request_tenant(quire_request *r, const char *tenant);
 /* All logits of the prompt go to out, f32 [n_prompt_tokens, n_vocab], which stays alive until the stream is done. Single prompt only. */
 void quire_request_logits(quire_request *r, float *out);
 

@@ -62,7 +62,8 @@ static quire_err open_pages(quire_engine *e, const quire_options *o, int32_t *ma
 
 static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_len, quire_error *err) {
     int32_t max_requests = o->max_seqs * REQUESTS_A_SEQ;
-    engine_options eo = {.page_tokens = o->page_tokens,
+    engine_options eo = {.prefix_cache = strcmp(o->prefix_cache, "none") == 0 ? PREFIX_CACHE_NONE : PREFIX_CACHE_TOKEN,
+                         .page_tokens = o->page_tokens,
                          .n_pages = e->info.n_pages,
                          .max_model_len = max_len,
                          .max_batched_tokens = o->max_batched_tokens,

@@ -12,6 +12,7 @@ void quire_options_init(quire_options *o) {
     *o = (quire_options){.model = "builtin",
                          .compute = "auto",
                          .kv_dtype = "auto",
+                         .prefix_cache = "token",
                          .isa = "auto",
                          .page_tokens = 16,
                          .memory_utilization = DEFAULT_UTILIZATION,
@@ -92,6 +93,9 @@ quire_err options_check(const quire_options *o, quire_error *err) {
     TRY(check_range("--threads", o->n_threads, 0, 4096, err));
     TRY(check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
     TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
+    if (strcmp(o->prefix_cache, "token") != 0 && strcmp(o->prefix_cache, "none") != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be token or none", o->prefix_cache);
+    }
     if (!(o->memory_utilization > 0.0 && o->memory_utilization <= 1.0)) {
         return err_set(err, QUIRE_INVALID, -1, "--memory-utilization %g: must be over 0 and at most 1", o->memory_utilization);
     }

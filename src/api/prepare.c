@@ -82,6 +82,8 @@ static quire_err submit_choice(quire_stream *s, choice *c, quire_error *err) {
                         .n_tokens = (int32_t)c->prompt.n,
                         .sampling = c->sampling,
                         .logits_out = s->request->logits_out,
+                        .space = s->request->tenant,
+                        .n_space = strlen(s->request->tenant),
                         .out = s->q->out,
                         .user = c};
     quire_err e = engine_submit(s->q->e->core, &r, &c->id, err);

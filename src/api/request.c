@@ -188,6 +188,13 @@ quire_err quire_request_set(quire_request *r, const char *field, const char *jso
     return request_set_field(r, f, value, err);
 }
 
+void quire_request_tenant(quire_request *r, const char *tenant) {
+    size_t n = strlen(tenant);
+    n = n < sizeof r->tenant - 1 ? n : sizeof r->tenant - 1;
+    memcpy(r->tenant, tenant, n);
+    r->tenant[n] = '\0';
+}
+
 void quire_request_logits(quire_request *r, float *out) {
     r->logits_out = out;
 }

@@ -20,6 +20,7 @@ static const flag_choice kv_types[] = {
     {"auto", "auto"},   {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"}, {"float16", "f16"},
     {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {NULL, NULL},
 };
+static const flag_choice prefix_caches[] = {{"token", "token"}, {"none", "none"}, {NULL, NULL}};
 static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {NULL, NULL}};
 
 const flag cli_flags[] = {
@@ -70,6 +71,7 @@ const flag cli_flags[] = {
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
+    {"--prefix-cache", NULL, "reuse of prompts' beginnings", ENGINE, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0, prefix_caches, NULL},
     {"--isa", NULL, "instruction set of the kernels", ENGINE, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
     {"--threads -t", "N", "compute threads (0: all processors)", ENGINE, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
     {"--text-threads", "N", "threads that tokenise", CLI_SERVE, FLAG_COUNT, AT(engine.n_text_threads), 1, 256, NULL, NULL},

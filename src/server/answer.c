@@ -115,6 +115,9 @@ void answer_start(conn *c, quire_endpoint endpoint) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
+    if (c->tenant != NULL) {
+        quire_request_tenant(r, c->tenant);
+    }
     e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
     if (e != QUIRE_OK) {
         a->stream = NULL;

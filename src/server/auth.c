@@ -111,6 +111,21 @@ static quire_err add_file(auth *a, const char *path, quire_error *err) {
     return e;
 }
 
+/* A key without a tenant's name is a tenant of its own, named by its digest. */
+static quire_err add_nameless(auth *a, const char *text, quire_error *err) {
+    unsigned char digest[DIGEST_BYTES];
+    char name[32];
+    if (text[0] == '\0') {
+        return err_set(err, QUIRE_INVALID, -1, "--api-key: the key is empty");
+    }
+    if (!digest_of(str_of(text), digest)) {
+        return err_set(err, QUIRE_INTERNAL, -1, "API keys: SHA-256 failed");
+    }
+    snprintf(name, sizeof name, "key-%02x%02x%02x%02x%02x%02x%02x%02x", digest[0], digest[1], digest[2], digest[3], digest[4], digest[5],
+             digest[6], digest[7]);
+    return add_key(a, str_of(name), str_of(text), err);
+}
+
 quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err) {
     *out = NULL;
     auth *a = mem_new(1, sizeof(*a));
@@ -119,8 +134,7 @@ quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth *
     }
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
-        e = keys[i][0] == '\0' ? err_set(err, QUIRE_INVALID, -1, "--api-key: the key is empty")
-                               : add_key(a, str_of("default"), str_of(keys[i]), err);
+        e = add_nameless(a, keys[i], err);
     }
     if (e == QUIRE_OK && file != NULL) {
         e = add_file(a, file, err);

@@ -12,7 +12,7 @@
 
 typedef struct auth auth;
 
-/* Takes n keys (tenant "default") and, when file is not NULL, its lines "tenant:key" (empty lines and lines that start with # are skipped).
+/* Takes n keys, each a tenant of its own (named "key-" and the start of its digest), and, when file is not NULL, its lines "tenant:key" (empty lines and lines that start with # are skipped).
  * BAD_FILE names file and line; INVALID: an empty key; IO: the file can't be read. On failure *out is NULL. */
 quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err);
 void auth_free(auth *a);

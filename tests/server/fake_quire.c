@@ -161,6 +161,11 @@ const quire_request_info *quire_request_describe(const quire_request *r) {
     return &r->info;
 }
 
+void quire_request_tenant(quire_request *r, const char *tenant) {
+    (void)r;
+    (void)tenant;
+}
+
 /* ---- streams ---- */
 
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
