@@ -1,5 +1,5 @@
-/* Added tokens: strings that are found in the text before anything else is done to it (or, `normalized`, after normalizing), and become their id.
- * Immutable once built. */
+/* Added tokens: strings that are found in the text before anything else is done to it (or, `normalized`, after normalizing), and become
+ * their id. Immutable once built. */
 #ifndef TEXT_ADDED_H
 #define TEXT_ADDED_H
 
@@ -10,11 +10,11 @@
 
 typedef struct added_token {
     int32_t id;
-    str content;      /* as the vocabulary names it; in the set's text */
-    str pattern;      /* what is looked for: content, normalized if the token is; in the set's text */
-    bool special;     /* skipped when decoding, ordinary text when special tokens are not parsed */
-    bool normalized;  /* looked for in the normalized text */
-    bool single_word; /* only where no word character touches it */
+    str content;         /* as the vocabulary names it; in the set's text */
+    str pattern;         /* what is looked for: content, normalized if the token is; in the set's text */
+    bool special;        /* skipped when decoding, ordinary text when special tokens are not parsed */
+    bool normalized;     /* looked for in the normalized text */
+    bool single_word;    /* only where no word character touches it */
     bool lstrip, rstrip; /* takes the white space around it */
 } added_token;
 
@@ -54,10 +54,10 @@ typedef struct added_walk {
     const added_set *set;
     const added_trie *trie;
     str text;
-    bool skip_special;   /* special tokens are ordinary text */
-    size_t done, from;   /* given out up to here; searched up to here */
+    bool skip_special;            /* special tokens are ordinary text */
+    size_t done, from;            /* given out up to here; searched up to here */
     size_t stretch_at, stretch_n; /* found: what lies before the token, perhaps empty */
-    int32_t id;          /* found: the token, or -1 at the end */
+    int32_t id;                   /* found: the token, or -1 at the end */
 } added_walk;
 
 void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special);

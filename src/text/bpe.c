@@ -89,8 +89,9 @@ static bool has_all_bytes(const bpe *b, str text) {
     return true;
 }
 
-/* The characters of word as symbols. What is not in the vocabulary becomes bytes, or else the unknown token; several in a row become one with
- * fuse_unk. A pending unknown token is written when the next known character comes, so behind fallen-back bytes, as the tokenizers library does. */
+/* The characters of word as symbols. What is not in the vocabulary becomes bytes, or else the unknown token; several in a row become one
+ * with fuse_unk. A pending unknown token is written when the next known character comes, so behind fallen-back bytes, as the tokenizers
+ * library does. */
 static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
     bool affixes = b->prefix != NULL || b->suffix != NULL, pending = false;
     size_t len;

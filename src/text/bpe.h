@@ -1,6 +1,6 @@
-/* Byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909) of one piece: the pair of lowest rank merges first, the leftmost of equal ones.
- * The same machine does SentencePiece's BPE (Kudo & Richardson 2018, arXiv:1808.06226), where any two neighbours merge that make a piece of the
- * vocabulary and the rank is the order of the pieces' scores.
+/* Byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909) of one piece: the pair of lowest rank merges first, the leftmost of equal
+ * ones. The same machine does SentencePiece's BPE (Kudo & Richardson 2018, arXiv:1808.06226), where any two neighbours merge that make a
+ * piece of the vocabulary and the rank is the order of the pieces' scores.
  *
  * Immutable once built, but for `whole`, a cache of facts that any thread may find out. Each call brings its own scratch. */
 #ifndef TEXT_BPE_H
@@ -21,13 +21,13 @@
 typedef struct bpe {
     const piece_table *vocab;
     pair_table pairs;
-    piece_table inner;      /* those characters; id i is symbol n_tokens + i. Empty for merges that were listed */
-    pair_table neighbours;  /* symbols of characters that stand side by side inside some piece; no slots: not known */
+    piece_table inner;                /* those characters; id i is symbol n_tokens + i. Empty for merges that were listed */
+    pair_table neighbours;            /* symbols of characters that stand side by side inside some piece; no slots: not known */
     int32_t direct[BPE_DIRECT_CHARS]; /* symbols of the first characters, -1: none */
-    int32_t bytes[256];     /* byte fallback: <0x00>..<0xFF>, -1: not there. For sentencepiece the builder sets them */
-    int32_t unk;            /* -1: none, and a character that is not there gives nothing */
+    int32_t bytes[256];               /* byte fallback: <0x00>..<0xFF>, -1: not there. For sentencepiece the builder sets them */
+    int32_t unk;                      /* -1: none, and a character that is not there gives nothing */
     bool fuse_unk, byte_fallback, ignore_merges, sentencepiece;
-    char *prefix, *suffix;  /* owned, NULL: none. prefix of a word's characters but the first, suffix of its last */
+    char *prefix, *suffix; /* owned, NULL: none. prefix of a word's characters but the first, suffix of its last */
     size_t n_prefix, n_suffix;
     _Atomic(uint8_t) *whole; /* [n_tokens]: what encoding a token's own text gives: 0 not known, 1 that token, 2 others */
 } bpe;
@@ -65,7 +65,8 @@ typedef struct bpe_scratch {
 void bpe_scratch_deinit(bpe_scratch *s);
 
 /* Appends the ids of word, which is valid UTF-8 and not empty. O(n log n). A character that is not in the vocabulary, when there is
- * neither a token for what is unknown nor bytes to fall back to, gives nothing. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB: *out may then hold a part. */
+ * neither a token for what is unknown nor bytes to fall back to, gives nothing. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB: *out may then
+ * hold a part. */
 quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Byte-level alphabet (Radford et al. 2019, GPT-2): each byte as one visible character, so that a vocabulary can be written as text. Bytes that
- * are visible in Latin-1 stand for themselves, the other 68 for U+0100 and up. */
+/* Byte-level alphabet (Radford et al. 2019, GPT-2): each byte as one visible character, so that a vocabulary can be written as text. Bytes
+ * that are visible in Latin-1 stand for themselves, the other 68 for U+0100 and up. */
 #ifndef TEXT_BYTE_LEVEL_H
 #define TEXT_BYTE_LEVEL_H
 

@@ -51,8 +51,8 @@ static quire_err put(decode_state *s, int32_t i, str part, bool begins);
 
 /* ---- bytes ---- */
 
-/* Gives out the held bytes: whole characters, U+FFFD for each wrong part; keeps a tail that may still become a character unless all must go.
- * each_byte: U+FFFD for each byte of a wrong part. */
+/* Gives out the held bytes: whole characters, U+FFFD for each wrong part; keeps a tail that may still become a character unless all must
+ * go. each_byte: U+FFFD for each byte of a wrong part. */
 static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte) {
     strbuf *t = &s->held[i].text, *w = &s->work[i];
     size_t done = 0, len;
@@ -199,8 +199,9 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
 
 /* What transformers calls clean-up of tokenization spaces, within one token. */
 static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
-    static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},     {" !", "!"},           {" ,", ","},     {" ' ", "'"},  {" n't", "n't"},
-                                           {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                           {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                           {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
         char literal[16];
         size_t n = strlen(pairs[k][0]);
@@ -243,22 +244,31 @@ static quire_err put(decode_state *s, int32_t i, str part, bool begins) {
     bool first = h->n_tokens == 0;
     h->n_tokens += begins;
     switch (step->kind) {
-    case DECODE_BYTE_LEVEL: TRY(byte_level_add_bytes(&h->text, part)); return put_bytes(s, i, false, false);
-    case DECODE_BYTE_FALLBACK: return put_fallback(s, i, part);
-    case DECODE_REPLACE: return put_replaced(s, i, &step->match, part, (str){step->content, step->n_content}, begins);
+    case DECODE_BYTE_LEVEL:
+        TRY(byte_level_add_bytes(&h->text, part));
+        return put_bytes(s, i, false, false);
+    case DECODE_BYTE_FALLBACK:
+        return put_fallback(s, i, part);
+    case DECODE_REPLACE:
+        return put_replaced(s, i, &step->match, part, (str){step->content, step->n_content}, begins);
     case DECODE_METASPACE:
         return put_replaced(s, i, &(matcher){.literal = step->content, .n_literal = step->n_content}, part,
                             first && !step->keep_first ? (str){"", 0} : (str){" ", 1}, begins);
-    case DECODE_FUSE: return put(s, i + 1, part, first);
-    case DECODE_STRIP: return put_strip(s, i, part, begins);
-    case DECODE_SUFFIX: return put_suffix(s, i, part);
-    case DECODE_WORDPIECE: return put_wordpiece(s, i, part, first);
+    case DECODE_FUSE:
+        return put(s, i + 1, part, first);
+    case DECODE_STRIP:
+        return put_strip(s, i, part, begins);
+    case DECODE_SUFFIX:
+        return put_suffix(s, i, part);
+    case DECODE_WORDPIECE:
+        return put_wordpiece(s, i, part, first);
     case DECODE_SPACED:
         if (!first) {
             TRY(put(s, i + 1, (str){" ", 1}, true));
         }
         return put(s, i + 1, part, true);
-    default: return strbuf_add(s->out, part.p, part.n);
+    default:
+        return strbuf_add(s->out, part.p, part.n);
     }
 }
 
@@ -284,6 +294,9 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
     if (first && step->strip_first && token.n >= n && memcmp(token.p, step->content, n) == 0) {
         token = (str){token.p + n, token.n - n};
     }
+    if (!utf8_is_valid(token)) {
+        return utf8_add_lossy(s->out, token);
+    }
     matcher mark = {.literal = step->content, .n_literal = n};
     return add_replaced(s, &mark, token, (str){" ", 1}, s->out);
 }
@@ -300,14 +313,18 @@ static quire_err finish_step(decode_state *s, int32_t i) {
     const decode_step *step = &s->decoder->steps[i];
     strbuf *held = &s->held[i].text;
     switch (step->kind) {
-    case DECODE_BYTE_LEVEL: return put_bytes(s, i, true, false);
-    case DECODE_SENTENCEPIECE: return put_bytes(s, i, true, true);
-    case DECODE_BYTE_FALLBACK: return held->n > 0 ? end_fallback(s, i) : QUIRE_OK;
+    case DECODE_BYTE_LEVEL:
+        return put_bytes(s, i, true, false);
+    case DECODE_SENTENCEPIECE:
+        return put_bytes(s, i, true, true);
+    case DECODE_BYTE_FALLBACK:
+        return held->n > 0 ? end_fallback(s, i) : QUIRE_OK;
     case DECODE_SUFFIX: {
         matcher literal = {.literal = step->content, .n_literal = step->n_content};
         return put_replaced(s, i, &literal, (str){held->p, held->n}, (str){"", 0}, false);
     }
-    default: return QUIRE_OK;
+    default:
+        return QUIRE_OK;
     }
 }
 

@@ -1,5 +1,5 @@
-/* Decoders: tokens to text, one at a time. A decoder is a chain of steps; each takes tokens, or parts of one, and hands on what is settled, so that
- * decoding a whole list and streaming it are the same code.
+/* Decoders: tokens to text, one at a time. A decoder is a chain of steps; each takes tokens, or parts of one, and hands on what is settled,
+ * so that decoding a whole list and streaming it are the same code.
  *
  * A decoder is immutable once built; a decode_state belongs to one stream and one thread. */
 #ifndef TEXT_DECODE_H
@@ -28,11 +28,11 @@ typedef struct decode_step {
     decode_kind kind;
     char *content; /* owned */
     size_t n_content;
-    int32_t start, stop;             /* STRIP */
-    bool keep_first;                 /* METASPACE */
-    bool cleanup;                    /* WORDPIECE: tightens English punctuation */
-    bool strip_first;                /* SENTENCEPIECE */
-    matcher match;                   /* REPLACE */
+    int32_t start, stop; /* STRIP */
+    bool keep_first;     /* METASPACE */
+    bool cleanup;        /* WORDPIECE: tightens English punctuation */
+    bool strip_first;    /* SENTENCEPIECE */
+    matcher match;       /* REPLACE */
 } decode_step;
 
 #define DECODE_MAX_STEPS 16
@@ -56,8 +56,8 @@ typedef struct decode_held {
 
 /* What tokens of a byte run that is no UTF-8 become. */
 typedef enum decode_mode {
-    DECODE_WHOLE,  /* as the tokenizers library decodes a list: with fallback bytes, a wrong run is all U+FFFD */
-    DECODE_STREAM  /* complete characters are given out as they come, so that run keeps them */
+    DECODE_WHOLE, /* as the tokenizers library decodes a list: with fallback bytes, a wrong run is all U+FFFD */
+    DECODE_STREAM /* complete characters are given out as they come, so that run keeps them */
 } decode_mode;
 
 typedef struct decode_state {
@@ -75,7 +75,8 @@ void decode_deinit(decode_state *s);
 /* What SentencePiece knows of a token beside its text. */
 typedef enum piece_class { PIECE_NORMAL, PIECE_BYTE, PIECE_CONTROL, PIECE_UNKNOWN } piece_class;
 
-/* Appends to *out what is settled once this token has come. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (out->max): the state is then of no more use. */
+/* Appends to *out what is settled once this token has come. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (out->max): the state is then of no more use.
+ */
 quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out);
 /* Appends the rest; the state is as begun. */
 quire_err decode_finish(decode_state *s, strbuf *out);

@@ -10,9 +10,9 @@ struct detok {
     const tokenizer *t;
     bool skip_special;
     decode_state state;
-    strbuf piece;   /* what the last token gave */
-    bool holds;     /* U+FFFD at the end waits */
-    size_t n_held;  /* how many wait */
+    strbuf piece;  /* what the last token gave */
+    bool holds;    /* U+FFFD at the end waits */
+    size_t n_held; /* how many wait */
 };
 
 quire_err detok_open(const tokenizer *t, bool skip_special, detok **out) {

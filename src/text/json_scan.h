@@ -1,5 +1,5 @@
-/* A pull reader of JSON for files with hundreds of thousands of entries: strings come out one by one, nothing is built. Strict (RFC 8259), but for
- * trailing text, which is the caller's to judge. Small documents inside are better given to json-c: json_scan_span. */
+/* A pull reader of JSON for files with hundreds of thousands of entries: strings come out one by one, nothing is built. Strict (RFC 8259),
+ * but for trailing text, which is the caller's to judge. Small documents inside are better given to json-c: json_scan_span. */
 #ifndef TEXT_JSON_SCAN_H
 #define TEXT_JSON_SCAN_H
 

@@ -37,7 +37,7 @@ static quire_err load_pieces(tokenizer *t, const vocab *v, bool sentencepiece) {
     for (int32_t i = 0; i < v->n_tokens; i++) {
         bool again = type_at(v, i) == VOCAB_USER_DEFINED && piece_table_find(&t->vocab, v->tokens[i]) >= 0;
         TRY(is_findable(v, i, sentencepiece) && !again ? piece_table_add(&t->vocab, i, v->tokens[i])
-                                                        : piece_table_add_hidden(&t->vocab, i, v->tokens[i]));
+                                                       : piece_table_add_hidden(&t->vocab, i, v->tokens[i]));
     }
     return QUIRE_OK;
 }

@@ -282,7 +282,8 @@ static quire_err load_merges(tokenizer *t, str span, quire_error *err) {
     strbuf_deinit(&copies[1]);
     strbuf_deinit(&joined);
     if (e == QUIRE_BAD_FILE || e == QUIRE_NOT_FOUND) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.merges[%u] is malformed, or does not join two tokens to a third", rank);
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: model.merges[%u] is malformed, or does not join two tokens to a third",
+                       rank);
     }
     return e;
 }
@@ -301,7 +302,8 @@ static bool leaves_long_words(const pretokenizer *p) {
         if (p->steps[i].kind != PRE_METASPACE && p->steps[i].match.re != NULL) {
             return false;
         }
-        if (p->steps[i].kind == PRE_BYTE_LEVEL || p->steps[i].kind == PRE_CHARS || (p->steps[i].kind == PRE_METASPACE && p->steps[i].split)) {
+        if (p->steps[i].kind == PRE_BYTE_LEVEL || p->steps[i].kind == PRE_CHARS ||
+            (p->steps[i].kind == PRE_METASPACE && p->steps[i].split)) {
             return false;
         }
     }
@@ -380,6 +382,9 @@ static quire_err build(tokenizer *t, const reader *r, const vocab *v, struct jso
 quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err) {
     reader r = {.file = v->tokenizer_json, .max_id = -1};
     struct json_object *added = NULL;
+    if (!utf8_is_valid(r.file)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: not UTF-8");
+    }
     quire_err e = read_file(&r, err);
     if (e == QUIRE_OK && r.added.n > 0 && !str_is(r.added, "null")) {
         added = json_get_document(r.added);

@@ -110,7 +110,8 @@ static quire_err unicode_form(str text, norm_kind form, norm_scratch *s, strbuf 
     TRY(decompose(text, (utf8proc_option_t)(options | UTF8PROC_DECOMPOSE), s, &n));
     TRY(order_marks(s, n));
     if (compose) {
-        utf8proc_ssize_t composed = utf8proc_normalize_utf32(s->chars, (utf8proc_ssize_t)n, (utf8proc_option_t)(options | UTF8PROC_COMPOSE));
+        utf8proc_ssize_t composed =
+            utf8proc_normalize_utf32(s->chars, (utf8proc_ssize_t)n, (utf8proc_option_t)(options | UTF8PROC_COMPOSE));
         if (composed < 0) {
             return QUIRE_INTERNAL;
         }
@@ -150,11 +151,18 @@ static bool is_chinese(int32_t c) {
 static int map_char(norm_kind kind, int32_t c, int32_t out[3]) {
     out[0] = c;
     switch (kind) {
-    case NORM_LOWERCASE: return char_lower(c, out);
-    case NORM_STRIP_ACCENTS: return !char_is_mark(c);
-    case NORM_DROP_NONSPACING: return !char_is_nonspacing(c);
-    case NORM_NMT: out[0] = nmt_char(c); return out[0] >= 0;
-    case NORM_BERT_CLEAN: out[0] = bert_clean_char(c); return out[0] >= 0;
+    case NORM_LOWERCASE:
+        return char_lower(c, out);
+    case NORM_STRIP_ACCENTS:
+        return !char_is_mark(c);
+    case NORM_DROP_NONSPACING:
+        return !char_is_nonspacing(c);
+    case NORM_NMT:
+        out[0] = nmt_char(c);
+        return out[0] >= 0;
+    case NORM_BERT_CLEAN:
+        out[0] = bert_clean_char(c);
+        return out[0] >= 0;
     case NORM_BERT_CHINESE:
         if (!is_chinese(c)) {
             return 1;
@@ -162,7 +170,8 @@ static int map_char(norm_kind kind, int32_t c, int32_t out[3]) {
         out[0] = out[2] = ' ';
         out[1] = c;
         return 3;
-    default: return 1;
+    default:
+        return 1;
     }
 }
 
@@ -217,11 +226,17 @@ static quire_err run_step(const norm_step *step, str text, norm_scratch *s, rege
     case NORM_NFC:
     case NORM_NFD:
     case NORM_NFKC:
-    case NORM_NFKD: return unicode_form(text, step->kind, s, out);
-    case NORM_PREPEND: TRY(strbuf_add(out, step->content, step->n_content)); return strbuf_add(out, text.p, text.n);
-    case NORM_REPLACE: return replace(step, text, rs, out);
-    case NORM_BYTE_LEVEL: return byte_level_add(out, text);
-    default: return map_chars(step->kind, text, out);
+    case NORM_NFKD:
+        return unicode_form(text, step->kind, s, out);
+    case NORM_PREPEND:
+        TRY(strbuf_add(out, step->content, step->n_content));
+        return strbuf_add(out, text.p, text.n);
+    case NORM_REPLACE:
+        return replace(step, text, rs, out);
+    case NORM_BYTE_LEVEL:
+        return byte_level_add(out, text);
+    default:
+        return map_chars(step->kind, text, out);
     }
 }
 

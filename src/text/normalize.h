@@ -9,15 +9,20 @@
 #include "text/regex.h"
 
 typedef enum norm_kind {
-    NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD,
+    NORM_NFC,
+    NORM_NFD,
+    NORM_NFKC,
+    NORM_NFKD,
     NORM_LOWERCASE,     /* each character by itself */
     NORM_STRIP_ACCENTS, /* drops marks that stand alone */
     NORM_STRIP,         /* white space at the ends */
     NORM_PREPEND,       /* content, before text that is not empty */
     NORM_REPLACE,       /* each match by content, taken literally */
     NORM_NMT,           /* SentencePiece's clean-up of controls and spaces */
-    NORM_BERT_CLEAN, NORM_BERT_CHINESE, NORM_DROP_NONSPACING,
-    NORM_BYTE_LEVEL     /* bytes as the visible characters of byte_level.h */
+    NORM_BERT_CLEAN,
+    NORM_BERT_CHINESE,
+    NORM_DROP_NONSPACING,
+    NORM_BYTE_LEVEL /* bytes as the visible characters of byte_level.h */
 } norm_kind;
 
 typedef struct norm_step {
@@ -25,7 +30,7 @@ typedef struct norm_step {
     bool left, right; /* STRIP */
     char *content;    /* owned: PREPEND, REPLACE */
     size_t n_content;
-    matcher match;    /* REPLACE */
+    matcher match; /* REPLACE */
 } norm_step;
 
 #define NORM_MAX_STEPS 32

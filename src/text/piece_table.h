@@ -1,6 +1,7 @@
 /* Pieces of a vocabulary by id, and ids by piece; and pairs of ids by what they merge to. Open addressing.
  *
- * Built by one thread, then immutable. Hashes are keyed by a random number of the process, so that a hostile file cannot make them collide. */
+ * Built by one thread, then immutable. Hashes are keyed by a random number of the process, so that a hostile file cannot make them collide.
+ */
 #ifndef TEXT_PIECE_TABLE_H
 #define TEXT_PIECE_TABLE_H
 

@@ -91,10 +91,17 @@ static quire_err load_normalizer(struct json_object *o, void *out, quire_error *
     static const struct {
         const char *name;
         norm_kind kind;
-    } kinds[] = {{"NFC", NORM_NFC},         {"NFD", NORM_NFD},         {"NFKC", NORM_NFKC},
-                 {"NFKD", NORM_NFKD},       {"Strip", NORM_STRIP},     {"StripAccents", NORM_STRIP_ACCENTS},
-                 {"Nmt", NORM_NMT},         {"Prepend", NORM_PREPEND}, {"Lowercase", NORM_LOWERCASE},
-                 {"Replace", NORM_REPLACE}, {"ByteLevel", NORM_BYTE_LEVEL}};
+    } kinds[] = {{"NFC", NORM_NFC},
+                 {"NFD", NORM_NFD},
+                 {"NFKC", NORM_NFKC},
+                 {"NFKD", NORM_NFKD},
+                 {"Strip", NORM_STRIP},
+                 {"StripAccents", NORM_STRIP_ACCENTS},
+                 {"Nmt", NORM_NMT},
+                 {"Prepend", NORM_PREPEND},
+                 {"Lowercase", NORM_LOWERCASE},
+                 {"Replace", NORM_REPLACE},
+                 {"ByteLevel", NORM_BYTE_LEVEL}};
     str type = type_of(o);
     if (str_is(type, "Sequence")) {
         return load_each(o, "normalizers", "normalizer", out, load_normalizer, err);

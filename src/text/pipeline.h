@@ -1,4 +1,5 @@
-/* The steps of a tokenizer as tokenizer.json writes them: read one component at a time. The tables they fill are those of the rooms' own headers. */
+/* The steps of a tokenizer as tokenizer.json writes them: read one component at a time. The tables they fill are those of the rooms' own
+ * headers. */
 #ifndef TEXT_PIPELINE_H
 #define TEXT_PIPELINE_H
 
@@ -30,8 +31,8 @@ typedef struct postprocessor {
 void postprocessor_deinit(postprocessor *p);
 quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids);
 
-/* Each reads a component from JSON text ("null" and empty text: no steps) into *out, which is zero before and deinited by the caller, also after a
- * failure. QUIRE_UNSUPPORTED names a type or option that this build does not know; QUIRE_BAD_FILE what is malformed. */
+/* Each reads a component from JSON text ("null" and empty text: no steps) into *out, which is zero before and deinited by the caller, also
+ * after a failure. QUIRE_UNSUPPORTED names a type or option that this build does not know; QUIRE_BAD_FILE what is malformed. */
 quire_err pipeline_load_normalizer(str json, normalizer *out, quire_error *err);
 quire_err pipeline_load_pretokenizer(str json, pretokenizer *out, quire_error *err);
 quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err);

@@ -62,10 +62,14 @@ static quire_err cut_by_matches(const matcher *m, str text, pre_scratch *s, rege
 
 static bool in_class(const pre_step *step, int32_t c) {
     switch (step->class) {
-    case CLASS_SPACE: return char_is_space(c);
-    case CLASS_NUMERIC: return char_is_numeric(c);
-    case CLASS_PUNCTUATION: return char_is_punctuation(c);
-    default: return c == step->delimiter;
+    case CLASS_SPACE:
+        return char_is_space(c);
+    case CLASS_NUMERIC:
+        return char_is_numeric(c);
+    case CLASS_PUNCTUATION:
+        return char_is_punctuation(c);
+    default:
+        return c == step->delimiter;
     }
 }
 
@@ -198,11 +202,18 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
     str text = {in->text.p + at, in->pieces[i].n};
     s->n_cuts = 0;
     switch (step->kind) {
-    case PRE_SPLIT: TRY(cut_by_matches(&step->match, text, s, rs)); return keep_cuts(s, step->behavior, step->invert, at, out);
-    case PRE_CHARS: TRY(cut_by_chars(step, text, s)); return keep_cuts(s, step->behavior, false, at, out);
-    case PRE_FIXED: return cut_fixed(step, text, at, out);
-    case PRE_METASPACE: return metaspace_piece(step, text, in->first && i == 0, own, out);
-    default: return byte_level_piece(step, text, s, rs, own, out);
+    case PRE_SPLIT:
+        TRY(cut_by_matches(&step->match, text, s, rs));
+        return keep_cuts(s, step->behavior, step->invert, at, out);
+    case PRE_CHARS:
+        TRY(cut_by_chars(step, text, s));
+        return keep_cuts(s, step->behavior, false, at, out);
+    case PRE_FIXED:
+        return cut_fixed(step, text, at, out);
+    case PRE_METASPACE:
+        return metaspace_piece(step, text, in->first && i == 0, own, out);
+    default:
+        return byte_level_piece(step, text, s, rs, own, out);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Pre-tokenizers: a sequence of steps that cut a text into pieces, which merges never cross. Immutable once built; each call brings its scratch. */
+/* Pre-tokenizers: a sequence of steps that cut a text into pieces, which merges never cross. Immutable once built; each call brings its
+ * scratch. */
 #ifndef TEXT_PRETOKENIZE_H
 #define TEXT_PRETOKENIZE_H
 
@@ -9,15 +10,21 @@
 #include "text/regex.h"
 
 typedef enum pre_kind {
-    PRE_SPLIT,      /* by what match finds */
-    PRE_CHARS,      /* by single characters of class */
-    PRE_FIXED,      /* every n characters */
-    PRE_METASPACE,  /* spaces become a mark, perhaps one before each piece; cut before marks */
-    PRE_BYTE_LEVEL  /* perhaps a space before each piece; cut by match if there is one; bytes spelled as in byte_level.h */
+    PRE_SPLIT,     /* by what match finds */
+    PRE_CHARS,     /* by single characters of class */
+    PRE_FIXED,     /* every n characters */
+    PRE_METASPACE, /* spaces become a mark, perhaps one before each piece; cut before marks */
+    PRE_BYTE_LEVEL /* perhaps a space before each piece; cut by match if there is one; bytes spelled as in byte_level.h */
 } pre_kind;
 
 /* What becomes of a delimiter. */
-typedef enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_MERGED_WITH_PREVIOUS, SPLIT_MERGED_WITH_NEXT, SPLIT_CONTIGUOUS } split_behavior;
+typedef enum split_behavior {
+    SPLIT_REMOVED,
+    SPLIT_ISOLATED,
+    SPLIT_MERGED_WITH_PREVIOUS,
+    SPLIT_MERGED_WITH_NEXT,
+    SPLIT_CONTIGUOUS
+} split_behavior;
 
 typedef enum char_class { CLASS_SPACE, CLASS_NUMERIC, CLASS_PUNCTUATION, CLASS_DELIMITER } char_class;
 
@@ -68,7 +75,7 @@ typedef struct pre_scratch {
     struct cut {
         size_t start, end;
         bool match;
-    } *cuts;
+    } * cuts;
     size_t n_cuts, cap_cuts;
 } pre_scratch;
 

@@ -28,8 +28,8 @@ static quire_err compile(regex *r, const strbuf *source, str pattern, quire_erro
     (void)pcre2_set_heap_limit(r->limits, HEAP_LIMIT_KIB);
     int code;
     PCRE2_SIZE at;
-    r->code = pcre2_compile((PCRE2_SPTR)source->p, source->n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code,
-                            &at, context);
+    r->code = pcre2_compile((PCRE2_SPTR)source->p, source->n, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &at,
+                            context);
     pcre2_compile_context_free(context);
     if (r->code == NULL) {
         PCRE2_UCHAR words[128] = {0};

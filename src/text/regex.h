@@ -1,7 +1,8 @@
-/* Regular expressions of tokenizer files. They are written for Oniguruma (its Ruby syntax), which the tokenizers library uses; here they are
- * translated to PCRE2's, and what has no exact translation is refused, since several constructs would compile and mean something else.
+/* Regular expressions of tokenizer files. They are written for Oniguruma (its Ruby syntax), which the tokenizers library uses; here they
+ * are translated to PCRE2's, and what has no exact translation is refused, since several constructs would compile and mean something else.
  *
- * A compiled expression is immutable: any thread may search with its own scratch. Subjects are valid UTF-8 and hostile: matching is bounded. */
+ * A compiled expression is immutable: any thread may search with its own scratch. Subjects are valid UTF-8 and hostile: matching is
+ * bounded. */
 #ifndef TEXT_REGEX_H
 #define TEXT_REGEX_H
 

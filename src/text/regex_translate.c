@@ -18,8 +18,8 @@ typedef struct translator {
     size_t at;
     strbuf *out;
     quire_error *err;
-    size_t atom;               /* where the last atom begins in out, for repetitions; SIZE_MAX: none */
-    size_t groups[MAX_DEPTH];  /* where the open groups begin in out */
+    size_t atom;              /* where the last atom begins in out, for repetitions; SIZE_MAX: none */
+    size_t groups[MAX_DEPTH]; /* where the open groups begin in out */
     int32_t depth;
 } translator;
 
@@ -126,24 +126,34 @@ static quire_err class_expr(translator *t, strbuf *out, int32_t depth);
 
 static quire_err add_shorthand(class_union *u, int c) {
     switch (c) {
-    case 's': return strbuf_add_str(&u->items, SPACE_ITEMS);
-    case 'S': return strbuf_add_str(&u->others, "|[^" SPACE_ITEMS "]");
-    case 'w': return strbuf_add_str(&u->items, WORD_ITEMS);
-    case 'W': return strbuf_add_str(&u->others, "|[^" WORD_ITEMS "]");
-    case 'd': return strbuf_add_str(&u->items, "\\p{Nd}");
-    case 'D': return strbuf_add_str(&u->items, "\\P{Nd}");
-    case 'h': return strbuf_add_str(&u->items, HEX_ITEMS);
-    case 'H': return strbuf_add_str(&u->others, "|[^" HEX_ITEMS "]");
-    default: return QUIRE_NOT_FOUND;
+    case 's':
+        return strbuf_add_str(&u->items, SPACE_ITEMS);
+    case 'S':
+        return strbuf_add_str(&u->others, "|[^" SPACE_ITEMS "]");
+    case 'w':
+        return strbuf_add_str(&u->items, WORD_ITEMS);
+    case 'W':
+        return strbuf_add_str(&u->others, "|[^" WORD_ITEMS "]");
+    case 'd':
+        return strbuf_add_str(&u->items, "\\p{Nd}");
+    case 'D':
+        return strbuf_add_str(&u->items, "\\P{Nd}");
+    case 'h':
+        return strbuf_add_str(&u->items, HEX_ITEMS);
+    case 'H':
+        return strbuf_add_str(&u->others, "|[^" HEX_ITEMS "]");
+    default:
+        return QUIRE_NOT_FOUND;
     }
 }
 
 static quire_err add_posix(translator *t, class_union *u, bool *done) {
     static const struct {
         const char *name, *items;
-    } table[] = {{"alpha", "\\p{Alphabetic}"}, {"digit", "\\p{Nd}"},       {"alnum", "\\p{Alphabetic}\\p{Nd}"}, {"upper", "\\p{Uppercase}"},
-                 {"lower", "\\p{Lowercase}"},  {"space", SPACE_ITEMS},     {"word", WORD_ITEMS},                {"cntrl", "\\p{Cc}"},
-                 {"xdigit", HEX_ITEMS},        {"ascii", "\\x00-\\x7f"}, {"punct", "\\p{P}$+<=>^`|~"}};
+    } table[] = {{"alpha", "\\p{Alphabetic}"}, {"digit", "\\p{Nd}"},        {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+                 {"upper", "\\p{Uppercase}"},  {"lower", "\\p{Lowercase}"}, {"space", SPACE_ITEMS},
+                 {"word", WORD_ITEMS},         {"cntrl", "\\p{Cc}"},        {"xdigit", HEX_ITEMS},
+                 {"ascii", "\\x00-\\x7f"},     {"punct", "\\p{P}$+<=>^`|~"}};
     *done = false;
     if (!at_text(t, "[:")) {
         return QUIRE_OK;
@@ -298,20 +308,31 @@ static quire_err translate_escape(translator *t) {
     }
     t->at++;
     switch (b) {
-    case 's': return strbuf_add_str(out, "[" SPACE_ITEMS "]");
-    case 'S': return strbuf_add_str(out, "[^" SPACE_ITEMS "]");
-    case 'w': return strbuf_add_str(out, "[" WORD_ITEMS "]");
-    case 'W': return strbuf_add_str(out, "[^" WORD_ITEMS "]");
-    case 'd': return strbuf_add_str(out, "\\p{Nd}");
-    case 'D': return strbuf_add_str(out, "\\P{Nd}");
-    case 'h': return strbuf_add_str(out, "[" HEX_ITEMS "]");
-    case 'H': return strbuf_add_str(out, "[^" HEX_ITEMS "]");
-    case 'b': return strbuf_add_str(out, "(?:(?<=[" WORD_ITEMS "])(?![" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?=[" WORD_ITEMS "]))");
-    case 'B': return strbuf_add_str(out, "(?:(?<=[" WORD_ITEMS "])(?=[" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?![" WORD_ITEMS "]))");
+    case 's':
+        return strbuf_add_str(out, "[" SPACE_ITEMS "]");
+    case 'S':
+        return strbuf_add_str(out, "[^" SPACE_ITEMS "]");
+    case 'w':
+        return strbuf_add_str(out, "[" WORD_ITEMS "]");
+    case 'W':
+        return strbuf_add_str(out, "[^" WORD_ITEMS "]");
+    case 'd':
+        return strbuf_add_str(out, "\\p{Nd}");
+    case 'D':
+        return strbuf_add_str(out, "\\P{Nd}");
+    case 'h':
+        return strbuf_add_str(out, "[" HEX_ITEMS "]");
+    case 'H':
+        return strbuf_add_str(out, "[^" HEX_ITEMS "]");
+    case 'b':
+        return strbuf_add_str(out, "(?:(?<=[" WORD_ITEMS "])(?![" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?=[" WORD_ITEMS "]))");
+    case 'B':
+        return strbuf_add_str(out, "(?:(?<=[" WORD_ITEMS "])(?=[" WORD_ITEMS "])|(?<![" WORD_ITEMS "])(?![" WORD_ITEMS "]))");
     case 'A':
     case 'Z':
     case 'z':
-    case 'R': return strbuf_addf(out, "\\%c", b);
+    case 'R':
+        return strbuf_addf(out, "\\%c", b);
     default:
         if (b >= '1' && b <= '9' && !is_digit(peek(t, 0))) {
             return strbuf_addf(out, "\\%c", b);
@@ -403,26 +424,36 @@ static quire_err translate_one(translator *t) {
     int c = peek(t, 0);
     size_t start = t->out->n;
     switch (c) {
-    case '\\': return translate_escape(t);
+    case '\\':
+        return translate_escape(t);
     case '[':
         TRY(class_expr(t, t->out, 0));
         t->atom = start;
         return QUIRE_OK;
-    case '(': t->atom = SIZE_MAX; return translate_group(t);
+    case '(':
+        t->atom = SIZE_MAX;
+        return translate_group(t);
     case ')':
         if (t->depth == 0) {
             return refuse(t, "a closing parenthesis without an opening one");
         }
         t->atom = t->groups[--t->depth];
         break;
-    case '{': return translate_brace(t);
+    case '{':
+        return translate_brace(t);
     case '|':
     case '^':
-    case '$': t->atom = SIZE_MAX; break;
+    case '$':
+        t->atom = SIZE_MAX;
+        break;
     case '*':
     case '+':
-    case '?': break;
-    case 0: t->at++; t->atom = start; return strbuf_add_str(t->out, "\\x00");
+    case '?':
+        break;
+    case 0:
+        t->at++;
+        t->atom = start;
+        return strbuf_add_str(t->out, "\\x00");
     default: {
         size_t len;
         if (utf8_decode(t->in.p + t->at, t->in.n - t->at, &len) < 0) {

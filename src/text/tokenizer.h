@@ -1,6 +1,7 @@
 /* Tokenizer: text to token ids and back, built once from a vocabulary (core/vocab.h).
  *
- * Immutable after open: any number of threads may encode and decode at once; each call brings its own scratch. Input text is hostile: any bytes. */
+ * Immutable after open: any number of threads may encode and decode at once; each call brings its own scratch. Input text is hostile: any
+ * bytes. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
@@ -27,8 +28,8 @@ quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err);
 void tokenizer_close(tokenizer *t);
 
 typedef enum encode_special {
-    ENCODE_PLAIN,   /* special tokens' text is ordinary text */
-    ENCODE_PARSE    /* special tokens in the text become their ids (templates, GGUF vectors, completions) */
+    ENCODE_PLAIN, /* special tokens' text is ordinary text */
+    ENCODE_PARSE  /* special tokens in the text become their ids (templates, GGUF vectors, completions) */
 } encode_special;
 
 typedef struct encode_options {
@@ -37,9 +38,9 @@ typedef struct encode_options {
 } encode_options;
 
 /* Appends the ids of text to *out. A BOS is not added when the ids already begin with one (a template wrote it). O(n log n).
- * Bytes that are not UTF-8 count as U+FFFD, one for each maximal wrong part. A character for which the vocabulary has neither token, bytes nor an
- * unknown token is dropped, as the references do. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when the tokenizer's own regular
- * expressions take too long on the text; *out is then as it was. */
+ * Bytes that are not UTF-8 count as U+FFFD, one for each maximal wrong part. A character for which the vocabulary has neither token, bytes
+ * nor an unknown token is dropped, as the references do. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when the
+ * tokenizer's own regular expressions take too long on the text; *out is then as it was. */
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err);
 
 /* Appends the text of ids as a whole (the tokenizer's own decoder: leading space rules, byte runs, clean-up). */

@@ -34,12 +34,13 @@ quire_err tokenizer_apply_pre(tokenizer *t, str pre, quire_error *err);
 /* A postprocessor that puts bos before and eos behind; -1: not. */
 quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos);
 
-/* As the post-processor has it, without a look at what the ids begin with: one text, or two when pair is given. types (may be NULL) gets a segment
- * number for each id. Errors and state as tokenizer_encode. */
+/* As the post-processor has it, without a look at what the ids begin with: one text, or two when pair is given. types (may be NULL) gets a
+ * segment number for each id. Errors and state as tokenizer_encode. */
 quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special, token_list *out, token_list *types,
                                 quire_error *err);
 
-/* What decode_add wants of an id: its text (of an added token as it was looked for, so perhaps normalized) and class. false: the id gives nothing. */
+/* What decode_add wants of an id: its text (of an added token as it was looked for, so perhaps normalized) and class. false: the id gives
+ * nothing. */
 bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *text, piece_class *class);
 
 #endif

@@ -15,7 +15,8 @@ typedef struct check_report {
     bool json;
 } check_report;
 
-/* Each counts one case. fail prints a line: what differs, where, by how much. unsupported prints why, once where neighbours share the reason. */
+/* Each counts one case. fail prints a line: what differs, where, by how much. unsupported prints why, once where neighbours share the
+ * reason. */
 void check_pass(check_report *r, const char *kind, const char *case_name);
 void check_fail(check_report *r, const char *kind, const char *case_name, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void check_unsupported(check_report *r, const char *kind, const char *case_name, const char *why);
@@ -31,7 +32,8 @@ char *check_path(const char *a, const char *b);
 /* The next line of *rest, which is cut off; false at the end. Lines end with \n only. */
 bool check_line(str *rest, str *line);
 
-/* Runners: dir holds the cases, root is where paths "from shared/" begin, or NULL. They return 0, or 1 when dir cannot be read (and say so). */
+/* Runners: dir holds the cases, root is where paths "from shared/" begin, or NULL. They return 0, or 1 when dir cannot be read (and say
+ * so). */
 int check_tokenizers(const char *dir, const char *root, check_report *r);
 int check_models(const char *dir, const char *root, check_report *r);
 int check_quants(const char *dir, const char *root, check_report *r);

@@ -15,7 +15,7 @@
 /* One tokenizer of the manifest. */
 typedef struct subject {
     const char *name;
-    tokenizer *t;   /* NULL: why says why not */
+    tokenizer *t;       /* NULL: why says why not */
     bool sentencepiece; /* the reference: its encode takes bos and eos apart, its decode never shows control tokens */
     bool skips;         /* its records say how a list decodes without special tokens */
     bool bare;          /* the reference has no post-processor, whatever the GGUF file says of BOS */

@@ -18,9 +18,9 @@
 static const struct {
     const char *name;
     int (*run)(const char *dir, const char *root, check_report *r);
-} kinds[] = {{"models", check_models},   {"tokenizers", check_tokenizers}, {"templates", check_templates},
-             {"quants", check_quants},   {"sampling", check_sampling},     {"beam", check_beam},
-             {"lora", check_lora},       {"attention", check_attention},   {"grammar", check_grammar}};
+} kinds[] = {{"models", check_models}, {"tokenizers", check_tokenizers}, {"templates", check_templates},
+             {"quants", check_quants}, {"sampling", check_sampling},     {"beam", check_beam},
+             {"lora", check_lora},     {"attention", check_attention},   {"grammar", check_grammar}};
 
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 

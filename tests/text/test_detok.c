@@ -5,10 +5,15 @@
 #include "text/detok.h"
 #include "text/utf8.h"
 
-static const char *const paths[] = {
-    "golden/tokenizers/bpe-bytelevel/tokenizer.json",   "golden/tokenizers/bpe-llama/tokenizer.json", "golden/tokenizers/bpe-gemma/tokenizer.json",
-    "golden/tokenizers/bpe-metaspace-first/tokenizer.json", "golden/tokenizers/bpe-suffix/tokenizer.json", "golden/tokenizers/bpe-prefix/tokenizer.json",
-    "golden/tokenizers/bpe-metaspace-unk/tokenizer.json", "data/models/stories260K/stories260K.gguf", "data/models/tinystories-656k-hf"};
+static const char *const paths[] = {"golden/tokenizers/bpe-bytelevel/tokenizer.json",
+                                    "golden/tokenizers/bpe-llama/tokenizer.json",
+                                    "golden/tokenizers/bpe-gemma/tokenizer.json",
+                                    "golden/tokenizers/bpe-metaspace-first/tokenizer.json",
+                                    "golden/tokenizers/bpe-suffix/tokenizer.json",
+                                    "golden/tokenizers/bpe-prefix/tokenizer.json",
+                                    "golden/tokenizers/bpe-metaspace-unk/tokenizer.json",
+                                    "data/models/stories260K/stories260K.gguf",
+                                    "data/models/tinystories-656k-hf"};
 
 /* True when ids hold a run of fallback bytes that is not UTF-8: there a whole decoding says less than a stream. */
 static bool has_wrong_run(const tokenizer *t, const int32_t *ids, size_t n) {

@@ -46,15 +46,15 @@ static void expect_refused(const char *json, quire_err code, const char *word) {
 }
 
 /* A model of a few letters; the rest of the document is given. */
-#define MODEL                                                                                                                            \
-    "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"bc\":5,\" \":6,\"<s>\":7},"       \
+#define MODEL                                                                                                                              \
+    "\"model\":{\"type\":\"BPE\",\"unk_token\":null,\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\"bc\":5,\" \":6,\"<s>\":7},"    \
     "\"merges\":[\"b c\",[\"a\",\"b\"],\"a bc\"]}"
 #define ADDED(flags) "\"added_tokens\":[{\"id\":8,\"content\":\"<x>\"," flags "}]"
 
 static void the_lowest_rank_merges_first_and_the_leftmost_of_equals(void **state) {
     (void)state;
     tokenizer *t = open_json("{" MODEL "}", "{}");
-    EXPECT(encode(t, "abc", ENCODE_PLAIN, false), 4);       /* b c, then a bc */
+    EXPECT(encode(t, "abc", ENCODE_PLAIN, false), 4); /* b c, then a bc */
     EXPECT(encode(t, "ab", ENCODE_PLAIN, false), 3);
     EXPECT(encode(t, "aabcb", ENCODE_PLAIN, false), 0, 4, 1);
     EXPECT(encode(t, "ababc", ENCODE_PLAIN, false), 3, 4);
@@ -65,7 +65,11 @@ static void the_lowest_rank_merges_first_and_the_leftmost_of_equals(void **state
 static void a_character_that_is_in_no_vocabulary_is_dropped(void **state) {
     (void)state;
     tokenizer *t = open_json("{" MODEL "}", "{}");
-    EXPECT(encode(t, "a\xE6\xBC\xA2" "bc", ENCODE_PLAIN, false), 4);
+    EXPECT(encode(t,
+                  "a\xE6\xBC\xA2"
+                  "bc",
+                  ENCODE_PLAIN, false),
+           4);
     tokenizer_close(t);
 }
 
@@ -93,8 +97,8 @@ static void added_tokens_take_space_and_want_word_ends_as_flagged(void **state) 
     tokenizer_close(t);
 }
 
-#define POST                                                                                                                   \
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},"              \
+#define POST                                                                                                                               \
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},"                   \
     "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}],\"pair\":[],\"special_tokens\":{\"<s>\":{\"id\":\"<s>\",\"ids\":[7]}}}"
 #define BOS "\"added_tokens\":[{\"id\":7,\"content\":\"<s>\",\"special\":true}]"
 
@@ -208,8 +212,14 @@ static void bytes_that_are_not_utf8_count_as_replacement_characters(void **state
     if (t == NULL) {
         skip();
     }
-    token_list wrong = encode(t, "a\xFF\xE6\xBC" "b\xC0\x80", ENCODE_PARSE, false);
-    token_list right = encode(t, "a\xEF\xBF\xBD\xEF\xBF\xBD" "b\xEF\xBF\xBD\xEF\xBF\xBD", ENCODE_PARSE, false);
+    token_list wrong = encode(t,
+                              "a\xFF\xE6\xBC"
+                              "b\xC0\x80",
+                              ENCODE_PARSE, false);
+    token_list right = encode(t,
+                              "a\xEF\xBF\xBD\xEF\xBF\xBD"
+                              "b\xEF\xBF\xBD\xEF\xBF\xBD",
+                              ENCODE_PARSE, false);
     assert_int_equal(wrong.n, right.n);
     assert_memory_equal(wrong.ids, right.ids, wrong.n * sizeof *wrong.ids);
     token_list_deinit(&wrong);
@@ -249,7 +259,8 @@ static void random_bytes_encode_to_ids_that_decode(void **state) {
 
 static void a_long_run_of_one_character_takes_no_quadratic_time(void **state) {
     (void)state;
-    static const char *const paths[] = {QWEN, "data/tokenizers/ggml-vocab/ggml-vocab-deepseek-llm.gguf", "data/tokenizers/ggml-vocab/ggml-vocab-llama-spm.gguf"};
+    static const char *const paths[] = {QWEN, "data/tokenizers/ggml-vocab/ggml-vocab-deepseek-llm.gguf",
+                                        "data/tokenizers/ggml-vocab/ggml-vocab-llama-spm.gguf"};
     static const char *const units[] = {"a", " ", "\n", "\xCC\x81\xCC\xA3", "\xFF", "<|", "1", "'"};
     size_t n = 200000;
     char *text = mem_new(n + 1, 1);
@@ -273,12 +284,13 @@ static void a_long_run_of_one_character_takes_no_quadratic_time(void **state) {
 
 static void an_expression_that_takes_too_long_ends_with_an_error(void **state) {
     (void)state;
-    tokenizer *t = open_json("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$\"},\"behavior\":\"Isolated\"}," MODEL "}",
-                             "{}");
+    tokenizer *t = open_json(
+        "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$\"},\"behavior\":\"Isolated\"}," MODEL "}", "{}");
     token_list ids = {0};
     quire_error err = {0};
     assert_int_equal(token_list_add(&ids, 5), QUIRE_OK);
-    quire_err e = tokenizer_encode(t, str_of("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"), (encode_options){0}, &ids, &err);
+    quire_err e = tokenizer_encode(t, str_of("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"),
+                                   (encode_options){0}, &ids, &err);
     assert_int_equal(e, QUIRE_BAD_REQUEST);
     assert_int_equal(ids.n, 1);
     token_list_deinit(&ids);
@@ -302,11 +314,14 @@ static void open_damaged(const char *json, size_t n) {
     }
 }
 
-#define WHOLE                                                                                                                                   \
-    "{" BOS "," POST ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":"                 \
-    "{\"Regex\":\"[a-c&&[^b]]{2,}\"},\"content\":\"a\"}]},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},"          \
-    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+(?!\\\\S)|\\\\p{L}+\"},\"behavior\":\"Contiguous\"}]},\"decoder\":{\"type\":\"Sequence\","     \
-    "\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}," MODEL "}"
+#define WHOLE                                                                                                                              \
+    "{" BOS "," POST ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":"       \
+    "{\"Regex\":\"[a-c&&[^b]]{2,}\"},\"content\":\"a\"}]},\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"          \
+    "\"Digits\"},"                                                                                                                         \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+(?!\\\\S)|\\\\p{L}+\"},\"behavior\":\"Contiguous\"}]},\"decoder\":{\"type\":"      \
+    "\"Sequence\","                                                                                                                        \
+    "\"decoders\":[{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}," MODEL \
+    "}"
 
 static void damaged_files_are_refused_or_opened_but_nothing_worse(void **state) {
     (void)state;

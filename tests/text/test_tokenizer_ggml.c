@@ -1,4 +1,5 @@
-/* The .inp/.out vectors beside the GGUF vocabularies: texts separated by a line, and their ids, with special tokens parsed and nothing added. */
+/* The .inp/.out vectors beside the GGUF vocabularies: texts separated by a line, and their ids, with special tokens parsed and nothing
+ * added. */
 #include "shared.h"
 
 #define FOLDER "data/tokenizers/ggml-vocab/ggml-vocab-"
@@ -68,10 +69,10 @@ static void check_vocabulary(const char *name, const char *source) {
     mem_free(out);
 }
 
-#define VOCABULARY(function, name, source) \
-    static void function(void **state) {   \
-        (void)state;                       \
-        check_vocabulary(name, source);    \
+#define VOCABULARY(function, name, source)                                                                                                 \
+    static void function(void **state) {                                                                                                   \
+        (void)state;                                                                                                                       \
+        check_vocabulary(name, source);                                                                                                    \
     }
 
 VOCABULARY(gpt_2_texts_have_the_recorded_ids, "gpt-2", NULL)
@@ -88,11 +89,16 @@ VOCABULARY(qwen_2_texts_have_the_recorded_ids, "qwen2", "golden/tokenizers/qwen2
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt_2_texts_have_the_recorded_ids),        cmocka_unit_test(llama_spm_texts_have_the_recorded_ids),
-        cmocka_unit_test(phi_3_texts_have_the_recorded_ids),        cmocka_unit_test(starcoder_texts_have_the_recorded_ids),
-        cmocka_unit_test(refact_texts_have_the_recorded_ids),       cmocka_unit_test(falcon_texts_have_the_recorded_ids),
-        cmocka_unit_test(mpt_texts_have_the_recorded_ids),          cmocka_unit_test(deepseek_llm_texts_have_the_recorded_ids),
-        cmocka_unit_test(deepseek_coder_texts_have_the_recorded_ids), cmocka_unit_test(llama_3_texts_have_the_recorded_ids),
+        cmocka_unit_test(gpt_2_texts_have_the_recorded_ids),
+        cmocka_unit_test(llama_spm_texts_have_the_recorded_ids),
+        cmocka_unit_test(phi_3_texts_have_the_recorded_ids),
+        cmocka_unit_test(starcoder_texts_have_the_recorded_ids),
+        cmocka_unit_test(refact_texts_have_the_recorded_ids),
+        cmocka_unit_test(falcon_texts_have_the_recorded_ids),
+        cmocka_unit_test(mpt_texts_have_the_recorded_ids),
+        cmocka_unit_test(deepseek_llm_texts_have_the_recorded_ids),
+        cmocka_unit_test(deepseek_coder_texts_have_the_recorded_ids),
+        cmocka_unit_test(llama_3_texts_have_the_recorded_ids),
         cmocka_unit_test(qwen_2_texts_have_the_recorded_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,14 +36,18 @@ static void expressions_mean_what_oniguruma_takes_them_for(void **state) {
     expect_match("[^a-c&&b-z]", "bcd", "d");
     expect_match("[a[0-9]]+", "x1a2", "1a2");
     expect_match("[^[^b]]", "abc", "b");
-    expect_match("[[:alpha:]]+", "1\xC3\xA9" "a.", "\xC3\xA9" "a");
+    expect_match("[[:alpha:]]+",
+                 "1\xC3\xA9"
+                 "a.",
+                 "\xC3\xA9"
+                 "a");
     expect_match("[[:^alpha:]]+", "a1.b", "1.");
     expect_match("\\h+", "xyz1fg", "1f");
-    expect_match("a{2}+", "aaaaa", "aaaa");   /* (a{2})+, not possessive */
+    expect_match("a{2}+", "aaaaa", "aaaa"); /* (a{2})+, not possessive */
     expect_match("a{2}+a", "aaaaa", "aaaaa");
     expect_match("xa{,2}", "xaaa", "xaa");
     expect_match("x{a", "x{a", "x{a");
-    expect_match("b$", "b\nc", "b");          /* lines */
+    expect_match("b$", "b\nc", "b"); /* lines */
     expect_match("^c", "b\nc", "c");
     expect_match("a.c", "a\nc", "-");
     expect_match("(?m)a.c", "a\nc", "a\nc");
@@ -61,8 +65,9 @@ static void expressions_mean_what_oniguruma_takes_them_for(void **state) {
 
 static void expressions_without_a_translation_are_refused(void **state) {
     (void)state;
-    static const char *const patterns[] = {"(*LIMIT_MATCH=1)a", "(*UTF)a", "a(?~b)", "\\g<1>", "(?x)a b", "[a", "(a", "a)", "\\", "[]", "[b-a]", "\\pL",
-                                           "\\Ga", "[[:nope:]]", "\\x{110000}", "a\xFF", "(?P<n>a)", "\\C"};
+    static const char *const patterns[] = {
+        "(*LIMIT_MATCH=1)a", "(*UTF)a",     "a(?~b)", "\\g<1>",   "(?x)a b", "[a", "(a", "a)", "\\", "[]", "[b-a]", "\\pL", "\\Ga",
+        "[[:nope:]]",        "\\x{110000}", "a\xFF",  "(?P<n>a)", "\\C"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         expect_match(patterns[i], "a", "!");
     }
@@ -74,8 +79,15 @@ static void a_json_string_gives_its_characters(void **state) {
     (void)state;
     static const struct {
         const char *json, *want; /* NULL: malformed */
-    } cases[] = {{"\"ab\"", "ab"},         {"\"a\\n\\u00e9\\\"\"", "a\n\xC3\xA9\""}, {"\"\\ud83d\\ude00\"", "\xF0\x9F\x98\x80"},
-                 {"\"\\ud83dx\"", UTF8_REPLACEMENT "x"}, {"\"a", NULL}, {"\"\\u12\"", NULL}, {"\"\\q\"", NULL}, {"\"a\nb\"", NULL}, {"a", NULL}};
+    } cases[] = {{"\"ab\"", "ab"},
+                 {"\"a\\n\\u00e9\\\"\"", "a\n\xC3\xA9\""},
+                 {"\"\\ud83d\\ude00\"", "\xF0\x9F\x98\x80"},
+                 {"\"\\ud83dx\"", UTF8_REPLACEMENT "x"},
+                 {"\"a", NULL},
+                 {"\"\\u12\"", NULL},
+                 {"\"\\q\"", NULL},
+                 {"\"a\nb\"", NULL},
+                 {"a", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_scan s = {.text = str_of(cases[i].json)};
         strbuf scratch = {0};
@@ -115,8 +127,17 @@ static void wrong_utf8_becomes_one_replacement_for_each_maximal_part(void **stat
     (void)state;
     static const struct {
         const char *bytes, *want;
-    } cases[] = {{"\xC0\x80", "??"}, {"\xE0\x80\x80", "???"}, {"\xF0\x9F\x98", "?"}, {"\xF0\x9F\x98" "a", "?a"}, {"\xED\xA0\x80", "???"},
-                 {"\xF4\x90\x80\x80", "????"}, {"\xE6\xBC\xA2", "\xE6\xBC\xA2"}, {"a\x80", "a?"}, {"\xE6\xE6\xBC\xA2", "?\xE6\xBC\xA2"}};
+    } cases[] = {{"\xC0\x80", "??"},
+                 {"\xE0\x80\x80", "???"},
+                 {"\xF0\x9F\x98", "?"},
+                 {"\xF0\x9F\x98"
+                  "a",
+                  "?a"},
+                 {"\xED\xA0\x80", "???"},
+                 {"\xF4\x90\x80\x80", "????"},
+                 {"\xE6\xBC\xA2", "\xE6\xBC\xA2"},
+                 {"a\x80", "a?"},
+                 {"\xE6\xE6\xBC\xA2", "?\xE6\xBC\xA2"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         strbuf out = {0}, want = {0};
         assert_int_equal(utf8_add_lossy(&out, str_of(cases[i].bytes)), QUIRE_OK);
@@ -175,7 +196,7 @@ static void toy_init(toy *t, uint64_t *seed, bool sentencepiece, int32_t n) {
     *t = (toy){0};
     assert_int_equal(piece_table_init(&t->vocab, 64, 64, 1024), QUIRE_OK);
     for (int32_t i = 0; i < 4; i++) {
-        assert_int_equal(piece_table_add(&t->vocab, i, (str){"abcd" + i, 1}), QUIRE_OK);
+        assert_int_equal(piece_table_add(&t->vocab, i, (str){&"abcd"[i], 1}), QUIRE_OK);
     }
     t->b = (bpe){.vocab = &t->vocab, .unk = -1, .sentencepiece = sentencepiece};
     assert_int_equal(bpe_begin(&t->b, 64), QUIRE_OK);
