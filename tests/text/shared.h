@@ -2,12 +2,14 @@
 #ifndef TESTS_TEXT_SHARED_H
 #define TESTS_TEXT_SHARED_H
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 #include "base/mem.h"
 #include "base/str.h"
