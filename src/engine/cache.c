@@ -33,7 +33,7 @@ void cache_leave(engine *e, sequence *s) {
 /* Tokens that may be reused: all but the last known one, and none whose logits are wanted. */
 static int32_t reusable(const sequence *s) {
     int32_t n = s->n_known - 1;
-    return s->logits_out && s->logits_first < n ? s->logits_first : n;
+    return sequence_wants_logits(s) && s->logits_first < n ? s->logits_first : n;
 }
 
 int32_t cache_peek(const engine *e, const sequence *s) {

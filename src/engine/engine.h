@@ -1,8 +1,9 @@
 /* The engine: sequences, scheduler and steps on one thread; token ids in, token ids out. It never sees text.
  *
  * Requests arrive through one in-ring (any thread may submit). Tokens leave through the out-ring that the request names: a sequence's tokens stand in
- * its own array, of full length from the start, and the ring only says whose array has grown, at most once a sequence. So a ring with room for every
- * request never fills, and the engine never waits for a reader. One thread owns every sequence, page and device buffer. */
+ * its own array, of full length from the start, and the ring only says whose array has grown, at most once a sequence. A request counts until
+ * its end was read, so a ring with room for every request never fills, and the engine never waits for a reader. One thread owns every sequence,
+ * page and device buffer. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -25,7 +26,7 @@ typedef struct engine_options {
     prefix_cache prefix_cache;
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
-    int32_t max_requests; /* waiting and running together; more are QUIRE_BUSY */
+    int32_t max_requests; /* waiting, running, or ended and not yet read; more are QUIRE_BUSY */
 } engine_options;
 
 typedef enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;

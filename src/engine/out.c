@@ -1,12 +1,24 @@
 #include "engine/out.h"
 
-#include "base/mem.h"
+#include "engine/state.h"
 
-void out_publish(sequence *s) {
-    s->out->rung_later = true;
+void out_publish(sequence *s, finish_reason reason) {
+    s->out->rung_later = true; /* first: once the reader has seen the end, it may close the ring */
+    atomic_store(&s->n_published, s->n_known);
+    atomic_store(&s->finish, reason);
     if (!atomic_exchange(&s->queued, true)) {
-        ring_push(s->out->ring, &s); /* has room: one entry a sequence at most */
+        ring_push(s->out->ring, &s); /* has room: at most one cell a sequence, and a sequence has a place in the table */
     }
+}
+
+/* Nobody will hear of s any more: its place in the table is free for another. */
+static void leave_table(sequence *s) {
+    engine *e = s->out->e;
+    pthread_mutex_lock(&e->lock);
+    e->entries[s->id.index].generation++;
+    e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
+    pthread_mutex_unlock(&e->lock);
+    sequence_drop(s);
 }
 
 /* The next event of s, false when it has none now. */
@@ -37,7 +49,7 @@ bool engine_out_pop(engine_out *o, engine_event *event) {
         if (next_of(s, event)) {
             if (event->finish != FINISH_NONE) {
                 o->current = NULL;
-                sequence_drop(s);
+                leave_table(s);
             }
             return true;
         }

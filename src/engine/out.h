@@ -13,7 +13,7 @@ struct engine_out {
     engine_out *next;  /* the engine's list, under its lock */
 };
 
-/* Tells s's reader that its tokens or its finish have grown. Engine thread. */
-void out_publish(sequence *s);
+/* Shows s's reader the tokens known by now and, unless reason is FINISH_NONE, the end. Engine thread. */
+void out_publish(sequence *s, finish_reason reason);
 
 #endif

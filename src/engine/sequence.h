@@ -46,6 +46,12 @@ typedef struct sequence {
     int32_t n_read;           /* the reader's own */
 } sequence;
 
+/* Whether logits of the prompt are still to be written. Not once a token was sampled, though a preempted sequence is computed again: its reader may
+ * have taken them and gone. */
+static inline bool sequence_wants_logits(const sequence *s) {
+    return s->logits_out != NULL && s->n_known == s->n_prompt;
+}
+
 /* Takes r->tokens, grown to n_max, unless it fails. */
 quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables, int32_t page_tokens, sequence **out);
 /* One holder less; the last frees it. Its tables must be empty by then. */

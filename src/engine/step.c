@@ -39,12 +39,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     s->state = SEQ_DONE;
     s->error = error;
     stats_finish(e, s, reason, clock_us());
-    pthread_mutex_lock(&e->lock);
-    e->entries[s->id.index].generation++;
-    e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
-    pthread_mutex_unlock(&e->lock);
-    atomic_store(&s->finish, reason);
-    out_publish(s);
+    out_publish(s, reason);
 }
 
 /* ---- first half ---- */
@@ -79,7 +74,7 @@ static int32_t min_i32(int32_t a, int32_t b) {
 }
 
 static sched_seq describe(const engine *e, const sequence *s) {
-    sched_seq d = {.n_known = s->n_known, .n_computed = s->n_computed, .n_groups = e->layout.n_groups, .wants_logits = s->logits_out != NULL};
+    sched_seq d = {.n_known = s->n_known, .n_computed = s->n_computed, .n_groups = e->layout.n_groups, .wants_logits = sequence_wants_logits(s)};
     for (int32_t g = 0; g < s->n_tables; g++) {
         d.n_pages += s->tables[g].n_pages;
     }
@@ -177,7 +172,7 @@ static void reserve_step(engine *e) {
 
 /* Whether the logits of position p are looked at. */
 static bool wants_row(const sequence *s, int32_t p) {
-    return p + 1 == s->n_known || (s->logits_out && p >= s->logits_first && p < s->n_prompt);
+    return p + 1 == s->n_known || (sequence_wants_logits(s) && p >= s->logits_first);
 }
 
 /* Rows of one item: tokens, positions, slots, wanted rows. */
@@ -275,13 +270,12 @@ static void sample(engine *e, sequence *s, const float *logits) {
     }
     s->tokens[s->n_known++] = token;
     s->state = SEQ_DECODE;
-    atomic_store(&s->n_published, s->n_known);
     stats_token(e, s, clock_us());
     finish_reason reason = finish_of(e, s, token);
     if (reason != FINISH_NONE) {
         step_finish(e, s, reason, QUIRE_OK);
     } else {
-        out_publish(s);
+        out_publish(s, FINISH_NONE);
     }
 }
 
@@ -305,7 +299,7 @@ static void collect_item(engine *e, int32_t item) {
     for (int32_t p = s->n_computed; p < s->n_computed + n; p++) {
         if (wants_row(s, p)) {
             out++;
-            if (s->logits_out && p >= s->logits_first && p < s->n_prompt) {
+            if (sequence_wants_logits(s) && p >= s->logits_first) {
                 memcpy(s->logits_out + (size_t)p * width, e->b->ops->logits(e->b, out), width * sizeof(float));
             }
         }

@@ -15,9 +15,9 @@
 #include "base/wake.h"
 #include "engine/state.h"
 
-#define N_PLACES 8
-#define N_LIVE   6
-#define N_ROUNDS 400
+#define N_PLACES  8
+#define N_LIVE    6
+#define N_ROUNDS  2000
 #define N_A_ROUND 25
 #define MAX_TOKENS 20
 
@@ -66,6 +66,7 @@ static sequence *begin(engine *e, engine_out *o, script *sc) {
     assert_int_equal(sequence_new(&r, 1 + MAX_TOKENS, 1, 16, &s), QUIRE_OK);
     mem_free(prompt);
     while (!take_place(e, &s->id)) {
+        step_wake_readers(e);
         sched_yield();
     }
     return s;
@@ -81,8 +82,7 @@ static bool advance(engine *e, sequence *s) {
         return false;
     }
     s->tokens[s->n_known++] = sc->first + n_done;
-    atomic_store(&s->n_published, s->n_known);
-    out_publish(s);
+    out_publish(s, FINISH_NONE);
     return true;
 }
 
