@@ -104,7 +104,7 @@ static void added_tokens_take_space_and_want_word_ends_as_flagged(void **state) 
 
 static void bos_comes_from_the_post_processor_else_from_the_config_else_not(void **state) {
     (void)state;
-    tokenizer *t = open_json("{" BOS "," POST "," MODEL "}", "{\"bos_token\":\"<s>\",\"add_bos_token\":false}");
+    tokenizer *t = open_json("{" BOS "," POST "," MODEL "}", "{\"bos_token\":\"<s>\",\"add_bos_token\":true}");
     EXPECT(encode(t, "a", ENCODE_PARSE, true), 7, 0);
     EXPECT(encode(t, "a", ENCODE_PARSE, false), 0);
     assert_int_equal(tokenizer_bos(t), 7);
