@@ -16,8 +16,7 @@
 static quire_err open_text(quire_engine *e, const quire_options *o, const model_file *f, quire_error *err) {
     quire_err r = tokenizer_open(model_file_vocab(f), &e->tokenizer, &e->text_error);
     if (r != QUIRE_OK && r != QUIRE_NOT_FOUND && r != QUIRE_UNSUPPORTED) {
-        *err = e->text_error;
-        return r;
+        return err_set(err, r, e->text_error.position, "%s", e->text_error.message);
     }
     if (r == QUIRE_UNSUPPORTED) {
         log_line(LOG_WARN, "%s; prompts of token ids only", e->text_error.message);

@@ -65,10 +65,7 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
 static void run_job(text_job *job) {
     quire_stream *s = (quire_stream *)job;
     quire_queue *q = s->q;
-    quire_error err = {0};
-    if (stream_prepare(s, &err) != QUIRE_OK) {
-        s->error = err;
-    }
+    (void)stream_prepare(s, &s->verdict);
     pthread_mutex_lock(&q->lock);
     s->inbox_next = q->inbox;
     q->inbox = s;
@@ -94,6 +91,15 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
     *out = s;
     text_pool_add(q->e->text, &s->job);
     return QUIRE_OK;
+}
+
+/* Counts c as ended, once its finish is known. */
+static void settle(choice *c) {
+    if (!c->ended && c->finish != QUIRE_FINISH_NONE) {
+        c->ended = true;
+        c->stream->n_ended++;
+        atomic_fetch_add(&c->stream->q->e->finished[c->finish - 1], 1);
+    }
 }
 
 /* Frees s when nobody can come back to it. */
@@ -124,6 +130,9 @@ void quire_stream_release(quire_stream *s) {
     }
     if (!s->done) {
         quire_stream_cancel(s);
+    }
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        settle(&s->choices[i]); /* its END will not be given out any more */
     }
     free_if_over(s);
 }
@@ -225,7 +234,7 @@ static void take_token(quire_queue *q, choice *c, int32_t token) {
     if (!c->detok || (is_stop_token(q, c, token) && !r->include_stop)) {
         return;
     }
-    if (!c->stopper) {
+    if (!c->stopper || c->n_completion <= c->sampling.min_tokens) { /* so early no stop string counts */
         quire_err e = detok_add(c->detok, token, &q->text);
         if (e != QUIRE_OK) {
             set_failed(c->stream, e);
@@ -275,7 +284,11 @@ static bool start_first(quire_queue *q, choice *c, quire_event *out) {
 /* Text that was held back for a stop string which did not come, into q->text. True when there is some. */
 static bool flush_text(quire_queue *q, const choice *c) {
     strbuf_clear(&q->text);
-    return c->stopper && c->stop_string < 0 && stopper_flush(c->stopper, &q->text) == QUIRE_OK && q->text.n > 0;
+    quire_err e = c->stopper && c->stop_string < 0 ? stopper_flush(c->stopper, &q->text) : QUIRE_OK;
+    if (e != QUIRE_OK) {
+        set_failed(c->stream, e);
+    }
+    return q->text.n > 0;
 }
 
 /* Every choice that the engine ever got has ended, and no other will come. */
@@ -304,9 +317,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         }
         return next_stage(q, out);
     case STAGE_END:
-        c->ended = true;
-        c->stream->n_ended++;
-        atomic_fetch_add(&q->e->finished[c->finish - 1], 1);
+        settle(c);
         fill_end(c, out);
         q->stage = is_complete(c->stream) ? STAGE_DONE : STAGE_NONE;
         return true;
@@ -335,6 +346,9 @@ static bool take_prepared(quire_queue *q) {
         return false;
     }
     s->prepared = true;
+    if (s->error.code == QUIRE_OK) {
+        s->error = s->verdict;
+    }
     if (s->cancelled || s->error.code != QUIRE_OK) {
         stream_cancel_choices(s);
     }
@@ -349,9 +363,9 @@ static bool take_prepared(quire_queue *q) {
 static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
-    bool open = !s->released && c->finish == QUIRE_FINISH_NONE;
+    bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and what comes after that counts for nothing */
     if (event->finish == FINISH_NONE) {
-        if (open) {
+        if (open && !s->released) {
             take_token(q, c, event->token);
             set_stage(q, c, STAGE_DELTA);
         }
@@ -361,9 +375,13 @@ static void take_event(quire_queue *q, const engine_event *event) {
     s->n_gone++;
     if (open) {
         take_finish(c, event);
+    }
+    if (s->released) {
+        settle(c);
+        free_if_over(s);
+    } else if (open) {
         set_stage(q, c, STAGE_FLUSH);
     }
-    free_if_over(s);
 }
 
 bool quire_queue_next(quire_queue *q, quire_event *out) {
@@ -373,9 +391,11 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
             if (next_stage(q, out)) {
                 return true;
             }
+        } else if (take_prepared(q)) { /* before tokens: those may come without end */
+            continue;
         } else if (engine_out_pop(q->out, &event)) {
             take_event(q, &event);
-        } else if (!take_prepared(q) && !wake_wait(&q->wake, 0)) {
+        } else if (!wake_wait(&q->wake, 0)) {
             return false; /* not rung since the last look: nothing can have come */
         }
     }

@@ -43,6 +43,7 @@ struct quire_stream {
     quire_stream *inbox_next;
     int32_t n_choices, n_submitted, n_ended, n_gone;
     choice *choices;
+    quire_error verdict;      /* the text thread's, until it is done with the stream */
     quire_error error;        /* QUIRE_OK, or why it failed */
     bool prepared;            /* the text thread is done with it */
     bool released, cancelled, done; /* done: DONE was given out */
@@ -65,7 +66,7 @@ struct quire_queue {
 };
 
 /* ---- prepare.c: on a text thread ---- */
-/* Renders, tokenises, opens detokenizers and hands every choice to the engine; on failure leaves s->error. */
+/* Renders, tokenises, opens detokenizers and hands every choice to the engine; on failure some of them may be there already. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
 
 /* ---- stream.c ---- */

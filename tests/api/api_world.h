@@ -1,0 +1,209 @@
+/* An engine over the small built-in model, driven through quire.h alone: requests are submitted, every event is checked against its order, and what
+ * came of a choice is kept. */
+#ifndef TESTS_API_API_WORLD_H
+#define TESTS_API_API_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "quire.h"
+
+#define MAX_OUT     512
+
+/* What came of one choice. */
+typedef struct outcome {
+    bool started, ended;
+    strbuf text, echo;
+    int32_t tokens[MAX_OUT], n_tokens, n_prompt;
+    quire_finish finish;
+    int32_t stop_token;
+    char stop_string[64];
+} outcome;
+
+/* What came of one request. */
+typedef struct answer {
+    quire_stream *stream;
+    outcome *choices;
+    int32_t n_choices, n_started, n_ended, n_deltas;
+    bool done;
+    quire_finish finish;
+    int32_t prompt_tokens, completion_tokens;
+    quire_error error;
+} answer;
+
+static inline quire_engine *world_open(int32_t n_pages, int32_t max_seqs) {
+    quire_options o;
+    quire_engine *e;
+    quire_error err = {0};
+    quire_options_init(&o);
+    o.model = "models/builtin-small.gguf";
+    o.n_pages = n_pages;
+    o.max_seqs = max_seqs;
+    o.n_threads = 1;
+    if (quire_engine_open(&o, &e, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return e;
+}
+
+static inline quire_queue *queue_new(quire_engine *e) {
+    quire_queue *q;
+    assert_int_equal(quire_queue_open(e, &q), QUIRE_OK);
+    return q;
+}
+
+static inline quire_request *request_of(quire_engine *e, const char *body) {
+    quire_request *r;
+    quire_error err = {0};
+    if (quire_request_parse(e, QUIRE_COMPLETIONS, body, strlen(body), &r, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", body, err.message);
+    }
+    return r;
+}
+
+static inline void submit_request(quire_queue *q, quire_request *r, answer *a) {
+    quire_error err = {0};
+    *a = (answer){.n_choices = quire_request_describe(r)->n_choices};
+    a->choices = mem_new((size_t)a->n_choices, sizeof *a->choices);
+    assert_non_null(a->choices);
+    if (quire_submit(q, r, a, &a->stream, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+}
+
+static inline void submit(quire_engine *e, quire_queue *q, answer *a, const char *body) {
+    submit_request(q, request_of(e, body), a);
+}
+
+static inline void answer_clear(answer *a) {
+    for (int32_t i = 0; i < a->n_choices; i++) {
+        strbuf_deinit(&a->choices[i].text);
+        strbuf_deinit(&a->choices[i].echo);
+    }
+    mem_free(a->choices);
+    *a = (answer){0};
+}
+
+static inline void take_delta(answer *a, outcome *c, const quire_event *ev) {
+    assert_true(c->started && !c->ended);
+    assert_int_equal(strbuf_add(&c->text, ev->text, ev->n_text), QUIRE_OK);
+    assert_true(c->n_tokens + ev->n_tokens <= MAX_OUT);
+    for (int32_t i = 0; i < ev->n_tokens; i++) {
+        c->tokens[c->n_tokens++] = ev->tokens[i];
+    }
+    assert_int_equal(ev->completion_tokens, c->n_tokens);
+    a->n_deltas++;
+}
+
+static inline void take_end(answer *a, outcome *c, const quire_event *ev) {
+    assert_true(c->started && !c->ended);
+    assert_int_not_equal(ev->finish, QUIRE_FINISH_NONE);
+    c->ended = true;
+    c->finish = ev->finish;
+    c->stop_token = ev->stop_token;
+    if (ev->stop_string) {
+        snprintf(c->stop_string, sizeof c->stop_string, "%s", ev->stop_string);
+    }
+    assert_int_equal(ev->completion_tokens, c->n_tokens);
+    c->n_prompt = ev->prompt_tokens;
+    a->n_ended++;
+}
+
+/* Takes one event into its answer, checking the order. */
+static inline void take(const quire_event *ev) {
+    answer *a = ev->user;
+    assert_non_null(a);
+    assert_false(a->done);
+    assert_ptr_equal(ev->stream, a->stream);
+    outcome *c = &a->choices[ev->choice];
+    switch (ev->kind) {
+    case QUIRE_EVENT_START:
+        assert_false(c->started);
+        c->started = true;
+        a->n_started++;
+        assert_int_equal(ev->n_tokens, ev->prompt_tokens);
+        assert_int_equal(strbuf_add(&c->echo, ev->text, ev->n_text), QUIRE_OK);
+        break;
+    case QUIRE_EVENT_DELTA:
+        take_delta(a, c, ev);
+        break;
+    case QUIRE_EVENT_END:
+        take_end(a, c, ev);
+        break;
+    case QUIRE_EVENT_DONE:
+        assert_int_equal(a->n_started, a->n_ended);
+        a->done = true;
+        a->finish = ev->finish;
+        a->prompt_tokens = ev->prompt_tokens;
+        a->completion_tokens = ev->completion_tokens;
+        assert_int_equal(ev->error != NULL, ev->finish == QUIRE_FINISH_ERROR);
+        if (ev->error) {
+            a->error = *ev->error;
+        } else {
+            assert_int_equal(a->n_ended, a->n_choices);
+        }
+        break;
+    }
+}
+
+/* The next event into *ev, within a time that no sound engine needs. */
+static inline void next_event(quire_queue *q, quire_event *ev) {
+    for (int i = 0; i < 120; i++) {
+        if (quire_queue_next(q, ev)) {
+            return;
+        }
+        quire_queue_wait(q, 1000000);
+    }
+    fail_msg("no event for two minutes");
+}
+
+static inline void wait_done(quire_queue *q, const answer *a) {
+    while (!a->done) {
+        quire_event ev;
+        next_event(q, &ev);
+        take(&ev);
+    }
+}
+
+/* Submits, waits, gives the stream back. */
+static inline void complete(quire_engine *e, quire_queue *q, answer *a, const char *body) {
+    submit(e, q, a, body);
+    wait_done(q, a);
+    quire_stream_release(a->stream);
+}
+
+static inline quire_stats stats_of(const quire_engine *e) {
+    quire_stats s;
+    quire_engine_stats(e, &s);
+    return s;
+}
+
+static inline void sleep_ms(int ms) {
+    nanosleep(&(struct timespec){0, (long)ms * 1000000}, NULL);
+}
+
+/* Nothing runs, nothing waits, no page is held. The numbers are published after the step that sent the last event. */
+static inline void wait_until_idle(const quire_engine *e) {
+    for (int i = 0; i < 20000; i++) {
+        quire_stats s = stats_of(e);
+        if (s.n_requests_running == 0 && s.n_requests_waiting == 0 && s.n_pages_held == 0) {
+            assert_int_equal(s.n_pages_free + s.n_pages_cached, s.n_pages);
+            return;
+        }
+        sleep_ms(1);
+    }
+    fail_msg("%lld pages are still held", (long long)stats_of(e).n_pages_held);
+}
+
+#endif
