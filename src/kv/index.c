@@ -41,7 +41,11 @@ void kv_index_close(kv_index *ix) {
     if (ix == NULL) {
         return;
     }
-    for (int32_t page = 0; page < kv_pool_counts(ix->pool).n_pages; page++) {
+    for (page_id page = kv_pool_oldest(ix->pool); page.v != PAGE_NONE.v; page = kv_pool_oldest(ix->pool)) {
+        kv_pool_unindex(ix->pool, page);
+    }
+    kv_counts c = kv_pool_counts(ix->pool);
+    for (int32_t page = 0; c.n_held > 0 && page < c.n_pages; page++) {
         if (kv_pool_entry(ix->pool, (page_id){page}) >= 0) {
             kv_pool_unindex(ix->pool, (page_id){page});
         }

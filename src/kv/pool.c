@@ -10,24 +10,35 @@
 /* The free list is a stack (Treiber 1986) whose head carries a tag in its upper half that every push and pop raises: a pop that walked an
  * older stack fails its exchange. The credit is what nobody has claimed yet: a reserve lowers it by n first, a release raises it after its
  * push, so the stack always holds the pages of every claim that succeeded, and n of them come off in one exchange. All writes to the head
- * are read-modify-write with release order, so an acquiring load sees every link below it. */
+ * are read-modify-write with release order, so an acquiring load sees every link below it.
+ *
+ * Links and entries are written so that zeroed memory is a pool of free pages, the first on top: opening touches no page's metadata. */
 struct kv_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t head; /* tag << 32 | page, END as 0xffffffff */
     _Alignas(MEM_ALIGN) _Atomic int32_t credit;
     _Alignas(MEM_ALIGN) int32_t n_pages;
     _Atomic int32_t n_cached;
     _Atomic int32_t *count; /* [n_pages] holders */
-    _Atomic int32_t *next;  /* [n_pages + 1] towards the stack's bottom, or younger in the queue; [n_pages] is the queue's sentinel */
+    _Atomic int32_t *next;  /* [n_pages + 1] xor next_page(): towards the stack's bottom, or younger in the queue; [n_pages] is its sentinel */
     int32_t *prev;          /* [n_pages + 1] older in the queue */
-    int32_t *entry;         /* [n_pages] the index's, -1 for none */
+    int32_t *entry;         /* [n_pages] complement of the index's, or of -1 for none */
 };
 
+/* Where a page that was never used leads. */
+static int32_t next_page(const kv_pool *pool, int32_t page) {
+    return page + 1 < pool->n_pages ? page + 1 : END;
+}
+
 static int32_t get_next(const kv_pool *pool, int32_t page) {
-    return atomic_load_explicit(&pool->next[page], memory_order_relaxed);
+    return atomic_load_explicit(&pool->next[page], memory_order_relaxed) ^ next_page(pool, page);
 }
 
 static void set_next(kv_pool *pool, int32_t page, int32_t next) {
-    atomic_store_explicit(&pool->next[page], next, memory_order_relaxed);
+    atomic_store_explicit(&pool->next[page], next ^ next_page(pool, page), memory_order_relaxed);
+}
+
+static int32_t get_entry(const kv_pool *pool, int32_t page) {
+    return ~pool->entry[page];
 }
 
 static uint64_t raised(uint64_t head, int32_t top) {
@@ -44,17 +55,13 @@ quire_err kv_pool_open(int32_t n_pages, kv_pool **out) {
         return QUIRE_NO_MEMORY;
     }
     pool->n_pages = n_pages;
-    pool->count = mem_new(n, sizeof *pool->count);
-    pool->next = mem_new(n + 1, sizeof *pool->next);
-    pool->prev = mem_new(n + 1, sizeof *pool->prev);
-    pool->entry = mem_new(n, sizeof *pool->entry);
+    pool->count = mem_new_huge(n, sizeof *pool->count);
+    pool->next = mem_new_huge(n + 1, sizeof *pool->next);
+    pool->prev = mem_new_huge(n + 1, sizeof *pool->prev);
+    pool->entry = mem_new_huge(n, sizeof *pool->entry);
     if (pool->count == NULL || pool->next == NULL || pool->prev == NULL || pool->entry == NULL) {
         kv_pool_close(pool);
         return QUIRE_NO_MEMORY;
-    }
-    for (int32_t i = 0; i < n_pages; i++) {
-        set_next(pool, i, i + 1 < n_pages ? i + 1 : END);
-        pool->entry[i] = -1;
     }
     set_next(pool, n_pages, n_pages);
     pool->prev[n_pages] = n_pages;
@@ -147,7 +154,7 @@ static void unqueue(kv_pool *pool, int32_t page) {
 void kv_pool_share(kv_pool *pool, page_id id) {
     int32_t before = atomic_fetch_add_explicit(&pool->count[id.v], 1, memory_order_relaxed);
     if (before == 0) {
-        assert(pool->entry[id.v] >= 0); /* a free page has no content to share */
+        assert(get_entry(pool, id.v) >= 0); /* a free page has no content to share */
         unqueue(pool, id.v);
     }
 }
@@ -168,7 +175,7 @@ void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n) {
         if (before > 1) {
             continue;
         }
-        if (pool->entry[page] >= 0) {
+        if (get_entry(pool, page) >= 0) {
             enqueue(pool, page);
             continue;
         }
@@ -196,12 +203,12 @@ kv_counts kv_pool_counts(const kv_pool *pool) {
 
 void kv_pool_index(kv_pool *pool, page_id id, int32_t entry) {
     assert(entry >= 0 && kv_pool_count(pool, id) > 0);
-    pool->entry[id.v] = entry;
+    pool->entry[id.v] = ~entry;
 }
 
 void kv_pool_unindex(kv_pool *pool, page_id id) {
-    assert(pool->entry[id.v] >= 0);
-    pool->entry[id.v] = -1;
+    assert(get_entry(pool, id.v) >= 0);
+    pool->entry[id.v] = ~-1;
     if (kv_pool_count(pool, id) == 0) {
         unqueue(pool, id.v);
         push(pool, id.v, id.v, 1);
@@ -209,7 +216,7 @@ void kv_pool_unindex(kv_pool *pool, page_id id) {
 }
 
 int32_t kv_pool_entry(const kv_pool *pool, page_id id) {
-    return pool->entry[id.v];
+    return get_entry(pool, id.v);
 }
 
 page_id kv_pool_oldest(const kv_pool *pool) {
@@ -218,7 +225,7 @@ page_id kv_pool_oldest(const kv_pool *pool) {
 }
 
 bool kv_pool_is_shared(const kv_pool *pool, page_id id) {
-    return kv_pool_count(pool, id) > 1 || pool->entry[id.v] >= 0;
+    return kv_pool_count(pool, id) > 1 || get_entry(pool, id.v) >= 0;
 }
 
 /* ---- audit ---- */
@@ -230,9 +237,9 @@ static quire_err check_stack(const kv_pool *pool, int32_t n_free, quire_error *e
         if (page < 0 || page >= pool->n_pages) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the free stack holds page %d of %d", page, pool->n_pages);
         }
-        if (kv_pool_count(pool, (page_id){page}) != 0 || pool->entry[page] >= 0) {
+        if (kv_pool_count(pool, (page_id){page}) != 0 || get_entry(pool, page) >= 0) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv pool: page %d is on the free stack with count %d and entry %d", page,
-                           kv_pool_count(pool, (page_id){page}), pool->entry[page]);
+                           kv_pool_count(pool, (page_id){page}), get_entry(pool, page));
         }
         if (++n > n_free) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the free stack holds more than the %d free pages, or a cycle", n_free);
@@ -251,9 +258,9 @@ static quire_err check_queue(const kv_pool *pool, int32_t n_cached, quire_error 
         if (page < 0 || page >= pool->n_pages || pool->prev[page] != older) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the eviction queue is broken at page %d after %d", page, older);
         }
-        if (kv_pool_count(pool, (page_id){page}) != 0 || pool->entry[page] < 0) {
+        if (kv_pool_count(pool, (page_id){page}) != 0 || get_entry(pool, page) < 0) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv pool: page %d is on the eviction queue with count %d and entry %d", page,
-                           kv_pool_count(pool, (page_id){page}), pool->entry[page]);
+                           kv_pool_count(pool, (page_id){page}), get_entry(pool, page));
         }
         if (++n > n_cached) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv pool: the eviction queue holds more than the %d cached pages", n_cached);
