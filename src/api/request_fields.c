@@ -1,3 +1,4 @@
+/* Where each field of the table goes in a request, and the generic readers by type. */
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>

@@ -1,3 +1,4 @@
+/* Strict JSON for requests: json-c with the leniences taken out, within bounds of size and depth. */
 #include <math.h>
 #include <stdio.h>
 

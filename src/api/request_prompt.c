@@ -1,3 +1,4 @@
+/* The prompt field in its four forms: a text, several, ids, several lists of ids. */
 #include "api/request_read.h"
 #include "base/mem.h"
 

@@ -1,5 +1,6 @@
 /* sched_getaffinity() and CPU_COUNT are outside POSIX. */
 #define _GNU_SOURCE
+/* How many processors this process may use: affinity and cgroup quota. */
 
 #include <sched.h>
 #include <stdbool.h>

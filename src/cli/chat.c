@@ -1,3 +1,4 @@
+/* `quire run` on a terminal: a chat with line editing, or completion where the model has no template. */
 #include <histedit.h>
 #include <signal.h>
 #include <stdio.h>

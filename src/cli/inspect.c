@@ -1,3 +1,4 @@
+/* `quire inspect`. */
 #include <stdio.h>
 
 #include "cli/commands.h"

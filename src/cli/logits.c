@@ -1,3 +1,4 @@
+/* `quire logits`: every row of a prompt's logits into a file of numpy's format, with strangers in the same batch if asked. */
 #include <stdio.h>
 
 #include "base/mem.h"

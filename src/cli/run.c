@@ -1,3 +1,4 @@
+/* `quire run`: one prompt, streamed to standard output. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+/* `quire serve`. */
 #include <signal.h>
 
 #include "cli/commands.h"

@@ -1,3 +1,4 @@
+/* `quire tokenize`: text to ids and back. */
 #include <stdio.h>
 
 #include "cli/commands.h"

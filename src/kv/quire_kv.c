@@ -1,3 +1,4 @@
+/* quire_kv.h over pool, tables and index: sequences with their copies, for users without an engine. */
 #include "quire_kv.h"
 
 #include <assert.h>

@@ -1,3 +1,4 @@
+/* Proof of the prefix tree's invariants. */
 #include "kv/tree.h"
 
 static quire_err broken(quire_error *err, const char *what, int32_t number) {

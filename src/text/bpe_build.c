@@ -1,3 +1,4 @@
+/* Builds the merge table of a BPE vocabulary. */
 #include "base/mem.h"
 #include "text/bpe.h"
 #include "text/utf8.h"

@@ -1,5 +1,6 @@
+/* memmem takes linear time whatever the texts are, and is outside POSIX. */
+#define _GNU_SOURCE
 /* Characters, and the text forms of values. */
-#define _GNU_SOURCE /* memmem, which takes linear time whatever the texts are */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
