@@ -45,8 +45,9 @@ fuzz: ## a minute of libFuzzer on every parser
 	@tools/packages.sh fuzz
 	@tools/fuzz.sh
 
-layers: ## who includes whom (the table in ARCHITECTURE.md)
+layers: ## who includes whom, and the list of files, as ARCHITECTURE.md has them
 	@tools/layers.py
+	@tools/map.py --check
 
 size: all ## lengths of files and functions, size of the program
 	@tools/size.py build/quire
