@@ -286,8 +286,9 @@ static quire_err rope_gguf(const model_file *f, model_desc *d, quire_error *err)
     TRY(may(read_f32(f, d, "rope.freq_base", NULL, &r->theta, err)));
     TRY(may(read_i32(f, d, "rope.dimension_count", NULL, &r->n_dims, err)));
     TRY(may(read_f32(f, d, "rope.scale_linear", NULL, &r->factor, err)));
-    r->kind = r->factor != 1.0f ? ROPE_LINEAR : ROPE_PLAIN;
     TRY(may(read_f32(f, d, "rope.scaling.factor", NULL, &r->factor, err)));
+    r->factor = r->factor == 0.0f ? 1.0f : r->factor; /* 0 is written for "none" */
+    r->kind = r->factor != 1.0f ? ROPE_LINEAR : ROPE_PLAIN;
     TRY(may(read_i32(f, d, "rope.scaling.original_context_length", NULL, &r->original_positions, err)));
     TRY(may(read_f32(f, d, "rope.scaling.yarn_beta_fast", NULL, &r->beta_fast, err)));
     TRY(may(read_f32(f, d, "rope.scaling.yarn_beta_slow", NULL, &r->beta_slow, err)));

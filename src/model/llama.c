@@ -61,14 +61,15 @@ static quire_err llama_load(loader *l, const model_desc *d, void **weights) {
         return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     *weights = w;
-    TRY(loader_embedding(l, TOKENS, HEAD, d->n_vocab, d->d_model, &w->tokens));
+    bool tied = d->tied_embeddings;
+    TRY(loader_embedding(l, TOKENS, tied ? &HEAD : NULL, d->n_vocab, d->d_model, &w->tokens));
     for (int32_t i = 0; i < d->n_layers; i++) {
         TRY(load_layer(l, d, i, &w->layers[i]));
     }
     TRY(loader_norm(l, OUT_NORM, NO_LAYER, NORM_RMS, d->d_model, d->norm_eps, &w->out_norm));
-    weight_name head = d->tied_embeddings ? TOKENS : HEAD, or_head = d->tied_embeddings ? HEAD : TOKENS;
-    TRY(loader_head(l, head, or_head, d->n_vocab, d->d_model, &w->head));
-    loader_find(l, HEAD, NO_LAYER, ".weight"); /* a tied model's second copy is no stranger */
+    TRY(loader_head(l, tied ? TOKENS : HEAD, tied ? &HEAD : NULL, d->n_vocab, d->d_model, &w->head));
+    const tensor_view *copy;
+    TRY(loader_find(l, HEAD, NO_LAYER, ".weight", &copy)); /* a tied model's second copy is no stranger */
     TRY(l->b->ops->rope_load(l->b, &d->rope, l->max_positions, &w->rope, l->err));
 
     const backend_ops *op = l->b->ops;

@@ -37,14 +37,18 @@ static void full_name(const loader *l, weight_name name, int32_t layer, const ch
     }
 }
 
-const tensor_view *loader_find(loader *l, weight_name name, int32_t layer, const char *suffix) {
+quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out) {
     char full[128];
     full_name(l, name, layer, suffix, full);
-    const tensor_view *t = model_file_find(l->file, full);
-    if (t && !is_used(l, t) && l->n_used < l->cap_used) {
-        l->used[l->n_used++] = t;
+    const char *why = model_file_why_unread(l->file, full);
+    if (why) {
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be read by this version: %s", model_file_path(l->file), full, why);
     }
-    return t;
+    *out = model_file_find(l->file, full);
+    if (*out && !is_used(l, *out)) {
+        l->used[l->n_used++] = *out;
+    }
+    return QUIRE_OK;
 }
 
 static quire_err missing(const loader *l, weight_name name, int32_t layer) {
@@ -77,8 +81,9 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
 }
 
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
-    const tensor_view *w = loader_find(l, name, layer, ".weight");
-    const tensor_view *bias = loader_find(l, name, layer, ".bias");
+    const tensor_view *w, *bias;
+    TRY(loader_find(l, name, layer, ".weight", &w));
+    TRY(loader_find(l, name, layer, ".bias", &bias));
     if (!w) {
         return missing(l, name, layer);
     }
@@ -86,7 +91,8 @@ quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_ou
 }
 
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, int64_t width, float eps, norm **out) {
-    const tensor_view *w = loader_find(l, name, layer, ".weight");
+    const tensor_view *w;
+    TRY(loader_find(l, name, layer, ".weight", &w));
     if (!w) {
         return missing(l, name, layer);
     }
@@ -94,27 +100,26 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind
     return l->b->ops->norm_load(l->b, kind, w, NULL, eps, false, out, l->err);
 }
 
-quire_err loader_embedding(loader *l, weight_name name, weight_name or_name, int64_t n_vocab, int64_t width, embedding **out) {
-    const tensor_view *w = loader_find(l, name, NO_LAYER, ".weight");
-    if (!w) {
-        w = loader_find(l, or_name, NO_LAYER, ".weight");
+/* The weight of one name or the other. */
+static quire_err find_either(loader *l, weight_name name, const weight_name *or_name, const tensor_view **out) {
+    TRY(loader_find(l, name, NO_LAYER, ".weight", out));
+    if (!*out && or_name) {
+        TRY(loader_find(l, *or_name, NO_LAYER, ".weight", out));
     }
-    if (!w) {
-        return missing(l, name, NO_LAYER);
-    }
+    return *out ? QUIRE_OK : missing(l, name, NO_LAYER);
+}
+
+quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {
+    const tensor_view *w;
+    TRY(find_either(l, name, or_name, &w));
     TRY(check_shape(l, w, 2, n_vocab, width));
     return l->b->ops->embedding_load(l->b, w, out, l->err);
 }
 
-quire_err loader_head(loader *l, weight_name name, weight_name or_name, int64_t n_vocab, int64_t width, linear **out) {
-    const tensor_view *w = loader_find(l, name, NO_LAYER, ".weight");
-    const tensor_view *bias = loader_find(l, name, NO_LAYER, ".bias");
-    if (!w) {
-        w = loader_find(l, or_name, NO_LAYER, ".weight");
-    }
-    if (!w) {
-        return missing(l, name, NO_LAYER);
-    }
+quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
+    const tensor_view *w, *bias;
+    TRY(find_either(l, name, or_name, &w));
+    TRY(loader_find(l, name, NO_LAYER, ".bias", &bias));
     return load_linear(l, w, bias, n_vocab, width, out);
 }
 

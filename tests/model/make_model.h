@@ -1,0 +1,210 @@
+/* Small Llama files for tests: a list of keys and tensors that a test may spoil before it becomes a GGUF file in memory. */
+#ifndef TESTS_MODEL_MAKE_MODEL_H
+#define TESTS_MODEL_MAKE_MODEL_H
+
+#include "file/make_files.h"
+
+#define MAX_KEYS    40
+#define MAX_TENSORS 64
+
+typedef struct key_entry {
+    char name[64];
+    gguf_type type; /* U32, I64, F32, BOOL or STRING */
+    int64_t i;
+    float f;
+    const char *s;
+} key_entry;
+
+typedef struct tensor_entry {
+    char name[64];
+    uint32_t n_dims;
+    uint64_t dims[4]; /* row-major, as tensor_view has them */
+    uint32_t type;    /* 0: F32, 8: Q8_0 */
+    float fill;       /* not 0: every element */
+} tensor_entry;
+
+typedef struct model_plan {
+    key_entry keys[MAX_KEYS];
+    int n_keys;
+    tensor_entry tensors[MAX_TENSORS];
+    int n_tensors;
+} model_plan;
+
+static inline key_entry *key_of(model_plan *p, const char *name) {
+    for (int i = 0; i < p->n_keys; i++) {
+        if (strcmp(p->keys[i].name, name) == 0) {
+            return &p->keys[i];
+        }
+    }
+    assert_true(p->n_keys < MAX_KEYS);
+    key_entry *k = &p->keys[p->n_keys++];
+    *k = (key_entry){.type = GGUF_U32};
+    snprintf(k->name, sizeof k->name, "%s", name);
+    return k;
+}
+static inline void set_u32(model_plan *p, const char *name, uint32_t v) {
+    key_entry *k = key_of(p, name);
+    k->type = GGUF_U32;
+    k->i = v;
+}
+static inline void set_f32(model_plan *p, const char *name, float v) {
+    key_entry *k = key_of(p, name);
+    k->type = GGUF_F32;
+    k->f = v;
+}
+static inline void set_str(model_plan *p, const char *name, const char *v) {
+    key_entry *k = key_of(p, name);
+    k->type = GGUF_STRING;
+    k->s = v;
+}
+static inline void drop_key(model_plan *p, const char *name) {
+    key_entry *k = key_of(p, name);
+    *k = p->keys[--p->n_keys];
+}
+
+static inline tensor_entry *tensor_of(model_plan *p, const char *name) {
+    for (int i = 0; i < p->n_tensors; i++) {
+        if (strcmp(p->tensors[i].name, name) == 0) {
+            return &p->tensors[i];
+        }
+    }
+    assert_true(p->n_tensors < MAX_TENSORS);
+    tensor_entry *t = &p->tensors[p->n_tensors++];
+    *t = (tensor_entry){0};
+    snprintf(t->name, sizeof t->name, "%s", name);
+    return t;
+}
+/* d1 0: one dimension. */
+static inline void set_tensor(model_plan *p, const char *name, uint64_t d0, uint64_t d1) {
+    tensor_entry *t = tensor_of(p, name);
+    t->n_dims = d1 > 0 ? 2 : 1;
+    t->dims[0] = d0;
+    t->dims[1] = d1;
+}
+static inline void drop_tensor(model_plan *p, const char *name) {
+    tensor_entry *t = tensor_of(p, name);
+    *t = p->tensors[--p->n_tensors];
+}
+
+/* 2 layers, width 64, 4 heads of 16 over 2 for keys and values, ff 96, 40 tokens, tied head. */
+static inline void plan_llama(model_plan *p) {
+    *p = (model_plan){0};
+    set_str(p, "general.architecture", "llama");
+    set_u32(p, "llama.block_count", 2);
+    set_u32(p, "llama.embedding_length", 64);
+    set_u32(p, "llama.feed_forward_length", 96);
+    set_u32(p, "llama.attention.head_count", 4);
+    set_u32(p, "llama.attention.head_count_kv", 2);
+    set_u32(p, "llama.context_length", 128);
+    set_f32(p, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    set_tensor(p, "token_embd.weight", 40, 64);
+    set_tensor(p, "output_norm.weight", 64, 0);
+    for (int i = 0; i < 2; i++) {
+        static const struct {
+            const char *name;
+            uint64_t d0, d1;
+        } parts[] = {{"attn_norm", 64, 0}, {"attn_q", 64, 64},   {"attn_k", 32, 64},   {"attn_v", 32, 64},  {"attn_output", 64, 64},
+                     {"ffn_norm", 64, 0},  {"ffn_gate", 96, 64}, {"ffn_up", 96, 64}, {"ffn_down", 64, 96}};
+        for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
+            char name[64];
+            snprintf(name, sizeof name, "blk.%d.%s.weight", i, parts[k].name);
+            set_tensor(p, name, parts[k].d0, parts[k].d1);
+        }
+    }
+}
+
+static inline void put_plan_key(strbuf *b, const key_entry *k) {
+    put_key(b, k->name, k->type);
+    switch (k->type) {
+    case GGUF_STRING:
+        put_str(b, k->s);
+        break;
+    case GGUF_F32:
+        put_f32(b, k->f);
+        break;
+    case GGUF_I64:
+        put_u64(b, (uint64_t)k->i);
+        break;
+    case GGUF_BOOL:
+        put(b, k->i ? "\1" : "\0", 1);
+        break;
+    default:
+        put_u32(b, (uint32_t)k->i);
+        break;
+    }
+}
+
+static inline uint64_t plan_elements(const tensor_entry *t) {
+    uint64_t n = 1;
+    for (uint32_t d = 0; d < t->n_dims; d++) {
+        n *= t->dims[d];
+    }
+    return n;
+}
+static inline uint64_t plan_bytes(const tensor_entry *t) {
+    return t->type == 8 ? plan_elements(t) / 32 * 34 : plan_elements(t) * 4;
+}
+
+static inline void put_plan(strbuf *b, const model_plan *p) {
+    put_header(b, 3, (uint64_t)p->n_tensors, (uint64_t)p->n_keys);
+    for (int i = 0; i < p->n_keys; i++) {
+        put_plan_key(b, &p->keys[i]);
+    }
+    uint64_t at = 0;
+    for (int i = 0; i < p->n_tensors; i++) {
+        const tensor_entry *t = &p->tensors[i];
+        put_str(b, t->name);
+        put_u32(b, t->n_dims);
+        for (uint32_t d = t->n_dims; d-- > 0;) {
+            put_u64(b, t->dims[d]);
+        }
+        put_u32(b, t->type);
+        put_u64(b, at);
+        at += (plan_bytes(t) + 31) / 32 * 32;
+    }
+    pad_from(b, 0, 32);
+    uint64_t state = 1;
+    for (int i = 0; i < p->n_tensors; i++) {
+        const tensor_entry *t = &p->tensors[i];
+        if (t->type == 8) {
+            for (uint64_t k = 0; k < plan_elements(t) / 32; k++) {
+                put(b, "\x00\x14", 2); /* 2^-10 */
+                for (int j = 0; j < 32; j++) {
+                    put(b, &(char){(char)rng_next(&state)}, 1);
+                }
+            }
+        } else {
+            for (uint64_t k = 0; k < plan_elements(t); k++) {
+                put_f32(b, t->fill != 0 ? t->fill : ((float)(rng_next(&state) % 2000) - 1000.0f) * 1e-4f);
+            }
+        }
+        pad_from(b, 0, 32);
+    }
+}
+
+/* A file in memory, exactly as long as its bytes. */
+typedef struct plan_file {
+    void *bytes;
+    model_file *f;
+} plan_file;
+
+static inline plan_file plan_open(const model_plan *p) {
+    strbuf b = {0};
+    plan_file out = {0};
+    quire_error err = {0};
+    put_plan(&b, p);
+    out.bytes = malloc(b.n);
+    assert_non_null(out.bytes);
+    memcpy(out.bytes, b.p, b.n);
+    if (model_file_open_memory(out.bytes, b.n, "test.gguf", &out.f, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    strbuf_deinit(&b);
+    return out;
+}
+static inline void plan_close(plan_file *f) {
+    model_file_close(f->f);
+    free(f->bytes);
+}
+
+#endif

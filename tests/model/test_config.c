@@ -1,0 +1,361 @@
+/* What a model is, read from metadata under GGUF's keys and config.json's: good files, odd ones, and hostile ones. */
+#include "make_model.h"
+
+#include <math.h>
+
+#include "model/model.h"
+
+static quire_err describe(const model_plan *p, model_desc *d, quire_error *err) {
+    plan_file f = plan_open(p);
+    quire_err e = model_describe(f.f, d, err);
+    d->rope.freq_factors = NULL; /* lay in the file */
+    plan_close(&f);
+    return e;
+}
+
+static model_desc described(const model_plan *p) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe(p, &d, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return d;
+}
+
+/* Refused, with the file's name and what is said in the message. */
+static void refused(const model_plan *p, const char *what) {
+    model_desc d;
+    quire_error err = {0};
+    quire_err e = describe(p, &d, &err);
+    if (e == QUIRE_OK || !strstr(err.message, what) || !strstr(err.message, "test.gguf: ")) {
+        fail_msg("expected a refusal about \"%s\": %s, \"%s\"", what, quire_err_name(e), err.message);
+    }
+    assert_int_equal(err.code, e);
+}
+
+static void a_gguf_file_is_described(void **state) {
+    (void)state;
+    model_plan p;
+    plan_llama(&p);
+    set_str(&p, "general.name", "a name");
+    set_u32(&p, "tokenizer.ggml.bos_token_id", 1);
+    set_u32(&p, "tokenizer.ggml.eos_token_id", 2);
+    set_u32(&p, "tokenizer.ggml.eot_token_id", 2);
+    set_u32(&p, "tokenizer.ggml.eom_token_id", 5);
+    model_desc d = described(&p);
+    assert_string_equal(d.architecture, "llama");
+    assert_string_equal(d.name, "a name");
+    assert_int_equal(d.n_layers, 2);
+    assert_int_equal(d.d_model, 64);
+    assert_int_equal(d.n_heads, 4);
+    assert_int_equal(d.n_kv_heads, 2);
+    assert_int_equal(d.d_head, 16);
+    assert_int_equal(d.d_ff, 96);
+    assert_int_equal(d.n_vocab, 40);
+    assert_int_equal(d.max_positions, 128);
+    assert_true(d.tied_embeddings);
+    assert_int_equal(d.bos, 1);
+    assert_int_equal(d.n_eos, 2); /* the same id twice is one */
+    assert_int_equal(d.eos[0], 2);
+    assert_int_equal(d.eos[1], 5);
+    assert_int_equal(d.rope.kind, ROPE_PLAIN);
+    assert_int_equal(d.rope.pairs, ROPE_NEIGHBOURS);
+    assert_int_equal(d.weight_type, DTYPE_F32);
+    assert_int_equal(d.n_params, 40 * 64 + 64 + 2 * (64 + 64 * 64 + 2 * 32 * 64 + 64 * 64 + 64 + 3 * 96 * 64));
+    assert_int_equal(d.weight_bytes, d.n_params * 4);
+    assert_true(d.attention_scale == 0.25f);
+}
+
+static void what_may_be_absent_has_its_default(void **state) {
+    (void)state;
+    model_plan p;
+    plan_llama(&p);
+    drop_key(&p, "llama.attention.head_count_kv");
+    drop_key(&p, "llama.attention.layer_norm_rms_epsilon");
+    model_desc d = described(&p);
+    assert_int_equal(d.n_kv_heads, 4);
+    assert_true(d.norm_eps == 1e-6f);
+    assert_int_equal(d.bos, -1);
+    assert_int_equal(d.n_eos, 0);
+    set_u32(&p, "tokenizer.ggml.bos_token_id", 40); /* outside the vocabulary: some published files have it */
+    set_u32(&p, "tokenizer.ggml.eos_token_id", UINT32_MAX);
+    d = described(&p);
+    assert_int_equal(d.bos, -1);
+    assert_int_equal(d.n_eos, 0);
+    set_tensor(&p, "output.weight", 40, 64);
+    assert_false(described(&p).tied_embeddings);
+}
+
+static void what_must_be_there_is_named_when_it_is_not(void **state) {
+    (void)state;
+    static const char *const needed[] = {"block_count", "embedding_length", "feed_forward_length", "attention.head_count", "context_length"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        model_plan p;
+        char key[64];
+        plan_llama(&p);
+        snprintf(key, sizeof key, "llama.%s", needed[i]);
+        drop_key(&p, key);
+        refused(&p, needed[i]);
+        set_str(&p, key, "many");
+        refused(&p, key);
+        key_of(&p, key)->type = GGUF_I64;
+        key_of(&p, key)->i = -1;
+        refused(&p, key);
+        key_of(&p, key)->i = (int64_t)1 << 40;
+        refused(&p, key);
+        key_of(&p, key)->i = 0;
+        refused(&p, "");
+        key_of(&p, key)->i = INT32_MAX;
+        refused(&p, "");
+        set_f32(&p, key, 2.5f);
+        refused(&p, key);
+        set_f32(&p, key, NAN);
+        refused(&p, key);
+    }
+    model_plan p;
+    plan_llama(&p);
+    drop_key(&p, "general.architecture");
+    refused(&p, "general.architecture");
+    set_str(&p, "general.architecture", "mamba");
+    refused(&p, "mamba");
+    plan_llama(&p);
+    drop_tensor(&p, "token_embd.weight");
+    refused(&p, "vocab_size");
+}
+
+static void shapes_that_cannot_be_computed_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        uint32_t v;
+        const char *what;
+    } cases[] = {{"llama.attention.head_count_kv", 3, "evenly"},
+                 {"llama.attention.head_count_kv", 0, "key-value heads"},
+                 {"llama.attention.head_count_kv", 8, "evenly"},
+                 {"llama.attention.head_count", 65, ""}, /* heads of no element */
+                 {"llama.attention.key_length", 15, ""},
+                 {"llama.attention.key_length", 32, "different widths"},
+                 {"llama.attention.value_length", 8, "different widths"},
+                 {"llama.rope.dimension_count", 18, "rotary dimensions"},
+                 {"llama.rope.dimension_count", 3, "rotary dimensions"},
+                 {"llama.rope.dimension_count", 0, "rotary dimensions"},
+                 {"llama.expert_count", 8, "experts"},
+                 {"llama.vocab_size", 0, "vocabulary"},
+                 {"llama.block_count", 1u << 20, "layers"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        model_plan p;
+        plan_llama(&p);
+        if (strstr(cases[i].key, "key_length") && cases[i].v == 32) {
+            set_u32(&p, "llama.attention.value_length", 16);
+        } else if (strstr(cases[i].key, "key_length")) {
+            set_u32(&p, "llama.attention.value_length", cases[i].v);
+        }
+        set_u32(&p, cases[i].key, cases[i].v);
+        refused(&p, cases[i].what);
+    }
+    static const float bad[] = {0.0f, -1.0f, NAN, INFINITY};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        model_plan p;
+        plan_llama(&p);
+        set_f32(&p, "llama.rope.freq_base", bad[i]);
+        refused(&p, "");
+        plan_llama(&p);
+        if (bad[i] != 0.0f) {
+            set_f32(&p, "llama.attention.layer_norm_rms_epsilon", bad[i]);
+            refused(&p, "");
+            plan_llama(&p);
+            set_f32(&p, "llama.rope.scaling.factor", bad[i]);
+            refused(&p, "");
+        }
+    }
+}
+
+static void any_number_of_positions_in_bounds_is_taken(void **state) {
+    (void)state;
+    model_plan p;
+    plan_llama(&p);
+    set_u32(&p, "llama.context_length", 1);
+    assert_int_equal(described(&p).max_positions, 1);
+    set_u32(&p, "llama.context_length", 1 << 30);
+    assert_int_equal(described(&p).max_positions, 1 << 30);
+    set_u32(&p, "llama.context_length", INT32_MAX);
+    refused(&p, "positions");
+    set_u32(&p, "llama.context_length", UINT32_MAX);
+    refused(&p, "context_length");
+}
+
+static void rotary_scaling_of_gguf_is_read(void **state) {
+    (void)state;
+    model_plan p;
+    plan_llama(&p);
+    set_f32(&p, "llama.rope.freq_base", 500000.0f);
+    set_u32(&p, "llama.rope.dimension_count", 8);
+    model_desc d = described(&p);
+    assert_true(d.rope.theta == 500000.0f);
+    assert_int_equal(d.rope.n_dims, 8);
+    set_f32(&p, "llama.rope.scale_linear", 4.0f); /* the old key */
+    d = described(&p);
+    assert_int_equal(d.rope.kind, ROPE_LINEAR);
+    assert_true(d.rope.factor == 4.0f);
+    drop_key(&p, "llama.rope.scale_linear");
+    set_f32(&p, "llama.rope.scaling.factor", 2.0f); /* a factor without a type is linear */
+    d = described(&p);
+    assert_int_equal(d.rope.kind, ROPE_LINEAR);
+    assert_true(d.rope.factor == 2.0f);
+    set_str(&p, "llama.rope.scaling.type", "none");
+    assert_int_equal(described(&p).rope.kind, ROPE_PLAIN);
+    set_f32(&p, "llama.rope.scaling.factor", 0.0f); /* 0: none */
+    drop_key(&p, "llama.rope.scaling.type");
+    assert_int_equal(described(&p).rope.kind, ROPE_PLAIN);
+    set_str(&p, "llama.rope.scaling.type", "yarn");
+    set_f32(&p, "llama.rope.scaling.factor", 8.0f);
+    set_u32(&p, "llama.rope.scaling.original_context_length", 32);
+    d = described(&p);
+    assert_int_equal(d.rope.kind, ROPE_YARN);
+    assert_int_equal(d.rope.original_positions, 32);
+    set_u32(&p, "llama.rope.scaling.original_context_length", 0);
+    refused(&p, "positions");
+    set_str(&p, "llama.rope.scaling.type", "longrope");
+    refused(&p, "longrope");
+    set_u32(&p, "llama.rope.scaling.type", 1);
+    refused(&p, "rope.scaling.type");
+}
+
+static void frequency_divisors_must_fit_the_rotary_dimensions(void **state) {
+    (void)state;
+    model_plan p;
+    plan_llama(&p);
+    set_tensor(&p, "rope_freqs.weight", 8, 0);
+    tensor_of(&p, "rope_freqs.weight")->fill = 2.0f;
+    described(&p);
+    tensor_of(&p, "rope_freqs.weight")->fill = -2.0f;
+    refused(&p, "rope_freqs");
+    tensor_of(&p, "rope_freqs.weight")->fill = INFINITY;
+    refused(&p, "rope_freqs");
+    set_tensor(&p, "rope_freqs.weight", 7, 0);
+    refused(&p, "rope_freqs");
+    set_tensor(&p, "rope_freqs.weight", 1, 8);
+    refused(&p, "rope_freqs");
+    set_tensor(&p, "rope_freqs.weight", 32, 0);
+    tensor_of(&p, "rope_freqs.weight")->type = 8;
+    refused(&p, "rope_freqs");
+}
+
+/* ---- config.json ---- */
+
+#define HF_BASE                                                                                                                            \
+    "\"architectures\": [\"LlamaForCausalLM\"], \"num_hidden_layers\": 2, \"hidden_size\": 64, \"num_attention_heads\": 4, "               \
+    "\"intermediate_size\": 96, \"vocab_size\": 40, \"max_position_embeddings\": 128"
+
+static quire_err describe_hf(const char *more, const char *generation, model_desc *d, quire_error *err) {
+    static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors", NULL};
+    temp_dir dir = temp_new();
+    char config[2048];
+    strbuf tensors = {0};
+    model_file *f;
+    snprintf(config, sizeof config, "{" HF_BASE "%s%s}", more[0] ? ", " : "", more);
+    write_text(&dir, names[0], config);
+    if (generation) {
+        write_text(&dir, names[1], generation);
+    }
+    make_safetensors(&tensors, "{\"x\": {\"dtype\": \"F32\", \"shape\": [1], \"data_offsets\": [0, 4]}}", 4);
+    write_file(temp_path(&dir, names[2]), tensors.p, tensors.n);
+    strbuf_deinit(&tensors);
+    quire_err e = model_file_open(dir.path, &f, err);
+    if (e == QUIRE_OK) {
+        e = model_describe(f, d, err);
+        model_file_close(f);
+    }
+    temp_delete(&dir, names);
+    return e;
+}
+
+static model_desc described_hf(const char *more, const char *generation) {
+    model_desc d;
+    quire_error err = {0};
+    if (describe_hf(more, generation, &d, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return d;
+}
+
+static void refused_hf(const char *more, const char *what) {
+    model_desc d;
+    quire_error err = {0};
+    quire_err e = describe_hf(more, NULL, &d, &err);
+    if (e == QUIRE_OK || !strstr(err.message, what)) {
+        fail_msg("%s: expected a refusal about \"%s\": %s, \"%s\"", more, what, quire_err_name(e), err.message);
+    }
+}
+
+static void a_hugging_face_config_is_described(void **state) {
+    (void)state;
+    model_desc d = described_hf("", NULL);
+    assert_int_equal(d.n_kv_heads, 4);
+    assert_int_equal(d.d_head, 16);
+    assert_false(d.tied_embeddings);
+    assert_int_equal(d.act, ACT_SILU);
+    assert_int_equal(d.rope.pairs, ROPE_HALVES);
+    d = described_hf("\"num_key_value_heads\": 2, \"head_dim\": 32, \"hidden_act\": \"gelu_new\", \"tie_word_embeddings\": true, \"rope_theta\": 5e5, "
+                     "\"eos_token_id\": [3, 4, 3, 900], \"bos_token_id\": 1, \"rope_scaling\": null", NULL);
+    assert_int_equal(d.n_kv_heads, 2);
+    assert_int_equal(d.d_head, 32);
+    assert_int_equal(d.act, ACT_GELU_TANH);
+    assert_true(d.tied_embeddings);
+    assert_true(d.rope.theta == 5e5f);
+    assert_int_equal(d.n_eos, 2);
+    assert_int_equal(d.bos, 1);
+    d = described_hf("\"eos_token_id\": 3", "{\"eos_token_id\": [7, 8]}"); /* generation_config.json goes before */
+    assert_int_equal(d.n_eos, 2);
+    assert_int_equal(d.eos[0], 7);
+    d = described_hf("\"eos_token_id\": [1,2,3,4,5,6,7,8,9,10,11,12]", NULL); /* as many as are kept */
+    assert_int_equal(d.n_eos, DESC_MAX_EOS);
+}
+
+static void rotary_scaling_of_hugging_face_is_read(void **state) {
+    (void)state;
+    model_desc d = described_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", NULL);
+    assert_int_equal(d.rope.kind, ROPE_LINEAR);
+    d = described_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
+                     "\"original_max_position_embeddings\": 64}", NULL);
+    assert_int_equal(d.rope.kind, ROPE_LLAMA3);
+    assert_int_equal(d.rope.original_positions, 64);
+    d = described_hf("\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 2e4, \"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": 1}", NULL);
+    assert_int_equal(d.rope.kind, ROPE_YARN);
+    assert_true(d.rope.theta == 2e4f);
+    assert_true(d.rope.attention_factor == 1.0f);
+    refused_hf("\"rope_scaling\": {\"type\": \"su\", \"factor\": 2}", "su");
+    refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be text");
+    refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "factor");
+    refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", "factor");
+    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4}", "high_freq_factor");
+}
+
+static void odd_values_of_a_config_are_refused(void **state) {
+    (void)state;
+    refused_hf("\"hidden_act\": \"mish\"", "mish");
+    refused_hf("\"hidden_act\": 3", "hidden_act");
+    refused_hf("\"tie_word_embeddings\": \"yes\"", "tie_word_embeddings");
+    refused_hf("\"num_key_value_heads\": 2.5", "num_key_value_heads");
+    refused_hf("\"num_local_experts\": 4", "experts");
+    refused_hf("\"head_dim\": 0", "head size");
+    refused_hf("\"head_dim\": 1000", "head size");
+    refused_hf("\"rms_norm_eps\": -1", "epsilon");
+    refused_hf("\"rms_norm_eps\": \"small\"", "rms_norm_eps");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_gguf_file_is_described),
+        cmocka_unit_test(what_may_be_absent_has_its_default),
+        cmocka_unit_test(what_must_be_there_is_named_when_it_is_not),
+        cmocka_unit_test(shapes_that_cannot_be_computed_are_refused),
+        cmocka_unit_test(any_number_of_positions_in_bounds_is_taken),
+        cmocka_unit_test(rotary_scaling_of_gguf_is_read),
+        cmocka_unit_test(frequency_divisors_must_fit_the_rotary_dimensions),
+        cmocka_unit_test(a_hugging_face_config_is_described),
+        cmocka_unit_test(rotary_scaling_of_hugging_face_is_read),
+        cmocka_unit_test(odd_values_of_a_config_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
