@@ -114,11 +114,11 @@ static quire_err open_parts(quire_engine *e, const quire_options *o, quire_error
     model_file *f = NULL;
     int32_t max_len = 0;
     dtype kv = DTYPE_F32;
+    TRY(options_check(o, err));
     e->model_path = mem_dup(o->model, strlen(o->model));
     if (!e->model_path) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    TRY(options_check(o, err));
     TRY(options_open_file(o, &f, err));
     quire_err r = open_model(e, o, f, &max_len, &kv, err);
     r = r ? r : open_text(e, o, f, err);

@@ -8,11 +8,13 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "model/model.h"
+#include "text/utf8.h"
 
 /* What both forms of the summary are written from. */
 typedef struct summary {
     model_desc d;
     const model_file *f;
+    strbuf path, name, vocabulary; /* the file's words, fit to be shown */
     compute_mode compute;
     int32_t max_len, page_tokens;
     double utilization;
@@ -24,6 +26,36 @@ typedef struct summary {
     } kv[3];
 } summary;
 
+/* Appends what a file says, which may be anything: invalid UTF-8 and control characters are replaced. */
+static quire_err add_shown(strbuf *b, str text) {
+    size_t from = b->n;
+    TRY(utf8_add_lossy(b, text));
+    for (size_t i = from; i < b->n; i++) {
+        b->p[i] = (unsigned char)b->p[i] < ' ' || b->p[i] == 0x7f ? '?' : b->p[i];
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_vocabulary(strbuf *b, const vocab *v) {
+    if (v->source == VOCAB_NONE) {
+        return strbuf_add_str(b, "none (prompts of token ids only)");
+    }
+    if (v->source == VOCAB_TOKENIZER_JSON) {
+        return strbuf_add_str(b, "tokenizer.json");
+    }
+    TRY(strbuf_add_str(b, "GGUF, model "));
+    TRY(add_shown(b, v->model));
+    TRY(strbuf_add_str(b, ", pre-tokenizer "));
+    return v->pre.n > 0 ? add_shown(b, v->pre) : strbuf_add_str(b, "default");
+}
+
+static quire_err fill_texts(const model_file *f, summary *s) {
+    TRY(add_shown(&s->path, str_of(model_file_path(f))));
+    TRY(strbuf_add(&s->name, "", 0));
+    TRY(add_shown(&s->name, str_of(s->d.name)));
+    return add_vocabulary(&s->vocabulary, model_file_vocab(f));
+}
+
 static quire_err fill(const quire_options *o, const model_file *f, summary *s, quire_error *err) {
     static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
     s->f = f;
@@ -32,6 +64,10 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     TRY(model_describe(f, &s->d, err));
     TRY(options_compute(o, &s->d, &s->compute, err));
     TRY(options_max_model_len(o, &s->d, &s->max_len, err));
+    quire_err e = fill_texts(f, s);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for the summary");
+    }
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const tensor_view *t = model_file_tensor(f, i);
         s->by_type[t->type] += (int64_t)t->n_bytes;
@@ -52,19 +88,6 @@ static int64_t requests_held(const summary *s, int kv, int32_t n_tokens) {
     return s->kv[kv].n_pages / (kv_pages_for(n_tokens, l->page_tokens) * l->n_groups);
 }
 
-static const char *vocab_name(const model_file *f, char buffer[96]) {
-    const vocab *v = model_file_vocab(f);
-    if (v->source == VOCAB_NONE) {
-        return "none (prompts of token ids only)";
-    }
-    if (v->source == VOCAB_TOKENIZER_JSON) {
-        return "tokenizer.json";
-    }
-    snprintf(buffer, 96, "GGUF, model %.*s, pre-tokenizer %.*s", (int)v->model.n, v->model.p, v->pre.n ? (int)v->pre.n : 7,
-             v->pre.n ? v->pre.p : "default");
-    return buffer;
-}
-
 static quire_err add_bytes(strbuf *b, double bytes) {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     int u = 0;
@@ -78,7 +101,9 @@ static quire_err add_bytes(strbuf *b, double bytes) {
 static quire_err write_weights(strbuf *b, const summary *s) {
     TRY(strbuf_addf(b, "weights         %lld parameters, ", (long long)s->d.n_params));
     TRY(add_bytes(b, (double)s->d.weight_bytes));
-    TRY(strbuf_addf(b, " (%.2f bits each):", 8.0 * (double)s->d.weight_bytes / (double)s->d.n_params));
+    if (s->d.n_params > 0) {
+        TRY(strbuf_addf(b, " (%.2f bits each):", 8.0 * (double)s->d.weight_bytes / (double)s->d.n_params));
+    }
     for (int t = 0; t < N_DTYPES; t++) {
         if (s->by_type[t] > 0) {
             TRY(strbuf_addf(b, " %s ", dtype_name((dtype)t)));
@@ -106,18 +131,17 @@ static quire_err write_memory(strbuf *b, const summary *s) {
 }
 
 static quire_err write_text(strbuf *b, const summary *s) {
-    char vocabulary[96];
     const model_desc *d = &s->d;
     static const char *const ropes[] = {"none", "plain", "linear", "dynamic NTK", "Llama 3", "YaRN"};
-    TRY(strbuf_addf(b, "model           %s\n", model_file_path(s->f)));
-    TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s)\n", d->architecture, d->name[0] ? ", \"" : "", d->name, d->name[0] ? "\"" : "",
+    TRY(strbuf_addf(b, "model           %s\n", s->path.p));
+    TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s)\n", d->architecture, s->name.n ? ", \"" : "", s->name.p, s->name.n ? "\"" : "",
                     model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
     TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n", (int)d->n_layers,
                     (int)d->d_model, (int)d->n_heads, (int)d->d_head, (int)d->n_kv_heads, (int)d->d_ff, (int)d->n_vocab,
                     d->tied_embeddings ? ", tied head" : ""));
     TRY(strbuf_addf(b, "positions       %d, rotary %s, base %g\n", (int)d->max_positions, ropes[d->rope.kind], (double)d->rope.theta));
     TRY(write_weights(b, s));
-    TRY(strbuf_addf(b, "vocabulary      %s\n", vocab_name(s->f, vocabulary)));
+    TRY(strbuf_addf(b, "vocabulary      %s\n", s->vocabulary.p));
     TRY(strbuf_addf(b, "chat template   %s\n", model_file_chat_template(s->f).n > 0 ? "yes" : "none"));
     return write_memory(b, s);
 }
@@ -143,16 +167,18 @@ static json_object *kv_json(const summary *s, int i) {
 }
 
 static quire_err write_json(strbuf *b, const summary *s) {
-    char vocabulary[96];
     const model_desc *d = &s->d;
     json_object *o = json_object_new_object(), *kv = json_object_new_array(), *types = json_object_new_object();
     if (!o || !kv || !types) {
+        json_object_put(o);
+        json_object_put(kv);
+        json_object_put(types);
         return QUIRE_NO_MEMORY;
     }
-    add_text(o, "model", model_file_path(s->f));
+    add_text(o, "model", s->path.p);
     add_text(o, "format", model_file_format(s->f) == MODEL_GGUF ? "gguf" : "huggingface");
     add_text(o, "architecture", d->architecture);
-    add_text(o, "name", d->name);
+    add_text(o, "name", s->name.p);
     add_int(o, "n_layers", d->n_layers);
     add_int(o, "d_model", d->d_model);
     add_int(o, "n_heads", d->n_heads);
@@ -171,7 +197,7 @@ static quire_err write_json(strbuf *b, const summary *s) {
     }
     json_object_object_add(o, "weight_bytes_by_type", types);
     add_text(o, "compute", compute_name(s->compute));
-    add_text(o, "vocabulary", vocab_name(s->f, vocabulary));
+    add_text(o, "vocabulary", s->vocabulary.p);
     json_object_object_add(o, "chat_template", json_object_new_boolean(model_file_chat_template(s->f).n > 0));
     add_int(o, "page_tokens", s->page_tokens);
     add_int(o, "free_bytes", s->free_bytes);
@@ -188,6 +214,7 @@ quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_er
     model_file *f;
     strbuf b = {0};
     *text = NULL;
+    TRY(options_check(o, err));
     TRY(options_open_file(o, &f, err));
     summary *s = mem_new(1, sizeof *s);
     quire_err e = s ? fill(o, f, s, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -197,7 +224,12 @@ quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_er
             err_set(err, e, -1, "out of memory for the summary");
         }
     }
-    mem_free(s);
+    if (s) {
+        strbuf_deinit(&s->path);
+        strbuf_deinit(&s->name);
+        strbuf_deinit(&s->vocabulary);
+        mem_free(s);
+    }
     model_file_close(f);
     if (e != QUIRE_OK) {
         strbuf_deinit(&b);

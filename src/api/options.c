@@ -87,6 +87,9 @@ static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t
 }
 
 quire_err options_check(const quire_options *o, quire_error *err) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache) {
+        return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
+    }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
     TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
     TRY(check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));

@@ -204,6 +204,13 @@ static quire_err check_request(const engine *e, const engine_request *r, quire_e
                              "the prompt has %d tokens; with at least one token to generate that is over the maximum of %d tokens",
                              (int)r->n_tokens, (int)e->options.max_model_len);
     }
+    for (int32_t i = 0; i < r->sampling.n_stop_tokens; i++) {
+        int32_t id = r->sampling.stop_tokens[i];
+        if (id < 0 || id >= e->desc->n_vocab) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "stop_token_ids", "stop token id %d is out of the vocabulary's range 0..%d", (int)id,
+                                 (int)e->desc->n_vocab - 1);
+        }
+    }
     for (int32_t i = 0; i < r->n_tokens; i++) {
         if (r->tokens[i] < 0 || r->tokens[i] >= e->desc->n_vocab) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "token id %d is out of the vocabulary's range 0..%d", (int)r->tokens[i],

@@ -19,7 +19,8 @@ typedef struct sample_key {
     uint32_t sample_index, position;
 } sample_key;
 
-/* Chooses from logits [n_vocab]; forbidden[0..n_forbidden) are never chosen. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf. Allocates nothing. */
+/* Chooses from logits [n_vocab]; forbidden[0..n_forbidden), ids of the vocabulary, are never chosen. QUIRE_NUMERIC when a logit is NaN or +inf, or all
+ * are -inf. Allocates nothing. */
 quire_err sampler_pick(sampler *s, const float *logits, const sampling_params *p, sample_key key, const int32_t *forbidden, int32_t n_forbidden,
                        int32_t *token);
 

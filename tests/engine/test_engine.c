@@ -85,6 +85,11 @@ static void what_can_never_fit_is_refused_at_once(void **state) {
     assert_int_equal(big.error, QUIRE_TOO_LARGE);
     harness_submit(&h, &strange);
     assert_int_equal(strange.error, QUIRE_BAD_REQUEST);
+    strange = (harness_run){.prompt = prompt, .n_prompt = 2, .sampling = greedy(1)};
+    strange.sampling.n_stop_tokens = 1;
+    strange.sampling.stop_tokens[0] = h.n_vocab;
+    harness_submit(&h, &strange);
+    assert_int_equal(strange.error, QUIRE_BAD_REQUEST);
     harness_submit(&h, &fits);
     harness_wait(&h, 1);
     assert_int_equal(fits.finish, FINISH_LENGTH);
