@@ -110,7 +110,8 @@ quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n,
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
 /* Whose request it is: prefixes are shared between requests of one tenant only. Copied; names are cut at 128 bytes. Default: one tenant for all. */
 void quire_request_tenant(quire_request *r, const char *tenant);
-/* All logits of the prompt go to out, f32 [n_prompt_tokens, n_vocab], which stays alive until the stream is done. Single prompt only. */
+/* All logits of the prompt go to out, f32 [n_prompt_tokens, n_vocab], which stays alive until the stream is done, or, if
+ * it is released before, until its queue is closed. Single prompt only. */
 void quire_request_logits(quire_request *r, float *out);
 
 /* What a server wants to know of a parsed request. Strings live as long as the request or, after submit, its stream. */
@@ -163,7 +164,7 @@ bool quire_queue_next(quire_queue *q, quire_event *out);
 void quire_queue_wait(quire_queue *q, int64_t timeout_us);
 
 /* Takes the request (also on failure, when it is freed) and starts it; events come on q. Does not block: tokenising happens on the text threads.
- * QUIRE_BUSY when the engine is full. */
+ * An engine that is full shows later: as DONE with the error QUIRE_BUSY. */
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
 /* Asks the stream to end; its DONE still comes. From the queue's thread. */
 void quire_stream_cancel(quire_stream *s);

@@ -41,8 +41,8 @@ static void *engine_main(void *arg) {
 #ifdef QUIRE_DEBUG
         engine_audit(e);
 #endif
+        stats_publish(e); /* before the readers are told: what they ask for then includes what they were told */
         step_wake_readers(e);
-        stats_publish(e);
         mem_guard_leave();
         if (!started) {
             wake_wait(&e->in_wake, e->n_running + e->n_waiting > 0 ? SHORT_WAIT_US : -1);
