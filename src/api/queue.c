@@ -65,7 +65,10 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
 static void run_job(text_job *job) {
     quire_stream *s = (quire_stream *)job;
     quire_queue *q = s->q;
-    (void)stream_prepare(s, &s->verdict);
+    quire_error err = {0};
+    if (stream_prepare(s, &err) != QUIRE_OK) { /* err means something only then */
+        s->verdict = err;
+    }
     pthread_mutex_lock(&q->lock);
     s->inbox_next = q->inbox;
     q->inbox = s;
