@@ -93,8 +93,10 @@ static quire_err add_until_tag(str text, strbuf *out, quire_error *err) {
 
 quire_err request_render(const quire_request *r, const chat_template *t, str bos, str eos, strbuf *out, quire_error *err) {
     strbuf variables = {0}, text = {0};
-    err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the chat template's variables");
     quire_err e = add_variables(r, bos, eos, &variables, err);
+    if (e == QUIRE_NO_MEMORY) {
+        err_set(err, e, -1, "out of memory for the chat template's variables");
+    }
     if (e == QUIRE_OK) {
         str v = {variables.p, variables.n};
         e = chat_template_render(t, v, r->continue_final_message ? &text : out, err);
