@@ -9,8 +9,8 @@
 #include "base/mem.h"
 
 #define REQUESTS_A_SEQ 16 /* requests that may wait for each that runs, before the engine is busy */
-#define MIN_REQUESTS 1024
-#define STUCK_US 60000000
+#define MIN_REQUESTS   1024
+#define STUCK_US       60000000
 
 /* Tokenizer and template. A vocabulary that this build cannot use leaves the engine usable with ids. */
 static quire_err open_text(quire_engine *e, const quire_options *o, const model_file *f, quire_error *err) {

@@ -122,8 +122,8 @@ static quire_err write_memory(strbuf *b, const summary *s) {
                     (int)lengths[0], (int)lengths[1]));
     for (int i = 0; i < 3; i++) {
         const kv_layout *l = &s->kv[i].layout;
-        TRY(strbuf_addf(b, "  %-6s %12lld %12lld %10lld %10lld   %lld / %lld\n", dtype_name(s->kv[i].type), (long long)kv_layout_token_bytes(l),
-                        (long long)l->page_bytes, (long long)s->kv[i].n_pages,
+        TRY(strbuf_addf(b, "  %-6s %12lld %12lld %10lld %10lld   %lld / %lld\n", dtype_name(s->kv[i].type),
+                        (long long)kv_layout_token_bytes(l), (long long)l->page_bytes, (long long)s->kv[i].n_pages,
                         (long long)(s->kv[i].n_pages / l->n_groups * l->page_tokens), (long long)requests_held(s, i, lengths[0]),
                         (long long)requests_held(s, i, lengths[1])));
     }
@@ -136,8 +136,8 @@ static quire_err write_text(strbuf *b, const summary *s) {
     TRY(strbuf_addf(b, "model           %s\n", s->path.p));
     TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s)\n", d->architecture, s->name.n ? ", \"" : "", s->name.p, s->name.n ? "\"" : "",
                     model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
-    TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n", (int)d->n_layers,
-                    (int)d->d_model, (int)d->n_heads, (int)d->d_head, (int)d->n_kv_heads, (int)d->d_ff, (int)d->n_vocab,
+    TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n",
+                    (int)d->n_layers, (int)d->d_model, (int)d->n_heads, (int)d->d_head, (int)d->n_kv_heads, (int)d->d_ff, (int)d->n_vocab,
                     d->tied_embeddings ? ", tied head" : ""));
     TRY(strbuf_addf(b, "positions       %d, rotary %s, base %g\n", (int)d->max_positions, ropes[d->rope.kind], (double)d->rope.theta));
     TRY(write_weights(b, s));

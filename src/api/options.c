@@ -6,7 +6,7 @@
 #include "base/err.h"
 
 #define DEFAULT_UTILIZATION 0.5
-#define MAX_PAGES ((int64_t)1 << 30)
+#define MAX_PAGES           ((int64_t)1 << 30)
 
 void quire_options_init(quire_options *o) {
     *o = (quire_options){.model = "builtin",
@@ -105,7 +105,8 @@ quire_err options_check(const quire_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages, quire_error *err) {
+quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,
+                        quire_error *err) {
     int64_t least = kv_pages_for(least_tokens, l->page_tokens) * l->n_groups;
     int64_t n = o->n_pages;
     if (n == 0) {

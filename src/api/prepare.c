@@ -9,7 +9,8 @@ static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
     if (e->tokenizer) {
         return QUIRE_OK;
     }
-    return err_set_param(err, QUIRE_UNSUPPORTED, "prompt", "this model has no vocabulary that this server can use; give the prompt as token ids");
+    return err_set_param(err, QUIRE_UNSUPPORTED, "prompt",
+                         "this model has no vocabulary that this server can use; give the prompt as token ids");
 }
 
 /* The ids of choice i's prompt. */
@@ -42,9 +43,10 @@ static quire_err check_length(const quire_engine *e, const choice *c, quire_erro
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
     }
     if (c->prompt.n >= (size_t)limit) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, c->prompt.n == (size_t)limit ? "max_tokens" : "input_tokens",
-                             "the prompt has %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens",
-                             c->prompt.n, (int)limit);
+        return err_set_param(
+            err, QUIRE_BAD_REQUEST, c->prompt.n == (size_t)limit ? "max_tokens" : "input_tokens",
+            "the prompt has %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens",
+            c->prompt.n, (int)limit);
     }
     return QUIRE_OK;
 }

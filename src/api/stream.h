@@ -1,8 +1,8 @@
 /* Streams and queues: one request on its way, and where its events come out.
  *
- * A stream is made by quire_submit on the queue's thread, lent to a text thread (stream_prepare), and from then on lives on the queue's thread:
- * engine events arrive through the queue's out-ring, the text thread's verdict through its inbox. It is freed when the text thread is done with
- * it, every choice has ended in the engine, and the user has released it (or the queue closes). */
+ * A stream is made by quire_submit on the queue's thread, lent to a text thread (stream_prepare), and from then on lives on the queue's
+ * thread: engine events arrive through the queue's out-ring, the text thread's verdict through its inbox. It is freed when the text thread
+ * is done with it, every choice has ended in the engine, and the user has released it (or the queue closes). */
 #ifndef API_STREAM_H
 #define API_STREAM_H
 
@@ -19,23 +19,23 @@ typedef struct choice {
     int32_t index;
     /* set by the text thread before the engine knows the choice */
     token_list prompt;
-    detok *detok;      /* NULL without a vocabulary */
-    stopper *stopper;  /* NULL without stop strings */
+    detok *detok;     /* NULL without a vocabulary */
+    stopper *stopper; /* NULL without stop strings */
     sampling_params sampling;
     request_id id;
     bool submitted;
     /* the queue's thread */
-    bool started, ended;      /* START and END were given out */
-    bool gone;                /* the engine's end has come */
+    bool started, ended; /* START and END were given out */
+    bool gone;           /* the engine's end has come */
     int32_t n_completion;
     quire_finish finish;
     int32_t stop_token;
-    int32_t stop_string;      /* index, or -1 */
+    int32_t stop_string; /* index, or -1 */
     int32_t last_token;
 } choice;
 
 struct quire_stream {
-    text_job job;             /* first: a job* is a stream* */
+    text_job job; /* first: a job* is a stream* */
     quire_queue *q;
     quire_request *request;
     void *user;
@@ -43,9 +43,9 @@ struct quire_stream {
     quire_stream *inbox_next;
     int32_t n_choices, n_submitted, n_ended, n_gone;
     choice *choices;
-    quire_error verdict;      /* the text thread's, until it is done with the stream */
-    quire_error error;        /* QUIRE_OK, or why it failed */
-    bool prepared;            /* the text thread is done with it */
+    quire_error verdict;            /* the text thread's, until it is done with the stream */
+    quire_error error;              /* QUIRE_OK, or why it failed */
+    bool prepared;                  /* the text thread is done with it */
     bool released, cancelled, done; /* done: DONE was given out */
 };
 
@@ -56,13 +56,13 @@ struct quire_queue {
     quire_engine *e;
     wake wake;
     engine_out *out;
-    quire_stream *streams;    /* all that are not freed */
-    pthread_mutex_t lock;     /* guards inbox */
-    quire_stream *inbox;      /* prepared or failed, in no order */
-    choice *current;          /* whose stages are being given out */
+    quire_stream *streams; /* all that are not freed */
+    pthread_mutex_t lock;  /* guards inbox */
+    quire_stream *inbox;   /* prepared or failed, in no order */
+    choice *current;       /* whose stages are being given out */
     queue_stage stage;
-    strbuf text;              /* of the DELTA */
-    strbuf echo;              /* of the START */
+    strbuf text; /* of the DELTA */
+    strbuf echo; /* of the START */
 };
 
 /* ---- prepare.c: on a text thread ---- */

@@ -10,7 +10,8 @@ static quire_err no_vocabulary(const quire_engine *e, quire_error *err) {
     return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: text cannot be used; token ids can", why);
 }
 
-quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids, quire_error *err) {
+quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
+                         quire_error *err) {
     token_list l = {0};
     if (!e->tokenizer) {
         return no_vocabulary(e, err);
@@ -25,14 +26,16 @@ quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool
     return QUIRE_OK;
 }
 
-quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text, quire_error *err) {
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
+                           quire_error *err) {
     strbuf b = {0};
     if (!e->tokenizer) {
         return no_vocabulary(e, err);
     }
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= e->info.n_vocab) {
-            return err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary's range 0..%d", (int)ids[i], (int)e->info.n_vocab - 1);
+            return err_set(err, QUIRE_BAD_REQUEST, -1, "token id %d is out of the vocabulary's range 0..%d", (int)ids[i],
+                           (int)e->info.n_vocab - 1);
         }
     }
     quire_err r = tokenizer_decode(e->tokenizer, ids, n, skip_special, &b);

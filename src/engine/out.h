@@ -6,7 +6,7 @@
 
 struct engine_out {
     engine *e;
-    ring *ring;        /* of sequence* */
+    ring *ring; /* of sequence* */
     wake *reader;
     bool rung_later;   /* the engine's: something was put in during this step */
     sequence *current; /* the reader's: being drained */

@@ -19,9 +19,10 @@ struct kv_pool {
     _Alignas(MEM_ALIGN) int32_t n_pages;
     _Atomic int32_t n_cached;
     _Atomic int32_t *count; /* [n_pages] holders */
-    _Atomic int32_t *next;  /* [n_pages + 1] xor next_page(): towards the stack's bottom, or younger in the queue; [n_pages] is its sentinel */
-    int32_t *prev;          /* [n_pages + 1] older in the queue */
-    int32_t *entry;         /* [n_pages] complement of the index's, or of -1 for none */
+    _Atomic int32_t
+        *next;      /* [n_pages + 1] xor next_page(): towards the stack's bottom, or younger in the queue; [n_pages] is its sentinel */
+    int32_t *prev;  /* [n_pages + 1] older in the queue */
+    int32_t *entry; /* [n_pages] complement of the index's, or of -1 for none */
 };
 
 /* Where a page that was never used leads. */

@@ -127,8 +127,9 @@ static quire_err config_activation(const model_file *f, model_desc *d, quire_err
     static const struct {
         const char *name;
         act_kind kind;
-    } acts[] = {{"silu", ACT_SILU},          {"swish", ACT_SILU},           {"gelu", ACT_GELU},
-                {"gelu_new", ACT_GELU_TANH}, {"gelu_pytorch_tanh", ACT_GELU_TANH}, {"relu", ACT_RELU}, {"relu2", ACT_RELU2}};
+    } acts[] = {
+        {"silu", ACT_SILU}, {"swish", ACT_SILU}, {"gelu", ACT_GELU}, {"gelu_new", ACT_GELU_TANH}, {"gelu_pytorch_tanh", ACT_GELU_TANH},
+        {"relu", ACT_RELU}, {"relu2", ACT_RELU2}};
     str name;
     d->act = ACT_SILU;
     if (is_gguf(f) || model_file_str(f, "hidden_act", &name) == QUIRE_NOT_FOUND) {

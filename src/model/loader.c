@@ -42,7 +42,8 @@ quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *su
     full_name(l, name, layer, suffix, full);
     const char *why = model_file_why_unread(l->file, full);
     if (why) {
-        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be read by this version: %s", model_file_path(l->file), full, why);
+        return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s cannot be read by this version: %s", model_file_path(l->file), full,
+                       why);
     }
     *out = model_file_find(l->file, full);
     if (*out && !is_used(l, *out)) {

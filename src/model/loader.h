@@ -25,8 +25,8 @@ typedef struct loader {
 quire_err loader_init(loader *l, const model_file *f, backend *b, int32_t max_positions, quire_error *err);
 void loader_deinit(loader *l);
 
-/* The tensor name + suffix (".weight", ".bias") into *out, NULL when the file has none; marks it used. QUIRE_UNSUPPORTED when the file has it in a
- * form that cannot be read: passing over it would compute another model. */
+/* The tensor name + suffix (".weight", ".bias") into *out, NULL when the file has none; marks it used. QUIRE_UNSUPPORTED when the file has
+ * it in a form that cannot be read: passing over it would compute another model. */
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out);
 
 /* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. */
@@ -38,7 +38,8 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
 /* The head, likewise. */
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out);
 
-/* Refuses a file with weights that were not used, naming the first. Tensors whose names end in an ignored suffix are derived data, not weights. */
+/* Refuses a file with weights that were not used, naming the first. Tensors whose names end in an ignored suffix are derived data, not
+ * weights. */
 quire_err loader_finish(const loader *l);
 
 #endif

@@ -1,5 +1,5 @@
-/* An engine over the small built-in model, driven through quire.h alone: requests are submitted, every event is checked against its order, and what
- * came of a choice is kept. */
+/* An engine over the small built-in model, driven through quire.h alone: requests are submitted, every event is checked against its order,
+ * and what came of a choice is kept. */
 #ifndef TESTS_API_API_WORLD_H
 #define TESTS_API_API_WORLD_H
 
@@ -19,7 +19,7 @@
 #include "base/str.h"
 #include "quire.h"
 
-#define MAX_OUT     512
+#define MAX_OUT 512
 
 /* What came of one choice. */
 typedef struct outcome {

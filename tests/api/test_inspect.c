@@ -1,4 +1,5 @@
-/* `quire inspect` in both forms, on real files and on files whose words and numbers are chosen to embarrass it; and options that no one should give. */
+/* `quire inspect` in both forms, on real files and on files whose words and numbers are chosen to embarrass it; and options that no one
+ * should give. */
 #include "model/make_model.h"
 
 #include <math.h>
@@ -226,7 +227,8 @@ static void extreme_options_that_are_allowed_work(void **state) {
     (void)state;
     static const struct {
         int32_t page_tokens, n_pages, max_batched_tokens, max_seqs, prefill_chunk, max_model_len;
-    } cases[] = {{1, 2, 1, 1, 1, 2}, {256, 1, 1, 8, 0, 0}, {1, 100, 3, 2, 2, 100}, {16, 1, 512, 1, 1 << 20, 0}, {16, 200, 1 << 12, 300, 7, 2048}};
+    } cases[] = {
+        {1, 2, 1, 1, 1, 2}, {256, 1, 1, 8, 0, 0}, {1, 100, 3, 2, 2, 100}, {16, 1, 512, 1, 1 << 20, 0}, {16, 200, 1 << 12, 300, 7, 2048}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         quire_options o = options_for("models/builtin-small.gguf");
         quire_engine *e;

@@ -1,4 +1,5 @@
-/* Queues and streams through quire.h: what arrives, in which order, and what is left when streams are cancelled, released or closed at any moment. */
+/* Queues and streams through quire.h: what arrives, in which order, and what is left when streams are cancelled, released or closed at any
+ * moment. */
 #include <pthread.h>
 
 #include "api_world.h"
@@ -18,7 +19,8 @@ static void deltas_make_up_the_text_of_the_tokens(void **state) {
         char body[256], *before, *after;
         size_t n_before, n_after;
         answer a;
-        snprintf(body, sizeof body, "{\"prompt\": \"The prince went\", \"max_tokens\": 48, \"ignore_eos\": true, \"temperature\": %s, \"seed\": %d}",
+        snprintf(body, sizeof body,
+                 "{\"prompt\": \"The prince went\", \"max_tokens\": 48, \"ignore_eos\": true, \"temperature\": %s, \"seed\": %d}",
                  i == 0 ? "0" : "1.2", i);
         complete(shared, q, &a, body);
         outcome *c = &a.choices[0];
@@ -63,8 +65,10 @@ static void stop_strings_cut_the_text_wherever_tokens_end(void **state) {
         at = (size_t)(strstr(text->p, stop) - text->p); /* where it comes first */
         for (int include = 0; include < 2; include++) {
             answer a;
-            snprintf(body, sizeof body, "{\"prompt\": \"The prince went\", \"max_tokens\": 48, " GREEDY
-                     ", \"stop\": [\"no such text\", \"%s\"], \"include_stop_str_in_output\": %s}", stop, include ? "true" : "false");
+            snprintf(body, sizeof body,
+                     "{\"prompt\": \"The prince went\", \"max_tokens\": 48, " GREEDY
+                     ", \"stop\": [\"no such text\", \"%s\"], \"include_stop_str_in_output\": %s}",
+                     stop, include ? "true" : "false");
             complete(shared, q, &a, body);
             outcome *c = &a.choices[0];
             size_t shown = at + (include ? n : 0);
@@ -104,7 +108,9 @@ static void stop_strings_do_not_count_before_min_tokens(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
     answer a;
-    complete(shared, q, &a, "{\"prompt\": \"The prince went\", \"max_tokens\": 20, \"min_tokens\": 10, " GREEDY ", \"stop\": [\"e\", \"a\", \"o\", \"t\"]}");
+    complete(shared, q, &a,
+             "{\"prompt\": \"The prince went\", \"max_tokens\": 20, \"min_tokens\": 10, " GREEDY
+             ", \"stop\": [\"e\", \"a\", \"o\", \"t\"]}");
     assert_int_equal(a.choices[0].finish, QUIRE_FINISH_STOP);
     assert_true(a.choices[0].n_tokens > 10);
     answer_clear(&a);
@@ -125,8 +131,10 @@ static void a_stop_token_is_named_counted_and_not_shown(void **state) {
         first++;
     }
     for (int include = 0; include < 2; include++) {
-        snprintf(body, sizeof body, "{\"prompt\": \"The prince went\", \"max_tokens\": 30, " GREEDY ", \"stop_token_ids\": [%d], "
-                 "\"include_stop_str_in_output\": %s}", (int)id, include ? "true" : "false");
+        snprintf(body, sizeof body,
+                 "{\"prompt\": \"The prince went\", \"max_tokens\": 30, " GREEDY ", \"stop_token_ids\": [%d], "
+                 "\"include_stop_str_in_output\": %s}",
+                 (int)id, include ? "true" : "false");
         complete(shared, q, &a, body);
         outcome *c = &a.choices[0];
         assert_int_equal(c->finish, QUIRE_FINISH_STOP);
@@ -170,8 +178,9 @@ static void prompts_of_one_request_are_answered_as_if_alone(void **state) {
     quire_queue *q = queue_new(shared);
     answer all;
     int32_t n_prompt = 0;
-    complete(shared, q, &all, "{\"prompt\": [\"The prince went\", \"O Romeo\", \"It was late in the evening when\", \"a\"], \"echo\": true, "
-                              "\"max_tokens\": 20, " GREEDY "}");
+    complete(shared, q, &all,
+             "{\"prompt\": [\"The prince went\", \"O Romeo\", \"It was late in the evening when\", \"a\"], \"echo\": true, "
+             "\"max_tokens\": 20, " GREEDY "}");
     assert_int_equal(all.n_choices, 4);
     for (int i = 0; i < 4; i++) {
         char body[200];
@@ -236,6 +245,7 @@ static void logits_are_the_same_bytes_every_time(void **state) {
         memset(runs[k], 0xff, n_bytes); /* NaN: a row that is not written is seen */
         assert_int_equal(quire_request_ids(shared, ids, 70, &r, &err), QUIRE_OK);
         assert_int_equal(quire_request_set(r, "max_tokens", "3", &err), QUIRE_OK);
+        assert_int_equal(quire_request_set(r, "ignore_eos", "true", &err), QUIRE_OK);
         quire_request_logits(r, runs[k]);
         submit(shared, q, &noise, "{\"prompt\": \"It was\", \"max_tokens\": 30}");
         submit_request(q, r, &a);
@@ -286,7 +296,7 @@ static void a_full_engine_is_busy_and_loses_nothing(void **state) {
     quire_queue *q = queue_new(e);
     strbuf body = {0};
     answer first, second, third;
-    assert_int_equal(strbuf_add_str(&body, "{\"max_tokens\": 1, \"prompt\": [[1]"), QUIRE_OK);
+    assert_int_equal(strbuf_add_str(&body, "{\"max_tokens\": 1, \"ignore_eos\": true, \"prompt\": [[1]"), QUIRE_OK);
     for (int i = 1; i < 1022; i++) {
         assert_int_equal(strbuf_addf(&body, ", [%d, %d]", i, i), QUIRE_OK);
     }
@@ -309,8 +319,7 @@ static void a_full_engine_is_busy_and_loses_nothing(void **state) {
     assert_int_equal(first.completion_tokens, 1022);
     assert_int_equal(second.finish, QUIRE_FINISH_ERROR);
     assert_int_equal(second.error.code, QUIRE_BUSY);
-    assert_int_equal(second.n_ended, 2); /* those that found a place were cancelled */
-    assert_int_equal(second.choices[0].finish, QUIRE_FINISH_CANCELLED);
+    assert_int_equal(second.n_ended, 2); /* those that found a place ended by themselves, or were cancelled */
     quire_stream_release(first.stream);
     quire_stream_release(second.stream);
     quire_stream_release(third.stream);
@@ -377,8 +386,9 @@ static void a_released_stream_is_never_heard_of_again(void **state) {
         bool released[N] = {false};
         int n_left = N;
         for (int i = 0; i < N; i++) {
-            submit(shared, q, &a[i], i % 3 == 0 ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 10, \"stop\": [\"e\"]}"
-                                                : "{\"prompt\": \"The prince went\", \"max_tokens\": 60, \"stop\": [\"o\"]}");
+            submit(shared, q, &a[i],
+                   i % 3 == 0 ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 10, \"stop\": [\"e\"]}"
+                              : "{\"prompt\": \"The prince went\", \"max_tokens\": 60, \"stop\": [\"o\"]}");
         }
         while (n_left > 0) {
             int k = (int)(rng_next(&seed) % N);
@@ -467,8 +477,9 @@ static void sixty_four_at_once_are_each_as_alone(void **state) {
     static answer together[N];
     char body[N][200];
     for (int i = 0; i < N; i++) {
-        snprintf(body[i], sizeof body[i], "{\"prompt\": \"The %.*s prince number %d went\", \"max_tokens\": 24, \"temperature\": %s, \"seed\": %d}",
-                 1 + i % 20, "old good grey young proud", i, i % 2 ? "0.8" : "0", i);
+        snprintf(body[i], sizeof body[i],
+                 "{\"prompt\": \"The %.*s prince number %d went\", \"max_tokens\": 24, \"temperature\": %s, \"seed\": %d}", 1 + i % 20,
+                 "old good grey young proud", i, i % 2 ? "0.8" : "0", i);
         submit(e, q, &together[i], body[i]);
     }
     for (int i = 0; i < N; i++) {
@@ -503,8 +514,9 @@ static void *client_main(void *arg) {
         quire_queue *q = queue_new(c->e);
         answer a[10];
         for (int i = 0; i < 10; i++) {
-            submit(c->e, q, &a[i], i % 4 == 0 ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 12, \"stop\": [\"th\"]}"
-                                              : "{\"prompt\": \"It was late\", \"max_tokens\": 20}");
+            submit(c->e, q, &a[i],
+                   i % 4 == 0 ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 12, \"stop\": [\"th\"]}"
+                              : "{\"prompt\": \"It was late\", \"max_tokens\": 20}");
             c->n_choices += a[i].n_choices;
             if (rng_next(&c->state) % 5 == 0) {
                 quire_stream_cancel(a[i].stream);

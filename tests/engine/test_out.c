@@ -15,10 +15,10 @@
 #include "base/wake.h"
 #include "engine/state.h"
 
-#define N_PLACES  8
-#define N_LIVE    6
-#define N_ROUNDS  2000
-#define N_A_ROUND 25
+#define N_PLACES   8
+#define N_LIVE     6
+#define N_ROUNDS   2000
+#define N_A_ROUND  25
 #define MAX_TOKENS 20
 
 static uint64_t seed;

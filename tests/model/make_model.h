@@ -103,7 +103,7 @@ static inline void plan_llama(model_plan *p) {
         static const struct {
             const char *name;
             uint64_t d0, d1;
-        } parts[] = {{"attn_norm", 64, 0}, {"attn_q", 64, 64},   {"attn_k", 32, 64},   {"attn_v", 32, 64},  {"attn_output", 64, 64},
+        } parts[] = {{"attn_norm", 64, 0}, {"attn_q", 64, 64},   {"attn_k", 32, 64}, {"attn_v", 32, 64},  {"attn_output", 64, 64},
                      {"ffn_norm", 64, 0},  {"ffn_gate", 96, 64}, {"ffn_up", 96, 64}, {"ffn_down", 64, 96}};
         for (size_t k = 0; k < sizeof parts / sizeof *parts; k++) {
             char name[64];

@@ -88,7 +88,8 @@ static void what_may_be_absent_has_its_default(void **state) {
 
 static void what_must_be_there_is_named_when_it_is_not(void **state) {
     (void)state;
-    static const char *const needed[] = {"block_count", "embedding_length", "feed_forward_length", "attention.head_count", "context_length"};
+    static const char *const needed[] = {"block_count", "embedding_length", "feed_forward_length", "attention.head_count",
+                                         "context_length"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         model_plan p;
         char key[64];
@@ -296,8 +297,10 @@ static void a_hugging_face_config_is_described(void **state) {
     assert_false(d.tied_embeddings);
     assert_int_equal(d.act, ACT_SILU);
     assert_int_equal(d.rope.pairs, ROPE_HALVES);
-    d = described_hf("\"num_key_value_heads\": 2, \"head_dim\": 32, \"hidden_act\": \"gelu_new\", \"tie_word_embeddings\": true, \"rope_theta\": 5e5, "
-                     "\"eos_token_id\": [3, 4, 3, 900], \"bos_token_id\": 1, \"rope_scaling\": null", NULL);
+    d = described_hf(
+        "\"num_key_value_heads\": 2, \"head_dim\": 32, \"hidden_act\": \"gelu_new\", \"tie_word_embeddings\": true, \"rope_theta\": 5e5, "
+        "\"eos_token_id\": [3, 4, 3, 900], \"bos_token_id\": 1, \"rope_scaling\": null",
+        NULL);
     assert_int_equal(d.n_kv_heads, 2);
     assert_int_equal(d.d_head, 32);
     assert_int_equal(d.act, ACT_GELU_TANH);
@@ -317,10 +320,12 @@ static void rotary_scaling_of_hugging_face_is_read(void **state) {
     model_desc d = described_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", NULL);
     assert_int_equal(d.rope.kind, ROPE_LINEAR);
     d = described_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, \"high_freq_factor\": 4, "
-                     "\"original_max_position_embeddings\": 64}", NULL);
+                     "\"original_max_position_embeddings\": 64}",
+                     NULL);
     assert_int_equal(d.rope.kind, ROPE_LLAMA3);
     assert_int_equal(d.rope.original_positions, 64);
-    d = described_hf("\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 2e4, \"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": 1}", NULL);
+    d = described_hf(
+        "\"rope_parameters\": {\"rope_type\": \"yarn\", \"rope_theta\": 2e4, \"factor\": 4, \"mscale\": 1, \"mscale_all_dim\": 1}", NULL);
     assert_int_equal(d.rope.kind, ROPE_YARN);
     assert_true(d.rope.theta == 2e4f);
     assert_true(d.rope.attention_factor == 1.0f);
@@ -328,7 +333,8 @@ static void rotary_scaling_of_hugging_face_is_read(void **state) {
     refused_hf("\"rope_scaling\": {\"type\": 7, \"factor\": 2}", "must be text");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "factor");
     refused_hf("\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}", "factor");
-    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4}", "high_freq_factor");
+    refused_hf("\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4}",
+               "high_freq_factor");
 }
 
 static void odd_values_of_a_config_are_refused(void **state) {
