@@ -32,18 +32,14 @@ class Terminal:
         return self.text[start:]
 
     def type(self, text):
+        time.sleep(0.3)  # as a person would: what comes while the line editor turns the terminal round is echoed twice or lost
         os.write(self.master, text.encode())
 
     def end(self):
-        """Ctrl-D until it ends: one typed while the line editor turns the terminal round is lost."""
+        """Ctrl-D; the exit status."""
+        self.type("\x04")
         try:
-            for _ in range(40):
-                self.type("\x04")
-                try:
-                    return self.process.wait(0.5)
-                except subprocess.TimeoutExpired:
-                    pass
-            return None
+            return self.process.wait(20)
         finally:
             self.process.kill()
             os.close(self.master)
