@@ -108,8 +108,10 @@ void quire_request_free(quire_request *r);
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 /* Sets a field by its OpenAI name, value as JSON text ("0.7", "true", "[\"a\"]"). */
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
-/* Whose request it is: prefixes are shared between requests of one tenant only. Copied; names are cut at 128 bytes. Default: one tenant for all. */
-void quire_request_tenant(quire_request *r, const char *tenant);
+/* Whose request it is: prefixes are shared between requests of one tenant only. Copied. Default: one tenant for all. QUIRE_INVALID for a name of
+ * over QUIRE_TENANT_BYTES bytes, and the request is as it was. */
+quire_err quire_request_tenant(quire_request *r, const char *tenant);
+#define QUIRE_TENANT_BYTES 128
 /* All logits of the prompt go to out, f32 [n_prompt_tokens, n_vocab], which stays alive until the stream is done, or, if
  * it is released before, until its queue is closed. Single prompt only. */
 void quire_request_logits(quire_request *r, float *out);

@@ -32,18 +32,36 @@ static int64_t meminfo_available(void) {
     return kib < 0 ? -1 : kib * 1024;
 }
 
-/* What a cgroup's limit leaves; page cache counts as used there, which errs on the safe side. */
-static int64_t cgroup_available(const char *limit_path, const char *used_path) {
+/* The bytes that a line "name N" of a cgroup's memory.stat gives; 0 when there is none. */
+static int64_t read_stat(const char *path, const char *name) {
+    FILE *f = fopen(path, "r");
+    char key[64];
+    long long v, found = 0;
+    while (f && fscanf(f, "%63s %lld", key, &v) == 2) {
+        if (strcmp(key, name) == 0) {
+            found = v;
+        }
+    }
+    if (f) {
+        fclose(f);
+    }
+    return found;
+}
+
+/* What a cgroup's limit leaves. Cached file pages that nobody uses count as used there, but go when memory is asked for. */
+static int64_t cgroup_available(const char *limit_path, const char *used_path, const char *stat_path, const char *unused) {
     int64_t limit = read_number(limit_path), used = read_number(used_path);
     if (limit < 0 || used < 0 || limit > ((int64_t)1 << 60)) {
         return -1;
     }
+    used -= read_stat(stat_path, unused);
     return limit > used ? limit - used : 0;
 }
 
 int64_t memory_available(void) {
-    int64_t known[] = {meminfo_available(), cgroup_available("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-                       cgroup_available("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes")};
+    int64_t known[] = {meminfo_available(), cgroup_available("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
+                       cgroup_available("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+                                        "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file")};
     int64_t least = -1;
     for (int i = 0; i < 3; i++) {
         if (known[i] >= 0 && (least < 0 || known[i] < least)) {

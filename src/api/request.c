@@ -188,11 +188,13 @@ quire_err quire_request_set(quire_request *r, const char *field, const char *jso
     return request_set_field(r, f, value, err);
 }
 
-void quire_request_tenant(quire_request *r, const char *tenant) {
+quire_err quire_request_tenant(quire_request *r, const char *tenant) {
     size_t n = strlen(tenant);
-    n = n < sizeof r->tenant - 1 ? n : sizeof r->tenant - 1;
-    memcpy(r->tenant, tenant, n);
-    r->tenant[n] = '\0';
+    if (n > QUIRE_TENANT_BYTES) {
+        return QUIRE_INVALID;
+    }
+    memcpy(r->tenant, tenant, n + 1);
+    return QUIRE_OK;
 }
 
 void quire_request_logits(quire_request *r, float *out) {

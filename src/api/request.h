@@ -52,7 +52,7 @@ struct quire_request {
     bool include_stop, skip_special;
     bool has_stream_options;
     float *logits_out; /* the caller's; see quire_request_logits */
-    char tenant[129];  /* 0-terminated; see quire_request_tenant */
+    char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
 };
 
 /* As quire_request_parse, quire_request_ids, on a context rather than an engine. */

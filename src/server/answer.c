@@ -115,8 +115,10 @@ void answer_start(conn *c, quire_endpoint endpoint) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
         return;
     }
-    if (c->tenant != NULL) {
-        quire_request_tenant(r, c->tenant);
+    if (c->tenant != NULL && quire_request_tenant(r, c->tenant) != QUIRE_OK) {
+        quire_request_free(r);
+        fail(a, 500, NULL, "the tenant's name is too long");
+        return;
     }
     e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
     if (e != QUIRE_OK) {

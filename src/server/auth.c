@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "quire.h"
 
 #define DIGEST_BYTES 32
 #define MAX_FILE_BYTES (16u << 20)
@@ -80,6 +81,10 @@ static quire_err add_line(auth *a, const char *path, int32_t number, str line, q
     }
     const char *colon = memchr(line.p, ':', line.n);
     size_t n_tenant = colon == NULL ? 0 : (size_t)(colon - line.p);
+    if (n_tenant > QUIRE_TENANT_BYTES) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: the tenant's name has %zu bytes; it may have %d", path, (int)number, n_tenant,
+                       QUIRE_TENANT_BYTES);
+    }
     if (n_tenant == 0 || n_tenant + 1 == line.n) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %d: expected tenant:key", path, (int)number);
     }

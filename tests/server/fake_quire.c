@@ -161,9 +161,10 @@ const quire_request_info *quire_request_describe(const quire_request *r) {
     return &r->info;
 }
 
-void quire_request_tenant(quire_request *r, const char *tenant) {
+quire_err quire_request_tenant(quire_request *r, const char *tenant) {
     (void)r;
     (void)tenant;
+    return QUIRE_OK;
 }
 
 /* ---- streams ---- */

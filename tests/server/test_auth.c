@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "quire.h"
 #include "server/auth.h"
 
 /* A file that holds text; its name is static. */
@@ -47,6 +48,18 @@ static void each_key_opens_and_others_do_not(void **state) {
         assert_null(check(a, wrong[i]));
     }
     auth_free(a);
+}
+
+static void a_tenants_name_has_a_longest_length(void **state) {
+    (void)state;
+    char line[200];
+    auth *a;
+    quire_error err;
+    snprintf(line, sizeof(line), "%0*d:key\n", QUIRE_TENANT_BYTES, 0);
+    assert_int_equal(auth_load(NULL, 0, file_of(line), &a, &err), QUIRE_OK);
+    auth_free(a);
+    snprintf(line, sizeof(line), "%0*d:key\n", QUIRE_TENANT_BYTES + 1, 0);
+    assert_int_equal(auth_load(NULL, 0, file_of(line), &a, &err), QUIRE_BAD_FILE);
 }
 
 static void a_file_names_the_tenants(void **state) {
@@ -93,6 +106,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_keys_nobody_needs_one),
         cmocka_unit_test(each_key_opens_and_others_do_not),
+        cmocka_unit_test(a_tenants_name_has_a_longest_length),
         cmocka_unit_test(a_file_names_the_tenants),
         cmocka_unit_test(a_bad_file_names_its_line),
         cmocka_unit_test(a_file_without_keys_does_not_open_the_door),
