@@ -2,6 +2,7 @@
 import itertools
 import json
 import os
+import pathlib
 import random
 import subprocess
 
@@ -15,8 +16,8 @@ N_TOKENS = 300  # past one attention chunk of 256 positions
 
 MODELS = {
     "builtin": ("builtin", 2048),                                             # Q8_0
-    "hf-bf16": (SHARED / "golden/models/llama", 256),                         # BF16
-    "hf-f32": (SHARED / "golden/models/llama-rope-llama3", 256),              # F32, scaled rotary
+    "hf-bf16": (pathlib.Path("tests/golden/models/llama"), 256),                         # BF16
+    "hf-f32": (pathlib.Path("tests/golden/models/llama-rope-llama3"), 256),              # F32, scaled rotary
     "gguf-f32": (SHARED / "data/models/stories260K/stories260K.gguf", 512),   # F32, grouped queries
 }
 
