@@ -113,7 +113,7 @@ static quire_err load_normalizer(struct json_object *o, void *out, quire_error *
         if (!str_is(type, kinds[i].name)) {
             continue;
         }
-        norm_step *step;
+        norm_step *step = NULL;
         TRY(norm_add(out, kinds[i].kind, &step, err));
         step->left = json_get_bool(o, "strip_left", true);
         step->right = json_get_bool(o, "strip_right", true);
@@ -174,13 +174,13 @@ static quire_err load_metaspace(struct json_object *o, pretokenizer *p, quire_er
 
 quire_err pretokenizer_add_byte_level(pretokenizer *p, bool prefix_space, bool cut, quire_error *err) {
     static const char pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-    pre_step *step;
+    pre_step *step = NULL;
     TRY(pre_add(p, (pre_step){.kind = PRE_BYTE_LEVEL, .prepend = prefix_space ? PREPEND_ALWAYS : PREPEND_NEVER, .split = cut}, &step, err));
     return cut ? regex_open(str_of(pattern), &step->match.re, err) : QUIRE_OK;
 }
 
 quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert, quire_error *err) {
-    pre_step *step;
+    pre_step *step = NULL;
     TRY(pre_add(p, (pre_step){.kind = PRE_SPLIT, .behavior = behavior, .invert = invert}, &step, err));
     return regex_open(pattern, &step->match.re, err);
 }

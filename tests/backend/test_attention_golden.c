@@ -107,7 +107,7 @@ static bool spec_of(json_object *o, const array *sinks, const array *slopes, att
 /* Runs a case and returns the largest difference, or -1 when the case is not covered. */
 static double run_case(json_object *o, const char *isa) {
     char path[1024];
-    size_t n_inputs, n_outputs;
+    size_t n_inputs = 0, n_outputs = 0;
     snprintf(path, sizeof path, "%s/golden/attention/%s", shared_root(), json_object_get_string(json_object_object_get(o, "file")));
     uint8_t *outputs = read_whole(path, &n_outputs);
     snprintf(path, sizeof path, "%s/golden/attention/%s", shared_root(), json_object_get_string(json_object_object_get(o, "inputs")));
