@@ -237,17 +237,14 @@ static void take_token(quire_queue *q, choice *c, int32_t token) {
     if (!c->detok || (is_stop_token(q, c, token) && !r->include_stop)) {
         return;
     }
-    if (!c->stopper || c->n_completion <= c->sampling.min_tokens) { /* so early no stop string counts */
-        quire_err e = detok_add(c->detok, token, &q->text);
-        if (e != QUIRE_OK) {
-            set_failed(c->stream, e);
-        }
-        return;
-    }
     strbuf piece = {0};
     int32_t match = -1;
-    quire_err e = detok_add(c->detok, token, &piece);
-    e = e ? e : stopper_feed(c->stopper, (str){piece.p, piece.n}, r->include_stop, &q->text, &match);
+    quire_err e = detok_add(c->detok, token, c->stopper ? &piece : &q->text);
+    if (c->stopper && e == QUIRE_OK) {
+        str text = {piece.p, piece.n};
+        bool may_end = c->n_completion > c->sampling.min_tokens;
+        e = may_end ? stopper_feed(c->stopper, text, r->include_stop, &q->text, &match) : stopper_pass(c->stopper, text, &q->text);
+    }
     strbuf_deinit(&piece);
     if (e != QUIRE_OK) {
         set_failed(c->stream, e);

@@ -18,7 +18,7 @@ static const char *compute_reason(const char *asked, const char *got) {
 
 static void announce(const quire_options *o, const quire_info *i) {
     bool small = i->n_params < 1000000;
-    log_line(LOG_INFO, "%s: %s, %.1f%c parameters in %.1f MB; compute %s (%s), KV %s, %s", i->model_name, i->architecture,
+    log_line(LOG_INFO, "%s%s%s, %.1f%c parameters in %.1f MB; compute %s (%s), KV %s, %s", i->model_name, i->model_name[0] ? ": " : "", i->architecture,
              (double)i->n_params / (small ? 1e3 : 1e6), small ? 'K' : 'M', (double)i->weight_bytes / 1e6, i->compute, compute_reason(o->compute, i->compute),
              i->kv_dtype, i->backend);
     int64_t tokens = (int64_t)i->n_pages * i->page_tokens;

@@ -105,6 +105,15 @@ static int32_t step_all(stopper *s, char c) {
     return best;
 }
 
+/* The longest suffix of the text that begins a stop string. */
+static size_t longest_begun(const stopper *s) {
+    size_t longest = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        longest = s->automata[i].state > longest ? s->automata[i].state : longest;
+    }
+    return longest;
+}
+
 quire_err stopper_feed(stopper *s, str piece, bool include, strbuf *out, int32_t *match) {
     *match = -1;
     if (s->matched || piece.n == 0) {
@@ -124,11 +133,22 @@ quire_err stopper_feed(stopper *s, str piece, bool include, strbuf *out, int32_t
             return show_until(s, include ? end : end - s->automata[found].n, out);
         }
     }
-    size_t keep = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        keep = s->automata[i].state > keep ? s->automata[i].state : keep;
+    return show_until(s, s->held.n - longest_begun(s), out);
+}
+
+quire_err stopper_pass(stopper *s, str piece, strbuf *out) {
+    if (s->matched || piece.n == 0) {
+        return QUIRE_OK;
     }
-    return show_until(s, s->held.n - keep, out);
+    TRY(strbuf_add(&s->held, piece.p, piece.n));
+    for (size_t i = 0; i < piece.n; i++) {
+        (void)step_all(s, piece.p[i]);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        automaton *a = &s->automata[i];
+        a->state = a->state == a->n ? a->border[a->n - 1] : a->state;
+    }
+    return show_until(s, s->held.n - longest_begun(s), out);
 }
 
 quire_err stopper_flush(stopper *s, strbuf *out) {

@@ -20,6 +20,8 @@ void stopper_close(stopper *s);
  * comes after its start (with include: after its end) is dropped. After a match feeds give nothing, and match -1. Linear in the text fed,
  * times n. QUIRE_NO_MEMORY: text may be lost; the stream must end. */
 quire_err stopper_feed(stopper *s, str piece, bool include, strbuf *out, int32_t *match);
+/* Feeds a piece in which no stop string may end yet; one that begins in it may end in a later piece. Errors as stopper_feed. */
+quire_err stopper_pass(stopper *s, str piece, strbuf *out);
 /* Appends what was held back; for the end of the stream. Gives nothing after a match. */
 quire_err stopper_flush(stopper *s, strbuf *out);
 

@@ -82,6 +82,24 @@ static void what_may_become_a_stop_string_is_held_back_until_it_cannot(void **st
     strbuf_deinit(&out);
 }
 
+static void what_may_not_stop_yet_passes_but_may_begin_a_stop_string(void **state) {
+    (void)state;
+    str stop = str_of("abab");
+    stopper *s;
+    strbuf out = {0};
+    int32_t match;
+    assert_int_equal(stopper_open(&stop, 1, &s), QUIRE_OK);
+    assert_int_equal(stopper_pass(s, str_of("xabab"), &out), QUIRE_OK);
+    assert_true(str_is((str){out.p, out.n}, "xab")); /* the second ab may begin another */
+    stopper_feed(s, str_of("a"), false, &out, &match);
+    assert_int_equal(match, -1);
+    stopper_feed(s, str_of("bc"), false, &out, &match);
+    assert_int_equal(match, 0);
+    assert_true(str_is((str){out.p, out.n}, "xab"));
+    stopper_close(s);
+    strbuf_deinit(&out);
+}
+
 static void after_a_match_feeds_and_flush_give_nothing(void **state) {
     (void)state;
     str stop = str_of("x");
@@ -192,6 +210,7 @@ int main(void) {
         cmocka_unit_test(of_matches_that_end_together_the_longest_wins_and_of_equals_the_first),
         cmocka_unit_test(what_may_become_a_stop_string_is_held_back_until_it_cannot),
         cmocka_unit_test(after_a_match_feeds_and_flush_give_nothing),
+        cmocka_unit_test(what_may_not_stop_yet_passes_but_may_begin_a_stop_string),
         cmocka_unit_test(without_stop_strings_everything_passes),
         cmocka_unit_test(an_empty_stop_string_is_refused),
         cmocka_unit_test(random_texts_in_random_pieces_stop_where_the_rule_says),
