@@ -3,7 +3,7 @@
 # Installs what is missing as root or through sudo without a password; else prints the one line to run. Says nothing when nothing is missing.
 set -eu
 
-build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjson-c-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev"
+build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjson-c-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev libxxhash-dev"
 case "${1:-build}" in
 build) wanted="$build" ;;
 test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv" ;;

@@ -3,18 +3,12 @@
 #include <assert.h>
 
 #include "base/mem.h"
-#include "kv/space.h"
-#include "kv/tree.h"
-
-struct kv_index {
-    kv_pool *pool;
-    kv_index_options o;
-    kv_tree tree;
-    kv_spaces spaces;
-};
+#include "kv/hash.h"
+#include "kv/index_impl.h"
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
-    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1 || o->max_entries < 0) {
+    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1 || o->max_entries < 0 ||
+        o->hash_bits < 0 || o->hash_bits > 64) {
         return QUIRE_INVALID;
     }
     kv_index *ix = mem_new(1, sizeof *ix);
@@ -28,10 +22,13 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     if (e == QUIRE_OK) {
         e = kv_spaces_open(&ix->spaces, o->max_spaces);
     }
-    if (e != QUIRE_OK) {
+    ix->hash_mask = o->hash_bits == 0 || o->hash_bits == 64 ? UINT64_MAX : ((uint64_t)1 << o->hash_bits) - 1;
+    ix->hashes = e == QUIRE_OK ? mem_new_huge((size_t)max_entries, sizeof *ix->hashes) : NULL;
+    if (ix->hashes == NULL) {
         kv_tree_close(&ix->tree);
+        kv_spaces_close(&ix->spaces);
         mem_free(ix);
-        return e;
+        return e != QUIRE_OK ? e : QUIRE_NO_MEMORY;
     }
     *out = ix;
     return QUIRE_OK;
@@ -50,8 +47,12 @@ void kv_index_close(kv_index *ix) {
             kv_pool_unindex(ix->pool, (page_id){page});
         }
     }
+    if (ix->o.events != NULL) {
+        kv_events_cleared(ix->o.events);
+    }
     kv_tree_close(&ix->tree);
     kv_spaces_close(&ix->spaces);
+    mem_free(ix->hashes);
     mem_free(ix);
 }
 
@@ -74,19 +75,62 @@ static void drop_idle_space(kv_index *ix, int32_t space) {
     }
 }
 
+/* ---- pages of entries, and the news of them ---- */
+
+uint64_t kv_index_hash_of(const kv_index *ix, int32_t e) {
+    const kv_entry *entry = kv_tree_entry(&ix->tree, e);
+    if (entry->n_tokens < ix->o.page_tokens) {
+        return 0;
+    }
+    uint64_t parent;
+    if (entry->up != TREE_NONE) {
+        parent = ix->hashes[entry->up];
+    } else {
+        const kv_space *s = space_at(ix, ix->tree.nodes[ix->tree.nodes[entry->node].parent].last);
+        parent = kv_hash_root(0, s->name, s->n_name);
+    }
+    uint64_t h = kv_hash_page(parent, kv_tree_tokens(&ix->tree, e), entry->n_tokens) & ix->hash_mask;
+    return h != 0 ? h : 1;
+}
+
+/* Entry e gets a page of group g, which is held. */
+static void add_page(kv_index *ix, int32_t space, int32_t e, int32_t g, page_id page) {
+    kv_pool_index(ix->pool, page, e);
+    kv_tree_pages(&ix->tree, e)[g] = page.v;
+    if (ix->o.events != NULL && ix->hashes[e] != 0) {
+        const kv_space *s = space_at(ix, space);
+        int32_t up = kv_tree_entry(&ix->tree, e)->up;
+        kv_events_stored(ix->o.events, g, ix->hashes[e], up != TREE_NONE ? ix->hashes[up] : 0, kv_tree_tokens(&ix->tree, e), s->name,
+                         s->n_name);
+    }
+}
+
+/* Entry e loses its page of group g, which becomes free unless someone holds it. */
+static void remove_page(kv_index *ix, int32_t e, int32_t g) {
+    int32_t *pages = kv_tree_pages(&ix->tree, e);
+    kv_pool_unindex(ix->pool, (page_id){pages[g]});
+    pages[g] = TREE_NONE;
+    if (ix->o.events != NULL && ix->hashes[e] != 0 && !ix->is_clearing) {
+        kv_events_removed(ix->o.events, g, ix->hashes[e]);
+    }
+}
+
+uint64_t kv_index_page_hash(const kv_index *ix, page_id page) {
+    int32_t e = kv_pool_entry(ix->pool, page);
+    return e >= 0 ? ix->hashes[e] : 0;
+}
+
 /* Takes an entry that nothing follows out of the tree; its cached pages become free. */
 static void drop_entry(kv_index *ix, int32_t e) {
-    const int32_t *pages = kv_tree_pages(&ix->tree, e);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
-        if (pages[g] != TREE_NONE) {
-            kv_pool_unindex(ix->pool, (page_id){pages[g]});
+        if (kv_tree_pages(&ix->tree, e)[g] != TREE_NONE) {
+            remove_page(ix, e, g);
         }
     }
     kv_tree_remove(&ix->tree, e);
 }
 
-/* Nothing follows it, no path stands there, nobody holds its pages, and some group lacks one: no match can end in it or go through it. */
-static bool is_useless(const kv_index *ix, int32_t e) {
+bool kv_index_is_useless(const kv_index *ix, int32_t e) {
     if (!kv_tree_is_last(&ix->tree, e) || kv_tree_entry(&ix->tree, e)->n_pins > 0) {
         return false;
     }
@@ -103,7 +147,7 @@ static bool is_useless(const kv_index *ix, int32_t e) {
 
 /* Drops e and what stands before it as far as it is useless, and the space if that was all. */
 static void prune(kv_index *ix, int32_t e) {
-    while (e != TREE_NONE && is_useless(ix, e)) {
+    while (e != TREE_NONE && kv_index_is_useless(ix, e)) {
         int32_t up = kv_tree_entry(&ix->tree, e)->up;
         int32_t parent = ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node].parent;
         drop_entry(ix, e);
@@ -264,16 +308,15 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
 /* ---- publishing ---- */
 
 /* The sequence's page i and entry e hold the same tokens after the same prefix: one page a group is enough. */
-static void unite(kv_index *ix, int32_t e, kv_table *tables, int32_t i) {
-    int32_t *pages = kv_tree_pages(&ix->tree, e);
+static void unite(kv_index *ix, int32_t space, int32_t e, kv_table *tables, int32_t i) {
+    const int32_t *pages = kv_tree_pages(&ix->tree, e);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         page_id *own = &tables[g].pages[i], indexed = {pages[g]};
         if (own->v == PAGE_NONE.v || own->v == indexed.v || kv_pool_entry(ix->pool, *own) >= 0) {
             continue;
         }
         if (indexed.v == TREE_NONE) {
-            kv_pool_index(ix->pool, *own, e);
-            pages[g] = own->v;
+            add_page(ix, space, e, g, *own);
         } else {
             kv_pool_share(ix->pool, indexed);
             kv_pool_release(ix->pool, *own);
@@ -295,9 +338,10 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
         if (e == TREE_NONE) {
             return QUIRE_NO_ROOM;
         }
+        ix->hashes[e] = kv_index_hash_of(ix, e);
     }
     if (n_shared < n || n == ix->o.page_tokens) {
-        unite(ix, e, tables, i);
+        unite(ix, path->space, e, tables, i);
     }
     if (n == ix->o.page_tokens) {
         stand_at(ix, path, e);
@@ -326,12 +370,11 @@ quire_err kv_index_evict(kv_index *ix, int32_t n) {
         if (page.v == PAGE_NONE.v) {
             return QUIRE_NO_ROOM;
         }
-        int32_t e = kv_pool_entry(ix->pool, page), *pages = kv_tree_pages(&ix->tree, e), g = 0;
-        while (pages[g] != page.v) {
+        int32_t e = kv_pool_entry(ix->pool, page), g = 0;
+        while (kv_tree_pages(&ix->tree, e)[g] != page.v) {
             g++;
         }
-        pages[g] = TREE_NONE;
-        kv_pool_unindex(ix->pool, page);
+        remove_page(ix, e, g);
         prune(ix, e);
     }
     return QUIRE_OK;
@@ -339,44 +382,10 @@ quire_err kv_index_evict(kv_index *ix, int32_t n) {
 
 void kv_index_clear(kv_index *ix) {
     kv_counts c = kv_pool_counts(ix->pool);
+    ix->is_clearing = c.n_held == 0;
     (void)kv_index_evict(ix, c.n_free + c.n_cached);
-}
-
-/* ---- audit ---- */
-
-/* Entry e: each page it names is marked with it. Adds their number to *n_pages. */
-static quire_err check_entry(const kv_index *ix, int32_t e, int32_t *n_pages, quire_error *err) {
-    const int32_t *pages = kv_tree_pages(&ix->tree, e);
-    int32_t n_before = *n_pages;
-    for (int32_t g = 0; g < ix->o.n_groups; g++) {
-        if (pages[g] == TREE_NONE) {
-            continue;
-        }
-        if (kv_pool_entry(ix->pool, (page_id){pages[g]}) != e) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv index: entry %d names page %d, which is marked with entry %d", e, pages[g],
-                           kv_pool_entry(ix->pool, (page_id){pages[g]}));
-        }
-        ++*n_pages;
+    if (ix->is_clearing && ix->o.events != NULL) {
+        kv_events_cleared(ix->o.events);
     }
-    if (*n_pages == n_before && is_useless(ix, e)) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv index: entry %d has no page, no path and nothing behind it, and was not dropped", e);
-    }
-    return QUIRE_OK;
-}
-
-quire_err kv_index_check(const kv_index *ix, quire_error *err) {
-    TRY(kv_tree_check(&ix->tree, err));
-    int32_t n_named = 0, n_marked = 0, n_pages = kv_pool_counts(ix->pool).n_pages;
-    for (int32_t e = 0; e < ix->tree.made_entries; e++) {
-        if (kv_tree_entry(&ix->tree, e)->n_tokens > 0) {
-            TRY(check_entry(ix, e, &n_named, err));
-        }
-    }
-    for (int32_t page = 0; page < n_pages; page++) {
-        n_marked += kv_pool_entry(ix->pool, (page_id){page}) >= 0;
-    }
-    if (n_named != n_marked) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv index: the tree names %d pages, %d are marked", n_named, n_marked);
-    }
-    return QUIRE_OK;
+    ix->is_clearing = false;
 }

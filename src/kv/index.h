@@ -22,6 +22,7 @@
 #define KV_INDEX_H
 
 #include "core/kv_layout.h"
+#include "kv/events.h"
 #include "kv/space.h"
 #include "kv/table.h"
 
@@ -32,6 +33,8 @@ typedef struct kv_index_options {
     int32_t windows[KV_MAX_GROUPS]; /* 0: a full group; else the window in tokens */
     int32_t max_spaces;
     int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
+    kv_events *events;   /* is told what is stored and removed; NULL: nobody. Outlives the index */
+    int32_t hash_bits;   /* width of the chained hashes, for tests; 0: 64 */
 } kv_index_options;
 
 /* Where a sequence stands: its space and how many of its pages are in the tree. Each enter or fork needs one kv_index_leave. */
@@ -77,6 +80,29 @@ quire_err kv_index_evict(kv_index *ix, int32_t n);
 void kv_index_clear(kv_index *ix);
 
 kv_index_counts kv_index_count(const kv_index *ix);
+/* The chained hash (kv/hash.h) of a full page that is indexed; 0 of any other. It stays with the page until that is evicted. */
+uint64_t kv_index_page_hash(const kv_index *ix, page_id page);
+
+/* One entry, a page of tokens in its place, as kv_index_visit shows it. Valid during the call. */
+typedef struct kv_index_entry {
+    int32_t space; /* its number; name[n_name] is its name */
+    const unsigned char *name;
+    size_t n_name;
+    int32_t node, parent; /* the run of entries without a branch that it is in, and the run before that; -1: none */
+    int32_t entry, up;    /* its number, and that of the one before it on its path; -1: none */
+    int32_t n_tokens;
+    const int32_t *tokens;
+    const int32_t *pages; /* [n_groups], -1: not cached */
+    int32_t n_pins;       /* paths that stand here */
+    uint64_t hash;        /* 0: part-filled */
+} kv_index_entry;
+
+typedef void kv_index_visit_fn(const kv_index_entry *entry, void *context);
+
+/* Shows every entry to fn, which must not change the index: space by space, what comes before on a path first, siblings in the order of
+ * their tokens. QUIRE_NO_MEMORY: nothing was shown. O(everything). */
+quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *context);
+
 /* Proves the tree's invariants and the ones above; QUIRE_INTERNAL and what is wrong otherwise. O(everything). */
 quire_err kv_index_check(const kv_index *ix, quire_error *err);
 

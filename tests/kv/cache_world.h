@@ -16,7 +16,17 @@
 #include "kv/check.h"
 #include "kv/index.h"
 
-enum { WORLD_SEQS = 8, WORLD_TOKENS = 4096, WORLD_GROUPS = 3 };
+enum { WORLD_SEQS = 8, WORLD_TOKENS = 4096, WORLD_GROUPS = 3, WORLD_EVENTS = 1024 };
+
+/* One that listens to the events: what it knows to be stored. */
+typedef struct world_mirror {
+    struct {
+        uint64_t hash, parent;
+        int32_t group;
+    } * stored; /* [n], room for n_pages + 1 */
+    int32_t n, n_entries;
+    uint64_t number; /* of the last event it saw */
+} world_mirror;
 
 typedef struct world_seq {
     bool live;
@@ -32,25 +42,100 @@ typedef struct world {
     kv_index_options o;
     uint64_t *slots; /* [n_pages * page_tokens] */
     kv_copies copies;
+    kv_events *events;
+    world_mirror mirror;
     world_seq seqs[WORLD_SEQS];
     int64_t n_computed, n_reused;                                        /* tokens, over all sequences */
     void (*on_publish)(const struct world *w, int32_t i, void *context); /* called when sequence i's full pages were published, or NULL */
     void *context;
 } world;
 
-/* Opens an empty world; windows NULL: full groups. */
-static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups, const int32_t *windows) {
+/* Opens an empty world with an index as o says; its events are the world's. */
+static inline void world_open_with(world *w, int32_t n_pages, const kv_index_options *o) {
+    const int32_t page_tokens = o->page_tokens;
     memset(w, 0, sizeof *w);
-    w->o = (kv_index_options){
-        .page_tokens = page_tokens, .n_groups = n_groups, .max_spaces = 4, .max_entries = windows != NULL ? 16 * n_pages : 0};
-    for (int32_t g = 0; windows != NULL && g < n_groups; g++) {
-        w->o.windows[g] = windows[g];
-    }
+    w->o = *o;
+    assert_int_equal(kv_events_open(WORLD_EVENTS, page_tokens, &w->events), QUIRE_OK);
+    w->o.events = w->events;
+    w->mirror.stored = mem_new((size_t)n_pages + 1, sizeof *w->mirror.stored);
     assert_int_equal(kv_pool_open(n_pages, &w->pool), QUIRE_OK);
     assert_int_equal(kv_index_open(w->pool, &w->o, &w->ix), QUIRE_OK);
     w->slots = mem_new((size_t)n_pages * (size_t)page_tokens, sizeof *w->slots);
     w->copies.cap = WORLD_SEQS * WORLD_GROUPS;
     w->copies.pairs = mem_new((size_t)w->copies.cap, sizeof *w->copies.pairs);
+}
+
+/* The same for plain options; windows NULL: full groups. */
+static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups, const int32_t *windows) {
+    kv_index_options o = {
+        .page_tokens = page_tokens, .n_groups = n_groups, .max_spaces = 4, .max_entries = windows != NULL ? 16 * n_pages : 0};
+    for (int32_t g = 0; windows != NULL && g < n_groups; g++) {
+        o.windows[g] = windows[g];
+    }
+    world_open_with(w, n_pages, &o);
+}
+
+/* ---- what the events tell is what the index holds ---- */
+
+static inline int32_t mirror_find(const world_mirror *m, uint64_t hash, int32_t group) {
+    int32_t i = m->n - 1;
+    while (i >= 0 && (m->stored[i].hash != hash || m->stored[i].group != group)) {
+        i--;
+    }
+    return i;
+}
+
+static inline void mirror_take(const world *w, world_mirror *m, const kv_event *e) {
+    int32_t i = e->kind == KV_EVENT_CLEARED ? -1 : mirror_find(m, e->hash, e->group);
+    switch (e->kind) {
+    case KV_EVENT_STORED:
+        assert_int_equal(i, -1);
+        assert_int_equal(e->n_tokens, w->o.page_tokens);
+        assert_true(e->parent == 0 || w->o.windows[e->group] > 0 || mirror_find(m, e->parent, e->group) >= 0);
+        m->stored[m->n].hash = e->hash;
+        m->stored[m->n].parent = e->parent;
+        m->stored[m->n++].group = e->group;
+        return;
+    case KV_EVENT_REMOVED:
+        assert_in_range(i, 0, m->n - 1);
+        for (int32_t k = 0; k < m->n && w->o.windows[e->group] == 0; k++) {
+            assert_false(m->stored[k].parent == e->hash && m->stored[k].group == e->group);
+        }
+        m->stored[i] = m->stored[--m->n];
+        return;
+    case KV_EVENT_CLEARED:
+        m->n = 0;
+        return;
+    }
+    fail();
+}
+
+static inline void mirror_compare(const kv_index_entry *entry, void *context) {
+    world *w = context;
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        if (entry->pages[g] >= 0 && entry->hash != 0) {
+            w->mirror.n_entries++;
+            assert_true(mirror_find(&w->mirror, entry->hash, g) >= 0);
+            assert_true(kv_index_page_hash(w->ix, (page_id){entry->pages[g]}) == entry->hash);
+        }
+    }
+}
+
+/* Drains the events and compares what they tell with the index. Narrow hashes name several pages: then there is nothing to compare. */
+static inline void world_check_events(world *w) {
+    kv_event e;
+    while (kv_events_read(w->events, w->mirror.number + 1, &e) == KV_EVENT_FOUND) {
+        w->mirror.number++;
+        if (w->o.hash_bits == 0) {
+            mirror_take(w, &w->mirror, &e);
+        }
+    }
+    assert_true(w->mirror.number == kv_events_last(w->events));
+    if (w->o.hash_bits == 0) {
+        w->mirror.n_entries = 0;
+        assert_int_equal(kv_index_visit(w->ix, mirror_compare, w), QUIRE_OK);
+        assert_int_equal(w->mirror.n_entries, w->mirror.n);
+    }
 }
 
 /* What a slot holds for the last of n tokens, in group g. */
@@ -74,7 +159,7 @@ static inline void world_check_content(const world *w, const world_seq *s) {
 }
 
 /* Proves pool, tables and index, and that every live sequence finds its own content. */
-static inline void world_check(const world *w) {
+static inline void world_check(world *w) {
     const kv_table *tables[WORLD_SEQS * WORLD_GROUPS];
     int32_t n = 0;
     quire_error err = {.message = ""};
@@ -89,6 +174,7 @@ static inline void world_check(const world *w) {
     if (kv_check(w->pool, tables, n, NULL, 0, &err) != QUIRE_OK || kv_index_check(w->ix, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
+    world_check_events(w);
 }
 
 /* Room for n more tokens in every group, or in none. */
@@ -231,6 +317,8 @@ static inline void world_close(world *w) {
     assert_int_equal(kv_pool_counts(w->pool).n_free, kv_pool_counts(w->pool).n_pages);
     kv_index_close(w->ix);
     kv_pool_close(w->pool);
+    kv_events_close(w->events);
+    mem_free(w->mirror.stored);
     mem_free(w->slots);
     mem_free(w->copies.pairs);
 }

@@ -336,10 +336,13 @@ static void impossible_options_are_refused(void **state) {
     kv_pool *pool;
     kv_index *ix = NULL;
     assert_int_equal(kv_pool_open(4, &pool), QUIRE_OK);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){0, 1, {0}, 1, 0}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, 0, {0}, 1, 0}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, KV_MAX_GROUPS + 1, {0}, 1, 0}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){16, 1, {0}, 0, 0}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.n_groups = 1, .max_spaces = 1}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .max_spaces = 1}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .n_groups = KV_MAX_GROUPS + 1, .max_spaces = 1}, &ix),
+                     QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .n_groups = 1}, &ix), QUIRE_INVALID);
+    kv_index_options bits = {.page_tokens = 16, .n_groups = 1, .max_spaces = 1, .hash_bits = 65};
+    assert_int_equal(kv_index_open(pool, &bits, &ix), QUIRE_INVALID);
     assert_null(ix);
     kv_index_close(NULL);
     kv_pool_close(pool);

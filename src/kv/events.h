@@ -1,0 +1,57 @@
+/* KV events: what the index can find from now on and what no more, for those who mirror it (routers, publishers, pictures).
+ *
+ * A ring of the last n_events events, numbered 1, 2, 3, ... without gaps. Full pages only. A page's parent is stored before it and removed
+ * after it, within a group without a window; behind a window a parent may go first. Owner: one writing thread, the engine's, which never
+ * waits; any thread reads by number, copies out, and is told when what it wants was overwritten (it starts over from the index then). */
+#ifndef KV_EVENTS_H
+#define KV_EVENTS_H
+
+#include "core/kv_layout.h"
+#include "kv/space.h"
+
+typedef enum kv_event_kind {
+    KV_EVENT_STORED = 1, /* a page can be found */
+    KV_EVENT_REMOVED,    /* it cannot any more */
+    KV_EVENT_CLEARED     /* nothing can be found any more */
+} kv_event_kind;
+
+typedef struct kv_event {
+    uint64_t number;
+    kv_event_kind kind;
+    int32_t group;    /* of layers; stored and removed */
+    uint64_t hash;    /* the page's chained hash (kv/hash.h); stored and removed */
+    uint64_t parent;  /* the hash of the page before it, 0 for the first of a prefix; stored only, as all below */
+    int32_t n_tokens; /* page_tokens */
+    int32_t n_space;
+    unsigned char space[KV_SPACE_NAME_BYTES + 1]; /* the space's name: tenant, model, adapter */
+    int32_t tokens[KV_MAX_PAGE_TOKENS];
+} kv_event;
+
+typedef struct kv_events kv_events;
+
+/* A ring of the last n_events (rounded up to a power of two) events of pages of page_tokens tokens. QUIRE_INVALID for n_events < 1 or over
+ * 2^24, or page_tokens out of 1..256. */
+quire_err kv_events_open(int32_t n_events, int32_t page_tokens, kv_events **out);
+/* No reader may be inside. NULL does nothing. */
+void kv_events_close(kv_events *ev);
+
+/* ---- the writer ---- */
+/* tokens[page_tokens], name[n_name <= KV_SPACE_NAME_BYTES]. O(page_tokens + n_name); no waiting, no allocation; the same for the others. */
+void kv_events_stored(kv_events *ev, int32_t group, uint64_t hash, uint64_t parent, const int32_t *tokens, const void *name, size_t n_name);
+void kv_events_removed(kv_events *ev, int32_t group, uint64_t hash);
+void kv_events_cleared(kv_events *ev);
+
+/* ---- any thread ---- */
+/* The number of the last event; 0 before the first. */
+uint64_t kv_events_last(const kv_events *ev);
+
+typedef enum kv_event_found {
+    KV_EVENT_FOUND,
+    KV_EVENT_LATER, /* has not happened yet */
+    KV_EVENT_LOST   /* was overwritten: the reader was too slow */
+} kv_event_found;
+
+/* Copies event `number` (>= 1) to *out; unless found, *out is undefined. Lock-free. */
+kv_event_found kv_events_read(const kv_events *ev, uint64_t number, kv_event *out);
+
+#endif

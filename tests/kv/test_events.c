@@ -1,0 +1,190 @@
+#include "cache_world.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kv/hash.h"
+
+static void numbers(int32_t *tokens, int32_t from, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        tokens[i] = from + i;
+    }
+}
+
+static void expect_stored(const world *w, uint64_t number, uint64_t hash, uint64_t parent, const char *space, const int32_t *tokens) {
+    kv_event e;
+    assert_int_equal(kv_events_read(w->events, number, &e), KV_EVENT_FOUND);
+    assert_int_equal(e.kind, KV_EVENT_STORED);
+    assert_true(e.number == number && e.hash == hash && e.parent == parent);
+    assert_int_equal(e.n_space, strlen(space));
+    assert_memory_equal(e.space, space, strlen(space));
+    assert_int_equal(e.n_tokens, w->o.page_tokens);
+    assert_memory_equal(e.tokens, tokens, (size_t)e.n_tokens * sizeof *tokens);
+}
+
+static void full_pages_are_told_parent_first_and_removed_child_first(void **state) {
+    (void)state;
+    world w;
+    int32_t a[11];
+    kv_event e;
+    numbers(a, 7, 11);
+    world_open(&w, 16, 4, 1, NULL);
+    assert_true(kv_events_last(w.events) == 0);
+    assert_int_equal(kv_events_read(w.events, 1, &e), KV_EVENT_LATER);
+    assert_int_equal(world_start(&w, 0, "alice", a, 11), 0);
+    uint64_t first = kv_hash_page(kv_hash_root(0, "alice", 5), a, 4), second = kv_hash_page(first, a + 4, 4);
+    assert_true(kv_events_last(w.events) == 2);
+    expect_stored(&w, 1, first, 0, "alice", a);
+    expect_stored(&w, 2, second, first, "alice", a + 4);
+    assert_true(kv_index_page_hash(w.ix, w.seqs[0].tables[0].pages[1]) == second);
+    assert_true(kv_index_page_hash(w.ix, w.seqs[0].tables[0].pages[2]) == 0);
+    world_finish(&w, 0); /* the part-filled page is cached, and not told */
+    assert_true(kv_events_last(w.events) == 2);
+    world_check(&w);
+    assert_int_equal(kv_index_evict(w.ix, 15), QUIRE_OK);
+    assert_int_equal(kv_events_read(w.events, 3, &e), KV_EVENT_FOUND);
+    assert_int_equal(e.kind, KV_EVENT_REMOVED);
+    assert_true(e.hash == second && kv_events_last(w.events) == 3);
+    world_check(&w);
+    kv_index_clear(w.ix);
+    assert_int_equal(kv_events_read(w.events, 4, &e), KV_EVENT_FOUND);
+    assert_int_equal(e.kind, KV_EVENT_CLEARED);
+    assert_true(kv_events_last(w.events) == 4);
+    world_check(&w);
+    world_close(&w);
+}
+
+static void a_clear_that_must_leave_held_pages_tells_each_that_went(void **state) {
+    (void)state;
+    world w;
+    int32_t a[8], b[8];
+    kv_event e;
+    numbers(a, 0, 8);
+    numbers(b, 100, 8);
+    world_open(&w, 16, 4, 1, NULL);
+    assert_int_equal(world_start(&w, 0, "", a, 8), 0);
+    assert_int_equal(world_start(&w, 1, "", b, 8), 0);
+    world_finish(&w, 1);
+    kv_index_clear(w.ix);
+    for (uint64_t number = 5; number <= 6; number++) {
+        assert_int_equal(kv_events_read(w.events, number, &e), KV_EVENT_FOUND);
+        assert_int_equal(e.kind, KV_EVENT_REMOVED);
+    }
+    assert_true(kv_events_last(w.events) == 6);
+    world_check(&w);
+    world_close(&w);
+}
+
+static void a_hash_names_space_prefix_and_tokens(void **state) {
+    (void)state;
+    const int32_t x[4] = {1, 2, 3, 4}, y[4] = {1, 2, 3, 5};
+    uint64_t a = kv_hash_root(0, "a", 1), b = kv_hash_root(0, "b", 1);
+    assert_true(kv_hash_page(a, x, 4) == kv_hash_page(kv_hash_root(0, "a", 1), x, 4));
+    assert_true(kv_hash_page(a, x, 4) != kv_hash_page(b, x, 4));
+    assert_true(kv_hash_page(a, x, 4) != kv_hash_page(a, y, 4));
+    assert_true(kv_hash_page(a, x, 4) != kv_hash_page(a, x, 3));
+    assert_true(kv_hash_page(kv_hash_page(a, x, 4), y, 4) != kv_hash_page(kv_hash_page(a, y, 4), y, 4));
+    assert_true(kv_hash_root(1, "a", 1) != a);
+    assert_true(kv_hash_root(0, "", 0) != kv_hash_root(0, "\0", 1));
+}
+
+static void a_reader_that_was_overtaken_is_told(void **state) {
+    (void)state;
+    kv_events *ev = NULL;
+    kv_event e;
+    assert_int_equal(kv_events_open(0, 4, &ev), QUIRE_INVALID);
+    assert_int_equal(kv_events_open(8, 0, &ev), QUIRE_INVALID);
+    assert_int_equal(kv_events_open(8, KV_MAX_PAGE_TOKENS + 1, &ev), QUIRE_INVALID);
+    assert_null(ev);
+    assert_int_equal(kv_events_open(7, 4, &ev), QUIRE_OK); /* 8 */
+    for (uint64_t i = 1; i <= 20; i++) {
+        kv_events_removed(ev, 2, i);
+    }
+    for (uint64_t i = 1; i <= 22; i++) {
+        kv_event_found want = i <= 12 ? KV_EVENT_LOST : i <= 20 ? KV_EVENT_FOUND : KV_EVENT_LATER;
+        assert_int_equal(kv_events_read(ev, i, &e), want);
+        assert_true(want != KV_EVENT_FOUND || (e.hash == i && e.group == 2 && e.number == i));
+    }
+    kv_events_close(ev);
+    kv_events_close(NULL);
+}
+
+/* ---- a writer that never waits, and readers ---- */
+
+enum { N_READERS = 2, N_EVENTS = 3000000 };
+
+typedef struct race {
+    kv_events *ev;
+    atomic_int n_ready, n_torn;
+    atomic_llong n_found;
+} race;
+
+/* Event i's every word is made of i. */
+static void fill(uint64_t i, int32_t *tokens, char *name) {
+    for (int32_t k = 0; k < 16; k++) {
+        tokens[k] = (int32_t)(i * 31 + (uint64_t)k);
+    }
+    memset(name, (int)(i % 251), i % 100);
+}
+
+static void *read_all(void *argument) {
+    race *r = argument;
+    kv_event e;
+    atomic_fetch_add(&r->n_ready, 1);
+    for (uint64_t number = 1; number <= N_EVENTS;) {
+        switch (kv_events_read(r->ev, number, &e)) {
+        case KV_EVENT_LATER:
+            break;
+        case KV_EVENT_LOST:
+            number = kv_events_last(r->ev) - 3;
+            break; /* the next to be overwritten */
+        case KV_EVENT_FOUND: {
+            int32_t tokens[16];
+            char name[100];
+            fill(number, tokens, name);
+            bool same = e.hash == number && e.parent == ~number && e.n_tokens == 16 && (uint64_t)e.n_space == number % 100 &&
+                        memcmp(e.tokens, tokens, sizeof tokens) == 0 && memcmp(e.space, name, number % 100) == 0;
+            atomic_fetch_add(&r->n_torn, !same);
+            atomic_fetch_add(&r->n_found, 1);
+            number++;
+            break;
+        }
+        }
+    }
+    return NULL;
+}
+
+static void readers_beside_the_writer_get_whole_events_or_none(void **state) {
+    (void)state;
+    static race r;
+    pthread_t threads[N_READERS];
+    assert_int_equal(kv_events_open(4, 16, &r.ev), QUIRE_OK); /* short: readers are overtaken all the time */
+    for (int i = 0; i < N_READERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, read_all, &r), 0);
+    }
+    while (atomic_load(&r.n_ready) < N_READERS) {
+    }
+    for (uint64_t i = 1; i <= N_EVENTS; i++) {
+        int32_t tokens[16];
+        char name[100];
+        fill(i, tokens, name);
+        kv_events_stored(r.ev, 0, i, ~i, tokens, name, i % 100);
+    }
+    for (int i = 0; i < N_READERS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(atomic_load(&r.n_torn), 0);
+    assert_true(atomic_load(&r.n_found) >= N_READERS); /* each at least the last */
+    kv_events_close(r.ev);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(full_pages_are_told_parent_first_and_removed_child_first),
+        cmocka_unit_test(a_clear_that_must_leave_held_pages_tells_each_that_went),
+        cmocka_unit_test(a_hash_names_space_prefix_and_tokens),
+        cmocka_unit_test(a_reader_that_was_overtaken_is_told),
+        cmocka_unit_test(readers_beside_the_writer_get_whole_events_or_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
