@@ -60,6 +60,12 @@ kv_index_counts kv_index_count(const kv_index *ix) {
     return (kv_index_counts){ix->tree.n_entries, ix->tree.n_nodes, ix->spaces.n};
 }
 
+int64_t kv_index_bytes(const kv_index *ix) {
+    const kv_tree *t = &ix->tree;
+    return (int64_t)sizeof *ix + t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) + t->cap_nodes * (int64_t)sizeof *t->nodes +
+           ix->spaces.cap * (int64_t)(sizeof *ix->spaces.slots + sizeof *ix->spaces.buckets);
+}
+
 /* ---- spaces and paths ---- */
 
 static kv_space *space_at(const kv_index *ix, int32_t space) {

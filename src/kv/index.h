@@ -80,6 +80,8 @@ quire_err kv_index_evict(kv_index *ix, int32_t n);
 void kv_index_clear(kv_index *ix);
 
 kv_index_counts kv_index_count(const kv_index *ix);
+/* Memory that tree and spaces take, used or not. */
+int64_t kv_index_bytes(const kv_index *ix);
 /* The chained hash (kv/hash.h) of a full page that is indexed; 0 of any other. It stays with the page until that is evicted. */
 uint64_t kv_index_page_hash(const kv_index *ix, page_id page);
 

@@ -202,6 +202,12 @@ kv_counts kv_pool_counts(const kv_pool *pool) {
     return c;
 }
 
+int64_t kv_pool_bytes(const kv_pool *pool) {
+    int64_t n = pool->n_pages;
+    return (int64_t)sizeof *pool + n * (int64_t)(sizeof *pool->count + sizeof *pool->entry) +
+           (n + 1) * (int64_t)(sizeof *pool->next + sizeof *pool->prev);
+}
+
 void kv_pool_index(kv_pool *pool, page_id id, int32_t entry) {
     assert(entry >= 0 && kv_pool_count(pool, id) > 0);
     pool->entry[id.v] = ~entry;

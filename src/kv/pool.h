@@ -43,6 +43,8 @@ void kv_pool_release(kv_pool *pool, page_id id);
 void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n);
 int32_t kv_pool_count(const kv_pool *pool, page_id id);
 kv_counts kv_pool_counts(const kv_pool *pool);
+/* Memory that the pool's metadata takes. */
+int64_t kv_pool_bytes(const kv_pool *pool);
 
 /* ---- pages whose content can be found again; the engine thread ---- */
 /* Marks a held page as indexed, by the index's entry (>= 0). */

@@ -1,0 +1,97 @@
+#include "kv/audit.h"
+
+#include <assert.h>
+
+void kv_audit_shape_init(const kv_layout *l, kv_audit_shape *out) {
+    *out = (kv_audit_shape){.page_tokens = l->page_tokens, .n_groups = l->n_groups, .page_bytes = l->page_bytes};
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        const kv_group *group = &l->groups[g];
+        out->token_bytes[g] = (int64_t)2 * group->n_layers * l->n_kv_heads * l->d_head * dtype_block_bytes(l->type);
+        out->windows[g] = group->kind == LAYER_WINDOW ? group->window : 0;
+    }
+}
+
+/* What a walk over tables adds up. */
+typedef struct sums {
+    int64_t n_entries, n_pages, n_own_pages, live_slots, live_bytes;
+} sums;
+
+/* Notes which slots of its pages a table's sequence sees. Shared pages get the hull of what their holders see. */
+static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t window, kv_audit_page *scratch) {
+    const int32_t size = shape->page_tokens;
+    int32_t first_token = window == 0 || t->n_tokens < window ? 0 : t->n_tokens - window + 1;
+    for (int32_t i = 0; i < t->n_pages; i++) {
+        if (t->pages[i].v == PAGE_NONE.v) {
+            continue;
+        }
+        kv_audit_page *p = &scratch[t->pages[i].v];
+        int32_t first = first_token - i * size, end = t->n_tokens - i * size;
+        first = first < 0 ? 0 : first < size ? first : size;
+        end = end < size ? end : size;
+        bool is_first_seen = p->first == p->end;
+        if (first < end) {
+            p->first = (uint16_t)(is_first_seen || first < p->first ? first : p->first);
+            p->end = (uint16_t)(is_first_seen || end > p->end ? end : p->end);
+        }
+        p->n_entries++;
+    }
+}
+
+/* Adds up the pages of a table that were not added yet, and clears their notes. */
+static void add_table(const kv_pool *pool, const kv_table *t, int64_t token_bytes, kv_audit_page *scratch, sums *s) {
+    for (int32_t i = 0; i < t->n_pages; i++) {
+        if (t->pages[i].v == PAGE_NONE.v) {
+            continue;
+        }
+        kv_audit_page *p = &scratch[t->pages[i].v];
+        if (p->n_entries > 0) {
+            s->n_entries += p->n_entries;
+            s->n_pages++;
+            s->n_own_pages += kv_pool_count(pool, t->pages[i]) == p->n_entries;
+            s->live_slots += p->end - p->first;
+            s->live_bytes += (p->end - p->first) * token_bytes;
+        }
+        *p = (kv_audit_page){0};
+    }
+}
+
+static sums add_up(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
+                   kv_audit_page *scratch) {
+    assert(n_tables % shape->n_groups == 0);
+    sums s = {0};
+    for (int32_t t = 0; t < n_tables; t++) {
+        note_table(shape, tables[t], shape->windows[t % shape->n_groups], scratch);
+    }
+    for (int32_t t = 0; t < n_tables; t++) {
+        add_table(pool, tables[t], shape->token_bytes[t % shape->n_groups], scratch, &s);
+    }
+    return s;
+}
+
+static kv_audit audit_of(const kv_audit_shape *shape, const sums *s, int64_t n_pages, int64_t n_shared_pages) {
+    kv_audit a = {.live_bytes = s->live_bytes,
+                  .reserved_bytes = n_pages * shape->page_bytes,
+                  .shared_bytes = n_shared_pages * shape->page_bytes,
+                  .live_slots = s->live_slots,
+                  .wasted_slots = n_pages * shape->page_tokens - s->live_slots,
+                  .n_pages = n_pages,
+                  .n_shared_pages = n_shared_pages};
+    a.wasted_bytes = a.reserved_bytes - a.live_bytes;
+    return a;
+}
+
+kv_audit kv_audit_all(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
+                      kv_audit_page *scratch) {
+    sums s = add_up(shape, pool, tables, n_tables, scratch);
+    kv_counts c = kv_pool_counts(pool);
+    kv_audit a = audit_of(shape, &s, c.n_held, s.n_entries - s.n_pages);
+    a.cached_bytes = c.n_cached * shape->page_bytes;
+    a.free_bytes = c.n_free * shape->page_bytes;
+    return a;
+}
+
+kv_audit kv_audit_request(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
+                          kv_audit_page *scratch) {
+    sums s = add_up(shape, pool, tables, n_tables, scratch);
+    return audit_of(shape, &s, s.n_pages, s.n_entries - s.n_own_pages);
+}
