@@ -114,6 +114,9 @@ static void add_page(kv_index *ix, int32_t space, int32_t e, int32_t g, page_id 
 /* Entry e loses its page of group g, which becomes free unless someone holds it. */
 static void remove_page(kv_index *ix, int32_t e, int32_t g) {
     int32_t *pages = kv_tree_pages(&ix->tree, e);
+    if (ix->o.watch != NULL) {
+        ix->o.watch->on_remove(ix->o.watch->context, e, g);
+    }
     kv_pool_unindex(ix->pool, (page_id){pages[g]});
     pages[g] = TREE_NONE;
     if (ix->o.events != NULL && ix->hashes[e] != 0 && !ix->is_clearing) {
@@ -132,6 +135,9 @@ static void drop_entry(kv_index *ix, int32_t e) {
         if (kv_tree_pages(&ix->tree, e)[g] != TREE_NONE) {
             remove_page(ix, e, g);
         }
+    }
+    if (ix->o.watch != NULL) {
+        ix->o.watch->on_drop(ix->o.watch->context, e);
     }
     kv_tree_remove(&ix->tree, e);
 }

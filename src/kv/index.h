@@ -28,6 +28,14 @@
 
 typedef struct kv_index kv_index;
 
+/* Who must know before something goes: pages that are still cached but will not be any more (evicted, or their entry with them), and entries
+ * whose number will stand for something else. Called by the engine thread; must not change the index. */
+typedef struct kv_index_watch {
+    void *context;
+    void (*on_remove)(void *context, int32_t entry, int32_t group); /* the page still holds what it held */
+    void (*on_drop)(void *context, int32_t entry);
+} kv_index_watch;
+
 typedef struct kv_index_options {
     int32_t page_tokens, n_groups;
     int32_t windows[KV_MAX_GROUPS]; /* 0: a full group; else the window in tokens */
@@ -35,6 +43,7 @@ typedef struct kv_index_options {
     int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
     kv_events *events;   /* is told what is stored and removed; NULL: nobody. Outlives the index */
     int32_t hash_bits;   /* width of the chained hashes, for tests; 0: 64 */
+    const kv_index_watch *watch; /* NULL: nobody. Outlives the index */
 } kv_index_options;
 
 /* Where a sequence stands: its space and how many of its pages are in the tree. Each enter or fork needs one kv_index_leave. */
@@ -101,6 +110,8 @@ typedef struct kv_index_entry {
 
 typedef void kv_index_visit_fn(const kv_index_entry *entry, void *context);
 
+/* What kv_index_visit would show of one entry. Valid until the index changes. O(branches before it). */
+kv_index_entry kv_index_describe(const kv_index *ix, int32_t entry);
 /* Shows every entry to fn, which must not change the index: space by space, what comes before on a path first, siblings in the order of
  * their tokens. QUIRE_NO_MEMORY: nothing was shown. O(everything). */
 quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *context);

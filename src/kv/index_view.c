@@ -55,24 +55,36 @@ static void push_siblings(const kv_tree *t, int32_t n, int32_t *stack, int32_t *
     }
 }
 
+static kv_index_entry describe(const kv_index *ix, const kv_space *s, int32_t e) {
+    const kv_entry *entry = kv_tree_entry(&ix->tree, e);
+    int32_t parent = ix->tree.nodes[entry->node].parent;
+    return (kv_index_entry){.space = (int32_t)(s - ix->spaces.slots),
+                            .name = s->name,
+                            .n_name = s->n_name,
+                            .node = entry->node,
+                            .parent = ix->tree.nodes[parent].parent == TREE_NONE ? TREE_NONE : parent,
+                            .entry = e,
+                            .up = entry->up,
+                            .n_tokens = entry->n_tokens,
+                            .tokens = kv_tree_tokens(&ix->tree, e),
+                            .pages = kv_tree_pages(&ix->tree, e),
+                            .n_pins = entry->n_pins,
+                            .hash = ix->hashes[e]};
+}
+
+kv_index_entry kv_index_describe(const kv_index *ix, int32_t e) {
+    int32_t root = kv_tree_entry(&ix->tree, e)->node;
+    while (ix->tree.nodes[root].parent != TREE_NONE) {
+        root = ix->tree.nodes[root].parent;
+    }
+    return describe(ix, &ix->spaces.slots[ix->tree.nodes[root].last], e);
+}
+
 /* Shows the entries of node n. */
 static void visit_node(const kv_index *ix, const kv_space *s, int32_t n, kv_index_visit_fn *fn, void *context) {
-    const kv_node *node = &ix->tree.nodes[n];
-    for (int32_t e = node->first; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->next) {
-        const kv_entry *entry = kv_tree_entry(&ix->tree, e);
-        fn(&(kv_index_entry){.space = (int32_t)(s - ix->spaces.slots),
-                             .name = s->name,
-                             .n_name = s->n_name,
-                             .node = n,
-                             .parent = ix->tree.nodes[node->parent].parent == TREE_NONE ? TREE_NONE : node->parent,
-                             .entry = e,
-                             .up = entry->up,
-                             .n_tokens = entry->n_tokens,
-                             .tokens = kv_tree_tokens(&ix->tree, e),
-                             .pages = kv_tree_pages(&ix->tree, e),
-                             .n_pins = entry->n_pins,
-                             .hash = ix->hashes[e]},
-           context);
+    for (int32_t e = ix->tree.nodes[n].first; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->next) {
+        kv_index_entry entry = describe(ix, s, e);
+        fn(&entry, context);
     }
 }
 
