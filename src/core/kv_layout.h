@@ -1,7 +1,13 @@
 /* How KV pages are cut: groups of layers, planes inside a page (DESIGN.md, 3).
  *
  * A page is one contiguous extent of page_bytes that holds page_tokens tokens of one group: for each layer of the group its planes, in order.
- * All pages have the same bytes, so any free page serves any group. Plane offsets are multiples of 64.
+ * All pages have the same bytes, so any free page serves any group; what a group leaves unused is padding. Plane offsets are multiples of 64.
+ *
+ * Layers of each kind are cut into groups of at most L, one L for the model: the one whose pages of tokens are padded least; of equals the
+ * largest, for fewer block tables. A recurrent state has no tokens: a sequence's state of a group is a fixed number of whole pages, its
+ * layers one after another through them; the rest of the last page is padding too, but a sequence's and not a token's. Without layers that
+ * hold tokens a page is as large as a group's state.
+ *
  * Who cares about what: kv knows counts and bytes only; the backend decides what lies inside a plane. */
 #ifndef CORE_KV_LAYOUT_H
 #define CORE_KV_LAYOUT_H
@@ -17,11 +23,14 @@
 
 typedef enum kv_plane_kind { KV_PLANE_K, KV_PLANE_V, KV_PLANE_LATENT, KV_PLANE_STATE } kv_plane_kind;
 
-/* A page of a group of n layers: n times (one K plane, one V plane); plane of layer i of the group and kind k at (2 i + k) * plane_bytes. */
+/* A page of a group of n layers: n times (one K plane, one V plane), the plane of layer i of the group and kind k at (2 i + k) * plane_bytes;
+ * of a latent group: n latent planes, that of layer i at i * latent_bytes. A state group's layer i lies at i * state_bytes of its pages. */
 typedef struct kv_group {
     layer_kind kind;
-    int32_t window;   /* tokens, LAYER_WINDOW only */
-    int32_t n_layers; /* L, the same for all groups but perhaps the last of a kind */
+    int32_t window;      /* tokens, LAYER_WINDOW only */
+    int32_t n_layers;    /* L, or fewer in the last of a kind */
+    int32_t state_pages; /* pages that one sequence's state takes, LAYER_STATE only */
+    int64_t used_bytes;  /* of a page, of the state's pages for LAYER_STATE; the rest is padding */
 } kv_group;
 
 typedef struct kv_layout {
@@ -30,7 +39,10 @@ typedef struct kv_layout {
     int32_t page_tokens;  /* power of two, 1..256 */
     int32_t n_kv_heads, d_head;
     int64_t plane_bytes;  /* n_kv_heads * d_head * page_tokens * element bytes, rounded up to 64 */
-    int64_t page_bytes;   /* layers a group * 2 * plane_bytes */
+    int32_t d_latent;     /* elements a token of a latent layer; 0: the model has none */
+    int64_t latent_bytes; /* a latent plane: d_latent * page_tokens * element bytes, rounded up to 64 */
+    int64_t state_bytes;  /* a state layer's, rounded up to 64; 0: the model has none */
+    int64_t page_bytes;   /* used bytes of the largest group that holds tokens: n_layers * 2 * plane_bytes for a plain model */
     int32_t n_groups;
     kv_group groups[KV_MAX_GROUPS];
     int32_t n_layers;
@@ -38,11 +50,17 @@ typedef struct kv_layout {
     int16_t layer_index[DESC_MAX_LAYERS]; /* its place inside that group */
 } kv_layout;
 
-/* Fills *out for a model. QUIRE_INVALID (with what is wrong) unless page_tokens is a power of two in 1..256 and type is F32, F16 or BF16. */
+/* Fills *out for a model, groups in the order of layer_kind. QUIRE_INVALID (with what is wrong, *out as it was) unless page_tokens is a power of
+ * two in 1..256, type is F32, F16 or BF16, and the description's counts are such that sizes stay far from overflow. */
 quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err);
 
 /* KV bytes one token takes in all layers, padding left out: 2 * n_layers * n_kv_heads * d_head * element bytes for a plain Llama. */
 int64_t kv_layout_token_bytes(const kv_layout *l);
+/* Padding of page_tokens tokens in all groups that hold tokens: what their pages have beyond their planes. */
+int64_t kv_layout_padding_bytes(const kv_layout *l);
+/* Pages that one sequence's states take in all state groups, and the padding in them. */
+int64_t kv_layout_state_pages(const kv_layout *l);
+int64_t kv_layout_state_padding_bytes(const kv_layout *l);
 
 /* Pages that n_tokens need in one group, rounded up. */
 static inline int64_t kv_pages_for(int64_t n_tokens, int32_t page_tokens) {

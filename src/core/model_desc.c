@@ -95,6 +95,13 @@ static quire_err check_layers(const model_desc *d, quire_error *err) {
         if (d->layer_kinds[i] == LAYER_WINDOW && d->window < 1) {
             return err_set(err, QUIRE_BAD_FILE, -1, "layer %d attends to a window of %d tokens; it must be 1 or more", i, d->window);
         }
+        if (d->layer_kinds[i] == LAYER_LATENT) {
+            TRY(check_count("the latent size", d->d_latent, DESC_MAX_LATENT, err));
+        }
+        if (d->layer_kinds[i] == LAYER_STATE && (d->state_bytes < 1 || d->state_bytes > DESC_MAX_STATE_BYTES)) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "layer %d keeps a state of %lld bytes; this build keeps 1 to %lld", i,
+                           (long long)d->state_bytes, (long long)DESC_MAX_STATE_BYTES);
+        }
     }
     return QUIRE_OK;
 }

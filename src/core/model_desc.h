@@ -14,6 +14,8 @@
 #define DESC_MAX_EOS 8
 #define DESC_MAX_LAYERS 1024
 #define DESC_MAX_HEAD 512 /* widest head */
+#define DESC_MAX_LATENT (1 << 16)              /* widest latent */
+#define DESC_MAX_STATE_BYTES ((int64_t)1 << 32) /* largest state of a layer */
 
 typedef enum rope_kind { ROPE_NONE, ROPE_PLAIN, ROPE_LINEAR, ROPE_NTK, ROPE_LLAMA3, ROPE_YARN } rope_kind;
 /* Which elements of a head turn together: (i, i + n/2), as Hugging Face stores them, or (2i, 2i + 1), as GGUF stores Llama's. */
@@ -50,6 +52,8 @@ typedef struct model_desc {
     rope_desc rope;
     layer_kind *layer_kinds; /* [n_layers], or NULL: all LAYER_FULL; owned by the model */
     int32_t window;          /* of LAYER_WINDOW layers, 0 otherwise */
+    int32_t d_latent;        /* of LAYER_LATENT layers: elements kept a token (latent rank + rotary part), 0 otherwise */
+    int64_t state_bytes;     /* of LAYER_STATE layers: bytes a layer keeps for a sequence, 0 otherwise */
     int32_t n_eos, eos[DESC_MAX_EOS]; /* tokens that end a generation */
     int32_t bos;             /* -1: none known */
     dtype weight_type;       /* the type of most of the matrices' parameters */

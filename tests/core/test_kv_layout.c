@@ -109,6 +109,156 @@ static void fifteen_window_layers_and_three_full_are_six_groups_of_three(void **
     assert_int_equal(l.layer_index[4], 1); /* window layers 0 1 2 | 3 4 6 | ... */
 }
 
+/* Every period-th layer is of one kind, the others of another. */
+static model_desc mixed(int32_t n_layers, int32_t period, layer_kind others, layer_kind every, int32_t n_kv_heads, int32_t d_head) {
+    static layer_kind kinds[DESC_MAX_LAYERS];
+    model_desc d = plain(n_layers, n_kv_heads, d_head);
+    for (int32_t i = 0; i < n_layers; i++) {
+        kinds[i] = i % period == period - 1 ? every : others;
+    }
+    d.layer_kinds = kinds;
+    return d;
+}
+
+static void expect_no_padding(const kv_layout *l) {
+    assert_int_equal(kv_layout_padding_bytes(l), 0);
+    assert_int_equal(kv_layout_state_padding_bytes(l), 0);
+}
+
+/* Gemma 3 270M, 4B and 27B: five layers of a window before each full one. 29 + 5 layers have no divisor in common but 1. */
+static void groups_are_cut_so_that_padding_is_least(void **state) {
+    (void)state;
+    kv_layout l;
+    model_desc d = mixed(18, 6, LAYER_WINDOW, LAYER_FULL, 1, 256);
+    d.window = 512;
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    expect_no_padding(&l);
+    assert_int_equal(kv_layout_token_bytes(&l), 18 * 2 * 256 * 2);
+    assert_int_equal(l.n_groups * l.page_bytes, 16 * kv_layout_token_bytes(&l));
+    d = mixed(34, 6, LAYER_WINDOW, LAYER_FULL, 4, 256);
+    d.window = 1024;
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 34);
+    expect_no_padding(&l);
+    d = mixed(62, 6, LAYER_WINDOW, LAYER_FULL, 16, 128);
+    d.window = 1024;
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 31); /* 26 of 2 window layers, 5 of 2 full ones */
+    expect_no_padding(&l);
+}
+
+/* 97 + 2 layers one by one would be 99 groups: in pairs one page of each 50 is half empty. */
+static void what_padding_remains_is_counted(void **state) {
+    (void)state;
+    model_desc d = mixed(99, 49, LAYER_WINDOW, LAYER_FULL, 2, 64);
+    d.window = 100;
+    kv_layout l;
+    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 50);
+    assert_int_equal(l.groups[49].n_layers, 1);
+    assert_int_equal(l.groups[49].used_bytes, 2 * 2 * 64 * 16 * 2);
+    assert_int_equal(l.page_bytes, 2 * l.groups[49].used_bytes);
+    assert_int_equal(kv_layout_padding_bytes(&l), l.groups[49].used_bytes);
+}
+
+/* DeepSeek-V2-Lite (27 layers) and V3 (61): a latent of 512 and 64 rotary elements a token. */
+static void a_latent_layer_has_one_plane(void **state) {
+    (void)state;
+    static const int32_t n_layers[] = {27, 61}, token_bytes[] = {31104, 70272}, page_bytes[] = {497664, 1124352};
+    for (int i = 0; i < 2; i++) {
+        model_desc d = mixed(n_layers[i], 1, LAYER_LATENT, LAYER_LATENT, 16, 192);
+        d.d_latent = 576;
+        kv_layout l;
+        assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+        assert_int_equal(l.n_groups, 1);
+        assert_int_equal(l.groups[0].kind, LAYER_LATENT);
+        assert_int_equal(l.latent_bytes, 576 * 16 * 2);
+        assert_int_equal(l.plane_bytes, 0);
+        assert_int_equal(l.page_bytes, page_bytes[i]);
+        assert_int_equal(kv_layout_token_bytes(&l), token_bytes[i]);
+        expect_no_padding(&l);
+    }
+}
+
+/* Qwen3-Next 80B-A3B: 36 gated-delta layers, each with 32 matrices of 128 x 128 in F32 and the last 3 inputs of a convolution over 8192
+ * channels in BF16, and 12 full layers of 2 heads of 256. */
+static void the_states_of_qwen3_next_take_197_pages(void **state) {
+    (void)state;
+    model_desc d = mixed(48, 4, LAYER_STATE, LAYER_FULL, 2, 256);
+    d.state_bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2;
+    assert_int_equal(36 * d.state_bytes, 77266944);
+    kv_layout l;
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 2);
+    assert_int_equal(l.page_bytes, 12 * 2 * 2 * 256 * 16 * 2);
+    assert_int_equal(l.page_bytes, 393216);
+    assert_int_equal(kv_layout_token_bytes(&l), 24576);
+    assert_int_equal(l.groups[0].kind, LAYER_FULL);
+    assert_int_equal(l.groups[0].n_layers, 12);
+    assert_int_equal(l.groups[1].kind, LAYER_STATE);
+    assert_int_equal(l.groups[1].n_layers, 36);
+    assert_int_equal(l.groups[1].used_bytes, 77266944);
+    assert_int_equal(l.layer_group[0], 1);
+    assert_int_equal(l.layer_group[3], 0);
+    assert_int_equal(kv_layout_state_pages(&l), 197);
+    assert_int_equal(kv_layout_padding_bytes(&l), 0);
+    assert_int_equal(kv_layout_state_padding_bytes(&l), 196608);
+    assert_int_equal(197 * l.page_bytes, 77266944 + 196608);
+}
+
+/* Full and window layers that ask for groups of 3 cut 10 states into 3, 3, 3 and 1. */
+static void a_smaller_group_of_states_takes_fewer_pages(void **state) {
+    (void)state;
+    layer_kind kinds[28];
+    for (int i = 0; i < 28; i++) {
+        kinds[i] = i < 10 ? LAYER_STATE : i < 13 ? LAYER_FULL : LAYER_WINDOW;
+    }
+    model_desc d = plain(28, 1, 256);
+    d.layer_kinds = kinds;
+    d.window = 512;
+    d.state_bytes = 1000001;
+    kv_layout l;
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 10);
+    assert_int_equal(l.state_bytes, 1000064);
+    assert_int_equal(l.page_bytes, 49152);
+    static const int32_t pages[] = {62, 62, 62, 21};
+    for (int g = 0; g < 4; g++) {
+        assert_int_equal(l.groups[6 + g].kind, LAYER_STATE);
+        assert_int_equal(l.groups[6 + g].n_layers, g < 3 ? 3 : 1);
+        assert_int_equal(l.groups[6 + g].state_pages, pages[g]);
+    }
+    assert_int_equal(kv_layout_state_pages(&l), 207);
+    assert_int_equal(kv_layout_padding_bytes(&l), 0);
+    assert_int_equal(kv_layout_state_padding_bytes(&l), 207 * 49152 - 10 * 1000064);
+}
+
+/* A model whose kinds differ in bytes: 7 latent layers, as many as fill a page of 1 full layer and a bit. */
+static void pages_are_as_large_as_the_largest_group(void **state) {
+    (void)state;
+    model_desc d = mixed(8, 8, LAYER_LATENT, LAYER_FULL, 8, 128);
+    d.d_latent = 576;
+    kv_layout l;
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 3); /* in groups of 4: one full layer of 65,536 bytes, 4 and 3 latent ones of 18,432 */
+    assert_int_equal(l.page_bytes, 4 * 18432);
+    assert_int_equal(kv_layout_padding_bytes(&l), (73728 - 65536) + 18432);
+    assert_int_equal(kv_layout_token_bytes(&l), 7 * 576 * 2 + 2 * 8 * 128 * 2);
+}
+
+static void a_model_of_states_alone_has_one_page_a_sequence(void **state) {
+    (void)state;
+    model_desc d = mixed(64, 1, LAYER_STATE, LAYER_STATE, 1, 2);
+    d.state_bytes = 5000;
+    kv_layout l;
+    assert_int_equal(kv_layout_init(&d, DTYPE_F32, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.n_groups, 1);
+    assert_int_equal(l.page_bytes, 64 * 5056);
+    assert_int_equal(kv_layout_state_pages(&l), 1);
+    assert_int_equal(kv_layout_token_bytes(&l), 0);
+    expect_no_padding(&l);
+}
+
 static void random_layer_kinds_give_every_layer_a_place_of_its_own(void **state) {
     (void)state;
     uint64_t seed = rng_os_seed(), s = seed;
@@ -118,10 +268,12 @@ static void random_layer_kinds_give_every_layer_a_place_of_its_own(void **state)
         model_desc d = plain(1 + (int32_t)(rng_next(&s) % 128), 2, 8);
         uint64_t full_in_8 = rng_next(&s) % 9;
         for (int i = 0; i < d.n_layers; i++) {
-            kinds[i] = rng_next(&s) % 8 < full_in_8 ? LAYER_FULL : LAYER_WINDOW;
+            kinds[i] = rng_next(&s) % 8 < full_in_8 ? LAYER_FULL : (layer_kind)(rng_next(&s) % 4);
         }
         d.layer_kinds = kinds;
         d.window = 4;
+        d.d_latent = 1 + (int32_t)(rng_next(&s) % 40);
+        d.state_bytes = 1 + (int64_t)(rng_next(&s) % 5000);
         kv_layout l;
         assert_int_equal(kv_layout_init(&d, DTYPE_F32, 4, &l, NULL), QUIRE_OK);
         assert_in_range(l.n_groups, 1, KV_MAX_GROUPS);
@@ -133,7 +285,11 @@ static void random_layer_kinds_give_every_layer_a_place_of_its_own(void **state)
         }
         for (int g = 0; g < l.n_groups; g++) {
             assert_int_equal(used[g], l.groups[g].n_layers);
-            assert_true(l.groups[g].n_layers * 2 * l.plane_bytes <= l.page_bytes);
+            bool is_state = l.groups[g].kind == LAYER_STATE;
+            int64_t bytes[] = {2 * l.plane_bytes, 2 * l.plane_bytes, l.latent_bytes, l.state_bytes};
+            assert_int_equal(l.groups[g].used_bytes, l.groups[g].n_layers * bytes[l.groups[g].kind]);
+            assert_true(l.groups[g].used_bytes <= l.page_bytes * (is_state ? l.groups[g].state_pages : 1));
+            assert_true(!is_state || l.groups[g].used_bytes > l.page_bytes * (l.groups[g].state_pages - 1));
         }
     }
 }
@@ -160,10 +316,47 @@ static void what_cannot_be_laid_out_is_refused_with_a_reason(void **state) {
     }
     assert_int_equal(kv_layout_init(&d, DTYPE_Q8_0, 16, &l, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.message, "Q8_0"));
-    layer_kind kinds[] = {LAYER_FULL, LAYER_STATE};
-    d.layer_kinds = kinds;
-    assert_int_equal(kv_layout_init(&d, DTYPE_F16, 16, &l, &err), QUIRE_UNSUPPORTED);
     assert_int_equal(l.version, 77);
+}
+
+static void expect_refused(const model_desc *d) {
+    kv_layout l = {.version = 77};
+    quire_error err = {.message = ""};
+    assert_int_equal(kv_layout_init(d, DTYPE_F32, 256, &l, &err), QUIRE_INVALID);
+    assert_true(err.message[0] != 0);
+    assert_int_equal(l.version, 77);
+}
+
+static void sizes_that_would_overflow_are_refused(void **state) {
+    (void)state;
+    static const int32_t bad_counts[] = {0, -1, INT32_MIN, INT32_MAX};
+    for (int i = 0; i < 4; i++) {
+        model_desc d = plain(2, bad_counts[i], INT32_MAX);
+        expect_refused(&d);
+        d = plain(2, INT32_MAX, bad_counts[i]);
+        expect_refused(&d);
+        d = plain(bad_counts[i], 1, 8);
+        expect_refused(&d);
+        d = mixed(8, 2, LAYER_FULL, LAYER_LATENT, 1, 8);
+        d.d_latent = bad_counts[i] == INT32_MAX ? 0 : bad_counts[i];
+        expect_refused(&d);
+    }
+    model_desc d = mixed(8, 2, LAYER_FULL, LAYER_STATE, 1, 8);
+    static const int64_t bad_states[] = {0, -1, INT64_MIN, INT64_MAX, INT64_MAX - 63, (int64_t)1 << 39};
+    for (int i = 0; i < 6; i++) {
+        d.state_bytes = bad_states[i];
+        expect_refused(&d);
+    }
+    d = mixed(1024, 1024, LAYER_STATE, LAYER_FULL, 1, 2);
+    d.state_bytes = ((int64_t)1 << 39) - 64; /* the largest layer there may be, but not in such small pages */
+    expect_refused(&d);
+    d = mixed(8, 2, LAYER_FULL, LAYER_WINDOW, 1, 8);
+    expect_refused(&d);
+    ((layer_kind *)d.layer_kinds)[3] = (layer_kind)4;
+    d.window = 1;
+    expect_refused(&d);
+    ((layer_kind *)d.layer_kinds)[3] = (layer_kind)-1;
+    expect_refused(&d);
 }
 
 int main(void) {
@@ -173,9 +366,17 @@ int main(void) {
         cmocka_unit_test(grouped_queries_divide_the_bytes_a_token),
         cmocka_unit_test(page_counts_are_the_published_ones),
         cmocka_unit_test(fifteen_window_layers_and_three_full_are_six_groups_of_three),
+        cmocka_unit_test(groups_are_cut_so_that_padding_is_least),
+        cmocka_unit_test(what_padding_remains_is_counted),
+        cmocka_unit_test(a_latent_layer_has_one_plane),
+        cmocka_unit_test(the_states_of_qwen3_next_take_197_pages),
+        cmocka_unit_test(a_smaller_group_of_states_takes_fewer_pages),
+        cmocka_unit_test(pages_are_as_large_as_the_largest_group),
+        cmocka_unit_test(a_model_of_states_alone_has_one_page_a_sequence),
         cmocka_unit_test(random_layer_kinds_give_every_layer_a_place_of_its_own),
         cmocka_unit_test(planes_start_at_multiples_of_64_bytes),
         cmocka_unit_test(what_cannot_be_laid_out_is_refused_with_a_reason),
+        cmocka_unit_test(sizes_that_would_overflow_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
