@@ -56,6 +56,29 @@ void cache_publish(engine *e, sequence *s) {
     }
 }
 
+/* The first position that group g's layers look back to from position n. */
+static int32_t first_seen(const engine *e, int32_t g, int32_t n) {
+    int32_t window = e->layout.groups[g].kind == LAYER_WINDOW ? e->layout.groups[g].window : 0;
+    return window == 0 || n < window ? 0 : n - window + 1;
+}
+
+void cache_forget(engine *e, sequence *s) {
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        kv_table_forget(e->pool, &s->tables[g], first_seen(e, g, s->n_computed), e->layout.page_tokens);
+    }
+}
+
+/* Whether s could go on from n of its tokens: no window of its groups sees a page from there that was given back. */
+static bool can_go_back(const engine *e, const sequence *s, int32_t n) {
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        int32_t first = first_seen(e, g, n);
+        if (first < n && s->tables[g].pages[first / e->layout.page_tokens].v == PAGE_NONE.v) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void cache_release(engine *e, sequence *s, cache_keep keep) {
     if (s->cached && keep == CACHE_KEEP && s->n_computed > 0) {
         (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables, KV_PUBLISH_TAIL);
@@ -82,7 +105,7 @@ void cache_make_free(engine *e, int32_t n) {
 
 bool cache_drop_tail(engine *e, sequence *s) {
     int32_t keep = s->n_computed - s->n_computed % e->layout.page_tokens;
-    if (!s->cached || keep == s->n_computed) {
+    if (!s->cached || keep == s->n_computed || !can_go_back(e, s, keep)) {
         return false;
     }
     for (int32_t g = 0; g < s->n_tables; g++) {

@@ -2,7 +2,7 @@
  *
  * A sequence stands in the space of its tenant. On admission its tables take the pages of the longest cached prefix; full pages are published when they
  * are committed, the part-filled last one when it ends. By the rule (DESIGN.md, 1) reuse changes no bit of what is computed after it. With the cache
- * switched off every function here does nothing, and pages are free as soon as they are released. */
+ * switched off nothing is looked up or published, and pages are free as soon as they are released. */
 #ifndef ENGINE_CACHE_H
 #define ENGINE_CACHE_H
 
@@ -19,6 +19,9 @@ int32_t cache_peek(const engine *e, const sequence *s);
 void cache_take(engine *e, sequence *s);
 /* Makes the full pages among s's computed tokens findable. */
 void cache_publish(engine *e, sequence *s);
+
+/* Gives back the pages that no window of s's groups sees any more. With or without the cache. */
+void cache_forget(engine *e, sequence *s);
 
 /* What becomes of a sequence's pages when it gives them up. */
 typedef enum cache_keep { CACHE_KEEP, CACHE_DROP /* their values are not to be trusted */ } cache_keep;

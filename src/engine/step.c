@@ -310,6 +310,7 @@ static void collect_item(engine *e, int32_t item) {
         return;
     }
     cache_publish(e, s);
+    cache_forget(e, s);
     if (s->n_computed == s->n_known) {
         sample(e, s, e->b->ops->logits(e->b, out));
     }

@@ -179,11 +179,26 @@ static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused
     }
 }
 
+static void layers_that_there_are_no_ops_for_are_refused(void **state) {
+    (void)state;
+    for (layer_kind kind = LAYER_LATENT; kind <= LAYER_STATE; kind++) {
+        quire_error err;
+        kv_layout layout;
+        layer_kind kinds[] = {LAYER_FULL, kind};
+        model_desc d = {.n_layers = 2, .n_heads = 1, .n_kv_heads = 1, .d_head = 8, .layer_kinds = kinds, .d_latent = 8, .state_bytes = 8};
+        backend *b = open_isa("plain", 1);
+        assert_int_equal(kv_layout_init(&d, DTYPE_F32, 16, &layout, &err), QUIRE_OK);
+        assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 1, .max_seqs = 1}, &layout, 0, &err), QUIRE_UNSUPPORTED);
+        b->ops->close(b);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gather_gives_back_what_was_written_at_the_slots),
         cmocka_unit_test(a_row_without_a_slot_is_not_written),
         cmocka_unit_test(a_copied_or_transferred_page_holds_the_same_tokens),
+        cmocka_unit_test(layers_that_there_are_no_ops_for_are_refused),
         cmocka_unit_test(a_moved_token_takes_its_keys_and_values_in_every_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

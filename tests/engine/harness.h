@@ -18,6 +18,8 @@ typedef struct harness_options {
     dtype kv;
     int32_t page_tokens, n_pages, chunk, max_rows, max_seqs, n_threads;
     prefix_cache prefix_cache;
+    layer_kind *layer_kinds; /* [layers of the model] or NULL: how pages are cut; the model itself sees what its own masks say */
+    int32_t window, max_model_len;
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -60,13 +62,16 @@ static inline void harness_open(const harness_options *o, harness *h) {
     step_limits limits = {.max_rows = o->max_rows, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
     engine_options eo = {.page_tokens = o->page_tokens,
                          .n_pages = o->n_pages,
-                         .max_model_len = o->n_pages * o->page_tokens < 2048 ? o->n_pages * o->page_tokens : 2048,
+                         .max_model_len = o->max_model_len > 0 ? o->max_model_len : o->n_pages * o->page_tokens < 2048 ? o->n_pages * o->page_tokens : 2048,
                          .max_batched_tokens = o->max_rows,
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->chunk,
                          .max_requests = 256,
                          .prefix_cache = o->prefix_cache};
-    r = r ? r : kv_layout_init(model_description(h->m), o->kv, o->page_tokens, &h->layout, &err);
+    model_desc d = r ? (model_desc){0} : *model_description(h->m);
+    d.layer_kinds = o->layer_kinds ? o->layer_kinds : d.layer_kinds;
+    d.window = o->layer_kinds ? o->window : d.window;
+    r = r ? r : kv_layout_init(&d, o->kv, o->page_tokens, &h->layout, &err);
     r = r ? r : h->b->ops->step_open(h->b, &limits, &h->layout, h->n_vocab, &err);
     r = r ? r : h->b->ops->kv_open(h->b, o->n_pages, &err);
     r = r ? r : engine_open(h->m, h->b, &h->layout, &eo, &h->e, &err);

@@ -165,6 +165,11 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
         return err_set(err, QUIRE_INVALID, -1, "a step of %d rows, %d logits rows and %d partials", limits->max_rows, limits->max_out,
                        limits->max_partials);
     }
+    for (int32_t g = 0; layout != NULL && g < layout->n_groups; g++) {
+        if (layout->groups[g].kind == LAYER_LATENT || layout->groups[g].kind == LAYER_STATE) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "the CPU backend has no ops yet for layers that keep a compressed latent or a recurrent state");
+        }
+    }
     c->limits = *limits;
     c->n_vocab = n_vocab;
     if (layout != NULL) {

@@ -1,0 +1,137 @@
+/* Layers with a sliding window through the whole engine: pages behind the window are given back while a sequence runs, and nothing that is
+ * computed changes. The built-in model has no such layers, so a mask is put over its attention here, and its pages are cut accordingly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+
+enum { WINDOW = 40, N_TOKENS = 110, N_PROMPT = 19 };
+
+static uint64_t seed;
+static const backend_ops *inner;
+static layer_kind kinds[DESC_MAX_LAYERS];
+
+static void windowed_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
+    attn_spec windowed = *spec;
+    windowed.window = kinds[layer] == LAYER_WINDOW ? WINDOW : 0;
+    inner->attention(b, layer, q, &windowed, out);
+}
+
+/* Opens an engine whose layers are of the given kinds in turn. */
+static void open_windowed(harness_options o, layer_kind even, layer_kind odd, bool frees, harness *h) {
+    static backend_ops windowed;
+    static layer_kind full[DESC_MAX_LAYERS];
+    for (int i = 0; i < DESC_MAX_LAYERS; i++) {
+        kinds[i] = i % 2 == 0 ? even : odd;
+    }
+    o.path = "models/builtin-small.gguf";
+    o.layer_kinds = frees ? kinds : full;
+    o.window = WINDOW;
+    o.max_model_len = 256;
+    *h = (harness){0};
+    harness_open(&o, h);
+    inner = h->b->ops;
+    windowed = *inner;
+    windowed.attention = windowed_attention;
+    h->b->ops = &windowed;
+}
+
+static void run_two(harness *h, harness_run runs[2], int32_t prompts[2][N_PROMPT]) {
+    for (int i = 0; i < 2; i++) {
+        runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = N_PROMPT, .sampling = greedy(N_TOKENS)};
+        harness_submit(h, &runs[i]);
+    }
+    harness_wait(h, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(runs[i].finish, FINISH_LENGTH);
+        assert_int_equal(runs[i].n_tokens, N_TOKENS);
+    }
+}
+
+/* Two sequences of 129 tokens take 9 pages of 16 each; a window of 40 sees 4 of them at most. */
+static void pages_behind_the_window_serve_others_while_a_sequence_runs(void **state) {
+    (void)state;
+    static const prefix_cache caches[] = {PREFIX_CACHE_NONE, PREFIX_CACHE_TOKEN};
+    for (int i = 0; i < 2; i++) {
+        harness large, small, keeps;
+        static harness_run a[2], b[2], c[2];
+        int32_t prompts[2][N_PROMPT];
+        harness_options o = harness_defaults;
+        o.prefix_cache = caches[i];
+        open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, true, &large);
+        random_prompt(&seed, large.n_vocab, 2 * N_PROMPT, prompts[0]);
+        run_two(&large, a, prompts);
+        harness_close(&large);
+
+        o.n_pages = 9;
+        engine_stats s;
+        open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, true, &small);
+        run_two(&small, b, prompts);
+        engine_stats_read(small.e, &s);
+        assert_int_equal(s.preemptions, 0);
+        harness_close(&small);
+
+        open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, false, &keeps); /* the same masks over pages that are kept: too few */
+        run_two(&keeps, c, prompts);
+        engine_stats_read(keeps.e, &s);
+        assert_true(s.preemptions > 0);
+        harness_close(&keeps);
+        for (int k = 0; k < 2; k++) {
+            assert_memory_equal(a[k].tokens, b[k].tokens, sizeof *a->tokens * N_TOKENS);
+            assert_memory_equal(a[k].tokens, c[k].tokens, sizeof *a->tokens * N_TOKENS);
+        }
+    }
+}
+
+/* Full and window layers in groups of their own: logits are those of a run that keeps every page, cold and warm, at every page size. */
+static void freed_pages_change_no_bit_of_the_logits(void **state) {
+    (void)state;
+    harness h;
+    static harness_run cold, again;
+    static int32_t prompt[120];
+    harness_options o = harness_defaults;
+    open_windowed(o, LAYER_WINDOW, LAYER_FULL, false, &h);
+    int32_t n_vocab = h.n_vocab;
+    size_t bytes = 120 * (size_t)n_vocab * sizeof(float);
+    float *expected = mem_new(120 * (size_t)n_vocab, sizeof *expected), *logits = mem_new(120 * (size_t)n_vocab, sizeof *logits);
+    random_prompt(&seed, n_vocab, 120, prompt);
+    cold = (harness_run){.prompt = prompt, .n_prompt = 120, .sampling = greedy(40), .logits = expected};
+    harness_submit(&h, &cold);
+    harness_wait(&h, 1);
+    harness_close(&h);
+    static const int32_t sizes[] = {1, 8, 16, 64};
+    for (int i = 0; i < 4; i++) {
+        o.page_tokens = sizes[i];
+        o.chunk = 23;
+        o.n_pages = 4096 / sizes[i];
+        open_windowed(o, LAYER_WINDOW, LAYER_FULL, true, &h);
+        assert_int_equal(h.layout.n_groups, 2);
+        for (int run = 0; run < 2; run++) { /* the second reuses the first's pages, but for those whose logits are wanted */
+            memcpy(logits, expected, bytes);
+            again = (harness_run){.prompt = prompt, .n_prompt = 120, .sampling = greedy(40), .logits = logits, .logits_first = run == 0 ? 0 : 100};
+            memset(logits + (size_t)again.logits_first * (size_t)n_vocab, 0, bytes - (size_t)again.logits_first * (size_t)n_vocab * sizeof *logits);
+            harness_submit(&h, &again);
+            harness_wait(&h, 1);
+            assert_memory_equal(again.tokens, cold.tokens, 40 * sizeof(int32_t));
+            assert_memory_equal(logits, expected, bytes);
+        }
+        harness_close(&h);
+    }
+    mem_free(expected);
+    mem_free(logits);
+}
+
+int main(void) {
+    seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_behind_the_window_serve_others_while_a_sequence_runs),
+        cmocka_unit_test(freed_pages_change_no_bit_of_the_logits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
