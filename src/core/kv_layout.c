@@ -173,17 +173,21 @@ quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, k
 
 /* ---- figures ---- */
 
-int64_t kv_layout_token_bytes(const kv_layout *l) {
-    int64_t elements = 0;
-    for (int32_t g = 0; g < l->n_groups; g++) {
-        const kv_group *group = &l->groups[g];
-        if (group->kind == LAYER_LATENT) {
-            elements += (int64_t)group->n_layers * l->d_latent;
-        } else if (group->kind != LAYER_STATE) {
-            elements += (int64_t)2 * group->n_layers * l->n_kv_heads * l->d_head;
-        }
+int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g) {
+    const kv_group *group = &l->groups[g];
+    if (group->kind == LAYER_STATE) {
+        return 0;
     }
-    return elements * dtype_block_bytes(l->type);
+    int64_t elements = group->kind == LAYER_LATENT ? l->d_latent : (int64_t)2 * l->n_kv_heads * l->d_head;
+    return group->n_layers * elements * dtype_block_bytes(l->type);
+}
+
+int64_t kv_layout_token_bytes(const kv_layout *l) {
+    int64_t bytes = 0;
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        bytes += kv_layout_group_token_bytes(l, g);
+    }
+    return bytes;
 }
 
 int64_t kv_layout_padding_bytes(const kv_layout *l) {

@@ -56,6 +56,8 @@ quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, k
 
 /* KV bytes one token takes in all layers, padding left out: 2 * n_layers * n_kv_heads * d_head * element bytes for a plain Llama. */
 int64_t kv_layout_token_bytes(const kv_layout *l);
+/* The same in the layers of group g; 0 for a state group. */
+int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g);
 /* Padding of page_tokens tokens in all groups that hold tokens: what their pages have beyond their planes. */
 int64_t kv_layout_padding_bytes(const kv_layout *l);
 /* Pages that one sequence's states take in all state groups, and the padding in them. */

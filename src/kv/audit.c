@@ -6,7 +6,7 @@ void kv_audit_shape_init(const kv_layout *l, kv_audit_shape *out) {
     *out = (kv_audit_shape){.page_tokens = l->page_tokens, .n_groups = l->n_groups, .page_bytes = l->page_bytes};
     for (int32_t g = 0; g < l->n_groups; g++) {
         const kv_group *group = &l->groups[g];
-        out->token_bytes[g] = (int64_t)2 * group->n_layers * l->n_kv_heads * l->d_head * dtype_block_bytes(l->type);
+        out->token_bytes[g] = kv_layout_group_token_bytes(l, g);
         out->windows[g] = group->kind == LAYER_WINDOW ? group->window : 0;
     }
 }
