@@ -6,7 +6,7 @@
  *
  * Memory is n_pages equal pages of page_tokens slots, one slot a token; position p of a sequence lies in slot quire_kv_seq_slot(seq, group,
  * p). Sequences share pages by reference count. Before anything is written to a shared page it is copied: quire_kv_copies says what to copy
- * where. A cached page keeps its content until it is evicted, longest unused first; what a sequence holds is never evicted.
+ * where. A cached page keeps its content until it is evicted, in the order of a policy; what a sequence holds is never evicted.
  *
  * Groups are sets of layers with pages of their own: one for a plain model; with a window, positions behind it are given back as a sequence
  * grows.
@@ -29,6 +29,10 @@ typedef struct quire_kv_seq quire_kv_seq;
 
 #define QUIRE_KV_MAX_GROUPS 64
 
+/* Always the end of a branch before what comes before it. LRU: longest unused first. LFU: least often used first. GDSF: least uses x cost to
+ * compute again first, old uses fading. LEARNED: what a model that learns while it runs finds least likely to be asked for again. */
+typedef enum quire_kv_policy { QUIRE_KV_LRU, QUIRE_KV_LFU, QUIRE_KV_GDSF, QUIRE_KV_LEARNED } quire_kv_policy;
+
 typedef struct quire_kv_options {
     int32_t n_pages;
     int32_t page_tokens;                  /* power of two, 1..256 */
@@ -36,6 +40,7 @@ typedef struct quire_kv_options {
     int32_t windows[QUIRE_KV_MAX_GROUPS]; /* tokens that a group's layers look back, the present one included; 0: all */
     int32_t max_seqs;                     /* sequences at once */
     int32_t max_spaces;                   /* name spaces at once, of running sequences and of cached pages */
+    quire_kv_policy policy;               /* which cached page goes first when room is needed */
 } quire_kv_options;
 
 /* 1 group, pages of 16, 256 sequences, 1,024 spaces; n_pages is left to the caller. */
@@ -66,6 +71,19 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
 quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n);
 /* A second sequence with the same tokens in the same pages. QUIRE_NO_ROOM when max_seqs are open. */
 quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out);
+
+typedef struct quire_kv_retention {
+    int32_t priority;    /* 0..100, 50 if nothing is said; higher goes later, whatever the policy */
+    int64_t priority_us; /* after so long unheld it is 50 again; 0: never */
+    int64_t ttl_us;      /* after so long unheld the page goes before all others; 0: never */
+} quire_kv_retention;
+
+/* The cached pages that the sequence started with and those that it commits, before this call or after, are kept so, until another sequence
+ * with the same prefix says otherwise. QUIRE_INVALID when a value is negative, the priority over 100 or a time over 10 years. */
+quire_err quire_kv_seq_retain(quire_kv_seq *seq, const quire_kv_retention *retention);
+/* What time it is, in microseconds from any start, under 2^62, for retention: nothing here reads a clock. Time that runs back stands
+ * still. */
+void quire_kv_set_time(quire_kv *kv, int64_t now_us);
 
 int32_t quire_kv_seq_length(const quire_kv_seq *seq);
 /* The slot of a position: page * page_tokens + offset; -1 behind the group's window. */

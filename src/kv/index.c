@@ -6,9 +6,17 @@
 #include "kv/hash.h"
 #include "kv/index_impl.h"
 
+static quire_err open_eviction(kv_index *ix) {
+    bool full[KV_MAX_GROUPS] = {false};
+    for (int32_t g = 0; g < ix->o.n_groups; g++) {
+        full[g] = ix->o.windows[g] == 0;
+    }
+    return kv_evict_open(ix->pool, &ix->tree, ix->o.policy, full, &ix->evict);
+}
+
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
     if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1 || o->max_entries < 0 ||
-        o->hash_bits < 0 || o->hash_bits > 64) {
+        o->hash_bits < 0 || o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER || o->policy == KV_EVICT_LEARNED) {
         return QUIRE_INVALID;
     }
     kv_index *ix = mem_new(1, sizeof *ix);
@@ -24,11 +32,15 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     }
     ix->hash_mask = o->hash_bits == 0 || o->hash_bits == 64 ? UINT64_MAX : ((uint64_t)1 << o->hash_bits) - 1;
     ix->hashes = e == QUIRE_OK ? mem_new_huge((size_t)max_entries, sizeof *ix->hashes) : NULL;
-    if (ix->hashes == NULL) {
+    if (e == QUIRE_OK) {
+        e = ix->hashes != NULL ? open_eviction(ix) : QUIRE_NO_MEMORY;
+    }
+    if (e != QUIRE_OK) {
         kv_tree_close(&ix->tree);
         kv_spaces_close(&ix->spaces);
+        mem_free(ix->hashes);
         mem_free(ix);
-        return e != QUIRE_OK ? e : QUIRE_NO_MEMORY;
+        return e;
     }
     *out = ix;
     return QUIRE_OK;
@@ -38,6 +50,7 @@ void kv_index_close(kv_index *ix) {
     if (ix == NULL) {
         return;
     }
+    kv_evict_close(ix->evict);
     for (page_id page = kv_pool_oldest(ix->pool); page.v != PAGE_NONE.v; page = kv_pool_oldest(ix->pool)) {
         kv_pool_unindex(ix->pool, page);
     }
@@ -62,8 +75,8 @@ kv_index_counts kv_index_count(const kv_index *ix) {
 
 int64_t kv_index_bytes(const kv_index *ix) {
     const kv_tree *t = &ix->tree;
-    return (int64_t)sizeof *ix + t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) + t->cap_nodes * (int64_t)sizeof *t->nodes +
-           ix->spaces.cap * (int64_t)(sizeof *ix->spaces.slots + sizeof *ix->spaces.buckets);
+    return (int64_t)sizeof *ix + kv_evict_bytes(ix->evict) + t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) +
+           t->cap_nodes * (int64_t)sizeof *t->nodes + ix->spaces.cap * (int64_t)(sizeof *ix->spaces.slots + sizeof *ix->spaces.buckets);
 }
 
 /* ---- spaces and paths ---- */
@@ -139,7 +152,11 @@ static void drop_entry(kv_index *ix, int32_t e) {
     if (ix->o.watch != NULL) {
         ix->o.watch->on_drop(ix->o.watch->context, e);
     }
+    int32_t up = kv_tree_entry(&ix->tree, e)->up;
     kv_tree_remove(&ix->tree, e);
+    if (up != TREE_NONE) {
+        kv_evict_leaf_changed(ix->evict, up);
+    }
 }
 
 bool kv_index_is_useless(const kv_index *ix, int32_t e) {
@@ -196,7 +213,7 @@ quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out)
         space_at(ix, space)->root = kv_tree_add_root(&ix->tree, space);
     }
     space_at(ix, space)->n_paths++;
-    *out = (kv_path){.space = space, .entry = TREE_NONE, .n_pages = 0};
+    *out = (kv_path){.space = space, .entry = TREE_NONE};
     return QUIRE_OK;
 }
 
@@ -213,6 +230,18 @@ void kv_index_leave(kv_index *ix, kv_path *path) {
     path->n_pages = 0;
     space_at(ix, path->space)->n_paths--;
     drop_idle_space(ix, path->space);
+}
+
+quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r) {
+    if (!kv_retention_is_valid(r)) {
+        return QUIRE_INVALID;
+    }
+    path->retains = true;
+    path->retention = *r;
+    for (int32_t e = path->entry; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->up) {
+        kv_evict_retain(ix->evict, e, r);
+    }
+    return QUIRE_OK;
 }
 
 void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
@@ -301,6 +330,14 @@ static void share_group(const kv_index *ix, const found *f, int32_t g, kv_table 
     }
 }
 
+/* The request of path uses an entry that is there. */
+static void use_entry(kv_index *ix, const kv_path *path, int32_t e) {
+    kv_evict_used(ix->evict, e);
+    if (path->retains) {
+        kv_evict_retain(ix->evict, e, &path->retention);
+    }
+}
+
 quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t *n_matched) {
     assert(path->n_pages == 0);
     found f = walk(ix, path->space, tokens, n);
@@ -310,6 +347,9 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
     }
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         share_group(ix, &f, g, &tables[g]);
+    }
+    for (int32_t e = f.source != TREE_NONE ? f.source : f.entry; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->up) {
+        use_entry(ix, path, e);
     }
     stand_at(ix, path, f.entry);
     path->n_pages = f.n_pages;
@@ -342,7 +382,8 @@ static void unite(kv_index *ix, int32_t space, int32_t e, kv_table *tables, int3
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
     int32_t n_shared, root = space_at(ix, path->space)->root;
     int32_t e = kv_tree_best(&ix->tree, root, path->entry, tokens, n, &n_shared);
-    if (n_shared < n) {
+    bool is_new = n_shared < n;
+    if (is_new) {
         if (e != TREE_NONE && n_shared == kv_tree_entry(&ix->tree, e)->n_tokens) {
             drop_entry(ix, e);
         }
@@ -351,8 +392,13 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
             return QUIRE_NO_ROOM;
         }
         ix->hashes[e] = kv_index_hash_of(ix, e);
+        kv_evict_inserted(ix->evict, e, path->n_pages, path->space, ix->hashes[e]);
+        if (path->entry != TREE_NONE) {
+            kv_evict_leaf_changed(ix->evict, path->entry);
+        }
     }
-    if (n_shared < n || n == ix->o.page_tokens) {
+    if (is_new || n == ix->o.page_tokens) {
+        use_entry(ix, path, e);
         unite(ix, path->space, e, tables, i);
     }
     if (n == ix->o.page_tokens) {
@@ -378,7 +424,7 @@ quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, i
 
 quire_err kv_index_evict(kv_index *ix, int32_t n) {
     while (kv_pool_counts(ix->pool).n_free < n) {
-        page_id page = kv_pool_oldest(ix->pool);
+        page_id page = kv_evict_next(ix->evict);
         if (page.v == PAGE_NONE.v) {
             return QUIRE_NO_ROOM;
         }
@@ -390,6 +436,14 @@ quire_err kv_index_evict(kv_index *ix, int32_t n) {
         prune(ix, e);
     }
     return QUIRE_OK;
+}
+
+void kv_index_set_time(kv_index *ix, int64_t now_us) {
+    kv_evict_set_time(ix->evict, now_us);
+}
+
+void kv_index_set_next_use(kv_index *ix, page_id page, double when) {
+    kv_evict_set_next_use(ix->evict, page, when);
 }
 
 void kv_index_clear(kv_index *ix) {

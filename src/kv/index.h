@@ -23,6 +23,7 @@
 
 #include "core/kv_layout.h"
 #include "kv/events.h"
+#include "kv/evict.h"
 #include "kv/space.h"
 #include "kv/table.h"
 
@@ -42,6 +43,7 @@ typedef struct kv_index_options {
     int32_t max_spaces;
     int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
     kv_events *events;   /* is told what is stored and removed; NULL: nobody. Outlives the index */
+    kv_policy policy;    /* which cached page goes first */
     int32_t hash_bits;   /* width of the chained hashes, for tests; 0: 64 */
     const kv_index_watch *watch; /* NULL: nobody. Outlives the index */
 } kv_index_options;
@@ -49,6 +51,8 @@ typedef struct kv_index_options {
 /* Where a sequence stands: its space and how many of its pages are in the tree. Each enter or fork needs one kv_index_leave. */
 typedef struct kv_path {
     int32_t space, entry, n_pages;
+    bool retains; /* what it matches and publishes is kept as `retention` says */
+    kv_retention retention;
 } kv_path;
 
 typedef struct kv_index_counts {
@@ -66,6 +70,9 @@ quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out)
 /* A second path where one stands: for a forked sequence. */
 kv_path kv_index_fork(kv_index *ix, const kv_path *path);
 void kv_index_leave(kv_index *ix, kv_path *path);
+/* The pages that path stands behind, and those that it matches and publishes from now on, are kept as r says (kv/evict.h). Forks made
+ * later say the same. QUIRE_INVALID when r is out of range. O(pages of the path x log pages). */
+quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
@@ -83,7 +90,13 @@ quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, i
 /* The sequence was truncated to n_tokens: path moves back to the last whole page. What was published stays findable. */
 void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens);
 
-/* Evicts, longest unused first, until n pages are free; QUIRE_NO_ROOM when all others are held (what could go is gone then). */
+/* What time it is, in microseconds from any start, under 2^62; time that runs back stands still. Retention alone asks for it. */
+void kv_index_set_time(kv_index *ix, int64_t now_us);
+/* KV_EVICT_CALLER: when the page is used next, in any unit; the latest goes first, and before them pages of which nothing was said. Holds
+ * until it is said anew, or the page is evicted. O(log pages). */
+void kv_index_set_next_use(kv_index *ix, page_id page, double when);
+/* Evicts, what the policy values least first, until n pages are free; QUIRE_NO_ROOM when all others are held (what could go is gone then).
+ * O(1) a page for lru without retention, else O(log pages). */
 quire_err kv_index_evict(kv_index *ix, int32_t n);
 /* Evicts everything that nobody holds. */
 void kv_index_clear(kv_index *ix);

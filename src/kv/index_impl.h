@@ -14,6 +14,7 @@ struct kv_index {
     kv_spaces spaces;
     uint64_t *hashes; /* [max_entries] chained hash of each full entry, 0 for a part-filled one */
     uint64_t hash_mask;
+    kv_evict *evict;
     bool is_clearing; /* one event will stand for all removals */
 };
 

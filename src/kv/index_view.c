@@ -41,7 +41,7 @@ quire_err kv_index_check(const kv_index *ix, quire_error *err) {
     if (n_named != n_marked) {
         return err_set(err, QUIRE_INTERNAL, -1, "kv index: the tree names %d pages, %d are marked", n_named, n_marked);
     }
-    return QUIRE_OK;
+    return kv_evict_check(ix->evict, err);
 }
 
 /* ---- a walk ---- */

@@ -23,6 +23,8 @@ struct kv_pool {
         *next;      /* [n_pages + 1] xor next_page(): towards the stack's bottom, or younger in the queue; [n_pages] is its sentinel */
     int32_t *prev;  /* [n_pages + 1] older in the queue */
     int32_t *entry; /* [n_pages] complement of the index's, or of -1 for none */
+    kv_pool_watch_fn *watch;
+    void *watch_context;
 };
 
 /* Where a page that was never used leads. */
@@ -143,6 +145,9 @@ static void enqueue(kv_pool *pool, int32_t page) {
     set_next(pool, youngest, page);
     pool->prev[sentinel] = page;
     atomic_fetch_add_explicit(&pool->n_cached, 1, memory_order_relaxed);
+    if (pool->watch != NULL) {
+        pool->watch(pool->watch_context, (page_id){page}, true);
+    }
 }
 
 static void unqueue(kv_pool *pool, int32_t page) {
@@ -150,6 +155,9 @@ static void unqueue(kv_pool *pool, int32_t page) {
     set_next(pool, older, younger);
     pool->prev[younger] = older;
     atomic_fetch_sub_explicit(&pool->n_cached, 1, memory_order_relaxed);
+    if (pool->watch != NULL) {
+        pool->watch(pool->watch_context, (page_id){page}, false);
+    }
 }
 
 void kv_pool_share(kv_pool *pool, page_id id) {
@@ -229,6 +237,16 @@ int32_t kv_pool_entry(const kv_pool *pool, page_id id) {
 page_id kv_pool_oldest(const kv_pool *pool) {
     int32_t oldest = get_next(pool, pool->n_pages);
     return oldest == pool->n_pages ? PAGE_NONE : (page_id){oldest};
+}
+
+page_id kv_pool_younger(const kv_pool *pool, page_id id) {
+    int32_t younger = get_next(pool, id.v);
+    return younger == pool->n_pages ? PAGE_NONE : (page_id){younger};
+}
+
+void kv_pool_watch(kv_pool *pool, kv_pool_watch_fn *fn, void *context) {
+    pool->watch = fn;
+    pool->watch_context = context;
 }
 
 bool kv_pool_is_shared(const kv_pool *pool, page_id id) {

@@ -55,6 +55,11 @@ void kv_pool_unindex(kv_pool *pool, page_id id);
 int32_t kv_pool_entry(const kv_pool *pool, page_id id);
 /* The cached page that was released longest ago, or PAGE_NONE. */
 page_id kv_pool_oldest(const kv_pool *pool);
+/* The cached page that was released next after this cached one, or PAGE_NONE. */
+page_id kv_pool_younger(const kv_pool *pool, page_id id);
+/* fn is told, after the fact, of every page that becomes cached or ceases to be; it must not change the pool. One watcher; NULL: none. */
+typedef void kv_pool_watch_fn(void *context, page_id id, bool cached);
+void kv_pool_watch(kv_pool *pool, kv_pool_watch_fn *fn, void *context);
 /* Whether a write into the page would be seen by someone else: it has other holders, or it can be found again. */
 bool kv_pool_is_shared(const kv_pool *pool, page_id id);
 

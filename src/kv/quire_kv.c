@@ -35,7 +35,8 @@ void quire_kv_options_init(quire_kv_options *o) {
 
 static bool options_are_valid(const quire_kv_options *o) {
     bool valid = o->page_tokens >= 1 && o->page_tokens <= KV_MAX_PAGE_TOKENS && (o->page_tokens & (o->page_tokens - 1)) == 0 &&
-                 o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_spaces >= 1;
+                 o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_spaces >= 1 &&
+                 o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED;
     for (int32_t g = 0; valid && g < o->n_groups; g++) {
         valid = o->windows[g] >= 0;
     }
@@ -43,6 +44,9 @@ static bool options_are_valid(const quire_kv_options *o) {
 }
 
 quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
+    _Static_assert((int)QUIRE_KV_LRU == (int)KV_EVICT_LRU && (int)QUIRE_KV_LFU == (int)KV_EVICT_LFU &&
+                       (int)QUIRE_KV_GDSF == (int)KV_EVICT_GDSF && (int)QUIRE_KV_LEARNED == (int)KV_EVICT_LEARNED,
+                   "the public policies are the room's");
     _Static_assert(QUIRE_KV_MAX_GROUPS == KV_MAX_GROUPS, "the public limit is the room's");
     if (!options_are_valid(o)) {
         return QUIRE_INVALID;
@@ -53,7 +57,8 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     }
     kv->o = *o;
     kv->open.prev = kv->open.next = &kv->open;
-    kv_index_options io = {.page_tokens = o->page_tokens, .n_groups = o->n_groups, .max_spaces = o->max_spaces};
+    kv_index_options io = {
+        .page_tokens = o->page_tokens, .n_groups = o->n_groups, .max_spaces = o->max_spaces, .policy = (kv_policy)o->policy};
     memcpy(io.windows, o->windows, sizeof io.windows);
     quire_err e = kv_pool_open(o->n_pages, &kv->pool);
     if (e == QUIRE_OK) {
@@ -270,6 +275,11 @@ quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
     return QUIRE_OK;
 }
 
+quire_err quire_kv_seq_retain(quire_kv_seq *seq, const quire_kv_retention *retention) {
+    kv_retention r = {retention->priority, retention->priority_us, retention->ttl_us};
+    return kv_index_retain(seq->kv->ix, &seq->path, &r);
+}
+
 /* ---- what a sequence looks like ---- */
 
 int32_t quire_kv_seq_length(const quire_kv_seq *seq) {
@@ -308,6 +318,10 @@ quire_kv_counts quire_kv_count(const quire_kv *kv) {
                              .n_cached = c.n_cached,
                              .n_seqs = kv->n_seqs,
                              .n_spaces = kv_index_count(kv->ix).n_spaces};
+}
+
+void quire_kv_set_time(quire_kv *kv, int64_t now_us) {
+    kv_index_set_time(kv->ix, now_us);
 }
 
 void quire_kv_clear(quire_kv *kv) {

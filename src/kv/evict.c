@@ -1,0 +1,333 @@
+#include "kv/evict.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "kv/heap.h"
+
+/* The level of a page whose time to live is over; the others' is their priority. */
+#define LEVEL_OVER (-1)
+
+/* What is known of an entry. Zeroed: nothing. */
+typedef struct entry_note {
+    int64_t priority_us, ttl_us;
+    int32_t priority; /* over KV_PRIORITY_DEFAULT */
+    int32_t n_uses, depth;
+} entry_note;
+
+/* What is known of a page. The first three hold while it is cached. */
+typedef struct page_note {
+    double score;
+    int64_t stamp, cached_us;
+    double next_use; /* KV_EVICT_CALLER: what the caller said */
+    bool said;
+} page_note;
+
+struct kv_evict {
+    kv_pool *pool;
+    const kv_tree *tree;
+    kv_policy policy;
+    bool full[KV_MAX_GROUPS], all_full;
+    bool is_active; /* the heap is kept; false while lru needs the pool's queue only */
+    int64_t now_us, n_stamps;
+    double clock; /* gdsf */
+    entry_note *entries;
+    page_note *pages;
+    kv_heap order;     /* candidates, the next to go first */
+    kv_heap deadlines; /* candidates whose level will change, by when */
+};
+
+/* ---- names and ranges ---- */
+
+const char kv_policy_names[] = "lru, lfu, gdsf";
+
+static const char *const names[] = {"lru", "lfu", "gdsf", "learned", "caller"};
+
+quire_err kv_policy_parse(const char *name, kv_policy *out) {
+    for (kv_policy p = KV_EVICT_LRU; p < KV_EVICT_LEARNED; p++) {
+        if (strcmp(name, names[p]) == 0) {
+            *out = p;
+            return QUIRE_OK;
+        }
+    }
+    return QUIRE_INVALID;
+}
+
+const char *kv_policy_name(kv_policy policy) {
+    return names[policy];
+}
+
+bool kv_retention_is_valid(const kv_retention *r) {
+    return r->priority >= 0 && r->priority <= KV_PRIORITY_MAX && r->priority_us >= 0 && r->priority_us <= KV_RETENTION_MAX_US &&
+           r->ttl_us >= 0 && r->ttl_us <= KV_RETENTION_MAX_US;
+}
+
+/* ---- candidates ---- */
+
+static bool is_cached(const kv_evict *ev, page_id page) {
+    return kv_pool_entry(ev->pool, page) >= 0 && kv_pool_count(ev->pool, page) == 0;
+}
+
+/* Whether a cached page may go: nothing follows its entry, or its group can do without it. */
+static bool is_candidate(const kv_evict *ev, page_id page) {
+    int32_t e = kv_pool_entry(ev->pool, page), g = 0;
+    if (kv_tree_is_last(ev->tree, e)) {
+        return true;
+    }
+    if (ev->all_full) {
+        return false;
+    }
+    while (kv_tree_pages(ev->tree, e)[g] != page.v) {
+        g++;
+    }
+    return !ev->full[g];
+}
+
+/* A page's level now, and in *next_us when that will change; 0: never. */
+static int32_t level_of(const kv_evict *ev, page_id page, int64_t *next_us) {
+    const entry_note *e = &ev->entries[kv_pool_entry(ev->pool, page)];
+    int64_t cached_us = ev->pages[page.v].cached_us, age_us = ev->now_us - cached_us;
+    bool dies = e->ttl_us > 0, falls = e->priority_us > 0 && age_us < e->priority_us;
+    *next_us = 0;
+    if (dies && age_us >= e->ttl_us) {
+        return LEVEL_OVER;
+    }
+    if (dies || falls) {
+        *next_us = cached_us + (falls && (!dies || e->priority_us < e->ttl_us) ? e->priority_us : e->ttl_us);
+    }
+    return KV_PRIORITY_DEFAULT + (falls || e->priority_us == 0 ? e->priority : 0);
+}
+
+/* Puts a candidate in its place, as it stands now. */
+static void put(kv_evict *ev, page_id page) {
+    int64_t next_us;
+    int32_t level = level_of(ev, page, &next_us);
+    kv_heap_put(&ev->order, page.v, (kv_heap_key){level, ev->pages[page.v].score, ev->pages[page.v].stamp});
+    if (next_us > 0) {
+        kv_heap_put(&ev->deadlines, page.v, (kv_heap_key){.stamp = next_us});
+    } else {
+        kv_heap_take(&ev->deadlines, page.v);
+    }
+}
+
+static void take(kv_evict *ev, page_id page) {
+    kv_heap_take(&ev->order, page.v);
+    kv_heap_take(&ev->deadlines, page.v);
+}
+
+/* ---- what the policies value ---- */
+
+/* What computing an entry's tokens again costs, in pages at depth 0. */
+static double cost_of(const kv_evict *ev, int32_t e) {
+    double size = ev->tree->page_tokens, n_tokens = kv_tree_entry(ev->tree, e)->n_tokens;
+    double depth = size * ev->entries[e].depth + n_tokens / 2;
+    return n_tokens / size * (1 + depth / KV_COST_DEPTH);
+}
+
+static double score_of(const kv_evict *ev, page_id page) {
+    int32_t e = kv_pool_entry(ev->pool, page);
+    switch (ev->policy) {
+    case KV_EVICT_LFU:
+        return ev->entries[e].n_uses;
+    case KV_EVICT_GDSF:
+        return ev->clock + ev->entries[e].n_uses * cost_of(ev, e);
+    case KV_EVICT_CALLER:
+        return ev->pages[page.v].said ? -ev->pages[page.v].next_use : -INFINITY;
+    default:
+        return 0; /* lru: the stamp decides */
+    }
+}
+
+/* The pool's watcher: a page became cached, or is cached no more. */
+static void page_changed(void *context, page_id page, bool cached) {
+    kv_evict *ev = context;
+    page_note *p = &ev->pages[page.v];
+    if (!cached) {
+        take(ev, page);
+        p->said = p->said && kv_pool_entry(ev->pool, page) >= 0; /* it was about what lay in the page */
+        return;
+    }
+    p->score = score_of(ev, page);
+    p->stamp = ev->n_stamps++;
+    p->cached_us = ev->now_us;
+    if (is_candidate(ev, page)) {
+        put(ev, page);
+    }
+}
+
+/* From now on the heap is kept. Pages that are cached already come in the order of the pool's queue. */
+static void activate(kv_evict *ev) {
+    ev->is_active = true;
+    for (page_id page = kv_pool_oldest(ev->pool); page.v != PAGE_NONE.v; page = kv_pool_younger(ev->pool, page)) {
+        page_changed(ev, page, true);
+    }
+    kv_pool_watch(ev->pool, page_changed, ev);
+}
+
+/* ---- opening ---- */
+
+quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full, kv_evict **out) {
+    int32_t n_pages = kv_pool_counts(pool).n_pages;
+    kv_evict *ev = mem_new(1, sizeof *ev);
+    if (ev == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    *ev = (kv_evict){.pool = pool, .tree = tree, .policy = policy, .all_full = true};
+    for (int32_t g = 0; g < tree->n_groups; g++) {
+        ev->full[g] = full[g];
+        ev->all_full = ev->all_full && full[g];
+    }
+    ev->entries = mem_new_huge((size_t)tree->cap_entries, sizeof *ev->entries);
+    ev->pages = mem_new_huge((size_t)n_pages, sizeof *ev->pages);
+    if (ev->entries == NULL || ev->pages == NULL || kv_heap_open(&ev->order, n_pages) != QUIRE_OK ||
+        kv_heap_open(&ev->deadlines, n_pages) != QUIRE_OK) {
+        kv_evict_close(ev);
+        return QUIRE_NO_MEMORY;
+    }
+    if (policy != KV_EVICT_LRU) {
+        activate(ev);
+    }
+    *out = ev;
+    return QUIRE_OK;
+}
+
+void kv_evict_close(kv_evict *ev) {
+    if (ev == NULL) {
+        return;
+    }
+    if (ev->is_active) {
+        kv_pool_watch(ev->pool, NULL, NULL);
+    }
+    kv_heap_close(&ev->order);
+    kv_heap_close(&ev->deadlines);
+    mem_free(ev->entries);
+    mem_free(ev->pages);
+    mem_free(ev);
+}
+
+int64_t kv_evict_bytes(const kv_evict *ev) {
+    int64_t page_bytes = (int64_t)(sizeof *ev->pages + 2 * (sizeof *ev->order.slots + sizeof *ev->order.position));
+    if (!ev->is_active) {
+        return (int64_t)sizeof *ev;
+    }
+    return (int64_t)sizeof *ev + ev->order.cap * page_bytes + ev->tree->cap_entries * (int64_t)sizeof *ev->entries;
+}
+
+/* ---- what the index tells ---- */
+
+void kv_evict_set_time(kv_evict *ev, int64_t now_us) {
+    ev->now_us = now_us > ev->now_us ? now_us : ev->now_us;
+}
+
+void kv_evict_set_next_use(kv_evict *ev, page_id page, double when) {
+    assert(ev->policy == KV_EVICT_CALLER);
+    ev->pages[page.v].next_use = isnan(when) ? INFINITY : when;
+    ev->pages[page.v].said = true;
+    ev->pages[page.v].score = -ev->pages[page.v].next_use;
+    if (kv_heap_has(&ev->order, page.v)) {
+        put(ev, page);
+    }
+}
+
+void kv_evict_inserted(kv_evict *ev, int32_t e, int32_t depth, int32_t space, uint64_t hash) {
+    (void)space;
+    (void)hash;
+    if (ev->is_active) {
+        ev->entries[e] = (entry_note){.depth = depth};
+    }
+}
+
+void kv_evict_used(kv_evict *ev, int32_t e) {
+    if (ev->is_active) {
+        ev->entries[e].n_uses++;
+    }
+}
+
+void kv_evict_retain(kv_evict *ev, int32_t e, const kv_retention *r) {
+    if (!ev->is_active) {
+        if (r->priority == KV_PRIORITY_DEFAULT && r->ttl_us == 0) {
+            return; /* that is what holds for all */
+        }
+        activate(ev);
+    }
+    ev->entries[e].priority = r->priority - KV_PRIORITY_DEFAULT;
+    ev->entries[e].priority_us = r->priority_us;
+    ev->entries[e].ttl_us = r->ttl_us;
+}
+
+void kv_evict_leaf_changed(kv_evict *ev, int32_t e) {
+    for (int32_t g = 0; ev->is_active && g < ev->tree->n_groups; g++) {
+        page_id page = {kv_tree_pages(ev->tree, e)[g]};
+        if (page.v == TREE_NONE || !is_cached(ev, page)) {
+            continue;
+        }
+        if (!is_candidate(ev, page)) {
+            take(ev, page);
+        } else if (!kv_heap_has(&ev->order, page.v)) {
+            put(ev, page);
+        }
+    }
+}
+
+/* ---- eviction ---- */
+
+/* Gives every candidate the level of this time. */
+static void keep_time(kv_evict *ev) {
+    for (;;) {
+        page_id page = {kv_heap_lowest(&ev->deadlines)};
+        if (page.v == HEAP_NONE || kv_heap_key_of(&ev->deadlines, page.v).stamp > ev->now_us) {
+            return;
+        }
+        put(ev, page);
+    }
+}
+
+page_id kv_evict_next(kv_evict *ev) {
+    keep_time(ev);
+    page_id page = {kv_heap_lowest(&ev->order)};
+    if (page.v == HEAP_NONE) {
+        /* lru without retention; or what is left stands before entries that have lost their pages but not their paths */
+        return kv_pool_oldest(ev->pool);
+    }
+    kv_heap_key key = kv_heap_key_of(&ev->order, page.v);
+    if (ev->policy == KV_EVICT_GDSF && key.level != LEVEL_OVER && key.score > ev->clock) {
+        ev->clock = key.score;
+    }
+    return page;
+}
+
+/* ---- audit ---- */
+
+/* One page: it is in the heap if and only if it may go, under its own key, and has a deadline only there. */
+static quire_err check_page(const kv_evict *ev, page_id page, quire_error *err) {
+    bool may_go = is_cached(ev, page) && is_candidate(ev, page), is_in = kv_heap_has(&ev->order, page.v);
+    if (may_go != is_in) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d %s and %s in the heap", page.v, may_go ? "may go" : "may not go",
+                       is_in ? "is" : "is not");
+    }
+    if (!is_in) {
+        return kv_heap_has(&ev->deadlines, page.v)
+                   ? err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d has a deadline and is not in the heap", page.v)
+                   : QUIRE_OK;
+    }
+    kv_heap_key key = kv_heap_key_of(&ev->order, page.v);
+    bool same = !(key.score < ev->pages[page.v].score) && !(key.score > ev->pages[page.v].score);
+    if (!same || key.stamp != ev->pages[page.v].stamp || key.level < LEVEL_OVER || key.level > KV_PRIORITY_MAX) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: page %d stands under a key that is not its own", page.v);
+    }
+    return QUIRE_OK;
+}
+
+quire_err kv_evict_check(const kv_evict *ev, quire_error *err) {
+    TRY(kv_heap_check(&ev->order, err));
+    TRY(kv_heap_check(&ev->deadlines, err));
+    for (int32_t page = 0; ev->is_active && page < ev->order.cap; page++) {
+        TRY(check_page(ev, (page_id){page}, err));
+    }
+    if (!ev->is_active && ev->order.n > 0) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv evict: the heap holds %d pages while the queue decides", ev->order.n);
+    }
+    return QUIRE_OK;
+}
