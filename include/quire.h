@@ -75,6 +75,7 @@ typedef struct quire_stats {
     int64_t steps, step_rows, step_us;
     int64_t preemptions;
     int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */
+    int64_t preempted_queries, preempted_hits;           /* tokens of preempted requests that came back: not part of the two above */
     /* Cumulative histograms, seconds; bounds in quire_stats_bounds. */
     int64_t ttft_buckets[16], gap_buckets[16], e2e_buckets[16];
     double ttft_sum, gap_sum, e2e_sum;
@@ -151,6 +152,7 @@ typedef struct quire_event {
     int32_t stop_token;       /* END by a stop token of the request: its id (not eos), else -1 */
     const char *stop_string;  /* END by a stop string: it, else NULL */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; of all choices in DONE */
+    int32_t cached_tokens;    /* of prompt_tokens: not computed, but found in the prefix cache; known from the first DELTA on */
     const quire_error *error; /* DONE with finish ERROR: what; else NULL */
 } quire_event;
 

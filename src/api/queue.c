@@ -153,7 +153,8 @@ static void fill_choice(const choice *c, quire_event_kind kind, quire_event *out
                          .choice = c->index,
                          .stop_token = -1,
                          .prompt_tokens = (int32_t)c->prompt.n,
-                         .completion_tokens = c->n_completion};
+                         .completion_tokens = c->n_completion,
+                         .cached_tokens = c->n_cached};
 }
 
 static void set_failed(quire_stream *s, quire_err e) {
@@ -205,6 +206,7 @@ static void fill_done(quire_stream *s, quire_event *out) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         out->prompt_tokens += (int32_t)s->choices[i].prompt.n;
         out->completion_tokens += s->choices[i].n_completion;
+        out->cached_tokens += s->choices[i].n_cached;
         out->finish = s->choices[i].finish;
     }
     if (s->error.code != QUIRE_OK) {
@@ -363,6 +365,7 @@ static bool take_prepared(quire_queue *q) {
 static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
+    c->n_cached = event->n_cached;
     bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and what comes after that counts for nothing */
     if (event->finish == FINISH_NONE) {
         if (open && !s->released) {

@@ -28,6 +28,7 @@ typedef struct choice {
     bool started, ended; /* START and END were given out */
     bool gone;           /* the engine's end has come */
     int32_t n_completion;
+    int32_t n_cached; /* of the prompt, as the engine said */
     quire_finish finish;
     int32_t stop_token;
     int32_t stop_string; /* index, or -1 */

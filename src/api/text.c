@@ -85,7 +85,9 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
                          .step_us = s.step_us,
                          .preemptions = s.preemptions,
                          .prefix_queries = s.prompt_tokens_queried,
-                         .prefix_hits = s.prompt_tokens_reused};
+                         .prefix_hits = s.prompt_tokens_reused,
+                         .preempted_queries = s.known_tokens_queried,
+                         .preempted_hits = s.known_tokens_reused};
     for (int i = 0; i < 4; i++) {
         out->requests_finished[i] = atomic_load(&e->finished[i]);
     }

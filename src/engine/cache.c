@@ -40,13 +40,23 @@ int32_t cache_peek(const engine *e, const sequence *s) {
     return s->cached ? kv_index_peek(e->index, &s->path, s->tokens, reusable(s)) : 0;
 }
 
+/* s reuses n tokens: the prompt's at its first admission, later what it knew when it was preempted. */
+static void count_reuse(engine *e, sequence *s, int32_t n) {
+    int64_t *total = s->n_admitted == 1 ? &e->stats.prompt_tokens_reused : &e->stats.known_tokens_reused;
+    *total += n - s->n_reused;
+    s->n_reused = n;
+    s->n_cached = s->n_admitted == 1 ? n : s->n_cached;
+}
+
 void cache_take(engine *e, sequence *s) {
     int32_t n = 0;
     if (s->cached && kv_index_match(e->index, &s->path, s->tokens, reusable(s), s->tables, &n) == QUIRE_OK) {
         s->n_computed = n;
     }
-    e->stats.prompt_tokens_queried += s->n_known;
-    e->stats.prompt_tokens_reused += n;
+    s->n_admitted++;
+    s->n_reused = 0;
+    *(s->n_admitted == 1 ? &e->stats.prompt_tokens_queried : &e->stats.known_tokens_queried) += s->n_known;
+    count_reuse(e, s, n);
 }
 
 void cache_publish(engine *e, sequence *s) {
@@ -105,13 +115,14 @@ void cache_make_free(engine *e, int32_t n) {
 
 bool cache_drop_tail(engine *e, sequence *s) {
     int32_t keep = s->n_computed - s->n_computed % e->layout.page_tokens;
-    if (!s->cached || keep == s->n_computed || !can_go_back(e, s, keep)) {
-        return false;
+    if (!s->cached || keep == s->n_computed || s->n_computed != s->n_reused || !can_go_back(e, s, keep)) {
+        return false; /* what it computed itself is never given up */
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
         kv_table_truncate(e->pool, &s->tables[g], keep, e->layout.page_tokens);
     }
     kv_index_truncate(e->index, &s->path, keep);
     s->n_computed = keep;
+    count_reuse(e, s, keep);
     return true;
 }

@@ -44,6 +44,7 @@ typedef struct engine_event {
     finish_reason finish; /* FINISH_NONE for a token */
     quire_err error;      /* at FINISH_ERROR */
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
+    int32_t n_cached;     /* prompt tokens that were not computed but found in the prefix cache when the request was first admitted */
 } engine_event;
 
 #define ENGINE_SPACE_BYTES 128
@@ -92,7 +93,8 @@ typedef struct engine_stats {
     int64_t n_running, n_waiting;
     int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
     int64_t prompt_tokens, generation_tokens, finished[5]; /* by finish_reason */
-    int64_t prompt_tokens_queried, prompt_tokens_reused;   /* of admitted sequences: looked up in the prefix cache, and found there */
+    int64_t prompt_tokens_queried, prompt_tokens_reused;   /* at first admissions: looked up in the prefix cache, and found there */
+    int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */
     int64_t steps, step_rows, step_us, preemptions;
     engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */
 } engine_stats;

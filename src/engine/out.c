@@ -27,6 +27,7 @@ static bool next_of(sequence *s, engine_event *event) {
     int32_t n = atomic_load(&s->n_published);
     *event = (engine_event){.user = s->user, .token = -1, .position = n};
     if (s->n_read < n) {
+        event->n_cached = s->n_cached;
         event->position = s->n_read;
         event->token = s->tokens[s->n_read++];
         return true;
@@ -37,6 +38,7 @@ static bool next_of(sequence *s, engine_event *event) {
     event->finish = finish;
     event->error = s->error;
     event->stopped_by_eos = s->stopped_by_eos;
+    event->n_cached = s->n_cached;
     return true;
 }
 

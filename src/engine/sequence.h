@@ -30,6 +30,8 @@ typedef struct sequence {
     size_t n_space;
     int32_t n_prompt, n_known, n_computed;
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
+    int32_t n_admitted;       /* times it was; more than once after preemption */
+    int32_t n_reused;         /* tokens that the last admission took from the cache */
     int32_t n_tables;
     kv_table *tables;         /* [n_tables] one a group */
 
@@ -39,6 +41,7 @@ typedef struct sequence {
     atomic_int finish;        /* finish_reason, set once, after the last token was published */
     quire_err error;          /* written before finish */
     bool stopped_by_eos;      /* written before finish */
+    int32_t n_cached;         /* tokens reused at the first admission; written before the first token is published */
     atomic_bool queued;       /* an entry for it is in the out-ring */
     atomic_int holders;
     engine_out *out;

@@ -257,7 +257,7 @@ static void end_stream(answer *a) {
         json_raw(&o, "data: {");
         answer_write_head(a, a->format->chunk_object, &o);
         json_raw(&o, ",\"choices\":[],\"usage\":");
-        answer_write_usage(a->prompt_tokens, a->completion_tokens, &o);
+        answer_write_usage(a, &o);
         json_raw(&o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"}\n\n");
     }
     json_raw(&o, "data: [DONE]\n\n");
@@ -295,6 +295,7 @@ static void on_done(answer *a, const quire_event *ev) {
     }
     a->prompt_tokens = ev->prompt_tokens;
     a->completion_tokens = ev->completion_tokens;
+    a->cached_tokens = ev->cached_tokens;
     if (a->started) {
         end_stream(a);
     } else {

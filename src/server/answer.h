@@ -44,8 +44,8 @@ struct answer {
     const answer_format *format;
     answer_choice *choices;
     int64_t created_s;
-    int32_t prompt_tokens, completion_tokens; /* of all choices, at DONE */
-    bool started;                             /* the stream's head is sent */
+    int32_t prompt_tokens, completion_tokens, cached_tokens; /* of all choices, at DONE */
+    bool started;                                            /* the stream's head is sent */
     int32_t n_choices;
     bool listed;                              /* in loop.unsent */
     answer *next_unsent;
@@ -72,8 +72,8 @@ void answer_write_finish(const answer_choice *c, json_out *o);
 /* The generated ids when they are wanted, else null. */
 void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o);
 void answer_write_prompt_ids(const answer *a, const answer_choice *c, json_out *o);
-/* {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..} */
-void answer_write_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o);
+/* {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":{"cached_tokens":..}}, at DONE */
+void answer_write_usage(const answer *a, json_out *o);
 /* ,"usage":{..} when it is wanted in every chunk, and ,"system_fingerprint":.. in a choice's last one when no usage chunk follows */
 void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *o);
 /* ,"service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole answer */

@@ -54,16 +54,24 @@ static void usage_fields(int32_t prompt_tokens, int32_t completion_tokens, json_
     json_int(o, completion_tokens);
 }
 
-void answer_write_usage(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {
+static void prompt_details(const answer *a, json_out *o) {
+    json_raw(o, ",\"prompt_tokens_details\":{\"cached_tokens\":");
+    json_int(o, a->cached_tokens);
+    json_raw(o, "}");
+}
+
+void answer_write_usage(const answer *a, json_out *o) {
     json_raw(o, "{");
-    usage_fields(prompt_tokens, completion_tokens, o);
+    usage_fields(a->prompt_tokens, a->completion_tokens, o);
+    prompt_details(a, o);
     json_raw(o, "}");
 }
 
 void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *o) {
     if (a->info->continuous_usage) {
-        json_raw(o, ",\"usage\":");
-        answer_write_usage(c->prompt_tokens, c->completion_tokens, o);
+        json_raw(o, ",\"usage\":{");
+        usage_fields(c->prompt_tokens, c->completion_tokens, o);
+        json_raw(o, "}");
     }
     if (c->finish != QUIRE_FINISH_NONE && !a->info->include_usage) {
         json_raw(o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"");
@@ -73,5 +81,6 @@ void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *
 void answer_write_tail(const answer *a, json_out *o) {
     json_raw(o, ",\"service_tier\":null,\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"usage\":{");
     usage_fields(a->prompt_tokens, a->completion_tokens, o);
-    json_raw(o, ",\"prompt_tokens_details\":null,\"completion_tokens_details\":null}");
+    prompt_details(a, o);
+    json_raw(o, ",\"completion_tokens_details\":null}");
 }

@@ -70,6 +70,9 @@ static quire_err write_vllm(strbuf *out, const quire_stats *st, const char *mode
     TRY(write_int(out, "vllm:generation_tokens_total", "counter", "Tokens generated.", labels, st->generation_tokens));
     TRY(write_int(out, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.", labels, st->prefix_queries));
     TRY(write_int(out, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.", labels, st->prefix_hits));
+    TRY(write_int(out, "quire_preempted_prefix_queries_total", "counter", "Tokens of preempted requests looked up there when they came back.", "",
+                  st->preempted_queries));
+    TRY(write_int(out, "quire_preempted_prefix_hits_total", "counter", "Tokens of preempted requests found there.", "", st->preempted_hits));
     TRY(describe(out, "vllm:request_success_total", "counter", "Finished requests by reason."));
     for (int i = 0; i < 4; i++) {
         TRY(strbuf_addf(out, "vllm:request_success_total{engine=\"0\",finished_reason=\"%s\",model_name=\"%s\"} %" PRId64 "\n", reasons[i], model,

@@ -14,10 +14,12 @@ LATER = {"logprobs", "top_logprobs", "prompt_logprobs", "n", "best_of", "presenc
          "allowed_token_ids", "bad_words", "truncate_prompt_tokens", "priority", "suffix", "cache_salt", "length_penalty", "use_beam_search",
          "structured_outputs", "response_format", "tools", "tool_choice", "chat_template"}
 LATER_ON_CHAT = LATER | {"echo"}
-# What only the reference has, and prompt_tokens_details, which comes with the prefix cache.
-NOT_ASKED = {"routed_experts", "kv_transfer_params", "ec_transfer_params", "metrics", "permission", "prompt_text", "prompt_tokens_details"}
+# What only the reference has.
+NOT_ASKED = {"routed_experts", "kv_transfer_params", "ec_transfer_params", "metrics", "permission", "prompt_text", "created_cache_tokens",
+             "multimodal_tokens"}
 ERROR_TYPES = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 405: "invalid_request_error"}
-VARIES = {"id", "created", "system_fingerprint", "root", "owned_by", "version"}
+# cached_tokens: the reference reuses whole blocks only.
+VARIES = {"id", "created", "system_fingerprint", "root", "owned_by", "version", "cached_tokens"}
 
 
 def records():

@@ -3,6 +3,7 @@ import json
 import re
 import time
 
+import openai
 import pytest
 from conftest import KEY, Server
 
@@ -59,6 +60,38 @@ def test_a_second_turn_reuses_the_first_turns_answer(cached):
     before = hits(cached)
     complete(cached, STORY + "At last he said" + first + " and went on")
     assert hits(cached) - before > n  # the prompt and most of what was generated behind it
+
+
+def client_of(server, key=KEY):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key=key, max_retries=0)
+
+
+def test_the_client_reads_how_many_tokens_were_cached(cached, uncached):
+    """37 common tokens at page 16: two whole pages and 5 tokens of a third."""
+    client, cold = client_of(cached), client_of(uncached)
+    first = [11 + i for i in range(60)]
+    second = first[:37] + [900 + i for i in range(23)]
+    fields = {"model": "builtin", "max_tokens": 8, "temperature": 0}
+    answers = [client.completions.create(prompt=p, **fields) for p in (first, second, second)]
+    assert [a.usage.prompt_tokens_details.cached_tokens for a in answers] == [0, 37, 59]
+    assert answers[1].choices[0].text == answers[2].choices[0].text == cold.completions.create(prompt=second, **fields).choices[0].text
+    chunks = list(client.completions.create(prompt=second, stream=True, stream_options={"include_usage": True}, **fields))
+    assert chunks[-1].usage.prompt_tokens_details.cached_tokens == 59
+    both = client.completions.create(prompt=[second, first], **fields)
+    assert both.usage.prompt_tokens == 120 and both.usage.prompt_tokens_details.cached_tokens == 118
+    assert cold.completions.create(prompt=second, **fields).usage.prompt_tokens_details.cached_tokens == 0
+
+
+def test_the_client_reads_how_many_tokens_of_a_chat_were_cached(golden_server):
+    client = client_of(golden_server)
+    messages = [{"role": "system", "content": "You count what you remember of a chat."}, {"role": "user", "content": "One."}]
+    fields = {"model": "tiny", "max_tokens": 4, "temperature": 0}
+    first = client.chat.completions.create(messages=messages, **fields)
+    again = client.chat.completions.create(messages=messages, **fields)
+    assert again.usage.prompt_tokens_details.cached_tokens == again.usage.prompt_tokens - 1
+    assert again.choices[0].message.content == first.choices[0].message.content
+    chunks = list(client.chat.completions.create(messages=messages, stream=True, stream_options={"include_usage": True}, **fields))
+    assert chunks[-1].usage.prompt_tokens_details.cached_tokens == again.usage.prompt_tokens - 1
 
 
 def test_tenants_share_nothing(cached):

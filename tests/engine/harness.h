@@ -43,6 +43,8 @@ typedef struct harness_run {
     float *logits;    /* [n_prompt, n_vocab] if wanted, from position logits_first on */
     int32_t logits_first;
     int32_t tokens[512];
+    const char *space; /* NULL: everybody's */
+    int32_t n_cached;
     finish_reason finish;
     quire_err error;
     request_id id;
@@ -93,8 +95,9 @@ static inline void harness_close(harness *h) {
 static inline void harness_submit(harness *h, harness_run *r) {
     quire_error err = {0};
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
+    const char *space = r->space ? r->space : "test";
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = "test", .n_space = 4, .out = h->out, .user = r};
+    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .out = h->out, .user = r};
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);
@@ -121,6 +124,7 @@ static inline void harness_wait(harness *h, int32_t n) {
         } else {
             r->finish = ev.finish;
             r->error = ev.error;
+            r->n_cached = ev.n_cached;
             n--;
         }
     }

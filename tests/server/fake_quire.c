@@ -240,7 +240,7 @@ static bool is_last(const quire_request *r, int32_t produced) {
 static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
     const quire_request *r = s->r;
     bool last_choice = s->choice == r->info.n_choices - 1;
-    *ev = (quire_event){.stream = s, .user = s->user, .choice = s->choice, .stop_token = -1, .prompt_tokens = 5, .text = q->text};
+    *ev = (quire_event){.stream = s, .user = s->user, .choice = s->choice, .stop_token = -1, .prompt_tokens = 5, .cached_tokens = 3, .text = q->text};
     if (strcmp(r->fail, "start") == 0 || (strcmp(r->fail, "middle") == 0 && s->produced == 1)) {
         err_set_param(&s->error, QUIRE_TOO_LARGE, "input_tokens", "the prompt is too long");
         ev->kind = QUIRE_EVENT_DONE;
@@ -282,6 +282,7 @@ static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
         ev->kind = QUIRE_EVENT_DONE;
         ev->finish = QUIRE_FINISH_STOP;
         ev->prompt_tokens = 5 * r->info.n_choices;
+        ev->cached_tokens = 3 * r->info.n_choices;
         ev->completion_tokens = s->produced * r->info.n_choices;
         s->phase = 4;
     }

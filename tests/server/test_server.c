@@ -417,7 +417,7 @@ static void whole_answers_have_the_shape(void **state) {
     expect_in(a, "\"object\":\"text_completion\",\"created\":");
     expect_in(a, "\"model\":\"fake\",\"choices\":[{\"index\":0,\"text\":\" t0 t1\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,"
                  "\"token_ids\":null,\"prompt_logprobs\":null,\"prompt_token_ids\":null}],\"service_tier\":null,\"system_fingerprint\":\"quire-");
-    expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,");
+    expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":3},");
     a = ask(s, post(CHAT, "{\"max_tokens\":5,\"stop_at\":2,\"stop_kind\":\"string\"}", CLOSE));
     expect_in(a, "{\"id\":\"chatcmpl-");
     expect_in(a, "\"object\":\"chat.completion\",");
@@ -447,7 +447,7 @@ static void streams_have_the_order(void **state) {
     const char *role = strstr(a, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
     const char *first = strstr(a, "\"delta\":{\"content\":\" t0\"},\"logprobs\":null,\"finish_reason\":null,\"token_ids\":null}");
     const char *last = strstr(a, "\"delta\":{\"content\":\" t1\"},\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,");
-    const char *usage = strstr(a, "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2},\"system_fingerprint\"");
+    const char *usage = strstr(a, "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":3}},\"system_fingerprint\"");
     const char *done = strstr(a, "data: [DONE]");
     assert_true(role != NULL && first > role && last > first && usage > last && done > usage);
     assert_int_equal(count(a, "data: "), 5);

@@ -1,0 +1,165 @@
+/* Reuse at the engine: what requests say they found in the cache, and how many rows were computed for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+
+static uint64_t seed;
+static harness_options small_model;
+
+/* The counters once nothing stands any more: they are published after the step that sent the last event. */
+static engine_stats idle_stats(harness *h) {
+    engine_stats s = {0};
+    for (int i = 0; i < 5000; i++) {
+        engine_stats_read(h->e, &s);
+        if (s.n_running == 0 && s.n_waiting == 0 && s.n_pages_held == 0) {
+            return s;
+        }
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    fail_msg("%lld sequences still run", (long long)s.n_running);
+    return s;
+}
+
+/* Runs r alone; the rows that were computed meanwhile. */
+static int64_t rows_of(harness *h, harness_run *r) {
+    int64_t before = idle_stats(h).step_rows;
+    harness_submit(h, r);
+    harness_wait(h, 1);
+    assert_int_equal(r->finish, FINISH_LENGTH);
+    return idle_stats(h).step_rows - before;
+}
+
+static void same_run(const harness_run *a, const harness_run *b, size_t first_row, size_t width) {
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)a->n_tokens * sizeof(int32_t));
+    size_t n = ((size_t)a->n_prompt - first_row) * width * sizeof(float);
+    assert_memory_equal(a->logits + first_row * width, b->logits + first_row * width, n);
+}
+
+/* 37 common tokens at page 16: two whole pages, and 5 tokens of a third that is copied and continued. */
+static void a_common_prefix_of_37_tokens_is_37_cached_tokens(void **state) {
+    (void)state;
+    enum { COMMON = 37, N = 60, NEW = 8 };
+    harness warm = {0}, cold = {0};
+    harness_options o = small_model;
+    int32_t a[N], b[N];
+    harness_open(&o, &warm);
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    harness_open(&o, &cold);
+    size_t width = (size_t)warm.n_vocab;
+    random_prompt(&seed, warm.n_vocab, N, a);
+    random_prompt(&seed, warm.n_vocab, N, b);
+    memcpy(b, a, COMMON * sizeof *a);
+    b[COMMON] = a[COMMON] == 7 ? 8 : 7;
+    harness_run first = {.prompt = a, .n_prompt = N, .sampling = greedy(NEW)}, second = first, again, alone;
+    assert_int_equal(rows_of(&warm, &first), N + NEW - 1);
+    assert_int_equal(first.n_cached, 0);
+    second.prompt = b;
+    second.logits_first = COMMON;
+    alone = second;
+    second.logits = mem_new(N, width * sizeof(float));
+    alone.logits = mem_new(N, width * sizeof(float));
+    assert_int_equal(rows_of(&warm, &second), N - COMMON + NEW - 1);
+    assert_int_equal(second.n_cached, COMMON);
+    assert_int_equal(rows_of(&cold, &alone), N + NEW - 1);
+    assert_int_equal(alone.n_cached, 0);
+    same_run(&second, &alone, COMMON, width);
+    again = (harness_run){.prompt = b, .n_prompt = N, .sampling = greedy(NEW)};
+    assert_int_equal(rows_of(&warm, &again), 1 + NEW - 1); /* the last token only, for its logits */
+    assert_int_equal(again.n_cached, N - 1);
+    assert_memory_equal(again.tokens, alone.tokens, NEW * sizeof(int32_t));
+    engine_stats s = idle_stats(&warm);
+    assert_int_equal(s.prompt_tokens_queried, 3 * N);
+    assert_int_equal(s.prompt_tokens_reused, COMMON + N - 1);
+    mem_free(second.logits);
+    mem_free(alone.logits);
+    harness_close(&warm);
+    harness_close(&cold);
+}
+
+static void wanted_rows_are_computed_though_they_are_cached(void **state) {
+    (void)state;
+    enum { N = 50 };
+    harness h = {0};
+    int32_t p[N];
+    harness_open(&small_model, &h);
+    random_prompt(&seed, h.n_vocab, N, p);
+    harness_run r = {.prompt = p, .n_prompt = N, .sampling = greedy(1)};
+    assert_int_equal(rows_of(&h, &r), N);
+    r.logits = mem_new(N, (size_t)h.n_vocab * sizeof(float));
+    assert_int_equal(rows_of(&h, &r), N); /* every row is wanted */
+    assert_int_equal(r.n_cached, 0);
+    r.logits_first = 21;
+    assert_int_equal(rows_of(&h, &r), N - 21);
+    assert_int_equal(r.n_cached, 21);
+    mem_free(r.logits);
+    harness_close(&h);
+}
+
+static void another_tenant_computes_every_token_of_the_same_prompt(void **state) {
+    (void)state;
+    enum { N = 50 };
+    harness h = {0};
+    int32_t p[N];
+    harness_open(&small_model, &h);
+    random_prompt(&seed, h.n_vocab, N, p);
+    harness_run r = {.prompt = p, .n_prompt = N, .sampling = greedy(1), .space = "one"}, other = r;
+    other.space = "two";
+    assert_int_equal(rows_of(&h, &r), N);
+    assert_int_equal(rows_of(&h, &other), N);
+    assert_int_equal(other.n_cached, 0);
+    assert_int_equal(rows_of(&h, &r), 1);
+    assert_int_equal(rows_of(&h, &other), 1);
+    other.space = "on"; /* a name that begins another is another name */
+    assert_int_equal(rows_of(&h, &other), N);
+    harness_close(&h);
+}
+
+static void what_a_preempted_request_finds_again_is_no_hit_of_its_prompt(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_options o = small_model;
+    static int32_t prompts[24][40];
+    static harness_run runs[24];
+    o.n_pages = 24;
+    harness_open(&o, &h);
+    for (int i = 0; i < 24; i++) {
+        random_prompt(&seed, h.n_vocab, 40, prompts[i]);
+        runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = 40, .sampling = greedy(60)};
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, 24);
+    engine_stats s = idle_stats(&h);
+    int64_t said = 0;
+    for (int i = 0; i < 24; i++) {
+        said += runs[i].n_cached;
+    }
+    assert_true(s.preemptions > 0);
+    assert_int_equal(s.prompt_tokens_queried, 24 * 40); /* each once */
+    assert_int_equal(s.prompt_tokens_reused, said);
+    assert_true(said < 24 * 2); /* strangers: no more than a chance token */
+    assert_true(s.known_tokens_queried >= s.preemptions * 40);
+    assert_true(s.known_tokens_reused <= s.known_tokens_queried);
+    harness_close(&h);
+}
+
+int main(void) {
+    seed = rng_os_seed();
+    small_model = harness_defaults;
+    small_model.path = "models/builtin-small.gguf";
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_common_prefix_of_37_tokens_is_37_cached_tokens),
+        cmocka_unit_test(wanted_rows_are_computed_though_they_are_cached),
+        cmocka_unit_test(another_tenant_computes_every_token_of_the_same_prompt),
+        cmocka_unit_test(what_a_preempted_request_finds_again_is_no_hit_of_its_prompt),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
