@@ -29,9 +29,12 @@ typedef struct quire_kv_seq quire_kv_seq;
 
 #define QUIRE_KV_MAX_GROUPS 64
 
-/* Always the end of a branch before what comes before it. LRU: longest unused first. LFU: least often used first. GDSF: least uses x cost to
- * compute again first, old uses fading. LEARNED: what a model that learns while it runs finds least likely to be asked for again. */
+/* Always the end of a branch before what comes before it. LRU: longest unused first. LFU: least often used first. GDSF: least uses x cost
+ * to compute again first, old uses fading. LEARNED: what a model that learns while it runs finds least likely to be asked for again. */
 typedef enum quire_kv_policy { QUIRE_KV_LRU, QUIRE_KV_LFU, QUIRE_KV_GDSF, QUIRE_KV_LEARNED } quire_kv_policy;
+
+/* How finely prefixes are reused: to the token, by copying the page in which a prompt leaves what is cached; or in whole pages only. */
+typedef enum quire_kv_granularity { QUIRE_KV_TOKEN, QUIRE_KV_PAGE } quire_kv_granularity;
 
 typedef struct quire_kv_options {
     int32_t n_pages;
@@ -41,6 +44,7 @@ typedef struct quire_kv_options {
     int32_t max_seqs;                     /* sequences at once */
     int32_t max_spaces;                   /* name spaces at once, of running sequences and of cached pages */
     quire_kv_policy policy;               /* which cached page goes first when room is needed */
+    quire_kv_granularity granularity;
 } quire_kv_options;
 
 /* 1 group, pages of 16, 256 sequences, 1,024 spaces; n_pages is left to the caller. */

@@ -1,6 +1,7 @@
 #include "kv/index.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "kv/hash.h"
@@ -16,7 +17,8 @@ static quire_err open_eviction(kv_index *ix) {
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
     if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1 || o->max_entries < 0 ||
-        o->hash_bits < 0 || o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER || o->policy == KV_EVICT_LEARNED) {
+        o->hash_bits < 0 || o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER || o->policy == KV_EVICT_LEARNED ||
+        (o->granularity != KV_GRANULARITY_TOKEN && o->granularity != KV_GRANULARITY_PAGE)) {
         return QUIRE_INVALID;
     }
     kv_index *ix = mem_new(1, sizeof *ix);
@@ -65,6 +67,7 @@ void kv_index_close(kv_index *ix) {
     }
     kv_tree_close(&ix->tree);
     kv_spaces_close(&ix->spaces);
+    kv_publics_close(&ix->publics);
     mem_free(ix->hashes);
     mem_free(ix);
 }
@@ -85,9 +88,19 @@ static kv_space *space_at(const kv_index *ix, int32_t space) {
     return &ix->spaces.slots[space];
 }
 
+/* The space that page i of a path's sequence lies in. */
+static int32_t space_of(const kv_path *path, int32_t i) {
+    return i < path->n_public ? path->public_space : path->space;
+}
+
+/* What the tree knows as the entry before page i, given the one that spells the prefix: each space starts at its root. */
+static int32_t before_in_space(const kv_path *path, int32_t i, int32_t e) {
+    return i == path->n_public ? TREE_NONE : e;
+}
+
 /* A space goes when nobody is in it and nothing is cached in it. */
 static void drop_idle_space(kv_index *ix, int32_t space) {
-    kv_space *s = space_at(ix, space);
+    const kv_space *s = space_at(ix, space);
     if (s->n_paths == 0 && ix->tree.nodes[s->root].n_children == 0) {
         kv_tree_remove_root(&ix->tree, s->root);
         kv_spaces_remove(&ix->spaces, space);
@@ -101,12 +114,11 @@ uint64_t kv_index_hash_of(const kv_index *ix, int32_t e) {
     if (entry->n_tokens < ix->o.page_tokens) {
         return 0;
     }
-    uint64_t parent;
-    if (entry->up != TREE_NONE) {
-        parent = ix->hashes[entry->up];
-    } else {
-        const kv_space *s = space_at(ix, ix->tree.nodes[ix->tree.nodes[entry->node].parent].last);
-        parent = kv_hash_root(0, s->name, s->n_name);
+    const kv_node *node = &ix->tree.nodes[entry->node], *parent_node = &ix->tree.nodes[node->parent];
+    uint64_t parent = entry->up != TREE_NONE ? ix->hashes[entry->up] : 0;
+    if (parent_node->parent == TREE_NONE && node->first == e) {
+        const kv_space *s = space_at(ix, parent_node->last);
+        parent = kv_hash_root(parent, s->name, s->n_name);
     }
     uint64_t h = kv_hash_page(parent, kv_tree_tokens(&ix->tree, e), entry->n_tokens) & ix->hash_mask;
     return h != 0 ? h : 1;
@@ -180,7 +192,7 @@ static void prune(kv_index *ix, int32_t e) {
         int32_t up = kv_tree_entry(&ix->tree, e)->up;
         int32_t parent = ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node].parent;
         drop_entry(ix, e);
-        if (up == TREE_NONE) {
+        if (ix->tree.nodes[parent].parent == TREE_NONE) {
             drop_idle_space(ix, ix->tree.nodes[parent].last);
         }
         e = up;
@@ -200,25 +212,63 @@ static void stand_at(kv_index *ix, kv_path *path, int32_t e) {
     }
 }
 
-quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out) {
+/* One path more in the space of that name and place, which is made if need be. */
+static quire_err enter_space(kv_index *ix, int32_t behind, const void *name, size_t n, int32_t *out) {
     if (n > KV_SPACE_NAME_BYTES) {
         return QUIRE_INVALID;
     }
-    int32_t space = kv_spaces_find(&ix->spaces, name, n);
+    int32_t space = kv_spaces_find(&ix->spaces, behind, name, n);
     if (space == SPACE_NONE) {
-        space = kv_spaces_add(&ix->spaces, name, n);
+        space = kv_spaces_add(&ix->spaces, behind, name, n);
         if (space == SPACE_NONE) {
             return QUIRE_NO_ROOM;
         }
         space_at(ix, space)->root = kv_tree_add_root(&ix->tree, space);
     }
     space_at(ix, space)->n_paths++;
-    *out = (kv_path){.space = space, .entry = TREE_NONE};
+    *out = space;
+    return QUIRE_OK;
+}
+
+static void leave_space(kv_index *ix, int32_t space) {
+    space_at(ix, space)->n_paths--;
+    drop_idle_space(ix, space);
+}
+
+quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out) {
+    int32_t space;
+    TRY(enter_space(ix, SPACE_PLAIN, name, n, &space));
+    *out = (kv_path){.space = space, .entry = TREE_NONE, .public_space = SPACE_NONE};
+    return QUIRE_OK;
+}
+
+quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n) {
+    return n_scope > KV_SPACE_NAME_BYTES ? QUIRE_INVALID : kv_publics_add(&ix->publics, scope, n_scope, tokens, n, ix->o.page_tokens);
+}
+
+quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n, const int32_t *tokens,
+                                int32_t n_tokens, kv_path *out) {
+    int32_t number = kv_publics_find(&ix->publics, scope, n_scope, tokens, n_tokens);
+    if (number == PUBLIC_NONE) {
+        return kv_index_enter(ix, name, n, out);
+    }
+    int32_t space, public_space;
+    TRY(enter_space(ix, SPACE_PUBLIC, scope, n_scope, &public_space));
+    quire_err e = enter_space(ix, number, name, n, &space);
+    if (e != QUIRE_OK) {
+        leave_space(ix, public_space);
+        return e;
+    }
+    *out = (kv_path){
+        .space = space, .entry = TREE_NONE, .public_space = public_space, .n_public = ix->publics.list[number].n / ix->o.page_tokens};
     return QUIRE_OK;
 }
 
 kv_path kv_index_fork(kv_index *ix, const kv_path *path) {
     space_at(ix, path->space)->n_paths++;
+    if (path->n_public > 0) {
+        space_at(ix, path->public_space)->n_paths++;
+    }
     if (path->entry != TREE_NONE) {
         kv_tree_entry(&ix->tree, path->entry)->n_pins++;
     }
@@ -228,8 +278,10 @@ kv_path kv_index_fork(kv_index *ix, const kv_path *path) {
 void kv_index_leave(kv_index *ix, kv_path *path) {
     stand_at(ix, path, TREE_NONE);
     path->n_pages = 0;
-    space_at(ix, path->space)->n_paths--;
-    drop_idle_space(ix, path->space);
+    leave_space(ix, path->space);
+    if (path->n_public > 0) {
+        leave_space(ix, path->public_space);
+    }
 }
 
 quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r) {
@@ -285,18 +337,23 @@ static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, 
 }
 
 /* The longest prefix of tokens[0..n) that every group can be continued from. */
-static found walk(const kv_index *ix, int32_t space, const int32_t *tokens, int32_t n) {
-    const int32_t size = ix->o.page_tokens, root = space_at(ix, space)->root;
+static found walk(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
+    const int32_t size = ix->o.page_tokens;
     int32_t since[KV_MAX_GROUPS] = {0};
     found best = {.entry = TREE_NONE, .source = TREE_NONE};
+    n -= ix->o.granularity == KV_GRANULARITY_PAGE ? n % size : 0;
     for (int32_t e = TREE_NONE, n_pages = 0;;) {
         int32_t at = n_pages * size, rest = n - at < size ? n - at : size, n_shared = 0;
-        int32_t next = rest > 0 ? kv_tree_best(&ix->tree, root, e, tokens + at, rest, &n_shared) : TREE_NONE;
+        int32_t root = space_at(ix, space_of(path, n_pages))->root, after = before_in_space(path, n_pages, e);
+        int32_t next = rest > 0 ? kv_tree_best(&ix->tree, root, after, tokens + at, rest, &n_shared) : TREE_NONE;
         if (next == TREE_NONE) {
             return best;
         }
         count_pages(ix, next, since);
         bool whole = n_shared == size;
+        if (!whole && ix->o.granularity == KV_GRANULARITY_PAGE) {
+            return best;
+        }
         if (can_continue(ix, at + n_shared, n_pages + 1, since)) {
             best = (found){
                 .n_tokens = at + n_shared, .n_pages = n_pages + whole, .entry = whole ? next : e, .source = whole ? TREE_NONE : next};
@@ -310,7 +367,7 @@ static found walk(const kv_index *ix, int32_t space, const int32_t *tokens, int3
 }
 
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
-    return walk(ix, path->space, tokens, n).n_tokens;
+    return walk(ix, path, tokens, n).n_tokens;
 }
 
 /* Fills an empty table with group g's pages of the found prefix, holes before the first it needs. */
@@ -340,7 +397,7 @@ static void use_entry(kv_index *ix, const kv_path *path, int32_t e) {
 
 quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t *n_matched) {
     assert(path->n_pages == 0);
-    found f = walk(ix, path->space, tokens, n);
+    found f = walk(ix, path, tokens, n);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         assert(tables[g].n_pages == 0);
         TRY(kv_table_reserve(&tables[g], f.n_pages + 1));
@@ -380,26 +437,26 @@ static void unite(kv_index *ix, int32_t space, int32_t e, kv_table *tables, int3
 /* Page i of the sequence, n tokens, behind path. Where a part-filled entry is a prefix of it, it takes that one's place; where it is a
  * prefix of an entry, there is nothing to add. */
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
-    int32_t n_shared, root = space_at(ix, path->space)->root;
-    int32_t e = kv_tree_best(&ix->tree, root, path->entry, tokens, n, &n_shared);
+    int32_t n_shared, space = space_of(path, i), root = space_at(ix, space)->root, after = before_in_space(path, i, path->entry);
+    int32_t e = kv_tree_best(&ix->tree, root, after, tokens, n, &n_shared);
     bool is_new = n_shared < n;
     if (is_new) {
         if (e != TREE_NONE && n_shared == kv_tree_entry(&ix->tree, e)->n_tokens) {
             drop_entry(ix, e);
         }
-        e = kv_tree_insert(&ix->tree, root, path->entry, tokens, n);
+        e = kv_tree_insert(&ix->tree, root, after, path->entry, tokens, n);
         if (e == TREE_NONE) {
             return QUIRE_NO_ROOM;
         }
         ix->hashes[e] = kv_index_hash_of(ix, e);
-        kv_evict_inserted(ix->evict, e, path->n_pages, path->space, ix->hashes[e]);
+        kv_evict_inserted(ix->evict, e, i, space, ix->hashes[e]);
         if (path->entry != TREE_NONE) {
             kv_evict_leaf_changed(ix->evict, path->entry);
         }
     }
     if (is_new || n == ix->o.page_tokens) {
         use_entry(ix, path, e);
-        unite(ix, path->space, e, tables, i);
+        unite(ix, space, e, tables, i);
     }
     if (n == ix->o.page_tokens) {
         stand_at(ix, path, e);
@@ -408,13 +465,24 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
     return QUIRE_OK;
 }
 
+/* Into a public space go the whole pages of its prefixes only, also when a sequence was truncated and has other tokens there now. */
+static bool may_publish(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
+    if (path->n_pages >= path->n_public) {
+        return true;
+    }
+    const kv_public *p = &ix->publics.list[space_at(ix, path->space)->behind];
+    const int32_t *own = p->tokens + path->n_pages * ix->o.page_tokens;
+    return n == ix->o.page_tokens && memcmp(own, tokens, (size_t)n * sizeof *tokens) == 0;
+}
+
 quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, kv_publish_what what) {
     const int32_t size = ix->o.page_tokens;
-    while (path->n_pages < n / size) {
+    while (path->n_pages < n / size && may_publish(ix, path, tokens + path->n_pages * size, size)) {
         int32_t i = path->n_pages;
         TRY(publish_page(ix, path, tokens + i * size, size, tables, i));
     }
-    if (what == KV_PUBLISH_TAIL && path->n_pages == n / size && n % size != 0) {
+    bool has_tail = what == KV_PUBLISH_TAIL && ix->o.granularity == KV_GRANULARITY_TOKEN;
+    if (has_tail && path->n_pages == n / size && n % size != 0 && may_publish(ix, path, tokens + n - n % size, n % size)) {
         TRY(publish_page(ix, path, tokens + n - n % size, n % size, tables, n / size));
     }
     return QUIRE_OK;

@@ -8,7 +8,8 @@
  *   enter -> match (once, with empty tables) -> append, compute, publish ... -> publish the tail -> clear tables -> leave
  *
  * Spaces: a prefix is found only in the space it was published in. A space is named by bytes that hold all that must agree: tenant, model,
- * adapter, numeric configuration. It lives while someone is in it or something is cached in it.
+ * adapter, numeric configuration. It lives while someone is in it or something is cached in it. An operator may name public prefixes: their
+ * whole pages lie in a space of all tenants, in which nothing else is ever put, and a tenant's space begins where such a prefix ends.
  *
  * Groups: every group of layers has a page of its own for each entry of the tree. A full group needs all pages of a prefix; a window group
  * only those of its last window - 1 tokens, so a match ends at the deepest point that every group can be continued from.
@@ -29,29 +30,37 @@
 
 typedef struct kv_index kv_index;
 
-/* Who must know before something goes: pages that are still cached but will not be any more (evicted, or their entry with them), and entries
- * whose number will stand for something else. Called by the engine thread; must not change the index. */
+/* Who must know before something goes: pages that are still cached but will not be any more (evicted, or their entry with them), and
+ * entries whose number will stand for something else. Called by the engine thread; must not change the index. */
 typedef struct kv_index_watch {
     void *context;
     void (*on_remove)(void *context, int32_t entry, int32_t group); /* the page still holds what it held */
     void (*on_drop)(void *context, int32_t entry);
 } kv_index_watch;
 
+/* How finely prefixes are reused. */
+typedef enum kv_granularity {
+    KV_GRANULARITY_TOKEN, /* to the token, by copying the page in which a request leaves the tree */
+    KV_GRANULARITY_PAGE   /* whole pages only, and part-filled tails are not kept: what vLLM does, to compare with */
+} kv_granularity;
+
 typedef struct kv_index_options {
     int32_t page_tokens, n_groups;
     int32_t windows[KV_MAX_GROUPS]; /* 0: a full group; else the window in tokens */
     int32_t max_spaces;
     int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
-    kv_events *events;   /* is told what is stored and removed; NULL: nobody. Outlives the index */
-    kv_policy policy;    /* which cached page goes first */
-    int32_t hash_bits;   /* width of the chained hashes, for tests; 0: 64 */
+    kv_granularity granularity;
+    kv_policy policy;            /* which cached page goes first */
+    kv_events *events;           /* is told what is stored and removed; NULL: nobody. Outlives the index */
+    int32_t hash_bits;           /* width of the chained hashes, for tests; 0: 64 */
     const kv_index_watch *watch; /* NULL: nobody. Outlives the index */
 } kv_index_options;
 
 /* Where a sequence stands: its space and how many of its pages are in the tree. Each enter or fork needs one kv_index_leave. */
 typedef struct kv_path {
     int32_t space, entry, n_pages;
-    bool retains; /* what it matches and publishes is kept as `retention` says */
+    int32_t public_space, n_public; /* its first n_public pages belong to a public prefix, in another space; 0: none do */
+    bool retains;                   /* what it matches and publishes is kept as `retention` says */
     kv_retention retention;
 } kv_path;
 
@@ -67,6 +76,14 @@ void kv_index_close(kv_index *ix);
 /* *out stands at the root of the space of that name, which is made if need be. QUIRE_INVALID for a name of over 255 bytes;
  * QUIRE_NO_ROOM when max_spaces others live. */
 quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out);
+/* tokens[0..n), whole pages of them, become a public prefix among those who enter with that scope: bytes that hold what must agree between
+ * tenants (model, adapter, numeric configuration). Stays until the index is closed. QUIRE_INVALID when n is less than a page. */
+quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n);
+/* As kv_index_enter, for a sequence whose first tokens are tokens[0..n_tokens): where these begin with a public prefix of that scope, its
+ * pages are shared with all who entered so, and what follows them is the named space's alone. A sequence that is truncated inside the
+ * prefix and goes on with other tokens publishes nothing behind that. Errors as kv_index_enter. O(public prefixes + the longest). */
+quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n, const int32_t *tokens,
+                                int32_t n_tokens, kv_path *out);
 /* A second path where one stands: for a forked sequence. */
 kv_path kv_index_fork(kv_index *ix, const kv_path *path);
 void kv_index_leave(kv_index *ix, kv_path *path);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "kv/index.h"
+#include "kv/public.h"
 #include "kv/tree.h"
 
 struct kv_index {
@@ -12,6 +13,7 @@ struct kv_index {
     kv_index_options o;
     kv_tree tree;
     kv_spaces spaces;
+    kv_publics publics;
     uint64_t *hashes; /* [max_entries] chained hash of each full entry, 0 for a part-filled one */
     uint64_t hash_mask;
     kv_evict *evict;

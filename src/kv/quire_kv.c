@@ -36,7 +36,8 @@ void quire_kv_options_init(quire_kv_options *o) {
 static bool options_are_valid(const quire_kv_options *o) {
     bool valid = o->page_tokens >= 1 && o->page_tokens <= KV_MAX_PAGE_TOKENS && (o->page_tokens & (o->page_tokens - 1)) == 0 &&
                  o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_spaces >= 1 &&
-                 o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED;
+                 o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED &&
+                 (o->granularity == QUIRE_KV_TOKEN || o->granularity == QUIRE_KV_PAGE);
     for (int32_t g = 0; valid && g < o->n_groups; g++) {
         valid = o->windows[g] >= 0;
     }
@@ -59,6 +60,7 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     kv->open.prev = kv->open.next = &kv->open;
     kv_index_options io = {
         .page_tokens = o->page_tokens, .n_groups = o->n_groups, .max_spaces = o->max_spaces, .policy = (kv_policy)o->policy};
+    io.granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN : KV_GRANULARITY_PAGE;
     memcpy(io.windows, o->windows, sizeof io.windows);
     quire_err e = kv_pool_open(o->n_pages, &kv->pool);
     if (e == QUIRE_OK) {

@@ -217,26 +217,29 @@ static int32_t node_behind(kv_tree *t, int32_t root, int32_t after) {
     if (after == TREE_NONE) {
         return take_node(t, root);
     }
-    if (kv_tree_is_last(t, after)) {
-        return kv_tree_entry(t, after)->node;
-    }
     if (kv_tree_entry(t, after)->next != TREE_NONE) {
         split_behind(t, after);
+    } else if (t->nodes[kv_tree_entry(t, after)->node].n_children == 0) {
+        return kv_tree_entry(t, after)->node;
     }
     return take_node(t, kv_tree_entry(t, after)->node);
 }
 
-int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n) {
-    assert(n > 0 && n <= t->page_tokens);
+int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, const int32_t *tokens, int32_t n) {
+    assert(n > 0 && n <= t->page_tokens && (after == TREE_NONE || up == after));
     int32_t e = take_entry(t);
     if (e == TREE_NONE) {
         return TREE_NONE;
     }
     kv_entry *entry = kv_tree_entry(t, e);
-    entry->up = after;
+    entry->up = up;
+    if (after == TREE_NONE && up != TREE_NONE) {
+        kv_tree_entry(t, up)->n_hung++;
+    }
     entry->next = TREE_NONE;
     entry->n_tokens = n;
     entry->n_pins = 0;
+    entry->n_hung = 0;
     memset(kv_tree_pages(t, e), 0xff, (size_t)t->n_groups * sizeof(int32_t)); /* TREE_NONE each */
     memcpy(kv_tree_tokens(t, e), tokens, (size_t)n * sizeof *tokens);
     entry->node = node_behind(t, root, after);
@@ -273,6 +276,9 @@ void kv_tree_remove(kv_tree *t, int32_t e) {
         t->nodes[n].last = entry->up;
         kv_tree_entry(t, entry->up)->next = TREE_NONE;
     } else {
+        if (t->nodes[parent].parent == TREE_NONE && entry->up != TREE_NONE) {
+            kv_tree_entry(t, entry->up)->n_hung--;
+        }
         remove_child(t, n);
         give_node(t, n);
         if (t->nodes[parent].n_children == 1 && t->nodes[parent].parent != TREE_NONE) {

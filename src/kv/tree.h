@@ -1,6 +1,7 @@
 /* The radix tree under the index: structure only, no pages are counted here (that is index.c).
  *
- * An entry is one page of tokens in its place: the path up from it spells the whole prefix. A node is a run of entries without a branch, so
+ * An entry is one page of tokens in its place: the path up from it spells the whole prefix. A root's first entries may follow an entry
+ * under another root, all of a root the same: then that prefix is spelt there. A node is a run of entries without a branch, so
  * edges lie on page boundaries. Entries and nodes live in slabs sized at open and are named by number; nothing is allocated later.
  *
  *   space root -- node [e0 e1 e2] -+- node [e3]
@@ -20,11 +21,12 @@
 #define TREE_NONE (-1)
 
 typedef struct kv_entry {
-    int32_t up;   /* the entry before it on its path, TREE_NONE under a root; never changes */
+    int32_t up;   /* the entry before it on its path, TREE_NONE for the first; never changes */
     int32_t next; /* the one after it in its node, TREE_NONE at the end */
     int32_t node;
     int32_t n_tokens; /* 1..page_tokens; 0: the slab's slot is unused */
     int32_t n_pins;   /* the user's: how many need it to stay */
+    int32_t n_hung;   /* entries that follow it under other roots */
     int32_t data[];   /* n_groups page numbers (TREE_NONE: not cached), then page_tokens tokens */
 } kv_entry;
 
@@ -68,13 +70,14 @@ void kv_tree_remove_root(kv_tree *t, int32_t root);
 /* Of the entries that follow `after` (TREE_NONE: that stand first under root), the one that shares most tokens with tokens[0..n), n <=
  * page_tokens, and how many; TREE_NONE and 0 when none shares any. O(log siblings). */
 int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n, int32_t *n_shared);
-/* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may stand there. Splits after's node where it must.
+/* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may stand there. Splits after's node where it must. `up` is
+ * after; or, where after is TREE_NONE, the full entry under another root that all under this one follow, or TREE_NONE.
  * TREE_NONE when the slab is full; nothing changed then. O(entries of the node before the split + log siblings). */
-int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n);
+int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, const int32_t *tokens, int32_t n);
 /* Whether nothing follows e. */
 static inline bool kv_tree_is_last(const kv_tree *t, int32_t e) {
     const kv_entry *entry = kv_tree_entry(t, e);
-    return entry->next == TREE_NONE && t->nodes[entry->node].n_children == 0;
+    return entry->next == TREE_NONE && t->nodes[entry->node].n_children == 0 && entry->n_hung == 0;
 }
 /* Removes an entry that nothing follows. An only child left behind is merged with its parent. O(entries of the parent + log siblings). */
 void kv_tree_remove(kv_tree *t, int32_t e);

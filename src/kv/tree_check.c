@@ -9,8 +9,11 @@ static quire_err broken(quire_error *err, const char *what, int32_t number) {
 static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quire_error *err) {
     const kv_node *node = &t->nodes[n];
     const kv_node *parent = &t->nodes[node->parent];
-    int32_t up = parent->parent == TREE_NONE ? TREE_NONE : parent->last;
-    int32_t e = node->first;
+    int32_t e = node->first, up = parent->last;
+    if (parent->parent == TREE_NONE) { /* the same for all children of a root */
+        int32_t of_first = t->nodes[parent->children].first;
+        up = of_first >= 0 && of_first < t->made_entries ? kv_tree_entry(t, of_first)->up : TREE_NONE;
+    }
     for (; e != TREE_NONE; up = e, e = kv_tree_entry(t, e)->next) {
         const kv_entry *entry = kv_tree_entry(t, e);
         if (e < 0 || e >= t->made_entries || entry->n_tokens < 1 || entry->n_tokens > t->page_tokens || ++*n_entries > t->n_entries) {
@@ -61,8 +64,22 @@ static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_
     return check_treap(t, node->right, parent, last, count, err);
 }
 
+/* What a root's entries follow under another root is there and full. Adds how many do to *n_hanging. */
+static quire_err check_root(const kv_tree *t, int32_t root, int32_t *n_hanging, quire_error *err) {
+    int32_t top = t->nodes[root].children, first = top != TREE_NONE ? t->nodes[top].first : TREE_NONE;
+    if (first < 0 || first >= t->made_entries || kv_tree_entry(t, first)->up == TREE_NONE) {
+        return QUIRE_OK;
+    }
+    int32_t up = kv_tree_entry(t, first)->up;
+    if (up < 0 || up >= t->made_entries || kv_tree_entry(t, up)->n_tokens != t->page_tokens) {
+        return broken(err, "a root that follows an entry which is not there or not full", root);
+    }
+    *n_hanging += t->nodes[root].n_children;
+    return QUIRE_OK;
+}
+
 quire_err kv_tree_check(const kv_tree *t, quire_error *err) {
-    int32_t n_entries = 0, n_nodes = 0, n_children = 0, n_roots = 0;
+    int32_t n_entries = 0, n_nodes = 0, n_children = 0, n_roots = 0, n_hanging = 0, n_hung = 0;
     for (int32_t n = 0; n < t->made_nodes; n++) {
         const kv_node *node = &t->nodes[n];
         if (node->priority == 0) {
@@ -72,6 +89,7 @@ quire_err kv_tree_check(const kv_tree *t, quire_error *err) {
         n_children += node->n_children;
         if (node->parent == TREE_NONE) {
             n_roots++;
+            TRY(check_root(t, n, &n_hanging, err));
         } else {
             TRY(check_run(t, n, &n_entries, err));
             if (node->n_children == 1) {
@@ -83,6 +101,12 @@ quire_err kv_tree_check(const kv_tree *t, quire_error *err) {
         if (count != node->n_children) {
             return broken(err, "a node that counts its children wrong", n);
         }
+    }
+    for (int32_t e = 0; e < t->made_entries; e++) {
+        n_hung += kv_tree_entry(t, e)->n_tokens > 0 ? kv_tree_entry(t, e)->n_hung : 0;
+    }
+    if (n_hung != n_hanging) {
+        return broken(err, "entries that count wrong what follows them under other roots", n_hung - n_hanging);
     }
     if (n_nodes != t->n_nodes || n_entries != t->n_entries || n_children != n_nodes - n_roots) {
         return err_set(err, QUIRE_INTERNAL, -1, "kv index: %d nodes and %d entries found, %d and %d counted", n_nodes, n_entries,

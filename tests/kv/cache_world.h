@@ -43,6 +43,7 @@ typedef struct world {
     uint64_t *slots; /* [n_pages * page_tokens] */
     kv_copies copies;
     kv_events *events;
+    const char *scope; /* of public prefixes */
     world_mirror mirror;
     world_seq seqs[WORLD_SEQS];
     int64_t n_computed, n_reused;                                        /* tokens, over all sequences */
@@ -55,6 +56,7 @@ static inline void world_open_with(world *w, int32_t n_pages, const kv_index_opt
     const int32_t page_tokens = o->page_tokens;
     memset(w, 0, sizeof *w);
     w->o = *o;
+    w->scope = "model";
     assert_int_equal(kv_events_open(WORLD_EVENTS, page_tokens, &w->events), QUIRE_OK);
     w->o.events = w->events;
     w->mirror.stored = mem_new((size_t)n_pages + 1, sizeof *w->mirror.stored);
@@ -232,13 +234,26 @@ static inline void world_drop(world *w, world_seq *s) {
     s->n = 0;
 }
 
+static inline void world_enter(world *w, const char *space, const int32_t *tokens, int32_t n, kv_path *path) {
+    assert_int_equal(kv_index_enter_public(w->ix, w->scope, strlen(w->scope), space, strlen(space), tokens, n, path), QUIRE_OK);
+}
+
+/* How many of tokens[0..n) a sequence in that space would reuse. */
+static inline int32_t world_peek(world *w, const char *space, const int32_t *tokens, int32_t n) {
+    kv_path path;
+    world_enter(w, space, tokens, n, &path);
+    int32_t found = kv_index_peek(w->ix, &path, tokens, n);
+    kv_index_leave(w->ix, &path);
+    return found;
+}
+
 /* Starts sequence i in a space with a prompt of n tokens: matches all but the last, computes and publishes the rest. Evicts where it must.
  * Returns how many were matched, or -1 when the pages do not suffice (the sequence is not live then). */
 static inline int32_t world_start(world *w, int32_t i, const char *space, const int32_t *tokens, int32_t n) {
     world_seq *s = &w->seqs[i];
     int32_t n_matched;
     assert_false(s->live);
-    assert_int_equal(kv_index_enter(w->ix, space, strlen(space), &s->path), QUIRE_OK);
+    world_enter(w, space, tokens, n, &s->path);
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         assert_int_equal(kv_table_init(&s->tables[g], 0), QUIRE_OK);
     }

@@ -15,14 +15,6 @@ static int32_t visit(world *w, const char *space, const int32_t *tokens, int32_t
     return matched;
 }
 
-static int32_t peek(world *w, const char *space, const int32_t *tokens, int32_t n) {
-    kv_path path;
-    assert_int_equal(kv_index_enter(w->ix, space, strlen(space), &path), QUIRE_OK);
-    int32_t found = kv_index_peek(w->ix, &path, tokens, n);
-    kv_index_leave(w->ix, &path);
-    return found;
-}
-
 /* Worked example 20. */
 static void a_match_takes_the_longest_cached_prefix(void **state) {
     (void)state;
@@ -33,7 +25,7 @@ static void a_match_takes_the_longest_cached_prefix(void **state) {
     w.n_computed = 0;
     assert_int_equal(visit(&w, "", (int32_t[]){1, 2, 3, 4, 7, 8}, 6), 4);
     assert_int_equal(w.n_computed, 2);
-    assert_int_equal(peek(&w, "", (int32_t[]){2, 3}, 2), 0);
+    assert_int_equal(world_peek(&w, "", (int32_t[]){2, 3}, 2), 0);
     world_close(&w);
 }
 
@@ -68,18 +60,18 @@ static void an_insert_splits_an_edge_and_an_eviction_merges_it_again(void **stat
     assert_int_equal(kv_index_evict(w.ix, kv_pool_counts(w.pool).n_free + 1), QUIRE_OK);
     world_check(&w);
     assert_int_equal(kv_index_count(w.ix).n_nodes, 1 + 1);
-    assert_int_equal(peek(&w, "", (int32_t[]){1, 2, 3}, 3), 2);
-    assert_int_equal(peek(&w, "", (int32_t[]){1, 2, 4}, 3), 3);
+    assert_int_equal(world_peek(&w, "", (int32_t[]){1, 2, 3}, 3), 2);
+    assert_int_equal(world_peek(&w, "", (int32_t[]){1, 2, 4}, 3), 3);
     world_close(&w);
 }
 
 /* Worked example 24. */
-static void a_chat_of_eight_users_computes_the_shared_prompt_once(void **state) {
-    (void)state;
+static void chat_of_eight_users(kv_granularity granularity) {
+    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_spaces = 4, .granularity = granularity};
     world w;
     int32_t prompt[2030], answer[150];
     numbers(prompt, 0, 2000);
-    world_open(&w, 1200, 16, 1, NULL);
+    world_open_with(&w, 1200, &o);
     for (int32_t user = 0; user < 8; user++) {
         numbers(prompt + 2000, 10000 * (user + 1), 30);
         assert_int_equal(world_start(&w, user, "", prompt, 2030), user == 0 ? 0 : 2000);
@@ -96,6 +88,12 @@ static void a_chat_of_eight_users_computes_the_shared_prompt_once(void **state) 
     world_close(&w);
 }
 
+static void a_chat_of_eight_users_computes_the_shared_prompt_once(void **state) {
+    (void)state;
+    chat_of_eight_users(KV_GRANULARITY_TOKEN);
+    chat_of_eight_users(KV_GRANULARITY_PAGE); /* 2000 is 125 pages */
+}
+
 static void a_match_that_ends_inside_a_page_reuses_its_tokens(void **state) {
     (void)state;
     world w;
@@ -106,8 +104,8 @@ static void a_match_that_ends_inside_a_page_reuses_its_tokens(void **state) {
     world_open(&w, 64, 16, 1, NULL);
     visit(&w, "", a, 60);
     assert_int_equal(visit(&w, "", b, 50), 37);
-    assert_int_equal(peek(&w, "", b, 50), 50); /* both branches are there now */
-    assert_int_equal(peek(&w, "", a, 60), 60);
+    assert_int_equal(world_peek(&w, "", b, 50), 50); /* both branches are there now */
+    assert_int_equal(world_peek(&w, "", a, 60), 60);
     world_close(&w);
 }
 
@@ -123,10 +121,43 @@ static void the_sibling_that_agrees_longest_is_copied(void **state) {
     for (int32_t i = 0; i < 7; i++) {
         int32_t tokens[9] = {0};
         tokens[i] = 77; /* leaves the zeros after i: page i + 1.. agree in i tokens, page i as well */
-        assert_int_equal(peek(&w, "", tokens, 8), i);
+        assert_int_equal(world_peek(&w, "", tokens, 8), i);
     }
     int32_t zeros[8] = {0};
-    assert_int_equal(peek(&w, "", zeros, 8), 7);
+    assert_int_equal(world_peek(&w, "", zeros, 8), 7);
+    world_close(&w);
+}
+
+/* Whole pages, as vLLM has them: worked examples 20, 21 and 24 at that granularity. */
+static void at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_kept(void **state) {
+    (void)state;
+    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_spaces = 4, .granularity = KV_GRANULARITY_PAGE};
+    world w;
+    int32_t a[60], b[50];
+    numbers(a, 0, 60);
+    numbers(b, 0, 37);
+    numbers(b + 37, 1000, 13);
+    world_open_with(&w, 64, &o);
+    visit(&w, "", a, 60);
+    assert_int_equal(kv_pool_counts(w.pool).n_cached, 3);
+    assert_int_equal(visit(&w, "", b, 50), 32); /* 37 to the token */
+    assert_int_equal(kv_index_count(w.ix).n_entries, 4);
+    for (int32_t n = 1; n <= 60; n++) {
+        int32_t whole = (n - 1) / 16 * 16;
+        assert_int_equal(world_peek(&w, "", a, n - 1), whole);
+        assert_int_equal(visit(&w, "", a, n), whole);
+    }
+    world_close(&w);
+}
+
+static void at_page_granularity_page_size_one_is_token_granularity(void **state) {
+    (void)state;
+    const kv_index_options o = {.page_tokens = 1, .n_groups = 1, .max_spaces = 4, .granularity = KV_GRANULARITY_PAGE};
+    world w;
+    world_open_with(&w, 64, &o);
+    visit(&w, "", (int32_t[]){1, 2, 3, 4}, 4);
+    visit(&w, "", (int32_t[]){1, 2, 9}, 3);
+    assert_int_equal(visit(&w, "", (int32_t[]){1, 2, 3, 4, 7, 8}, 6), 4);
     world_close(&w);
 }
 
@@ -154,11 +185,11 @@ static void a_prefix_is_not_found_in_another_space(void **state) {
     numbers(tokens, 0, 40);
     world_open(&w, 64, 4, 1, NULL);
     visit(&w, "alice", tokens, 40);
-    assert_int_equal(peek(&w, "bob", tokens, 40), 0);
-    assert_int_equal(peek(&w, "alic", tokens, 40), 0);
-    assert_int_equal(peek(&w, "", tokens, 40), 0);
+    assert_int_equal(world_peek(&w, "bob", tokens, 40), 0);
+    assert_int_equal(world_peek(&w, "alic", tokens, 40), 0);
+    assert_int_equal(world_peek(&w, "", tokens, 40), 0);
     assert_int_equal(visit(&w, "bob", tokens, 40), 0);
-    assert_int_equal(peek(&w, "alice", tokens, 40), 40);
+    assert_int_equal(world_peek(&w, "alice", tokens, 40), 40);
     world_close(&w);
 }
 
@@ -224,7 +255,7 @@ static void a_held_prefix_is_not_evicted(void **state) {
     assert_int_equal(kv_index_evict(w.ix, 6), QUIRE_NO_ROOM);
     assert_int_equal(kv_pool_counts(w.pool).n_free, 5);
     world_truncate(&w, 1, 16);
-    assert_int_equal(peek(&w, "", a, 32), 16);
+    assert_int_equal(world_peek(&w, "", a, 32), 16);
     world_check(&w);
     world_close(&w);
 }
@@ -241,11 +272,11 @@ static void a_truncated_sequence_continues_on_another_branch(void **state) {
     world_check(&w);
     assert_true(world_extend(&w, 0, b, 8)); /* writes into a published page: it is copied */
     world_check(&w);
-    assert_int_equal(peek(&w, "", a, 30), 28);
+    assert_int_equal(world_peek(&w, "", a, 30), 28);
     int32_t c[21];
     memcpy(c, a, 13 * sizeof *c);
     memcpy(c + 13, b, 8 * sizeof *c);
-    assert_int_equal(peek(&w, "", c, 21), 20);
+    assert_int_equal(world_peek(&w, "", c, 21), 20);
     world_close(&w);
 }
 
@@ -276,14 +307,14 @@ static void a_prefix_is_found_when_each_window_groups_last_window_is_cached(void
     numbers(a, 0, 42);
     world_open(&w, 64, 4, 3, windows);
     visit(&w, "", a, 42);
-    assert_int_equal(peek(&w, "", a, 42), 42);
+    assert_int_equal(world_peek(&w, "", a, 42), 42);
     /* The pages behind the window were given back first, so they go first. */
     assert_int_equal(kv_index_evict(w.ix, kv_pool_counts(w.pool).n_free + 16), QUIRE_OK);
     world_check(&w);
-    assert_int_equal(peek(&w, "", a, 42), 42);
-    assert_int_equal(peek(&w, "", a, 41), 41); /* inside the last page: it sees 34..40 */
-    assert_int_equal(peek(&w, "", a, 39), 39); /* position 39 sees 32..38: page 8 and 9 */
-    assert_int_equal(peek(&w, "", a, 38), 0);  /* position 38 sees 31: page 7 is gone in the window groups, and so on to the start */
+    assert_int_equal(world_peek(&w, "", a, 42), 42);
+    assert_int_equal(world_peek(&w, "", a, 41), 41); /* inside the last page: it sees 34..40 */
+    assert_int_equal(world_peek(&w, "", a, 39), 39); /* position 39 sees 32..38: page 8 and 9 */
+    assert_int_equal(world_peek(&w, "", a, 38), 0);  /* position 38 sees 31: page 7 is gone in the window groups, and so on to the start */
     assert_int_equal(visit(&w, "", a, 40), 39);
     world_close(&w);
 }
@@ -356,6 +387,8 @@ int main(void) {
         cmocka_unit_test(a_chat_of_eight_users_computes_the_shared_prompt_once),
         cmocka_unit_test(a_match_that_ends_inside_a_page_reuses_its_tokens),
         cmocka_unit_test(the_sibling_that_agrees_longest_is_copied),
+        cmocka_unit_test(at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_kept),
+        cmocka_unit_test(at_page_granularity_page_size_one_is_token_granularity),
         cmocka_unit_test(a_longer_tail_takes_the_place_of_its_prefix),
         cmocka_unit_test(a_prefix_is_not_found_in_another_space),
         cmocka_unit_test(spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them),

@@ -1,0 +1,232 @@
+/* Public prefixes: held once for all tenants, and nothing else ever passes between them. */
+#include "cache_world.h"
+
+enum { SIZE = 4, SPACES = 8, PUBLIC = 10 /* tokens: two whole pages and two tokens */ };
+
+static void numbers(int32_t *tokens, int32_t from, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        tokens[i] = from + i;
+    }
+}
+
+/* A prompt of n tokens: the public prefix, then a tenant's own from `own` on. */
+static void prompt(int32_t *tokens, int32_t own, int32_t n) {
+    numbers(tokens, 0, PUBLIC);
+    numbers(tokens + PUBLIC, own, n - PUBLIC);
+}
+
+static void open_public(world *w, int32_t n_pages) {
+    int32_t tokens[PUBLIC];
+    numbers(tokens, 0, PUBLIC);
+    world_open_with(w, n_pages, &(kv_index_options){.page_tokens = SIZE, .n_groups = 1, .max_spaces = SPACES});
+    assert_int_equal(kv_index_add_public(w->ix, "model", 5, tokens, PUBLIC), QUIRE_OK);
+}
+
+static void two_tenants_share_the_pages_of_a_public_prefix_and_nothing_else(void **state) {
+    (void)state;
+    world w;
+    int32_t a[20];
+    prompt(a, 100, 20);
+    open_public(&w, 32);
+    assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
+    assert_int_equal(world_start(&w, 1, "bob", a, 20), 8); /* the same tokens throughout, but only the public pages are found */
+    world_check(&w);
+    assert_int_equal(w.n_computed, 20 + 12);
+    for (int i = 0; i < 5; i++) {
+        bool same = w.seqs[0].tables[0].pages[i].v == w.seqs[1].tables[0].pages[i].v;
+        assert_int_equal(same, i < 2);
+    }
+    assert_int_equal(kv_pool_counts(w.pool).n_held, 2 + 3 + 3);
+    assert_int_equal(world_start(&w, 2, "alice", a, 20), 19);
+    assert_int_equal(world_start(&w, 3, "carol", a, 20), 8);
+    world_finish(&w, 0);
+    world_finish(&w, 1);
+    assert_int_equal(world_peek(&w, "bob", a, 20), 20);
+    assert_int_equal(world_peek(&w, "dave", a, 20), 8);
+    assert_int_equal(world_peek(&w, "", a, 20), 8);
+    assert_int_equal(world_peek(&w, "model", a, 20), 8); /* a tenant that is called as the scope is one of many */
+    world_close(&w);
+}
+
+static void reuse_to_the_token_behind_the_prefix_stays_within_the_tenant(void **state) {
+    (void)state;
+    world w;
+    int32_t a[20], b[20];
+    prompt(a, 100, 20);
+    prompt(b, 100, 20);
+    numbers(b + 15, 500, 5);
+    open_public(&w, 32);
+    assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
+    world_finish(&w, 0);
+    assert_int_equal(world_peek(&w, "alice", b, 20), 15);
+    assert_int_equal(world_peek(&w, "bob", b, 20), 8);
+    assert_int_equal(world_peek(&w, "bob", a, 9), 8); /* a public prefix's last two tokens fill no page: each tenant's own */
+    assert_int_equal(world_peek(&w, "alice", a, 10), 10);
+    assert_int_equal(world_start(&w, 0, "alice", b, 20), 15);
+    world_close(&w);
+}
+
+static void a_prompt_that_does_not_begin_with_the_prefix_is_its_tenants_alone(void **state) {
+    (void)state;
+    world w;
+    int32_t a[20], b[20];
+    numbers(a, 0, 20);
+    a[7] = -1;
+    numbers(b, 0, 7); /* the public prefix cut short */
+    open_public(&w, 32);
+    assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
+    assert_int_equal(world_start(&w, 1, "alice", b, 7), 6);
+    world_finish(&w, 0);
+    world_finish(&w, 1);
+    assert_int_equal(world_peek(&w, "alice", a, 20), 20);
+    assert_int_equal(world_peek(&w, "bob", a, 20), 0);
+    assert_int_equal(world_peek(&w, "bob", b, 7), 0);
+    prompt(b, 100, 20);
+    assert_int_equal(world_peek(&w, "bob", b, 20), 0); /* nobody computed the prefix in public yet */
+    world_close(&w);
+}
+
+/* A sequence that entered behind a public prefix, rolled back into it and went on with other tokens. */
+static void a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space(void **state) {
+    (void)state;
+    world w;
+    int32_t a[20], b[20];
+    prompt(a, 100, 20);
+    numbers(b, 0, 6);
+    numbers(b + 6, 700, 14);
+    open_public(&w, 32);
+    assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
+    world_truncate(&w, 0, 6);
+    world_check(&w);
+    assert_true(world_extend(&w, 0, b + 6, 14));
+    world_check(&w);
+    assert_int_equal(world_peek(&w, "bob", b, 20), 0);
+    kv_path path;
+    assert_int_equal(kv_index_enter_public(w.ix, "model", 5, "bob", 3, a, 20, &path), QUIRE_OK);
+    assert_int_equal(kv_index_peek(w.ix, &path, b, 20), 6); /* the public tokens of the public page */
+    kv_index_leave(w.ix, &path);
+    world_truncate(&w, 0, 5);
+    world_finish(&w, 0); /* with a tail inside the prefix */
+    world_check(&w);
+    kv_index_counts c = kv_index_count(w.ix);
+    assert_int_equal(c.n_entries, 5); /* of the first 20 tokens; nothing of b */
+    world_close(&w);
+}
+
+static void prefixes_of_one_scope_share_and_the_longest_counts(void **state) {
+    (void)state;
+    world w;
+    int32_t a[30], longer[16], other[8];
+    numbers(a, 0, 30);
+    numbers(longer, 0, 16);
+    numbers(other, 0, 8);
+    other[6] = 99;
+    open_public(&w, 64);
+    assert_int_equal(kv_index_add_public(w.ix, "model", 5, longer, 16), QUIRE_OK);
+    assert_int_equal(kv_index_add_public(w.ix, "model", 5, longer, 16), QUIRE_OK); /* twice is once */
+    assert_int_equal(kv_index_add_public(w.ix, "model", 5, other, 8), QUIRE_OK);
+    assert_int_equal(kv_index_add_public(w.ix, "model", 5, longer, 3), QUIRE_INVALID);
+    assert_int_equal(world_start(&w, 0, "alice", a, 15), 0); /* behind the short one */
+    assert_int_equal(world_start(&w, 1, "bob", a, 30), 8);   /* behind the long one */
+    assert_int_equal(world_start(&w, 2, "carol", a, 30), 16);
+    assert_int_equal(world_start(&w, 3, "carol", other, 8), 6); /* public too: the page is copied */
+    assert_int_equal(world_start(&w, 4, "alice", a, 14), 12);
+    world_check(&w);
+    for (int i = 0; i < 5; i++) {
+        world_finish(&w, i);
+        world_check(&w);
+    }
+    kv_path path;
+    assert_int_equal(kv_index_enter_public(w.ix, "model2", 6, "carol", 5, a, 30, &path), QUIRE_OK);
+    assert_int_equal(kv_index_peek(w.ix, &path, a, 30), 0);
+    kv_index_leave(w.ix, &path);
+    world_close(&w);
+}
+
+static void a_public_page_stays_while_a_tenants_pages_follow_it(void **state) {
+    (void)state;
+    world w;
+    int32_t a[20], b[20], other[60];
+    prompt(a, 100, 20);
+    prompt(b, 200, 20);
+    numbers(other, 9000, 60);
+    open_public(&w, 16);
+    assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
+    assert_int_equal(world_start(&w, 1, "bob", b, 20), 8);
+    world_finish(&w, 0);
+    world_finish(&w, 1);
+    assert_int_equal(kv_index_count(w.ix).n_spaces, 3);
+    for (int32_t gone = 1; gone <= 8; gone++) { /* each eviction takes an end, the public pages last */
+        assert_int_equal(kv_index_evict(w.ix, kv_pool_counts(w.pool).n_free + 1), QUIRE_OK);
+        world_check(&w);
+        int32_t left_a = world_peek(&w, "alice", a, 20), left_b = world_peek(&w, "bob", b, 20);
+        assert_int_equal(left_a, gone < 3 ? 20 - 4 * gone : gone <= 6 ? 8 : 8 - 4 * (gone - 6));
+        assert_int_equal(left_b, gone <= 3 ? 20 : gone < 6 ? 20 - 4 * (gone - 3) : gone == 6 ? 8 : 8 - 4 * (gone - 6));
+    }
+    assert_int_equal(kv_index_count(w.ix).n_spaces, 0);
+    assert_int_equal(world_start(&w, 2, "alice", a, 20), 0);
+    assert_int_equal(world_start(&w, 3, "bob", other, 44), 0); /* 11 pages: with the other's 5 the pool is full */
+    world_check(&w);
+    world_close(&w);
+}
+
+static void entering_without_room_for_both_spaces_changes_nothing(void **state) {
+    (void)state;
+    world w;
+    int32_t a[20];
+    kv_path paths[SPACES - 1], another;
+    prompt(a, 100, 20);
+    open_public(&w, 16);
+    for (char i = 0; i < SPACES - 1; i++) {
+        assert_int_equal(kv_index_enter(w.ix, &i, 1, &paths[(int)i]), QUIRE_OK);
+    }
+    assert_int_equal(kv_index_enter_public(w.ix, "model", 5, "d", 1, a, 20, &another), QUIRE_NO_ROOM);
+    assert_int_equal(kv_index_count(w.ix).n_spaces, SPACES - 1);
+    char name[KV_SPACE_NAME_BYTES + 1] = {0};
+    assert_int_equal(kv_index_enter_public(w.ix, "model", 5, name, sizeof name, a, 20, &another), QUIRE_INVALID);
+    assert_int_equal(kv_index_add_public(w.ix, name, sizeof name, a, 20), QUIRE_INVALID);
+    assert_int_equal(kv_index_count(w.ix).n_spaces, SPACES - 1);
+    kv_index_leave(w.ix, &paths[0]);
+    assert_int_equal(kv_index_enter_public(w.ix, "model", 5, "d", 1, a, 20, &another), QUIRE_OK);
+    paths[0] = kv_index_fork(w.ix, &another);
+    kv_index_leave(w.ix, &another);
+    assert_int_equal(kv_index_count(w.ix).n_spaces, SPACES);
+    for (int i = 0; i < SPACES - 1; i++) {
+        kv_index_leave(w.ix, &paths[i]);
+    }
+    world_close(&w);
+}
+
+static void window_groups_reach_back_across_the_boundary(void **state) {
+    (void)state;
+    static const int32_t windows[] = {0, 7};
+    world w;
+    int32_t a[30], tokens[PUBLIC];
+    prompt(a, 100, 30);
+    numbers(tokens, 0, PUBLIC);
+    world_open(&w, 64, SIZE, 2, windows);
+    assert_int_equal(kv_index_add_public(w.ix, "model", 5, tokens, PUBLIC), QUIRE_OK);
+    assert_int_equal(world_start(&w, 0, "alice", a, 13), 0);
+    assert_int_equal(world_start(&w, 1, "bob", a, 13), 8);
+    assert_int_equal(world_start(&w, 2, "alice", a, 13), 12); /* position 12 sees 6..12: a public page among them */
+    world_check(&w);
+    assert_true(world_extend(&w, 2, a + 13, 17));
+    world_check(&w);
+    world_truncate(&w, 1, 9);
+    world_check(&w);
+    world_close(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_tenants_share_the_pages_of_a_public_prefix_and_nothing_else),
+        cmocka_unit_test(reuse_to_the_token_behind_the_prefix_stays_within_the_tenant),
+        cmocka_unit_test(a_prompt_that_does_not_begin_with_the_prefix_is_its_tenants_alone),
+        cmocka_unit_test(a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space),
+        cmocka_unit_test(prefixes_of_one_scope_share_and_the_longest_counts),
+        cmocka_unit_test(a_public_page_stays_while_a_tenants_pages_follow_it),
+        cmocka_unit_test(entering_without_room_for_both_spaces_changes_nothing),
+        cmocka_unit_test(window_groups_reach_back_across_the_boundary),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
