@@ -1,12 +1,14 @@
 #include "engine/cache.h"
 
+#include "engine/tiering.h"
+
 #define MAX_SPACES 1024 /* tenants with running sequences or cached pages at once */
 
 quire_err cache_open(engine *e) {
     if (e->options.prefix_cache == PREFIX_CACHE_NONE) {
         return QUIRE_OK;
     }
-    kv_index_options o = {.page_tokens = e->layout.page_tokens, .n_groups = e->layout.n_groups, .max_spaces = MAX_SPACES};
+    kv_index_options o = {.page_tokens = e->layout.page_tokens, .n_groups = e->layout.n_groups, .max_spaces = MAX_SPACES, .watch = tiering_watch(e)};
     for (int32_t g = 0; g < e->layout.n_groups; g++) {
         o.windows[g] = e->layout.groups[g].kind == LAYER_WINDOW ? e->layout.groups[g].window : 0;
     }
@@ -30,14 +32,13 @@ void cache_leave(engine *e, sequence *s) {
     }
 }
 
-/* Tokens that may be reused: all but the last known one, and none whose logits are wanted. */
-static int32_t reusable(const sequence *s) {
+int32_t cache_reusable(const sequence *s) {
     int32_t n = s->n_known - 1;
     return sequence_wants_logits(s) && s->logits_first < n ? s->logits_first : n;
 }
 
 int32_t cache_peek(const engine *e, const sequence *s) {
-    return s->cached ? kv_index_peek(e->index, &s->path, s->tokens, reusable(s)) : 0;
+    return s->cached ? kv_index_peek(e->index, &s->path, s->tokens, cache_reusable(s)) : 0;
 }
 
 /* s reuses n tokens: the prompt's at its first admission, later what it knew when it was preempted. */
@@ -50,7 +51,7 @@ static void count_reuse(engine *e, sequence *s, int32_t n) {
 
 void cache_take(engine *e, sequence *s) {
     int32_t n = 0;
-    if (s->cached && kv_index_match(e->index, &s->path, s->tokens, reusable(s), s->tables, &n) == QUIRE_OK) {
+    if (s->cached && kv_index_match(e->index, &s->path, s->tokens, cache_reusable(s), s->tables, &n) == QUIRE_OK) {
         s->n_computed = n;
     }
     s->n_admitted++;

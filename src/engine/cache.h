@@ -13,6 +13,8 @@ void cache_close(engine *e);
 
 /* Puts a new sequence into its space; when no space is left it runs without the cache. */
 void cache_enter(engine *e, sequence *s);
+/* Tokens of s that may be reused, wherever they are: all but the last known one, and none whose logits are wanted. */
+int32_t cache_reusable(const sequence *s);
 /* Tokens that s would not have to compute if it were admitted now. Changes nothing. */
 int32_t cache_peek(const engine *e, const sequence *s);
 /* Gives s, whose tables are empty, what cache_peek promised: pages, and n_computed. */

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/state.h"
+#include "engine/tiering.h"
 
 #define SHORT_WAIT_US 1000 /* when sequences stand but none could be planned */
 
@@ -81,7 +82,7 @@ static size_t power_of_two_from(int32_t n) {
     return p;
 }
 
-static quire_err open_parts(engine *e, const kv_layout *layout) {
+static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err) {
     const engine_options *o = &e->options;
     e->layout = *layout;
     e->desc = model_description(e->m);
@@ -93,6 +94,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout) {
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
     TRY(kv_pool_open(o->n_pages, &e->pool));
+    TRY(tiering_open(e, err));
     TRY(cache_open(e));
     TRY(sampler_open(e->desc->n_vocab, &e->sampler));
     TRY(step_open(e));
@@ -120,10 +122,11 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->options = *o;
     atomic_init(&e->stop, false);
     quire_err r = wake_init(&e->in_wake);
-    r = r ? r : open_parts(e, layout);
+    *err = (quire_error){0};
+    r = r ? r : open_parts(e, layout, err);
     if (r != QUIRE_OK) {
         engine_close(e);
-        return err_set(err, r, -1, "the engine could not start: %s", quire_err_text(r));
+        return err->code != QUIRE_OK ? r : err_set(err, r, -1, "the engine could not start: %s", quire_err_text(r));
     }
     *out = e;
     return QUIRE_OK;
@@ -146,6 +149,7 @@ void engine_close(engine *e) {
     }
     step_close(e);
     sampler_close(e->sampler);
+    tiering_close(e);
     cache_close(e);
     kv_pool_close(e->pool);
     ring_close(e->in);

@@ -14,6 +14,7 @@
 #include "base/ring.h"
 #include "base/wake.h"
 #include "core/params.h"
+#include "kv/tier.h"
 #include "model/model.h"
 
 typedef struct engine engine;
@@ -22,10 +23,18 @@ typedef struct engine_out engine_out;
 /* What of a finished or running sequence others may reuse. */
 typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_TOKEN } prefix_cache;
 
+/* Where pages go that leave the pool (kv/tier.h). All zero: nowhere. */
+typedef struct engine_tiers {
+    const char *version; /* names the model and its numeric configuration; needed while engine_open runs */
+    int64_t host_bytes;
+    int64_t wait_us;     /* how long a request waits for its pages before it computes them */
+} engine_tiers;
+
 typedef struct engine_options {
     prefix_cache prefix_cache;
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
+    engine_tiers tiers;
     int32_t max_requests; /* waiting, running, or ended and not yet read; more are QUIRE_BUSY */
 } engine_options;
 
@@ -96,6 +105,8 @@ typedef struct engine_stats {
     int64_t prompt_tokens_queried, prompt_tokens_reused;   /* at first admissions: looked up in the prefix cache, and found there */
     int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */
     int64_t steps, step_rows, step_us, preemptions;
+    int64_t promoted_tokens;                               /* that came back into the pool from a tier */
+    kv_tier_stats tiers[KV_N_TIERS];
     engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */
 } engine_stats;
 

@@ -15,6 +15,9 @@
 
 typedef enum seq_state { SEQ_WAITING, SEQ_PREFILL, SEQ_DECODE, SEQ_DONE } seq_state;
 
+/* A waiting sequence and its pages in the tiers: not asked for yet, on their way, here or given up. */
+typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
+
 typedef struct sequence {
     seq_state state;
     request_id id;
@@ -26,6 +29,8 @@ typedef struct sequence {
     int32_t logits_first;
     bool cached;              /* it stands in a space of the prefix cache, at path */
     kv_path path;
+    tier_wait tier_wait;
+    int64_t tier_deadline_us; /* it waits for tiers no longer than that; 0: it has not begun to */
     uint8_t space[ENGINE_SPACE_BYTES];
     size_t n_space;
     int32_t n_prompt, n_known, n_computed;

@@ -21,6 +21,7 @@ typedef struct engine_entry {
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
     sched_seq *running, *waiting;   /* what the plan sees */
+    sequence **ready;               /* [max_seqs] the waiting ones that it sees: those that wait for nothing but their turn */
     sched_plan plan;
     sequence **seqs;                /* [plan.n_items] */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
@@ -35,6 +36,8 @@ typedef struct step_arrays {
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
     batch rows;
 } step_arrays;
+
+typedef struct tiering tiering;
 
 struct engine {
     model *m;
@@ -60,6 +63,7 @@ struct engine {
     pthread_t thread;
     kv_pool *pool;
     kv_index *index;         /* NULL: no prefix cache */
+    tiering *tiering;        /* NULL: no tiers */
     sampler *sampler;
     sequence **running, **waiting; /* oldest first */
     int32_t n_running, n_waiting;

@@ -1,6 +1,7 @@
 /* The engine's counters: kept by its thread without locks, published once a step for everybody else. */
 #include "base/clock.h"
 #include "engine/state.h"
+#include "engine/tiering.h"
 
 const int64_t ENGINE_BOUNDS_US[ENGINE_N_BOUNDS] = {1000,    2000,    5000,    10000,   20000,    50000,    100000,   200000,
                                                    500000, 1000000, 2000000, 5000000, 10000000, 30000000, 60000000, INT64_MAX};
@@ -39,6 +40,7 @@ void stats_publish(engine *e) {
     e->stats.n_pages_free = c.n_free;
     e->stats.n_pages_held = c.n_held;
     e->stats.n_pages_cached = c.n_cached;
+    tiering_stats(e, e->stats.tiers);
     pthread_mutex_lock(&e->lock);
     e->published = e->stats;
     pthread_mutex_unlock(&e->lock);

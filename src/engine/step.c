@@ -5,9 +5,11 @@
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/state.h"
+#include "engine/tiering.h"
 
 #define TILE_ROWS 16 /* query rows of one attention item */
 #define MAX_ADMIT 16 /* waiting sequences that a plan looks at: each is looked up in the prefix cache first */
+#define MAX_LOOKED_AT 64 /* waiting sequences among which it finds them: others may wait for pages first */
 
 /* ---- lists ---- */
 
@@ -34,6 +36,7 @@ static void list_drop_done(sequence **list, int32_t *n) {
 }
 
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
+    tiering_forget(e, s);
     cache_release(e, s, reason == FINISH_ERROR ? CACHE_DROP : CACHE_KEEP);
     cache_leave(e, s);
     s->state = SEQ_DONE;
@@ -83,34 +86,57 @@ static sched_seq describe(const engine *e, const sequence *s) {
 
 static void preempt(engine *e, sequence *s) {
     cache_release(e, s, CACHE_KEEP);
+    tiering_forget(e, s);
     s->state = SEQ_WAITING;
     list_insert(e->waiting, &e->n_waiting, s);
     e->stats.preemptions++;
 }
 
+/* The oldest waiting sequences that could be admitted now, at most MAX_ADMIT, into step.ready. */
+static int32_t find_ready(engine *e) {
+    int32_t n = 0, most = min_i32(MAX_ADMIT, e->limits.max_seqs - e->n_running);
+    for (int32_t i = 0; i < e->n_waiting && n < most && i < MAX_LOOKED_AT; i++) {
+        if (!tiering_waits(e, e->waiting[i])) {
+            e->step.ready[n++] = e->waiting[i];
+        }
+    }
+    return n;
+}
+
+/* The first n of step.ready start to run. */
+static void admit(engine *e, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        sequence *s = e->step.ready[i];
+        cache_take(e, s);
+        s->state = s->n_known - s->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
+        list_insert(e->running, &e->n_running, s);
+    }
+    int32_t kept = 0;
+    for (int32_t i = 0; i < e->n_waiting; i++) {
+        if (e->waiting[i]->state == SEQ_WAITING) {
+            e->waiting[kept++] = e->waiting[i];
+        }
+    }
+    e->n_waiting = kept;
+}
+
 /* Plans the step and moves sequences between the lists; step.seqs names the planned ones. */
 static void plan_step(engine *e) {
     step_arrays *a = &e->step;
-    int32_t n_waiting = min_i32(e->n_waiting, min_i32(MAX_ADMIT, e->limits.max_seqs - e->n_running));
+    int32_t n_waiting = find_ready(e);
     for (int32_t i = 0; i < e->n_running; i++) {
         a->running[i] = describe(e, e->running[i]);
     }
     for (int32_t i = 0; i < n_waiting; i++) {
-        a->waiting[i] = describe(e, e->waiting[i]);
-        a->waiting[i].n_computed = cache_peek(e, e->waiting[i]);
+        a->waiting[i] = describe(e, a->ready[i]);
+        a->waiting[i].n_computed = cache_peek(e, a->ready[i]);
     }
     sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, cache_available(e), &a->plan);
     for (int32_t i = 0; i < a->plan.n_items; i++) {
         int32_t k = a->plan.items[i].seq;
-        a->seqs[i] = k < e->n_running ? e->running[k] : e->waiting[k - e->n_running];
+        a->seqs[i] = k < e->n_running ? e->running[k] : a->ready[k - e->n_running];
     }
-    for (int32_t i = 0; i < a->plan.n_admitted; i++) {
-        cache_take(e, e->waiting[i]);
-        e->waiting[i]->state = e->waiting[i]->n_known - e->waiting[i]->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
-        list_insert(e->running, &e->n_running, e->waiting[i]);
-    }
-    e->n_waiting -= a->plan.n_admitted;
-    memmove(e->waiting, e->waiting + a->plan.n_admitted, (size_t)e->n_waiting * sizeof *e->waiting);
+    admit(e, a->plan.n_admitted);
     for (int32_t i = 0; i < a->plan.n_preempted; i++) {
         preempt(e, e->running[--e->n_running]);
     }
@@ -214,6 +240,7 @@ static void fill_batch(engine *e) {
 bool step_submit(engine *e) {
     ingest(e);
     drop_cancelled(e);
+    tiering_poll(e);
     if (e->n_running + e->n_waiting == 0) {
         return false;
     }

@@ -14,6 +14,7 @@ quire_err step_open(engine *e) {
     size_t n_rows = (size_t)e->limits.max_rows, n_seqs = (size_t)e->limits.max_seqs;
     a->running = mem_new(n_seqs, sizeof *a->running);
     a->waiting = mem_new(n_seqs, sizeof *a->waiting);
+    a->ready = mem_new(n_seqs, sizeof(sequence *));
     a->plan.items = mem_new(n_seqs, sizeof *a->plan.items);
     a->seqs = mem_new(n_seqs, sizeof(sequence *));
     a->out0 = mem_new(n_seqs, sizeof *a->out0);
@@ -25,7 +26,7 @@ quire_err step_open(engine *e) {
     a->work = mem_new((size_t)a->max_work, sizeof *a->work);
     a->hidden = mem_new((size_t)e->desc->d_model, sizeof *a->hidden);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->running && a->waiting && a->plan.items && a->seqs && a->out0 && a->tokens && a->positions && a->out_rows &&
+    bool whole = a->running && a->waiting && a->ready && a->plan.items && a->seqs && a->out0 && a->tokens && a->positions && a->out_rows &&
                  a->batch_seqs && a->work && a->tables && a->hidden;
     for (int32_t g = 0; g < e->layout.n_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
@@ -46,7 +47,7 @@ quire_err step_open(engine *e) {
 
 void step_close(engine *e) {
     step_arrays *a = &e->step;
-    void *blocks[] = {a->running, a->waiting, a->plan.items, a->seqs, a->out0, a->tokens, a->positions, a->out_rows, a->batch_seqs,
+    void *blocks[] = {a->running, a->waiting, a->ready, a->plan.items, a->seqs, a->out0, a->tokens, a->positions, a->out_rows, a->batch_seqs,
                       a->work, a->copies.pairs, a->copy_pairs, (void *)a->tables, a->hidden};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);

@@ -20,6 +20,7 @@ typedef struct harness_options {
     prefix_cache prefix_cache;
     layer_kind *layer_kinds; /* [layers of the model] or NULL: how pages are cut; the model itself sees what its own masks say */
     int32_t window, max_model_len;
+    engine_tiers tiers;
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -69,7 +70,8 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->chunk,
                          .max_requests = 256,
-                         .prefix_cache = o->prefix_cache};
+                         .prefix_cache = o->prefix_cache,
+                         .tiers = o->tiers};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
     d.layer_kinds = o->layer_kinds ? o->layer_kinds : d.layer_kinds;
     d.window = o->layer_kinds ? o->window : d.window;

@@ -1,0 +1,31 @@
+/* The engine's side of the tiers: pages that leave the pool are kept elsewhere, and come back before a request that begins like them is admitted.
+ *
+ *   demote:  the index says that a page goes -> its bytes are read from the backend into a frame of the tiers
+ *   promote: a waiting request reaches past what the pool holds -> its next pages are fetched while others run -> reserved, written, published
+ *            -> the request is admitted and matches them as it would any cached page
+ *
+ * A page comes back byte for byte, behind the very prefix it left, so nothing that is computed after it changes (DESIGN.md, 1). A request waits for
+ * its pages for a limited time and then computes what has not come. All by the engine thread; with no tier open every function does nothing.
+ *
+ * Invariant: an entry of the index has a name here from when a page of it or behind it was first demoted or promoted until the entry goes; the
+ * name is the id of its records in the tiers, so what was demoted early is found behind what is demoted late. */
+#ifndef ENGINE_TIERING_H
+#define ENGINE_TIERING_H
+
+#include "engine/state.h"
+
+/* After the pool, before the index: it watches that. */
+quire_err tiering_open(engine *e, quire_error *err);
+void tiering_close(engine *e);
+/* What the index is to tell, or NULL. */
+const kv_index_watch *tiering_watch(engine *e);
+
+/* Once a step: takes in what was fetched and publishes it. */
+void tiering_poll(engine *e);
+/* Whether the waiting s should not be admitted yet because pages for it are on their way. The first call begins to fetch them. */
+bool tiering_waits(engine *e, sequence *s);
+void tiering_stats(const engine *e, kv_tier_stats out[KV_N_TIERS]);
+/* s waits no more, or is not to be waited for; a later wait begins anew. */
+void tiering_forget(engine *e, sequence *s);
+
+#endif

@@ -1,0 +1,294 @@
+#include "kv/tier.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/size.h"
+#include "kv/tier_dir.h"
+
+#define FRAME_NONE      (-1)
+#define STAGING_BYTES   ((int64_t)64 << 20) /* frames for pages on their way, besides those that the host tier keeps */
+#define MIN_STAGING     16
+#define MAX_STAGING     1024
+#define KEPT_FOR_READS  4 /* a quarter of the staging frames is not used for writing */
+
+typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY, FRAME_MISSED } frame_state;
+
+typedef struct frame {
+    frame_state state;
+    int32_t n_holders; /* the host tier, transfers, the caller */
+    int32_t next;      /* of the free ones */
+} frame;
+
+struct kv_tiers {
+    kv_record_shape shape;
+    char version[KV_VERSION_BYTES];
+    size_t head_bytes, frame_bytes;
+    unsigned char *memory; /* [n_frames, frame_bytes] */
+    frame *frames;
+    int32_t n_frames, n_free, free_frame, n_kept_for_reads;
+    int32_t putting; /* between put_begin and put_end */
+    bool has_host, put_to_host;
+    kv_dir host; /* a slot's value is its frame */
+    uint64_t stamp;
+    kv_tier_stats stats[KV_N_TIERS];
+};
+
+static unsigned char *head_of(const kv_tiers *t, int32_t f) {
+    return t->memory + (size_t)f * t->frame_bytes;
+}
+
+static unsigned char *body_of(const kv_tiers *t, int32_t f) {
+    return head_of(t, f) + t->head_bytes;
+}
+
+/* ---- open and close ---- */
+
+static bool is_valid(const kv_tiers_options *o) {
+    const kv_record_shape *s = &o->shape;
+    return s->n_version <= KV_VERSION_BYTES && s->page_tokens >= 1 && s->n_groups >= 1 && s->page_bytes >= 1 && o->host_bytes >= 0;
+}
+
+static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
+    int64_t frame_bytes = (int64_t)t->frame_bytes, n_host = host_bytes / frame_bytes, n_staging = STAGING_BYTES / frame_bytes;
+    n_staging = n_staging < MIN_STAGING ? MIN_STAGING : n_staging > MAX_STAGING ? MAX_STAGING : n_staging;
+    if (n_host > INT32_MAX / 2) {
+        return QUIRE_TOO_LARGE;
+    }
+    t->n_frames = (int32_t)(n_host + n_staging);
+    t->n_kept_for_reads = (int32_t)n_staging / KEPT_FOR_READS;
+    t->memory = mem_new_huge((size_t)t->n_frames, t->frame_bytes);
+    t->frames = mem_new((size_t)t->n_frames, sizeof *t->frames);
+    if (t->memory == NULL || t->frames == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    t->free_frame = FRAME_NONE;
+    for (int32_t f = t->n_frames - 1; f >= 0; f--) {
+        t->frames[f].next = t->free_frame;
+        t->free_frame = f;
+    }
+    t->n_free = t->n_frames;
+    t->has_host = n_host > 0;
+    t->stats[KV_TIER_HOST].is_open = t->has_host;
+    return QUIRE_OK;
+}
+
+static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
+    size_t page_bytes = (size_t)o->shape.page_bytes;
+    t->shape = o->shape;
+    if (o->shape.n_version > 0) {
+        memcpy(t->version, o->shape.version, o->shape.n_version);
+    }
+    t->shape.version = t->version;
+    t->head_bytes = kv_record_head_bytes(&t->shape);
+    t->putting = FRAME_NONE;
+    if (!size_add(t->head_bytes, page_bytes, &t->frame_bytes) || t->frame_bytes > INT64_MAX - 63) {
+        return QUIRE_TOO_LARGE;
+    }
+    t->frame_bytes = size_align(t->frame_bytes, 64);
+    TRY(open_frames(t, o->host_bytes));
+    return t->has_host ? kv_dir_open(&t->host, (int32_t)(o->host_bytes / (int64_t)t->frame_bytes), o->shape.page_tokens, o->hash_bits)
+                       : QUIRE_OK;
+}
+
+quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *err) {
+    *out = NULL;
+    if (!is_valid(o)) {
+        return err_set(err, QUIRE_INVALID, -1, "tiers: no store has such records");
+    }
+    kv_tiers *t = mem_new(1, sizeof *t);
+    quire_err e = t != NULL ? open_parts(t, o) : QUIRE_NO_MEMORY;
+    if (e != QUIRE_OK) {
+        kv_tiers_close(t);
+        return err_set(err, e, -1, "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes", (long long)o->host_bytes);
+    }
+    *out = t;
+    return QUIRE_OK;
+}
+
+void kv_tiers_close(kv_tiers *t) {
+    if (t == NULL) {
+        return;
+    }
+    if (t->has_host) {
+        kv_dir_close(&t->host);
+    }
+    mem_free(t->memory);
+    mem_free(t->frames);
+    mem_free(t);
+}
+
+/* ---- frames ---- */
+
+static int32_t take_frame(kv_tiers *t, frame_state state) {
+    int32_t f = t->free_frame;
+    if (f != FRAME_NONE) {
+        t->free_frame = t->frames[f].next;
+        t->frames[f] = (frame){.state = state, .n_holders = 1, .next = FRAME_NONE};
+        t->n_free--;
+    }
+    return f;
+}
+
+static void drop_frame(kv_tiers *t, int32_t f) {
+    assert(t->frames[f].n_holders > 0);
+    if (--t->frames[f].n_holders == 0) {
+        t->frames[f].state = FRAME_FREE;
+        t->frames[f].next = t->free_frame;
+        t->free_frame = f;
+        t->n_free++;
+    }
+}
+
+static kv_record record_of(const kv_tiers *t, int32_t f) {
+    kv_record r;
+    bool intact = kv_record_read(&t->shape, head_of(t, f), &r);
+    assert(intact); /* written by this process, by whoever filled the frame */
+    (void)intact;
+    return r;
+}
+
+/* ---- demotion ---- */
+
+bool kv_tiers_find(const kv_tiers *t, const kv_tier_key *key, kv_tier_id *id) {
+    int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
+    if (slot == SLOT_NONE) {
+        return false;
+    }
+    *id = t->host.slots[slot].id;
+    return true;
+}
+
+void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key) {
+    assert(t->putting == FRAME_NONE);
+    int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
+    if (slot != SLOT_NONE) {
+        kv_dir_touch(&t->host, slot);
+    }
+    t->put_to_host = t->has_host && slot == SLOT_NONE;
+    if (!t->put_to_host) {
+        return NULL;
+    }
+    if (t->n_free <= t->n_kept_for_reads) {
+        t->stats[KV_TIER_HOST].dropped += t->put_to_host;
+        return NULL;
+    }
+    t->putting = take_frame(t, FRAME_FILLING);
+    return body_of(t, t->putting);
+}
+
+/* The host tier keeps frame f. */
+static void keep_in_host(kv_tiers *t, const kv_record *r, int32_t f) {
+    int32_t was, slot = kv_dir_take(&t->host, &was);
+    if (was >= 0) {
+        drop_frame(t, was);
+    }
+    if (slot == SLOT_NONE || !kv_dir_fill(&t->host, slot, r, f)) {
+        if (slot != SLOT_NONE) {
+            kv_dir_give(&t->host, slot);
+        }
+        t->stats[KV_TIER_HOST].dropped++;
+        return;
+    }
+    t->frames[f].n_holders++;
+    t->stats[KV_TIER_HOST].puts++;
+}
+
+void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key, kv_tier_id id) {
+    int32_t f = t->putting;
+    assert(f != FRAME_NONE);
+    kv_record r = {.key = *key, .id = id, .stamp = ++t->stamp, .sum = kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes)};
+    kv_record_write(&t->shape, &r, head_of(t, f));
+    t->frames[f].state = FRAME_READY;
+    t->putting = FRAME_NONE;
+    if (t->put_to_host) {
+        keep_in_host(t, &r, f);
+    }
+    drop_frame(t, f);
+}
+
+/* ---- promotion ---- */
+
+/* The host tier's frame of the key, if it is intact; what is not goes. */
+static int32_t find_in_host(kv_tiers *t, const kv_tier_key *key) {
+    int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
+    if (slot == SLOT_NONE) {
+        t->stats[KV_TIER_HOST].misses += t->has_host;
+        return FRAME_NONE;
+    }
+    int32_t f = t->host.slots[slot].value;
+    if (kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes) != t->host.slots[slot].sum) {
+        kv_dir_drop(&t->host, slot);
+        drop_frame(t, f);
+        t->stats[KV_TIER_HOST].errors++;
+        t->stats[KV_TIER_HOST].misses++;
+        return FRAME_NONE;
+    }
+    kv_dir_touch(&t->host, slot);
+    t->stats[KV_TIER_HOST].hits++;
+    return f;
+}
+
+kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
+    int32_t f = find_in_host(t, key);
+    if (f != FRAME_NONE) {
+        t->frames[f].n_holders++;
+        *out = f;
+        return KV_FETCH_STARTED;
+    }
+    return KV_FETCH_NOWHERE;
+}
+
+void kv_tiers_poll(kv_tiers *t) {
+    (void)t;
+}
+
+bool kv_tiers_is_ready(const kv_tiers *t, int32_t f) {
+    return t->frames[f].state != FRAME_PENDING;
+}
+
+const void *kv_tiers_take(kv_tiers *t, int32_t f, kv_tier_id parent, kv_tier_id *id) {
+    if (t->frames[f].state != FRAME_READY) {
+        return NULL;
+    }
+    kv_record r = record_of(t, f);
+    if (!kv_tier_id_equal(r.key.parent, parent)) {
+        return NULL;
+    }
+    *id = r.id;
+    return body_of(t, f);
+}
+
+void kv_tiers_release(kv_tiers *t, int32_t f) {
+    drop_frame(t, f);
+}
+
+/* ---- counters and audit ---- */
+
+void kv_tiers_stats(const kv_tiers *t, kv_tier_stats out[KV_N_TIERS]) {
+    memcpy(out, t->stats, sizeof t->stats);
+    out[KV_TIER_HOST].bytes = t->has_host ? (int64_t)t->frame_bytes * t->host.n_filled : 0;
+}
+
+quire_err kv_tiers_check(const kv_tiers *t, quire_error *err) {
+    int32_t n_free = 0;
+    for (int32_t f = t->free_frame; f != FRAME_NONE && n_free <= t->n_frames; f = t->frames[f].next) {
+        if (t->frames[f].n_holders != 0 || t->frames[f].state != FRAME_FREE) {
+            return err_set(err, QUIRE_INTERNAL, -1, "tiers: frame %d is free and held", f);
+        }
+        n_free++;
+    }
+    if (n_free != t->n_free) {
+        return err_set(err, QUIRE_INTERNAL, -1, "tiers: %d frames are free, %d are counted", n_free, t->n_free);
+    }
+    if (!t->has_host) {
+        return QUIRE_OK;
+    }
+    for (int32_t i = 0; i < t->host.made; i++) {
+        if (t->host.slots[i].is_filled && t->frames[t->host.slots[i].value].n_holders < 1) {
+            return err_set(err, QUIRE_INTERNAL, -1, "tiers: the host tier keeps frame %d, which nobody holds", t->host.slots[i].value);
+        }
+    }
+    return kv_dir_check(&t->host, err);
+}

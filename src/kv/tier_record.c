@@ -1,0 +1,99 @@
+#include "kv/tier_record.h"
+
+#include <string.h>
+
+#include "base/size.h"
+#include "kv/space.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define MAGIC 0x31564b4552495551u /* "QUIREKV1" where the low byte comes first: also tells byte orders apart */
+
+/* The fixed part of a head; version, space and tokens follow, then zeros. No padding. */
+typedef struct head_fields {
+    uint64_t magic, head_sum; /* over the whole head, itself taken as 0 */
+    uint64_t page_bytes, sum, stamp, hash;
+    kv_tier_id parent, id;
+    int32_t page_tokens, n_groups, group;
+    uint16_t n_version, n_space;
+} head_fields;
+
+_Static_assert(sizeof(head_fields) == 96, "the head's fixed part is written as it lies in memory");
+
+size_t kv_record_head_bytes(const kv_record_shape *shape) {
+    size_t n = sizeof(head_fields) + shape->n_version + KV_SPACE_NAME_BYTES + (size_t)shape->page_tokens * sizeof(int32_t);
+    return size_align(size_align(n, sizeof(int32_t)), 64);
+}
+
+uint64_t kv_record_sum(const void *body, size_t n) {
+    return XXH3_64bits(body, n);
+}
+
+/* Tokens end the head, so that they are aligned whatever the names' lengths are. */
+static size_t tokens_at(const kv_record_shape *shape) {
+    return kv_record_head_bytes(shape) - (size_t)shape->page_tokens * sizeof(int32_t);
+}
+
+static uint64_t head_sum(const kv_record_shape *shape, const unsigned char *head) {
+    XXH3_state_t state;
+    const uint64_t zero = 0;
+    size_t at = offsetof(head_fields, head_sum), after = at + sizeof zero;
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, head, at);
+    XXH3_64bits_update(&state, &zero, sizeof zero);
+    XXH3_64bits_update(&state, head + after, kv_record_head_bytes(shape) - after);
+    return XXH3_64bits_digest(&state);
+}
+
+void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsigned char *head) {
+    const kv_tier_key *key = &record->key;
+    head_fields f = {.magic = MAGIC,
+                     .page_bytes = (uint64_t)shape->page_bytes,
+                     .sum = record->sum,
+                     .stamp = record->stamp,
+                     .hash = key->hash,
+                     .parent = key->parent,
+                     .id = record->id,
+                     .page_tokens = shape->page_tokens,
+                     .n_groups = shape->n_groups,
+                     .group = key->group,
+                     .n_version = (uint16_t)shape->n_version,
+                     .n_space = (uint16_t)key->n_space};
+    memset(head, 0, kv_record_head_bytes(shape));
+    memcpy(head + sizeof f, shape->version, shape->n_version);
+    if (key->n_space > 0) {
+        memcpy(head + sizeof f + shape->n_version, key->space, key->n_space);
+    }
+    memcpy(head + tokens_at(shape), key->tokens, (size_t)shape->page_tokens * sizeof(int32_t));
+    memcpy(head, &f, sizeof f);
+    f.head_sum = head_sum(shape, head);
+    memcpy(head, &f, sizeof f);
+}
+
+bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_record *out) {
+    head_fields f;
+    memcpy(&f, head, sizeof f);
+    if (f.magic != MAGIC || f.head_sum != head_sum(shape, head) || f.page_bytes != (uint64_t)shape->page_bytes ||
+        f.page_tokens != shape->page_tokens || f.n_groups != shape->n_groups || f.group < 0 || f.group >= f.n_groups ||
+        f.n_version != shape->n_version || f.n_space > KV_SPACE_NAME_BYTES ||
+        memcmp(head + sizeof f, shape->version, shape->n_version) != 0) {
+        return false;
+    }
+    *out = (kv_record){.key = {.space = head + sizeof f + f.n_version,
+                               .n_space = f.n_space,
+                               .group = f.group,
+                               .parent = f.parent,
+                               .tokens = (const int32_t *)(const void *)(head + tokens_at(shape)),
+                               .hash = f.hash},
+                       .id = f.id,
+                       .stamp = f.stamp,
+                       .sum = f.sum};
+    return true;
+}
+
+bool kv_record_same_key(const kv_record_shape *shape, const kv_tier_key *x, const kv_tier_key *y) {
+    return x->group == y->group && x->n_space == y->n_space && kv_tier_id_equal(x->parent, y->parent) &&
+           (x->n_space == 0 || memcmp(x->space, y->space, x->n_space) == 0) &&
+           memcmp(x->tokens, y->tokens, (size_t)shape->page_tokens * sizeof *x->tokens) == 0;
+}
