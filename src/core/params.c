@@ -3,6 +3,7 @@
 #include <string.h>
 
 #define NONE        (-FIELD_NO_LIMIT), FIELD_NO_LIMIT
+#define NO_TOP      FIELD_NO_LIMIT
 #define INT32_TOP   2147483647.0
 #define BOTH        FIELD_BOTH
 #define CHAT        FIELD_CHAT
@@ -16,19 +17,26 @@ static const field_desc fields[] = {
     {"add_generation_prompt", FIELD_BOOL, CHAT, NONE, "true", "the template opens the assistant's answer"},
     {"add_special_tokens", FIELD_BOOL, CHAT, NONE, "false", "add BOS and the like to what the template wrote"},
     {"add_special_tokens", FIELD_BOOL, COMPLETIONS, NONE, "true", "add BOS and the like to the prompt"},
-    {"allowed_token_ids", FIELD_INTS, BOTH | LATER, NONE, "null", "only these ids may be sampled"},
+    {"allowed_token_ids", FIELD_INTS, BOTH, NONE, "null", "only these ids may be sampled"},
     {"audio", FIELD_OBJECT, CHAT | LATER, NONE, "null", "spoken output"},
-    {"bad_words", FIELD_STRINGS, BOTH | LATER, NONE, "[]", "texts that may not be produced"},
+    {"bad_words", FIELD_STRINGS, BOTH, NONE, "[]", "texts that may not be produced"},
     {"best_of", FIELD_INT, COMPLETIONS | LATER, NONE, "1", "samples of which the best are returned"},
     {"cache_salt", FIELD_STRING, BOTH | LATER, NONE, "null", "a secret that keeps this request's prefixes apart in the cache"},
     {"chat_template", FIELD_STRING, CHAT | LATER, NONE, "null", "a template to use in place of the model's"},
     {"chat_template_kwargs", FIELD_OBJECT, CHAT, NONE, "null", "further variables for the chat template"},
     {"continue_final_message", FIELD_BOOL, CHAT, NONE, "false", "leave the last message open and continue it"},
     {"documents", FIELD_ARRAY, CHAT | LATER, NONE, "null", "documents for templates that take them"},
+    {"dry_allowed_length", FIELD_INT, BOTH, 0, INT32_TOP, "2", "repeats shorter than this cost nothing"},
+    {"dry_base", FIELD_NUMBER, BOTH, 0, NO_TOP, "1.75", "each further token of a repeat costs this many times more"},
+    {"dry_multiplier", FIELD_NUMBER, BOTH, 0, NO_TOP, "0", "strength of the penalty on repeated sequences (DRY); 0: off"},
+    {"dry_penalty_last_n", FIELD_INT, BOTH, -1, INT32_TOP, "-1", "tokens looked back for repeats; -1: all, 0: none"},
+    {"dry_sequence_breakers", FIELD_STRINGS, BOTH, NONE, "[\"\\n\",\":\",\"\\\"\",\"*\"]", "texts that no repeat reaches across"},
+    {"dynatemp_exponent", FIELD_NUMBER, BOTH, 0, NO_TOP, "1", "how the entropy sets the temperature"},
+    {"dynatemp_range", FIELD_NUMBER, BOTH, 0, NO_TOP, "0", "the temperature varies this much up and down, with the entropy; 0: off"},
     {"ec_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of encoder results between servers"},
     {"echo", FIELD_BOOL, CHAT | LATER, NONE, "false", "put the last message before the answer"},
     {"echo", FIELD_BOOL, COMPLETIONS, NONE, "false", "put the prompt before the text"},
-    {"frequency_penalty", FIELD_NUMBER, BOTH | LATER, -2, 2, "0", "taken off a token's logit for each time it was produced"},
+    {"frequency_penalty", FIELD_NUMBER, BOTH, -2, 2, "0", "taken off a token's logit for each time it was produced"},
     {"function_call", FIELD_ANY, CHAT | LATER, NONE, "\"none\"", "the old form of tool_choice"},
     {"functions", FIELD_ARRAY, CHAT | LATER, NONE, "[]", "the old form of tools"},
     {"ignore_eos", FIELD_BOOL, BOTH, NONE, "false", "go on after the end-of-sequence token"},
@@ -36,7 +44,7 @@ static const field_desc fields[] = {
     {"include_stop_str_in_output", FIELD_BOOL, BOTH, NONE, "false", "the text ends with the stop string it stopped at"},
     {"kv_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of KV pages between servers"},
     {"length_penalty", FIELD_NUMBER, BOTH | LATER, NONE, "1", "exponent of the length in beam scores"},
-    {"logit_bias", FIELD_OBJECT, BOTH | LATER, NONE, "{}", "added to the logits of the ids named"},
+    {"logit_bias", FIELD_OBJECT, BOTH, NONE, "{}", "added to the logits of the ids named"},
     {"logprob_token_ids", FIELD_INTS, BOTH | LATER, NONE, "null", "ids whose log-probabilities are returned at each position"},
     {"logprobs", FIELD_BOOL, CHAT | LATER, NONE, "false", "return the log-probabilities of the tokens"},
     {"logprobs", FIELD_INT, COMPLETIONS | LATER, NONE, "null", "return log-probabilities, of this many tokens a position"},
@@ -48,14 +56,18 @@ static const field_desc fields[] = {
     {"metadata", FIELD_OBJECT, BOTH | IGNORED, NONE, "null", "the caller's own notes"},
     {"min_p", FIELD_NUMBER, BOTH | UNNAMED, 0, 1, "0", "leaves out tokens less likely than this part of the likeliest"},
     {"min_tokens", FIELD_INT, BOTH, 0, INT32_TOP, "0", "tokens to produce before a stop token is allowed"},
+    {"mirostat", FIELD_INT, BOTH, 0, 2, "0", "keeps the surprise of the tokens near mirostat_tau, by version 1 or 2; 0: off"},
+    {"mirostat_eta", FIELD_NUMBER, BOTH, 0, NO_TOP, "0.1", "how fast mirostat learns"},
+    {"mirostat_tau", FIELD_NUMBER, BOTH, 0, NO_TOP, "5", "the surprise that mirostat aims at, in bits"},
     {"mm_payload", FIELD_STRING, BOTH | LATER, NONE, "\"tensors\"", "how media come back from rendering"},
     {"mm_processor_kwargs", FIELD_OBJECT, CHAT | LATER, NONE, "null", "settings for preparing media"},
     {"modalities", FIELD_STRINGS, CHAT | LATER, NONE, "[\"text\"]", "kinds of output"},
     {"model", FIELD_STRING, BOTH, NONE, "null", "the name of a served model; the first when absent"},
     {"n", FIELD_INT, BOTH | LATER, NONE, "1", "answers to each prompt"},
+    {"no_repeat_ngram_size", FIELD_INT, BOTH, 0, INT32_TOP, "0", "no sequence of this many tokens occurs twice; 0: off"},
     {"parallel_tool_calls", FIELD_BOOL, CHAT | LATER, NONE, "true", "allow several tool calls in one answer"},
     {"prediction", FIELD_OBJECT, CHAT | IGNORED, NONE, "null", "a guess at the answer, which may speed it up"},
-    {"presence_penalty", FIELD_NUMBER, BOTH | LATER, -2, 2, "0", "taken off the logit of each token that was produced"},
+    {"presence_penalty", FIELD_NUMBER, BOTH, -2, 2, "0", "taken off the logit of each token that was produced"},
     {"priority", FIELD_INT, BOTH | LATER, NONE, "0", "lower is served earlier"},
     {"prompt", FIELD_PROMPT, COMPLETIONS, NONE, "null", "a text, an array of ids, or an array of either; required"},
     {"prompt_cache_key", FIELD_STRING, BOTH | IGNORED, NONE, "null", "a hint which requests share a prefix"},
@@ -64,7 +76,7 @@ static const field_desc fields[] = {
     {"prompt_logprobs", FIELD_INT, BOTH | LATER, NONE, "null", "return log-probabilities of the prompt's tokens"},
     {"reasoning_effort", FIELD_STRING, CHAT | LATER, NONE, "null", "how long a reasoning model thinks"},
     {"repetition_detection", FIELD_OBJECT, BOTH | LATER, NONE, "null", "end when the text repeats itself"},
-    {"repetition_penalty", FIELD_NUMBER, BOTH | LATER, NONE, "1", "divides the logits of tokens that occurred"},
+    {"repetition_penalty", FIELD_NUMBER, BOTH | UNNAMED | FIELD_MIN_OPEN, 0, NO_TOP, "1", "divides the logits of tokens that occurred"},
     {"request_id", FIELD_STRING, BOTH | LATER, NONE, "null", "the id that the answer should carry"},
     {"response_format", FIELD_OBJECT, BOTH | LATER, NONE, "{\"type\":\"text\"}", "the form that the answer must have"},
     {"return_mm_kwargs", FIELD_BOOL, BOTH | LATER, NONE, "false", "the old form of mm_payload"},
@@ -96,21 +108,100 @@ static const field_desc fields[] = {
     {"tools", FIELD_ARRAY, CHAT | LATER, NONE, "[]", "functions that the model may call"},
     {"top_k", FIELD_INT, BOTH | UNNAMED, -1, INT32_TOP, "0", "choose among this many likeliest tokens; 0 or -1: all"},
     {"top_logprobs", FIELD_INT, CHAT | LATER, NONE, "0", "tokens a position whose log-probabilities are returned; needs logprobs"},
+    {"top_n_sigma", FIELD_NUMBER, BOTH, NONE, "0", "leaves out logits this many standard deviations under the best; 0 or less: off"},
     {"top_p", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN, 0, 1, "1", "choose among the likeliest tokens that together have this probability"},
     {"truncate_prompt_tokens", FIELD_INT, BOTH | LATER, NONE, "null", "most tokens of the prompt to keep"},
     {"truncation_side", FIELD_STRING, BOTH | LATER, NONE, "null", "which end of the prompt is cut"},
+    {"typical_p", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN, 0, 1, "1", "choose among the tokens nearest to the expected surprise that together have this probability"},
     {"use_beam_search", FIELD_BOOL, BOTH | LATER, NONE, "false", "search the likeliest answer by beams"},
     {"user", FIELD_STRING, BOTH | IGNORED, NONE, "null", "who the caller's user is"},
     {"verbosity", FIELD_STRING, CHAT | LATER, NONE, "\"medium\"", "how long the answer is"},
     {"vllm_xargs", FIELD_OBJECT, BOTH | LATER, NONE, "null", "parameters of extensions"},
     {"watermarking", FIELD_BOOL, BOTH | LATER, NONE, "false", "mark the text"},
     {"web_search_options", FIELD_OBJECT, CHAT | LATER, NONE, "null", "search the web"},
+    {"xtc_probability", FIELD_NUMBER, BOTH, 0, 1, "0", "how often the likeliest tokens are left out (XTC)"},
+    {"xtc_threshold", FIELD_NUMBER, BOTH, 0, 1, "0.1", "XTC leaves out tokens at least this likely, but for the last of them"},
 };
 
 enum { N_FIELDS = (int)(sizeof fields / sizeof fields[0]) };
 
 void sampling_params_init(sampling_params *p) {
-    *p = (sampling_params){.temperature = 1.0f, .top_p = 1.0f, .max_tokens = -1};
+    *p = (sampling_params){.temperature = 1.0f,
+                           .top_p = 1.0f,
+                           .typical_p = 1.0f,
+                           .max_tokens = -1,
+                           .repetition_penalty = 1.0f,
+                           .dry_base = 1.75f,
+                           .dry_allowed_length = 2,
+                           .dry_penalty_last_n = -1,
+                           .xtc_threshold = 0.1f,
+                           .dynatemp_exponent = 1.0f,
+                           .mirostat_tau = 5.0f,
+                           .mirostat_eta = 0.1f};
+}
+
+/* Whether a value keeps to its row of the table. */
+static bool in_range(const char *name, double value) {
+    const field_desc *f = params_field(name, FIELD_BOTH);
+    bool low = f->flags & FIELD_MIN_OPEN ? !(value > f->minimum) : !(value >= f->minimum);
+    return !low && value <= f->maximum;
+}
+
+static bool in_vocabulary(const int32_t *ids, int32_t n, int32_t n_vocab) {
+    for (int32_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= n_vocab) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The field of the lists that names an id outside the vocabulary or is empty where it may not be, or NULL. */
+static const char *bad_list(const sampling_lists *l, int32_t n_vocab) {
+    if (!in_vocabulary(l->bias_ids, l->n_bias, n_vocab)) {
+        return "logit_bias";
+    }
+    if (l->has_allowed && (l->n_allowed == 0 || !in_vocabulary(l->allowed, l->n_allowed, n_vocab))) {
+        return "allowed_token_ids";
+    }
+    if (l->bad_words.n > 0 && !in_vocabulary(l->bad_words.tokens, l->bad_words.starts[l->bad_words.n], n_vocab)) {
+        return "bad_words";
+    }
+    return NULL;
+}
+
+quire_err sampling_params_check(const sampling_params *p, int32_t n_vocab, const char **field) {
+    const struct {
+        const char *name;
+        double value;
+    } values[] = {{"min_p", (double)p->min_p},
+                  {"typical_p", (double)p->typical_p},
+                  {"top_n_sigma", (double)p->top_n_sigma},
+                  {"top_k", (double)p->top_k},
+                  {"min_tokens", (double)p->min_tokens},
+                  {"repetition_penalty", (double)p->repetition_penalty},
+                  {"frequency_penalty", (double)p->frequency_penalty},
+                  {"presence_penalty", (double)p->presence_penalty},
+                  {"no_repeat_ngram_size", (double)p->no_repeat_ngram_size},
+                  {"dry_multiplier", (double)p->dry_multiplier},
+                  {"dry_base", (double)p->dry_base},
+                  {"dry_allowed_length", (double)p->dry_allowed_length},
+                  {"dry_penalty_last_n", (double)p->dry_penalty_last_n},
+                  {"xtc_probability", (double)p->xtc_probability},
+                  {"xtc_threshold", (double)p->xtc_threshold},
+                  {"dynatemp_range", (double)p->dynatemp_range},
+                  {"dynatemp_exponent", (double)p->dynatemp_exponent},
+                  {"mirostat", (double)p->mirostat},
+                  {"mirostat_tau", (double)p->mirostat_tau},
+                  {"mirostat_eta", (double)p->mirostat_eta}};
+    *field = !(p->temperature >= 0.0f) ? "temperature" : !(p->top_p >= 0.0f && p->top_p <= 1.0f) ? "top_p" : NULL;
+    for (size_t i = 0; i < sizeof values / sizeof *values && *field == NULL; i++) {
+        *field = in_range(values[i].name, values[i].value) ? NULL : values[i].name;
+    }
+    if (*field == NULL && p->lists != NULL) {
+        *field = bad_list(p->lists, n_vocab);
+    }
+    return *field == NULL ? QUIRE_OK : QUIRE_BAD_REQUEST;
 }
 
 const field_desc *params_fields(int32_t *n) {

@@ -11,25 +11,41 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "core/sampling_lists.h"
 
 #define PARAMS_MAX_STOP        16
 #define PARAMS_MAX_STOP_TOKENS 64
 
-/* What the engine needs to choose tokens. Plain data; texts live in the request. */
+typedef enum mirostat_version { MIROSTAT_OFF, MIROSTAT_1, MIROSTAT_2 } mirostat_version;
+
+/* What the engine needs to choose tokens. Plain data, but for the lists, which are counted. Texts live in the request. */
 typedef struct sampling_params {
     float temperature; /* 0: greedy */
-    float top_p, min_p;
+    float top_p, min_p, typical_p;
+    float top_n_sigma;  /* standard deviations below the best logit; 0: off */
     int32_t top_k;      /* 0 or -1: off */
     int32_t max_tokens; /* -1: as many as fit */
     int32_t min_tokens;
+    float repetition_penalty, frequency_penalty, presence_penalty; /* 1, 0, 0: off */
+    int32_t no_repeat_ngram_size;                                  /* 0: off */
+    float dry_multiplier, dry_base;                                /* multiplier 0: off */
+    int32_t dry_allowed_length, dry_penalty_last_n;                /* -1: all tokens */
+    float xtc_probability, xtc_threshold;                          /* probability 0: off */
+    float dynatemp_range, dynatemp_exponent;                       /* range 0: off */
+    int32_t mirostat;                                              /* mirostat_version */
+    float mirostat_tau, mirostat_eta;                              /* bits of surprise aimed at; how fast */
     bool ignore_eos;
     bool has_seed;
     uint64_t seed;
     int32_t n_stop_tokens, stop_tokens[PARAMS_MAX_STOP_TOKENS];
+    sampling_lists *lists; /* NULL: none. Whoever keeps a copy of the struct holds it (sampling_lists_hold) */
 } sampling_params;
 
-/* Temperature 1, no cuts, as many tokens as fit, no seed. */
+/* Temperature 1, nothing that cuts or changes the choice, as many tokens as fit, no seed. */
 void sampling_params_init(sampling_params *p);
+/* Whether every value lies in its field's range and every id of the lists in the vocabulary; QUIRE_BAD_REQUEST names the field otherwise. The sampler
+ * takes more than requests may ask for: top_p 0, which keeps one token, and any temperature. */
+quire_err sampling_params_check(const sampling_params *p, int32_t n_vocab, const char **field);
 
 typedef enum field_type {
     FIELD_BOOL,

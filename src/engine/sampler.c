@@ -1,37 +1,28 @@
 #include "engine/sampler.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "engine/sampler_parts.h"
 
 #define GREEDY_BELOW 1e-5f
-#define N_BUCKETS 4096 /* a float's exponent and four leading bits of its fraction: monotone in the value for non-negative floats */
 
-typedef struct candidate {
-    float weight;
-    int32_t id;
-} candidate;
-
-struct sampler {
-    int32_t n_vocab;
-    float *probs;      /* [n_vocab] weights exp((l - max) / T); 0: not kept */
-    candidate *inside; /* [n_vocab] tokens of the bucket that a cut falls into */
-    double mass[N_BUCKETS];
-    int32_t count[N_BUCKETS];
-};
-
-quire_err sampler_open(int32_t n_vocab, sampler **out) {
+quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     sampler *s = mem_new(1, sizeof *s);
     if (!s) {
         return QUIRE_NO_MEMORY;
     }
+    size_t n = (size_t)n_vocab;
     s->n_vocab = n_vocab;
-    s->probs = mem_new((size_t)n_vocab, sizeof *s->probs);
-    s->inside = mem_new((size_t)n_vocab, sizeof *s->inside);
-    if (!s->probs || !s->inside) {
+    s->max_tokens = max_tokens;
+    s->weights = mem_new(n, sizeof *s->weights);
+    s->keys = mem_new(n, sizeof *s->keys);
+    s->inside = mem_new(n, sizeof *s->inside);
+    s->marks = mem_new(n, sizeof *s->marks);
+    s->counts = mem_new(n, sizeof *s->counts);
+    s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
+    if (!s->weights || !s->keys || !s->inside || !s->marks || !s->counts || !s->repeats) {
         sampler_close(s);
         return QUIRE_NO_MEMORY;
     }
@@ -41,175 +32,95 @@ quire_err sampler_open(int32_t n_vocab, sampler **out) {
 
 void sampler_close(sampler *s) {
     if (s) {
-        mem_free(s->probs);
+        mem_free(s->weights);
+        mem_free(s->keys);
         mem_free(s->inside);
+        mem_free(s->marks);
+        mem_free(s->counts);
+        mem_free(s->repeats);
         mem_free(s);
     }
 }
 
-static bool is_forbidden(int32_t id, const int32_t *forbidden, int32_t n_forbidden) {
-    for (int32_t k = 0; k < n_forbidden; k++) {
-        if (forbidden[k] == id) {
-            return true;
-        }
-    }
-    return false;
+enum { NOISE_TOKEN = 1, NOISE_XTC = 2 }; /* what a draw is for: part of the counter */
+
+static float draw(sample_key key, uint32_t purpose) {
+    uint32_t counter[4] = {key.position, key.sample_index, purpose, 0}, words[4];
+    uint32_t seed[2] = {(uint32_t)key.seed, (uint32_t)(key.seed >> 32)};
+    rng_philox(counter, seed, words);
+    return rng_uniform(words[0]);
 }
 
-/* The largest logit's lowest id among the tokens allowed; refuses rows that are no logits. */
-static quire_err find_best(const float *logits, int32_t n, const int32_t *forbidden, int32_t n_forbidden, int32_t *best) {
-    float max = -INFINITY;
+sample_noise sample_noise_of(sample_key key) {
+    return (sample_noise){.token = draw(key, NOISE_TOKEN), .xtc = draw(key, NOISE_XTC)};
+}
+
+/* Whether a row is made of numbers; -inf is a masked token. */
+static bool is_sound(const float *logits, int32_t n) {
     bool bad = false;
-    *best = -1;
     for (int32_t i = 0; i < n; i++) {
         bad |= !(logits[i] < INFINITY); /* NaN and +inf */
-        if (logits[i] > max && !is_forbidden(i, forbidden, n_forbidden)) {
-            max = logits[i];
-            *best = i;
-        }
     }
-    return bad || *best < 0 ? QUIRE_NUMERIC : QUIRE_OK;
+    return !bad;
 }
 
-static int32_t bucket_of(float w) {
-    uint32_t u;
-    memcpy(&u, &w, sizeof u);
-    return (int32_t)(u >> 19);
-}
-
-/* Weights exp((l - max) / T), dropped below min_p of the largest (which is 1). Returns how many are kept. */
-static int32_t weigh(sampler *s, const float *logits, float max, const sampling_params *p, const int32_t *forbidden, int32_t n_forbidden) {
-    int32_t n_kept = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        float w = (float)exp((double)(logits[i] - max) / (double)p->temperature);
-        w = w >= p->min_p ? w : 0.0f;
-        s->probs[i] = w;
-        n_kept += w > 0.0f;
-    }
-    for (int32_t k = 0; k < n_forbidden; k++) {
-        float *w = &s->probs[forbidden[k]];
-        n_kept -= *w > 0.0f;
-        *w = 0.0f;
-    }
-    return n_kept;
-}
-
-static void fill_buckets(sampler *s) {
-    memset(s->mass, 0, sizeof s->mass);
-    memset(s->count, 0, sizeof s->count);
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        if (s->probs[i] > 0.0f) {
-            int32_t b = bucket_of(s->probs[i]);
-            s->mass[b] += (double)s->probs[i];
-            s->count[b]++;
-        }
-    }
-}
-
-/* Larger weights first, equal ones by id. */
-static int by_weight(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    if (x->weight != y->weight) {
-        return x->weight < y->weight ? 1 : -1;
-    }
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-/* The kept tokens of bucket b in order, into s->inside; those of lower buckets are dropped. Returns how many are inside. */
-static int32_t open_bucket(sampler *s, int32_t b) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        int32_t of = s->probs[i] > 0.0f ? bucket_of(s->probs[i]) : -1;
-        if (of == b) {
-            s->inside[n++] = (candidate){s->probs[i], i};
-        } else if (of < b) {
-            s->probs[i] = 0.0f;
-        }
-    }
-    qsort(s->inside, (size_t)n, sizeof *s->inside, by_weight);
-    return n;
-}
-
-/* Keeps the k largest weights, and all equal to the k-th. More than k are kept now. */
-static void cut_top_k(sampler *s, int32_t k) {
-    fill_buckets(s);
-    int32_t b = N_BUCKETS - 1, above = 0;
-    while (above + s->count[b] < k) {
-        above += s->count[b--];
-    }
-    int32_t n = open_bucket(s, b);
-    float least = s->inside[k - above - 1].weight;
-    for (int32_t i = k - above; i < n; i++) {
-        if (s->inside[i].weight < least) {
-            s->probs[s->inside[i].id] = 0.0f;
-        }
-    }
-}
-
-/* Keeps a token iff the mass before it (of larger weights, or equal ones with lower ids) is below top_p of all. The first always stays. */
-static void cut_top_p(sampler *s, float top_p) {
-    fill_buckets(s);
-    double total = 0.0, before = 0.0;
-    for (int32_t i = N_BUCKETS - 1; i >= 0; i--) {
-        total += s->mass[i];
-    }
-    double limit = (double)top_p * total;
-    int32_t b = N_BUCKETS - 1;
-    while (b > 0 && (s->count[b] == 0 || before + s->mass[b] < limit)) {
-        before += s->mass[b--];
-    }
-    int32_t n = open_bucket(s, b);
-    bool first = before == 0.0;
+/* The lowest id among the largest logits, or -1 when all are masked. */
+static int32_t find_best(const float *logits, int32_t n) {
+    float max = -INFINITY;
+    int32_t best = -1;
     for (int32_t i = 0; i < n; i++) {
-        if (before >= limit && !first) {
-            s->probs[s->inside[i].id] = 0.0f;
+        if (logits[i] > max) {
+            max = logits[i];
+            best = i;
         }
-        first = false;
-        before += (double)s->inside[i].weight;
     }
+    return best;
 }
 
-/* Leaves the final distribution's weights in s->probs and their sum in *total. */
-static quire_err distribute(sampler *s, const float *logits, const sampling_params *p, const int32_t *forbidden, int32_t n_forbidden,
-                            double *total) {
-    int32_t best;
-    TRY(find_best(logits, s->n_vocab, forbidden, n_forbidden, &best));
-    if (p->temperature < GREEDY_BELOW) {
-        memset(s->probs, 0, (size_t)s->n_vocab * sizeof *s->probs);
-        s->probs[best] = 1.0f;
-        *total = 1.0;
-        return QUIRE_OK;
+/* Leaves the weights of the final distribution in s->weights; *greedy: the choice is *best. */
+static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
+    if (!is_sound(logits, s->n_vocab)) {
+        return QUIRE_NUMERIC;
     }
-    int32_t n_kept = weigh(s, logits, logits[best], p, forbidden, n_forbidden);
-    if (p->top_k > 0 && p->top_k < n_kept) {
-        cut_top_k(s, p->top_k);
+    sampler_change(s, logits, c);
+    *best = find_best(logits, s->n_vocab);
+    if (*best < 0 || logits[*best] == INFINITY) { /* a tiny repetition penalty makes infinities */
+        return QUIRE_NUMERIC;
     }
-    if (p->top_p < 1.0f) {
-        cut_top_p(s, p->top_p);
+    s->max = logits[*best];
+    *greedy = c->params->temperature < GREEDY_BELOW;
+    if (!*greedy) {
+        s->temperature = sampler_temperature(s, logits, c->params);
+        *greedy = s->temperature < GREEDY_BELOW; /* a dynamic one can come down to 0 */
     }
-    *total = 0.0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        *total += (double)s->probs[i];
+    if (!*greedy) {
+        sampler_cut(s, logits, c);
     }
     return QUIRE_OK;
 }
 
-enum { NOISE_TOKEN = 1 }; /* what a draw is for: part of the counter */
-
-quire_err sampler_pick(sampler *s, const float *logits, const sampling_params *p, sample_key key, const int32_t *forbidden, int32_t n_forbidden,
-                       int32_t *token) {
-    double total;
-    if (p->temperature < GREEDY_BELOW) {
-        return find_best(logits, s->n_vocab, forbidden, n_forbidden, token);
-    }
-    TRY(distribute(s, logits, p, forbidden, n_forbidden, &total));
-    uint32_t counter[4] = {key.position, key.sample_index, NOISE_TOKEN, 0}, words[4];
-    uint32_t seed[2] = {(uint32_t)key.seed, (uint32_t)(key.seed >> 32)};
-    rng_philox(counter, seed, words);
-    double target = (double)rng_uniform(words[0]) * total, cumulated = 0.0;
+static double total_weight(const sampler *s) {
+    double total = 0.0;
     for (int32_t i = 0; i < s->n_vocab; i++) {
-        cumulated += (double)s->probs[i];
-        if (s->probs[i] > 0.0f) {
+        total += (double)s->weights[i];
+    }
+    return total;
+}
+
+quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32_t *token) {
+    bool greedy;
+    TRY(distribute(s, logits, c, token, &greedy));
+    if (greedy) {
+        return QUIRE_OK;
+    }
+    if (c->params->mirostat != MIROSTAT_OFF) {
+        *token = sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu);
+        return QUIRE_OK;
+    }
+    double target = (double)c->noise.token * total_weight(s), cumulated = 0.0;
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        cumulated += (double)s->weights[i];
+        if (s->weights[i] > 0.0f) {
             *token = i; /* the last one kept stands where rounding lets the walk run out */
             if (cumulated > target) {
                 break;
@@ -219,13 +130,18 @@ quire_err sampler_pick(sampler *s, const float *logits, const sampling_params *p
     return QUIRE_OK;
 }
 
-quire_err sampler_distribution(sampler *s, const float *logits, const sampling_params *p, const int32_t *forbidden, int32_t n_forbidden,
-                               const float **probs) {
-    double total;
-    TRY(distribute(s, logits, p, forbidden, n_forbidden, &total));
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        s->probs[i] = (float)((double)s->probs[i] / total);
+quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs) {
+    bool greedy;
+    int32_t best;
+    TRY(distribute(s, logits, c, &best, &greedy));
+    if (greedy) {
+        memset(s->weights, 0, (size_t)s->n_vocab * sizeof *s->weights);
+        s->weights[best] = 1.0f;
     }
-    *probs = s->probs;
+    double total = total_weight(s);
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        s->weights[i] = (float)((double)s->weights[i] / total);
+    }
+    *probs = s->weights;
     return QUIRE_OK;
 }

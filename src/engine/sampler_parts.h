@@ -1,0 +1,61 @@
+/* The stages of a sampler, and its scratch memory. One thread a sampler; nothing here allocates but sampler_open. */
+#ifndef ENGINE_SAMPLER_PARTS_H
+#define ENGINE_SAMPLER_PARTS_H
+
+#include <string.h>
+
+#include "engine/sampler.h"
+
+#define N_BUCKETS 4096 /* of the upper bits of a 31-bit key */
+
+typedef struct candidate {
+    uint32_t key;
+    int32_t id;
+} candidate;
+
+struct sampler {
+    int32_t n_vocab, max_tokens;
+    float max;           /* the largest logit after the changes */
+    float temperature;   /* what the logits are divided by */
+    float *weights;      /* [n_vocab] exp((l - max) / temperature); 0: not kept */
+    uint32_t *keys;      /* [n_vocab] order of a cut */
+    candidate *inside;   /* [n_vocab] tokens of the bucket that a cut falls into */
+    int32_t *marks;      /* [n_vocab] when a token was last touched, against `mark` */
+    int32_t mark;
+    int32_t *counts;     /* [n_vocab] valid where marked */
+    int32_t *repeats;    /* [max_tokens + 1] lengths of common suffixes */
+    double mass[N_BUCKETS];
+    int32_t count[N_BUCKETS];
+};
+
+/* A new set of marked tokens, empty. */
+static inline void sampler_unmark(sampler *s) {
+    if (s->mark == INT32_MAX) {
+        memset(s->marks, 0, (size_t)s->n_vocab * sizeof *s->marks);
+        s->mark = 0;
+    }
+    s->mark++;
+}
+/* Marks a token; true when it was not in the set. */
+static inline bool sampler_mark(sampler *s, int32_t id) {
+    bool is_new = s->marks[id] != s->mark;
+    s->marks[id] = s->mark;
+    return is_new;
+}
+
+/* ---- sampler_history.c: stages 1 to 9, which change logits by what the request says and what was written ---- */
+void sampler_change(sampler *s, float *logits, const sample_context *c);
+
+/* ---- sampler_cuts.c: stages 11 to 17, on weights ---- */
+/* The temperature of this row: the request's, or by the entropy of the live logits (dynatemp). */
+float sampler_temperature(const sampler *s, const float *logits, const sampling_params *p);
+/* Fills s->weights and leaves out what the request's cuts leave out. */
+void sampler_cut(sampler *s, const float *logits, const sample_context *c);
+/* Kept tokens, likeliest first, the lowest id first among equals, into s->inside; returns how many. */
+int32_t sampler_sort(sampler *s);
+
+/* ---- sampler_mirostat.c ---- */
+/* Chooses by mirostat from s->weights and moves *mu. */
+int32_t sampler_mirostat(sampler *s, const sampling_params *p, float uniform, float *mu);
+
+#endif
