@@ -58,7 +58,7 @@ static int32_t *bucket_of(const kv_dir *d, uint64_t hash) {
 }
 
 int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key) {
-    int32_t space = kv_spaces_find(&d->spaces, SPACE_NONE, key->space, key->n_space);
+    int32_t space = kv_spaces_find(&d->spaces, SPACE_PLAIN, key->space, key->n_space);
     if (space == SPACE_NONE) {
         return SLOT_NONE;
     }
@@ -140,9 +140,9 @@ int32_t kv_dir_take(kv_dir *d, int32_t *was) {
 
 bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value) {
     const kv_tier_key *key = &record->key;
-    int32_t space = kv_spaces_find(&d->spaces, SPACE_NONE, key->space, key->n_space);
+    int32_t space = kv_spaces_find(&d->spaces, SPACE_PLAIN, key->space, key->n_space);
     if (space == SPACE_NONE) {
-        space = kv_spaces_add(&d->spaces, SPACE_NONE, key->space, key->n_space);
+        space = kv_spaces_add(&d->spaces, SPACE_PLAIN, key->space, key->n_space);
     }
     if (space == SPACE_NONE) {
         return false;
