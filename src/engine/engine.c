@@ -96,7 +96,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(kv_pool_open(o->n_pages, &e->pool));
     TRY(tiering_open(e, err));
     TRY(cache_open(e));
-    TRY(sampler_open(e->desc->n_vocab, &e->sampler));
+    TRY(sampler_open(e->desc->n_vocab, o->max_model_len, &e->sampler));
     TRY(step_open(e));
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;

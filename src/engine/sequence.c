@@ -8,6 +8,7 @@ static void sequence_free(sequence *s) {
     for (int32_t g = 0; g < s->n_tables; g++) {
         mem_free(s->tables[g].pages);
     }
+    sampling_lists_drop(s->sampling.lists);
     mem_free(s->tables);
     mem_free(s->tokens);
     mem_free(s);
@@ -35,6 +36,8 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     memcpy(tokens, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
     s->state = SEQ_WAITING;
     s->sampling = r->sampling;
+    sampling_lists_hold(s->sampling.lists);
+    s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sample_index = r->sample_index;
     s->logits_out = r->logits_out;
     s->logits_first = r->logits_first;

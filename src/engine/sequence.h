@@ -25,6 +25,7 @@ typedef struct sequence {
     int64_t submitted_us, last_token_us;
     sampling_params sampling;
     uint32_t sample_index;
+    float mirostat_mu;
     float *logits_out;
     int32_t logits_first;
     bool cached;              /* it stands in a space of the prefix cache, at path */

@@ -281,16 +281,17 @@ static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
 }
 
 /* Samples s's next token from its last row's logits and commits it. */
-static void sample(engine *e, sequence *s, const float *logits) {
-    const sampling_params *p = &s->sampling;
-    int32_t forbidden[DESC_MAX_EOS + PARAMS_MAX_STOP_TOKENS], n = 0, token;
-    if (s->n_known - s->n_prompt < p->min_tokens) {
-        memcpy(forbidden, e->desc->eos, (size_t)e->desc->n_eos * sizeof *forbidden);
-        memcpy(forbidden + e->desc->n_eos, p->stop_tokens, (size_t)p->n_stop_tokens * sizeof *forbidden);
-        n = e->desc->n_eos + p->n_stop_tokens;
-    }
-    sample_key key = {p->seed, s->sample_index, (uint32_t)s->n_known};
-    quire_err err = sampler_pick(e->sampler, logits, p, key, forbidden, n, &token);
+static void sample(engine *e, sequence *s, float *logits) {
+    int32_t token;
+    sample_context c = {.params = &s->sampling,
+                        .tokens = s->tokens,
+                        .n_tokens = s->n_known,
+                        .n_prompt = s->n_prompt,
+                        .eos = e->desc->eos,
+                        .n_eos = e->desc->n_eos,
+                        .noise = sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->n_known}),
+                        .mirostat_mu = &s->mirostat_mu};
+    quire_err err = sampler_pick(e->sampler, logits, &c, &token);
     if (err != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, err);
         return;
