@@ -99,6 +99,7 @@ static quire_err submit_choice(quire_stream *s, choice *c, quire_error *err) {
 }
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
+    TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(open_choice(s->q->e, s->request, &s->choices[i], err));
     }

@@ -42,6 +42,7 @@ void quire_request_free(quire_request *r) {
     }
     request_prompts_free(r->prompts, r->n_prompts);
     mem_free(r->messages);
+    sampling_lists_drop(r->sampling.lists);
     json_object_put(r->values);
     mem_free(r);
 }

@@ -9,6 +9,7 @@
 #include "core/params.h"
 #include "quire.h"
 #include "text/template.h"
+#include "text/tokenizer.h"
 
 #define REQUEST_MAX_BYTES   ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE past that */
 #define REQUEST_MAX_DEPTH   64                 /* nesting of its JSON */
@@ -47,6 +48,7 @@ struct quire_request {
 
     sampling_params sampling;
     int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
+    struct json_object *bad_words, *dry_breakers; /* borrowed from values, or NULL: request_tokenize_lists makes them tokens */
     str stops[PARAMS_MAX_STOP];
     int32_t n_stops;
     bool include_stop, skip_special;
@@ -67,6 +69,9 @@ quire_err request_check(quire_request *r, quire_error *err);
  * eos_token and template_kwargs. Appends to *out. With continue_final_message the text ends where the last message's content does. Any
  * thread. */
 quire_err request_render(const quire_request *r, const chat_template *t, str bos, str eos, strbuf *out, quire_error *err);
+
+/* Turns the texts of bad_words and dry_sequence_breakers into tokens in r->sampling.lists. Once, before the request is submitted. */
+quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, quire_error *err);
 
 /* The context of an open engine; lives as long as it. Defined beside quire_engine (src/api/engine.c). */
 const request_context *engine_request_context(const quire_engine *e);

@@ -33,6 +33,11 @@ quire_err request_range_error(const field_desc *f, quire_error *err, const char 
 /* FIELD_PROMPT and FIELD_MESSAGES (request_prompt.c, request_messages.c). */
 quire_err request_read_prompt(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
 quire_err request_read_messages(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
+/* Fields that fill sampling.lists (request_lists.c). */
+quire_err request_read_logit_bias(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
+quire_err request_read_allowed(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
+quire_err request_read_bad_words(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
+quire_err request_read_breakers(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
 
 #endif

@@ -82,10 +82,14 @@ static void penalise_output(sampler *s, float *logits, const sample_context *c) 
 /* ---- DRY: tokens that would prolong a repeat ---- */
 
 /* How many tokens at the window's end lie behind the newest whole breaker; n when there is none. */
-static int32_t since_breaker(const int32_t *window, int32_t n, const token_seqs *breakers) {
+static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const token_seqs *breakers) {
+    sampler_unmark(s);
+    for (int32_t i = 0; i < breakers->n; i++) {
+        sampler_mark(s, breakers->tokens[breakers->starts[i]]);
+    }
     for (int32_t distance = 0; distance < n; distance++) {
         int32_t at = n - 1 - distance, longest = -1;
-        for (int32_t i = 0; i < breakers->n; i++) {
+        for (int32_t i = 0; s->marks[window[at]] == s->mark && i < breakers->n; i++) {
             const int32_t *b = breakers->tokens + breakers->starts[i];
             int32_t tail = breakers->starts[i + 1] - breakers->starts[i] - 1;
             if (tail > longest && tail <= distance && memcmp(window + at, b, ((size_t)tail + 1) * sizeof *b) == 0) {
@@ -97,15 +101,6 @@ static int32_t since_breaker(const int32_t *window, int32_t n, const token_seqs 
         }
     }
     return n;
-}
-
-static bool is_breaker(const token_seqs *breakers, int32_t token) {
-    for (int32_t i = 0; i < breakers->n; i++) {
-        if (breakers->starts[i + 1] - breakers->starts[i] == 1 && breakers->tokens[breakers->starts[i]] == token) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* repeats[k], 1 <= k < n: length of the longest common suffix of window[0..n) and window[0..n - k) (the Z function, Gusfield 1997, read from the end). */
@@ -136,7 +131,7 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
     if (p->dry_base < 1.0f || n <= p->dry_allowed_length) {
         return;
     }
-    int32_t limit = since_breaker(window, n, breakers);
+    int32_t limit = since_breaker(s, window, n, breakers);
     if (limit < p->dry_allowed_length) {
         return;
     }
@@ -144,8 +139,13 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
     sampler_unmark(s);
     for (int32_t k = 1; k < n; k++) {
         int32_t length = s->repeats[k] < limit ? s->repeats[k] : limit, next = window[n - k];
-        if (length >= p->dry_allowed_length && !is_breaker(breakers, next) && (sampler_mark(s, next) || length > s->counts[next])) {
+        if (length >= p->dry_allowed_length && (sampler_mark(s, next) || length > s->counts[next])) {
             s->counts[next] = length;
+        }
+    }
+    for (int32_t i = 0; i < breakers->n; i++) { /* breakers of one token cost nothing */
+        if (breakers->starts[i + 1] - breakers->starts[i] == 1) {
+            s->counts[breakers->tokens[breakers->starts[i]]] = -1;
         }
     }
     double most = p->dry_base > 1.0f ? 88.7228391 / log((double)p->dry_base) : (double)n; /* exp(88.72) is the largest float */

@@ -150,14 +150,29 @@ static void a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_iss
     }
 }
 
+static void lists_of_tokens_are_checked_against_the_vocabulary(void **state) {
+    (void)state;
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"x\":1}}", "logit_bias", "the key \"x\"");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"\":1}}", "logit_bias", "must be token ids");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"-1\":1}}", "logit_bias", "names the id -1");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"99999999999999999999\":1}}", "logit_bias", "the vocabulary has");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"allowed_token_ids\":[]}", "allowed_token_ids", "has 0 ids");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"allowed_token_ids\":[999999]}", "allowed_token_ids", "the vocabulary has");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"bad_words\":[\"\"]}", "", "empty text");
+    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"3\":250,\"1\":-0.5},\"allowed_token_ids\":[3,1]}");
+    const sampling_lists *l = r->sampling.lists;
+    assert_int_equal(l->n_bias, 2);
+    assert_true(l->bias_ids[0] == 3 && l->bias[0] == 100.0f && l->bias_ids[1] == 1 && l->bias[1] == -0.5f);
+    assert_true(l->has_allowed && l->n_allowed == 2 && l->allowed[0] == 3);
+    quire_request_free(r);
+}
+
 static void a_field_of_a_later_issue_is_refused_by_name(void **state) {
     (void)state;
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":0}", "logprobs", "logprobs is not supported yet");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"n\":2}", "n", "n is not supported yet; leave it out or give 1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"best_of\":2}", "best_of", "not supported yet");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\"}", "suffix", "not supported yet");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"presence_penalty\":0.5}", "presence_penalty", "not supported yet");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logit_bias\":{\"5\":1}}", "logit_bias", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"logprobs\":true}", "logprobs", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"tools\":[{\"type\":\"function\"}]}", "tools", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"tool_choice\":\"auto\"}", "tool_choice", "not supported yet");
@@ -569,6 +584,7 @@ int main(void) {
         cmocka_unit_test(every_working_field_arrives),
         cmocka_unit_test(null_means_the_default),
         cmocka_unit_test(a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_issue),
+        cmocka_unit_test(lists_of_tokens_are_checked_against_the_vocabulary),
         cmocka_unit_test(a_field_of_a_later_issue_is_refused_by_name),
         cmocka_unit_test(unknown_fields_are_ignored),
         cmocka_unit_test(wrong_types_name_the_field_under_body),
