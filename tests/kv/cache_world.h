@@ -46,8 +46,10 @@ typedef struct world {
     const char *scope; /* of public prefixes */
     world_mirror mirror;
     world_seq seqs[WORLD_SEQS];
-    int64_t n_computed, n_reused;                                        /* tokens, over all sequences */
-    void (*on_publish)(const struct world *w, int32_t i, void *context); /* called when sequence i's full pages were published, or NULL */
+    bool is_evicting;
+    int64_t n_computed, n_reused;                                                                         /* tokens, over all sequences */
+    void (*on_publish)(const struct world *w, int32_t i, int32_t n, kv_publish_what what, void *context); /* before sequence i publishes */
+    void (*on_published)(const struct world *w, int32_t i, void *context);
     void *context;
 } world;
 
@@ -179,13 +181,29 @@ static inline void world_check(world *w) {
     world_check_events(w);
 }
 
+/* Evicts until n pages are free, no more than that where only full groups are cached. */
+static inline bool world_evict(world *w, int32_t n) {
+    int32_t n_free = kv_pool_counts(w->pool).n_free;
+    w->is_evicting = true;
+    quire_err e = kv_index_evict(w->ix, n);
+    w->is_evicting = false;
+    int32_t n_free_now = kv_pool_counts(w->pool).n_free;
+    if (e == QUIRE_OK) {
+        assert_true(n_free_now >= n && (n_free_now == n || n_free_now == n_free || w->o.windows[w->o.n_groups - 1] > 0));
+    } else {
+        assert_int_equal(e, QUIRE_NO_ROOM);
+        assert_true(n_free_now < n && kv_pool_counts(w->pool).n_cached == 0);
+    }
+    return e == QUIRE_OK;
+}
+
 /* Room for n more tokens in every group, or in none. */
 static inline bool world_append(world *w, world_seq *s, int32_t n) {
     int32_t needs = 0, had = s->tables[0].n_tokens;
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         needs += kv_table_needs(w->pool, &s->tables[g], n, w->o.page_tokens);
     }
-    if (kv_index_evict(w->ix, needs) != QUIRE_OK) {
+    if (!world_evict(w, needs)) {
         return false;
     }
     for (int32_t g = 0; g < w->o.n_groups; g++) {
@@ -198,6 +216,17 @@ static inline bool world_append(world *w, world_seq *s, int32_t n) {
     }
     w->copies.n = 0;
     return true;
+}
+
+static inline void world_publish(world *w, world_seq *s, kv_publish_what what) {
+    if (w->on_publish != NULL) {
+        w->on_publish(w, (int32_t)(s - w->seqs), s->n, what, w->context);
+    }
+    quire_err e = kv_index_publish(w->ix, &s->path, s->tokens, s->n, s->tables, what);
+    assert_true(e == QUIRE_OK || e == QUIRE_NO_ROOM);
+    if (w->on_published != NULL) {
+        w->on_published(w, (int32_t)(s - w->seqs), w->context);
+    }
 }
 
 /* Writes the slots of positions s->n..n, publishes, and gives back what lies behind the windows. */
@@ -213,11 +242,7 @@ static inline void world_compute(world *w, world_seq *s, int32_t n) {
     }
     w->n_computed += n - s->n;
     s->n = n;
-    quire_err e = kv_index_publish(w->ix, &s->path, s->tokens, n, s->tables, KV_PUBLISH_PAGES);
-    assert_true(e == QUIRE_OK || e == QUIRE_NO_ROOM);
-    if (w->on_publish != NULL) {
-        w->on_publish(w, (int32_t)(s - w->seqs), w->context);
-    }
+    world_publish(w, s, KV_PUBLISH_PAGES);
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         if (w->o.windows[g] > 0 && n >= w->o.windows[g]) {
             kv_table_forget(w->pool, &s->tables[g], n - w->o.windows[g] + 1, w->o.page_tokens);
@@ -310,8 +335,7 @@ static inline void world_truncate(world *w, int32_t i, int32_t n) {
 /* Publishes the tail and ends the sequence. */
 static inline void world_finish(world *w, int32_t i) {
     world_seq *s = &w->seqs[i];
-    quire_err e = kv_index_publish(w->ix, &s->path, s->tokens, s->n, s->tables, KV_PUBLISH_TAIL);
-    assert_true(e == QUIRE_OK || e == QUIRE_NO_ROOM);
+    world_publish(w, s, KV_PUBLISH_TAIL);
     world_drop(w, s);
 }
 

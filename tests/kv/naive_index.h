@@ -1,0 +1,217 @@
+/* The index as plainly as it can be said: a list of what is cached, one record a page, searched by trying every length.
+ *
+ * It foretells what is published, which pages sequences are given for equal ones, and what a match finds, from the rules alone. From the
+ * index it takes only which pages were evicted, where evicting was asked for; whatever else goes or comes is an error. */
+#ifndef TESTS_KV_NAIVE_INDEX_H
+#define TESTS_KV_NAIVE_INDEX_H
+
+#include "cache_world.h"
+
+enum { NAIVE_PAGES = 160, NAIVE_TOKENS = 256, NAIVE_PUBLICS = 2, PLACE_PUBLIC = 1000 };
+
+/* A cached page: the prefix up to its last token, in a place (a tenant's space, or the public one), for a group of layers. */
+typedef struct naive_record {
+    bool live, going; /* going: its entry makes room for what is being published, which may lie in the same page */
+    int32_t place, group, n;
+    int32_t tokens[NAIVE_TOKENS];
+} naive_record;
+
+typedef struct naive_index {
+    world *w;
+    naive_record records[NAIVE_PAGES];                        /* by page */
+    int32_t *publics[NAIVE_PUBLICS], n_public[NAIVE_PUBLICS]; /* whole pages of tokens; the longer last */
+    struct {
+        int32_t place, n_public; /* its own, and how many pages lie before it in PLACE_PUBLIC */
+        const int32_t *public;
+    } seqs[WORLD_SEQS];
+    int32_t expected[WORLD_GROUPS][NAIVE_TOKENS]; /* pages of the publishing sequence once it has published */
+} naive_index;
+
+/* Where a tenant's sequence belongs that begins with these tokens. */
+static inline void naive_enter(naive_index *m, int32_t q, int32_t tenant, const int32_t *tokens, int32_t n) {
+    m->seqs[q].place = tenant * 8;
+    m->seqs[q].n_public = 0;
+    for (int32_t k = 0; k < NAIVE_PUBLICS; k++) {
+        int32_t n_public = m->n_public[k];
+        if (n_public > 0 && n_public <= n && memcmp(tokens, m->publics[k], (size_t)n_public * sizeof *tokens) == 0) {
+            m->seqs[q].place = tenant * 8 + 1 + k;
+            m->seqs[q].n_public = n_public / m->w->o.page_tokens;
+            m->seqs[q].public = m->publics[k];
+        }
+    }
+}
+
+static inline int32_t naive_place(const naive_index *m, int32_t q, int32_t i) {
+    return i < m->seqs[q].n_public ? PLACE_PUBLIC : m->seqs[q].place;
+}
+
+/* The record, in that place and group, of a page i whose prefix begins with tokens[0..n); -1. exact: and has no more. */
+static inline int32_t naive_find(const naive_index *m, int32_t place, int32_t g, const int32_t *tokens, int32_t n, bool exact) {
+    int32_t size = m->w->o.page_tokens, last = (n - 1) / size, n_pages = kv_pool_counts(m->w->pool).n_pages;
+    for (int32_t page = 0; page < n_pages; page++) {
+        const naive_record *r = &m->records[page];
+        if (r->live && r->place == place && r->group == g && (exact ? r->n == n : r->n >= n && (r->n - 1) / size == last) &&
+            memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
+            return page;
+        }
+    }
+    return -1;
+}
+
+/* Whether something is cached that begins with tokens[0..n), which end in page i of that place, or a sequence has published that far. Then
+ * there is a place in the tree already, even where its own page has gone. */
+static inline bool naive_has(const naive_index *m, int32_t place, const int32_t *tokens, int32_t n) {
+    int32_t size = m->w->o.page_tokens, i = (n - 1) / size, n_pages = kv_pool_counts(m->w->pool).n_pages;
+    for (int32_t page = 0; page < n_pages; page++) {
+        const naive_record *r = &m->records[page];
+        int32_t k = r->place != PLACE_PUBLIC ? r->place % 8 - 1 : -1;
+        int32_t of_page = k >= 0 && i < m->n_public[k] / size ? PLACE_PUBLIC : r->place;
+        if (r->live && r->n >= n && of_page == place && memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
+            return true;
+        }
+    }
+    for (int32_t q = 0; q < WORLD_SEQS; q++) {
+        const world_seq *s = &m->w->seqs[q];
+        if (s->live && s->path.n_pages > i && naive_place(m, q, i) == place && memcmp(s->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- matching ---- */
+
+/* Whether every group can go on behind n tokens. */
+static inline bool naive_reaches(const naive_index *m, int32_t q, const int32_t *tokens, int32_t n) {
+    int32_t size = m->w->o.page_tokens;
+    for (int32_t g = 0; g < m->w->o.n_groups; g++) {
+        int32_t window = m->w->o.windows[g];
+        int32_t first = (window == 0 || n < window ? 0 : n - window + 1) / size;
+        for (int32_t i = first; i * size < n; i++) {
+            if (naive_find(m, naive_place(m, q, i), g, tokens, (i + 1) * size < n ? (i + 1) * size : n, false) < 0) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The longest prefix by trying all; whole_pages: of those that end with a page. */
+static inline int32_t naive_longest(const naive_index *m, int32_t q, const int32_t *tokens, int32_t n, bool whole_pages) {
+    for (; n > 0; n--) {
+        if ((!whole_pages || n % m->w->o.page_tokens == 0) && naive_reaches(m, q, tokens, n)) {
+            return n;
+        }
+    }
+    return 0;
+}
+
+/* ---- publishing ---- */
+
+static inline void naive_record_page(naive_index *m, int32_t page, int32_t place, int32_t g, const int32_t *tokens, int32_t n) {
+    naive_record *r = &m->records[page];
+    assert_false(r->live);
+    *r = (naive_record){.live = true, .going = r->going, .place = place, .group = g, .n = n};
+    memcpy(r->tokens, tokens, (size_t)n * sizeof *tokens);
+}
+
+/* Records in that place which are part-filled and a prefix of the page that ends with tokens[0..n) make room for it. */
+static inline void naive_replace(naive_index *m, int32_t place, const int32_t *tokens, int32_t n) {
+    int32_t size = m->w->o.page_tokens, n_pages = kv_pool_counts(m->w->pool).n_pages;
+    for (int32_t page = 0; page < n_pages; page++) {
+        naive_record *r = &m->records[page];
+        if (r->live && r->place == place && r->n < n && (r->n - 1) / size == (n - 1) / size &&
+            memcmp(r->tokens, tokens, (size_t)r->n * sizeof *tokens) == 0) {
+            r->live = false;
+            r->going = true;
+        }
+    }
+}
+
+/* Page i of sequence q, whose tokens end at n. */
+static inline void naive_publish_page(naive_index *m, int32_t q, int32_t i, int32_t n) {
+    const world_seq *s = &m->w->seqs[q];
+    int32_t place = naive_place(m, q, i);
+    bool whole = n % m->w->o.page_tokens == 0;
+    if (!whole && naive_has(m, place, s->tokens, n)) {
+        return; /* the beginning of what is there */
+    }
+    naive_replace(m, place, s->tokens, n);
+    for (int32_t g = 0; g < m->w->o.n_groups; g++) {
+        int32_t own = s->tables[g].pages[i].v, there = naive_find(m, place, g, s->tokens, n, true);
+        if (own == PAGE_NONE.v || own == there || m->records[own].live) {
+            continue;
+        }
+        if (there >= 0) {
+            m->expected[g][i] = there;
+        } else {
+            naive_record_page(m, own, place, g, s->tokens, n);
+        }
+    }
+}
+
+/* Before sequence q publishes n tokens: what will be there afterwards. */
+static inline void naive_publish(const world *w, int32_t q, int32_t n, kv_publish_what what, void *context) {
+    naive_index *m = context;
+    const world_seq *s = &w->seqs[q];
+    int32_t size = w->o.page_tokens, i = s->path.n_pages;
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        for (int32_t k = 0; k < s->tables[g].n_pages; k++) {
+            m->expected[g][k] = s->tables[g].pages[k].v;
+        }
+    }
+    for (; (i + 1) * size <= n; i++) {
+        if (i < m->seqs[q].n_public && memcmp(s->tokens + i * size, m->seqs[q].public + i * size, (size_t)size * sizeof *s->tokens) != 0) {
+            return; /* it was rolled back and is no longer public */
+        }
+        naive_publish_page(m, q, i, (i + 1) * size);
+    }
+    if (what == KV_PUBLISH_TAIL && w->o.granularity == KV_GRANULARITY_TOKEN && n % size != 0 && i >= m->seqs[q].n_public) {
+        naive_publish_page(m, q, i, n);
+    }
+}
+
+static inline void naive_published(const world *w, int32_t q, void *context) {
+    const naive_index *m = context;
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        for (int32_t k = 0; k < w->seqs[q].tables[g].n_pages; k++) {
+            assert_int_equal(w->seqs[q].tables[g].pages[k].v, m->expected[g][k]);
+        }
+    }
+}
+
+/* ---- what goes ---- */
+
+/* A page goes: it was asked for, or takes its leave for a longer one, or is of no use without what another group has lost. */
+static inline void naive_removed(void *context, int32_t entry, int32_t group) {
+    naive_index *m = context;
+    kv_index_entry e = kv_index_describe(m->w->ix, entry);
+    naive_record *r = &m->records[e.pages[group]];
+    bool lacks = false;
+    if (r->going) {
+        r->going = false;
+        return;
+    }
+    for (int32_t g = 0; g < m->w->o.n_groups; g++) {
+        lacks = lacks || naive_find(m, r->place, g, r->tokens, r->n, true) < 0;
+    }
+    assert_int_equal(r->group, group);
+    assert_true(r->live && (m->w->is_evicting || lacks));
+    assert_int_equal(kv_pool_count(m->w->pool, (page_id){e.pages[group]}), 0);
+    r->live = false;
+}
+
+static inline void naive_dropped(void *context, int32_t entry) {
+    (void)context;
+    (void)entry;
+}
+
+/* What is cached is what the list says. */
+static inline void naive_check(const naive_index *m) {
+    for (int32_t page = 0; page < kv_pool_counts(m->w->pool).n_pages; page++) {
+        assert_false(m->records[page].going);
+        assert_int_equal(m->records[page].live, kv_pool_entry(m->w->pool, (page_id){page}) >= 0);
+    }
+}
+
+#endif
