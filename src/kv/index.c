@@ -290,7 +290,8 @@ quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r) {
     }
     path->retains = true;
     path->retention = *r;
-    for (int32_t e = path->entry; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->up) {
+    int32_t e = path->entry;
+    for (int32_t i = path->n_pages; i > path->n_public; i--, e = kv_tree_entry(&ix->tree, e)->up) {
         kv_evict_retain(ix->evict, e, r);
     }
     return QUIRE_OK;
@@ -387,10 +388,10 @@ static void share_group(const kv_index *ix, const found *f, int32_t g, kv_table 
     }
 }
 
-/* The request of path uses an entry that is there. */
-static void use_entry(kv_index *ix, const kv_path *path, int32_t e) {
+/* The request of path uses page i, entry e. What is public is not one request's to keep or give up. */
+static void use_entry(kv_index *ix, const kv_path *path, int32_t e, int32_t i) {
     kv_evict_used(ix->evict, e);
-    if (path->retains) {
+    if (path->retains && i >= path->n_public) {
         kv_evict_retain(ix->evict, e, &path->retention);
     }
 }
@@ -405,8 +406,9 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         share_group(ix, &f, g, &tables[g]);
     }
+    int32_t i = f.source != TREE_NONE ? f.n_pages : f.n_pages - 1;
     for (int32_t e = f.source != TREE_NONE ? f.source : f.entry; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->up) {
-        use_entry(ix, path, e);
+        use_entry(ix, path, e, i--);
     }
     stand_at(ix, path, f.entry);
     path->n_pages = f.n_pages;
@@ -455,7 +457,7 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
         }
     }
     if (is_new || n == ix->o.page_tokens) {
-        use_entry(ix, path, e);
+        use_entry(ix, path, e, i);
         unite(ix, space, e, tables, i);
     }
     if (n == ix->o.page_tokens) {

@@ -81,7 +81,8 @@ quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out)
 quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n);
 /* As kv_index_enter, for a sequence whose first tokens are tokens[0..n_tokens): where these begin with a public prefix of that scope, its
  * pages are shared with all who entered so, and what follows them is the named space's alone. A sequence that is truncated inside the
- * prefix and goes on with other tokens publishes nothing behind that. Errors as kv_index_enter. O(public prefixes + the longest). */
+ * prefix and goes on with other tokens publishes nothing behind that. What a request says about retention does not count for public pages.
+ * Errors as kv_index_enter. O(public prefixes + the longest). */
 quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n, const int32_t *tokens,
                                 int32_t n_tokens, kv_path *out);
 /* A second path where one stands: for a forked sequence. */

@@ -170,6 +170,34 @@ static void a_public_page_stays_while_a_tenants_pages_follow_it(void **state) {
     world_close(&w);
 }
 
+static void a_tenants_retention_does_not_reach_public_pages(void **state) {
+    (void)state;
+    world w;
+    int32_t a[20], b[12];
+    const kv_retention soon_gone = {.priority = 0, .ttl_us = 1};
+    prompt(a, 100, 20);
+    numbers(b, 500, 12);
+    open_public(&w, 16);
+    assert_int_equal(world_start(&w, 0, "bob", b, 12), 0);
+    world_finish(&w, 0);
+    assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
+    assert_int_equal(kv_index_retain(w.ix, &w.seqs[0].path, &soon_gone), QUIRE_OK);
+    world_finish(&w, 0);
+    assert_int_equal(world_start(&w, 0, "alice", a, 20), 19);
+    assert_int_equal(kv_index_retain(w.ix, &w.seqs[0].path, &soon_gone), QUIRE_OK);
+    world_truncate(&w, 0, 0); /* preempted, and back */
+    assert_int_equal(kv_index_match(w.ix, &w.seqs[0].path, a, 20, w.seqs[0].tables, &w.seqs[0].n), QUIRE_OK);
+    world_finish(&w, 0);
+    kv_index_set_time(w.ix, 1000);
+    for (int32_t gone = 1; gone <= 6; gone++) {
+        assert_true(world_evict(&w, kv_pool_counts(w.pool).n_free + 1));
+        world_check(&w);
+        assert_int_equal(world_peek(&w, "alice", a, 20), gone < 3 ? 20 - 4 * gone : 8);       /* her own three go first */
+        assert_int_equal(world_peek(&w, "bob", b, 12), gone <= 3 ? 12 : 12 - 4 * (gone - 3)); /* then what is older */
+    }
+    world_close(&w);
+}
+
 static void entering_without_room_for_both_spaces_changes_nothing(void **state) {
     (void)state;
     world w;
@@ -225,6 +253,7 @@ int main(void) {
         cmocka_unit_test(a_rolled_back_sequence_puts_nothing_of_its_own_into_the_public_space),
         cmocka_unit_test(prefixes_of_one_scope_share_and_the_longest_counts),
         cmocka_unit_test(a_public_page_stays_while_a_tenants_pages_follow_it),
+        cmocka_unit_test(a_tenants_retention_does_not_reach_public_pages),
         cmocka_unit_test(entering_without_room_for_both_spaces_changes_nothing),
         cmocka_unit_test(window_groups_reach_back_across_the_boundary),
     };
