@@ -10,6 +10,7 @@ quire_room(engine engine)
 quire_room(api api PkgConfig::JSONC)
 quire_room(server server PkgConfig::EVENT http_parser PkgConfig::JSONC PkgConfig::OPENSSL)
 quire_room(bench bench PkgConfig::JSONC)
+quire_room(sim sim PkgConfig::JSONC)
 quire_room(cli cli PkgConfig::EDIT PkgConfig::JSONC)
 include(cmake/isa.cmake)
 
@@ -30,6 +31,7 @@ add_library(quire STATIC ${quire_objects})
 target_include_directories(quire PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 target_link_libraries(quire PUBLIC ${QUIRE_LIBRARIES})
 
-add_executable(quire_program $<TARGET_OBJECTS:quire_cli> $<TARGET_OBJECTS:quire_server> $<TARGET_OBJECTS:quire_bench>)
+add_executable(quire_program $<TARGET_OBJECTS:quire_cli> $<TARGET_OBJECTS:quire_server> $<TARGET_OBJECTS:quire_bench>
+    $<TARGET_OBJECTS:quire_sim>)
 set_target_properties(quire_program PROPERTIES OUTPUT_NAME quire)
 target_link_libraries(quire_program PRIVATE quire PkgConfig::EVENT http_parser PkgConfig::EDIT PkgConfig::JSONC)

@@ -67,7 +67,13 @@ const flag cli_flags[] = {
     {"--context", "LIST", "tokens before the decoded ones (128,1024)", CLI_BENCH, FLAG_TEXT, AT(bench.contexts), 0, 0, NULL, NULL},
     {"--decode -n --n", "N", "tokens decoded for each request (257)", CLI_BENCH, FLAG_COUNT, AT(bench.n_decode), 2, 1000000, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH, FLAG_COUNT, AT(bench.n_runs), 1, 1000, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
+    {"--pages", "LIST", "capacities in pages (halves of what the whole trace fills)", CLI_SIM, FLAG_TEXT, AT(sim.pages), 0, 0, NULL, NULL},
+    {"--policy", "LIST", "eviction: all, or some of lru,lfu,gdsf,learned,belady (lru)", CLI_SIM, FLAG_TEXT, AT(sim.policies), 0, 0, NULL, NULL},
+    {"--page-size --block-size --page-tokens", "N", "tokens a page holds (16)", CLI_SIM, FLAG_POWER_OF_TWO, AT(sim.page_tokens), 1, 512, NULL, NULL},
+    {"--concurrency", "N", "requests open at once (1)", CLI_SIM, FLAG_COUNT, AT(sim.concurrency), 1, 1 << 16, NULL, NULL},
+    {"--limit", "N", "read this many requests (0: all)", CLI_SIM, FLAG_COUNT, AT(sim.limit), 0, INT32_TOP, NULL, NULL},
+    {"--svg", "FILE", "plot hit rate against capacity", CLI_SIM, FLAG_TEXT, AT(sim.svg), 0, 0, NULL, NULL},
+    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
@@ -84,7 +90,7 @@ const flag cli_flags[] = {
     {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", PLANNED, FLAG_PART,
      AT(engine.memory_utilization), 0.001, 1, NULL, NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
-    {"--help -h", NULL, "this page", ALL, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
+    {"--help -h", NULL, "this page", ALL | CLI_SIM, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
 };
 
 const int cli_n_flags = (int)(sizeof cli_flags / sizeof cli_flags[0]);

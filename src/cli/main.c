@@ -10,6 +10,10 @@ static quire_err command_bench(const cli_options *o, quire_error *err) {
     return bench_run(&o->bench, err);
 }
 
+static quire_err command_sim(const cli_options *o, quire_error *err) {
+    return sim_run(&o->sim, err);
+}
+
 typedef struct command {
     const char *name;
     cli_command flag;
@@ -35,6 +39,12 @@ static const command commands[] = {
     {"inspect", CLI_INSPECT, command_inspect, "what a model file holds and the memory it needs", "quire inspect MODEL", "  quire inspect model.gguf --json\n"},
     {"bench", CLI_BENCH, command_bench, "prefill and decode speed against what memory allows", "quire bench MODEL",
      "  quire bench model.gguf --batch 1,16 --context 128,1024\n"},
+    {"sim", CLI_SIM, command_sim, "what a prefix cache of some size and policy finds in a trace of requests", "quire sim TRACE [--pages LIST] [--policy LIST|all]",
+     "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
+     "a trace: Mooncake's jsonl (timestamp, input_length, output_length, hash_ids), Azure's csv, or a line a request:\n"
+     "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": [[\"answer 7\", 150]]}\n"
+     "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token id, and a number\n"
+     "in its place so many tokens that no other request has; t in seconds\n"},
 };
 
 enum { N_COMMANDS = (int)(sizeof commands / sizeof commands[0]) };

@@ -8,7 +8,7 @@
 #include "cli/files.h"
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim"};
 
 static const char *command_name(unsigned command) {
     for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++) {
@@ -24,6 +24,7 @@ quire_err cli_options_init(cli_options *o) {
     quire_options_init(&o->engine);
     server_options_init(&o->server);
     bench_options_init(&o->bench);
+    sim_options_init(&o->sim);
     o->engine.model = NULL;
     o->fields = json_object_new_object();
     return o->fields ? QUIRE_OK : QUIRE_NO_MEMORY;
@@ -229,13 +230,19 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         if (argv[i][0] == '-' && argv[i][1] != 0) {
             TRY(parse_flag(o, command, argc, argv, &i, err));
         } else if (positional) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: one MODEL is enough (it is %s); a prompt goes after -p", argv[i], positional);
+            return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i], command == CLI_SIM ? "TRACE" : "MODEL", positional,
+                           command == CLI_RUN ? "; a prompt goes after -p" : "");
         } else {
             positional = argv[i];
         }
     }
     if (o->help) {
         return QUIRE_OK;
+    }
+    if (command == CLI_SIM) {
+        o->sim.trace = positional;
+        o->sim.json = o->json;
+        return positional ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
     }
     if (positional && o->engine.model) {
         return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional, o->engine.model);

@@ -11,6 +11,7 @@
 #include "bench/bench.h"
 #include "quire.h"
 #include "server/server.h"
+#include "sim/sim.h"
 
 #define CLI_MAX_API_KEYS 64
 
@@ -20,13 +21,15 @@ typedef enum cli_command {
     CLI_TOKENIZE = 4,
     CLI_LOGITS = 8,
     CLI_INSPECT = 16,
-    CLI_BENCH = 32
+    CLI_BENCH = 32,
+    CLI_SIM = 64
 } cli_command;
 
 typedef struct cli_options {
     quire_options engine;
     server_options server;
     bench_options bench;
+    sim_options sim;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;
