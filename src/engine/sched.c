@@ -78,6 +78,15 @@ static void plan_running(const sched_limits *l, const sched_seq *running, int32_
     }
 }
 
+/* Whether sequence k runs from now on: it was running, and nobody was preempted, or it is admitted. */
+static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
+    bool runs = k < n_running;
+    for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items && !runs; i++) {
+        runs = plan->items[i].seq == k;
+    }
+    return runs;
+}
+
 void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
                      int32_t n_free, sched_plan *plan) {
     sched_item *items = plan->items;
@@ -89,8 +98,11 @@ void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_
     if (plan->n_preempted > 0) {
         return; /* pages are short: nobody new comes in */
     }
-    for (int32_t i = 0; i < n_waiting && n_running + i < l->max_seqs && plan->n_items < l->max_seqs; i++) {
+    for (int32_t i = 0; i < n_waiting && n_running + plan->n_admitted < l->max_seqs && plan->n_items < l->max_seqs; i++) {
         const sched_seq *s = &waiting[i];
+        if (s->held && will_run(plan, s->waits_for, n_running)) {
+            continue;
+        }
         int32_t n = rows_possible(l, s, &left);
         int32_t whole = pages_wanted(s, s->n_known - s->n_computed + 1, l->page_tokens);
         if (n <= 0 || whole > left.pages) {

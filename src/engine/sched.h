@@ -1,7 +1,8 @@
 /* The scheduler: what the next step computes, as a pure function of integers. No clock, no allocation, no device (DESIGN.md, 4).
  *
  * Every step has a budget of rows. Running sequences that decode go first with a row each, prefills take what is left in chunks, and waiting
- * sequences are admitted in order of arrival while rows, sequence slots and pages last. When pages run out, the newest running sequence is
+ * sequences are admitted in order of arrival while rows, sequence slots and pages last; one that is held for pages which another computes is passed
+ * over. When pages run out, the newest running sequence is
  * preempted: its pages are given back and it waits, in its old place, to be computed again (bit for bit the same, DESIGN.md, 1).
  *
  * Progress: the oldest running sequence is never preempted for another, and a lone sequence always fits (admission at submit proves it). */
@@ -18,6 +19,8 @@ typedef struct sched_seq {
     int32_t n_pages;     /* pages it holds, in all groups */
     int32_t n_groups;    /* block tables: pages that one more page of tokens takes */
     bool wants_logits;   /* every row's logits are wanted, not the last known token's alone */
+    bool held;           /* waiting only: it is not admitted while the sequence waits_for (as in sched_item.seq) runs or is admitted, since that one */
+    int32_t waits_for;   /* computes pages which it will find. Those behind it are not held up */
 } sched_seq;
 
 typedef struct sched_limits {
@@ -37,7 +40,7 @@ typedef struct sched_plan {
     int32_t n_items;      /* in the order of rows in the batch */
     sched_item *items;    /* room for max_seqs */
     int32_t n_rows, n_out, n_pages; /* what the items take: rows, wanted rows, new pages */
-    int32_t n_admitted;   /* the first n_admitted of the waiting sequences start to run */
+    int32_t n_admitted;   /* waiting sequences that start to run: those that have an item, the last n_admitted items */
     int32_t n_preempted;  /* the last n_preempted of the running sequences go back to waiting */
 } sched_plan;
 

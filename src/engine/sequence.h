@@ -38,6 +38,8 @@ typedef struct sequence {
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
     int32_t n_admitted;       /* times it was; more than once after preemption */
     int32_t n_reused;         /* tokens that the last admission took from the cache */
+    uint64_t held_for;        /* while it waits: the arrival of the sequence that computes its tokens up to held_until, 0: nobody (hold.h) */
+    int32_t held_until;
     int32_t n_tables;
     kv_table *tables;         /* [n_tables] one a group */
 

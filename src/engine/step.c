@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/cache.h"
+#include "engine/hold.h"
 #include "engine/state.h"
 #include "engine/tiering.h"
 
@@ -95,7 +96,11 @@ static void preempt(engine *e, sequence *s) {
 /* The oldest waiting sequences that could be admitted now, at most MAX_ADMIT, into step.ready. */
 static int32_t find_ready(engine *e) {
     int32_t n = 0, most = min_i32(MAX_ADMIT, e->limits.max_seqs - e->n_running);
-    for (int32_t i = 0; i < e->n_waiting && n < most && i < MAX_LOOKED_AT; i++) {
+    for (int32_t i = 0, n_looked_at = 0; i < e->n_waiting && n < most && n_looked_at < MAX_LOOKED_AT; i++) {
+        if (hold_stands(e, e->waiting[i])) {
+            continue;
+        }
+        n_looked_at++;
         if (!tiering_waits(e, e->waiting[i])) {
             e->step.ready[n++] = e->waiting[i];
         }
@@ -103,10 +108,11 @@ static int32_t find_ready(engine *e) {
     return n;
 }
 
-/* The first n of step.ready start to run. */
-static void admit(engine *e, int32_t n) {
-    for (int32_t i = 0; i < n; i++) {
-        sequence *s = e->step.ready[i];
+/* The waiting sequences that have an item start to run. */
+static void admit(engine *e) {
+    const sched_plan *plan = &e->step.plan;
+    for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items; i++) {
+        sequence *s = e->step.seqs[i];
         cache_take(e, s);
         s->state = s->n_known - s->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
         list_insert(e->running, &e->n_running, s);
@@ -130,13 +136,14 @@ static void plan_step(engine *e) {
     for (int32_t i = 0; i < n_waiting; i++) {
         a->waiting[i] = describe(e, a->ready[i]);
         a->waiting[i].n_computed = cache_peek(e, a->ready[i]);
+        hold_find(e, a->ready, i);
     }
     sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, cache_available(e), &a->plan);
     for (int32_t i = 0; i < a->plan.n_items; i++) {
         int32_t k = a->plan.items[i].seq;
         a->seqs[i] = k < e->n_running ? e->running[k] : a->ready[k - e->n_running];
     }
-    admit(e, a->plan.n_admitted);
+    admit(e);
     for (int32_t i = 0; i < a->plan.n_preempted; i++) {
         preempt(e, e->running[--e->n_running]);
     }

@@ -57,7 +57,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
     backend_options bo = {.compute = o->compute, .isa = o->isa, .n_threads = o->n_threads};
     quire_err r = model_file_open(o->path, &f, &err);
     r = r ? r : backend_cpu_open(&bo, &h->b, &err);
-    r = r ? r : model_open(f, h->b, 2048, &h->m, &err);
+    r = r ? r : model_open(f, h->b, o->max_model_len > 2048 ? o->max_model_len : 2048, &h->m, &err);
     if (r == QUIRE_OK) {
         model_file_close(f);
         h->n_vocab = model_description(h->m)->n_vocab;

@@ -102,12 +102,47 @@ static void rows_with_wanted_logits_stay_within_their_budget(void **state) {
     assert_int_equal(p.n_out, 4);
 }
 
-/* A workload played by the plan alone, to the end, with every promise checked on the way. */
+static sched_seq held_for(sched_seq s, int32_t waits_for) {
+    s.held = true;
+    s.waits_for = waits_for;
+    return s;
+}
+
+static void the_held_are_passed_over_and_hold_up_nobody(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(20, 4)}, waiting[] = {held_for(seq(20, 4), 0), seq(2, 0), held_for(seq(20, 4), 0)};
+    sched_limits l = limits;
+    l.max_chunk = 4;
+    sched_plan p;
+    plan(&l, running, 1, waiting, 3, 100, &p);
+    assert_int_equal(p.n_admitted, 1);
+    assert_int_equal(p.n_items, 2);
+    assert_int_equal(p.items[1].seq, 2);
+}
+
+static void the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_one_that_is_not(void **state) {
+    (void)state;
+    sched_seq waiting[] = {seq(4, 0), held_for(seq(20, 4), 0), seq(2, 0)};
+    sched_plan p;
+    plan(&limits, NULL, 0, waiting, 3, 100, &p);
+    assert_int_equal(p.n_admitted, 2);
+    assert_int_equal(p.items[0].seq, 0);
+    assert_int_equal(p.items[1].seq, 2);
+    sched_seq chain[] = {seq(2, 0), held_for(seq(4, 0), 0), held_for(seq(5, 0), 1)}; /* the second is held: the third waits for nobody who runs */
+    plan(&limits, NULL, 0, chain, 3, 100, &p);
+    assert_int_equal(p.n_admitted, 2);
+    assert_int_equal(p.items[1].seq, 2);
+}
+
+/* A workload played by the plan alone, to the end, with every promise checked on the way. Prompts of one family are the same up to `common`, in whole
+ * pages; the pages of a family that somebody computed are found by all until they are evicted, which happens at random. */
 typedef struct player {
     sched_limits l;
     sched_seq running[MAX_SEQS], waiting[MAX_SEQS];
     int32_t ends[MAX_SEQS * 2], order[MAX_SEQS * 2];
     int32_t r_id[MAX_SEQS], w_id[MAX_SEQS], n_running, n_waiting, n_pages, n_steps;
+    int32_t family[MAX_SEQS * 2], common[MAX_SEQS * 2], cached[4]; /* tokens of each family that are cached */
+    bool disturbed; /* something was evicted or preempted: pages may have to be computed again */
 } player;
 
 static int32_t held(const player *g) {
@@ -139,6 +174,62 @@ static void check_plan(const player *g, const sched_plan *p) {
     assert_true(rows <= g->l.max_rows && p->n_out <= g->l.max_out && p->n_items <= g->l.max_seqs);
     assert_true(pages <= g->n_pages - held(g) + back);
     assert_true(p->n_items > 0); /* progress in every step */
+    for (int32_t i = 0; i < p->n_items; i++) {
+        int32_t k = p->items[i].seq - g->n_running;
+        assert_true(k < 0 || i >= p->n_items - p->n_admitted); /* the admitted are the last items */
+        if (k >= 0 && g->waiting[k].held) { /* admitted though held: whom it waits for neither runs nor is admitted */
+            assert_true(g->waiting[k].waits_for >= g->n_running);
+            for (int32_t j = 0; j < p->n_items; j++) {
+                assert_int_not_equal(p->items[j].seq, g->waiting[k].waits_for);
+            }
+        }
+    }
+}
+
+/* What a and b, of one family or not, begin with alike. */
+static int32_t alike(const player *g, int32_t a, int32_t b) {
+    int32_t n = g->common[a] < g->common[b] ? g->common[a] : g->common[b];
+    return g->family[a] == g->family[b] ? n : 0;
+}
+
+static int32_t whole_pages(const player *g, int32_t n) {
+    return n - n % g->l.page_tokens;
+}
+
+/* Whether id, which has or finds n_computed tokens, would gain a page by waiting for `other`. */
+static bool gains(const player *g, int32_t id, const sched_seq *s, int32_t other, const sched_seq *o) {
+    int32_t n = alike(g, id, other);
+    n = n < s->n_known - 1 ? n : s->n_known - 1;
+    return whole_pages(g, n) > s->n_computed && whole_pages(g, o->n_computed) <= s->n_computed;
+}
+
+/* No two items compute the same page. */
+static void check_nothing_twice(const player *g, const sched_plan *p) {
+    for (int32_t i = 0; i < p->n_items && !g->disturbed; i++) {
+        for (int32_t j = 0; j < p->n_items; j++) {
+            int32_t a = p->items[i].seq, b = p->items[j].seq, w = a - g->n_running, v = b - g->n_running;
+            int32_t id = w < 0 ? g->r_id[a] : g->w_id[w], other = v < 0 ? g->r_id[b] : g->w_id[v];
+            const sched_seq *s = w < 0 ? &g->running[a] : &g->waiting[w], *o = v < 0 ? &g->running[b] : &g->waiting[v];
+            assert_true(other >= id || !gains(g, id, s, other, o));
+        }
+    }
+}
+
+/* Looks the waiting ones up: what they find, and whom they wait for; as the engine does, but by brute force. */
+static void look_up(player *g) {
+    for (int32_t i = 0; i < g->n_waiting; i++) {
+        int32_t id = g->w_id[i];
+        sched_seq *s = &g->waiting[i];
+        int32_t most = g->common[id] < s->n_known - 1 ? g->common[id] : s->n_known - 1;
+        s->n_computed = whole_pages(g, g->cached[g->family[id]] < most ? g->cached[g->family[id]] : most);
+        s->held = false;
+        for (int32_t k = 0; k < g->n_running + i && !s->held; k++) {
+            int32_t other = k < g->n_running ? g->r_id[k] : g->w_id[k - g->n_running];
+            const sched_seq *o = k < g->n_running ? &g->running[k] : &g->waiting[k - g->n_running];
+            s->held = other < id && gains(g, id, s, other, o) && (k < g->n_running || !o->held);
+            s->waits_for = k;
+        }
+    }
 }
 
 static void insert_waiting(player *g, sched_seq s, int32_t id) {
@@ -162,10 +253,14 @@ static void insert_running(player *g, sched_seq s, int32_t id) {
 }
 
 static void apply_plan(player *g, const sched_plan *p) {
+    int32_t n_before = g->n_running;
     for (int32_t i = 0; i < p->n_items; i++) {
         int32_t k = p->items[i].seq;
         sched_seq *s = k < g->n_running ? &g->running[k] : &g->waiting[k - g->n_running];
         s->n_computed += p->items[i].n_rows;
+        int32_t id = k < g->n_running ? g->r_id[k] : g->w_id[k - g->n_running];
+        int32_t found = whole_pages(g, s->n_computed < g->common[id] ? s->n_computed : g->common[id]);
+        g->cached[g->family[id]] = found > g->cached[g->family[id]] ? found : g->cached[g->family[id]];
         s->n_pages = (s->n_computed + g->l.page_tokens - 1) / g->l.page_tokens;
         s->n_known += s->n_computed == s->n_known;
     }
@@ -174,13 +269,20 @@ static void apply_plan(player *g, const sched_plan *p) {
         s.n_computed = s.n_pages = 0;
         insert_waiting(g, s, g->r_id[g->n_running]);
     }
-    for (int32_t i = 0; i < p->n_admitted; i++) {
-        insert_running(g, g->waiting[i], g->w_id[i]);
+    for (int32_t i = p->n_items - p->n_admitted; i < p->n_items; i++) {
+        int32_t k = p->items[i].seq - n_before;
+        insert_running(g, g->waiting[k], g->w_id[k]);
+        g->w_id[k] = -1;
     }
-    g->n_waiting -= p->n_admitted;
-    memmove(g->waiting, g->waiting + p->n_admitted, (size_t)g->n_waiting * sizeof *g->waiting);
-    memmove(g->w_id, g->w_id + p->n_admitted, (size_t)g->n_waiting * sizeof *g->w_id);
     int32_t kept = 0;
+    for (int32_t i = 0; i < g->n_waiting; i++) {
+        if (g->w_id[i] >= 0) {
+            g->waiting[kept] = g->waiting[i];
+            g->w_id[kept++] = g->w_id[i];
+        }
+    }
+    g->n_waiting = kept;
+    kept = 0;
     for (int32_t i = 0; i < g->n_running; i++) {
         if (g->running[i].n_known < g->ends[g->r_id[i]]) {
             g->running[kept] = g->running[i];
@@ -190,11 +292,20 @@ static void apply_plan(player *g, const sched_plan *p) {
     g->n_running = kept;
 }
 
+static int32_t n_held_in(const player *g) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n_waiting; i++) {
+        n += g->waiting[i].held;
+    }
+    return n;
+}
+
 static void random_workloads_end_whatever_the_pool(void **state) {
     (void)state;
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    for (int round = 0; round < 2000; round++) {
+    int64_t n_held = 0;
+    for (int round = 0; round < 4000; round++) {
         player g = {.l = limits};
         g.l.max_rows = 1 + (int32_t)(rng_next(&seed) % 24);
         g.l.max_seqs = 1 + (int32_t)(rng_next(&seed) % 8);
@@ -206,19 +317,30 @@ static void random_workloads_end_whatever_the_pool(void **state) {
             int32_t n_prompt = 1 + (int32_t)(rng_next(&seed) % 40);
             g.ends[i] = n_prompt + 1 + (int32_t)(rng_next(&seed) % 40);
             longest = g.ends[i] > longest ? g.ends[i] : longest;
+            g.family[i] = (int32_t)(rng_next(&seed) % 4);
+            g.common[i] = (int32_t)(rng_next(&seed) % (uint64_t)(n_prompt + 1));
             sched_seq s = {.n_known = n_prompt, .n_groups = 1, .wants_logits = rng_next(&seed) % 5 == 0};
             insert_waiting(&g, s, i);
         }
         g.n_pages = (longest + g.l.page_tokens - 1) / g.l.page_tokens + (int32_t)(rng_next(&seed) % 8);
         while (g.n_running + g.n_waiting > 0) {
             sched_plan p;
+            if (round % 2 && rng_next(&seed) % 8 == 0) {
+                g.cached[rng_next(&seed) % 4] = 0; /* evicted */
+                g.disturbed = true;
+            }
+            look_up(&g);
             plan(&g.l, g.running, g.n_running, g.waiting, g.n_waiting, g.n_pages - held(&g), &p);
             check_plan(&g, &p);
+            g.disturbed = g.disturbed || p.n_preempted > 0;
+            check_nothing_twice(&g, &p);
+            n_held += n_held_in(&g);
             apply_plan(&g, &p);
             assert_true(held(&g) <= g.n_pages);
             assert_true(g.n_steps++ < 100000);
         }
     }
+    assert_true(n_held > 1000); /* that was what it was about */
 }
 
 int main(void) {
@@ -230,6 +352,8 @@ int main(void) {
         cmocka_unit_test(the_newest_is_preempted_when_pages_run_out),
         cmocka_unit_test(nobody_is_admitted_in_a_step_that_preempts),
         cmocka_unit_test(rows_with_wanted_logits_stay_within_their_budget),
+        cmocka_unit_test(the_held_are_passed_over_and_hold_up_nobody),
+        cmocka_unit_test(the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_one_that_is_not),
         cmocka_unit_test(random_workloads_end_whatever_the_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
