@@ -33,6 +33,7 @@ quire_tests(engine base core file cpu kv model engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
 quire_tests(server base server)
 quire_tests(sim base core file kv sim)
+quire_tests(bench ${QUIRE_CORE_ROOMS} bench)
 
 # The server's tests run over a stand-in for the engine.
 file(GLOB server_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/server/test_*.c)

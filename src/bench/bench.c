@@ -3,7 +3,6 @@
 #include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -12,8 +11,9 @@
 #include "base/rng.h"
 #include "base/team.h"
 #include "bench/bandwidth.h"
+#include "bench/figures.h"
 
-enum { MAX_POINTS = 32, MAX_RUNS = 64, LAST_TOKENS = 256 };
+enum { LAST_TOKENS = 256 };
 
 void bench_options_init(bench_options *o) {
     *o = (bench_options){.batches = "1,4,16", .contexts = "128,1024", .n_decode = 257, .n_runs = 3};
@@ -37,36 +37,6 @@ typedef struct runner {
     int64_t *times; /* mem_new'd: when each token came */
     int32_t n_times, max_times;
 } runner;
-
-typedef struct figure {
-    double mean, spread; /* of the runs; spread is the largest distance from the mean */
-} figure;
-
-static figure figure_of(const double *values, int32_t n) {
-    figure f = {0};
-    for (int32_t i = 0; i < n; i++) {
-        f.mean += values[i] / n;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        f.spread = fmax(f.spread, fabs(values[i] - f.mean));
-    }
-    return f;
-}
-
-/* "1,4,16" into numbers of at least 1. */
-static quire_err parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err) {
-    *n = 0;
-    for (const char *p = text; *p;) {
-        char *end;
-        long v = strtol(p, &end, 10);
-        if (end == p || v < 1 || v > 1 << 24 || (*end != ',' && *end != 0) || *n == MAX_POINTS) {
-            return err_set(err, QUIRE_INVALID, p - text, "%s %s: must be at most %d whole numbers from 1 on, as in 1,4,16", flag, text, MAX_POINTS);
-        }
-        out[(*n)++] = (int32_t)v;
-        p = end + (*end == ',');
-    }
-    return *n ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: is empty", flag);
-}
 
 static quire_err submit(bench *b, int32_t n_prompt, int32_t n_tokens, runner *r, quire_error *err) {
     int32_t *ids = mem_new((size_t)n_prompt, sizeof *ids);
@@ -193,7 +163,7 @@ static void report(const bench *b, const char *what, int32_t batch, int32_t cont
 
 /* Prefill, then decode, at one batch size and context. */
 static quire_err measure(bench *b, runner *runners, int32_t batch, int32_t context, quire_error *err) {
-    double prefill[MAX_RUNS], decode[MAX_RUNS];
+    double prefill[FIGURES_MAX_RUNS], decode[FIGURES_MAX_RUNS];
     int32_t n = b->options->n_decode;
     for (int32_t run = 0; run < b->options->n_runs; run++) {
         int64_t took;
@@ -216,7 +186,7 @@ static quire_err measure(bench *b, runner *runners, int32_t batch, int32_t conte
 static quire_err measure_bandwidth(bench *b, quire_error *err) {
     int64_t n_bytes = b->info->weight_bytes;
     for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
-        double values[MAX_RUNS];
+        double values[FIGURES_MAX_RUNS];
         for (int32_t run = 0; run < b->options->n_runs; run++) {
             quire_err e = bandwidth_measure(n_bytes, threads, &values[run]);
             if (e != QUIRE_OK) {
@@ -247,7 +217,7 @@ static int32_t largest(const int32_t *values, int32_t n) {
 }
 
 typedef struct points {
-    int32_t batches[MAX_POINTS], contexts[MAX_POINTS], n_batches, n_contexts;
+    int32_t batches[FIGURES_MAX_POINTS], contexts[FIGURES_MAX_POINTS], n_batches, n_contexts;
 } points;
 
 /* What was asked must fit before anything runs. */
@@ -294,10 +264,10 @@ static quire_err measure_all(bench *b, const points *p, quire_error *err) {
 
 quire_err bench_run(const bench_options *o, quire_error *err) {
     points p;
-    TRY(parse_list("--batch", o->batches, p.batches, &p.n_batches, err));
-    TRY(parse_list("--context", o->contexts, p.contexts, &p.n_contexts, err));
-    if (o->n_runs < 1 || o->n_runs > MAX_RUNS) {
-        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, MAX_RUNS);
+    TRY(figures_parse_list("--batch", o->batches, p.batches, &p.n_batches, err));
+    TRY(figures_parse_list("--context", o->contexts, p.contexts, &p.n_contexts, err));
+    if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, FIGURES_MAX_RUNS);
     }
     quire_options engine = o->engine;
     int32_t batch = largest(p.batches, p.n_batches);

@@ -14,6 +14,14 @@ static quire_err command_sim(const cli_options *o, quire_error *err) {
     return sim_run(&o->sim, err);
 }
 
+static quire_err command_bench_kv(const cli_options *o, quire_error *err) {
+    return bench_kv_run(&o->bench_kv, err);
+}
+
+static quire_err command_bench_memory(const cli_options *o, quire_error *err) {
+    return bench_memory_run(&o->bench_memory, err);
+}
+
 typedef struct command {
     const char *name;
     cli_command flag;
@@ -45,6 +53,12 @@ static const command commands[] = {
      "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": [[\"answer 7\", 150]]}\n"
      "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token id, and a number\n"
      "in its place so many tokens that no other request has; t in seconds\n"},
+    {"bench kv", CLI_BENCH_KV, command_bench_kv, "time of the page pool's and the index's operations", "quire bench kv",
+     "  quire bench kv\n"
+     "  quire bench kv --threads 1,8 --pages 1000000 --json\n"},
+    {"bench memory", CLI_BENCH_MEMORY, command_bench_memory, "memory that pages take over the least that would do", "quire bench memory",
+     "  quire bench memory\n"
+     "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n"},
 };
 
 enum { N_COMMANDS = (int)(sizeof commands / sizeof commands[0]) };
@@ -52,7 +66,7 @@ enum { N_COMMANDS = (int)(sizeof commands / sizeof commands[0]) };
 static void print_help(void) {
     printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", QUIRE_VERSION);
     for (int i = 0; i < N_COMMANDS; i++) {
-        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
+        printf("  %-12s %s\n", commands[i].name, commands[i].summary);
     }
     printf("\nMODEL is a .gguf file, a Hugging Face directory, or `builtin`, a tiny model inside this program.\n"
            "`quire COMMAND --help` lists a command's flags; `quire --version` prints the version.\n\n"
@@ -92,6 +106,19 @@ static int dispatch(const command *c, int argc, char **argv) {
     return status;
 }
 
+/* How many of the arguments a command's name takes: one for each of its words, 0 when they are others. */
+static int count_words(const char *name, int argc, char **argv) {
+    int n = 0;
+    for (const char *p = name; *p; n++) {
+        size_t length = strcspn(p, " ");
+        if (n == argc || strlen(argv[n]) != length || strncmp(argv[n], p, length) != 0) {
+            return 0;
+        }
+        p += length + (p[length] == ' ');
+    }
+    return n;
+}
+
 int main(int argc, char **argv) {
     setlocale(LC_CTYPE, "");
     const char *name = argc > 1 ? argv[1] : "--help";
@@ -103,9 +130,10 @@ int main(int argc, char **argv) {
         printf("quire %s\n", QUIRE_VERSION);
         return 0;
     }
-    for (int i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(commands[i].name, name) == 0) {
-            return dispatch(&commands[i], argc - 2, argv + 2);
+    for (int i = N_COMMANDS - 1; i >= 0; i--) { /* a command of two words stands behind that of its first */
+        int n_words = count_words(commands[i].name, argc - 1, argv + 1);
+        if (n_words > 0) {
+            return dispatch(&commands[i], argc - 1 - n_words, argv + 1 + n_words);
         }
     }
     log_line(LOG_ERROR, "%s: no such command; `quire --help` lists them", name);

@@ -8,7 +8,10 @@
 #include "cli/files.h"
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory"};
+
+/* Commands that need no MODEL. */
+enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY };
 
 static const char *command_name(unsigned command) {
     for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++) {
@@ -25,6 +28,8 @@ quire_err cli_options_init(cli_options *o) {
     server_options_init(&o->server);
     bench_options_init(&o->bench);
     sim_options_init(&o->sim);
+    bench_kv_options_init(&o->bench_kv);
+    bench_memory_options_init(&o->bench_memory);
     o->engine.model = NULL;
     o->fields = json_object_new_object();
     return o->fields ? QUIRE_OK : QUIRE_NO_MEMORY;
@@ -229,6 +234,8 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     for (int i = 0; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != 0) {
             TRY(parse_flag(o, command, argc, argv, &i, err));
+        } else if (command & CLI_WITHOUT_MODEL) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], command_name(command));
         } else if (positional) {
             return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i], command == CLI_SIM ? "TRACE" : "MODEL", positional,
                            command == CLI_RUN ? "; a prompt goes after -p" : "");
@@ -236,7 +243,8 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
             positional = argv[i];
         }
     }
-    if (o->help) {
+    o->bench_kv.json = o->bench_memory.json = o->json;
+    if (o->help || (command & CLI_WITHOUT_MODEL)) {
         return QUIRE_OK;
     }
     if (command == CLI_SIM) {

@@ -9,6 +9,8 @@
 
 #include "base/str.h"
 #include "bench/bench.h"
+#include "bench/kv.h"
+#include "bench/memory.h"
 #include "quire.h"
 #include "server/server.h"
 #include "sim/sim.h"
@@ -22,7 +24,9 @@ typedef enum cli_command {
     CLI_LOGITS = 8,
     CLI_INSPECT = 16,
     CLI_BENCH = 32,
-    CLI_SIM = 64
+    CLI_SIM = 64,
+    CLI_BENCH_KV = 128,
+    CLI_BENCH_MEMORY = 256
 } cli_command;
 
 typedef struct cli_options {
@@ -30,6 +34,8 @@ typedef struct cli_options {
     server_options server;
     bench_options bench;
     sim_options sim;
+    bench_kv_options bench_kv;
+    bench_memory_options bench_memory;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;

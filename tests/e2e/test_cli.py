@@ -21,7 +21,8 @@ def batch(tmp_path, lines, *flags):
 
 def test_version_and_help_fit_a_screen_with_examples(quire):
     assert run("--version").stdout.startswith("quire ")
-    pages = [run("--help").stdout] + [run(c, "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim")]
+    pages = [run("--help").stdout] + [
+        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory")]
     for page in pages:
         lines = page.split("\n")
         assert len(lines) <= 45 and max(map(len, lines)) <= 118, lines[0]
@@ -34,6 +35,10 @@ def test_version_and_help_fit_a_screen_with_examples(quire):
     (["serve"], ["MODEL"]),
     (["frobnicate"], ["frobnicate", "no such command"]),
     (["logits", "builtin", "--ids", "1", "--out", "x.npy", "--page-size", "24"], ["--page-size 24", "a power of two from 1 to 256"]),
+    (["bench", "kv", "builtin"], ["builtin", "quire bench kv", "flags only"]),
+    (["bench", "kv", "--threads", "8", "--pages", "64"], ["--threads 8", "--pages 64", "16 pages each"]),
+    (["bench", "memory", "--shape", "16,8"], ["--shape 16,8", "LAYERS,KV_HEADS,HEAD"]),
+    (["bench", "memory", "--pages", "24"], ["24", "a power of two"]),
     (["logits", "builtin", "--ids", "1"], ["--out"]),
     (["logits", "builtin", "--out", "x.npy"], ["--ids"]),
     (["logits", "builtin", "--out", "x.npy", "--ids", "1,two"], ["two", "not a token id"]),
@@ -167,3 +172,25 @@ def test_bench_prints_one_object_a_line(quire):
     decode = [line for line in lines if line["bench"] == "decode"]
     assert [line["params"]["batch"] for line in decode] == [1, 4]
     assert all(line["value"] > 0 and line["fraction"] > 0 for line in decode)
+
+
+def test_bench_memory_shows_what_pages_take_over_the_least(quire):
+    done = run("bench", "memory", "--pages", "16,256", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
+    assert {line["scenario"] for line in lines} == {"batch", "long", "chat"}
+    batch = {(line["method"], line.get("page")): line for line in lines if line["scenario"] == "batch"}
+    assert round(100 * batch["paged", 16]["overhead"], 3) == 0.141  # 96 slots of 68,000
+    assert batch["paged", 16]["pages"] == 4256 and batch["paged", 256]["pages"] == 272
+    assert batch["paged", 16]["metadata"] < 0.001
+    assert all(line["overhead_with_weights"] <= line["overhead"] for line in lines)
+
+
+def test_bench_kv_prints_one_object_a_line(quire):
+    done = run("bench", "kv", "--threads", "1,2", "--pages", "1024", "--runs", "2", "--milliseconds", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
+    assert {line["op"] for line in lines} >= {"reserve", "release", "append", "fork", "append_one", "match", "insert", "evict", "bytes"}
+    pool = [line for line in lines if "threads" in line]
+    assert {line["threads"] for line in pool} == {1, 2}
+    assert all(line["cpu_ns_a_page"] > 0 and line["mutex_cpu_ns_a_page"] > 0 for line in pool)
