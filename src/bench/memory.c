@@ -131,6 +131,11 @@ quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
     if (n_shape != 3 || shape[0] > DESC_MAX_LAYERS || shape[1] > 1 << 16 || shape[2] > DESC_MAX_HEAD) {
         return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be LAYERS,KV_HEADS,HEAD of a model, as in 16,8,64", o->shape);
     }
+    for (int32_t i = 0; i < n_pages; i++) {
+        if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d", o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
+        }
+    }
     memory_bench b = {.o = o, .type = type_named(o->kv_dtype)};
     b.shape = (model_desc){.n_layers = shape[0], .n_heads = shape[1], .n_kv_heads = shape[1], .d_head = shape[2]};
     if (!o->json) {
