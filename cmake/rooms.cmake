@@ -19,6 +19,11 @@ set(QUIRE_BUILTIN ${CMAKE_SOURCE_DIR}/models/builtin.gguf)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/api/builtin.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_BUILTIN} COMPILE_DEFINITIONS "QUIRE_BUILTIN_PATH=\"${QUIRE_BUILTIN}\"")
 
+# The page at /pool, the same way.
+set(QUIRE_POOL_PAGE ${CMAKE_SOURCE_DIR}/src/server/pages/pool.html)
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
+    OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
+
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JSONC PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::OPENSSL m)
 set(QUIRE_CORE_ROOMS base core file text kv cpu model engine api)
 

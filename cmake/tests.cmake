@@ -31,7 +31,7 @@ quire_tests(backend base core cpu)
 quire_tests(model base core file cpu kv model)
 quire_tests(engine base core file cpu kv model engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
-quire_tests(server base server)
+quire_tests(server base core kv server)
 quire_tests(sim base core file kv sim)
 quire_tests(bench ${QUIRE_CORE_ROOMS} bench)
 

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "quire_err.h"
+#include "quire_kv.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -175,6 +176,26 @@ void quire_stream_cancel(quire_stream *s);
 /* Gives the handle back, after DONE, or at any time: an unfinished stream is cancelled and its later events are dropped. From the queue's thread. */
 void quire_stream_release(quire_stream *s);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
+
+/* ---- the pages looked at ---- */
+
+/* A look at the pages, sequences and prefix tree of an engine: asked for by one thread, which never waits, and filled between two steps. */
+typedef struct quire_pool_view quire_pool_view;
+
+#define QUIRE_POOL_VIEW_PAGES 65536
+
+/* Room for QUIRE_POOL_VIEW_PAGES pages at most, for 4,096 sequences and 256 events. */
+quire_err quire_pool_view_open(quire_engine *e, quire_pool_view **out);
+/* Before the engine is closed; an ask under way is forgotten. NULL does nothing. */
+void quire_pool_view_close(quire_pool_view *v);
+/* A file descriptor that is readable once an ask was answered, until quire_pool_view_get. */
+int quire_pool_view_fd(const quire_pool_view *v);
+/* Asks for the present state, the tokens of one page (-1: none's), and the KV events behind number `after`. Does nothing while another ask
+ * is under way. */
+void quire_pool_view_ask(quire_pool_view *v, int32_t page, uint64_t after);
+/* The answer to the last ask, valid until the next; NULL while it is under way, or before the first. A sequence's id is its request's number
+ * in order of arrival; waiting sequences hold no pages and are not shown. */
+const quire_kv_view *quire_pool_view_get(quire_pool_view *v);
 
 /* ---- model files without an engine ---- */
 

@@ -45,6 +45,7 @@ typedef struct quire_kv_options {
     int32_t max_spaces;                   /* name spaces at once, of running sequences and of cached pages */
     quire_kv_policy policy;               /* which cached page goes first when room is needed */
     quire_kv_granularity granularity;
+    int32_t n_events;                     /* events that are kept for quire_kv_look; 0: none */
 } quire_kv_options;
 
 /* 1 group, pages of 16, 256 sequences, 1,024 spaces; n_pages is left to the caller. */
@@ -113,6 +114,81 @@ quire_kv_counts quire_kv_count(const quire_kv *kv);
 void quire_kv_clear(quire_kv *kv);
 /* Proves that every count, queue and table agrees; QUIRE_INTERNAL and what does not otherwise. */
 quire_err quire_kv_check(const quire_kv *kv, quire_error *err);
+
+/* ---- a look at the whole ---- */
+
+#define QUIRE_KV_VIEW_HOLDERS 6
+#define QUIRE_KV_VIEW_LABEL   16
+
+/* A page: free with count 0 and no entry, cached with count 0 and an entry, held with a count. */
+typedef struct quire_kv_view_page {
+    int32_t count;                          /* sequences that hold it */
+    int32_t entry;                          /* of the tree, or -1 */
+    int32_t holders[QUIRE_KV_VIEW_HOLDERS]; /* the first of them, as indices of seqs; -1: no more */
+} quire_kv_view_page;
+
+typedef enum quire_kv_view_state { QUIRE_KV_OPEN, QUIRE_KV_PREFILL, QUIRE_KV_DECODE } quire_kv_view_state;
+
+typedef struct quire_kv_view_seq {
+    int64_t id;
+    int32_t n_tokens, n_pages; /* slots it has, and the pages that they lie in, in all groups */
+    quire_kv_view_state state;
+} quire_kv_view_seq;
+
+/* A page of tokens in its place in the tree. */
+typedef struct quire_kv_view_entry {
+    int32_t entry, up;   /* its number, and that of the one before it on its path; -1: none */
+    int32_t node, above; /* the run of entries without a branch that it is in, and the run before that; -1: none */
+    int32_t space, page; /* page of the first group; -1: not cached in that one */
+    int32_t n_tokens, n_pins;
+    uint64_t hash; /* 0: part-filled */
+    int32_t label[QUIRE_KV_VIEW_LABEL]; /* the first of its tokens */
+} quire_kv_view_entry;
+
+typedef enum quire_kv_event_kind { QUIRE_KV_STORED = 1, QUIRE_KV_REMOVED, QUIRE_KV_CLEARED } quire_kv_event_kind;
+
+/* What can be found from now on and what no more; full pages only. */
+typedef struct quire_kv_view_event {
+    uint64_t number;
+    quire_kv_event_kind kind;
+    int32_t group, n_tokens;
+    uint64_t hash, parent;
+} quire_kv_view_event;
+
+/* What a cache looks like in one moment: made once, filled any number of times. Arrays hold the first cap_ of what there is; the counts count
+ * all. */
+typedef struct quire_kv_view {
+    /* asked for; set before it is filled */
+    int32_t page;   /* whose tokens are wanted; -1: none's */
+    uint64_t after; /* events behind this number */
+    /* what there is */
+    int32_t page_tokens, n_groups;
+    int32_t n_pages, n_free, n_held, n_cached;
+    int32_t n_shared;   /* pages held more than once */
+    int64_t n_unshared; /* pages that would be held if sequences shared none */
+    int32_t n_seqs, n_entries, n_nodes, n_spaces;
+    /* what is shown of it */
+    int32_t cap_pages, cap_seqs, cap_entries, cap_events;
+    int32_t n_entries_shown; /* 0 where there are more than cap_entries: a tree is shown whole or not at all */
+    int32_t n_events;
+    uint64_t last_event, n_events_lost; /* overwritten or too many since `after` */
+    quire_kv_view_page *pages;
+    quire_kv_view_seq *seqs;
+    quire_kv_view_entry *entries; /* what comes before on a path first, a node's entries in a row */
+    quire_kv_view_event *events;
+    int32_t n_page_tokens, page_token[256]; /* of `page` */
+    int64_t n_walked;                       /* entries of tables looked at so far: holders are given for the first 2^20 */
+} quire_kv_view;
+
+/* Room for so many of each (at least 1; at most 2^20). */
+quire_err quire_kv_view_open(int32_t cap_pages, int32_t cap_seqs, int32_t cap_entries, int32_t cap_events, quire_kv_view **out);
+void quire_kv_view_close(quire_kv_view *v);
+/* Fills v. */
+void quire_kv_look(const quire_kv *kv, quire_kv_view *v);
+/* The number that a view calls a sequence by: 1, 2, ... in the order of opening. */
+int64_t quire_kv_seq_id(const quire_kv_seq *seq);
+/* Evicts, longest unused first, until n pages are free. QUIRE_NO_ROOM when all others are held: what could go is gone then. */
+quire_err quire_kv_evict(quire_kv *kv, int32_t n);
 
 #ifdef __cplusplus
 }

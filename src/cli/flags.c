@@ -48,6 +48,7 @@ const flag cli_flags[] = {
     {"--port", "N", "port to listen on (8000; 0: any free one)", CLI_SERVE, FLAG_COUNT, AT(server.port), 0, 65535, NULL, NULL},
     {"--api-key", "KEY", "who asks must show it (may be given again)", CLI_SERVE, FLAG_KEY, 0, 0, 0, NULL, NULL},
     {"--api-key-file", "FILE", "keys, one tenant:key a line", CLI_SERVE, FLAG_TEXT, AT(server.api_key_file), 0, 0, NULL, NULL},
+    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool)", CLI_SERVE, FLAG_TEXT, AT(server.operator_key), 0, 0, NULL, NULL},
     {"--served-model-name", "NAME", "what the API calls the model", CLI_SERVE, FLAG_TEXT, AT(server.served_model_name), 0, 0, NULL, NULL},
     {"--allow-origin", "ORIGIN", "web pages that may ask (* or one origin)", CLI_SERVE, FLAG_TEXT, AT(server.allow_origin), 0, 0, NULL, NULL},
     {"--max-connections", "N", "more are answered 503", CLI_SERVE, FLAG_COUNT, AT(server.max_connections), 1, 1000000, NULL, NULL},

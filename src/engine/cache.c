@@ -3,6 +3,7 @@
 #include "engine/tiering.h"
 
 #define MAX_SPACES 1024 /* tenants with running sequences or cached pages at once */
+#define N_EVENTS   4096 /* that are kept */
 
 quire_err cache_open(engine *e) {
     if (e->options.prefix_cache == PREFIX_CACHE_NONE) {
@@ -12,6 +13,8 @@ quire_err cache_open(engine *e) {
     for (int32_t g = 0; g < e->layout.n_groups; g++) {
         o.windows[g] = e->layout.groups[g].kind == LAYER_WINDOW ? e->layout.groups[g].window : 0;
     }
+    TRY(kv_events_open(N_EVENTS, e->layout.page_tokens, &e->events));
+    o.events = e->events;
     return kv_index_open(e->pool, &o, &e->index);
 }
 
@@ -19,6 +22,7 @@ void cache_close(engine *e) {
     if (e->index) {
         kv_index_close(e->index);
     }
+    kv_events_close(e->events);
 }
 
 void cache_enter(engine *e, sequence *s) {

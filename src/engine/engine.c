@@ -6,6 +6,7 @@
 #include "engine/cache.h"
 #include "engine/state.h"
 #include "engine/tiering.h"
+#include "engine/view.h"
 
 #define SHORT_WAIT_US 1000 /* when sequences stand but none could be planned */
 
@@ -45,12 +46,14 @@ static void *engine_main(void *arg) {
         stats_publish(e); /* before the readers are told: what they ask for then includes what they were told */
         step_wake_readers(e);
         mem_guard_leave();
+        engine_view_answer(e);
         if (!started) {
             wake_wait(&e->in_wake, e->n_running + e->n_waiting > 0 ? SHORT_WAIT_US : -1);
         }
     }
     cancel_all(e);
     stats_publish(e);
+    engine_view_answer(e);
     return NULL;
 }
 
@@ -121,6 +124,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->b = b;
     e->options = *o;
     atomic_init(&e->stop, false);
+    atomic_init(&e->views, NULL);
     quire_err r = wake_init(&e->in_wake);
     *err = (quire_error){0};
     r = r ? r : open_parts(e, layout, err);

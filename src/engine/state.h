@@ -52,6 +52,7 @@ struct engine {
     wake in_wake;
     atomic_bool stop;
     engine_entry *entries;   /* [max_requests] */
+    _Atomic(struct engine_view *) views; /* looks that are asked for (view.h): a stack */
     pthread_mutex_t lock;    /* guards the six below */
     int32_t *free_entries, n_free_entries;
     uint64_t n_arrivals;
@@ -62,6 +63,7 @@ struct engine {
     /* engine thread */
     pthread_t thread;
     kv_pool *pool;
+    kv_events *events;       /* what the index stores and removes; any thread may read. NULL: no prefix cache */
     kv_index *index;         /* NULL: no prefix cache */
     tiering *tiering;        /* NULL: no tiers */
     sampler *sampler;

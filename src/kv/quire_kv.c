@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "kv/check.h"
-#include "kv/index.h"
+#include "kv/view.h"
 
 struct quire_kv_seq {
     quire_kv *kv;
@@ -16,14 +16,17 @@ struct quire_kv_seq {
     int32_t *tokens;
     size_t cap_tokens;
     int32_t n;
+    int64_t id;
 };
 
 struct quire_kv {
     quire_kv_options o;
     kv_pool *pool;
+    kv_events *events; /* NULL: nobody is told */
     kv_index *ix;
     quire_kv_seq open; /* the ring's start; no sequence itself */
     int32_t n_seqs;
+    int64_t n_opened;
     kv_copies copies;
     quire_kv_copy *taken; /* what quire_kv_copies gave out last; grown with copies, so that giving out cannot fail */
     size_t cap_taken;
@@ -36,7 +39,7 @@ void quire_kv_options_init(quire_kv_options *o) {
 static bool options_are_valid(const quire_kv_options *o) {
     bool valid = o->page_tokens >= 1 && o->page_tokens <= KV_MAX_PAGE_TOKENS && (o->page_tokens & (o->page_tokens - 1)) == 0 &&
                  o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_spaces >= 1 &&
-                 o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED &&
+                 o->n_events >= 0 && o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED &&
                  (o->granularity == QUIRE_KV_TOKEN || o->granularity == QUIRE_KV_PAGE);
     for (int32_t g = 0; valid && g < o->n_groups; g++) {
         valid = o->windows[g] >= 0;
@@ -63,6 +66,10 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     io.granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN : KV_GRANULARITY_PAGE;
     memcpy(io.windows, o->windows, sizeof io.windows);
     quire_err e = kv_pool_open(o->n_pages, &kv->pool);
+    if (e == QUIRE_OK && o->n_events > 0) {
+        e = kv_events_open(o->n_events, o->page_tokens, &kv->events);
+        io.events = kv->events;
+    }
     if (e == QUIRE_OK) {
         e = kv_index_open(kv->pool, &io, &kv->ix);
     }
@@ -82,6 +89,7 @@ void quire_kv_close(quire_kv *kv) {
         quire_kv_seq_close(kv->open.next);
     }
     kv_index_close(kv->ix);
+    kv_events_close(kv->events);
     kv_pool_close(kv->pool);
     mem_free(kv->copies.pairs);
     mem_free(kv->taken);
@@ -102,7 +110,7 @@ static quire_err make_seq(quire_kv *kv, quire_kv_seq **out) {
         mem_free(tables);
         return QUIRE_NO_MEMORY;
     }
-    *seq = (quire_kv_seq){.kv = kv, .prev = kv->open.prev, .next = &kv->open, .tables = tables};
+    *seq = (quire_kv_seq){.kv = kv, .prev = kv->open.prev, .next = &kv->open, .tables = tables, .id = ++kv->n_opened};
     seq->prev->next = seq->next->prev = seq;
     kv->n_seqs++;
     *out = seq;
@@ -344,4 +352,22 @@ quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
     quire_err e = kv_check(kv->pool, tables, n, NULL, 0, err);
     mem_free(tables);
     return e != QUIRE_OK ? e : kv_index_check(kv->ix, err);
+}
+
+/* ---- a look at the whole ---- */
+
+int64_t quire_kv_seq_id(const quire_kv_seq *seq) {
+    return seq->id;
+}
+
+void quire_kv_look(const quire_kv *kv, quire_kv_view *v) {
+    kv_view_begin(v, kv->pool, kv->o.page_tokens, kv->o.n_groups);
+    for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
+        kv_view_seq(v, seq->id, QUIRE_KV_OPEN, seq->tokens, seq->tables, kv->o.n_groups);
+    }
+    kv_view_end(v, kv->ix, kv->events);
+}
+
+quire_err quire_kv_evict(quire_kv *kv, int32_t n) {
+    return kv_index_evict(kv->ix, n);
 }

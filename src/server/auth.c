@@ -20,6 +20,8 @@ typedef struct key {
 struct auth {
     key *keys;
     size_t n, cap;
+    bool has_operator;
+    unsigned char operator_digest[DIGEST_BYTES];
 };
 
 static bool digest_of(str text, unsigned char out[DIGEST_BYTES]) {
@@ -167,21 +169,53 @@ bool auth_required(const auth *a) {
     return a->n > 0;
 }
 
-const char *auth_check(const auth *a, str header) {
+/* The digest of the key in a header "Bearer KEY"; false when there is none. */
+static bool digest_of_header(str header, unsigned char out[DIGEST_BYTES]) {
     static const char scheme[] = "Bearer ";
     size_t n_scheme = sizeof(scheme) - 1;
-    unsigned char digest[DIGEST_BYTES];
     if (header.n <= n_scheme || strncasecmp(header.p, scheme, n_scheme) != 0) {
-        return NULL;
+        return false;
     }
-    if (!digest_of(trim((str){header.p + n_scheme, header.n - n_scheme}), digest)) {
-        return NULL;
-    }
-    const char *tenant = NULL;
+    return digest_of(trim((str){header.p + n_scheme, header.n - n_scheme}), out);
+}
+
+static const key *find_key(const auth *a, const unsigned char digest[DIGEST_BYTES]) {
+    const key *found = NULL;
     for (size_t i = 0; i < a->n; i++) {
         if (CRYPTO_memcmp(a->keys[i].digest, digest, DIGEST_BYTES) == 0) {
-            tenant = a->keys[i].tenant;
+            found = &a->keys[i];
         }
     }
-    return tenant;
+    return found;
+}
+
+const char *auth_check(const auth *a, str header) {
+    unsigned char digest[DIGEST_BYTES];
+    const key *found = digest_of_header(header, digest) ? find_key(a, digest) : NULL;
+    return found != NULL ? found->tenant : NULL;
+}
+
+quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
+    unsigned char digest[DIGEST_BYTES];
+    if (text[0] == '\0') {
+        return err_set(err, QUIRE_INVALID, -1, "--operator-key: the key is empty");
+    }
+    if (!digest_of(trim(str_of(text)), digest)) {
+        return err_set(err, QUIRE_INTERNAL, -1, "API keys: SHA-256 failed");
+    }
+    if (find_key(a, digest) != NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "--operator-key: it is a tenant's API key too; the operator needs one of its own");
+    }
+    memcpy(a->operator_digest, digest, DIGEST_BYTES);
+    a->has_operator = true;
+    return QUIRE_OK;
+}
+
+bool auth_has_operator(const auth *a) {
+    return a->has_operator;
+}
+
+bool auth_is_operator(const auth *a, str header) {
+    unsigned char digest[DIGEST_BYTES];
+    return a->has_operator && digest_of_header(header, digest) && CRYPTO_memcmp(a->operator_digest, digest, DIGEST_BYTES) == 0;
 }

@@ -22,4 +22,11 @@ bool auth_required(const auth *a);
 /* The tenant of an Authorization header's value ("Bearer KEY"), or NULL when no key matches. Lives as long as a. */
 const char *auth_check(const auth *a, str header);
 
+/* One more key, the operator's: it opens what shows the server's inside, and is nobody's tenant. INVALID: it is empty, or one of the others. On
+ * failure a is as it was. Before any thread checks. */
+quire_err auth_set_operator(auth *a, const char *key, quire_error *err);
+bool auth_has_operator(const auth *a);
+/* Whether an Authorization header's value carries the operator's key. */
+bool auth_is_operator(const auth *a, str header);
+
 #endif

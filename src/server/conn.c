@@ -11,6 +11,7 @@
 #include "server/answer.h"
 #include "server/error_body.h"
 #include "server/routes.h"
+#include "server/watch.h"
 
 #define AHEAD_BYTES (1u << 20)     /* what a client may send ahead of the answers that it waits for */
 #define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
@@ -33,6 +34,9 @@ void conn_close(conn *c) {
     loop *l = c->loop;
     if (c->answer != NULL) {
         answer_close(c->answer);
+    }
+    if (c->watcher != NULL) {
+        watch_close(c->watcher);
     }
     if (c->previous != NULL) {
         c->previous->next = c->next;
@@ -70,6 +74,10 @@ static void flush_and_close(conn *c) {
 
 void conn_drain(conn *c) {
     c->keep_alive = false;
+    if (c->watcher != NULL) {
+        watch_end(c->watcher);
+        return;
+    }
     if (c->state == CONN_HEAD && !c->request.started) {
         if (evbuffer_get_length(output(c)) > 0) {
             flush_and_close(c);
@@ -98,6 +106,7 @@ static void finish(conn *c) {
     c->refusal = 0;
     c->refusal_headers = NULL;
     c->tenant = NULL;
+    c->is_operator = false;
     set_deadline(c, c->loop->server->options.idle_deadline_us);
     if (!c->processing) {
         process(c);
@@ -157,6 +166,10 @@ void conn_stream_begin(conn *c, const char *content_type) {
     c->keep_alive = c->keep_alive && c->chunked;
     write_head(c, 200, content_type, c->chunked ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n" : "Cache-Control: no-cache\r\n");
     evbuffer_add(output(c), "\r\n", 2);
+}
+
+size_t conn_unsent(const conn *c) {
+    return evbuffer_get_length(output(c));
 }
 
 bool conn_stream_add(conn *c, str piece) {
@@ -277,6 +290,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
     conn *c = arg;
     if (c->answer != NULL) {
         disconnected(c);
+    } else if (c->watcher != NULL) { /* who looks goes like that */
+        conn_close(c);
     } else if ((what & BEV_EVENT_EOF) != 0 && c->state != CONN_LINGER && evbuffer_get_length(output(c)) > 0) {
         c->keep_alive = false;
         flush_and_close(c);

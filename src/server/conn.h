@@ -30,7 +30,9 @@ typedef struct conn {
     conn_state state;
     http_request request;
     struct answer *answer;    /* a generation in progress, or NULL */
+    struct watcher *watcher;  /* it waits for looks at the pool, or NULL */
     const char *tenant;       /* whose key the request carries, or NULL */
+    bool is_operator;         /* it may see what the pool's pages hold */
     bool keep_alive;          /* after this answer */
     bool chunked;             /* the stream being sent */
     bool processing;          /* requests are being taken from the input further up the stack */
@@ -60,6 +62,8 @@ void conn_reply_error(conn *c, int status, const char *param, const char *messag
 
 /* An answer in pieces: begin, any number of pieces, end. */
 void conn_stream_begin(conn *c, const char *content_type);
+/* Bytes that the client has not taken yet. */
+size_t conn_unsent(const conn *c);
 /* False: the client reads too slowly and the connection is closed (c is gone). */
 bool conn_stream_add(conn *c, str piece);
 void conn_stream_end(conn *c);

@@ -61,6 +61,7 @@ static int end_header(http_request *r) {
     }
     if (header_is(r, "host")) {
         r->n_hosts++;
+        return keep_value(r, &r->host);
     } else if (header_is(r, "content-length")) {
         r->n_lengths++;
     } else if (header_is(r, "transfer-encoding")) {
@@ -231,7 +232,7 @@ void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes) {
 }
 
 static void each_buffer(http_request *r, void (*f)(strbuf *)) {
-    strbuf *all[] = {&r->target, &r->path, &r->content_type, &r->authorization, &r->origin, &r->body, &r->line, &r->name, &r->value};
+    strbuf *all[] = {&r->target, &r->path, &r->content_type, &r->authorization, &r->origin, &r->host, &r->body, &r->line, &r->name, &r->value};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         f(all[i]);
     }
@@ -254,7 +255,7 @@ void http_next(http_request *r) {
     *r = (http_request){
         .max_head_bytes = r->max_head_bytes, .max_body_bytes = r->max_body_bytes,
         .target = r->target, .path = r->path, .content_type = r->content_type, .authorization = r->authorization,
-        .origin = r->origin, .body = r->body, .line = r->line, .name = r->name, .value = r->value,
+        .origin = r->origin, .host = r->host, .body = r->body, .line = r->line, .name = r->name, .value = r->value,
     };
     start(r);
 }

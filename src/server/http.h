@@ -21,7 +21,7 @@ typedef struct http_request {
     http_parser parser;
     size_t max_head_bytes, max_body_bytes;
     /* The head, complete at HTTP_GOT_HEAD. path is decoded and without its query. */
-    strbuf target, path, content_type, authorization, origin;
+    strbuf target, path, content_type, authorization, origin, host;
     enum http_method method;
     bool keep_alive, chunks_allowed; /* what the client understands */
     bool has_body, expects_continue;

@@ -1,6 +1,5 @@
 #include "server/json_out.h"
 
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -83,9 +82,16 @@ void json_string(json_out *o, const char *s) {
 }
 
 void json_int(json_out *o, int64_t v) {
-    char text[24];
-    int n = snprintf(text, sizeof(text), "%" PRId64, v);
-    add(o, text, (size_t)n);
+    char text[24], *p = text + sizeof(text); /* digits from the last: a pool's state has hundreds of thousands of numbers */
+    uint64_t left = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    do {
+        *--p = (char)('0' + left % 10);
+        left /= 10;
+    } while (left > 0);
+    if (v < 0) {
+        *--p = '-';
+    }
+    add(o, p, (size_t)(text + sizeof(text) - p));
 }
 
 void json_ints(json_out *o, const int32_t *v, size_t n) {

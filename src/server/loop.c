@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "server/answer.h"
 #include "server/conn.h"
+#include "server/watch.h"
 
 #define RETRY_US 100000      /* after accept failed for want of descriptors */
 #define LAST_WORDS_US 1000000 /* for clients to read that they were cut short */
@@ -78,6 +79,8 @@ static void cut_short(loop *l) {
         next = c->next;
         if (c->answer != NULL) {
             answer_abort(c->answer);
+        } else if (c->watcher != NULL) {
+            watch_end(c->watcher);
         }
     }
     event_add(l->on_deadline, &t);
@@ -137,12 +140,13 @@ quire_err loop_open(loop *l, server *s) {
         loop_close(l);
         return e == QUIRE_OK ? QUIRE_NO_MEMORY : e;
     }
+    e = watch_open(l);
     l->listener = evconnlistener_new(l->base, on_accept, l, LEV_OPT_CLOSE_ON_EXEC, 0, s->listen_fd);
     l->on_queue = event_new(l->base, quire_queue_fd(l->queue), EV_READ | EV_PERSIST, on_queue, l);
     l->on_wake = event_new(l->base, l->bell.fd, EV_READ | EV_PERSIST, on_wake, l);
     l->on_deadline = evtimer_new(l->base, on_deadline, l);
     l->on_retry = evtimer_new(l->base, on_retry, l);
-    if (l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL || l->on_retry == NULL ||
+    if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL || l->on_retry == NULL ||
         event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
@@ -156,6 +160,7 @@ void loop_close(loop *l) {
         conn_close(l->conns);
     }
     stop_accepting(l);
+    watch_shut(l);
     struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry};
     for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
         if (events[i] != NULL) {

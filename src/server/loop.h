@@ -13,10 +13,13 @@
 #include "base/str.h"
 #include "base/wake.h"
 #include "server/auth.h"
+#include "server/page.h"
+#include "server/sandbox.h"
 #include "server/server.h"
 
 struct conn;
 struct answer;
+struct watch;
 
 typedef struct loop {
     server *server;
@@ -27,6 +30,7 @@ typedef struct loop {
     wake bell;
     pthread_t thread;
     struct conn *conns;      /* all open ones */
+    struct watch *watch;     /* who looks at the pool (watch.h) */
     struct answer *unsent;   /* streams that hold back a chunk until the queue is drained */
     strbuf scratch;          /* where answers are written before they go to a connection */
     uint64_t random;         /* of the ids of answers */
@@ -40,6 +44,9 @@ struct server {
     quire_engine *engine;
     server_options options;
     auth *keys;
+    sandboxes *sandboxes;
+    web_page *pool_page;
+    bool on_loopback;        /* only this machine can connect */
     const char *model_name;
     int64_t started_s;
     int listen_fd;

@@ -2,9 +2,11 @@
 
 #include <strings.h>
 
+#include "base/clock.h"
 #include "server/answer.h"
 #include "server/error_body.h"
 #include "server/metrics.h"
+#include "server/watch.h"
 
 typedef struct route {
     const char *path;
@@ -12,9 +14,11 @@ typedef struct route {
     void (*run)(conn *c);
     bool is_prefix;    /* the path goes on with a parameter */
     bool takes_json;
+    size_t max_body_bytes; /* 0: what the server takes */
 } route;
 
 static const char models_prefix[] = "/v1/models/";
+static const char pages_prefix[] = "/debug/pool/pages/";
 
 static void reply_json(conn *c, const json_out *o) {
     if (o->err != QUIRE_OK) {
@@ -97,6 +101,54 @@ static void post_chat(conn *c) {
     answer_start(c, QUIRE_CHAT);
 }
 
+/* ---- the pool looked at ---- */
+
+static void get_pool(conn *c) {
+    if (c->request.method == HTTP_HEAD) {
+        conn_reply(c, &(reply){.status = 200, .content_type = "text/event-stream; charset=utf-8", .headers = "Cache-Control: no-store\r\n"});
+    } else {
+        watch_stream(c);
+    }
+}
+
+static void get_pool_page_text(conn *c) {
+    str number = {c->request.path.p + sizeof(pages_prefix) - 1, c->request.path.n - (sizeof(pages_prefix) - 1)};
+    int64_t page = 0;
+    for (size_t i = 0; i < number.n && page >= 0; i++) {
+        bool digit = number.p[i] >= '0' && number.p[i] <= '9';
+        page = digit && i < 9 ? page * 10 + (number.p[i] - '0') : -1;
+    }
+    int32_t n_pages = quire_engine_info(c->loop->server->engine)->n_pages;
+    if (page < 0 || page >= n_pages || page >= QUIRE_POOL_VIEW_PAGES) {
+        conn_reply_error(c, 404, NULL, "there is no such page", NULL);
+    } else if (!c->is_operator) {
+        conn_reply_error(c, 403, NULL, "what a page holds is for the operator's key only (--operator-key)", NULL);
+    } else {
+        watch_page(c, (int32_t)page);
+    }
+}
+
+static void get_page(conn *c) {
+    const web_page *p = c->loop->server->pool_page;
+    conn_reply(c, &(reply){.status = 200, .content_type = "text/html; charset=utf-8", .headers = page_headers(p), .body = page_body(p)});
+}
+
+static void post_sandbox(conn *c) {
+    quire_error err = {0};
+    strbuf *out = &c->loop->scratch;
+    const strbuf *body = &c->request.body;
+    strbuf_clear(out);
+    quire_err e = sandboxes_run(c->loop->server->sandboxes, (str){body->n > 0 ? body->p : "", body->n}, clock_us(), out, &err);
+    if (e != QUIRE_OK) {
+        conn_reply_error(c, e == QUIRE_NO_ROOM ? 409 : error_status(e), err.param, err.message, NULL);
+        return;
+    }
+    conn_reply(c, &(reply){.status = 200,
+                           .content_type = "application/json",
+                           .headers = "Cache-Control: no-store\r\n",
+                           .body = {out->p, out->n}});
+}
+
 #define READ "GET, HEAD"
 
 static const route routes[] = {
@@ -104,6 +156,11 @@ static const route routes[] = {
     {.path = "/ping", .allow = READ ", POST", .run = get_health},
     {.path = "/version", .allow = READ, .run = get_version},
     {.path = "/metrics", .allow = READ, .run = get_metrics},
+    {.path = "/pool", .allow = READ, .run = get_page},
+    {.path = "/pool/sandbox", .allow = "POST", .run = post_sandbox, .takes_json = true, .max_body_bytes = SANDBOX_BODY_BYTES},
+    {.path = "/debug/pool", .allow = READ, .run = get_pool},
+    {.path = "/debug/pool/state", .allow = READ, .run = watch_state},
+    {.path = pages_prefix, .allow = READ, .run = get_pool_page_text, .is_prefix = true},
     {.path = "/v1/models", .allow = READ, .run = list_models},
     {.path = models_prefix, .allow = READ, .run = get_model, .is_prefix = true},
     {.path = "/v1/completions", .allow = "POST", .run = post_completions, .takes_json = true},
@@ -148,8 +205,30 @@ static bool is_json(str type) {
     return n == sizeof(json) - 1 && strncasecmp(type.p, json, n) == 0;
 }
 
+static bool starts_with(str s, const char *start) {
+    size_t n = strlen(start);
+    return s.n >= n && memcmp(s.p, start, n) == 0;
+}
+
+/* The page at /pool is the same for everybody and shows nothing by itself: a browser can open it without a header. */
 static bool needs_key(str path) {
-    return path.n >= 4 && memcmp(path.p, "/v1/", 4) == 0;
+    return starts_with(path, "/v1/") || starts_with(path, "/debug/") || starts_with(path, "/pool/");
+}
+
+/* Whether a Host header names this machine by address or as localhost. A page that made its own name lead here says that name. */
+static bool names_this_machine(str host) {
+    return starts_with(host, "127.") || starts_with(host, "[::1]") || str_is(host, "localhost") || starts_with(host, "localhost:");
+}
+
+/* Whether the request may see what the pages hold: it carries the operator's key; or nobody needs any key, only this machine can connect,
+ * and it is no other web page that asks through a browser here. */
+static bool is_operator(const conn *c, str authorization) {
+    const server *s = c->loop->server;
+    if (auth_has_operator(s->keys)) {
+        return auth_is_operator(s->keys, authorization);
+    }
+    return !auth_required(s->keys) && s->on_loopback && c->request.origin.n == 0 &&
+           names_this_machine((str){c->request.host.p, c->request.host.n});
 }
 
 void routes_check(conn *c) {
@@ -159,9 +238,11 @@ void routes_check(conn *c) {
         return;
     }
     const auth *keys = c->loop->server->keys;
+    str authorization = {r->authorization.p, r->authorization.n};
+    c->is_operator = is_operator(c, authorization);
     if (needs_key(path) && auth_required(keys)) {
-        c->tenant = auth_check(keys, (str){r->authorization.p, r->authorization.n});
-        if (c->tenant == NULL) {
+        c->tenant = auth_check(keys, authorization);
+        if (c->tenant == NULL && (starts_with(path, "/v1/") || !c->is_operator)) {
             refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"", "WWW-Authenticate: Bearer\r\n");
             return;
         }
@@ -174,6 +255,8 @@ void routes_check(conn *c) {
         refuse(c, 405, post_only ? "this path takes POST" : "this path takes GET", post_only ? "Allow: POST\r\n" : "Allow: " READ "\r\n");
     } else if (to->takes_json && !is_json((str){r->content_type.p, r->content_type.n})) {
         refuse(c, 400, "the body must be sent as content-type application/json", NULL);
+    } else if (to->max_body_bytes > 0 && r->length > to->max_body_bytes) {
+        refuse(c, 413, "the body is too large", NULL);
     }
 }
 

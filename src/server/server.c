@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <event2/util.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,6 +72,13 @@ static int listen_at(const struct addrinfo *at) {
     return fd;
 }
 
+static bool is_loopback(const struct sockaddr_storage *at) {
+    if (at->ss_family == AF_INET) {
+        return ntohl(((const struct sockaddr_in *)(const void *)at)->sin_addr.s_addr) >> 24 == 127;
+    }
+    return at->ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)at)->sin6_addr);
+}
+
 static quire_err note_address(server *s, quire_error *err) {
     struct sockaddr_storage at;
     socklen_t n = sizeof(at);
@@ -84,6 +92,7 @@ static quire_err note_address(server *s, quire_error *err) {
         number = number * 10 + (*p - '0');
     }
     s->port = number;
+    s->on_loopback = is_loopback(&at);
     snprintf(s->url, sizeof(s->url), at.ss_family == AF_INET6 ? "http://[%s]:%d" : "http://%s:%d", host, number);
     return QUIRE_OK;
 }
@@ -131,6 +140,19 @@ static quire_err open_loops(server *s, quire_error *err) {
     return QUIRE_OK;
 }
 
+static quire_err open_parts(server *s, quire_error *err) {
+    const server_options *o = &s->options;
+    TRY(auth_load(o->api_keys, o->n_api_keys, o->api_key_file, &s->keys, err));
+    if (o->operator_key != NULL) {
+        TRY(auth_set_operator(s->keys, o->operator_key, err));
+    }
+    if (page_open(&s->pool_page) != QUIRE_OK || sandboxes_open(&s->sandboxes) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
+    }
+    TRY(start_listening(s, err));
+    return open_loops(s, err);
+}
+
 quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err) {
     *out = NULL;
     TRY(check_options(o, err));
@@ -141,13 +163,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     *s = (server){.engine = e, .options = *o, .listen_fd = -1, .started_s = clock_unix_s()};
     s->model_name = name_of_model(e, o);
     signal(SIGPIPE, SIG_IGN); /* a client that is gone is an error of write(), not the end of the process */
-    quire_err r = auth_load(o->api_keys, o->n_api_keys, o->api_key_file, &s->keys, err);
-    if (r == QUIRE_OK) {
-        r = start_listening(s, err);
-    }
-    if (r == QUIRE_OK) {
-        r = open_loops(s, err);
-    }
+    quire_err r = open_parts(s, err);
     if (r != QUIRE_OK) {
         server_close(s);
         return r;
@@ -166,6 +182,8 @@ void server_close(server *s) {
     if (s->listen_fd >= 0) {
         close(s->listen_fd);
     }
+    sandboxes_close(s->sandboxes);
+    page_close(s->pool_page);
     auth_free(s->keys);
     mem_free(s->loops);
     mem_free(s);

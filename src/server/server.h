@@ -20,6 +20,7 @@ typedef struct server_options {
     const char *const *api_keys;   /* with none here and no file, everybody may ask */
     int32_t n_api_keys;
     const char *api_key_file;      /* lines tenant:key; NULL: none */
+    const char *operator_key;      /* opens what shows the inside; NULL: nobody, or, without any keys, who asks from this machine */
     const char *allow_origin;      /* which web pages may ask: "*" or one origin; NULL: none */
     int32_t n_loops;               /* loop threads */
     int32_t max_connections;       /* more are answered 503 */

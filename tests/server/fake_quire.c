@@ -49,7 +49,7 @@ struct quire_queue {
 quire_engine *fake_open(int64_t tick_us) {
     quire_engine *e = calloc(1, sizeof(*e));
     e->tick_us = tick_us;
-    e->info = (quire_info){.model_name = "fake", .model_path = "/nowhere", .max_model_len = 128, .n_vocab = 100};
+    e->info = (quire_info){.model_name = "fake", .model_path = "/nowhere", .max_model_len = 128, .n_vocab = 100, .n_pages = 100};
     return e;
 }
 
@@ -96,6 +96,83 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
 const double *quire_stats_bounds(void) {
     static const double bounds[16] = {0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 1e300};
     return bounds;
+}
+
+/* ---- the pool: a real one, small, with one sequence whose tokens are 0, 1, 2, ... ---- */
+
+struct quire_pool_view {
+    quire_kv *kv;
+    quire_kv_view *view;
+    quire_kv_seq *seq;
+    int fd;
+    bool filled;
+};
+
+quire_err quire_pool_view_open(quire_engine *e, quire_pool_view **out) {
+    quire_pool_view *v = calloc(1, sizeof(*v));
+    quire_kv_options o;
+    int32_t tokens[40], n_cached;
+    for (int32_t i = 0; i < 40; i++) {
+        tokens[i] = i;
+    }
+    quire_kv_options_init(&o);
+    o.n_pages = e->info.n_pages;
+    o.n_events = 16;
+    v->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    if (quire_kv_open(&o, &v->kv) != QUIRE_OK || quire_kv_view_open(o.n_pages, 4, o.n_pages, 16, &v->view) != QUIRE_OK ||
+        quire_kv_seq_open(v->kv, "", 0, tokens, 40, &v->seq, &n_cached) != QUIRE_OK ||
+        quire_kv_seq_commit(v->seq, 40, QUIRE_KV_PAGES) != QUIRE_OK) {
+        return QUIRE_INTERNAL;
+    }
+    *out = v;
+    return QUIRE_OK;
+}
+
+void quire_pool_view_close(quire_pool_view *v) {
+    if (v != NULL) {
+        quire_kv_close(v->kv);
+        quire_kv_view_close(v->view);
+        close(v->fd);
+        free(v);
+    }
+}
+
+int quire_pool_view_fd(const quire_pool_view *v) {
+    return v->fd;
+}
+
+void quire_pool_view_ask(quire_pool_view *v, int32_t page, uint64_t after) {
+    struct itimerspec soon = {.it_value = {.tv_nsec = 1000000}};
+    v->view->page = page;
+    v->view->after = after;
+    v->filled = false;
+    timerfd_settime(v->fd, 0, &soon, NULL);
+}
+
+const quire_kv_view *quire_pool_view_get(quire_pool_view *v) {
+    uint64_t n;
+    v->filled = v->filled || read(v->fd, &n, sizeof(n)) > 0;
+    if (!v->filled) {
+        return NULL;
+    }
+    quire_kv_look(v->kv, v->view);
+    return v->view;
+}
+
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text, quire_error *err) {
+    (void)e;
+    (void)skip_special;
+    (void)err;
+    *text = calloc(n + 1, 1);
+    for (size_t i = 0; i < n; i++) {
+        (*text)[i] = (char)('a' + ids[i] % 26);
+    }
+    *n_text = n;
+    return QUIRE_OK;
+}
+
+void quire_free(void *p) {
+    free(p);
 }
 
 /* ---- requests ---- */

@@ -102,6 +102,27 @@ static void a_file_without_keys_does_not_open_the_door(void **state) {
     assert_int_equal(auth_load((const char *[]){""}, 1, NULL, &a, &err), QUIRE_INVALID);
 }
 
+static void the_operators_key_is_nobodys_tenant(void **state) {
+    (void)state;
+    auth *a;
+    quire_error err;
+    const char *keys[] = {"alpha"};
+    assert_int_equal(auth_load(keys, 1, NULL, &a, NULL), QUIRE_OK);
+    assert_false(auth_has_operator(a));
+    assert_false(auth_is_operator(a, str_of("Bearer root")));
+    assert_int_equal(auth_set_operator(a, "", &err), QUIRE_INVALID);
+    assert_int_equal(auth_set_operator(a, "alpha", &err), QUIRE_INVALID);
+    assert_false(auth_has_operator(a));
+    assert_int_equal(auth_set_operator(a, "root", &err), QUIRE_OK);
+    assert_true(auth_has_operator(a));
+    assert_true(auth_is_operator(a, str_of("Bearer root")));
+    assert_false(auth_is_operator(a, str_of("Bearer alpha")));
+    assert_false(auth_is_operator(a, str_of("Bearer ")));
+    assert_false(auth_is_operator(a, str_of("root")));
+    assert_null(check(a, "Bearer root"));
+    auth_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_keys_nobody_needs_one),
@@ -110,6 +131,7 @@ int main(void) {
         cmocka_unit_test(a_file_names_the_tenants),
         cmocka_unit_test(a_bad_file_names_its_line),
         cmocka_unit_test(a_file_without_keys_does_not_open_the_door),
+        cmocka_unit_test(the_operators_key_is_nobodys_tenant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,78 @@
+#include "server/page.h"
+
+#include <openssl/evp.h>
+
+#include "base/mem.h"
+
+/* The assembler places the file; QUIRE_POOL_PAGE_PATH comes from the build. */
+__asm__(".section .rodata, \"a\"\n"
+        ".global quire_pool_page_begin\n"
+        "quire_pool_page_begin:\n"
+        ".incbin \"" QUIRE_POOL_PAGE_PATH "\"\n"
+        ".global quire_pool_page_end\n"
+        "quire_pool_page_end:\n"
+        ".byte 0\n"
+        ".previous\n");
+
+extern const char quire_pool_page_begin[];
+extern const char quire_pool_page_end[];
+
+struct web_page {
+    strbuf headers;
+};
+
+str page_body(const web_page *p) {
+    (void)p;
+    return (str){quire_pool_page_begin, (size_t)(quire_pool_page_end - quire_pool_page_begin)};
+}
+
+/* Adds 'sha256-...' of what stands between an opening tag, which has no attributes and is there once, and its end. */
+static quire_err add_hash(strbuf *to, const char *open, const char *close) {
+    unsigned char digest[EVP_MAX_MD_SIZE], text[64];
+    unsigned int n_digest = 0;
+    const char *from = strstr(quire_pool_page_begin, open);
+    const char *end = from == NULL ? NULL : strstr(from, close);
+    if (end == NULL) {
+        return QUIRE_INTERNAL;
+    }
+    from += strlen(open);
+    if (EVP_Digest(from, (size_t)(end - from), digest, &n_digest, EVP_sha256(), NULL) != 1) {
+        return QUIRE_INTERNAL;
+    }
+    EVP_EncodeBlock(text, digest, (int)n_digest);
+    return strbuf_addf(to, " 'sha256-%s'", (const char *)text);
+}
+
+static quire_err write_headers(strbuf *to) {
+    TRY(strbuf_add_str(to, "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; "
+                           "form-action 'none'; frame-ancestors 'none'; script-src"));
+    TRY(add_hash(to, "<script>", "</script>"));
+    TRY(strbuf_add_str(to, "; style-src"));
+    TRY(add_hash(to, "<style>", "</style>"));
+    return strbuf_add_str(to, "\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n");
+}
+
+quire_err page_open(web_page **out) {
+    web_page *p = mem_new(1, sizeof *p);
+    if (p == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    quire_err e = write_headers(&p->headers);
+    if (e != QUIRE_OK) {
+        page_close(p);
+        return e;
+    }
+    *out = p;
+    return QUIRE_OK;
+}
+
+void page_close(web_page *p) {
+    if (p != NULL) {
+        strbuf_deinit(&p->headers);
+        mem_free(p);
+    }
+}
+
+const char *page_headers(const web_page *p) {
+    return p->headers.p;
+}

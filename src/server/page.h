@@ -1,0 +1,17 @@
+/* The page at /pool: one HTML file inside the binary, with the headers that let it run its own script and style and nothing else. */
+#ifndef SERVER_PAGE_H
+#define SERVER_PAGE_H
+
+#include "base/str.h"
+
+typedef struct web_page web_page;
+
+/* Hashes the page's script and style for its Content-Security-Policy. */
+quire_err page_open(web_page **out);
+/* NULL does nothing. */
+void page_close(web_page *p);
+str page_body(const web_page *p);
+/* Header lines; they live as long as p. */
+const char *page_headers(const web_page *p);
+
+#endif

@@ -1,0 +1,176 @@
+#include "server/pool_json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define MAX_PAGES_BYTES (2u << 20) /* of pages in one state; what is past them is not shown */
+#define MAX_NODES       1024       /* of the tree: more cannot be looked at */
+
+static void member(json_out *o, const char *name_and_comma, int64_t value) {
+    json_raw(o, name_and_comma);
+    json_int(o, value);
+}
+
+static void write_hash(json_out *o, uint64_t hash) {
+    char text[24];
+    snprintf(text, sizeof text, "\"%016" PRIx64 "\"", hash);
+    json_raw(o, text);
+}
+
+static void write_counts(const quire_kv_view *v, json_out *o) {
+    member(o, "\"counts\":{\"pages\":", v->n_pages);
+    member(o, ",\"free\":", v->n_free);
+    member(o, ",\"held\":", v->n_held);
+    member(o, ",\"cached\":", v->n_cached);
+    member(o, ",\"shared\":", v->n_shared);
+    member(o, ",\"unshared\":", v->n_unshared);
+    member(o, ",\"seqs\":", v->n_seqs);
+    member(o, ",\"entries\":", v->n_entries);
+    member(o, ",\"nodes\":", v->n_nodes);
+    member(o, ",\"spaces\":", v->n_spaces);
+    json_raw(o, "}");
+}
+
+static void write_seqs(const quire_kv_view *v, json_out *o) {
+    static const char *const states[] = {"open", "prefill", "decode"};
+    json_raw(o, ",\"seqs\":[");
+    for (int32_t i = 0; i < v->n_seqs && i < v->cap_seqs; i++) {
+        const quire_kv_view_seq *s = &v->seqs[i];
+        member(o, i > 0 ? ",{\"id\":" : "{\"id\":", s->id);
+        member(o, ",\"tokens\":", s->n_tokens);
+        member(o, ",\"pages\":", s->n_pages);
+        json_raw(o, ",\"state\":\"");
+        json_raw(o, states[s->state]);
+        json_raw(o, "\"}");
+    }
+    json_raw(o, "]");
+}
+
+static void write_holders(const quire_kv_view *v, const quire_kv_view_page *p, const char *before, json_out *o) {
+    for (int32_t k = 0; k < QUIRE_KV_VIEW_HOLDERS && p->holders[k] >= 0; k++) {
+        json_raw(o, k > 0 ? "," : before);
+        json_int(o, v->seqs[p->holders[k]].id);
+    }
+}
+
+/* Returns how many pages, from the first, were looked at. */
+static int32_t write_pages(const quire_kv_view *v, json_out *o) {
+    int32_t n = v->n_pages < v->cap_pages ? v->n_pages : v->cap_pages, i;
+    size_t start = o->to->n;
+    const char *comma = "";
+    json_raw(o, ",\"pages\":[");
+    for (i = 0; i < n && o->to->n - start < MAX_PAGES_BYTES && o->err == QUIRE_OK; i++) {
+        const quire_kv_view_page *p = &v->pages[i];
+        if (p->count == 0 && p->entry < 0) {
+            continue;
+        }
+        json_raw(o, comma);
+        member(o, "[", i);
+        member(o, ",", p->count);
+        member(o, ",", p->entry);
+        write_holders(v, p, ",", o);
+        json_raw(o, "]");
+        comma = ",";
+    }
+    json_raw(o, "]");
+    return i;
+}
+
+/* The node whose entries are first..: returns the place behind them. */
+static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_text *text, json_out *o) {
+    const quire_kv_view_entry *e = &v->entries[first];
+    int32_t i = first, n_pins = 0;
+    int64_t n_tokens = 0;
+    member(o, "{\"node\":", e->node);
+    json_raw(o, ",\"above\":");
+    if (e->above < 0) {
+        json_raw(o, "null");
+    } else {
+        json_int(o, e->above);
+    }
+    member(o, ",\"space\":", e->space);
+    json_raw(o, ",\"entries\":[");
+    for (; i < v->n_entries_shown && v->entries[i].node == e->node; i++) {
+        member(o, i > first ? ",[" : "[", v->entries[i].entry);
+        member(o, ",", v->entries[i].page);
+        json_raw(o, "]");
+        n_tokens += v->entries[i].n_tokens;
+        n_pins += v->entries[i].n_pins;
+    }
+    member(o, "],\"tokens\":", n_tokens);
+    member(o, ",\"pins\":", n_pins);
+    json_raw(o, ",\"hash\":");
+    write_hash(o, v->entries[i - 1].hash);
+    if (text != NULL) {
+        json_raw(o, ",\"text\":");
+        text->write(text->context, e->label, e->n_tokens < QUIRE_KV_VIEW_LABEL ? e->n_tokens : QUIRE_KV_VIEW_LABEL, o);
+    }
+    json_raw(o, "}");
+    return i;
+}
+
+void pool_json_state(const quire_kv_view *v, const pool_text *text, json_out *o) {
+    int32_t n_nodes = 0;
+    member(o, "\"page_tokens\":", v->page_tokens);
+    member(o, ",\"groups\":", v->n_groups);
+    json_raw(o, ",");
+    write_counts(v, o);
+    write_seqs(v, o);
+    int32_t n_pages = write_pages(v, o);
+    json_raw(o, ",\"tree\":[");
+    for (int32_t i = 0; i < v->n_entries_shown && n_nodes < MAX_NODES; n_nodes++) {
+        json_raw(o, i > 0 ? "," : "");
+        i = write_node(v, i, text, o);
+    }
+    member(o, "],\"shown\":{\"pages\":", n_pages);
+    member(o, ",\"seqs\":", v->n_seqs < v->cap_seqs ? v->n_seqs : v->cap_seqs);
+    member(o, ",\"nodes\":", n_nodes);
+    json_raw(o, text != NULL ? ",\"texts\":true}" : ",\"texts\":false}");
+}
+
+void pool_json_events(const quire_kv_view *v, uint64_t after, json_out *o) {
+    static const char *const kinds[] = {"", "stored", "removed", "cleared"};
+    uint64_t first = v->n_events > 0 ? v->events[0].number : v->last_event + 1;
+    const char *comma = "";
+    member(o, "\"events\":{\"last\":", (int64_t)v->last_event);
+    member(o, ",\"lost\":", first > after + 1 ? (int64_t)(first - after - 1) : 0);
+    json_raw(o, ",\"list\":[");
+    for (int32_t i = 0; i < v->n_events; i++) {
+        const quire_kv_view_event *e = &v->events[i];
+        if (e->number <= after) {
+            continue;
+        }
+        json_raw(o, comma);
+        comma = ",";
+        member(o, "{\"n\":", (int64_t)e->number);
+        json_raw(o, ",\"kind\":\"");
+        json_raw(o, kinds[e->kind]);
+        json_raw(o, "\"");
+        if (e->kind != QUIRE_KV_CLEARED) {
+            member(o, ",\"group\":", e->group);
+            json_raw(o, ",\"hash\":");
+            write_hash(o, e->hash);
+        }
+        if (e->kind == QUIRE_KV_STORED) {
+            member(o, ",\"tokens\":", e->n_tokens);
+            json_raw(o, ",\"parent\":");
+            write_hash(o, e->parent);
+        }
+        json_raw(o, "}");
+    }
+    json_raw(o, "]}");
+}
+
+void pool_json_page(const quire_kv_view *v, const pool_text *text, json_out *o) {
+    const quire_kv_view_page *p = &v->pages[v->page];
+    member(o, "{\"page\":", v->page);
+    member(o, ",\"count\":", p->count);
+    member(o, ",\"entry\":", p->entry);
+    json_raw(o, ",\"holders\":[");
+    write_holders(v, p, "", o);
+    json_raw(o, "],\"tokens\":");
+    json_ints(o, v->page_token, (size_t)v->n_page_tokens);
+    json_raw(o, ",\"text\":");
+    text->write(text->context, v->page_token, v->n_page_tokens, o);
+    json_raw(o, "}");
+}

@@ -1,0 +1,447 @@
+#include "server/sandbox.h"
+
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "quire_kv.h"
+#include "server/pool_json.h"
+
+#define N_PAGES     64
+#define PAGE_TOKENS 16
+#define MAX_SEQS    64
+#define MAX_TOKENS  (N_PAGES * PAGE_TOKENS)
+#define MAX_EVENTS  256
+#define N_STORIES   4
+#define ID_BYTES    32
+#define MAX_DEPTH   3
+
+/* A word's token: a story's are numbered by story and place, so that equal beginnings are equal tokens; those appended or written are all
+ * different, so that forks part. */
+#define STORY_TOKENS 100000
+#define OWN_TOKENS   1000000
+#define LAST_TOKEN   1000000000
+
+typedef struct sandbox {
+    char id[ID_BYTES + 1];
+    int64_t used_us;
+    quire_kv *kv; /* NULL: the place is free */
+    quire_kv_seq *seqs[MAX_SEQS];
+    int32_t n_seqs, next_token;
+    uint64_t last_event;
+} sandbox;
+
+struct sandboxes {
+    pthread_mutex_t lock;
+    uint64_t random;
+    quire_kv_view *view;
+    sandbox places[SANDBOX_MAX];
+};
+
+/* ---- words ---- */
+
+static const char *const stories[N_STORIES] = {
+    "You are a helpful librarian who knows where every book stands and answers in one short sentence . The reader asks which shelf holds "
+    "the maps of the northern islands and whether they may be taken home for a week or only read by the window",
+    "Translate into plain English . sea => the wide water ; loaf => a whole bread ; dusk => the end of the day ; quire => twenty four sheets "
+    "of paper folded together ; tide => the water that comes and goes ; now the next word is",
+    "A train leaves the harbour at nine with twelve wagons of salt and at each of the four stations it leaves two and takes on one more . "
+    "Think step by step and say how many wagons arrive in the evening when the lamps are lit",
+    "Once upon a time an old printer lived above his shop and every night he counted the sheets that were left . One evening there was one "
+    "sheet too many and on it stood in letters that he had never cast the beginning of this story",
+};
+static const char own_words[] =
+    "then the door opened and somebody came in from the rain with a lantern and a folded letter which nobody had asked for so we read it twice "
+    "under the stairs while the clock went on and the cat slept and after supper we agreed that it meant the bridge was open again";
+
+/* Word number n of a text, which starts over at its end. */
+static str word_of(const char *text, int32_t n) {
+    int32_t n_words = 1;
+    for (const char *p = text; *p != '\0'; p++) {
+        n_words += *p == ' ';
+    }
+    const char *at = text;
+    for (n %= n_words; n > 0; n--) {
+        at = strchr(at, ' ') + 1;
+    }
+    return (str){at, strcspn(at, " ")};
+}
+
+static void write_words(const void *context, const int32_t *tokens, int32_t n, json_out *o) {
+    (void)context;
+    strbuf text = {0};
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
+        str word = tokens[i] >= OWN_TOKENS ? word_of(own_words, tokens[i] - OWN_TOKENS)
+                                           : word_of(stories[tokens[i] / STORY_TOKENS % N_STORIES], tokens[i] % STORY_TOKENS);
+        e = i > 0 ? strbuf_add_char(&text, ' ') : QUIRE_OK;
+        e = e != QUIRE_OK ? e : strbuf_add(&text, word.p, word.n);
+    }
+    json_text(o, text.p != NULL ? text.p : "", text.n);
+    o->err = o->err != QUIRE_OK ? o->err : e;
+    strbuf_deinit(&text);
+}
+
+static const pool_text words = {write_words, NULL};
+
+/* ---- places ---- */
+
+quire_err sandboxes_open(sandboxes **out) {
+    sandboxes *s = mem_new(1, sizeof *s);
+    if (s == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    quire_err e = quire_kv_view_open(N_PAGES, MAX_SEQS, N_PAGES, MAX_EVENTS, &s->view);
+    if (e != QUIRE_OK || pthread_mutex_init(&s->lock, NULL) != 0) {
+        quire_kv_view_close(s->view);
+        mem_free(s);
+        return QUIRE_NO_MEMORY;
+    }
+    s->random = rng_os_seed();
+    *out = s;
+    return QUIRE_OK;
+}
+
+static void empty(sandbox *b) {
+    quire_kv_close(b->kv);
+    *b = (sandbox){.id = ""};
+}
+
+void sandboxes_close(sandboxes *s) {
+    if (s == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < SANDBOX_MAX; i++) {
+        empty(&s->places[i]);
+    }
+    pthread_mutex_destroy(&s->lock);
+    quire_kv_view_close(s->view);
+    mem_free(s);
+}
+
+static quire_err fill(sandbox *b) {
+    quire_kv_options o;
+    quire_kv_options_init(&o);
+    o.n_pages = N_PAGES;
+    o.page_tokens = PAGE_TOKENS;
+    o.max_seqs = MAX_SEQS;
+    o.max_spaces = 1;
+    o.n_events = MAX_EVENTS;
+    return quire_kv_open(&o, &b->kv);
+}
+
+/* A new sandbox in a free place, or in that of the one unused longest; those idle for long go first. */
+static quire_err take_place(sandboxes *s, int64_t now_us, sandbox **out) {
+    sandbox *oldest = &s->places[0];
+    for (int32_t i = 0; i < SANDBOX_MAX; i++) {
+        sandbox *b = &s->places[i];
+        if (b->kv != NULL && now_us - b->used_us > SANDBOX_IDLE_US) {
+            empty(b);
+        }
+        oldest = b->kv == NULL || (oldest->kv != NULL && b->used_us < oldest->used_us) ? b : oldest;
+    }
+    empty(oldest);
+    TRY(fill(oldest));
+    snprintf(oldest->id, sizeof oldest->id, "%016" PRIx64 "%016" PRIx64, rng_os_seed(), rng_next(&s->random));
+    oldest->used_us = now_us;
+    *out = oldest;
+    return QUIRE_OK;
+}
+
+/* ---- commands ---- */
+
+typedef struct command {
+    sandboxes *all;
+    sandbox *b;
+    json_object *fields;
+    json_out *o;
+    quire_error *err;
+} command;
+
+/* A whole number in least..most, which must be there. */
+static quire_err read_number(const command *c, const char *name, int64_t least, int64_t most, int64_t *out) {
+    json_object *v = NULL;
+    if (!json_object_object_get_ex(c->fields, name, &v) || !json_object_is_type(v, json_type_int)) {
+        return err_set_param(c->err, QUIRE_BAD_REQUEST, name, "%s must be a whole number from %" PRId64 " to %" PRId64, name, least, most);
+    }
+    int64_t n = json_object_get_int64(v);
+    if (n < least || n > most) {
+        return err_set_param(c->err, QUIRE_BAD_REQUEST, name, "%s is out of range; it must be from %" PRId64 " to %" PRId64, name, least, most);
+    }
+    *out = n;
+    return QUIRE_OK;
+}
+
+static quire_err no_room(const command *c, quire_err e) {
+    if (e != QUIRE_NO_ROOM) {
+        return err_set(c->err, e, -1, "the sandbox failed: %s", quire_err_text(e));
+    }
+    quire_kv_counts n = quire_kv_count(c->b->kv);
+    return err_set(c->err, e, -1, "there is no room for that: %d pages are free, %d more are cached, %d of %d sequences are open; finish one first",
+                   (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
+}
+
+/* Which of b's sequences "seq" names. */
+static quire_err find_seq(const command *c, int32_t *out) {
+    int64_t id;
+    TRY(read_number(c, "seq", 1, INT64_MAX, &id));
+    for (int32_t i = 0; i < c->b->n_seqs; i++) {
+        if (quire_kv_seq_id(c->b->seqs[i]) == id) {
+            *out = i;
+            return QUIRE_OK;
+        }
+    }
+    return err_set_param(c->err, QUIRE_BAD_REQUEST, "seq", "there is no sequence %" PRId64 " in this sandbox", id);
+}
+
+/* What an engine does once the values are computed: copies are done, full pages can be found. */
+static void commit(quire_kv_seq *seq) {
+    (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES); /* a full tree leaves pages unfound, no more */
+}
+
+static quire_err do_new(command *c) {
+    int32_t tokens[MAX_TOKENS], n_cached;
+    int64_t n, story;
+    TRY(read_number(c, "tokens", 1, MAX_TOKENS, &n));
+    TRY(read_number(c, "story", 0, N_STORIES - 1, &story));
+    for (int32_t i = 0; i < n; i++) {
+        tokens[i] = (int32_t)story * STORY_TOKENS + i;
+    }
+    quire_kv_seq *seq;
+    quire_err e = quire_kv_seq_open(c->b->kv, "sandbox", 7, tokens, (int32_t)n, &seq, &n_cached);
+    if (e != QUIRE_OK) {
+        return no_room(c, e);
+    }
+    commit(seq);
+    c->b->seqs[c->b->n_seqs++] = seq;
+    return QUIRE_OK;
+}
+
+static quire_err append(command *c, quire_kv_seq *seq, int32_t n) {
+    int32_t tokens[MAX_TOKENS];
+    for (int32_t i = 0; i < n; i++) {
+        tokens[i] = OWN_TOKENS + (c->b->next_token + i) % LAST_TOKEN;
+    }
+    quire_err e = quire_kv_seq_append(seq, tokens, n);
+    if (e != QUIRE_OK) {
+        return no_room(c, e);
+    }
+    c->b->next_token = (c->b->next_token + n) % LAST_TOKEN;
+    commit(seq);
+    return QUIRE_OK;
+}
+
+static quire_err do_append(command *c) {
+    int32_t i;
+    int64_t n;
+    TRY(find_seq(c, &i));
+    TRY(read_number(c, "tokens", 1, MAX_TOKENS, &n));
+    return append(c, c->b->seqs[i], (int32_t)n);
+}
+
+static quire_err do_fork(command *c) {
+    int32_t i;
+    int64_t n;
+    TRY(find_seq(c, &i));
+    TRY(read_number(c, "n", 1, MAX_SEQS, &n));
+    if (c->b->n_seqs + n > MAX_SEQS) {
+        return no_room(c, QUIRE_NO_ROOM);
+    }
+    int32_t n_before = c->b->n_seqs;
+    for (; n > 0; n--) {
+        quire_err e = quire_kv_seq_fork(c->b->seqs[i], &c->b->seqs[c->b->n_seqs]);
+        if (e != QUIRE_OK) {
+            while (c->b->n_seqs > n_before) {
+                quire_kv_seq_close(c->b->seqs[--c->b->n_seqs]);
+            }
+            return no_room(c, e);
+        }
+        c->b->n_seqs++;
+    }
+    return QUIRE_OK;
+}
+
+/* Whether the last page of seq can be written without another page. */
+static bool owns_tail(command *c, const quire_kv_seq *seq) {
+    int32_t n;
+    const int32_t *pages = quire_kv_seq_pages(seq, 0, &n);
+    quire_kv_look(c->b->kv, c->all->view);
+    const quire_kv_view_page *tail = &c->all->view->pages[pages[n - 1]];
+    return tail->count == 1 && tail->entry < 0;
+}
+
+static quire_err do_write(command *c) {
+    int32_t i;
+    TRY(find_seq(c, &i));
+    quire_kv_seq *seq = c->b->seqs[i];
+    quire_kv_counts n = quire_kv_count(c->b->kv);
+    if (n.n_free + n.n_cached == 0 && !owns_tail(c, seq)) {
+        return no_room(c, QUIRE_NO_ROOM);
+    }
+    quire_err e = quire_kv_seq_truncate(seq, quire_kv_seq_length(seq) - 1);
+    return e == QUIRE_OK ? append(c, seq, 1) : no_room(c, e);
+}
+
+static quire_err do_finish(command *c) {
+    int32_t i;
+    TRY(find_seq(c, &i));
+    quire_kv_seq *seq = c->b->seqs[i];
+    (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES_AND_TAIL);
+    quire_kv_seq_close(seq);
+    c->b->seqs[i] = c->b->seqs[--c->b->n_seqs];
+    return QUIRE_OK;
+}
+
+static quire_err do_evict(command *c) {
+    int64_t n;
+    TRY(read_number(c, "n", 1, N_PAGES, &n));
+    quire_kv_counts k = quire_kv_count(c->b->kv);
+    int32_t n_out = n < k.n_cached ? (int32_t)n : k.n_cached;
+    quire_err e = quire_kv_evict(c->b->kv, k.n_free + n_out);
+    return e == QUIRE_OK ? e : no_room(c, e);
+}
+
+static quire_err do_reset(command *c) {
+    quire_kv *before = c->b->kv;
+    quire_err e = fill(c->b);
+    if (e != QUIRE_OK) {
+        c->b->kv = before;
+        return no_room(c, e);
+    }
+    quire_kv_close(before);
+    c->b->n_seqs = c->b->next_token = 0;
+    c->b->last_event = 0;
+    return QUIRE_OK;
+}
+
+static quire_err do_nothing(command *c) {
+    (void)c;
+    return QUIRE_OK;
+}
+
+static quire_err write_page(command *c) {
+    int64_t page;
+    TRY(read_number(c, "page", 0, N_PAGES - 1, &page));
+    c->all->view->page = (int32_t)page;
+    quire_kv_look(c->b->kv, c->all->view);
+    pool_json_page(c->all->view, &words, c->o);
+    return QUIRE_OK;
+}
+
+static void write_state(command *c) {
+    quire_kv_view *v = c->all->view;
+    const quire_kv_copy *copies;
+    int32_t n_copies = quire_kv_copies(c->b->kv, &copies);
+    v->page = -1;
+    v->after = c->b->last_event;
+    quire_kv_look(c->b->kv, v);
+    json_raw(c->o, "{\"sandbox\":");
+    json_string(c->o, c->b->id);
+    json_raw(c->o, ",");
+    pool_json_state(v, &words, c->o);
+    json_raw(c->o, ",\"copies\":[");
+    for (int32_t i = 0; i < n_copies; i++) {
+        json_raw(c->o, i > 0 ? ",[" : "[");
+        json_int(c->o, copies[i].from);
+        json_raw(c->o, ",");
+        json_int(c->o, copies[i].to);
+        json_raw(c->o, "]");
+    }
+    json_raw(c->o, "],");
+    pool_json_events(v, c->b->last_event, c->o);
+    json_raw(c->o, "}");
+    c->b->last_event = v->last_event;
+}
+
+/* ---- running ---- */
+
+static const struct {
+    const char *name;
+    quire_err (*run)(command *c);
+} commands[] = {{"new", do_new},     {"append", do_append}, {"fork", do_fork},  {"write", do_write},   {"finish", do_finish},
+                {"evict", do_evict}, {"reset", do_reset},   {"state", do_nothing}};
+
+static const char *text_field(json_object *fields, const char *name) {
+    json_object *v = NULL;
+    bool is_text = json_object_object_get_ex(fields, name, &v) && json_object_is_type(v, json_type_string);
+    return is_text ? json_object_get_string(v) : "";
+}
+
+static quire_err find_sandbox(command *c, int64_t now_us) {
+    const char *id = text_field(c->fields, "sandbox");
+    for (int32_t i = 0; i < SANDBOX_MAX; i++) {
+        sandbox *b = &c->all->places[i];
+        if (b->kv != NULL && strcmp(b->id, id) == 0 && now_us - b->used_us <= SANDBOX_IDLE_US) {
+            b->used_us = now_us;
+            c->b = b;
+            return QUIRE_OK;
+        }
+    }
+    return err_set_param(c->err, QUIRE_NOT_FOUND, "sandbox", "there is no such sandbox, or it was given up after 15 minutes; open another");
+}
+
+/* The command is read; the lock is held. */
+static quire_err run(command *c, int64_t now_us) {
+    const char *what = text_field(c->fields, "do");
+    if (strcmp(what, "open") == 0) {
+        quire_err e = take_place(c->all, now_us, &c->b);
+        if (e != QUIRE_OK) {
+            return err_set(c->err, e, -1, "a sandbox could not be made: %s", quire_err_text(e));
+        }
+        write_state(c);
+        return QUIRE_OK;
+    }
+    TRY(find_sandbox(c, now_us));
+    if (strcmp(what, "page") == 0) {
+        return write_page(c);
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(what, commands[i].name) == 0) {
+            TRY(commands[i].run(c));
+            write_state(c);
+            return QUIRE_OK;
+        }
+    }
+    return err_set_param(c->err, QUIRE_BAD_REQUEST, "do", "do must be one of open, new, append, fork, write, finish, evict, page, state, reset");
+}
+
+/* A JSON object, or NULL and err. */
+static json_object *parse(str body, quire_error *err) {
+    json_tokener *parser = body.n <= SANDBOX_BODY_BYTES ? json_tokener_new_ex(MAX_DEPTH) : NULL;
+    if (parser == NULL) {
+        err_set(err, QUIRE_BAD_REQUEST, -1, "the command has %zu bytes; it may have %d", body.n, SANDBOX_BODY_BYTES);
+        return NULL;
+    }
+    json_tokener_set_flags(parser, JSON_TOKENER_STRICT);
+    json_object *o = body.n > 0 ? json_tokener_parse_ex(parser, body.p, (int)body.n) : NULL;
+    bool good = o != NULL && json_tokener_get_error(parser) == json_tokener_success && json_tokener_get_parse_end(parser) == body.n &&
+                json_object_is_type(o, json_type_object);
+    json_tokener_free(parser);
+    if (!good) {
+        json_object_put(o);
+        err_set(err, QUIRE_BAD_REQUEST, -1, "the body must be one JSON object, as in {\"do\":\"open\"}");
+        return NULL;
+    }
+    return o;
+}
+
+quire_err sandboxes_run(sandboxes *s, str body, int64_t now_us, strbuf *out, quire_error *err) {
+    json_out o = {.to = out};
+    json_object *fields = parse(body, err);
+    if (fields == NULL) {
+        return err->code;
+    }
+    command c = {.all = s, .fields = fields, .o = &o, .err = err};
+    pthread_mutex_lock(&s->lock);
+    quire_err e = run(&c, now_us);
+    pthread_mutex_unlock(&s->lock);
+    json_object_put(fields);
+    if (e == QUIRE_OK && o.err != QUIRE_OK) {
+        e = err_set(err, o.err, -1, "out of memory");
+    }
+    return e;
+}

@@ -1,0 +1,332 @@
+#include "server/watch.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "server/pool_json.h"
+
+#define TICK_US   200000   /* between states */
+#define SPARE     19       /* parts of the time that writing states leaves to everything else */
+#define BEAT_US   15000000 /* between signs of life where nothing changes */
+#define PAGE_NONE (-1)
+
+typedef enum watch_kind { WATCH_STREAM, WATCH_STATE, WATCH_PAGE } watch_kind;
+
+typedef struct watcher {
+    conn *conn;
+    struct watcher *next; /* on its loop */
+    watch_kind kind;
+    int32_t page;     /* WATCH_PAGE */
+    bool started;     /* has had a state */
+    bool behind;      /* has not had the last one */
+    uint64_t seen;    /* events up to this number */
+    int64_t spoke_us; /* when something was last sent */
+} watcher;
+
+typedef struct watch {
+    quire_pool_view *view; /* NULL until somebody looks */
+    struct event *on_view, *on_tick;
+    watcher *first;
+    int32_t n;
+    bool asked;
+    int64_t next_us;    /* not before this */
+    quire_stats before; /* when it was asked last */
+    strbuf text[2];     /* the state without texts, and with them */
+} watch;
+
+/* ---- asking ---- */
+
+static void tick_in(watch *h, int64_t us) {
+    struct timeval t = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+    event_add(h->on_tick, &t);
+}
+
+static void ask(loop *l) {
+    watch *h = l->watch;
+    uint64_t after = UINT64_MAX;
+    int32_t page = PAGE_NONE;
+    for (const watcher *w = h->first; w != NULL; w = w->next) {
+        after = w->started && w->seen < after ? w->seen : after;
+        page = w->kind == WATCH_PAGE ? w->page : page;
+    }
+    quire_engine_stats(l->server->engine, &h->before);
+    h->asked = true;
+    quire_pool_view_ask(h->view, page, after);
+}
+
+/* Whether the engine did anything since the last ask. */
+static bool has_changed(const loop *l) {
+    const quire_stats *b = &l->watch->before;
+    quire_stats s;
+    quire_engine_stats(l->server->engine, &s);
+    return s.steps != b->steps || s.n_pages_free != b->n_pages_free || s.n_pages_held != b->n_pages_held ||
+           s.n_pages_cached != b->n_pages_cached || s.n_requests_running != b->n_requests_running || s.n_requests_waiting != b->n_requests_waiting;
+}
+
+/* ---- answering ---- */
+
+static void write_text(const void *context, const int32_t *tokens, int32_t n, json_out *o) {
+    quire_error err;
+    char *text = NULL;
+    size_t n_text = 0;
+    if (quire_detokenize(context, tokens, (size_t)n, false, &text, &n_text, &err) == QUIRE_OK) {
+        json_text(o, text, n_text);
+    } else {
+        json_raw(o, "\"\""); /* a model without a vocabulary: the ids have to do */
+    }
+    quire_free(text);
+}
+
+/* The state as `who` may see it, written once an answer. */
+static str state_text(loop *l, const quire_kv_view *v, bool texts) {
+    watch *h = l->watch;
+    strbuf *b = &h->text[texts];
+    pool_text text = {write_text, l->server->engine};
+    if (b->n == 0) {
+        json_out o = {.to = b};
+        json_raw(&o, "\"waiting\":");
+        json_int(&o, h->before.n_requests_waiting);
+        json_raw(&o, ",");
+        pool_json_state(v, texts ? &text : NULL, &o);
+        if (o.err != QUIRE_OK) {
+            strbuf_clear(b);
+        }
+    }
+    return (str){b->p, b->n};
+}
+
+/* Sends w the state; false when its connection is gone. */
+static bool send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_us) {
+    str state = state_text(l, v, w->conn->is_operator);
+    strbuf_clear(&l->scratch);
+    json_out o = {.to = &l->scratch};
+    json_raw(&o, w->kind == WATCH_STREAM ? "data: {" : "{");
+    if (o.err == QUIRE_OK && state.n > 0) {
+        o.err = strbuf_add(o.to, state.p, state.n);
+        json_raw(&o, ",");
+    }
+    pool_json_events(v, w->started ? w->seen : v->last_event, &o);
+    json_raw(&o, w->kind == WATCH_STREAM ? "}\n\n" : "}");
+    str all = {l->scratch.p, l->scratch.n};
+    conn *c = w->conn;
+    if (o.err != QUIRE_OK || state.n == 0) {
+        w->behind = true; /* no memory now; there will be a next time */
+        return true;
+    }
+    if (w->kind != WATCH_STREAM) {
+        watch_close(w);
+        conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .headers = "Cache-Control: no-store\r\n", .body = all});
+        return false;
+    }
+    w->started = true;
+    w->behind = false;
+    w->seen = v->last_event;
+    w->spoke_us = now_us;
+    return conn_stream_add(c, all);
+}
+
+static void send_page(loop *l, const quire_kv_view *v, watcher *w) {
+    conn *c = w->conn;
+    pool_text text = {write_text, l->server->engine};
+    strbuf_clear(&l->scratch);
+    json_out o = {.to = &l->scratch};
+    watch_close(w);
+    pool_json_page(v, &text, &o);
+    if (o.err != QUIRE_OK) {
+        conn_reply_error(c, 500, NULL, "out of memory", NULL);
+        return;
+    }
+    conn_reply(c, &(reply){.status = 200,
+                           .content_type = "application/json",
+                           .headers = "Cache-Control: no-store\r\n",
+                           .body = {l->scratch.p, l->scratch.n}});
+}
+
+static void on_view(evutil_socket_t fd, short what, void *arg) {
+    (void)fd;
+    (void)what;
+    loop *l = arg;
+    watch *h = l->watch;
+    const quire_kv_view *v = quire_pool_view_get(h->view);
+    if (v == NULL) {
+        return;
+    }
+    int64_t now_us = clock_us();
+    h->asked = false;
+    strbuf_clear(&h->text[0]);
+    strbuf_clear(&h->text[1]);
+    bool again = false;
+    for (watcher *w = h->first, *next; w != NULL; w = next) {
+        next = w->next;
+        if (w->kind == WATCH_PAGE && w->page == v->page) {
+            send_page(l, v, w);
+        } else if (w->kind == WATCH_PAGE) {
+            again = true;
+        } else if (conn_unsent(w->conn) > 0 && w->started) {
+            w->behind = true;
+        } else {
+            send_state(l, v, w, now_us);
+        }
+    }
+    int64_t spent_us = clock_us() - now_us;
+    int64_t pause_us = spent_us * SPARE > TICK_US ? spent_us * SPARE : TICK_US;
+    h->next_us = now_us + pause_us;
+    if (again) {
+        ask(l);
+    } else if (h->first != NULL) {
+        tick_in(h, pause_us);
+    }
+}
+
+/* Says something to those who heard nothing for long, so that what stands between does not think them dead. */
+static void beat(watch *h, int64_t now_us) {
+    for (watcher *w = h->first, *next; w != NULL; w = next) {
+        next = w->next;
+        if (w->kind == WATCH_STREAM && w->started && now_us - w->spoke_us > BEAT_US && conn_unsent(w->conn) == 0) {
+            w->spoke_us = now_us;
+            conn_stream_add(w->conn, str_of(":\n\n"));
+        }
+    }
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg) {
+    (void)fd;
+    (void)what;
+    loop *l = arg;
+    watch *h = l->watch;
+    bool behind = false;
+    if (h->first == NULL || h->asked) {
+        return;
+    }
+    for (const watcher *w = h->first; w != NULL; w = w->next) {
+        behind = behind || !w->started || (w->behind && conn_unsent(w->conn) == 0);
+    }
+    if (behind || has_changed(l)) {
+        ask(l);
+        return;
+    }
+    beat(h, clock_us());
+    if (h->first != NULL) {
+        tick_in(h, TICK_US);
+    }
+}
+
+/* ---- opening and closing ---- */
+
+quire_err watch_open(loop *l) {
+    l->watch = mem_new(1, sizeof *l->watch);
+    if (l->watch == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    l->watch->on_tick = evtimer_new(l->base, on_tick, l);
+    return l->watch->on_tick != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* The view is made when somebody looks for the first time. */
+static quire_err open_view(loop *l) {
+    watch *h = l->watch;
+    if (h->view != NULL) {
+        return QUIRE_OK;
+    }
+    TRY(quire_pool_view_open(l->server->engine, &h->view));
+    h->on_view = event_new(l->base, quire_pool_view_fd(h->view), EV_READ | EV_PERSIST, on_view, l);
+    if (h->on_view == NULL || event_add(h->on_view, NULL) != 0) {
+        if (h->on_view != NULL) {
+            event_free(h->on_view);
+        }
+        quire_pool_view_close(h->view);
+        h->view = NULL;
+        h->on_view = NULL;
+        return QUIRE_NO_MEMORY;
+    }
+    return QUIRE_OK;
+}
+
+void watch_shut(loop *l) {
+    watch *h = l->watch;
+    if (h == NULL) {
+        return;
+    }
+    if (h->on_view != NULL) {
+        event_free(h->on_view);
+    }
+    if (h->on_tick != NULL) {
+        event_free(h->on_tick);
+    }
+    quire_pool_view_close(h->view);
+    strbuf_deinit(&h->text[0]);
+    strbuf_deinit(&h->text[1]);
+    mem_free(h);
+    l->watch = NULL;
+}
+
+/* One more of c's kind, or NULL, and c has its answer. */
+static watcher *add(conn *c, watch_kind kind, int32_t page) {
+    loop *l = c->loop;
+    watch *h = l->watch;
+    if (h->n == WATCH_MAX) {
+        conn_reply_error(c, 503, NULL, "as many look at the pool already as this server lets; close one of them", "Retry-After: 5\r\n");
+        return NULL;
+    }
+    watcher *w = open_view(l) == QUIRE_OK ? mem_new(1, sizeof *w) : NULL;
+    if (w == NULL) {
+        conn_reply_error(c, 500, NULL, "out of memory", NULL);
+        return NULL;
+    }
+    *w = (watcher){.conn = c, .next = h->first, .kind = kind, .page = page};
+    h->first = w;
+    h->n++;
+    c->watcher = w;
+    return w;
+}
+
+/* Somebody new waits. Who streams waits for its turn, lest opening and closing streams cost the engine more than a stream does. */
+static void hurry(loop *l) {
+    watch *h = l->watch;
+    int64_t wait_us = h->next_us - clock_us();
+    if (!h->asked) {
+        tick_in(h, wait_us > 0 ? wait_us : 0);
+    }
+}
+
+void watch_stream(conn *c) {
+    if (add(c, WATCH_STREAM, PAGE_NONE) != NULL) {
+        conn_stream_begin(c, "text/event-stream; charset=utf-8");
+        hurry(c->loop);
+    }
+}
+
+void watch_state(conn *c) {
+    if (add(c, WATCH_STATE, PAGE_NONE) != NULL) {
+        hurry(c->loop);
+    }
+}
+
+void watch_page(conn *c, int32_t page) {
+    if (add(c, WATCH_PAGE, page) != NULL) {
+        hurry(c->loop);
+    }
+}
+
+void watch_close(watcher *w) {
+    watch *h = w->conn->loop->watch;
+    for (watcher **p = &h->first; *p != NULL; p = &(*p)->next) {
+        if (*p == w) {
+            *p = w->next;
+            break;
+        }
+    }
+    h->n--;
+    w->conn->watcher = NULL;
+    mem_free(w);
+}
+
+void watch_end(watcher *w) {
+    conn *c = w->conn;
+    bool streams = w->kind == WATCH_STREAM;
+    watch_close(w);
+    if (streams) {
+        conn_stream_end(c);
+    } else {
+        conn_reply_error(c, 503, NULL, "the server is shutting down", NULL);
+    }
+}
