@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/size.h"
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
@@ -49,6 +50,9 @@ void mem_guard_leave(void) {
 static void *new_aligned(size_t align, size_t n_bytes) {
     void *p;
     guard_check(n_bytes);
+    if (fault_due()) {
+        return NULL;
+    }
     return posix_memalign(&p, align, n_bytes != 0 ? n_bytes : 1) == 0 ? p : NULL;
 }
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdatomic.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 
 #define END (-1)
@@ -117,7 +118,7 @@ quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids) {
     if (n == 0) {
         return QUIRE_OK;
     }
-    if (!claim(pool, n)) {
+    if (fault_due() || !claim(pool, n)) {
         return QUIRE_NO_ROOM;
     }
     pop(pool, n, ids);

@@ -1,7 +1,6 @@
 /* quire_kv.h over pool, tables and index: sequences with their copies, for users without an engine. */
 #include "quire_kv.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -30,6 +29,8 @@ struct quire_kv {
     kv_copies copies;
     quire_kv_copy *taken; /* what quire_kv_copies gave out last; grown with copies, so that giving out cannot fail */
     size_t cap_taken;
+    page_id *fresh; /* the pages of one append, for all groups */
+    size_t cap_fresh;
 };
 
 void quire_kv_options_init(quire_kv_options *o) {
@@ -93,6 +94,7 @@ void quire_kv_close(quire_kv *kv) {
     kv_pool_close(kv->pool);
     mem_free(kv->copies.pairs);
     mem_free(kv->taken);
+    mem_free(kv->fresh);
     mem_free(kv);
 }
 
@@ -162,11 +164,20 @@ static quire_err grow(quire_kv_seq *seq, int32_t n) {
     if (needs > kv->o.n_pages) {
         return QUIRE_NO_ROOM;
     }
+    void *fresh = kv->fresh;
+    bool ok = mem_grow_(&fresh, &kv->cap_fresh, (size_t)needs, sizeof *kv->fresh);
+    kv->fresh = fresh;
+    if (!ok) {
+        return QUIRE_NO_MEMORY;
+    }
     TRY(kv_index_evict(kv->ix, (int32_t)needs));
+    TRY(kv_pool_reserve(kv->pool, (int32_t)needs, kv->fresh));
+    const page_id *ids = kv->fresh;
     for (int32_t g = 0; g < kv->o.n_groups; g++) {
-        quire_err e = kv_table_append(kv->pool, &seq->tables[g], n, kv->o.page_tokens, &kv->copies);
-        assert(e == QUIRE_OK); /* all it needs was made sure of above */
-        (void)e;
+        kv_table *t = &seq->tables[g];
+        int32_t n_ids = kv_table_needs(kv->pool, t, n, kv->o.page_tokens);
+        kv_table_append_reserved(kv->pool, t, n, kv->o.page_tokens, &kv->copies, ids);
+        ids += n_ids;
     }
     return QUIRE_OK;
 }

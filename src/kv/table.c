@@ -55,21 +55,10 @@ int32_t kv_table_needs(const kv_pool *pool, const kv_table *t, int32_t n_tokens,
     return g.n_new + g.copies_tail;
 }
 
-quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies) {
-    growth g = plan_growth(pool, t, n_tokens, page_tokens);
-    if (g.copies_tail && copies->n == copies->cap) {
-        return QUIRE_NO_ROOM;
-    }
-    if (g.n_new + g.copies_tail == 0) {
-        t->n_tokens += n_tokens;
-        return QUIRE_OK;
-    }
-    /* One reserve for all: the copy's page comes last and takes the tail's place. */
-    TRY(kv_table_reserve(t, t->n_pages + g.n_new + g.copies_tail));
-    TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
+/* The growth, with its pages: those at the end are there already, `copy` is the shared tail's. */
+static void grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_tokens, kv_copies *copies) {
     if (g.copies_tail) {
         page_id *tail = &t->pages[t->n_pages - 1];
-        page_id copy = t->pages[t->n_pages + g.n_new];
         copies->pairs[copies->n].src = *tail;
         copies->pairs[copies->n++].dst = copy;
         kv_pool_release(pool, *tail);
@@ -77,7 +66,30 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
     }
     t->n_pages += g.n_new;
     t->n_tokens += n_tokens;
+}
+
+quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies) {
+    growth g = plan_growth(pool, t, n_tokens, page_tokens);
+    if (g.copies_tail && copies->n == copies->cap) {
+        return QUIRE_NO_ROOM;
+    }
+    page_id copy = PAGE_NONE;
+    if (g.n_new + g.copies_tail > 0) { /* one reserve for all: the copy's page comes last */
+        TRY(kv_table_reserve(t, t->n_pages + g.n_new + g.copies_tail));
+        TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
+        copy = t->pages[t->n_pages + g.n_new + g.copies_tail - 1];
+    }
+    grow(pool, t, g, copy, n_tokens, copies);
     return QUIRE_OK;
+}
+
+void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies, const page_id *ids) {
+    growth g = plan_growth(pool, t, n_tokens, page_tokens);
+    assert(t->n_pages + g.n_new <= t->cap_pages && (!g.copies_tail || copies->n < copies->cap));
+    for (int32_t i = 0; i < g.n_new; i++) {
+        t->pages[t->n_pages + i] = ids[i];
+    }
+    grow(pool, t, g, g.copies_tail ? ids[g.n_new] : PAGE_NONE, n_tokens, copies);
 }
 
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens) {

@@ -37,6 +37,9 @@ int32_t kv_table_needs(const kv_pool *pool, const kv_table *t, int32_t n_tokens,
 /* Makes room for n more tokens: reserves pages, and copies the tail page if it is shared and would be written.
  * QUIRE_NO_ROOM leaves table, pool and copies as they were. */
 quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies);
+/* The same with ids[0..kv_table_needs) that the caller reserved, for all groups at once perhaps: it cannot fail. Table (kv_table_reserve,
+ * n_pages and what it needs) and copies have room. */
+void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies, const page_id *ids);
 /* Drops tokens from the end, releasing pages that hold none any more. */
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens);
 /* Releases the pages that hold only positions before `position` (<= n_tokens): those behind a window. Their entries become PAGE_NONE. */

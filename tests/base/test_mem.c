@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/mem.h"
 
 static void a_new_block_is_zeroed_and_aligned(void **state) {
@@ -132,6 +133,26 @@ static void an_allocation_inside_the_guard_aborts_in_debug_builds(void **state) 
     assert_false(aborts(grow_within_capacity_in_a_guard));
 }
 
+static void a_chosen_allocation_fails_once_in_debug_builds(void **state) {
+    (void)state;
+#ifdef QUIRE_DEBUG
+    void *a, *b, *c;
+    fault_at(2);
+    a = mem_new(1, 1);
+    assert_false(fault_happened());
+    b = mem_new(1, 1);
+    assert_true(fault_happened());
+    c = mem_new(1, 1);
+    assert_true(a != NULL && b == NULL && c != NULL);
+    mem_free(a);
+    mem_free(c);
+    fault_at(0);
+    assert_false(fault_happened());
+#else
+    assert_false(fault_due());
+#endif
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_block_is_zeroed_and_aligned),
@@ -139,6 +160,7 @@ int main(void) {
         cmocka_unit_test(a_huge_block_is_zeroed_also_when_the_memory_was_used_before),
         cmocka_unit_test(growing_keeps_the_content_and_zeroes_the_rest),
         cmocka_unit_test(a_copy_has_a_zero_behind_it),
+        cmocka_unit_test(a_chosen_allocation_fails_once_in_debug_builds),
         cmocka_unit_test(an_allocation_inside_the_guard_aborts_in_debug_builds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

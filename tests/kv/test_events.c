@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/fault.h"
 #include "kv/hash.h"
 
 static void numbers(int32_t *tokens, int32_t from, int32_t n) {
@@ -109,6 +110,31 @@ static void a_reader_that_was_overtaken_is_told(void **state) {
     kv_events_close(NULL);
 }
 
+#ifdef QUIRE_DEBUG
+static void what_cannot_allocate_says_so_and_leaves_nothing(void **state) {
+    (void)state;
+    kv_events *ev = NULL;
+    for (int64_t point = 1; point <= 3; point++) { /* the ring, its stamps, its words */
+        fault_at(point);
+        assert_int_equal(kv_events_open(8, 4, &ev), QUIRE_NO_MEMORY);
+        assert_true(fault_happened());
+        assert_null(ev);
+    }
+    fault_at(0);
+    world w;
+    world_open(&w, 16, 4, 1, NULL);
+    fault_at(1);
+    assert_int_equal(kv_index_visit(w.ix, mirror_compare, &w), QUIRE_NO_MEMORY);
+    fault_at(0);
+    world_close(&w);
+}
+#else
+static void what_cannot_allocate_says_so_and_leaves_nothing(void **state) {
+    (void)state;
+    print_message("SKIP: no fault injection in this build\n");
+}
+#endif
+
 /* ---- a writer that never waits, and readers ---- */
 
 enum { N_READERS = 2, N_EVENTS = 3000000 };
@@ -184,6 +210,7 @@ int main(void) {
         cmocka_unit_test(a_clear_that_must_leave_held_pages_tells_each_that_went),
         cmocka_unit_test(a_hash_names_space_prefix_and_tokens),
         cmocka_unit_test(a_reader_that_was_overtaken_is_told),
+        cmocka_unit_test(what_cannot_allocate_says_so_and_leaves_nothing),
         cmocka_unit_test(readers_beside_the_writer_get_whole_events_or_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* Public prefixes: held once for all tenants, and nothing else ever passes between them. */
 #include "cache_world.h"
 
+#include "base/fault.h"
+
 enum { SIZE = 4, SPACES = 8, PUBLIC = 10 /* tokens: two whole pages and two tokens */ };
 
 static void numbers(int32_t *tokens, int32_t from, int32_t n) {
@@ -198,6 +200,36 @@ static void a_tenants_retention_does_not_reach_public_pages(void **state) {
     world_close(&w);
 }
 
+#ifdef QUIRE_DEBUG
+static void naming_a_prefix_without_memory_changes_nothing(void **state) {
+    (void)state;
+    world w;
+    int32_t a[20];
+    prompt(a, 100, 20);
+    world_open(&w, 16, SIZE, 1, NULL);
+    const int64_t points[] = {1, 1, 2}; /* the list, which stays grown; the scope; the tokens */
+    for (int i = 0; i < 3; i++) {
+        fault_at(points[i]);
+        assert_int_equal(kv_index_add_public(w.ix, "model", 5, a, 8), QUIRE_NO_MEMORY);
+        assert_true(fault_happened());
+        assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
+        assert_int_equal(w.seqs[0].path.n_public, 0);
+        world_finish(&w, 0);
+        kv_index_clear(w.ix);
+    }
+    fault_at(0);
+    assert_int_equal(kv_index_add_public(w.ix, "model", 5, a, 8), QUIRE_OK);
+    assert_int_equal(world_start(&w, 0, "alice", a, 20), 0);
+    assert_int_equal(w.seqs[0].path.n_public, 2);
+    world_close(&w);
+}
+#else
+static void naming_a_prefix_without_memory_changes_nothing(void **state) {
+    (void)state;
+    print_message("SKIP: no fault injection in this build\n");
+}
+#endif
+
 static void entering_without_room_for_both_spaces_changes_nothing(void **state) {
     (void)state;
     world w;
@@ -254,6 +286,7 @@ int main(void) {
         cmocka_unit_test(prefixes_of_one_scope_share_and_the_longest_counts),
         cmocka_unit_test(a_public_page_stays_while_a_tenants_pages_follow_it),
         cmocka_unit_test(a_tenants_retention_does_not_reach_public_pages),
+        cmocka_unit_test(naming_a_prefix_without_memory_changes_nothing),
         cmocka_unit_test(entering_without_room_for_both_spaces_changes_nothing),
         cmocka_unit_test(window_groups_reach_back_across_the_boundary),
     };

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/fault.h"
 #include "base/rng.h"
 #include "quire_kv.h"
 
@@ -142,11 +143,12 @@ static void options_out_of_range_are_refused(void **state) {
 }
 
 /* A user of the library with a memory of its own, whose slots hold a number made of the whole prefix. */
-enum { N_SEQS = 6, N_PAGES = 48, SIZE = 4, MAX_TOKENS = 120, GROUPS = 2 };
+enum { N_SEQS = 6, N_PAGES = 48, PLENTY = 400, SIZE = 4, MAX_TOKENS = 120, GROUPS = 2 };
 
 typedef struct user {
     quire_kv *kv;
-    uint64_t slots[N_PAGES * SIZE];
+    int n_faults;
+    uint64_t slots[PLENTY * SIZE];
     quire_kv_seq *seqs[N_SEQS];
     int32_t tokens[N_SEQS][MAX_TOKENS];
     int64_t n_cached;
@@ -177,13 +179,83 @@ static void compute(user *u, int32_t i, int32_t from) {
     }
 }
 
+/* Sequences and what they hold, as a number. */
+static uint64_t digest_of(const user *u) {
+    uint64_t h = (uint64_t)quire_kv_count(u->kv).n_held * 31 + (uint64_t)quire_kv_count(u->kv).n_seqs;
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        for (int32_t g = 0; u->seqs[i] != NULL && g < GROUPS; g++) {
+            int32_t n;
+            const int32_t *pages = quire_kv_seq_pages(u->seqs[i], g, &n);
+            h = value(h, quire_kv_seq_length(u->seqs[i]), n);
+            for (int32_t k = 0; k < n; k++) {
+                h = value(h, pages[k], k);
+            }
+        }
+    }
+    return h;
+}
+
+#ifdef QUIRE_DEBUG
+/* Whether a fault made this call fail. Then all must be as it was, and the call is to be made again. */
+static bool failed_by_fault(user *u, quire_err e, uint64_t digest_before) {
+    if (!fault_happened()) {
+        return false;
+    }
+    fault_at(0);
+    u->n_faults++;
+    assert_true(e == QUIRE_NO_MEMORY || e == QUIRE_NO_ROOM);
+    assert_true(digest_of(u) == digest_before);
+    check(u->kv);
+    return true;
+}
+#else
+static bool failed_by_fault(user *u, quire_err e, uint64_t digest_before) {
+    (void)u;
+    (void)e;
+    (void)digest_before;
+    return false;
+}
+#endif
+
+static quire_err open_seq(user *u, size_t n_space, int32_t i, int32_t n, int32_t *n_cached) {
+    uint64_t before = digest_of(u);
+    quire_kv_seq *seq = NULL;
+    quire_err e = quire_kv_seq_open(u->kv, "ab", n_space, u->tokens[i], n, &seq, n_cached);
+    if (failed_by_fault(u, e, before)) {
+        assert_null(seq);
+        e = quire_kv_seq_open(u->kv, "ab", n_space, u->tokens[i], n, &seq, n_cached);
+        assert_int_equal(e, QUIRE_OK);
+    }
+    u->seqs[i] = seq;
+    return e;
+}
+
+static quire_err append(user *u, int32_t i, const int32_t *tokens, int32_t n) {
+    uint64_t before = digest_of(u);
+    quire_err e = quire_kv_seq_append(u->seqs[i], tokens, n);
+    if (failed_by_fault(u, e, before)) {
+        e = quire_kv_seq_append(u->seqs[i], tokens, n);
+        assert_int_equal(e, QUIRE_OK);
+    }
+    return e;
+}
+
+static quire_err fork_seq(user *u, int32_t i, int32_t j) {
+    uint64_t before = digest_of(u);
+    quire_err e = quire_kv_seq_fork(u->seqs[i], &u->seqs[j]);
+    if (failed_by_fault(u, e, before)) {
+        e = quire_kv_seq_fork(u->seqs[i], &u->seqs[j]);
+        assert_int_equal(e, QUIRE_OK);
+    }
+    return e;
+}
+
 static void start(user *u, uint64_t *s, int32_t i) {
     int32_t n = 1 + (int32_t)(rng_next(s) % 40), n_cached;
     for (int32_t p = 0; p < n; p++) {
         u->tokens[i][p] = rng_next(s) % 8 == 0;
     }
-    if (quire_kv_seq_open(u->kv, "ab", 1 + rng_next(s) % 2, u->tokens[i], n, &u->seqs[i], &n_cached) != QUIRE_OK) {
-        u->seqs[i] = NULL;
+    if (open_seq(u, 1 + rng_next(s) % 2, i, n, &n_cached) != QUIRE_OK) {
         return;
     }
     u->n_cached += n_cached;
@@ -205,7 +277,7 @@ static void step(user *u, uint64_t *s) {
         u->seqs[i] = NULL;
         return;
     case 1:
-        if (u->seqs[j] == NULL && quire_kv_seq_fork(u->seqs[i], &u->seqs[j]) == QUIRE_OK) {
+        if (u->seqs[j] == NULL && fork_seq(u, i, j) == QUIRE_OK) {
             memcpy(u->tokens[j], u->tokens[i], sizeof u->tokens[j]);
         }
         return;
@@ -216,7 +288,7 @@ static void step(user *u, uint64_t *s) {
         for (int32_t p = 0; p < more && length + more <= MAX_TOKENS; p++) {
             u->tokens[i][length + p] = rng_next(s) % 8 == 0;
         }
-        if (length + more <= MAX_TOKENS && quire_kv_seq_append(u->seqs[i], u->tokens[i] + length, more) == QUIRE_OK) {
+        if (length + more <= MAX_TOKENS && append(u, i, u->tokens[i] + length, more) == QUIRE_OK) {
             compute(u, i, length);
             assert_int_equal(quire_kv_seq_commit(u->seqs[i], length + more, QUIRE_KV_PAGES), QUIRE_OK);
         }
@@ -241,11 +313,59 @@ static void random_use_never_mixes_up_what_slots_hold(void **state) {
     quire_kv_close(u.kv);
 }
 
+#ifdef QUIRE_DEBUG
+/* The same work once for every point in it that may fail, which then does: everything must be as it was, and the next try succeed. */
+static void each_allocation_and_reserve_may_fail_once(void **state) {
+    (void)state;
+    static user u;
+    uint64_t seed = rng_os_seed();
+    print_message("seed %llu\n", (unsigned long long)seed);
+    int n_faults = 0;
+    for (int64_t point = 0;; point++) {
+        uint64_t s = seed;
+        quire_kv_options o;
+        memset(&u, 0, sizeof u);
+        quire_kv_options_init(&o);
+        o.n_pages = PLENTY; /* nothing fails but by a fault */
+        o.page_tokens = SIZE;
+        o.max_seqs = N_SEQS;
+        o.n_groups = GROUPS;
+        o.windows[1] = 11;
+        fault_at(point);
+        quire_err e = quire_kv_open(&o, &u.kv);
+        if (fault_happened()) {
+            assert_int_equal(e, QUIRE_NO_MEMORY);
+            n_faults++;
+            continue;
+        }
+        for (int n = 0; n < 120; n++) {
+            step(&u, &s);
+            assert_false(fault_happened()); /* in none but the calls that may say so */
+        }
+        fault_at(0);
+        check(u.kv);
+        n_faults += u.n_faults;
+        int fired = u.n_faults;
+        quire_kv_close(u.kv);
+        if (point > 0 && fired == 0) {
+            break; /* there is no such point */
+        }
+    }
+    print_message("%d points\n", n_faults);
+    assert_true(n_faults > 100);
+}
+#else
+static void each_allocation_and_reserve_may_fail_once(void **state) {
+    (void)state;
+    print_message("SKIP: no fault injection in this build\n");
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_request_reuses_37_tokens_of_the_first), cmocka_unit_test(a_call_without_room_leaves_all_as_it_was),
         cmocka_unit_test(what_a_window_no_longer_sees_is_given_back),     cmocka_unit_test(options_out_of_range_are_refused),
-        cmocka_unit_test(random_use_never_mixes_up_what_slots_hold),
+        cmocka_unit_test(each_allocation_and_reserve_may_fail_once),      cmocka_unit_test(random_use_never_mixes_up_what_slots_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,8 @@ static prefix random_prefix(void) {
 }
 
 static void content(const prefix *p, unsigned char *bytes) {
-    uint64_t h = kv_hash_page(kv_hash_root((uint64_t)p->group, spaces[p->space], strlen(spaces[p->space])), p->tokens, p->n_pages * PAGE_TOKENS);
+    uint64_t h =
+        kv_hash_page(kv_hash_root((uint64_t)p->group, spaces[p->space], strlen(spaces[p->space])), p->tokens, p->n_pages * PAGE_TOKENS);
     for (int i = 0; i < PAGE_BYTES; i++) {
         bytes[i] = (unsigned char)rng_next(&h);
     }
@@ -193,7 +194,8 @@ static bool get(kv_tiers *t, const prefix *p) {
 static kv_tiers *open_host(int32_t n_pages, int32_t hash_bits) {
     kv_tiers *t;
     quire_error err;
-    kv_tiers_options o = {.shape = shape, .host_bytes = n_pages * (int64_t)(kv_record_head_bytes(&shape) + PAGE_BYTES), .hash_bits = hash_bits};
+    kv_tiers_options o = {
+        .shape = shape, .host_bytes = n_pages * (int64_t)(kv_record_head_bytes(&shape) + PAGE_BYTES), .hash_bits = hash_bits};
     assert_int_equal(kv_tiers_open(&o, &t, &err), QUIRE_OK);
     return t;
 }
