@@ -124,6 +124,7 @@ typedef struct quire_request_info {
     const char *model;            /* NULL when absent, null or "" */
     bool stream, include_usage, continuous_usage, echo, return_token_ids;
     int32_t n_choices;            /* prompts of a completion, 1 for chat */
+    int32_t logprobs, prompt_logprobs; /* likeliest tokens to report beside each token of the answer, and of the prompt; -1: report nothing */
 } quire_request_info;
 
 const quire_request_info *quire_request_describe(const quire_request *r);
@@ -139,6 +140,12 @@ typedef enum quire_event_kind {
     QUIRE_EVENT_DONE   /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
 } quire_event_kind;
 
+/* A token's log-probability under the model's own logits. rank is how many tokens have at least as much, so 1 is the likeliest. */
+typedef struct quire_logprob {
+    int32_t token, rank;
+    float logprob;
+} quire_logprob;
+
 typedef struct quire_event {
     quire_stream *stream;
     void *user;               /* as given to quire_submit */
@@ -149,6 +156,10 @@ typedef struct quire_event {
     size_t n_text;
     const int32_t *tokens;    /* DELTA: the new ids. START: the prompt's ids */
     int32_t n_tokens;
+    /* Where the request asked for them: DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the prompt's tokens
+     * but the first. Else NULL and 0. Borrowed as text. */
+    const quire_logprob *logprobs;
+    int32_t n_logprobs;
     quire_finish finish;      /* END and DONE */
     int32_t stop_token;       /* END by a stop token of the request: its id (not eos), else -1 */
     const char *stop_string;  /* END by a stop string: it, else NULL */

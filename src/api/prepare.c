@@ -54,6 +54,8 @@ static quire_err check_length(const quire_engine *e, const choice *c, quire_erro
 static quire_err open_choice(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
     TRY(make_prompt(e, r, c->index, &c->prompt, err));
     c->sampling = r->sampling;
+    c->prompt_only = r->sampling.max_tokens == 0;
+    c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, c, err));
     quire_err er = QUIRE_OK;
     if (e->tokenizer) {
@@ -83,6 +85,8 @@ static quire_err submit_choice(quire_stream *s, choice *c, quire_error *err) {
     engine_request r = {.tokens = tokens,
                         .n_tokens = (int32_t)c->prompt.n,
                         .sampling = c->sampling,
+                        .logprobs_width = s->request->info.logprobs + 1,
+                        .prompt_logprobs_width = s->request->info.prompt_logprobs + 1,
                         .logits_out = s->request->logits_out,
                         .space = s->request->tenant,
                         .n_space = strlen(s->request->tenant),

@@ -48,6 +48,7 @@ void quire_queue_close(quire_queue *q) {
     wake_deinit(&q->wake);
     strbuf_deinit(&q->text);
     strbuf_deinit(&q->echo);
+    mem_free(q->logprobs);
     mem_free(q);
 }
 
@@ -163,12 +164,32 @@ static void set_failed(quire_stream *s, quire_err e) {
     }
 }
 
+/* Shows n log-probabilities of the engine's. */
+static void fill_logprobs(quire_queue *q, const choice *c, const token_logprob *from, size_t n, int32_t width, quire_event *out) {
+    void *p = q->logprobs;
+    if (from == NULL || n == 0) {
+        return;
+    }
+    if (!mem_grow_(&p, &q->cap_logprobs, n, sizeof *q->logprobs)) {
+        set_failed(c->stream, QUIRE_NO_MEMORY);
+        return;
+    }
+    q->logprobs = p;
+    for (size_t i = 0; i < n; i++) {
+        q->logprobs[i] = (quire_logprob){.token = from[i].id, .rank = from[i].rank, .logprob = from[i].logprob};
+    }
+    out->logprobs = q->logprobs;
+    out->n_logprobs = width;
+}
+
 static void fill_start(quire_queue *q, choice *c, quire_event *out) {
     const quire_request *r = c->stream->request;
     fill_choice(c, QUIRE_EVENT_START, out);
     out->tokens = c->prompt.ids;
     out->n_tokens = (int32_t)c->prompt.n;
     c->started = true;
+    int32_t width = r->info.prompt_logprobs + 1;
+    fill_logprobs(q, c, c->prompt_logprobs, (c->prompt.n - 1) * (size_t)width, width, out);
     if (!r->info.echo) {
         return;
     }
@@ -192,6 +213,8 @@ static void fill_delta(quire_queue *q, const choice *c, bool with_token, quire_e
     out->n_text = q->text.n;
     out->tokens = &c->last_token;
     out->n_tokens = with_token ? 1 : 0;
+    int32_t width = c->stream->request->info.logprobs + 1;
+    fill_logprobs(q, c, with_token ? c->logprobs : NULL, (size_t)width, width, out);
 }
 
 static void fill_end(const choice *c, quire_event *out) {
@@ -236,7 +259,7 @@ static void take_token(quire_queue *q, choice *c, int32_t token) {
     c->last_token = token;
     c->n_completion++;
     strbuf_clear(&q->text);
-    if (!c->detok || (is_stop_token(q, c, token) && !r->include_stop)) {
+    if (!c->detok || c->prompt_only || (is_stop_token(q, c, token) && !r->include_stop)) {
         return;
     }
     strbuf piece = {0};
@@ -305,7 +328,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
     case STAGE_DELTA:
         if (!start_first(q, c, out)) {
             q->stage = c->finish != QUIRE_FINISH_NONE ? STAGE_END : STAGE_NONE;
-            fill_delta(q, c, true, out);
+            fill_delta(q, c, !c->prompt_only, out);
         }
         return true;
     case STAGE_FLUSH:
@@ -366,6 +389,8 @@ static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
     c->n_cached = event->n_cached;
+    c->logprobs = event->logprobs;
+    c->prompt_logprobs = event->prompt_logprobs;
     bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and what comes after that counts for nothing */
     if (event->finish == FINISH_NONE) {
         if (open && !s->released) {

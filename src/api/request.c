@@ -16,7 +16,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->context = *ctx;
     r->info.endpoint = endpoint;
     r->info.n_choices = endpoint == QUIRE_CHAT ? 1 : 0;
-    r->max_completion_tokens = -1;
+    r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
     sampling_params_init(&r->sampling);
     r->values = json_object_new_array();
     quire_err e = r->values == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
@@ -100,8 +100,28 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* What is reported beside tokens: echo with logprobs reports the prompt's as well. */
+static quire_err check_logprobs(quire_request *r, quire_error *err) {
+    quire_request_info *i = &r->info;
+    bool chat = i->endpoint == QUIRE_CHAT;
+    if (chat && r->n_top_logprobs > 0 && r->n_logprobs < 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "top_logprobs", "top_logprobs is given without logprobs; set logprobs to true");
+    }
+    if (r->n_top_logprobs > PARAMS_MAX_LOGPROBS) { /* the reference names logprobs */
+        return err_set_param(err, QUIRE_BAD_REQUEST, "logprobs", "top_logprobs is %d; it must be from 0 to %d", (int)r->n_top_logprobs,
+                             PARAMS_MAX_LOGPROBS);
+    }
+    if (i->stream && r->n_prompt_logprobs > 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs", "prompt_logprobs cannot be streamed; leave stream out");
+    }
+    i->logprobs = chat && r->n_logprobs >= 0 ? r->n_top_logprobs : r->n_logprobs;
+    i->prompt_logprobs = i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
+    return QUIRE_OK;
+}
+
 quire_err request_check(quire_request *r, quire_error *err) {
     TRY(check_required(r, err));
+    TRY(check_logprobs(r, err));
     sampling_params *s = &r->sampling;
     if (r->has_stream_options && !r->info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options", "stream_options is given without stream; set stream to true");
@@ -109,11 +129,14 @@ quire_err request_check(quire_request *r, quire_error *err) {
     if (r->max_completion_tokens >= 0) {
         s->max_tokens = r->max_completion_tokens;
     }
+    if (s->max_tokens == 0 && !r->info.echo) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens", "max_tokens is 0; it must be at least 1, or echo must be true");
+    }
     if (s->max_tokens > r->context.max_model_len) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->max_completion_tokens >= 0 ? "max_completion_tokens" : "max_tokens",
                              "max_tokens is %d; a sequence has at most %d tokens here", (int)s->max_tokens, (int)r->context.max_model_len);
     }
-    if (s->max_tokens >= 0 && s->min_tokens > s->max_tokens) {
+    if (s->max_tokens > 0 && s->min_tokens > s->max_tokens) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens", "min_tokens is %d; it must be at most max_tokens, which is %d",
                              (int)s->min_tokens, (int)s->max_tokens);
     }

@@ -47,6 +47,7 @@ struct quire_request {
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
+    int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs; /* as given: -1 for null; request_check makes info's of them */
     int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
     struct json_object *bad_words, *dry_breakers; /* borrowed from values, or NULL: request_tokenize_lists makes them tokens */
     str stops[PARAMS_MAX_STOP];

@@ -137,6 +137,19 @@ static quire_err read_model(quire_request *r, const field_desc *f, json_object *
     return QUIRE_OK;
 }
 
+/* A number in completions; in chat a bool, and top_logprobs is the number. */
+static quire_err read_logprobs(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    (void)err;
+    int64_t n = -1;
+    if (f->type == FIELD_BOOL) {
+        n = json_object_get_boolean(v) ? 0 : -1;
+    } else {
+        json_integer(v, &n);
+    }
+    r->n_logprobs = (int32_t)n;
+    return QUIRE_OK;
+}
+
 static quire_err read_stop(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
     bool single = json_object_is_type(v, json_type_string);
     size_t n = single ? 1 : v == NULL ? 0 : json_object_array_length(v);
@@ -228,6 +241,7 @@ static const binding bindings[] = {
     {"ignore_eos", AT(sampling.ignore_eos)},
     {"include_stop_str_in_output", AT(include_stop)},
     {"logit_bias", 0, request_read_logit_bias},
+    {"logprobs", 0, read_logprobs},
     {"max_completion_tokens", AT(max_completion_tokens)},
     {"max_tokens", AT(sampling.max_tokens)},
     {"messages", 0, request_read_messages},
@@ -240,6 +254,7 @@ static const binding bindings[] = {
     {"no_repeat_ngram_size", AT(sampling.no_repeat_ngram_size)},
     {"presence_penalty", AT(sampling.presence_penalty)},
     {"prompt", 0, request_read_prompt},
+    {"prompt_logprobs", AT(n_prompt_logprobs)},
     {"repetition_penalty", AT(sampling.repetition_penalty)},
     {"return_token_ids", AT(info.return_token_ids)},
     {"seed", 0, read_seed},
@@ -252,6 +267,7 @@ static const binding bindings[] = {
     {"stream_options.include_usage", AT(info.include_usage)},
     {"temperature", AT(sampling.temperature)},
     {"top_k", AT(sampling.top_k)},
+    {"top_logprobs", AT(n_top_logprobs)},
     {"top_n_sigma", AT(sampling.top_n_sigma)},
     {"top_p", AT(sampling.top_p)},
     {"typical_p", AT(sampling.typical_p)},

@@ -22,6 +22,7 @@ typedef struct choice {
     detok *detok;     /* NULL without a vocabulary */
     stopper *stopper; /* NULL without stop strings */
     sampling_params sampling;
+    bool prompt_only; /* max_tokens 0 with echo: the engine makes a token, which is counted and not shown */
     request_id id;
     bool submitted;
     /* the queue's thread */
@@ -33,6 +34,7 @@ typedef struct choice {
     int32_t stop_token;
     int32_t stop_string; /* index, or -1 */
     int32_t last_token;
+    const token_logprob *logprobs, *prompt_logprobs; /* the engine's, of the event at hand */
 } choice;
 
 struct quire_stream {
@@ -64,6 +66,8 @@ struct quire_queue {
     queue_stage stage;
     strbuf text; /* of the DELTA */
     strbuf echo; /* of the START */
+    quire_logprob *logprobs; /* of the START or DELTA */
+    size_t cap_logprobs;
 };
 
 /* ---- prepare.c: on a text thread ---- */

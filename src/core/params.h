@@ -15,6 +15,7 @@
 
 #define PARAMS_MAX_STOP        16
 #define PARAMS_MAX_STOP_TOKENS 64
+#define PARAMS_MAX_LOGPROBS    20
 
 typedef enum mirostat_version { MIROSTAT_OFF, MIROSTAT_1, MIROSTAT_2 } mirostat_version;
 

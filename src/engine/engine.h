@@ -14,6 +14,7 @@
 #include "base/ring.h"
 #include "base/wake.h"
 #include "core/params.h"
+#include "engine/logprobs.h"
 #include "kv/tier.h"
 #include "model/model.h"
 
@@ -52,6 +53,10 @@ typedef struct engine_event {
     int32_t position;     /* of the token in the sequence; at the end: tokens in the sequence */
     finish_reason finish; /* FINISH_NONE for a token */
     quire_err error;      /* at FINISH_ERROR */
+    /* A token's log-probabilities, where the request asked for them, else NULL: logprobs_width of them, its own first, then those
+     * of the likeliest. And those of the prompt: prompt_logprobs_width for each token but the first; not with the
+     * end. Valid until the next pop. */
+    const token_logprob *logprobs, *prompt_logprobs;
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
     int32_t n_cached;     /* prompt tokens that were not computed but found in the prefix cache when the request was first admitted */
 } engine_event;
@@ -62,6 +67,7 @@ typedef struct engine_request {
     int32_t *tokens;       /* the prompt, at least one; mem_new'd, owned by the engine from submit on */
     int32_t n_tokens;
     sampling_params sampling; /* has_seed is true: api gives a seed to requests without one */
+    int32_t logprobs_width, prompt_logprobs_width; /* log-probabilities to report with each token: its own and width - 1 of the likeliest; 0: none */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */

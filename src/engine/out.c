@@ -25,10 +25,11 @@ static void leave_table(sequence *s) {
 static bool next_of(sequence *s, engine_event *event) {
     finish_reason finish = (finish_reason)atomic_load(&s->finish); /* before the count: a finish is set after the last token */
     int32_t n = atomic_load(&s->n_published);
-    *event = (engine_event){.user = s->user, .token = -1, .position = n};
+    *event = (engine_event){.user = s->user, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
     if (s->n_read < n) {
         event->n_cached = s->n_cached;
         event->position = s->n_read;
+        event->logprobs = s->logprobs ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
         event->token = s->tokens[s->n_read++];
         return true;
     }
@@ -36,6 +37,7 @@ static bool next_of(sequence *s, engine_event *event) {
         return false;
     }
     event->finish = finish;
+    event->prompt_logprobs = NULL; /* the sequence may go with its end */
     event->error = s->error;
     event->stopped_by_eos = s->stopped_by_eos;
     event->n_cached = s->n_cached;

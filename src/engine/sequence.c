@@ -9,9 +9,24 @@ static void sequence_free(sequence *s) {
         mem_free(s->tables[g].pages);
     }
     sampling_lists_drop(s->sampling.lists);
+    mem_free(s->logprobs);
+    mem_free(s->prompt_logprobs);
     mem_free(s->tables);
     mem_free(s->tokens);
     mem_free(s);
+}
+
+/* Room for the log-probabilities that r asks for. */
+static bool alloc_logprobs(sequence *s, const engine_request *r, int32_t n_max) {
+    s->logprobs_width = r->logprobs_width;
+    s->prompt_logprobs_width = r->prompt_logprobs_width;
+    if (r->logprobs_width > 0) {
+        s->logprobs = mem_new((size_t)(n_max - r->n_tokens), (size_t)r->logprobs_width * sizeof *s->logprobs);
+    }
+    if (r->prompt_logprobs_width > 0) {
+        s->prompt_logprobs = mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
+    }
+    return (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
 quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables, int32_t page_tokens, sequence **out) {
@@ -33,6 +48,10 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
             return e;
         }
     }
+    if (!alloc_logprobs(s, r, n_max)) {
+        sequence_free(s);
+        return QUIRE_NO_MEMORY;
+    }
     memcpy(tokens, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
     s->state = SEQ_WAITING;
     s->sampling = r->sampling;
@@ -40,7 +59,7 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sample_index = r->sample_index;
     s->logits_out = r->logits_out;
-    s->logits_first = r->logits_first;
+    s->logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;
     s->n_space = r->n_space < sizeof s->space ? r->n_space : sizeof s->space;
     if (s->n_space > 0) {
         memcpy(s->space, r->space, s->n_space);

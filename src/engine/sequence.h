@@ -27,6 +27,7 @@ typedef struct sequence {
     uint32_t sample_index;
     float mirostat_mu;
     float *logits_out;
+    int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
     int32_t logits_first;
     bool cached;              /* it stands in a space of the prefix cache, at path */
     kv_path path;
@@ -45,6 +46,7 @@ typedef struct sequence {
 
     /* Shared with the reader. */
     int32_t *tokens;          /* [n_max]; entries below n_published are final */
+    token_logprob *logprobs, *prompt_logprobs; /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or NULL */
     atomic_int n_published;
     atomic_int finish;        /* finish_reason, set once, after the last token was published */
     quire_err error;          /* written before finish */
@@ -57,10 +59,10 @@ typedef struct sequence {
     int32_t n_read;           /* the reader's own */
 } sequence;
 
-/* Whether logits of the prompt are still to be written. Not once a token was sampled, though a preempted sequence is computed again: its reader may
+/* Whether logits of the prompt are still to be looked at, from logits_first on. Not once a token was sampled, though a preempted sequence is computed again: its reader may
  * have taken them and gone. */
 static inline bool sequence_wants_logits(const sequence *s) {
-    return s->logits_out != NULL && s->n_known == s->n_prompt;
+    return (s->logits_out != NULL || s->prompt_logprobs != NULL) && s->n_known == s->n_prompt;
 }
 
 /* Takes r->tokens, grown to n_max, unless it fails. */

@@ -287,9 +287,19 @@ static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
     return s->n_known == s->n_max ? FINISH_LENGTH : FINISH_NONE;
 }
 
+/* Log-probabilities under a row of raw logits: the token's, then those of the width - 1 likeliest. */
+static void report(const engine *e, const float *raw, int32_t token, int32_t width, token_logprob *out) {
+    double normalizer = logprobs_normalizer(raw, e->desc->n_vocab);
+    out[0] = logprobs_of(raw, e->desc->n_vocab, normalizer, token);
+    logprobs_top(raw, e->desc->n_vocab, normalizer, width - 1, out + 1);
+}
+
 /* Samples s's next token from its last row's logits and commits it. */
 static void sample(engine *e, sequence *s, float *logits) {
     int32_t token;
+    if (s->logprobs) {
+        memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
+    }
     sample_context c = {.params = &s->sampling,
                         .tokens = s->tokens,
                         .n_tokens = s->n_known,
@@ -302,6 +312,9 @@ static void sample(engine *e, sequence *s, float *logits) {
     if (err != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, err);
         return;
+    }
+    if (s->logprobs) {
+        report(e, e->step.raw, token, s->logprobs_width, s->logprobs + (size_t)(s->n_known - s->n_prompt) * (size_t)s->logprobs_width);
     }
     s->tokens[s->n_known++] = token;
     s->state = SEQ_DECODE;
@@ -325,17 +338,27 @@ static bool is_finite(engine *e, int32_t row) {
     return sum == 0.0f;
 }
 
+/* What the request wants of the prompt's row p. */
+static void keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
+    size_t n = (size_t)e->desc->n_vocab;
+    if (s->logits_out) {
+        memcpy(s->logits_out + (size_t)p * n, logits, n * sizeof *logits);
+    }
+    if (s->prompt_logprobs && p + 1 < s->n_prompt) {
+        report(e, logits, s->tokens[p + 1], s->prompt_logprobs_width, s->prompt_logprobs + (size_t)p * (size_t)s->prompt_logprobs_width);
+    }
+}
+
 /* Commits one item's rows; samples when they reach the last known token. */
 static void collect_item(engine *e, int32_t item) {
     sequence *s = e->step.seqs[item];
     int32_t n = e->step.plan.items[item].n_rows;
     int32_t out = e->step.out0[item] - 1; /* the last wanted row seen */
-    size_t width = (size_t)e->desc->n_vocab;
     for (int32_t p = s->n_computed; p < s->n_computed + n; p++) {
         if (wants_row(s, p)) {
             out++;
             if (sequence_wants_logits(s) && p >= s->logits_first) {
-                memcpy(s->logits_out + (size_t)p * width, e->b->ops->logits(e->b, out), width * sizeof(float));
+                keep_row(e, s, p, e->b->ops->logits(e->b, out));
             }
         }
     }

@@ -25,6 +25,7 @@ void answer_close(answer *a) {
         answer_choice *c = &a->choices[i];
         strbuf_deinit(&c->text);
         strbuf_deinit(&c->stop_string);
+        answer_deinit_logprobs(c);
         mem_free(c->tokens);
         mem_free(c->prompt);
     }
@@ -149,7 +150,7 @@ static bool send_chunk(answer *a, int32_t i, void (*write)(const answer *, int32
 
 static bool send_held(answer *a, int32_t i) {
     answer_choice *c = &a->choices[i];
-    bool nothing = a->format->skips_empty && c->text.n == 0 && !a->info->return_token_ids && c->finish == QUIRE_FINISH_NONE;
+    bool nothing = a->format->skips_empty && c->text.n == 0 && c->logprobs.content.n == 0 && !a->info->return_token_ids && c->finish == QUIRE_FINISH_NONE;
     if (!nothing && !send_chunk(a, i, a->format->chunk)) {
         return false;
     }
@@ -157,6 +158,7 @@ static bool send_held(answer *a, int32_t i) {
     c->held = false;
     c->n_tokens = 0;
     strbuf_clear(&c->text);
+    answer_clear_logprobs(c);
     return true;
 }
 
@@ -203,7 +205,7 @@ static void on_start(answer *a, answer_choice *c, const quire_event *ev) {
         out_of_memory(a);
         return;
     }
-    if (strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK) { /* the echo of the prompt */
+    if (strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK || answer_take_logprobs(a, c, ev) != QUIRE_OK) { /* the echo of the prompt */
         out_of_memory(a);
         return;
     }
@@ -227,7 +229,7 @@ static void on_delta(answer *a, answer_choice *c, const quire_event *ev) {
         return;
     }
     bool ids_fit = !a->info->return_token_ids || add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
-    if (!ids_fit || strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK) {
+    if (!ids_fit || strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK || answer_take_logprobs(a, c, ev) != QUIRE_OK) {
         out_of_memory(a);
         return;
     }

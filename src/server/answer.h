@@ -9,7 +9,16 @@
 #include "server/conn.h"
 #include "server/json_out.h"
 
+/* Log-probabilities of tokens, written as they come: lists of JSON values without their brackets. */
+typedef struct answer_logprobs {
+    strbuf tokens, values, tops, offsets; /* completions */
+    strbuf content;                       /* chat: one object a token */
+    int64_t n_chars;                      /* of the tokens' texts so far */
+} answer_logprobs;
+
 typedef struct answer_choice {
+    answer_logprobs logprobs;
+    strbuf prompt_logprobs;      /* one value a token of the prompt but the first */
     strbuf text;                 /* whole answers: all of it; streams: the chunk held back */
     strbuf stop_string;
     int32_t *tokens, *prompt;    /* only when ids are wanted */
@@ -74,6 +83,16 @@ void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o
 void answer_write_prompt_ids(const answer *a, const answer_choice *c, json_out *o);
 /* {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":{"cached_tokens":..}}, at DONE */
 void answer_write_usage(const answer *a, json_out *o);
+/* ---- answer_logprobs.c ---- */
+/* Takes those of an event in: of a token or, at the START, of the prompt. */
+quire_err answer_take_logprobs(const answer *a, answer_choice *c, const quire_event *ev);
+/* Forgets those of the answer's tokens. */
+void answer_clear_logprobs(answer_choice *c);
+void answer_deinit_logprobs(answer_choice *c);
+/* "logprobs":{..} or null */
+void answer_write_logprobs(const answer *a, const answer_choice *c, json_out *o);
+/* "prompt_logprobs":[null,..] or null */
+void answer_write_prompt_logprobs(const answer *a, const answer_choice *c, json_out *o);
 /* ,"usage":{..} when it is wanted in every chunk, and ,"system_fingerprint":.. in a choice's last one when no usage chunk follows */
 void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *o);
 /* ,"service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole answer */

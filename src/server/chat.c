@@ -11,7 +11,9 @@ static void write_whole(const answer *a, json_out *o) {
         json_int(o, i);
         json_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
         json_text(o, c->text.p, c->text.n);
-        json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null},\"logprobs\":null,");
+        json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null},");
+        answer_write_logprobs(a, c, o);
+        json_raw(o, ",");
         answer_write_finish(c, o);
         json_raw(o, ",\"token_ids\":");
         answer_write_token_ids(a, c, o);
@@ -19,7 +21,9 @@ static void write_whole(const answer *a, json_out *o) {
     }
     json_raw(o, "]");
     answer_write_tail(a, o);
-    json_raw(o, ",\"prompt_logprobs\":null,\"prompt_token_ids\":");
+    json_raw(o, ",");
+    answer_write_prompt_logprobs(a, &a->choices[0], o);
+    json_raw(o, ",\"prompt_token_ids\":");
     answer_write_prompt_ids(a, &a->choices[0], o);
     json_raw(o, "}");
 }
@@ -50,7 +54,9 @@ static void write_chunk(const answer *a, int32_t choice, json_out *o) {
         json_raw(o, "\"content\":");
         json_text(o, c->text.p, c->text.n);
     }
-    json_raw(o, "},\"logprobs\":null,");
+    json_raw(o, "},");
+    answer_write_logprobs(a, c, o);
+    json_raw(o, ",");
     if (c->finish != QUIRE_FINISH_NONE) {
         answer_write_finish(c, o);
     } else {

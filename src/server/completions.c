@@ -11,11 +11,15 @@ static void write_whole(const answer *a, json_out *o) {
         json_int(o, i);
         json_raw(o, ",\"text\":");
         json_text(o, c->text.p, c->text.n);
-        json_raw(o, ",\"logprobs\":null,");
+        json_raw(o, ",");
+        answer_write_logprobs(a, c, o);
+        json_raw(o, ",");
         answer_write_finish(c, o);
         json_raw(o, ",\"token_ids\":");
         answer_write_token_ids(a, c, o);
-        json_raw(o, ",\"prompt_logprobs\":null,\"prompt_token_ids\":");
+        json_raw(o, ",");
+        answer_write_prompt_logprobs(a, c, o);
+        json_raw(o, ",\"prompt_token_ids\":");
         answer_write_prompt_ids(a, c, o);
         json_raw(o, "}");
     }
@@ -32,7 +36,9 @@ static void write_chunk(const answer *a, int32_t choice, json_out *o) {
     json_int(o, choice);
     json_raw(o, ",\"text\":");
     json_text(o, c->text.p, c->text.n);
-    json_raw(o, ",\"logprobs\":null,");
+    json_raw(o, ",");
+    answer_write_logprobs(a, c, o);
+    json_raw(o, ",");
     answer_write_finish(c, o);
     json_raw(o, ",\"prompt_token_ids\":");
     answer_write_prompt_ids(a, c, o);

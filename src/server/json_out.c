@@ -1,5 +1,6 @@
 #include "server/json_out.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -92,6 +93,12 @@ void json_int(json_out *o, int64_t v) {
         *--p = '-';
     }
     add(o, p, (size_t)(text + sizeof(text) - p));
+}
+
+void json_number(json_out *o, double v) {
+    char text[40];
+    int n = isfinite(v) ? snprintf(text, sizeof(text), "%.9g", v) : snprintf(text, sizeof(text), "null");
+    add(o, text, (size_t)n);
 }
 
 void json_ints(json_out *o, const int32_t *v, size_t n) {

@@ -22,6 +22,8 @@ void json_text(json_out *o, const char *p, size_t n);
 /* The same for a 0-terminated string; NULL is null. */
 void json_string(json_out *o, const char *s);
 void json_int(json_out *o, int64_t v);
+/* A number; what is not finite is null. */
+void json_number(json_out *o, double v);
 /* [1,2,3] */
 void json_ints(json_out *o, const int32_t *v, size_t n);
 

@@ -167,13 +167,30 @@ static void lists_of_tokens_are_checked_against_the_vocabulary(void **state) {
     quire_request_free(r);
 }
 
+static void logprobs_are_a_number_in_completions_and_a_flag_in_chat(void **state) {
+    (void)state;
+    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":2,\"echo\":true,\"max_tokens\":0}");
+    assert_int_equal(r->info.logprobs, 2);
+    assert_int_equal(r->info.prompt_logprobs, 2);
+    quire_request_free(r);
+    r = parse(QUIRE_CHAT, "{" USER ",\"logprobs\":true,\"top_logprobs\":3,\"prompt_logprobs\":1}");
+    assert_int_equal(r->info.logprobs, 3);
+    assert_int_equal(r->info.prompt_logprobs, 1);
+    quire_request_free(r);
+    r = parse(QUIRE_CHAT, "{" USER ",\"logprobs\":false}");
+    assert_int_equal(r->info.logprobs, -1);
+    quire_request_free(r);
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":21}", "logprobs", "from 0 to 20");
+    refuse(QUIRE_CHAT, "{" USER ",\"top_logprobs\":2}", "top_logprobs", "set logprobs to true");
+    refuse(QUIRE_CHAT, "{" USER ",\"logprobs\":true,\"top_logprobs\":21}", "logprobs", "from 0 to 20");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"prompt_logprobs\":1,\"stream\":true}", "prompt_logprobs", "cannot be streamed");
+}
+
 static void a_field_of_a_later_issue_is_refused_by_name(void **state) {
     (void)state;
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"logprobs\":0}", "logprobs", "logprobs is not supported yet");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"n\":2}", "n", "n is not supported yet; leave it out or give 1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"best_of\":2}", "best_of", "not supported yet");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\"}", "suffix", "not supported yet");
-    refuse(QUIRE_CHAT, "{" USER ",\"logprobs\":true}", "logprobs", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"tools\":[{\"type\":\"function\"}]}", "tools", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"tool_choice\":\"auto\"}", "tool_choice", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"response_format\":{\"type\":\"json_object\"}}", "response_format", "not supported yet");
@@ -214,9 +231,9 @@ static void values_out_of_range_say_what_the_range_is(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":-1}", "temperature", "temperature is -1; it must be from 0 to 2");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":3}", "temperature", "temperature is 3; it must be from 0 to 2");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":0}", "max_tokens", "max_tokens is 0; it must be at least 1");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":-1}", "max_tokens", "max_tokens is -1; it must be at least 1");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":-1}", "max_tokens", "max_tokens is -1; it must be at least 0");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":100000}", "max_tokens", "at most 1024 tokens");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":3000000000}", "max_tokens", "from 1 to 2147483647");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":3000000000}", "max_tokens", "from 0 to 2147483647");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_k\":-2}", "", "top_k is -2; it must be at least -1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"min_p\":2}", "", "min_p is 2; it must be from 0 to 1");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop\":[\"\"]}", "", "stop has an empty string");
@@ -585,6 +602,7 @@ int main(void) {
         cmocka_unit_test(null_means_the_default),
         cmocka_unit_test(a_field_given_its_default_is_accepted_even_when_it_is_of_a_later_issue),
         cmocka_unit_test(lists_of_tokens_are_checked_against_the_vocabulary),
+        cmocka_unit_test(logprobs_are_a_number_in_completions_and_a_flag_in_chat),
         cmocka_unit_test(a_field_of_a_later_issue_is_refused_by_name),
         cmocka_unit_test(unknown_fields_are_ignored),
         cmocka_unit_test(wrong_types_name_the_field_under_body),

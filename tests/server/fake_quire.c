@@ -73,6 +73,15 @@ int64_t fake_cancelled(const quire_engine *e) {
     return atomic_load(&e->cancelled);
 }
 
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text, quire_error *err) {
+    (void)e, (void)ids, (void)n, (void)skip_special, (void)text, (void)n_text, (void)err;
+    return QUIRE_UNSUPPORTED;
+}
+
+void quire_free(void *p) {
+    mem_free(p);
+}
+
 const quire_info *quire_engine_info(const quire_engine *e) {
     return &e->info;
 }
@@ -212,7 +221,8 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     r->stop_at = int_of(o, "stop_at", 0);
     r->burst = int_of(o, "burst", 1);
     r->text_bytes = int_of(o, "text_bytes", 0);
-    r->info = (quire_request_info){.endpoint = endpoint, .model = r->model[0] != '\0' ? r->model : NULL, .n_choices = 1, .stream = bool_of(o, "stream"),
+    r->info = (quire_request_info){.endpoint = endpoint, .model = r->model[0] != '\0' ? r->model : NULL, .n_choices = 1, .logprobs = -1, .prompt_logprobs = -1,
+                                   .stream = bool_of(o, "stream"),
                                    .return_token_ids = bool_of(o, "return_token_ids"), .echo = bool_of(o, "echo")};
     if (json_object_object_get_ex(o, "prompt", &v) && json_object_is_type(v, json_type_array)) {
         r->info.n_choices = (int32_t)json_object_array_length(v);
