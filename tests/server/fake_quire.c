@@ -73,15 +73,6 @@ int64_t fake_cancelled(const quire_engine *e) {
     return atomic_load(&e->cancelled);
 }
 
-quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text, quire_error *err) {
-    (void)e, (void)ids, (void)n, (void)skip_special, (void)text, (void)n_text, (void)err;
-    return QUIRE_UNSUPPORTED;
-}
-
-void quire_free(void *p) {
-    mem_free(p);
-}
-
 const quire_info *quire_engine_info(const quire_engine *e) {
     return &e->info;
 }
