@@ -3,7 +3,7 @@ quire_room(base base Threads::Threads)
 quire_room(core core)
 quire_room(file file PkgConfig::JSONC)
 quire_room(text text PkgConfig::JSONC PkgConfig::PCRE2 PkgConfig::UTF8PROC)
-quire_room(kv kv PkgConfig::XXHASH)
+quire_room(kv kv PkgConfig::XXHASH PkgConfig::URING PkgConfig::HIREDIS)
 quire_room(cpu backend/cpu)
 quire_room(model model)
 quire_room(engine engine)
@@ -24,7 +24,7 @@ set(QUIRE_POOL_PAGE ${CMAKE_SOURCE_DIR}/src/server/pages/pool.html)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
 
-set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JSONC PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::OPENSSL m)
+set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JSONC PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::OPENSSL PkgConfig::URING PkgConfig::HIREDIS m)
 set(QUIRE_CORE_ROOMS base core file text kv cpu model engine api)
 
 # libquire: everything below the programs.

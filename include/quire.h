@@ -45,6 +45,11 @@ typedef struct quire_options {
     int32_t max_seqs;             /* sequences running at once */
     int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what the step has room for */
     int32_t n_text_threads;       /* threads that tokenise and render templates */
+    int64_t swap_bytes;           /* host memory for preempted sequences: they come back instead of being computed again; 0: none */
+    int64_t tier_host_bytes;      /* host memory for cached pages that leave the pool; 0: none */
+    const char *tier_file;        /* directory for them, which the next start adopts; NULL: none */
+    int64_t tier_file_bytes;
+    int64_t tier_wait_us;         /* how long a request waits for its pages from there before it computes them */
 } quire_options;
 
 void quire_options_init(quire_options *o);
@@ -67,6 +72,14 @@ typedef struct quire_info {
 
 const quire_info *quire_engine_info(const quire_engine *e);
 
+/* Where pages are kept that left the pool. */
+typedef struct quire_tier_stats {
+    bool is_open;
+    int64_t hits, misses;  /* pages asked for: given; missing, damaged or too late */
+    int64_t puts, dropped; /* pages taken in; not taken in for lack of room */
+    int64_t errors, bytes; /* transfers that failed and records found damaged; held now */
+} quire_tier_stats;
+
 /* Counters and gauges, read at once. */
 typedef struct quire_stats {
     int64_t n_requests_running, n_requests_waiting;
@@ -75,6 +88,9 @@ typedef struct quire_stats {
     int64_t requests_finished[4];                        /* by quire_finish - 1: stop, length, cancelled, error */
     int64_t steps, step_rows, step_us;
     int64_t preemptions;
+    int64_t swapped_out, swapped_in;                     /* preempted sequences: kept in host memory, and brought back from there */
+    int64_t promoted_tokens;                             /* that came back into the pages from a tier */
+    quire_tier_stats tiers[3];                           /* host memory, file, Redis */
     int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */
     int64_t preempted_queries, preempted_hits;           /* tokens of preempted requests that came back: not part of the two above */
     /* Cumulative histograms, seconds; bounds in quire_stats_bounds. */

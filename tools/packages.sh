@@ -3,10 +3,10 @@
 # Installs what is missing as root or through sudo without a password; else prints the one line to run. Says nothing when nothing is missing.
 set -eu
 
-build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjson-c-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev libxxhash-dev"
+build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjson-c-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev libxxhash-dev liburing-dev libhiredis-dev"
 case "${1:-build}" in
 build) wanted="$build" ;;
-test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv" ;;
+test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server" ;;
 fuzz) wanted="$build clang libcmocka-dev libclang-rt-14-dev" ;;
 format) wanted="clang-format" ;;
 *) echo "usage: $0 build|test|fuzz|format" >&2; exit 2 ;;

@@ -5,6 +5,7 @@
 
 #include "api/memory.h"
 #include "api/options.h"
+#include "api/tiers.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -41,7 +42,11 @@ static quire_err open_model(quire_engine *e, const quire_options *o, const model
     TRY(options_max_model_len(o, &d, max_len, err));
     backend_options b = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads};
     TRY(backend_cpu_open(&b, &e->b, err));
-    return model_open(f, e->b, *max_len, &e->m, err);
+    TRY(model_open(f, e->b, *max_len, &e->m, err));
+    if (tiers_are_kept(o)) {
+        tiers_version(f, model_description(e->m), e->b, *kv, *max_len, e->tier_version);
+    }
+    return QUIRE_OK;
 }
 
 /* Pages, as many as fit; without an own --max-model-len the longest sequence shrinks to what the pool holds. */
@@ -51,7 +56,7 @@ static quire_err open_pages(quire_engine *e, const quire_options *o, int32_t *ma
     step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
     TRY(e->b->ops->step_open(e->b, &limits, &e->layout, d->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
-    TRY(options_pages(o, &e->layout, memory_available(), least, &n_pages, err));
+    TRY(options_pages(o, &e->layout, options_left_for_pages(o, memory_available()), least, &n_pages, err));
     int64_t holds = (int64_t)(n_pages / e->layout.n_groups) * o->page_tokens;
     *max_len = holds < *max_len ? (int32_t)holds : *max_len;
     TRY(e->b->ops->kv_open(e->b, n_pages, err));
@@ -68,6 +73,8 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
                          .max_batched_tokens = o->max_batched_tokens,
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->prefill_chunk,
+                         .tiers = tiers_options(o, e->tier_version),
+                         .swap_bytes = o->swap_bytes,
                          .max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS};
     TRY(engine_open(e->m, e->b, &e->layout, &eo, &e->core, err));
     quire_err r = text_pool_open(o->n_text_threads, &e->text);
@@ -115,6 +122,7 @@ static quire_err open_parts(quire_engine *e, const quire_options *o, quire_error
     int32_t max_len = 0;
     dtype kv = DTYPE_F32;
     TRY(options_check(o, err));
+    TRY(tiers_check(o, err));
     e->model_path = mem_dup(o->model, strlen(o->model));
     if (!e->model_path) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");

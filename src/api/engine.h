@@ -8,6 +8,7 @@
 #include "api/text_pool.h"
 #include "backend/backend.h"
 #include "engine/engine.h"
+#include "kv/tier_record.h"
 #include "model/model.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
@@ -18,6 +19,7 @@ struct quire_engine {
     quire_error text_error;     /* why there is no tokenizer, when there is none */
     quire_error template_error; /* why the model's own template is not used, when it is not */
     char *model_path;
+    char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier needs one */
 
     backend *b;
     model *m;

@@ -18,6 +18,8 @@ void quire_options_init(quire_options *o) {
                          .memory_utilization = DEFAULT_UTILIZATION,
                          .max_batched_tokens = 512,
                          .max_seqs = 64,
+                         .tier_file_bytes = (int64_t)16 << 30,
+                         .tier_wait_us = 200000,
                          .n_text_threads = 1};
 }
 
@@ -103,6 +105,14 @@ quire_err options_check(const quire_options *o, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "--memory-utilization %g: must be over 0 and at most 1", o->memory_utilization);
     }
     return QUIRE_OK;
+}
+
+int64_t options_left_for_pages(const quire_options *o, int64_t free_bytes) {
+    if (free_bytes < 0) {
+        return free_bytes;
+    }
+    int64_t left = free_bytes - (o->swap_bytes < free_bytes ? o->swap_bytes : free_bytes);
+    return left - (o->tier_host_bytes < left ? o->tier_host_bytes : left);
 }
 
 quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,

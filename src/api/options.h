@@ -17,6 +17,8 @@ quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
 /* Checks the counts in o. */
 quire_err options_check(const quire_options *o, quire_error *err);
+/* Free memory (-1: not known) less what o sets aside for swapped sequences and for pages that left the pool. */
+int64_t options_left_for_pages(const quire_options *o, int64_t free_bytes);
 /* How many pages: o->n_pages, or what memory_utilization of the free memory holds. QUIRE_NO_MEMORY when that is not one sequence of least_tokens. */
 quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages, quire_error *err);
 

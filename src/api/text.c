@@ -88,6 +88,13 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
                          .prefix_hits = s.prompt_tokens_reused,
                          .preempted_queries = s.known_tokens_queried,
                          .preempted_hits = s.known_tokens_reused};
+    out->swapped_out = s.swapped_out;
+    out->swapped_in = s.swapped_in;
+    out->promoted_tokens = s.promoted_tokens;
+    for (int i = 0; i < KV_N_TIERS; i++) {
+        const kv_tier_stats *t = &s.tiers[i];
+        out->tiers[i] = (quire_tier_stats){t->is_open, t->hits, t->misses, t->puts, t->dropped, t->errors, t->bytes};
+    }
     for (int i = 0; i < 4; i++) {
         out->requests_finished[i] = atomic_load(&e->finished[i]);
     }

@@ -101,6 +101,13 @@ const flag cli_flags[] = {
     {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", PLANNED, FLAG_COUNT, AT(engine.n_pages), 0, INT32_TOP, NULL, NULL},
     {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", PLANNED, FLAG_PART,
      AT(engine.memory_utilization), 0.001, 1, NULL, NULL},
+    {"--swap-space", "GIB", "host memory for preempted sequences (0)", ENGINE, FLAG_GIB, AT(engine.swap_bytes), 0, 0, NULL, NULL},
+    {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages that leave the pool (8G; 0)", ENGINE, FLAG_BYTES,
+     AT(engine.tier_host_bytes), 0, 0, NULL, NULL},
+    {"--kv-tier-file", "DIR", "a directory for them, which the next start adopts", ENGINE, FLAG_TEXT, AT(engine.tier_file), 0, 0, NULL, NULL},
+    {"--kv-tier-file-bytes", "BYTES", "most that they may take there (16G)", ENGINE, FLAG_BYTES, AT(engine.tier_file_bytes), 0, 0, NULL, NULL},
+    {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
+     NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
     {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
 };

@@ -113,6 +113,23 @@ static quire_err set_part(const flag *f, const char *name, const char *text, dou
     return QUIRE_OK;
 }
 
+static quire_err set_bytes(const flag *f, const char *name, const char *text, int64_t *out, quire_error *err) {
+    static const char letters[] = "KMGT";
+    char *end;
+    double v = strtod(text, &end), unit = f->type == FLAG_GIB ? 0x1p30 : 1.0;
+    const char *letter = end != text && *end != 0 ? strchr(letters, *end >= 'a' && *end <= 'z' ? *end - 'a' + 'A' : *end) : NULL;
+    if (letter) {
+        unit = ldexp(1.0, 10 * (int)(letter - letters + 1));
+        end++;
+    }
+    if (end == text || *end != 0 || !isfinite(v) || v < 0 || v * unit > 0x1p62) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be a size: %s, or a number with K, M, G or T behind it", name, text,
+                       f->type == FLAG_GIB ? "GiB" : "bytes");
+    }
+    *out = (int64_t)(v * unit);
+    return QUIRE_OK;
+}
+
 static quire_err set_choice(const flag *f, const char *name, const char *text, const char **out, quire_error *err) {
     char all[128] = "";
     for (const flag_choice *c = f->choices; c->spelling; c++) {
@@ -174,6 +191,9 @@ static quire_err set_flag(cli_options *o, const flag *f, const char *name, const
         *(int64_t *)at = (int64_t)(s * 1e6);
         return QUIRE_OK;
     }
+    case FLAG_BYTES:
+    case FLAG_GIB:
+        return set_bytes(f, name, text, at, err);
     case FLAG_CHOICE:
         return set_choice(f, name, text, at, err);
     case FLAG_KEY:

@@ -145,9 +145,6 @@ void engine_close(engine *e) {
         wake_ring(&e->in_wake);
         pthread_join(e->thread, NULL);
     }
-    if (e->in_wake.fd >= 0) {
-        wake_deinit(&e->in_wake);
-    }
     if (e->lock_ready) {
         pthread_mutex_destroy(&e->lock);
     }
@@ -155,6 +152,9 @@ void engine_close(engine *e) {
     sampler_close(e->sampler);
     tiering_close(e);
     cache_close(e);
+    if (e->in_wake.fd >= 0) {
+        wake_deinit(&e->in_wake);
+    }
     kv_pool_close(e->pool);
     ring_close(e->in);
     mem_free(e->entries);

@@ -28,6 +28,8 @@ typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_TOKEN } prefix_cache
 typedef struct engine_tiers {
     const char *version; /* names the model and its numeric configuration; needed while engine_open runs */
     int64_t host_bytes;
+    const char *file_path; /* a directory, or NULL */
+    int64_t file_bytes;
     int64_t wait_us;     /* how long a request waits for its pages before it computes them */
 } engine_tiers;
 
@@ -36,6 +38,7 @@ typedef struct engine_options {
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     engine_tiers tiers;
+    int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
     int32_t max_requests; /* waiting, running, or ended and not yet read; more are QUIRE_BUSY */
 } engine_options;
 
@@ -111,6 +114,7 @@ typedef struct engine_stats {
     int64_t prompt_tokens_queried, prompt_tokens_reused;   /* at first admissions: looked up in the prefix cache, and found there */
     int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */
     int64_t steps, step_rows, step_us, preemptions;
+    int64_t swapped_out, swapped_in;                       /* preempted sequences */
     int64_t promoted_tokens;                               /* that came back into the pool from a tier */
     kv_tier_stats tiers[KV_N_TIERS];
     engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */

@@ -12,6 +12,9 @@
 #define MAX_PROMOTIONS 8  /* requests that pages are fetched for at once */
 #define WINDOW         16 /* pages of tokens that are fetched ahead for each */
 #define ENTRY_NONE     (-1)
+#define FLUSH_US       5000000 /* of closing */
+#define FLUSH_PENDING  4       /* pages that are being written at once then */
+#define SHORT_WAIT_US  1000
 
 /* What the records of an index entry are called. */
 typedef struct entry_name {
@@ -51,11 +54,16 @@ static kv_tier_id new_id(tiering *t) {
     return (kv_tier_id){(uint64_t)w[0] << 32 | w[1], (uint64_t)w[2] << 32 | w[3]};
 }
 
-static kv_tier_key key_of(const tiering *t, const kv_index_entry *d, int32_t group) {
+/* What the first record of a space stands behind, which tells the space of a tenant from one of public prefixes that has the same name. */
+static kv_tier_id root_of(const engine *e, int32_t space) {
+    return (kv_tier_id){0, kv_index_describe_space(e->index, space).is_public};
+}
+
+static kv_tier_key key_of(const engine *e, const kv_index_entry *d, int32_t group) {
     return (kv_tier_key){.space = d->name,
                          .n_space = d->n_name,
                          .group = group,
-                         .parent = d->up == ENTRY_NONE ? (kv_tier_id){0, 0} : t->names[d->up].id,
+                         .parent = d->up == ENTRY_NONE ? root_of(e, d->space) : e->tiering->names[d->up].id,
                          .tokens = d->tokens,
                          .hash = d->hash};
 }
@@ -70,7 +78,7 @@ static kv_tier_id name_entry(engine *e, int32_t entry) {
     while (n > 0) {
         int32_t i = t->unnamed[--n];
         kv_index_entry d = kv_index_describe(e->index, i);
-        kv_tier_key key = key_of(t, &d, 0);
+        kv_tier_key key = key_of(e, &d, 0);
         t->names[i].is_known = true;
         if (!kv_tiers_find(t->tiers, &key, &t->names[i].id)) {
             t->names[i].id = new_id(t);
@@ -90,7 +98,7 @@ static void on_remove(void *context, int32_t entry, int32_t group) {
         return;
     }
     kv_tier_id id = name_entry(e, entry);
-    kv_tier_key key = key_of(t, &d, group);
+    kv_tier_key key = key_of(e, &d, group);
     void *body = kv_tiers_put_begin(t->tiers, &key);
     if (body) {
         e->b->ops->kv_read_page(e->b, d.pages[group], body);
@@ -155,8 +163,11 @@ static void finish(engine *e, promotion *p) {
 static kv_fetch fetch_page(engine *e, promotion *p) {
     kv_tiers *tiers = e->tiering->tiers;
     const int32_t *tokens = p->s->tokens + p->n_asked * e->layout.page_tokens;
-    uint64_t hash = kv_hash_page(p->hash, tokens, e->layout.page_tokens);
-    kv_tier_key key = {.space = p->s->space, .n_space = p->s->n_space, .tokens = tokens, .hash = hash};
+    const kv_path *path = &p->s->path;
+    kv_index_space space = kv_index_describe_space(e->index, p->n_asked < path->n_public ? path->public_space : path->space);
+    uint64_t before = p->n_asked == 0 || p->n_asked == path->n_public ? kv_hash_root(p->hash, space.name, space.n_name) : p->hash;
+    uint64_t hash = kv_hash_page(before, tokens, e->layout.page_tokens);
+    kv_tier_key key = {.space = space.name, .n_space = space.n_name, .tokens = tokens, .hash = hash};
     key.parent = p->asked_parent_known ? p->asked_parent : (kv_tier_id){0, 0};
     for (int32_t g = 0; g < e->layout.n_groups; g++) {
         key.group = g;
@@ -288,9 +299,7 @@ static void begin(engine *e, promotion *p, sequence *s) {
     kv_path path = stand(e, s, n_total * e->layout.page_tokens);
     int32_t *frames = p->frames;
     *p = (promotion){.s = s, .n_done = path.n_pages, .n_asked = path.n_pages, .n_total = n_total, .asked_parent_known = true, .frames = frames};
-    if (path.n_pages < n_total) {
-        p->hash = kv_hash_root(0, s->space, s->n_space);
-    }
+    p->parent = p->asked_parent = root_of(e, path.n_public > 0 ? path.public_space : path.space);
     if (path.n_pages > 0 && path.n_pages < n_total) {
         p->parent = p->asked_parent = name_entry(e, path.entry);
         p->hash = kv_index_describe(e->index, path.entry).hash;
@@ -371,7 +380,7 @@ static bool can_tier(const engine *e) {
 
 quire_err tiering_open(engine *e, quire_error *err) {
     const engine_tiers *o = &e->options.tiers;
-    if (o->host_bytes == 0) {
+    if (o->host_bytes == 0 && !o->file_path) {
         return QUIRE_OK;
     }
     if (!can_tier(e)) {
@@ -391,14 +400,31 @@ quire_err tiering_open(engine *e, quire_error *err) {
                                     .n_groups = e->layout.n_groups,
                                     .page_bytes = e->layout.page_bytes},
                           .host_bytes = o->host_bytes,
+                          .file_path = o->file_path,
+                          .file_bytes = o->file_bytes,
                           .reader = &e->in_wake};
     return kv_tiers_open(&k, &t->tiers, err);
+}
+
+/* What is cached goes to the tiers that outlive the process, as far as time allows. */
+static void flush(engine *e) {
+    int64_t end_us = clock_us() + FLUSH_US;
+    while (e->index && kv_pool_counts(e->pool).n_cached > 0 && clock_us() < end_us) {
+        (void)kv_index_evict(e->index, kv_pool_counts(e->pool).n_free + 1);
+        while (kv_tiers_n_pending(e->tiering->tiers) >= FLUSH_PENDING && clock_us() < end_us) {
+            wake_wait(&e->in_wake, SHORT_WAIT_US);
+            kv_tiers_poll(e->tiering->tiers);
+        }
+    }
 }
 
 void tiering_close(engine *e) {
     tiering *t = e->tiering;
     if (!t) {
         return;
+    }
+    if (t->tiers && e->options.tiers.file_path) {
+        flush(e);
     }
     kv_tiers_close(t->tiers);
     for (int i = 0; i < MAX_PROMOTIONS; i++) {

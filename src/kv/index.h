@@ -143,6 +143,14 @@ typedef void kv_index_visit_fn(const kv_index_entry *entry, void *context);
 
 /* What kv_index_visit would show of one entry. Valid until the index changes. O(branches before it). */
 kv_index_entry kv_index_describe(const kv_index *ix, int32_t entry);
+/* A space by its number: its name, borrowed, and whether it is one of public prefixes. */
+typedef struct kv_index_space {
+    const unsigned char *name;
+    size_t n_name;
+    bool is_public;
+} kv_index_space;
+
+kv_index_space kv_index_describe_space(const kv_index *ix, int32_t space);
 /* Shows every entry to fn, which must not change the index: space by space, what comes before on a path first, siblings in the order of
  * their tokens. QUIRE_NO_MEMORY: nothing was shown. O(everything). */
 quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *context);

@@ -80,6 +80,11 @@ kv_index_entry kv_index_describe(const kv_index *ix, int32_t e) {
     return describe(ix, &ix->spaces.slots[ix->tree.nodes[root].last], e);
 }
 
+kv_index_space kv_index_describe_space(const kv_index *ix, int32_t space) {
+    const kv_space *s = &ix->spaces.slots[space];
+    return (kv_index_space){s->name, s->n_name, s->behind == SPACE_PUBLIC};
+}
+
 /* Shows the entries of node n. */
 static void visit_node(const kv_index *ix, const kv_space *s, int32_t n, kv_index_visit_fn *fn, void *context) {
     for (int32_t e = ix->tree.nodes[n].first; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->next) {

@@ -6,11 +6,13 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "kv/tier_dir.h"
+#include "kv/tier_file.h"
 
 #define FRAME_NONE      (-1)
 #define STAGING_BYTES   ((int64_t)64 << 20) /* frames for pages on their way, besides those that the host tier keeps */
 #define MIN_STAGING     16
 #define MAX_STAGING     1024
+#define JOBS_A_FRAME    2 /* one for the file and one for Redis at a time */
 #define KEPT_FOR_READS  4 /* a quarter of the staging frames is not used for writing */
 
 typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY, FRAME_MISSED } frame_state;
@@ -29,8 +31,11 @@ struct kv_tiers {
     frame *frames;
     int32_t n_frames, n_free, free_frame, n_kept_for_reads;
     int32_t putting; /* between put_begin and put_end */
-    bool has_host, put_to_host;
-    kv_dir host; /* a slot's value is its frame */
+    bool has_host, put_to_host, put_to_file;
+    kv_dir host;   /* a slot's value is its frame */
+    kv_file *file; /* NULL: no file tier */
+    kv_io_done done;
+    int32_t n_pending; /* jobs that have not come back */
     uint64_t stamp;
     kv_tier_stats stats[KV_N_TIERS];
 };
@@ -74,6 +79,30 @@ static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
     return QUIRE_OK;
 }
 
+static size_t power_of_two_from(int64_t n) {
+    size_t p = 2;
+    while ((int64_t)p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
+static quire_err open_file_tier(kv_tiers *t, const kv_tiers_options *o, quire_error *err) {
+    if (o->file_path == NULL) {
+        return QUIRE_OK;
+    }
+    kv_file_options f = {.path = o->file_path,
+                         .bytes = o->file_bytes,
+                         .hash_bits = o->hash_bits,
+                         .way = o->file_way,
+                         .calls = o->file_calls,
+                         .most = power_of_two_from(t->n_frames)};
+    TRY(kv_file_open(&t->shape, &f, t->done, &t->file, err));
+    t->stamp = kv_file_last_stamp(t->file);
+    t->stats[KV_TIER_FILE].is_open = true;
+    return QUIRE_OK;
+}
+
 static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
     size_t page_bytes = (size_t)o->shape.page_bytes;
     t->shape = o->shape;
@@ -88,6 +117,8 @@ static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
     }
     t->frame_bytes = size_align(t->frame_bytes, 64);
     TRY(open_frames(t, o->host_bytes));
+    t->done.reader = o->reader;
+    TRY(ring_open(sizeof(kv_job), power_of_two_from(JOBS_A_FRAME * t->n_frames), &t->done.ring));
     return t->has_host ? kv_dir_open(&t->host, (int32_t)(o->host_bytes / (int64_t)t->frame_bytes), o->shape.page_tokens, o->hash_bits)
                        : QUIRE_OK;
 }
@@ -100,8 +131,12 @@ quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *
     kv_tiers *t = mem_new(1, sizeof *t);
     quire_err e = t != NULL ? open_parts(t, o) : QUIRE_NO_MEMORY;
     if (e != QUIRE_OK) {
+        (void)err_set(err, e, -1, "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes", (long long)o->host_bytes);
+    }
+    e = e != QUIRE_OK ? e : open_file_tier(t, o, err);
+    if (e != QUIRE_OK) {
         kv_tiers_close(t);
-        return err_set(err, e, -1, "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes", (long long)o->host_bytes);
+        return e;
     }
     *out = t;
     return QUIRE_OK;
@@ -111,6 +146,8 @@ void kv_tiers_close(kv_tiers *t) {
     if (t == NULL) {
         return;
     }
+    kv_file_close(t->file); /* first: its threads use frames and the done ring */
+    ring_close(t->done.ring);
     if (t->has_host) {
         kv_dir_close(&t->host);
     }
@@ -152,26 +189,44 @@ static kv_record record_of(const kv_tiers *t, int32_t f) {
 /* ---- demotion ---- */
 
 bool kv_tiers_find(const kv_tiers *t, const kv_tier_key *key, kv_tier_id *id) {
-    int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
-    if (slot == SLOT_NONE) {
-        return false;
+    const kv_dir *dirs[] = {t->has_host ? &t->host : NULL, t->file != NULL ? kv_file_dir(t->file) : NULL};
+    for (int i = 0; i < 2; i++) {
+        int32_t slot = dirs[i] != NULL ? kv_dir_find(dirs[i], key) : SLOT_NONE;
+        if (slot != SLOT_NONE) {
+            *id = dirs[i]->slots[slot].id;
+            return true;
+        }
     }
-    *id = t->host.slots[slot].id;
-    return true;
+    return false;
 }
 
-void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key) {
-    assert(t->putting == FRAME_NONE);
+/* Whether the host tier, or the file, lacks the page; where it is, it was of use. */
+static bool host_lacks(kv_tiers *t, const kv_tier_key *key) {
     int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
     if (slot != SLOT_NONE) {
         kv_dir_touch(&t->host, slot);
     }
-    t->put_to_host = t->has_host && slot == SLOT_NONE;
-    if (!t->put_to_host) {
+    return t->has_host && slot == SLOT_NONE;
+}
+
+static bool file_lacks(kv_tiers *t, const kv_tier_key *key) {
+    int32_t slot = t->file != NULL ? kv_dir_find(kv_file_dir(t->file), key) : SLOT_NONE;
+    if (slot != SLOT_NONE) {
+        kv_file_touch(t->file, slot);
+    }
+    return t->file != NULL && slot == SLOT_NONE;
+}
+
+void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key) {
+    assert(t->putting == FRAME_NONE);
+    t->put_to_host = host_lacks(t, key);
+    t->put_to_file = file_lacks(t, key);
+    if (!t->put_to_host && !t->put_to_file) {
         return NULL;
     }
     if (t->n_free <= t->n_kept_for_reads) {
         t->stats[KV_TIER_HOST].dropped += t->put_to_host;
+        t->stats[KV_TIER_FILE].dropped += t->put_to_file;
         return NULL;
     }
     t->putting = take_frame(t, FRAME_FILLING);
@@ -195,6 +250,15 @@ static void keep_in_host(kv_tiers *t, const kv_record *r, int32_t f) {
     t->stats[KV_TIER_HOST].puts++;
 }
 
+static void write_to_file(kv_tiers *t, int32_t f) {
+    if (kv_file_write(t->file, f, head_of(t, f), body_of(t, f))) {
+        t->frames[f].n_holders++;
+        t->n_pending++;
+    } else {
+        t->stats[KV_TIER_FILE].dropped++;
+    }
+}
+
 void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key, kv_tier_id id) {
     int32_t f = t->putting;
     assert(f != FRAME_NONE);
@@ -204,6 +268,9 @@ void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key, kv_tier_id id) {
     t->putting = FRAME_NONE;
     if (t->put_to_host) {
         keep_in_host(t, &r, f);
+    }
+    if (t->put_to_file) {
+        write_to_file(t, f);
     }
     drop_frame(t, f);
 }
@@ -230,6 +297,22 @@ static int32_t find_in_host(kv_tiers *t, const kv_tier_key *key) {
     return f;
 }
 
+/* Starts to read slot into a frame. */
+static kv_fetch fetch_from_file(kv_tiers *t, int32_t slot, int32_t *out) {
+    int32_t f = take_frame(t, FRAME_PENDING);
+    if (f == FRAME_NONE) {
+        return KV_FETCH_LATER;
+    }
+    if (!kv_file_read(t->file, slot, f, head_of(t, f), body_of(t, f))) {
+        drop_frame(t, f);
+        return KV_FETCH_LATER;
+    }
+    t->frames[f].n_holders++;
+    t->n_pending++;
+    *out = f;
+    return KV_FETCH_STARTED;
+}
+
 kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
     int32_t f = find_in_host(t, key);
     if (f != FRAME_NONE) {
@@ -237,11 +320,39 @@ kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
         *out = f;
         return KV_FETCH_STARTED;
     }
+    int32_t slot = t->file != NULL ? kv_dir_find(kv_file_dir(t->file), key) : SLOT_NONE;
+    if (slot != SLOT_NONE) {
+        return fetch_from_file(t, slot, out);
+    }
+    t->stats[KV_TIER_FILE].misses += t->file != NULL;
     return KV_FETCH_NOWHERE;
 }
 
+/* A transfer to or from the file is over. */
+static void finish_file_job(kv_tiers *t, kv_job *job) {
+    kv_tier_stats *s = &t->stats[KV_TIER_FILE];
+    kv_file_finish(t->file, job);
+    s->errors += job->result != QUIRE_OK;
+    if (job->kind == KV_JOB_FILE_WRITE) {
+        s->puts += job->result == QUIRE_OK;
+    } else {
+        s->hits += job->result == QUIRE_OK;
+        s->misses += job->result != QUIRE_OK;
+        t->frames[job->frame].state = job->result == QUIRE_OK ? FRAME_READY : FRAME_MISSED;
+    }
+}
+
 void kv_tiers_poll(kv_tiers *t) {
-    (void)t;
+    kv_job job;
+    while (ring_pop(t->done.ring, &job)) {
+        t->n_pending--;
+        finish_file_job(t, &job);
+        drop_frame(t, job.frame);
+    }
+}
+
+int32_t kv_tiers_n_pending(const kv_tiers *t) {
+    return t->n_pending;
 }
 
 bool kv_tiers_is_ready(const kv_tiers *t, int32_t f) {
@@ -268,6 +379,7 @@ void kv_tiers_release(kv_tiers *t, int32_t f) {
 
 void kv_tiers_stats(const kv_tiers *t, kv_tier_stats out[KV_N_TIERS]) {
     memcpy(out, t->stats, sizeof t->stats);
+    out[KV_TIER_FILE].bytes = t->file != NULL ? kv_file_bytes(t->file) : 0;
     out[KV_TIER_HOST].bytes = t->has_host ? (int64_t)t->frame_bytes * t->host.n_filled : 0;
 }
 
@@ -281,6 +393,9 @@ quire_err kv_tiers_check(const kv_tiers *t, quire_error *err) {
     }
     if (n_free != t->n_free) {
         return err_set(err, QUIRE_INTERNAL, -1, "tiers: %d frames are free, %d are counted", n_free, t->n_free);
+    }
+    if (t->file != NULL) {
+        TRY(kv_dir_check(kv_file_dir(t->file), err));
     }
     if (!t->has_host) {
         return QUIRE_OK;

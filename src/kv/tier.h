@@ -14,7 +14,7 @@
 #ifndef KV_TIER_H
 #define KV_TIER_H
 
-#include "base/wake.h"
+#include "kv/tier_io.h"
 #include "kv/tier_record.h"
 
 typedef struct kv_tiers kv_tiers;
@@ -22,6 +22,10 @@ typedef struct kv_tiers kv_tiers;
 typedef struct kv_tiers_options {
     kv_record_shape shape; /* version is copied */
     int64_t host_bytes;    /* 0: no host tier */
+    const char *file_path; /* directory of the file tier; NULL: none */
+    int64_t file_bytes;
+    kv_io_way file_way;
+    const kv_io_calls *file_calls; /* as kv_io_open */
     int32_t hash_bits;     /* of a hash count, for tests; 0: all */
     const wake *reader;    /* outlives the tiers; NULL: nobody */
 } kv_tiers_options;
@@ -53,6 +57,8 @@ typedef enum kv_fetch {
 kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out);
 /* Takes in what the other threads have finished. */
 void kv_tiers_poll(kv_tiers *t);
+/* Pages that are being written or read now. */
+int32_t kv_tiers_n_pending(const kv_tiers *t);
 /* Whether the frame will change no more: it holds the page, or the page was missed. */
 bool kv_tiers_is_ready(const kv_tiers *t, int32_t frame);
 /* The page of a ready frame and its id; NULL if it was missed or does not follow `parent`. Valid until the frame is released. */

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -100,6 +101,33 @@ static quire_err write_engine(strbuf *out, const quire_stats *st) {
     return write_float(out, "quire_step_seconds_total", "counter", "Time in all steps.", "", (double)st->step_us * 1e-6);
 }
 
+/* One line a tier that is open. */
+static quire_err write_tier_counter(strbuf *out, const quire_stats *st, const char *name, const char *type, const char *help, size_t offset) {
+    static const char *const names[3] = {"host", "file", "redis"};
+    TRY(describe(out, name, type, help));
+    for (int i = 0; i < 3; i++) {
+        if (st->tiers[i].is_open) {
+            const int64_t *v = (const int64_t *)(const void *)((const char *)&st->tiers[i] + offset);
+            TRY(strbuf_addf(out, "%s{tier=\"%s\"} %" PRId64 "\n", name, names[i], *v));
+        }
+    }
+    return QUIRE_OK;
+}
+
+#define TIER(field) offsetof(quire_tier_stats, field)
+
+static quire_err write_tiers(strbuf *out, const quire_stats *st) {
+    TRY(write_int(out, "quire_swapped_out_total", "counter", "Preempted requests whose pages were kept in host memory.", "", st->swapped_out));
+    TRY(write_int(out, "quire_swapped_in_total", "counter", "Preempted requests that came back from there.", "", st->swapped_in));
+    TRY(write_int(out, "quire_promoted_tokens_total", "counter", "Tokens that came back into the pages from a tier.", "", st->promoted_tokens));
+    TRY(write_tier_counter(out, st, "quire_tier_hits_total", "counter", "Pages that a tier was asked for and gave.", TIER(hits)));
+    TRY(write_tier_counter(out, st, "quire_tier_misses_total", "counter", "Pages that it did not have, or not intact, or not in time.", TIER(misses)));
+    TRY(write_tier_counter(out, st, "quire_tier_puts_total", "counter", "Pages that it took in.", TIER(puts)));
+    TRY(write_tier_counter(out, st, "quire_tier_dropped_total", "counter", "Pages that it did not take in for lack of room.", TIER(dropped)));
+    TRY(write_tier_counter(out, st, "quire_tier_errors_total", "counter", "Transfers that failed and pages found damaged.", TIER(errors)));
+    return write_tier_counter(out, st, "quire_tier_bytes", "gauge", "Bytes that it holds.", TIER(bytes));
+}
+
 static quire_err write_server(strbuf *out, const server *s) {
     int64_t requests = 0, errors = 0, disconnects = 0, slow = 0, open = 0;
     for (int32_t i = 0; i < s->n_loops; i++) {
@@ -125,5 +153,6 @@ quire_err metrics_write(const server *s, strbuf *out) {
     escape_label(model, sizeof(model), s->model_name);
     TRY(write_vllm(out, &st, model));
     TRY(write_engine(out, &st));
+    TRY(write_tiers(out, &st));
     return write_server(out, s);
 }
