@@ -22,7 +22,7 @@ test: ## everything below 15 minutes: unit, second compiler, emulated AVX-512, e
 	@tools/packages.sh test
 	@tools/test.sh
 
-test-long: ## the same with more rounds, then the sanitizers
+test-long: ## the same with more rounds, the Promela models, then the sanitizers
 	@tools/packages.sh test
 	@tools/test.sh --long
 	@$(MAKE) --no-print-directory asan tsan

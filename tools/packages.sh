@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that the Debian packages for a purpose are there: packages.sh build|test|fuzz|format
+# Makes sure that the Debian packages for a purpose are there: packages.sh build|test|test-long|fuzz|format
 # Installs what is missing as root or through sudo without a password; else prints the one line to run. Says nothing when nothing is missing.
 set -eu
 
@@ -7,9 +7,10 @@ build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-pars
 case "${1:-build}" in
 build) wanted="$build" ;;
 test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server" ;;
+test-long) wanted="gcc libc6-dev spin" ;;
 fuzz) wanted="$build clang libcmocka-dev libclang-rt-14-dev" ;;
 format) wanted="clang-format" ;;
-*) echo "usage: $0 build|test|fuzz|format" >&2; exit 2 ;;
+*) echo "usage: $0 build|test|test-long|fuzz|format" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the tests, and ends with "N passed, N failed, N skipped".
 #   test.sh                  unit tests, second compiler, emulated AVX-512, expected outputs, end to end
-#   test.sh --long           the same with more rounds
+#   test.sh --long           the same with more rounds, and the Promela models
 #   test.sh --sanitizer S    the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads)
 # QUIRE_SHARED names the directory of expected outputs and real models (default ../shared); what needs it is skipped, saying so, without it.
 set -uo pipefail
@@ -97,6 +97,18 @@ end_to_end() {
     say "tests/e2e: $(tail -n 1 "$log")"
 }
 
+# The Promela models, every interleaving.
+models() {
+    local log=build/spin.log
+    tools/spin.sh >"$log" 2>&1
+    case $? in
+    0) passed=$((passed + 1)) ;;
+    77) skipped=$((skipped + 1)) ;;
+    *) failed=$((failed + 1)) ;;
+    esac
+    cat "$log"
+}
+
 finish() {
     printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
@@ -135,4 +147,5 @@ if [ -n "$release" ]; then
     done
     end_to_end
 fi
+[ "${1:-}" != --long ] || models
 finish
