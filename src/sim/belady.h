@@ -5,6 +5,9 @@
  * prompt ends is asked for, too, when a later prompt ends inside it at the same token; other uses of a part of a page are not foreseen. A
  * page's next use is never later than that of a page behind it, so taking leaves first does not stand in the rule's way.
  *
+ * Where pages are used whole nothing finds more (tests/sim/test_belady.c searches everything). Otherwise it is a bound as far as what is
+ * reused inside pages is little: it is not one where pages are as long as prompts. Requests open at once blur it as well.
+ *
  * Owner: one replay. Invariant: between requests, what was said of a cached page lies in the future, or never comes. */
 #ifndef SIM_BELADY_H
 #define SIM_BELADY_H

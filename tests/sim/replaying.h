@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "sim/replay.h"
 
 static inline trace parse(const char *text) {
@@ -40,6 +41,23 @@ static inline replay_result replay_text(const char *text, kv_policy policy, int3
     replay_result r = replay(&t, policy, n_pages, page_tokens, concurrency);
     trace_deinit(&t);
     return r;
+}
+
+/* A trace of prompts of 1..47 tokens that fork anywhere from a few texts, with answers that may come back. */
+static inline trace random_trace(uint64_t *seed, int32_t n_requests) {
+    size_t size = (size_t)n_requests * 96, n = 0;
+    char *text = malloc(size);
+    assert_non_null(text);
+    for (int32_t i = 0; i < n_requests; i++) {
+        uint64_t v = rng_next(seed);
+        n += (size_t)snprintf(text + n, size - n,
+                              "{\"tenant\": \"%d\", \"prompt\": [[\"s%d\", %d], [\"u%d\", %d]], \"output\": [[\"u%d\", %d]]}\n",
+                              (int)(v % 2), (int)(v >> 8 & 3), 1 + (int)(v >> 16 & 31), (int)(v >> 24 & 7), (int)(v >> 32 & 15),
+                              (int)(v >> 40 & 7), (int)(v >> 48 & 7));
+    }
+    trace t = parse(text);
+    free(text);
+    return t;
 }
 
 #endif

@@ -1,8 +1,6 @@
 /* Replaying traces: hits, evictions and peaks that were computed by hand. */
 #include "replaying.h"
 
-#include "base/rng.h"
-
 /* worked-examples.md, 24: 8 users of one system prompt. With a tenant each they share nothing. */
 static void a_shared_system_prompt_is_computed_and_stored_once(void **state) {
     (void)state;
@@ -173,27 +171,12 @@ static void an_unlimited_cache_finds_every_block_that_was_there_before(void **st
 
 /* ---- random ---- */
 
-/* Prompts that fork anywhere from a few texts, with answers that may come back. */
-static void write_random(uint64_t *seed, char *text, size_t size, int32_t n_requests) {
-    size_t n = 0;
-    for (int32_t i = 0; i < n_requests; i++) {
-        uint64_t v = rng_next(seed);
-        n += (size_t)snprintf(text + n, size - n,
-                              "{\"tenant\": \"%d\", \"prompt\": [[\"s%d\", %d], [\"u%d\", %d]], \"output\": [[\"u%d\", %d]]}\n",
-                              (int)(v % 2), (int)(v >> 8 & 3), 1 + (int)(v >> 16 & 31), (int)(v >> 24 & 7), (int)(v >> 32 & 15),
-                              (int)(v >> 40 & 7), (int)(v >> 48 & 7));
-    }
-}
-
 static void every_policy_keeps_every_invariant_on_random_traces(void **state) {
     (void)state;
-    enum { N = 120, BYTES = 96 * N };
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
-    char *text = malloc(BYTES);
     for (int32_t round = 0; round < 12; round++) {
-        write_random(&seed, text, BYTES, N);
-        trace t = parse(text);
+        trace t = random_trace(&seed, 120);
         int32_t page_tokens = 1 << round % 6, concurrency = 1 + round % 4;
         int64_t all = replay(&t, KV_EVICT_LRU, 0, page_tokens, concurrency).hit_tokens;
         int32_t least = (t.longest + page_tokens - 1) / page_tokens;
@@ -207,7 +190,6 @@ static void every_policy_keeps_every_invariant_on_random_traces(void **state) {
         }
         trace_deinit(&t);
     }
-    free(text);
 }
 
 static void options_out_of_range_are_refused(void **state) {
