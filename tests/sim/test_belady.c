@@ -122,9 +122,29 @@ static void belady_bounds_every_policy_where_pages_are_small_against_prompts(voi
     }
 }
 
+/* The answer 2, 3 after 1 is computed anew, so its pages in the cache are worth less than 4, 5, 6, though these are asked for later. */
+static void what_only_an_answer_repeats_is_not_kept(void **state) {
+    (void)state;
+    static const char text[] = "{\"prompt\": [1, 2, 3]}\n{\"prompt\": [4, 5, 6]}\n{\"prompt\": [7]}\n"
+                               "{\"prompt\": [1], \"output\": [2, 3]}\n{\"prompt\": [4, 5, 6, 6]}\n";
+    assert_int_equal(replay_text(text, KV_EVICT_CALLER, 6, 1, 1).hit_tokens, 2);
+}
+
+/* The second request goes on in a copy of the first one's last page. That page's time is past then, and it goes before b, which comes
+ * again. */
+static void a_tail_that_was_used_does_not_outlive_what_comes(void **state) {
+    (void)state;
+    static const char text[] =
+        "{\"prompt\": [[\"b\", 5]]}\n{\"prompt\": [[\"a\", 6]], \"output\": 2}\n{\"prompt\": [[\"a\", 6]], \"output\": 2}\n"
+        "{\"prompt\": [[\"c\", 12]]}\n{\"prompt\": [[\"b\", 5]]}\n";
+    assert_int_equal(replay_text(text, KV_EVICT_CALLER, 5, 4, 1).hit_tokens, 5 + 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(belady_finds_as_much_as_any_choice_where_pages_are_used_whole),
+        cmocka_unit_test(what_only_an_answer_repeats_is_not_kept),
+        cmocka_unit_test(a_tail_that_was_used_does_not_outlive_what_comes),
         cmocka_unit_test(belady_bounds_every_policy_where_pages_are_small_against_prompts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,15 +112,21 @@ static void the_own_format_shares_texts_by_name_and_keeps_token_ids(void **state
     trace_deinit(&t);
 }
 
+/* The hash's eight bytes are the name's. */
 static void a_name_and_a_hash_never_mean_the_same_text(void **state) {
     (void)state;
-    trace t = parse("{\"timestamp\": 0, \"input_length\": 8, \"output_length\": 0, \"hash_ids\": [0]}\n"
-                    "{\"t\": 1, \"prompt\": [[\"\\u0001\", 8]]}\n"
-                    "{\"t\": 2, \"prompt\": [[\"\", 8]]}\n",
+    trace t = parse("{\"timestamp\": 0, \"input_length\": 8, \"output_length\": 0, \"hash_ids\": [4702111234474983745]}\n"
+                    "{\"t\": 1, \"prompt\": [[\"AAAAAAAA\", 8]]}\n",
                     0);
     assert_int_equal(common(&t, 0, 1), 0);
-    assert_int_equal(common(&t, 0, 2), 0);
-    assert_int_equal(common(&t, 1, 2), 0);
+    trace_deinit(&t);
+}
+
+static void a_text_keeps_its_longest_use_to_itself(void **state) {
+    (void)state;
+    trace t = parse("{\"prompt\": [[\"a\", 20]]}\n{\"prompt\": [[\"a\", 10]]}\n{\"prompt\": [[\"a\", 10], [\"b\", 10]]}\n", 0);
+    assert_int_equal(common(&t, 0, 1), 10);
+    assert_int_equal(common(&t, 0, 2), 10);
     trace_deinit(&t);
 }
 
@@ -246,6 +252,7 @@ int main(void) {
         cmocka_unit_test(azure_requests_share_nothing),
         cmocka_unit_test(the_own_format_shares_texts_by_name_and_keeps_token_ids),
         cmocka_unit_test(a_name_and_a_hash_never_mean_the_same_text),
+        cmocka_unit_test(a_text_keeps_its_longest_use_to_itself),
         cmocka_unit_test(requests_come_in_order_of_arrival_and_a_limit_cuts_the_file),
         cmocka_unit_test(a_malformed_line_is_refused_with_its_number),
         cmocka_unit_test(a_malformed_csv_line_is_refused_with_its_number),
