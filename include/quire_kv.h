@@ -9,7 +9,9 @@
  * where. A cached page keeps its content until it is evicted, in the order of a policy; what a sequence holds is never evicted.
  *
  * Groups are sets of layers with pages of their own: one for a plain model; with a window, positions behind it are given back as a sequence
- * grows.
+ * grows. A group of recurrent states holds no tokens: a sequence has a fixed number of pages there, whose content stands for all tokens
+ * computed so far. What it was earlier is known only where a snapshot was taken (quire_kv_seq_next_snapshot), so with such a group a prefix
+ * is reused up to a snapshot. Latents are kept as keys and values are.
  *
  * Threads: one at a time. A failed call leaves everything as it was, but that cached pages may have been evicted to make room. */
 #ifndef QUIRE_KV_H
@@ -46,9 +48,14 @@ typedef struct quire_kv_options {
     quire_kv_policy policy;               /* which cached page goes first when room is needed */
     quire_kv_granularity granularity;
     int32_t n_events;                     /* events that are kept for quire_kv_look; 0: none */
+    int32_t state_pages[QUIRE_KV_MAX_GROUPS]; /* pages of a sequence's state in a group of recurrent states; 0: the group holds tokens. State
+                                                 groups come last, behind one that holds tokens at least */
+    int32_t snapshot_tokens;                  /* a snapshot every so many tokens; 0: at prompts' ends, branches and ends only */
+    int32_t snapshot_pages;                   /* most pages of snapshots, room for one at least; then the longest unused goes. 0: no limit
+                                                 but n_pages */
 } quire_kv_options;
 
-/* 1 group, pages of 16, 256 sequences, 1,024 spaces; n_pages is left to the caller. */
+/* 1 group, pages of 16, 256 sequences, 1,024 spaces; n_pages is left to the caller. All else 0. */
 void quire_kv_options_init(quire_kv_options *o);
 
 /* QUIRE_INVALID for options out of range. */
@@ -70,11 +77,19 @@ typedef enum quire_kv_commit { QUIRE_KV_PAGES, QUIRE_KV_PAGES_AND_TAIL } quire_k
 
 /* The slots of the first n tokens are computed and hold finite values: full pages become findable, and the part-filled last one too if
  * asked (for the last commit of a sequence). Pages whose equal is cached already are given back for that one, and pages behind a window are
- * given back: read the page table anew. QUIRE_INVALID when n is more than the sequence's length. */
+ * given back: read the page table anew. QUIRE_INVALID when n is more than the sequence's length.
+ *
+ * With states: theirs are what they are after n tokens, no more. Where a snapshot is due, and at the end, they are kept as they are: then
+ * they have new pages, and copies may be due now already. When pages are short nothing is kept. */
 quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what);
-/* Forgets all tokens from n on. QUIRE_INVALID when n is more than the length, or when what a window sees from there was given back. */
+/* The number of tokens after which a snapshot is due next: computing up to there and committing leaves one; INT32_MAX: nowhere, there are
+ * no states. A commit that comes later takes it then. */
+int32_t quire_kv_seq_next_snapshot(const quire_kv_seq *seq);
+/* Forgets all tokens from n on. QUIRE_INVALID when n is more than the length, or when what a window sees from there was given back, or
+ * there are states and none is kept of n tokens (n neither 0 nor the length). */
 quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n);
-/* A second sequence with the same tokens in the same pages. QUIRE_NO_ROOM when max_seqs are open. */
+/* A second sequence with the same tokens in the same pages. QUIRE_NO_ROOM when max_seqs are open. QUIRE_INVALID when there are states and
+ * not all tokens are committed. */
 quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out);
 
 typedef struct quire_kv_retention {
@@ -91,7 +106,7 @@ quire_err quire_kv_seq_retain(quire_kv_seq *seq, const quire_kv_retention *reten
 void quire_kv_set_time(quire_kv *kv, int64_t now_us);
 
 int32_t quire_kv_seq_length(const quire_kv_seq *seq);
-/* The slot of a position: page * page_tokens + offset; -1 behind the group's window. */
+/* The slot of a position: page * page_tokens + offset; -1 behind the group's window, or in a group of states. */
 int64_t quire_kv_seq_slot(const quire_kv_seq *seq, int32_t group, int32_t position);
 /* The page table of a group, *n entries, -1 behind the window. Valid until the sequence changes. */
 const int32_t *quire_kv_seq_pages(const quire_kv_seq *seq, int32_t group, int32_t *n);
@@ -101,12 +116,12 @@ typedef struct quire_kv_copy {
 } quire_kv_copy;
 
 /* Takes the copies that are due, in order, and forgets them. Do them all, in this order, before the slots of the last appends are written.
- * Returns how many; valid until the next call that opens or appends. */
+ * Returns how many; valid until the next call that opens, appends or, with states, commits. */
 int32_t quire_kv_copies(quire_kv *kv, const quire_kv_copy **out);
 
 typedef struct quire_kv_counts {
     int32_t n_pages, n_free, n_held, n_cached; /* n_free + n_held + n_cached == n_pages */
-    int32_t n_seqs, n_spaces;
+    int32_t n_seqs, n_spaces, n_snapshots;
 } quire_kv_counts;
 
 quire_kv_counts quire_kv_count(const quire_kv *kv);

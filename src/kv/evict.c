@@ -33,7 +33,8 @@ struct kv_evict {
     bool is_active; /* the heap is kept; false while lru needs the pool's queue only */
     int64_t now_us, n_stamps;
     double clock; /* gdsf */
-    entry_note *entries;
+    int32_t n_entries;
+    entry_note *entries; /* [n_entries] */
     page_note *pages;
     kv_heap order;     /* candidates, the next to go first */
     kv_heap deadlines; /* candidates whose level will change, by when */
@@ -70,10 +71,15 @@ static bool is_cached(const kv_evict *ev, page_id page) {
     return kv_pool_entry(ev->pool, page) >= 0 && kv_pool_count(ev->pool, page) == 0;
 }
 
+/* Whether e is no entry of the tree. */
+static bool is_other(const kv_evict *ev, int32_t e) {
+    return e >= ev->tree->cap_entries;
+}
+
 /* Whether a cached page may go: nothing follows its entry, or its group can do without it. */
 static bool is_candidate(const kv_evict *ev, page_id page) {
     int32_t e = kv_pool_entry(ev->pool, page), g = 0;
-    if (kv_tree_is_last(ev->tree, e)) {
+    if (is_other(ev, e) || kv_tree_is_last(ev->tree, e)) {
         return true;
     }
     if (ev->all_full) {
@@ -121,7 +127,7 @@ static void take(kv_evict *ev, page_id page) {
 
 /* What computing an entry's tokens again costs, in pages at depth 0. */
 static double cost_of(const kv_evict *ev, int32_t e) {
-    double size = ev->tree->page_tokens, n_tokens = kv_tree_entry(ev->tree, e)->n_tokens;
+    double size = ev->tree->page_tokens, n_tokens = is_other(ev, e) ? size : kv_tree_entry(ev->tree, e)->n_tokens;
     double depth = size * ev->entries[e].depth + n_tokens / 2;
     return n_tokens / size * (1 + depth / KV_COST_DEPTH);
 }
@@ -168,7 +174,7 @@ static void activate(kv_evict *ev) {
 
 /* ---- opening ---- */
 
-quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full, kv_evict **out) {
+quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full, int32_t n_others, kv_evict **out) {
     int32_t n_pages = kv_pool_counts(pool).n_pages;
     kv_evict *ev = mem_new(1, sizeof *ev);
     if (ev == NULL) {
@@ -179,7 +185,8 @@ quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, co
         ev->full[g] = full[g];
         ev->all_full = ev->all_full && full[g];
     }
-    ev->entries = mem_new_huge((size_t)tree->cap_entries, sizeof *ev->entries);
+    ev->n_entries = tree->cap_entries + n_others;
+    ev->entries = mem_new_huge((size_t)ev->n_entries, sizeof *ev->entries);
     ev->pages = mem_new_huge((size_t)n_pages, sizeof *ev->pages);
     if (ev->entries == NULL || ev->pages == NULL || kv_heap_open(&ev->order, n_pages) != QUIRE_OK ||
         kv_heap_open(&ev->deadlines, n_pages) != QUIRE_OK) {
@@ -212,7 +219,7 @@ int64_t kv_evict_bytes(const kv_evict *ev) {
     if (!ev->is_active) {
         return (int64_t)sizeof *ev;
     }
-    return (int64_t)sizeof *ev + ev->order.cap * page_bytes + ev->tree->cap_entries * (int64_t)sizeof *ev->entries;
+    return (int64_t)sizeof *ev + ev->order.cap * page_bytes + ev->n_entries * (int64_t)sizeof *ev->entries;
 }
 
 /* ---- what the index tells ---- */

@@ -59,8 +59,10 @@ bool kv_retention_is_valid(const kv_retention *r);
 
 typedef struct kv_evict kv_evict;
 
-/* For a pool and the tree of its index, which outlive it; full[n_groups]: whether a group needs all pages of a prefix. */
-quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full, kv_evict **out);
+/* For a pool and the tree of its index, which outlive it; full[n_groups]: whether a group needs all pages of a prefix. Beside the tree's
+ * entries there are n_others more (snapshots), whose pages are marked tree->cap_entries and up: nothing follows them, and they may go any
+ * time. */
+quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, const bool *full, int32_t n_others, kv_evict **out);
 void kv_evict_close(kv_evict *ev);
 /* Bytes it uses. An lru without retention never touches what it has reserved: that is address space only, and not counted. */
 int64_t kv_evict_bytes(const kv_evict *ev);

@@ -12,12 +12,12 @@ static quire_err open_eviction(kv_index *ix) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         full[g] = ix->o.windows[g] == 0;
     }
-    return kv_evict_open(ix->pool, &ix->tree, ix->o.policy, full, &ix->evict);
+    return kv_evict_open(ix->pool, &ix->tree, ix->o.policy, full, ix->snapshots.shape.cap, &ix->evict);
 }
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
     if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1 || o->max_entries < 0 ||
-        o->hash_bits < 0 || o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER || o->policy == KV_EVICT_LEARNED ||
+        o->n_state_groups < 0 || o->n_state_groups > KV_MAX_GROUPS - o->n_groups || o->max_snapshots < 0 || o->hash_bits < 0 || o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER || o->policy == KV_EVICT_LEARNED ||
         (o->granularity != KV_GRANULARITY_TOKEN && o->granularity != KV_GRANULARITY_PAGE)) {
         return QUIRE_INVALID;
     }
@@ -35,9 +35,13 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     ix->hash_mask = o->hash_bits == 0 || o->hash_bits == 64 ? UINT64_MAX : ((uint64_t)1 << o->hash_bits) - 1;
     ix->hashes = e == QUIRE_OK ? mem_new_huge((size_t)max_entries, sizeof *ix->hashes) : NULL;
     if (e == QUIRE_OK) {
-        e = ix->hashes != NULL ? open_eviction(ix) : QUIRE_NO_MEMORY;
+        e = ix->hashes != NULL ? kv_index_open_snapshots(ix) : QUIRE_NO_MEMORY;
+    }
+    if (e == QUIRE_OK) {
+        e = open_eviction(ix);
     }
     if (e != QUIRE_OK) {
+        kv_snapshots_close(&ix->snapshots);
         kv_tree_close(&ix->tree);
         kv_spaces_close(&ix->spaces);
         mem_free(ix->hashes);
@@ -68,17 +72,18 @@ void kv_index_close(kv_index *ix) {
     kv_tree_close(&ix->tree);
     kv_spaces_close(&ix->spaces);
     kv_publics_close(&ix->publics);
+    kv_snapshots_close(&ix->snapshots);
     mem_free(ix->hashes);
     mem_free(ix);
 }
 
 kv_index_counts kv_index_count(const kv_index *ix) {
-    return (kv_index_counts){ix->tree.n_entries, ix->tree.n_nodes, ix->spaces.n};
+    return (kv_index_counts){ix->tree.n_entries, ix->tree.n_nodes, ix->spaces.n, ix->snapshots.n};
 }
 
 int64_t kv_index_bytes(const kv_index *ix) {
     const kv_tree *t = &ix->tree;
-    return (int64_t)sizeof *ix + kv_evict_bytes(ix->evict) + t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) +
+    return (int64_t)sizeof *ix + kv_evict_bytes(ix->evict) + kv_snapshots_bytes(&ix->snapshots) + t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) +
            t->cap_nodes * (int64_t)sizeof *t->nodes + ix->spaces.cap * (int64_t)(sizeof *ix->spaces.slots + sizeof *ix->spaces.buckets);
 }
 
@@ -88,20 +93,13 @@ static kv_space *space_at(const kv_index *ix, int32_t space) {
     return &ix->spaces.slots[space];
 }
 
-/* The space that page i of a path's sequence lies in. */
-static int32_t space_of(const kv_path *path, int32_t i) {
-    return i < path->n_public ? path->public_space : path->space;
-}
-
-/* What the tree knows as the entry before page i, given the one that spells the prefix: each space starts at its root. */
-static int32_t before_in_space(const kv_path *path, int32_t i, int32_t e) {
-    return i == path->n_public ? TREE_NONE : e;
-}
-
 /* A space goes when nobody is in it and nothing is cached in it. */
 static void drop_idle_space(kv_index *ix, int32_t space) {
     const kv_space *s = space_at(ix, space);
     if (s->n_paths == 0 && ix->tree.nodes[s->root].n_children == 0) {
+        if (ix->o.n_state_groups > 0) {
+            kv_snapshots_drop_place(&ix->snapshots, ix->tree.cap_entries + space);
+        }
         kv_tree_remove_root(&ix->tree, s->root);
         kv_spaces_remove(&ix->spaces, space);
     }
@@ -151,7 +149,7 @@ static void remove_page(kv_index *ix, int32_t e, int32_t g) {
 
 uint64_t kv_index_page_hash(const kv_index *ix, page_id page) {
     int32_t e = kv_pool_entry(ix->pool, page);
-    return e >= 0 ? ix->hashes[e] : 0;
+    return e >= 0 && e < ix->tree.cap_entries ? ix->hashes[e] : 0;
 }
 
 /* Takes an entry that nothing follows out of the tree; its cached pages become free. */
@@ -163,6 +161,9 @@ static void drop_entry(kv_index *ix, int32_t e) {
     }
     if (ix->o.watch != NULL) {
         ix->o.watch->on_drop(ix->o.watch->context, e);
+    }
+    if (ix->o.n_state_groups > 0) {
+        kv_snapshots_drop_place(&ix->snapshots, e);
     }
     int32_t up = kv_tree_entry(&ix->tree, e)->up;
     kv_tree_remove(&ix->tree, e);
@@ -190,8 +191,13 @@ bool kv_index_is_useless(const kv_index *ix, int32_t e) {
 static void prune(kv_index *ix, int32_t e) {
     while (e != TREE_NONE && kv_index_is_useless(ix, e)) {
         int32_t up = kv_tree_entry(&ix->tree, e)->up;
-        int32_t parent = ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node].parent;
+        const kv_node *node = &ix->tree.nodes[kv_tree_entry(&ix->tree, e)->node];
+        int32_t parent = node->parent;
+        bool is_start = ix->tree.nodes[parent].parent == TREE_NONE && node->first == e;
         drop_entry(ix, e);
+        if (ix->o.n_state_groups > 0) {
+            kv_index_drop_bare_tails(ix, parent, is_start ? TREE_NONE : up);
+        }
         if (ix->tree.nodes[parent].parent == TREE_NONE) {
             drop_idle_space(ix, ix->tree.nodes[parent].last);
         }
@@ -308,9 +314,9 @@ void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
 /* ---- matching ---- */
 
 /* What a walk found: a prefix of n_tokens. Its last whole page is entry; source is the entry that holds the tokens past it, if there are
- * any. */
+ * any; snapshot is the state behind it, where there are states. */
 typedef struct found {
-    int32_t n_tokens, n_pages, entry, source;
+    int32_t n_tokens, n_pages, entry, source, snapshot;
 } found;
 
 /* The first page a group needs to go on behind n_tokens tokens. */
@@ -337,16 +343,20 @@ static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, 
     return true;
 }
 
+int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens, int32_t n, int32_t *n_shared) {
+    int32_t root = space_at(ix, kv_index_space_of(path, i))->root;
+    return kv_tree_best(&ix->tree, root, kv_index_before(path, i, e), tokens, n, n_shared);
+}
+
 /* The longest prefix of tokens[0..n) that every group can be continued from. */
 static found walk(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
     const int32_t size = ix->o.page_tokens;
     int32_t since[KV_MAX_GROUPS] = {0};
-    found best = {.entry = TREE_NONE, .source = TREE_NONE};
+    found best = {.entry = TREE_NONE, .source = TREE_NONE, .snapshot = SNAPSHOT_NONE};
     n -= ix->o.granularity == KV_GRANULARITY_PAGE ? n % size : 0;
     for (int32_t e = TREE_NONE, n_pages = 0;;) {
         int32_t at = n_pages * size, rest = n - at < size ? n - at : size, n_shared = 0;
-        int32_t root = space_at(ix, space_of(path, n_pages))->root, after = before_in_space(path, n_pages, e);
-        int32_t next = rest > 0 ? kv_tree_best(&ix->tree, root, after, tokens + at, rest, &n_shared) : TREE_NONE;
+        int32_t next = rest > 0 ? kv_index_best(ix, path, n_pages, e, tokens + at, rest, &n_shared) : TREE_NONE;
         if (next == TREE_NONE) {
             return best;
         }
@@ -355,9 +365,17 @@ static found walk(const kv_index *ix, const kv_path *path, const int32_t *tokens
         if (!whole && ix->o.granularity == KV_GRANULARITY_PAGE) {
             return best;
         }
-        if (can_continue(ix, at + n_shared, n_pages + 1, since)) {
-            best = (found){
-                .n_tokens = at + n_shared, .n_pages = n_pages + whole, .entry = whole ? next : e, .source = whole ? TREE_NONE : next};
+        int32_t snapshot = SNAPSHOT_NONE, n_end = n_shared;
+        if (ix->o.n_state_groups > 0) {
+            n_end = kv_index_restorable(ix, path, n_pages, e, next, tokens + at, n_shared, &snapshot);
+        }
+        if (n_end > 0 && can_continue(ix, at + n_end, n_pages + 1, since)) {
+            bool ends_page = n_end == size;
+            best = (found){.n_tokens = at + n_end,
+                           .n_pages = n_pages + ends_page,
+                           .entry = ends_page ? next : e,
+                           .source = ends_page ? TREE_NONE : next,
+                           .snapshot = snapshot};
         }
         if (!whole) {
             return best;
@@ -403,10 +421,18 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
         assert(tables[g].n_pages == 0);
         TRY(kv_table_reserve(&tables[g], f.n_pages + 1));
     }
+    kv_table *states = tables + ix->o.n_groups;
+    for (int32_t g = 0; g < ix->o.n_state_groups; g++) {
+        TRY(kv_table_reserve(&states[g], ix->o.state_pages[g]));
+    }
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         share_group(ix, &f, g, &tables[g]);
     }
     int32_t i = f.source != TREE_NONE ? f.n_pages : f.n_pages - 1;
+    if (f.snapshot != SNAPSHOT_NONE) {
+        kv_snapshots_restore(&ix->snapshots, f.snapshot, f.n_tokens, states);
+        use_entry(ix, path, ix->tree.cap_entries + f.snapshot, i);
+    }
     for (int32_t e = f.source != TREE_NONE ? f.source : f.entry; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->up) {
         use_entry(ix, path, e, i--);
     }
@@ -439,7 +465,7 @@ static void unite(kv_index *ix, int32_t space, int32_t e, kv_table *tables, int3
 /* Page i of the sequence, n tokens, behind path. Where a part-filled entry is a prefix of it, it takes that one's place; where it is a
  * prefix of an entry, there is nothing to add. */
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
-    int32_t n_shared, space = space_of(path, i), root = space_at(ix, space)->root, after = before_in_space(path, i, path->entry);
+    int32_t n_shared, space = kv_index_space_of(path, i), root = space_at(ix, space)->root, after = kv_index_before(path, i, path->entry);
     int32_t e = kv_tree_best(&ix->tree, root, after, tokens, n, &n_shared);
     bool is_new = n_shared < n;
     if (is_new) {
@@ -499,6 +525,10 @@ quire_err kv_index_evict(kv_index *ix, int32_t n) {
             return QUIRE_NO_ROOM;
         }
         int32_t e = kv_pool_entry(ix->pool, page), g = 0;
+        if (e >= ix->tree.cap_entries) {
+            kv_snapshots_drop(&ix->snapshots, e - ix->tree.cap_entries);
+            continue;
+        }
         while (kv_tree_pages(&ix->tree, e)[g] != page.v) {
             g++;
         }

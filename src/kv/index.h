@@ -14,7 +14,11 @@
  * Groups: every group of layers has a page of its own for each entry of the tree. A full group needs all pages of a prefix; a window group
  * only those of its last window - 1 tokens, so a match ends at the deepest point that every group can be continued from.
  *
- * Invariant: an indexed page's pool entry names the tree's entry that names the page. Whoever holds a page of a full group holds all before
+ * A state group has no pages for tokens: what it needs is a snapshot of the sequence's state (kv/snapshot.h) exactly there, so with such
+ * groups a match ends on a snapshot.
+ *
+ * Invariant: an indexed page's pool entry names the tree's entry that names the page; of a snapshot's pages it is the number of entries that
+ * the tree could have, plus the snapshot's. Whoever holds a page of a full group holds all before
  * it, and gives them back from the end; so the oldest cached page of a full group is always the last of a branch, and evicting it never
  * cuts a prefix that is still found. What is matched cannot be evicted: tables hold the pages, and a path pins the entry it stands at.
  *
@@ -45,8 +49,11 @@ typedef enum kv_granularity {
 } kv_granularity;
 
 typedef struct kv_index_options {
-    int32_t page_tokens, n_groups;
+    int32_t page_tokens, n_groups;  /* n_groups: those that hold tokens, 1 at least */
     int32_t windows[KV_MAX_GROUPS]; /* 0: a full group; else the window in tokens */
+    int32_t n_state_groups;         /* groups of recurrent states: their tables follow the others' */
+    int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state, each state group's */
+    int32_t max_snapshots;              /* states kept at once; 0: as many as the pool could hold */
     int32_t max_spaces;
     int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
     kv_granularity granularity;
@@ -65,7 +72,7 @@ typedef struct kv_path {
 } kv_path;
 
 typedef struct kv_index_counts {
-    int32_t n_entries, n_nodes, n_spaces;
+    int32_t n_entries, n_nodes, n_spaces, n_snapshots;
 } kv_index_counts;
 
 /* An index over pool's pages; the pool outlives it. QUIRE_INVALID for options no cache has. */
@@ -94,7 +101,7 @@ quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
-/* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups], which are empty, and says its length. path stands at
+/* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups + n_state_groups], which are empty, and says its length. path stands at
  * its root and moves to the last whole page. A request passes n - 1 of its n tokens: the last is computed for its logits. QUIRE_NO_MEMORY
  * when a table cannot grow: nothing changed. O(n + log siblings a branch). */
 quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t *n_matched);
@@ -105,6 +112,16 @@ typedef enum kv_publish_what { KV_PUBLISH_PAGES, KV_PUBLISH_TAIL } kv_publish_wh
  * the sequence ends). Where an equal page is in the tree already, the tables take that one and give theirs back. QUIRE_NO_ROOM when the
  * tree is full: what was published before stays. O(pages not published yet). */
 quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, kv_publish_what what);
+/* ---- recurrent states; states[n_state_groups] are a sequence's tables of them ---- */
+/* Keeps the state behind tokens[0..n), n >= 1, which states hold, after publishing these tokens as kv_index_publish does, tail and all. The
+ * states' pages count as shared from now on. QUIRE_NO_ROOM when the tree is full or may not hold the tokens: no snapshot. */
+quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables);
+/* Puts the state behind tokens[0..n), n at most what path's sequence has published, into states in place of what they hold. QUIRE_INVALID
+ * when no snapshot of it is kept: nothing changed. */
+quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, kv_table *states);
+/* How many of tokens[0..n) are spelled by the tree, whether or not a match could end there: where a request branches off. O(n). */
+int32_t kv_index_agreed(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
+
 /* The sequence was truncated to n_tokens: path moves back to the last whole page. What was published stays findable. */
 void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens);
 

@@ -38,6 +38,9 @@ quire_err kv_index_check(const kv_index *ix, quire_error *err) {
     for (int32_t page = 0; page < n_pages; page++) {
         n_marked += kv_pool_entry(ix->pool, (page_id){page}) >= 0;
     }
+    if (ix->o.n_state_groups > 0) {
+        TRY(kv_index_check_snapshots(ix, &n_named, err));
+    }
     if (n_named != n_marked) {
         return err_set(err, QUIRE_INTERNAL, -1, "kv index: the tree names %d pages, %d are marked", n_named, n_marked);
     }

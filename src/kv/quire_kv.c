@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "kv/check.h"
+#include "kv/snapshot.h"
 #include "kv/view.h"
 
 struct quire_kv_seq {
@@ -14,7 +15,8 @@ struct quire_kv_seq {
     kv_table *tables; /* [n_groups] */
     int32_t *tokens;
     size_t cap_tokens;
-    int32_t n;
+    int32_t n, n_committed;
+    kv_snapshot_plan plan; /* with state groups */
     int64_t id;
 };
 
@@ -26,6 +28,8 @@ struct quire_kv {
     quire_kv_seq open; /* the ring's start; no sequence itself */
     int32_t n_seqs;
     int64_t n_opened;
+    int32_t n_token_groups; /* the first; the others are of states */
+    int32_t n_state_pages;  /* of one sequence */
     kv_copies copies;
     quire_kv_copy *taken; /* what quire_kv_copies gave out last; grown with copies, so that giving out cannot fail */
     size_t cap_taken;
@@ -48,6 +52,29 @@ static bool options_are_valid(const quire_kv_options *o) {
     return valid;
 }
 
+/* Finds the state groups. */
+static quire_err count_states(quire_kv *kv, kv_index_options *io) {
+    const quire_kv_options *o = &kv->o;
+    int64_t n_state_pages = 0;
+    for (int32_t g = 0; g < o->n_groups; g++) {
+        if (o->state_pages[g] < 0 || (o->state_pages[g] > 0 ? o->windows[g] > 0 : kv->n_token_groups < g)) {
+            return QUIRE_INVALID;
+        }
+        kv->n_token_groups += o->state_pages[g] == 0;
+        n_state_pages += o->state_pages[g];
+    }
+    if (n_state_pages > o->n_pages || o->snapshot_tokens < 0 || o->snapshot_pages < 0 ||
+        (o->snapshot_pages > 0 && o->snapshot_pages < n_state_pages)) {
+        return QUIRE_INVALID;
+    }
+    kv->n_state_pages = (int32_t)n_state_pages;
+    io->n_groups = kv->n_token_groups;
+    io->n_state_groups = o->n_groups - kv->n_token_groups;
+    memcpy(io->state_pages, o->state_pages + io->n_groups, (size_t)io->n_state_groups * sizeof *io->state_pages);
+    io->max_snapshots = n_state_pages > 0 ? o->snapshot_pages / kv->n_state_pages : 0;
+    return QUIRE_OK;
+}
+
 quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     _Static_assert((int)QUIRE_KV_LRU == (int)KV_EVICT_LRU && (int)QUIRE_KV_LFU == (int)KV_EVICT_LFU &&
                        (int)QUIRE_KV_GDSF == (int)KV_EVICT_GDSF && (int)QUIRE_KV_LEARNED == (int)KV_EVICT_LEARNED,
@@ -62,11 +89,13 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     }
     kv->o = *o;
     kv->open.prev = kv->open.next = &kv->open;
-    kv_index_options io = {
-        .page_tokens = o->page_tokens, .n_groups = o->n_groups, .max_spaces = o->max_spaces, .policy = (kv_policy)o->policy};
+    kv_index_options io = {.page_tokens = o->page_tokens, .max_spaces = o->max_spaces, .policy = (kv_policy)o->policy};
     io.granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN : KV_GRANULARITY_PAGE;
     memcpy(io.windows, o->windows, sizeof io.windows);
-    quire_err e = kv_pool_open(o->n_pages, &kv->pool);
+    quire_err e = count_states(kv, &io);
+    if (e == QUIRE_OK) {
+        e = kv_pool_open(o->n_pages, &kv->pool);
+    }
     if (e == QUIRE_OK && o->n_events > 0) {
         e = kv_events_open(o->n_events, o->page_tokens, &kv->events);
         io.events = kv->events;
@@ -139,9 +168,13 @@ static quire_err reserve_tokens(quire_kv_seq *seq, int32_t n) {
     return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Room for one more copy a group, here and in the list that is given out. */
+static bool is_state(const quire_kv *kv, int32_t g) {
+    return g >= kv->n_token_groups;
+}
+
+/* Room for one more copy a group, and of a whole state, here and in the list that is given out. */
 static quire_err reserve_copies(quire_kv *kv) {
-    size_t n = (size_t)(kv->copies.n + kv->o.n_groups), cap = (size_t)kv->copies.cap;
+    size_t n = (size_t)kv->copies.n + (size_t)kv->n_token_groups + (size_t)kv->n_state_pages, cap = (size_t)kv->copies.cap;
     void *pairs = kv->copies.pairs, *taken = kv->taken;
     bool ok = mem_grow_(&pairs, &cap, n, sizeof *kv->copies.pairs);
     kv->copies.pairs = pairs;
@@ -151,32 +184,53 @@ static quire_err reserve_copies(quire_kv *kv) {
     return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
+/* Pages that n more tokens of a sequence take in group g. */
+static int32_t needs_of(const quire_kv_seq *seq, int32_t g, int32_t n) {
+    const quire_kv *kv = seq->kv;
+    return is_state(kv, g) ? kv_table_state_needs(kv->pool, &seq->tables[g], kv->o.state_pages[g])
+                           : kv_table_needs(kv->pool, &seq->tables[g], n, kv->o.page_tokens);
+}
+
+static int64_t needs_of_all(const quire_kv_seq *seq, int32_t n) {
+    int64_t needs = 0;
+    for (int32_t g = 0; g < seq->kv->o.n_groups; g++) {
+        needs += needs_of(seq, g, n);
+    }
+    return needs;
+}
+
+/* Room for n ids in kv->fresh. */
+static quire_err reserve_fresh(quire_kv *kv, int32_t n) {
+    void *fresh = kv->fresh;
+    bool ok = mem_grow_(&fresh, &kv->cap_fresh, (size_t)n, sizeof *kv->fresh);
+    kv->fresh = fresh;
+    return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
 /* Room in all tables for n tokens behind those that have pages. What may fail comes before what changes. */
 static quire_err grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
-    int64_t needs = 0;
+    int64_t needs = needs_of_all(seq, n);
     TRY(reserve_copies(kv));
-    for (int32_t g = 0; g < kv->o.n_groups; g++) {
-        int32_t new_pages = kv_table_needs(kv->pool, &seq->tables[g], n, kv->o.page_tokens);
-        TRY(kv_table_reserve(&seq->tables[g], seq->tables[g].n_pages + new_pages));
-        needs += new_pages;
-    }
     if (needs > kv->o.n_pages) {
         return QUIRE_NO_ROOM;
     }
-    void *fresh = kv->fresh;
-    bool ok = mem_grow_(&fresh, &kv->cap_fresh, (size_t)needs, sizeof *kv->fresh);
-    kv->fresh = fresh;
-    if (!ok) {
-        return QUIRE_NO_MEMORY;
+    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+        TRY(kv_table_reserve(&seq->tables[g], seq->tables[g].n_pages + needs_of(seq, g, n)));
     }
+    TRY(reserve_fresh(kv, (int32_t)needs));
     TRY(kv_index_evict(kv->ix, (int32_t)needs));
+    needs = needs_of_all(seq, n); /* less, if a snapshot went that shared its states */
     TRY(kv_pool_reserve(kv->pool, (int32_t)needs, kv->fresh));
     const page_id *ids = kv->fresh;
     for (int32_t g = 0; g < kv->o.n_groups; g++) {
         kv_table *t = &seq->tables[g];
-        int32_t n_ids = kv_table_needs(kv->pool, t, n, kv->o.page_tokens);
-        kv_table_append_reserved(kv->pool, t, n, kv->o.page_tokens, &kv->copies, ids);
+        int32_t n_ids = needs_of(seq, g, n);
+        if (is_state(kv, g)) {
+            kv_table_state_append(kv->pool, t, n, kv->o.state_pages[g], &kv->copies, ids);
+        } else {
+            kv_table_append_reserved(kv->pool, t, n, kv->o.page_tokens, &kv->copies, ids);
+        }
         ids += n_ids;
     }
     return QUIRE_OK;
@@ -187,6 +241,13 @@ static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, i
     TRY(reserve_tokens(seq, n));
     TRY(kv_index_match(seq->kv->ix, &seq->path, tokens, n - 1, seq->tables, n_cached));
     TRY(grow(seq, n - *n_cached));
+    if (seq->kv->n_state_pages > 0) {
+        seq->plan = (kv_snapshot_plan){.branch = kv_index_agreed(seq->kv->ix, &seq->path, tokens, n - 1),
+                                       .prompt_end = n - 1,
+                                       .interval = seq->kv->o.snapshot_tokens,
+                                       .last = *n_cached};
+    }
+    seq->n_committed = *n_cached;
     memcpy(seq->tokens, tokens, (size_t)n * sizeof *tokens);
     seq->n = n;
     return QUIRE_OK;
@@ -228,11 +289,12 @@ quire_err quire_kv_seq_append(quire_kv_seq *seq, const int32_t *tokens, int32_t 
     if (n < 0 || n > INT32_MAX - seq->n) {
         return QUIRE_INVALID;
     }
+    if (n == 0) {
+        return QUIRE_OK;
+    }
     TRY(reserve_tokens(seq, seq->n + n));
     TRY(grow(seq, n));
-    if (n > 0) {
-        memcpy(seq->tokens + seq->n, tokens, (size_t)n * sizeof *tokens);
-    }
+    memcpy(seq->tokens + seq->n, tokens, (size_t)n * sizeof *tokens);
     seq->n += n;
     return QUIRE_OK;
 }
@@ -243,6 +305,40 @@ static int32_t first_seen(const quire_kv *kv, int32_t g, int32_t n) {
     return window == 0 || n < window ? 0 : n - window + 1;
 }
 
+int32_t quire_kv_seq_next_snapshot(const quire_kv_seq *seq) {
+    return seq->kv->n_state_pages > 0 ? kv_snapshot_next(&seq->plan) : INT32_MAX;
+}
+
+/* Pages for a whole state in kv->fresh, and room for their copies. Evicts nothing when that would not suffice. */
+static quire_err reserve_states(quire_kv *kv) {
+    kv_counts c = kv_pool_counts(kv->pool);
+    TRY(reserve_copies(kv));
+    TRY(reserve_fresh(kv, kv->n_state_pages));
+    if (c.n_free + c.n_cached < kv->n_state_pages) {
+        return QUIRE_NO_ROOM;
+    }
+    TRY(kv_index_evict(kv->ix, kv->n_state_pages));
+    return kv_pool_reserve(kv->pool, kv->n_state_pages, kv->fresh);
+}
+
+/* Keeps the states as they are after n tokens, if there is room. Tokens that have slots already are computed without another append, so the
+ * sequence is given states of its own for them now. */
+static void keep_states(quire_kv_seq *seq, int32_t n) {
+    quire_kv *kv = seq->kv;
+    bool goes_on = n < seq->n;
+    if (goes_on && reserve_states(kv) != QUIRE_OK) {
+        return;
+    }
+    (void)kv_index_snapshot(kv->ix, &seq->path, seq->tokens, n, seq->tables); /* a full tree only means less to find */
+    int32_t n_used = 0;
+    for (int32_t g = kv->n_token_groups; goes_on && g < kv->o.n_groups; g++) {
+        int32_t n_ids = needs_of(seq, g, 0);
+        kv_table_state_append(kv->pool, &seq->tables[g], 0, kv->o.state_pages[g], &kv->copies, kv->fresh + n_used);
+        n_used += n_ids;
+    }
+    kv_pool_release_all(kv->pool, kv->fresh + n_used, goes_on ? kv->n_state_pages - n_used : 0);
+}
+
 quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what) {
     quire_kv *kv = seq->kv;
     if (n < 0 || n > seq->n) {
@@ -250,9 +346,15 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
     }
     kv_publish_what publish = what == QUIRE_KV_PAGES ? KV_PUBLISH_PAGES : KV_PUBLISH_TAIL;
     (void)kv_index_publish(kv->ix, &seq->path, seq->tokens, n, seq->tables, publish); /* a full tree only means less to find */
-    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+    bool is_due = what == QUIRE_KV_PAGES_AND_TAIL || quire_kv_seq_next_snapshot(seq) <= n;
+    if (kv->n_state_pages > 0 && n > 0 && n >= seq->n_committed && is_due) {
+        keep_states(seq, n);
+        seq->plan.last = n;
+    }
+    for (int32_t g = 0; g < kv->n_token_groups; g++) {
         kv_table_forget(kv->pool, &seq->tables[g], first_seen(kv, g, n), kv->o.page_tokens);
     }
+    seq->n_committed = n > seq->n_committed ? n : seq->n_committed;
     return QUIRE_OK;
 }
 
@@ -261,23 +363,34 @@ quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
     if (n < 0 || n > seq->n) {
         return QUIRE_INVALID;
     }
-    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+    for (int32_t g = 0; g < kv->n_token_groups; g++) {
         int32_t first = first_seen(kv, g, n);
         if (first < n && seq->tables[g].pages[first / kv->o.page_tokens].v == PAGE_NONE.v) {
             return QUIRE_INVALID;
         }
     }
-    for (int32_t g = 0; g < kv->o.n_groups; g++) {
+    if (kv->n_state_pages > 0 && n > 0 && n < seq->n) {
+        TRY(kv_index_restore(kv->ix, &seq->path, seq->tokens, n, seq->tables + kv->n_token_groups));
+    }
+    for (int32_t g = kv->n_token_groups; n == 0 && g < kv->o.n_groups; g++) {
+        kv_table_clear(kv->pool, &seq->tables[g]);
+    }
+    for (int32_t g = 0; g < kv->n_token_groups; g++) {
         kv_table_truncate(kv->pool, &seq->tables[g], n, kv->o.page_tokens);
     }
     kv_index_truncate(kv->ix, &seq->path, n);
     seq->n = n;
+    seq->n_committed = n < seq->n_committed ? n : seq->n_committed;
+    seq->plan.last = n < seq->plan.last ? n : seq->plan.last;
     return QUIRE_OK;
 }
 
 quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
     quire_kv *kv = seq->kv;
     quire_kv_seq *twin;
+    if (kv->n_state_pages > 0 && seq->n_committed < seq->n) {
+        return QUIRE_INVALID;
+    }
     TRY(make_seq(kv, &twin));
     quire_err e = reserve_tokens(twin, seq->n);
     for (int32_t g = 0; e == QUIRE_OK && g < kv->o.n_groups; g++) {
@@ -291,6 +404,8 @@ quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
         memcpy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
     }
     twin->n = seq->n;
+    twin->n_committed = seq->n_committed;
+    twin->plan = seq->plan;
     twin->path = kv_index_fork(kv->ix, &seq->path);
     *out = twin;
     return QUIRE_OK;
@@ -310,7 +425,7 @@ int32_t quire_kv_seq_length(const quire_kv_seq *seq) {
 int64_t quire_kv_seq_slot(const quire_kv_seq *seq, int32_t group, int32_t position) {
     const kv_table *t = &seq->tables[group];
     int32_t size = seq->kv->o.page_tokens;
-    return t->pages[position / size].v == PAGE_NONE.v ? -1 : kv_table_slot(t, position, size);
+    return is_state(seq->kv, group) || t->pages[position / size].v == PAGE_NONE.v ? -1 : kv_table_slot(t, position, size);
 }
 
 const int32_t *quire_kv_seq_pages(const quire_kv_seq *seq, int32_t group, int32_t *n) {
@@ -338,7 +453,8 @@ quire_kv_counts quire_kv_count(const quire_kv *kv) {
                              .n_held = c.n_held,
                              .n_cached = c.n_cached,
                              .n_seqs = kv->n_seqs,
-                             .n_spaces = kv_index_count(kv->ix).n_spaces};
+                             .n_spaces = kv_index_count(kv->ix).n_spaces,
+                             .n_snapshots = kv_index_count(kv->ix).n_snapshots};
 }
 
 void quire_kv_set_time(quire_kv *kv, int64_t now_us) {
@@ -372,7 +488,7 @@ int64_t quire_kv_seq_id(const quire_kv_seq *seq) {
 }
 
 void quire_kv_look(const quire_kv *kv, quire_kv_view *v) {
-    kv_view_begin(v, kv->pool, kv->o.page_tokens, kv->o.n_groups);
+    kv_view_begin(v, kv->pool, kv->o.page_tokens, kv->n_token_groups);
     for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
         kv_view_seq(v, seq->id, QUIRE_KV_OPEN, seq->tokens, seq->tables, kv->o.n_groups);
     }

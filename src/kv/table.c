@@ -92,6 +92,35 @@ void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int3
     grow(pool, t, g, g.copies_tail ? ids[g.n_new] : PAGE_NONE, n_tokens, copies);
 }
 
+int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t state_pages) {
+    if (t->n_pages == 0) {
+        return state_pages;
+    }
+    int32_t n = 0;
+    for (int32_t i = 0; i < t->n_pages; i++) {
+        n += kv_pool_is_shared(pool, t->pages[i]);
+    }
+    return n;
+}
+
+void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages, kv_copies *copies, const page_id *ids) {
+    assert(t->cap_pages >= state_pages);
+    for (int32_t i = 0; i < t->n_pages; i++) {
+        page_id page = t->pages[i];
+        if (kv_pool_is_shared(pool, page)) {
+            assert(copies->n < copies->cap);
+            copies->pairs[copies->n].src = page;
+            copies->pairs[copies->n++].dst = *ids;
+            t->pages[i] = *ids++;
+            kv_pool_release(pool, page);
+        }
+    }
+    for (; t->n_pages < state_pages; t->n_pages++) {
+        t->pages[t->n_pages] = *ids++;
+    }
+    t->n_tokens += n_tokens;
+}
+
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens) {
     assert(n_tokens >= 0 && n_tokens <= t->n_tokens);
     int32_t kept = pages_for(n_tokens, page_tokens);

@@ -1,6 +1,7 @@
 /* Block table: where one sequence's tokens lie, for one group of layers. A growable array of page ids and a length in tokens.
  *
- * Owner: the engine thread. Invariant: n_pages is what n_tokens need; every entry is held, or PAGE_NONE behind a window. A write into a
+ * Owner: the engine thread. Invariant: n_pages is what n_tokens need (for a recurrent state: always as many, once there are tokens); every
+ * entry is held, or PAGE_NONE behind a window. A write into a
  * page that others hold or can find (kv_pool_is_shared) copies that page first: kv_table_append adds the pair to a copy list, which the
  * engine hands to the backend before the step. A source may have been released, and even be the target of a later pair: pairs are done in
  * order, before anything is written. */
@@ -42,6 +43,10 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
 void kv_table_append_reserved(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies, const page_id *ids);
 /* Drops tokens from the end, releasing pages that hold none any more. */
 void kv_table_truncate(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens);
+/* The same for a recurrent state, which takes state_pages pages however many tokens it has seen, and is written as a whole: an empty table
+ * takes that many pages, one that holds a state copies those of its pages that are shared. */
+int32_t kv_table_state_needs(const kv_pool *pool, const kv_table *t, int32_t state_pages);
+void kv_table_state_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t state_pages, kv_copies *copies, const page_id *ids);
 /* Releases the pages that hold only positions before `position` (<= n_tokens): those behind a window. Their entries become PAGE_NONE. */
 void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_tokens);
 /* *to (initialised, empty) becomes a second holder of all of from's pages. */

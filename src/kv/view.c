@@ -92,7 +92,7 @@ void kv_view_seq(quire_kv_view *v, int64_t id, quire_kv_view_state state, const 
             if (page >= 0 && page < v->cap_pages && seq < v->cap_seqs) {
                 add_holder(&v->pages[page], seq);
             }
-            if (page >= 0 && page == v->page) {
+            if (page >= 0 && page == v->page && g < v->n_groups) {
                 show_tokens(v, tokens + from, t->n_tokens - from < v->page_tokens ? t->n_tokens - from : v->page_tokens);
             }
         }
