@@ -29,11 +29,23 @@ typedef struct quire_queue quire_queue;
 
 /* ---- engine ---- */
 
+/* The first tokens of prompts: ids, or, where those are NULL, a text. It is tokenised as a completion's prompt is, with special tokens parsed and
+ * BOS as the model wants. Text and ids are compared as tokens: a chat's begin with what the template writes. */
+typedef struct quire_prefix {
+    const char *text;
+    size_t n_text;
+    const int32_t *ids;
+    size_t n_ids;
+} quire_prefix;
+
 typedef struct quire_options {
     const char *model;            /* a .gguf file, a Hugging Face directory, or "builtin" */
     const char *compute;          /* "auto", "f32", "bf16", "int8" */
     const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
-    const char *prefix_cache;     /* "token": prompts reuse what others of their tenant left in the pages; "none" */
+    const char *prefix_cache;     /* "token": prompts reuse what others of their tenant left in the pages; "page": whole pages of it only; "none" */
+    const char *eviction_policy;  /* which cached page goes first: "lru", "lfu", "gdsf" */
+    const quire_prefix *public_prefixes; /* [n_public_prefixes] with which prompts of all tenants begin: these share their pages. Copied */
+    int32_t n_public_prefixes;
     const char *isa;              /* "auto", "plain", "avx2", "avx512" */
     const char *chat_template;    /* the template's text, or NULL: the model's own */
     int32_t n_threads;            /* 0: as many as the process may use */

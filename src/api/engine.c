@@ -5,6 +5,7 @@
 
 #include "api/memory.h"
 #include "api/options.h"
+#include "api/prefixes.h"
 #include "api/tiers.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -66,8 +67,7 @@ static quire_err open_pages(quire_engine *e, const quire_options *o, int32_t *ma
 
 static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_len, quire_error *err) {
     int32_t max_requests = o->max_seqs * REQUESTS_A_SEQ;
-    engine_options eo = {.prefix_cache = strcmp(o->prefix_cache, "none") == 0 ? PREFIX_CACHE_NONE : PREFIX_CACHE_TOKEN,
-                         .page_tokens = o->page_tokens,
+    engine_options eo = {.page_tokens = o->page_tokens,
                          .n_pages = e->info.n_pages,
                          .max_model_len = max_len,
                          .max_batched_tokens = o->max_batched_tokens,
@@ -76,8 +76,18 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
                          .tiers = tiers_options(o, e->tier_version),
                          .swap_bytes = o->swap_bytes,
                          .max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS};
-    TRY(engine_open(e->m, e->b, &e->layout, &eo, &e->core, err));
-    quire_err r = text_pool_open(o->n_text_threads, &e->text);
+    TRY(options_prefix_cache(o, &eo.prefix_cache, err));
+    TRY(kv_policy_parse(o->eviction_policy, &eo.eviction)); /* checked before */
+    prefix_list prefixes = {0};
+    quire_err r = prefixes_read(o, e->tokenizer, model_description(e->m)->n_vocab, &prefixes, err);
+    if (r == QUIRE_OK) {
+        eo.prefixes = prefixes.list;
+        eo.n_prefixes = prefixes.n;
+        r = engine_open(e->m, e->b, &e->layout, &eo, &e->core, err);
+    }
+    prefixes_free(&prefixes);
+    TRY(r);
+    r = text_pool_open(o->n_text_threads, &e->text);
     return r == QUIRE_OK ? r : err_set(err, r, -1, "the text threads could not start");
 }
 

@@ -13,6 +13,7 @@ void quire_options_init(quire_options *o) {
                          .compute = "auto",
                          .kv_dtype = "auto",
                          .prefix_cache = "token",
+                         .eviction_policy = "lru",
                          .isa = "auto",
                          .page_tokens = 16,
                          .memory_utilization = DEFAULT_UTILIZATION,
@@ -81,6 +82,17 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
     return QUIRE_OK;
 }
 
+quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_error *err) {
+    static const char *const names[] = {[PREFIX_CACHE_NONE] = "none", [PREFIX_CACHE_PAGE] = "page", [PREFIX_CACHE_TOKEN] = "token"};
+    for (prefix_cache c = PREFIX_CACHE_NONE; c <= PREFIX_CACHE_TOKEN; c++) {
+        if (strcmp(o->prefix_cache, names[c]) == 0) {
+            *out = c;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be none, page or token", o->prefix_cache);
+}
+
 static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
     if (v < least || v > most) {
         return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be from %lld to %lld", flag, (long long)v, (long long)least, (long long)most);
@@ -89,7 +101,7 @@ static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t
 }
 
 quire_err options_check(const quire_options *o, quire_error *err) {
-    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache || !o->eviction_policy) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
@@ -98,8 +110,11 @@ quire_err options_check(const quire_options *o, quire_error *err) {
     TRY(check_range("--threads", o->n_threads, 0, 4096, err));
     TRY(check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
     TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
-    if (strcmp(o->prefix_cache, "token") != 0 && strcmp(o->prefix_cache, "none") != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be token or none", o->prefix_cache);
+    prefix_cache cache;
+    kv_policy policy;
+    TRY(options_prefix_cache(o, &cache, err));
+    if (kv_policy_parse(o->eviction_policy, &policy) != QUIRE_OK) {
+        return err_set(err, QUIRE_INVALID, -1, "--eviction-policy %s: must be one of %s", o->eviction_policy, kv_policy_names);
     }
     if (!(o->memory_utilization > 0.0 && o->memory_utilization <= 1.0)) {
         return err_set(err, QUIRE_INVALID, -1, "--memory-utilization %g: must be over 0 and at most 1", o->memory_utilization);

@@ -4,6 +4,7 @@
 
 #include "core/kv_layout.h"
 #include "core/model_desc.h"
+#include "engine/engine.h"
 #include "file/model_file.h"
 #include "quire.h"
 
@@ -15,7 +16,8 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
 quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err);
 /* The longest sequence, o->max_model_len or the model's own; refuses one beyond what the model was made for, unless its rotary scaling adapts. */
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
-/* Checks the counts in o. */
+quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_error *err);
+/* Checks the counts in o, and what of its texts does not depend on the model. */
 quire_err options_check(const quire_options *o, quire_error *err);
 /* Free memory (-1: not known) less what o sets aside for swapped sequences and for pages that left the pool. */
 int64_t options_left_for_pages(const quire_options *o, int64_t free_bytes);

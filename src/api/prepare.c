@@ -4,6 +4,7 @@
 #include "api/stream.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/sha256.h"
 
 static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
     if (e->tokenizer) {
@@ -71,6 +72,26 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
+/* The name of the space in which r finds prefixes: its tenant, and behind a zero byte, which no tenant's name has, a digest of its salt. */
+static size_t write_space(const quire_request *r, uint8_t out[ENGINE_SPACE_BYTES]) {
+    size_t n = strlen(r->tenant);
+    memcpy(out, r->tenant, n);
+    if (r->cache_salt.n > 0) {
+        out[n++] = 0;
+        sha256(r->cache_salt.p, r->cache_salt.n, out + n);
+        n += SHA256_BYTES;
+    }
+    return n;
+}
+
+static kv_retention retention_of(const quire_request *r) {
+    kv_retention keep = KV_RETENTION_DEFAULT;
+    keep.priority = r->cache_priority >= 0 ? r->cache_priority : keep.priority;
+    keep.ttl_us = (int64_t)((double)r->cache_ttl_s * 1e6);
+    keep.ttl_us = r->cache_ttl_s > 0 && keep.ttl_us == 0 ? 1 : keep.ttl_us;
+    return keep;
+}
+
 /* Hands one choice over; its prompt's ids are copied, since START shows them. */
 static quire_err submit_choice(quire_stream *s, choice *c, quire_error *err) {
     int32_t *tokens = mem_new(c->prompt.n, sizeof *tokens);
@@ -82,14 +103,17 @@ static quire_err submit_choice(quire_stream *s, choice *c, quire_error *err) {
         c->sampling.seed = rng_os_seed();
         c->sampling.has_seed = true;
     }
+    uint8_t space[ENGINE_SPACE_BYTES];
     engine_request r = {.tokens = tokens,
                         .n_tokens = (int32_t)c->prompt.n,
                         .sampling = c->sampling,
                         .logprobs_width = s->request->info.logprobs + 1,
                         .prompt_logprobs_width = s->request->info.prompt_logprobs + 1,
                         .logits_out = s->request->logits_out,
-                        .space = s->request->tenant,
-                        .n_space = strlen(s->request->tenant),
+                        .space = space,
+                        .n_space = write_space(s->request, space),
+                        .retains = s->request->cache_priority >= 0 || s->request->cache_ttl_s > 0,
+                        .retention = retention_of(s->request),
                         .out = s->q->out,
                         .user = c};
     quire_err e = engine_submit(s->q->e->core, &r, &c->id, err);

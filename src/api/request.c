@@ -17,6 +17,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->info.endpoint = endpoint;
     r->info.n_choices = endpoint == QUIRE_CHAT ? 1 : 0;
     r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
+    r->cache_priority = -1;
     sampling_params_init(&r->sampling);
     r->values = json_object_new_array();
     quire_err e = r->values == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;

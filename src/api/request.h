@@ -56,6 +56,9 @@ struct quire_request {
     bool has_stream_options;
     float *logits_out; /* the caller's; see quire_request_logits */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
+    str cache_salt;         /* empty: none */
+    int32_t cache_priority; /* -1: not given */
+    float cache_ttl_s;      /* 0: no end */
 };
 
 /* As quire_request_parse, quire_request_ids, on a context rather than an engine. */

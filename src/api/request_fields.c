@@ -150,6 +150,18 @@ static quire_err read_logprobs(quire_request *r, const field_desc *f, json_objec
     return QUIRE_OK;
 }
 
+static quire_err read_salt(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    str salt = {NULL, 0};
+    if (v != NULL) {
+        salt = (str){json_object_get_string(v), (size_t)json_object_get_string_len(v)};
+        if (salt.n == 0 || salt.n > PARAMS_MAX_SALT_BYTES) {
+            return request_range_error(f, err, "cache_salt has %zu bytes; it must have from 1 to %d", salt.n, PARAMS_MAX_SALT_BYTES);
+        }
+    }
+    r->cache_salt = salt;
+    return QUIRE_OK;
+}
+
 static quire_err read_stop(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
     bool single = json_object_is_type(v, json_type_string);
     size_t n = single ? 1 : v == NULL ? 0 : json_object_array_length(v);
@@ -227,6 +239,9 @@ static const binding bindings[] = {
     {"add_special_tokens", AT(add_special)},
     {"allowed_token_ids", 0, request_read_allowed},
     {"bad_words", 0, request_read_bad_words},
+    {"cache_priority", AT(cache_priority)},
+    {"cache_salt", 0, read_salt},
+    {"cache_ttl", AT(cache_ttl_s)},
     {"chat_template_kwargs", 0, read_template_kwargs},
     {"continue_final_message", AT(continue_final_message)},
     {"dry_allowed_length", AT(sampling.dry_allowed_length)},

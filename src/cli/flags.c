@@ -20,7 +20,8 @@ static const flag_choice kv_types[] = {
     {"auto", "auto"},   {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"}, {"float16", "f16"},
     {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {NULL, NULL},
 };
-static const flag_choice prefix_caches[] = {{"token", "token"}, {"none", "none"}, {NULL, NULL}};
+static const flag_choice prefix_caches[] = {{"none", "none"}, {"page", "page"}, {"token", "token"}, {NULL, NULL}};
+static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}}, prefix_cache_off[] = {{"none", "none"}, {NULL, NULL}};
 static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {NULL, NULL}};
 
 const flag cli_flags[] = {
@@ -89,7 +90,11 @@ const flag cli_flags[] = {
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
-    {"--prefix-cache", NULL, "reuse of prompts' beginnings", ENGINE, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0, prefix_caches, NULL},
+    {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", ENGINE, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0, prefix_caches, NULL},
+    {"--enable-prefix-caching", NULL, "as --prefix-cache token", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_on, NULL},
+    {"--no-enable-prefix-caching", NULL, "as --prefix-cache none", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_off, NULL},
+    {"--eviction-policy", "POLICY", "which cached page goes first: lru, lfu or gdsf", CLI_SERVE | CLI_BENCH, FLAG_TEXT, AT(engine.eviction_policy), 0, 0, NULL, NULL},
+    {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX, 0, 0, 0, NULL, NULL},
     {"--isa", NULL, "instruction set of the kernels", ENGINE, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
     {"--threads -t", "N", "compute threads (0: all processors)", ENGINE, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
     {"--text-threads", "N", "threads that tokenise", CLI_SERVE, FLAG_COUNT, AT(engine.n_text_threads), 1, 256, NULL, NULL},

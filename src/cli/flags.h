@@ -14,7 +14,9 @@ typedef enum flag_type {
     FLAG_BYTES,         /* int64_t: a number, perhaps with K, M, G or T for powers of 1,024 */
     FLAG_GIB,           /* int64_t: the same, in GiB where no letter says otherwise */
     FLAG_CHOICE,        /* const char *, one of choices */
+    FLAG_PRESET,        /* const char *: the only choice's value; takes no value. Another way to write a flag, so --help leaves it out */
     FLAG_KEY,           /* appended to api_keys */
+    FLAG_PREFIX,        /* a file, appended to prefix_files */
     FLAG_FIELD_INTEGER, /* request field: integer */
     FLAG_FIELD_NUMBER,  /* request field: number */
     FLAG_FIELD_SWITCH,  /* request field: true */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/files.h"
 #include "cli/flags.h"
 
 static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory"};
@@ -36,6 +35,10 @@ quire_err cli_options_init(cli_options *o) {
 }
 
 void cli_options_deinit(cli_options *o) {
+    for (int i = 0; i < CLI_MAX_PREFIXES; i++) {
+        strbuf_deinit(&o->prefix_texts[i]);
+        id_list_deinit(&o->prefix_ids[i]);
+    }
     strbuf_deinit(&o->template_text);
     json_object_put(o->fields);
 }
@@ -202,6 +205,15 @@ static quire_err set_flag(cli_options *o, const flag *f, const char *name, const
         }
         o->api_keys[o->server.n_api_keys++] = text;
         return QUIRE_OK;
+    case FLAG_PRESET:
+        *(const char **)at = f->choices[0].value;
+        return QUIRE_OK;
+    case FLAG_PREFIX:
+        if (o->engine.n_public_prefixes == CLI_MAX_PREFIXES) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: at most %d", name, CLI_MAX_PREFIXES);
+        }
+        o->prefix_files[o->engine.n_public_prefixes++] = text;
+        return QUIRE_OK;
     default:
         return set_field(f, name, text, o->fields, err);
     }
@@ -224,6 +236,23 @@ static quire_err resolve_template(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* --public-prefix: the text of a file, or the ids of a .json. */
+static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
+    for (int32_t i = 0; i < o->engine.n_public_prefixes; i++) {
+        const char *path = o->prefix_files[i];
+        size_t n = strlen(path);
+        bool is_json = n > 5 && strcmp(path + n - 5, ".json") == 0;
+        quire_err e = is_json ? id_list_read(path, &o->prefix_ids[i], err) : files_read(path, &o->prefix_texts[i], err);
+        if (e != QUIRE_OK) {
+            return err_prefix(err, e, "--public-prefix");
+        }
+        const strbuf *text = &o->prefix_texts[i];
+        o->prefixes[i] = (quire_prefix){text->n ? text->p : "", text->n, o->prefix_ids[i].ids, o->prefix_ids[i].n};
+    }
+    o->engine.public_prefixes = o->prefixes;
+    return QUIRE_OK;
+}
+
 /* One argument that starts with '-'; *i moves past its value. */
 static quire_err parse_flag(cli_options *o, cli_command command, int argc, char **argv, int *i, quire_error *err) {
     const char *arg = argv[*i];
@@ -235,7 +264,7 @@ static quire_err parse_flag(cli_options *o, cli_command command, int argc, char 
     }
     char label[64];
     snprintf(label, sizeof label, "%.*s", (int)name.n, name.p);
-    bool is_switch = f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH;
+    bool is_switch = f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_PRESET;
     if (is_switch && equals) {
         return err_set(err, QUIRE_INVALID, -1, "%s: takes no value", label);
     }
@@ -286,6 +315,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     }
     o->server.api_keys = o->api_keys;
     TRY(resolve_template(o, err));
+    TRY(resolve_prefixes(o, err));
     o->bench.engine = o->engine;
     o->bench.json = o->json;
     return QUIRE_OK;
@@ -302,7 +332,7 @@ static void describe_flag(const flag *f, char *out, size_t n) {
         used = (size_t)snprintf(out, n, "%.*s, ", (int)strcspn(brief + 1, " "), brief + 1);
     }
     used += (size_t)snprintf(out + used, n - used, "%.*s ", (int)own, f->names);
-    for (const flag_choice *c = f->choices; c && c->spelling && used < n; c++) {
+    for (const flag_choice *c = f->type == FLAG_CHOICE ? f->choices : NULL; c && c->spelling && used < n; c++) {
         if (strcmp(c->spelling, c->value) == 0) {
             used += (size_t)snprintf(out + used, n - used, "%s%s", c == f->choices ? "" : "|", c->spelling);
         }
@@ -314,7 +344,7 @@ static void describe_flag(const flag *f, char *out, size_t n) {
 
 void cli_options_help(cli_command command) {
     for (int i = 0; i < cli_n_flags; i++) {
-        if (cli_flags[i].commands & (unsigned)command) {
+        if ((cli_flags[i].commands & (unsigned)command) && cli_flags[i].type != FLAG_PRESET) {
             char head[128];
             describe_flag(&cli_flags[i], head, sizeof head);
             printf("  %-36s %s\n", head, cli_flags[i].meaning);

@@ -11,11 +11,13 @@
 #include "bench/bench.h"
 #include "bench/kv.h"
 #include "bench/memory.h"
+#include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
 #include "sim/sim.h"
 
 #define CLI_MAX_API_KEYS 64
+#define CLI_MAX_PREFIXES 16
 
 typedef enum cli_command {
     CLI_RUN = 1,
@@ -42,6 +44,10 @@ typedef struct cli_options {
     const char *ids, *ids_file, *batch_with;
     const char *chat_template;                 /* as given: a file or the text */
     strbuf template_text;                      /* owned: what engine.chat_template points to when it was a file */
+    const char *prefix_files[CLI_MAX_PREFIXES];
+    strbuf prefix_texts[CLI_MAX_PREFIXES];     /* owned: what engine.public_prefixes points to, and ids where the file has those */
+    id_list prefix_ids[CLI_MAX_PREFIXES];
+    quire_prefix prefixes[CLI_MAX_PREFIXES];
     json_object *fields;                       /* owned: request fields by name */
     int32_t n_predict;                         /* -1: until the model ends or the sequence is full */
     bool echo, complete, json, show_ids, quiet, help;

@@ -14,6 +14,8 @@
 #include "core/sampling_lists.h"
 
 #define PARAMS_MAX_STOP        16
+#define PARAMS_MAX_TTL_S       (10.0 * 365 * 24 * 3600) /* the longest cache_ttl */
+#define PARAMS_MAX_SALT_BYTES  4096
 #define PARAMS_MAX_STOP_TOKENS 64
 #define PARAMS_MAX_LOGPROBS    20
 

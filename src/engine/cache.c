@@ -2,20 +2,33 @@
 
 #include "engine/tiering.h"
 
-#define MAX_SPACES 1024 /* tenants with running sequences or cached pages at once */
-#define N_EVENTS   4096 /* that are kept */
+#define MAX_SPACES      4096 /* tenants, with their salts, that have sequences or cached pages at once */
+#define N_EVENTS        4096 /* that are kept */
+#define EVICT_FOR_SPACE 64   /* pages that go when there is no space for a new one */
+
+/* Who may share public prefixes: all whose keys and values agree, which within one engine are all. */
+static const unsigned char SCOPE[] = {0};
 
 quire_err cache_open(engine *e) {
     if (e->options.prefix_cache == PREFIX_CACHE_NONE) {
         return QUIRE_OK;
     }
-    kv_index_options o = {.page_tokens = e->layout.page_tokens, .n_groups = e->layout.n_groups, .max_spaces = MAX_SPACES, .watch = tiering_watch(e)};
+    kv_index_options o = {.page_tokens = e->layout.page_tokens,
+                          .n_groups = e->layout.n_groups,
+                          .max_spaces = MAX_SPACES,
+                          .granularity = e->options.prefix_cache == PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN,
+                          .policy = e->options.eviction,
+                          .watch = tiering_watch(e)};
     for (int32_t g = 0; g < e->layout.n_groups; g++) {
         o.windows[g] = e->layout.groups[g].kind == LAYER_WINDOW ? e->layout.groups[g].window : 0;
     }
     TRY(kv_events_open(N_EVENTS, e->layout.page_tokens, &e->events));
     o.events = e->events;
-    return kv_index_open(e->pool, &o, &e->index);
+    TRY(kv_index_open(e->pool, &o, &e->index));
+    for (int32_t i = 0; i < e->options.n_prefixes; i++) {
+        TRY(kv_index_add_public(e->index, SCOPE, sizeof SCOPE, e->options.prefixes[i].tokens, e->options.prefixes[i].n_tokens));
+    }
+    return QUIRE_OK;
 }
 
 void cache_close(engine *e) {
@@ -25,8 +38,29 @@ void cache_close(engine *e) {
     kv_events_close(e->events);
 }
 
+static quire_err enter_space(engine *e, sequence *s) {
+    return kv_index_enter_public(e->index, SCOPE, sizeof SCOPE, s->space, s->n_space, s->tokens, s->n_known, &s->path);
+}
+
 void cache_enter(engine *e, sequence *s) {
-    s->cached = e->index && kv_index_enter(e->index, s->space, s->n_space, &s->path) == QUIRE_OK;
+    if (!e->index) {
+        return;
+    }
+    quire_err r = enter_space(e, s);
+    if (r == QUIRE_NO_ROOM) { /* the spaces of tenants who left things cached: the oldest go, and with its last page a space */
+        (void)kv_index_evict(e->index, kv_pool_counts(e->pool).n_free + EVICT_FOR_SPACE);
+        r = enter_space(e, s);
+    }
+    s->cached = r == QUIRE_OK;
+    if (s->cached && s->retains) {
+        (void)kv_index_retain(e->index, &s->path, &s->retention); /* in range: the caller's word */
+    }
+}
+
+void cache_set_time(engine *e, int64_t now_us) {
+    if (e->index) {
+        kv_index_set_time(e->index, now_us);
+    }
 }
 
 void cache_leave(engine *e, sequence *s) {

@@ -15,6 +15,7 @@
 #include "base/wake.h"
 #include "core/params.h"
 #include "engine/logprobs.h"
+#include "kv/evict.h"
 #include "kv/tier.h"
 #include "model/model.h"
 
@@ -22,7 +23,13 @@ typedef struct engine engine;
 typedef struct engine_out engine_out;
 
 /* What of a finished or running sequence others may reuse. */
-typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_TOKEN } prefix_cache;
+typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_PAGE /* whole pages only */, PREFIX_CACHE_TOKEN } prefix_cache;
+
+/* Tokens with which prompts of all tenants begin: whole pages of them are shared by all. */
+typedef struct engine_prefix {
+    const int32_t *tokens;
+    int32_t n_tokens; /* at least a page */
+} engine_prefix;
 
 /* Where pages go that leave the pool (kv/tier.h). All zero: nowhere. */
 typedef struct engine_tiers {
@@ -35,6 +42,9 @@ typedef struct engine_tiers {
 
 typedef struct engine_options {
     prefix_cache prefix_cache;
+    kv_policy eviction;             /* which cached page goes first */
+    const engine_prefix *prefixes;  /* [n_prefixes], copied */
+    int32_t n_prefixes;
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     engine_tiers tiers;
@@ -64,7 +74,7 @@ typedef struct engine_event {
     int32_t n_cached;     /* prompt tokens that were not computed but found in the prefix cache when the request was first admitted */
 } engine_event;
 
-#define ENGINE_SPACE_BYTES 128
+#define ENGINE_SPACE_BYTES 192
 
 typedef struct engine_request {
     int32_t *tokens;       /* the prompt, at least one; mem_new'd, owned by the engine from submit on */
@@ -76,6 +86,8 @@ typedef struct engine_request {
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
     const void *space;     /* names the tenant: prefixes are shared within a space only. n_space bytes, copied */
     size_t n_space;        /* at most ENGINE_SPACE_BYTES */
+    bool retains;          /* its pages in the prefix cache are kept as retention, which is valid, says (kv/evict.h) */
+    kv_retention retention;
     engine_out *out;
     void *user;
 } engine_request;

@@ -32,12 +32,25 @@ typedef struct waiter {
     int32_t n_cached, n_wanted; /* tokens it finds in the cache now, and would at most take from there */
 } waiter;
 
+/* How many tokens a and b may find in the same place: all in one space, else those of a public prefix that both stand behind. */
+static int32_t common_ground(const engine *e, const sequence *a, const sequence *b) {
+    if (!a->cached || !b->cached) {
+        return 0;
+    }
+    if (a->path.space == b->path.space) {
+        return a->n_known < b->n_known ? a->n_known : b->n_known;
+    }
+    bool same = a->path.n_public > 0 && b->path.n_public > 0 && a->path.public_space == b->path.public_space;
+    return same ? a->path.n_public * e->layout.page_tokens : 0;
+}
+
 /* Up to which token w could take pages from `other`, of whose tokens n_computed are computed, and could not now; 0: nothing worth a wait.
  */
 static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *other, int32_t n_computed) {
-    int32_t size = e->layout.page_tokens, n = w->n_wanted < other->n_known ? w->n_wanted : other->n_known;
+    int32_t size = e->layout.page_tokens, n = common_ground(e, w->s, other);
+    n = n < w->n_wanted ? n : w->n_wanted;
     n -= n % size;
-    if (!other->cached || other->path.space != w->s->path.space || other->arrival > w->s->arrival || n - w->n_cached < size ||
+    if (other->arrival > w->s->arrival || n - w->n_cached < size ||
         n_computed - n_computed % size > w->n_cached /* w would have found its pages, were they of use to it */) {
         return 0;
     }

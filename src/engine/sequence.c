@@ -64,6 +64,8 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     if (s->n_space > 0) {
         memcpy(s->space, r->space, s->n_space);
     }
+    s->retains = r->retains;
+    s->retention = r->retention;
     s->n_prompt = s->n_known = s->n_read = r->n_tokens;
     s->n_max = n_max;
     s->out = r->out;

@@ -35,6 +35,8 @@ typedef struct sequence {
     int64_t tier_deadline_us; /* it waits for tiers no longer than that; 0: it has not begun to */
     uint8_t space[ENGINE_SPACE_BYTES];
     size_t n_space;
+    bool retains;
+    kv_retention retention;
     int32_t n_prompt, n_known, n_computed;
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
     int32_t n_admitted;       /* times it was; more than once after preemption */

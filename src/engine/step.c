@@ -251,7 +251,9 @@ bool step_submit(engine *e) {
     if (e->n_running + e->n_waiting == 0) {
         return false;
     }
-    atomic_store(&e->step_started_us, clock_us());
+    int64_t now_us = clock_us();
+    atomic_store(&e->step_started_us, now_us);
+    cache_set_time(e, now_us);
     plan_step(e);
     reserve_step(e);
     if (e->step.plan.n_items == 0) {

@@ -1,6 +1,7 @@
 """Prompts that begin alike share pages: seen in the counters, never in the answers, and never across tenants."""
 import json
 import re
+import subprocess
 import time
 
 import openai
@@ -111,3 +112,85 @@ def test_pages_come_back_to_the_cache_and_none_stay_held(cached):
         time.sleep(0.01)  # the counters are published after the step that sent the last token
     assert cached.metric("quire_pages_held") == 0
     assert cached.metric("quire_pages_cached") > 0
+
+
+# ---- what a request may say ----
+
+def cached_tokens(server, prompt, key=KEY, **fields):
+    body = {"model": "builtin", "prompt": prompt, "max_tokens": 1, **fields}
+    status, _, text = server.ask("POST", "/v1/completions", body, key=key)
+    assert status == 200, text
+    return json.loads(text)["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_only_the_same_salt_shares(cached):
+    prompt = [5 + i for i in range(50)]
+    assert cached_tokens(cached, prompt, cache_salt="one") == 0
+    assert cached_tokens(cached, prompt, cache_salt="two") == 0
+    assert cached_tokens(cached, prompt) == 0
+    assert cached_tokens(cached, prompt, key=OTHER, cache_salt="one") == 0  # a salt narrows a tenant's space, and joins nobody's
+    for salt in ({"cache_salt": "one"}, {"cache_salt": "two"}, {}, {"cache_salt": None}):
+        assert cached_tokens(cached, prompt, **salt) == 49
+
+
+@pytest.mark.parametrize("field, value", [("cache_salt", ""), ("cache_salt", 7), ("cache_salt", "x" * 5000), ("cache_priority", 101), ("cache_priority", -1),
+                                          ("cache_priority", 1.5), ("cache_ttl", 0), ("cache_ttl", -1), ("cache_ttl", 1e12), ("cache_ttl", "1")])
+def test_what_is_out_of_range_is_refused(cached, field, value):
+    status, _, text = cached.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1, field: value})
+    error = json.loads(text)["error"]
+    assert status == 400 and field in error["param"], text
+
+
+def test_a_dear_prompt_outlives_newer_ones(quire):
+    server = Server("builtin", "--api-key", KEY, "--kv-pages", "32", "--max-model-len", "256")
+    prompts = [[20 * i + 7 + k for k in range(200)] for i in range(4)]
+    assert cached_tokens(server, prompts[0], cache_priority=90) == 0
+    for p in prompts[1:]:
+        assert cached_tokens(server, p) == 0
+    assert cached_tokens(server, prompts[0]) == 199
+    assert cached_tokens(server, prompts[1]) < 199
+    assert cached_tokens(server, prompts[2], cache_priority=100, cache_ttl=0.001) < 199
+    time.sleep(0.01)
+    cached_tokens(server, prompts[3])
+    assert cached_tokens(server, prompts[2]) < 199
+    assert server.stop() == 0
+
+
+# ---- what the operator may say ----
+
+def test_a_public_prefix_is_shared_by_all_tenants(quire, tmp_path):
+    text = tmp_path / "system.txt"
+    text.write_text(STORY)
+    ids = tmp_path / "ids.json"
+    ids.write_text(json.dumps([9 + i for i in range(64)]))
+    server = Server("builtin", "--api-key", KEY, "--api-key", OTHER, "--public-prefix", str(text), "--public-prefix", str(ids))
+    n = json.loads(server.ask("POST", "/v1/completions", {"prompt": STORY, "max_tokens": 1})[2])["usage"]["prompt_tokens"]
+    public = n - n % 16
+    assert cached_tokens(server, STORY + "And one of them said", key=OTHER) in (public, public - 16)  # the last token may join what follows
+    assert cached_tokens(server, [9 + i for i in range(80)]) == 0
+    assert cached_tokens(server, [9 + i for i in range(80)], key=OTHER) == 64
+    assert cached_tokens(server, [9 + i for i in range(80)], key=OTHER) == 79
+    assert server.stop() == 0
+
+
+def test_a_public_prefix_that_cannot_be_shared_is_refused(quire, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("Hello")
+    for path, said in ((short, "must have at least 16"), (tmp_path / "none.txt", "No such file")):
+        r = subprocess.run([quire, "serve", "builtin", "--port", "0", "--public-prefix", str(path)], capture_output=True, text=True, timeout=60)
+        assert r.returncode != 0 and said in r.stderr, r.stderr
+
+
+@pytest.mark.parametrize("flags, expected", [(["--prefix-cache", "page"], [0, 32, 48]), (["--enable-prefix-caching"], [0, 37, 59]),
+                                             (["--no-enable-prefix-caching"], [0, 0, 0]), (["--eviction-policy", "gdsf"], [0, 37, 59])])
+def test_granularity_is_the_operators_choice(quire, flags, expected):
+    server = Server("builtin", "--api-key", KEY, *flags)
+    first = [11 + i for i in range(60)]
+    second = first[:37] + [900 + i for i in range(23)]
+    assert [cached_tokens(server, p) for p in (first, second, second)] == expected
+    assert server.stop() == 0
+
+
+def test_an_unknown_eviction_policy_is_refused(quire):
+    r = subprocess.run([quire, "serve", "builtin", "--port", "0", "--eviction-policy", "best"], capture_output=True, text=True, timeout=60)
+    assert r.returncode != 0 and "must be one of lru, lfu, gdsf" in r.stderr

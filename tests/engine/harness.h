@@ -18,6 +18,9 @@ typedef struct harness_options {
     dtype kv;
     int32_t page_tokens, n_pages, chunk, max_rows, max_seqs, n_threads;
     prefix_cache prefix_cache;
+    kv_policy eviction;
+    const engine_prefix *prefixes;
+    int32_t n_prefixes;
     layer_kind *layer_kinds; /* [layers of the model] or NULL: how pages are cut; the model itself sees what its own masks say */
     int32_t window, max_model_len;
     engine_tiers tiers;
@@ -45,6 +48,8 @@ typedef struct harness_run {
     int32_t logits_first;
     int32_t tokens[512];
     const char *space; /* NULL: everybody's */
+    bool retains;
+    kv_retention retention;
     int32_t n_cached;
     finish_reason finish;
     quire_err error;
@@ -71,6 +76,9 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .prefill_chunk = o->chunk,
                          .max_requests = 256,
                          .prefix_cache = o->prefix_cache,
+                         .eviction = o->eviction,
+                         .prefixes = o->prefixes,
+                         .n_prefixes = o->n_prefixes,
                          .tiers = o->tiers};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
     d.layer_kinds = o->layer_kinds ? o->layer_kinds : d.layer_kinds;
@@ -99,7 +107,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
     const char *space = r->space ? r->space : "test";
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .out = h->out, .user = r};
+    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .retains = r->retains, .retention = r->retention, .out = h->out, .user = r};
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);

@@ -150,6 +150,114 @@ static void what_a_preempted_request_finds_again_is_no_hit_of_its_prompt(void **
     harness_close(&h);
 }
 
+static void page_granularity_reuses_whole_pages_only(void **state) {
+    (void)state;
+    enum { N = 60 };
+    harness h = {0};
+    harness_options o = small_model;
+    int32_t a[N], b[N];
+    o.prefix_cache = PREFIX_CACHE_PAGE;
+    harness_open(&o, &h);
+    random_prompt(&seed, h.n_vocab, N, a);
+    memcpy(b, a, sizeof b);
+    b[37] = a[37] == 7 ? 8 : 7;
+    harness_run first = {.prompt = a, .n_prompt = N, .sampling = greedy(1)}, second = {.prompt = b, .n_prompt = N, .sampling = greedy(1)};
+    assert_int_equal(rows_of(&h, &first), N);
+    assert_int_equal(rows_of(&h, &second), N - 32);
+    assert_int_equal(second.n_cached, 32);
+    assert_int_equal(rows_of(&h, &second), N - 48); /* 59 might be reused; three pages are */
+    harness_close(&h);
+}
+
+static void tenants_share_a_public_prefix_and_nothing_behind_it(void **state) {
+    (void)state;
+    enum { PUBLIC = 70, WHOLE = 64, N = 120 }; /* four whole pages are public */
+    harness h = {0};
+    harness_options o = small_model;
+    int32_t p[N];
+    random_prompt(&seed, 2048, N, p);
+    engine_prefix prefix = {p, PUBLIC};
+    o.prefixes = &prefix;
+    o.n_prefixes = 1;
+    harness_open(&o, &h);
+    harness_run one = {.prompt = p, .n_prompt = N, .sampling = greedy(4), .space = "one"}, two = one, shorter = one;
+    two.space = "two";
+    assert_int_equal(rows_of(&h, &one), N + 3);
+    assert_int_equal(rows_of(&h, &two), N - WHOLE + 3);
+    assert_int_equal(two.n_cached, WHOLE);
+    assert_memory_equal(one.tokens, two.tokens, 4 * sizeof(int32_t));
+    assert_int_equal(rows_of(&h, &two), 1 + 3);
+    shorter.space = "three";
+    shorter.n_prompt = 40; /* it ends inside the prefix, so it is no prompt that begins with it */
+    assert_int_equal(rows_of(&h, &shorter), 40 + 3);
+    harness_close(&h);
+    /* tenants that arrive together wait for the public pages, too */
+    h = (harness){0};
+    o.chunk = 8;
+    harness_open(&o, &h);
+    harness_submit(&h, &one);
+    harness_submit(&h, &two);
+    harness_wait(&h, 2);
+    assert_int_equal(idle_stats(&h).step_rows, N + N - WHOLE + 2 * 3);
+    assert_memory_equal(one.tokens, two.tokens, 4 * sizeof(int32_t));
+    harness_close(&h);
+}
+
+/* Three prompts of which the pool holds two: which one goes is the policy's choice, or the request's. */
+static void what_is_kept_is_what_requests_say(void **state) {
+    (void)state;
+    enum { N = 96 };
+    harness_options o = small_model;
+    int32_t p[3][N];
+    o.n_pages = 15;
+    for (int i = 0; i < 3; i++) {
+        random_prompt(&seed, 2048, N, p[i]);
+        p[i][0] = 10 + i;
+    }
+    for (int way = 0; way < 3; way++) {
+        harness h = {0};
+        harness_open(&o, &h);
+        harness_run runs[3];
+        for (int i = 0; i < 3; i++) {
+            runs[i] = (harness_run){.prompt = p[i], .n_prompt = N, .sampling = greedy(1)};
+        }
+        runs[0].retains = way == 1; /* the oldest is dear */
+        runs[0].retention = (kv_retention){.priority = 90};
+        runs[1].retains = way == 2; /* the second is dear for a moment only: it goes before the first */
+        runs[1].retention = (kv_retention){.priority = 90, .ttl_us = 1};
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(rows_of(&h, &runs[i]), N);
+            nanosleep(&(struct timespec){0, 2000000}, NULL);
+        }
+        harness_run again = {.prompt = p[0], .n_prompt = N, .sampling = greedy(1)};
+        assert_int_equal(rows_of(&h, &again) == 1, way != 0);
+        harness_close(&h);
+    }
+}
+
+static void more_tenants_than_spaces_find_room_when_the_oldest_have_gone(void **state) {
+    (void)state;
+    enum { N_TENANTS = 4200, N = 17 };
+    harness h = {0};
+    harness_options o = small_model;
+    static char names[N_TENANTS][8];
+    int32_t p[N];
+    o.n_pages = 2 * N_TENANTS;
+    harness_open(&o, &h);
+    random_prompt(&seed, h.n_vocab, N, p);
+    harness_run r = {.prompt = p, .n_prompt = N, .sampling = greedy(1)};
+    for (int i = 0; i < N_TENANTS; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        r.space = names[i];
+        harness_submit(&h, &r);
+        harness_wait(&h, 1);
+    }
+    assert_int_equal(rows_of(&h, &r), 1); /* the last one has a space */
+    r.space = names[0];
+    assert_int_equal(rows_of(&h, &r), N); /* the first one's went */
+    harness_close(&h);
+}
+
 int main(void) {
     seed = rng_os_seed();
     small_model = harness_defaults;
@@ -159,6 +267,10 @@ int main(void) {
         cmocka_unit_test(a_common_prefix_of_37_tokens_is_37_cached_tokens),
         cmocka_unit_test(wanted_rows_are_computed_though_they_are_cached),
         cmocka_unit_test(another_tenant_computes_every_token_of_the_same_prompt),
+        cmocka_unit_test(page_granularity_reuses_whole_pages_only),
+        cmocka_unit_test(tenants_share_a_public_prefix_and_nothing_behind_it),
+        cmocka_unit_test(what_is_kept_is_what_requests_say),
+        cmocka_unit_test(more_tenants_than_spaces_find_room_when_the_oldest_have_gone),
         cmocka_unit_test(what_a_preempted_request_finds_again_is_no_hit_of_its_prompt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

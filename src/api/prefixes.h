@@ -1,0 +1,20 @@
+/* The public prefixes among an engine's options, as tokens. */
+#ifndef API_PREFIXES_H
+#define API_PREFIXES_H
+
+#include "engine/engine.h"
+#include "quire.h"
+#include "text/tokenizer.h"
+
+typedef struct prefix_list {
+    token_list *ids;     /* [n] mem_new'd */
+    engine_prefix *list; /* [n] the same, for the engine */
+    int32_t n;
+} prefix_list;
+
+/* Tokenises and checks them; t may be NULL, then texts are UNSUPPORTED. INVALID for a prefix that is not a page long, since only whole
+ * pages are shared, and for ids that are not in the vocabulary. *out is freed with prefixes_free, on failure too. */
+quire_err prefixes_read(const quire_options *o, const tokenizer *t, int32_t n_vocab, prefix_list *out, quire_error *err);
+void prefixes_free(prefix_list *l);
+
+#endif

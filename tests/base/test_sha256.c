@@ -1,0 +1,54 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/sha256.h"
+
+static void expect(const void *bytes, size_t n, const char *hex) {
+    uint8_t digest[SHA256_BYTES];
+    char got[2 * SHA256_BYTES + 1];
+    sha256(bytes, n, digest);
+    for (int i = 0; i < SHA256_BYTES; i++) {
+        snprintf(got + 2 * i, 3, "%02x", digest[i]);
+    }
+    assert_string_equal(got, hex);
+}
+
+static void the_standards_examples_have_their_digests(void **state) {
+    (void)state;
+    static const char two_blocks[] = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
+    expect("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    expect("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    expect(two_blocks, strlen(two_blocks), "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    char *many = malloc(1000000);
+    memset(many, 'a', 1000000);
+    expect(many, 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    free(many);
+}
+
+/* Lengths around the ends of blocks, by another implementation. */
+static void lengths_around_a_block_have_their_digests(void **state) {
+    (void)state;
+    char x[120];
+    memset(x, 'x', sizeof x);
+    expect(x, 55, "d5e285683cd4efc02d021a5c62014694958901005d6f71e89e0989fac77e4072");
+    expect(x, 56, "04c26261370ee7541549d16dee320c723e3fd14671e66a099afe0a377c16888e");
+    expect(x, 63, "75220b47218278e656f2013bb8f0c455a25eaf01e86c64924e9d48d89776d6f2");
+    expect(x, 64, "7ce100971f64e7001e8fe5a51973ecdfe1ced42befe7ee8d5fd6219506b5393c");
+    expect(x, 65, "9537c5fdf120482f7d58d25e9ed583f52c02b4e304ea814db1633ad565aed7e9");
+    expect(x, 119, "000b48d4edf0fa7bee3c6236ecd2785baa5db4eeb8bb54341b029e0d9fa5fb0c");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_standards_examples_have_their_digests),
+        cmocka_unit_test(lengths_around_a_block_have_their_digests),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
