@@ -72,6 +72,7 @@ const flag cli_flags[] = {
     {"--pages", "LIST", "capacities in pages (halves of what the whole trace fills)", CLI_SIM, FLAG_TEXT, AT(sim.pages), 0, 0, NULL, NULL},
     {"--policy", "LIST", "eviction: all, or some of lru,lfu,gdsf,learned,belady (lru)", CLI_SIM, FLAG_TEXT, AT(sim.policies), 0, 0, NULL, NULL},
     {"--page-size --block-size --page-tokens", "N", "tokens a page holds (16)", CLI_SIM, FLAG_POWER_OF_TWO, AT(sim.page_tokens), 1, 512, NULL, NULL},
+    {"--prefix-cache", "token|page", "reuse to the token, or of whole pages only (token)", CLI_SIM, FLAG_TEXT, AT(sim.prefix_cache), 0, 0, NULL, NULL},
     {"--concurrency", "N", "requests open at once (1)", CLI_SIM, FLAG_COUNT, AT(sim.concurrency), 1, 1 << 16, NULL, NULL},
     {"--limit", "N", "read this many requests (0: all)", CLI_SIM, FLAG_COUNT, AT(sim.limit), 0, INT32_TOP, NULL, NULL},
     {"--svg", "FILE", "plot hit rate against capacity", CLI_SIM, FLAG_TEXT, AT(sim.svg), 0, 0, NULL, NULL},

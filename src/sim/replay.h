@@ -8,7 +8,7 @@
 #ifndef SIM_REPLAY_H
 #define SIM_REPLAY_H
 
-#include "kv/evict.h"
+#include "kv/index.h"
 #include "sim/trace.h"
 
 /* KV_EVICT_CALLER is Belady's rule here (sim/belady.h); NULL for a policy that this build has not. */
@@ -20,6 +20,7 @@ typedef struct replay_options {
     int32_t n_pages;                                                     /* 0: so many that nothing is ever evicted */
     int32_t page_tokens;                                                 /* 1..512 */
     int32_t concurrency;                                                 /* requests open at once, >= 1 */
+    kv_granularity granularity;                                          /* of reuse */
     bool checks;                                                         /* prove every invariant after every request; slow, for tests */
     void (*progress)(int32_t n_done, int32_t n_requests, void *context); /* called now and then; may be NULL */
     void *context;

@@ -26,9 +26,10 @@ void report_head(const sim_options *o, const trace *t) {
     if (o->json) {
         return;
     }
-    printf("%s: %s requests, %s prompt tokens, %s answer tokens; pages of %d tokens, %d request%s open at once\n", o->trace,
+    printf("%s: %s requests, %s prompt tokens, %s answer tokens; pages of %d tokens, reuse by %s, %d request%s open at once\n", o->trace,
            show_count((uint64_t)t->n_requests).text, show_count((uint64_t)t->n_prompt_tokens).text,
-           show_count((uint64_t)t->n_output_tokens).text, (int)o->page_tokens, (int)o->concurrency, o->concurrency == 1 ? "" : "s");
+           show_count((uint64_t)t->n_output_tokens).text, (int)o->page_tokens, o->prefix_cache, (int)o->concurrency,
+           o->concurrency == 1 ? "" : "s");
     printf("%-10s %10s %8s %14s %12s %10s %10s %8s %12s\n", "policy", "pages", "hit rate", "hit tokens", "evictions", "peak used",
            "peak held", "refused", "requests/s");
 }
@@ -58,6 +59,7 @@ static quire_err print_json_row(const sim_options *o, const sim_row *row) {
     add_count(line, "evictions", r->evictions);
     json_object_object_add(line, "requests_per_s", json_object_new_double(requests_per_s(r)));
     json_object_object_add(line, "hit_rate", json_object_new_double(sim_hit_rate(row)));
+    json_object_object_add(line, "prefix_cache", json_object_new_string(o->prefix_cache));
     add_count(line, "page_tokens", o->page_tokens);
     add_count(line, "concurrency", o->concurrency);
     add_count(line, "peak_pages", r->peak_pages);

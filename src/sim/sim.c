@@ -11,7 +11,7 @@
 enum { MAX_CAPACITIES = 64, MAX_ROWS = 1 + MAX_CAPACITIES * REPLAY_N_POLICIES, DEFAULT_HALVINGS = 7 };
 
 void sim_options_init(sim_options *o) {
-    *o = (sim_options){.policies = "lru", .page_tokens = 16, .concurrency = 1};
+    *o = (sim_options){.policies = "lru", .prefix_cache = "token", .page_tokens = 16, .concurrency = 1};
 }
 
 /* What is asked, understood, and what came of it so far. */
@@ -20,6 +20,7 @@ typedef struct sim {
     trace t;
     int32_t capacities[MAX_CAPACITIES], n_capacities; /* ascending */
     bool policies[REPLAY_N_POLICIES];
+    kv_granularity granularity;
     sim_row rows[MAX_ROWS];
     int32_t n_rows;
     bool shows_progress;
@@ -79,6 +80,15 @@ static quire_err parse_policies(sim *s, quire_error *err) {
     return *text ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--policy: is empty");
 }
 
+static quire_err parse_prefix_cache(sim *s, quire_error *err) {
+    bool page = strcmp(s->o->prefix_cache, "page") == 0;
+    s->granularity = page ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
+    return page || strcmp(s->o->prefix_cache, "token") == 0
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be page or token; without a cache nothing is found",
+                         s->o->prefix_cache);
+}
+
 static void show_progress(int32_t n_done, int32_t n_requests, void *context) {
     const sim_row *row = context;
     fprintf(stderr, "\r%s, %d pages: %3.0f%%", sim_row_name(row), (int)row->result.n_pages, 100.0 * n_done / n_requests);
@@ -92,6 +102,7 @@ static quire_err add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error 
                         .n_pages = n_pages,
                         .page_tokens = s->o->page_tokens,
                         .concurrency = s->o->concurrency,
+                        .granularity = s->granularity,
                         .progress = s->shows_progress ? show_progress : NULL,
                         .context = row};
     quire_err e = replay_run(&s->t, &o, &row->result, err);
@@ -137,6 +148,7 @@ quire_err sim_run(const sim_options *o, quire_error *err) {
     s->shows_progress = isatty(STDERR_FILENO);
     quire_err e = parse_pages(s, err);
     e = e == QUIRE_OK ? parse_policies(s, err) : e;
+    e = e == QUIRE_OK ? parse_prefix_cache(s, err) : e;
     e = e == QUIRE_OK ? trace_read(o->trace, o->limit, &s->t, err) : e;
     e = e == QUIRE_OK ? replay_all(s, err) : e;
     trace_deinit(&s->t);

@@ -9,14 +9,15 @@
 #include "quire_err.h"
 
 typedef struct sim_options {
-    const char *trace;    /* a file; sim/trace.h has the formats */
-    const char *pages;    /* capacities, "1000,2000"; NULL: from what the trace fills, down to a 128th of it */
-    const char *policies; /* "lru,belady", or all */
-    const char *svg;      /* a file to plot hit rate against capacity to, or NULL */
-    int32_t page_tokens;  /* 1..512 */
-    int32_t concurrency;  /* requests open at once */
-    int32_t limit;        /* requests read of the trace; 0: all */
-    bool json;            /* one JSON object a line instead of a table */
+    const char *trace;        /* a file; sim/trace.h has the formats */
+    const char *pages;        /* capacities, "1000,2000"; NULL: from what the trace fills, down to a 128th of it */
+    const char *policies;     /* "lru,belady", or all */
+    const char *svg;          /* a file to plot hit rate against capacity to, or NULL */
+    const char *prefix_cache; /* "token", or "page": whole pages are reused only */
+    int32_t page_tokens;      /* 1..512 */
+    int32_t concurrency;      /* requests open at once */
+    int32_t limit;            /* requests read of the trace; 0: all */
+    bool json;                /* one JSON object a line instead of a table */
 } sim_options;
 
 void sim_options_init(sim_options *o);

@@ -39,6 +39,22 @@ static void reuse_is_token_granular(void **state) {
     assert_int_equal(replay_text(text, KV_EVICT_LRU, 0, 16, 1).hit_tokens, 37);
 }
 
+static void by_page_only_whole_pages_are_reused(void **state) {
+    (void)state;
+    trace t = parse("{\"prompt\": [[\"a\", 37]]}\n{\"prompt\": [[\"a\", 37], [\"c\", 50]]}\n{\"prompt\": [[\"a\", 32]]}\n");
+    for (kv_policy policy = 0; policy < REPLAY_N_POLICIES; policy++) {
+        replay_options o = {
+            .policy = policy, .n_pages = 20, .page_tokens = 16, .concurrency = 1, .granularity = KV_GRANULARITY_PAGE, .checks = true};
+        replay_result r;
+        quire_error err = {.message = ""};
+        if (replay_policy_name(policy) != NULL) {
+            assert_int_equal(replay_run(&t, &o, &r, &err), QUIRE_OK);
+            assert_int_equal(r.hit_tokens, 32 + 16);
+        }
+    }
+    trace_deinit(&t);
+}
+
 static void an_answer_is_found_by_the_next_turn(void **state) {
     (void)state;
     static const char chat[] =
@@ -213,6 +229,7 @@ int main(void) {
         cmocka_unit_test(a_shared_system_prompt_is_computed_and_stored_once),
         cmocka_unit_test(a_prompt_that_comes_again_computes_its_last_token),
         cmocka_unit_test(reuse_is_token_granular),
+        cmocka_unit_test(by_page_only_whole_pages_are_reused),
         cmocka_unit_test(an_answer_is_found_by_the_next_turn),
         cmocka_unit_test(lru_evicts_what_was_used_longest_ago),
         cmocka_unit_test(belady_evicts_what_is_used_last),
