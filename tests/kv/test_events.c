@@ -141,7 +141,11 @@ static void what_cannot_allocate_says_so_and_leaves_nothing(void **state) {
 
 /* ---- a writer that never waits, and readers ---- */
 
+#if defined(__SANITIZE_THREAD__)
+enum { N_READERS = 2, N_EVENTS = 100000 };
+#else
 enum { N_READERS = 2, N_EVENTS = 3000000 };
+#endif
 
 typedef struct race {
     kv_events *ev;
