@@ -42,3 +42,12 @@ foreach(file ${server_tests})
     target_sources(server_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/server/fake_quire.c)
     target_link_libraries(server_${name} PRIVATE PkgConfig::EVENT http_parser)
 endforeach()
+
+# The example of quire_kv.h, which is right when its slots hold what they should and 37 tokens are found.
+add_executable(example_kv ${CMAKE_SOURCE_DIR}/examples/kv.c $<TARGET_OBJECTS:quire_base> $<TARGET_OBJECTS:quire_core> $<TARGET_OBJECTS:quire_kv>)
+target_include_directories(example_kv PRIVATE ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(example_kv PRIVATE ${QUIRE_LIBRARIES})
+set_target_properties(example_kv PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_test(NAME example_kv COMMAND example_kv)
+set_tests_properties(example_kv PROPERTIES LABELS kv PASS_REGULAR_EXPRESSION "37 of 50 tokens from the cache.*7 held  2 cached 55 free")
+add_dependencies(tests_kv example_kv)

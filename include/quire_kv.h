@@ -1,8 +1,13 @@
 /* Quire's KV cache alone: where the keys and values of many sequences lie, which pages they share, and what can be reused. Host integers
  * only: the memory itself, and what writes into it, belong to the caller.
  *
- *   quire_kv_open -> quire_kv_seq_open (reuses what is cached) -> append, do the copies, compute, commit ... -> quire_kv_seq_close ->
- * quire_kv_close
+ *   quire_kv_open
+ *     quire_kv_seq_open    a prompt: what is cached of it is shared, the rest has slots
+ *       quire_kv_copies    ... do these copies, compute the slots ...
+ *       quire_kv_seq_commit
+ *       quire_kv_seq_append -> copies, compute, commit, token by token
+ *     quire_kv_seq_close   what was committed stays cached
+ *   quire_kv_close         (examples/kv.c is a whole program)
  *
  * Memory is n_pages equal pages of page_tokens slots, one slot a token; position p of a sequence lies in slot quire_kv_seq_slot(seq, group,
  * p). Sequences share pages by reference count. Before anything is written to a shared page it is copied: quire_kv_copies says what to copy
@@ -47,9 +52,9 @@ typedef struct quire_kv_options {
     int32_t max_spaces;                   /* name spaces at once, of running sequences and of cached pages */
     quire_kv_policy policy;               /* which cached page goes first when room is needed */
     quire_kv_granularity granularity;
-    int32_t n_events;                     /* events that are kept for quire_kv_look; 0: none */
-    int32_t state_pages[QUIRE_KV_MAX_GROUPS]; /* pages of a sequence's state in a group of recurrent states; 0: the group holds tokens. State
-                                                 groups come last, behind one that holds tokens at least */
+    int32_t n_events;                         /* events that are kept for quire_kv_look; 0: none */
+    int32_t state_pages[QUIRE_KV_MAX_GROUPS]; /* pages of a sequence's state in a group of recurrent states; 0: the group holds tokens.
+                                                 State groups come last, behind one that holds tokens at least */
     int32_t snapshot_tokens;                  /* a snapshot every so many tokens; 0: at prompts' ends, branches and ends only */
     int32_t snapshot_pages;                   /* most pages of snapshots, room for one at least; then the longest unused goes. 0: no limit
                                                  but n_pages */
@@ -68,6 +73,14 @@ void quire_kv_close(quire_kv *kv);
  * their slots. The rest has slots, and is the caller's to compute. QUIRE_NO_ROOM when the pages, sequences or spaces do not suffice. */
 quire_err quire_kv_seq_open(quire_kv *kv, const void *space, size_t n_space, const int32_t *tokens, int32_t n, quire_kv_seq **out,
                             int32_t *n_cached);
+/* tokens[0..n), whole pages of them, become a public prefix: what sequences opened with quire_kv_seq_open_public have of it lies in pages
+ * that all of one scope share, whatever their spaces. scope (at most 255 bytes) holds what must agree all the same: model, adapter, type of
+ * the values. Stays until the cache is closed. QUIRE_INVALID when n is less than a page. */
+quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n);
+/* As quire_kv_seq_open; where the tokens begin with a public prefix of that scope, the longest counts, and what follows it is the space's
+ * own. A sequence that is truncated inside the prefix and goes on with other tokens keeps these to itself: nothing behind is findable. */
+quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *space, size_t n_space,
+                                   const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached);
 /* Gives its pages back; those that were committed stay cached. */
 void quire_kv_seq_close(quire_kv_seq *seq);
 
@@ -156,7 +169,7 @@ typedef struct quire_kv_view_entry {
     int32_t node, above; /* the run of entries without a branch that it is in, and the run before that; -1: none */
     int32_t space, page; /* page of the first group; -1: not cached in that one */
     int32_t n_tokens, n_pins;
-    uint64_t hash; /* 0: part-filled */
+    uint64_t hash;                      /* 0: part-filled */
     int32_t label[QUIRE_KV_VIEW_LABEL]; /* the first of its tokens */
 } quire_kv_view_entry;
 
@@ -170,8 +183,8 @@ typedef struct quire_kv_view_event {
     uint64_t hash, parent;
 } quire_kv_view_event;
 
-/* What a cache looks like in one moment: made once, filled any number of times. Arrays hold the first cap_ of what there is; the counts count
- * all. */
+/* What a cache looks like in one moment: made once, filled any number of times. Arrays hold the first cap_ of what there is; the counts
+ * count all. */
 typedef struct quire_kv_view {
     /* asked for; set before it is filled */
     int32_t page;   /* whose tokens are wanted; -1: none's */

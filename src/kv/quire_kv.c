@@ -43,8 +43,8 @@ void quire_kv_options_init(quire_kv_options *o) {
 
 static bool options_are_valid(const quire_kv_options *o) {
     bool valid = o->page_tokens >= 1 && o->page_tokens <= KV_MAX_PAGE_TOKENS && (o->page_tokens & (o->page_tokens - 1)) == 0 &&
-                 o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_spaces >= 1 &&
-                 o->n_events >= 0 && o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED &&
+                 o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_spaces >= 1 && o->n_events >= 0 &&
+                 o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED &&
                  (o->granularity == QUIRE_KV_TOKEN || o->granularity == QUIRE_KV_PAGE);
     for (int32_t g = 0; valid && g < o->n_groups; g++) {
         valid = o->windows[g] >= 0;
@@ -253,19 +253,16 @@ static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, i
     return QUIRE_OK;
 }
 
-quire_err quire_kv_seq_open(quire_kv *kv, const void *space, size_t n_space, const int32_t *tokens, int32_t n, quire_kv_seq **out,
-                            int32_t *n_cached) {
+/* The sequence at path, which it owns: the path is left when this fails. */
+static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached) {
     quire_kv_seq *seq;
     int32_t n_found = 0;
-    if (n < 1) {
-        return QUIRE_INVALID;
-    }
-    TRY(make_seq(kv, &seq));
-    quire_err e = kv_index_enter(kv->ix, space, n_space, &seq->path);
+    quire_err e = n < 1 ? QUIRE_INVALID : make_seq(kv, &seq);
     if (e != QUIRE_OK) {
-        free_seq(seq);
+        kv_index_leave(kv->ix, &path);
         return e;
     }
+    seq->path = path;
     e = fill_seq(seq, tokens, n, &n_found);
     if (e != QUIRE_OK) {
         quire_kv_seq_close(seq);
@@ -274,6 +271,24 @@ quire_err quire_kv_seq_open(quire_kv *kv, const void *space, size_t n_space, con
     *out = seq;
     *n_cached = n_found;
     return QUIRE_OK;
+}
+
+quire_err quire_kv_seq_open(quire_kv *kv, const void *space, size_t n_space, const int32_t *tokens, int32_t n, quire_kv_seq **out,
+                            int32_t *n_cached) {
+    kv_path path;
+    TRY(kv_index_enter(kv->ix, space, n_space, &path));
+    return open_at(kv, path, tokens, n, out, n_cached);
+}
+
+quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n) {
+    return kv_index_add_public(kv->ix, scope, n_scope, tokens, n);
+}
+
+quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *space, size_t n_space,
+                                   const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached) {
+    kv_path path;
+    TRY(kv_index_enter_public(kv->ix, scope, n_scope, space, n_space, tokens, n, &path));
+    return open_at(kv, path, tokens, n, out, n_cached);
 }
 
 void quire_kv_seq_close(quire_kv_seq *seq) {

@@ -119,6 +119,27 @@ static void what_a_window_no_longer_sees_is_given_back(void **state) {
     quire_kv_close(kv);
 }
 
+static void a_public_prefix_is_held_once_for_two_spaces(void **state) {
+    (void)state;
+    quire_kv *kv = open_kv(64, 16, 0);
+    quire_kv_seq *a, *b, *c;
+    int32_t x[60], n_cached, n;
+    numbers(x, 0, 60);
+    assert_int_equal(quire_kv_add_public(kv, "m", 1, x, 15), QUIRE_INVALID);
+    assert_int_equal(quire_kv_add_public(kv, "m", 1, x, 40), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_open_public(kv, "m", 1, "alice", 5, x, 60, &a, &n_cached), QUIRE_OK);
+    assert_int_equal(n_cached, 0);
+    assert_int_equal(quire_kv_seq_commit(a, 60, QUIRE_KV_PAGES_AND_TAIL), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_open_public(kv, "m", 1, "bob", 3, x, 60, &b, &n_cached), QUIRE_OK);
+    assert_int_equal(n_cached, 32);
+    assert_int_equal(quire_kv_count(kv).n_held, 4 + 2);
+    assert_int_equal(quire_kv_seq_pages(a, 0, &n)[1], quire_kv_seq_pages(b, 0, &n)[1]);
+    assert_int_equal(quire_kv_seq_open(kv, "carol", 5, x, 60, &c, &n_cached), QUIRE_OK);
+    assert_int_equal(n_cached, 0);
+    check(kv);
+    quire_kv_close(kv);
+}
+
 static void options_out_of_range_are_refused(void **state) {
     (void)state;
     quire_kv_options o;
@@ -144,6 +165,8 @@ static void options_out_of_range_are_refused(void **state) {
 
 /* A user of the library with a memory of its own, whose slots hold a number made of the whole prefix. */
 enum { N_SEQS = 6, N_PAGES = 48, PLENTY = 400, SIZE = 4, MAX_TOKENS = 120, GROUPS = 2 };
+
+static const int32_t zeros[8]; /* what many prompts begin with */
 
 typedef struct user {
     quire_kv *kv;
@@ -220,10 +243,10 @@ static bool failed_by_fault(user *u, quire_err e, uint64_t digest_before) {
 static quire_err open_seq(user *u, size_t n_space, int32_t i, int32_t n, int32_t *n_cached) {
     uint64_t before = digest_of(u);
     quire_kv_seq *seq = NULL;
-    quire_err e = quire_kv_seq_open(u->kv, "ab", n_space, u->tokens[i], n, &seq, n_cached);
+    quire_err e = quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_space, u->tokens[i], n, &seq, n_cached);
     if (failed_by_fault(u, e, before)) {
         assert_null(seq);
-        e = quire_kv_seq_open(u->kv, "ab", n_space, u->tokens[i], n, &seq, n_cached);
+        e = quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_space, u->tokens[i], n, &seq, n_cached);
         assert_int_equal(e, QUIRE_OK);
     }
     u->seqs[i] = seq;
@@ -302,6 +325,7 @@ static void random_use_never_mixes_up_what_slots_hold(void **state) {
     uint64_t seed = rng_os_seed(), s = seed;
     print_message("seed %llu\n", (unsigned long long)seed);
     u.kv = open_kv(N_PAGES, SIZE, 11);
+    assert_int_equal(quire_kv_add_public(u.kv, "model", 5, zeros, 8), QUIRE_OK);
     for (int n = 0; n < 6000; n++) {
         step(&u, &s);
         check(u.kv);
@@ -338,6 +362,10 @@ static void each_allocation_and_reserve_may_fail_once(void **state) {
             n_faults++;
             continue;
         }
+        e = quire_kv_add_public(u.kv, "model", 5, zeros, 8);
+        if (failed_by_fault(&u, e, digest_of(&u))) {
+            assert_int_equal(quire_kv_add_public(u.kv, "model", 5, zeros, 8), QUIRE_OK);
+        }
         for (int n = 0; n < 120; n++) {
             step(&u, &s);
             assert_false(fault_happened()); /* in none but the calls that may say so */
@@ -365,7 +393,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_request_reuses_37_tokens_of_the_first), cmocka_unit_test(a_call_without_room_leaves_all_as_it_was),
         cmocka_unit_test(what_a_window_no_longer_sees_is_given_back),     cmocka_unit_test(options_out_of_range_are_refused),
-        cmocka_unit_test(each_allocation_and_reserve_may_fail_once),      cmocka_unit_test(random_use_never_mixes_up_what_slots_hold),
+        cmocka_unit_test(a_public_prefix_is_held_once_for_two_spaces),    cmocka_unit_test(each_allocation_and_reserve_may_fail_once),
+        cmocka_unit_test(random_use_never_mixes_up_what_slots_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
