@@ -152,10 +152,10 @@ void cache_make_free(engine *e, int32_t n) {
     }
 }
 
-bool cache_drop_tail(engine *e, sequence *s) {
+void cache_keep_whole_pages(engine *e, sequence *s) {
     int32_t keep = s->n_computed - s->n_computed % e->layout.page_tokens;
-    if (!s->cached || keep == s->n_computed || s->n_computed != s->n_reused || !can_go_back(e, s, keep)) {
-        return false; /* what it computed itself is never given up */
+    if (keep == s->n_computed) {
+        return;
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
         kv_table_truncate(e->pool, &s->tables[g], keep, e->layout.page_tokens);
@@ -163,5 +163,13 @@ bool cache_drop_tail(engine *e, sequence *s) {
     kv_index_truncate(e->index, &s->path, keep);
     s->n_computed = keep;
     count_reuse(e, s, keep);
+}
+
+bool cache_drop_tail(engine *e, sequence *s) {
+    int32_t keep = s->n_computed - s->n_computed % e->layout.page_tokens;
+    if (!s->cached || keep == s->n_computed || s->n_computed != s->n_reused || !can_go_back(e, s, keep)) {
+        return false; /* what it computed itself is never given up */
+    }
+    cache_keep_whole_pages(e, s);
     return true;
 }

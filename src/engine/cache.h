@@ -39,6 +39,8 @@ void cache_leave(engine *e, sequence *s);
 int32_t cache_available(const engine *e);
 /* Evicts until n pages are free, as far as possible. */
 void cache_make_free(engine *e, int32_t n);
+/* s, which was just given its pages by cache_take, gives back the one that is not full. */
+void cache_keep_whole_pages(engine *e, sequence *s);
 /* s cannot have the page that continuing inside a shared page takes: back to the page's start. True when that gave something back. */
 bool cache_drop_tail(engine *e, sequence *s);
 

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/state.h"
+#include "engine/swap.h"
 #include "engine/tiering.h"
 #include "engine/view.h"
 
@@ -98,6 +99,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
     TRY(kv_pool_open(o->n_pages, &e->pool));
     TRY(tiering_open(e, err));
+    TRY(swap_open(e, err));
     TRY(cache_open(e));
     TRY(sampler_open(e->desc->n_vocab, o->max_model_len, &e->sampler));
     TRY(step_open(e));
@@ -151,6 +153,7 @@ void engine_close(engine *e) {
     step_close(e);
     sampler_close(e->sampler);
     tiering_close(e);
+    swap_close(e);
     cache_close(e);
     if (e->in_wake.fd >= 0) {
         wake_deinit(&e->in_wake);

@@ -31,6 +31,8 @@ typedef struct sequence {
     int32_t logits_first;
     bool cached;              /* it stands in a space of the prefix cache, at path */
     kv_path path;
+    int32_t swap_frames;      /* its first frame in the swap space + 1, or 0: it left nothing there */
+    int32_t swap_from, swap_tokens; /* which of its tokens they hold: from..tokens, from is a page's start */
     tier_wait tier_wait;
     int64_t tier_deadline_us; /* it waits for tiers no longer than that; 0: it has not begun to */
     uint8_t space[ENGINE_SPACE_BYTES];

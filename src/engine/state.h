@@ -39,6 +39,7 @@ typedef struct step_arrays {
 } step_arrays;
 
 typedef struct tiering tiering;
+typedef struct swap swap;
 
 struct engine {
     model *m;
@@ -67,6 +68,7 @@ struct engine {
     kv_events *events;       /* what the index stores and removes; any thread may read. NULL: no prefix cache */
     kv_index *index;         /* NULL: no prefix cache */
     tiering *tiering;        /* NULL: no tiers */
+    swap *swap;              /* NULL: no swap space */
     sampler *sampler;
     sequence **running, **waiting; /* oldest first */
     int32_t n_running, n_waiting;

@@ -6,6 +6,7 @@
 #include "engine/cache.h"
 #include "engine/hold.h"
 #include "engine/state.h"
+#include "engine/swap.h"
 #include "engine/tiering.h"
 
 #define TILE_ROWS 16 /* query rows of one attention item */
@@ -38,6 +39,7 @@ static void list_drop_done(sequence **list, int32_t *n) {
 
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
     tiering_forget(e, s);
+    swap_drop(e, s);
     cache_release(e, s, reason == FINISH_ERROR ? CACHE_DROP : CACHE_KEEP);
     cache_leave(e, s);
     s->state = SEQ_DONE;
@@ -86,6 +88,7 @@ static sched_seq describe(const engine *e, const sequence *s) {
 }
 
 static void preempt(engine *e, sequence *s) {
+    swap_out(e, s);
     cache_release(e, s, CACHE_KEEP);
     tiering_forget(e, s);
     s->state = SEQ_WAITING;
@@ -114,6 +117,7 @@ static void admit(engine *e) {
     for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items; i++) {
         sequence *s = e->step.seqs[i];
         cache_take(e, s);
+        swap_in(e, s);
         s->state = s->n_known - s->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
         list_insert(e->running, &e->n_running, s);
     }
@@ -135,7 +139,7 @@ static void plan_step(engine *e) {
     }
     for (int32_t i = 0; i < n_waiting; i++) {
         a->waiting[i] = describe(e, a->ready[i]);
-        a->waiting[i].n_computed = cache_peek(e, a->ready[i]);
+        a->waiting[i].n_computed = swap_peek(e, a->ready[i], cache_peek(e, a->ready[i]));
         hold_find(e, a->ready, i);
     }
     sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, cache_available(e), &a->plan);

@@ -1,4 +1,5 @@
 """Pages that left the pool come back from host memory and from a file, also after kill -9, and change no answer."""
+import concurrent.futures
 import json
 import os
 import signal
@@ -121,3 +122,19 @@ def test_flags_say_what_is_wrong(quire):
                          (["--kv-tier-host-bytes", "1G", "--prefix-cache", "none"], "--prefix-cache none")):
         with pytest.raises(RuntimeError, match=words):
             Server("builtin", *flags)
+
+
+def test_swapped_requests_answer_as_those_that_ran_alone(quire):
+    """More requests than the pool holds: some are preempted, kept in host memory and brought back."""
+    prompts = [STORY[50 * i:50 * i + 300] for i in range(8)]
+    fields = {"max_tokens": 150, "ignore_eos": True}
+    roomy = Server("builtin", "--api-key", KEY, "--max-model-len", "700")
+    expected = [complete(roomy, p, **fields)[0] for p in prompts]
+    assert roomy.stop() == 0
+    server = Server("builtin", *FLAGS, "--swap-space", "0.1")
+    with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+        answers = list(pool.map(lambda p: complete(server, p, **fields)[0], prompts))
+    assert answers == expected
+    assert server.metric("quire_swapped_out_total") > 0
+    assert server.metric("quire_swapped_in_total") > 0
+    assert server.stop() == 0

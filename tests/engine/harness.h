@@ -24,6 +24,7 @@ typedef struct harness_options {
     layer_kind *layer_kinds; /* [layers of the model] or NULL: how pages are cut; the model itself sees what its own masks say */
     int32_t window, max_model_len;
     engine_tiers tiers;
+    int64_t swap_bytes;
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -79,7 +80,8 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .eviction = o->eviction,
                          .prefixes = o->prefixes,
                          .n_prefixes = o->n_prefixes,
-                         .tiers = o->tiers};
+                         .tiers = o->tiers,
+                         .swap_bytes = o->swap_bytes};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
     d.layer_kinds = o->layer_kinds ? o->layer_kinds : d.layer_kinds;
     d.window = o->layer_kinds ? o->window : d.window;

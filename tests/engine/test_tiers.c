@@ -134,6 +134,147 @@ static void a_tier_that_is_too_small_costs_nothing_but_reuse(void **state) {
     mem_free(got);
 }
 
+/* ---- swapping ---- */
+
+enum { N_SEQS = 6, N_LONG = 60 };
+
+/* Requests that outgrow the pool together: the newest are preempted. Their tokens, and what the engine counted. */
+static engine_stats run_together(const harness_options *o, int32_t n_shared, harness_run *runs) {
+    static int32_t prompts[N_SEQS][N_LONG];
+    harness h = {0};
+    harness_open(o, &h);
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        memcpy(prompts[i], strangers[i], sizeof prompts[i]);
+        memcpy(prompts[i], prompt, (size_t)n_shared * sizeof prompt[0]);
+        runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = N_LONG - i, .sampling = greedy(60)};
+        runs[i].sampling.temperature = 0.9f;
+        runs[i].sampling.seed = 7;
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, N_SEQS);
+    engine_stats s = idle_stats(&h);
+    harness_close(&h);
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        assert_int_equal(runs[i].finish, FINISH_LENGTH);
+        assert_int_equal(runs[i].n_tokens, 60);
+    }
+    return s;
+}
+
+static void same_tokens(const harness_run *a, const harness_run *b) {
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        assert_memory_equal(a[i].tokens, b[i].tokens, 60 * sizeof(int32_t));
+    }
+}
+
+static int64_t rows_at_least(void) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        n += N_LONG - i + 60 - 1;
+    }
+    return n;
+}
+
+static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_cache cache, int32_t n_shared) {
+    static harness_run roomy[N_SEQS], tight[N_SEQS], swap[N_SEQS];
+    harness_options o = harness_defaults;
+    o.compute = compute;
+    o.kv = kv;
+    o.page_tokens = page_tokens;
+    o.prefix_cache = cache;
+    assert_int_equal(run_together(&o, n_shared, roomy).preemptions, 0);
+    o.n_pages = 320 / page_tokens;
+    engine_stats without = run_together(&o, n_shared, tight);
+    o.swap_bytes = 64 << 20;
+    engine_stats with = run_together(&o, n_shared, swap);
+    same_tokens(roomy, tight);
+    same_tokens(roomy, swap);
+    assert_true(without.preemptions > 0 && without.swapped_out == 0);
+    assert_true(with.preemptions > 0 && with.swapped_out > 0 && with.swapped_in > 0);
+    if (cache == PREFIX_CACHE_NONE) { /* nothing is computed twice */
+        assert_int_equal(with.step_rows, rows_at_least());
+        assert_int_equal(with.swapped_in, with.preemptions);
+        assert_true(without.step_rows > with.step_rows);
+    } else {
+        assert_true(with.step_rows <= rows_at_least());
+    }
+}
+
+static void preempted_sequences_come_back_from_swap_space_bit_for_bit(void **state) {
+    (void)state;
+    swapped(COMPUTE_F32, DTYPE_F32, 16, PREFIX_CACHE_NONE, 0);
+    swapped(COMPUTE_BF16, DTYPE_BF16, 4, PREFIX_CACHE_NONE, 0);
+    swapped(COMPUTE_INT8, DTYPE_F16, 1, PREFIX_CACHE_NONE, 0);
+    swapped(COMPUTE_F32, DTYPE_F32, 16, PREFIX_CACHE_TOKEN, 0);
+    swapped(COMPUTE_INT8, DTYPE_BF16, 4, PREFIX_CACHE_TOKEN, 0);
+    swapped(COMPUTE_INT8, DTYPE_BF16, 4, PREFIX_CACHE_TOKEN, 37);
+}
+
+/* Swap space for a few pages: who finds none is computed again. */
+static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state) {
+    (void)state;
+    static harness_run roomy[N_SEQS], swap[N_SEQS];
+    harness_options o = harness_defaults;
+    run_together(&o, 20, roomy);
+    o.n_pages = 20;
+    harness h = {0};
+    harness_open(&o, &h);
+    int64_t page_bytes = h.layout.page_bytes;
+    harness_close(&h);
+    for (int32_t n = 1; n < 20; n += 3) {
+        o.swap_bytes = n * page_bytes;
+        o.prefix_cache = n % 2 ? PREFIX_CACHE_NONE : PREFIX_CACHE_TOKEN;
+        engine_stats s = run_together(&o, 20, swap);
+        same_tokens(roomy, swap);
+        assert_true(s.preemptions >= s.swapped_out && s.swapped_out >= s.swapped_in);
+    }
+}
+
+static void cancelled_sequences_leave_no_frame_behind(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    static harness_run runs[N_SEQS], after[N_SEQS], roomy[N_SEQS];
+    run_together(&o, 0, roomy);
+    o.n_pages = 20;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    o.swap_bytes = 1 << 20;
+    harness h = {0};
+    harness_open(&o, &h);
+    o.swap_bytes = 30 * h.layout.page_bytes; /* enough for all at once, not for leaks */
+    harness_close(&h);
+    h = (harness){0};
+    harness_open(&o, &h);
+    for (int round = 0; round < 5; round++) {
+        for (int32_t i = 0; i < N_SEQS; i++) {
+            runs[i] = (harness_run){.prompt = strangers[i], .n_prompt = N_LONG, .sampling = greedy(200)};
+            harness_submit(&h, &runs[i]);
+        }
+        engine_stats now;
+        int64_t first = -1;
+        do {
+            engine_stats_read(h.e, &now);
+            first = first < 0 ? now.swapped_out : first;
+        } while (now.swapped_out == first && now.n_running + now.n_waiting > 0);
+        for (int32_t i = 0; i < N_SEQS; i++) {
+            engine_cancel(h.e, runs[i].id);
+        }
+        harness_wait(&h, N_SEQS);
+    }
+    engine_stats before, s;
+    engine_stats_read(h.e, &before);
+    for (int32_t i = 0; i < N_SEQS; i++) {
+        after[i] = (harness_run){.prompt = strangers[i], .n_prompt = N_LONG - i, .sampling = greedy(60)};
+        after[i].sampling.temperature = 0.9f;
+        after[i].sampling.seed = 7;
+        harness_submit(&h, &after[i]);
+    }
+    harness_wait(&h, N_SEQS);
+    s = idle_stats(&h);
+    same_tokens(roomy, after);
+    assert_true(s.swapped_out > before.swapped_out);
+    harness_close(&h);
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -144,6 +285,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_come_back_from_host_memory_bit_for_bit),
         cmocka_unit_test(a_tier_that_is_too_small_costs_nothing_but_reuse),
+        cmocka_unit_test(preempted_sequences_come_back_from_swap_space_bit_for_bit),
+        cmocka_unit_test(swap_space_that_is_too_small_is_used_as_far_as_it_goes),
+        cmocka_unit_test(cancelled_sequences_leave_no_frame_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

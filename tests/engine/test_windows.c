@@ -126,12 +126,49 @@ static void freed_pages_change_no_bit_of_the_logits(void **state) {
     mem_free(logits);
 }
 
+/* Both groups' pages leave the pool and come back, from host memory and from swap space. */
+static void pages_of_groups_come_back_from_tiers_and_swap_space(void **state) {
+    (void)state;
+    harness h;
+    static harness_run cold[4], warm[4];
+    static int32_t prompts[4][70];
+    harness_options o = harness_defaults;
+    o.page_tokens = 8;
+    random_prompt(&seed, 2000, 4 * 70, prompts[0]);
+    for (int pass = 0; pass < 2; pass++) {
+        harness_run *runs = pass == 0 ? cold : warm;
+        o.n_pages = pass == 0 ? 1024 : 44;
+        o.tiers = (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = pass == 0 ? 0 : 64 << 20};
+        o.swap_bytes = pass == 0 ? 0 : 64 << 20;
+        open_windowed(o, LAYER_WINDOW, LAYER_FULL, true, &h);
+        for (int i = 0; i < 4; i++) {
+            runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = 70, .sampling = greedy(100)};
+            harness_submit(&h, &runs[i]);
+        }
+        harness_wait(&h, 4);
+        for (int i = 0; pass == 1 && i < 4; i++) { /* one by one, behind the others' pages */
+            assert_memory_equal(warm[i].tokens, cold[i].tokens, 100 * sizeof(int32_t));
+            harness_submit(&h, &warm[i]);
+            harness_wait(&h, 1);
+            assert_memory_equal(warm[i].tokens, cold[i].tokens, 100 * sizeof(int32_t));
+        }
+        engine_stats s;
+        engine_stats_read(h.e, &s);
+        if (pass == 1) {
+            assert_true(s.swapped_in > 0 && s.promoted_tokens >= 3 * 64);
+            assert_int_equal(s.tiers[KV_TIER_HOST].errors, 0);
+        }
+        harness_close(&h);
+    }
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_behind_the_window_serve_others_while_a_sequence_runs),
         cmocka_unit_test(freed_pages_change_no_bit_of_the_logits),
+        cmocka_unit_test(pages_of_groups_come_back_from_tiers_and_swap_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

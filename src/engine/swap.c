@@ -1,0 +1,162 @@
+#include "engine/swap.h"
+
+#include "base/mem.h"
+#include "engine/cache.h"
+
+#define FRAME_NONE (-1)
+
+/* A frame holds one page of one sequence; a sequence's frames are a list. */
+struct swap {
+    unsigned char *memory; /* [n_frames, page_bytes] */
+    int32_t *next;         /* [n_frames] in a sequence's list, or in that of the free ones */
+    int32_t *page;         /* [n_frames] which of the sequence's pages it holds, page * n_groups + group */
+    int32_t n_frames, n_free, free_frame;
+};
+
+quire_err swap_open(engine *e, quire_error *err) {
+    int64_t n = e->options.swap_bytes / e->layout.page_bytes;
+    if (n <= 0) {
+        return QUIRE_OK;
+    }
+    n = n < INT32_MAX ? n : INT32_MAX - 1;
+    swap *w = e->swap = mem_new(1, sizeof *w);
+    if (w) {
+        w->memory = mem_new_huge((size_t)n, (size_t)e->layout.page_bytes);
+        w->next = mem_new((size_t)n, sizeof *w->next);
+        w->page = mem_new((size_t)n, sizeof *w->page);
+    }
+    if (!w || !w->memory || !w->next || !w->page) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %lld bytes of swap space; lower --swap-space", (long long)e->options.swap_bytes);
+    }
+    w->n_frames = w->n_free = (int32_t)n;
+    w->free_frame = FRAME_NONE;
+    for (int32_t f = w->n_frames - 1; f >= 0; f--) {
+        w->next[f] = w->free_frame;
+        w->free_frame = f;
+    }
+    return QUIRE_OK;
+}
+
+void swap_close(engine *e) {
+    if (e->swap) {
+        mem_free(e->swap->memory);
+        mem_free(e->swap->next);
+        mem_free(e->swap->page);
+        mem_free(e->swap);
+        e->swap = NULL;
+    }
+}
+
+/* Leading whole pages that others hold in every group. */
+static int32_t shared_pages(const engine *e, const sequence *s) {
+    int32_t n = 0;
+    for (; n < s->n_computed / e->layout.page_tokens; n++) {
+        for (int32_t g = 0; g < s->n_tables; g++) {
+            page_id page = s->tables[g].pages[n];
+            if (page.v == PAGE_NONE.v || kv_pool_count(e->pool, page) < 2) {
+                return n;
+            }
+        }
+    }
+    return n;
+}
+
+/* Pages of s from page `from` of tokens on, in all groups. */
+static int32_t count_pages(const sequence *s, int32_t from) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        for (int32_t i = from; i < s->tables[g].n_pages; i++) {
+            n += s->tables[g].pages[i].v != PAGE_NONE.v;
+        }
+    }
+    return n;
+}
+
+/* Preempt by swapping? Copying a page always costs less than computing it, so: whenever there is room. A sequence whose prompt's logits are
+ * still being collected computes them all again. */
+static bool swap_pays(const engine *e, const sequence *s, int32_t n_pages) {
+    return n_pages > 0 && n_pages <= e->swap->n_free && !sequence_wants_logits(s);
+}
+
+void swap_out(engine *e, sequence *s) {
+    swap *w = e->swap;
+    if (!w) {
+        return;
+    }
+    swap_drop(e, s);
+    int32_t from = s->cached ? shared_pages(e, s) : 0;
+    if (!swap_pays(e, s, count_pages(s, from))) {
+        return;
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        for (int32_t i = from; i < s->tables[g].n_pages; i++) {
+            page_id page = s->tables[g].pages[i];
+            if (page.v == PAGE_NONE.v) {
+                continue;
+            }
+            int32_t f = w->free_frame;
+            w->free_frame = w->next[f];
+            w->n_free--;
+            e->b->ops->kv_read_page(e->b, page.v, w->memory + f * e->layout.page_bytes);
+            w->page[f] = i * s->n_tables + g;
+            w->next[f] = s->swap_frames - 1;
+            s->swap_frames = f + 1;
+        }
+    }
+    s->swap_from = from * e->layout.page_tokens;
+    s->swap_tokens = s->n_computed;
+    e->stats.swapped_out++;
+}
+
+int32_t swap_peek(const engine *e, const sequence *s, int32_t n_cached) {
+    bool is_whole = s->swap_frames > 0 && n_cached / e->layout.page_tokens * e->layout.page_tokens >= s->swap_from;
+    return is_whole && s->swap_tokens > n_cached ? s->swap_tokens : n_cached;
+}
+
+void swap_drop(engine *e, sequence *s) {
+    while (s->swap_frames > 0) {
+        int32_t f = s->swap_frames - 1;
+        s->swap_frames = e->swap->next[f] + 1;
+        e->swap->next[f] = e->swap->free_frame;
+        e->swap->free_frame = f;
+        e->swap->n_free++;
+    }
+}
+
+/* Pages for s up to swap_tokens, in all groups or in none. */
+static quire_err reserve(engine *e, sequence *s) {
+    kv_copies none = {0}; /* it stands at a page's start: nothing is copied */
+    int32_t size = e->layout.page_tokens, n = s->swap_tokens - s->n_computed, needs = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        needs += kv_table_needs(e->pool, &s->tables[g], n, size);
+    }
+    cache_make_free(e, needs);
+    if (kv_pool_counts(e->pool).n_free < needs) {
+        return QUIRE_NO_ROOM;
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        TRY(kv_table_append(e->pool, &s->tables[g], n, size, &none)); /* there is room, and the engine alone reserves */
+    }
+    return QUIRE_OK;
+}
+
+void swap_in(engine *e, sequence *s) {
+    if (s->swap_frames == 0) {
+        return;
+    }
+    if (swap_peek(e, s, s->n_computed) > s->n_computed) {
+        cache_keep_whole_pages(e, s);
+        int32_t first = s->n_computed / e->layout.page_tokens;
+        if (reserve(e, s) == QUIRE_OK) {
+            for (int32_t f = s->swap_frames - 1; f != FRAME_NONE; f = e->swap->next[f]) {
+                int32_t i = e->swap->page[f] / s->n_tables, g = e->swap->page[f] % s->n_tables;
+                if (i >= first) {
+                    e->b->ops->kv_write_page(e->b, s->tables[g].pages[i].v, e->swap->memory + f * e->layout.page_bytes);
+                }
+            }
+            s->n_computed = s->swap_tokens;
+            e->stats.swapped_in++;
+        }
+    }
+    swap_drop(e, s);
+}
