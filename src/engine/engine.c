@@ -13,7 +13,7 @@
 
 /* ---- the thread ---- */
 
-/* Ends everything that still stands: the engine is closing. */
+/* Ends everything that still stands: the engine is closing. A leader that ends puts its first follower among the waiting. */
 static void cancel_all(engine *e) {
     sequence *s;
     while (e->n_running > 0) {
@@ -21,12 +21,12 @@ static void cancel_all(engine *e) {
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
-    while (e->n_waiting > 0) {
-        s = e->waiting[--e->n_waiting];
+    while (ring_pop(e->in, &s)) {
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
-    while (ring_pop(e->in, &s)) {
+    while (e->n_waiting > 0) {
+        s = e->waiting[--e->n_waiting];
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
@@ -231,38 +231,64 @@ static quire_err check_request(const engine *e, const engine_request *r, quire_e
     return QUIRE_OK;
 }
 
-/* A place in the table for s; false when all are taken. */
-static bool enter(engine *e, sequence *s, request_id *id) {
+/* Places in the table for a group, which goes into the in-ring by its leader; false when too few are free. */
+static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
-    bool free_place = e->n_free_entries > 0;
-    if (free_place) {
+    bool has_places = e->n_free_entries >= n;
+    sequence *s = leader;
+    for (int32_t k = 0; has_places && k < n; k++, s = s->followers) {
         uint32_t i = (uint32_t)e->free_entries[--e->n_free_entries];
-        *id = s->id = (request_id){i, e->entries[i].generation};
+        ids[k] = s->id = (request_id){i, e->entries[i].generation};
         s->arrival = e->n_arrivals++;
         s->submitted_us = clock_us();
-        ring_push(e->in, &s); /* has room: as many entries as places */
+    }
+    if (has_places) {
+        ring_push(e->in, &leader); /* has room: as many entries as places */
     }
     pthread_mutex_unlock(&e->lock);
-    return free_place;
+    return has_places;
 }
 
-quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err) {
+/* Sequences that were never handed over. */
+static void drop_group(sequence *s) {
+    for (sequence *next; s != NULL; s = next) {
+        next = s->followers;
+        sequence_drop(s);
+        sequence_drop(s);
+    }
+}
+
+quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err) {
     TRY(check_request(e, r, err));
+    if (n < 1 || (n > 1 && (r->logits_out || r->prompt_logprobs_width > 0))) {
+        return err_set(err, QUIRE_INVALID, -1, "%d samples with logits of their prompt", (int)n);
+    }
     int32_t room = e->options.max_model_len - r->n_tokens, wanted = r->sampling.max_tokens;
     int32_t n_max = r->n_tokens + (wanted < 0 || wanted > room ? room : wanted);
-    sequence *s;
-    if (sequence_new(r, n_max, e->layout.n_groups, e->options.page_tokens, &s) != QUIRE_OK) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request of %d tokens", (int)n_max);
+    sequence *leader = NULL;
+    for (int32_t k = n - 1; k >= 0; k--) {
+        sequence *s;
+        if (sequence_new(r, n_max, e->layout.n_groups, e->options.page_tokens, &s) != QUIRE_OK) {
+            drop_group(leader);
+            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request of %d tokens", (int)n_max);
+        }
+        s->sample_index = r->sample_index + (uint32_t)k;
+        s->user = users[k];
+        s->followers = leader;
+        leader = s;
     }
-    if (!enter(e, s, id)) {
-        sequence_drop(s);
-        sequence_drop(s);
+    if (!enter(e, leader, n, ids)) {
+        drop_group(leader);
         return err_set(err, QUIRE_BUSY, -1, "%d requests are waiting or running, the most this server takes; try again later",
                        (int)e->options.max_requests);
     }
     mem_free(r->tokens);
     wake_ring(&e->in_wake);
     return QUIRE_OK;
+}
+
+quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err) {
+    return engine_submit_samples(e, r, 1, &r->user, id, err);
 }
 
 void engine_cancel(engine *e, request_id id) {

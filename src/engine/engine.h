@@ -108,6 +108,10 @@ bool engine_out_pop(engine_out *o, engine_event *event);
 /* Hands a request over. QUIRE_TOO_LARGE when it can never fit (prompt plus one token over the length limit or the pool), QUIRE_BUSY when the
  * engine is full: r->tokens then stays the caller's. Any thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
+/* n samples of one prompt: as n requests that differ in their sample_index, r's and those that follow, and in their users. The prompt is computed once and
+ * its pages are shared. All are handed over or none; errors as above, and QUIRE_INVALID for what belongs to one alone (logits and log-probabilities of the
+ * prompt) where n > 1. */
+quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err);
 /* Ends a request; unknown or finished ids are ignored. Any thread. */
 void engine_cancel(engine *e, request_id id);
 

@@ -20,6 +20,7 @@ typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
 
 typedef struct sequence {
     seq_state state;
+    struct sequence *followers; /* the next of its group, see fork.h; or NULL */
     request_id id;
     uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
     int64_t submitted_us, last_token_us;

@@ -31,7 +31,7 @@ typedef struct step_arrays {
     attn_item *work;
     int32_t max_work;
     float *hidden;                  /* [d_model] */
-    float *raw;                     /* [n_vocab] a row of logits as the model gave it */
+    float *raw, *forked;            /* [n_vocab] a row of logits as the model gave it; a copy for a follower to choose from */
     kv_copies copies;
     kv_copy_pair *copy_pairs;
     const kv_table **tables;        /* [max_seqs * groups] for the audit */

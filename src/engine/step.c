@@ -4,7 +4,9 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/cache.h"
+#include "engine/fork.h"
 #include "engine/hold.h"
+#include "engine/lists.h"
 #include "engine/state.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
@@ -13,31 +15,8 @@
 #define MAX_ADMIT 16 /* waiting sequences that a plan looks at: each is looked up in the prefix cache first */
 #define MAX_LOOKED_AT 64 /* waiting sequences among which it finds them: others may wait for pages first */
 
-/* ---- lists ---- */
-
-/* Puts s into a list ordered by arrival. The list has room. */
-static void list_insert(sequence **list, int32_t *n, sequence *s) {
-    int32_t i = (*n)++;
-    for (; i > 0 && list[i - 1]->arrival > s->arrival; i--) {
-        list[i] = list[i - 1];
-    }
-    list[i] = s;
-}
-
-/* Takes out everything that has state SEQ_DONE. */
-static void list_drop_done(sequence **list, int32_t *n) {
-    int32_t kept = 0;
-    for (int32_t i = 0; i < *n; i++) {
-        if (list[i]->state != SEQ_DONE) {
-            list[kept++] = list[i];
-        } else {
-            sequence_drop(list[i]);
-        }
-    }
-    *n = kept;
-}
-
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
+    fork_hand_on(e, s);
     tiering_forget(e, s);
     swap_drop(e, s);
     cache_release(e, s, reason == FINISH_ERROR ? CACHE_DROP : CACHE_KEEP);
@@ -62,11 +41,27 @@ static bool is_cancelled(const engine *e, const sequence *s) {
     return atomic_load(&e->entries[s->id.index].cancel) == s->id.generation;
 }
 
+/* Followers that were cancelled leave their leader's group. */
+static void drop_cancelled_followers(engine *e, sequence *leader) {
+    for (sequence **at = &leader->followers; *at != NULL;) {
+        sequence *s = *at;
+        if (!is_cancelled(e, s)) {
+            at = &s->followers;
+            continue;
+        }
+        *at = s->followers;
+        s->followers = NULL;
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+}
+
 static void drop_cancelled(engine *e) {
     sequence **lists[2] = {e->running, e->waiting};
     int32_t *counts[2] = {&e->n_running, &e->n_waiting};
     for (int k = 0; k < 2; k++) {
         for (int32_t i = 0; i < *counts[k]; i++) {
+            drop_cancelled_followers(e, lists[k][i]);
             if (is_cancelled(e, lists[k][i])) {
                 step_finish(e, lists[k][i], FINISH_CANCELLED, QUIRE_CANCELLED);
             }
@@ -376,7 +371,9 @@ static void collect_item(engine *e, int32_t item) {
     cache_publish(e, s);
     cache_forget(e, s);
     if (s->n_computed == s->n_known) {
-        sample(e, s, e->b->ops->logits(e->b, out));
+        float *logits = e->b->ops->logits(e->b, out);
+        fork_followers(e, s, logits, sample);
+        sample(e, s, logits);
     }
 }
 

@@ -1,0 +1,58 @@
+#include "engine/fork.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "engine/cache.h"
+#include "engine/lists.h"
+
+/* s waits to be admitted like any other. */
+static void wait_alone(engine *e, sequence *s) {
+    cache_enter(e, s);
+    list_insert(e->waiting, &e->n_waiting, s);
+}
+
+/* s takes part in all that the leader has computed. */
+static void share_pages(engine *e, const sequence *leader, sequence *s) {
+    s->cached = leader->cached;
+    if (s->cached) {
+        s->path = kv_index_fork(e->index, &leader->path);
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        quire_err err = kv_table_fork(e->pool, &leader->tables[g], &s->tables[g]);
+        assert(err == QUIRE_OK); /* tables were made with room for the whole sequence */
+        (void)err;
+    }
+    s->n_computed = leader->n_computed;
+    s->n_cached = leader->n_cached;
+    s->n_admitted = 1;
+}
+
+void fork_followers(engine *e, sequence *leader, const float *logits, void (*choose)(engine *e, sequence *s, float *logits)) {
+    sequence *s = leader->followers;
+    leader->followers = NULL;
+    for (sequence *next; s != NULL; s = next) {
+        next = s->followers;
+        s->followers = NULL;
+        if (e->n_running == e->limits.max_seqs) {
+            wait_alone(e, s);
+            continue;
+        }
+        share_pages(e, leader, s);
+        memcpy(e->step.forked, logits, (size_t)e->desc->n_vocab * sizeof *logits);
+        choose(e, s, e->step.forked);
+        if (s->state == SEQ_DONE) {
+            sequence_drop(s);
+        } else {
+            list_insert(e->running, &e->n_running, s);
+        }
+    }
+}
+
+void fork_hand_on(engine *e, sequence *leader) {
+    sequence *s = leader->followers;
+    leader->followers = NULL;
+    if (s != NULL) {
+        wait_alone(e, s);
+    }
+}

@@ -1,0 +1,16 @@
+/* Samples of one prompt. The first of a group leads: it alone waits, is admitted and computes the prompt; the others hang on it, in no list and without
+ * pages. When the leader's prompt is computed, every other forks: it shares all of the leader's pages, chooses its own first token from the same logits
+ * with its own noise, and runs from then on by itself. A page that several write into is copied by all but the last (kv/table.h). So a prompt is computed
+ * once and its pages are held once, with or without the prefix cache. A leader that ends before hands the lead on. All by the engine thread. */
+#ifndef ENGINE_FORK_H
+#define ENGINE_FORK_H
+
+#include "engine/state.h"
+
+/* The leader's prompt is computed and logits is its last row, which stays as it is: every follower forks and starts to run, or waits by itself where no
+ * place to run is left. choose picks a follower's first token from a row that it may change. */
+void fork_followers(engine *e, sequence *leader, const float *logits, void (*choose)(engine *e, sequence *s, float *logits));
+/* The leader ends: its first follower leads the others, and waits to be admitted. */
+void fork_hand_on(engine *e, sequence *leader);
+
+#endif

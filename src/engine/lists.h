@@ -1,0 +1,29 @@
+/* The engine's two lists of sequences, running and waiting, each ordered by arrival. The engine thread. */
+#ifndef ENGINE_LISTS_H
+#define ENGINE_LISTS_H
+
+#include "engine/sequence.h"
+
+/* Puts s into a list, which has room. O(those that arrived later). */
+static inline void list_insert(sequence **list, int32_t *n, sequence *s) {
+    int32_t i = (*n)++;
+    for (; i > 0 && list[i - 1]->arrival > s->arrival; i--) {
+        list[i] = list[i - 1];
+    }
+    list[i] = s;
+}
+
+/* Takes out everything that has state SEQ_DONE. */
+static inline void list_drop_done(sequence **list, int32_t *n) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < *n; i++) {
+        if (list[i]->state != SEQ_DONE) {
+            list[kept++] = list[i];
+        } else {
+            sequence_drop(list[i]);
+        }
+    }
+    *n = kept;
+}
+
+#endif

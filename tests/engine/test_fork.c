@@ -1,0 +1,207 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "engine/harness.h"
+
+enum { MAX_SAMPLES = 64 };
+
+/* One group: its prompt, and what came of each sample. */
+typedef struct group {
+    int32_t prompt[400];
+    int32_t n_prompt, n;
+    sampling_params sampling;
+    harness_run runs[MAX_SAMPLES];
+} group;
+
+static void group_init(group *g, harness *h, int32_t n_prompt, int32_t n, float temperature, int32_t max_tokens) {
+    uint64_t seed = 5 + (uint64_t)n_prompt;
+    g->n_prompt = n_prompt;
+    g->n = n;
+    g->sampling = greedy(max_tokens);
+    g->sampling.temperature = temperature;
+    g->sampling.seed = 99;
+    random_prompt(&seed, h->n_vocab, n_prompt, g->prompt);
+    for (int32_t i = 0; i < n; i++) {
+        g->runs[i] = (harness_run){.prompt = g->prompt, .n_prompt = n_prompt, .sampling = g->sampling};
+    }
+}
+
+static engine_request request_of(harness *h, group *g) {
+    int32_t *tokens = mem_new((size_t)g->n_prompt, sizeof *tokens);
+    memcpy(tokens, g->prompt, (size_t)g->n_prompt * sizeof *tokens);
+    return (engine_request){.tokens = tokens, .n_tokens = g->n_prompt, .sampling = g->sampling, .space = "test", .n_space = 4, .out = h->out};
+}
+
+static void submit(harness *h, group *g, request_id *ids) {
+    void *users[MAX_SAMPLES];
+    quire_error err = {0};
+    engine_request r = request_of(h, g);
+    for (int32_t i = 0; i < g->n; i++) {
+        users[i] = &g->runs[i];
+    }
+    assert_int_equal(engine_submit_samples(h->e, &r, g->n, users, ids, &err), QUIRE_OK);
+}
+
+/* Sample k of g as a request of its own. */
+static void run_alone(harness *h, group *g, int32_t k, harness_run *out) {
+    quire_error err = {0};
+    engine_request r = request_of(h, g);
+    *out = g->runs[k];
+    out->n_tokens = 0;
+    r.sample_index = (uint32_t)k;
+    r.user = out;
+    assert_int_equal(engine_submit(h->e, &r, &out->id, &err), QUIRE_OK);
+    harness_wait(h, 1);
+}
+
+static int64_t rows_so_far(harness *h) {
+    engine_stats s;
+    engine_stats_read(h->e, &s);
+    return s.step_rows;
+}
+
+static void a_group_equals_its_samples_alone_and_computes_the_prompt_once(void **state) {
+    (void)state;
+    static const int32_t lengths[] = {1, 15, 16, 37, 200};
+    for (int cache = 0; cache < 2; cache++) {
+        for (int warm = 0; warm < 2; warm++) {
+            harness_options o = harness_defaults;
+            o.prefix_cache = cache ? PREFIX_CACHE_TOKEN : PREFIX_CACHE_NONE;
+            harness h;
+            harness_open(&o, &h);
+            for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+                static group g;
+                request_id ids[MAX_SAMPLES];
+                group_init(&g, &h, lengths[i], 6, warm ? 1.0f : 0.0f, 9);
+                int64_t before = rows_so_far(&h);
+                submit(&h, &g, ids);
+                harness_wait(&h, g.n);
+                assert_int_equal(rows_so_far(&h) - before, g.n_prompt + g.n * 8); /* the last token of each is never computed */
+                for (int32_t k = 0; k < g.n; k++) {
+                    harness_run alone;
+                    run_alone(&h, &g, k, &alone);
+                    assert_int_equal(g.runs[k].finish, FINISH_LENGTH);
+                    assert_int_equal(g.runs[k].n_tokens, 9);
+                    assert_memory_equal(g.runs[k].tokens, alone.tokens, 9 * sizeof(int32_t));
+                    assert_true(warm || memcmp(g.runs[k].tokens, g.runs[0].tokens, 9 * sizeof(int32_t)) == 0);
+                }
+            }
+            harness_close(&h);
+        }
+    }
+}
+
+static void many_samples_hold_their_prompt_once(void **state) {
+    (void)state;
+    for (int cache = 0; cache < 2; cache++) {
+        harness_options o = harness_defaults;
+        o.prefix_cache = cache ? PREFIX_CACHE_TOKEN : PREFIX_CACHE_NONE;
+        o.max_seqs = 64;
+        o.n_pages = 25 + 64 + 2; /* 400 tokens of prompt, and one page for each sample */
+        harness h;
+        harness_open(&o, &h);
+        static group g;
+        request_id ids[MAX_SAMPLES];
+        group_init(&g, &h, 400, 64, 1.0f, 16);
+        submit(&h, &g, ids);
+        harness_wait(&h, g.n);
+        engine_stats s;
+        engine_stats_read(h.e, &s);
+        assert_int_equal(s.preemptions, 0);
+        assert_int_equal(s.step_rows, 400 + 64 * 15);
+        harness_close(&h);
+    }
+}
+
+static void where_places_to_run_are_fewer_than_samples_the_rest_wait(void **state) {
+    (void)state;
+    for (int cache = 0; cache < 2; cache++) {
+        harness_options o = harness_defaults;
+        o.prefix_cache = cache ? PREFIX_CACHE_TOKEN : PREFIX_CACHE_NONE;
+        o.max_seqs = 3;
+        o.n_pages = 12; /* preempts, too */
+        harness h;
+        harness_open(&o, &h);
+        static group g;
+        request_id ids[MAX_SAMPLES];
+        group_init(&g, &h, 37, 8, 1.0f, 40);
+        submit(&h, &g, ids);
+        harness_wait(&h, g.n);
+        for (int32_t k = 0; k < g.n; k++) {
+            harness_run alone;
+            run_alone(&h, &g, k, &alone);
+            assert_int_equal(g.runs[k].n_tokens, 40);
+            assert_memory_equal(g.runs[k].tokens, alone.tokens, 40 * sizeof(int32_t));
+        }
+        harness_close(&h);
+    }
+}
+
+static void whoever_is_cancelled_the_others_come_out(void **state) {
+    (void)state;
+    print_message("seed 3\n");
+    uint64_t random = 3;
+    harness_options o = harness_defaults;
+    o.chunk = 8; /* the leader takes many steps */
+    harness h;
+    harness_open(&o, &h);
+    for (int round = 0; round < 40; round++) {
+        static group g;
+        request_id ids[MAX_SAMPLES];
+        group_init(&g, &h, 300, 5, 1.0f, 4);
+        g.prompt[0] = 1 + round; /* not in the cache yet */
+        submit(&h, &g, ids);
+        uint32_t victims = (uint32_t)rng_next(&random) & 31u;
+        for (int32_t k = 0; k < g.n; k++) {
+            if (victims >> k & 1u) {
+                engine_cancel(h.e, ids[k]);
+            }
+        }
+        harness_wait(&h, g.n);
+        for (int32_t k = 0; k < g.n; k++) {
+            bool spared = !(victims >> k & 1u);
+            assert_true(spared ? g.runs[k].finish == FINISH_LENGTH && g.runs[k].n_tokens == 4
+                               : g.runs[k].finish == FINISH_CANCELLED || g.runs[k].finish == FINISH_LENGTH);
+        }
+    }
+    engine_stats s;
+    engine_stats_read(h.e, &s);
+    assert_int_equal(s.n_pages_held, 0);
+    harness_close(&h);
+}
+
+static void a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole(void **state) {
+    (void)state;
+    harness h;
+    harness_open(&harness_defaults, &h);
+    static group g;
+    static harness_run more[300];
+    void *users[300];
+    request_id ids[300];
+    quire_error err = {0};
+    group_init(&g, &h, 5, 1, 0.0f, 2);
+    engine_request r = request_of(&h, &g);
+    for (int i = 0; i < 300; i++) {
+        users[i] = &more[i];
+    }
+    assert_int_equal(engine_submit_samples(h.e, &r, 257, users, ids, &err), QUIRE_BUSY);
+    assert_int_equal(engine_submit_samples(h.e, &r, 256, users, ids, &err), QUIRE_OK);
+    harness_wait(&h, 256);
+    harness_close(&h);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_equals_its_samples_alone_and_computes_the_prompt_once),
+        cmocka_unit_test(many_samples_hold_their_prompt_once),
+        cmocka_unit_test(where_places_to_run_are_fewer_than_samples_the_rest_wait),
+        cmocka_unit_test(whoever_is_cancelled_the_others_come_out),
+        cmocka_unit_test(a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
