@@ -14,7 +14,7 @@ static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
                          "this model has no vocabulary that this server can use; give the prompt as token ids");
 }
 
-/* The ids of choice i's prompt. */
+/* The ids of prompt i. */
 static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, quire_error *err) {
     if (r->info.endpoint == QUIRE_CHAT) {
         strbuf text = {0};
@@ -52,8 +52,23 @@ static quire_err check_length(const quire_engine *e, const choice *c, quire_erro
     return QUIRE_OK;
 }
 
+/* The ids of c's prompt: made for its first sample, copied for the others. */
+static quire_err take_prompt(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
+    int32_t k = c->index % r->info.n_samples;
+    if (k == 0) {
+        return make_prompt(e, r, c->index / r->info.n_samples, &c->prompt, err);
+    }
+    const token_list *made = &(c - k)->prompt;
+    for (size_t i = 0; i < made->n; i++) {
+        if (token_list_add(&c->prompt, made->ids[i]) != QUIRE_OK) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
+        }
+    }
+    return QUIRE_OK;
+}
+
 static quire_err open_choice(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
-    TRY(make_prompt(e, r, c->index, &c->prompt, err));
+    TRY(take_prompt(e, r, c, err));
     c->sampling = r->sampling;
     c->prompt_only = r->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
@@ -92,38 +107,63 @@ static kv_retention retention_of(const quire_request *r) {
     return keep;
 }
 
-/* Hands one choice over; its prompt's ids are copied, since START shows them. */
-static quire_err submit_choice(quire_stream *s, choice *c, quire_error *err) {
+/* Hands n samples of one prompt over, of which c is the first; its prompt's ids are copied, since START shows them. */
+static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users, quire_error *err) {
+    const quire_request *q = s->request;
+    bool ranked = q->info.n_samples > q->info.n_best; /* by the log-probabilities of their tokens */
     int32_t *tokens = mem_new(c->prompt.n, sizeof *tokens);
     if (!tokens) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
-    if (!c->sampling.has_seed) {
-        c->sampling.seed = rng_os_seed();
-        c->sampling.has_seed = true;
-    }
     uint8_t space[ENGINE_SPACE_BYTES];
     engine_request r = {.tokens = tokens,
                         .n_tokens = (int32_t)c->prompt.n,
                         .sampling = c->sampling,
-                        .logprobs_width = s->request->info.logprobs + 1,
-                        .prompt_logprobs_width = s->request->info.prompt_logprobs + 1,
-                        .logits_out = s->request->logits_out,
+                        .sample_index = (uint32_t)(c->index % q->info.n_samples),
+                        .logprobs_width = ranked && q->info.logprobs < 0 ? 1 : q->info.logprobs + 1,
+                        .prompt_logprobs_width = q->info.prompt_logprobs + 1,
+                        .logits_out = q->logits_out,
                         .space = space,
-                        .n_space = write_space(s->request, space),
-                        .retains = s->request->cache_priority >= 0 || s->request->cache_ttl_s > 0,
-                        .retention = retention_of(s->request),
-                        .out = s->q->out,
-                        .user = c};
-    quire_err e = engine_submit(s->q->e->core, &r, &c->id, err);
+                        .n_space = write_space(q, space),
+                        .retains = q->cache_priority >= 0 || q->cache_ttl_s > 0,
+                        .retention = retention_of(q),
+                        .out = s->q->out};
+    for (int32_t k = 0; k < n; k++) {
+        users[k] = c + k;
+    }
+    quire_err e = engine_submit_samples(s->q->e->core, &r, n, users, ids, err);
     if (e != QUIRE_OK) {
         mem_free(tokens);
         return e;
     }
-    c->submitted = true;
-    s->n_submitted++;
+    for (int32_t k = 0; k < n; k++) {
+        c[k].id = ids[k];
+        c[k].submitted = true;
+    }
+    s->n_submitted += n;
     return QUIRE_OK;
+}
+
+/* Samples share the computation of their prompt, but where each reports on the whole prompt. */
+static quire_err submit_all(quire_stream *s, quire_error *err) {
+    const quire_request_info *info = &s->request->info;
+    int32_t group = info->prompt_logprobs >= 0 || s->request->logits_out ? 1 : info->n_samples;
+    request_id *ids = mem_new((size_t)group, sizeof *ids);
+    void **users = mem_new((size_t)group, sizeof *users);
+    quire_err e = ids && users ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    for (int32_t i = 0; e == QUIRE_OK && i < s->n_choices; i += group) {
+        choice *c = &s->choices[i], *first = c - i % info->n_samples;
+        if (!first->sampling.has_seed) {
+            first->sampling.seed = rng_os_seed();
+            first->sampling.has_seed = true;
+        }
+        c->sampling = first->sampling;
+        e = submit_samples(s, c, group, ids, users, err);
+    }
+    mem_free(ids);
+    mem_free(users);
+    return e;
 }
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
@@ -131,8 +171,5 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(open_choice(s->q->e, s->request, &s->choices[i], err));
     }
-    for (int32_t i = 0; i < s->n_choices; i++) {
-        TRY(submit_choice(s, &s->choices[i], err));
-    }
-    return QUIRE_OK;
+    return submit_all(s, err);
 }

@@ -220,6 +220,7 @@ static void fill_delta(quire_queue *q, const choice *c, bool with_token, quire_e
 static void fill_end(const choice *c, quire_event *out) {
     fill_choice(c, QUIRE_EVENT_END, out);
     out->finish = c->finish;
+    out->sum_logprob = c->sum_logprob;
     out->stop_token = c->stop_token;
     out->stop_string = c->stop_string >= 0 ? c->stream->request->stops[c->stop_string].p : NULL;
 }
@@ -227,9 +228,10 @@ static void fill_end(const choice *c, quire_event *out) {
 static void fill_done(quire_stream *s, quire_event *out) {
     *out = (quire_event){.stream = s, .user = s->user, .kind = QUIRE_EVENT_DONE, .stop_token = -1};
     for (int32_t i = 0; i < s->n_choices; i++) {
-        out->prompt_tokens += (int32_t)s->choices[i].prompt.n;
+        bool first = i % s->request->info.n_samples == 0; /* samples share their prompt */
+        out->prompt_tokens += first ? (int32_t)s->choices[i].prompt.n : 0;
+        out->cached_tokens += first ? s->choices[i].n_cached : 0;
         out->completion_tokens += s->choices[i].n_completion;
-        out->cached_tokens += s->choices[i].n_cached;
         out->finish = s->choices[i].finish;
     }
     if (s->error.code != QUIRE_OK) {
@@ -258,6 +260,7 @@ static void take_token(quire_queue *q, choice *c, int32_t token) {
     const quire_request *r = c->stream->request;
     c->last_token = token;
     c->n_completion++;
+    c->sum_logprob += c->logprobs ? (double)c->logprobs[0].logprob : 0.0;
     strbuf_clear(&q->text);
     if (!c->detok || c->prompt_only || (is_stop_token(q, c, token) && !r->include_stop)) {
         return;

@@ -15,7 +15,9 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     }
     r->context = *ctx;
     r->info.endpoint = endpoint;
-    r->info.n_choices = endpoint == QUIRE_CHAT ? 1 : 0;
+    r->n = 1;
+    r->best_of = -1;
+    request_count_choices(r);
     r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
     r->cache_priority = -1;
     sampling_params_init(&r->sampling);
@@ -101,6 +103,27 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
+void request_count_choices(quire_request *r) {
+    int32_t n_prompts = r->info.endpoint == QUIRE_CHAT ? 1 : r->n_prompts;
+    r->info.n_best = r->n;
+    r->info.n_samples = r->best_of > r->n ? r->best_of : r->n;
+    r->info.n_choices = n_prompts * r->info.n_samples; /* at most REQUEST_MAX_PROMPTS * PARAMS_MAX_CHOICES */
+}
+
+static quire_err check_choices(const quire_request *r, quire_error *err) {
+    if (r->best_of >= 0 && r->best_of < r->n) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "best_of", "best_of is %d; it must be at least n, which is %d", (int)r->best_of, (int)r->n);
+    }
+    if (r->best_of > r->n && r->info.stream) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "best_of", "the best of several cannot be streamed; leave best_of or stream out");
+    }
+    if (r->info.n_choices > PARAMS_MAX_CHOICES) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "n", "the request asks for %d answers in all; at most %d are given", (int)r->info.n_choices,
+                             PARAMS_MAX_CHOICES);
+    }
+    return QUIRE_OK;
+}
+
 /* What is reported beside tokens: echo with logprobs reports the prompt's as well. */
 static quire_err check_logprobs(quire_request *r, quire_error *err) {
     quire_request_info *i = &r->info;
@@ -122,6 +145,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
 
 quire_err request_check(quire_request *r, quire_error *err) {
     TRY(check_required(r, err));
+    TRY(check_choices(r, err));
     TRY(check_logprobs(r, err));
     sampling_params *s = &r->sampling;
     if (r->has_stream_options && !r->info.stream) {
@@ -188,7 +212,8 @@ quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, 
     }
     memcpy(copy, ids, n * sizeof *copy);
     r->prompts[0] = (request_prompt){.ids = copy, .n_ids = (int32_t)n};
-    r->n_prompts = r->info.n_choices = 1;
+    r->n_prompts = 1;
+    request_count_choices(r);
     *out = r;
     return QUIRE_OK;
 }

@@ -47,6 +47,7 @@ struct quire_request {
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
+    int32_t n, best_of; /* best_of -1: not given */
     int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs; /* as given: -1 for null; request_check makes info's of them */
     int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
     struct json_object *bad_words, *dry_breakers; /* borrowed from values, or NULL: request_tokenize_lists makes them tokens */
@@ -73,6 +74,9 @@ quire_err request_check(quire_request *r, quire_error *err);
  * eos_token and template_kwargs. Appends to *out. With continue_final_message the text ends where the last message's content does. Any
  * thread. */
 quire_err request_render(const quire_request *r, const chat_template *t, str bos, str eos, strbuf *out, quire_error *err);
+
+/* Brings info's numbers of choices up to date with the prompts, n and best_of. */
+void request_count_choices(quire_request *r);
 
 /* Turns the texts of bad_words and dry_sequence_breakers into tokens in r->sampling.lists. Once, before the request is submitted. */
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, quire_error *err);

@@ -137,6 +137,15 @@ static quire_err read_model(quire_request *r, const field_desc *f, json_object *
     return QUIRE_OK;
 }
 
+static quire_err read_n(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+    (void)err;
+    int64_t n = -1;
+    json_integer(v, &n);
+    *(strcmp(f->name, "n") == 0 ? &r->n : &r->best_of) = (int32_t)n;
+    request_count_choices(r);
+    return QUIRE_OK;
+}
+
 /* A number in completions; in chat a bool, and top_logprobs is the number. */
 static quire_err read_logprobs(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
     (void)err;
@@ -239,6 +248,7 @@ static const binding bindings[] = {
     {"add_special_tokens", AT(add_special)},
     {"allowed_token_ids", 0, request_read_allowed},
     {"bad_words", 0, request_read_bad_words},
+    {"best_of", 0, read_n},
     {"cache_priority", AT(cache_priority)},
     {"cache_salt", 0, read_salt},
     {"cache_ttl", AT(cache_ttl_s)},
@@ -266,6 +276,7 @@ static const binding bindings[] = {
     {"mirostat_eta", AT(sampling.mirostat_eta)},
     {"mirostat_tau", AT(sampling.mirostat_tau)},
     {"model", 0, read_model},
+    {"n", 0, read_n},
     {"no_repeat_ngram_size", AT(sampling.no_repeat_ngram_size)},
     {"presence_penalty", AT(sampling.presence_penalty)},
     {"prompt", 0, request_read_prompt},

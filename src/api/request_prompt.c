@@ -100,6 +100,7 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, json_object
     }
     request_prompts_free(r->prompts, r->n_prompts);
     r->prompts = prompts;
-    r->n_prompts = r->info.n_choices = (int32_t)n;
+    r->n_prompts = (int32_t)n;
+    request_count_choices(r);
     return QUIRE_OK;
 }

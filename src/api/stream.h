@@ -29,6 +29,7 @@ typedef struct choice {
     bool started, ended; /* START and END were given out */
     bool gone;           /* the engine's end has come */
     int32_t n_completion;
+    double sum_logprob; /* of its tokens, where the engine reports them */
     int32_t n_cached; /* of the prompt, as the engine said */
     quire_finish finish;
     int32_t stop_token;

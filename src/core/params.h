@@ -18,6 +18,7 @@
 #define PARAMS_MAX_SALT_BYTES  4096
 #define PARAMS_MAX_STOP_TOKENS 64
 #define PARAMS_MAX_LOGPROBS    20
+#define PARAMS_MAX_CHOICES     1024 /* answers of one request */
 
 typedef enum mirostat_version { MIROSTAT_OFF, MIROSTAT_1, MIROSTAT_2 } mirostat_version;
 

@@ -30,6 +30,7 @@ void answer_close(answer *a) {
         mem_free(c->prompt);
     }
     mem_free(a->choices);
+    mem_free(a->shown);
     a->conn->answer = NULL;
     mem_free(a);
 }
@@ -214,10 +215,13 @@ static void on_start(answer *a, answer_choice *c, const quire_event *ev) {
     }
     if (!a->started) {
         a->started = true;
+        a->first_started = ev->choice;
         conn_stream_begin(a->conn, "text/event-stream; charset=utf-8");
-    }
-    if (a->format->first != NULL && !send_chunk(a, ev->choice, a->format->first)) {
-        return;
+        for (int32_t i = 0; a->format->first != NULL && i < a->n_choices; i++) {
+            if (!send_chunk(a, i, a->format->first)) {
+                return;
+            }
+        }
     }
     if (c->text.n > 0) {
         hold(a, c);
@@ -242,6 +246,7 @@ static void on_delta(answer *a, answer_choice *c, const quire_event *ev) {
 static void on_end(answer *a, answer_choice *c, const quire_event *ev) {
     c->finish = ev->finish;
     c->stop_token = ev->stop_token;
+    c->sum_logprob = ev->sum_logprob;
     c->prompt_tokens = ev->prompt_tokens;
     c->completion_tokens = ev->completion_tokens;
     if (ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) {
@@ -270,8 +275,38 @@ static void end_stream(answer *a) {
     }
 }
 
+/* The mean log-probability of a choice's tokens. */
+static double merit(const answer_choice *c) {
+    return c->completion_tokens > 0 ? c->sum_logprob / c->completion_tokens : 0.0;
+}
+
+/* Puts the n_best of each prompt's samples in order, the best first; all of them as they came where all are wanted. */
+static bool choose_shown(answer *a) {
+    int32_t n_samples = a->info->n_samples, n_best = a->info->n_best;
+    a->shown = mem_new((size_t)a->n_choices, sizeof *a->shown);
+    if (a->shown == NULL) {
+        return false;
+    }
+    for (int32_t first = 0; first < a->n_choices; first += n_samples) {
+        int32_t *best = a->shown + a->n_shown, n = 0;
+        for (int32_t i = first; i < first + n_samples; i++) {
+            int32_t at = n++; /* an insertion sort; equal ones stay as they came */
+            for (; n_best < n_samples && at > 0 && merit(&a->choices[best[at - 1]]) < merit(&a->choices[i]); at--) {
+                best[at] = best[at - 1];
+            }
+            best[at] = i;
+        }
+        a->n_shown += n_best;
+    }
+    return true;
+}
+
 static void end_whole(answer *a) {
     conn *c = a->conn;
+    if (!choose_shown(a)) {
+        out_of_memory(a);
+        return;
+    }
     json_out o = begin_json(a);
     a->format->whole(a, &o);
     if (o.err != QUIRE_OK) {

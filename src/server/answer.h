@@ -24,6 +24,7 @@ typedef struct answer_choice {
     int32_t *tokens, *prompt;    /* only when ids are wanted */
     size_t n_tokens, cap_tokens, n_prompt;
     int32_t prompt_tokens, completion_tokens;
+    double sum_logprob;          /* known from its END on */
     int32_t stop_token;          /* -1: none */
     quire_finish finish;         /* NONE until its END */
     bool held;                   /* a chunk is held back */
@@ -37,7 +38,7 @@ typedef struct answer_format {
     const char *id_prefix;
     bool skips_empty; /* a chunk without text is not worth sending */
     void (*whole)(const answer *a, json_out *o);
-    /* The first chunk of a choice; NULL: none. */
+    /* The first chunk of a choice; NULL: none. Those of all choices go out together, when the first one starts. */
     void (*first)(const answer *a, int32_t choice, json_out *o);
     /* The chunk held back; with choice.finish set, the last of its choice. */
     void (*chunk)(const answer *a, int32_t choice, json_out *o);
@@ -55,7 +56,9 @@ struct answer {
     int64_t created_s;
     int32_t prompt_tokens, completion_tokens, cached_tokens; /* of all choices, at DONE */
     bool started;                                            /* the stream's head is sent */
+    int32_t first_started;                                   /* the choice whose START came first */
     int32_t n_choices;
+    int32_t *shown, n_shown;                  /* the choices of a whole answer, in order: the best of each prompt; NULL before DONE */
     bool listed;                              /* in loop.unsent */
     answer *next_unsent;
     char id[40];

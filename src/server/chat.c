@@ -5,8 +5,8 @@ static void write_whole(const answer *a, json_out *o) {
     json_raw(o, "{");
     answer_write_head(a, "chat.completion", o);
     json_raw(o, ",\"choices\":[");
-    for (int32_t i = 0; i < a->n_choices; i++) {
-        const answer_choice *c = &a->choices[i];
+    for (int32_t i = 0; i < a->n_shown; i++) {
+        const answer_choice *c = &a->choices[a->shown[i]];
         json_raw(o, i > 0 ? ",{\"index\":" : "{\"index\":");
         json_int(o, i);
         json_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
@@ -38,7 +38,7 @@ static void begin_chunk(const answer *a, int32_t choice, json_out *o) {
 }
 
 static void write_role(const answer *a, int32_t choice, json_out *o) {
-    const answer_choice *c = &a->choices[choice];
+    const answer_choice *c = &a->choices[a->first_started]; /* all have the same prompt */
     begin_chunk(a, choice, o);
     json_raw(o, "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}],\"prompt_token_ids\":");
     answer_write_prompt_ids(a, c, o);

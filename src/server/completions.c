@@ -5,8 +5,8 @@ static void write_whole(const answer *a, json_out *o) {
     json_raw(o, "{");
     answer_write_head(a, "text_completion", o);
     json_raw(o, ",\"choices\":[");
-    for (int32_t i = 0; i < a->n_choices; i++) {
-        const answer_choice *c = &a->choices[i];
+    for (int32_t i = 0; i < a->n_shown; i++) {
+        const answer_choice *c = &a->choices[a->shown[i]];
         json_raw(o, i > 0 ? ",{\"index\":" : "{\"index\":");
         json_int(o, i);
         json_raw(o, ",\"text\":");

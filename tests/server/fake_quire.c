@@ -212,7 +212,7 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     r->stop_at = int_of(o, "stop_at", 0);
     r->burst = int_of(o, "burst", 1);
     r->text_bytes = int_of(o, "text_bytes", 0);
-    r->info = (quire_request_info){.endpoint = endpoint, .model = r->model[0] != '\0' ? r->model : NULL, .n_choices = 1, .logprobs = -1, .prompt_logprobs = -1,
+    r->info = (quire_request_info){.endpoint = endpoint, .model = r->model[0] != '\0' ? r->model : NULL, .n_choices = 1, .n_samples = 1, .n_best = 1, .logprobs = -1, .prompt_logprobs = -1,
                                    .stream = bool_of(o, "stream"),
                                    .return_token_ids = bool_of(o, "return_token_ids"), .echo = bool_of(o, "echo")};
     if (json_object_object_get_ex(o, "prompt", &v) && json_object_is_type(v, json_type_array)) {
