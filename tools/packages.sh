@@ -6,7 +6,7 @@ set -eu
 build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjson-c-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev libxxhash-dev liburing-dev libhiredis-dev"
 case "${1:-build}" in
 build) wanted="$build" ;;
-test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server" ;;
+test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server chromium" ;;
 test-long) wanted="gcc libc6-dev spin" ;;
 fuzz) wanted="$build clang libcmocka-dev libclang-rt-14-dev" ;;
 format) wanted="clang-format" ;;

@@ -79,6 +79,7 @@ const flag cli_flags[] = {
     {"--threads -t", "LIST", "threads in the pool at once (1,2,4,8)", CLI_BENCH_KV, FLAG_TEXT, AT(bench_kv.threads), 0, 0, NULL, NULL},
     {"--pages", "LIST", "pages a pool has (256,4096,65536,1000000)", CLI_BENCH_KV, FLAG_TEXT, AT(bench_kv.pages), 0, 0, NULL, NULL},
     {"--page-size", "N", "tokens a page of the index holds (16)", CLI_BENCH_KV, FLAG_POWER_OF_TWO, AT(bench_kv.page_tokens), 1, 256, NULL, NULL},
+    {"--page-size", "N", "words a page holds (1)", CLI_DEMO_RADIX, FLAG_POWER_OF_TWO, AT(demo_page_tokens), 1, 4, NULL, NULL},
     {"--milliseconds", "N", "least time of a run (20)", CLI_BENCH_KV, FLAG_COUNT, AT(bench_kv.run_ms), 1, 100000, NULL, NULL},
     {"--runs", "N", "runs behind each figure (5)", CLI_BENCH_KV, FLAG_COUNT, AT(bench_kv.n_runs), 1, 64, NULL, NULL},
     {"--shape", "L,H,D", "layers, KV heads and head width of the model (16,8,64)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.shape), 0, 0, NULL, NULL},
@@ -87,7 +88,7 @@ const flag cli_flags[] = {
     {"--kv-dtype", NULL, "type of keys and values", CLI_BENCH_MEMORY, FLAG_CHOICE, AT(bench_memory.kv_dtype), 0, 0, kv_types, NULL},
     {"--max-model-len", "N", "room for each sequence where nobody knows better (131072)", CLI_BENCH_MEMORY, FLAG_COUNT, AT(bench_memory.max_model_len), 1,
      1 << 24, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
+    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_DEMO_RADIX, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
@@ -115,7 +116,7 @@ const flag cli_flags[] = {
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
      NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
-    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
+    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_DEMO_RADIX, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
 };
 
 const int cli_n_flags = (int)(sizeof cli_flags / sizeof cli_flags[0]);

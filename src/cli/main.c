@@ -59,6 +59,9 @@ static const command commands[] = {
     {"bench memory", CLI_BENCH_MEMORY, command_bench_memory, "memory that pages take over the least that would do", "quire bench memory",
      "  quire bench memory\n"
      "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n"},
+    {"demo radix", CLI_DEMO_RADIX, command_demo_radix, "nine states of a prefix tree, in words", "quire demo radix",
+     "  quire demo radix\n"
+     "  quire demo radix --page-size 4 --json\n"},
 };
 
 enum { N_COMMANDS = (int)(sizeof commands / sizeof commands[0]) };

@@ -7,10 +7,10 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo radix"};
 
 /* Commands that need no MODEL. */
-enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY };
+enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_DEMO_RADIX };
 
 static const char *command_name(unsigned command) {
     for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++) {
@@ -22,7 +22,7 @@ static const char *command_name(unsigned command) {
 }
 
 quire_err cli_options_init(cli_options *o) {
-    *o = (cli_options){.n_predict = -1};
+    *o = (cli_options){.n_predict = -1, .demo_page_tokens = 1};
     quire_options_init(&o->engine);
     server_options_init(&o->server);
     bench_options_init(&o->bench);

@@ -28,7 +28,8 @@ typedef enum cli_command {
     CLI_BENCH = 32,
     CLI_SIM = 64,
     CLI_BENCH_KV = 128,
-    CLI_BENCH_MEMORY = 256
+    CLI_BENCH_MEMORY = 256,
+    CLI_DEMO_RADIX = 512
 } cli_command;
 
 typedef struct cli_options {
@@ -50,6 +51,7 @@ typedef struct cli_options {
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     json_object *fields;                       /* owned: request fields by name */
     int32_t n_predict;                         /* -1: until the model ends or the sequence is full */
+    int32_t demo_page_tokens;
     bool echo, complete, json, show_ids, quiet, help;
 } cli_options;
 
