@@ -119,6 +119,8 @@ quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, 
 /* Puts the state behind tokens[0..n), n at most what path's sequence has published, into states in place of what they hold. QUIRE_INVALID
  * when no snapshot of it is kept: nothing changed. */
 quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n, kv_table *states);
+/* The snapshot that states share pages with, if they do, is kept no more: when there are no pages for a copy, it is theirs to write. */
+void kv_index_take_over(kv_index *ix, const kv_table *states);
 /* How many of tokens[0..n) are spelled by the tree, whether or not a match could end there: where a request branches off. O(n). */
 int32_t kv_index_agreed(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
 

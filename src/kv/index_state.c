@@ -112,6 +112,13 @@ quire_err kv_index_restore(kv_index *ix, const kv_path *path, const int32_t *tok
     return QUIRE_OK;
 }
 
+void kv_index_take_over(kv_index *ix, const kv_table *states) {
+    int32_t mark = states[0].n_pages > 0 ? kv_pool_entry(ix->pool, states[0].pages[0]) : -1;
+    if (mark >= ix->tree.cap_entries) {
+        kv_snapshots_drop(&ix->snapshots, mark - ix->tree.cap_entries);
+    }
+}
+
 /* ---- what goes with the tree ---- */
 
 void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after) {

@@ -210,8 +210,12 @@ static quire_err reserve_fresh(quire_kv *kv, int32_t n) {
 /* Room in all tables for n tokens behind those that have pages. What may fail comes before what changes. */
 static quire_err grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
-    int64_t needs = needs_of_all(seq, n);
+    kv_counts c = kv_pool_counts(kv->pool);
     TRY(reserve_copies(kv));
+    if (kv->n_state_pages > 0 && needs_of_all(seq, n) > c.n_free + c.n_cached) {
+        kv_index_take_over(kv->ix, seq->tables + kv->n_token_groups); /* so that reuse never needs more pages than a cold start */
+    }
+    int64_t needs = needs_of_all(seq, n);
     if (needs > kv->o.n_pages) {
         return QUIRE_NO_ROOM;
     }
