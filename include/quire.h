@@ -46,6 +46,7 @@ typedef struct quire_options {
     const char *eviction_policy;  /* which cached page goes first: "lru", "lfu", "gdsf" */
     const quire_prefix *public_prefixes; /* [n_public_prefixes] with which prompts of all tenants begin: these share their pages. Copied */
     int32_t n_public_prefixes;
+    const char *audit;            /* a file to which live, reserved and wasted bytes are written at each allocation of pages; NULL: none */
     const char *isa;              /* "auto", "plain", "avx2", "avx512" */
     const char *chat_template;    /* the template's text, or NULL: the model's own */
     int32_t n_threads;            /* 0: as many as the process may use */

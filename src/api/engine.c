@@ -73,6 +73,7 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
                          .max_batched_tokens = o->max_batched_tokens,
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->prefill_chunk,
+                         .audit_path = o->audit,
                          .tiers = tiers_options(o, e->tier_version),
                          .swap_bytes = o->swap_bytes,
                          .max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS};

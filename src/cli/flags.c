@@ -96,6 +96,7 @@ const flag cli_flags[] = {
     {"--enable-prefix-caching", NULL, "as --prefix-cache token", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_on, NULL},
     {"--no-enable-prefix-caching", NULL, "as --prefix-cache none", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_off, NULL},
     {"--eviction-policy", "POLICY", "which cached page goes first: lru, lfu or gdsf", CLI_SERVE | CLI_BENCH, FLAG_TEXT, AT(engine.eviction_policy), 0, 0, NULL, NULL},
+    {"--audit", "FILE", "write live, reserved and wasted bytes at every allocation of pages", ENGINE, FLAG_TEXT, AT(engine.audit), 0, 0, NULL, NULL},
     {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX, 0, 0, 0, NULL, NULL},
     {"--isa", NULL, "instruction set of the kernels", ENGINE, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
     {"--threads -t", "N", "compute threads (0: all processors)", ENGINE, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/audit_file.h"
 #include "engine/cache.h"
 #include "engine/state.h"
 #include "engine/swap.h"
@@ -103,6 +104,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(cache_open(e));
     TRY(sampler_open(e->desc->n_vocab, o->max_model_len, &e->sampler));
     TRY(step_open(e));
+    TRY(audit_file_open(e, err));
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;
     }
@@ -150,6 +152,7 @@ void engine_close(engine *e) {
     if (e->lock_ready) {
         pthread_mutex_destroy(&e->lock);
     }
+    audit_file_close(e);
     step_close(e);
     sampler_close(e->sampler);
     tiering_close(e);

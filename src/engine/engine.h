@@ -45,6 +45,7 @@ typedef struct engine_options {
     kv_policy eviction;             /* which cached page goes first */
     const engine_prefix *prefixes;  /* [n_prefixes], copied */
     int32_t n_prefixes;
+    const char *audit_path;         /* where each allocation of pages is written (audit_file.h); NULL: nowhere */
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     engine_tiers tiers;

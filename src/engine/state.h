@@ -41,6 +41,8 @@ typedef struct step_arrays {
 typedef struct tiering tiering;
 typedef struct swap swap;
 
+typedef struct audit_file audit_file;
+
 struct engine {
     model *m;
     backend *b;
@@ -65,6 +67,7 @@ struct engine {
     /* engine thread */
     pthread_t thread;
     kv_pool *pool;
+    audit_file *audit_file;  /* NULL: none */
     kv_events *events;       /* what the index stores and removes; any thread may read. NULL: no prefix cache */
     kv_index *index;         /* NULL: no prefix cache */
     tiering *tiering;        /* NULL: no tiers */

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/audit_file.h"
 #include "engine/cache.h"
 #include "engine/fork.h"
 #include "engine/hold.h"
@@ -148,8 +149,18 @@ static void plan_step(engine *e) {
     }
 }
 
+/* Pages that n more tokens of s take, copies of shared ones included. */
+static int32_t pages_for(const engine *e, const sequence *s, int32_t n) {
+    int32_t n_pages = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        n_pages += kv_table_needs(e->pool, &s->tables[g], n, e->layout.page_tokens);
+    }
+    return n_pages;
+}
+
 /* Pages for n more tokens in every group of s, or in none. */
 static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
+    int32_t n_pages = pages_for(e, s, n);
     for (int32_t g = 0; g < s->n_tables; g++) {
         quire_err err = kv_table_append(e->pool, &s->tables[g], n, e->layout.page_tokens, &e->step.copies);
         if (err != QUIRE_OK) {
@@ -159,17 +170,15 @@ static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
             return err;
         }
     }
+    audit_file_note(e, s, n, n_pages);
     return QUIRE_OK;
 }
 
-/* Pages that the planned items take, copies of shared ones included. */
+/* Pages that the planned items take. */
 static int32_t pages_needed(const engine *e) {
     int32_t n = 0;
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
-        const sequence *s = e->step.seqs[i];
-        for (int32_t g = 0; g < s->n_tables; g++) {
-            n += kv_table_needs(e->pool, &s->tables[g], e->step.plan.items[i].n_rows, e->layout.page_tokens);
-        }
+        n += pages_for(e, e->step.seqs[i], e->step.plan.items[i].n_rows);
     }
     return n;
 }

@@ -21,6 +21,7 @@ typedef struct harness_options {
     kv_policy eviction;
     const engine_prefix *prefixes;
     int32_t n_prefixes;
+    const char *audit_path;
     layer_kind *layer_kinds; /* [layers of the model] or NULL: how pages are cut; the model itself sees what its own masks say */
     int32_t window, max_model_len;
     engine_tiers tiers;
@@ -80,6 +81,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .eviction = o->eviction,
                          .prefixes = o->prefixes,
                          .n_prefixes = o->n_prefixes,
+                         .audit_path = o->audit_path,
                          .tiers = o->tiers,
                          .swap_bytes = o->swap_bytes};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
