@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kv/evict_learned.h"
 #include "kv/heap.h"
 
 /* The level of a page whose time to live is over; the others' is their priority. */
@@ -14,7 +15,8 @@
 typedef struct entry_note {
     int64_t priority_us, ttl_us;
     int32_t priority; /* over KV_PRIORITY_DEFAULT */
-    int32_t n_uses, depth;
+    kv_use use;
+    uint64_t hash;
 } entry_note;
 
 /* What is known of a page. The first three hold while it is cached. */
@@ -33,6 +35,7 @@ struct kv_evict {
     bool is_active; /* the heap is kept; false while lru needs the pool's queue only */
     int64_t now_us, n_stamps;
     double clock; /* gdsf */
+    kv_learned learned;
     int32_t n_entries;
     entry_note *entries; /* [n_entries] */
     page_note *pages;
@@ -42,12 +45,12 @@ struct kv_evict {
 
 /* ---- names and ranges ---- */
 
-const char kv_policy_names[] = "lru, lfu, gdsf";
+const char kv_policy_names[] = "lru, lfu, gdsf, learned";
 
 static const char *const names[] = {"lru", "lfu", "gdsf", "learned", "caller"};
 
 quire_err kv_policy_parse(const char *name, kv_policy *out) {
-    for (kv_policy p = KV_EVICT_LRU; p < KV_EVICT_LEARNED; p++) {
+    for (kv_policy p = KV_EVICT_LRU; p < KV_EVICT_CALLER; p++) {
         if (strcmp(name, names[p]) == 0) {
             *out = p;
             return QUIRE_OK;
@@ -128,7 +131,7 @@ static void take(kv_evict *ev, page_id page) {
 /* What computing an entry's tokens again costs, in pages at depth 0. */
 static double cost_of(const kv_evict *ev, int32_t e) {
     double size = ev->tree->page_tokens, n_tokens = is_other(ev, e) ? size : kv_tree_entry(ev->tree, e)->n_tokens;
-    double depth = size * ev->entries[e].depth + n_tokens / 2;
+    double depth = size * ev->entries[e].use.depth + n_tokens / 2;
     return n_tokens / size * (1 + depth / KV_COST_DEPTH);
 }
 
@@ -136,9 +139,11 @@ static double score_of(const kv_evict *ev, page_id page) {
     int32_t e = kv_pool_entry(ev->pool, page);
     switch (ev->policy) {
     case KV_EVICT_LFU:
-        return ev->entries[e].n_uses;
+        return (double)ev->entries[e].use.n_uses;
     case KV_EVICT_GDSF:
-        return ev->clock + ev->entries[e].n_uses * cost_of(ev, e);
+        return ev->clock + (double)ev->entries[e].use.n_uses * cost_of(ev, e);
+    case KV_EVICT_LEARNED:
+        return kv_learned_value(&ev->learned, &ev->entries[e].use);
     case KV_EVICT_CALLER:
         return ev->pages[page.v].said ? -ev->pages[page.v].next_use : -INFINITY;
     default:
@@ -189,7 +194,8 @@ quire_err kv_evict_open(kv_pool *pool, const kv_tree *tree, kv_policy policy, co
     ev->entries = mem_new_huge((size_t)ev->n_entries, sizeof *ev->entries);
     ev->pages = mem_new_huge((size_t)n_pages, sizeof *ev->pages);
     if (ev->entries == NULL || ev->pages == NULL || kv_heap_open(&ev->order, n_pages) != QUIRE_OK ||
-        kv_heap_open(&ev->deadlines, n_pages) != QUIRE_OK) {
+        kv_heap_open(&ev->deadlines, n_pages) != QUIRE_OK ||
+        (policy == KV_EVICT_LEARNED && kv_learned_open(&ev->learned, n_pages) != QUIRE_OK)) {
         kv_evict_close(ev);
         return QUIRE_NO_MEMORY;
     }
@@ -209,6 +215,7 @@ void kv_evict_close(kv_evict *ev) {
     }
     kv_heap_close(&ev->order);
     kv_heap_close(&ev->deadlines);
+    kv_learned_close(&ev->learned);
     mem_free(ev->entries);
     mem_free(ev->pages);
     mem_free(ev);
@@ -219,7 +226,7 @@ int64_t kv_evict_bytes(const kv_evict *ev) {
     if (!ev->is_active) {
         return (int64_t)sizeof *ev;
     }
-    return (int64_t)sizeof *ev + ev->order.cap * page_bytes + ev->n_entries * (int64_t)sizeof *ev->entries;
+    return (int64_t)sizeof *ev + ev->order.cap * page_bytes + ev->n_entries * (int64_t)sizeof *ev->entries + kv_learned_bytes(&ev->learned);
 }
 
 /* ---- what the index tells ---- */
@@ -239,16 +246,20 @@ void kv_evict_set_next_use(kv_evict *ev, page_id page, double when) {
 }
 
 void kv_evict_inserted(kv_evict *ev, int32_t e, int32_t depth, int32_t space, uint64_t hash) {
-    (void)space;
-    (void)hash;
-    if (ev->is_active) {
-        ev->entries[e] = (entry_note){.depth = depth};
+    if (!ev->is_active) {
+        return;
+    }
+    ev->entries[e] = (entry_note){.hash = hash, .use = {.depth = depth}};
+    if (ev->policy == KV_EVICT_LEARNED) {
+        kv_learned_made(&ev->learned, hash, depth, space, &ev->entries[e].use);
     }
 }
 
 void kv_evict_used(kv_evict *ev, int32_t e) {
-    if (ev->is_active) {
-        ev->entries[e].n_uses++;
+    if (ev->policy == KV_EVICT_LEARNED) {
+        kv_learned_used(&ev->learned, ev->entries[e].hash, &ev->entries[e].use);
+    } else if (ev->is_active) {
+        ev->entries[e].use.n_uses++;
     }
 }
 
@@ -299,6 +310,10 @@ page_id kv_evict_next(kv_evict *ev) {
         return kv_pool_oldest(ev->pool);
     }
     kv_heap_key key = kv_heap_key_of(&ev->order, page.v);
+    int32_t e = kv_pool_entry(ev->pool, page);
+    if (ev->policy == KV_EVICT_LEARNED && (is_other(ev, e) || kv_tree_is_last(ev->tree, e))) {
+        kv_learned_evicted(&ev->learned, &ev->entries[e].use);
+    }
     if (ev->policy == KV_EVICT_GDSF && key.level != LEVEL_OVER && key.score > ev->clock) {
         ev->clock = key.score;
     }

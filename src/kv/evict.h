@@ -8,7 +8,7 @@
  *   lfu      uses: being computed is the first; then each match that takes the page and each publish that finds it there.
  *   gdsf     greedy dual size frequency (Cherkasova 1998): clock + uses x cost. Pages are of one size; the cost of computing one again is
  *            its tokens, each 1 + depth / KV_COST_DEPTH. The clock is the value of what went last, so that old merits fade.
- *   learned  clock + horizon x the probability that it is asked for again, by a model that learns while it runs (evict_learned.h).
+ *   learned  last use + more time, the likelier a model that learns while it runs finds it that it is used again (kv/evict_learned.h).
  *   caller   what kv_index_set_next_use says is used last goes first: the optimum, where the future is known (simulator).
  *
  * Retention: a request may give the pages of its prompt a priority and a time to live. Both count from when the last holder let go of a
@@ -30,7 +30,7 @@
 
 typedef enum kv_policy { KV_EVICT_LRU, KV_EVICT_LFU, KV_EVICT_GDSF, KV_EVICT_LEARNED, KV_EVICT_CALLER } kv_policy;
 
-/* The policy of a name a user may give: lru, lfu, gdsf. QUIRE_INVALID for any other; *out is untouched then. */
+/* The policy of a name a user may give: lru, lfu, gdsf, learned. QUIRE_INVALID for any other; *out is untouched then. */
 quire_err kv_policy_parse(const char *name, kv_policy *out);
 /* Its name; "caller" of that one. */
 const char *kv_policy_name(kv_policy policy);

@@ -17,7 +17,8 @@ static quire_err open_eviction(kv_index *ix) {
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
     if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1 || o->max_entries < 0 ||
-        o->n_state_groups < 0 || o->n_state_groups > KV_MAX_GROUPS - o->n_groups || o->max_snapshots < 0 || o->hash_bits < 0 || o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER || o->policy == KV_EVICT_LEARNED ||
+        o->n_state_groups < 0 || o->n_state_groups > KV_MAX_GROUPS - o->n_groups || o->max_snapshots < 0 || o->hash_bits < 0 ||
+        o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER ||
         (o->granularity != KV_GRANULARITY_TOKEN && o->granularity != KV_GRANULARITY_PAGE)) {
         return QUIRE_INVALID;
     }
@@ -83,8 +84,9 @@ kv_index_counts kv_index_count(const kv_index *ix) {
 
 int64_t kv_index_bytes(const kv_index *ix) {
     const kv_tree *t = &ix->tree;
-    return (int64_t)sizeof *ix + kv_evict_bytes(ix->evict) + kv_snapshots_bytes(&ix->snapshots) + t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) +
-           t->cap_nodes * (int64_t)sizeof *t->nodes + ix->spaces.cap * (int64_t)(sizeof *ix->spaces.slots + sizeof *ix->spaces.buckets);
+    return (int64_t)sizeof *ix + kv_evict_bytes(ix->evict) + kv_snapshots_bytes(&ix->snapshots) +
+           t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) + t->cap_nodes * (int64_t)sizeof *t->nodes +
+           ix->spaces.cap * (int64_t)(sizeof *ix->spaces.slots + sizeof *ix->spaces.buckets);
 }
 
 /* ---- spaces and paths ---- */

@@ -87,6 +87,10 @@ quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, 
     int32_t mark = ix->tree.cap_entries + number;
     if (number != SNAPSHOT_NONE) {
         kv_evict_inserted(ix->evict, mark, n_pages, path->space, 0);
+        kv_evict_used(ix->evict, mark);
+        if (path->retains && n_pages >= path->n_public) {
+            kv_evict_retain(ix->evict, mark, &path->retention);
+        }
     }
     return QUIRE_OK;
 }
