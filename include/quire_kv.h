@@ -52,7 +52,8 @@ typedef struct quire_kv_options {
     int32_t max_spaces;                   /* name spaces at once, of running sequences and of cached pages */
     quire_kv_policy policy;               /* which cached page goes first when room is needed */
     quire_kv_granularity granularity;
-    int32_t n_events;                         /* events that are kept for quire_kv_look; 0: none */
+    uint64_t seed;    /* decides between what is equally good; 0: the system's, so that nobody who sends prompts can foresee it */
+    int32_t n_events; /* events that are kept for quire_kv_look; 0: none */
     int32_t state_pages[QUIRE_KV_MAX_GROUPS]; /* pages of a sequence's state in a group of recurrent states; 0: the group holds tokens.
                                                  State groups come last, behind one that holds tokens at least */
     int32_t snapshot_tokens;                  /* a snapshot every so many tokens; 0: at prompts' ends, branches and ends only */

@@ -125,7 +125,7 @@ static quire_err open_pages(store *st) {
     for (int32_t i = 0; i < st->n_seqs; i++) {
         n_pages += kv_pages_for(st->seqs[i].last, st->layout.page_tokens);
     }
-    kv_index_options o = {.page_tokens = st->layout.page_tokens, .n_groups = 1, .max_spaces = MAX_SPACES};
+    kv_index_options o = {.page_tokens = st->layout.page_tokens, .n_groups = 1, .max_spaces = MAX_SPACES, .seed = 1};
     TRY(kv_pool_open((int32_t)n_pages, &st->pool));
     TRY(kv_index_open(st->pool, &o, &st->ix));
     st->copies.pairs = mem_new(1, sizeof *st->copies.pairs);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "kv/hash.h"
 #include "kv/index_impl.h"
 
@@ -30,6 +31,7 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     ix->o = *o;
     int32_t max_entries = o->max_entries > 0 ? o->max_entries : kv_pool_counts(pool).n_pages;
     quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_spaces);
+    ix->tree.random = o->seed != 0 ? o->seed : rng_os_seed();
     if (e == QUIRE_OK) {
         e = kv_spaces_open(&ix->spaces, o->max_spaces);
     }

@@ -17,10 +17,10 @@
  * A state group has no pages for tokens: what it needs is a snapshot of the sequence's state (kv/snapshot.h) exactly there, so with such
  * groups a match ends on a snapshot.
  *
- * Invariant: an indexed page's pool entry names the tree's entry that names the page; of a snapshot's pages it is the number of entries that
- * the tree could have, plus the snapshot's. Whoever holds a page of a full group holds all before
- * it, and gives them back from the end; so the oldest cached page of a full group is always the last of a branch, and evicting it never
- * cuts a prefix that is still found. What is matched cannot be evicted: tables hold the pages, and a path pins the entry it stands at.
+ * Invariant: an indexed page's pool entry names the tree's entry that names the page; of a snapshot's pages it is the number of entries
+ * that the tree could have, plus the snapshot's. Whoever holds a page of a full group holds all before it, and gives them back from the
+ * end; so the oldest cached page of a full group is always the last of a branch, and evicting it never cuts a prefix that is still found.
+ * What is matched cannot be evicted: tables hold the pages, and a path pins the entry it stands at.
  *
  * Owner: the engine thread. Everything is sized at open; no call allocates but where a table must grow. */
 #ifndef KV_INDEX_H
@@ -49,13 +49,14 @@ typedef enum kv_granularity {
 } kv_granularity;
 
 typedef struct kv_index_options {
-    int32_t page_tokens, n_groups;  /* n_groups: those that hold tokens, 1 at least */
-    int32_t windows[KV_MAX_GROUPS]; /* 0: a full group; else the window in tokens */
-    int32_t n_state_groups;         /* groups of recurrent states: their tables follow the others' */
+    int32_t page_tokens, n_groups;      /* n_groups: those that hold tokens, 1 at least */
+    int32_t windows[KV_MAX_GROUPS];     /* 0: a full group; else the window in tokens */
+    int32_t n_state_groups;             /* groups of recurrent states: their tables follow the others' */
     int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state, each state group's */
     int32_t max_snapshots;              /* states kept at once; 0: as many as the pool could hold */
     int32_t max_spaces;
     int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
+    uint64_t seed; /* of the tree's inner order, which decides between equals; 0: the system's, so that nobody outside can unbalance it */
     kv_granularity granularity;
     kv_policy policy;            /* which cached page goes first */
     kv_events *events;           /* is told what is stored and removed; NULL: nobody. Outlives the index */
@@ -101,9 +102,9 @@ quire_err kv_index_retain(kv_index *ix, kv_path *path, const kv_retention *r);
 
 /* How many of tokens[0..n) a match would find. Changes nothing. */
 int32_t kv_index_peek(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n);
-/* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups + n_state_groups], which are empty, and says its length. path stands at
- * its root and moves to the last whole page. A request passes n - 1 of its n tokens: the last is computed for its logits. QUIRE_NO_MEMORY
- * when a table cannot grow: nothing changed. O(n + log siblings a branch). */
+/* Shares the pages of the longest cached prefix of tokens[0..n) into tables[n_groups + n_state_groups], which are empty, and says its
+ * length. path stands at its root and moves to the last whole page. A request passes n - 1 of its n tokens: the last is computed for its
+ * logits. QUIRE_NO_MEMORY when a table cannot grow: nothing changed. O(n + log siblings a branch). */
 quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t *n_matched);
 
 typedef enum kv_publish_what { KV_PUBLISH_PAGES, KV_PUBLISH_TAIL } kv_publish_what;

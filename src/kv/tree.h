@@ -45,7 +45,7 @@ typedef struct kv_tree {
     kv_node *nodes;
     int32_t cap_entries, made_entries, free_entry, n_entries; /* slots below made_ were used once; free ones are chained */
     int32_t cap_nodes, made_nodes, free_node, n_nodes;
-    uint64_t random; /* state of the priorities' generator */
+    uint64_t random; /* state of the priorities' generator; the user may seed it: who foresees it can unbalance the treaps */
 } kv_tree;
 
 /* A tree of at most cap_entries entries and cap_roots roots. */

@@ -58,6 +58,7 @@ static inline void world_open_with(world *w, int32_t n_pages, const kv_index_opt
     const int32_t page_tokens = o->page_tokens;
     memset(w, 0, sizeof *w);
     w->o = *o;
+    w->o.seed = o->seed != 0 ? o->seed : 1; /* a run can be repeated */
     w->scope = "model";
     assert_int_equal(kv_events_open(WORLD_EVENTS, page_tokens, &w->events), QUIRE_OK);
     w->o.events = w->events;

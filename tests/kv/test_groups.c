@@ -1,6 +1,6 @@
-/* Groups of every kind in one pool and one index: random sequences beside a naive model that tries every prefix. Memory is played too: a slot
- * holds a number made of the whole prefix up to its token, and so does every page of a state; so a page that is reused or overwritten wrongly
- * is found out by its content. */
+/* Groups of every kind in one pool and one index: random sequences beside a naive model that tries every prefix. Memory is played too: a
+ * slot holds a number made of the whole prefix up to its token, and so does every page of a state; so a page that is reused or overwritten
+ * wrongly is found out by its content. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -63,6 +63,7 @@ static void open_world(world *w, int32_t n_pages, const kv_index_options *o) {
     memset(w, 0, sizeof *w);
     w->o = *o;
     w->o.max_spaces = 4;
+    w->o.seed = 1;
     w->o.max_entries = 16 * n_pages;
     w->n_groups = o->n_groups + o->n_state_groups;
     for (int32_t g = 0; g < o->n_state_groups; g++) {
@@ -183,7 +184,8 @@ static void note_published(world *w, const seq *s, int32_t n, const bool *fresh_
     }
 }
 
-/* Whether publishing a tail of n tokens will say something new of the page it lies in: a page that is shared with others holds more already. */
+/* Whether publishing a tail of n tokens will say something new of the page it lies in: a page that is shared with others holds more
+ * already. */
 static void find_fresh(const world *w, const seq *s, int32_t n, bool *fresh_tail) {
     for (int32_t g = 0; g < w->o.n_groups && n % w->o.page_tokens != 0; g++) {
         page_id page = s->tables[g].pages[n / w->o.page_tokens];
@@ -501,10 +503,11 @@ static void run_random(int32_t n_pages, const kv_index_options *o, int32_t inter
         random_operation(&w, &r, interval);
         check_world(&w);
     }
-    print_message("seed %llu: %d + %d groups, page %d, policy %d: %lld of %lld matches exact, %lld inside a page, %lld tokens reused, at most "
-                  "%d snapshots\n",
-                  (unsigned long long)seed, o->n_groups, o->n_state_groups, o->page_tokens, o->policy, (long long)w.n_exact,
-                  (long long)w.n_matches, (long long)w.n_tail_matches, (long long)w.n_reused, w.most_snapshots);
+    print_message(
+        "seed %llu: %d + %d groups, page %d, policy %d: %lld of %lld matches exact, %lld inside a page, %lld tokens reused, at most "
+        "%d snapshots\n",
+        (unsigned long long)seed, o->n_groups, o->n_state_groups, o->page_tokens, o->policy, (long long)w.n_exact, (long long)w.n_matches,
+        (long long)w.n_tail_matches, (long long)w.n_reused, w.most_snapshots);
     assert_true(w.n_reused > 0);
     assert_true(w.n_exact * 4 >= w.n_matches * 3);
     assert_true(w.n_tail_matches > 0);
@@ -518,7 +521,8 @@ static kv_index_options options_of_model(int32_t n_layers, int32_t period, layer
     for (int32_t i = 0; i < n_layers; i++) {
         kinds[i] = i % period == period - 1 ? every : others;
     }
-    model_desc d = {.n_layers = n_layers, .n_kv_heads = 1, .d_head = 64, .window = 11, .d_latent = 32, .state_bytes = 5000, .layer_kinds = kinds};
+    model_desc d = {
+        .n_layers = n_layers, .n_kv_heads = 1, .d_head = 64, .window = 11, .d_latent = 32, .state_bytes = 5000, .layer_kinds = kinds};
     kv_layout l;
     assert_int_equal(kv_layout_init(&d, DTYPE_BF16, page_tokens, &l, NULL), QUIRE_OK);
     return options_of(&l);

@@ -148,6 +148,7 @@ static uint64_t run(const run_options *r, uint64_t seed, int n) {
     o.max_spaces = 3 * (1 + NAIVE_PUBLICS) + 1;
     o.max_entries = 16 * r->n_pages; /* entries that no full group bounds */
     o.watch = &watch;
+    o.seed = seed;
     assert_in_range(r->n_pages, 1, NAIVE_PAGES);
     memset(&m, 0, sizeof m);
     m.w = &w;

@@ -18,6 +18,7 @@ static quire_kv *open_kv(int32_t n_pages, int32_t page_tokens, int32_t window) {
     quire_kv_options_init(&o);
     o.n_pages = n_pages;
     o.page_tokens = page_tokens;
+    o.seed = 1;
     o.max_seqs = 6;
     if (window > 0) {
         o.n_groups = 2;
@@ -352,6 +353,7 @@ static void each_allocation_and_reserve_may_fail_once(void **state) {
         quire_kv_options_init(&o);
         o.n_pages = PLENTY; /* nothing fails but by a fault */
         o.page_tokens = SIZE;
+        o.seed = 1;
         o.max_seqs = N_SEQS;
         o.n_groups = GROUPS;
         o.windows[1] = 11;
