@@ -17,12 +17,14 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     s->n_vocab = n_vocab;
     s->max_tokens = max_tokens;
     s->weights = mem_new(n, sizeof *s->weights);
-    s->keys = mem_new(n, sizeof *s->keys);
+    s->n_groups = (n + GROUP - 1) / GROUP;
+    s->largest = mem_new(s->n_groups, sizeof *s->largest);
+    s->sums = mem_new(s->n_groups, sizeof *s->sums);
     s->inside = mem_new(n, sizeof *s->inside);
     s->marks = mem_new(n, sizeof *s->marks);
     s->counts = mem_new(n, sizeof *s->counts);
     s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
-    if (!s->weights || !s->keys || !s->inside || !s->marks || !s->counts || !s->repeats) {
+    if (!s->weights || !s->largest || !s->sums || !s->inside || !s->marks || !s->counts || !s->repeats) {
         sampler_close(s);
         return QUIRE_NO_MEMORY;
     }
@@ -33,7 +35,8 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
 void sampler_close(sampler *s) {
     if (s) {
         mem_free(s->weights);
-        mem_free(s->keys);
+        mem_free(s->largest);
+        mem_free(s->sums);
         mem_free(s->inside);
         mem_free(s->marks);
         mem_free(s->counts);
@@ -55,39 +58,27 @@ sample_noise sample_noise_of(sample_key key) {
     return (sample_noise){.token = draw(key, NOISE_TOKEN), .xtc = draw(key, NOISE_XTC)};
 }
 
-/* Whether a row is made of numbers; -inf is a masked token. */
-static bool is_sound(const float *logits, int32_t n) {
-    bool bad = false;
-    for (int32_t i = 0; i < n; i++) {
-        bad |= !(logits[i] < INFINITY); /* NaN and +inf */
+/* The lowest id of that logit, which is there. */
+static int32_t find(const float *logits, float value) {
+    int32_t id = 0;
+    while (logits[id] != value) {
+        id++;
     }
-    return !bad;
-}
-
-/* The lowest id among the largest logits, or -1 when all are masked. */
-static int32_t find_best(const float *logits, int32_t n) {
-    float max = -INFINITY;
-    int32_t best = -1;
-    for (int32_t i = 0; i < n; i++) {
-        if (logits[i] > max) {
-            max = logits[i];
-            best = i;
-        }
-    }
-    return best;
+    return id;
 }
 
 /* Leaves the weights of the final distribution in s->weights; *greedy: the choice is *best. */
 static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
-    if (!is_sound(logits, s->n_vocab)) {
+    if (!sampler_scan(logits, s->n_vocab, &s->max)) {
         return QUIRE_NUMERIC;
     }
-    sampler_change(s, logits, c);
-    *best = find_best(logits, s->n_vocab);
-    if (*best < 0 || logits[*best] == INFINITY) { /* a tiny repetition penalty makes infinities */
+    if (sampler_change(s, logits, c) && !sampler_scan(logits, s->n_vocab, &s->max)) {
+        return QUIRE_NUMERIC; /* a tiny repetition penalty makes infinities */
+    }
+    if (s->max == -INFINITY) {
         return QUIRE_NUMERIC;
     }
-    s->max = logits[*best];
+    *best = find(logits, s->max);
     *greedy = c->params->temperature < GREEDY_BELOW;
     if (!*greedy) {
         s->temperature = sampler_temperature(s, logits, c->params);
@@ -97,14 +88,6 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c, 
         sampler_cut(s, logits, c);
     }
     return QUIRE_OK;
-}
-
-static double total_weight(const sampler *s) {
-    double total = 0.0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        total += (double)s->weights[i];
-    }
-    return total;
 }
 
 quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32_t *token) {
@@ -117,16 +100,7 @@ quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32
         *token = sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu);
         return QUIRE_OK;
     }
-    double target = (double)c->noise.token * total_weight(s), cumulated = 0.0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        cumulated += (double)s->weights[i];
-        if (s->weights[i] > 0.0f) {
-            *token = i; /* the last one kept stands where rounding lets the walk run out */
-            if (cumulated > target) {
-                break;
-            }
-        }
-    }
+    *token = sampler_draw(s, c->noise.token);
     return QUIRE_OK;
 }
 
@@ -136,9 +110,10 @@ quire_err sampler_distribution(sampler *s, float *logits, const sample_context *
     TRY(distribute(s, logits, c, &best, &greedy));
     if (greedy) {
         memset(s->weights, 0, (size_t)s->n_vocab * sizeof *s->weights);
-        s->weights[best] = 1.0f;
+        memset(s->largest, 0, s->n_groups * sizeof *s->largest);
+        s->weights[best] = s->largest[best / GROUP] = 1.0f;
     }
-    double total = total_weight(s);
+    double total = sampler_sum(s);
     for (int32_t i = 0; i < s->n_vocab; i++) {
         s->weights[i] = (float)((double)s->weights[i] / total);
     }

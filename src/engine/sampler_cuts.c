@@ -35,36 +35,34 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
     return (float)(low + (high - low) * pow(fmax(0.0, entropy) / log((double)n_live), (double)p->dynatemp_exponent));
 }
 
-static void weigh(sampler *s, const float *logits) {
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        s->weights[i] = (float)exp(((double)logits[i] - (double)s->max) / (double)s->temperature);
-    }
-}
-
-static double sum_weights(const sampler *s) {
-    double sum = 0.0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        sum += (double)s->weights[i];
-    }
-    return sum;
-}
-
-/* ---- a cut in an order: the tokens with the largest keys stay ---- */
+/* ---- a cut in an order: of the candidates, those with the largest keys stay ---- */
 
 static int32_t bucket_of(uint32_t key) {
     return (int32_t)(key >> 19);
 }
 
-/* Counts and weighs the kept tokens by bucket. */
-static void fill_buckets(sampler *s) {
+/* Kept tokens of at least this weight become candidates, in id order, with their weights as keys; returns how many. */
+static int32_t gather(sampler *s, float least) {
+    int32_t n = 0;
+    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
+        int32_t end = (g + 1) * GROUP < s->n_vocab ? (g + 1) * GROUP : s->n_vocab;
+        for (int32_t i = s->largest[g] >= least ? g * GROUP : end; i < end; i++) {
+            if (s->weights[i] >= least && s->weights[i] > 0.0f) {
+                s->inside[n++] = (candidate){bits_of(s->weights[i]), i};
+            }
+        }
+    }
+    return n;
+}
+
+/* Counts and weighs the candidates by bucket. */
+static void fill_buckets(sampler *s, int32_t n) {
     memset(s->mass, 0, sizeof s->mass);
     memset(s->count, 0, sizeof s->count);
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        if (s->weights[i] > 0.0f) {
-            int32_t b = bucket_of(s->keys[i]);
-            s->mass[b] += (double)s->weights[i];
-            s->count[b]++;
-        }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t b = bucket_of(s->inside[i].key);
+        s->mass[b] += (double)s->weights[s->inside[i].id];
+        s->count[b]++;
     }
 }
 
@@ -76,51 +74,30 @@ static int by_key(const void *a, const void *b) {
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* The kept tokens of bucket b in order, into s->inside; those of lower buckets are left out. Returns how many are inside. */
-static int32_t open_bucket(sampler *s, int32_t b) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        int32_t of = s->weights[i] > 0.0f ? bucket_of(s->keys[i]) : -1;
-        if (of == b) {
-            s->inside[n++] = (candidate){s->keys[i], i};
-        } else if (of < b) {
-            s->weights[i] = 0.0f;
+/* Of the n candidates those of bucket b stay, in order; those of lower buckets are left out. Returns how many are inside. */
+static int32_t open_bucket(sampler *s, int32_t n, int32_t b) {
+    int32_t n_inside = 0;
+    for (int32_t i = 0; i < n; i++) {
+        candidate c = s->inside[i];
+        if (bucket_of(c.key) == b) {
+            s->inside[n_inside++] = c;
+        } else if (bucket_of(c.key) < b) {
+            s->weights[c.id] = 0.0f;
         }
     }
-    qsort(s->inside, (size_t)n, sizeof *s->inside, by_key);
-    return n;
+    qsort(s->inside, (size_t)n_inside, sizeof *s->inside, by_key);
+    return n_inside;
 }
 
-/* Finds the bucket in which the n-th largest key lies, opens it, and says how many keys lie above; false when no more than n are kept. */
-static bool open_nth(sampler *s, int32_t n, int32_t *n_above, int32_t *n_inside) {
-    fill_buckets(s);
-    int32_t b = N_BUCKETS - 1, above = 0;
-    while (b >= 0 && above + s->count[b] < n) {
-        above += s->count[b--];
-    }
-    if (b < 0) {
-        return false;
-    }
-    *n_above = above;
-    *n_inside = open_bucket(s, b);
-    return true;
-}
-
-/* Finds the bucket in which the mass before a token reaches `limit`, opens it, and says the mass above. */
-static int32_t open_mass(sampler *s, double limit, double *above) {
-    fill_buckets(s);
+/* Opens the bucket in which the mass before a candidate reaches `limit`, and says the mass above. */
+static int32_t open_mass(sampler *s, int32_t n, double limit, double *above) {
+    fill_buckets(s, n);
     int32_t b = N_BUCKETS - 1;
     *above = 0.0;
     while (b > 0 && (s->count[b] == 0 || *above + s->mass[b] < limit)) {
         *above += s->mass[b--];
     }
-    return open_bucket(s, b);
-}
-
-static void order_by_weight(sampler *s) {
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        s->keys[i] = bits_of(s->weights[i]);
-    }
+    return open_bucket(s, n, b);
 }
 
 /* ---- the cuts ---- */
@@ -148,34 +125,54 @@ static void cut_sigma(sampler *s, const float *logits, float n) {
     }
 }
 
-static void cut_min_p(sampler *s, float min_p) {
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        if (s->weights[i] < min_p) { /* the largest weight is 1 */
-            s->weights[i] = 0.0f;
-        }
+/* The k-th largest of the groups' largest weights: at least k tokens have as much. 0 where there are fewer groups. */
+static float floor_of_top_k(sampler *s, int32_t k) {
+    int32_t n = 0, b = N_BUCKETS - 1, above = 0;
+    if ((size_t)k > s->n_groups) {
+        return 0.0f;
     }
+    for (size_t g = 0; g < s->n_groups; g++) {
+        s->inside[n++] = (candidate){bits_of(s->largest[g]), 0};
+    }
+    memset(s->count, 0, sizeof s->count);
+    for (int32_t i = 0; i < n; i++) {
+        s->count[bucket_of(s->inside[i].key)]++;
+    }
+    while (above + s->count[b] < k) {
+        above += s->count[b--];
+    }
+    uint32_t bits = (uint32_t)b << 19; /* the least key of the bucket in which the k-th lies */
+    float least;
+    memcpy(&least, &bits, sizeof least);
+    return least;
 }
 
 /* Keeps the k largest weights, and all equal to the k-th. */
 static void cut_top_k(sampler *s, int32_t k) {
-    int32_t n_above, n_inside;
-    order_by_weight(s);
-    if (!open_nth(s, k, &n_above, &n_inside)) {
-        return;
+    sampler_drop_below(s, floor_of_top_k(s, k));
+    int32_t n = gather(s, 0.0f), b = N_BUCKETS - 1, above = 0;
+    fill_buckets(s, n);
+    while (b >= 0 && above + s->count[b] < k) {
+        above += s->count[b--];
     }
-    uint32_t least = s->inside[k - n_above - 1].key;
-    for (int32_t i = k - n_above; i < n_inside; i++) {
+    if (b < 0) {
+        return; /* no more than k are left */
+    }
+    n = open_bucket(s, n, b);
+    uint32_t least = s->inside[k - above - 1].key;
+    for (int32_t i = k - above; i < n; i++) {
         if (s->inside[i].key < least) {
             s->weights[s->inside[i].id] = 0.0f;
         }
     }
 }
 
-/* Keeps a token iff the mass before it (of larger weights, or equal ones with lower ids) is below top_p of all. The first always stays. */
+/* Keeps a token iff the mass before it (of larger weights, or equal ones with lower ids) is below top_p of all. The first always stays. Tokens of less than
+ * (1 - top_p) / n_vocab of the whole together have less than 1 - top_p of it, so the cut lies above them. */
 static void cut_top_p(sampler *s, float top_p) {
-    order_by_weight(s);
-    double before, limit = (double)top_p * sum_weights(s);
-    int32_t n = open_mass(s, limit, &before);
+    double total = sampler_sum(s), before, limit = (double)top_p * total;
+    sampler_drop_below(s, (float)((1.0 - (double)top_p) * total / s->n_vocab * 0.999));
+    int32_t n = open_mass(s, gather(s, 0.0f), limit, &before);
     bool first = before == 0.0;
     for (int32_t i = 0; i < n; i++) {
         float *w = &s->weights[s->inside[i].id];
@@ -190,19 +187,20 @@ static void cut_top_p(sampler *s, float top_p) {
 
 /* Keeps the tokens whose surprise is nearest to the entropy, until they together have this probability; all as near as the last one stay. */
 static void cut_typical(sampler *s, const float *logits, float typical_p) {
-    double total = sum_weights(s), log_total = log(total), entropy = 0.0;
+    double total = sampler_sum(s), log_total = log(total), entropy = 0.0;
     for (int32_t i = 0; i < s->n_vocab; i++) {
         if (s->weights[i] > 0.0f) {
             double surprise = log_total - ((double)logits[i] - (double)s->max) / (double)s->temperature;
             entropy += (double)s->weights[i] / total * surprise;
         }
     }
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        double surprise = log_total - ((double)logits[i] - (double)s->max) / (double)s->temperature;
-        s->keys[i] = 0x7fffffffu - bits_of((float)fabs(surprise - entropy));
+    int32_t n = gather(s, 0.0f), last = 0;
+    for (int32_t i = 0; i < n; i++) {
+        double surprise = log_total - ((double)logits[s->inside[i].id] - (double)s->max) / (double)s->temperature;
+        s->inside[i].key = 0x7fffffffu - bits_of((float)fabs(surprise - entropy));
     }
     double before, limit = (double)typical_p * total;
-    int32_t n = open_mass(s, limit, &before), last = 0;
+    n = open_mass(s, n, limit, &before);
     while (last < n - 1 && before + (double)s->weights[s->inside[last].id] < limit) {
         before += (double)s->weights[s->inside[last++].id];
     }
@@ -215,7 +213,7 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
 
 /* Leaves out all tokens of at least this probability but the least likely of them, the last one of equals. */
 static void cut_top_choices(sampler *s, float threshold) {
-    double total = sum_weights(s);
+    double total = sampler_sum(s);
     int32_t last = -1, n_live = 0;
     for (int32_t i = 0; i < s->n_vocab; i++) {
         n_live += s->weights[i] > 0.0f;
@@ -232,7 +230,7 @@ static void cut_top_choices(sampler *s, float threshold) {
 
 void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
-    weigh(s, logits);
+    sampler_weigh(s, logits);
     if (p->mirostat != MIROSTAT_OFF) {
         return;
     }
@@ -240,7 +238,7 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
         cut_sigma(s, logits, p->top_n_sigma);
     }
     if (p->min_p > 0.0f) {
-        cut_min_p(s, p->min_p);
+        sampler_drop_below(s, p->min_p); /* the largest weight is 1 */
     }
     if (p->top_k > 0 && p->top_k < s->n_vocab) {
         cut_top_k(s, p->top_k);
@@ -259,12 +257,7 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
 /* ---- for mirostat ---- */
 
 int32_t sampler_sort(sampler *s) {
-    int32_t n = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        if (s->weights[i] > 0.0f) {
-            s->inside[n++] = (candidate){bits_of(s->weights[i]), i};
-        }
-    }
+    int32_t n = gather(s, 0.0f);
     qsort(s->inside, (size_t)n, sizeof *s->inside, by_key);
     return n;
 }

@@ -159,8 +159,18 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
     }
 }
 
-void sampler_change(sampler *s, float *logits, const sample_context *c) {
+/* Whether the request has a stage that may change this row. */
+static bool has_changes(const sample_context *c) {
     const sampling_params *p = c->params;
+    return p->lists != NULL || p->no_repeat_ngram_size > 0 || c->n_tokens - c->n_prompt < p->min_tokens || p->repetition_penalty != 1.0f ||
+           p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f || p->dry_multiplier != 0.0f;
+}
+
+bool sampler_change(sampler *s, float *logits, const sample_context *c) {
+    const sampling_params *p = c->params;
+    if (!has_changes(c)) {
+        return false;
+    }
     if (p->lists != NULL && p->lists->has_allowed) {
         allow_only(s, logits, p->lists);
     }
@@ -185,4 +195,5 @@ void sampler_change(sampler *s, float *logits, const sample_context *c) {
     if (p->dry_multiplier != 0.0f && c->n_tokens > 0) {
         penalise_repeats(s, logits, c);
     }
+    return true;
 }

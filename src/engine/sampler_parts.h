@@ -7,6 +7,7 @@
 #include "engine/sampler.h"
 
 #define N_BUCKETS 4096 /* of the upper bits of a 31-bit key */
+#define GROUP     64   /* neighbouring tokens whose weights have a largest and a sum */
 
 typedef struct candidate {
     uint32_t key;
@@ -15,11 +16,13 @@ typedef struct candidate {
 
 struct sampler {
     int32_t n_vocab, max_tokens;
+    size_t n_groups;
     float max;           /* the largest logit after the changes */
     float temperature;   /* what the logits are divided by */
     float *weights;      /* [n_vocab] exp((l - max) / temperature); 0: not kept */
-    uint32_t *keys;      /* [n_vocab] order of a cut */
-    candidate *inside;   /* [n_vocab] tokens of the bucket that a cut falls into */
+    float *largest;      /* [groups] at least the largest weight of a group; 0: it has none */
+    double *sums;        /* [groups] of the weights, as sampler_sum found them */
+    candidate *inside;   /* [n_vocab] tokens that a cut looks at */
     int32_t *marks;      /* [n_vocab] when a token was last touched, against `mark` */
     int32_t mark;
     int32_t *counts;     /* [n_vocab] valid where marked */
@@ -43,13 +46,26 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
     return is_new;
 }
 
+/* ---- sampler_dense.c: whole rows ---- */
+/* Whether logits are numbers or -inf, and the largest. */
+bool sampler_scan(const float *logits, int32_t n, float *max);
+/* Fills s->weights and s->largest. */
+void sampler_weigh(sampler *s, const float *logits);
+/* The sum of all weights, and of each group. */
+double sampler_sum(sampler *s);
+/* Leaves out weights below `least`. */
+void sampler_drop_below(sampler *s, float least);
+/* The token, in id order, in whose part of the whole `uniform` falls. Some weight is not 0. */
+int32_t sampler_draw(sampler *s, float uniform);
+
 /* ---- sampler_history.c: stages 1 to 9, which change logits by what the request says and what was written ---- */
-void sampler_change(sampler *s, float *logits, const sample_context *c);
+/* Whether it changed any. */
+bool sampler_change(sampler *s, float *logits, const sample_context *c);
 
 /* ---- sampler_cuts.c: stages 11 to 17, on weights ---- */
 /* The temperature of this row: the request's, or by the entropy of the live logits (dynatemp). */
 float sampler_temperature(const sampler *s, const float *logits, const sampling_params *p);
-/* Fills s->weights and leaves out what the request's cuts leave out. */
+/* Weighs the tokens and leaves out what the request's cuts leave out. */
 void sampler_cut(sampler *s, const float *logits, const sample_context *c);
 /* Kept tokens, likeliest first, the lowest id first among equals, into s->inside; returns how many. */
 int32_t sampler_sort(sampler *s);
