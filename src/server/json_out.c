@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#define NUMBER_BYTES 21 /* of an int64, with its sign and a comma */
+
 static void add(json_out *o, const char *p, size_t n) {
     if (o->err == QUIRE_OK) {
         o->err = strbuf_add(o->to, p, n);
@@ -82,16 +84,21 @@ void json_string(json_out *o, const char *s) {
     }
 }
 
-void json_int(json_out *o, int64_t v) {
-    char text[24], *p = text + sizeof(text); /* digits from the last: a pool's state has hundreds of thousands of numbers */
+/* Writes v so that it ends before `end`, from the last digit; returns its start. */
+static char *digits(int64_t v, char *end) {
     uint64_t left = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
     do {
-        *--p = (char)('0' + left % 10);
+        *--end = (char)('0' + left % 10);
         left /= 10;
     } while (left > 0);
     if (v < 0) {
-        *--p = '-';
+        *--end = '-';
     }
+    return end;
+}
+
+void json_int(json_out *o, int64_t v) {
+    char text[NUMBER_BYTES], *p = digits(v, text + sizeof(text));
     add(o, p, (size_t)(text + sizeof(text) - p));
 }
 
@@ -110,4 +117,14 @@ void json_ints(json_out *o, const int32_t *v, size_t n) {
         json_int(o, v[i]);
     }
     json_raw(o, "]");
+}
+
+void json_row(json_out *o, const int64_t *v, int32_t n) {
+    char text[JSON_ROW_MAX * NUMBER_BYTES + 1], *p = text + sizeof(text);
+    *--p = ']';
+    for (int32_t i = n - 1; i >= 0; i--) {
+        p = digits(v[i], p);
+        *--p = i > 0 ? ',' : '[';
+    }
+    add(o, p, (size_t)(text + sizeof(text) - p));
 }

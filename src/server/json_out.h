@@ -26,5 +26,8 @@ void json_int(json_out *o, int64_t v);
 void json_number(json_out *o, double v);
 /* [1,2,3] */
 void json_ints(json_out *o, const int32_t *v, size_t n);
+#define JSON_ROW_MAX 16
+/* The same for 1 to JSON_ROW_MAX numbers, in one piece: a pool's state has tens of thousands of such rows. */
+void json_row(json_out *o, const int64_t *v, int32_t n);
 
 #endif

@@ -46,13 +46,6 @@ static void write_seqs(const quire_kv_view *v, json_out *o) {
     json_raw(o, "]");
 }
 
-static void write_holders(const quire_kv_view *v, const quire_kv_view_page *p, const char *before, json_out *o) {
-    for (int32_t k = 0; k < QUIRE_KV_VIEW_HOLDERS && p->holders[k] >= 0; k++) {
-        json_raw(o, k > 0 ? "," : before);
-        json_int(o, v->seqs[p->holders[k]].id);
-    }
-}
-
 /* Returns how many pages, from the first, were looked at. */
 static int32_t write_pages(const quire_kv_view *v, json_out *o) {
     int32_t n = v->n_pages < v->cap_pages ? v->n_pages : v->cap_pages, i;
@@ -64,12 +57,13 @@ static int32_t write_pages(const quire_kv_view *v, json_out *o) {
         if (p->count == 0 && p->entry < 0) {
             continue;
         }
+        int64_t row[3 + QUIRE_KV_VIEW_HOLDERS] = {i, p->count, p->entry};
+        int32_t n_row = 3;
+        for (int32_t k = 0; k < QUIRE_KV_VIEW_HOLDERS && p->holders[k] >= 0; k++) {
+            row[n_row++] = v->seqs[p->holders[k]].id;
+        }
         json_raw(o, comma);
-        member(o, "[", i);
-        member(o, ",", p->count);
-        member(o, ",", p->entry);
-        write_holders(v, p, ",", o);
-        json_raw(o, "]");
+        json_row(o, row, n_row);
         comma = ",";
     }
     json_raw(o, "]");
@@ -91,9 +85,8 @@ static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_text
     member(o, ",\"space\":", e->space);
     json_raw(o, ",\"entries\":[");
     for (; i < v->n_entries_shown && v->entries[i].node == e->node; i++) {
-        member(o, i > first ? ",[" : "[", v->entries[i].entry);
-        member(o, ",", v->entries[i].page);
-        json_raw(o, "]");
+        json_raw(o, i > first ? "," : "");
+        json_row(o, (int64_t[]){v->entries[i].entry, v->entries[i].page}, 2);
         n_tokens += v->entries[i].n_tokens;
         n_pins += v->entries[i].n_pins;
     }
@@ -167,7 +160,9 @@ void pool_json_page(const quire_kv_view *v, const pool_text *text, json_out *o) 
     member(o, ",\"count\":", p->count);
     member(o, ",\"entry\":", p->entry);
     json_raw(o, ",\"holders\":[");
-    write_holders(v, p, "", o);
+    for (int32_t k = 0; k < QUIRE_KV_VIEW_HOLDERS && p->holders[k] >= 0; k++) {
+        member(o, k > 0 ? "," : "", v->seqs[p->holders[k]].id);
+    }
     json_raw(o, "],\"tokens\":");
     json_ints(o, v->page_token, (size_t)v->n_page_tokens);
     json_raw(o, ",\"text\":");

@@ -110,7 +110,14 @@ static void integers_and_lists(void **state) {
     json_ints(&o, NULL, 0);
     json_int(&o, INT64_MIN);
     json_string(&o, NULL);
-    assert_string_equal(b.p, "[-1,0,2147483647][]-9223372036854775808null");
+    json_row(&o, (const int64_t[]){-7}, 1);
+    int64_t row[JSON_ROW_MAX];
+    for (int i = 0; i < JSON_ROW_MAX; i++) {
+        row[i] = INT64_MIN;
+    }
+    json_row(&o, row, 2);
+    assert_string_equal(b.p, "[-1,0,2147483647][]-9223372036854775808null[-7][-9223372036854775808,-9223372036854775808]");
+    json_row(&o, row, JSON_ROW_MAX);
     strbuf_deinit(&b);
 }
 
