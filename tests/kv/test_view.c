@@ -133,6 +133,8 @@ static void a_write_to_a_shared_page_copies_it(void **state) { /* worked example
     assert_int_equal(count_at(&w, 0, 3), 3);
     assert_int_equal(count_at(&w, 1, 3), 1);
     write_last(&w, 2);
+    expect(&w, 6, 58, 16);
+    assert_int_equal(count_at(&w, 0, 3), 2);
     write_last(&w, 3);
     expect(&w, 7, 57, 16);
     assert_int_equal(count_at(&w, 0, 3), 1);
