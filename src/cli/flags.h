@@ -23,6 +23,8 @@ typedef enum flag_type {
     FLAG_FIELD_TEXTS    /* request field: array of strings, one more each time */
 } flag_type;
 
+#define FLAG_RARE (1u << 31) /* --help leaves it out, --help-all shows it */
+
 /* A spelling and what it stands for; a spelling that stands for itself is shown in --help. */
 typedef struct flag_choice {
     const char *spelling, *value;
@@ -32,7 +34,7 @@ typedef struct flag {
     const char *names;           /* separated by spaces: its own, then aliases */
     const char *value;           /* what the value is called in --help; NULL for switches and choices */
     const char *meaning;
-    unsigned commands;           /* cli_command bits */
+    unsigned commands;           /* cli_command bits, and FLAG_RARE */
     flag_type type;
     size_t offset;               /* into cli_options */
     double minimum, maximum;

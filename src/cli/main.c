@@ -78,9 +78,9 @@ static void print_help(void) {
            "  quire serve model.gguf                         OpenAI's API on http://127.0.0.1:8000\n");
 }
 
-static void print_command_help(const command *c) {
+static void print_command_help(const command *c, bool all) {
     printf("usage: %s\n%s\n\n", c->usage, c->summary);
-    cli_options_help(c->flag);
+    cli_options_help(c->flag, all);
     printf("\nexamples:\n%s", c->examples);
 }
 
@@ -96,8 +96,8 @@ static int dispatch(const command *c, int argc, char **argv) {
     if (cli_options_parse(&o, c->flag, argc, argv, &err) != QUIRE_OK) {
         log_line(LOG_ERROR, "%s", err.message);
         status = 2;
-    } else if (o.help) {
-        print_command_help(c);
+    } else if (o.help || o.help_all) {
+        print_command_help(c, o.help_all);
     } else {
         quire_err e = c->run(&o, &err);
         if (e != QUIRE_OK) {

@@ -293,7 +293,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         }
     }
     o->bench_kv.json = o->bench_memory.json = o->json;
-    if (o->help || (command & CLI_WITHOUT_MODEL)) {
+    if (o->help || o->help_all || (command & CLI_WITHOUT_MODEL)) {
         return QUIRE_OK;
     }
     if (command == CLI_SIM) {
@@ -342,12 +342,22 @@ static void describe_flag(const flag *f, char *out, size_t n) {
     }
 }
 
-void cli_options_help(cli_command command) {
+void cli_options_help(cli_command command, bool all) {
+    int n_left_out = 0;
     for (int i = 0; i < cli_n_flags; i++) {
-        if ((cli_flags[i].commands & (unsigned)command) && cli_flags[i].type != FLAG_PRESET) {
-            char head[128];
-            describe_flag(&cli_flags[i], head, sizeof head);
-            printf("  %-36s %s\n", head, cli_flags[i].meaning);
+        const flag *f = &cli_flags[i];
+        if (!(f->commands & (unsigned)command) || f->type == FLAG_PRESET) {
+            continue;
         }
+        if (!all && (f->commands & FLAG_RARE)) {
+            n_left_out++;
+            continue;
+        }
+        char head[128];
+        describe_flag(f, head, sizeof head);
+        printf("  %-36s %s\n", head, f->meaning);
+    }
+    if (n_left_out > 1) { /* more than --help-all itself */
+        printf("  %-36s these and %d more\n", "--help-all", n_left_out - 1);
     }
 }

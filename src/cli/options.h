@@ -52,7 +52,7 @@ typedef struct cli_options {
     json_object *fields;                       /* owned: request fields by name */
     int32_t n_predict;                         /* -1: until the model ends or the sequence is full */
     int32_t demo_page_tokens;
-    bool echo, complete, json, show_ids, quiet, help;
+    bool echo, complete, json, show_ids, quiet, help, help_all;
 } cli_options;
 
 /* Defaults; cli_options_deinit frees what parsing added. argv is borrowed until then. */
@@ -62,7 +62,7 @@ void cli_options_deinit(cli_options *o);
 /* Reads the arguments after the command's name. INVALID: err names the flag and says what to do. */
 quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char **argv, quire_error *err);
 
-/* Prints the command's flags, one a line. */
-void cli_options_help(cli_command command);
+/* Prints the command's flags, one a line; all: those that are seldom needed too. */
+void cli_options_help(cli_command command, bool all);
 
 #endif

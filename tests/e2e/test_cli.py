@@ -1,5 +1,6 @@
 """The command line: what it prints, how it fails, and the batch file."""
 import json
+import re
 import subprocess
 
 import pytest
@@ -27,6 +28,14 @@ def test_version_and_help_fit_a_screen_with_examples(quire):
         lines = page.split("\n")
         assert len(lines) <= 45 and max(map(len, lines)) <= 118, lines[0]
         assert "  quire " in page
+
+
+def test_help_all_adds_the_flags_that_are_seldom_needed(quire):
+    short, long = run("serve", "--help").stdout, run("serve", "--help-all").stdout
+    assert "--header-timeout" not in short and "--header-timeout" in long
+    hidden = int(re.search(r"--help-all +these and (\d+) more", short)[1])
+    assert long.count("\n  ") - 1 == short.count("\n  ") - 1 + hidden
+    assert "--help-all" not in run("demo", "radix", "--help").stdout
 
 
 @pytest.mark.parametrize("arguments,words", [
