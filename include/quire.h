@@ -62,6 +62,8 @@ typedef struct quire_options {
     int64_t tier_host_bytes;      /* host memory for cached pages that leave the pool; 0: none */
     const char *tier_file;        /* directory for them, which the next start adopts; NULL: none */
     int64_t tier_file_bytes;
+    const char *tier_redis;       /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path; NULL: none */
+    int64_t tier_redis_bytes;     /* most that this process leaves there */
     int64_t tier_wait_us;         /* how long a request waits for its pages from there before it computes them */
 } quire_options;
 

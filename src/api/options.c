@@ -20,6 +20,7 @@ void quire_options_init(quire_options *o) {
                          .max_batched_tokens = 512,
                          .max_seqs = 64,
                          .tier_file_bytes = (int64_t)16 << 30,
+                         .tier_redis_bytes = (int64_t)4 << 30,
                          .tier_wait_us = 200000,
                          .n_text_threads = 1};
 }

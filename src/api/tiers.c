@@ -7,7 +7,7 @@
 #include "kv/hash.h"
 
 bool tiers_are_kept(const quire_options *o) {
-    return o->tier_file != NULL;
+    return o->tier_file != NULL || o->tier_redis != NULL;
 }
 
 static uint64_t hash_text(uint64_t h, const char *text) {
@@ -66,6 +66,7 @@ quire_err tiers_check(const quire_options *o, quire_error *err) {
     TRY(check_bytes("--swap-space", o->swap_bytes, err));
     TRY(check_bytes("--kv-tier-host-bytes", o->tier_host_bytes, err));
     TRY(check_bytes("--kv-tier-file-bytes", o->tier_file_bytes, err));
+    TRY(check_bytes("--kv-tier-redis-bytes", o->tier_redis_bytes, err));
     TRY(check_bytes("--kv-tier-wait", o->tier_wait_us, err));
     if ((o->tier_host_bytes > 0 || tiers_are_kept(o)) && strcmp(o->prefix_cache, "none") == 0) {
         return err_set(err, QUIRE_INVALID, -1, "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
@@ -78,5 +79,7 @@ engine_tiers tiers_options(const quire_options *o, const char *version) {
                           .host_bytes = o->tier_host_bytes,
                           .file_path = o->tier_file,
                           .file_bytes = o->tier_file_bytes,
+                          .redis_url = o->tier_redis,
+                          .redis_bytes = o->tier_redis_bytes,
                           .wait_us = o->tier_wait_us};
 }

@@ -37,6 +37,8 @@ typedef struct engine_tiers {
     int64_t host_bytes;
     const char *file_path; /* a directory, or NULL */
     int64_t file_bytes;
+    const char *redis_url; /* or NULL */
+    int64_t redis_bytes;
     int64_t wait_us;     /* how long a request waits for its pages before it computes them */
 } engine_tiers;
 

@@ -168,7 +168,7 @@ static kv_fetch fetch_page(engine *e, promotion *p) {
     uint64_t before = p->n_asked == 0 || p->n_asked == path->n_public ? kv_hash_root(p->hash, space.name, space.n_name) : p->hash;
     uint64_t hash = kv_hash_page(before, tokens, e->layout.page_tokens);
     kv_tier_key key = {.space = space.name, .n_space = space.n_name, .tokens = tokens, .hash = hash};
-    key.parent = p->asked_parent_known ? p->asked_parent : (kv_tier_id){0, 0};
+    key.parent = p->asked_parent_known ? p->asked_parent : KV_TIER_ID_UNKNOWN;
     for (int32_t g = 0; g < e->layout.n_groups; g++) {
         key.group = g;
         kv_fetch f = kv_tiers_fetch(tiers, &key, frame_at(e, p, p->n_asked, g));
@@ -380,7 +380,7 @@ static bool can_tier(const engine *e) {
 
 quire_err tiering_open(engine *e, quire_error *err) {
     const engine_tiers *o = &e->options.tiers;
-    if (o->host_bytes == 0 && !o->file_path) {
+    if (o->host_bytes == 0 && !o->file_path && !o->redis_url) {
         return QUIRE_OK;
     }
     if (!can_tier(e)) {
@@ -402,6 +402,8 @@ quire_err tiering_open(engine *e, quire_error *err) {
                           .host_bytes = o->host_bytes,
                           .file_path = o->file_path,
                           .file_bytes = o->file_bytes,
+                          .redis_url = o->redis_url,
+                          .redis_bytes = o->redis_bytes,
                           .reader = &e->in_wake};
     return kv_tiers_open(&k, &t->tiers, err);
 }
@@ -423,7 +425,7 @@ void tiering_close(engine *e) {
     if (!t) {
         return;
     }
-    if (t->tiers && e->options.tiers.file_path) {
+    if (t->tiers && (e->options.tiers.file_path || e->options.tiers.redis_url)) {
         flush(e);
     }
     kv_tiers_close(t->tiers);

@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "kv/tier_dir.h"
 #include "kv/tier_file.h"
+#include "kv/tier_redis.h"
 
 #define FRAME_NONE      (-1)
 #define STAGING_BYTES   ((int64_t)64 << 20) /* frames for pages on their way, besides those that the host tier keeps */
@@ -20,6 +21,7 @@ typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY
 typedef struct frame {
     frame_state state;
     int32_t n_holders; /* the host tier, transfers, the caller */
+    bool from_redis;
     int32_t next;      /* of the free ones */
 } frame;
 
@@ -31,9 +33,10 @@ struct kv_tiers {
     frame *frames;
     int32_t n_frames, n_free, free_frame, n_kept_for_reads;
     int32_t putting; /* between put_begin and put_end */
-    bool has_host, put_to_host, put_to_file;
+    bool has_host, put_to_host, put_to_file, put_to_redis;
     kv_dir host;   /* a slot's value is its frame */
     kv_file *file; /* NULL: no file tier */
+    kv_redis *redis; /* NULL: no Redis tier */
     kv_io_done done;
     int32_t n_pending; /* jobs that have not come back */
     uint64_t stamp;
@@ -103,6 +106,15 @@ static quire_err open_file_tier(kv_tiers *t, const kv_tiers_options *o, quire_er
     return QUIRE_OK;
 }
 
+static quire_err open_redis_tier(kv_tiers *t, const kv_tiers_options *o, quire_error *err) {
+    if (o->redis_url == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(kv_redis_open(&t->shape, o->redis_url, o->redis_bytes, power_of_two_from(t->n_frames), t->done, &t->redis, err));
+    t->stats[KV_TIER_REDIS].is_open = true;
+    return QUIRE_OK;
+}
+
 static quire_err open_parts(kv_tiers *t, const kv_tiers_options *o) {
     size_t page_bytes = (size_t)o->shape.page_bytes;
     t->shape = o->shape;
@@ -134,6 +146,7 @@ quire_err kv_tiers_open(const kv_tiers_options *o, kv_tiers **out, quire_error *
         (void)err_set(err, e, -1, "no memory for %lld bytes of pages in host memory; lower --kv-tier-host-bytes", (long long)o->host_bytes);
     }
     e = e != QUIRE_OK ? e : open_file_tier(t, o, err);
+    e = e != QUIRE_OK ? e : open_redis_tier(t, o, err);
     if (e != QUIRE_OK) {
         kv_tiers_close(t);
         return e;
@@ -146,7 +159,8 @@ void kv_tiers_close(kv_tiers *t) {
     if (t == NULL) {
         return;
     }
-    kv_file_close(t->file); /* first: its threads use frames and the done ring */
+    kv_file_close(t->file); /* first: their threads use frames and the done ring */
+    kv_redis_close(t->redis);
     ring_close(t->done.ring);
     if (t->has_host) {
         kv_dir_close(&t->host);
@@ -221,12 +235,15 @@ void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key) {
     assert(t->putting == FRAME_NONE);
     t->put_to_host = host_lacks(t, key);
     t->put_to_file = file_lacks(t, key);
-    if (!t->put_to_host && !t->put_to_file) {
+    bool is_new = (!t->has_host || t->put_to_host) && (t->file == NULL || t->put_to_file);
+    t->put_to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis); /* what another tier has was sent when it got it */
+    if (!t->put_to_host && !t->put_to_file && !t->put_to_redis) {
         return NULL;
     }
     if (t->n_free <= t->n_kept_for_reads) {
         t->stats[KV_TIER_HOST].dropped += t->put_to_host;
         t->stats[KV_TIER_FILE].dropped += t->put_to_file;
+        t->stats[KV_TIER_REDIS].dropped += t->put_to_redis;
         return NULL;
     }
     t->putting = take_frame(t, FRAME_FILLING);
@@ -250,10 +267,22 @@ static void keep_in_host(kv_tiers *t, const kv_record *r, int32_t f) {
     t->stats[KV_TIER_HOST].puts++;
 }
 
+static void hold_for_job(kv_tiers *t, int32_t f) {
+    t->frames[f].n_holders++;
+    t->n_pending++;
+}
+
+static void write_to_redis(kv_tiers *t, int32_t f) {
+    if (kv_redis_write(t->redis, f, head_of(t, f))) {
+        hold_for_job(t, f);
+    } else {
+        t->stats[KV_TIER_REDIS].dropped++;
+    }
+}
+
 static void write_to_file(kv_tiers *t, int32_t f) {
     if (kv_file_write(t->file, f, head_of(t, f), body_of(t, f))) {
-        t->frames[f].n_holders++;
-        t->n_pending++;
+        hold_for_job(t, f);
     } else {
         t->stats[KV_TIER_FILE].dropped++;
     }
@@ -271,6 +300,9 @@ void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key, kv_tier_id id) {
     }
     if (t->put_to_file) {
         write_to_file(t, f);
+    }
+    if (t->put_to_redis) {
+        write_to_redis(t, f);
     }
     drop_frame(t, f);
 }
@@ -307,38 +339,87 @@ static kv_fetch fetch_from_file(kv_tiers *t, int32_t slot, int32_t *out) {
         drop_frame(t, f);
         return KV_FETCH_LATER;
     }
-    t->frames[f].n_holders++;
-    t->n_pending++;
+    hold_for_job(t, f);
+    *out = f;
+    return KV_FETCH_STARTED;
+}
+
+static kv_fetch fetch_from_redis(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
+    int32_t f = take_frame(t, FRAME_PENDING);
+    if (f == FRAME_NONE) {
+        return KV_FETCH_LATER;
+    }
+    kv_record wanted = {.key = *key};
+    kv_record_write(&t->shape, &wanted, head_of(t, f));
+    if (!kv_redis_read(t->redis, f, head_of(t, f))) {
+        drop_frame(t, f);
+        return KV_FETCH_LATER;
+    }
+    t->frames[f].from_redis = true;
+    hold_for_job(t, f);
     *out = f;
     return KV_FETCH_STARTED;
 }
 
 kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
-    int32_t f = find_in_host(t, key);
+    bool is_known = !kv_tier_id_equal(key->parent, KV_TIER_ID_UNKNOWN);
+    int32_t f = is_known ? find_in_host(t, key) : FRAME_NONE;
     if (f != FRAME_NONE) {
         t->frames[f].n_holders++;
         *out = f;
         return KV_FETCH_STARTED;
     }
-    int32_t slot = t->file != NULL ? kv_dir_find(kv_file_dir(t->file), key) : SLOT_NONE;
+    int32_t slot = is_known && t->file != NULL ? kv_dir_find(kv_file_dir(t->file), key) : SLOT_NONE;
     if (slot != SLOT_NONE) {
         return fetch_from_file(t, slot, out);
     }
-    t->stats[KV_TIER_FILE].misses += t->file != NULL;
-    return KV_FETCH_NOWHERE;
+    t->stats[KV_TIER_FILE].misses += is_known && t->file != NULL;
+    return t->redis != NULL && kv_redis_is_up(t->redis) ? fetch_from_redis(t, key, out) : KV_FETCH_NOWHERE;
 }
 
-/* A transfer to or from the file is over. */
-static void finish_file_job(kv_tiers *t, kv_job *job) {
-    kv_tier_stats *s = &t->stats[KV_TIER_FILE];
-    kv_file_finish(t->file, job);
-    s->errors += job->result != QUIRE_OK;
-    if (job->kind == KV_JOB_FILE_WRITE) {
-        s->puts += job->result == QUIRE_OK;
-    } else {
-        s->hits += job->result == QUIRE_OK;
-        s->misses += job->result != QUIRE_OK;
-        t->frames[job->frame].state = job->result == QUIRE_OK ? FRAME_READY : FRAME_MISSED;
+static void count_write(kv_tier_stats *s, quire_err result) {
+    s->puts += result == QUIRE_OK;
+    s->errors += result == QUIRE_IO;
+}
+
+/* What a read has brought. */
+static void end_read(kv_tiers *t, kv_tier_stats *s, const kv_job *job) {
+    s->hits += job->result == QUIRE_OK;
+    s->misses += job->result != QUIRE_OK;
+    s->errors += job->result == QUIRE_IO || job->result == QUIRE_BAD_FILE;
+    t->frames[job->frame].state = job->result == QUIRE_OK ? FRAME_READY : FRAME_MISSED;
+}
+
+/* A page that the file could not give is asked of Redis, in the same frame. */
+static void ask_redis_instead(kv_tiers *t, int32_t f) {
+    if (t->redis != NULL && kv_redis_is_up(t->redis) && kv_redis_read(t->redis, f, head_of(t, f))) {
+        t->frames[f].state = FRAME_PENDING;
+        t->frames[f].from_redis = true;
+        hold_for_job(t, f);
+    }
+}
+
+static void finish_job(kv_tiers *t, kv_job *job) {
+    switch (job->kind) {
+    case KV_JOB_FILE_WRITE:
+        kv_file_finish(t->file, job);
+        count_write(&t->stats[KV_TIER_FILE], job->result);
+        break;
+    case KV_JOB_FILE_READ:
+        kv_file_finish(t->file, job);
+        end_read(t, &t->stats[KV_TIER_FILE], job);
+        if (job->result != QUIRE_OK) {
+            ask_redis_instead(t, job->frame);
+        }
+        break;
+    case KV_JOB_REDIS_WRITE:
+        count_write(&t->stats[KV_TIER_REDIS], job->result);
+        break;
+    case KV_JOB_REDIS_READ:
+        end_read(t, &t->stats[KV_TIER_REDIS], job);
+        break;
+    case KV_JOB_REDIS_DELETE:
+        break;
     }
 }
 
@@ -346,7 +427,7 @@ void kv_tiers_poll(kv_tiers *t) {
     kv_job job;
     while (ring_pop(t->done.ring, &job)) {
         t->n_pending--;
-        finish_file_job(t, &job);
+        finish_job(t, &job);
         drop_frame(t, job.frame);
     }
 }
@@ -365,6 +446,9 @@ const void *kv_tiers_take(kv_tiers *t, int32_t f, kv_tier_id parent, kv_tier_id 
     }
     kv_record r = record_of(t, f);
     if (!kv_tier_id_equal(r.key.parent, parent)) {
+        if (t->frames[f].from_redis) { /* equal tokens behind a prefix that nobody finds here: room for those that follow this one */
+            kv_redis_delete(t->redis, r.key.hash, r.key.group);
+        }
         return NULL;
     }
     *id = r.id;
@@ -379,6 +463,7 @@ void kv_tiers_release(kv_tiers *t, int32_t f) {
 
 void kv_tiers_stats(const kv_tiers *t, kv_tier_stats out[KV_N_TIERS]) {
     memcpy(out, t->stats, sizeof t->stats);
+    out[KV_TIER_REDIS].bytes = t->redis != NULL ? kv_redis_bytes(t->redis) : 0;
     out[KV_TIER_FILE].bytes = t->file != NULL ? kv_file_bytes(t->file) : 0;
     out[KV_TIER_HOST].bytes = t->has_host ? (int64_t)t->frame_bytes * t->host.n_filled : 0;
 }

@@ -26,6 +26,8 @@ typedef struct kv_tiers_options {
     int64_t file_bytes;
     kv_io_way file_way;
     const kv_io_calls *file_calls; /* as kv_io_open */
+    const char *redis_url; /* of the Redis tier (tier_redis.h); NULL: none */
+    int64_t redis_bytes;
     int32_t hash_bits;     /* of a hash count, for tests; 0: all */
     const wake *reader;    /* outlives the tiers; NULL: nobody */
 } kv_tiers_options;
@@ -52,8 +54,8 @@ typedef enum kv_fetch {
     KV_FETCH_LATER    /* no room now */
 } kv_fetch;
 
-/* Starts bringing in the key's page. The key's parent may be left zero where it is not known yet: then only tiers that are asked by hash
- * find it, and kv_tiers_take decides. */
+/* Starts bringing in the key's page. Where its parent is not known yet, KV_TIER_ID_UNKNOWN: only Redis is asked then, which goes by the hash,
+ * and kv_tiers_take decides. */
 kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out);
 /* Takes in what the other threads have finished. */
 void kv_tiers_poll(kv_tiers *t);

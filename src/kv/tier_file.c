@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "kv/hash.h"
 
 #define BLOCK_BYTES  4096
 #define PATH_BYTES   4096
@@ -83,8 +82,7 @@ static quire_err check_files(kv_file *f, const char *dir, quire_error *err) {
 }
 
 static quire_err open_files(kv_file *f, const char *dir, quire_error *err) {
-    const int32_t geometry[] = {f->shape.page_tokens, f->shape.n_groups, (int32_t)f->shape.page_bytes};
-    uint64_t name = kv_hash_page(kv_hash_root(0, f->shape.version, f->shape.n_version), geometry, 3);
+    uint64_t name = kv_record_shape_hash(&f->shape);
     if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
         return fail(err, dir, "cannot be made");
     }

@@ -11,7 +11,7 @@
 
 typedef struct io_thread {
     kv_io *io;
-    ring *jobs;
+    kv_io_queue jobs;
     wake wake;
     pthread_t id;
     bool has_wake, runs;
@@ -32,6 +32,26 @@ void kv_io_finish(const kv_io_done *done, const kv_job *job) {
     if (done->reader != NULL) {
         wake_ring(done->reader);
     }
+}
+
+/* ---- jobs that wait ---- */
+
+quire_err kv_io_queue_open(size_t most, kv_io_queue *q) {
+    TRY(ring_open(sizeof(kv_job), most, &q->reads));
+    return ring_open(sizeof(kv_job), most, &q->writes);
+}
+
+void kv_io_queue_close(kv_io_queue *q) {
+    ring_close(q->reads);
+    ring_close(q->writes);
+}
+
+bool kv_io_queue_push(kv_io_queue *q, const kv_job *job) {
+    return ring_push(job->kind == KV_JOB_FILE_WRITE ? q->writes : q->reads, job);
+}
+
+bool kv_io_queue_pop(kv_io_queue *q, kv_job *job) {
+    return ring_pop(q->reads, job) || ring_pop(q->writes, job);
 }
 
 /* ---- threads ---- */
@@ -58,7 +78,7 @@ static void *io_main(void *arg) {
     kv_job job;
     for (;;) {
         bool stops = atomic_load(&t->io->stop); /* read first: what was submitted before it is still done */
-        while (ring_pop(t->jobs, &job)) {
+        while (kv_io_queue_pop(&t->jobs, &job)) {
             job.result = QUIRE_OK;
             for (int32_t i = 0; i < job.n_parts && job.result == QUIRE_OK; i++) {
                 job.result = transfer(&t->io->calls, &job.parts[i], job.kind == KV_JOB_FILE_WRITE);
@@ -74,7 +94,7 @@ static void *io_main(void *arg) {
 
 static quire_err open_thread(kv_io *io, size_t most, io_thread *t) {
     t->io = io;
-    TRY(ring_open(sizeof(kv_job), most, &t->jobs));
+    TRY(kv_io_queue_open(most, &t->jobs));
     TRY(wake_init(&t->wake));
     t->has_wake = true;
     t->runs = pthread_create(&t->id, NULL, io_main, t) == 0;
@@ -128,7 +148,7 @@ void kv_io_close(kv_io *io) {
         if (t->has_wake) {
             wake_deinit(&t->wake);
         }
-        ring_close(t->jobs);
+        kv_io_queue_close(&t->jobs);
     }
     kv_uring_close(io->uring);
     mem_free(io);
@@ -139,7 +159,7 @@ bool kv_io_submit(kv_io *io, const kv_job *job) {
         return kv_uring_submit(io->uring, job);
     }
     io_thread *t = &io->threads[io->next++ % N_THREADS];
-    if (!ring_push(t->jobs, job)) {
+    if (!kv_io_queue_push(&t->jobs, job)) {
         return false;
     }
     wake_ring(&t->wake);

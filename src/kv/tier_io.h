@@ -1,5 +1,6 @@
 /* Reads and writes of a tier's file, away from the engine thread: through io_uring where the kernel allows it, else by a few threads with
- * pread and pwrite. The engine thread submits, a done ring brings every job back once, in any order.
+ * pread and pwrite. The engine thread submits, a done ring brings every job back once, in any order. Reads, for which someone waits, go before
+ * writes.
  *
  * Owner: the engine thread. A job's memory belongs to the transfer until it is back. */
 #ifndef KV_TIER_IO_H
@@ -57,6 +58,17 @@ void kv_io_close(kv_io *io);
 /* false: too many wait. */
 bool kv_io_submit(kv_io *io, const kv_job *job);
 kv_io_way kv_io_which(const kv_io *io);
+
+/* Jobs that wait, reads apart from writes. */
+typedef struct kv_io_queue {
+    ring *reads, *writes;
+} kv_io_queue;
+
+quire_err kv_io_queue_open(size_t most, kv_io_queue *q);
+void kv_io_queue_close(kv_io_queue *q);
+bool kv_io_queue_push(kv_io_queue *q, const kv_job *job);
+/* The oldest read, or, if there is none, the oldest write. One thread. */
+bool kv_io_queue_pop(kv_io_queue *q, kv_job *job);
 
 /* ---- the two ways, for tier_io.c ---- */
 typedef struct kv_uring kv_uring;

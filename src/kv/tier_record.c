@@ -26,6 +26,11 @@ size_t kv_record_head_bytes(const kv_record_shape *shape) {
     return size_align(size_align(n, sizeof(int32_t)), 64);
 }
 
+uint64_t kv_record_shape_hash(const kv_record_shape *shape) {
+    const uint64_t numbers[] = {MAGIC, (uint64_t)shape->page_tokens, (uint64_t)shape->n_groups, (uint64_t)shape->page_bytes};
+    return XXH3_64bits_withSeed(shape->version, shape->n_version, XXH3_64bits(numbers, sizeof numbers));
+}
+
 uint64_t kv_record_sum(const void *body, size_t n) {
     return XXH3_64bits(body, n);
 }

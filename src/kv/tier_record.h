@@ -24,6 +24,9 @@ typedef struct kv_tier_id {
     uint64_t a, b;
 } kv_tier_id;
 
+/* Stands for "not known yet"; no record has it. */
+#define KV_TIER_ID_UNKNOWN ((kv_tier_id){UINT64_MAX, UINT64_MAX})
+
 static inline bool kv_tier_id_equal(kv_tier_id x, kv_tier_id y) {
     return x.a == y.a && x.b == y.b;
 }
@@ -56,6 +59,8 @@ typedef struct kv_record {
 
 /* A multiple of 64. */
 size_t kv_record_head_bytes(const kv_record_shape *shape);
+/* A hash of the whole shape, for names of files and keys. */
+uint64_t kv_record_shape_hash(const kv_record_shape *shape);
 /* The checksum of a body. */
 uint64_t kv_record_sum(const void *body, size_t n);
 /* Fills head[kv_record_head_bytes]. */

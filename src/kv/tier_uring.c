@@ -21,7 +21,7 @@ typedef struct uring_op {
 
 struct kv_uring {
     struct io_uring ring;
-    ring *jobs;
+    kv_io_queue jobs;
     wake wake;
     pthread_t thread;
     atomic_bool stop;
@@ -82,7 +82,7 @@ static void advance_op(kv_uring *u, int32_t i, int res) {
 
 /* New jobs, as many as there are ops for. */
 static void take_jobs(kv_uring *u) {
-    while (u->n_ops < DEPTH && ring_pop(u->jobs, &u->ops[u->free_op].job)) {
+    while (u->n_ops < DEPTH && kv_io_queue_pop(&u->jobs, &u->ops[u->free_op].job)) {
         int32_t i = u->free_op;
         u->free_op = u->ops[i].next;
         u->ops[i].part = 0;
@@ -142,7 +142,7 @@ static quire_err open_parts(kv_uring *u, size_t most) {
     if (!can) {
         return QUIRE_UNSUPPORTED;
     }
-    TRY(ring_open(sizeof(kv_job), most, &u->jobs));
+    TRY(kv_io_queue_open(most, &u->jobs));
     TRY(wake_init(&u->wake));
     u->has_wake = true;
     for (int32_t i = 0; i < DEPTH; i++) {
@@ -184,12 +184,12 @@ void kv_uring_close(kv_uring *u) {
     if (u->has_wake) {
         wake_deinit(&u->wake);
     }
-    ring_close(u->jobs);
+    kv_io_queue_close(&u->jobs);
     mem_free(u);
 }
 
 bool kv_uring_submit(kv_uring *u, const kv_job *job) {
-    if (!ring_push(u->jobs, job)) {
+    if (!kv_io_queue_push(&u->jobs, job)) {
         return false;
     }
     wake_ring(&u->wake);

@@ -2,7 +2,9 @@
 import concurrent.futures
 import json
 import os
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -138,3 +140,42 @@ def test_swapped_requests_answer_as_those_that_ran_alone(quire):
     assert server.metric("quire_swapped_out_total") > 0
     assert server.metric("quire_swapped_in_total") > 0
     assert server.stop() == 0
+
+
+@pytest.fixture
+def redis(tmp_path):
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    path = tmp_path / "socket"
+    process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no",
+                                "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    yield process, f"unix://{path}"
+    process.kill()
+    process.wait()
+
+
+def test_servers_share_prefixes_through_redis_and_outlive_it(quire, expected, redis):
+    process, url = redis
+    flags = [*FLAGS, "--kv-tier-redis", url]
+    first = Server("builtin", *flags)
+    assert complete(first, STORY) == (expected[0], 0, expected[1])
+    assert first.stop() == 0  # leaves there what it had cached
+    second = Server("builtin", *flags)
+    time.sleep(0.3)  # it is connected
+    text, cached, n = complete(second, STORY)
+    assert (text, cached) == (expected[0], (n - 1) // 16 * 16)
+    assert tier(second, "hits_total", "redis") >= (n - 1) // 16
+    push_out(second)
+    process.send_signal(signal.SIGSTOP)
+    before = time.monotonic()
+    assert complete(second, STORY)[0] == expected[0]
+    assert complete(second, "Another one. " + STORY)[0] != ""
+    assert time.monotonic() - before < 30
+    process.kill()
+    push_out(second)
+    assert complete(second, STORY)[0] == expected[0]
+    assert tier(second, "errors_total", "redis") > 0
+    assert second.stop() == 0

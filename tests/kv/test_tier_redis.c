@@ -1,0 +1,450 @@
+/* The Redis tier, against a real redis-server that is killed, stopped, filled and lied through: pages that were put come back, or nothing. */
+#define _GNU_SOURCE /* struct timeval in hiredis' interface, prctl */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tier_world.h"
+
+static char directory[64], socket_path[96], url[128];
+static pid_t server;
+
+static void sleep_us(int64_t us) {
+    nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
+}
+
+/* ---- the server ---- */
+
+static redisContext *connect_to(void) {
+    for (int i = 0; i < 500; i++) {
+        redisContext *c = redisConnectUnix(socket_path);
+        redisReply *reply = c != NULL && c->err == 0 ? redisCommand(c, "PING") : NULL;
+        if (reply != NULL) {
+            freeReplyObject(reply);
+            return c;
+        }
+        if (c != NULL) {
+            redisFree(c);
+        }
+        sleep_us(10000);
+    }
+    return NULL;
+}
+
+static void start_server(void) {
+    unlink(socket_path);
+    server = fork();
+    if (server == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* it goes with the test, however that ends */
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--save", "", "--appendonly", "no", "--dir", directory,
+               "--logfile", "/dev/null", (char *)NULL);
+        _exit(127);
+    }
+    redisContext *c = connect_to();
+    assert_non_null(c);
+    redisFree(c);
+}
+
+static void stop_server(void) {
+    int status;
+    kill(server, SIGKILL);
+    waitpid(server, &status, 0);
+}
+
+/* The integer, or the length of the text, that a command answers; -1: neither. */
+static long long ask(const char *format, ...) {
+    va_list args;
+    redisContext *c = connect_to();
+    va_start(args, format);
+    redisReply *reply = redisvCommand(c, format, args);
+    va_end(args);
+    assert_non_null(reply);
+    long long v = reply->type == REDIS_REPLY_INTEGER ? reply->integer : reply->type == REDIS_REPLY_STRING ? (long long)reply->len : -1;
+    freeReplyObject(reply);
+    redisFree(c);
+    return v;
+}
+
+/* Some key that the server holds. */
+static void some_key(char key[128]) {
+    redisContext *c = connect_to();
+    redisReply *reply = redisCommand(c, "RANDOMKEY");
+    assert_int_equal(reply->type, REDIS_REPLY_STRING);
+    snprintf(key, 128, "%s", reply->str);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
+/* ---- tiers over it ---- */
+
+static kv_tiers *open_tiers(int32_t n_host, int32_t n_pages) {
+    kv_tiers *t;
+    quire_error err = {.message = ""};
+    kv_tiers_options o = {.shape = shape, .host_bytes = n_host * record_bytes(), .redis_url = url, .redis_bytes = n_pages * record_bytes()};
+    if (kv_tiers_open(&o, &t, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return t;
+}
+
+static kv_tier_stats redis_stats(const kv_tiers *t) {
+    kv_tier_stats s[KV_N_TIERS];
+    kv_tiers_stats(t, s);
+    return s[KV_TIER_REDIS];
+}
+
+/* Puts p once the server is reached; it is there then. */
+static void put_for_sure(kv_tiers *t, const prefix *p) {
+    int64_t end = clock_us() + 30000000;
+    while (!get(t, p)) {
+        put(t, p);
+        settle(t);
+        assert_true(clock_us() < end);
+    }
+}
+
+static void flush_all(void) {
+    (void)ask("FLUSHALL");
+}
+
+/* ---- ---- */
+
+static void pages_come_back_as_they_were_put(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 1000);
+    prefix p = random_prefix();
+    put_for_sure(t, &p);
+    int32_t n_got = 0;
+    for (int i = 0; i < 2000; i++) {
+        p = random_prefix();
+        if (below(2) == 0) {
+            put(t, &p);
+        } else {
+            n_got += get(t, &p);
+        }
+    }
+    settle(t);
+    assert_true(n_got > 100);
+    assert_int_equal(redis_stats(t).errors, 0);
+    kv_tiers_close(t);
+    flush_all();
+}
+
+static void others_find_what_one_has_put(void **state) {
+    (void)state;
+    kv_tiers *a = open_tiers(0, 1000), *b = open_tiers(10, 1000);
+    prefix p = {.n_pages = 1};
+    put_for_sure(a, &p);
+    for (p.n_pages = 2; p.n_pages <= MAX_DEPTH; p.n_pages++) {
+        put_for_sure(a, &p);
+    }
+    p.n_pages = 1;
+    put_for_sure(b, &p); /* it is up now */
+    for (p.n_pages = 1; p.n_pages <= MAX_DEPTH; p.n_pages++) {
+        assert_true(get(b, &p));
+    }
+    kv_tiers_options o = {.shape = shape, .redis_url = url, .redis_bytes = 1 << 20};
+    kv_tiers *c;
+    quire_error err;
+    o.shape.version = "model 2, f32";
+    assert_int_equal(kv_tiers_open(&o, &c, &err), QUIRE_OK);
+    for (int i = 0; i < 50; i++) {
+        for (p.n_pages = 1; p.n_pages <= MAX_DEPTH; p.n_pages++) {
+            assert_false(get(c, &p));
+        }
+        sleep_us(2000);
+    }
+    kv_tiers_close(a);
+    kv_tiers_close(b);
+    kv_tiers_close(c);
+    flush_all();
+}
+
+/* Pages whose parents are not known yet are asked for all at once, and judged when the one before is here. */
+static void a_chain_is_asked_for_at_once(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 1000);
+    prefix p = {.n_pages = 1};
+    int32_t frames[MAX_DEPTH];
+    kv_tier_id parent = {0, 0};
+    unsigned char expected[PAGE_BYTES];
+    for (; p.n_pages <= MAX_DEPTH; p.n_pages++) {
+        put_for_sure(t, &p);
+    }
+    for (int32_t i = 0; i < MAX_DEPTH; i++) {
+        p.n_pages = i + 1;
+        kv_tier_key key = key_of(&p);
+        key.parent = i == 0 ? (kv_tier_id){0, 0} : KV_TIER_ID_UNKNOWN;
+        assert_int_equal(kv_tiers_fetch(t, &key, &frames[i]), KV_FETCH_STARTED);
+    }
+    settle(t);
+    for (int32_t i = 0; i < MAX_DEPTH; i++) {
+        p.n_pages = i + 1;
+        content(&p, expected);
+        const void *body = kv_tiers_take(t, frames[i], parent, &parent);
+        assert_non_null(body);
+        assert_memory_equal(body, expected, PAGE_BYTES);
+        kv_tiers_release(t, frames[i]);
+    }
+    kv_tiers_close(t);
+    flush_all();
+}
+
+static void a_record_behind_another_prefix_is_not_taken_and_goes(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 1000);
+    prefix p = {.n_pages = 2};
+    put_for_sure(t, &p);
+    kv_tier_key key = key_of(&p);
+    kv_tier_id id;
+    int32_t frame;
+    key.parent = KV_TIER_ID_UNKNOWN;
+    assert_int_equal(kv_tiers_fetch(t, &key, &frame), KV_FETCH_STARTED);
+    settle(t);
+    assert_null(kv_tiers_take(t, frame, (kv_tier_id){8, 8}, &id));
+    kv_tiers_release(t, frame);
+    for (int i = 0; i < 1000 && ask("DBSIZE") > 0; i++) {
+        sleep_us(1000);
+    }
+    assert_int_equal(ask("DBSIZE"), 0);
+    kv_tiers_close(t);
+}
+
+static void what_was_put_longest_ago_is_deleted_beyond_the_cap(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 5);
+    prefix p = {.n_pages = 1};
+    for (int32_t i = 0; i < 12; i++) {
+        p.tokens[0] = i;
+        put_for_sure(t, &p);
+        assert_true(ask("DBSIZE") <= 5);
+    }
+    assert_int_equal(redis_stats(t).bytes, 5 * record_bytes());
+    for (int32_t i = 0; i < 12; i++) {
+        p.tokens[0] = i;
+        assert_int_equal(get(t, &p), i >= 7);
+    }
+    kv_tiers_close(t);
+    flush_all();
+}
+
+/* ---- a server that lies ---- */
+
+static void any_byte_changed_is_a_miss(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 1000);
+    prefix p = {.n_pages = 1};
+    char key[128];
+    for (int64_t i = 0; i < record_bytes(); i++) {
+        put_for_sure(t, &p);
+        some_key(key);
+        assert_int_equal(ask("STRLEN %s", key), record_bytes());
+        redisContext *c = connect_to();
+        redisReply *reply = redisCommand(c, "GETRANGE %s %lld %lld", key, (long long)i, (long long)i);
+        char byte = (char)(reply->str[0] ^ (1 << below(8)));
+        freeReplyObject(reply);
+        freeReplyObject(redisCommand(c, "SETRANGE %s %lld %b", key, (long long)i, &byte, (size_t)1));
+        redisFree(c);
+        assert_false(get(t, &p));
+        assert_int_equal(ask("EXISTS %s", key), 0); /* and it is gone, so that it can be put again */
+    }
+    assert_int_equal(redis_stats(t).errors, record_bytes());
+    kv_tiers_close(t);
+    flush_all();
+}
+
+static void values_of_other_lengths_and_kinds_are_misses(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 1000);
+    prefix p = {.n_pages = 1};
+    char key[128], *big = mem_new(1 << 20, 1);
+    put_for_sure(t, &p);
+    some_key(key);
+    (void)ask("SET %s %s", key, "short");
+    assert_false(get(t, &p));
+    (void)ask("SET %s %b", key, big, (size_t)1 << 20);
+    assert_false(get(t, &p));
+    (void)ask("DEL %s", key);
+    (void)ask("RPUSH %s %s", key, "a list");
+    assert_false(get(t, &p));
+    put(t, &p); /* what is there is in the way; no harm */
+    settle(t);
+    assert_false(get(t, &p));
+    (void)ask("DEL %s", key);
+    put_for_sure(t, &p);
+    kv_tiers_close(t);
+    mem_free(big);
+    flush_all();
+}
+
+static void a_full_server_takes_nothing_in(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 1000);
+    prefix p = {.n_pages = 1}, q = {.n_pages = 1, .space = 1};
+    put_for_sure(t, &p);
+    (void)ask("CONFIG SET maxmemory 1");
+    put(t, &q);
+    settle(t);
+    assert_false(get(t, &q));
+    assert_true(redis_stats(t).errors > 0);
+    assert_true(get(t, &p));
+    (void)ask("CONFIG SET maxmemory 0");
+    put_for_sure(t, &q);
+    kv_tiers_close(t);
+    flush_all();
+}
+
+/* ---- a server that fails ---- */
+
+/* Puts and gets for a while; nothing takes long, and nothing comes back wrong. The longest call, in microseconds. */
+static int64_t go_on(kv_tiers *t, int64_t us) {
+    int64_t end = clock_us() + us, longest = 0;
+    while (clock_us() < end) {
+        prefix p = random_prefix();
+        kv_tier_key key = key_of(&p);
+        int32_t frame;
+        int64_t since = clock_us();
+        put(t, &p);
+        bool started = kv_tiers_fetch(t, &key, &frame) == KV_FETCH_STARTED;
+        kv_tiers_poll(t);
+        longest = clock_us() - since > longest ? clock_us() - since : longest;
+        if (started) {
+            kv_tiers_release(t, frame); /* whatever became of it */
+        }
+        (void)get(t, &p);
+    }
+    return longest;
+}
+
+static void a_server_that_is_killed_and_comes_back_is_used_again(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 1000);
+    prefix p = {.n_pages = 1};
+    for (int i = 0; i < 4; i++) {
+        put_for_sure(t, &p);
+        int status;
+        pid_t killer = fork();
+        if (killer == 0) { /* in the middle of a transfer */
+            sleep_us(below(30000));
+            kill(server, SIGKILL);
+            _exit(0);
+        }
+        (void)go_on(t, 60000);
+        waitpid(killer, &status, 0);
+        waitpid(server, &status, 0);
+        assert_true(go_on(t, 100000) < 1000000);
+        assert_true(redis_stats(t).errors > 0);
+        start_server();
+    }
+    put_for_sure(t, &p);
+    kv_tiers_close(t);
+    flush_all();
+}
+
+static void a_server_that_hangs_is_left_alone(void **state) {
+    (void)state;
+    kv_tiers *t = open_tiers(0, 1000);
+    prefix p = {.n_pages = 1};
+    put_for_sure(t, &p);
+    kill(server, SIGSTOP);
+    int64_t since = clock_us();
+    assert_false(get(t, &p)); /* until the timeout */
+    assert_true(clock_us() - since < 5000000);
+    kv_tier_key key = key_of(&p);
+    int32_t frame;
+    assert_int_equal(kv_tiers_fetch(t, &key, &frame), KV_FETCH_NOWHERE); /* nobody waits for it again */
+    assert_true(go_on(t, 300000) < 1000000);
+    kill(server, SIGCONT);
+    put_for_sure(t, &p);
+    kill(server, SIGSTOP);
+    since = clock_us();
+    kv_tiers_close(t); /* does not wait for ever */
+    assert_true(clock_us() - since < 10000000);
+    kill(server, SIGCONT);
+    flush_all();
+}
+
+static void no_server_at_all_is_no_error(void **state) {
+    (void)state;
+    char was[sizeof url];
+    memcpy(was, url, sizeof url);
+    snprintf(url, sizeof url, "redis://127.0.0.1:1/3");
+    kv_tiers *t = open_tiers(0, 10);
+    assert_true(go_on(t, 100000) < 1000000);
+    assert_int_equal(redis_stats(t).hits, 0);
+    kv_tiers_close(t);
+    memcpy(url, was, sizeof url);
+}
+
+static void other_urls_are_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {"",          "localhost",           "http://localhost", "redis://",         "redis://:0",
+                                      "redis://h:", "redis://h:0",         "redis://h:65536",  "redis://h:1x",     "redis://h/x",
+                                      "redis://h/-1", "redis://nocolon@h", "unix://relative",  "rediss://h:6379"};
+    static const char *const good[] = {"redis://h", "redis://h/", "redis://h:1", "redis://h:65535/15", "redis://:secret@h", "redis://me:secret@h:1/2", "unix:///x"};
+    kv_tiers_options o = {.shape = shape, .redis_bytes = 1 << 20};
+    kv_tiers *t;
+    quire_error err;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        o.redis_url = bad[i];
+        assert_int_equal(kv_tiers_open(&o, &t, &err), QUIRE_INVALID);
+        assert_non_null(strstr(err.message, "--kv-tier-redis"));
+    }
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        o.redis_url = good[i];
+        assert_int_equal(kv_tiers_open(&o, &t, &err), QUIRE_OK);
+        kv_tiers_close(t);
+    }
+    o.redis_bytes = record_bytes() - 1;
+    assert_int_equal(kv_tiers_open(&o, &t, &err), QUIRE_INVALID);
+}
+
+int main(void) {
+    seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    if (system("redis-server --version >/dev/null 2>&1") != 0) {
+        printf("SKIP: redis-server is not installed\n");
+        return 0;
+    }
+    seen = mem_new(4096, sizeof *seen);
+    snprintf(directory, sizeof directory, "/tmp/quire-redis-%ld", (long)getpid());
+    snprintf(socket_path, sizeof socket_path, "%s/socket", directory);
+    snprintf(url, sizeof url, "unix://%s", socket_path);
+    mkdir(directory, 0700);
+    start_server();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_come_back_as_they_were_put),
+        cmocka_unit_test(others_find_what_one_has_put),
+        cmocka_unit_test(a_chain_is_asked_for_at_once),
+        cmocka_unit_test(a_record_behind_another_prefix_is_not_taken_and_goes),
+        cmocka_unit_test(what_was_put_longest_ago_is_deleted_beyond_the_cap),
+        cmocka_unit_test(any_byte_changed_is_a_miss),
+        cmocka_unit_test(values_of_other_lengths_and_kinds_are_misses),
+        cmocka_unit_test(a_full_server_takes_nothing_in),
+        cmocka_unit_test(a_server_that_is_killed_and_comes_back_is_used_again),
+        cmocka_unit_test(a_server_that_hangs_is_left_alone),
+        cmocka_unit_test(no_server_at_all_is_no_error),
+        cmocka_unit_test(other_urls_are_refused),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    stop_server();
+    unlink(socket_path);
+    rmdir(directory);
+    mem_free(seen);
+    return failed;
+}
