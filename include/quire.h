@@ -43,7 +43,7 @@ typedef struct quire_options {
     const char *compute;          /* "auto", "f32", "bf16", "int8" */
     const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
     const char *prefix_cache;     /* "token": prompts reuse what others of their tenant left in the pages; "page": whole pages of it only; "none" */
-    const char *eviction_policy;  /* which cached page goes first: "lru", "lfu", "gdsf" */
+    const char *eviction_policy;  /* which cached page goes first: "lru", "lfu", "gdsf", "learned" */
     const quire_prefix *public_prefixes; /* [n_public_prefixes] with which prompts of all tenants begin: these share their pages. Copied */
     int32_t n_public_prefixes;
     const char *audit;            /* a file to which live, reserved and wasted bytes are written at each allocation of pages; NULL: none */

@@ -75,8 +75,9 @@ int32_t cache_reusable(const sequence *s) {
     return sequence_wants_logits(s) && s->logits_first < n ? s->logits_first : n;
 }
 
-int32_t cache_peek(const engine *e, const sequence *s) {
-    return s->cached ? kv_index_peek(e->index, &s->path, s->tokens, cache_reusable(s)) : 0;
+int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held) {
+    *n_held = 0;
+    return s->cached ? kv_index_peek_held(e->index, &s->path, s->tokens, cache_reusable(s), n_held) : 0;
 }
 
 /* s reuses n tokens: the prompt's at its first admission, later what it knew when it was preempted. */

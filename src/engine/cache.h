@@ -17,8 +17,9 @@ void cache_set_time(engine *e, int64_t now_us);
 void cache_enter(engine *e, sequence *s);
 /* Tokens of s that may be reused, wherever they are: all but the last known one, and none whose logits are wanted. */
 int32_t cache_reusable(const sequence *s);
-/* Tokens that s would not have to compute if it were admitted now. Changes nothing. */
-int32_t cache_peek(const engine *e, const sequence *s);
+/* Tokens that s would not have to compute if it were admitted now, and how many pages of these it would share with sequences that run, so that they
+ * take no room. Changes nothing. */
+int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held);
 /* Gives s, whose tables are empty, what cache_peek promised: pages, and n_computed. */
 void cache_take(engine *e, sequence *s);
 /* Makes the full pages among s's computed tokens findable. */

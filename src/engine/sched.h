@@ -16,7 +16,7 @@
 typedef struct sched_seq {
     int32_t n_known;     /* tokens known: prompt and sampled */
     int32_t n_computed;  /* of these, tokens whose keys and values are in pages; < n_known */
-    int32_t n_pages;     /* pages it holds, in all groups */
+    int32_t n_pages;     /* pages it holds, in all groups; of a waiting one those that it will share with others that run */
     int32_t n_groups;    /* block tables: pages that one more page of tokens takes */
     bool wants_logits;   /* every row's logits are wanted, not the last known token's alone */
     bool held;           /* waiting only: it is not admitted while the sequence waits_for (as in sched_item.seq) runs or is admitted, since that one */

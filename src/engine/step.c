@@ -135,7 +135,7 @@ static void plan_step(engine *e) {
     }
     for (int32_t i = 0; i < n_waiting; i++) {
         a->waiting[i] = describe(e, a->ready[i]);
-        a->waiting[i].n_computed = swap_peek(e, a->ready[i], cache_peek(e, a->ready[i]));
+        a->waiting[i].n_computed = swap_peek(e, a->ready[i], cache_peek(e, a->ready[i], &a->waiting[i].n_pages));
         hold_find(e, a->ready, i);
     }
     sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, cache_available(e), &a->plan);

@@ -72,6 +72,33 @@ static void a_shared_prefix_of_requests_that_arrive_together_is_computed_once(vo
     harness_close(&h);
 }
 
+/* 16 requests of 64 pages each, 60 of them shared: a pool of 126 pages has room for all of them at once. */
+static void shared_pages_are_room_for_more_requests_at_once(void **state) {
+    (void)state;
+    enum { N = 16, SHARED = 960, PROMPT = 1000 };
+    harness h = {0};
+    harness_options o = small_model;
+    static int32_t prompts[N][PROMPT];
+    static harness_run runs[N];
+    o.n_pages = 126; /* 60 + 16 x 4, and two */
+    o.max_seqs = N;
+    harness_open(&o, &h);
+    random_prompt(&seed, h.n_vocab, SHARED, prompts[0]);
+    for (int i = 0; i < N; i++) {
+        memcpy(prompts[i], prompts[0], SHARED * sizeof(int32_t));
+        random_prompt(&seed, h.n_vocab, PROMPT - SHARED, prompts[i] + SHARED);
+        prompts[i][SHARED] = 100 + i;
+        runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = PROMPT, .sampling = greedy(20)};
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, N);
+    engine_stats s = idle_stats(&h);
+    assert_int_equal(s.preemptions, 0);
+    assert_int_equal(s.step_rows, SHARED + N * (PROMPT - SHARED) + N * 19);
+    assert_true(s.steps < 160); /* 32 if all are there from the start; after one another they take 13 + 16 x 20 */
+    harness_close(&h);
+}
+
 /* Samples of one prompt, as n > 1 makes them: the prompt is computed once, but for its part-filled last page. */
 static void samples_of_one_prompt_share_its_pages(void **state) {
     (void)state;
@@ -200,6 +227,7 @@ int main(void) {
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shared_prefix_of_requests_that_arrive_together_is_computed_once),
+        cmocka_unit_test(shared_pages_are_room_for_more_requests_at_once),
         cmocka_unit_test(samples_of_one_prompt_share_its_pages),
         cmocka_unit_test(the_end_of_the_one_waited_for_frees_the_others),
         cmocka_unit_test(random_families_end_with_the_tokens_of_a_cold_run),

@@ -273,6 +273,17 @@ static inline int32_t world_peek(world *w, const char *space, const int32_t *tok
     return found;
 }
 
+/* Of what s matched, n_held entries took no room, and all others one page each but the parts of pages that others hold. */
+static inline void world_check_held(const world *w, const world_seq *s, int32_t n_held, int32_t n_taken) {
+    int32_t n_entries = 0, n_parts = 0;
+    for (int32_t g = 0; g < w->o.n_groups; g++) {
+        const kv_table *t = &s->tables[g];
+        n_entries += t->n_pages;
+        n_parts += t->n_tokens % w->o.page_tokens != 0 && kv_pool_count(w->pool, t->pages[t->n_pages - 1]) > 1;
+    }
+    assert_int_equal(n_entries - n_held - n_parts, n_taken);
+}
+
 /* Starts sequence i in a space with a prompt of n tokens: matches all but the last, computes and publishes the rest. Evicts where it must.
  * Returns how many were matched, or -1 when the pages do not suffice (the sequence is not live then). */
 static inline int32_t world_start(world *w, int32_t i, const char *space, const int32_t *tokens, int32_t n) {
@@ -285,9 +296,12 @@ static inline int32_t world_start(world *w, int32_t i, const char *space, const 
     }
     s->live = true;
     memcpy(s->tokens, tokens, (size_t)n * sizeof *tokens);
-    int32_t peeked = kv_index_peek(w->ix, &s->path, tokens, n - 1);
+    int32_t n_held, peeked = kv_index_peek_held(w->ix, &s->path, tokens, n - 1, &n_held);
+    int32_t n_room = kv_pool_counts(w->pool).n_free + kv_pool_counts(w->pool).n_cached;
+    assert_int_equal(kv_index_peek(w->ix, &s->path, tokens, n - 1), peeked);
     assert_int_equal(kv_index_match(w->ix, &s->path, tokens, n - 1, s->tables, &n_matched), QUIRE_OK);
     assert_int_equal(n_matched, peeked);
+    world_check_held(w, s, n_held, n_room - kv_pool_counts(w->pool).n_free - kv_pool_counts(w->pool).n_cached);
     s->n = n_matched;
     world_check(w);
     if (!world_append(w, s, n - n_matched)) {
