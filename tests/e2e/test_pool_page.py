@@ -232,8 +232,11 @@ def test_two_streams_share_the_pages_of_their_prompt(browser, open_server):
 
 
 def test_without_the_operators_key_no_text_is_shown(browser, keyed_server):
-    def enter(key):
-        open_page(browser, keyed_server.url + "/pool")
+    def enter(key, page_is_open=False):
+        if page_is_open:
+            browser.js("document.getElementById('show-key').click()")
+        else:
+            open_page(browser, keyed_server.url + "/pool")
         browser.wait("!document.getElementById('ask-key').hidden")
         browser.js(f"document.getElementById('key-text').value = '{key}'")
         browser.js("document.getElementById('key').requestSubmit()")
@@ -245,8 +248,8 @@ def test_without_the_operators_key_no_text_is_shown(browser, keyed_server):
     time.sleep(1)
     assert browser.js("document.querySelector('#tip q')") is None
     assert "prince" not in browser.js("document.body.textContent")
-    enter(OPERATOR)
-    browser.wait("document.querySelectorAll('.cell[data-state=cached]').length > 0")
+    enter(OPERATOR, page_is_open=True)
+    browser.wait("document.getElementById('show-key').hidden && state.shown.texts")
     hover(browser, page)
     assert "prince" in browser.wait("(document.querySelector('#tip q') || {}).textContent")
     enter("wrong")

@@ -79,6 +79,14 @@ static void expect(int held, int free_pages, int cached, int unshared) {
     json_object_put(o);
 }
 
+/* Of the first sequence listed. */
+static int tokens_of_first(void) {
+    json_object *o = answer(), *first = json_object_array_get_idx(json_object_object_get(o, "seqs"), 0);
+    int n = json_object_get_int(json_object_object_get(first, "tokens"));
+    json_object_put(o);
+    return n;
+}
+
 static int count_of_page(int page) {
     json_object *o = answer(), *pages = json_object_object_get(o, "pages");
     int count = 0;
@@ -172,6 +180,7 @@ static void what_does_not_fit_is_refused_and_changes_nothing(void **state) {
     assert_int_equal(command("'do':'new','tokens':1,'story':1"), QUIRE_NO_ROOM);
     do_it("'do':'state'");
     expect(64, 0, 0, 64);
+    assert_int_equal(tokens_of_first(), 1024);
     do_it("'do':'reset'");
     do_it("'do':'new','tokens':1020,'story':0");
     do_it("'do':'write','seq':1"); /* its last page is part-filled and its own */
