@@ -155,6 +155,7 @@ void swap_in(engine *e, sequence *s) {
                 }
             }
             s->n_computed = s->swap_tokens;
+            cache_forget(e, s); /* nothing was kept of what lies behind a window: those pages must not be published */
             e->stats.swapped_in++;
         }
     }

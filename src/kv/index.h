@@ -55,7 +55,8 @@ typedef struct kv_index_options {
     int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state, each state group's */
     int32_t max_snapshots;              /* states kept at once; 0: as many as the pool could hold */
     int32_t max_spaces;
-    int32_t max_entries; /* pages of tokens in the tree; 0: as many as the pool has pages, which suffices unless all groups have windows */
+    int32_t max_entries; /* pages of tokens in the tree; 0: enough for whatever the pool can hold, or, where all groups
+                            have windows, for sequences of 16 windows; when they are used up, less is published */
     uint64_t seed; /* of the tree's inner order, which decides between equals; 0: the system's, so that nobody outside can unbalance it */
     kv_granularity granularity;
     kv_policy policy;            /* which cached page goes first */

@@ -162,11 +162,44 @@ static void pages_of_groups_come_back_from_tiers_and_swap_space(void **state) {
     }
 }
 
+/* Preempted sequences come back with the pages their windows see. What lay behind is gone, and must not be found as if it were there. */
+static void a_swapped_sequence_leaves_nothing_behind_its_window(void **state) {
+    (void)state;
+    enum { N = 6 };
+    harness h;
+    static harness_run runs[N], again;
+    static int32_t prompts[N][256];
+    harness_options o = harness_defaults;
+    o.n_pages = 60; /* each takes 12 pages in the full group and up to 4 in the other */
+    o.swap_bytes = 1 << 24;
+    open_windowed(o, LAYER_WINDOW, LAYER_FULL, true, &h);
+    for (int i = 0; i < N; i++) {
+        random_prompt(&seed, h.n_vocab, 60, prompts[i]);
+        runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = 60, .sampling = greedy(120)};
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, N);
+    engine_stats s;
+    engine_stats_read(h.e, &s);
+    assert_true(s.swapped_in > 0);
+    for (int i = N - 1; i >= 0; i--) { /* the last to end first: most of it is cached still. From any prefix the text goes on as it did */
+        for (int n = 15; n < 115; n += 10) {
+            memcpy(prompts[i] + 60, runs[i].tokens, (size_t)n * sizeof(int32_t));
+            again = (harness_run){.prompt = prompts[i], .n_prompt = 60 + n, .sampling = greedy(5)};
+            harness_submit(&h, &again);
+            harness_wait(&h, 1);
+            assert_memory_equal(again.tokens, runs[i].tokens + n, 5 * sizeof(int32_t));
+        }
+    }
+    harness_close(&h);
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_behind_the_window_serve_others_while_a_sequence_runs),
+        cmocka_unit_test(a_swapped_sequence_leaves_nothing_behind_its_window),
         cmocka_unit_test(freed_pages_change_no_bit_of_the_logits),
         cmocka_unit_test(pages_of_groups_come_back_from_tiers_and_swap_space),
     };

@@ -141,6 +141,33 @@ static void a_public_prefix_is_held_once_for_two_spaces(void **state) {
     quire_kv_close(kv);
 }
 
+/* Without a full group no page keeps the early entries of a prefix, but its last window does. */
+static void a_long_prefix_is_reused_where_all_groups_have_windows(void **state) {
+    (void)state;
+    quire_kv_options o;
+    quire_kv *kv;
+    quire_kv_seq *a;
+    int32_t x[800], n_cached;
+    numbers(x, 0, 800);
+    quire_kv_options_init(&o);
+    o.n_pages = 12;
+    o.windows[0] = 64;
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_open(kv, "", 0, x, 16, &a, &n_cached), QUIRE_OK);
+    for (int32_t n = 16; n < 800; n += 16) {
+        assert_int_equal(quire_kv_seq_commit(a, n, QUIRE_KV_PAGES), QUIRE_OK);
+        assert_int_equal(quire_kv_seq_append(a, x + n, 16), QUIRE_OK);
+        check(kv);
+    }
+    assert_int_equal(quire_kv_seq_commit(a, 800, QUIRE_KV_PAGES_AND_TAIL), QUIRE_OK);
+    assert_int_equal(quire_kv_count(kv).n_held, 4);
+    quire_kv_seq_close(a);
+    assert_int_equal(quire_kv_seq_open(kv, "", 0, x, 800, &a, &n_cached), QUIRE_OK);
+    assert_int_equal(n_cached, 799);
+    check(kv);
+    quire_kv_close(kv);
+}
+
 static void options_out_of_range_are_refused(void **state) {
     (void)state;
     quire_kv_options o;
@@ -394,7 +421,8 @@ static void each_allocation_and_reserve_may_fail_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_request_reuses_37_tokens_of_the_first), cmocka_unit_test(a_call_without_room_leaves_all_as_it_was),
-        cmocka_unit_test(what_a_window_no_longer_sees_is_given_back),     cmocka_unit_test(options_out_of_range_are_refused),
+        cmocka_unit_test(what_a_window_no_longer_sees_is_given_back),     cmocka_unit_test(a_long_prefix_is_reused_where_all_groups_have_windows),
+        cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(a_public_prefix_is_held_once_for_two_spaces),    cmocka_unit_test(each_allocation_and_reserve_may_fail_once),
         cmocka_unit_test(random_use_never_mixes_up_what_slots_hold),
     };
