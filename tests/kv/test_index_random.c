@@ -199,6 +199,7 @@ static const run_options runs[] = {
      true},
     {"page 4, lfu, public", {.page_tokens = 4, .n_groups = 1, .policy = KV_EVICT_LFU}, 60, 1, true},
     {"page 4, gdsf, full and window, public", {.page_tokens = 4, .n_groups = 2, .windows = {0, 9}, .policy = KV_EVICT_GDSF}, 80, 1, true},
+    {"page 4, learned, public", {.page_tokens = 4, .n_groups = 1, .policy = KV_EVICT_LEARNED}, 60, 1, true},
 };
 
 enum { N_RUNS = sizeof runs / sizeof runs[0] };
@@ -224,7 +225,8 @@ static void eight_bits_of_hash_change_nothing(void **state) {
         print_message("seed %llu, %s\n", (unsigned long long)seed, runs[i].what);
         run_options narrow = runs[i];
         narrow.o.hash_bits = 8;
-        assert_true(run(&narrow, seed, n_operations() / 100) == run(&runs[i], seed, n_operations() / 100));
+        bool is_same = run(&narrow, seed, n_operations() / 100) == run(&runs[i], seed, n_operations() / 100);
+        assert_true(is_same || runs[i].o.policy == KV_EVICT_LEARNED); /* which guesses by hashes what to evict, and nothing else */
     }
 }
 
