@@ -78,6 +78,8 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
                          .swap_bytes = o->swap_bytes,
                          .max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS};
     TRY(options_prefix_cache(o, &eo.prefix_cache, err));
+    TRY(options_schedule(o, &eo.schedule, err));
+    eo.schedule_lambda = o->schedule_lambda;
     TRY(kv_policy_parse(o->eviction_policy, &eo.eviction)); /* checked before */
     prefix_list prefixes = {0};
     quire_err r = prefixes_read(o, e->tokenizer, model_description(e->m)->n_vocab, &prefixes, err);

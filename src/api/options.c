@@ -14,6 +14,8 @@ void quire_options_init(quire_options *o) {
                          .kv_dtype = "auto",
                          .prefix_cache = "token",
                          .eviction_policy = "lru",
+                         .schedule = "fcfs",
+                         .schedule_lambda = ORDER_LAMBDA,
                          .isa = "auto",
                          .page_tokens = 16,
                          .memory_utilization = DEFAULT_UTILIZATION,
@@ -94,6 +96,17 @@ quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_
     return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be none, page or token", o->prefix_cache);
 }
 
+quire_err options_schedule(const quire_options *o, order_policy *out, quire_error *err) {
+    static const char *const names[] = {[ORDER_FCFS] = "fcfs", [ORDER_PRIORITY] = "priority", [ORDER_PREFIX] = "prefix", [ORDER_FAIR] = "fair"};
+    for (order_policy p = ORDER_FCFS; p <= ORDER_FAIR; p++) {
+        if (strcmp(o->schedule, names[p]) == 0) {
+            *out = p;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--schedule %s: must be fcfs, priority, prefix or fair", o->schedule);
+}
+
 static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
     if (v < least || v > most) {
         return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be from %lld to %lld", flag, (long long)v, (long long)least, (long long)most);
@@ -102,7 +115,7 @@ static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t
 }
 
 quire_err options_check(const quire_options *o, quire_error *err) {
-    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache || !o->eviction_policy) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache || !o->eviction_policy || !o->schedule) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
@@ -113,6 +126,11 @@ quire_err options_check(const quire_options *o, quire_error *err) {
     TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
     prefix_cache cache;
     kv_policy policy;
+    order_policy schedule;
+    TRY(options_schedule(o, &schedule, err));
+    if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
+        return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9", o->schedule_lambda);
+    }
     TRY(options_prefix_cache(o, &cache, err));
     if (kv_policy_parse(o->eviction_policy, &policy) != QUIRE_OK) {
         return err_set(err, QUIRE_INVALID, -1, "--eviction-policy %s: must be one of %s", o->eviction_policy, kv_policy_names);

@@ -279,6 +279,7 @@ static const binding bindings[] = {
     {"n", 0, read_n},
     {"no_repeat_ngram_size", AT(sampling.no_repeat_ngram_size)},
     {"presence_penalty", AT(sampling.presence_penalty)},
+    {"priority", AT(priority)},
     {"prompt", 0, request_read_prompt},
     {"prompt_logprobs", AT(n_prompt_logprobs)},
     {"repetition_penalty", AT(sampling.repetition_penalty)},

@@ -20,6 +20,7 @@ static const flag_choice kv_types[] = {
     {"auto", "auto"},   {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"}, {"float16", "f16"},
     {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {NULL, NULL},
 };
+static const flag_choice schedules[] = {{"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
 static const flag_choice prefix_caches[] = {{"none", "none"}, {"page", "page"}, {"token", "token"}, {NULL, NULL}};
 static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}}, prefix_cache_off[] = {{"none", "none"}, {NULL, NULL}};
 static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {NULL, NULL}};
@@ -97,6 +98,8 @@ const flag cli_flags[] = {
     {"--no-enable-prefix-caching", NULL, "as --prefix-cache none", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_off, NULL},
     {"--eviction-policy", "POLICY", "which cached page goes first: lru, lfu, gdsf or learned", CLI_SERVE | CLI_BENCH | FLAG_RARE, FLAG_TEXT, AT(engine.eviction_policy), 0, 0, NULL, NULL},
     {"--audit", "FILE", "write live, reserved and wasted bytes at every allocation of pages", ENGINE | FLAG_RARE, FLAG_TEXT, AT(engine.audit), 0, 0, NULL, NULL},
+    {"--schedule --scheduling-policy", NULL, "who is admitted first", CLI_SERVE | CLI_BENCH, FLAG_CHOICE, AT(engine.schedule), 0, 0, schedules, NULL},
+    {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", CLI_SERVE | FLAG_RARE, FLAG_PART, AT(engine.schedule_lambda), 0, 1e9, NULL, NULL},
     {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX, 0, 0, 0, NULL, NULL},
     {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
     {"--threads -t", "N", "compute threads (0: all processors)", ENGINE, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},

@@ -70,7 +70,7 @@ static const field_desc fields[] = {
     {"parallel_tool_calls", FIELD_BOOL, CHAT | LATER, NONE, "true", "allow several tool calls in one answer"},
     {"prediction", FIELD_OBJECT, CHAT | IGNORED, NONE, "null", "a guess at the answer, which may speed it up"},
     {"presence_penalty", FIELD_NUMBER, BOTH | UNNAMED, -2, 2, "0", "taken off the logit of each token that was produced"},
-    {"priority", FIELD_INT, BOTH | LATER, NONE, "0", "lower is served earlier"},
+    {"priority", FIELD_INT, BOTH, -INT32_TOP, INT32_TOP, "0", "lower is admitted earlier, where the server schedules by priority"},
     {"prompt", FIELD_PROMPT, COMPLETIONS, NONE, "null", "a text, an array of ids, or an array of either; required"},
     {"prompt_cache_key", FIELD_STRING, BOTH | IGNORED, NONE, "null", "a hint which requests share a prefix"},
     {"prompt_cache_retention", FIELD_STRING, BOTH | IGNORED, NONE, "null", "a hint how long to keep the prefix"},

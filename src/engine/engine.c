@@ -10,6 +10,7 @@
 #include "engine/tiering.h"
 #include "engine/view.h"
 
+#define MAX_SHARES 1024 /* tenants whose shares are counted at once */
 #define SHORT_WAIT_US 1000 /* when sequences stand but none could be planned */
 
 /* ---- the thread ---- */
@@ -103,6 +104,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(swap_open(e, err));
     TRY(cache_open(e));
     TRY(sampler_open(e->desc->n_vocab, o->max_model_len, &e->sampler));
+    TRY(shares_open(&e->shares, MAX_SHARES));
     TRY(step_open(e));
     TRY(audit_file_open(e, err));
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
@@ -154,6 +156,7 @@ void engine_close(engine *e) {
     }
     audit_file_close(e);
     step_close(e);
+    shares_close(&e->shares);
     sampler_close(e->sampler);
     tiering_close(e);
     swap_close(e);

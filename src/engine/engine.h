@@ -15,6 +15,7 @@
 #include "base/wake.h"
 #include "core/params.h"
 #include "engine/logprobs.h"
+#include "engine/order.h"
 #include "kv/evict.h"
 #include "kv/tier.h"
 #include "model/model.h"
@@ -44,6 +45,8 @@ typedef struct engine_tiers {
 
 typedef struct engine_options {
     prefix_cache prefix_cache;
+    order_policy schedule;          /* who is admitted first */
+    double schedule_lambda;         /* ORDER_PREFIX: cached tokens that a second of waiting is worth */
     kv_policy eviction;             /* which cached page goes first */
     const engine_prefix *prefixes;  /* [n_prefixes], copied */
     int32_t n_prefixes;
@@ -84,6 +87,7 @@ typedef struct engine_request {
     int32_t n_tokens;
     sampling_params sampling; /* has_seed is true: api gives a seed to requests without one */
     int32_t logprobs_width, prompt_logprobs_width; /* log-probabilities to report with each token: its own and width - 1 of the likeliest; 0: none */
+    int32_t priority;      /* ORDER_PRIORITY: the lower goes first */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */

@@ -58,6 +58,8 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     sampling_lists_hold(s->sampling.lists);
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sample_index = r->sample_index;
+    s->priority = r->priority;
+    s->share = SHARE_NONE;
     s->logits_out = r->logits_out;
     s->logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;
     s->n_space = r->n_space < sizeof s->space ? r->n_space : sizeof s->space;

@@ -25,6 +25,7 @@ typedef struct sequence {
     uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
     int64_t submitted_us, last_token_us;
     sampling_params sampling;
+    int32_t priority, share;  /* of order.h: its number, and its tenant's slot */
     uint32_t sample_index;
     float mirostat_mu;
     float *logits_out;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/order.h"
 #include "engine/out.h"
 #include "engine/sampler.h"
 #include "engine/sched.h"
@@ -31,6 +32,7 @@ typedef struct step_arrays {
     attn_item *work;
     int32_t max_work;
     float *hidden;                  /* [d_model] */
+    double *keys;                   /* [max_requests] what waiting sequences are ordered by */
     float *raw, *forked;            /* [n_vocab] a row of logits as the model gave it; a copy for a follower to choose from */
     kv_copies copies;
     kv_copy_pair *copy_pairs;
@@ -74,6 +76,7 @@ struct engine {
     swap *swap;              /* NULL: no swap space */
     sampler *sampler;
     sequence **running, **waiting; /* oldest first */
+    shares shares;           /* what tenants were served */
     int32_t n_running, n_waiting;
     atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;

@@ -8,13 +8,12 @@
 #include "engine/fork.h"
 #include "engine/hold.h"
 #include "engine/lists.h"
+#include "engine/ready.h"
 #include "engine/state.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
 
 #define TILE_ROWS 16 /* query rows of one attention item */
-#define MAX_ADMIT 16 /* waiting sequences that a plan looks at: each is looked up in the prefix cache first */
-#define MAX_LOOKED_AT 64 /* waiting sequences among which it finds them: others may wait for pages first */
 
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
     fork_hand_on(e, s);
@@ -22,6 +21,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     swap_drop(e, s);
     cache_release(e, s, reason == FINISH_ERROR ? CACHE_DROP : CACHE_KEEP);
     cache_leave(e, s);
+    shares_leave(&e->shares, s->share);
     s->state = SEQ_DONE;
     s->error = error;
     stats_finish(e, s, reason, clock_us());
@@ -30,9 +30,21 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
 
 /* ---- first half ---- */
 
+/* A group counts for its tenant: the part of the space's name before a zero byte. */
+static void enter_share(engine *e, sequence *s) {
+    size_t n = 0;
+    while (n < s->n_space && s->space[n] != 0) {
+        n++;
+    }
+    for (; s != NULL; s = s->followers) {
+        s->share = shares_enter(&e->shares, s->space, n);
+    }
+}
+
 static void ingest(engine *e) {
     sequence *s;
     while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
+        enter_share(e, s);
         cache_enter(e, s);
         list_insert(e->waiting, &e->n_waiting, s);
     }
@@ -71,10 +83,6 @@ static void drop_cancelled(engine *e) {
     }
 }
 
-static int32_t min_i32(int32_t a, int32_t b) {
-    return a < b ? a : b;
-}
-
 static sched_seq describe(const engine *e, const sequence *s) {
     sched_seq d = {.n_known = s->n_known, .n_computed = s->n_computed, .n_groups = e->layout.n_groups, .wants_logits = sequence_wants_logits(s)};
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -90,21 +98,6 @@ static void preempt(engine *e, sequence *s) {
     s->state = SEQ_WAITING;
     list_insert(e->waiting, &e->n_waiting, s);
     e->stats.preemptions++;
-}
-
-/* The oldest waiting sequences that could be admitted now, at most MAX_ADMIT, into step.ready. */
-static int32_t find_ready(engine *e) {
-    int32_t n = 0, most = min_i32(MAX_ADMIT, e->limits.max_seqs - e->n_running);
-    for (int32_t i = 0, n_looked_at = 0; i < e->n_waiting && n < most && n_looked_at < MAX_LOOKED_AT; i++) {
-        if (hold_stands(e, e->waiting[i])) {
-            continue;
-        }
-        n_looked_at++;
-        if (!tiering_waits(e, e->waiting[i])) {
-            e->step.ready[n++] = e->waiting[i];
-        }
-    }
-    return n;
 }
 
 /* The waiting sequences that have an item start to run. */
@@ -129,7 +122,7 @@ static void admit(engine *e) {
 /* Plans the step and moves sequences between the lists; step.seqs names the planned ones. */
 static void plan_step(engine *e) {
     step_arrays *a = &e->step;
-    int32_t n_waiting = find_ready(e);
+    int32_t n_waiting = ready_find(e);
     for (int32_t i = 0; i < e->n_running; i++) {
         a->running[i] = describe(e, e->running[i]);
     }
@@ -327,6 +320,7 @@ static void sample(engine *e, sequence *s, float *logits) {
         report(e, e->step.raw, token, s->logprobs_width, s->logprobs + (size_t)(s->n_known - s->n_prompt) * (size_t)s->logprobs_width);
     }
     s->tokens[s->n_known++] = token;
+    shares_serve(&e->shares, s->share, SHARE_OUTPUT_WEIGHT);
     s->state = SEQ_DECODE;
     stats_token(e, s, clock_us());
     finish_reason reason = finish_of(e, s, token);
@@ -372,6 +366,7 @@ static void collect_item(engine *e, int32_t item) {
             }
         }
     }
+    shares_serve(&e->shares, s->share, s->n_known == s->n_prompt ? SHARE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
     s->n_computed += n;
     if (!is_finite(e, e->step.batch_seqs[item].row0 + n - 1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);

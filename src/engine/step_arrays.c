@@ -26,10 +26,11 @@ quire_err step_open(engine *e) {
     a->work = mem_new((size_t)a->max_work, sizeof *a->work);
     a->hidden = mem_new((size_t)e->desc->d_model, sizeof *a->hidden);
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
+    a->keys = mem_new((size_t)e->options.max_requests, sizeof *a->keys);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
     bool whole = a->running && a->waiting && a->ready && a->plan.items && a->seqs && a->out0 && a->tokens && a->positions && a->out_rows &&
-                 a->batch_seqs && a->work && a->tables && a->hidden && a->raw && a->forked;
+                 a->batch_seqs && a->work && a->tables && a->hidden && a->raw && a->forked && a->keys;
     for (int32_t g = 0; g < e->layout.n_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
@@ -50,7 +51,7 @@ quire_err step_open(engine *e) {
 void step_close(engine *e) {
     step_arrays *a = &e->step;
     void *blocks[] = {a->running, a->waiting, a->ready, a->plan.items, a->seqs, a->out0, a->tokens, a->positions, a->out_rows, a->batch_seqs,
-                      a->work, a->copies.pairs, a->copy_pairs, (void *)a->tables, a->hidden, a->raw, a->forked};
+                      a->work, a->copies.pairs, a->copy_pairs, (void *)a->tables, a->hidden, a->raw, a->forked, a->keys};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }

@@ -10,7 +10,7 @@ RECORDS = SHARED / "golden/api/vllm-0.32.0.jsonl"
 ENDPOINTS = {"/health", "/ping", "/version", "/v1/models", "/v1/models/tiny", "/v1/models/nope", "/nope", "/metrics", "/v1/completions",
              "/v1/chat/completions"}
 # Fields that this version refuses, unless their value is the one that changes nothing.
-LATER = {"truncate_prompt_tokens", "priority", "suffix", "length_penalty", "use_beam_search",
+LATER = {"truncate_prompt_tokens", "suffix", "length_penalty", "use_beam_search",
          "structured_outputs", "response_format", "tools", "tool_choice", "chat_template"}
 LATER_ON_CHAT = LATER | {"echo"}
 # What only the reference has.

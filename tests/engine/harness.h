@@ -26,6 +26,8 @@ typedef struct harness_options {
     int32_t window, max_model_len;
     engine_tiers tiers;
     int64_t swap_bytes;
+    order_policy schedule;
+    double schedule_lambda; /* 0: ORDER_LAMBDA */
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -38,7 +40,7 @@ typedef struct harness {
     engine *e;
     engine_out *out;
     wake reader;
-    int32_t n_vocab;
+    int32_t n_vocab, n_ended;
 } harness;
 
 /* One request and what came of it. */
@@ -52,7 +54,8 @@ typedef struct harness_run {
     const char *space; /* NULL: everybody's */
     bool retains;
     kv_retention retention;
-    int32_t n_cached;
+    int32_t priority, n_cached;
+    int32_t place; /* how many of the harness's requests had ended before */
     finish_reason finish;
     quire_err error;
     request_id id;
@@ -83,7 +86,9 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .n_prefixes = o->n_prefixes,
                          .audit_path = o->audit_path,
                          .tiers = o->tiers,
-                         .swap_bytes = o->swap_bytes};
+                         .swap_bytes = o->swap_bytes,
+                         .schedule = o->schedule,
+                         .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : ORDER_LAMBDA};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
     d.layer_kinds = o->layer_kinds ? o->layer_kinds : d.layer_kinds;
     d.window = o->layer_kinds ? o->window : d.window;
@@ -111,7 +116,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
     const char *space = r->space ? r->space : "test";
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .retains = r->retains, .retention = r->retention, .out = h->out, .user = r};
+    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .retains = r->retains, .retention = r->retention, .priority = r->priority, .out = h->out, .user = r};
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);
@@ -139,6 +144,7 @@ static inline void harness_wait(harness *h, int32_t n) {
             r->finish = ev.finish;
             r->error = ev.error;
             r->n_cached = ev.n_cached;
+            r->place = h->n_ended++;
             n--;
         }
     }

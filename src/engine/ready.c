@@ -1,0 +1,70 @@
+#include "engine/ready.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "engine/cache.h"
+#include "engine/hold.h"
+#include "engine/tiering.h"
+
+#define MAX_ADMIT     16 /* sequences that a plan looks at: each is looked up in the prefix cache first */
+#define MAX_LOOKED_AT 64 /* waiting sequences among which it finds them: others may wait for pages first */
+
+/* What a waiting sequence is ordered by, the least first. */
+static double key_of(const engine *e, const sequence *s, int64_t now_us) {
+    switch (e->options.schedule) {
+    case ORDER_PRIORITY:
+        return (double)s->priority;
+    case ORDER_PREFIX:
+        return -order_prefix_score(cache_peek(e, s), now_us - s->submitted_us, e->options.schedule_lambda);
+    case ORDER_FAIR:
+        return shares_served(&e->shares, s->share);
+    case ORDER_FCFS:
+        break;
+    }
+    return 0.0;
+}
+
+/* The place of the least key, the oldest of equals, among the first n of which some were taken (NAN); n when all were. */
+static int32_t least_of(const double *keys, int32_t n) {
+    int32_t least = n;
+    for (int32_t i = 0; i < n; i++) {
+        if (keys[i] == keys[i] && (least == n || keys[i] < keys[least])) {
+            least = i;
+        }
+    }
+    return least;
+}
+
+/* What is chosen counts for its tenant at once, so that one plan does not give all places to one. */
+static void count_as_served(const engine *e, double *keys, int32_t n, const sequence *chosen) {
+    for (int32_t i = 0; i < n && e->options.schedule == ORDER_FAIR; i++) {
+        keys[i] += e->waiting[i]->share == chosen->share ? SHARE_PROMPT_WEIGHT * (double)(chosen->n_known - chosen->n_computed) : 0.0;
+    }
+}
+
+int32_t ready_find(engine *e) {
+    int32_t n_ready = 0, places = e->limits.max_seqs - e->n_running, most = places < MAX_ADMIT ? places : MAX_ADMIT;
+    bool by_prefix = e->options.schedule == ORDER_PREFIX; /* looks each one up, so not at all of them: the oldest, whose scores grow */
+    int32_t n = by_prefix && e->n_waiting > MAX_LOOKED_AT ? MAX_LOOKED_AT : e->n_waiting;
+    double *keys = e->step.keys;
+    int64_t now_us = clock_us();
+    if (most <= 0) {
+        return 0;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        keys[i] = hold_stands(e, e->waiting[i]) ? NAN : key_of(e, e->waiting[i], now_us);
+    }
+    for (int32_t looked_at = 0; n_ready < most && looked_at < MAX_LOOKED_AT; looked_at++) {
+        int32_t i = least_of(keys, n);
+        if (i == n) {
+            break;
+        }
+        keys[i] = NAN;
+        if (!tiering_waits(e, e->waiting[i])) {
+            e->step.ready[n_ready++] = e->waiting[i];
+            count_as_served(e, keys, n, e->waiting[i]);
+        }
+    }
+    return n_ready;
+}

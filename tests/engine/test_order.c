@@ -1,0 +1,221 @@
+/* The order of waiting requests: the formulas by themselves, then an engine that is driven until all have ended. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+
+static uint64_t seed;
+
+/* ---- prefix ---- */
+
+static void a_second_of_waiting_is_worth_lambda_tokens(void **state) {
+    (void)state;
+    assert_true(order_prefix_score(1800, 100000, 100.0) == 1810.0);
+    assert_true(order_prefix_score(50, 5000000, 100.0) == 550.0);
+    assert_true(order_prefix_score(1800, 100000, 500.0) == 1850.0);
+    assert_true(order_prefix_score(50, 5000000, 500.0) == 2550.0);
+    double lambda = (1800.0 - 50.0) / (5.0 - 0.1);
+    assert_true(lambda > 357.142 && lambda < 357.143); /* where both are worth the same */
+    double gap = order_prefix_score(1800, 100000, lambda) - order_prefix_score(50, 5000000, lambda);
+    assert_true(gap > -1e-9 && gap < 1e-9);
+}
+
+/* However much of others' prompts is cached, one request a tenth of a second is served, and after longest / lambda seconds nobody new overtakes. */
+static void nobody_starves_behind_cached_prefixes(void **state) {
+    (void)state;
+    enum { LONGEST = 32768, STEP_US = 100000, N_STEPS = 3000 };
+    double lambda = ORDER_LAMBDA;
+    int64_t bound_us = (int64_t)(LONGEST / lambda * 1e6), arrived_us[N_STEPS + 1], longest_wait_us = 0;
+    int32_t matched[N_STEPS + 1], n = 0;
+    matched[n] = 0; /* the poor one, whom nothing helps */
+    arrived_us[n++] = 0;
+    for (int64_t now = 0; now < (int64_t)N_STEPS * STEP_US; now += STEP_US) {
+        matched[n] = (int32_t)(rng_next(&seed) % (LONGEST + 1)); /* one comes, one is served */
+        arrived_us[n++] = now;
+        int32_t best = 0;
+        for (int32_t i = 1; i < n; i++) {
+            if (order_prefix_score(matched[i], now - arrived_us[i], lambda) > order_prefix_score(matched[best], now - arrived_us[best], lambda)) {
+                best = i;
+            }
+        }
+        longest_wait_us = now - arrived_us[best] > longest_wait_us ? now - arrived_us[best] : longest_wait_us;
+        arrived_us[best] = arrived_us[--n];
+        matched[best] = matched[n];
+    }
+    assert_true(longest_wait_us > 0 && longest_wait_us <= bound_us + STEP_US);
+}
+
+/* ---- shares ---- */
+
+static void who_comes_back_has_saved_no_credit_up(void **state) {
+    (void)state;
+    shares s;
+    assert_int_equal(shares_open(&s, 3), QUIRE_OK);
+    int32_t a = shares_enter(&s, "a", 1), b = shares_enter(&s, "b", 1);
+    assert_int_not_equal(a, b);
+    assert_int_equal(shares_enter(&s, "a", 1), a);
+    shares_serve(&s, a, 100.0);
+    shares_serve(&s, b, 60.0);
+    shares_leave(&s, b);
+    shares_serve(&s, a, 100.0);
+    assert_int_equal(shares_enter(&s, "b", 1), b);
+    assert_true(shares_served(&s, b) == 200.0); /* as the least of those who stand */
+    int32_t c = shares_enter(&s, "c", 1);
+    assert_true(shares_served(&s, c) == 200.0);
+    assert_int_equal(shares_enter(&s, "d", 1), SHARE_NONE); /* more tenants than slots */
+    shares_leave(&s, c);
+    assert_int_equal(shares_enter(&s, "d", 1), c); /* a slot that nobody stands in */
+    shares_leave(&s, a);
+    shares_leave(&s, a);
+    shares_leave(&s, b);
+    shares_serve(&s, b, 50.0);
+    int32_t e = shares_enter(&s, "e", 1);
+    assert_int_equal(e, a); /* that of the absent one who loses least */
+    shares_close(&s);
+}
+
+/* ---- the engine ---- */
+
+enum { N_MOST = 100 };
+
+static harness_run runs[N_MOST];
+static int32_t prompts[N_MOST][64];
+
+static harness_options one_at_a_time(order_policy policy) {
+    harness_options o = harness_defaults;
+    o.path = "models/builtin-small.gguf";
+    o.schedule = policy;
+    o.max_seqs = 1;
+    return o;
+}
+
+static harness_run request(const harness *h, int32_t i, int32_t n_prompt, int32_t n_out) {
+    random_prompt(&seed, h->n_vocab, n_prompt, prompts[i]);
+    return (harness_run){.prompt = prompts[i], .n_prompt = n_prompt, .sampling = greedy(n_out)};
+}
+
+/* Keeps the only place taken while the others are submitted. */
+static void submit_blocker(harness *h, harness_run *r) {
+    engine_stats s = {0};
+    *r = request(h, N_MOST - 1, 16, 400);
+    harness_submit(h, r);
+    while (s.n_running == 0) {
+        engine_stats_read(h->e, &s);
+    }
+}
+
+static void the_lower_priority_number_goes_first(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_options o = one_at_a_time(ORDER_PRIORITY);
+    harness_run blocker;
+    harness_open(&o, &h);
+    submit_blocker(&h, &blocker);
+    static const int32_t priorities[6] = {3, 0, 2, 0, -5, 2}, place[6] = {6, 2, 4, 3, 1, 5};
+    for (int32_t i = 0; i < 6; i++) {
+        runs[i] = request(&h, i, 12, 3);
+        runs[i].priority = priorities[i];
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, 7);
+    assert_int_equal(blocker.place, 0);
+    for (int32_t i = 0; i < 6; i++) {
+        assert_int_equal(runs[i].place, place[i]);
+    }
+    harness_close(&h);
+}
+
+static void what_is_cached_goes_first_under_prefix(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_options o = one_at_a_time(ORDER_PREFIX);
+    o.schedule_lambda = 0.001; /* a wait counts for nothing here */
+    harness_run blocker;
+    harness_open(&o, &h);
+    runs[0] = request(&h, 0, 48, 1);
+    harness_submit(&h, &runs[0]);
+    harness_wait(&h, 1);
+    submit_blocker(&h, &blocker);
+    runs[1] = request(&h, 1, 48, 1);
+    runs[2] = request(&h, 2, 48, 1);
+    memcpy(prompts[2], prompts[0], 16 * sizeof(int32_t));
+    runs[3] = request(&h, 3, 48, 1);
+    memcpy(prompts[3], prompts[0], 32 * sizeof(int32_t));
+    for (int32_t i = 1; i < 4; i++) {
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, 4);
+    assert_int_equal(runs[3].place, 2);
+    assert_int_equal(runs[2].place, 3);
+    assert_int_equal(runs[1].place, 4);
+    harness_close(&h);
+}
+
+/* One tenant sends 60 requests, then another 15 of its own: while both wait, each gets half; at least 80% of that is promised. */
+static void a_flooding_tenant_leaves_the_others_their_share(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.path = "models/builtin-small.gguf";
+    o.schedule = ORDER_FAIR;
+    o.max_seqs = 4;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    enum { N_FLOOD = 60, N_OTHER = 15 };
+    harness_open(&o, &h);
+    for (int32_t i = 0; i < N_FLOOD + N_OTHER; i++) {
+        runs[i] = request(&h, i, 24, 12);
+        runs[i].space = i < N_FLOOD ? "flood" : "other";
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, N_FLOOD + N_OTHER);
+    int32_t last = 0, flood_before = 0;
+    for (int32_t i = N_FLOOD; i < N_FLOOD + N_OTHER; i++) {
+        last = runs[i].place > last ? runs[i].place : last;
+    }
+    for (int32_t i = 0; i < N_FLOOD; i++) {
+        flood_before += runs[i].place < last;
+    }
+    printf("of %d requests served until the other tenant's last, %d were the flood's\n", last + 1, flood_before);
+    assert_true(N_OTHER >= 0.8 * (N_OTHER + flood_before) / 2);
+    harness_close(&h);
+}
+
+static void first_come_first_served_does_not(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_options o = one_at_a_time(ORDER_FCFS);
+    harness_run blocker;
+    harness_open(&o, &h);
+    submit_blocker(&h, &blocker);
+    for (int32_t i = 0; i < 8; i++) {
+        runs[i] = request(&h, i, 12, 2);
+        runs[i].priority = -i;
+        runs[i].space = i < 7 ? "flood" : "other";
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, 9);
+    for (int32_t i = 0; i < 8; i++) {
+        assert_int_equal(runs[i].place, i + 1);
+    }
+    harness_close(&h);
+}
+
+int main(void) {
+    seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_second_of_waiting_is_worth_lambda_tokens),
+        cmocka_unit_test(nobody_starves_behind_cached_prefixes),
+        cmocka_unit_test(who_comes_back_has_saved_no_credit_up),
+        cmocka_unit_test(the_lower_priority_number_goes_first),
+        cmocka_unit_test(what_is_cached_goes_first_under_prefix),
+        cmocka_unit_test(a_flooding_tenant_leaves_the_others_their_share),
+        cmocka_unit_test(first_come_first_served_does_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
