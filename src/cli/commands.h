@@ -10,7 +10,8 @@ quire_err command_serve(const cli_options *o, quire_error *err);
 quire_err command_tokenize(const cli_options *o, quire_error *err);
 quire_err command_logits(const cli_options *o, quire_error *err);
 quire_err command_inspect(const cli_options *o, quire_error *err);
-quire_err command_demo_radix(const cli_options *o, quire_error *err);
+/* demo_radix.c: a demonstration that needs the terminal; the others are of src/bench. */
+quire_err demo_radix_run(const demo_options *o, quire_error *err);
 
 /* chat.c: a conversation on the terminal, or completions line by line where the model has no chat template. */
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err);

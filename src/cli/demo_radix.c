@@ -11,6 +11,7 @@
 
 #define POOL_TOKENS 40
 #define MAX_WORDS   256
+#define MAX_PAGE_WORDS 4
 #define MAX_SEQS    4
 
 #define SYSTEM   "You are a helpful assistant. "
@@ -253,15 +254,18 @@ static quire_err play_all(demo *d, bool json) {
     return QUIRE_OK;
 }
 
-quire_err command_demo_radix(const cli_options *o, quire_error *err) {
+quire_err demo_radix_run(const demo_options *o, quire_error *err) {
     quire_kv_options ko;
+    if (o->page_tokens > MAX_PAGE_WORDS) {
+        return err_set(err, QUIRE_INVALID, -1, "--page-size %d: must be a power of two from 1 to %d here", (int)o->page_tokens, MAX_PAGE_WORDS);
+    }
     demo *d = mem_new(1, sizeof *d);
     if (d == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     quire_kv_options_init(&ko);
-    ko.page_tokens = o->demo_page_tokens;
-    ko.n_pages = POOL_TOKENS / o->demo_page_tokens;
+    ko.page_tokens = o->page_tokens > 0 ? o->page_tokens : 1;
+    ko.n_pages = POOL_TOKENS / ko.page_tokens;
     d->colours = isatty(STDOUT_FILENO) == 1;
     quire_err e = quire_kv_open(&ko, &d->kv);
     e = e != QUIRE_OK ? e : quire_kv_view_open(ko.n_pages, MAX_SEQS, ko.n_pages, 1, &d->view);

@@ -6,6 +6,8 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
+#define DEMO_RADIX "radix" /* of this room; the others are src/bench's */
+
 static quire_err command_bench(const cli_options *o, quire_error *err) {
     return bench_run(&o->bench, err);
 }
@@ -20,6 +22,15 @@ static quire_err command_bench_kv(const cli_options *o, quire_error *err) {
 
 static quire_err command_bench_memory(const cli_options *o, quire_error *err) {
     return bench_memory_run(&o->bench_memory, err);
+}
+
+static quire_err command_demo(const cli_options *o, quire_error *err) {
+    if (o->demo.name == NULL) {
+        printf("quire demo NAME [flags]\n\n  %-9s nine states of a prefix tree, in words\n", DEMO_RADIX);
+        demo_list();
+        return QUIRE_OK;
+    }
+    return strcmp(o->demo.name, DEMO_RADIX) == 0 ? demo_radix_run(&o->demo, err) : demo_run(&o->demo, err);
 }
 
 typedef struct command {
@@ -59,9 +70,10 @@ static const command commands[] = {
     {"bench memory", CLI_BENCH_MEMORY, command_bench_memory, "memory that pages take over the least that would do", "quire bench memory",
      "  quire bench memory\n"
      "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n"},
-    {"demo radix", CLI_DEMO_RADIX, command_demo_radix, "nine states of a prefix tree, in words", "quire demo radix",
-     "  quire demo radix\n"
-     "  quire demo radix --page-size 4 --json\n"},
+    {"demo", CLI_DEMO, command_demo, "what paging and continuous batching are for, shown", "quire demo [NAME]",
+     "  quire demo                                             lists the demonstrations\n"
+     "  quire demo radix --page-size 4\n"
+     "  quire demo waste --lengths 10,199,25,199 --max-tokens 200 --json\n"},
 };
 
 enum { N_COMMANDS = (int)(sizeof commands / sizeof commands[0]) };
@@ -102,7 +114,7 @@ static int dispatch(const command *c, int argc, char **argv) {
         quire_err e = c->run(&o, &err);
         if (e != QUIRE_OK) {
             log_line(LOG_ERROR, "%s", err.message[0] ? err.message : quire_err_text(e));
-            status = e == QUIRE_INVALID ? 2 : 1;
+            status = e == QUIRE_INVALID || (e == QUIRE_NOT_FOUND && c->flag == CLI_DEMO) ? 2 : 1;
         }
     }
     cli_options_deinit(&o);

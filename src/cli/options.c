@@ -7,10 +7,10 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo radix"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo"};
 
 /* Commands that need no MODEL. */
-enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_DEMO_RADIX };
+enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY };
 
 static const char *command_name(unsigned command) {
     for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++) {
@@ -22,13 +22,14 @@ static const char *command_name(unsigned command) {
 }
 
 quire_err cli_options_init(cli_options *o) {
-    *o = (cli_options){.n_predict = -1, .demo_page_tokens = 1};
+    *o = (cli_options){.n_predict = -1};
     quire_options_init(&o->engine);
     server_options_init(&o->server);
     bench_options_init(&o->bench);
     sim_options_init(&o->sim);
     bench_kv_options_init(&o->bench_kv);
     bench_memory_options_init(&o->bench_memory);
+    demo_options_init(&o->demo);
     o->engine.model = NULL;
     o->fields = json_object_new_object();
     return o->fields ? QUIRE_OK : QUIRE_NO_MEMORY;
@@ -286,7 +287,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         } else if (command & CLI_WITHOUT_MODEL) {
             return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], command_name(command));
         } else if (positional) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i], command == CLI_SIM ? "TRACE" : "MODEL", positional,
+            return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i], command == CLI_SIM ? "TRACE" : command == CLI_DEMO ? "NAME" : "MODEL", positional,
                            command == CLI_RUN ? "; a prompt goes after -p" : "");
         } else {
             positional = argv[i];
@@ -294,6 +295,11 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     }
     o->bench_kv.json = o->bench_memory.json = o->json;
     if (o->help || o->help_all || (command & CLI_WITHOUT_MODEL)) {
+        return QUIRE_OK;
+    }
+    if (command == CLI_DEMO) {
+        o->demo.name = positional;
+        o->demo.json = o->json;
         return QUIRE_OK;
     }
     if (command == CLI_SIM) {

@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "bench/bench.h"
+#include "bench/demo.h"
 #include "bench/kv.h"
 #include "bench/memory.h"
 #include "cli/files.h"
@@ -29,7 +30,7 @@ typedef enum cli_command {
     CLI_SIM = 64,
     CLI_BENCH_KV = 128,
     CLI_BENCH_MEMORY = 256,
-    CLI_DEMO_RADIX = 512
+    CLI_DEMO = 512
 } cli_command;
 
 typedef struct cli_options {
@@ -39,6 +40,7 @@ typedef struct cli_options {
     sim_options sim;
     bench_kv_options bench_kv;
     bench_memory_options bench_memory;
+    demo_options demo;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;
@@ -51,7 +53,6 @@ typedef struct cli_options {
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     json_object *fields;                       /* owned: request fields by name */
     int32_t n_predict;                         /* -1: until the model ends or the sequence is full */
-    int32_t demo_page_tokens;
     bool echo, complete, json, show_ids, quiet, help, help_all;
 } cli_options;
 

@@ -1,0 +1,32 @@
+/* What the demonstrations share, between demo*.c only. */
+#ifndef BENCH_DEMO_PARTS_H
+#define BENCH_DEMO_PARTS_H
+
+#include "bench/demo.h"
+#include "bench/figures.h"
+#include "bench/sheet.h"
+
+/* demo_batching.c */
+quire_err demo_waste(const demo_options *o, quire_error *err);
+quire_err demo_latency(const demo_options *o, quire_error *err);
+quire_err demo_schedule(const demo_options *o, quire_error *err);
+/* demo_memory.c */
+quire_err demo_wall(const demo_options *o, quire_error *err);
+quire_err demo_alloc(const demo_options *o, quire_error *err);
+quire_err demo_table(const demo_options *o, quire_error *err);
+
+/* A list of numbers, or the demo's own where none was given. */
+typedef struct demo_numbers {
+    int32_t v[FIGURES_MAX_POINTS], n;
+} demo_numbers;
+
+quire_err demo_read_numbers(const char *flag, const char *given, const char *own, demo_numbers *out, quire_error *err);
+
+/* given, or own where it is 0. */
+static inline int32_t demo_or(int32_t given, int32_t own) {
+    return given > 0 ? given : own;
+}
+
+#define DEMO_COLUMNS(c) (c), (int32_t)(sizeof(c) / sizeof *(c))
+
+#endif

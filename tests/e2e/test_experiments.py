@@ -1,0 +1,108 @@
+"""`quire demo NAME` and `quire bench EXPERIMENT`: exact counts, from the worked examples."""
+import json
+import subprocess
+
+import pytest
+
+from conftest import QUIRE
+
+
+def rows(*arguments):
+    """The JSON lines of a command, by the name of their experiment; notes apart."""
+    done = subprocess.run([QUIRE, *arguments, "--json"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    tables, notes = {}, []
+    for line in map(json.loads, done.stdout.splitlines()):
+        if "note" in line:
+            notes.append(line["note"])
+        else:
+            tables.setdefault(line.pop("experiment"), []).append(line)
+    return tables, notes
+
+
+def column(table, name):
+    return [row[name] for row in table]
+
+
+def test_waste_is_worked_examples_25_and_26(quire):
+    tables, notes = rows("demo", "waste")
+    assert column(tables["demo waste prompts"], "pads") == [3, 1, 6, 0]
+    assert "10 pads of 28" in notes[0]
+    steps = tables["demo waste steps"]
+    assert column(steps, "batch_steps") == [199] * 4 and column(steps, "dead_steps") == [189, 0, 174, 0]
+    assert [round(v, 1) for v in column(steps, "wasted")] == [95.0, 0, 87.4, 0]
+    assert column(steps, "continuous_steps") == [10, 199, 25, 199]
+    assert "433 useful slots of 796" in notes[1]
+
+
+def test_lengths_are_capped_where_asked(quire):
+    steps = rows("demo", "waste", "--lengths", "5,500", "-n", "100")[0]["demo waste steps"]
+    assert column(steps, "tokens") == [5, 100] and column(steps, "dead_steps") == [95, 0]
+
+
+def test_latency_is_worked_example_27(quire):
+    tables, notes = rows("demo", "latency")
+    assert column(tables["demo latency"], "continuous_end") == [9, 1269, 24, 443, 32, 1616, 34, 947]
+    assert column(tables["demo latency"], "static_end") == [1269] * 4 + [2861] * 4
+    assert "ratio 1.77" in notes[0]
+
+
+def test_schedule_shows_every_state_and_loses_no_token(quire):
+    table = rows("demo", "schedule", "--kv-pages", "6")[0]["demo schedule"]
+    states = {state.split()[0] for row in table for key, state in row.items() if key.startswith("r") and key[1:].isdigit() and state}
+    assert {"waits", "prefill", "decode", "preempted", "again", "."} <= states
+    for i, (prompt, answer) in enumerate(zip([10, 3, 6, 12, 2], [4, 8, 3, 6, 9]), 1):
+        own = column(table, f"r{i}")
+        prefilled = [int(s.split()[1]) for s in own if s.startswith("prefill")]
+        if "preempted" not in own:
+            assert sum(prefilled) == prompt and own.count("decode") == answer - 1
+    assert all(row["rows"] <= 8 and row["running"] <= 4 and 0 <= row["pages_free"] <= 6 for row in table)
+    assert table[-1]["pages_free"] == 6
+
+
+def test_alloc_is_worked_example_28(quire):
+    table = rows("demo", "alloc", "--lengths", "29,1295", "--kv-pages", "512")[0]["demo alloc"]
+    assert column(table, "pages") == [2, 81] and column(table, "static_pages") == [128, 128]
+    assert column(table, "pages_free") == [510, 429] and column(table, "static_free") == [384, 256]
+
+
+def test_table_is_worked_example_29(quire):
+    table = rows("demo", "table")[0]["demo table"]
+    assert (table[0]["tokens"], table[0]["n_pages"], table[0]["offset"]) == (24, 2, 7)
+    assert (table[-2]["tokens"], table[-2]["n_pages"], table[-2]["offset"]) == (85, 6, 4)
+    assert table[-1]["pages_free"] == 8
+
+
+def test_table_is_worked_example_30(quire):
+    table = rows("demo", "table", "--page-size", "4", "--prompt-lengths", "1", "-n", "4")[0]["demo table"]
+    assert column(table[:-1], "offset") == [0, 1, 2, 3, 0] and column(table[:-1], "n_pages") == [1, 1, 1, 1, 2]
+    assert column(table, "pages_free") == [7, 7, 7, 7, 6, 8]
+
+
+def test_wall_counts_what_is_reserved(quire):
+    table = rows("demo", "wall", "--lengths", "29,1295", "--batch", "1,2,4")[0]["demo wall"]
+    assert column(table, "mean_tokens") == [29, 662, 662]
+    assert column(table, "static_mib") == [1024, 2048, 4096]           # worked example 8: 1 GiB at 2,048
+    assert column(table, "growing_mib") == [14.5, 662, 1324]
+    assert column(table, "paged_mib") == [16, 664, 1328]               # 2 pages, and 81, of 8 MiB
+
+
+def test_every_demonstration_is_listed_and_others_are_refused(quire):
+    said = subprocess.run([QUIRE, "demo"], capture_output=True, text=True, check=True).stdout
+    names = [line.split()[0] for line in said.splitlines() if line.startswith("  ")]
+    assert {"radix", "waste", "latency", "schedule", "wall", "alloc", "table"} <= set(names)
+    done = subprocess.run([QUIRE, "demo", "radix", "--page-size", "8"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--page-size 8" in done.stderr
+    done = subprocess.run([QUIRE, "demo", "nothing"], capture_output=True, text=True)
+    assert done.returncode == 2 and "quire demo" in done.stderr
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["demo", "waste", "--lengths", "1,x"], ["--lengths 1,x"]),
+    (["demo", "schedule", "--lengths", "1,2"], ["--prompt-lengths", "--lengths 2"]),
+    (["demo", "schedule", "--kv-pages", "2"], ["needs", "2"]),
+    (["demo", "wall", "--lengths", "4000"], ["4000", "2048"]),
+])
+def test_what_cannot_be_shown_is_refused_with_a_reason(quire, arguments, words):
+    done = subprocess.run([QUIRE, *arguments], capture_output=True, text=True)
+    assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
