@@ -33,13 +33,29 @@ int64_t kv_learned_bytes(const kv_learned *l) {
 
 /* ---- the model ---- */
 
+/* log2 with straight lines between powers of two: the same bits on every machine, unlike the library's. v > 0. */
+static double log2_lines(double v) {
+    int exponent;
+    double mantissa = frexp(v, &exponent);
+    return exponent - 2 + 2 * mantissa;
+}
+
+/* 1 / (1 + e^-z), with e^-z = (1 - z / 1024)^1024: the same bits on every machine. |z| <= MAX_LOG_ODDS. */
+static double logistic(double z) {
+    double power = 1 - z / 1024;
+    for (int32_t i = 0; i < 10; i++) {
+        power *= power;
+    }
+    return 1 / (1 + power);
+}
+
 /* All features but the tenant's, each of the order of 1. Gaps are measured by what a trial lasts. */
 static void features_of(const kv_learned *l, const kv_use *u, double *x) {
-    double gap = u->gap > 0 ? log2((double)u->gap / l->cap) / 4 : 0;
+    double gap = u->gap > 0 ? log2_lines((double)u->gap / l->cap) / 4 : 0;
     x[0] = 1;
     x[1] = u->n_uses == 1;
-    x[2] = log2((double)u->n_uses) / 4;
-    x[3] = log2(1.0 + u->depth) / 8;
+    x[2] = log2_lines((double)u->n_uses) / 4;
+    x[3] = log2_lines(1.0 + u->depth) / 8;
     x[4] = gap;
     x[5] = gap * gap;
 }
@@ -53,7 +69,7 @@ static double probability(const kv_learned *l, const kv_use *u, const double *x)
     for (int32_t i = 0; i < KV_LEARNED_FEATURES; i++) {
         z += l->weights[i] * x[i];
     }
-    return 1 / (1 + exp(-fmax(-MAX_LOG_ODDS, fmin(z, MAX_LOG_ODDS))));
+    return logistic(fmax(-MAX_LOG_ODDS, fmin(z, MAX_LOG_ODDS)));
 }
 
 double kv_learned_probability(const kv_learned *l, const kv_use *u) {

@@ -8,7 +8,7 @@
  *
  * A page's value is the time of its last use + age x 2 p / (p + mean p), where age is how long pages stay unused before they go: a page
  * like all others stays one age, none gains more than two. Where the model cannot tell pages apart this is lru. Deterministic: no random
- * numbers, no clock. Sized at open. The engine thread's. */
+ * numbers, no clock, the same bits on every machine. Sized at open. The engine thread's. */
 #ifndef KV_EVICT_LEARNED_H
 #define KV_EVICT_LEARNED_H
 
