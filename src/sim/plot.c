@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/str.h"
+#include "file/show.h"
 
 /* In pixels: the picture, and the frame of the diagram in it. */
 enum { WIDTH = 760, HEIGHT = 440, LEFT = 70, RIGHT = 620, TOP = 60, BOTTOM = 370, LEGEND_STEP = 22 };
@@ -47,15 +48,12 @@ static void scale(plot *p) {
     p->top = fmin(1, p->step * (floor(top / p->step + 1e-9) + 1));
 }
 
-/* Text that came from outside, as XML. */
-static quire_err add_escaped(strbuf *b, const char *s) {
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c == '<' || c == '>' || c == '&' || c == '"' || c < 32 || c > 126) {
-            TRY(strbuf_addf(b, "&#%d;", c < 32 ? '?' : c));
-        } else {
-            TRY(strbuf_add_char(b, (char)c));
-        }
+/* A name that came from outside, as XML. */
+static quire_err add_name(strbuf *b, const char *name) {
+    shown printable = show_name(str_of(name));
+    for (const char *s = printable.text; *s; s++) {
+        bool plain = *s != '<' && *s != '>' && *s != '&' && *s != '"';
+        TRY(plain ? strbuf_add_char(b, *s) : strbuf_addf(b, "&#%d;", *s));
     }
     return QUIRE_OK;
 }
@@ -75,9 +73,10 @@ static quire_err add_head(plot *p, const sim_options *o) {
                     "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
                     WIDTH, HEIGHT, WIDTH, HEIGHT));
     TRY(strbuf_addf(&p->out, "<text x=\"%d\" y=\"26\" font-size=\"15\">Prompt tokens found in the cache: ", LEFT));
-    TRY(add_escaped(&p->out, slash != NULL ? slash + 1 : o->trace));
-    return strbuf_addf(&p->out, "</text>\n<text x=\"%d\" y=\"44\" fill=\"#555\">%d requests, pages of %d tokens, %d open at once</text>\n",
-                       LEFT, p->n > 0 ? (int)p->rows[0].result.n_requests : 0, (int)o->page_tokens, (int)o->concurrency);
+    TRY(add_name(&p->out, slash != NULL ? slash + 1 : o->trace));
+    return strbuf_addf(
+        &p->out, "</text>\n<text x=\"%d\" y=\"44\" fill=\"#555\">%d requests, pages of %d tokens, reuse by %s, %d open at once</text>\n",
+        LEFT, p->n > 0 ? (int)p->rows[0].result.n_requests : 0, (int)o->page_tokens, o->prefix_cache, (int)o->concurrency);
 }
 
 static quire_err add_axes(plot *p, const sim_options *o) {

@@ -91,7 +91,11 @@ static quire_err parse_prefix_cache(sim *s, quire_error *err) {
 
 static void show_progress(int32_t n_done, int32_t n_requests, void *context) {
     const sim_row *row = context;
-    fprintf(stderr, "\r%s, %d pages: %3.0f%%", sim_row_name(row), (int)row->result.n_pages, 100.0 * n_done / n_requests);
+    fprintf(stderr, "\r%s", sim_row_name(row));
+    if (!row->unlimited) {
+        fprintf(stderr, ", %d pages", (int)row->result.n_pages);
+    }
+    fprintf(stderr, ": %3.0f%%", 100.0 * n_done / n_requests);
 }
 
 /* Adds a row: a replay by a policy, with n_pages or (0) without limit. */
