@@ -46,6 +46,7 @@ typedef struct quire_options {
     const char *eviction_policy;  /* which cached page goes first: "lru", "lfu", "gdsf", "learned" */
     const char *schedule;         /* who is admitted first: "fcfs", "priority", "prefix", "fair" */
     double schedule_lambda;       /* "prefix": cached tokens that a second of waiting is worth */
+    int64_t step_target_us;       /* while streams run, prompts are computed in parts that keep a step within this or twice the streams' own time; 0: as fast as they can be */
     const quire_prefix *public_prefixes; /* [n_public_prefixes] with which prompts of all tenants begin: these share their pages. Copied */
     int32_t n_public_prefixes;
     const char *audit;            /* a file to which live, reserved and wasted bytes are written at each allocation of pages; NULL: none */

@@ -80,6 +80,7 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
     TRY(options_prefix_cache(o, &eo.prefix_cache, err));
     TRY(options_schedule(o, &eo.schedule, err));
     eo.schedule_lambda = o->schedule_lambda;
+    eo.step_target_us = o->step_target_us;
     TRY(kv_policy_parse(o->eviction_policy, &eo.eviction)); /* checked before */
     prefix_list prefixes = {0};
     quire_err r = prefixes_read(o, e->tokenizer, model_description(e->m)->n_vocab, &prefixes, err);

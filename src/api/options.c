@@ -16,6 +16,7 @@ void quire_options_init(quire_options *o) {
                          .eviction_policy = "lru",
                          .schedule = "fcfs",
                          .schedule_lambda = ORDER_LAMBDA,
+                         .step_target_us = 100000,
                          .isa = "auto",
                          .page_tokens = 16,
                          .memory_utilization = DEFAULT_UTILIZATION,
@@ -128,6 +129,9 @@ quire_err options_check(const quire_options *o, quire_error *err) {
     kv_policy policy;
     order_policy schedule;
     TRY(options_schedule(o, &schedule, err));
+    if (o->step_target_us < 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--step-target-ms: must not be negative");
+    }
     if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
         return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9", o->schedule_lambda);
     }

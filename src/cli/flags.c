@@ -107,6 +107,7 @@ const flag cli_flags[] = {
     {"--eviction-policy", "POLICY", "which cached page goes first: lru, lfu, gdsf or learned", CLI_SERVE | CLI_BENCH | FLAG_RARE, FLAG_TEXT, AT(engine.eviction_policy), 0, 0, NULL, NULL},
     {"--audit", "FILE", "write live, reserved and wasted bytes at every allocation of pages", ENGINE | FLAG_RARE, FLAG_TEXT, AT(engine.audit), 0, 0, NULL, NULL},
     {"--schedule --scheduling-policy", NULL, "who is admitted first", CLI_SERVE | CLI_BENCH, FLAG_CHOICE, AT(engine.schedule), 0, 0, schedules, NULL},
+    {"--step-target-ms", "MS", "longest step while streams run, beyond twice their own; 0: none (100)", CLI_SERVE | CLI_BENCH | FLAG_RARE, FLAG_MILLISECONDS, AT(engine.step_target_us), 0, 1e7, NULL, NULL},
     {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", CLI_SERVE | FLAG_RARE, FLAG_PART, AT(engine.schedule_lambda), 0, 1e9, NULL, NULL},
     {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX, 0, 0, 0, NULL, NULL},
     {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},

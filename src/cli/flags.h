@@ -11,6 +11,7 @@ typedef enum flag_type {
     FLAG_POWER_OF_TWO,  /* int32_t, the same */
     FLAG_PART,          /* double in minimum..maximum */
     FLAG_SECONDS,       /* int64_t of microseconds */
+    FLAG_MILLISECONDS,  /* the same */
     FLAG_BYTES,         /* int64_t: a number, perhaps with K, M, G or T for powers of 1,024 */
     FLAG_GIB,           /* int64_t: the same, in GiB where no letter says otherwise */
     FLAG_CHOICE,        /* const char *, one of choices */

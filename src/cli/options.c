@@ -189,10 +189,11 @@ static quire_err set_flag(cli_options *o, const flag *f, const char *name, const
         return set_count(f, name, text, at, err);
     case FLAG_PART:
         return set_part(f, name, text, at, err);
-    case FLAG_SECONDS: {
-        double s;
-        TRY(set_part(f, name, text, &s, err));
-        *(int64_t *)at = (int64_t)(s * 1e6);
+    case FLAG_SECONDS:
+    case FLAG_MILLISECONDS: {
+        double number;
+        TRY(set_part(f, name, text, &number, err));
+        *(int64_t *)at = (int64_t)(number * (f->type == FLAG_SECONDS ? 1e6 : 1e3));
         return QUIRE_OK;
     }
     case FLAG_BYTES:

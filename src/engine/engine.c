@@ -10,6 +10,7 @@
 #include "engine/tiering.h"
 #include "engine/view.h"
 
+#define MAX_PREEMPTIONS 8 /* of one sequence */
 #define MAX_SHARES 1024 /* tenants whose shares are counted at once */
 #define SHORT_WAIT_US 1000 /* when sequences stand but none could be planned */
 
@@ -96,7 +97,9 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
                                .max_out = o->max_seqs,
                                .max_seqs = o->max_seqs,
                                .max_chunk = o->prefill_chunk > 0 ? o->prefill_chunk : o->max_batched_tokens,
-                               .page_tokens = o->page_tokens};
+                               .page_tokens = o->page_tokens,
+                               .max_preemptions = MAX_PREEMPTIONS,
+                               .target_us = (double)o->step_target_us};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
     TRY(kv_pool_open(o->n_pages, &e->pool));

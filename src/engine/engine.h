@@ -45,6 +45,7 @@ typedef struct engine_tiers {
 
 typedef struct engine_options {
     prefix_cache prefix_cache;
+    int64_t step_target_us;         /* while something decodes, prefills take no more rows than keep a step within this; 0: all rows there are */
     order_policy schedule;          /* who is admitted first */
     double schedule_lambda;         /* ORDER_PREFIX: cached tokens that a second of waiting is worth */
     kv_policy eviction;             /* which cached page goes first */

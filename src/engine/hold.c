@@ -3,26 +3,28 @@
 #include <string.h>
 
 #include "engine/cache.h"
+#include "engine/lists.h"
 
-/* The running sequence of that arrival, or NULL. */
-static const sequence *find_running(const engine *e, uint64_t arrival) {
+/* The running sequence that s is held for, or NULL. */
+static const sequence *find_running(const engine *e, const sequence *s) {
+    const sequence wanted = {.priority = s->held_priority, .arrival = s->held_for};
     int32_t low = 0, high = e->n_running;
     while (low < high) {
         int32_t mid = low + (high - low) / 2;
-        if (e->running[mid]->arrival < arrival) {
+        if (list_goes_after(&wanted, e->running[mid])) {
             low = mid + 1;
         } else {
             high = mid;
         }
     }
-    return low < e->n_running && e->running[low]->arrival == arrival ? e->running[low] : NULL;
+    return low < e->n_running && e->running[low]->arrival == s->held_for ? e->running[low] : NULL;
 }
 
 bool hold_stands(const engine *e, const sequence *s) {
     if (s->held_until == 0) {
         return false;
     }
-    const sequence *other = find_running(e, s->held_for);
+    const sequence *other = find_running(e, s);
     return other != NULL && other->n_computed < s->held_until;
 }
 
@@ -85,6 +87,7 @@ void hold_find(engine *e, sequence *const *ready, int32_t i) {
         if (until > s->held_until) {
             s->held_until = until;
             s->held_for = other->arrival;
+            s->held_priority = other->priority;
             planned[i].held = true;
             planned[i].waits_for = k;
         }

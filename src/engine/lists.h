@@ -1,13 +1,19 @@
-/* The engine's two lists of sequences, running and waiting, each ordered by arrival. The engine thread. */
+/* The engine's two lists of sequences, running and waiting, each in order of priority, then of arrival. The engine thread. */
 #ifndef ENGINE_LISTS_H
 #define ENGINE_LISTS_H
 
+#include <stdbool.h>
+
 #include "engine/sequence.h"
 
-/* Puts s into a list, which has room. O(those that arrived later). */
+static inline bool list_goes_after(const sequence *a, const sequence *b) {
+    return a->priority != b->priority ? a->priority > b->priority : a->arrival > b->arrival;
+}
+
+/* Puts s into a list, which has room. O(those behind it). */
 static inline void list_insert(sequence **list, int32_t *n, sequence *s) {
     int32_t i = (*n)++;
-    for (; i > 0 && list[i - 1]->arrival > s->arrival; i--) {
+    for (; i > 0 && list_goes_after(list[i - 1], s); i--) {
         list[i] = list[i - 1];
     }
     list[i] = s;

@@ -13,13 +13,15 @@
 /* What a waiting sequence is ordered by, the least first. */
 static double key_of(const engine *e, const sequence *s, int64_t now_us) {
     int32_t n_held;
+    if (s->n_preempted >= e->limits.max_preemptions) {
+        return -INFINITY; /* it waits for all pages that it may need, which come together only if nobody overtakes it */
+    }
     switch (e->options.schedule) {
-    case ORDER_PRIORITY:
-        return (double)s->priority;
     case ORDER_PREFIX:
         return -order_prefix_score(cache_peek(e, s, &n_held), now_us - s->submitted_us, e->options.schedule_lambda);
     case ORDER_FAIR:
         return shares_served(&e->shares, s->share);
+    case ORDER_PRIORITY: /* the list is in that order */
     case ORDER_FCFS:
         break;
     }

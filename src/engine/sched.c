@@ -1,27 +1,77 @@
 #include "engine/sched.h"
 
+#include <math.h>
+
+#define NEWEST 4 /* sequences among which a victim is chosen */
+
 typedef struct budget {
     int32_t rows, out, pages;
+    double us; /* for prefills */
 } budget;
+
+typedef struct planner {
+    const sched_limits *l;
+    const sched_seq *running;
+    int32_t n_running;
+    budget left;
+    bool has_prefill; /* one is planned */
+    sched_plan *plan;
+} planner;
 
 static int32_t min_i32(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
-/* Pages that n_rows more tokens of s take beyond what it holds. */
-static int32_t pages_wanted(const sched_seq *s, int32_t n_rows, int32_t page_tokens) {
-    int32_t pages = (s->n_computed + n_rows + page_tokens - 1) / page_tokens * s->n_groups - s->n_pages;
+double sched_predict_us(const sched_cost *c, double n_rows, double n_pairs) {
+    return c->step_us + n_rows * c->row_us + n_pairs * c->pair_us;
+}
+
+static bool is_decode(const sched_seq *s) {
+    return s->n_known - s->n_computed == 1;
+}
+
+static bool has_aged(const sched_limits *l, const sched_seq *s) {
+    return s->n_preempted >= l->max_preemptions;
+}
+
+/* Pairs of the next n_rows of s. */
+static double pairs_of(const sched_seq *s, double n_rows) {
+    return n_rows * ((double)s->n_computed + (n_rows + 1.0) / 2.0);
+}
+
+/* The most rows of s that take no longer than us. */
+static int32_t rows_in(const sched_cost *c, const sched_seq *s, double us) {
+    if (us <= 0.0) {
+        return 0;
+    }
+    double one = c->row_us + c->pair_us * ((double)s->n_computed + 0.5), half = c->pair_us / 2.0;
+    double n = half > 0.0 ? (sqrt(one * one + 4.0 * half * us) - one) / (2.0 * half) : one > 0.0 ? us / one : 1e9;
+    return n < 1e9 ? (int32_t)n : 1000000000;
+}
+
+/* Pages that s takes beyond what it holds when it has n_tokens in all. */
+static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
+    int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups - s->n_pages;
     return pages > 0 ? pages : 0;
 }
 
+/* Pages that were promised to s and not taken yet. */
+static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
+    return has_aged(l, s) ? pages_wanted(l, s, s->n_most) : 0;
+}
+
 /* Rows s can have of what is left; 0: none now. */
-static int32_t rows_possible(const sched_limits *l, const sched_seq *s, const budget *left) {
-    int32_t n = min_i32(s->n_known - s->n_computed, min_i32(l->max_chunk, left->rows));
+static int32_t rows_possible(const planner *p, const sched_seq *s) {
+    int32_t n = min_i32(s->n_known - s->n_computed, min_i32(p->l->max_chunk, p->left.rows));
+    if (!is_decode(s)) {
+        int32_t in_time = rows_in(&p->l->cost, s, p->left.us);
+        n = min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one always goes on */
+    }
     if (s->wants_logits) {
-        return min_i32(n, left->out);
+        return min_i32(n, p->left.out);
     }
     bool reaches_end = s->n_computed + n == s->n_known;
-    return reaches_end && left->out == 0 ? n - 1 : n;
+    return reaches_end && p->left.out == 0 ? n - 1 : n;
 }
 
 static int32_t out_wanted(const sched_seq *s, int32_t n_rows) {
@@ -32,50 +82,91 @@ static int32_t out_wanted(const sched_seq *s, int32_t n_rows) {
 }
 
 /* Adds n_rows of s to the plan; they are known to fit. */
-static void plan_add(const sched_limits *l, const sched_seq *s, int32_t index, int32_t n_rows, budget *left, sched_plan *plan) {
-    int32_t out = out_wanted(s, n_rows), pages = pages_wanted(s, n_rows, l->page_tokens);
+static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_rows) {
+    sched_plan *plan = p->plan;
+    int32_t out = out_wanted(s, n_rows), pages = pages_wanted(p->l, s, s->n_computed + n_rows);
+    double pairs = pairs_of(s, n_rows);
     plan->items[plan->n_items++] = (sched_item){index, n_rows};
     plan->n_rows += n_rows;
     plan->n_out += out;
     plan->n_pages += pages;
-    left->rows -= n_rows;
-    left->out -= out;
-    left->pages -= pages;
-}
-
-static bool is_decode(const sched_seq *s) {
-    return s->n_known - s->n_computed == 1;
-}
-
-/* Plans the running sequences of one phase, oldest first, preempting from the newest end while pages lack. *n_kept sequences stay.
- * A victim that has rows in the plan already (a decode older in kind, not in age) is never taken: its pages are in use this step. */
-static void plan_running(const sched_limits *l, const sched_seq *running, int32_t *n_kept, bool decodes, budget *left, sched_plan *plan,
-                         int32_t *newest_planned) {
-    for (int32_t i = 0; i < *n_kept; i++) {
-        const sched_seq *s = &running[i];
-        if (is_decode(s) != decodes) {
-            continue;
-        }
-        int32_t n = rows_possible(l, s, left);
-        while (n > 0 && pages_wanted(s, n, l->page_tokens) > left->pages && *n_kept - 1 > i && *n_kept - 1 > *newest_planned) {
-            *n_kept -= 1;
-            left->pages += running[*n_kept].n_pages;
-            plan->n_preempted++;
-        }
-        if (n <= 0) {
-            continue;
-        }
-        if (pages_wanted(s, n, l->page_tokens) > left->pages) {
-            if (i == *n_kept - 1 && i > *newest_planned && i > 0) {
-                *n_kept -= 1;
-                left->pages += s->n_pages;
-                plan->n_preempted++;
-            }
-            continue;
-        }
-        plan_add(l, s, i, n, left, plan);
-        *newest_planned = i > *newest_planned ? i : *newest_planned;
+    plan->n_pairs += pairs;
+    p->left.rows -= n_rows;
+    p->left.out -= out;
+    if (!is_decode(s)) {
+        p->has_prefill = true;
+        p->left.us -= n_rows * p->l->cost.row_us + pairs * p->l->cost.pair_us;
     }
+}
+
+static void preempt(planner *p, int32_t i) {
+    p->plan->fates[i] = SCHED_PREEMPTED;
+    p->plan->n_preempted++;
+    p->left.pages += p->running[i].n_pages;
+}
+
+/* Whom to preempt for running sequence i; -1: nobody. What has rows in the plan stays: its pages are in use this step. */
+static int32_t victim_for(const planner *p, int32_t i) {
+    int32_t victim = -1, n_seen = 0;
+    for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
+        if (p->plan->fates[k] != SCHED_IDLE || has_aged(p->l, &p->running[k])) {
+            continue;
+        }
+        n_seen++;
+        victim = victim == -1 || p->running[k].n_computed < p->running[victim].n_computed ? k : victim;
+    }
+    return victim;
+}
+
+/* Whether i gives way itself when it finds no pages: it is the last that stays, but not the only one, and was not promised any. */
+static bool gives_way(const planner *p, int32_t i) {
+    for (int32_t k = i + 1; k < p->n_running; k++) {
+        if (p->plan->fates[k] != SCHED_PREEMPTED) {
+            return false;
+        }
+    }
+    return i > 0 && !has_aged(p->l, &p->running[i]);
+}
+
+static void plan_running_one(planner *p, int32_t i) {
+    const sched_seq *s = &p->running[i];
+    int32_t n = rows_possible(p, s);
+    if (n <= 0) {
+        return;
+    }
+    bool promised = has_aged(p->l, s);
+    int32_t pages = pages_wanted(p->l, s, s->n_computed + n);
+    for (int32_t victim; !promised && pages > p->left.pages && (victim = victim_for(p, i)) != -1;) {
+        preempt(p, victim);
+    }
+    if (!promised && pages > 0 && pages > p->left.pages) {
+        if (gives_way(p, i)) {
+            preempt(p, i);
+        }
+        return;
+    }
+    plan_add(p, s, i, n);
+    p->left.pages -= promised ? 0 : pages;
+    p->plan->fates[i] = SCHED_PLANNED;
+}
+
+/* Plans the running sequences of one phase. */
+static void plan_running(planner *p, bool decodes) {
+    for (int32_t i = 0; i < p->n_running; i++) {
+        if (p->plan->fates[i] == SCHED_IDLE && is_decode(&p->running[i]) == decodes) {
+            plan_running_one(p, i);
+        }
+    }
+}
+
+/* What the decodes leave of the step's time. */
+static double time_left(const planner *p) {
+    const sched_limits *l = p->l;
+    if (l->target_us <= 0.0 || p->plan->n_items == 0) {
+        return INFINITY;
+    }
+    double decodes_us = sched_predict_us(&l->cost, p->plan->n_rows, p->plan->n_pairs);
+    return fmax(l->target_us - decodes_us, decodes_us);
 }
 
 /* Whether sequence k runs from now on: it was running, and nobody was preempted, or it is admitted. */
@@ -87,29 +178,38 @@ static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     return runs;
 }
 
-void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
-                     int32_t n_free, sched_plan *plan) {
-    sched_item *items = plan->items;
-    *plan = (sched_plan){.items = items};
-    budget left = {l->max_rows, l->max_out, n_free};
-    int32_t n_kept = n_running, newest_planned = -1;
-    plan_running(l, running, &n_kept, true, &left, plan, &newest_planned);
-    plan_running(l, running, &n_kept, false, &left, plan, &newest_planned);
-    if (plan->n_preempted > 0) {
-        return; /* pages are short: nobody new comes in */
-    }
-    for (int32_t i = 0; i < n_waiting && n_running + plan->n_admitted < l->max_seqs && plan->n_items < l->max_seqs; i++) {
+static void plan_waiting(planner *p, const sched_seq *waiting, int32_t n_waiting) {
+    const sched_limits *l = p->l;
+    sched_plan *plan = p->plan;
+    for (int32_t i = 0; i < n_waiting && p->n_running + plan->n_admitted < l->max_seqs && plan->n_items < l->max_seqs; i++) {
         const sched_seq *s = &waiting[i];
-        if (s->held && will_run(plan, s->waits_for, n_running)) {
+        if (s->held && will_run(plan, s->waits_for, p->n_running)) {
             continue;
         }
-        int32_t n = rows_possible(l, s, &left);
-        int32_t whole = pages_wanted(s, s->n_known - s->n_computed + 1, l->page_tokens);
-        if (n <= 0 || whole > left.pages) {
+        int32_t n = rows_possible(p, s);
+        int32_t whole = pages_wanted(l, s, s->n_known + 1), claimed = has_aged(l, s) ? pages_wanted(l, s, s->n_most) : whole;
+        bool alone = p->n_running + plan->n_admitted == 0; /* then what it will need is there */
+        if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {
             return;
         }
-        plan_add(l, s, n_running + i, n, &left, plan);
-        left.pages -= whole - pages_wanted(s, n, l->page_tokens); /* the rest of its prompt is spoken for */
+        plan_add(p, s, p->n_running + i, n);
+        p->left.pages -= claimed;
         plan->n_admitted++;
+    }
+}
+
+void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
+                     int32_t n_free, sched_plan *plan) {
+    *plan = (sched_plan){.items = plan->items, .fates = plan->fates};
+    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY}, false, plan};
+    for (int32_t i = 0; i < n_running; i++) {
+        plan->fates[i] = SCHED_IDLE;
+        p.left.pages -= pages_promised(l, &running[i]);
+    }
+    plan_running(&p, true);
+    p.left.us = time_left(&p);
+    plan_running(&p, false);
+    if (plan->n_preempted == 0) { /* else pages are short: nobody new comes in */
+        plan_waiting(&p, waiting, n_waiting);
     }
 }

@@ -1,11 +1,14 @@
-/* The scheduler: what the next step computes, as a pure function of integers. No clock, no allocation, no device (DESIGN.md, 4).
+/* The scheduler: what the next step computes, as a pure function of integers and measured costs. No clock, no allocation, no device (DESIGN.md, 4).
  *
  * Every step has a budget of rows. Running sequences that decode go first with a row each, prefills take what is left in chunks, and waiting
- * sequences are admitted in order of arrival while rows, sequence slots and pages last; one that is held for pages which another computes is passed
- * over. When pages run out, the newest running sequence is
- * preempted: its pages are given back and it waits, in its old place, to be computed again (bit for bit the same, DESIGN.md, 1).
+ * sequences are admitted in the order given while rows, sequence slots and pages last; one that is held for pages which another computes is passed
+ * over. Where something decodes, prefills take no more rows than keep the step within twice the time of the decodes, or the target if that is longer.
  *
- * Progress: the oldest running sequence is never preempted for another, and a lone sequence always fits (admission at submit proves it). */
+ * When pages run out, running sequences are preempted: of the newest few that have no rows in the step yet, the one that has computed least.
+ * Its pages are given back and it waits, in its old place, to be computed again (bit for bit the same, DESIGN.md, 1). One that was preempted
+ * max_preemptions times has aged: it comes back when all pages that it may ever need can be had, these are promised to it, and it is not preempted again.
+ *
+ * Progress: the first running sequence is never preempted for another, and a lone sequence always fits (admission at submit proves it). */
 #ifndef ENGINE_SCHED_H
 #define ENGINE_SCHED_H
 
@@ -18,10 +21,17 @@ typedef struct sched_seq {
     int32_t n_computed;  /* of these, tokens whose keys and values are in pages; < n_known */
     int32_t n_pages;     /* pages it holds, in all groups; of a waiting one those that it will share with others that run */
     int32_t n_groups;    /* block tables: pages that one more page of tokens takes */
+    int32_t n_most;      /* tokens at which it ends */
+    int32_t n_preempted; /* how often it was */
     bool wants_logits;   /* every row's logits are wanted, not the last known token's alone */
     bool held;           /* waiting only: it is not admitted while the sequence waits_for (as in sched_item.seq) runs or is admitted, since that one */
     int32_t waits_for;   /* computes pages which it will find. Those behind it are not held up */
 } sched_seq;
+
+/* What a step takes: a time of its own, one for each row, and one for each pair of a row and a token that it attends to; microseconds. */
+typedef struct sched_cost {
+    double step_us, row_us, pair_us;
+} sched_cost;
 
 typedef struct sched_limits {
     int32_t max_rows;    /* rows a step */
@@ -29,6 +39,9 @@ typedef struct sched_limits {
     int32_t max_seqs;    /* sequences running at once */
     int32_t max_chunk;   /* rows of one sequence in a step */
     int32_t page_tokens;
+    int32_t max_preemptions;
+    double target_us;    /* a step's, where something decodes; 0: none, and prefills take all rows there are */
+    sched_cost cost;
 } sched_limits;
 
 /* seq is an index into the arrays given; n_rows of its tokens from n_computed on are computed. */
@@ -36,15 +49,22 @@ typedef struct sched_item {
     int32_t seq, n_rows;
 } sched_item;
 
+/* What becomes of a running sequence. */
+typedef enum sched_fate { SCHED_IDLE, SCHED_PLANNED, SCHED_PREEMPTED } sched_fate;
+
 typedef struct sched_plan {
     int32_t n_items;      /* in the order of rows in the batch */
     sched_item *items;    /* room for max_seqs */
     int32_t n_rows, n_out, n_pages; /* what the items take: rows, wanted rows, new pages */
+    double n_pairs;       /* of a row and a token that it attends to */
     int32_t n_admitted;   /* waiting sequences that start to run: those that have an item, the last n_admitted items */
-    int32_t n_preempted;  /* the last n_preempted of the running sequences go back to waiting */
+    uint8_t *fates;       /* [n_running] of sched_fate: the preempted go back to waiting. Room for max_seqs */
+    int32_t n_preempted;
 } sched_plan;
 
-/* running[0..n_running) and waiting[0..n_waiting), each oldest first; a plan's item names running sequences by their index and admitted ones by
+double sched_predict_us(const sched_cost *c, double n_rows, double n_pairs);
+
+/* running[0..n_running) and waiting[0..n_waiting), each the first to be served first; a plan's item names running sequences by their index and admitted ones by
  * n_running + their index in waiting. n_free: pages that can be had. The plan's arrays are the caller's. */
 void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
                      int32_t n_free, sched_plan *plan);

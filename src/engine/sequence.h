@@ -25,7 +25,8 @@ typedef struct sequence {
     uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
     int64_t submitted_us, last_token_us;
     sampling_params sampling;
-    int32_t priority, share;  /* of order.h: its number, and its tenant's slot */
+    int32_t priority, share;  /* of order.h: its number, 0 under other policies, and its tenant's slot */
+    int32_t n_preempted;      /* times */
     uint32_t sample_index;
     float mirostat_mu;
     float *logits_out;
@@ -46,6 +47,7 @@ typedef struct sequence {
     int32_t n_admitted;       /* times it was; more than once after preemption */
     int32_t n_reused;         /* tokens that the last admission took from the cache */
     uint64_t held_for;        /* while it waits: the arrival of the sequence that computes its tokens up to held_until, 0: nobody (hold.h) */
+    int32_t held_priority;    /* that one's */
     int32_t held_until;
     int32_t n_tables;
     kv_table *tables;         /* [n_tables] one a group */

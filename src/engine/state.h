@@ -7,6 +7,7 @@
 
 #include "engine/order.h"
 #include "engine/out.h"
+#include "engine/pace.h"
 #include "engine/sampler.h"
 #include "engine/sched.h"
 #include "engine/sequence.h"
@@ -77,6 +78,7 @@ struct engine {
     sampler *sampler;
     sequence **running, **waiting; /* oldest first */
     shares shares;           /* what tenants were served */
+    pace pace;               /* what steps cost */
     int32_t n_running, n_waiting;
     atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;

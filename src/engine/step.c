@@ -30,21 +30,22 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
 
 /* ---- first half ---- */
 
-/* A group counts for its tenant: the part of the space's name before a zero byte. */
-static void enter_share(engine *e, sequence *s) {
+/* All of a group count for their tenant: the part of the space's name before a zero byte. */
+static void enter_order(engine *e, sequence *s) {
     size_t n = 0;
     while (n < s->n_space && s->space[n] != 0) {
         n++;
     }
     for (; s != NULL; s = s->followers) {
         s->share = shares_enter(&e->shares, s->space, n);
+        s->priority = e->options.schedule == ORDER_PRIORITY ? s->priority : 0;
     }
 }
 
 static void ingest(engine *e) {
     sequence *s;
     while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
-        enter_share(e, s);
+        enter_order(e, s);
         cache_enter(e, s);
         list_insert(e->waiting, &e->n_waiting, s);
     }
@@ -84,7 +85,8 @@ static void drop_cancelled(engine *e) {
 }
 
 static sched_seq describe(const engine *e, const sequence *s) {
-    sched_seq d = {.n_known = s->n_known, .n_computed = s->n_computed, .n_groups = e->layout.n_groups, .wants_logits = sequence_wants_logits(s)};
+    sched_seq d = {.n_known = s->n_known, .n_computed = s->n_computed, .n_groups = e->layout.n_groups, .n_most = s->n_max,
+                   .n_preempted = s->n_preempted, .wants_logits = sequence_wants_logits(s)};
     for (int32_t g = 0; g < s->n_tables; g++) {
         d.n_pages += s->tables[g].n_pages;
     }
@@ -96,8 +98,21 @@ static void preempt(engine *e, sequence *s) {
     cache_release(e, s, CACHE_KEEP);
     tiering_forget(e, s);
     s->state = SEQ_WAITING;
+    s->n_preempted++;
     list_insert(e->waiting, &e->n_waiting, s);
     e->stats.preemptions++;
+}
+
+static void preempt_planned(engine *e) {
+    int32_t kept = 0, n = e->n_running;
+    for (int32_t i = 0; i < n && e->step.plan.n_preempted > 0; i++) {
+        if (e->step.plan.fates[i] == SCHED_PREEMPTED) {
+            preempt(e, e->running[i]);
+        } else {
+            e->running[kept++] = e->running[i];
+        }
+        e->n_running = kept;
+    }
 }
 
 /* The waiting sequences that have an item start to run. */
@@ -131,15 +146,14 @@ static void plan_step(engine *e) {
         a->waiting[i].n_computed = swap_peek(e, a->ready[i], cache_peek(e, a->ready[i], &a->waiting[i].n_pages));
         hold_find(e, a->ready, i);
     }
+    e->limits.cost = pace_cost(&e->pace);
     sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, cache_available(e), &a->plan);
     for (int32_t i = 0; i < a->plan.n_items; i++) {
         int32_t k = a->plan.items[i].seq;
         a->seqs[i] = k < e->n_running ? e->running[k] : a->ready[k - e->n_running];
     }
     admit(e);
-    for (int32_t i = 0; i < a->plan.n_preempted; i++) {
-        preempt(e, e->running[--e->n_running]);
-    }
+    preempt_planned(e);
 }
 
 /* Pages that n more tokens of s take, copies of shared ones included. */
@@ -400,5 +414,9 @@ void step_collect(engine *e) {
     list_drop_done(e->running, &e->n_running);
     e->stats.steps++;
     e->stats.step_rows += e->step.rows.n_rows;
-    e->stats.step_us += clock_us() - atomic_exchange(&e->step_started_us, 0);
+    int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
+    e->stats.step_us += us;
+    if (e->step.rows.n_rows == e->step.plan.n_rows) { /* nothing was left out of what was planned */
+        pace_note(&e->pace, e->step.plan.n_rows, e->step.plan.n_pairs, (double)us);
+    }
 }

@@ -28,6 +28,7 @@ typedef struct harness_options {
     int64_t swap_bytes;
     order_policy schedule;
     double schedule_lambda; /* 0: ORDER_LAMBDA */
+    int64_t step_target_us;
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -88,6 +89,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .tiers = o->tiers,
                          .swap_bytes = o->swap_bytes,
                          .schedule = o->schedule,
+                         .step_target_us = o->step_target_us,
                          .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : ORDER_LAMBDA};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
     d.layer_kinds = o->layer_kinds ? o->layer_kinds : d.layer_kinds;

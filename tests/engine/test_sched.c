@@ -12,16 +12,18 @@
 
 #define MAX_SEQS 16
 
-static const sched_limits limits = {.max_rows = 8, .max_out = 4, .max_seqs = 4, .max_chunk = 8, .page_tokens = 4};
+static const sched_limits limits = {.max_rows = 8, .max_out = 4, .max_seqs = 4, .max_chunk = 8, .page_tokens = 4, .max_preemptions = 8};
 
 static sched_seq seq(int32_t n_known, int32_t n_computed) {
-    return (sched_seq){.n_known = n_known, .n_computed = n_computed, .n_pages = (n_computed + 3) / 4, .n_groups = 1};
+    return (sched_seq){.n_known = n_known, .n_computed = n_computed, .n_pages = (n_computed + 3) / 4, .n_groups = 1, .n_most = n_known + 8};
 }
 
 static void plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting, int32_t n_free,
                  sched_plan *p) {
     static sched_item items[MAX_SEQS];
+    static uint8_t fates[MAX_SEQS];
     p->items = items;
+    p->fates = fates;
     sched_make_plan(l, running, n_running, waiting, n_waiting, n_free, p);
 }
 
@@ -134,6 +136,91 @@ static void the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_
     assert_int_equal(p.items[1].seq, 2);
 }
 
+/* ---- whom to preempt ---- */
+
+static sched_seq running_seq(int32_t n_known, int32_t n_computed, int32_t n_preempted) {
+    sched_seq s = seq(n_known, n_computed);
+    s.n_preempted = n_preempted;
+    return s;
+}
+
+static void of_the_newest_the_one_that_computed_least_goes(void **state) {
+    (void)state;
+    sched_limits l = limits;
+    l.max_seqs = 8;
+    sched_seq running[] = {seq(5, 4), seq(3, 2), seq(21, 20), seq(9, 8), seq(30, 5), seq(41, 40)}; /* the second has least, but is not one of the newest four */
+    sched_plan p;
+    plan(&l, running, 6, NULL, 0, 0, &p);
+    assert_int_equal(p.fates[0], SCHED_PLANNED);
+    assert_int_equal(p.fates[1], SCHED_PLANNED); /* its page has room */
+    assert_int_equal(p.fates[4], SCHED_PREEMPTED); /* for the first: 5 tokens, and 2 pages */
+    assert_int_equal(p.fates[2], SCHED_PLANNED); /* the second of these pages */
+    assert_int_equal(p.fates[3], SCHED_PLANNED);
+    assert_int_equal(p.fates[5], SCHED_PREEMPTED); /* for the fourth */
+    assert_int_equal(p.n_preempted, 2);
+}
+
+static void who_was_preempted_often_is_spared(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(5, 4), running_seq(9, 8, 0), running_seq(6, 5, 8)};
+    running[2].n_most = 8; /* its pages suffice to its end */
+    sched_plan p;
+    plan(&limits, running, 3, NULL, 0, 0, &p);
+    assert_int_equal(p.n_preempted, 1);
+    assert_int_equal(p.fates[1], SCHED_PREEMPTED);
+    assert_int_equal(p.fates[2], SCHED_PLANNED);
+}
+
+static void what_was_promised_is_not_given_to_others(void **state) {
+    (void)state;
+    sched_seq running[] = {running_seq(5, 4, 0), running_seq(9, 8, 8)}, waiting[] = {seq(3, 0)};
+    running[1].n_most = 24; /* 4 pages more */
+    sched_plan p;
+    plan(&limits, running, 2, waiting, 1, 4, &p); /* all that is free: the first finds nothing, and nobody to take it from */
+    assert_int_equal(p.fates[0], SCHED_IDLE);
+    assert_int_equal(p.fates[1], SCHED_PLANNED);
+    assert_int_equal(p.n_preempted + p.n_admitted, 0);
+    plan(&limits, running, 2, waiting, 1, 6, &p);
+    assert_int_equal(p.fates[0], SCHED_PLANNED);
+    assert_int_equal(p.n_admitted, 1);
+}
+
+static void an_aged_one_waits_for_all_pages_that_it_may_need(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(3, 2)}, waiting[] = {running_seq(4, 0, 8), seq(1, 0)};
+    waiting[0].n_most = 40;
+    sched_plan p;
+    plan(&limits, running, 1, waiting, 2, 9, &p);
+    assert_int_equal(p.n_admitted, 0);
+    plan(&limits, running, 1, waiting, 2, 10, &p);
+    assert_int_equal(p.n_admitted, 1); /* and there is nothing left for the other */
+    plan(&limits, NULL, 0, waiting, 2, 9, &p);
+    assert_int_equal(p.n_admitted, 1); /* alone it needs no promise */
+}
+
+/* ---- the time of a step ---- */
+
+static void prefills_leave_the_decodes_their_pace(void **state) {
+    (void)state;
+    sched_limits l = {.max_rows = 512, .max_out = 8, .max_seqs = 8, .max_chunk = 512, .page_tokens = 16, .max_preemptions = 8};
+    l.cost = (sched_cost){.step_us = 1000, .row_us = 100};
+    sched_seq running[] = {seq(9, 8), seq(5000, 16)};
+    sched_plan p;
+    plan(&l, running, 2, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 512); /* no target: all the rows there are */
+    l.target_us = 5100;
+    plan(&l, running, 2, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 41);
+    l.target_us = 1; /* twice the decodes' 1,100 us is what it may always be */
+    plan(&l, running, 2, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 12);
+    plan(&l, running + 1, 1, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 512); /* nothing decodes, nobody is kept waiting */
+    l.cost = (sched_cost){.step_us = 0, .row_us = 1, .pair_us = 100};
+    plan(&l, running, 2, NULL, 0, 10000, &p);
+    assert_int_equal(p.n_rows, 2); /* a prefill whose row alone takes longer still goes on */
+}
+
 /* A workload played by the plan alone, to the end, with every promise checked on the way. Prompts of one family are the same up to `common`, in whole
  * pages; the pages of a family that somebody computed are found by all until they are evicted, which happens at random. */
 typedef struct player {
@@ -153,23 +240,52 @@ static int32_t held(const player *g) {
     return n;
 }
 
+/* Prefills beside decodes stay within the target or the decodes' own time again, but for a lone row. */
+static void check_time(const player *g, const sched_plan *p) {
+    double n_decodes = 0, decode_pairs = 0;
+    for (int32_t i = 0; i < p->n_items && p->items[i].seq < g->n_running; i++) {
+        const sched_seq *s = &g->running[p->items[i].seq];
+        n_decodes += s->n_known - s->n_computed == 1;
+        decode_pairs += s->n_known - s->n_computed == 1 ? s->n_known : 0;
+    }
+    double decodes_us = sched_predict_us(&g->l.cost, n_decodes, decode_pairs), us = sched_predict_us(&g->l.cost, p->n_rows, p->n_pairs);
+    double most = g->l.target_us > 2 * decodes_us ? g->l.target_us : 2 * decodes_us;
+    int32_t n_ready = 0; /* that were admitted with one token to compute, which counts as a decode */
+    for (int32_t i = p->n_items - p->n_admitted; i < p->n_items; i++) {
+        n_ready += p->items[i].n_rows == 1;
+    }
+    if (g->l.target_us > 0 && n_decodes > 0 && p->n_rows > n_decodes + 1 && n_ready == 0) {
+        assert_true(us <= most + 1e-6);
+    }
+}
+
 static void check_plan(const player *g, const sched_plan *p) {
     bool seen[2 * MAX_SEQS] = {false};
-    int32_t rows = 0, pages = 0, back = 0;
+    int32_t rows = 0, pages = 0, back = 0, n_back = 0;
+    double pairs = 0;
     for (int32_t i = 0; i < p->n_items; i++) {
         int32_t k = p->items[i].seq;
         const sched_seq *s = k < g->n_running ? &g->running[k] : &g->waiting[k - g->n_running];
         assert_false(seen[k]);
         seen[k] = true;
-        assert_true(k < g->n_running - p->n_preempted || k >= g->n_running);
+        assert_true(k >= g->n_running || p->fates[k] == SCHED_PLANNED);
         assert_in_range(p->items[i].n_rows, 1, s->n_known - s->n_computed);
         assert_true(p->items[i].n_rows <= g->l.max_chunk);
         rows += p->items[i].n_rows;
         pages += (s->n_computed + p->items[i].n_rows + g->l.page_tokens - 1) / g->l.page_tokens - s->n_pages;
+        for (int32_t t = s->n_computed; t < s->n_computed + p->items[i].n_rows; t++) {
+            pairs += t + 1;
+        }
     }
-    for (int32_t i = g->n_running - p->n_preempted; i < g->n_running; i++) {
-        back += g->running[i].n_pages;
+    for (int32_t i = 0; i < g->n_running; i++) {
+        bool goes = p->fates[i] == SCHED_PREEMPTED;
+        back += goes ? g->running[i].n_pages : 0;
+        n_back += goes;
+        assert_true(!goes || (i > 0 && g->running[i].n_preempted < g->l.max_preemptions));
     }
+    assert_int_equal(n_back, p->n_preempted);
+    check_time(g, p);
+    assert_true(pairs == p->n_pairs);
     assert_int_equal(rows, p->n_rows);
     assert_true(rows <= g->l.max_rows && p->n_out <= g->l.max_out && p->n_items <= g->l.max_seqs);
     assert_true(pages <= g->n_pages - held(g) + back);
@@ -264,11 +380,19 @@ static void apply_plan(player *g, const sched_plan *p) {
         s->n_pages = (s->n_computed + g->l.page_tokens - 1) / g->l.page_tokens;
         s->n_known += s->n_computed == s->n_known;
     }
-    for (int32_t i = 0; i < p->n_preempted; i++) {
-        sched_seq s = g->running[--g->n_running];
-        s.n_computed = s.n_pages = 0;
-        insert_waiting(g, s, g->r_id[g->n_running]);
+    int32_t stay = 0;
+    for (int32_t i = 0; i < n_before; i++) {
+        sched_seq s = g->running[i];
+        if (p->fates[i] == SCHED_PREEMPTED) {
+            s.n_computed = s.n_pages = 0;
+            s.n_preempted++;
+            insert_waiting(g, s, g->r_id[i]);
+        } else {
+            g->running[stay] = s;
+            g->r_id[stay++] = g->r_id[i];
+        }
     }
+    g->n_running = stay;
     for (int32_t i = p->n_items - p->n_admitted; i < p->n_items; i++) {
         int32_t k = p->items[i].seq - n_before;
         insert_running(g, g->waiting[k], g->w_id[k]);
@@ -312,6 +436,9 @@ static void random_workloads_end_whatever_the_pool(void **state) {
         g.l.max_out = g.l.max_seqs;
         g.l.max_chunk = 1 + (int32_t)(rng_next(&seed) % (uint64_t)g.l.max_rows);
         g.l.page_tokens = 1 << (rng_next(&seed) % 4);
+        g.l.max_preemptions = (int32_t)(rng_next(&seed) % 4) * 4;
+        g.l.target_us = (double)(rng_next(&seed) % 3) * 20;
+        g.l.cost = (sched_cost){(double)(rng_next(&seed) % 10), (double)(rng_next(&seed) % 4), (double)(rng_next(&seed) % 2)};
         int32_t longest = 0;
         for (int32_t i = 0; i < 12; i++) {
             int32_t n_prompt = 1 + (int32_t)(rng_next(&seed) % 40);
@@ -319,7 +446,7 @@ static void random_workloads_end_whatever_the_pool(void **state) {
             longest = g.ends[i] > longest ? g.ends[i] : longest;
             g.family[i] = (int32_t)(rng_next(&seed) % 4);
             g.common[i] = (int32_t)(rng_next(&seed) % (uint64_t)(n_prompt + 1));
-            sched_seq s = {.n_known = n_prompt, .n_groups = 1, .wants_logits = rng_next(&seed) % 5 == 0};
+            sched_seq s = {.n_known = n_prompt, .n_groups = 1, .n_most = g.ends[i], .wants_logits = rng_next(&seed) % 5 == 0};
             insert_waiting(&g, s, i);
         }
         g.n_pages = (longest + g.l.page_tokens - 1) / g.l.page_tokens + (int32_t)(rng_next(&seed) % 8);
@@ -354,6 +481,11 @@ int main(void) {
         cmocka_unit_test(rows_with_wanted_logits_stay_within_their_budget),
         cmocka_unit_test(the_held_are_passed_over_and_hold_up_nobody),
         cmocka_unit_test(the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_one_that_is_not),
+        cmocka_unit_test(of_the_newest_the_one_that_computed_least_goes),
+        cmocka_unit_test(who_was_preempted_often_is_spared),
+        cmocka_unit_test(what_was_promised_is_not_given_to_others),
+        cmocka_unit_test(an_aged_one_waits_for_all_pages_that_it_may_need),
+        cmocka_unit_test(prefills_leave_the_decodes_their_pace),
         cmocka_unit_test(random_workloads_end_whatever_the_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
