@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "quire_err.h"
+#include "quire_explain.h"
 #include "quire_kv.h"
 
 #ifdef __cplusplus
@@ -156,6 +157,7 @@ void quire_request_logits(quire_request *r, float *out);
 typedef struct quire_request_info {
     quire_endpoint endpoint;
     const char *model;            /* NULL when absent, null or "" */
+    bool explain;                 /* its ENDs tell how it went */
     bool stream, include_usage, continuous_usage, echo, return_token_ids;
     int32_t n_choices;            /* prompts of a completion, 1 for chat, times n_samples; those of a prompt stand together */
     int32_t n_samples, n_best;    /* samples of each prompt, and how many of them are wanted: fewer with best_of */
@@ -198,6 +200,7 @@ typedef struct quire_event {
     quire_finish finish;      /* END and DONE */
     int32_t stop_token;       /* END by a stop token of the request: its id (not eos), else -1 */
     const char *stop_string;  /* END by a stop string: it, else NULL */
+    const quire_explain *explain; /* END: how the choice came about, where the request asked; else NULL. Valid as long as the stream */
     double sum_logprob;       /* END: of the choice's tokens, where logprobs or best_of were asked for */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
     int32_t cached_tokens;    /* of prompt_tokens: not computed, but found in the prefix cache; known from the first DELTA on */

@@ -18,7 +18,7 @@ ROOMS = {
     "backend/cpu": ("backend core base", "simd"),
     "backend/cuda": ("backend core base", "cuda"),
     "model": ("backend file core base", ""),
-    "engine": ("kv model grammar backend core base", ""),
+    "engine": ("kv model grammar backend core base quire_explain.h", ""),
     "api": ("engine text model kv file grammar backend backend/cpu backend/cuda core base public", "json-c"),
     "server": ("public base", "libevent http-parser json-c openssl libzmq msgpack libyaml"),
     "cli": ("public base server/server.h bench/bench.h bench/demo.h bench/kv.h bench/memory.h sim/sim.h", "libedit json-c"),
@@ -49,7 +49,7 @@ def room_of(path):
         return "backend"
     parts = path.split("/")
     if len(parts) == 1:
-        return "public" if path in ("quire.h", "quire_err.h", "quire_kv.h") else None
+        return "public" if path in ("quire.h", "quire_err.h", "quire_kv.h", "quire_explain.h") else None
     room = "/".join(parts[:2]) if parts[0] == "backend" and len(parts) > 2 else parts[0]
     return room if room in ROOMS else None
 

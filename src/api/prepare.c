@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/stream.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/sha256.h"
@@ -129,6 +130,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
                         .n_space = write_space(q, space),
                         .retains = q->cache_priority >= 0 || q->cache_ttl_s > 0,
                         .retention = retention_of(q),
+                        .explain = q->info.explain,
                         .out = s->q->out};
     for (int32_t k = 0; k < n; k++) {
         users[k] = c + k;
@@ -152,6 +154,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     int32_t group = info->prompt_logprobs >= 0 || s->request->logits_out ? 1 : info->n_samples;
     request_id *ids = mem_new((size_t)group, sizeof *ids);
     void **users = mem_new((size_t)group, sizeof *users);
+    s->tokenise_us = clock_us() - s->submitted_us;
     quire_err e = ids && users ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     for (int32_t i = 0; e == QUIRE_OK && i < s->n_choices; i += group) {
         choice *c = &s->choices[i], *first = c - i % info->n_samples;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/stream.h"
+#include "base/clock.h"
 #include "base/mem.h"
 
 /* ---- life ---- */
@@ -92,6 +93,7 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
     }
     q->streams = s;
     s->job.run = run_job;
+    s->submitted_us = clock_us();
     *out = s;
     text_pool_add(q->e->text, &s->job);
     return QUIRE_OK;
@@ -219,6 +221,11 @@ static void fill_delta(quire_queue *q, const choice *c, bool with_token, quire_e
 
 static void fill_end(const choice *c, quire_event *out) {
     fill_choice(c, QUIRE_EVENT_END, out);
+    if (c->explain) {
+        c->explain->told.tokenise_us = c->stream->tokenise_us;
+        c->explain->told.detokenise_us = c->detokenise_us;
+        out->explain = &c->explain->told;
+    }
     out->finish = c->finish;
     out->sum_logprob = c->sum_logprob;
     out->stop_token = c->stop_token;
@@ -253,6 +260,11 @@ static bool is_stop_token(const quire_queue *q, const choice *c, int32_t token) 
         stops = p->stop_tokens[i] == token;
     }
     return stops;
+}
+
+/* Whether c's END waits for what only the engine's end brings. */
+static bool waits_for_explain(const choice *c) {
+    return c->stream->request->info.explain && !c->gone;
 }
 
 /* Detokenises a token into q->text and looks for stop strings. */
@@ -330,7 +342,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
     switch (q->stage) {
     case STAGE_DELTA:
         if (!start_first(q, c, out)) {
-            q->stage = c->finish != QUIRE_FINISH_NONE ? STAGE_END : STAGE_NONE;
+            q->stage = c->finish != QUIRE_FINISH_NONE && !waits_for_explain(c) ? STAGE_END : STAGE_NONE;
             fill_delta(q, c, !c->prompt_only, out);
         }
         return true;
@@ -397,12 +409,15 @@ static void take_event(quire_queue *q, const engine_event *event) {
     bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and what comes after that counts for nothing */
     if (event->finish == FINISH_NONE) {
         if (open && !s->released) {
+            int64_t began_us = s->request->info.explain ? clock_us() : 0;
             take_token(q, c, event->token);
+            c->detokenise_us += s->request->info.explain ? clock_us() - began_us : 0;
             set_stage(q, c, STAGE_DELTA);
         }
         return;
     }
     c->gone = true;
+    c->explain = event->explain;
     s->n_gone++;
     if (open) {
         take_finish(c, event);
@@ -412,6 +427,8 @@ static void take_event(quire_queue *q, const engine_event *event) {
         free_if_over(s);
     } else if (open) {
         set_stage(q, c, STAGE_FLUSH);
+    } else if (s->request->info.explain) {
+        set_stage(q, c, STAGE_END);
     }
 }
 

@@ -262,6 +262,7 @@ static const binding bindings[] = {
     {"dynatemp_exponent", AT(sampling.dynatemp_exponent)},
     {"dynatemp_range", AT(sampling.dynatemp_range)},
     {"echo", AT(info.echo)},
+    {"explain", AT(info.explain)},
     {"frequency_penalty", AT(sampling.frequency_penalty)},
     {"ignore_eos", AT(sampling.ignore_eos)},
     {"include_stop_str_in_output", AT(include_stop)},

@@ -28,6 +28,7 @@ void stream_free(quire_stream *s) {
         token_list_deinit(&c->prompt);
         detok_close(c->detok);
         stopper_close(c->stopper);
+        mem_free(c->explain);
     }
     mem_free(s->choices);
     quire_request_free(s->request);

@@ -10,6 +10,7 @@
 
 #include "api/engine.h"
 #include "base/wake.h"
+#include "engine/explain.h"
 #include "text/detok.h"
 #include "text/stop.h"
 
@@ -31,6 +32,8 @@ typedef struct choice {
     int32_t n_completion;
     double sum_logprob; /* of its tokens, where the engine reports them */
     int32_t n_cached; /* of the prompt, as the engine said */
+    explain *explain;   /* with the engine's end, where it was asked for */
+    int64_t detokenise_us;
     quire_finish finish;
     int32_t stop_token;
     int32_t stop_string; /* index, or -1 */
@@ -43,6 +46,7 @@ struct quire_stream {
     quire_queue *q;
     quire_request *request;
     void *user;
+    int64_t submitted_us, tokenise_us; /* from there until the engine had it */
     quire_stream *next, *prev; /* the queue's list */
     quire_stream *inbox_next;
     int32_t n_choices, n_submitted, n_ended, n_gone;

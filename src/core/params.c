@@ -38,6 +38,7 @@ static const field_desc fields[] = {
     {"ec_transfer_params", FIELD_OBJECT, BOTH | LATER, NONE, "null", "transfer of encoder results between servers"},
     {"echo", FIELD_BOOL, CHAT | LATER, NONE, "false", "put the last message before the answer"},
     {"echo", FIELD_BOOL, COMPLETIONS, NONE, "false", "put the prompt before the text"},
+    {"explain", FIELD_BOOL, BOTH, NONE, "false", "tell what the request waited for, what it reused, and where its time went"},
     {"frequency_penalty", FIELD_NUMBER, BOTH | UNNAMED, -2, 2, "0", "taken off a token's logit for each time it was produced"},
     {"function_call", FIELD_ANY, CHAT | LATER, NONE, "\"none\"", "the old form of tool_choice"},
     {"functions", FIELD_ARRAY, CHAT | LATER, NONE, "[]", "the old form of tools"},

@@ -78,6 +78,7 @@ typedef struct engine_event {
      * end. Valid until the next pop. */
     const token_logprob *logprobs, *prompt_logprobs;
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
+    struct explain *explain; /* at the end of a request that asked (explain.h): mem_new'd, the reader's from now on */
     int32_t n_cached;     /* prompt tokens that were not computed but found in the prefix cache when the request was first admitted */
 } engine_event;
 
@@ -96,6 +97,7 @@ typedef struct engine_request {
     size_t n_space;        /* at most ENGINE_SPACE_BYTES */
     bool retains;          /* its pages in the prefix cache are kept as retention, which is valid, says (kv/evict.h) */
     kv_retention retention;
+    bool explain;          /* its end tells how it went */
     engine_out *out;
     void *user;
 } engine_request;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/cache.h"
+#include "engine/explain.h"
 #include "engine/lists.h"
 
 /* s waits to be admitted like any other. */
@@ -26,6 +27,7 @@ static void share_pages(engine *e, const sequence *leader, sequence *s) {
     s->n_computed = leader->n_computed;
     s->n_cached = leader->n_cached;
     s->n_admitted = 1;
+    explain_shared(s);
 }
 
 void fork_followers(engine *e, sequence *leader, const float *logits, void (*choose)(engine *e, sequence *s, float *logits)) {

@@ -40,6 +40,8 @@ static bool next_of(sequence *s, engine_event *event) {
     event->prompt_logprobs = NULL; /* the sequence may go with its end */
     event->error = s->error;
     event->stopped_by_eos = s->stopped_by_eos;
+    event->explain = s->explain;
+    s->explain = NULL;
     event->n_cached = s->n_cached;
     return true;
 }

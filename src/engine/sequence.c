@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/explain.h"
 
 static void sequence_free(sequence *s) {
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -10,6 +11,7 @@ static void sequence_free(sequence *s) {
     }
     sampling_lists_drop(s->sampling.lists);
     mem_free(s->logprobs);
+    mem_free(s->explain);
     mem_free(s->prompt_logprobs);
     mem_free(s->tables);
     mem_free(s->tokens);
@@ -48,7 +50,8 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
             return e;
         }
     }
-    if (!alloc_logprobs(s, r, n_max)) {
+    s->explain = r->explain ? explain_new() : NULL;
+    if (!alloc_logprobs(s, r, n_max) || (r->explain && !s->explain)) {
         sequence_free(s);
         return QUIRE_NO_MEMORY;
     }

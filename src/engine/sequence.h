@@ -62,6 +62,7 @@ typedef struct sequence {
     int32_t n_cached;         /* tokens reused at the first admission; written before the first token is published */
     atomic_bool queued;       /* an entry for it is in the out-ring */
     atomic_int holders;
+    struct explain *explain;  /* what its request is told (explain.h), or NULL. The engine thread's until finish is set, then the reader's */
     engine_out *out;
     void *user;
     int32_t n_read;           /* the reader's own */

@@ -80,6 +80,7 @@ struct engine {
     shares shares;           /* what tenants were served */
     pace pace;               /* what steps cost */
     int32_t n_running, n_waiting;
+    int32_t n_explained;     /* of all, those that are told what they waited for (explain.h) */
     atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;
     engine_stats stats;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "engine/audit_file.h"
 #include "engine/cache.h"
+#include "engine/explain.h"
 #include "engine/fork.h"
 #include "engine/hold.h"
 #include "engine/lists.h"
@@ -24,7 +25,9 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     shares_leave(&e->shares, s->share);
     s->state = SEQ_DONE;
     s->error = error;
-    stats_finish(e, s, reason, clock_us());
+    int64_t now_us = clock_us();
+    stats_finish(e, s, reason, now_us);
+    explain_end(e, s, now_us);
     out_publish(s, reason);
 }
 
@@ -39,6 +42,7 @@ static void enter_order(engine *e, sequence *s) {
     for (; s != NULL; s = s->followers) {
         s->share = shares_enter(&e->shares, s->space, n);
         s->priority = e->options.schedule == ORDER_PRIORITY ? s->priority : 0;
+        explain_enter(e, s);
     }
 }
 
@@ -94,6 +98,7 @@ static sched_seq describe(const engine *e, const sequence *s) {
 }
 
 static void preempt(engine *e, sequence *s) {
+    explain_preempted(s);
     swap_out(e, s);
     cache_release(e, s, CACHE_KEEP);
     tiering_forget(e, s);
@@ -123,6 +128,7 @@ static void admit(engine *e) {
         cache_take(e, s);
         swap_in(e, s);
         s->state = s->n_known - s->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
+        explain_admitted(e, s);
         list_insert(e->running, &e->n_running, s);
     }
     int32_t kept = 0;
@@ -154,6 +160,10 @@ static void plan_step(engine *e) {
     }
     admit(e);
     preempt_planned(e);
+    for (int32_t i = 0; i < a->plan.n_preempted; i++) {
+        preempt(e, e->running[--e->n_running]);
+    }
+    explain_waiting(e, n_waiting);
 }
 
 /* Pages that n more tokens of s take, copies of shared ones included. */
@@ -336,7 +346,9 @@ static void sample(engine *e, sequence *s, float *logits) {
     s->tokens[s->n_known++] = token;
     shares_serve(&e->shares, s->share, SHARE_OUTPUT_WEIGHT);
     s->state = SEQ_DECODE;
-    stats_token(e, s, clock_us());
+    int64_t now_us = clock_us();
+    stats_token(e, s, now_us);
+    explain_token(s, now_us);
     finish_reason reason = finish_of(e, s, token);
     if (reason != FINISH_NONE) {
         step_finish(e, s, reason, QUIRE_OK);
@@ -382,6 +394,7 @@ static void collect_item(engine *e, int32_t item) {
     }
     shares_serve(&e->shares, s->share, s->n_known == s->n_prompt ? SHARE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
     s->n_computed += n;
+    explain_computed(e, s, n);
     if (!is_finite(e, e->step.batch_seqs[item].row0 + n - 1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "engine/cache.h"
+#include "engine/explain.h"
 
 #define FRAME_NONE (-1)
 
@@ -85,7 +86,8 @@ void swap_out(engine *e, sequence *s) {
     }
     swap_drop(e, s);
     int32_t from = s->cached ? shared_pages(e, s) : 0;
-    if (!swap_pays(e, s, count_pages(s, from))) {
+    int32_t n_pages = count_pages(s, from);
+    if (!swap_pays(e, s, n_pages)) {
         return;
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -103,6 +105,7 @@ void swap_out(engine *e, sequence *s) {
             s->swap_frames = f + 1;
         }
     }
+    explain_swapped(s, n_pages * e->layout.page_bytes);
     s->swap_from = from * e->layout.page_tokens;
     s->swap_tokens = s->n_computed;
     e->stats.swapped_out++;
@@ -152,6 +155,7 @@ void swap_in(engine *e, sequence *s) {
                 int32_t i = e->swap->page[f] / s->n_tables, g = e->swap->page[f] % s->n_tables;
                 if (i >= first) {
                     e->b->ops->kv_write_page(e->b, s->tables[g].pages[i].v, e->swap->memory + f * e->layout.page_bytes);
+                    explain_swapped(s, e->layout.page_bytes);
                 }
             }
             s->n_computed = s->swap_tokens;

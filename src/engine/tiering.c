@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/cache.h"
+#include "engine/explain.h"
 #include "kv/hash.h"
 #include "kv/tier.h"
 
@@ -273,7 +274,10 @@ static void advance(engine *e, promotion *p) {
         p->n_done += n;
         p->parent = ids[n - 1];
         p->n_total = fits ? p->n_total : p->n_done;
-        e->stats.promoted_tokens += fits ? (int64_t)n * e->layout.page_tokens : 0;
+        if (fits) {
+            e->stats.promoted_tokens += (int64_t)n * e->layout.page_tokens;
+            explain_promoted(p->s, n * e->layout.page_tokens);
+        }
         fetch_ahead(e, p);
     }
     if (p->n_done >= p->n_total || clock_us() >= p->s->tier_deadline_us) {

@@ -26,6 +26,7 @@ typedef struct answer_choice {
     int32_t prompt_tokens, completion_tokens;
     double sum_logprob;          /* known from its END on */
     int32_t stop_token;          /* -1: none */
+    const quire_explain *explain; /* the stream's, from its END on, where it was asked for */
     quire_finish finish;         /* NONE until its END */
     bool held;                   /* a chunk is held back */
     bool prompt_sent;
@@ -96,7 +97,10 @@ void answer_deinit_logprobs(answer_choice *c);
 void answer_write_logprobs(const answer *a, const answer_choice *c, json_out *o);
 /* "prompt_logprobs":[null,..] or null */
 void answer_write_prompt_logprobs(const answer *a, const answer_choice *c, json_out *o);
-/* ,"usage":{..} when it is wanted in every chunk, and ,"system_fingerprint":.. in a choice's last one when no usage chunk follows */
+/* ,"explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown; nothing where it was not asked for (answer_explain.c) */
+void answer_write_explain(const answer *a, const answer_choice *c, json_out *o);
+/* ,"usage":{..} when it is wanted in every chunk, and ,"system_fingerprint":.. in a choice's last one when no usage chunk follows,
+ * and there ,"explain":{..} where it was asked for */
 void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *o);
 /* ,"service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole answer */
 void answer_write_tail(const answer *a, json_out *o);

@@ -76,6 +76,9 @@ void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *
     if (c->finish != QUIRE_FINISH_NONE && !a->info->include_usage) {
         json_raw(o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"");
     }
+    if (c->finish != QUIRE_FINISH_NONE) {
+        answer_write_explain(a, c, o);
+    }
 }
 
 void answer_write_tail(const answer *a, json_out *o) {
@@ -83,4 +86,5 @@ void answer_write_tail(const answer *a, json_out *o) {
     usage_fields(a->prompt_tokens, a->completion_tokens, o);
     prompt_details(a, o);
     json_raw(o, ",\"completion_tokens_details\":null}");
+    answer_write_explain(a, NULL, o);
 }

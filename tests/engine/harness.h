@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "engine/explain.h"
 #include "file/model_file.h"
 
 #define BUILTIN "models/builtin.gguf"
@@ -60,6 +61,8 @@ typedef struct harness_run {
     finish_reason finish;
     quire_err error;
     request_id id;
+    bool explain;
+    explain *told; /* with the end, if asked for; mem_free'd by the test */
 } harness_run;
 
 static inline void harness_open(const harness_options *o, harness *h) {
@@ -118,7 +121,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
     const char *space = r->space ? r->space : "test";
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .retains = r->retains, .retention = r->retention, .priority = r->priority, .out = h->out, .user = r};
+    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .retains = r->retains, .retention = r->retention, .priority = r->priority, .explain = r->explain, .out = h->out, .user = r};
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);
@@ -146,6 +149,7 @@ static inline void harness_wait(harness *h, int32_t n) {
             r->finish = ev.finish;
             r->error = ev.error;
             r->n_cached = ev.n_cached;
+            r->told = ev.explain;
             r->place = h->n_ended++;
             n--;
         }

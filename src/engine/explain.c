@@ -1,0 +1,185 @@
+#include "engine/explain.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/hold.h"
+#include "engine/state.h"
+
+explain *explain_new(void) {
+    explain *x = mem_new(1, sizeof *x);
+    if (x) {
+        x->told.n_waits[QUIRE_WAIT_TURN] = 1;
+    }
+    return x;
+}
+
+void explain_enter(engine *e, sequence *s) {
+    if (s->explain) {
+        s->explain->is_counted = true;
+        e->n_explained++;
+    }
+}
+
+/* Closes the time since the last cut. */
+static void cut(sequence *s, int64_t now_us) {
+    explain *x = s->explain;
+    int64_t us = now_us - (x->since_us > 0 ? x->since_us : s->submitted_us);
+    x->since_us = now_us;
+    switch (x->stage) {
+    case EXPLAIN_QUEUE:
+        x->told.wait_us[x->wait] += us;
+        x->told.queue_us += us;
+        break;
+    case EXPLAIN_PREFILL: x->told.prefill_us += us; break;
+    case EXPLAIN_DECODE: x->told.decode_us += us; break;
+    }
+}
+
+/* From now on s waits for that. */
+static void wait_for(sequence *s, quire_wait wait) {
+    explain *x = s->explain;
+    if (x->stage != EXPLAIN_QUEUE || x->wait != wait || x->told.n_waits[wait] == 0) {
+        x->told.n_waits[wait]++;
+    }
+    x->stage = EXPLAIN_QUEUE;
+    x->wait = wait;
+}
+
+/* What keeps those out that wait for nothing of their own. */
+static quire_wait common_wait(const engine *e, int32_t n_ready) {
+    const sched_plan *plan = &e->step.plan;
+    if (e->n_running >= e->limits.max_seqs) {
+        return QUIRE_WAIT_SLOT;
+    }
+    if (plan->n_preempted > 0) {
+        return QUIRE_WAIT_PAGES;
+    }
+    if (plan->n_rows >= e->limits.max_rows || plan->n_out >= e->limits.max_out) {
+        return QUIRE_WAIT_BUDGET;
+    }
+    return plan->n_admitted < n_ready ? QUIRE_WAIT_PAGES : QUIRE_WAIT_TURN;
+}
+
+void explain_waiting(engine *e, int32_t n_ready) {
+    if (e->n_explained == 0) {
+        return;
+    }
+    int64_t now_us = atomic_load(&e->step_started_us);
+    quire_wait common = common_wait(e, n_ready);
+    for (int32_t i = 0; i < e->n_waiting; i++) {
+        sequence *s = e->waiting[i];
+        if (!s->explain) {
+            continue;
+        }
+        cut(s, now_us);
+        wait_for(s, hold_stands(e, s) ? QUIRE_WAIT_PREFIX : s->tier_wait == TIER_WAITS ? QUIRE_WAIT_TIER : common);
+    }
+}
+
+void explain_admitted(engine *e, sequence *s) {
+    if (s->explain) {
+        cut(s, atomic_load(&e->step_started_us));
+        s->explain->stage = EXPLAIN_PREFILL;
+    }
+}
+
+void explain_shared(sequence *s) {
+    explain *x = s->explain;
+    if (x) {
+        wait_for(s, QUIRE_WAIT_PREFIX);
+        cut(s, clock_us());
+        x->stage = EXPLAIN_PREFILL;
+        x->told.shared = s->n_computed;
+    }
+}
+
+/* The last preemption's entry, or NULL where the list is full. */
+static quire_explain_preemption *last_preemption(explain *x) {
+    return x->told.n_preemptions <= QUIRE_EXPLAIN_PREEMPTIONS ? &x->told.preemptions[x->told.n_preemptions - 1] : NULL;
+}
+
+/* Adds to the last preemption, and to the sums. */
+static void add_cost(explain *x, quire_explain_preemption cost) {
+    quire_explain_preemption *to[] = {&x->told.preempted, last_preemption(x)};
+    for (int i = 0; i < 2 && to[i] != NULL; i++) {
+        to[i]->recomputed += cost.recomputed;
+        to[i]->swapped_bytes += cost.swapped_bytes;
+        to[i]->us += cost.us;
+    }
+}
+
+/* The preemption that s comes back from is over. */
+static void come_back(explain *x, int64_t now_us) {
+    if (x->preempted_us > 0) {
+        add_cost(x, (quire_explain_preemption){.us = now_us - x->preempted_us});
+        x->preempted_us = 0;
+    }
+}
+
+void explain_preempted(sequence *s) {
+    explain *x = s->explain;
+    if (!x) {
+        return;
+    }
+    int64_t now_us = clock_us();
+    cut(s, now_us);
+    wait_for(s, QUIRE_WAIT_PAGES);
+    come_back(x, now_us); /* from one before */
+    x->told.n_preemptions++;
+    x->preempted_us = now_us;
+    x->was_computed = s->n_computed > x->was_computed ? s->n_computed : x->was_computed;
+}
+
+void explain_computed(engine *e, sequence *s, int32_t n) {
+    explain *x = s->explain;
+    if (!x) {
+        return;
+    }
+    int32_t before = s->n_computed - n;
+    if (x->told.n_chunks + x->told.n_decodes == 0 && x->told.shared == 0) {
+        x->told.matched = s->n_reused;
+        x->told.copied = s->n_reused % e->layout.page_tokens;
+    }
+    if (x->preempted_us > 0) {
+        int32_t again = (s->n_computed < x->was_computed ? s->n_computed : x->was_computed) - before;
+        add_cost(x, (quire_explain_preemption){.recomputed = again > 0 ? again : 0});
+        if (s->n_computed >= x->was_computed) {
+            come_back(x, clock_us());
+        }
+    }
+    if (s->state == SEQ_DECODE) {
+        x->told.n_decodes++;
+        return;
+    }
+    if (x->told.n_chunks < QUIRE_EXPLAIN_CHUNKS) {
+        x->told.chunks[x->told.n_chunks] = (quire_explain_chunk){e->stats.steps, n};
+    }
+    x->told.n_chunks++;
+}
+
+void explain_token(sequence *s, int64_t now_us) {
+    if (s->explain && s->explain->stage != EXPLAIN_DECODE) {
+        cut(s, now_us);
+        s->explain->stage = EXPLAIN_DECODE;
+    }
+}
+
+void explain_promoted(sequence *s, int32_t n_tokens) {
+    if (s->explain) {
+        s->explain->told.tier += n_tokens;
+    }
+}
+
+void explain_swapped(sequence *s, int64_t bytes) {
+    if (s->explain) {
+        add_cost(s->explain, (quire_explain_preemption){.swapped_bytes = bytes});
+    }
+}
+
+void explain_end(engine *e, sequence *s, int64_t now_us) {
+    if (s->explain) {
+        cut(s, now_us);
+        come_back(s->explain, now_us);
+        e->n_explained -= s->explain->is_counted ? 1 : 0;
+    }
+}

@@ -1,0 +1,278 @@
+/* What a request is told about its way through the engine: each cause of waiting is made to happen, and must be named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "engine/harness.h"
+
+enum { LONG = 400, PAGE = 16 };
+
+static int32_t first[LONG], second[LONG];
+
+static harness_run run_of(const int32_t *prompt, int32_t n, int32_t max_tokens) {
+    return (harness_run){.prompt = prompt, .n_prompt = n, .sampling = greedy(max_tokens), .explain = true};
+}
+
+static int64_t sum_of_waits(const quire_explain *x) {
+    int64_t us = 0;
+    for (int i = 0; i < QUIRE_N_WAITS; i++) {
+        us += x->wait_us[i];
+        assert_true(x->n_waits[i] > 0 || x->wait_us[i] == 0);
+    }
+    return us;
+}
+
+/* Runs a, and b once a has a token (or at once), to their ends; what b was told. */
+static const quire_explain *run_two(const harness_options *o, harness_run *a, harness_run *b, bool at_once) {
+    harness h = {0};
+    harness_open(o, &h);
+    harness_submit(&h, a);
+    for (engine_event ev; !at_once;) {
+        if (engine_out_pop(h.out, &ev)) {
+            assert_int_equal(ev.finish, FINISH_NONE);
+            a->tokens[a->n_tokens++] = ev.token;
+            break;
+        }
+        wake_wait(&h.reader, -1);
+    }
+    harness_submit(&h, b);
+    harness_wait(&h, 2);
+    engine_stats s;
+    do {
+        engine_stats_read(h.e, &s);
+    } while (s.whole.count < 2);
+    assert_int_equal(s.n_pages_held, 0);
+    harness_close(&h);
+    assert_int_equal(a->finish, FINISH_LENGTH);
+    assert_int_equal(b->finish, FINISH_LENGTH);
+    const quire_explain *x = &a->told->told, *y = &b->told->told;
+    assert_int_equal(sum_of_waits(x), x->queue_us);
+    assert_int_equal(sum_of_waits(y), y->queue_us);
+    /* every microsecond from submission to end belongs to one stage */
+    assert_int_equal(x->queue_us + x->prefill_us + x->decode_us + y->queue_us + y->prefill_us + y->decode_us, s.whole.sum_us);
+    return y;
+}
+
+static void drop(harness_run *a, harness_run *b) {
+    mem_free(a->told);
+    mem_free(b->told);
+}
+
+/* Whether that is the only cause besides its turn. */
+static void waited_only_for(const quire_explain *x, quire_wait cause) {
+    for (int i = 0; i < QUIRE_N_WAITS; i++) {
+        if (i == (int)cause) {
+            assert_true(x->n_waits[i] > 0);
+            assert_true(x->wait_us[i] > 0);
+        } else if (i != QUIRE_WAIT_TURN) {
+            assert_int_equal(x->n_waits[i], 0);
+        }
+    }
+}
+
+static void who_finds_all_slots_taken_waited_for_a_slot(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    o.max_seqs = 1;
+    harness_run a = run_of(first, 20, 100), b = run_of(second, 20, 5);
+    waited_only_for(run_two(&o, &a, &b, false), QUIRE_WAIT_SLOT);
+    drop(&a, &b);
+}
+
+static void who_finds_no_pages_waited_for_pages(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    o.n_pages = 16;
+    harness_run a = run_of(first, 150, 60), b = run_of(second, 100, 5);
+    waited_only_for(run_two(&o, &a, &b, false), QUIRE_WAIT_PAGES);
+    drop(&a, &b);
+}
+
+static void who_gets_no_rows_waited_for_the_budget(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    o.max_rows = 16;
+    harness_run a = run_of(first, LONG, 3), b = run_of(second, 20, 5);
+    waited_only_for(run_two(&o, &a, &b, true), QUIRE_WAIT_BUDGET);
+    drop(&a, &b);
+}
+
+static void who_is_held_for_anothers_prefill_waited_for_the_prefix(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    o.chunk = 16;
+    harness_run a = run_of(first, LONG, 3), b = run_of(first, LONG - 3, 3);
+    const quire_explain *x = run_two(&o, &a, &b, true);
+    waited_only_for(x, QUIRE_WAIT_PREFIX);
+    assert_true(x->matched >= (LONG - 3) / PAGE * PAGE);
+    drop(&a, &b);
+}
+
+static void what_was_reused_is_told_with_the_page_that_was_copied(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_open(&harness_defaults, &h);
+    harness_run a = run_of(first, 100, 2), b = run_of(first, 103, 2), c = run_of(second, 37, 2);
+    harness_run *runs[] = {&a, &b, &c};
+    static int32_t longer[103];
+    memcpy(longer, first, 100 * sizeof *first);
+    b.prompt = longer;
+    for (int i = 0; i < 3; i++) {
+        longer[100] = a.n_tokens > 0 && a.tokens[0] == 5 ? 6 : 5; /* not what follows in a */
+        harness_submit(&h, runs[i]);
+        harness_wait(&h, 1);
+    }
+    assert_int_equal(a.told->told.matched, 0);
+    assert_int_equal(b.told->told.matched, 100);
+    assert_int_equal(b.told->told.copied, 100 % PAGE);
+    assert_int_equal(c.told->told.matched, 0);
+    for (int i = 0; i < 3; i++) {
+        mem_free(runs[i]->told);
+    }
+    harness_close(&h);
+}
+
+static void tokens_from_a_tier_are_told_and_waited_for(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.n_pages = 26; /* one of them and its answer */
+    o.tiers = (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = 64 << 20};
+    harness_open(&o, &h);
+    harness_run a = run_of(first, LONG, 2), b = run_of(second, LONG, 2), again = run_of(first, LONG, 2);
+    harness_run *runs[] = {&a, &b, &again};
+    for (int i = 0; i < 3; i++) {
+        harness_submit(&h, runs[i]);
+        harness_wait(&h, 1);
+    }
+    const quire_explain *x = &again.told->told;
+    assert_int_equal(x->tier, (LONG - 1) / PAGE * PAGE);
+    assert_int_equal(x->matched, x->tier);
+    assert_true(x->n_waits[QUIRE_WAIT_TIER] > 0);
+    assert_int_equal(a.told->told.tier + b.told->told.tier, 0);
+    for (int i = 0; i < 3; i++) {
+        mem_free(runs[i]->told);
+    }
+    harness_close(&h);
+}
+
+static void chunks_are_told_by_step_and_tokens(void **state) {
+    (void)state;
+    static const int32_t expected[] = {32, 32, 32, 4};
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.chunk = 32;
+    harness_open(&o, &h);
+    harness_run a = run_of(first, 100, 7), many = run_of(second, LONG, 2);
+    harness_submit(&h, &a);
+    harness_wait(&h, 1);
+    const quire_explain *x = &a.told->told;
+    assert_int_equal(x->n_chunks, 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(x->chunks[i].tokens, expected[i]);
+        assert_int_equal(x->chunks[i].step, i);
+    }
+    assert_int_equal(x->n_decodes, 6);
+    assert_true(x->prefill_us > 0 && x->decode_us > 0);
+    mem_free(a.told);
+    harness_close(&h);
+    o.chunk = 4; /* more chunks than are listed */
+    harness_open(&o, &h);
+    harness_submit(&h, &many);
+    harness_wait(&h, 1);
+    assert_int_equal(many.told->told.n_chunks, LONG / 4);
+    assert_int_equal(many.told->told.chunks[QUIRE_EXPLAIN_CHUNKS - 1].tokens, 4);
+    mem_free(many.told);
+    harness_close(&h);
+}
+
+static void preemptions_are_told_with_what_they_cost(void **state) {
+    (void)state;
+    for (int swapping = 0; swapping < 2; swapping++) {
+        harness_options o = harness_defaults;
+        o.n_pages = 10;
+        o.prefix_cache = PREFIX_CACHE_NONE;
+        o.swap_bytes = swapping ? 64 << 20 : 0;
+        harness_run a = run_of(first, 40, 100), b = run_of(second, 40, 100);
+        const quire_explain *x = run_two(&o, &a, &b, true);
+        assert_int_equal(a.told->told.n_preemptions, 0);
+        assert_int_equal(x->n_preemptions, 1);
+        const quire_explain_preemption *p = &x->preemptions[0];
+        assert_memory_equal(p, &x->preempted, sizeof *p);
+        assert_true(p->us > 0);
+        assert_true(x->wait_us[QUIRE_WAIT_PAGES] > 0);
+        assert_true(p->us >= x->wait_us[QUIRE_WAIT_PAGES]);
+        if (swapping) {
+            assert_int_equal(p->recomputed, 0);
+            assert_true(p->swapped_bytes >= 2 * 3 * 1024);
+            assert_int_equal(x->n_chunks, 1);
+        } else {
+            assert_in_range(p->recomputed, 64, 96); /* five pages each, when the tenth is full */
+            assert_int_equal(p->swapped_bytes, 0);
+            assert_int_equal(x->n_chunks, 2);
+        }
+        drop(&a, &b);
+    }
+}
+
+static void a_sample_is_told_that_its_prompt_was_shared(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_open(&harness_defaults, &h);
+    harness_run runs[3];
+    void *users[3];
+    request_id ids[3];
+    quire_error err;
+    int32_t *tokens = mem_new(LONG, sizeof *tokens);
+    memcpy(tokens, first, LONG * sizeof *first);
+    for (int i = 0; i < 3; i++) {
+        runs[i] = run_of(first, LONG, 3);
+        users[i] = &runs[i];
+    }
+    engine_request r = {.tokens = tokens, .n_tokens = LONG, .sampling = greedy(3), .explain = true, .out = h.out};
+    assert_int_equal(engine_submit_samples(h.e, &r, 3, users, ids, &err), QUIRE_OK);
+    harness_wait(&h, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(runs[i].told->told.shared, i == 0 ? 0 : LONG);
+        assert_int_equal(runs[i].told->told.n_chunks, i == 0 ? 4 : 0);
+        assert_int_equal(runs[i].told->told.n_waits[QUIRE_WAIT_PREFIX], i == 0 ? 0 : 1);
+        mem_free(runs[i].told);
+    }
+    harness_close(&h);
+}
+
+static void who_does_not_ask_is_told_nothing(void **state) {
+    (void)state;
+    harness h = {0};
+    harness_open(&harness_defaults, &h);
+    harness_run a = run_of(first, 20, 3);
+    a.explain = false;
+    harness_submit(&h, &a);
+    harness_wait(&h, 1);
+    assert_null(a.told);
+    harness_close(&h);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_finds_all_slots_taken_waited_for_a_slot),
+        cmocka_unit_test(who_finds_no_pages_waited_for_pages),
+        cmocka_unit_test(who_gets_no_rows_waited_for_the_budget),
+        cmocka_unit_test(who_is_held_for_anothers_prefill_waited_for_the_prefix),
+        cmocka_unit_test(what_was_reused_is_told_with_the_page_that_was_copied),
+        cmocka_unit_test(tokens_from_a_tier_are_told_and_waited_for),
+        cmocka_unit_test(chunks_are_told_by_step_and_tokens),
+        cmocka_unit_test(preemptions_are_told_with_what_they_cost),
+        cmocka_unit_test(a_sample_is_told_that_its_prompt_was_shared),
+        cmocka_unit_test(who_does_not_ask_is_told_nothing),
+    };
+    uint64_t seed = 11;
+    random_prompt(&seed, 2048, LONG, first);
+    random_prompt(&seed, 2048, LONG, second);
+    print_message("seed 11\n");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
