@@ -160,9 +160,6 @@ static void plan_step(engine *e) {
     }
     admit(e);
     preempt_planned(e);
-    for (int32_t i = 0; i < a->plan.n_preempted; i++) {
-        preempt(e, e->running[--e->n_running]);
-    }
     explain_waiting(e, n_waiting);
 }
 
