@@ -68,6 +68,7 @@ typedef struct quire_options {
     int64_t tier_file_bytes;
     const char *tier_redis;       /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path; NULL: none */
     int64_t tier_redis_bytes;     /* most that this process leaves there */
+    const char *tier_write;       /* when pages go to file and Redis: "evict": when they leave the pool; "through": soon after they were computed */
     int64_t tier_wait_us;         /* how long a request waits for its pages from there before it computes them */
 } quire_options;
 

@@ -24,6 +24,7 @@ void quire_options_init(quire_options *o) {
                          .max_seqs = 64,
                          .tier_file_bytes = (int64_t)16 << 30,
                          .tier_redis_bytes = (int64_t)4 << 30,
+                         .tier_write = "evict",
                          .tier_wait_us = 200000,
                          .n_text_threads = 1};
 }
@@ -116,7 +117,7 @@ static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t
 }
 
 quire_err options_check(const quire_options *o, quire_error *err) {
-    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache || !o->eviction_policy || !o->schedule) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache || !o->eviction_policy || !o->schedule || !o->tier_write) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));

@@ -68,6 +68,9 @@ quire_err tiers_check(const quire_options *o, quire_error *err) {
     TRY(check_bytes("--kv-tier-file-bytes", o->tier_file_bytes, err));
     TRY(check_bytes("--kv-tier-redis-bytes", o->tier_redis_bytes, err));
     TRY(check_bytes("--kv-tier-wait", o->tier_wait_us, err));
+    if (strcmp(o->tier_write, "evict") != 0 && strcmp(o->tier_write, "through") != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--kv-tier-write %s: must be evict or through", o->tier_write);
+    }
     if ((o->tier_host_bytes > 0 || tiers_are_kept(o)) && strcmp(o->prefix_cache, "none") == 0) {
         return err_set(err, QUIRE_INVALID, -1, "--kv-tier-*: tiers keep what leaves the prefix cache, which --prefix-cache none turns off");
     }
@@ -81,5 +84,6 @@ engine_tiers tiers_options(const quire_options *o, const char *version) {
                           .file_bytes = o->tier_file_bytes,
                           .redis_url = o->tier_redis,
                           .redis_bytes = o->tier_redis_bytes,
+                          .write = strcmp(o->tier_write, "through") == 0 ? TIER_WRITE_THROUGH : TIER_WRITE_EVICT,
                           .wait_us = o->tier_wait_us};
 }

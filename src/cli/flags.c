@@ -21,6 +21,7 @@ static const flag_choice kv_types[] = {
     {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {NULL, NULL},
 };
 static const flag_choice schedules[] = {{"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
+static const flag_choice tier_writes[] = {{"evict", "evict"}, {"through", "through"}, {NULL, NULL}};
 static const flag_choice prefix_caches[] = {{"none", "none"}, {"page", "page"}, {"token", "token"}, {NULL, NULL}};
 static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}}, prefix_cache_off[] = {{"none", "none"}, {NULL, NULL}};
 static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {NULL, NULL}};
@@ -129,6 +130,8 @@ const flag cli_flags[] = {
     {"--kv-tier-redis", "URL", "a Redis or Valkey server for them: redis://host:port/0", ENGINE, FLAG_TEXT, AT(engine.tier_redis), 0, 0, NULL, NULL},
     {"--kv-tier-redis-bytes", "BYTES", "most that this process leaves there (4G)", ENGINE | FLAG_RARE, FLAG_BYTES, AT(engine.tier_redis_bytes), 0, 0, NULL,
      NULL},
+    {"--kv-tier-write", NULL, "to file and Redis when pages leave the pool, or once computed", ENGINE | FLAG_RARE, FLAG_CHOICE, AT(engine.tier_write), 0, 0,
+     tier_writes, NULL},
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE | FLAG_RARE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
      NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},

@@ -103,6 +103,7 @@ void cache_publish(engine *e, sequence *s) {
     if (s->cached) {
         /* a tree that is full leaves the rest unpublished: nothing is lost but reuse */
         (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
+        tiering_published(e, s);
     }
 }
 

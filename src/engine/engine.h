@@ -32,6 +32,9 @@ typedef struct engine_prefix {
     int32_t n_tokens; /* at least a page */
 } engine_prefix;
 
+/* When pages go to the tiers that outlive the process. */
+typedef enum tier_write { TIER_WRITE_EVICT /* when they leave the pool */, TIER_WRITE_THROUGH /* soon after they were computed */ } tier_write;
+
 /* Where pages go that leave the pool (kv/tier.h). All zero: nowhere. */
 typedef struct engine_tiers {
     const char *version; /* names the model and its numeric configuration; needed while engine_open runs */
@@ -40,6 +43,7 @@ typedef struct engine_tiers {
     int64_t file_bytes;
     const char *redis_url; /* or NULL */
     int64_t redis_bytes;
+    tier_write write;
     int64_t wait_us;     /* how long a request waits for its pages before it computes them */
 } engine_tiers;
 

@@ -4,11 +4,13 @@
  *   promote: a waiting request reaches past what the pool holds -> its next pages are fetched while others run -> reserved, written, published
  *            -> the request is admitted and matches them as it would any cached page
  *
+ *   written through, if so asked: what a running sequence has published goes to the tiers that outlive the process, a few pages a step
+ *
  * A page comes back byte for byte, behind the very prefix it left, so nothing that is computed after it changes (DESIGN.md, 1). A request waits for
  * its pages for a limited time and then computes what has not come. All by the engine thread; with no tier open every function does nothing.
  *
- * Invariant: an entry of the index has a name here from when a page of it or behind it was first demoted or promoted until the entry goes; the
- * name is the id of its records in the tiers, so what was demoted early is found behind what is demoted late. */
+ * Records go by the name of the prefix up to their end (kv/tier_record.h), which is the same in every process: what was demoted early is found
+ * behind what is demoted late, and what one process left behind what another did. */
 #ifndef ENGINE_TIERING_H
 #define ENGINE_TIERING_H
 
@@ -20,6 +22,8 @@ void tiering_close(engine *e);
 /* What the index is to tell, or NULL. */
 const kv_index_watch *tiering_watch(engine *e);
 
+/* The pages of s that stand in the index by now are written through, if that is wanted. O(pages that came since). */
+void tiering_published(engine *e, const sequence *s);
 /* Once a step: takes in what was fetched and publishes it. */
 void tiering_poll(engine *e);
 /* Whether the waiting s should not be admitted yet because pages for it are on their way. The first call begins to fetch them. */

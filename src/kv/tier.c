@@ -21,7 +21,6 @@ typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY
 typedef struct frame {
     frame_state state;
     int32_t n_holders; /* the host tier, transfers, the caller */
-    bool from_redis;
     int32_t next;      /* of the free ones */
 } frame;
 
@@ -192,27 +191,7 @@ static void drop_frame(kv_tiers *t, int32_t f) {
     }
 }
 
-static kv_record record_of(const kv_tiers *t, int32_t f) {
-    kv_record r;
-    bool intact = kv_record_read(&t->shape, head_of(t, f), &r);
-    assert(intact); /* written by this process, by whoever filled the frame */
-    (void)intact;
-    return r;
-}
-
 /* ---- demotion ---- */
-
-bool kv_tiers_find(const kv_tiers *t, const kv_tier_key *key, kv_tier_id *id) {
-    const kv_dir *dirs[] = {t->has_host ? &t->host : NULL, t->file != NULL ? kv_file_dir(t->file) : NULL};
-    for (int i = 0; i < 2; i++) {
-        int32_t slot = dirs[i] != NULL ? kv_dir_find(dirs[i], key) : SLOT_NONE;
-        if (slot != SLOT_NONE) {
-            *id = dirs[i]->slots[slot].id;
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Whether the host tier, or the file, lacks the page; where it is, it was of use. */
 static bool host_lacks(kv_tiers *t, const kv_tier_key *key) {
@@ -231,11 +210,12 @@ static bool file_lacks(kv_tiers *t, const kv_tier_key *key) {
     return t->file != NULL && slot == SLOT_NONE;
 }
 
-void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key) {
+void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to) {
     assert(t->putting == FRAME_NONE);
-    t->put_to_host = host_lacks(t, key);
+    bool host = host_lacks(t, key);
+    t->put_to_host = host && to == KV_PUT_ALL;
     t->put_to_file = file_lacks(t, key);
-    bool is_new = (!t->has_host || t->put_to_host) && (t->file == NULL || t->put_to_file);
+    bool is_new = (!t->has_host || host) && (t->file == NULL || t->put_to_file);
     t->put_to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis); /* what another tier has was sent when it got it */
     if (!t->put_to_host && !t->put_to_file && !t->put_to_redis) {
         return NULL;
@@ -288,10 +268,10 @@ static void write_to_file(kv_tiers *t, int32_t f) {
     }
 }
 
-void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key, kv_tier_id id) {
+void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key) {
     int32_t f = t->putting;
     assert(f != FRAME_NONE);
-    kv_record r = {.key = *key, .id = id, .stamp = ++t->stamp, .sum = kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes)};
+    kv_record r = {.key = *key, .stamp = ++t->stamp, .sum = kv_record_sum(body_of(t, f), (size_t)t->shape.page_bytes)};
     kv_record_write(&t->shape, &r, head_of(t, f));
     t->frames[f].state = FRAME_READY;
     t->putting = FRAME_NONE;
@@ -355,25 +335,23 @@ static kv_fetch fetch_from_redis(kv_tiers *t, const kv_tier_key *key, int32_t *o
         drop_frame(t, f);
         return KV_FETCH_LATER;
     }
-    t->frames[f].from_redis = true;
     hold_for_job(t, f);
     *out = f;
     return KV_FETCH_STARTED;
 }
 
 kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out) {
-    bool is_known = !kv_tier_id_equal(key->parent, KV_TIER_ID_UNKNOWN);
-    int32_t f = is_known ? find_in_host(t, key) : FRAME_NONE;
+    int32_t f = find_in_host(t, key);
     if (f != FRAME_NONE) {
         t->frames[f].n_holders++;
         *out = f;
         return KV_FETCH_STARTED;
     }
-    int32_t slot = is_known && t->file != NULL ? kv_dir_find(kv_file_dir(t->file), key) : SLOT_NONE;
+    int32_t slot = t->file != NULL ? kv_dir_find(kv_file_dir(t->file), key) : SLOT_NONE;
     if (slot != SLOT_NONE) {
         return fetch_from_file(t, slot, out);
     }
-    t->stats[KV_TIER_FILE].misses += is_known && t->file != NULL;
+    t->stats[KV_TIER_FILE].misses += t->file != NULL;
     return t->redis != NULL && kv_redis_is_up(t->redis) ? fetch_from_redis(t, key, out) : KV_FETCH_NOWHERE;
 }
 
@@ -394,7 +372,6 @@ static void end_read(kv_tiers *t, kv_tier_stats *s, const kv_job *job) {
 static void ask_redis_instead(kv_tiers *t, int32_t f) {
     if (t->redis != NULL && kv_redis_is_up(t->redis) && kv_redis_read(t->redis, f, head_of(t, f))) {
         t->frames[f].state = FRAME_PENDING;
-        t->frames[f].from_redis = true;
         hold_for_job(t, f);
     }
 }
@@ -418,8 +395,6 @@ static void finish_job(kv_tiers *t, kv_job *job) {
     case KV_JOB_REDIS_READ:
         end_read(t, &t->stats[KV_TIER_REDIS], job);
         break;
-    case KV_JOB_REDIS_DELETE:
-        break;
     }
 }
 
@@ -440,19 +415,8 @@ bool kv_tiers_is_ready(const kv_tiers *t, int32_t f) {
     return t->frames[f].state != FRAME_PENDING;
 }
 
-const void *kv_tiers_take(kv_tiers *t, int32_t f, kv_tier_id parent, kv_tier_id *id) {
-    if (t->frames[f].state != FRAME_READY) {
-        return NULL;
-    }
-    kv_record r = record_of(t, f);
-    if (!kv_tier_id_equal(r.key.parent, parent)) {
-        if (t->frames[f].from_redis) { /* equal tokens behind a prefix that nobody finds here: room for those that follow this one */
-            kv_redis_delete(t->redis, r.key.hash, r.key.group);
-        }
-        return NULL;
-    }
-    *id = r.id;
-    return body_of(t, f);
+const void *kv_tiers_take(const kv_tiers *t, int32_t f) {
+    return t->frames[f].state == FRAME_READY ? body_of(t, f) : NULL;
 }
 
 void kv_tiers_release(kv_tiers *t, int32_t f) {

@@ -28,7 +28,7 @@ typedef struct kv_tiers_options {
     const kv_io_calls *file_calls; /* as kv_io_open */
     const char *redis_url; /* of the Redis tier (tier_redis.h); NULL: none */
     int64_t redis_bytes;
-    int32_t hash_bits;     /* of a hash count, for tests; 0: all */
+    int32_t hash_bits;     /* of an id say where to look, for tests; 0: all */
     const wake *reader;    /* outlives the tiers; NULL: nobody */
 } kv_tiers_options;
 
@@ -39,12 +39,17 @@ void kv_tiers_close(kv_tiers *t);
 
 /* ---- demotion ---- */
 
-/* Whether a tier holds the key's page for certain, and its id then. Redis is not asked. O(1). */
-bool kv_tiers_find(const kv_tiers *t, const kv_tier_key *key, kv_tier_id *id);
-/* Room for the page's bytes, to be filled before kv_tiers_put_end. NULL: every tier has it, or there is no room now (counted as dropped). */
-void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key);
-/* Hands the page that put_begin gave room for to the tiers, under its id. */
-void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key, kv_tier_id id);
+/* Which tiers a page goes to. */
+typedef enum kv_put {
+    KV_PUT_ALL, /* it leaves the pool */
+    KV_PUT_KEPT /* it stays there: to those that outlive the process only */
+} kv_put;
+
+/* Room for the page's bytes, to be filled before kv_tiers_put_end. NULL: these tiers have it, or there is no room now (counted as
+ * dropped). */
+void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to);
+/* Hands the page that put_begin gave room for to the tiers. */
+void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key);
 
 /* ---- promotion ---- */
 
@@ -54,8 +59,7 @@ typedef enum kv_fetch {
     KV_FETCH_LATER    /* no room now */
 } kv_fetch;
 
-/* Starts bringing in the key's page. Where its parent is not known yet, KV_TIER_ID_UNKNOWN: only Redis is asked then, which goes by the hash,
- * and kv_tiers_take decides. */
+/* Starts bringing in the key's page. */
 kv_fetch kv_tiers_fetch(kv_tiers *t, const kv_tier_key *key, int32_t *out);
 /* Takes in what the other threads have finished. */
 void kv_tiers_poll(kv_tiers *t);
@@ -63,8 +67,8 @@ void kv_tiers_poll(kv_tiers *t);
 int32_t kv_tiers_n_pending(const kv_tiers *t);
 /* Whether the frame will change no more: it holds the page, or the page was missed. */
 bool kv_tiers_is_ready(const kv_tiers *t, int32_t frame);
-/* The page of a ready frame and its id; NULL if it was missed or does not follow `parent`. Valid until the frame is released. */
-const void *kv_tiers_take(kv_tiers *t, int32_t frame, kv_tier_id parent, kv_tier_id *id);
+/* The page of a ready frame, until that is released; NULL if it was missed. */
+const void *kv_tiers_take(const kv_tiers *t, int32_t frame);
 /* At any time, ready or not. */
 void kv_tiers_release(kv_tiers *t, int32_t frame);
 

@@ -53,8 +53,8 @@ static void unqueue(kv_dir *d, int32_t slot) {
 
 /* ---- finding ---- */
 
-static int32_t *bucket_of(const kv_dir *d, uint64_t hash) {
-    return &d->buckets[(hash & d->hash_mask) % (uint64_t)d->n_buckets];
+static int32_t *bucket_of(const kv_dir *d, kv_tier_id id) {
+    return &d->buckets[(id.a & d->hash_mask) % (uint64_t)d->n_buckets];
 }
 
 int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key) {
@@ -63,9 +63,9 @@ int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key) {
         return SLOT_NONE;
     }
     size_t n_bytes = (size_t)d->page_tokens * sizeof *d->tokens;
-    for (int32_t i = *bucket_of(d, key->hash); i != SLOT_NONE; i = d->slots[i].next) {
+    for (int32_t i = *bucket_of(d, key->id); i != SLOT_NONE; i = d->slots[i].next) {
         const kv_dir_slot *s = &d->slots[i];
-        if (s->space == space && s->group == key->group && kv_tier_id_equal(s->parent, key->parent) &&
+        if (s->space == space && s->group == key->group && kv_tier_id_equal(s->id, key->id) && kv_tier_id_equal(s->parent, key->parent) &&
             memcmp(d->tokens + (int64_t)i * d->page_tokens, key->tokens, n_bytes) == 0) {
             return i;
         }
@@ -80,8 +80,8 @@ kv_tier_key kv_dir_key(const kv_dir *d, int32_t slot) {
                          .n_space = space->n_name,
                          .group = s->group,
                          .parent = s->parent,
-                         .tokens = d->tokens + (int64_t)slot * d->page_tokens,
-                         .hash = s->hash};
+                         .id = s->id,
+                         .tokens = d->tokens + (int64_t)slot * d->page_tokens};
 }
 
 void kv_dir_touch(kv_dir *d, int32_t slot) {
@@ -109,7 +109,7 @@ void kv_dir_unpin(kv_dir *d, int32_t slot) {
 /* A filled slot is found no more. */
 static void forget(kv_dir *d, int32_t slot) {
     kv_dir_slot *s = &d->slots[slot];
-    int32_t *link = bucket_of(d, s->hash);
+    int32_t *link = bucket_of(d, s->id);
     while (*link != slot) {
         link = &d->slots[*link].next;
     }
@@ -149,10 +149,9 @@ bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value
     }
     d->spaces.slots[space].n_paths++;
     kv_dir_slot *s = &d->slots[slot];
-    int32_t *bucket = bucket_of(d, key->hash);
+    int32_t *bucket = bucket_of(d, key->id);
     *s = (kv_dir_slot){.parent = key->parent,
-                       .id = record->id,
-                       .hash = key->hash,
+                       .id = key->id,
                        .sum = record->sum,
                        .space = space,
                        .group = key->group,

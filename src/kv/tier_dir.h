@@ -2,8 +2,7 @@
  *
  *   free --take--> taken --fill--> filled --take (the oldest)--> taken        taken --give--> free      filled --drop--> free
  *
- * A filled slot can be found. One that is pinned is not taken until it is unpinned. Keys are compared whole; the hash only says where to
- * look. Everything is sized at open. Owner: the engine thread. */
+ * A filled slot can be found. One that is pinned is not taken until it is unpinned. Keys are compared whole. Everything is sized at open. Owner: the engine thread. */
 #ifndef KV_TIER_DIR_H
 #define KV_TIER_DIR_H
 
@@ -14,7 +13,7 @@
 
 typedef struct kv_dir_slot {
     kv_tier_id parent, id;
-    uint64_t hash, sum;
+    uint64_t sum;
     int32_t space, group;
     int32_t value;          /* the user's */
     int32_t next;           /* in its bucket, or in the list of free slots */
@@ -28,11 +27,11 @@ typedef struct kv_dir {
     int32_t *tokens;    /* [cap, page_tokens] */
     int32_t *buckets;
     kv_spaces spaces;   /* n_paths: filled slots in it */
-    uint64_t hash_mask; /* of what decides the bucket */
+    uint64_t hash_mask; /* of the id, which decides the bucket */
     int32_t page_tokens, cap, n_buckets, n_filled, made, unused;
 } kv_dir;
 
-/* cap slots; hash_bits of the hash count, for tests (0: all). */
+/* cap slots; hash_bits of the id decide the bucket, for tests (0: all). */
 quire_err kv_dir_open(kv_dir *d, int32_t cap, int32_t page_tokens, int32_t hash_bits);
 void kv_dir_close(kv_dir *d);
 

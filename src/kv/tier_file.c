@@ -256,7 +256,7 @@ bool kv_file_read(kv_file *f, int32_t slot, int32_t frame, unsigned char *head, 
                   .slot = slot,
                   .n_parts = 1,
                   .parts = {{f->pages, body, (size_t)f->shape.page_bytes, page_at(f, slot)}, {-1, head, f->head_bytes, 0}}};
-    kv_record r = {.key = kv_dir_key(&f->dir, slot), .id = f->dir.slots[slot].id, .sum = f->dir.slots[slot].sum};
+    kv_record r = {.key = kv_dir_key(&f->dir, slot), .sum = f->dir.slots[slot].sum};
     kv_record_write(&f->shape, &r, head);
     if (!kv_io_submit(f->io, &job)) {
         return false;

@@ -19,7 +19,7 @@ typedef struct kv_io_part {
     int64_t offset;
 } kv_io_part;
 
-typedef enum kv_job_kind { KV_JOB_FILE_READ, KV_JOB_FILE_WRITE, KV_JOB_REDIS_READ, KV_JOB_REDIS_WRITE, KV_JOB_REDIS_DELETE } kv_job_kind;
+typedef enum kv_job_kind { KV_JOB_FILE_READ, KV_JOB_FILE_WRITE, KV_JOB_REDIS_READ, KV_JOB_REDIS_WRITE } kv_job_kind;
 
 /* One transfer of a frame. What it is for is the submitter's business and comes back unchanged. */
 typedef struct kv_job {
@@ -27,7 +27,6 @@ typedef struct kv_job {
     int32_t frame, slot;
     kv_io_part parts[2]; /* file: done in order, the second only after the first */
     int32_t n_parts;
-    uint64_t hash; /* Redis: where */
     quire_err result; /* QUIRE_OK, QUIRE_NOT_FOUND, QUIRE_BAD_FILE (there, and not what was asked for), QUIRE_IO */
 } kv_job;
 

@@ -2,24 +2,59 @@
 
 #include <string.h>
 
+#include "base/sha256.h"
 #include "base/size.h"
+#include "core/kv_layout.h"
 #include "kv/space.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define MAGIC 0x31564b4552495551u /* "QUIREKV1" where the low byte comes first: also tells byte orders apart */
+#define MAGIC 0x32564b4552495551u /* "QUIREKV2" where the low byte comes first: also tells byte orders apart */
 
 /* The fixed part of a head; version, space and tokens follow, then zeros. No padding. */
 typedef struct head_fields {
     uint64_t magic, head_sum; /* over the whole head, itself taken as 0 */
-    uint64_t page_bytes, sum, stamp, hash;
+    uint64_t page_bytes, sum, stamp;
     kv_tier_id parent, id;
     int32_t page_tokens, n_groups, group;
     uint16_t n_version, n_space;
 } head_fields;
 
-_Static_assert(sizeof(head_fields) == 96, "the head's fixed part is written as it lies in memory");
+_Static_assert(sizeof(head_fields) == 88, "the head's fixed part is written as it lies in memory");
+
+/* ---- names ---- */
+
+typedef enum id_of { ID_OF_PAGE, ID_OF_SPACE, ID_OF_PUBLIC_SPACE } id_of;
+
+/* Digest of what it names, the id before it, and n bytes, at most a page of tokens. */
+static kv_tier_id digest(id_of what, kv_tier_id before, const void *bytes, size_t n) {
+    struct {
+        uint64_t what;
+        kv_tier_id before;
+        unsigned char bytes[KV_MAX_PAGE_TOKENS * sizeof(int32_t)];
+    } in = {.what = what, .before = before};
+    uint8_t out[SHA256_BYTES];
+    kv_tier_id id;
+    if (n > 0) {
+        memcpy(in.bytes, bytes, n);
+    }
+    sha256(&in, sizeof in - sizeof in.bytes + n, out);
+    memcpy(&id, out, sizeof id);
+    return id;
+}
+
+_Static_assert(KV_SPACE_NAME_BYTES <= KV_MAX_PAGE_TOKENS * sizeof(int32_t), "a space's name has room");
+
+kv_tier_id kv_tier_id_root(kv_tier_id before, const void *space, size_t n_space, bool is_public) {
+    return digest(is_public ? ID_OF_PUBLIC_SPACE : ID_OF_SPACE, before, space, n_space);
+}
+
+kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n) {
+    return digest(ID_OF_PAGE, parent, tokens, (size_t)n * sizeof *tokens);
+}
+
+/* ---- heads ---- */
 
 size_t kv_record_head_bytes(const kv_record_shape *shape) {
     size_t n = sizeof(head_fields) + shape->n_version + KV_SPACE_NAME_BYTES + (size_t)shape->page_tokens * sizeof(int32_t);
@@ -57,9 +92,8 @@ void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsi
                      .page_bytes = (uint64_t)shape->page_bytes,
                      .sum = record->sum,
                      .stamp = record->stamp,
-                     .hash = key->hash,
                      .parent = key->parent,
-                     .id = record->id,
+                     .id = key->id,
                      .page_tokens = shape->page_tokens,
                      .n_groups = shape->n_groups,
                      .group = key->group,
@@ -89,16 +123,15 @@ bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_
                                .n_space = f.n_space,
                                .group = f.group,
                                .parent = f.parent,
-                               .tokens = (const int32_t *)(const void *)(head + tokens_at(shape)),
-                               .hash = f.hash},
-                       .id = f.id,
+                               .id = f.id,
+                               .tokens = (const int32_t *)(const void *)(head + tokens_at(shape))},
                        .stamp = f.stamp,
                        .sum = f.sum};
     return true;
 }
 
 bool kv_record_same_key(const kv_record_shape *shape, const kv_tier_key *x, const kv_tier_key *y) {
-    return x->group == y->group && x->n_space == y->n_space && kv_tier_id_equal(x->parent, y->parent) &&
+    return x->group == y->group && x->n_space == y->n_space && kv_tier_id_equal(x->parent, y->parent) && kv_tier_id_equal(x->id, y->id) &&
            (x->n_space == 0 || memcmp(x->space, y->space, x->n_space) == 0) &&
            memcmp(x->tokens, y->tokens, (size_t)shape->page_tokens * sizeof *x->tokens) == 0;
 }

@@ -2,10 +2,10 @@
  *
  *   head [kv_record_head_bytes]: what it is, checksums | body [page_bytes]: the page as the backend gave it
  *
- * Names. A page belongs behind a whole prefix, which no record could hold. So each record has an id of 128 random bits, and carries that of
- * the record before it: who has found the record of a prefix by comparing its tokens, and then one whose parent is that record and whose
- * own tokens agree, has found the longer prefix. Hashes say where to look and are never believed; space, version and tokens are compared
- * whole. What is not intact, of another version or of another shape is not a record.
+ * Names. A page belongs behind a whole prefix, which no record could hold. So each prefix of whole pages has an id, the first 128 bits of
+ * a SHA-256 digest over the id of the prefix before it and its last page's tokens: all processes call the same prefix the same, and nobody
+ * finds two prefixes of one name. A record carries both ids; they, its space, version and tokens are compared whole. What is not intact, of
+ * another version or of another shape is not a record.
  *
  * Numbers lie in the processor's byte order; a file or server shared with the other order holds no records. Any thread. */
 #ifndef KV_TIER_RECORD_H
@@ -19,26 +19,28 @@
 
 #define KV_VERSION_BYTES 255
 
-/* 128 random bits; zeros stand for "nothing before it", the beginning of a space. */
+/* The name of a prefix of whole pages in a space. */
 typedef struct kv_tier_id {
     uint64_t a, b;
 } kv_tier_id;
 
-/* Stands for "not known yet"; no record has it. */
-#define KV_TIER_ID_UNKNOWN ((kv_tier_id){UINT64_MAX, UINT64_MAX})
+/* What the first page of a space follows: `before` names the public prefix that the space itself stands on, zeros: none. A space of public
+ * prefixes is told from one of a tenant that has the same name. O(n). */
+kv_tier_id kv_tier_id_root(kv_tier_id before, const void *space, size_t n_space, bool is_public);
+/* The name of a prefix that goes on behind `parent` with a page of n tokens, KV_MAX_PAGE_TOKENS at most. O(n). */
+kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n);
 
 static inline bool kv_tier_id_equal(kv_tier_id x, kv_tier_id y) {
     return x.a == y.a && x.b == y.b;
 }
 
-/* Which page: page_tokens tokens of one group, behind the record `parent`, in a space. */
+/* Which page: page_tokens tokens of one group, behind the prefix `parent`, in a space; up to its end the prefix is called id. */
 typedef struct kv_tier_key {
     const void *space;
     size_t n_space; /* at most KV_SPACE_NAME_BYTES */
     int32_t group;
-    kv_tier_id parent;
+    kv_tier_id parent, id;
     const int32_t *tokens;
-    uint64_t hash; /* of the prefix up to here (kv/hash.h): where to look */
 } kv_tier_key;
 
 /* What all records of a store have in common. version names the model and the numeric configuration its bytes depend on. */
@@ -52,7 +54,6 @@ typedef struct kv_record_shape {
 /* A head as it is read; space and tokens point into it. */
 typedef struct kv_record {
     kv_tier_key key;
-    kv_tier_id id;
     uint64_t stamp; /* grows with the time of writing */
     uint64_t sum;   /* the body's checksum */
 } kv_record;
@@ -67,7 +68,7 @@ uint64_t kv_record_sum(const void *body, size_t n);
 void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsigned char *head);
 /* Whether head (aligned to 8 bytes) is intact and of this shape; *out says what it holds. The body is not looked at. */
 bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_record *out);
-/* Whether both name the same page; parents are compared, hashes are not. */
+/* Whether both name the same page. */
 bool kv_record_same_key(const kv_record_shape *shape, const kv_tier_key *x, const kv_tier_key *y);
 
 #endif

@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "kv/hash.h"
 
 #define DEFAULT_PORT   6379
 #define CONNECT_US     500000 /* to connect, and to send or receive anything at all */
@@ -21,7 +20,7 @@
 #define LAST_PAUSE_US  10000000
 #define MOST_READS     16     /* asked for before the first is answered */
 #define MAX_PUTS       (1 << 24)
-#define KEY_BYTES      64
+#define KEY_BYTES      80
 #define PART_BYTES     256
 
 typedef struct redis_url {
@@ -32,7 +31,7 @@ typedef struct redis_url {
 
 /* What was put, to be deleted when it is too much. */
 typedef struct put_key {
-    uint64_t hash;
+    kv_tier_id id;
     int32_t group;
 } put_key;
 
@@ -43,9 +42,9 @@ struct kv_redis {
     uint64_t version_hash;
     kv_io_done done;
     ring *reads, *writes;
-    wake wake;
+    wake wake, tried; /* there is work, or it stops; it has tried to connect */
     pthread_t thread;
-    bool has_wake, runs;
+    bool has_wake, has_tried, runs;
     atomic_bool stop, up;
     atomic_llong bytes;
 
@@ -168,13 +167,14 @@ static void try_connect(kv_redis *r) {
     atomic_store(&r->up, true);
 }
 
-static int write_key(const kv_redis *r, uint64_t hash, int32_t group, char key[KEY_BYTES]) {
-    return snprintf(key, KEY_BYTES, "quire:%016llx:%016llx:%d", (unsigned long long)r->version_hash, (unsigned long long)hash, (int)group);
+static int write_key(const kv_redis *r, kv_tier_id id, int32_t group, char key[KEY_BYTES]) {
+    return snprintf(key, KEY_BYTES, "quire:%016llx:%016llx%016llx:%d", (unsigned long long)r->version_hash, (unsigned long long)id.a,
+                    (unsigned long long)id.b, (int)group);
 }
 
-static void delete_key(kv_redis *r, uint64_t hash, int32_t group) {
+static void delete_key(kv_redis *r, kv_tier_id id, int32_t group) {
     char key[KEY_BYTES];
-    write_key(r, hash, group, key);
+    write_key(r, id, group, key);
     if (r->c != NULL && !is_done(redisCommand(r->c, "DEL %s", key)) && r->c->err != 0) {
         disconnect(r);
     }
@@ -183,14 +183,14 @@ static void delete_key(kv_redis *r, uint64_t hash, int32_t group) {
 /* ---- writing ---- */
 
 /* Remembers what was put; the oldest goes when that is too much. */
-static void count_put(kv_redis *r, uint64_t hash, int32_t group) {
+static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
     if (r->n_puts == r->cap_puts) {
         put_key oldest = r->puts[r->first_put];
         r->first_put = (r->first_put + 1) % r->cap_puts;
         r->n_puts--;
-        delete_key(r, oldest.hash, oldest.group);
+        delete_key(r, oldest.id, oldest.group);
     }
-    r->puts[(r->first_put + r->n_puts++) % r->cap_puts] = (put_key){hash, group};
+    r->puts[(r->first_put + r->n_puts++) % r->cap_puts] = (put_key){id, group};
     atomic_store(&r->bytes, (int64_t)r->n_puts * (int64_t)r->record_bytes);
 }
 
@@ -210,7 +210,7 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
     if (!kv_record_read(&r->shape, job->parts[0].p, &record)) {
         return QUIRE_IO;
     }
-    size_t n_key = (size_t)write_key(r, record.key.hash, record.key.group, key);
+    size_t n_key = (size_t)write_key(r, record.key.id, record.key.group, key);
     quire_err e = ask_exists(r, key);
     if (e != QUIRE_NOT_FOUND) {
         return e == QUIRE_OK ? QUIRE_NOT_FOUND : e;
@@ -223,32 +223,28 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
         freeReplyObject(reply);
     }
     if (stored) {
-        count_put(r, record.key.hash, record.key.group);
+        count_put(r, record.key.id, record.key.group);
     }
     return stored ? QUIRE_OK : was_there ? QUIRE_NOT_FOUND : QUIRE_IO;
 }
 
 /* ---- reading ---- */
 
-/* The reply into the job's frame, if it is a record of what the frame's head asks for. */
-static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_job *job) {
+/* The reply into the job's frame, if it is a record of what is wanted. */
+static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_record *wanted, const kv_job *job) {
     if (reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_STRING && reply->len == 0)) {
         return QUIRE_NOT_FOUND;
     }
     if (reply->type != REDIS_REPLY_STRING) {
         return QUIRE_IO;
     }
-    kv_record wanted, found;
-    if ((size_t)reply->len != r->record_bytes || !kv_record_read(&r->shape, job->parts[0].p, &wanted)) {
+    if ((size_t)reply->len != r->record_bytes) {
         return QUIRE_BAD_FILE;
     }
-    memcpy(r->head, reply->str, r->head_bytes);
-    if (!kv_record_read(&r->shape, r->head, &found)) {
-        return QUIRE_BAD_FILE;
-    }
-    wanted.key.parent = found.key.parent; /* whom it follows is judged by who asked */
+    kv_record found;
     const char *body = reply->str + r->head_bytes;
-    if (!kv_record_same_key(&r->shape, &wanted.key, &found.key) ||
+    memcpy(r->head, reply->str, r->head_bytes);
+    if (!kv_record_read(&r->shape, r->head, &found) || !kv_record_same_key(&r->shape, &wanted->key, &found.key) ||
         kv_record_sum(body, (size_t)r->shape.page_bytes) != found.sum) {
         return QUIRE_BAD_FILE;
     }
@@ -259,8 +255,10 @@ static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_job *
 /* Asks for n records at once, then takes what is answered, in order. */
 static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
     char key[KEY_BYTES];
+    kv_record wanted[MOST_READS];
     for (int32_t i = 0; i < n && r->c != NULL; i++) {
-        write_key(r, jobs[i].hash, jobs[i].slot, key);
+        (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read saw that it is one */
+        write_key(r, wanted[i].key.id, wanted[i].key.group, key);
         if (redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes) != REDIS_OK) { /* a byte more than a record has */
             disconnect(r);
         }
@@ -270,14 +268,14 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
         if (r->c != NULL && redisGetReply(r->c, (void **)&reply) != REDIS_OK) {
             disconnect(r);
         }
-        jobs[i].result = reply != NULL ? take_reply(r, reply, &jobs[i]) : QUIRE_IO;
+        jobs[i].result = reply != NULL ? take_reply(r, reply, &wanted[i], &jobs[i]) : QUIRE_IO;
         if (reply != NULL) {
             freeReplyObject(reply);
         }
     }
     for (int32_t i = 0; i < n; i++) {
         if (jobs[i].result == QUIRE_BAD_FILE) {
-            delete_key(r, jobs[i].hash, jobs[i].slot);
+            delete_key(r, wanted[i].key.id, wanted[i].key.group);
         }
         kv_io_finish(&r->done, &jobs[i]);
     }
@@ -299,10 +297,6 @@ static bool work(kv_redis *r) {
     if (!ring_pop(r->writes, &jobs[0])) {
         return false;
     }
-    if (jobs[0].kind == KV_JOB_REDIS_DELETE) {
-        delete_key(r, jobs[0].hash, jobs[0].slot);
-        return true;
-    }
     jobs[0].result = r->c != NULL ? write_record(r, &jobs[0]) : QUIRE_IO;
     if (r->c != NULL && r->c->err != 0) {
         disconnect(r);
@@ -317,6 +311,8 @@ static void *redis_main(void *arg) {
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE); /* a server that hangs up shows as an error of the write */
     pthread_sigmask(SIG_BLOCK, &pipe, NULL);
+    try_connect(r);
+    wake_ring(&r->tried);
     for (;;) {
         bool stops = atomic_load(&r->stop); /* read first: what was submitted before it is still done */
         if (!stops) {
@@ -344,8 +340,14 @@ static quire_err open_parts(kv_redis *r, size_t most) {
     TRY(ring_open(sizeof(kv_job), most, &r->writes));
     TRY(wake_init(&r->wake));
     r->has_wake = true;
+    TRY(wake_init(&r->tried));
+    r->has_tried = true;
     r->runs = pthread_create(&r->thread, NULL, redis_main, r) == 0;
-    return r->runs ? QUIRE_OK : QUIRE_NO_MEMORY;
+    if (!r->runs) {
+        return QUIRE_NO_MEMORY;
+    }
+    wake_wait(&r->tried, -1); /* so that a server that answers is used from the first request on */
+    return QUIRE_OK;
 }
 
 quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t bytes, size_t most, kv_io_done done, kv_redis **out,
@@ -397,6 +399,9 @@ void kv_redis_close(kv_redis *r) {
     if (r->has_wake) {
         wake_deinit(&r->wake);
     }
+    if (r->has_tried) {
+        wake_deinit(&r->tried);
+    }
     ring_close(r->reads);
     ring_close(r->writes);
     mem_free(r->head);
@@ -428,15 +433,5 @@ bool kv_redis_write(kv_redis *r, int32_t frame, unsigned char *head) {
 bool kv_redis_read(kv_redis *r, int32_t frame, unsigned char *head) {
     kv_record wanted;
     kv_job job = {.kind = KV_JOB_REDIS_READ, .frame = frame, .n_parts = 1, .parts = {{-1, head, r->record_bytes, 0}}};
-    if (!kv_record_read(&r->shape, head, &wanted)) {
-        return false;
-    }
-    job.hash = wanted.key.hash;
-    job.slot = wanted.key.group;
-    return submit(r, r->reads, &job);
-}
-
-void kv_redis_delete(kv_redis *r, uint64_t hash, int32_t group) {
-    kv_job job = {.kind = KV_JOB_REDIS_DELETE, .frame = -1, .slot = group, .hash = hash};
-    (void)submit(r, r->writes, &job);
+    return kv_record_read(&r->shape, head, &wanted) && submit(r, r->reads, &job);
 }

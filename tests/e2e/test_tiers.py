@@ -1,7 +1,9 @@
-"""Pages that left the pool come back from host memory and from a file, also after kill -9, and change no answer."""
+"""Pages that left the pool come back from host memory, a file and Redis, also after kill -9, and change no answer: not a letter, not a bit of a
+log-probability. What fails, lies or is slow costs reuse and nothing else."""
 import concurrent.futures
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -16,23 +18,37 @@ FLAGS = ["--api-key", KEY, "--kv-pages", "48", "--max-model-len", "700", "--kv-t
 
 
 def complete(server, prompt, **fields):
-    """The text, and how many of how many prompt tokens were not computed."""
-    body = {"model": "builtin", "prompt": prompt, "max_tokens": 20, "temperature": 0.8, "seed": 5, **fields}
+    """The answer with its log-probabilities, and how many of how many prompt tokens were not computed."""
+    body = {"model": "builtin", "prompt": prompt, "max_tokens": 20, "temperature": 0.8, "seed": 5, "logprobs": 2, **fields}
     status, _, text = server.ask("POST", "/v1/completions", body)
     assert status == 200, text
     answer = json.loads(text)
-    usage = answer["usage"]
-    return answer["choices"][0]["text"], usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"]
+    choice, usage = answer["choices"][0], answer["usage"]
+    return (choice["text"], choice["logprobs"]), usage["prompt_tokens_details"]["cached_tokens"], usage["prompt_tokens"]
+
+
+def whole_pages(n):
+    """How many of n prompt tokens are found when all of them were left: the last is always computed."""
+    return (n - 1) // 16 * 16
 
 
 def tier(server, name, tier):
     return server.metric(rf'quire_tier_{name}\{{tier="{tier}"\}}')
 
 
+def other_prompts(n):
+    return [f"Chapter {i}. " + STORY[100 * i:] + STORY[:100 * i] for i in range(n)]
+
+
 def push_out(server):
     """Fills the pool with other prompts."""
-    for i in range(4):
-        complete(server, f"Chapter {i}. " + STORY[100 * i:] + STORY[:100 * i])
+    for prompt in other_prompts(4):
+        complete(server, prompt)
+
+
+def kill(server):
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait(30)
 
 
 def written(server, n):
@@ -57,7 +73,7 @@ def test_host_memory_gives_back_what_left_the_pool(quire, expected):
     push_out(server)
     text, cached, n = complete(server, STORY)
     assert text == expected[0]
-    assert cached >= (n - 1) // 16 * 16
+    assert cached >= whole_pages(n)
     assert tier(server, "hits_total", "host") > 0
     assert server.metric("quire_promoted_tokens_total") > 0
     assert server.stop() == 0
@@ -69,17 +85,15 @@ def test_a_file_serves_warm_prefixes_after_kill_9(quire, expected, tmp_path):
     assert complete(server, STORY) == (expected[0], 0, expected[1])
     push_out(server)
     written(server, expected[1] // 16)
-    os.kill(server.process.pid, signal.SIGKILL)
-    server.process.wait(30)
+    kill(server)
     for _ in range(2):
         server = Server("builtin", *flags)
         text, cached, n = complete(server, STORY)
         assert text == expected[0]
-        assert cached >= (n - 1) // 16 * 16
+        assert cached >= whole_pages(n)
         assert tier(server, "hits_total", "file") >= (n - 1) // 16
         assert tier(server, "errors_total", "file") == 0
-        os.kill(server.process.pid, signal.SIGKILL)
-        server.process.wait(30)
+        kill(server)
 
 
 def test_a_server_that_is_stopped_leaves_what_it_had_cached(quire, expected, tmp_path):
@@ -89,16 +103,59 @@ def test_a_server_that_is_stopped_leaves_what_it_had_cached(quire, expected, tmp
     assert server.stop() == 0
     server = Server("builtin", *flags)
     text, cached, n = complete(server, STORY)
-    assert (text, cached) == (expected[0], (n - 1) // 16 * 16)
+    assert (text, cached) == (expected[0], whole_pages(n))
     assert server.stop() == 0
 
 
-def test_another_numeric_configuration_finds_nothing(quire, tmp_path):
+def test_written_through_a_file_is_warm_after_kill_9_though_nothing_was_evicted(quire, expected, tmp_path):
     flags = [*FLAGS, "--kv-tier-file", str(tmp_path)]
-    server = Server("builtin", *flags, "--compute", "f32")
-    complete(server, STORY)
+    for write, found in (("evict", False), ("through", True)):
+        server = Server("builtin", *flags, "--kv-tier-write", write)
+        assert complete(server, STORY) == (expected[0], 0, expected[1])
+        if found:
+            written(server, (expected[1] + 20 - 1) // 16)  # what was generated too
+        time.sleep(0.2)
+        assert found == (tier(server, "puts_total", "file") > 0)
+        kill(server)
+        server = Server("builtin", *flags)
+        assert complete(server, STORY) == (expected[0], whole_pages(expected[1]) if found else 0, expected[1])
+        kill(server)
+
+
+ONE_CONFIGURATION = ["--compute", "f32", "--kv-cache-dtype", "f32", "--page-size", "16"]
+
+
+@pytest.mark.parametrize("other", [["--compute", "int8"], ["--kv-cache-dtype", "f16"], ["--page-size", "8", "--kv-pages", "96"], ["--max-model-len", "600"], []])
+def test_pages_of_another_numeric_configuration_are_not_adopted(quire, tmp_path, other):
+    """The maximum length is no part of it for this model, whose rotations do not depend on it."""
+    flags = [*FLAGS, "--kv-tier-file", str(tmp_path), *ONE_CONFIGURATION]
+    server = Server("builtin", *flags)
+    _, _, n = complete(server, STORY)
     assert server.stop() == 0
-    server = Server("builtin", *flags, "--compute", "int8")
+    server = Server("builtin", *flags, *other)
+    answer = complete(server, STORY)
+    is_same = not other or other[0] == "--max-model-len"
+    assert answer[1] == (whole_pages(n) if is_same else 0)
+    assert server.stop() == 0
+    cold = Server("builtin", *FLAGS, *ONE_CONFIGURATION, *other, "--prefix-cache", "none")
+    assert complete(cold, STORY)[0] == answer[0]
+    assert cold.stop() == 0
+
+
+def test_pages_of_a_model_with_one_weight_changed_are_not_adopted(quire, tmp_path):
+    """Same file name, same shapes, same size: the last byte of the last tensor differs."""
+    path = tmp_path / "model.gguf"
+    data = bytearray(pathlib.Path("models/builtin.gguf").read_bytes())
+    flags = [*FLAGS, "--served-model-name", "builtin", "--kv-tier-file", str(tmp_path / "tier")]
+    for found in (False, True):
+        path.write_bytes(data)
+        server = Server(path, *flags)
+        _, cached, n = complete(server, STORY)
+        assert cached == (whole_pages(n) if found else 0)
+        assert server.stop() == 0
+    data[-1] ^= 1
+    path.write_bytes(data)
+    server = Server(path, *flags)
     assert complete(server, STORY)[1] == 0
     assert server.stop() == 0
 
@@ -121,7 +178,11 @@ def test_a_damaged_file_costs_only_reuse(quire, expected, tmp_path):
 
 def test_flags_say_what_is_wrong(quire):
     for flags, words in ((["--kv-tier-file", "/proc/nowhere"], "cannot be made"), (["--kv-tier-host-bytes", "many"], "must be a size"),
-                         (["--kv-tier-host-bytes", "1G", "--prefix-cache", "none"], "--prefix-cache none")):
+                         (["--kv-tier-host-bytes", "1G", "--prefix-cache", "none"], "--prefix-cache none"),
+                         (["--kv-tier-write", "never"], "--kv-tier-write never"), (["--kv-tier-wait", "-1"], "--kv-tier-wait"),
+                         (["--kv-tier-file", "/tmp", "--kv-tier-file-bytes", "5000"], "raise --kv-tier-file-bytes"),
+                         (["--kv-tier-redis", "localhost:6379"], "must be redis://"),
+                         (["--kv-tier-redis", "redis://localhost", "--kv-tier-redis-bytes", "1000"], "holds no page")):
         with pytest.raises(RuntimeError, match=words):
             Server("builtin", *flags)
 
@@ -147,26 +208,149 @@ def redis(tmp_path):
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed")
     path = tmp_path / "socket"
-    process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no",
-                                "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+
+    def start():
+        path.unlink(missing_ok=True)
+        process = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--appendonly", "no",
+                                    "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        started.append(process)
+        return process
+
+    started = []
+    start()
+    yield started, start, f"unix://{path}"
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def ask_redis(url, *words):
+    return subprocess.run(["redis-cli", "-s", url.removeprefix("unix://"), *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_two_servers_at_work_find_what_the_other_computed(quire, expected, redis):
+    """Both have the beginning of the story; what follows is evicted from both and was written by one or the other."""
+    _, _, url = redis
+    flags = [*FLAGS, "--kv-tier-redis", url, "--kv-tier-write", "through"]
+    first, second = Server("builtin", *flags), Server("builtin", *flags)
+    half = STORY[:len(STORY) // 2]
+    for server in (first, second):
+        assert complete(server, half)[1] in (0, whole_pages(complete(server, half)[2]))
+    assert complete(first, STORY)[0] == expected[0]
     deadline = time.monotonic() + 20
-    while not path.exists() and time.monotonic() < deadline:
+    while int(ask_redis(url, "DBSIZE")) < expected[1] // 16 and time.monotonic() < deadline:
         time.sleep(0.01)
-    yield process, f"unix://{path}"
-    process.kill()
-    process.wait()
+    assert complete(second, STORY) == (expected[0], whole_pages(expected[1]), expected[1])
+    for server in (first, second):
+        assert tier(server, "errors_total", "redis") == 0
+        assert server.stop() == 0
+
+
+def test_redis_killed_in_the_middle_costs_reuse_only(quire, expected, redis):
+    started, start, url = redis
+    prompts = [STORY, *other_prompts(6)]
+    cold = Server("builtin", *FLAGS, "--prefix-cache", "none")
+    answers = [complete(cold, p)[0] for p in prompts]
+    assert cold.stop() == 0
+    server = Server("builtin", *FLAGS, "--kv-tier-redis", url, "--kv-tier-write", "through")
+    for _ in range(2):
+        with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+            running = [pool.submit(complete, server, p) for p in prompts]
+            time.sleep(0.05)
+            started[-1].kill()  # while it reads and writes
+            started[-1].wait()
+            assert [r.result()[0] for r in running] == answers
+        assert [complete(server, p)[0] for p in prompts] == answers
+        start()
+    deadline = time.monotonic() + 30
+    puts = tier(server, "puts_total", "redis")
+    while tier(server, "puts_total", "redis") == puts and time.monotonic() < deadline:  # it is found again
+        push_out(server)
+    assert tier(server, "puts_total", "redis") > puts
+    assert server.stop() == 0
+
+
+def test_a_slow_tier_delays_nobody_longer_than_the_wait(quire, expected, redis):
+    started, _, url = redis
+    server = Server("builtin", *FLAGS[:-2], "--kv-tier-redis", url, "--kv-tier-write", "through", "--kv-tier-wait", "0.2")
+    assert complete(server, STORY) == (expected[0], 0, expected[1])
+    push_out(server)
+    usual = []
+    for i in range(3):
+        before = time.monotonic()
+        complete(server, f"{i} " + STORY)
+        usual.append(time.monotonic() - before)
+    started[-1].send_signal(signal.SIGSTOP)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        before = time.monotonic()
+        waits = pool.submit(complete, server, STORY)
+        others = [pool.submit(complete, server, p, max_tokens=1) for p in ("No", "Yes", "Why")]
+        assert waits.result()[0] == expected[0]
+        took = time.monotonic() - before
+        for other in others:
+            other.result()
+    started[-1].send_signal(signal.SIGCONT)
+    assert took < 0.2 + 4 * max(usual) + 1
+    assert server.stop() == 0
+
+
+def small_disk(path, size):
+    """Mounts a file system of that many bytes there, where that is allowed."""
+    path.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)], capture_output=True).returncode != 0:
+        pytest.skip("file systems cannot be mounted here")
+
+
+def test_a_full_disk_costs_reuse_only(quire, expected, tmp_path):
+    disk = tmp_path / "disk"
+    small_disk(disk, 1 << 20)
+    try:
+        flags = [*FLAGS, "--kv-tier-file", str(disk / "tier"), "--kv-tier-file-bytes", "256M"]
+        server = Server("builtin", *flags)
+        assert complete(server, STORY) == (expected[0], 0, expected[1])
+        for _ in range(2):
+            push_out(server)
+            assert complete(server, STORY)[0] == expected[0]
+        assert tier(server, "errors_total", "file") > 0
+        assert tier(server, "bytes", "file") <= 1 << 20
+        kill(server)
+        server = Server("builtin", *flags)  # adopts what there is
+        assert complete(server, STORY)[0] == expected[0]
+        assert server.stop() == 0
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_tiers_keep_to_their_bytes(quire, tmp_path, redis):
+    _, _, url = redis
+    cap = 1 << 20
+    server = Server("builtin", *FLAGS, "--kv-tier-write", "through", "--kv-tier-host-bytes", str(cap), "--kv-tier-file", str(tmp_path / "tier"),
+                    "--kv-tier-file-bytes", str(cap), "--kv-tier-redis", url, "--kv-tier-redis-bytes", str(cap))
+    for prompt in other_prompts(12):
+        complete(server, prompt)
+        for name in ("host", "file", "redis"):
+            assert tier(server, "bytes", name) <= cap
+    for name in ("host", "file", "redis"):
+        assert tier(server, "bytes", name) > cap * 3 // 4
+    assert sum(f.stat().st_size for f in (tmp_path / "tier").iterdir()) <= cap
+    assert server.stop() == 0
+    stored = sum(int(ask_redis(url, "STRLEN", key)) for key in ask_redis(url, "KEYS", "quire:*").split())
+    assert cap * 3 // 4 < stored <= cap
 
 
 def test_servers_share_prefixes_through_redis_and_outlive_it(quire, expected, redis):
-    process, url = redis
+    started, _, url = redis
+    process = started[0]
     flags = [*FLAGS, "--kv-tier-redis", url]
     first = Server("builtin", *flags)
     assert complete(first, STORY) == (expected[0], 0, expected[1])
     assert first.stop() == 0  # leaves there what it had cached
     second = Server("builtin", *flags)
-    time.sleep(0.3)  # it is connected
     text, cached, n = complete(second, STORY)
-    assert (text, cached) == (expected[0], (n - 1) // 16 * 16)
+    assert (text, cached) == (expected[0], whole_pages(n))
     assert tier(second, "hits_total", "redis") >= (n - 1) // 16
     push_out(second)
     process.send_signal(signal.SIGSTOP)

@@ -109,26 +109,24 @@ static void each_way(void (*f)(const way *w)) {
     empty_directory();
 }
 
-/* Follows every prefix from its beginning, with the ids that the records say, as a new process does. Each page found is the right one.
+/* Follows every prefix from its beginning, as a new process does. Each page found is the right one.
  * Returns how many were. */
 static int32_t walk_all(kv_tiers *t) {
     int32_t n_found = 0;
     unsigned char expected[PAGE_BYTES];
     for (int32_t i = 0; i < N_SPACES * N_GROUPS * (1 << MAX_DEPTH); i++) {
         prefix p = {.space = i % N_SPACES, .group = i / N_SPACES % N_GROUPS};
-        kv_tier_id parent = {0, 0};
         for (int32_t k = 0; k < MAX_DEPTH; k++) {
             p.tokens[k * PAGE_TOKENS] = i / (N_SPACES * N_GROUPS) >> k & 1;
         }
         for (p.n_pages = 1; p.n_pages <= MAX_DEPTH; p.n_pages++) {
             kv_tier_key key = key_of(&p);
             int32_t frame;
-            key.parent = parent;
             if (kv_tiers_fetch(t, &key, &frame) != KV_FETCH_STARTED) {
                 break;
             }
             settle(t);
-            const void *body = kv_tiers_take(t, frame, parent, &parent);
+            const void *body = kv_tiers_take(t, frame);
             if (body != NULL) {
                 content(&p, expected);
                 assert_memory_equal(body, expected, PAGE_BYTES);
@@ -560,7 +558,6 @@ static void a_process_killed_while_it_writes_leaves_no_wrong_byte(void **state) 
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    seen = mem_new(4096, sizeof *seen);
     snprintf(directory, sizeof directory, "/tmp/quire-tier-%ld", (long)getpid());
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_come_back_as_they_were_put_in_the_file),
@@ -580,6 +577,5 @@ int main(void) {
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(directory);
-    mem_free(seen);
     return failed;
 }

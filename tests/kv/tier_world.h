@@ -14,7 +14,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "kv/hash.h"
+#include "kv/hash.h" /* of contents */
 #include "kv/tier.h"
 
 enum { PAGE_TOKENS = 4, N_GROUPS = 2, PAGE_BYTES = 192 };
@@ -56,42 +56,15 @@ static inline void content(const prefix *p, unsigned char *bytes) {
     }
 }
 
-/* The ids that an engine would have given: one for each prefix it has seen. */
-typedef struct known {
-    prefix p;
-    kv_tier_id id;
-} known;
-
-static known *seen; /* [4096] */
-static int32_t n_seen;
-
-static inline kv_tier_id id_of(const prefix *p, int32_t n_pages) {
-    if (n_pages == 0) {
-        return (kv_tier_id){0, 0};
-    }
-    size_t n_bytes = (size_t)(n_pages * PAGE_TOKENS) * sizeof(int32_t);
-    for (int32_t i = 0; i < n_seen; i++) {
-        if (seen[i].p.space == p->space && seen[i].p.n_pages == n_pages && memcmp(seen[i].p.tokens, p->tokens, n_bytes) == 0) {
-            return seen[i].id;
-        }
-    }
-    assert_true(n_seen < 4096);
-    seen[n_seen] = (known){*p, {rng_next(&seed), rng_next(&seed)}};
-    seen[n_seen].p.n_pages = n_pages;
-    return seen[n_seen++].id;
-}
-
 static inline kv_tier_key key_of(const prefix *p) {
-    uint64_t hash = kv_hash_root(0, spaces[p->space], strlen(spaces[p->space]));
+    kv_tier_key key = {.space = spaces[p->space], .n_space = strlen(spaces[p->space]), .group = p->group};
+    key.id = kv_tier_id_root((kv_tier_id){0, 0}, key.space, key.n_space, false);
     for (int32_t i = 0; i < p->n_pages; i++) {
-        hash = kv_hash_page(hash, p->tokens + i * PAGE_TOKENS, PAGE_TOKENS);
+        key.parent = key.id;
+        key.tokens = p->tokens + i * PAGE_TOKENS;
+        key.id = kv_tier_id_page(key.parent, key.tokens, PAGE_TOKENS);
     }
-    return (kv_tier_key){.space = spaces[p->space],
-                         .n_space = strlen(spaces[p->space]),
-                         .group = p->group,
-                         .parent = id_of(p, p->n_pages - 1),
-                         .tokens = p->tokens + (p->n_pages - 1) * PAGE_TOKENS,
-                         .hash = hash};
+    return key;
 }
 
 static inline void check(const kv_tiers *t) {
@@ -103,10 +76,10 @@ static inline void check(const kv_tiers *t) {
 
 static inline bool put(kv_tiers *t, const prefix *p) {
     kv_tier_key key = key_of(p);
-    void *body = kv_tiers_put_begin(t, &key);
+    void *body = kv_tiers_put_begin(t, &key, KV_PUT_ALL);
     if (body != NULL) {
         content(p, body);
-        kv_tiers_put_end(t, &key, id_of(p, p->n_pages));
+        kv_tiers_put_end(t, &key);
     }
     check(t);
     return body != NULL;
@@ -115,7 +88,6 @@ static inline bool put(kv_tiers *t, const prefix *p) {
 /* Whether the tiers give p's page; it is the right one then. */
 static inline bool get(kv_tiers *t, const prefix *p) {
     kv_tier_key key = key_of(p);
-    kv_tier_id id;
     int32_t frame;
     unsigned char expected[PAGE_BYTES];
     if (kv_tiers_fetch(t, &key, &frame) != KV_FETCH_STARTED) {
@@ -125,11 +97,10 @@ static inline bool get(kv_tiers *t, const prefix *p) {
     while (!kv_tiers_is_ready(t, frame)) {
         kv_tiers_poll(t);
     }
-    const void *body = kv_tiers_take(t, frame, key.parent, &id);
+    const void *body = kv_tiers_take(t, frame);
     if (body != NULL) {
         content(p, expected);
         assert_memory_equal(body, expected, PAGE_BYTES);
-        assert_true(kv_tier_id_equal(id, id_of(p, p->n_pages)));
     }
     kv_tiers_release(t, frame);
     check(t);

@@ -1,0 +1,210 @@
+/* Pages of a waiting request on their way from the tiers into the pool and the index. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/cache.h"
+#include "engine/explain.h"
+#include "engine/tiering.h"
+#include "engine/tiering_parts.h"
+
+quire_err promotion_open(engine *e, promotion *p) {
+    p->frames = mem_new(WINDOW * (size_t)e->layout.n_groups, sizeof(int32_t));
+    return p->frames ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+void promotion_close(promotion *p) {
+    mem_free(p->frames);
+}
+
+/* ---- a place in the index while pages are put into it ---- */
+
+/* Where s's first n tokens are in the index, which must be told apart from s's own path: s waits and stands at its root. */
+static kv_path stand(engine *e, const sequence *s, int32_t n) {
+    kv_path path = kv_index_fork(e->index, &s->path);
+    int32_t n_matched;
+    (void)kv_index_match(e->index, &path, s->tokens, n, e->tiering->tables, &n_matched); /* the tables have room */
+    for (int32_t g = 0; g < e->layout.n_groups; g++) {
+        int32_t whole = path.n_pages * e->layout.page_tokens;
+        if (e->tiering->tables[g].n_tokens > whole) {
+            kv_table_truncate(e->pool, &e->tiering->tables[g], whole, e->layout.page_tokens);
+        }
+    }
+    return path;
+}
+
+static void leave(engine *e, kv_path *path) {
+    for (int32_t g = 0; g < e->layout.n_groups; g++) {
+        kv_table_clear(e->pool, &e->tiering->tables[g]);
+    }
+    kv_index_leave(e->index, path);
+}
+
+/* ---- fetching ---- */
+
+static int32_t *frame_at(const engine *e, const promotion *p, int32_t page, int32_t group) {
+    return &p->frames[page % WINDOW * e->layout.n_groups + group];
+}
+
+/* Gives back the frames of pages from..to. */
+static void release_frames(engine *e, const promotion *p, int32_t from, int32_t to) {
+    for (int32_t i = from; i < to; i++) {
+        for (int32_t g = 0; g < e->layout.n_groups; g++) {
+            kv_tiers_release(e->tiering->tiers, *frame_at(e, p, i, g));
+        }
+    }
+}
+
+static void finish(engine *e, promotion *p) {
+    release_frames(e, p, p->n_done, p->n_asked);
+    p->s->tier_wait = TIER_WAIT_OVER;
+    p->s = NULL;
+}
+
+/* Fetches the next page of tokens in every group, or in none. */
+static kv_fetch fetch_page(engine *e, promotion *p) {
+    kv_tiers *tiers = e->tiering->tiers;
+    const kv_path *path = &p->s->path;
+    int32_t number = p->n_asked < path->n_public ? path->public_space : path->space;
+    kv_index_space space = kv_index_describe_space(e->index, number);
+    kv_tier_key key = {.space = space.name, .n_space = space.n_name, .tokens = p->s->tokens + p->n_asked * e->layout.page_tokens};
+    key.parent = p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(e, p->before, number) : p->before;
+    key.id = kv_tier_id_page(key.parent, key.tokens, e->layout.page_tokens);
+    for (; key.group < e->layout.n_groups; key.group++) {
+        kv_fetch f = kv_tiers_fetch(tiers, &key, frame_at(e, p, p->n_asked, key.group));
+        if (f != KV_FETCH_STARTED) {
+            while (key.group-- > 0) {
+                kv_tiers_release(tiers, *frame_at(e, p, p->n_asked, key.group));
+            }
+            return f;
+        }
+    }
+    p->before = key.id;
+    p->n_asked++;
+    return KV_FETCH_STARTED;
+}
+
+static void fetch_ahead(engine *e, promotion *p) {
+    while (p->n_asked < p->n_total && p->n_asked - p->n_done < WINDOW) {
+        kv_fetch f = fetch_page(e, p);
+        if (f == KV_FETCH_NOWHERE) {
+            p->n_total = p->n_asked;
+        }
+        if (f != KV_FETCH_STARTED) {
+            return;
+        }
+    }
+}
+
+/* How many pages of tokens from n_done on have come. What was missed ends the promotion. */
+static int32_t count_come(engine *e, promotion *p) {
+    const kv_tiers *tiers = e->tiering->tiers;
+    for (int32_t i = p->n_done; i < p->n_asked; i++) {
+        for (int32_t g = 0; g < e->layout.n_groups; g++) {
+            int32_t f = *frame_at(e, p, i, g);
+            if (!kv_tiers_is_ready(tiers, f)) {
+                return i - p->n_done;
+            }
+            if (!kv_tiers_take(tiers, f)) {
+                p->n_total = i;
+                return i - p->n_done;
+            }
+        }
+    }
+    return p->n_asked - p->n_done;
+}
+
+/* ---- publishing ---- */
+
+/* Room in the tables for n more pages of tokens, in every group. */
+static quire_err reserve(engine *e, int32_t n) {
+    tiering *t = e->tiering;
+    kv_copies none = {0}; /* they end with whole pages: nothing is copied */
+    cache_make_free(e, n * e->layout.n_groups);
+    for (int32_t g = 0; g < e->layout.n_groups; g++) {
+        TRY(kv_table_append(e->pool, &t->tables[g], n * e->layout.page_tokens, e->layout.page_tokens, &none));
+    }
+    return QUIRE_OK;
+}
+
+/* Puts n fetched pages of tokens into the pool and the index. false: they have no place there. */
+static bool publish(engine *e, promotion *p, int32_t n) {
+    tiering *t = e->tiering;
+    const int32_t size = e->layout.page_tokens;
+    kv_path path = stand(e, p->s, p->n_done * size);
+    bool fits = path.n_pages == p->n_done && reserve(e, n) == QUIRE_OK;
+    for (int32_t i = p->n_done; fits && i < p->n_done + n; i++) {
+        for (int32_t g = 0; g < e->layout.n_groups; g++) {
+            e->b->ops->kv_write_page(e->b, t->tables[g].pages[i].v, kv_tiers_take(t->tiers, *frame_at(e, p, i, g)));
+        }
+    }
+    if (fits) {
+        (void)kv_index_publish(e->index, &path, p->s->tokens, (p->n_done + n) * size, t->tables, KV_PUBLISH_PAGES);
+        fits = path.n_pages == p->n_done + n;
+    }
+    leave(e, &path);
+    return fits;
+}
+
+void promotion_advance(engine *e, promotion *p) {
+    fetch_ahead(e, p);
+    int32_t n = count_come(e, p);
+    if (n > 0) {
+        bool fits = publish(e, p, n);
+        release_frames(e, p, p->n_done, p->n_done + n);
+        p->n_done += n;
+        p->n_total = fits ? p->n_total : p->n_done;
+        if (fits) {
+            e->stats.promoted_tokens += (int64_t)n * e->layout.page_tokens;
+            explain_promoted(p->s, n * e->layout.page_tokens);
+        }
+        fetch_ahead(e, p);
+    }
+    if (p->n_done >= p->n_total || clock_us() >= p->s->tier_deadline_us) {
+        finish(e, p);
+    }
+}
+
+/* Begins behind what the pool holds of s, where that is not all it can use. */
+static void begin(engine *e, promotion *p, sequence *s) {
+    int32_t n_total = cache_reusable(s) / e->layout.page_tokens;
+    kv_path path = stand(e, s, n_total * e->layout.page_tokens);
+    *p = (promotion){.s = s, .n_done = path.n_pages, .n_asked = path.n_pages, .n_total = n_total, .frames = p->frames};
+    if (path.n_pages > 0 && path.n_pages < n_total) {
+        p->before = tiering_name(e, path.entry);
+    }
+    leave(e, &path);
+    s->tier_wait = TIER_WAITS;
+    promotion_advance(e, p);
+}
+
+/* ---- a waiting sequence's side ---- */
+
+bool tiering_waits(engine *e, sequence *s) {
+    if (!e->tiering || !s->cached || s->tier_wait == TIER_WAIT_OVER) {
+        return false;
+    }
+    if (s->tier_wait == TIER_WAIT_NONE) {
+        if (s->tier_deadline_us == 0) {
+            s->tier_deadline_us = clock_us() + e->options.tiers.wait_us;
+        }
+        promotion *p = e->tiering->promotions;
+        while (p < e->tiering->promotions + MAX_PROMOTIONS && p->s) {
+            p++;
+        }
+        if (p < e->tiering->promotions + MAX_PROMOTIONS) {
+            begin(e, p, s);
+        } else if (clock_us() >= s->tier_deadline_us) {
+            s->tier_wait = TIER_WAIT_OVER;
+        }
+    }
+    return s->tier_wait != TIER_WAIT_OVER;
+}
+
+void tiering_forget(engine *e, sequence *s) {
+    for (int i = 0; e->tiering && i < MAX_PROMOTIONS; i++) {
+        if (e->tiering->promotions[i].s == s) {
+            finish(e, &e->tiering->promotions[i]);
+        }
+    }
+    s->tier_wait = TIER_WAIT_NONE;
+    s->tier_deadline_us = 0;
+}
