@@ -15,6 +15,9 @@ static const struct {
     {"wall", "memory by concurrency: reserved whole, grown, paged", demo_wall},
     {"alloc", "pages that requests take, against room for the longest", demo_alloc},
     {"table", "a block table while its sequence grows", demo_table},
+    {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot},
+    {"cache", "time a token, with the cache and without any", demo_cache},
+    {"tput", "tokens/s by how attention gets at keys and values", demo_tput},
 };
 enum { N_DEMOS = (int)(sizeof demos / sizeof *demos) };
 

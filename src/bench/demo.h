@@ -12,6 +12,8 @@ typedef struct demo_options {
     const char *prompt_lengths; /* tokens, "4,6,1,7" */
     const char *lengths;        /* of answers, likewise */
     const char *batches;        /* requests at once, "1,2,4" */
+    const char *contexts;       /* tokens of a sequence, "32,128" */
+    int32_t n_runs;             /* behind each measured figure */
     int32_t n_tokens;           /* most of an answer */
     int32_t slots;              /* sequences that run at once */
     int32_t max_len;            /* room for the longest sequence */

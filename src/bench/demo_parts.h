@@ -15,6 +15,12 @@ quire_err demo_wall(const demo_options *o, quire_error *err);
 quire_err demo_alloc(const demo_options *o, quire_error *err);
 quire_err demo_table(const demo_options *o, quire_error *err);
 
+/* demo_model.c */
+quire_err demo_snapshot(const demo_options *o, quire_error *err);
+quire_err demo_cache(const demo_options *o, quire_error *err);
+/* demo_tput.c */
+quire_err demo_tput(const demo_options *o, quire_error *err);
+
 /* A list of numbers, or the demo's own where none was given. */
 typedef struct demo_numbers {
     int32_t v[FIGURES_MAX_POINTS], n;

@@ -106,3 +106,24 @@ def test_every_demonstration_is_listed_and_others_are_refused(quire):
 def test_what_cannot_be_shown_is_refused_with_a_reason(quire, arguments, words):
     done = subprocess.run([QUIRE, *arguments], capture_output=True, text=True)
     assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
+
+
+def test_snapshot_really_compares_and_finds_nothing(quire):
+    table = rows("demo", "snapshot", "--prompt-lengths", "40", "-n", "5")[0]["demo snapshot"]
+    assert column(table, "page_tokens") == [1, 4, 16, 64, 256] and column(table, "pages") == [45, 12, 3, 1, 1]
+    assert all(row["logits"] == 5 * 2048 and row["different"] == 0 and row["equal"] == "yes" for row in table)
+
+
+def test_without_a_cache_a_token_costs_more_the_more_came_before(quire):
+    table = rows("demo", "cache", "--context", "16,512", "--runs", "3")[0]["demo cache"]
+    assert table[1]["ratio"] > 10 and table[1]["uncached_ms"] > 4 * table[0]["uncached_ms"]
+
+
+def test_tput_counts_what_growing_and_gathering_copy(quire):
+    table = rows("demo", "tput", "--batch", "1,2", "--context", "64", "-n", "4", "--runs", "1", "--kv-dtype", "f32")[0]["demo tput"]
+    lengths, token = [64, 64 - 28], 3072                               # bytes a token of the built-in model in f32
+    for n, row in enumerate(table, 1):
+        grown = sum(length + step for length in lengths[:n] for step in range(4)) / 4 * token / 1e6
+        gathered = sum(length + step + 1 for length in lengths[:n] for step in range(4)) / 4 * token / 1e6
+        assert abs(row["growing_mb"] - grown) < 1e-9 and abs(row["gathered_mb"] - gathered) < 1e-9
+        assert all(row[way] > 0 for way in ("alone", "growing", "gathered", "padded", "fused"))
