@@ -73,7 +73,7 @@ static quire_err run_steps(tput *t, int way, int32_t n_seqs, double *speed) {
     for (int32_t step = 0; e == QUIRE_OK && step < t->n_steps; step++) {
         e = decode(t, way, n_seqs, step);
     }
-    *speed = (double)batch * t->n_steps / ((double)(clock_us() - start) * 1e-6);
+    *speed = (double)n_seqs * t->n_steps / ((double)(clock_us() - start) * 1e-6);
     t->copied = k != NULL ? baseline_kv_copied_bytes(k) - copied : 0;
     e = e == QUIRE_OK && k != NULL ? baseline_kv_error(k) : e;
     baseline_kv_detach(k);
