@@ -9,7 +9,7 @@
 #include "bench/demo_parts.h"
 #include "bench/dry_run.h"
 
-enum { PAGE_TOKENS = 16, MAX_REQUESTS = FIGURES_MAX_POINTS };
+enum { PAGE_TOKENS = 16, MAX_REQUESTS = FIGURES_MAX_POINTS, MAX_PREEMPTIONS = 8 };
 
 static int64_t sum_of(const int32_t *v, int32_t n) {
     int64_t sum = 0;
@@ -42,7 +42,7 @@ static quire_err plan_all(const int32_t *lengths, int32_t n, int32_t slots, dry_
         requests[i] = (dry_request){.n_prompt = 1, .n_output = lengths[i]};
         n_pages += (lengths[i] + PAGE_TOKENS) / PAGE_TOKENS;
     }
-    sched_limits limits = {.max_rows = slots, .max_out = slots, .max_seqs = slots, .max_chunk = slots, .page_tokens = PAGE_TOKENS};
+    sched_limits limits = {.max_rows = slots, .max_out = slots, .max_seqs = slots, .max_chunk = slots, .page_tokens = PAGE_TOKENS, .max_preemptions = MAX_PREEMPTIONS};
     TRY(dry_run_open(&limits, (int32_t)n_pages, requests, n, d, err));
     quire_err e = dry_run_finish(d);
     if (e != QUIRE_OK) {
@@ -169,7 +169,7 @@ quire_err demo_schedule(const demo_options *o, quire_error *err) {
         snprintf(names[i], sizeof names[i], "r%d", (int)i + 1);
         columns[4 + i] = (sheet_column){names[i], names[i], STATE_WIDTH, SHEET_TEXT};
     }
-    sched_limits limits = {.max_rows = rows, .max_out = slots, .max_seqs = slots, .max_chunk = rows, .page_tokens = page_tokens};
+    sched_limits limits = {.max_rows = rows, .max_out = slots, .max_seqs = slots, .max_chunk = rows, .page_tokens = page_tokens, .max_preemptions = MAX_PREEMPTIONS};
     dry_run d;
     TRY(dry_run_open(&limits, n_pages, requests, n, &d, err));
     sheet s = {"demo schedule", columns, n + 4, o->json};

@@ -26,7 +26,8 @@ static quire_err open_arrays(dry_run *d) {
     d->running_view = mem_new(n, sizeof *d->running_view);
     d->waiting_view = mem_new(n, sizeof *d->waiting_view);
     d->plan.items = mem_new((size_t)d->limits.max_seqs, sizeof *d->plan.items);
-    return d->seqs && d->running && d->waiting && d->running_view && d->waiting_view && d->plan.items ? QUIRE_OK : QUIRE_NO_MEMORY;
+    d->plan.fates = mem_new(n, sizeof *d->plan.fates);
+    return d->seqs && d->running && d->waiting && d->running_view && d->waiting_view && d->plan.items && d->plan.fates ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 static quire_err open_parts(dry_run *d, int32_t n_pages, const dry_request *requests, quire_error *err) {
@@ -62,6 +63,7 @@ void dry_run_close(dry_run *d) {
     mem_free(d->running_view);
     mem_free(d->waiting_view);
     mem_free(d->plan.items);
+    mem_free(d->plan.fates);
     *d = (dry_run){0};
 }
 
@@ -98,11 +100,10 @@ static void arrive(dry_run *d) {
 }
 
 static sched_seq view_of(const dry_seq *s) {
-    return (sched_seq){.n_known = s->n_known, .n_computed = s->n_computed, .n_pages = s->table.n_pages, .n_groups = 1};
+    return (sched_seq){.n_known = s->n_known, .n_computed = s->n_computed, .n_pages = s->table.n_pages, .n_groups = 1, .n_most = s->request.n_prompt + s->request.n_output, .n_preempted = s->n_preempted};
 }
 
-static void preempt_last(dry_run *d) {
-    int32_t i = d->running[--d->n_running];
+static void preempt(dry_run *d, int32_t i) {
     dry_seq *s = &d->seqs[i];
     kv_table_clear(d->pool, &s->table);
     s->n_computed = 0;
@@ -129,9 +130,15 @@ static void plan(dry_run *d) {
     }
     sched_make_plan(&d->limits, d->running_view, d->n_running, d->waiting_view, d->n_waiting, kv_pool_counts(d->pool).n_free, &d->plan);
     name_items(d);
-    for (int32_t i = 0; i < d->plan.n_preempted; i++) {
-        preempt_last(d);
+    int32_t kept = 0;
+    for (int32_t i = 0, n = d->n_running; i < n; i++) {
+        if (d->plan.fates[i] == SCHED_PREEMPTED) {
+            preempt(d, d->running[i]);
+        } else {
+            d->running[kept++] = d->running[i];
+        }
     }
+    d->n_running = kept;
     for (int32_t i = d->plan.n_items - d->plan.n_admitted; i < d->plan.n_items; i++) {
         int32_t k = d->plan.items[i].seq;
         d->seqs[k].state = DRY_RUNNING;

@@ -73,7 +73,7 @@ static void continuous_batching_ends_each_request_at_its_own_step(void **state) 
         requests[i] = (dry_request){1, lengths[i], 0};
         assert_int_equal(ends[i], i < 4 ? 1269 : 2861);
     }
-    sched_limits l = {.max_rows = 4, .max_out = 4, .max_seqs = 4, .max_chunk = 4, .page_tokens = 16};
+    sched_limits l = {.max_rows = 4, .max_out = 4, .max_seqs = 4, .max_chunk = 4, .page_tokens = 16, .max_preemptions = 8};
     dry_run d;
     open_run(&l, 300, requests, 8, &d);
     finish(&d);
@@ -112,7 +112,7 @@ static void every_request_gets_its_tokens_however_few_the_pages(void **state) {
             longest = requests[i].n_prompt + requests[i].n_output > longest ? requests[i].n_prompt + requests[i].n_output : longest;
         }
         int32_t seqs = 1 + (int32_t)(rng_next(&seed) % 8), page = 1 << rng_next(&seed) % 5;
-        sched_limits l = {.max_rows = seqs + (int32_t)(rng_next(&seed) % 32), .max_out = seqs, .max_seqs = seqs, .max_chunk = 1 + (int32_t)(rng_next(&seed) % 40), .page_tokens = page};
+        sched_limits l = {.max_rows = seqs + (int32_t)(rng_next(&seed) % 32), .max_out = seqs, .max_seqs = seqs, .max_chunk = 1 + (int32_t)(rng_next(&seed) % 40), .page_tokens = page, .max_preemptions = 8};
         dry_run d;
         open_run(&l, (longest + page - 1) / page + (int32_t)(rng_next(&seed) % 30), requests, n, &d);
         finish(&d);
@@ -120,6 +120,7 @@ static void every_request_gets_its_tokens_however_few_the_pages(void **state) {
             const dry_seq *s = &d.seqs[i];
             assert_int_equal(s->n_known, s->request.n_prompt + s->request.n_output);
             assert_true(s->ended - s->first >= s->request.n_output - 1 && s->first >= s->started && s->started > s->request.arrival);
+            assert_true(s->n_preempted <= 8);
             n_preempted += s->n_preempted;
         }
         dry_run_close(&d);
@@ -131,7 +132,7 @@ static void every_request_gets_its_tokens_however_few_the_pages(void **state) {
 
 static void what_can_never_fit_is_refused(void **state) {
     (void)state;
-    sched_limits l = {.max_rows = 4, .max_out = 4, .max_seqs = 4, .max_chunk = 4, .page_tokens = 16};
+    sched_limits l = {.max_rows = 4, .max_out = 4, .max_seqs = 4, .max_chunk = 4, .page_tokens = 16, .max_preemptions = 8};
     dry_request long_one = {60, 5, 0}, empty = {0, 5, 0}, backwards[] = {{1, 1, 3}, {1, 1, 2}};
     quire_error err;
     dry_run d;
