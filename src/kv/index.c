@@ -110,7 +110,7 @@ static kv_space *space_at(const kv_index *ix, int32_t space) {
 /* A space goes when nobody is in it and nothing is cached in it. */
 static void drop_idle_space(kv_index *ix, int32_t space) {
     const kv_space *s = space_at(ix, space);
-    if (s->n_paths == 0 && ix->tree.nodes[s->root].n_children == 0) {
+    if (s->n_paths == 0 && ix->tree.nodes[s->root].children == TREE_NONE) {
         if (ix->o.n_state_groups > 0) {
             kv_snapshots_drop_place(&ix->snapshots, ix->tree.cap_entries + space);
         }

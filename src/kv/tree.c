@@ -102,10 +102,20 @@ static int32_t compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32
     return i;
 }
 
+/* As compare, with node's first entry. n > 0. */
+static int32_t compare_first(const kv_tree *t, int32_t node, const int32_t *tokens, int32_t n, int32_t *order) {
+    int32_t key = t->nodes[node].key;
+    if (key != tokens[0]) {
+        *order = tokens[0] < key ? -1 : 1;
+        return 0;
+    }
+    return compare(t, t->nodes[node].first, tokens, n, order);
+}
+
 /* Where the tokens of node b's first entry stand against node a's. */
 static int32_t compare_nodes(const kv_tree *t, int32_t a, int32_t b) {
     int32_t order, e = t->nodes[b].first;
-    (void)compare(t, t->nodes[a].first, kv_tree_tokens(t, e), kv_tree_entry(t, e)->n_tokens, &order);
+    (void)compare_first(t, a, kv_tree_tokens(t, e), kv_tree_entry(t, e)->n_tokens, &order);
     return order;
 }
 
@@ -147,10 +157,10 @@ static int32_t *find_link(kv_tree *t, int32_t parent, int32_t n) {
 /* Node n, which has its first entry already, becomes a child of its parent. */
 static void add_child(kv_tree *t, int32_t n) {
     kv_node *node = &t->nodes[n];
+    node->key = kv_tree_tokens(t, node->first)[0];
     int32_t *link = find_link(t, node->parent, n);
     cut(t, *link, n, &node->left, &node->right);
     *link = n;
-    t->nodes[node->parent].n_children++;
 }
 
 static void remove_child(kv_tree *t, int32_t n) {
@@ -158,7 +168,6 @@ static void remove_child(kv_tree *t, int32_t n) {
     int32_t *link = find_link(t, node->parent, n);
     assert(*link == n);
     *link = join(t, node->left, node->right);
-    t->nodes[node->parent].n_children--;
 }
 
 /* ---- the tree ---- */
@@ -170,7 +179,7 @@ int32_t kv_tree_add_root(kv_tree *t, int32_t number) {
 }
 
 void kv_tree_remove_root(kv_tree *t, int32_t root) {
-    assert(t->nodes[root].n_children == 0 && t->nodes[root].parent == TREE_NONE);
+    assert(t->nodes[root].children == TREE_NONE && t->nodes[root].parent == TREE_NONE);
     give_node(t, root);
 }
 
@@ -184,7 +193,7 @@ int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_
     }
     int32_t node = after == TREE_NONE ? root : kv_tree_entry(t, after)->node;
     for (int32_t at = t->nodes[node].children; at != TREE_NONE && *n_shared < n;) {
-        int32_t shared = compare(t, t->nodes[at].first, tokens, n, &order);
+        int32_t shared = compare_first(t, at, tokens, n, &order);
         if (shared > *n_shared) {
             *n_shared = shared;
             best = t->nodes[at].first;
@@ -219,7 +228,7 @@ static int32_t node_behind(kv_tree *t, int32_t root, int32_t after) {
     }
     if (kv_tree_entry(t, after)->next != TREE_NONE) {
         split_behind(t, after);
-    } else if (t->nodes[kv_tree_entry(t, after)->node].n_children == 0) {
+    } else if (t->nodes[kv_tree_entry(t, after)->node].children == TREE_NONE) {
         return kv_tree_entry(t, after)->node;
     }
     return take_node(t, kv_tree_entry(t, after)->node);
@@ -281,7 +290,7 @@ void kv_tree_remove(kv_tree *t, int32_t e) {
         }
         remove_child(t, n);
         give_node(t, n);
-        if (t->nodes[parent].n_children == 1 && t->nodes[parent].parent != TREE_NONE) {
+        if (kv_tree_has_only_child(t, parent) && t->nodes[parent].parent != TREE_NONE) {
             merge_with_only_child(t, parent);
         }
     }

@@ -31,11 +31,12 @@ typedef struct kv_entry {
 } kv_entry;
 
 typedef struct kv_node {
-    int32_t parent;               /* TREE_NONE: a root */
-    int32_t first, last;          /* entries; in a root TREE_NONE, and the number that the user gave it */
-    int32_t children, n_children; /* the treap's top */
-    int32_t left, right;          /* siblings in the treap */
-    uint32_t priority;            /* over those below it in the treap; 0: the slab's slot is unused */
+    int32_t parent;      /* TREE_NONE: a root */
+    int32_t first, last; /* entries; in a root TREE_NONE, and the number that the user gave it */
+    int32_t key;         /* its first token: most siblings differ there, and need not be looked at further */
+    int32_t children;    /* the treap's top */
+    int32_t left, right; /* siblings in the treap */
+    uint32_t priority;   /* over those below it in the treap; 0: the slab's slot is unused */
 } kv_node;
 
 typedef struct kv_tree {
@@ -77,7 +78,11 @@ int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, cons
 /* Whether nothing follows e. */
 static inline bool kv_tree_is_last(const kv_tree *t, int32_t e) {
     const kv_entry *entry = kv_tree_entry(t, e);
-    return entry->next == TREE_NONE && t->nodes[entry->node].n_children == 0 && entry->n_hung == 0;
+    return entry->next == TREE_NONE && t->nodes[entry->node].children == TREE_NONE && entry->n_hung == 0;
+}
+static inline bool kv_tree_has_only_child(const kv_tree *t, int32_t node) {
+    int32_t top = t->nodes[node].children;
+    return top != TREE_NONE && t->nodes[top].left == TREE_NONE && t->nodes[top].right == TREE_NONE;
 }
 /* Removes an entry that nothing follows. An only child left behind is merged with its parent. O(entries of the parent + log siblings). */
 void kv_tree_remove(kv_tree *t, int32_t e);

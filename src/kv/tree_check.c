@@ -47,8 +47,11 @@ static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_
         return QUIRE_OK;
     }
     const kv_node *node = &t->nodes[n];
-    if (node->priority == 0 || node->parent != parent || ++*count > t->nodes[parent].n_children) {
-        return broken(err, "a child that names another parent, or too many", n);
+    if (node->priority == 0 || node->parent != parent || ++*count > t->n_nodes) {
+        return broken(err, "a child that names another parent, or a treap in a cycle", n);
+    }
+    if (node->first < 0 || node->first >= t->made_entries || node->key != kv_tree_tokens(t, node->first)[0]) {
+        return broken(err, "a node without a first entry, or a key that is not its first token", n);
     }
     for (int side = 0; side < 2; side++) {
         int32_t below = side == 0 ? node->left : node->right;
@@ -64,8 +67,8 @@ static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_
     return check_treap(t, node->right, parent, last, count, err);
 }
 
-/* What a root's entries follow under another root is there and full. Adds how many do to *n_hanging. */
-static quire_err check_root(const kv_tree *t, int32_t root, int32_t *n_hanging, quire_error *err) {
+/* What a root's entries follow under another root is there and full. Adds how many do, if any: its n_children, to *n_hanging. */
+static quire_err check_root(const kv_tree *t, int32_t root, int32_t n_children, int32_t *n_hanging, quire_error *err) {
     int32_t top = t->nodes[root].children, first = top != TREE_NONE ? t->nodes[top].first : TREE_NONE;
     if (first < 0 || first >= t->made_entries || kv_tree_entry(t, first)->up == TREE_NONE) {
         return QUIRE_OK;
@@ -74,7 +77,7 @@ static quire_err check_root(const kv_tree *t, int32_t root, int32_t *n_hanging, 
     if (up < 0 || up >= t->made_entries || kv_tree_entry(t, up)->n_tokens != t->page_tokens) {
         return broken(err, "a root that follows an entry which is not there or not full", root);
     }
-    *n_hanging += t->nodes[root].n_children;
+    *n_hanging += n_children;
     return QUIRE_OK;
 }
 
@@ -85,21 +88,18 @@ quire_err kv_tree_check(const kv_tree *t, quire_error *err) {
         if (node->priority == 0) {
             continue;
         }
-        n_nodes++;
-        n_children += node->n_children;
-        if (node->parent == TREE_NONE) {
-            n_roots++;
-            TRY(check_root(t, n, &n_hanging, err));
-        } else {
-            TRY(check_run(t, n, &n_entries, err));
-            if (node->n_children == 1) {
-                return broken(err, "a node with one child, which should be one with it", n);
-            }
-        }
         int32_t last = TREE_NONE, count = 0;
         TRY(check_treap(t, node->children, n, &last, &count, err));
-        if (count != node->n_children) {
-            return broken(err, "a node that counts its children wrong", n);
+        n_nodes++;
+        n_children += count;
+        if (node->parent == TREE_NONE) {
+            n_roots++;
+            TRY(check_root(t, n, count, &n_hanging, err));
+        } else {
+            TRY(check_run(t, n, &n_entries, err));
+            if (count == 1) {
+                return broken(err, "a node with one child, which should be one with it", n);
+            }
         }
     }
     for (int32_t e = 0; e < t->made_entries; e++) {
