@@ -94,7 +94,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     e->layout = *layout;
     e->desc = model_description(e->m);
     e->limits = (sched_limits){.max_rows = o->max_batched_tokens,
-                               .max_out = o->max_seqs,
+                               .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
                                .max_seqs = o->max_seqs,
                                .max_chunk = o->prefill_chunk > 0 ? o->prefill_chunk : o->max_batched_tokens,
                                .page_tokens = o->page_tokens,
@@ -109,6 +109,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(sampler_open(e->desc->n_vocab, o->max_model_len, &e->sampler));
     TRY(shares_open(&e->shares, MAX_SHARES));
     TRY(step_open(e));
+    TRY(draft_open(e, err));
     TRY(audit_file_open(e, err));
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;
@@ -158,6 +159,7 @@ void engine_close(engine *e) {
         pthread_mutex_destroy(&e->lock);
     }
     audit_file_close(e);
+    draft_close(e);
     step_close(e);
     shares_close(&e->shares);
     sampler_close(e->sampler);
@@ -283,6 +285,7 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
         }
         s->sample_index = r->sample_index + (uint32_t)k;
         s->user = users[k];
+        draft_begin(e, s);
         s->followers = leader;
         leader = s;
     }

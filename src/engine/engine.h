@@ -14,6 +14,7 @@
 #include "base/ring.h"
 #include "base/wake.h"
 #include "core/params.h"
+#include "engine/draft.h"
 #include "engine/logprobs.h"
 #include "engine/order.h"
 #include "kv/evict.h"
@@ -59,6 +60,7 @@ typedef struct engine_options {
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     engine_tiers tiers;
+    draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
     int32_t max_requests; /* waiting, running, or ended and not yet read; more are QUIRE_BUSY */
 } engine_options;
@@ -107,7 +109,7 @@ typedef struct engine_request {
 } engine_request;
 
 /* Starts the engine's thread over a model and a backend whose step_open and kv_open were called with this layout and these limits (max_rows =
- * max_batched_tokens, max_out = max_seqs). All three stay the caller's and must outlive the engine; from now on the engine's thread runs the backend. */
+ * max_batched_tokens, max_out = draft_max_out). All three stay the caller's and must outlive the engine; from now on the engine's thread runs the backend. */
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err);
 /* Stops the thread; requests that stand end with FINISH_CANCELLED. Readers pop and close their out-rings before. */
 void engine_close(engine *e);
@@ -145,6 +147,9 @@ typedef struct engine_stats {
     int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */
     int64_t steps, step_rows, step_us, preemptions;
     int64_t swapped_out, swapped_in;                       /* preempted sequences */
+    int64_t drafts, draft_tokens, draft_accepted;          /* times a sequence's drafts were verified, how many tokens, how many were accepted */
+    int64_t draft_accepted_at[DRAFT_MAX];                  /* the same by place in the draft */
+    int64_t forced_tokens;                                 /* accepted without being chosen */
     int64_t promoted_tokens;                               /* that came back into the pool from a tier */
     kv_tier_stats tiers[KV_N_TIERS];
     engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */

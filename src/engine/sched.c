@@ -86,7 +86,7 @@ static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_ro
     sched_plan *plan = p->plan;
     int32_t out = out_wanted(s, n_rows), pages = pages_wanted(p->l, s, s->n_computed + n_rows);
     double pairs = pairs_of(s, n_rows);
-    plan->items[plan->n_items++] = (sched_item){index, n_rows};
+    plan->items[plan->n_items++] = (sched_item){.seq = index, .n_rows = n_rows};
     plan->n_rows += n_rows;
     plan->n_out += out;
     plan->n_pages += pages;
@@ -159,6 +159,44 @@ static void plan_running(planner *p, bool decodes) {
     }
 }
 
+/* Gives the planned decodes rows for their drafts, in order. */
+static void plan_drafts(planner *p, bool others_want_rows) {
+    const sched_plan *plan = p->plan;
+    int32_t room = others_want_rows ? p->left.rows / 2 : p->left.rows;
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        sched_item *item = &plan->items[i];
+        int32_t n = min_i32(p->running[item->seq].n_drafts, min_i32(room, p->left.out));
+        item->n_drafts = n > 0 ? n : 0;
+        room -= item->n_drafts;
+        p->left.rows -= item->n_drafts;
+        p->left.out -= item->n_drafts;
+        p->left.us -= item->n_drafts * p->l->cost.row_us;
+    }
+}
+
+/* Cuts drafts to the pages that everybody else left; those that were promised to a sequence are its own. */
+static void fit_drafts(planner *p) {
+    sched_plan *plan = p->plan;
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        sched_item *item = &plan->items[i];
+        if (item->n_drafts == 0) {
+            continue;
+        }
+        const sched_seq *s = &p->running[item->seq];
+        int32_t n = s->n_computed + item->n_rows, alone = pages_wanted(p->l, s, n), left = has_aged(p->l, s) ? INT32_MAX : p->left.pages;
+        while (item->n_drafts > 0 && pages_wanted(p->l, s, n + item->n_drafts) - alone > left) {
+            item->n_drafts--;
+        }
+        int32_t more = pages_wanted(p->l, s, n + item->n_drafts) - alone;
+        plan->n_pairs += pairs_of(s, item->n_rows + item->n_drafts) - pairs_of(s, item->n_rows);
+        item->n_rows += item->n_drafts;
+        p->left.pages -= has_aged(p->l, s) ? 0 : more;
+        plan->n_rows += item->n_drafts;
+        plan->n_out += item->n_drafts;
+        plan->n_pages += more;
+    }
+}
+
 /* What the decodes leave of the step's time. */
 static double time_left(const planner *p) {
     const sched_limits *l = p->l;
@@ -208,8 +246,10 @@ void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_
     }
     plan_running(&p, true);
     p.left.us = time_left(&p);
+    plan_drafts(&p, plan->n_items < n_running || n_waiting > 0);
     plan_running(&p, false);
     if (plan->n_preempted == 0) { /* else pages are short: nobody new comes in */
         plan_waiting(&p, waiting, n_waiting);
     }
+    fit_drafts(&p);
 }

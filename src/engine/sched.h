@@ -4,6 +4,9 @@
  * sequences are admitted in the order given while rows, sequence slots and pages last; one that is held for pages which another computes is passed
  * over. Where something decodes, prefills take no more rows than keep the step within twice the time of the decodes, or the target if that is longer.
  *
+ * Drafts (draft.h) ride behind their sequence's next token. They take rows before prefills do, at most half of them where somebody else wants some, and pages
+ * last of all, so that nobody is preempted or kept out for them.
+ *
  * When pages run out, running sequences are preempted: of the newest few that have no rows in the step yet, the one that has computed least.
  * Its pages are given back and it waits, in its old place, to be computed again (bit for bit the same, DESIGN.md, 1). One that was preempted
  * max_preemptions times has aged: it comes back when all pages that it may ever need can be had, these are promised to it, and it is not preempted again.
@@ -26,6 +29,7 @@ typedef struct sched_seq {
     bool wants_logits;   /* every row's logits are wanted, not the last known token's alone */
     bool held;           /* waiting only: it is not admitted while the sequence waits_for (as in sched_item.seq) runs or is admitted, since that one */
     int32_t waits_for;   /* computes pages which it will find. Those behind it are not held up */
+    int32_t n_drafts;    /* of one that runs and decodes: tokens behind the known ones to be verified, as many as there is room for */
 } sched_seq;
 
 /* What a step takes: a time of its own, one for each row, and one for each pair of a row and a token that it attends to; microseconds. */
@@ -44,9 +48,9 @@ typedef struct sched_limits {
     sched_cost cost;
 } sched_limits;
 
-/* seq is an index into the arrays given; n_rows of its tokens from n_computed on are computed. */
+/* seq is an index into the arrays given; n_rows of its tokens from n_computed on are computed, the last n_drafts of which are drafts. */
 typedef struct sched_item {
-    int32_t seq, n_rows;
+    int32_t seq, n_rows, n_drafts;
 } sched_item;
 
 /* What becomes of a running sequence. */
@@ -55,7 +59,7 @@ typedef enum sched_fate { SCHED_IDLE, SCHED_PLANNED, SCHED_PREEMPTED } sched_fat
 typedef struct sched_plan {
     int32_t n_items;      /* in the order of rows in the batch */
     sched_item *items;    /* room for max_seqs */
-    int32_t n_rows, n_out, n_pages; /* what the items take: rows, wanted rows, new pages */
+    int32_t n_rows, n_out, n_pages; /* what the items take: rows, wanted rows, new pages; with drafts */
     double n_pairs;       /* of a row and a token that it attends to */
     int32_t n_admitted;   /* waiting sequences that start to run: those that have an item, the last n_admitted items */
     uint8_t *fates;       /* [n_running] of sched_fate: the preempted go back to waiting. Room for max_seqs */

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "kv/index.h"
 #include "kv/table.h"
@@ -51,9 +52,10 @@ typedef struct sequence {
     int32_t held_until;
     int32_t n_tables;
     kv_table *tables;         /* [n_tables] one a group */
+    draft_seq draft;
 
     /* Shared with the reader. */
-    int32_t *tokens;          /* [n_max]; entries below n_published are final */
+    int32_t *tokens;          /* [n_max]; entries below n_published are final, those behind n_known drafts */
     token_logprob *logprobs, *prompt_logprobs; /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or NULL */
     atomic_int n_published;
     atomic_int finish;        /* finish_reason, set once, after the last token was published */

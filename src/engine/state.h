@@ -76,6 +76,8 @@ struct engine {
     tiering *tiering;        /* NULL: no tiers */
     swap *swap;              /* NULL: no swap space */
     sampler *sampler;
+    drafter *drafter;        /* NULL: none */
+    sequence **drafted;      /* [max_seqs] those that it is asked for in a step */
     sequence **running, **waiting; /* oldest first */
     shares shares;           /* what tenants were served */
     pace pace;               /* what steps cost */
@@ -95,6 +97,12 @@ void step_collect(engine *e);
 void step_wake_readers(engine *e);
 /* Ends s: pages back, readers told. s must stand in neither list any more, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
+/* Samples s's next token from a row of logits, which is changed, and commits it. */
+void step_sample(engine *e, sequence *s, float *logits);
+/* s's next token is `token`: known, shown to its reader, and perhaps its end. */
+void step_commit(engine *e, sequence *s, int32_t token);
+/* Whether the last hidden state of a row is made of numbers. What is not is never published. */
+bool step_is_finite(engine *e, int32_t row);
 
 /* ---- step_arrays.c ---- */
 /* Sizes the arrays of e->step. */

@@ -13,6 +13,7 @@
 #include "engine/state.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
+#include "engine/verify.h"
 
 #define TILE_ROWS 16 /* query rows of one attention item */
 
@@ -20,6 +21,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     fork_hand_on(e, s);
     tiering_forget(e, s);
     swap_drop(e, s);
+    draft_forget(e, s, true);
     cache_release(e, s, reason == FINISH_ERROR ? CACHE_DROP : CACHE_KEEP);
     cache_leave(e, s);
     shares_leave(&e->shares, s->share);
@@ -102,6 +104,7 @@ static void preempt(engine *e, sequence *s) {
     swap_out(e, s);
     cache_release(e, s, CACHE_KEEP);
     tiering_forget(e, s);
+    draft_forget(e, s, false);
     s->state = SEQ_WAITING;
     s->n_preempted++;
     list_insert(e->waiting, &e->n_waiting, s);
@@ -144,8 +147,10 @@ static void admit(engine *e) {
 static void plan_step(engine *e) {
     step_arrays *a = &e->step;
     int32_t n_waiting = ready_find(e);
+    draft_propose(e);
     for (int32_t i = 0; i < e->n_running; i++) {
         a->running[i] = describe(e, e->running[i]);
+        a->running[i].n_drafts = e->running[i]->draft.n;
     }
     for (int32_t i = 0; i < n_waiting; i++) {
         a->waiting[i] = describe(e, a->ready[i]);
@@ -207,6 +212,11 @@ static void reserve_step(engine *e) {
         sequence *s = a->seqs[i];
         int32_t n = a->plan.items[i].n_rows;
         quire_err r = reserve_pages(e, s, n);
+        if (r == QUIRE_NO_ROOM && a->plan.items[i].n_drafts > 0) {
+            n = a->plan.items[i].n_rows -= a->plan.items[i].n_drafts;
+            a->plan.items[i].n_drafts = 0;
+            r = reserve_pages(e, s, n);
+        }
         if (r == QUIRE_NO_ROOM && cache_drop_tail(e, s)) {
             cache_make_free(e, pages_needed(e));
             r = reserve_pages(e, s, n);
@@ -227,7 +237,7 @@ static void reserve_step(engine *e) {
 
 /* Whether the logits of position p are looked at. */
 static bool wants_row(const sequence *s, int32_t p) {
-    return p + 1 == s->n_known || (sequence_wants_logits(s) && p >= s->logits_first);
+    return verify_wants(s, p) || (sequence_wants_logits(s) && p >= s->logits_first);
 }
 
 /* Rows of one item: tokens, positions, slots, wanted rows. */
@@ -318,8 +328,22 @@ static void report(const engine *e, const float *raw, int32_t token, int32_t wid
     logprobs_top(raw, e->desc->n_vocab, normalizer, width - 1, out + 1);
 }
 
-/* Samples s's next token from its last row's logits and commits it. */
-static void sample(engine *e, sequence *s, float *logits) {
+void step_commit(engine *e, sequence *s, int32_t token) {
+    s->tokens[s->n_known++] = token;
+    shares_serve(&e->shares, s->share, SHARE_OUTPUT_WEIGHT);
+    s->state = SEQ_DECODE;
+    int64_t now_us = clock_us();
+    stats_token(e, s, now_us);
+    explain_token(s, now_us);
+    finish_reason reason = finish_of(e, s, token);
+    if (reason != FINISH_NONE) {
+        step_finish(e, s, reason, QUIRE_OK);
+    } else {
+        out_publish(s, FINISH_NONE);
+    }
+}
+
+void step_sample(engine *e, sequence *s, float *logits) {
     int32_t token;
     if (s->logprobs) {
         memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
@@ -340,22 +364,10 @@ static void sample(engine *e, sequence *s, float *logits) {
     if (s->logprobs) {
         report(e, e->step.raw, token, s->logprobs_width, s->logprobs + (size_t)(s->n_known - s->n_prompt) * (size_t)s->logprobs_width);
     }
-    s->tokens[s->n_known++] = token;
-    shares_serve(&e->shares, s->share, SHARE_OUTPUT_WEIGHT);
-    s->state = SEQ_DECODE;
-    int64_t now_us = clock_us();
-    stats_token(e, s, now_us);
-    explain_token(s, now_us);
-    finish_reason reason = finish_of(e, s, token);
-    if (reason != FINISH_NONE) {
-        step_finish(e, s, reason, QUIRE_OK);
-    } else {
-        out_publish(s, FINISH_NONE);
-    }
+    step_commit(e, s, token);
 }
 
-/* Whether the last hidden state of a row is made of numbers. What is not is never published. */
-static bool is_finite(engine *e, int32_t row) {
+bool step_is_finite(engine *e, int32_t row) {
     float *hidden = e->step.hidden;
     e->b->ops->act_read(e->b, model_hidden(e->m), row, 1, hidden);
     float sum = 0.0f;
@@ -379,29 +391,30 @@ static void keep_row(const engine *e, sequence *s, int32_t p, const float *logit
 /* Commits one item's rows; samples when they reach the last known token. */
 static void collect_item(engine *e, int32_t item) {
     sequence *s = e->step.seqs[item];
-    int32_t n = e->step.plan.items[item].n_rows;
-    int32_t out = e->step.out0[item] - 1; /* the last wanted row seen */
+    int32_t n = e->step.plan.items[item].n_rows - e->step.plan.items[item].n_drafts;
+    int32_t out = e->step.out0[item]; /* the wanted row that comes next; in the end the one to sample from */
     for (int32_t p = s->n_computed; p < s->n_computed + n; p++) {
         if (wants_row(s, p)) {
-            out++;
             if (sequence_wants_logits(s) && p >= s->logits_first) {
                 keep_row(e, s, p, e->b->ops->logits(e->b, out));
             }
+            out += p + 1 < s->n_known;
         }
     }
     shares_serve(&e->shares, s->share, s->n_known == s->n_prompt ? SHARE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
     s->n_computed += n;
     explain_computed(e, s, n);
-    if (!is_finite(e, e->step.batch_seqs[item].row0 + n - 1)) {
+    if (!step_is_finite(e, e->step.batch_seqs[item].row0 + n - 1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
     }
     cache_publish(e, s);
     cache_forget(e, s);
     if (s->n_computed == s->n_known) {
-        float *logits = e->b->ops->logits(e->b, out);
-        fork_followers(e, s, logits, sample);
-        sample(e, s, logits);
+        if (s->followers != NULL) {
+            fork_followers(e, s, e->b->ops->logits(e->b, out), step_sample);
+        }
+        verify_item(e, item, out);
     }
 }
 

@@ -30,6 +30,7 @@ typedef struct harness_options {
     order_policy schedule;
     double schedule_lambda; /* 0: ORDER_LAMBDA */
     int64_t step_target_us;
+    draft_options draft;
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -76,7 +77,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
         model_file_close(f);
         h->n_vocab = model_description(h->m)->n_vocab;
     }
-    step_limits limits = {.max_rows = o->max_rows, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
+    step_limits limits = {.max_rows = o->max_rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_rows)};
     engine_options eo = {.page_tokens = o->page_tokens,
                          .n_pages = o->n_pages,
                          .max_model_len = o->max_model_len > 0 ? o->max_model_len : o->n_pages * o->page_tokens < 2048 ? o->n_pages * o->page_tokens : 2048,
@@ -90,6 +91,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .n_prefixes = o->n_prefixes,
                          .audit_path = o->audit_path,
                          .tiers = o->tiers,
+                         .draft = o->draft,
                          .swap_bytes = o->swap_bytes,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,

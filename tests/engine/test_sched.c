@@ -221,6 +221,55 @@ static void prefills_leave_the_decodes_their_pace(void **state) {
     assert_int_equal(p.n_rows, 2); /* a prefill whose row alone takes longer still goes on */
 }
 
+static sched_seq with_drafts(sched_seq s, int32_t n) {
+    s.n_drafts = n;
+    return s;
+}
+
+static void drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows(void **state) {
+    (void)state;
+    sched_limits l = limits;
+    l.max_rows = 12;
+    l.max_out = 12;
+    sched_seq running[] = {with_drafts(seq(7, 6), 3), with_drafts(seq(6, 5), 4), seq(20, 4)};
+    sched_plan p;
+    plan(&l, running, 2, NULL, 0, 100, &p); /* nobody else wants rows */
+    assert_int_equal(p.items[0].n_rows, 4);
+    assert_int_equal(p.items[0].n_drafts, 3);
+    assert_int_equal(p.items[1].n_rows, 5);
+    assert_int_equal(p.items[1].n_drafts, 4);
+    assert_int_equal(p.n_out, 9);
+    plan(&l, running, 3, NULL, 0, 100, &p); /* 10 rows left by decodes: 5 for drafts, 5 for the prompt */
+    assert_int_equal(p.items[0].n_drafts, 3);
+    assert_int_equal(p.items[1].n_drafts, 2);
+    assert_int_equal(p.items[2].n_rows, 5);
+    assert_int_equal(p.n_rows, 12);
+    l.max_out = 4;
+    plan(&l, running, 2, NULL, 0, 100, &p); /* two decodes take two of four rows of logits */
+    assert_int_equal(p.items[0].n_drafts, 2);
+    assert_int_equal(p.items[1].n_drafts, 0);
+    assert_int_equal(p.n_out, 4);
+}
+
+static void nobody_gives_pages_up_for_drafts(void **state) {
+    (void)state;
+    sched_limits l = limits;
+    l.max_rows = l.max_out = 32;
+    sched_seq running[] = {with_drafts(seq(7, 6), 3), seq(6, 4)}, waiting[] = {seq(3, 0)};
+    sched_plan p;
+    plan(&l, running, 2, NULL, 0, 0, &p);
+    assert_int_equal(p.n_preempted, 0);
+    assert_int_equal(p.items[0].n_drafts, 1); /* the page's last place */
+    assert_int_equal(p.items[0].n_rows, 2);
+    assert_int_equal(p.n_pages, 0);
+    plan(&l, running, 2, NULL, 0, 1, &p);
+    assert_int_equal(p.items[0].n_drafts, 3);
+    assert_int_equal(p.n_pages, 1);
+    plan(&l, running, 2, waiting, 1, 1, &p); /* the page goes to the one that waits */
+    assert_int_equal(p.n_admitted, 1);
+    assert_int_equal(p.items[0].n_drafts, 1);
+}
+
 /* A workload played by the plan alone, to the end, with every promise checked on the way. Prompts of one family are the same up to `common`, in whole
  * pages; the pages of a family that somebody computed are found by all until they are evicted, which happens at random. */
 typedef struct player {
@@ -240,28 +289,32 @@ static int32_t held(const player *g) {
     return n;
 }
 
-/* Prefills beside decodes stay within the target or the decodes' own time again, but for a lone row. */
+/* Prefills beside decodes stay within the target or the decodes' own time again, but for a lone row. Drafts come on top with what they attend to. */
 static void check_time(const player *g, const sched_plan *p) {
-    double n_decodes = 0, decode_pairs = 0;
+    double n_decodes = 0, decode_pairs = 0, n_drafts = 0, draft_pairs = 0;
     for (int32_t i = 0; i < p->n_items && p->items[i].seq < g->n_running; i++) {
         const sched_seq *s = &g->running[p->items[i].seq];
         n_decodes += s->n_known - s->n_computed == 1;
         decode_pairs += s->n_known - s->n_computed == 1 ? s->n_known : 0;
+        n_drafts += p->items[i].n_drafts;
+        for (int32_t k = 1; k <= p->items[i].n_drafts; k++) {
+            draft_pairs += s->n_known + k;
+        }
     }
-    double decodes_us = sched_predict_us(&g->l.cost, n_decodes, decode_pairs), us = sched_predict_us(&g->l.cost, p->n_rows, p->n_pairs);
+    double decodes_us = sched_predict_us(&g->l.cost, n_decodes, decode_pairs), us = sched_predict_us(&g->l.cost, p->n_rows - n_drafts, p->n_pairs - draft_pairs);
     double most = g->l.target_us > 2 * decodes_us ? g->l.target_us : 2 * decodes_us;
     int32_t n_ready = 0; /* that were admitted with one token to compute, which counts as a decode */
     for (int32_t i = p->n_items - p->n_admitted; i < p->n_items; i++) {
         n_ready += p->items[i].n_rows == 1;
     }
-    if (g->l.target_us > 0 && n_decodes > 0 && p->n_rows > n_decodes + 1 && n_ready == 0) {
+    if (g->l.target_us > 0 && n_decodes > 0 && p->n_rows - n_drafts > n_decodes + 1 && n_ready == 0) {
         assert_true(us <= most + 1e-6);
     }
 }
 
 static void check_plan(const player *g, const sched_plan *p) {
     bool seen[2 * MAX_SEQS] = {false};
-    int32_t rows = 0, pages = 0, back = 0, n_back = 0;
+    int32_t rows = 0, pages = 0, back = 0, n_back = 0, out = 0;
     double pairs = 0;
     for (int32_t i = 0; i < p->n_items; i++) {
         int32_t k = p->items[i].seq;
@@ -269,8 +322,11 @@ static void check_plan(const player *g, const sched_plan *p) {
         assert_false(seen[k]);
         seen[k] = true;
         assert_true(k >= g->n_running || p->fates[k] == SCHED_PLANNED);
-        assert_in_range(p->items[i].n_rows, 1, s->n_known - s->n_computed);
-        assert_true(p->items[i].n_rows <= g->l.max_chunk);
+        int32_t own = p->items[i].n_rows - p->items[i].n_drafts;
+        assert_in_range(own, 1, s->n_known - s->n_computed);
+        assert_true(own <= g->l.max_chunk);
+        assert_in_range(p->items[i].n_drafts, 0, k < g->n_running ? s->n_drafts : 0);
+        out += (s->wants_logits ? own : own == s->n_known - s->n_computed) + p->items[i].n_drafts;
         rows += p->items[i].n_rows;
         pages += (s->n_computed + p->items[i].n_rows + g->l.page_tokens - 1) / g->l.page_tokens - s->n_pages;
         for (int32_t t = s->n_computed; t < s->n_computed + p->items[i].n_rows; t++) {
@@ -287,6 +343,7 @@ static void check_plan(const player *g, const sched_plan *p) {
     check_time(g, p);
     assert_true(pairs == p->n_pairs);
     assert_int_equal(rows, p->n_rows);
+    assert_int_equal(out, p->n_out);
     assert_true(rows <= g->l.max_rows && p->n_out <= g->l.max_out && p->n_items <= g->l.max_seqs);
     assert_true(pages <= g->n_pages - held(g) + back);
     assert_true(p->n_items > 0); /* progress in every step */
@@ -348,6 +405,15 @@ static void look_up(player *g) {
     }
 }
 
+/* Gives the running ones that decode up to `most` drafts. */
+static void draft(player *g, int32_t most) {
+    for (int32_t i = 0; i < g->n_running; i++) {
+        sched_seq *s = &g->running[i];
+        int32_t room = g->ends[g->r_id[i]] - s->n_known - 1, n = most > 0 ? (g->n_steps + i) % most : 0;
+        s->n_drafts = s->n_known - s->n_computed > 1 ? 0 : n < room ? n : room;
+    }
+}
+
 static void insert_waiting(player *g, sched_seq s, int32_t id) {
     int32_t at = g->n_waiting++;
     for (; at > 0 && g->w_id[at - 1] > id; at--) {
@@ -373,7 +439,9 @@ static void apply_plan(player *g, const sched_plan *p) {
     for (int32_t i = 0; i < p->n_items; i++) {
         int32_t k = p->items[i].seq;
         sched_seq *s = k < g->n_running ? &g->running[k] : &g->waiting[k - g->n_running];
-        s->n_computed += p->items[i].n_rows;
+        int32_t accepted = p->items[i].n_drafts > 0 ? (g->n_steps + k) % (p->items[i].n_drafts + 1) : 0;
+        s->n_known += accepted;
+        s->n_computed += p->items[i].n_rows - p->items[i].n_drafts + accepted;
         int32_t id = k < g->n_running ? g->r_id[k] : g->w_id[k - g->n_running];
         int32_t found = whole_pages(g, s->n_computed < g->common[id] ? s->n_computed : g->common[id]);
         g->cached[g->family[id]] = found > g->cached[g->family[id]] ? found : g->cached[g->family[id]];
@@ -457,6 +525,7 @@ static void random_workloads_end_whatever_the_pool(void **state) {
                 g.disturbed = true;
             }
             look_up(&g);
+            draft(&g, round % 3 == 0 ? 5 : 0);
             plan(&g.l, g.running, g.n_running, g.waiting, g.n_waiting, g.n_pages - held(&g), &p);
             check_plan(&g, &p);
             g.disturbed = g.disturbed || p.n_preempted > 0;
@@ -486,6 +555,8 @@ int main(void) {
         cmocka_unit_test(what_was_promised_is_not_given_to_others),
         cmocka_unit_test(an_aged_one_waits_for_all_pages_that_it_may_need),
         cmocka_unit_test(prefills_leave_the_decodes_their_pace),
+        cmocka_unit_test(drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows),
+        cmocka_unit_test(nobody_gives_pages_up_for_drafts),
         cmocka_unit_test(random_workloads_end_whatever_the_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

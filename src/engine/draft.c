@@ -1,0 +1,131 @@
+#include "engine/draft.h"
+
+#include "base/mem.h"
+#include "engine/draft_ngram.h"
+#include "engine/jump.h"
+#include "engine/state.h"
+
+#define MAX_PAUSES 5 /* doublings of a pause: 1, 2, 4, 8, 16 steps */
+
+static int32_t min_i32(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
+int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows) {
+    int64_t n = (int64_t)max_seqs * (1 + o->n_tokens);
+    return n <= max_rows ? (int32_t)n : max_rows > max_seqs ? max_rows : max_seqs;
+}
+
+/* Whether tokens can be taken back: a recurrent state cannot forget. */
+static quire_err check_layers(const engine *e, quire_error *err) {
+    for (int32_t g = 0; g < e->layout.n_groups; g++) {
+        layer_kind kind = e->layout.groups[g].kind;
+        if (kind != LAYER_FULL && kind != LAYER_WINDOW) {
+            return err_set(err, QUIRE_UNSUPPORTED, -1, "speculation needs layers that can go back to an earlier token; this model keeps a state");
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err draft_open(engine *e, quire_error *err) {
+    const draft_options *o = &e->options.draft;
+    e->drafted = mem_new((size_t)e->limits.max_seqs, sizeof(sequence *));
+    if (!e->drafted) {
+        return QUIRE_NO_MEMORY;
+    }
+    if (o->method == DRAFT_METHOD_NONE) {
+        return QUIRE_OK;
+    }
+    if (o->n_tokens < 1 || o->n_tokens > DRAFT_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d", (int)o->n_tokens, DRAFT_MAX);
+    }
+    TRY(check_layers(e, err));
+    return draft_ngram_open(o, &e->drafter);
+}
+
+void draft_close(engine *e) {
+    if (e->drafter) {
+        e->drafter->ops->close(e->drafter);
+    }
+    mem_free((void *)e->drafted);
+}
+
+void draft_begin(const engine *e, sequence *s) {
+    s->draft = (draft_seq){.length = e->options.draft.n_tokens};
+}
+
+/* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. */
+static bool can_draft(const sequence *s) {
+    return s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
+}
+
+void draft_propose(engine *e) {
+    int32_t n_asked = 0;
+    for (int32_t i = 0; i < e->n_running; i++) {
+        sequence *s = e->running[i];
+        draft_seq *d = &s->draft;
+        int32_t room = s->n_max - s->n_known - 1; /* the last token is not computed */
+        d->n = d->n_forced = d->wanted = 0;
+        if (!can_draft(s) || room <= 0) {
+            continue;
+        }
+        if (!e->options.draft.no_jump_forward && jump_forward(e, s, min_i32(room, DRAFT_MAX))) {
+            continue;
+        }
+        if (e->drafter && d->pause > 0) {
+            d->pause--;
+        } else if (e->drafter) {
+            d->wanted = min_i32(room, d->length);
+            d->n_agreed = s->n_known;
+            e->drafted[n_asked++] = s;
+        }
+    }
+    if (n_asked > 0) {
+        e->drafter->ops->propose(e->drafter, e, e->drafted, n_asked);
+    }
+}
+
+/* How many to ask for next time. */
+static void adapt(draft_seq *d, int32_t most, int32_t n, int32_t n_accepted) {
+    if (n_accepted > 0) {
+        d->n_misses = d->n_pauses = 0;
+        d->length = n_accepted == n ? min_i32(most, 2 * d->length) : min_i32(most, n_accepted + 1);
+        return;
+    }
+    d->length = 1;
+    d->n_misses++;
+    if (d->n_misses >= DRAFT_PATIENCE) {
+        d->pause = 1 << d->n_pauses;
+        d->n_pauses = min_i32(d->n_pauses + 1, MAX_PAUSES - 1);
+    }
+}
+
+void draft_told(engine *e, sequence *s, int32_t n, int32_t n_accepted) {
+    engine_stats *st = &e->stats;
+    if (s->draft.n_forced > 0) {
+        st->forced_tokens += n_accepted;
+        return;
+    }
+    st->drafts++;
+    st->draft_tokens += n;
+    st->draft_accepted += n_accepted;
+    for (int32_t i = 0; i < n_accepted; i++) {
+        st->draft_accepted_at[i]++;
+    }
+    s->draft.n_agreed += n_accepted;
+    if (!e->options.draft.fixed_length) {
+        adapt(&s->draft, e->options.draft.n_tokens, n, n_accepted);
+    }
+}
+
+void draft_rewind(sequence *s, int32_t n) {
+    s->draft.n = 0;
+    s->draft.n_agreed = min_i32(s->draft.n_agreed, n);
+}
+
+void draft_forget(engine *e, sequence *s, bool over) {
+    s->draft.n = s->draft.n_forced = 0;
+    if (e->drafter && e->drafter->ops->forget) {
+        e->drafter->ops->forget(e->drafter, s, over);
+    }
+}

@@ -1,0 +1,88 @@
+/* Drafts: tokens that are guessed to come next, so that one step can verify several (verify.h) where it would have computed one.
+ *
+ * A drafter is asked, once a step, for the sequences that decode: it writes guesses behind the known tokens (sequence.tokens[n_known..]), where no reader looks yet.
+ * What came of them is in the sequence: of tokens[0..draft.n_agreed) the drafter may believe that they are still what it saw.
+ * Drafts change how fast tokens come, never which ones (DESIGN.md, 4), so a drafter may guess as it likes; it must guess the same in every run of
+ * the same requests, for figures to repeat.
+ *
+ * How many are asked for adapts to each sequence: at first the most that the options allow; twice as many as before where all were accepted, up to that;
+ * one more than were accepted where some were not. After DRAFT_PATIENCE times in a row in which none was, the sequence pauses for 1, 2, 4 .. 16 steps,
+ * longer each time, until one is accepted again.
+ *
+ * Forced tokens (jump.h) are drafts too, and need no drafter. Owner: the engine thread. */
+#ifndef ENGINE_DRAFT_H
+#define ENGINE_DRAFT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include "kv/table.h"
+#include "model/model.h"
+
+#define DRAFT_MAX       32 /* tokens a sequence and step */
+#define DRAFT_MAX_DEPTH 32 /* of the suffix tree */
+#define DRAFT_PATIENCE  3
+
+typedef enum draft_method { DRAFT_METHOD_NONE, DRAFT_METHOD_NGRAM, DRAFT_METHOD_SUFFIX, DRAFT_METHOD_MODEL } draft_method;
+
+/* When a draft is accepted. */
+typedef enum draft_rule {
+    DRAFT_RULE_EXACT,   /* it is what the target picks with its own noise: output as without drafts, to the bit */
+    DRAFT_RULE_STANDARD /* by rejection sampling (rejection.h): output distributed as without drafts */
+} draft_rule;
+
+typedef struct draft_options {
+    draft_method method;
+    draft_rule rule;
+    int32_t n_tokens;               /* most drafts a sequence and step, 1..DRAFT_MAX; 0 where there is no method */
+    bool fixed_length;              /* always ask for n_tokens: do not adapt */
+    bool no_jump_forward;           /* forced tokens are not drafted */
+    int32_t lookup_min, lookup_max; /* ngram: lengths of the suffix that is looked for */
+} draft_options;
+
+/* A sequence's part. */
+typedef struct draft_seq {
+    int32_t n;        /* drafts that stand behind its known tokens now */
+    int32_t n_forced; /* the first of them, which nothing but the request's own rules decides */
+    int32_t n_agreed; /* tokens that are still what the drafter last saw */
+    int32_t wanted;   /* how many it is asked for */
+    int32_t length, n_misses, n_pauses, pause;
+} draft_seq;
+
+struct engine;
+struct sequence;
+typedef struct drafter drafter;
+
+typedef struct draft_ops {
+    /* For each of seqs[0..n): at most draft.wanted guesses behind its known tokens, their number to draft.n. */
+    void (*propose)(drafter *d, struct engine *e, struct sequence *const *seqs, int32_t n);
+    /* s gives its pages back (over: it ends, else it is preempted): forget what is kept of it. NULL: nothing is. */
+    void (*forget)(drafter *d, struct sequence *s, bool over);
+    void (*close)(drafter *d);
+} draft_ops;
+
+/* The head of every drafter's own struct. */
+struct drafter {
+    const draft_ops *ops;
+};
+
+/* Rows a step whose logits are wanted, for the backend's step_open: what max_seqs sequences with all their drafts take, at most max_rows. */
+int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows);
+
+/* Opens the drafter that e->options.draft names, e->drafter; needs e->layout and e->limits. QUIRE_UNSUPPORTED where a layer's state cannot be rolled back. */
+quire_err draft_open(struct engine *e, quire_error *err);
+void draft_close(struct engine *e);
+
+/* A new sequence. */
+void draft_begin(const struct engine *e, struct sequence *s);
+/* Once a step, before it is planned: sets draft.n and draft.n_forced of every running sequence. O(running) and the drafter's own work. */
+void draft_propose(struct engine *e);
+/* n of s's drafts were verified, and the first n_accepted of them are now known tokens. */
+void draft_told(struct engine *e, struct sequence *s, int32_t n, int32_t n_accepted);
+/* s's tokens from n on are no longer what they were. */
+void draft_rewind(struct sequence *s, int32_t n);
+/* s gives its pages back. */
+void draft_forget(struct engine *e, struct sequence *s, bool over);
+
+#endif

@@ -1,0 +1,12 @@
+/* Jump ahead: where a request's rules leave exactly one token that can come next, it need not be chosen. Forced tokens enter as drafts whose rows want no
+ * logits (DESIGN.md, 4), so several are computed in one step and nothing that is produced changes. Rules that force tokens today: allowed_token_ids of one id. */
+#ifndef ENGINE_JUMP_H
+#define ENGINE_JUMP_H
+
+#include "engine/state.h"
+
+/* Writes the tokens that must follow s's known ones, `most` at most, behind them and sets draft.n and draft.n_forced; false when more than one could
+ * come, or when the choice would do more than choose (log-probabilities, mirostat's state, an error because nothing is allowed). O(most). */
+bool jump_forward(const engine *e, sequence *s, int32_t most);
+
+#endif

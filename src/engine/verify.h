@@ -1,0 +1,23 @@
+/* Verification: what becomes of the drafts that rode in a step.
+ *
+ * The rows of a sequence's drafts follow that of its last known token, and each gives the logits behind its own token. Row by row the sequence samples as it
+ * does without drafts, with the noise of that position; while what it picks is the draft that stands there, the next row's logits are those it would have computed
+ * in a later step, to the bit (DESIGN.md, 1), and it goes on with them. At the first other pick the rest is of no use: their slots are given
+ * back, pages too, in the same step. So every token, state and published page is what it would be without drafts.
+ * Owner: the engine thread. */
+#ifndef ENGINE_VERIFY_H
+#define ENGINE_VERIFY_H
+
+#include "engine/state.h"
+
+/* Whether the logits behind position p of s are looked at when it is sampled from: not those behind which a forced token comes. */
+static inline bool verify_wants(const sequence *s, int32_t p) {
+    int32_t ahead = p + 1 - s->n_known;
+    return ahead >= 0 && ahead >= s->draft.n_forced;
+}
+
+/* Samples for item `item`, whose known tokens are all computed and committed now, as far as its drafts carry. `out` is its first row of logits that is sampled from,
+ * in out_rows. Afterwards its tables hold what is computed. */
+void verify_item(engine *e, int32_t item, int32_t out);
+
+#endif
