@@ -62,6 +62,8 @@ typedef struct quire_options {
     int32_t max_seqs;             /* sequences running at once */
     int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what the step has room for */
     int32_t n_text_threads;       /* threads that tokenise and render templates */
+    const char *speculative_config; /* drafts that are verified several a step, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
+    bool no_jump_forward;         /* compute tokens that a request's rules force one by one */
     int64_t swap_bytes;           /* host memory for preempted sequences: they come back instead of being computed again; 0: none */
     int64_t tier_host_bytes;      /* host memory for cached pages that leave the pool; 0: none */
     const char *tier_file;        /* directory for them, which the next start adopts; NULL: none */
@@ -109,6 +111,9 @@ typedef struct quire_stats {
     int64_t steps, step_rows, step_us;
     int64_t preemptions;
     int64_t swapped_out, swapped_in;                     /* preempted sequences: kept in host memory, and brought back from there */
+    int64_t drafts, draft_tokens, draft_accepted;        /* drafts verified (one a sequence and step), their tokens, and those accepted */
+    int64_t draft_accepted_at[32];                       /* the accepted by their place in the draft */
+    int64_t forced_tokens;                               /* that only one continuation made needless to choose */
     int64_t promoted_tokens;                             /* that came back into the pages from a tier */
     quire_tier_stats tiers[3];                           /* host memory, file, Redis */
     int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */

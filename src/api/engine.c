@@ -54,7 +54,7 @@ static quire_err open_model(quire_engine *e, const quire_options *o, const model
 static quire_err open_pages(quire_engine *e, const quire_options *o, int32_t *max_len, dtype kv, quire_error *err) {
     const model_desc *d = model_description(e->m);
     TRY(kv_layout_init(d, kv, o->page_tokens, &e->layout, err));
-    step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
+    step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = draft_max_out(&e->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     TRY(e->b->ops->step_open(e->b, &limits, &e->layout, d->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
     TRY(options_pages(o, &e->layout, options_left_for_pages(o, memory_available()), least, &n_pages, err));
@@ -76,6 +76,7 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
                          .audit_path = o->audit,
                          .tiers = tiers_options(o, e->tier_version),
                          .swap_bytes = o->swap_bytes,
+                         .draft = e->speculation.draft,
                          .max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS};
     TRY(options_prefix_cache(o, &eo.prefix_cache, err));
     TRY(options_schedule(o, &eo.schedule, err));
@@ -137,6 +138,7 @@ static quire_err open_parts(quire_engine *e, const quire_options *o, quire_error
     dtype kv = DTYPE_F32;
     TRY(options_check(o, err));
     TRY(tiers_check(o, err));
+    TRY(speculation_read(o, &e->speculation, err));
     e->model_path = mem_dup(o->model, strlen(o->model));
     if (!e->model_path) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -179,6 +181,7 @@ void quire_engine_close(quire_engine *e) {
     if (e->b) {
         e->b->ops->close(e->b);
     }
+    speculation_free(&e->speculation);
     mem_free(e->model_path);
     mem_free(e);
 }

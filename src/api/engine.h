@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "api/request.h"
+#include "api/speculation.h"
 #include "api/text_pool.h"
 #include "backend/backend.h"
 #include "engine/engine.h"
@@ -21,6 +22,7 @@ struct quire_engine {
     char *model_path;
     char tier_version[KV_VERSION_BYTES + 1]; /* empty: no tier needs one */
 
+    speculation speculation;
     backend *b;
     model *m;
     kv_layout layout;

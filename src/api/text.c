@@ -91,6 +91,11 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     out->swapped_out = s.swapped_out;
     out->swapped_in = s.swapped_in;
     out->promoted_tokens = s.promoted_tokens;
+    out->drafts = s.drafts;
+    out->draft_tokens = s.draft_tokens;
+    out->draft_accepted = s.draft_accepted;
+    memcpy(out->draft_accepted_at, s.draft_accepted_at, sizeof out->draft_accepted_at);
+    out->forced_tokens = s.forced_tokens;
     for (int i = 0; i < KV_N_TIERS; i++) {
         const kv_tier_stats *t = &s.tiers[i];
         out->tiers[i] = (quire_tier_stats){t->is_open, t->hits, t->misses, t->puts, t->dropped, t->errors, t->bytes};

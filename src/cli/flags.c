@@ -128,6 +128,8 @@ const flag cli_flags[] = {
     {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", PLANNED, FLAG_COUNT, AT(engine.n_pages), 0, INT32_TOP, NULL, NULL},
     {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", PLANNED, FLAG_PART,
      AT(engine.memory_utilization), 0.001, 1, NULL, NULL},
+    {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}", ENGINE, FLAG_TEXT, AT(engine.speculative_config), 0, 0, NULL, NULL},
+    {"--no-jump-forward", NULL, "compute forced tokens one by one", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_jump_forward), 0, 0, NULL, NULL},
     {"--swap-space", "GIB", "host memory for preempted sequences (0)", ENGINE, FLAG_GIB, AT(engine.swap_bytes), 0, 0, NULL, NULL},
     {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages that leave the pool (8G; 0)", ENGINE, FLAG_BYTES,
      AT(engine.tier_host_bytes), 0, 0, NULL, NULL},

@@ -57,6 +57,25 @@ static quire_err write_histogram(strbuf *out, const histogram *h, const char *mo
     return strbuf_addf(out, "%s_count{engine=\"0\",model_name=\"%s\"} %" PRId64 "\n", h->name, model, h->count);
 }
 
+/* Speculation, in vLLM's names. */
+static quire_err write_drafts(strbuf *out, const quire_stats *st, const char *model) {
+    char labels[600];
+    snprintf(labels, sizeof(labels), "{engine=\"0\",model_name=\"%s\"}", model);
+    TRY(write_int(out, "vllm:spec_decode_num_drafts_total", "counter", "Drafts verified.", labels, st->drafts));
+    TRY(write_int(out, "vllm:spec_decode_num_draft_tokens_total", "counter", "Tokens in them.", labels, st->draft_tokens));
+    TRY(write_int(out, "vllm:spec_decode_num_accepted_tokens_total", "counter", "Of these, accepted.", labels, st->draft_accepted));
+    TRY(describe(out, "vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter", "The same by place in the draft."));
+    size_t n = sizeof(st->draft_accepted_at) / sizeof(st->draft_accepted_at[0]);
+    while (n > 1 && st->draft_accepted_at[n - 1] == 0) {
+        n--;
+    }
+    for (size_t i = 0; i < n; i++) {
+        TRY(strbuf_addf(out, "vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",model_name=\"%s\",position=\"%zu\"} %" PRId64 "\n", model, i,
+                        st->draft_accepted_at[i]));
+    }
+    return write_int(out, "quire_forced_tokens_total", "counter", "Tokens that had to come and were not chosen.", "", st->forced_tokens);
+}
+
 /* vLLM's names, for the dashboards that know them. */
 static quire_err write_vllm(strbuf *out, const quire_stats *st, const char *model) {
     static const char *const reasons[4] = {"stop", "length", "abort", "error"};
@@ -88,7 +107,7 @@ static quire_err write_vllm(strbuf *out, const quire_stats *st, const char *mode
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         TRY(write_histogram(out, &all[i], model));
     }
-    return QUIRE_OK;
+    return write_drafts(out, st, model);
 }
 
 static quire_err write_engine(strbuf *out, const quire_stats *st) {

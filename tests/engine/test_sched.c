@@ -255,7 +255,7 @@ static void nobody_gives_pages_up_for_drafts(void **state) {
     (void)state;
     sched_limits l = limits;
     l.max_rows = l.max_out = 32;
-    sched_seq running[] = {with_drafts(seq(7, 6), 3), seq(6, 4)}, waiting[] = {seq(3, 0)};
+    sched_seq running[] = {with_drafts(seq(7, 6), 3), seq(8, 6)}, waiting[] = {seq(3, 0)};
     sched_plan p;
     plan(&l, running, 2, NULL, 0, 0, &p);
     assert_int_equal(p.n_preempted, 0);

@@ -1,0 +1,140 @@
+#include "api/speculation.h"
+
+#include <json-c/json.h>
+#include <string.h>
+
+#include "api/request_read.h"
+#include "base/mem.h"
+
+#define FLAG            "--speculative-config"
+#define DEFAULT_TOKENS  5
+#define MAX_LOOKUP      64
+#define LOOKUP_MIN      2
+#define LOOKUP_MAX      5
+
+/* The object, and where errors go. */
+typedef struct reader {
+    json_object *o;
+    quire_error *err;
+} reader;
+
+static bool is_known(const char *name) {
+    static const char *const names[] = {"method", "model", "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max", "rejection_sample_method",
+                                        "draft_length"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A whole number in least..most; *out stays as it is where the object has none. */
+static quire_err read_count(const reader *r, const char *name, int32_t least, int32_t most, int32_t *out) {
+    json_object *v;
+    if (!json_object_object_get_ex(r->o, name, &v)) {
+        return QUIRE_OK;
+    }
+    int64_t n;
+    if (!json_integer(v, &n) || n < least || n > most) {
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be a whole number from %d to %d", name, (int)least, (int)most);
+    }
+    *out = (int32_t)n;
+    return QUIRE_OK;
+}
+
+/* One of names[0..n), by its number; *out stays as it is where the object has none. */
+static quire_err read_choice(const reader *r, const char *name, const char *const *names, int n, const char *all, int *out) {
+    json_object *v;
+    if (!json_object_object_get_ex(r->o, name, &v)) {
+        return QUIRE_OK;
+    }
+    for (int i = 0; i < n && json_object_is_type(v, json_type_string); i++) {
+        if (names[i] != NULL && strcmp(json_object_get_string(v), names[i]) == 0) {
+            *out = i;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be %s", name, all);
+}
+
+static quire_err read_model(const reader *r, speculation *s) {
+    json_object *v;
+    bool is_there = json_object_object_get_ex(r->o, "model", &v);
+    if (s->draft.method != DRAFT_METHOD_MODEL) {
+        return is_there ? err_set(r->err, QUIRE_INVALID, -1, FLAG ": model belongs to the method draft_model") : QUIRE_OK;
+    }
+    if (!is_there || !json_object_is_type(v, json_type_string) || json_object_get_string_len(v) == 0) {
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": the method draft_model needs the draft's file, directory or name as model");
+    }
+    s->model = mem_dup(json_object_get_string(v), strlen(json_object_get_string(v)));
+    return s->model ? QUIRE_OK : err_set(r->err, QUIRE_NO_MEMORY, -1, "out of memory");
+}
+
+/* As in vLLM one bound alone stands for both. */
+static quire_err read_lookup(const reader *r, draft_options *d) {
+    TRY(read_count(r, "prompt_lookup_min", 1, MAX_LOOKUP, &d->lookup_min));
+    TRY(read_count(r, "prompt_lookup_max", 1, MAX_LOOKUP, &d->lookup_max));
+    if (d->lookup_min == 0 && d->lookup_max == 0) {
+        d->lookup_min = LOOKUP_MIN;
+        d->lookup_max = LOOKUP_MAX;
+    }
+    d->lookup_min = d->lookup_min == 0 ? d->lookup_max : d->lookup_min;
+    d->lookup_max = d->lookup_max == 0 ? d->lookup_min : d->lookup_max;
+    if (d->lookup_min > d->lookup_max) {
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": prompt_lookup_min %d is over prompt_lookup_max %d", (int)d->lookup_min, (int)d->lookup_max);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err read_object(const reader *r, speculation *s) {
+    static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram"};
+    static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact"};
+    static const char *const lengths[] = {"adaptive", "fixed"};
+    if (!json_object_is_type(r->o, json_type_object)) {
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
+    }
+    json_object_object_foreach(r->o, name, value) {
+        (void)value;
+        if (!is_known(name)) {
+            return err_set(r->err, QUIRE_INVALID, -1, FLAG ": there is no member %.40s", name);
+        }
+    }
+    int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT, length = 0;
+    TRY(read_choice(r, "method", methods, sizeof methods / sizeof *methods, "ngram", &method));
+    TRY(read_choice(r, "rejection_sample_method", rules, sizeof rules / sizeof *rules, "exact", &rule));
+    TRY(read_choice(r, "draft_length", lengths, 2, "adaptive or fixed", &length));
+    if (method == DRAFT_METHOD_NONE) {
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": method is missing: ngram");
+    }
+    s->draft.method = (draft_method)method;
+    s->draft.rule = (draft_rule)rule;
+    s->draft.fixed_length = length == 1;
+    s->draft.n_tokens = DEFAULT_TOKENS;
+    TRY(read_count(r, "num_speculative_tokens", 1, DRAFT_MAX, &s->draft.n_tokens));
+    TRY(read_lookup(r, &s->draft));
+    return read_model(r, s);
+}
+
+quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err) {
+    *out = (speculation){.draft = {.no_jump_forward = o->no_jump_forward}};
+    if (!o->speculative_config) {
+        return QUIRE_OK;
+    }
+    reader r = {.err = err};
+    quire_error why = {0};
+    if (json_read(o->speculative_config, strlen(o->speculative_config), &r.o, &why) != QUIRE_OK) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": %s", why.message);
+    }
+    quire_err e = read_object(&r, out);
+    json_object_put(r.o);
+    if (e != QUIRE_OK) {
+        speculation_free(out);
+    }
+    return e;
+}
+
+void speculation_free(speculation *s) {
+    mem_free(s->model);
+    s->model = NULL;
+}

@@ -1,0 +1,93 @@
+"""Speculation through the server: answers are those without it, to the letter; what was guessed and accepted is counted; bad configurations are named."""
+import json
+import re
+import subprocess
+
+import pytest
+
+from conftest import QUIRE, Server
+
+REPETITIVE = "the cat sat on the mat and the dog sat on the mat and the cat sat on the mat and the dog sat on the"
+CONFIGS = {
+    "ngram": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 1},
+}
+BODIES = [
+    {"temperature": 0},
+    {"temperature": 0, "stop": ["and", "mat"]},
+    {"temperature": 0, "stop": [" s"], "include_stop_str_in_output": True},
+    {"temperature": 0.7, "seed": 5, "logprobs": 3},
+    {"temperature": 0.5, "seed": 6, "n": 3, "repetition_penalty": 1.1},
+    {"temperature": 0, "min_tokens": 30, "logit_bias": {"0": 3}},
+    {"temperature": 0.3, "seed": 8, "top_p": 0.8, "echo": True, "logprobs": 0},
+    {"temperature": 0, "allowed_token_ids": [42], "max_tokens": 40},
+]
+
+
+def answers(server):
+    out = []
+    for round in range(2):  # the second time prompts are in the cache
+        for body in BODIES:
+            status, _, text = server.ask("POST", "/v1/completions", {"model": "tiny", "prompt": REPETITIVE, "max_tokens": 48, "return_token_ids": True, **body})
+            assert status == 200, text
+            answer = json.loads(text)
+            out.append((answer["choices"], answer["usage"]["completion_tokens"]))
+    return out
+
+
+@pytest.fixture(scope="module")
+def expected():
+    s = Server("builtin", "--served-model-name", "tiny", "--no-jump-forward")
+    try:
+        assert counter(s, "vllm:spec_decode_num_drafts_total") == 0
+        return answers(s)
+    finally:
+        assert s.stop() == 0
+
+
+def counter(server, name):
+    return sum(int(v) for v in re.findall(rf"^{re.escape(name)}(?:{{.*?}})? (\d+)$", server.ask("GET", "/metrics")[2], re.M))
+
+
+@pytest.mark.parametrize("method", CONFIGS)
+def test_answers_are_those_without(expected, method):
+    s = Server("builtin", "--served-model-name", "tiny", "--speculative-config", json.dumps(CONFIGS[method]))
+    try:
+        for got, wanted in zip(answers(s), expected, strict=True):
+            assert got == wanted
+        drafts = counter(s, "vllm:spec_decode_num_drafts_total")
+        tokens = counter(s, "vllm:spec_decode_num_draft_tokens_total")
+        accepted = counter(s, "vllm:spec_decode_num_accepted_tokens_total")
+        assert 0 < drafts <= tokens and 0 < accepted < tokens
+        assert counter(s, "vllm:spec_decode_num_accepted_tokens_per_pos_total") == accepted
+        assert counter(s, "quire_forced_tokens_total") > 0
+    finally:
+        assert s.stop() == 0
+
+
+@pytest.mark.parametrize("config,word", [
+    ("{", "--speculative-config"),
+    ("[]", "object"),
+    ('{"method":"psychic"}', "method must be"),
+    ("{}", "method is missing"),
+    ('{"method":"ngram","num_speculative_tokens":0}', "num_speculative_tokens"),
+    ('{"method":"ngram","num_speculative_tokens":33}', "num_speculative_tokens"),
+    ('{"method":"ngram","num_speculative_tokens":1e99}', "num_speculative_tokens"),
+    ('{"method":"ngram","prompt_lookup_min":5,"prompt_lookup_max":2}', "prompt_lookup_min"),
+    ('{"method":"ngram","lookahead":5}', "lookahead"),
+    ('{"method":"ngram","model":"x"}', "draft_model"),
+    ('{"method":"ngram","rejection_sample_method":"maybe"}', "rejection_sample_method"),
+])
+def test_bad_configurations_are_named(config, word):
+    p = subprocess.run([QUIRE, "run", "builtin", "--speculative-config", config, "-p", "x", "-n", "1"], capture_output=True, text=True)
+    assert p.returncode != 0
+    assert word in p.stderr
+
+
+def test_run_and_bench_take_it():
+    flags = ["--speculative-config", json.dumps(CONFIGS["ngram"])]
+    plain = subprocess.run([QUIRE, "run", "builtin", "-p", REPETITIVE, "-n", "40", "--temp", "0"], capture_output=True, text=True)
+    drafted = subprocess.run([QUIRE, "run", "builtin", "-p", REPETITIVE, "-n", "40", "--temp", "0", *flags], capture_output=True, text=True)
+    assert plain.returncode == drafted.returncode == 0
+    assert plain.stdout == drafted.stdout
+    bench = subprocess.run([QUIRE, "bench", "builtin", "--batch", "1", "--context", "32", "-n", "8", "--runs", "1", *flags], capture_output=True, text=True)
+    assert bench.returncode == 0, bench.stderr
