@@ -65,6 +65,7 @@ typedef struct quire_options {
     const char *speculative_config; /* drafts that are verified several a step, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     bool no_jump_forward;         /* compute tokens that a request's rules force one by one */
     int64_t swap_bytes;           /* host memory for preempted sequences: they come back instead of being computed again; 0: none */
+    const char *preemption_mode;  /* "auto": swapped out where that is faster, by measured costs; "recompute"; "swap": wherever there is room */
     int64_t tier_host_bytes;      /* host memory for cached pages that leave the pool; 0: none */
     const char *tier_file;        /* directory for them, which the next start adopts; NULL: none */
     int64_t tier_file_bytes;
@@ -111,6 +112,7 @@ typedef struct quire_stats {
     int64_t steps, step_rows, step_us;
     int64_t preemptions;
     int64_t swapped_out, swapped_in;                     /* preempted sequences: kept in host memory, and brought back from there */
+    int64_t swapped_pages, swap_us;                      /* pages copied there and back, and the time that took */
     int64_t drafts, draft_tokens, draft_accepted;        /* drafts verified (one a sequence and step), their tokens, and those accepted */
     int64_t draft_accepted_at[32];                       /* the accepted by their place in the draft */
     int64_t forced_tokens;                               /* that only one continuation made needless to choose */

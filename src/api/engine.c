@@ -81,6 +81,7 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
     TRY(options_prefix_cache(o, &eo.prefix_cache, err));
     TRY(options_schedule(o, &eo.schedule, err));
     eo.schedule_lambda = o->schedule_lambda;
+    TRY(options_preemption(o, &eo.preempt, err));
     eo.step_target_us = o->step_target_us;
     TRY(kv_policy_parse(o->eviction_policy, &eo.eviction)); /* checked before */
     prefix_list prefixes = {0};

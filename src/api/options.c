@@ -24,6 +24,7 @@ void quire_options_init(quire_options *o) {
                          .max_seqs = 64,
                          .tier_file_bytes = (int64_t)16 << 30,
                          .tier_redis_bytes = (int64_t)4 << 30,
+                         .preemption_mode = "auto",
                          .tier_write = "evict",
                          .tier_wait_us = 200000,
                          .n_text_threads = 1};
@@ -109,6 +110,19 @@ quire_err options_schedule(const quire_options *o, order_policy *out, quire_erro
     return err_set(err, QUIRE_INVALID, -1, "--schedule %s: must be fcfs, priority, prefix or fair", o->schedule);
 }
 
+quire_err options_preemption(const quire_options *o, preempt_mode *out, quire_error *err) {
+    static const char *const names[] = {[PREEMPT_AUTO] = "auto", [PREEMPT_RECOMPUTE] = "recompute", [PREEMPT_SWAP] = "swap"};
+    for (preempt_mode m = PREEMPT_AUTO; m <= PREEMPT_SWAP; m++) {
+        if (strcmp(o->preemption_mode, names[m]) == 0) {
+            *out = m;
+            return m == PREEMPT_SWAP && o->swap_bytes == 0
+                       ? err_set(err, QUIRE_INVALID, -1, "--preemption-mode swap: there is nowhere to swap to; give --swap-space too")
+                       : QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: must be auto, recompute or swap", o->preemption_mode);
+}
+
 static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
     if (v < least || v > most) {
         return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be from %lld to %lld", flag, (long long)v, (long long)least, (long long)most);
@@ -117,7 +131,7 @@ static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t
 }
 
 quire_err options_check(const quire_options *o, quire_error *err) {
-    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache || !o->eviction_policy || !o->schedule || !o->tier_write) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache || !o->eviction_policy || !o->schedule || !o->tier_write || !o->preemption_mode) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
@@ -129,7 +143,9 @@ quire_err options_check(const quire_options *o, quire_error *err) {
     prefix_cache cache;
     kv_policy policy;
     order_policy schedule;
+    preempt_mode preempt;
     TRY(options_schedule(o, &schedule, err));
+    TRY(options_preemption(o, &preempt, err));
     if (o->step_target_us < 0) {
         return err_set(err, QUIRE_INVALID, -1, "--step-target-ms: must not be negative");
     }

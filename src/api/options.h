@@ -17,6 +17,7 @@ quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *
 /* The longest sequence, o->max_model_len or the model's own; refuses one beyond what the model was made for, unless its rotary scaling adapts. */
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
 quire_err options_schedule(const quire_options *o, order_policy *out, quire_error *err);
+quire_err options_preemption(const quire_options *o, preempt_mode *out, quire_error *err);
 quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_error *err);
 /* Checks the counts in o, and what of its texts does not depend on the model. */
 quire_err options_check(const quire_options *o, quire_error *err);

@@ -90,6 +90,8 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
                          .preempted_hits = s.known_tokens_reused};
     out->swapped_out = s.swapped_out;
     out->swapped_in = s.swapped_in;
+    out->swapped_pages = s.swapped_pages;
+    out->swap_us = s.swap_us;
     out->promoted_tokens = s.promoted_tokens;
     out->drafts = s.drafts;
     out->draft_tokens = s.draft_tokens;

@@ -21,6 +21,7 @@ static const flag_choice kv_types[] = {
     {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {NULL, NULL},
 };
 static const flag_choice schedules[] = {{"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
+static const flag_choice preemption_modes[] = {{"auto", "auto"}, {"recompute", "recompute"}, {"swap", "swap"}, {NULL, NULL}};
 static const flag_choice tier_writes[] = {{"evict", "evict"}, {"through", "through"}, {NULL, NULL}};
 static const flag_choice prefix_caches[] = {{"none", "none"}, {"page", "page"}, {"token", "token"}, {NULL, NULL}};
 static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}}, prefix_cache_off[] = {{"none", "none"}, {NULL, NULL}};
@@ -131,6 +132,8 @@ const flag cli_flags[] = {
     {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}", ENGINE, FLAG_TEXT, AT(engine.speculative_config), 0, 0, NULL, NULL},
     {"--no-jump-forward", NULL, "compute forced tokens one by one", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_jump_forward), 0, 0, NULL, NULL},
     {"--swap-space", "GIB", "host memory for preempted sequences (0)", ENGINE, FLAG_GIB, AT(engine.swap_bytes), 0, 0, NULL, NULL},
+    {"--preemption-mode", NULL, "what becomes of preempted sequences: auto is what costs less", ENGINE | FLAG_RARE, FLAG_CHOICE,
+     AT(engine.preemption_mode), 0, 0, preemption_modes, NULL},
     {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages that leave the pool (8G; 0)", ENGINE, FLAG_BYTES,
      AT(engine.tier_host_bytes), 0, 0, NULL, NULL},
     {"--kv-tier-file", "DIR", "a directory for them, which the next start adopts", ENGINE, FLAG_TEXT, AT(engine.tier_file), 0, 0, NULL, NULL},

@@ -16,6 +16,7 @@
 #include "core/params.h"
 #include "engine/draft.h"
 #include "engine/logprobs.h"
+#include "engine/preempt.h"
 #include "engine/order.h"
 #include "kv/evict.h"
 #include "kv/tier.h"
@@ -62,6 +63,7 @@ typedef struct engine_options {
     engine_tiers tiers;
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
+    preempt_mode preempt; /* whether they go there, where there is room */
     int32_t max_requests; /* waiting, running, or ended and not yet read; more are QUIRE_BUSY */
 } engine_options;
 
@@ -147,6 +149,7 @@ typedef struct engine_stats {
     int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */
     int64_t steps, step_rows, step_us, preemptions;
     int64_t swapped_out, swapped_in;                       /* preempted sequences */
+    int64_t swapped_pages, swap_us;                        /* copied either way, and how long that took */
     int64_t drafts, draft_tokens, draft_accepted;          /* times a sequence's drafts were verified, how many tokens, how many were accepted */
     int64_t draft_accepted_at[DRAFT_MAX];                  /* the same by place in the draft */
     int64_t forced_tokens;                                 /* accepted without being chosen */

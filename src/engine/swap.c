@@ -1,10 +1,13 @@
 #include "engine/swap.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/explain.h"
+#include "engine/preempt.h"
 
-#define FRAME_NONE (-1)
+#define FRAME_NONE    (-1)
+#define PROBED_FRAMES 16 /* copied at open, so that the first victim has a measured cost */
 
 /* A frame holds one page of one sequence; a sequence's frames are a list. */
 struct swap {
@@ -12,7 +15,24 @@ struct swap {
     int32_t *next;         /* [n_frames] in a sequence's list, or in that of the free ones */
     int32_t *page;         /* [n_frames] which of the sequence's pages it holds, page * n_groups + group */
     int32_t n_frames, n_free, free_frame;
+    copy_pace out, in;
 };
+
+/* The pool is empty yet: its first page may be copied to and fro. */
+static void probe(engine *e) {
+    swap *w = e->swap;
+    int32_t n = w->n_frames < PROBED_FRAMES ? w->n_frames : PROBED_FRAMES;
+    int64_t start_us = clock_us();
+    for (int32_t f = 0; f < n; f++) {
+        e->b->ops->kv_read_page(e->b, 0, w->memory + f * e->layout.page_bytes);
+    }
+    int64_t middle_us = clock_us();
+    for (int32_t f = 0; f < n; f++) {
+        e->b->ops->kv_write_page(e->b, 0, w->memory + f * e->layout.page_bytes);
+    }
+    copy_pace_note(&w->out, n, (double)(middle_us - start_us));
+    copy_pace_note(&w->in, n, (double)(clock_us() - middle_us));
+}
 
 quire_err swap_open(engine *e, quire_error *err) {
     int64_t n = e->options.swap_bytes / e->layout.page_bytes;
@@ -35,6 +55,7 @@ quire_err swap_open(engine *e, quire_error *err) {
         w->next[f] = w->free_frame;
         w->free_frame = f;
     }
+    probe(e);
     return QUIRE_OK;
 }
 
@@ -73,10 +94,26 @@ static int32_t count_pages(const sequence *s, int32_t from) {
     return n;
 }
 
-/* Preempt by swapping? Copying a page always costs less than computing it, so: whenever there is room. A sequence whose prompt's logits are
- * still being collected computes them all again. */
-static bool swap_pays(const engine *e, const sequence *s, int32_t n_pages) {
-    return n_pages > 0 && n_pages <= e->swap->n_free && !sequence_wants_logits(s);
+/* Preempt by swapping? A sequence whose prompt's logits are still being collected computes them all again. What other holders keep of its pages,
+ * `from` of tokens, costs neither way. */
+static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
+    const swap *w = e->swap;
+    sched_cost cost = pace_cost(&e->pace);
+    preempt_case c = {.n_pages = n_pages,
+                      .from = from * e->layout.page_tokens,
+                      .to = s->n_computed,
+                      .max_rows = e->limits.max_rows < e->limits.max_chunk ? e->limits.max_rows : e->limits.max_chunk};
+    return n_pages > 0 && n_pages <= w->n_free && !sequence_wants_logits(s) && preempt_swaps(e->options.preempt, &c, &w->out, &w->in, &cost);
+}
+
+/* n pages were copied since. */
+static void note_copies(engine *e, copy_pace *learns, int32_t n, int64_t since_us) {
+    int64_t us = clock_us() - since_us;
+    if (n > 0) {
+        copy_pace_note(learns, n, (double)us);
+    }
+    e->stats.swapped_pages += n;
+    e->stats.swap_us += us;
 }
 
 void swap_out(engine *e, sequence *s) {
@@ -87,9 +124,10 @@ void swap_out(engine *e, sequence *s) {
     swap_drop(e, s);
     int32_t from = s->cached ? shared_pages(e, s) : 0;
     int32_t n_pages = count_pages(s, from);
-    if (!swap_pays(e, s, n_pages)) {
+    if (!swap_pays(e, s, from, n_pages)) {
         return;
     }
+    int64_t start_us = clock_us();
     for (int32_t g = 0; g < s->n_tables; g++) {
         for (int32_t i = from; i < s->tables[g].n_pages; i++) {
             page_id page = s->tables[g].pages[i];
@@ -105,6 +143,7 @@ void swap_out(engine *e, sequence *s) {
             s->swap_frames = f + 1;
         }
     }
+    note_copies(e, &w->out, n_pages, start_us);
     explain_swapped(s, n_pages * e->layout.page_bytes);
     s->swap_from = from * e->layout.page_tokens;
     s->swap_tokens = s->n_computed;
@@ -143,6 +182,22 @@ static quire_err reserve(engine *e, sequence *s) {
     return QUIRE_OK;
 }
 
+/* The pages of s's frames from page `first` of tokens on. */
+static void copy_in(engine *e, sequence *s, int32_t first) {
+    swap *w = e->swap;
+    int32_t n = 0;
+    int64_t start_us = clock_us();
+    for (int32_t f = s->swap_frames - 1; f != FRAME_NONE; f = w->next[f]) {
+        int32_t i = w->page[f] / s->n_tables, g = w->page[f] % s->n_tables;
+        if (i >= first) {
+            e->b->ops->kv_write_page(e->b, s->tables[g].pages[i].v, w->memory + f * e->layout.page_bytes);
+            n++;
+        }
+    }
+    note_copies(e, &w->in, n, start_us);
+    explain_swapped(s, n * e->layout.page_bytes);
+}
+
 void swap_in(engine *e, sequence *s) {
     if (s->swap_frames == 0) {
         return;
@@ -151,13 +206,7 @@ void swap_in(engine *e, sequence *s) {
         cache_keep_whole_pages(e, s);
         int32_t first = s->n_computed / e->layout.page_tokens;
         if (reserve(e, s) == QUIRE_OK) {
-            for (int32_t f = s->swap_frames - 1; f != FRAME_NONE; f = e->swap->next[f]) {
-                int32_t i = e->swap->page[f] / s->n_tables, g = e->swap->page[f] % s->n_tables;
-                if (i >= first) {
-                    e->b->ops->kv_write_page(e->b, s->tables[g].pages[i].v, e->swap->memory + f * e->layout.page_bytes);
-                    explain_swapped(s, e->layout.page_bytes);
-                }
-            }
+            copy_in(e, s, first);
             s->n_computed = s->swap_tokens;
             cache_forget(e, s); /* nothing was kept of what lies behind a window: those pages must not be published */
             e->stats.swapped_in++;

@@ -13,7 +13,7 @@
 quire_err swap_open(engine *e, quire_error *err);
 void swap_close(engine *e);
 
-/* Copies what s has computed, if that pays; s still holds its pages. */
+/* Copies what s has computed, if there is room and --preemption-mode says so (preempt.h); s still holds its pages. */
 void swap_out(engine *e, sequence *s);
 /* How many tokens s need not compute if it were admitted now, given how many the prefix cache would give it. */
 int32_t swap_peek(const engine *e, const sequence *s, int32_t n_cached);

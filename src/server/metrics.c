@@ -138,6 +138,8 @@ static quire_err write_tier_counter(strbuf *out, const quire_stats *st, const ch
 static quire_err write_tiers(strbuf *out, const quire_stats *st) {
     TRY(write_int(out, "quire_swapped_out_total", "counter", "Preempted requests whose pages were kept in host memory.", "", st->swapped_out));
     TRY(write_int(out, "quire_swapped_in_total", "counter", "Preempted requests that came back from there.", "", st->swapped_in));
+    TRY(write_int(out, "quire_swapped_pages_total", "counter", "Pages copied there and back.", "", st->swapped_pages));
+    TRY(write_float(out, "quire_swap_seconds_total", "counter", "Time that these copies took.", "", (double)st->swap_us * 1e-6));
     TRY(write_int(out, "quire_promoted_tokens_total", "counter", "Tokens that came back into the pages from a tier.", "", st->promoted_tokens));
     TRY(write_tier_counter(out, st, "quire_tier_hits_total", "counter", "Pages that a tier was asked for and gave.", TIER(hits)));
     TRY(write_tier_counter(out, st, "quire_tier_misses_total", "counter", "Pages that it did not have, or not intact, or not in time.", TIER(misses)));

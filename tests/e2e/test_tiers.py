@@ -179,6 +179,7 @@ def test_a_damaged_file_costs_only_reuse(quire, expected, tmp_path):
 def test_flags_say_what_is_wrong(quire):
     for flags, words in ((["--kv-tier-file", "/proc/nowhere"], "cannot be made"), (["--kv-tier-host-bytes", "many"], "must be a size"),
                          (["--kv-tier-host-bytes", "1G", "--prefix-cache", "none"], "--prefix-cache none"),
+                         (["--preemption-mode", "swap"], "give --swap-space too"), (["--preemption-mode", "maybe"], "--preemption-mode maybe"),
                          (["--kv-tier-write", "never"], "--kv-tier-write never"), (["--kv-tier-wait", "-1"], "--kv-tier-wait"),
                          (["--kv-tier-file", "/tmp", "--kv-tier-file-bytes", "5000"], "raise --kv-tier-file-bytes"),
                          (["--kv-tier-redis", "localhost:6379"], "must be redis://"),
@@ -187,19 +188,34 @@ def test_flags_say_what_is_wrong(quire):
             Server("builtin", *flags)
 
 
-def test_swapped_requests_answer_as_those_that_ran_alone(quire):
-    """More requests than the pool holds: some are preempted, kept in host memory and brought back."""
-    prompts = [STORY[50 * i:50 * i + 300] for i in range(8)]
-    fields = {"max_tokens": 150, "ignore_eos": True}
+@pytest.fixture(scope="module")
+def crowd(quire):
+    """Requests that need three times the pages of FLAGS, and their answers where there is room for all."""
+    prompts = [STORY[50 * i:50 * i + 300] for i in range(12)]
     roomy = Server("builtin", "--api-key", KEY, "--max-model-len", "700")
-    expected = [complete(roomy, p, **fields)[0] for p in prompts]
+    answers = [complete(roomy, p, max_tokens=150, ignore_eos=True) for p in prompts]
     assert roomy.stop() == 0
-    server = Server("builtin", *FLAGS, "--swap-space", "0.1")
+    assert sum((n + 150 + 15) // 16 for _, _, n in answers) >= 48 / 0.3
+    return prompts, [a[0] for a in answers]
+
+
+@pytest.mark.parametrize("mode", ["auto", "swap", "recompute"])
+def test_preempted_requests_answer_as_those_that_ran_alone(crowd, mode):
+    """More requests than the pool holds: some are preempted, kept in host memory and brought back, or computed again."""
+    prompts, expected = crowd
+    server = Server("builtin", *FLAGS, "--swap-space", "0.1", "--preemption-mode", mode)
     with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
-        answers = list(pool.map(lambda p: complete(server, p, **fields)[0], prompts))
+        answers = list(pool.map(lambda p: complete(server, p, max_tokens=150, ignore_eos=True)[0], prompts))
     assert answers == expected
-    assert server.metric("quire_swapped_out_total") > 0
-    assert server.metric("quire_swapped_in_total") > 0
+    preemptions = server.metric(r"vllm:num_preemptions_total\{[^}]*\}")
+    out, back = server.metric("quire_swapped_out_total"), server.metric("quire_swapped_in_total")
+    assert preemptions > 0
+    if mode == "swap":
+        assert 0 < back <= out <= preemptions
+        assert server.metric("quire_swapped_pages_total") >= out + back
+        assert server.metric("quire_swap_seconds_total") > 0
+    elif mode == "recompute":
+        assert out == back == server.metric("quire_swapped_pages_total") == 0
     assert server.stop() == 0
 
 

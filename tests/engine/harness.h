@@ -27,6 +27,7 @@ typedef struct harness_options {
     int32_t window, max_model_len;
     engine_tiers tiers;
     int64_t swap_bytes;
+    preempt_mode preempt;
     order_policy schedule;
     double schedule_lambda; /* 0: ORDER_LAMBDA */
     int64_t step_target_us;
@@ -93,6 +94,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .tiers = o->tiers,
                          .draft = o->draft,
                          .swap_bytes = o->swap_bytes,
+                         .preempt = o->preempt,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,
                          .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : ORDER_LAMBDA};

@@ -176,8 +176,9 @@ static int64_t rows_at_least(void) {
 }
 
 static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_cache cache, int32_t n_shared) {
-    static harness_run roomy[N_SEQS], tight[N_SEQS], swap[N_SEQS];
+    static harness_run roomy[N_SEQS], tight[N_SEQS], swap[N_SEQS], forbidden[N_SEQS], chosen[N_SEQS];
     harness_options o = harness_defaults;
+    o.preempt = PREEMPT_SWAP;
     o.compute = compute;
     o.kv = kv;
     o.page_tokens = page_tokens;
@@ -189,8 +190,17 @@ static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_
     engine_stats with = run_together(&o, n_shared, swap);
     same_tokens(roomy, tight);
     same_tokens(roomy, swap);
-    assert_true(without.preemptions > 0 && without.swapped_out == 0);
+    assert_true(without.preemptions > 0 && without.swapped_out == 0 && without.swapped_pages == 0);
     assert_true(with.preemptions > 0 && with.swapped_out > 0 && with.swapped_in > 0);
+    assert_true(with.swapped_pages >= with.swapped_out + with.swapped_in);
+    o.preempt = PREEMPT_RECOMPUTE;
+    engine_stats never = run_together(&o, n_shared, forbidden);
+    same_tokens(roomy, forbidden);
+    assert_true(never.preemptions > 0 && never.swapped_out == 0 && never.swapped_pages == 0);
+    o.preempt = PREEMPT_AUTO; /* what it chooses is a matter of time, what comes out is not */
+    engine_stats any = run_together(&o, n_shared, chosen);
+    same_tokens(roomy, chosen);
+    assert_true(any.preemptions > 0 && any.swapped_out <= any.preemptions);
     if (cache == PREFIX_CACHE_NONE) { /* nothing is computed twice */
         assert_int_equal(with.step_rows, rows_at_least());
         assert_int_equal(with.swapped_in, with.preemptions);
@@ -217,6 +227,7 @@ static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state)
     harness_options o = harness_defaults;
     run_together(&o, 20, roomy);
     o.n_pages = 20;
+    o.preempt = PREEMPT_SWAP;
     harness h = {0};
     harness_open(&o, &h);
     int64_t page_bytes = h.layout.page_bytes;
@@ -237,6 +248,7 @@ static void cancelled_sequences_leave_no_frame_behind(void **state) {
     run_together(&o, 0, roomy);
     o.n_pages = 20;
     o.prefix_cache = PREFIX_CACHE_NONE;
+    o.preempt = PREEMPT_SWAP;
     o.swap_bytes = 1 << 20;
     harness h = {0};
     harness_open(&o, &h);
