@@ -111,6 +111,7 @@ typedef struct quire_stats {
     int64_t requests_finished[4];                        /* by quire_finish - 1: stop, length, cancelled, error */
     int64_t steps, step_rows, step_us;
     int64_t preemptions;
+    int64_t deadlines_refused; /* requests whose first token would have come too late */
     int64_t swapped_out, swapped_in;                     /* preempted sequences: kept in host memory, and brought back from there */
     int64_t swapped_pages, swap_us;                      /* pages copied there and back, and the time that took */
     int64_t drafts, draft_tokens, draft_accepted;        /* drafts verified (one a sequence and step), their tokens, and those accepted */
@@ -179,7 +180,7 @@ const quire_request_info *quire_request_describe(const quire_request *r);
 typedef enum quire_finish { QUIRE_FINISH_NONE, QUIRE_FINISH_STOP, QUIRE_FINISH_LENGTH, QUIRE_FINISH_CANCELLED, QUIRE_FINISH_ERROR } quire_finish;
 
 typedef enum quire_event_kind {
-    QUIRE_EVENT_START, /* prompt accepted and counted; comes once a choice, first */
+    QUIRE_EVENT_START, /* prompt accepted and counted; comes once a choice, first, but not to one that failed before its first token */
     QUIRE_EVENT_DELTA, /* tokens, perhaps with text (text may be empty while a character or a stop string is unfinished) */
     QUIRE_EVENT_END,   /* this choice is finished */
     QUIRE_EVENT_DONE   /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */

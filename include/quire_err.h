@@ -31,10 +31,12 @@ typedef enum quire_err {
 } quire_err;
 
 /* What went wrong, for a person. message is complete ("FILE: what: what next"), without a trailing newline.
- * param names the request field at fault, or is empty. position is a byte offset in the parsed text or file, or -1. */
+ * param names the request field at fault, or is empty. position is a byte offset in the parsed text or file, or -1.
+ * retry_after_s: with BUSY, seconds after which the same might be served; 0: unknown. */
 typedef struct quire_error {
     quire_err code;
     int64_t position;
+    int32_t retry_after_s;
     char param[64];
     char message[512];
 } quire_error;

@@ -123,6 +123,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
                         .sampling = c->sampling,
                         .sample_index = (uint32_t)(c->index % q->info.n_samples),
                         .priority = q->priority,
+                        .deadline_us = (int64_t)((double)q->ttft_deadline_ms * 1e3),
                         .logprobs_width = ranked && q->info.logprobs < 0 ? 1 : q->info.logprobs + 1,
                         .prompt_logprobs_width = q->info.prompt_logprobs + 1,
                         .logits_out = q->logits_out,

@@ -166,6 +166,14 @@ static void set_failed(quire_stream *s, quire_err e) {
     }
 }
 
+/* The engine would not take it in time. */
+static void set_refused(quire_stream *s, const engine_event *event) {
+    if (event->error == QUIRE_BUSY) {
+        s->error.retry_after_s = event->retry_after_s;
+        err_set(&s->error, QUIRE_BUSY, -1, "the first token would come after ttft_deadline_ms; try again in %d s", (int)event->retry_after_s);
+    }
+}
+
 /* Shows n log-probabilities of the engine's. */
 static void fill_logprobs(quire_queue *q, const choice *c, const token_logprob *from, size_t n, int32_t width, quire_event *out) {
     void *p = q->logprobs;
@@ -309,6 +317,7 @@ static void take_finish(choice *c, const engine_event *event) {
     }
     if (event->finish == FINISH_ERROR) {
         set_failed(c->stream, event->error);
+        set_refused(c->stream, event);
     }
 }
 
@@ -347,7 +356,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         }
         return true;
     case STAGE_FLUSH:
-        if (start_first(q, c, out)) {
+        if (c->finish != QUIRE_FINISH_ERROR && start_first(q, c, out)) { /* what failed before its first token never started */
             return true;
         }
         q->stage = STAGE_END;

@@ -47,6 +47,7 @@ struct quire_request {
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
+    float ttft_deadline_ms; /* 0: none */
     int32_t priority; /* lower is served earlier, under that policy */
     int32_t n, best_of; /* best_of -1: not given */
     int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs; /* as given: -1 for null; request_check makes info's of them */

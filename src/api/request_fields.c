@@ -298,6 +298,7 @@ static const binding bindings[] = {
     {"top_logprobs", AT(n_top_logprobs)},
     {"top_n_sigma", AT(sampling.top_n_sigma)},
     {"top_p", AT(sampling.top_p)},
+    {"ttft_deadline_ms", AT(ttft_deadline_ms)},
     {"typical_p", AT(sampling.typical_p)},
     {"xtc_probability", AT(sampling.xtc_probability)},
     {"xtc_threshold", AT(sampling.xtc_threshold)},

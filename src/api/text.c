@@ -84,6 +84,7 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
                          .step_rows = s.step_rows,
                          .step_us = s.step_us,
                          .preemptions = s.preemptions,
+                         .deadlines_refused = s.deadlines_refused,
                          .prefix_queries = s.prompt_tokens_queried,
                          .prefix_hits = s.prompt_tokens_reused,
                          .preempted_queries = s.known_tokens_queried,

@@ -115,6 +115,7 @@ static const field_desc fields[] = {
     {"top_p", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN, 0, 1, "1", "choose among the likeliest tokens that together have this probability"},
     {"truncate_prompt_tokens", FIELD_INT, BOTH | LATER, NONE, "null", "most tokens of the prompt to keep"},
     {"truncation_side", FIELD_STRING, BOTH | LATER, NONE, "null", "which end of the prompt is cut"},
+    {"ttft_deadline_ms", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN, 0, PARAMS_MAX_TTL_S, "null", "refused with 429 where the first token cannot come within this time"},
     {"typical_p", FIELD_NUMBER, BOTH | FIELD_MIN_OPEN, 0, 1, "1", "choose among the tokens nearest to the expected surprise that together have this probability"},
     {"use_beam_search", FIELD_BOOL, BOTH | LATER, NONE, "false", "search the likeliest answer by beams"},
     {"user", FIELD_STRING, BOTH | IGNORED, NONE, "null", "who the caller's user is"},

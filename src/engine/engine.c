@@ -252,6 +252,7 @@ static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
         ids[k] = s->id = (request_id){i, e->entries[i].generation};
         s->arrival = e->n_arrivals++;
         s->submitted_us = clock_us();
+        s->deadline_us = s->deadline_us > 0 ? s->submitted_us + s->deadline_us : 0;
     }
     if (has_places) {
         ring_push(e->in, &leader); /* has room: as many entries as places */

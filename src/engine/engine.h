@@ -81,6 +81,7 @@ typedef struct engine_event {
     int32_t position;     /* of the token in the sequence; at the end: tokens in the sequence */
     finish_reason finish; /* FINISH_NONE for a token */
     quire_err error;      /* at FINISH_ERROR */
+    int32_t retry_after_s; /* at QUIRE_BUSY: when the same might be served */
     /* A token's log-probabilities, where the request asked for them, else NULL: logprobs_width of them, its own first, then those
      * of the likeliest. And those of the prompt: prompt_logprobs_width for each token but the first; not with the
      * end. Valid until the next pop. */
@@ -98,6 +99,7 @@ typedef struct engine_request {
     sampling_params sampling; /* has_seed is true: api gives a seed to requests without one */
     int32_t logprobs_width, prompt_logprobs_width; /* log-probabilities to report with each token: its own and width - 1 of the likeliest; 0: none */
     int32_t priority;      /* ORDER_PRIORITY: the lower goes first */
+    int64_t deadline_us;   /* after which time from now on a first token is of no use; 0: none. What cannot make it ends with QUIRE_BUSY */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
@@ -148,6 +150,7 @@ typedef struct engine_stats {
     int64_t prompt_tokens_queried, prompt_tokens_reused;   /* at first admissions: looked up in the prefix cache, and found there */
     int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */
     int64_t steps, step_rows, step_us, preemptions;
+    int64_t deadlines_refused;                             /* requests that could not have made their deadline */
     int64_t swapped_out, swapped_in;                       /* preempted sequences */
     int64_t swapped_pages, swap_us;                        /* copied either way, and how long that took */
     int64_t drafts, draft_tokens, draft_accepted;          /* times a sequence's drafts were verified, how many tokens, how many were accepted */

@@ -39,6 +39,7 @@ static bool next_of(sequence *s, engine_event *event) {
     event->finish = finish;
     event->prompt_logprobs = NULL; /* the sequence may go with its end */
     event->error = s->error;
+    event->retry_after_s = s->retry_after_s;
     event->stopped_by_eos = s->stopped_by_eos;
     event->explain = s->explain;
     s->explain = NULL;

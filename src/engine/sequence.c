@@ -62,6 +62,7 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sample_index = r->sample_index;
     s->priority = r->priority;
+    s->deadline_us = r->deadline_us; /* from now on, until it is handed over */
     s->share = SHARE_NONE;
     s->logits_out = r->logits_out;
     s->logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;

@@ -28,6 +28,8 @@ typedef struct sequence {
     sampling_params sampling;
     int32_t priority, share;  /* of order.h: its number, 0 under other policies, and its tenant's slot */
     int32_t n_preempted;      /* times */
+    int32_t n_found;          /* tokens that the cache held when it came */
+    int64_t deadline_us;      /* when its first token must be there (clock_us); 0: whenever */
     uint32_t sample_index;
     float mirostat_mu;
     float *logits_out;
@@ -60,6 +62,7 @@ typedef struct sequence {
     atomic_int n_published;
     atomic_int finish;        /* finish_reason, set once, after the last token was published */
     quire_err error;          /* written before finish */
+    int32_t retry_after_s;    /* the same; QUIRE_BUSY only */
     bool stopped_by_eos;      /* written before finish */
     int32_t n_cached;         /* tokens reused at the first admission; written before the first token is published */
     atomic_bool queued;       /* an entry for it is in the out-ring */

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "engine/audit_file.h"
 #include "engine/cache.h"
+#include "engine/deadline.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
 #include "engine/hold.h"
@@ -53,6 +54,8 @@ static void ingest(engine *e) {
     while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
         enter_order(e, s);
         cache_enter(e, s);
+        int32_t n_held;
+        s->n_found = cache_peek(e, s, &n_held);
         list_insert(e->waiting, &e->n_waiting, s);
     }
 }
@@ -286,6 +289,7 @@ bool step_submit(engine *e) {
     int64_t now_us = clock_us();
     atomic_store(&e->step_started_us, now_us);
     cache_set_time(e, now_us);
+    deadline_check(e, now_us);
     plan_step(e);
     reserve_step(e);
     if (e->step.plan.n_items == 0) {

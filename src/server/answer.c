@@ -65,12 +65,19 @@ static str scratch_of(const conn *c) {
     return (str){c->loop->scratch.p, c->loop->scratch.n};
 }
 
+/* Replies with an error, and with when to try again where that would help: after_s seconds, or 1 for 0. */
+static void reply_error(conn *c, int status, const char *param, const char *message, int32_t after_s) {
+    char retry[40];
+    snprintf(retry, sizeof retry, "Retry-After: %d\r\n", (int)(after_s > 0 ? after_s : 1));
+    conn_reply_error(c, status, param, message, status == 429 || status == 503 ? retry : NULL);
+}
+
 /* Ends the answer with an error: a status when nothing was sent yet, else an event. */
-static void fail(answer *a, int status, const char *param, const char *message) {
+static void fail_for(answer *a, int status, const char *param, const char *message, int32_t retry_after_s) {
     conn *c = a->conn;
     if (!a->started) {
         answer_close(a);
-        conn_reply_error(c, status, param, message, status == 429 || status == 503 ? "Retry-After: 1\r\n" : NULL);
+        reply_error(c, status, param, message, retry_after_s);
         return;
     }
     json_out o = begin_json(a);
@@ -81,6 +88,10 @@ static void fail(answer *a, int status, const char *param, const char *message) 
         answer_close(a);
         conn_stream_end(c);
     }
+}
+
+static void fail(answer *a, int status, const char *param, const char *message) {
+    fail_for(a, status, param, message, 0);
 }
 
 void answer_abort(answer *a) {
@@ -101,7 +112,7 @@ void answer_start(conn *c, quire_endpoint endpoint) {
     quire_err e = quire_request_parse(s->engine, endpoint, body->n > 0 ? body->p : "", body->n, &r, &err);
     strbuf_deinit(&c->request.body);
     if (e != QUIRE_OK) {
-        conn_reply_error(c, error_status(e), err.param, err.message, e == QUIRE_BUSY ? "Retry-After: 1\r\n" : NULL);
+        reply_error(c, error_status(e), err.param, err.message, err.retry_after_s);
         return;
     }
     const quire_request_info *info = quire_request_describe(r);
@@ -254,7 +265,7 @@ static void on_end(answer *a, answer_choice *c, const quire_event *ev) {
         out_of_memory(a);
         return;
     }
-    if (a->info->stream) {
+    if (a->info->stream && a->started) { /* else it failed before it began, and DONE says why */
         send_held(a, ev->choice);
     }
 }
@@ -324,7 +335,7 @@ static void on_done(answer *a, const quire_event *ev) {
         if (ev->error != NULL) {
             err = *ev->error; /* it lies in the stream, which goes first */
         }
-        fail(a, error_status(err.code), err.param, err.message);
+        fail_for(a, error_status(err.code), err.param, err.message, err.retry_after_s);
         return;
     }
     if (ev->finish == QUIRE_FINISH_CANCELLED) { /* not by this server, which releases what it cancels: the engine is closing */

@@ -86,6 +86,8 @@ static quire_err write_vllm(strbuf *out, const quire_stats *st, const char *mode
     TRY(write_int(out, "vllm:num_requests_waiting", "gauge", "Requests waiting to run.", labels, st->n_requests_waiting));
     TRY(write_float(out, "vllm:kv_cache_usage_perc", "gauge", "Part of the KV pages in use; 1 is all of them.", labels, usage));
     TRY(write_int(out, "vllm:num_preemptions_total", "counter", "Preemptions.", labels, st->preemptions));
+    TRY(write_int(out, "quire_deadline_refusals_total", "counter", "Requests whose first token would have come after their deadline.", "",
+                  st->deadlines_refused));
     TRY(write_int(out, "vllm:prompt_tokens_total", "counter", "Prompt tokens processed.", labels, st->prompt_tokens));
     TRY(write_int(out, "vllm:generation_tokens_total", "counter", "Tokens generated.", labels, st->generation_tokens));
     TRY(write_int(out, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.", labels, st->prefix_queries));

@@ -58,7 +58,8 @@ typedef struct harness_run {
     const char *space; /* NULL: everybody's */
     bool retains;
     kv_retention retention;
-    int32_t priority, n_cached;
+    int32_t priority, n_cached, retry_after_s;
+    int64_t deadline_us;
     int32_t place; /* how many of the harness's requests had ended before */
     finish_reason finish;
     quire_err error;
@@ -125,7 +126,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
     const char *space = r->space ? r->space : "test";
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .retains = r->retains, .retention = r->retention, .priority = r->priority, .explain = r->explain, .out = h->out, .user = r};
+    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .retains = r->retains, .retention = r->retention, .priority = r->priority, .deadline_us = r->deadline_us, .explain = r->explain, .out = h->out, .user = r};
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);
@@ -154,6 +155,7 @@ static inline void harness_wait(harness *h, int32_t n) {
             r->error = ev.error;
             r->n_cached = ev.n_cached;
             r->told = ev.explain;
+            r->retry_after_s = ev.retry_after_s;
             r->place = h->n_ended++;
             n--;
         }

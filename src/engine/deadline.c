@@ -1,0 +1,84 @@
+#include "engine/deadline.h"
+
+#include <math.h>
+
+#include "engine/lists.h"
+
+#define MEASURED    8 /* steps after which costs are believed */
+#define LONGEST_S   3600
+
+double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
+    double work_us = load->rows * l->cost.row_us + load->pairs * l->cost.pair_us;
+    double beside_us = sched_predict_us(&l->cost, load->n_decodes, load->decode_pairs);
+    double n_steps = ceil(load->rows / fmax(1.0, l->max_rows - load->n_decodes));
+    if (l->target_us > 0.0 && load->n_decodes > 0 && beside_us > 0.0) {
+        n_steps = fmax(n_steps, ceil(work_us / fmax(l->target_us - beside_us, beside_us)));
+    }
+    return work_us + n_steps * beside_us;
+}
+
+static void add_prompt(deadline_load *load, double n_done, double n_known) {
+    double n = n_known - n_done;
+    load->rows += n;
+    load->pairs += n * (n_done + (n + 1.0) / 2.0);
+}
+
+static deadline_load load_of_running(const engine *e) {
+    deadline_load load = {0};
+    for (int32_t i = 0; i < e->n_running; i++) {
+        const sequence *s = e->running[i];
+        if (s->n_known - s->n_computed == 1) {
+            load.n_decodes++;
+            load.decode_pairs += s->n_known;
+        } else {
+            add_prompt(&load, s->n_computed, s->n_known);
+        }
+    }
+    return load;
+}
+
+/* Ends s and all samples of its prompt. */
+static void refuse(engine *e, sequence *s, double late_us) {
+    int32_t after_s = (int32_t)fmin(LONGEST_S, fmax(1.0, ceil(late_us * 1e-6)));
+    while (s->followers != NULL) {
+        sequence *next = s->followers;
+        s->followers = next->followers;
+        next->followers = NULL;
+        next->retry_after_s = after_s;
+        step_finish(e, next, FINISH_ERROR, QUIRE_BUSY);
+        sequence_drop(next);
+    }
+    s->retry_after_s = after_s;
+    step_finish(e, s, FINISH_ERROR, QUIRE_BUSY);
+    e->stats.deadlines_refused++;
+}
+
+static bool any_deadline(const engine *e) {
+    for (int32_t i = 0; i < e->n_waiting; i++) {
+        if (e->waiting[i]->deadline_us > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void deadline_check(engine *e, int64_t now_us) {
+    if (e->pace.n_steps < MEASURED || !any_deadline(e)) {
+        return;
+    }
+    sched_limits l = e->limits;
+    l.cost = pace_cost(&e->pace);
+    deadline_load load = load_of_running(e);
+    for (int32_t i = 0; i < e->n_waiting; i++) {
+        sequence *s = e->waiting[i];
+        deadline_load with = load;
+        add_prompt(&with, s->n_found, s->n_known);
+        double late_us = (double)(now_us - s->deadline_us) + deadline_foretell_us(&l, &with);
+        if (s->deadline_us > 0 && s->n_known == s->n_prompt && late_us > 0.0) {
+            refuse(e, s, late_us);
+        } else {
+            load = with;
+        }
+    }
+    list_drop_done(e->waiting, &e->n_waiting);
+}

@@ -1,0 +1,84 @@
+/* Deadlines for first tokens: the arithmetic, and an engine that refuses what cannot make one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "engine/deadline.h"
+#include "harness.h"
+
+static uint64_t seed;
+
+static void the_time_to_a_first_token_is_that_of_all_rows_before_it(void **state) {
+    (void)state;
+    sched_limits l = {.max_rows = 100, .cost = {.step_us = 1000, .row_us = 10, .pair_us = 0.5}};
+    deadline_load q = {.rows = 250, .pairs = 400};
+    assert_true(deadline_foretell_us(&l, &q) == 2500 + 200 + 3 * 1000.0);
+    q.n_decodes = 50; /* half of each step's rows are theirs */
+    q.decode_pairs = 1000;
+    assert_true(deadline_foretell_us(&l, &q) == 2700 + 5 * (1000 + 500 + 500.0));
+    l.target_us = 2300; /* 300 us a step would be left; twice their own time is more */
+    assert_true(deadline_foretell_us(&l, &q) == 2700 + 5 * 2000.0);
+    q.rows = 40;
+    q.pairs = 12000; /* four steps of 2,000 us each for what takes 6,400, though the rows fit one */
+    assert_true(deadline_foretell_us(&l, &q) == 6400 + 4 * 2000.0);
+}
+
+static harness_run request(const harness *h, int32_t *prompt, int32_t n, int32_t n_out) {
+    random_prompt(&seed, h->n_vocab, n, prompt);
+    return (harness_run){.prompt = prompt, .n_prompt = n, .sampling = greedy(n_out)};
+}
+
+static void what_cannot_make_it_is_refused_at_once(void **state) {
+    (void)state;
+    static int32_t prompts[24][1600];
+    static harness_run runs[24];
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.path = "models/builtin-small.gguf";
+    o.n_pages = 4000;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    harness_open(&o, &h);
+    for (int i = 0; i < 10; i++) { /* the engine learns what steps cost */
+        runs[i] = request(&h, prompts[i], 100 + 100 * i, 10);
+        harness_submit(&h, &runs[i]);
+    }
+    harness_wait(&h, 10);
+    runs[0] = request(&h, prompts[0], 100, 1);
+    runs[0].deadline_us = 60 * 1000000;
+    harness_submit(&h, &runs[0]);
+    harness_wait(&h, 1);
+    assert_int_equal(runs[0].finish, FINISH_LENGTH); /* there is time enough */
+    for (int i = 1; i < 20; i++) {
+        runs[i] = request(&h, prompts[i], 1600, 1);
+        harness_submit(&h, &runs[i]);
+    }
+    runs[20] = request(&h, prompts[20], 100, 1);
+    runs[20].deadline_us = 2000; /* behind thirty thousand tokens */
+    harness_submit(&h, &runs[20]);
+    harness_wait(&h, 20);
+    assert_int_equal(runs[20].finish, FINISH_ERROR);
+    assert_int_equal(runs[20].error, QUIRE_BUSY);
+    assert_in_range(runs[20].retry_after_s, 1, 60);
+    assert_int_equal(runs[20].place, 11); /* the first of them to end */
+    for (int i = 1; i < 20; i++) {
+        assert_int_equal(runs[i].finish, FINISH_LENGTH);
+    }
+    engine_stats s;
+    engine_stats_read(h.e, &s);
+    assert_int_equal(s.deadlines_refused, 1);
+    harness_close(&h);
+}
+
+int main(void) {
+    seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_time_to_a_first_token_is_that_of_all_rows_before_it),
+        cmocka_unit_test(what_cannot_make_it_is_refused_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
