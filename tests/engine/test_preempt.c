@@ -9,7 +9,7 @@
 
 #include "harness.h"
 
-enum { N_REQUESTS = 64, MAX_PROMPT = 200, MAX_OUT = 100 };
+enum { N_REQUESTS = 64, MAX_PROMPT = 80, MAX_OUT = 200 };
 
 static uint64_t seed;
 static int32_t prompts[N_REQUESTS][MAX_PROMPT];
