@@ -99,13 +99,17 @@ const flag cli_flags[] = {
     {"--page-size", "N", "tokens a page holds (16; schedule 4, radix 1)", CLI_DEMO, FLAG_POWER_OF_TWO, AT(demo.page_tokens), 1, 256, NULL, NULL},
     {"--milliseconds", "N", "least time of a run (20)", CLI_BENCH_KV, FLAG_COUNT, AT(bench_kv.run_ms), 1, 100000, NULL, NULL},
     {"--runs", "N", "runs behind each figure (5)", CLI_BENCH_KV, FLAG_COUNT, AT(bench_kv.n_runs), 1, 64, NULL, NULL},
+    {"--shape", "L,H,D", "layers of a group, KV heads and head width (16,8,64)", CLI_BENCH_RUNS, FLAG_TEXT, AT(bench_runs.shape), 0, 0, NULL, NULL},
+    {"--context", "LIST", "tokens of the sequence (1024,8192)", CLI_BENCH_RUNS, FLAG_TEXT, AT(bench_runs.contexts), 0, 0, NULL, NULL},
+    {"--page-size", "N", "tokens a page holds (16)", CLI_BENCH_RUNS, FLAG_POWER_OF_TWO, AT(bench_runs.page_tokens), 1, 256, NULL, NULL},
+    {"--runs", "N", "runs behind each figure, the least of which counts (15)", CLI_BENCH_RUNS, FLAG_COUNT, AT(bench_runs.n_runs), 1, 64, NULL, NULL},
     {"--shape", "L,H,D", "layers, KV heads and head width of the model (16,8,64)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.shape), 0, 0, NULL, NULL},
     {"--weights", "BYTES", "of the model (2471628800)", CLI_BENCH_MEMORY, FLAG_PART, AT(bench_memory.weight_bytes), 0, 1e15, NULL, NULL},
     {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.pages), 0, 0, NULL, NULL},
     {"--kv-dtype", NULL, "type of keys and values", CLI_BENCH_MEMORY, FLAG_CHOICE, AT(bench_memory.kv_dtype), 0, 0, kv_types, NULL},
     {"--max-model-len", "N", "room for each sequence where nobody knows better (131072)", CLI_BENCH_MEMORY, FLAG_COUNT, AT(bench_memory.max_model_len), 1,
      1 << 24, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_DEMO, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
+    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
@@ -146,7 +150,7 @@ const flag cli_flags[] = {
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE | FLAG_RARE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
      NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
-    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_DEMO, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
+    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
     {"--help-all", NULL, "the flags that are seldom needed too", ALL | FLAG_RARE, FLAG_SWITCH, AT(help_all), 0, 0, NULL, NULL},
 };
 

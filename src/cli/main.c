@@ -24,6 +24,10 @@ static quire_err command_bench_memory(const cli_options *o, quire_error *err) {
     return bench_memory_run(&o->bench_memory, err);
 }
 
+static quire_err command_bench_runs(const cli_options *o, quire_error *err) {
+    return bench_runs_run(&o->bench_runs, err);
+}
+
 static quire_err command_demo(const cli_options *o, quire_error *err) {
     if (o->demo.name == NULL) {
         printf("quire demo NAME [flags]\n\n  %-9s nine states of a prefix tree, in words\n", DEMO_RADIX);
@@ -70,6 +74,9 @@ static const command commands[] = {
     {"bench memory", CLI_BENCH_MEMORY, command_bench_memory, "memory that pages take over the least that would do", "quire bench memory",
      "  quire bench memory\n"
      "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n"},
+    {"bench runs", CLI_BENCH_RUNS, command_bench_runs, "what block table entries for runs of adjacent pages would gain", "quire bench runs",
+     "  quire bench runs\n"
+     "  quire bench runs --shape 1,8,64 --context 131072       a group of one layer: its pages lie closer together\n"},
     {"demo", CLI_DEMO, command_demo, "what paging and continuous batching are for, shown", "quire demo [NAME]",
      "  quire demo                                             lists the demonstrations\n"
      "  quire demo radix --page-size 4\n"

@@ -12,6 +12,7 @@
 #include "bench/demo.h"
 #include "bench/kv.h"
 #include "bench/memory.h"
+#include "bench/runs.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
@@ -30,7 +31,8 @@ typedef enum cli_command {
     CLI_SIM = 64,
     CLI_BENCH_KV = 128,
     CLI_BENCH_MEMORY = 256,
-    CLI_DEMO = 512
+    CLI_DEMO = 512,
+    CLI_BENCH_RUNS = 1024
 } cli_command;
 
 typedef struct cli_options {
@@ -40,6 +42,7 @@ typedef struct cli_options {
     sim_options sim;
     bench_kv_options bench_kv;
     bench_memory_options bench_memory;
+    bench_runs_options bench_runs;
     demo_options demo;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *prompt, *prompt_file, *system; /* NULL: not given */
