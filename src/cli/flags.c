@@ -28,7 +28,7 @@ static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}},
 static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {NULL, NULL}};
 
 const flag cli_flags[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, or builtin", ALL, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, or builtin", ALL | CLI_BENCH_PREEMPT, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
 
     {"--prompt -p", "TEXT", "the text to go on from", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt), 0, 0, NULL, NULL},
     {"--file -f", "FILE", "read the prompt from FILE (- is standard input)", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt_file), 0, 0, NULL, NULL},
@@ -109,10 +109,14 @@ const flag cli_flags[] = {
     {"--kv-dtype", NULL, "type of keys and values", CLI_BENCH_MEMORY, FLAG_CHOICE, AT(bench_memory.kv_dtype), 0, 0, kv_types, NULL},
     {"--max-model-len", "N", "room for each sequence where nobody knows better (131072)", CLI_BENCH_MEMORY, FLAG_COUNT, AT(bench_memory.max_model_len), 1,
      1 << 24, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
+    {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", CLI_BENCH_PREEMPT, FLAG_TEXT, AT(bench_preempt.pages), 0, 0, NULL, NULL},
+    {"--lengths", "LIST", "tokens of the preempted sequence (128,512,1024)", CLI_BENCH_PREEMPT, FLAG_TEXT, AT(bench_preempt.lengths), 0, 0, NULL, NULL},
+    {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_PREEMPT, FLAG_COUNT, AT(bench_preempt.n_runs), 1, 64, NULL, NULL},
+    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT, FLAG_SWITCH,
+     AT(json), 0, 0, NULL, NULL},
 
-    {"--compute --dtype", NULL, "how matrix products are computed", ENGINE, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
-    {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
+    {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_BENCH_PREEMPT, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
+    {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED | CLI_BENCH_PREEMPT, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
     {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", ENGINE, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0, prefix_caches, NULL},
     {"--enable-prefix-caching", NULL, "as --prefix-cache token", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_on, NULL},
     {"--no-enable-prefix-caching", NULL, "as --prefix-cache none", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_off, NULL},
@@ -122,11 +126,11 @@ const flag cli_flags[] = {
     {"--step-target-ms", "MS", "longest step while streams run, beyond twice their own; 0: none (100)", CLI_SERVE | CLI_BENCH | FLAG_RARE, FLAG_MILLISECONDS, AT(engine.step_target_us), 0, 1e7, NULL, NULL},
     {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", CLI_SERVE | FLAG_RARE, FLAG_PART, AT(engine.schedule_lambda), 0, 1e9, NULL, NULL},
     {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX, 0, 0, 0, NULL, NULL},
-    {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
-    {"--threads -t", "N", "compute threads (0: all processors)", ENGINE, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
+    {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE | CLI_BENCH_PREEMPT, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
+    {"--threads -t", "N", "compute threads (0: all processors)", ENGINE | CLI_BENCH_PREEMPT, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
     {"--text-threads", "N", "threads that tokenise", CLI_SERVE | FLAG_RARE, FLAG_COUNT, AT(engine.n_text_threads), 1, 256, NULL, NULL},
     {"--max-model-len --ctx-size -c", "N", "tokens a sequence may have (0: the model's own)", PLANNED, FLAG_COUNT, AT(engine.max_model_len), 0, INT32_TOP, NULL, NULL},
-    {"--max-num-batched-tokens --batch-size -b", "N", "rows a step", ENGINE, FLAG_COUNT, AT(engine.max_batched_tokens), 1, 1 << 20, NULL, NULL},
+    {"--max-num-batched-tokens --batch-size -b", "N", "rows a step", ENGINE | CLI_BENCH_PREEMPT, FLAG_COUNT, AT(engine.max_batched_tokens), 1, 1 << 20, NULL, NULL},
     {"--max-num-seqs --parallel -np", "N", "sequences running at once", ENGINE, FLAG_COUNT, AT(engine.max_seqs), 1, 1 << 16, NULL, NULL},
     {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", ENGINE | FLAG_RARE, FLAG_COUNT, AT(engine.prefill_chunk), 0, INT32_TOP, NULL, NULL},
     {"--page-size --block-size", "N", "tokens a KV page holds", PLANNED, FLAG_POWER_OF_TWO, AT(engine.page_tokens), 1, 256, NULL, NULL},
@@ -150,7 +154,8 @@ const flag cli_flags[] = {
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE | FLAG_RARE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
      NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
-    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
+    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT, FLAG_SWITCH,
+     AT(help), 0, 0, NULL, NULL},
     {"--help-all", NULL, "the flags that are seldom needed too", ALL | FLAG_RARE, FLAG_SWITCH, AT(help_all), 0, 0, NULL, NULL},
 };
 

@@ -28,6 +28,10 @@ static quire_err command_bench_runs(const cli_options *o, quire_error *err) {
     return bench_runs_run(&o->bench_runs, err);
 }
 
+static quire_err command_bench_preempt(const cli_options *o, quire_error *err) {
+    return bench_preempt_run(&o->bench_preempt, err);
+}
+
 static quire_err command_demo(const cli_options *o, quire_error *err) {
     if (o->demo.name == NULL) {
         printf("quire demo NAME [flags]\n\n  %-9s nine states of a prefix tree, in words\n", DEMO_RADIX);
@@ -74,6 +78,9 @@ static const command commands[] = {
     {"bench memory", CLI_BENCH_MEMORY, command_bench_memory, "memory that pages take over the least that would do", "quire bench memory",
      "  quire bench memory\n"
      "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n"},
+    {"bench preempt", CLI_BENCH_PREEMPT, command_bench_preempt, "swapping a sequence out and in against computing it again", "quire bench preempt MODEL",
+     "  quire bench preempt builtin\n"
+     "  quire bench preempt model.gguf --pages 1,16,256 --lengths 512,4096 --json\n"},
     {"bench runs", CLI_BENCH_RUNS, command_bench_runs, "what block table entries for runs of adjacent pages would gain", "quire bench runs",
      "  quire bench runs\n"
      "  quire bench runs --shape 1,8,64 --context 131072       a group of one layer: its pages lie closer together\n"},

@@ -7,7 +7,7 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt"};
 
 /* Commands that need no MODEL. */
 enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS };
@@ -29,6 +29,7 @@ quire_err cli_options_init(cli_options *o) {
     sim_options_init(&o->sim);
     bench_kv_options_init(&o->bench_kv);
     bench_memory_options_init(&o->bench_memory);
+    bench_preempt_options_init(&o->bench_preempt);
     bench_runs_options_init(&o->bench_runs);
     demo_options_init(&o->demo);
     o->engine.model = NULL;
@@ -326,6 +327,8 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     TRY(resolve_prefixes(o, err));
     o->bench.engine = o->engine;
     o->bench.json = o->json;
+    o->bench_preempt.engine = o->engine;
+    o->bench_preempt.json = o->json;
     return QUIRE_OK;
 }
 

@@ -12,6 +12,7 @@
 #include "bench/demo.h"
 #include "bench/kv.h"
 #include "bench/memory.h"
+#include "bench/preempt.h"
 #include "bench/runs.h"
 #include "cli/files.h"
 #include "quire.h"
@@ -32,7 +33,8 @@ typedef enum cli_command {
     CLI_BENCH_KV = 128,
     CLI_BENCH_MEMORY = 256,
     CLI_DEMO = 512,
-    CLI_BENCH_RUNS = 1024
+    CLI_BENCH_RUNS = 1024,
+    CLI_BENCH_PREEMPT = 2048
 } cli_command;
 
 typedef struct cli_options {
@@ -42,6 +44,7 @@ typedef struct cli_options {
     sim_options sim;
     bench_kv_options bench_kv;
     bench_memory_options bench_memory;
+    bench_preempt_options bench_preempt;
     bench_runs_options bench_runs;
     demo_options demo;
     const char *api_keys[CLI_MAX_API_KEYS];

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import KEY, Server
+from conftest import KEY, QUIRE, Server
 
 STORY = ("The prince had been walking up and down the drawing room for a long time. "
          "He stopped before the window and looked at the snow, and the old count came to him. ") * 8
@@ -379,3 +379,20 @@ def test_servers_share_prefixes_through_redis_and_outlive_it(quire, expected, re
     assert complete(second, STORY)[0] == expected[0]
     assert tier(second, "errors_total", "redis") > 0
     assert second.stop() == 0
+
+
+def test_bench_preempt_measures_both_ways_for_each_page_size_and_length(quire):
+    text = subprocess.run([QUIRE, "bench", "preempt", "builtin", "--pages", "1,16,256", "--lengths", "40,100", "--runs", "1", "--json"],
+                          capture_output=True, text=True, check=True).stdout
+    lines = [json.loads(line) for line in text.splitlines()]
+    rows = [line for line in lines if "page_tokens" in line]
+    assert [(r["page_tokens"], r["tokens"]) for r in rows] == [(p, n) for p in (1, 16, 256) for n in (40, 100)]
+    for r in rows:
+        assert r["pages"] == -(-r["tokens"] // r["page_tokens"])
+        assert r["mb"] == pytest.approx(r["pages"] * r["page_tokens"] * rows[0]["mb"] / 40, abs=0.01)
+        assert r["recompute_ms"] > 0 and r["swap_ms"] == pytest.approx(r["out_ms"] + r["in_ms"], abs=0.002)
+        assert r["cheaper"] == ("swap" if r["swap_ms"] <= r["recompute_ms"] else "recompute")
+    assert "to the bit" in lines[-1]["note"]
+    for flags in (["--pages", "3"], ["--lengths", "0"], ["--lengths", "10000000"], ["--runs", "0"]):
+        wrong = subprocess.run([QUIRE, "bench", "preempt", "builtin", *flags], capture_output=True, text=True)
+        assert wrong.returncode == 2 and flags[0].lstrip("-")[:4] in wrong.stderr or "the model takes" in wrong.stderr, wrong.stderr
