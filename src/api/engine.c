@@ -73,6 +73,8 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
                          .max_batched_tokens = o->max_batched_tokens,
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->prefill_chunk,
+                         .no_chunked_prefill = o->no_chunked_prefill,
+                         .no_fork_sharing = o->no_fork_sharing,
                          .audit_path = o->audit,
                          .tiers = tiers_options(o, e->tier_version),
                          .swap_bytes = o->swap_bytes,
@@ -133,7 +135,8 @@ static void fill_info(quire_engine *e, const quire_options *o, int32_t max_len) 
     i->has_chat_template = e->chat != NULL;
 }
 
-static quire_err open_parts(quire_engine *e, const quire_options *o, quire_error *err) {
+static quire_err open_parts(quire_engine *e, const quire_options *options, quire_error *err) {
+    quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
     dtype kv = DTYPE_F32;
@@ -149,6 +152,7 @@ static quire_err open_parts(quire_engine *e, const quire_options *o, quire_error
     r = r ? r : open_text(e, o, f, err);
     model_file_close(f);
     TRY(r);
+    own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(open_pages(e, o, &max_len, kv, err));
     TRY(open_core(e, o, max_len, err));
     fill_info(e, o, max_len);

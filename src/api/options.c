@@ -99,6 +99,11 @@ quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_
     return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be none, page or token", o->prefix_cache);
 }
 
+int32_t options_max_rows(const quire_options *o, int32_t max_model_len) {
+    int64_t rows = o->no_chunked_prefill ? (int64_t)max_model_len + o->max_seqs : 0;
+    return rows <= o->max_batched_tokens ? o->max_batched_tokens : rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
+}
+
 quire_err options_schedule(const quire_options *o, order_policy *out, quire_error *err) {
     static const char *const names[] = {[ORDER_FCFS] = "fcfs", [ORDER_PRIORITY] = "priority", [ORDER_PREFIX] = "prefix", [ORDER_FAIR] = "fair"};
     for (order_policy p = ORDER_FCFS; p <= ORDER_FAIR; p++) {

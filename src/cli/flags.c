@@ -133,6 +133,8 @@ const flag cli_flags[] = {
     {"--max-num-batched-tokens --batch-size -b", "N", "rows a step", ENGINE | CLI_BENCH_PREEMPT, FLAG_COUNT, AT(engine.max_batched_tokens), 1, 1 << 20, NULL, NULL},
     {"--max-num-seqs --parallel -np", "N", "sequences running at once", ENGINE, FLAG_COUNT, AT(engine.max_seqs), 1, 1 << 16, NULL, NULL},
     {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", ENGINE | FLAG_RARE, FLAG_COUNT, AT(engine.prefill_chunk), 0, INT32_TOP, NULL, NULL},
+    {"--no-chunked-prefill", NULL, "compute each prompt in one step", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_chunked_prefill), 0, 0, NULL, NULL},
+    {"--no-fork-sharing", NULL, "samples of one prompt share nothing", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_fork_sharing), 0, 0, NULL, NULL},
     {"--page-size --block-size", "N", "tokens a KV page holds", PLANNED, FLAG_POWER_OF_TWO, AT(engine.page_tokens), 1, 256, NULL, NULL},
     {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", PLANNED, FLAG_COUNT, AT(engine.n_pages), 0, INT32_TOP, NULL, NULL},
     {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", PLANNED, FLAG_PART,

@@ -96,7 +96,8 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     e->limits = (sched_limits){.max_rows = o->max_batched_tokens,
                                .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
                                .max_seqs = o->max_seqs,
-                               .max_chunk = o->prefill_chunk > 0 ? o->prefill_chunk : o->max_batched_tokens,
+                               .max_chunk = o->prefill_chunk > 0 && !o->no_chunked_prefill ? o->prefill_chunk : o->max_batched_tokens,
+                               .whole_prefills = o->no_chunked_prefill,
                                .page_tokens = o->page_tokens,
                                .max_preemptions = MAX_PREEMPTIONS,
                                .target_us = (double)o->step_target_us};

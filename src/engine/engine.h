@@ -60,6 +60,8 @@ typedef struct engine_options {
     const char *audit_path;         /* where each allocation of pages is written (audit_file.h); NULL: nowhere */
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
+    bool no_chunked_prefill; /* a prompt is computed in one step or not yet: max_batched_tokens holds the longest */
+    bool no_fork_sharing;    /* samples of one prompt are requests of their own */
     engine_tiers tiers;
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
@@ -146,6 +148,7 @@ typedef struct engine_histogram {
 typedef struct engine_stats {
     int64_t n_running, n_waiting;
     int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
+    int64_t n_pages_held_most;                             /* of any step so far */
     int64_t prompt_tokens, generation_tokens, finished[5]; /* by finish_reason */
     int64_t prompt_tokens_queried, prompt_tokens_reused;   /* at first admissions: looked up in the prefix cache, and found there */
     int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */

@@ -51,6 +51,16 @@ void fork_followers(engine *e, sequence *leader, const float *logits, void (*cho
     }
 }
 
+void fork_split(engine *e, sequence *leader) {
+    sequence *s = leader->followers;
+    leader->followers = NULL;
+    for (sequence *next; s != NULL; s = next) {
+        next = s->followers;
+        s->followers = NULL;
+        wait_alone(e, s);
+    }
+}
+
 void fork_hand_on(engine *e, sequence *leader) {
     sequence *s = leader->followers;
     leader->followers = NULL;

@@ -10,6 +10,8 @@
 /* The leader's prompt is computed and logits is its last row, which stays as it is: every follower forks and starts to run, or waits by itself where no
  * place to run is left. choose picks a follower's first token from a row that it may change. */
 void fork_followers(engine *e, sequence *leader, const float *logits, void (*choose)(engine *e, sequence *s, float *logits));
+/* Every follower waits by itself: without sharing. */
+void fork_split(engine *e, sequence *leader);
 /* The leader ends: its first follower leads the others, and waits to be admitted. */
 void fork_hand_on(engine *e, sequence *leader);
 

@@ -63,6 +63,9 @@ static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
 /* Rows s can have of what is left; 0: none now. */
 static int32_t rows_possible(const planner *p, const sched_seq *s) {
     int32_t n = min_i32(s->n_known - s->n_computed, min_i32(p->l->max_chunk, p->left.rows));
+    if (p->l->whole_prefills && !s->wants_logits) {
+        return n == s->n_known - s->n_computed && p->left.out > 0 ? n : 0;
+    }
     if (!is_decode(s)) {
         int32_t in_time = rows_in(&p->l->cost, s, p->left.us);
         n = min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one always goes on */
@@ -159,10 +162,10 @@ static void plan_running(planner *p, bool decodes) {
     }
 }
 
-/* Gives the planned decodes rows for their drafts, in order. */
+/* Gives the planned decodes rows for their drafts, in order; none where a prompt may need them all. */
 static void plan_drafts(planner *p, bool others_want_rows) {
     const sched_plan *plan = p->plan;
-    int32_t room = others_want_rows ? p->left.rows / 2 : p->left.rows;
+    int32_t room = others_want_rows ? p->l->whole_prefills ? 0 : p->left.rows / 2 : p->left.rows;
     for (int32_t i = 0; i < plan->n_items; i++) {
         sched_item *item = &plan->items[i];
         int32_t n = min_i32(p->running[item->seq].n_drafts, min_i32(room, p->left.out));

@@ -43,6 +43,7 @@ typedef struct sched_limits {
     int32_t max_seqs;    /* sequences running at once */
     int32_t max_chunk;   /* rows of one sequence in a step */
     int32_t page_tokens;
+    bool whole_prefills; /* what is to be computed of a prompt goes into one step, or waits; not where every row's logits are wanted */
     int32_t max_preemptions;
     double target_us;    /* a step's, where something decodes; 0: none, and prefills take all rows there are */
     sched_cost cost;

@@ -116,6 +116,8 @@ void engine_audit(const engine *e);
 /* ---- stats.c ---- */
 void stats_token(engine *e, sequence *s, int64_t now_us);
 void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t now_us);
+/* A step has its pages. */
+void stats_pages(engine *e);
 /* Makes the engine thread's numbers visible to engine_stats_read. */
 void stats_publish(engine *e);
 

@@ -32,6 +32,11 @@ void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t no
     e->stats.finished[reason]++;
 }
 
+void stats_pages(engine *e) {
+    int64_t held = kv_pool_counts(e->pool).n_held;
+    e->stats.n_pages_held_most = held > e->stats.n_pages_held_most ? held : e->stats.n_pages_held_most;
+}
+
 void stats_publish(engine *e) {
     kv_counts c = kv_pool_counts(e->pool);
     e->stats.n_running = e->n_running;

@@ -57,6 +57,9 @@ static void ingest(engine *e) {
         int32_t n_held;
         s->n_found = cache_peek(e, s, &n_held);
         list_insert(e->waiting, &e->n_waiting, s);
+        if (e->options.no_fork_sharing) {
+            fork_split(e, s);
+        }
     }
 }
 
@@ -296,6 +299,7 @@ bool step_submit(engine *e) {
         atomic_store(&e->step_started_us, 0);
         return false;
     }
+    stats_pages(e);
     fill_batch(e);
     model_forward(e->m, &e->step.rows);
     return true;

@@ -32,6 +32,7 @@ typedef struct harness_options {
     double schedule_lambda; /* 0: ORDER_LAMBDA */
     int64_t step_target_us;
     draft_options draft;
+    bool no_chunked_prefill, no_fork_sharing;
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -96,6 +97,8 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .draft = o->draft,
                          .swap_bytes = o->swap_bytes,
                          .preempt = o->preempt,
+                         .no_chunked_prefill = o->no_chunked_prefill,
+                         .no_fork_sharing = o->no_fork_sharing,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,
                          .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : ORDER_LAMBDA};

@@ -96,6 +96,28 @@ static void a_group_equals_its_samples_alone_and_computes_the_prompt_once(void *
     }
 }
 
+static void without_sharing_every_sample_computes_the_prompt_and_says_the_same(void **state) {
+    (void)state;
+    static group shared, apart;
+    group *groups[] = {&shared, &apart};
+    for (int i = 0; i < 2; i++) {
+        harness_options o = harness_defaults;
+        request_id ids[MAX_SAMPLES];
+        harness h;
+        o.prefix_cache = PREFIX_CACHE_NONE;
+        o.no_fork_sharing = i == 1;
+        harness_open(&o, &h);
+        group_init(groups[i], &h, 37, 6, 1.0f, 9);
+        submit(&h, groups[i], ids);
+        harness_wait(&h, 6);
+        assert_int_equal(rows_so_far(&h), (i == 1 ? 6 : 1) * 37 + 6 * 8);
+        harness_close(&h);
+    }
+    for (int k = 0; k < 6; k++) {
+        assert_memory_equal(shared.runs[k].tokens, apart.runs[k].tokens, 9 * sizeof(int32_t));
+    }
+}
+
 static void many_samples_hold_their_prompt_once(void **state) {
     (void)state;
     for (int cache = 0; cache < 2; cache++) {
@@ -198,7 +220,8 @@ static void a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole(void **sta
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_equals_its_samples_alone_and_computes_the_prompt_once),
-        cmocka_unit_test(many_samples_hold_their_prompt_once),
+        cmocka_unit_test(without_sharing_every_sample_computes_the_prompt_and_says_the_same),
+                                       cmocka_unit_test(many_samples_hold_their_prompt_once),
         cmocka_unit_test(where_places_to_run_are_fewer_than_samples_the_rest_wait),
         cmocka_unit_test(whoever_is_cancelled_the_others_come_out),
         cmocka_unit_test(a_group_that_does_not_fit_in_the_table_is_busy_as_a_whole),

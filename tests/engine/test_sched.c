@@ -289,6 +289,23 @@ static int32_t held(const player *g) {
     return n;
 }
 
+static void whole_prefills_wait_until_a_step_holds_them(void **state) {
+    (void)state;
+    sched_limits l = limits;
+    l.whole_prefills = true;
+    sched_seq running[] = {seq(5, 4), seq(5, 4), seq(9, 8)}, waiting[] = {seq(7, 0), seq(1, 0)};
+    sched_plan p;
+    plan(&l, running, 2, waiting, 2, 100, &p); /* 8 rows, 2 of them taken: 6 are left for 7, and the one behind keeps its place */
+    assert_int_equal(p.n_admitted, 0);
+    assert_int_equal(p.n_rows, 2);
+    plan(&l, running, 1, waiting, 2, 100, &p);
+    assert_int_equal(p.n_admitted, 1);
+    assert_int_equal(p.items[1].n_rows, 7);
+    l.whole_prefills = false;
+    plan(&l, running, 2, waiting, 2, 100, &p);
+    assert_int_equal(p.items[2].n_rows, 6);
+}
+
 /* Prefills beside decodes stay within the target or the decodes' own time again, but for a lone row. Drafts come on top with what they attend to. */
 static void check_time(const player *g, const sched_plan *p) {
     double n_decodes = 0, decode_pairs = 0, n_drafts = 0, draft_pairs = 0;
@@ -557,6 +574,7 @@ int main(void) {
         cmocka_unit_test(prefills_leave_the_decodes_their_pace),
         cmocka_unit_test(drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows),
         cmocka_unit_test(nobody_gives_pages_up_for_drafts),
+        cmocka_unit_test(whole_prefills_wait_until_a_step_holds_them),
         cmocka_unit_test(random_workloads_end_whatever_the_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
