@@ -32,8 +32,8 @@ quire_tests(model base core file cpu kv model)
 quire_tests(engine base core file cpu kv model engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
 quire_tests(server base core kv server)
-quire_tests(sim base core file kv sim)
-quire_tests(bench ${QUIRE_CORE_ROOMS} bench)
+quire_tests(sim ${QUIRE_CORE_ROOMS} bench sim)
+quire_tests(bench ${QUIRE_CORE_ROOMS} bench sim)
 
 # The server's tests run over a stand-in for the engine.
 file(GLOB server_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/server/test_*.c)

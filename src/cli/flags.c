@@ -7,7 +7,8 @@
 
 enum {
     GENERATE = CLI_RUN,
-    ENGINE = CLI_RUN | CLI_SERVE | CLI_LOGITS | CLI_BENCH,
+    ENGINE = CLI_RUN | CLI_SERVE | CLI_LOGITS | CLI_BENCH | CLI_BENCH_CALIBRATE,
+    SERVED = CLI_SIM | CLI_BENCH_SERVING, /* a server, simulated or real */
     PLANNED = ENGINE | CLI_INSPECT, /* what a memory plan depends on */
     ALL = ENGINE | CLI_TOKENIZE | CLI_INSPECT
 };
@@ -79,6 +80,32 @@ const flag cli_flags[] = {
     {"--concurrency", "N", "requests open at once (1)", CLI_SIM, FLAG_COUNT, AT(sim.concurrency), 1, 1 << 16, NULL, NULL},
     {"--limit", "N", "read this many requests (0: all)", CLI_SIM, FLAG_COUNT, AT(sim.limit), 0, INT32_TOP, NULL, NULL},
     {"--svg", "FILE", "plot hit rate against capacity", CLI_SIM, FLAG_TEXT, AT(sim.svg), 0, 0, NULL, NULL},
+    {"--out -o", "FILE", "write the costs as JSON, for --cost", CLI_BENCH_CALIBRATE, FLAG_TEXT, AT(out), 0, 0, NULL, NULL},
+    {"--runs", "N", "runs behind each measurement (5)", CLI_BENCH_CALIBRATE, FLAG_COUNT, AT(calibrate.n_runs), 1, 64, NULL, NULL},
+    {"--model -m", "MODEL", "serve with this model; without: simulate", CLI_BENCH_SERVING, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
+    {"--trace", "FILE", "its requests (see quire sim --help) instead of Poisson arrivals", CLI_BENCH_SERVING, FLAG_TEXT, AT(bench_serving.trace), 0, 0, NULL, NULL},
+    {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's (sharegpt)", CLI_BENCH_SERVING, FLAG_TEXT, AT(bench_serving.lengths), 0, 0, NULL, NULL},
+    {"--rate", "N", "arrivals a second (2)", CLI_BENCH_SERVING, FLAG_PART, AT(bench_serving.rate), 1e-6, 1e6, NULL, NULL},
+    {"--requests", "N", "how many (1000; of a trace: all)", CLI_BENCH_SERVING, FLAG_COUNT, AT(bench_serving.n_requests), 1, INT32_TOP, NULL, NULL},
+    {"--seed", "N", "of arrivals and lengths (1)", CLI_BENCH_SERVING, FLAG_BYTES, AT(bench_serving.seed), 0, 0, NULL, NULL},
+    {"--compare", NULL, "serve it: simulate every way to batch and to give memory", CLI_SIM, FLAG_SWITCH, AT(sim.server.all), 0, 0, NULL, NULL},
+    {"--described", "MODEL,DEVICE", "what serves, by data sheet, as in opt-13b,a100-40gb", SERVED, FLAG_TEXT, AT(sim.server.described), 0, 0, NULL, NULL},
+    {"--cost", "FILE", "what serves, as `quire bench calibrate` measured it", SERVED, FLAG_TEXT, AT(sim.server.cost), 0, 0, NULL, NULL},
+    {"--slo", "BOUNDS", "find the highest rate within first=S,gap=S,token=S seconds", SERVED, FLAG_TEXT, AT(sim.server.slo), 0, 0, NULL, NULL},
+    {"--cost-per-hour", "DOLLARS", "of the device: what a million tokens cost", SERVED, FLAG_PART, AT(sim.server.cost_per_hour), 0, 1e9, NULL, NULL},
+    {"--speed", "N", "the trace's clock runs that many times as fast (1)", SERVED, FLAG_PART, AT(sim.server.speed), 1e-6, 1e9, NULL, NULL},
+    {"--shrink", "N", "prompts and answers become an Nth as long (1)", SERVED, FLAG_COUNT, AT(sim.server.shrink), 1, 1 << 20, NULL, NULL},
+    {"--kv-tokens", "N", "tokens that the memory holds (what the device has room for)", SERVED, FLAG_BYTES, AT(sim.server.kv_tokens), 0, 0, NULL, NULL},
+    {"--max-num-seqs", "N", "sequences running at once (64; described: 256)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_seqs), 1, 1 << 16, NULL, NULL},
+    {"--max-num-batched-tokens", "N", "rows a step (512; described: 2048)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_rows), 1, 1 << 20, NULL, NULL},
+    {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_chunk), 0, INT32_TOP, NULL, NULL},
+    {"--max-model-len", "N", "tokens a sequence may have (the model's)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_model_len), 1, 1 << 24, NULL, NULL},
+    {"--step-target-ms", "MS", "longest step while streams run (100)", SERVED | FLAG_RARE, FLAG_MILLISECONDS, AT(sim.server.step_target_us), 0, 1e7, NULL, NULL},
+    {"--page-size --block-size", "N", "tokens a page holds (16)", CLI_BENCH_SERVING, FLAG_POWER_OF_TWO, AT(sim.server.page_tokens), 1, 256, NULL, NULL},
+    {"--compute --dtype", NULL, "how matrix products are computed", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
+    {"--kv-dtype", NULL, "type of stored keys and values", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
+    {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0, prefix_caches, NULL},
+    {"--threads -t", "N", "compute threads (0: all processors)", CLI_BENCH_SERVING, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
     {"--threads -t", "LIST", "threads in the pool at once (1,2,4,8)", CLI_BENCH_KV, FLAG_TEXT, AT(bench_kv.threads), 0, 0, NULL, NULL},
     {"--pages", "LIST", "pages a pool has (256,4096,65536,1000000)", CLI_BENCH_KV, FLAG_TEXT, AT(bench_kv.pages), 0, 0, NULL, NULL},
     {"--page-size", "N", "tokens a page of the index holds (16)", CLI_BENCH_KV, FLAG_POWER_OF_TWO, AT(bench_kv.page_tokens), 1, 256, NULL, NULL},
@@ -112,7 +139,7 @@ const flag cli_flags[] = {
     {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", CLI_BENCH_PREEMPT, FLAG_TEXT, AT(bench_preempt.pages), 0, 0, NULL, NULL},
     {"--lengths", "LIST", "tokens of the preempted sequence (128,512,1024)", CLI_BENCH_PREEMPT, FLAG_TEXT, AT(bench_preempt.lengths), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_PREEMPT, FLAG_COUNT, AT(bench_preempt.n_runs), 1, 64, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT, FLAG_SWITCH,
+    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE, FLAG_SWITCH,
      AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_BENCH_PREEMPT, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
@@ -156,9 +183,9 @@ const flag cli_flags[] = {
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE | FLAG_RARE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
      NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
-    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT, FLAG_SWITCH,
+    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING, FLAG_SWITCH,
      AT(help), 0, 0, NULL, NULL},
-    {"--help-all", NULL, "the flags that are seldom needed too", ALL | FLAG_RARE, FLAG_SWITCH, AT(help_all), 0, 0, NULL, NULL},
+    {"--help-all", NULL, "the flags that are seldom needed too", ALL | SERVED | FLAG_RARE, FLAG_SWITCH, AT(help_all), 0, 0, NULL, NULL},
 };
 
 const int cli_n_flags = (int)(sizeof cli_flags / sizeof cli_flags[0]);

@@ -20,6 +20,14 @@ static quire_err command_bench_kv(const cli_options *o, quire_error *err) {
     return bench_kv_run(&o->bench_kv, err);
 }
 
+static quire_err command_bench_serving(const cli_options *o, quire_error *err) {
+    return bench_serving_run(&o->bench_serving, err);
+}
+
+static quire_err command_bench_calibrate(const cli_options *o, quire_error *err) {
+    return calibrate_run(&o->calibrate, err);
+}
+
 static quire_err command_bench_memory(const cli_options *o, quire_error *err) {
     return bench_memory_run(&o->bench_memory, err);
 }
@@ -68,6 +76,7 @@ static const command commands[] = {
      "  quire bench model.gguf --batch 1,16 --context 128,1024\n"},
     {"sim", CLI_SIM, command_sim, "what a prefix cache of some size and policy finds in a trace of requests", "quire sim TRACE [--pages LIST] [--policy LIST|all]",
      "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
+     "  quire sim conversation.jsonl --compare --described llama-3-8b,a100-80gb --slo first=5,gap=0.1\n"
      "a trace: Mooncake's jsonl (timestamp, input_length, output_length, hash_ids), Azure's csv, or a line a request:\n"
      "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": [[\"answer 7\", 150]]}\n"
      "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token id, and a number\n"
@@ -84,6 +93,14 @@ static const command commands[] = {
     {"bench runs", CLI_BENCH_RUNS, command_bench_runs, "what block table entries for runs of adjacent pages would gain", "quire bench runs",
      "  quire bench runs\n"
      "  quire bench runs --shape 1,8,64 --context 131072       a group of one layer: its pages lie closer together\n"},
+    {"bench serving", CLI_BENCH_SERVING, command_bench_serving, "requests a second under a bound on latency, simulated or really served", "quire bench serving [MODEL]",
+     "  quire bench serving --described opt-13b,a100-40gb --lengths sharegpt --rate 2 --slo token=0.2\n"
+     "  quire bench serving builtin --lengths alpaca --rate 30 --requests 500 --cost cost.json\n"
+     "  quire bench serving builtin --trace requests.jsonl --shrink 64 --speed 10 --cost cost.json\n"
+     "without a MODEL nothing is run: the engine's planner is, on a described device or one that was calibrated\n"},
+    {"bench calibrate", CLI_BENCH_CALIBRATE, command_bench_calibrate, "what a step of a model costs on this machine", "quire bench calibrate MODEL [--out FILE]",
+     "  quire bench calibrate builtin --out cost.json\n"
+     "  quire sim requests.jsonl --cost cost.json --speed 10\n"},
     {"demo", CLI_DEMO, command_demo, "what paging and continuous batching are for, shown", "quire demo [NAME]",
      "  quire demo                                             lists the demonstrations\n"
      "  quire demo radix --page-size 4\n"

@@ -7,7 +7,7 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate"};
 
 /* Commands that need no MODEL. */
 enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS };
@@ -32,6 +32,8 @@ quire_err cli_options_init(cli_options *o) {
     bench_preempt_options_init(&o->bench_preempt);
     bench_runs_options_init(&o->bench_runs);
     demo_options_init(&o->demo);
+    bench_serving_options_init(&o->bench_serving);
+    calibrate_options_init(&o->calibrate);
     o->engine.model = NULL;
     o->fields = json_object_new_object();
     return o->fields ? QUIRE_OK : QUIRE_NO_MEMORY;
@@ -282,6 +284,30 @@ static quire_err parse_flag(cli_options *o, cli_command command, int argc, char 
     return set_flag(o, f, label, value, err);
 }
 
+/* bench serving: the same limits for the engine that runs and the server that is simulated; what was not given is as each has it. */
+static quire_err resolve_serving(cli_options *o, quire_error *err) {
+    bench_serving_options *b = &o->bench_serving;
+    const compare_options *s = &o->sim.server;
+    quire_options *e = &o->engine;
+    e->max_seqs = s->max_seqs > 0 ? s->max_seqs : e->max_seqs;
+    e->max_batched_tokens = s->max_rows > 0 ? s->max_rows : e->max_batched_tokens;
+    e->prefill_chunk = s->max_chunk;
+    e->max_model_len = s->max_model_len;
+    e->page_tokens = s->page_tokens;
+    e->step_target_us = s->step_target_us;
+    if (s->kv_tokens > 0) {
+        int64_t n_pages = s->kv_tokens / s->page_tokens;
+        if (n_pages < 1 || n_pages > INT32_MAX) {
+            return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must hold at least a page", (long long)s->kv_tokens);
+        }
+        e->n_pages = (int32_t)n_pages;
+    }
+    b->engine = *e;
+    b->server = *s;
+    b->json = o->json;
+    return QUIRE_OK;
+}
+
 quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char **argv, quire_error *err) {
     const char *positional = NULL;
     for (int i = 0; i < argc; i++) {
@@ -307,7 +333,8 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     }
     if (command == CLI_SIM) {
         o->sim.trace = positional;
-        o->sim.json = o->json;
+        o->sim.json = o->sim.server.json = o->json;
+        o->sim.server.prefix_cache = o->sim.prefix_cache;
         return positional ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
     }
     if (positional && o->engine.model) {
@@ -315,6 +342,9 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     }
     if (positional) {
         o->engine.model = positional;
+    }
+    if (command == CLI_BENCH_SERVING) {
+        return resolve_serving(o, err);
     }
     if (!o->engine.model && command != CLI_RUN) {
         return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, or builtin", command_name(command));
@@ -329,6 +359,9 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     o->bench.json = o->json;
     o->bench_preempt.engine = o->engine;
     o->bench_preempt.json = o->json;
+    o->calibrate.engine = o->engine;
+    o->calibrate.out = o->out;
+    o->calibrate.json = o->json;
     return QUIRE_OK;
 }
 

@@ -9,11 +9,13 @@
 
 #include "base/str.h"
 #include "bench/bench.h"
+#include "bench/calibrate.h"
 #include "bench/demo.h"
 #include "bench/kv.h"
 #include "bench/memory.h"
 #include "bench/preempt.h"
 #include "bench/runs.h"
+#include "bench/serving.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
@@ -34,7 +36,9 @@ typedef enum cli_command {
     CLI_BENCH_MEMORY = 256,
     CLI_DEMO = 512,
     CLI_BENCH_RUNS = 1024,
-    CLI_BENCH_PREEMPT = 2048
+    CLI_BENCH_PREEMPT = 2048,
+    CLI_BENCH_SERVING = 4096,
+    CLI_BENCH_CALIBRATE = 8192
 } cli_command;
 
 typedef struct cli_options {
@@ -47,6 +51,8 @@ typedef struct cli_options {
     bench_preempt_options bench_preempt;
     bench_runs_options bench_runs;
     demo_options demo;
+    bench_serving_options bench_serving;
+    calibrate_options calibrate;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;

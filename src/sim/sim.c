@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "sim/compare.h"
 #include "sim/plot.h"
 
 enum { MAX_CAPACITIES = 64, MAX_ROWS = 1 + MAX_CAPACITIES * REPLAY_N_POLICIES, DEFAULT_HALVINGS = 7 };
 
 void sim_options_init(sim_options *o) {
     *o = (sim_options){.policies = "lru", .prefix_cache = "token", .page_tokens = 16, .concurrency = 1};
+    compare_options_init(&o->server);
 }
 
 /* What is asked, understood, and what came of it so far. */
@@ -143,7 +145,24 @@ static quire_err replay_all(sim *s, quire_error *err) {
     return s->o->svg != NULL ? plot_write(s->o->svg, s->o, s->rows, s->n_rows, err) : QUIRE_OK;
 }
 
+/* Serves the trace, simulated. */
+static quire_err serve(const sim_options *o, quire_error *err) {
+    trace t = {0};
+    compare_options c = o->server;
+    c.page_tokens = o->page_tokens;
+    TRY(trace_read(o->trace, o->limit, &t, err));
+    if (c.shrink > 1) {
+        trace_shrink(&t, c.shrink);
+    }
+    quire_err e = compare_run(&c, &t, o->trace, err);
+    trace_deinit(&t);
+    return e;
+}
+
 quire_err sim_run(const sim_options *o, quire_error *err) {
+    if (o->server.all || o->server.cost != NULL || o->server.described != NULL) {
+        return serve(o, err);
+    }
     sim *s = mem_new(1, sizeof *s);
     if (s == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");

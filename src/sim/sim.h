@@ -1,5 +1,5 @@
 /* `quire sim`: replays a request trace through the page pool, the radix index and eviction, by policy and capacity, and says what was
- * found. */
+ * found; or serves it, simulated, and says how fast. */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "quire_err.h"
+#include "sim/compare_options.h"
 
 typedef struct sim_options {
     const char *trace;        /* a file; sim/trace.h has the formats */
@@ -17,6 +18,7 @@ typedef struct sim_options {
     int32_t page_tokens;      /* 1..512 */
     int32_t concurrency;      /* requests open at once */
     int32_t limit;            /* requests read of the trace; 0: all */
+    compare_options server;   /* where it says what serves: simulate that instead (sim/compare.h) */
     bool json;                /* one JSON object a line instead of a table */
 } sim_options;
 

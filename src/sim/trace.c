@@ -79,6 +79,30 @@ void trace_deinit(trace *t) {
     *t = (trace){0};
 }
 
+/* Shortens the runs of one request; its prompt's come first, and none holds tokens of both prompt and answer. */
+static void shrink_request(trace *t, trace_request *r, int32_t by) {
+    int32_t n_prompt = r->n_prompt, seen = 0;
+    r->n_prompt = r->n_output = 0;
+    for (int32_t i = 0; i < r->n_runs; i++) {
+        trace_run *run = &t->runs[r->first_run + i];
+        bool in_prompt = seen < n_prompt;
+        seen += run->n;
+        run->n = (run->n + by - 1) / by;
+        *(in_prompt ? &r->n_prompt : &r->n_output) += run->n;
+    }
+}
+
+void trace_shrink(trace *t, int32_t by) {
+    t->n_prompt_tokens = t->n_output_tokens = t->longest = 0;
+    for (int32_t i = 0; i < t->n_requests; i++) {
+        trace_request *r = &t->requests[i];
+        shrink_request(t, r, by);
+        t->n_prompt_tokens += r->n_prompt;
+        t->n_output_tokens += r->n_output;
+        t->longest = r->n_prompt + r->n_output > t->longest ? r->n_prompt + r->n_output : t->longest;
+    }
+}
+
 void trace_tokens(const trace *t, const trace_request *r, int32_t *out) {
     const trace_run *runs = t->runs + r->first_run;
     for (int32_t i = 0; i < r->n_runs; i++) {

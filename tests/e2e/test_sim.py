@@ -114,3 +114,66 @@ def test_an_azure_trace_shares_nothing(quire):
         pytest.skip(f"{path} is not at hand")
     row, = rows(path, "--limit", 500, "--pages", 100000, "--policy", "lru")[1:]
     assert row["requests"] == 500 and row["hit_tokens"] == 0 and row["tokens"] > 500
+
+
+# ---- served, simulated ----
+
+WAYS = [("static", "max"), ("static", "oracle"), ("iteration", "max"), ("iteration", "pow2"), ("iteration", "oracle"), ("iteration", "growing"),
+        ("continuous", "paged"), ("continuous", "paged"), ("continuous", "paged")]
+
+
+def bench(*arguments):
+    return subprocess.run([QUIRE, "bench", *map(str, arguments)], capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+
+
+def test_compare_has_a_row_for_every_way_to_serve(quire, chats):
+    found = rows(chats, "--compare", "--described", "llama-3-8b,a100-80gb")
+    assert [(row["batching"], row["reservation"]) for row in found] == WAYS
+    assert [row["prefix_cache"] for row in found[-3:]] == ["none", "page", "token"]
+    assert [round(row["hit_percent"], 2) for row in found[-3:]] == [0, 86.21, 86.21]  # worked example 24: 14,000 of 16,240
+    assert all(row["requests_per_s"] > 0 and row["highest_rate"] is None and row["refused"] == 0 for row in found)
+
+
+def test_pages_stand_more_requests_than_reservations(quire):
+    done = bench("serving", "--described", "opt-13b,a100-40gb", "--lengths", "sharegpt", "--rate", "2", "--requests", "200", "--slo", "token=0.1",
+                 "--cost-per-hour", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    table, notes = [row for row in found if "batching" in row], [row for row in found if "note" in row]
+    rate = {(row["batching"], row["reservation"], row["prefix_cache"]): row["highest_rate"] for row in table}
+    assert rate["static", "max", "none"] < rate["iteration", "max", "none"] < rate["iteration", "pow2", "none"]
+    assert rate["iteration", "pow2", "none"] < rate["iteration", "oracle", "none"] < rate["continuous", "paged", "none"]
+    # nothing is the same as anything else: the cache keeps what was preempted, no more
+    assert rate["continuous", "paged", "none"] <= rate["continuous", "paged", "token"] < 1.2 * rate["continuous", "paged", "none"]
+    live = {row["reservation"]: row["live_percent"] for row in table}
+    assert live["max"] < live["pow2"] < live["oracle"] < live["paged"] and live["paged"] > 95
+    assert table[-1]["cost_per_million"] < table[0]["cost_per_million"] and len(notes) == 2
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--compare"], "--described MODEL,DEVICE"),
+    (["--compare", "--described", "opt-13b,abacus"], "a100-40gb"),
+    (["--cost", "/nowhere/cost.json"], "/nowhere/cost.json"),
+    (["--compare", "--described", "opt-13b,a100-40gb", "--slo", "soon"], "first=1,gap=0.1,token=0.2"),
+    (["--described", "opt-13b,a100-40gb", "--slo", "first=-1"], "first=1,gap=0.1,token=0.2"),
+    (["--described", "opt-13b,a100-40gb", "--max-model-len", "10"], "shrink the trace"),
+])
+def test_a_server_that_cannot_be_is_refused(quire, chats, arguments, said):
+    done = sim(chats, *arguments)
+    assert done.returncode in (1, 2) and said in done.stderr
+
+
+def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
+    """Not how near they are, which is a figure of a quiet machine, but that what is counted agrees: answers, and tokens found in the cache."""
+    cost = tmp_path / "cost.json"
+    done = bench("calibrate", "builtin", "--out", cost, "--runs", "1", "--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--max-model-len", "256")
+    assert done.returncode == 0, done.stderr
+    fitted = json.loads(cost.read_text())
+    assert fitted["format"] == "quire-cost-1" and [pair[0] for pair in fitted["rows_us"]] == [1, 2, 4, 8, 16, 32]
+    done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--cost", cost, "--json")
+    assert done.returncode == 0, done.stderr
+    found = {row["what"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert found["requests answered"]["measured"] == found["requests answered"]["predicted"] == 8
+    hits = found["prompt tokens found in the cache"]
+    assert 7 * 192 <= hits["measured"] <= 7 * 200 and 7 * 192 <= hits["predicted"] <= 7 * 200  # whole pages while the one before still runs
+    assert found["time to first token 50%, s"]["measured"] > 0

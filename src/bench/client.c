@@ -1,0 +1,77 @@
+#include "bench/client.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+
+quire_err client_open(const quire_options *o, client *out, quire_error *err) {
+    *out = (client){.failure = {.message = ""}};
+    TRY(quire_engine_open(o, &out->engine, err));
+    out->info = quire_engine_info(out->engine);
+    quire_err e = quire_queue_open(out->engine, &out->queue);
+    if (e != QUIRE_OK) {
+        quire_engine_close(out->engine);
+        return err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
+    }
+    return QUIRE_OK;
+}
+
+void client_close(client *c) {
+    quire_queue_close(c->queue);
+    quire_engine_close(c->engine);
+}
+
+quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err) {
+    char number[16];
+    quire_request *request;
+    s->n_output = n_output;
+    s->n_seen = 0;
+    s->done = false;
+    snprintf(number, sizeof number, "%d", (int)n_output);
+    TRY(quire_request_ids(c->engine, ids, (size_t)n, &request, err));
+    quire_err e = quire_request_set(request, "max_tokens", number, err);
+    e = e == QUIRE_OK ? quire_request_set(request, "ignore_eos", "true", err) : e;
+    e = e == QUIRE_OK ? quire_request_set(request, "temperature", "0", err) : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(request);
+        return e;
+    }
+    return quire_submit(c->queue, request, s, &s->stream, err);
+}
+
+static void note_tokens(sent *s, const quire_event *ev, int64_t now_us) {
+    for (int32_t i = 0; i < ev->n_tokens && s->n_seen < s->n_output; i++) {
+        s->first_us = s->n_seen == 0 ? now_us : s->first_us;
+        s->last_us = now_us;
+        if (s->times_us != NULL) {
+            s->times_us[s->n_seen] = now_us;
+        }
+        s->n_seen++;
+        s->n_cached = ev->cached_tokens;
+    }
+}
+
+int32_t client_receive(client *c, int64_t wait_us) {
+    quire_event ev;
+    int32_t n_done = 0;
+    bool any = quire_queue_next(c->queue, &ev);
+    if (!any && wait_us != 0) {
+        quire_queue_wait(c->queue, wait_us);
+        any = quire_queue_next(c->queue, &ev);
+    }
+    for (; any; any = quire_queue_next(c->queue, &ev)) {
+        sent *s = ev.user;
+        if (ev.kind == QUIRE_EVENT_DELTA || ev.kind == QUIRE_EVENT_END) {
+            note_tokens(s, &ev, clock_us());
+        } else if (ev.kind == QUIRE_EVENT_DONE) {
+            if (ev.finish == QUIRE_FINISH_ERROR) {
+                c->failure = c->n_failed++ == 0 && ev.error != NULL ? *ev.error : c->failure;
+            }
+            quire_stream_release(s->stream);
+            s->done = true;
+            n_done++;
+        }
+    }
+    return n_done;
+}

@@ -1,0 +1,31 @@
+/* One thread that sends prompts of ids to an engine and notes when tokens come: what the benchmarks of serving measure with. */
+#ifndef BENCH_CLIENT_H
+#define BENCH_CLIENT_H
+
+#include "quire.h"
+
+typedef struct client {
+    quire_engine *engine;
+    quire_queue *queue;
+    const quire_info *info;
+    quire_error failure; /* of the first request that failed; code QUIRE_OK: none did */
+    int32_t n_failed;
+} client;
+
+/* A request and what came of it. */
+typedef struct sent {
+    quire_stream *stream;
+    int64_t *times_us;         /* [n_output] when each token came, or NULL: first and last only */
+    int64_t first_us, last_us;
+    int32_t n_output, n_seen, n_cached; /* tokens asked for, those that came; prompt tokens found in the cache */
+    bool done;
+} sent;
+
+quire_err client_open(const quire_options *o, client *out, quire_error *err);
+void client_close(client *c);
+/* Sends ids[0..n) for exactly n_output tokens, greedily; *s stays where it is until it is done. */
+quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err);
+/* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many requests ended. */
+int32_t client_receive(client *c, int64_t wait_us);
+
+#endif

@@ -1,0 +1,25 @@
+/* `quire bench serving [MODEL]`: requests of a trace, or of a Poisson process, answered. Without a model by the simulation, every way to batch and to give
+ * memory beside the others (sim/compare.h); with one by the engine, really, through the public API, and beside it what the simulation predicts from a cost
+ * file, which knows nothing of the run. */
+#ifndef BENCH_SERVING_H
+#define BENCH_SERVING_H
+
+#include "quire.h"
+#include "sim/compare_options.h"
+
+typedef struct bench_serving_options {
+    quire_options engine;    /* model NULL: simulate */
+    compare_options server;
+    const char *trace;       /* a file (sim/trace.h), or NULL: Poisson arrivals */
+    const char *lengths;     /* of these: sim/arrivals.h */
+    double rate;             /* requests a second */
+    int32_t n_requests;      /* of a trace the first; 0: all */
+    int64_t seed;
+    bool json;
+} bench_serving_options;
+
+void bench_serving_options_init(bench_serving_options *o);
+/* Runs and prints to stdout; err says why it could not. */
+quire_err bench_serving_run(const bench_serving_options *o, quire_error *err);
+
+#endif
