@@ -119,8 +119,7 @@ void cache_forget(engine *e, sequence *s) {
     }
 }
 
-/* Whether s could go on from n of its tokens: no window of its groups sees a page from there that was given back. */
-static bool can_go_back(const engine *e, const sequence *s, int32_t n) {
+bool cache_can_go_back(const engine *e, const sequence *s, int32_t n) {
     for (int32_t g = 0; g < s->n_tables; g++) {
         int32_t first = first_seen(e, g, n);
         if (first < n && s->tables[g].pages[first / e->layout.page_tokens].v == PAGE_NONE.v) {
@@ -169,7 +168,7 @@ void cache_keep_whole_pages(engine *e, sequence *s) {
 
 bool cache_drop_tail(engine *e, sequence *s) {
     int32_t keep = s->n_computed - s->n_computed % e->layout.page_tokens;
-    if (!s->cached || keep == s->n_computed || s->n_computed != s->n_reused || !can_go_back(e, s, keep)) {
+    if (!s->cached || keep == s->n_computed || s->n_computed != s->n_reused || !cache_can_go_back(e, s, keep)) {
         return false; /* what it computed itself is never given up */
     }
     cache_keep_whole_pages(e, s);

@@ -42,6 +42,8 @@ int32_t cache_available(const engine *e);
 void cache_make_free(engine *e, int32_t n);
 /* s, which was just given its pages by cache_take, gives back the one that is not full. */
 void cache_keep_whole_pages(engine *e, sequence *s);
+/* Whether s could go on from n of its tokens: no window of its groups sees a page from there that was given back. */
+bool cache_can_go_back(const engine *e, const sequence *s, int32_t n);
 /* s cannot have the page that continuing inside a shared page takes: back to the page's start. True when that gave something back. */
 bool cache_drop_tail(engine *e, sequence *s);
 

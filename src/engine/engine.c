@@ -243,6 +243,21 @@ static quire_err check_request(const engine *e, const engine_request *r, quire_e
     return QUIRE_OK;
 }
 
+static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prompt, int32_t n_max, quire_error *err) {
+    if (r->stem == NULL && n_prompt == r->n_tokens) {
+        return QUIRE_OK;
+    }
+    bool fits = n_prompt >= 1 && n_prompt <= r->stem_tokens && r->stem_tokens <= r->n_tokens && r->stem != NULL;
+    if (!fits || (n > 1 && r->replaces_stem) || r->logits_out != NULL || r->prompt_logprobs_width > 0) {
+        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d", (int)r->stem_tokens, (int)r->n_tokens, (int)n_prompt);
+    }
+    if (r->n_tokens >= n_max) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens", "%d of at most %d tokens stand already; none is left to generate",
+                             (int)(r->n_tokens - n_prompt), (int)(n_max - n_prompt));
+    }
+    return QUIRE_OK;
+}
+
 /* Places in the table for a group, which goes into the in-ring by its leader; false when too few are free. */
 static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
@@ -254,6 +269,7 @@ static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
         s->arrival = e->n_arrivals++;
         s->submitted_us = clock_us();
         s->deadline_us = s->deadline_us > 0 ? s->submitted_us + s->deadline_us : 0;
+        e->entries[i].sequence = s;
     }
     if (has_places) {
         ring_push(e->in, &leader); /* has room: as many entries as places */
@@ -276,8 +292,10 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
     if (n < 1 || (n > 1 && (r->logits_out || r->prompt_logprobs_width > 0))) {
         return err_set(err, QUIRE_INVALID, -1, "%d samples with logits of their prompt", (int)n);
     }
-    int32_t room = e->options.max_model_len - r->n_tokens, wanted = r->sampling.max_tokens;
-    int32_t n_max = r->n_tokens + (wanted < 0 || wanted > room ? room : wanted);
+    int32_t n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
+    int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
+    int32_t n_max = n_prompt + (wanted < 0 || wanted > room ? room : wanted);
+    TRY(check_branch(r, n, n_prompt, n_max, err));
     sequence *leader = NULL;
     for (int32_t k = n - 1; k >= 0; k--) {
         sequence *s;
@@ -291,6 +309,10 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
         s->followers = leader;
         leader = s;
     }
+    if (r->stem) {
+        atomic_fetch_add(&r->stem->holders, 1);
+        leader->stem = r->stem;
+    }
     if (!enter(e, leader, n, ids)) {
         drop_group(leader);
         return err_set(err, QUIRE_BUSY, -1, "%d requests are waiting or running, the most this server takes; try again later",
@@ -303,6 +325,23 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
 
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err) {
     return engine_submit_samples(e, r, 1, &r->user, id, err);
+}
+
+quire_err engine_stem_hold(engine *e, request_id id, engine_stem **out) {
+    pthread_mutex_lock(&e->lock);
+    sequence *s = e->entries[id.index].generation == id.generation ? e->entries[id.index].sequence : NULL;
+    if (s) {
+        atomic_fetch_add(&s->holders, 1);
+    }
+    pthread_mutex_unlock(&e->lock);
+    *out = s;
+    return s ? QUIRE_OK : QUIRE_NOT_FOUND;
+}
+
+void engine_stem_drop(engine_stem *stem) {
+    if (stem) {
+        sequence_drop(stem);
+    }
 }
 
 void engine_cancel(engine *e, request_id id) {

@@ -24,6 +24,7 @@
 
 typedef struct engine engine;
 typedef struct engine_out engine_out;
+typedef struct sequence engine_stem;
 
 /* What of a finished or running sequence others may reuse. */
 typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_PAGE /* whole pages only */, PREFIX_CACHE_TOKEN } prefix_cache;
@@ -79,6 +80,7 @@ typedef struct request_id {
 /* One token, or an end (token -1). The end comes after the last token, once. */
 typedef struct engine_event {
     void *user;           /* as given at submit */
+    request_id id;
     int32_t token;
     int32_t position;     /* of the token in the sequence; at the end: tokens in the sequence */
     finish_reason finish; /* FINISH_NONE for a token */
@@ -110,6 +112,12 @@ typedef struct engine_request {
     bool retains;          /* its pages in the prefix cache are kept as retention, which is valid, says (kv/evict.h) */
     kv_retention retention;
     bool explain;          /* its end tells how it went */
+    /* A branch (branch.h): its first stem_tokens tokens are those of the stem, whose pages it shares; n_prompt of n_tokens were a prompt, the others count
+     * as generated before, for max_tokens, min_tokens and penalties. One that replaces its stem takes over: the stem ends as cancelled, and tokens from
+     * stem_tokens on are events of the branch, those given without log-probabilities. NULL and 0: no branch. */
+    engine_stem *stem;     /* the caller's */
+    int32_t stem_tokens, n_prompt;
+    bool replaces_stem;    /* one sample only */
     engine_out *out;
     void *user;
 } engine_request;
@@ -134,6 +142,11 @@ quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quir
  * its pages are shared. All are handed over or none; errors as above, and QUIRE_INVALID for what belongs to one alone (logits and log-probabilities of the
  * prompt) where n > 1. */
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err);
+/* Holds a request so that branches can go on from it, even when it ends meanwhile. The thread of its reader, before that has popped its end:
+ * QUIRE_NOT_FOUND after. */
+quire_err engine_stem_hold(engine *e, request_id id, engine_stem **out);
+/* Any thread, also after the engine was closed. NULL does nothing. */
+void engine_stem_drop(engine_stem *stem);
 /* Ends a request; unknown or finished ids are ignored. Any thread. */
 void engine_cancel(engine *e, request_id id);
 

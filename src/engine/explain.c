@@ -83,10 +83,10 @@ void explain_admitted(engine *e, sequence *s) {
     }
 }
 
-void explain_shared(sequence *s) {
+void explain_shared(sequence *s, quire_wait wait) {
     explain *x = s->explain;
     if (x) {
-        wait_for(s, QUIRE_WAIT_PREFIX);
+        wait_for(s, wait);
         cut(s, clock_us());
         x->stage = EXPLAIN_PREFILL;
         x->told.shared = s->n_computed;

@@ -31,8 +31,8 @@ void explain_waiting(engine *e, int32_t n_ready);
 /* Each does nothing for a sequence that does not ask. */
 /* s has been given what it reuses and runs. */
 void explain_admitted(engine *e, sequence *s);
-/* s, which waited for another's prefill, runs with pages that this one computed. */
-void explain_shared(sequence *s);
+/* s, which waited for that, runs with pages that another computed. */
+void explain_shared(sequence *s, quire_wait wait);
 /* s is about to give up its pages. */
 void explain_preempted(sequence *s);
 /* This step has computed n tokens of s. */

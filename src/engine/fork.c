@@ -27,7 +27,7 @@ static void share_pages(engine *e, const sequence *leader, sequence *s) {
     s->n_computed = leader->n_computed;
     s->n_cached = leader->n_cached;
     s->n_admitted = 1;
-    explain_shared(s);
+    explain_shared(s, QUIRE_WAIT_PREFIX);
 }
 
 void fork_followers(engine *e, sequence *leader, const float *logits, void (*choose)(engine *e, sequence *s, float *logits)) {

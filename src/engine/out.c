@@ -16,6 +16,7 @@ static void leave_table(sequence *s) {
     engine *e = s->out->e;
     pthread_mutex_lock(&e->lock);
     e->entries[s->id.index].generation++;
+    e->entries[s->id.index].sequence = NULL;
     e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
     pthread_mutex_unlock(&e->lock);
     sequence_drop(s);
@@ -25,11 +26,11 @@ static void leave_table(sequence *s) {
 static bool next_of(sequence *s, engine_event *event) {
     finish_reason finish = (finish_reason)atomic_load(&s->finish); /* before the count: a finish is set after the last token */
     int32_t n = atomic_load(&s->n_published);
-    *event = (engine_event){.user = s->user, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
+    *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
     if (s->n_read < n) {
         event->n_cached = s->n_cached;
         event->position = s->n_read;
-        event->logprobs = s->logprobs ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
+        event->logprobs = s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
         event->token = s->tokens[s->n_read++];
         return true;
     }

@@ -12,23 +12,34 @@ static void sequence_free(sequence *s) {
     sampling_lists_drop(s->sampling.lists);
     mem_free(s->logprobs);
     mem_free(s->explain);
+    mem_free(s->mus);
+    if (s->stem) {
+        sequence_drop(s->stem);
+    }
     mem_free(s->prompt_logprobs);
     mem_free(s->tables);
     mem_free(s->tokens);
     mem_free(s);
 }
 
-/* Room for the log-probabilities that r asks for. */
-static bool alloc_logprobs(sequence *s, const engine_request *r, int32_t n_max) {
+/* Room for what r asks for beside tokens. */
+static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
+    if (r->explain) {
+        s->explain = explain_new();
+    }
+    if (r->sampling.mirostat != MIROSTAT_OFF) {
+        s->mus = mem_new((size_t)(n_max - s->n_prompt), sizeof *s->mus);
+    }
     s->logprobs_width = r->logprobs_width;
     s->prompt_logprobs_width = r->prompt_logprobs_width;
     if (r->logprobs_width > 0) {
-        s->logprobs = mem_new((size_t)(n_max - r->n_tokens), (size_t)r->logprobs_width * sizeof *s->logprobs);
+        s->logprobs = mem_new((size_t)(n_max - s->n_prompt), (size_t)r->logprobs_width * sizeof *s->logprobs);
     }
     if (r->prompt_logprobs_width > 0) {
         s->prompt_logprobs = mem_new((size_t)r->n_tokens, (size_t)r->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
-    return (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
+    return (!r->explain || s->explain) && (r->sampling.mirostat == MIROSTAT_OFF || s->mus) &&
+           (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
 quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables, int32_t page_tokens, sequence **out) {
@@ -50,8 +61,8 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
             return e;
         }
     }
-    s->explain = r->explain ? explain_new() : NULL;
-    if (!alloc_logprobs(s, r, n_max) || (r->explain && !s->explain)) {
+    s->n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
+    if (!alloc_extras(s, r, n_max)) {
         sequence_free(s);
         return QUIRE_NO_MEMORY;
     }
@@ -72,11 +83,14 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     }
     s->retains = r->retains;
     s->retention = r->retention;
-    s->n_prompt = s->n_known = s->n_read = r->n_tokens;
+    s->n_known = s->n_given = r->n_tokens;
+    s->n_read = r->stem && r->replaces_stem ? r->stem_tokens : r->n_tokens;
+    s->stem_tokens = r->stem_tokens;
+    s->replaces_stem = r->replaces_stem;
     s->n_max = n_max;
     s->out = r->out;
     s->user = r->user;
-    atomic_init(&s->n_published, r->n_tokens);
+    atomic_init(&s->n_published, s->n_read);
     atomic_init(&s->finish, FINISH_NONE);
     atomic_init(&s->queued, false);
     atomic_init(&s->holders, 2);

@@ -32,6 +32,10 @@ typedef struct sequence {
     int64_t deadline_us;      /* when its first token must be there (clock_us); 0: whenever */
     uint32_t sample_index;
     float mirostat_mu;
+    float *mus;               /* with mirostat: [n_max - n_prompt] what it was before each token of the answer, for branches; else NULL */
+    struct sequence *stem;    /* until the engine thread has it: whose tokens its first stem_tokens are (branch.h); held. NULL: nobody's */
+    int32_t stem_tokens;
+    bool replaces_stem;
     float *logits_out;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
     int32_t logits_first;
@@ -46,6 +50,7 @@ typedef struct sequence {
     bool retains;
     kv_retention retention;
     int32_t n_prompt, n_known, n_computed;
+    int32_t n_given;          /* tokens that it began with: the prompt, and for a branch what comes before its own */
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
     int32_t n_admitted;       /* times it was; more than once after preemption */
     int32_t n_reused;         /* tokens that the last admission took from the cache */

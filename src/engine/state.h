@@ -18,6 +18,7 @@
 typedef struct engine_entry {
     uint32_t generation;
     atomic_uint cancel;
+    sequence *sequence; /* NULL: none uses the place. Guarded by the engine's lock */
 } engine_entry;
 
 /* Arrays of one step's batch, sized at open. */

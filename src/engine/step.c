@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/audit_file.h"
+#include "engine/branch.h"
 #include "engine/cache.h"
 #include "engine/deadline.h"
 #include "engine/explain.h"
@@ -53,6 +54,10 @@ static void ingest(engine *e) {
     sequence *s;
     while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
         enter_order(e, s);
+        if (s->stem) {
+            branch_enter(e, s);
+            continue;
+        }
         cache_enter(e, s);
         int32_t n_held;
         s->n_found = cache_peek(e, s, &n_held);
@@ -353,6 +358,7 @@ void step_commit(engine *e, sequence *s, int32_t token) {
 
 void step_sample(engine *e, sequence *s, float *logits) {
     int32_t token;
+    branch_note_mirostat(s);
     if (s->logprobs) {
         memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
     }
