@@ -122,7 +122,7 @@ def test_written_through_a_file_is_warm_after_kill_9_though_nothing_was_evicted(
         kill(server)
 
 
-ONE_CONFIGURATION = ["--compute", "f32", "--kv-cache-dtype", "f32", "--page-size", "16"]
+ONE_CONFIGURATION = ["--compute", "f32", "--kv-cache-dtype", "bf16", "--page-size", "16"]
 
 
 @pytest.mark.parametrize("other", [["--compute", "int8"], ["--kv-cache-dtype", "f16"], ["--page-size", "8", "--kv-pages", "96"], ["--max-model-len", "600"], []])

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <unistd.h>
+
 #include "harness.h"
 
 enum { N_PROMPT = 150, N_STRANGERS = 6, FROM = N_PROMPT - 5 };
@@ -132,6 +134,90 @@ static void a_tier_that_is_too_small_costs_nothing_but_reuse(void **state) {
     }
     mem_free(expected);
     mem_free(got);
+}
+
+/* ---- everything at once ---- */
+
+enum { N_PIECES = 3, PIECE = 24, MAX_PIECES = 6, N_ROUNDS = 12, N_AT_ONCE = 8, N_OUT = 12 };
+
+/* A prompt of up to MAX_PIECES pieces out of N_PIECES, so that prompts share beginnings of any length; then some of its own tokens, so that few end at a
+ * page's end. */
+static int32_t random_story(int32_t *out) {
+    int32_t n = 0, n_pieces = 1 + (int32_t)(rng_next(&seed) % MAX_PIECES), tail = (int32_t)(rng_next(&seed) % 5);
+    for (int32_t i = 0; i < n_pieces; i++, n += PIECE) {
+        memcpy(out + n, strangers[rng_next(&seed) % N_PIECES], PIECE * sizeof *out);
+    }
+    random_prompt(&seed, 2048, tail, out + n);
+    return n + tail;
+}
+
+/* Submits all of a round at once, cancels some, waits for all. */
+static void run_round(harness *h, harness_run *runs, bool cancels) {
+    for (int i = 0; i < N_AT_ONCE; i++) {
+        harness_submit(h, &runs[i]);
+    }
+    for (int i = 0; cancels && i < N_AT_ONCE; i++) {
+        if (rng_next(&seed) % 4 == 0) {
+            engine_cancel(h->e, runs[i].id);
+        }
+    }
+    harness_wait(h, N_AT_ONCE);
+}
+
+/* Small tiers behind a small pool with swap space, pages written through, requests cancelled at any time, the engine opened anew between: every answer is
+ * that of an engine that has none of it. Debug builds audit pool and tables after each step. */
+static void random_requests_through_all_tiers_answer_as_without(void **state) {
+    (void)state;
+    static int32_t prompts[N_AT_ONCE][MAX_PIECES * PIECE + 5];
+    static harness_run runs[N_AT_ONCE], cold[N_AT_ONCE];
+    char directory[64];
+    snprintf(directory, sizeof directory, "/tmp/quire-tiers-%ld", (long)getpid());
+    harness_options o = harness_defaults, plain = harness_defaults;
+    harness h = {0}, reference = {0};
+    plain.prefix_cache = PREFIX_CACHE_NONE;
+    harness_open(&plain, &reference);
+    o.page_tokens = 8;
+    o.n_pages = 60; /* a little more than two of the longest take */
+    o.max_seqs = 6;
+    o.swap_bytes = 1 << 20;
+    o.tiers = (engine_tiers){.version = "test", .host_bytes = 1 << 19, .file_path = directory, .file_bytes = 3 << 20, .wait_us = 10000000};
+    int64_t n_promoted = 0, n_preempted = 0;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        if (round % 3 == 0) {
+            if (round > 0) {
+                harness_close(&h);
+            }
+            o.tiers.write = round % 2 ? TIER_WRITE_EVICT : TIER_WRITE_THROUGH;
+            h = (harness){0};
+            harness_open(&o, &h);
+        }
+        for (int i = 0; i < N_AT_ONCE; i++) {
+            runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = random_story(prompts[i]), .sampling = greedy(N_OUT)};
+            runs[i].sampling.temperature = 0.7f;
+            cold[i] = runs[i];
+        }
+        run_round(&h, runs, true);
+        run_round(&reference, cold, false);
+        for (int i = 0; i < N_AT_ONCE; i++) {
+            assert_true(runs[i].finish == FINISH_LENGTH || runs[i].finish == FINISH_CANCELLED);
+            assert_int_equal(cold[i].finish, FINISH_LENGTH);
+            assert_memory_equal(runs[i].tokens, cold[i].tokens, (size_t)runs[i].n_tokens * sizeof(int32_t));
+        }
+        if (round % 3 == 2) {
+            engine_stats s = idle_stats(&h);
+            n_promoted += s.promoted_tokens;
+            n_preempted += s.preemptions;
+            assert_int_equal(s.tiers[KV_TIER_HOST].errors + s.tiers[KV_TIER_FILE].errors, 0);
+            assert_true(s.tiers[KV_TIER_HOST].bytes <= o.tiers.host_bytes && s.tiers[KV_TIER_FILE].bytes <= o.tiers.file_bytes);
+        }
+    }
+    printf("%lld tokens promoted, %lld preemptions\n", (long long)n_promoted, (long long)n_preempted);
+    assert_true(n_promoted > 0);
+    harness_close(&h);
+    harness_close(&reference);
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    assert_int_equal(system(command), 0);
 }
 
 /* ---- swapping ---- */
@@ -297,6 +383,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_come_back_from_host_memory_bit_for_bit),
         cmocka_unit_test(a_tier_that_is_too_small_costs_nothing_but_reuse),
+        cmocka_unit_test(random_requests_through_all_tiers_answer_as_without),
         cmocka_unit_test(preempted_sequences_come_back_from_swap_space_bit_for_bit),
         cmocka_unit_test(swap_space_that_is_too_small_is_used_as_far_as_it_goes),
         cmocka_unit_test(cancelled_sequences_leave_no_frame_behind),

@@ -250,6 +250,31 @@ static void what_was_written_last_is_forgotten_last_after_a_start(void **state) 
     empty_directory();
 }
 
+/* A page that stays in the pool goes to the file alone; when it leaves, to host memory, and is not written again. */
+static void what_is_written_through_takes_no_host_memory_until_it_leaves_the_pool(void **state) {
+    (void)state;
+    kv_tiers *t = open_file(&(way){.way = KV_IO_AUTO, .n_host = 10}, 10);
+    kv_tier_stats s[KV_N_TIERS];
+    prefix p = {.n_pages = 1};
+    kv_tier_key key = key_of(&p);
+    void *body = kv_tiers_put_begin(t, &key, KV_PUT_KEPT);
+    assert_non_null(body);
+    content(&p, body);
+    kv_tiers_put_end(t, &key);
+    settle(t);
+    kv_tiers_stats(t, s);
+    assert_true(s[KV_TIER_HOST].puts == 0 && s[KV_TIER_HOST].bytes == 0 && s[KV_TIER_FILE].puts == 1);
+    assert_null(kv_tiers_put_begin(t, &key, KV_PUT_KEPT)); /* it is there */
+    check(t);
+    assert_true(put(t, &p));
+    settle(t);
+    kv_tiers_stats(t, s);
+    assert_true(s[KV_TIER_HOST].puts == 1 && s[KV_TIER_FILE].puts == 1);
+    assert_true(get(t, &p));
+    kv_tiers_close(t);
+    empty_directory();
+}
+
 static void another_version_is_kept_out_and_kept(void **state) {
     (void)state;
     const way w = {.way = KV_IO_AUTO};
@@ -569,6 +594,7 @@ int main(void) {
         cmocka_unit_test(pages_come_back_as_they_were_put_in_the_file),
         cmocka_unit_test(the_next_start_adopts_the_file),
         cmocka_unit_test(what_was_written_last_is_forgotten_last_after_a_start),
+        cmocka_unit_test(what_is_written_through_takes_no_host_memory_until_it_leaves_the_pool),
         cmocka_unit_test(another_version_is_kept_out_and_kept),
         cmocka_unit_test(a_second_process_is_told_that_the_file_is_taken),
         cmocka_unit_test(a_directory_that_cannot_be_is_an_error_at_open),
