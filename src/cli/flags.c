@@ -7,7 +7,7 @@
 
 enum {
     GENERATE = CLI_RUN,
-    ENGINE = CLI_RUN | CLI_SERVE | CLI_LOGITS | CLI_BENCH | CLI_BENCH_CALIBRATE,
+    ENGINE = CLI_RUN | CLI_SERVE | CLI_LOGITS | CLI_BENCH | CLI_BENCH_CALIBRATE | CLI_BENCH_STALL,
     SERVED = CLI_SIM | CLI_BENCH_SERVING, /* a server, simulated or real */
     PLANNED = ENGINE | CLI_INSPECT, /* what a memory plan depends on */
     ALL = ENGINE | CLI_TOKENIZE | CLI_INSPECT
@@ -130,6 +130,8 @@ const flag cli_flags[] = {
     {"--context", "LIST", "tokens of the sequence (1024,8192)", CLI_BENCH_RUNS, FLAG_TEXT, AT(bench_runs.contexts), 0, 0, NULL, NULL},
     {"--page-size", "N", "tokens a page holds (16)", CLI_BENCH_RUNS, FLAG_POWER_OF_TWO, AT(bench_runs.page_tokens), 1, 256, NULL, NULL},
     {"--runs", "N", "runs behind each figure, the least of which counts (15)", CLI_BENCH_RUNS, FLAG_COUNT, AT(bench_runs.n_runs), 1, 64, NULL, NULL},
+    {"--streams", "N", "streams that decode all the while (4)", CLI_BENCH_STALL, FLAG_COUNT, AT(bench_stall.n_streams), 1, 256, NULL, NULL},
+    {"--prompt", "N", "tokens of the prompt that comes in between (32768)", CLI_BENCH_STALL, FLAG_COUNT, AT(bench_stall.n_prompt), 1, 1 << 20, NULL, NULL},
     {"--shape", "L,H,D", "layers, KV heads and head width of the model (16,8,64)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.shape), 0, 0, NULL, NULL},
     {"--weights", "BYTES", "of the model (2471628800)", CLI_BENCH_MEMORY, FLAG_PART, AT(bench_memory.weight_bytes), 0, 1e15, NULL, NULL},
     {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.pages), 0, 0, NULL, NULL},
@@ -139,7 +141,7 @@ const flag cli_flags[] = {
     {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", CLI_BENCH_PREEMPT, FLAG_TEXT, AT(bench_preempt.pages), 0, 0, NULL, NULL},
     {"--lengths", "LIST", "tokens of the preempted sequence (128,512,1024)", CLI_BENCH_PREEMPT, FLAG_TEXT, AT(bench_preempt.lengths), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_PREEMPT, FLAG_COUNT, AT(bench_preempt.n_runs), 1, 64, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE, FLAG_SWITCH,
+    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE, FLAG_SWITCH,
      AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_BENCH_PREEMPT, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
@@ -150,7 +152,7 @@ const flag cli_flags[] = {
     {"--eviction-policy", "POLICY", "which cached page goes first: lru, lfu, gdsf or learned", CLI_SERVE | CLI_BENCH | FLAG_RARE, FLAG_TEXT, AT(engine.eviction_policy), 0, 0, NULL, NULL},
     {"--audit", "FILE", "write live, reserved and wasted bytes at every allocation of pages", ENGINE | FLAG_RARE, FLAG_TEXT, AT(engine.audit), 0, 0, NULL, NULL},
     {"--schedule --scheduling-policy", NULL, "who is admitted first", CLI_SERVE | CLI_BENCH, FLAG_CHOICE, AT(engine.schedule), 0, 0, schedules, NULL},
-    {"--step-target-ms", "MS", "longest step while streams run, beyond twice their own; 0: none (100)", CLI_SERVE | CLI_BENCH | FLAG_RARE, FLAG_MILLISECONDS, AT(engine.step_target_us), 0, 1e7, NULL, NULL},
+    {"--step-target-ms", "MS", "longest step while streams run, beyond twice their own; 0: none (100)", CLI_SERVE | CLI_BENCH | CLI_BENCH_STALL | FLAG_RARE, FLAG_MILLISECONDS, AT(engine.step_target_us), 0, 1e7, NULL, NULL},
     {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", CLI_SERVE | FLAG_RARE, FLAG_PART, AT(engine.schedule_lambda), 0, 1e9, NULL, NULL},
     {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX, 0, 0, 0, NULL, NULL},
     {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE | CLI_BENCH_PREEMPT, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},

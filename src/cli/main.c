@@ -40,6 +40,10 @@ static quire_err command_bench_preempt(const cli_options *o, quire_error *err) {
     return bench_preempt_run(&o->bench_preempt, err);
 }
 
+static quire_err command_bench_stall(const cli_options *o, quire_error *err) {
+    return bench_stall_run(&o->bench_stall, err);
+}
+
 static quire_err command_demo(const cli_options *o, quire_error *err) {
     if (o->demo.name == NULL) {
         printf("quire demo NAME [flags]\n\n  %-9s nine states of a prefix tree, in words\n", DEMO_RADIX);
@@ -101,6 +105,8 @@ static const command commands[] = {
     {"bench calibrate", CLI_BENCH_CALIBRATE, command_bench_calibrate, "what a step of a model costs on this machine", "quire bench calibrate MODEL [--out FILE]",
      "  quire bench calibrate builtin --out cost.json\n"
      "  quire sim requests.jsonl --cost cost.json --speed 10\n"},
+    {"bench stall", CLI_BENCH_STALL, command_bench_stall, "how much a long prompt slows the streams beside it", "quire bench stall MODEL",
+     "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n"},
     {"demo", CLI_DEMO, command_demo, "what paging and continuous batching are for, shown", "quire demo [NAME]",
      "  quire demo                                             lists the demonstrations\n"
      "  quire demo radix --page-size 4\n"

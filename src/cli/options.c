@@ -28,6 +28,7 @@ quire_err cli_options_init(cli_options *o) {
     bench_options_init(&o->bench);
     sim_options_init(&o->sim);
     bench_kv_options_init(&o->bench_kv);
+    bench_stall_options_init(&o->bench_stall);
     bench_memory_options_init(&o->bench_memory);
     bench_preempt_options_init(&o->bench_preempt);
     bench_runs_options_init(&o->bench_runs);
@@ -362,6 +363,8 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     o->calibrate.engine = o->engine;
     o->calibrate.out = o->out;
     o->calibrate.json = o->json;
+    o->bench_stall.engine = o->engine;
+    o->bench_stall.json = o->json;
     return QUIRE_OK;
 }
 

@@ -16,6 +16,7 @@
 #include "bench/preempt.h"
 #include "bench/runs.h"
 #include "bench/serving.h"
+#include "bench/stall.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
@@ -38,7 +39,8 @@ typedef enum cli_command {
     CLI_BENCH_RUNS = 1024,
     CLI_BENCH_PREEMPT = 2048,
     CLI_BENCH_SERVING = 4096,
-    CLI_BENCH_CALIBRATE = 8192
+    CLI_BENCH_CALIBRATE = 8192,
+    CLI_BENCH_STALL = 16384
 } cli_command;
 
 typedef struct cli_options {
@@ -50,6 +52,7 @@ typedef struct cli_options {
     bench_memory_options bench_memory;
     bench_preempt_options bench_preempt;
     bench_runs_options bench_runs;
+    bench_stall_options bench_stall;
     demo_options demo;
     bench_serving_options bench_serving;
     calibrate_options calibrate;

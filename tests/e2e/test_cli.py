@@ -23,7 +23,7 @@ def batch(tmp_path, lines, *flags):
 def test_version_and_help_fit_a_screen_with_examples(quire):
     assert run("--version").stdout.startswith("quire ")
     pages = [run("--help").stdout] + [
-        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "demo")]
+        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "demo")]
     for page in pages:
         lines = page.split("\n")
         assert len(lines) <= 45 and max(map(len, lines)) <= 118, lines[0]
@@ -48,6 +48,7 @@ def test_help_all_adds_the_flags_that_are_seldom_needed(quire):
     (["bench", "kv", "--threads", "8", "--pages", "64"], ["--threads 8", "--pages 64", "16 pages each"]),
     (["bench", "memory", "--shape", "16,8"], ["--shape 16,8", "LAYERS,KV_HEADS,HEAD"]),
     (["bench", "memory", "--pages", "24"], ["24", "a power of two"]),
+    (["bench", "stall", "builtin", "--prompt", "4000"], ["--prompt 4000", "2048"]),
     (["logits", "builtin", "--ids", "1"], ["--out"]),
     (["logits", "builtin", "--out", "x.npy"], ["--ids"]),
     (["logits", "builtin", "--out", "x.npy", "--ids", "1,two"], ["two", "not a token id"]),
@@ -203,3 +204,11 @@ def test_bench_kv_prints_one_object_a_line(quire):
     pool = [line for line in lines if "threads" in line]
     assert {line["threads"] for line in pool} == {1, 2}
     assert all(line["cpu_ns_a_page"] > 0 and line["mutex_cpu_ns_a_page"] > 0 for line in pool)
+
+
+def test_bench_stall_compares_no_target_with_one(quire):
+    done = run("bench", "stall", "builtin", "--prompt", "600", "--step-target-ms", "3", "--streams", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["target_ms"] for row in rows[:2]] == [0, 3]
+    assert all(row["gap_alone_ms"] > 0 and row["gap_max_ms"] >= row["gap_p99_ms"] > 0 and row["first_token_ms"] > 0 for row in rows[:2])
