@@ -20,7 +20,8 @@ typedef struct reader {
 
 static bool is_known(const char *name) {
     static const char *const names[] = {"method", "model", "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max", "rejection_sample_method",
-                                        "draft_length"};
+                                        "draft_length", "suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests",
+                                        "suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0) {
             return true;
@@ -40,6 +41,20 @@ static quire_err read_count(const reader *r, const char *name, int32_t least, in
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be a whole number from %d to %d", name, (int)least, (int)most);
     }
     *out = (int32_t)n;
+    return QUIRE_OK;
+}
+
+static quire_err read_number(const reader *r, const char *name, double least, double most, double *out) {
+    json_object *v;
+    if (!json_object_object_get_ex(r->o, name, &v)) {
+        return QUIRE_OK;
+    }
+    double d = json_object_get_double(v);
+    bool is_number = json_object_is_type(v, json_type_double) || json_object_is_type(v, json_type_int);
+    if (!is_number || !(d >= least && d <= most)) {
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be a number from %g to %g", name, least, most);
+    }
+    *out = d;
     return QUIRE_OK;
 }
 
@@ -87,8 +102,20 @@ static quire_err read_lookup(const reader *r, draft_options *d) {
     return QUIRE_OK;
 }
 
+/* vLLM's defaults. */
+static quire_err read_suffix(const reader *r, draft_options *d) {
+    d->suffix_depth = 24;
+    d->suffix_texts = 10000;
+    d->suffix_factor = 1.0;
+    d->suffix_min_prob = 0.1;
+    TRY(read_count(r, "suffix_decoding_max_tree_depth", 2, SUFFIX_MAX_DEPTH, &d->suffix_depth));
+    TRY(read_count(r, "suffix_decoding_max_cached_requests", 0, 1 << 20, &d->suffix_texts));
+    TRY(read_number(r, "suffix_decoding_max_spec_factor", 0.1, 100, &d->suffix_factor));
+    return read_number(r, "suffix_decoding_min_token_prob", 0, 1, &d->suffix_min_prob);
+}
+
 static quire_err read_object(const reader *r, speculation *s) {
-    static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram"};
+    static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix"};
     static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact"};
     static const char *const lengths[] = {"adaptive", "fixed"};
     if (!json_object_is_type(r->o, json_type_object)) {
@@ -101,11 +128,11 @@ static quire_err read_object(const reader *r, speculation *s) {
         }
     }
     int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT, length = 0;
-    TRY(read_choice(r, "method", methods, sizeof methods / sizeof *methods, "ngram", &method));
+    TRY(read_choice(r, "method", methods, sizeof methods / sizeof *methods, "ngram or suffix", &method));
     TRY(read_choice(r, "rejection_sample_method", rules, sizeof rules / sizeof *rules, "exact", &rule));
     TRY(read_choice(r, "draft_length", lengths, 2, "adaptive or fixed", &length));
     if (method == DRAFT_METHOD_NONE) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": method is missing: ngram");
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": method is missing: ngram or suffix");
     }
     s->draft.method = (draft_method)method;
     s->draft.rule = (draft_rule)rule;
@@ -113,6 +140,7 @@ static quire_err read_object(const reader *r, speculation *s) {
     s->draft.n_tokens = DEFAULT_TOKENS;
     TRY(read_count(r, "num_speculative_tokens", 1, DRAFT_MAX, &s->draft.n_tokens));
     TRY(read_lookup(r, &s->draft));
+    TRY(read_suffix(r, &s->draft));
     return read_model(r, s);
 }
 

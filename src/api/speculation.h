@@ -11,8 +11,7 @@ typedef struct speculation {
     char *model; /* mem_new'd: the draft model's name for DRAFT_METHOD_MODEL, else NULL */
 } speculation;
 
-/* Reads o->speculative_config (NULL: no speculation) and o->no_jump_forward. Members: method, model, num_speculative_tokens, prompt_lookup_min, prompt_lookup_max,
- * rejection_sample_method, draft_length. QUIRE_INVALID names the member at fault, also one that nobody knows; *out needs no free then. */
+/* Reads o->speculative_config (NULL: no speculation) and o->no_jump_forward. Members: docs/speculation.md. QUIRE_INVALID names the member at fault, also one that nobody knows; *out needs no free then. */
 quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err);
 void speculation_free(speculation *s);
 

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "engine/draft_ngram.h"
+#include "engine/draft_suffix.h"
 #include "engine/jump.h"
 #include "engine/state.h"
 
@@ -40,7 +41,7 @@ quire_err draft_open(engine *e, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d", (int)o->n_tokens, DRAFT_MAX);
     }
     TRY(check_layers(e, err));
-    return draft_ngram_open(o, &e->drafter);
+    return o->method == DRAFT_METHOD_SUFFIX ? draft_suffix_open(o, &e->drafter) : draft_ngram_open(o, &e->drafter);
 }
 
 void draft_close(engine *e) {
@@ -51,7 +52,7 @@ void draft_close(engine *e) {
 }
 
 void draft_begin(const engine *e, sequence *s) {
-    s->draft = (draft_seq){.length = e->options.draft.n_tokens};
+    s->draft = (draft_seq){.length = e->options.draft.n_tokens, .own = {.root = SUFFIX_NONE}};
 }
 
 /* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. */
@@ -76,7 +77,6 @@ void draft_propose(engine *e) {
             d->pause--;
         } else if (e->drafter) {
             d->wanted = min_i32(room, d->length);
-            d->n_agreed = s->n_known;
             e->drafted[n_asked++] = s;
         }
     }

@@ -17,11 +17,11 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "engine/suffix_tree.h"
 #include "kv/table.h"
 #include "model/model.h"
 
 #define DRAFT_MAX       32 /* tokens a sequence and step */
-#define DRAFT_MAX_DEPTH 32 /* of the suffix tree */
 #define DRAFT_PATIENCE  3
 
 typedef enum draft_method { DRAFT_METHOD_NONE, DRAFT_METHOD_NGRAM, DRAFT_METHOD_SUFFIX, DRAFT_METHOD_MODEL } draft_method;
@@ -39,6 +39,10 @@ typedef struct draft_options {
     bool fixed_length;              /* always ask for n_tokens: do not adapt */
     bool no_jump_forward;           /* forced tokens are not drafted */
     int32_t lookup_min, lookup_max; /* ngram: lengths of the suffix that is looked for */
+    int32_t suffix_depth;           /* suffix: tokens of a run, 2..SUFFIX_MAX_DEPTH */
+    int32_t suffix_texts;           /* recent outputs that are kept */
+    double suffix_factor;           /* tokens guessed for each that matched */
+    double suffix_min_prob;         /* of all guessed tokens together */
 } draft_options;
 
 /* A sequence's part. */
@@ -48,6 +52,9 @@ typedef struct draft_seq {
     int32_t n_agreed; /* tokens that are still what the drafter last saw */
     int32_t wanted;   /* how many it is asked for */
     int32_t length, n_misses, n_pauses, pause;
+    suffix_cursor own;  /* suffix: the sequence's own tree, root SUFFIX_NONE before it has one */
+    int32_t n_indexed;  /* its tokens that are in it */
+    bool own_failed;    /* there was no room for it */
 } draft_seq;
 
 struct engine;

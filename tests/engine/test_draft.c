@@ -209,6 +209,43 @@ static void ngram_drafts_change_nothing(void **state) {
     matrix(COMPUTE_INT8, DTYPE_BF16, &ngram, "ngram");
 }
 
+static const draft_options suffix = {
+    .method = DRAFT_METHOD_SUFFIX, .n_tokens = 6, .suffix_depth = 12, .suffix_texts = 100, .suffix_factor = 2.0, .suffix_min_prob = 0.1};
+
+static void suffix_drafts_change_nothing(void **state) {
+    (void)state;
+    matrix(COMPUTE_F32, DTYPE_F32, &suffix, "suffix");
+    matrix(COMPUTE_INT8, DTYPE_BF16, &suffix, "suffix");
+}
+
+/* The second of two requests alike is guessed from the first one's output, unless it is another tenant's. */
+static void recent_outputs_are_guessed_from_within_their_space(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    uint64_t seed = 12;
+    int32_t prompt[20];
+    o.draft = suffix;
+    random_prompt(&seed, 2048, 20, prompt);
+    for (int other = 0; other < 2; other++) {
+        harness h = {0};
+        harness_open(&o, &h);
+        static harness_run runs[2];
+        engine_stats first, second;
+        for (int i = 0; i < 2; i++) {
+            runs[i] = (harness_run){.prompt = prompt, .n_prompt = 20, .sampling = greedy(40), .space = i && other ? "other" : "test"};
+            runs[i].sampling.frequency_penalty = 1.0f; /* little repeats itself */
+            harness_submit(&h, &runs[i]);
+            harness_wait(&h, 1);
+            engine_stats_read(h.e, i ? &second : &first);
+        }
+        assert_memory_equal(runs[0].tokens, runs[1].tokens, 40 * sizeof(int32_t));
+        int64_t n_first = first.draft_accepted, n_second = second.draft_accepted - first.draft_accepted;
+        print_message("accepted: first %d, second %d\n", (int)n_first, (int)n_second);
+        assert_true(other ? n_second == n_first : n_second > n_first + 20);
+        harness_close(&h);
+    }
+}
+
 static void the_longest_suffix_is_looked_up_and_repetitions_are_gone_round(void **state) {
     (void)state;
     int32_t t[32] = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3};
@@ -244,6 +281,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_longest_suffix_is_looked_up_and_repetitions_are_gone_round),
         cmocka_unit_test(ngram_drafts_change_nothing),
+        cmocka_unit_test(suffix_drafts_change_nothing),
+        cmocka_unit_test(recent_outputs_are_guessed_from_within_their_space),
     };
     return cmocka_run_group_tests(tests, lists_open, lists_close);
 }

@@ -1,0 +1,225 @@
+#include "engine/draft_suffix.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/sequence.h"
+
+#define MAX_SPACES  256
+#define MAX_TEXTS   16384
+#define MIN_TEXT    2 /* a shorter output teaches nothing */
+#define MAX_TEXT    (SUFFIX_TEXTS / 4) /* tokens of one output that are kept */
+
+/* Recent outputs of one space hang under one root. */
+typedef struct space {
+    int32_t root, n_texts; /* n_texts 0: not in use */
+    size_t n_name;
+    uint8_t name[ENGINE_SPACE_BYTES];
+} space;
+
+/* An output that is in the tree: ring[from .. from + n). */
+typedef struct text {
+    int32_t from, n, space;
+} text;
+
+typedef struct suffix_drafter {
+    drafter head;
+    draft_options options;
+    suffix_tree *tree;
+    space spaces[MAX_SPACES];
+    text *texts;   /* [MAX_TEXTS] a queue: the oldest at first */
+    int32_t first, n_texts, max_texts;
+    int32_t *ring; /* [SUFFIX_TEXTS] */
+    int32_t end;   /* where the next output goes */
+} suffix_drafter;
+
+/* ---- recent outputs ---- */
+
+static void drop_oldest(suffix_drafter *d) {
+    const text *t = &d->texts[d->first];
+    space *in = &d->spaces[t->space];
+    suffix_tree_take(d->tree, in->root, d->ring + t->from, t->n, t->n);
+    if (--in->n_texts == 0) {
+        suffix_tree_drop(d->tree, in->root);
+    }
+    d->first = (d->first + 1) % MAX_TEXTS;
+    d->n_texts--;
+}
+
+static int32_t find_space(const suffix_drafter *d, const sequence *s) {
+    for (int32_t i = 0; i < MAX_SPACES; i++) {
+        const space *at = &d->spaces[i];
+        if (at->n_texts > 0 && at->n_name == s->n_space && memcmp(at->name, s->space, s->n_space) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* s's space, perhaps new, with one text more to come; -1 when there is no place for it. */
+static int32_t enter_space(suffix_drafter *d, const sequence *s) {
+    int32_t i = find_space(d, s);
+    for (int32_t k = 0; i < 0 && k < MAX_SPACES; k++) {
+        i = d->spaces[k].n_texts == 0 ? k : -1;
+    }
+    if (i >= 0 && d->spaces[i].n_texts == 0) {
+        d->spaces[i].root = suffix_tree_root(d->tree);
+        d->spaces[i].n_name = s->n_space;
+        memcpy(d->spaces[i].name, s->space, s->n_space);
+        i = d->spaces[i].root == SUFFIX_NONE ? -1 : i;
+    }
+    return i;
+}
+
+/* A place for n tokens in the ring, where the oldest outputs make room. */
+static int32_t ring_place(suffix_drafter *d, int32_t n) {
+    int32_t from = d->end + n <= SUFFIX_TEXTS ? d->end : 0;
+    while (d->n_texts > 0) {
+        const text *t = &d->texts[d->first];
+        bool overlaps = t->from < from + n && from < t->from + t->n;
+        if (!overlaps && (from == d->end || t->from < d->end) && d->n_texts < d->max_texts) {
+            break;
+        }
+        drop_oldest(d); /* also one behind the end when the ring begins again: it is older than those at the start */
+    }
+    return from;
+}
+
+/* Keeps the output of a sequence that ends. */
+static void keep_output(suffix_drafter *d, const sequence *s) {
+    int32_t n = s->n_known - s->n_prompt;
+    n = n < MAX_TEXT ? n : MAX_TEXT;
+    if (n < MIN_TEXT || d->max_texts == 0) {
+        return;
+    }
+    int32_t from = ring_place(d, n), in = enter_space(d, s);
+    while (in < 0 && d->n_texts > 0) {
+        drop_oldest(d);
+        in = enter_space(d, s);
+    }
+    if (in < 0) {
+        return;
+    }
+    memcpy(d->ring + from, s->tokens + s->n_prompt, (size_t)n * sizeof *d->ring);
+    d->spaces[in].n_texts++; /* holds the space while others go */
+    int32_t put = 0;
+    while ((put = suffix_tree_put(d->tree, d->spaces[in].root, d->ring + from, n, put)) < n && d->n_texts > 0) {
+        drop_oldest(d);
+    }
+    if (put < n) {
+        suffix_tree_take(d->tree, d->spaces[in].root, d->ring + from, n, put);
+        if (--d->spaces[in].n_texts == 0) {
+            suffix_tree_drop(d->tree, d->spaces[in].root);
+        }
+        return;
+    }
+    d->texts[(d->first + d->n_texts++) % MAX_TEXTS] = (text){from, n, in};
+    d->end = from + n;
+}
+
+/* ---- the sequence's own tree ---- */
+
+static void leave_own(suffix_drafter *d, sequence *s) {
+    if (s->draft.own.root != SUFFIX_NONE) {
+        suffix_tree_drop(d->tree, s->draft.own.root);
+        s->draft.own.root = SUFFIX_NONE;
+    }
+}
+
+/* Puts s's known tokens in, as far as *work reaches; true when all are. */
+static bool index_own(suffix_drafter *d, sequence *s, int32_t *work) {
+    draft_seq *q = &s->draft;
+    if (q->own_failed) {
+        return true;
+    }
+    if (q->own.root == SUFFIX_NONE) {
+        suffix_cursor_init(&q->own, suffix_tree_root(d->tree));
+        q->n_indexed = q->n_agreed = s->n_known > SUFFIX_OWN ? s->n_known - SUFFIX_OWN : 0;
+    } else if (q->n_agreed < q->n_indexed) {
+        q->n_indexed = q->n_agreed;
+        suffix_cursor_find(d->tree, &q->own, s->tokens, q->n_indexed);
+    }
+    for (; q->n_indexed < s->n_known && *work > 0 && q->own.root != SUFFIX_NONE; q->n_indexed++, (*work)--) {
+        while (!suffix_tree_has_room(d->tree) && d->n_texts > 0) {
+            drop_oldest(d);
+        }
+        if (!suffix_tree_add(d->tree, &q->own, s->tokens[q->n_indexed])) {
+            leave_own(d, s);
+        }
+    }
+    q->own_failed = q->own.root == SUFFIX_NONE;
+    q->n_agreed = s->n_known;
+    return q->own_failed || q->n_indexed == s->n_known;
+}
+
+/* ---- guessing ---- */
+
+/* A guess from what hangs under root, behind s's known tokens; returns its length. */
+static int32_t guess(const suffix_drafter *d, int32_t root, sequence *s, double *score) {
+    int32_t length = 0, node = root == SUFFIX_NONE ? SUFFIX_NONE : suffix_tree_match(d->tree, root, s->tokens, s->n_known, &length);
+    *score = 0.0;
+    if (node == SUFFIX_NONE) {
+        return 0;
+    }
+    double most = (double)d->options.suffix_factor * length;
+    int32_t n = most < s->draft.wanted ? (int32_t)most : s->draft.wanted;
+    return suffix_tree_guess(d->tree, root, node, s->tokens, s->n_known, n, d->options.suffix_min_prob, score);
+}
+
+static void propose_one(const suffix_drafter *d, sequence *s) {
+    int32_t own[DRAFT_MAX], *behind = s->tokens + s->n_known, in = find_space(d, s);
+    double own_score, score;
+    int32_t n_own = guess(d, s->draft.own.root, s, &own_score);
+    memcpy(own, behind, (size_t)n_own * sizeof *own);
+    s->draft.n = guess(d, in < 0 ? SUFFIX_NONE : d->spaces[in].root, s, &score);
+    if (own_score >= score) {
+        memcpy(behind, own, (size_t)n_own * sizeof *own);
+        s->draft.n = n_own;
+    }
+}
+
+static void propose(drafter *head, engine *e, sequence *const *seqs, int32_t n) {
+    suffix_drafter *d = (suffix_drafter *)head;
+    int32_t work = SUFFIX_WORK;
+    (void)e;
+    for (int32_t i = 0; i < n; i++) {
+        if (index_own(d, seqs[i], &work)) {
+            propose_one(d, seqs[i]);
+        }
+    }
+}
+
+static void forget(drafter *head, sequence *s, bool over) {
+    suffix_drafter *d = (suffix_drafter *)head;
+    if (over) {
+        leave_own(d, s);
+        keep_output(d, s);
+    }
+}
+
+static void suffix_close(drafter *head) {
+    suffix_drafter *d = (suffix_drafter *)head;
+    suffix_tree_close(d->tree);
+    mem_free(d->texts);
+    mem_free(d->ring);
+    mem_free(d);
+}
+
+quire_err draft_suffix_open(const draft_options *o, drafter **out) {
+    static const draft_ops ops = {.propose = propose, .forget = forget, .close = suffix_close};
+    suffix_drafter *d = mem_new(1, sizeof *d);
+    if (!d) {
+        return QUIRE_NO_MEMORY;
+    }
+    d->head.ops = &ops;
+    d->options = *o;
+    d->max_texts = o->suffix_texts < MAX_TEXTS ? o->suffix_texts : MAX_TEXTS;
+    d->texts = mem_new(MAX_TEXTS, sizeof *d->texts);
+    d->ring = mem_new(SUFFIX_TEXTS, sizeof *d->ring);
+    if (!d->texts || !d->ring || suffix_tree_open(SUFFIX_NODES, o->suffix_depth, &d->tree) != QUIRE_OK) {
+        suffix_close(&d->head);
+        return QUIRE_NO_MEMORY;
+    }
+    *out = &d->head;
+    return QUIRE_OK;
+}
