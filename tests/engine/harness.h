@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
@@ -163,6 +164,20 @@ static inline void harness_wait(harness *h, int32_t n) {
             n--;
         }
     }
+}
+
+/* The counters once nothing stands any more: events may be read before the step that sent them has published its counters. */
+static inline engine_stats harness_idle_stats(harness *h) {
+    engine_stats s = {0};
+    for (int i = 0; i < 30000; i++) {
+        engine_stats_read(h->e, &s);
+        if (s.n_running == 0 && s.n_waiting == 0 && s.n_pages_held == 0) {
+            return s;
+        }
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    fail_msg("%lld sequences still run", (long long)s.n_running);
+    return s;
 }
 
 /* Random ids, without the end-of-text token. */

@@ -60,9 +60,7 @@ static void run_alone(harness *h, group *g, int32_t k, harness_run *out) {
 }
 
 static int64_t rows_so_far(harness *h) {
-    engine_stats s;
-    engine_stats_read(h->e, &s);
-    return s.step_rows;
+    return harness_idle_stats(h).step_rows;
 }
 
 static void a_group_equals_its_samples_alone_and_computes_the_prompt_once(void **state) {
@@ -132,8 +130,7 @@ static void many_samples_hold_their_prompt_once(void **state) {
         group_init(&g, &h, 400, 64, 1.0f, 16);
         submit(&h, &g, ids);
         harness_wait(&h, g.n);
-        engine_stats s;
-        engine_stats_read(h.e, &s);
+        engine_stats s = harness_idle_stats(&h);
         assert_int_equal(s.preemptions, 0);
         assert_int_equal(s.step_rows, 400 + 64 * 15);
         harness_close(&h);
@@ -191,8 +188,7 @@ static void whoever_is_cancelled_the_others_come_out(void **state) {
                                : g.runs[k].finish == FINISH_CANCELLED || g.runs[k].finish == FINISH_LENGTH);
         }
     }
-    engine_stats s;
-    engine_stats_read(h.e, &s);
+    engine_stats s = harness_idle_stats(&h);
     assert_int_equal(s.n_pages_held, 0);
     harness_close(&h);
 }

@@ -17,19 +17,6 @@
 static uint64_t seed;
 static harness_options small_model;
 
-static engine_stats idle_stats(harness *h) {
-    engine_stats s = {0};
-    for (int i = 0; i < 5000; i++) {
-        engine_stats_read(h->e, &s);
-        if (s.n_running == 0 && s.n_waiting == 0 && s.n_pages_held == 0) {
-            return s;
-        }
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
-    fail_msg("%lld sequences still run", (long long)s.n_running);
-    return s;
-}
-
 /* 32 requests that share 4,096 tokens and have 1..32 of their own, at once. */
 static void a_shared_prefix_of_requests_that_arrive_together_is_computed_once(void **state) {
     (void)state;
@@ -56,7 +43,7 @@ static void a_shared_prefix_of_requests_that_arrive_together_is_computed_once(vo
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N_ALL);
-    engine_stats s = idle_stats(&h);
+    engine_stats s = harness_idle_stats(&h);
     assert_int_equal(s.step_rows, N_SHARED + tails + N_ALL * 2); /* and the second and third token of each */
     for (int i = 0; i < N_ALL; i++) {
         assert_int_equal(runs[i].n_cached, i == 0 ? 0 : N_SHARED);
@@ -92,7 +79,7 @@ static void shared_pages_are_room_for_more_requests_at_once(void **state) {
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N);
-    engine_stats s = idle_stats(&h);
+    engine_stats s = harness_idle_stats(&h);
     assert_int_equal(s.preemptions, 0);
     assert_int_equal(s.step_rows, SHARED + N * (PROMPT - SHARED) + N * 19);
     assert_true(s.steps < 160); /* 32 if all are there from the start; after one another they take 13 + 16 x 20 */
@@ -113,7 +100,7 @@ static void samples_of_one_prompt_share_its_pages(void **state) {
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N);
-    int64_t rows = idle_stats(&h).step_rows - N; /* a sample that comes when another has ended finds all but the last token */
+    int64_t rows = harness_idle_stats(&h).step_rows - N; /* a sample that comes when another has ended finds all but the last token */
     assert_in_range(rows, PROMPT + (N - 1), PROMPT + (N - 1) * (PROMPT % 16));
     for (int i = 1; i < N; i++) {
         assert_memory_equal(runs[i].tokens, runs[0].tokens, 2 * sizeof(int32_t));
@@ -142,7 +129,7 @@ static void the_end_of_the_one_waited_for_frees_the_others(void **state) {
     } while (s.steps < 5);
     engine_cancel(h.e, runs[0].id);
     harness_wait(&h, N);
-    s = idle_stats(&h);
+    s = harness_idle_stats(&h);
     assert_int_equal(runs[0].finish, FINISH_CANCELLED);
     for (int i = 1; i < N; i++) {
         assert_int_equal(runs[i].finish, FINISH_LENGTH);
@@ -210,7 +197,7 @@ static void random_families_end_with_the_tokens_of_a_cold_run(void **state) {
             assert_true(n <= f.cold[i].n_tokens);
             assert_memory_equal(f.warm[i].tokens, f.cold[i].tokens, (size_t)n * sizeof(int32_t));
         }
-        engine_stats s = idle_stats(&warm);
+        engine_stats s = harness_idle_stats(&warm);
         n_hits += s.prompt_tokens_reused;
         n_preempted += s.preemptions;
         harness_close(&cold);

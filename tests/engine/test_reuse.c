@@ -13,27 +13,13 @@
 static uint64_t seed;
 static harness_options small_model;
 
-/* The counters once nothing stands any more: they are published after the step that sent the last event. */
-static engine_stats idle_stats(harness *h) {
-    engine_stats s = {0};
-    for (int i = 0; i < 5000; i++) {
-        engine_stats_read(h->e, &s);
-        if (s.n_running == 0 && s.n_waiting == 0 && s.n_pages_held == 0) {
-            return s;
-        }
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
-    fail_msg("%lld sequences still run", (long long)s.n_running);
-    return s;
-}
-
 /* Runs r alone; the rows that were computed meanwhile. */
 static int64_t rows_of(harness *h, harness_run *r) {
-    int64_t before = idle_stats(h).step_rows;
+    int64_t before = harness_idle_stats(h).step_rows;
     harness_submit(h, r);
     harness_wait(h, 1);
     assert_int_equal(r->finish, FINISH_LENGTH);
-    return idle_stats(h).step_rows - before;
+    return harness_idle_stats(h).step_rows - before;
 }
 
 static void same_run(const harness_run *a, const harness_run *b, size_t first_row, size_t width) {
@@ -75,7 +61,7 @@ static void a_common_prefix_of_37_tokens_is_37_cached_tokens(void **state) {
     assert_int_equal(rows_of(&warm, &again), 1 + NEW - 1); /* the last token only, for its logits */
     assert_int_equal(again.n_cached, N - 1);
     assert_memory_equal(again.tokens, alone.tokens, NEW * sizeof(int32_t));
-    engine_stats s = idle_stats(&warm);
+    engine_stats s = harness_idle_stats(&warm);
     assert_int_equal(s.prompt_tokens_queried, 3 * N);
     assert_int_equal(s.prompt_tokens_reused, COMMON + N - 1);
     mem_free(second.logits);
@@ -136,7 +122,7 @@ static void what_a_preempted_request_finds_again_is_no_hit_of_its_prompt(void **
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, 24);
-    engine_stats s = idle_stats(&h);
+    engine_stats s = harness_idle_stats(&h);
     int64_t said = 0;
     for (int i = 0; i < 24; i++) {
         said += runs[i].n_cached;
@@ -198,7 +184,7 @@ static void tenants_share_a_public_prefix_and_nothing_behind_it(void **state) {
     harness_submit(&h, &one);
     harness_submit(&h, &two);
     harness_wait(&h, 2);
-    assert_int_equal(idle_stats(&h).step_rows, N + N - WHOLE + 2 * 3);
+    assert_int_equal(harness_idle_stats(&h).step_rows, N + N - WHOLE + 2 * 3);
     assert_memory_equal(one.tokens, two.tokens, 4 * sizeof(int32_t));
     harness_close(&h);
 }

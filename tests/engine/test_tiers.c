@@ -27,14 +27,6 @@ static harness_options tiny_pool(compute_mode compute, dtype kv, int32_t page_to
     return o;
 }
 
-static engine_stats idle_stats(harness *h) {
-    engine_stats s;
-    do {
-        engine_stats_read(h->e, &s);
-    } while (s.n_running + s.n_waiting > 0 || s.n_pages_held > 0);
-    return s;
-}
-
 static void run(harness *h, harness_run *r) {
     harness_submit(h, r);
     harness_wait(h, 1);
@@ -80,18 +72,18 @@ static void there_and_back(compute_mode compute, dtype kv, int32_t page_tokens) 
     harness_open(&o, &h);
     assert_int_equal(h.n_vocab, 2048);
     for (int round = 0; round < 3; round++) {
-        engine_stats before = idle_stats(&h);
+        engine_stats before = harness_idle_stats(&h);
         warm = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(24), .logits = got, .logits_first = FROM};
         memset(got, 0, logits_bytes());
         run(&h, &warm);
         same_as(&cold, &warm);
-        engine_stats after = idle_stats(&h);
+        engine_stats after = harness_idle_stats(&h);
         int32_t whole = FROM / page_tokens * page_tokens;
         assert_int_equal(after.promoted_tokens - before.promoted_tokens, round == 0 ? 0 : whole);
         assert_true(after.prompt_tokens_reused - before.prompt_tokens_reused >= (round == 0 ? 0 : whole));
         run_strangers(&h);
     }
-    engine_stats s = idle_stats(&h);
+    engine_stats s = harness_idle_stats(&h);
     assert_true(s.tiers[KV_TIER_HOST].hits >= 2 * (FROM / page_tokens));
     assert_int_equal(s.tiers[KV_TIER_HOST].errors, 0);
     assert_int_equal(s.tiers[KV_TIER_HOST].dropped, 0);
@@ -128,7 +120,7 @@ static void a_tier_that_is_too_small_costs_nothing_but_reuse(void **state) {
             same_as(&cold, &warm);
             run_strangers(&h);
         }
-        engine_stats s = idle_stats(&h);
+        engine_stats s = harness_idle_stats(&h);
         assert_true(s.tiers[KV_TIER_HOST].bytes <= o.tiers.host_bytes);
         harness_close(&h);
     }
@@ -204,7 +196,7 @@ static void random_requests_through_all_tiers_answer_as_without(void **state) {
             assert_memory_equal(runs[i].tokens, cold[i].tokens, (size_t)runs[i].n_tokens * sizeof(int32_t));
         }
         if (round % 3 == 2) {
-            engine_stats s = idle_stats(&h);
+            engine_stats s = harness_idle_stats(&h);
             n_promoted += s.promoted_tokens;
             n_preempted += s.preemptions;
             assert_int_equal(s.tiers[KV_TIER_HOST].errors + s.tiers[KV_TIER_FILE].errors, 0);
@@ -238,7 +230,7 @@ static engine_stats run_together(const harness_options *o, int32_t n_shared, har
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N_SEQS);
-    engine_stats s = idle_stats(&h);
+    engine_stats s = harness_idle_stats(&h);
     harness_close(&h);
     for (int32_t i = 0; i < N_SEQS; i++) {
         assert_int_equal(runs[i].finish, FINISH_LENGTH);
@@ -367,7 +359,7 @@ static void cancelled_sequences_leave_no_frame_behind(void **state) {
         harness_submit(&h, &after[i]);
     }
     harness_wait(&h, N_SEQS);
-    s = idle_stats(&h);
+    s = harness_idle_stats(&h);
     same_tokens(roomy, after);
     assert_true(s.swapped_out > before.swapped_out);
     harness_close(&h);
