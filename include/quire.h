@@ -172,6 +172,7 @@ typedef struct quire_request_info {
     bool stream, include_usage, continuous_usage, echo, return_token_ids;
     int32_t n_choices;            /* prompts of a completion, 1 for chat, times n_samples; those of a prompt stand together */
     int32_t n_samples, n_best;    /* samples of each prompt, and how many of them are wanted: fewer with best_of */
+    int32_t beam_width;           /* beam search with this many beams, whose results are the samples, the best first; 0: none */
     int32_t logprobs, prompt_logprobs; /* likeliest tokens to report beside each token of the answer, and of the prompt; -1: report nothing */
 } quire_request_info;
 
@@ -212,7 +213,8 @@ typedef struct quire_event {
     int32_t stop_token;       /* END by a stop token of the request: its id (not eos), else -1 */
     const char *stop_string;  /* END by a stop string: it, else NULL */
     const quire_explain *explain; /* END: how the choice came about, where the request asked; else NULL. Valid as long as the stream */
-    double sum_logprob;       /* END: of the choice's tokens, where logprobs or best_of were asked for */
+    double sum_logprob;       /* END: of the choice's tokens, where logprobs, best_of or beam search were asked for */
+    double beam_score;        /* END: of a result of beam search: by which it was ranked */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
     int32_t cached_tokens;    /* of prompt_tokens: not computed, but found in the prefix cache; known from the first DELTA on */
     const quire_error *error; /* DONE with finish ERROR: what; else NULL */

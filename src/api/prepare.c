@@ -126,6 +126,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
                         .deadline_us = (int64_t)((double)q->ttft_deadline_ms * 1e3),
                         .logprobs_width = ranked && q->info.logprobs < 0 ? 1 : q->info.logprobs + 1,
                         .prompt_logprobs_width = q->info.prompt_logprobs + 1,
+                        .beams = q->beams,
                         .logits_out = q->logits_out,
                         .space = space,
                         .n_space = write_space(q, space),
@@ -133,6 +134,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
                         .retention = retention_of(q),
                         .explain = q->info.explain,
                         .out = s->q->out};
+    r.beams.width = q->info.beam_width;
     for (int32_t k = 0; k < n; k++) {
         users[k] = c + k;
     }
@@ -152,7 +154,8 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
 /* Samples share the computation of their prompt, but where each reports on the whole prompt. */
 static quire_err submit_all(quire_stream *s, quire_error *err) {
     const quire_request_info *info = &s->request->info;
-    int32_t group = info->prompt_logprobs >= 0 || s->request->logits_out ? 1 : info->n_samples;
+    bool alone = info->beam_width == 0 && (info->prompt_logprobs >= 0 || s->request->logits_out);
+    int32_t group = alone ? 1 : info->n_samples;
     request_id *ids = mem_new((size_t)group, sizeof *ids);
     void **users = mem_new((size_t)group, sizeof *users);
     s->tokenise_us = clock_us() - s->submitted_us;

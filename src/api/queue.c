@@ -236,6 +236,7 @@ static void fill_end(const choice *c, quire_event *out) {
     }
     out->finish = c->finish;
     out->sum_logprob = c->sum_logprob;
+    out->beam_score = c->beam_score;
     out->stop_token = c->stop_token;
     out->stop_string = c->stop_string >= 0 ? c->stream->request->stops[c->stop_string].p : NULL;
 }
@@ -428,6 +429,8 @@ static void take_event(quire_queue *q, const engine_event *event) {
     c->gone = true;
     c->explain = event->explain;
     s->n_gone++;
+    c->beam_score = event->beam_score;
+    c->sum_logprob = s->request->info.beam_width > 0 ? event->beam_sum : c->sum_logprob;
     if (open) {
         take_finish(c, event);
     }

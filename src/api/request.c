@@ -16,7 +16,7 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->context = *ctx;
     r->info.endpoint = endpoint;
     r->n = 1;
-    r->best_of = -1;
+    r->best_of = r->beams.width = -1;
     request_count_choices(r);
     r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
     r->cache_priority = -1;
@@ -106,7 +106,8 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
 void request_count_choices(quire_request *r) {
     int32_t n_prompts = r->info.endpoint == QUIRE_CHAT ? 1 : r->n_prompts;
     r->info.n_best = r->n;
-    r->info.n_samples = r->best_of > r->n ? r->best_of : r->n;
+    r->info.beam_width = request_beam_width(r);
+    r->info.n_samples = r->best_of > r->n && r->info.beam_width == 0 ? r->best_of : r->n;
     r->info.n_choices = n_prompts * r->info.n_samples; /* at most REQUEST_MAX_PROMPTS * PARAMS_MAX_CHOICES */
 }
 
@@ -114,7 +115,7 @@ static quire_err check_choices(const quire_request *r, quire_error *err) {
     if (r->best_of >= 0 && r->best_of < r->n) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of", "best_of is %d; it must be at least n, which is %d", (int)r->best_of, (int)r->n);
     }
-    if (r->best_of > r->n && r->info.stream) {
+    if (r->info.n_samples > r->n && r->info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of", "the best of several cannot be streamed; leave best_of or stream out");
     }
     if (r->info.n_choices > PARAMS_MAX_CHOICES) {
@@ -146,6 +147,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
 quire_err request_check(quire_request *r, quire_error *err) {
     TRY(check_required(r, err));
     TRY(check_choices(r, err));
+    TRY(request_check_beams(r, err));
     TRY(check_logprobs(r, err));
     sampling_params *s = &r->sampling;
     if (r->has_stream_options && !r->info.stream) {

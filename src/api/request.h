@@ -50,6 +50,8 @@ struct quire_request {
     float ttft_deadline_ms; /* 0: none */
     int32_t priority; /* lower is served earlier, under that policy */
     int32_t n, best_of; /* best_of -1: not given */
+    bool use_beam_search;
+    beam_params beams;  /* width: as given, -1 where it was not; info has what comes of it */
     int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs; /* as given: -1 for null; request_check makes info's of them */
     int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
     struct json_object *bad_words, *dry_breakers; /* borrowed from values, or NULL: request_tokenize_lists makes them tokens */
@@ -79,6 +81,11 @@ quire_err request_render(const quire_request *r, const chat_template *t, str bos
 
 /* Brings info's numbers of choices up to date with the prompts, n and best_of. */
 void request_count_choices(quire_request *r);
+
+/* The number of beams that r asks for; 0: no beam search. */
+int32_t request_beam_width(const quire_request *r);
+/* The checks between r's beam search and its other fields. */
+quire_err request_check_beams(const quire_request *r, quire_error *err);
 
 /* Turns the texts of bad_words and dry_sequence_breakers into tokens in r->sampling.lists. Once, before the request is submitted. */
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, quire_error *err);

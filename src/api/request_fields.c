@@ -139,9 +139,10 @@ static quire_err read_model(quire_request *r, const field_desc *f, json_object *
 
 static quire_err read_n(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
     (void)err;
-    int64_t n = -1;
+    bool is_best_of = strcmp(f->name, "best_of") == 0;
+    int64_t n = is_best_of ? -1 : 1;
     json_integer(v, &n);
-    *(strcmp(f->name, "n") == 0 ? &r->n : &r->best_of) = (int32_t)n;
+    *(is_best_of ? &r->best_of : &r->n) = (int32_t)n;
     request_count_choices(r);
     return QUIRE_OK;
 }
@@ -248,12 +249,14 @@ static const binding bindings[] = {
     {"add_special_tokens", AT(add_special)},
     {"allowed_token_ids", 0, request_read_allowed},
     {"bad_words", 0, request_read_bad_words},
+    {"beam_width", 0, request_read_beams},
     {"best_of", 0, read_n},
     {"cache_priority", AT(cache_priority)},
     {"cache_salt", 0, read_salt},
     {"cache_ttl", AT(cache_ttl_s)},
     {"chat_template_kwargs", 0, read_template_kwargs},
     {"continue_final_message", AT(continue_final_message)},
+    {"diversity_penalty", AT(beams.diversity_penalty)},
     {"dry_allowed_length", AT(sampling.dry_allowed_length)},
     {"dry_base", AT(sampling.dry_base)},
     {"dry_multiplier", AT(sampling.dry_multiplier)},
@@ -261,11 +264,13 @@ static const binding bindings[] = {
     {"dry_sequence_breakers", 0, request_read_breakers},
     {"dynatemp_exponent", AT(sampling.dynatemp_exponent)},
     {"dynatemp_range", AT(sampling.dynatemp_range)},
+    {"early_stopping", 0, request_read_early_stopping},
     {"echo", AT(info.echo)},
     {"explain", AT(info.explain)},
     {"frequency_penalty", AT(sampling.frequency_penalty)},
     {"ignore_eos", AT(sampling.ignore_eos)},
     {"include_stop_str_in_output", AT(include_stop)},
+    {"length_penalty", AT(beams.length_penalty)},
     {"logit_bias", 0, request_read_logit_bias},
     {"logprobs", 0, read_logprobs},
     {"max_completion_tokens", AT(max_completion_tokens)},
@@ -279,6 +284,9 @@ static const binding bindings[] = {
     {"model", 0, read_model},
     {"n", 0, read_n},
     {"no_repeat_ngram_size", AT(sampling.no_repeat_ngram_size)},
+    {"num_beam_groups", AT(beams.n_groups)},
+    {"num_beams", 0, request_read_beams},
+    {"num_return_sequences", 0, read_n},
     {"presence_penalty", AT(sampling.presence_penalty)},
     {"priority", AT(priority)},
     {"prompt", 0, request_read_prompt},
@@ -300,6 +308,7 @@ static const binding bindings[] = {
     {"top_p", AT(sampling.top_p)},
     {"ttft_deadline_ms", AT(ttft_deadline_ms)},
     {"typical_p", AT(sampling.typical_p)},
+    {"use_beam_search", 0, request_read_beams},
     {"xtc_probability", AT(sampling.xtc_probability)},
     {"xtc_threshold", AT(sampling.xtc_threshold)},
 };

@@ -31,6 +31,7 @@ typedef struct choice {
     bool gone;           /* the engine's end has come */
     int32_t n_completion;
     double sum_logprob; /* of its tokens, where the engine reports them */
+    double beam_score;
     int32_t n_cached; /* of the prompt, as the engine said */
     explain *explain;   /* with the engine's end, where it was asked for */
     int64_t detokenise_us;

@@ -20,6 +20,24 @@
 #define PARAMS_MAX_LOGPROBS    20
 #define PARAMS_MAX_CHOICES     1024 /* answers of one request */
 
+#define PARAMS_MAX_BEAMS       128
+
+/* When a beam search is over: false, true and "never" of the field early_stopping. */
+typedef enum beam_stopping {
+    BEAM_STOPPING_LIKELY, /* as soon as the best beam, at its present length, could not rank among the finished ones */
+    BEAM_STOPPING_EARLY,  /* as soon as as many are finished as there are beams */
+    BEAM_STOPPING_NEVER   /* only when no beam could ever rank among the finished ones */
+} beam_stopping;
+
+/* Beam search, in place of sampling. Plain data. */
+typedef struct beam_params {
+    int32_t width;           /* beams in all; 0: no beam search */
+    int32_t n_groups;        /* sets of width / n_groups beams each, width divides evenly; 1: plain beam search */
+    float diversity_penalty; /* taken off a token's log-probability for each beam of the sets before that chose it in the same step; at least 0 */
+    float length_penalty;    /* the sum of log-probabilities is divided by length^length_penalty */
+    beam_stopping stopping;
+} beam_params;
+
 typedef enum mirostat_version { MIROSTAT_OFF, MIROSTAT_1, MIROSTAT_2 } mirostat_version;
 
 /* What the engine needs to choose tokens. Plain data, but for the lists, which are counted. Texts live in the request. */

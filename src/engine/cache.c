@@ -153,16 +153,22 @@ void cache_make_free(engine *e, int32_t n) {
     }
 }
 
+void cache_go_back(engine *e, sequence *s, int32_t n) {
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        kv_table_truncate(e->pool, &s->tables[g], n, e->layout.page_tokens);
+    }
+    if (s->cached) {
+        kv_index_truncate(e->index, &s->path, n);
+    }
+    s->n_computed = n;
+}
+
 void cache_keep_whole_pages(engine *e, sequence *s) {
     int32_t keep = s->n_computed - s->n_computed % e->layout.page_tokens;
     if (keep == s->n_computed) {
         return;
     }
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        kv_table_truncate(e->pool, &s->tables[g], keep, e->layout.page_tokens);
-    }
-    kv_index_truncate(e->index, &s->path, keep);
-    s->n_computed = keep;
+    cache_go_back(e, s, keep);
     count_reuse(e, s, keep);
 }
 

@@ -29,7 +29,7 @@ void cache_publish(engine *e, sequence *s);
 void cache_forget(engine *e, sequence *s);
 
 /* What becomes of a sequence's pages when it gives them up. */
-typedef enum cache_keep { CACHE_KEEP, CACHE_DROP /* their values are not to be trusted */ } cache_keep;
+typedef enum cache_keep { CACHE_KEEP, CACHE_DROP /* their values are not to be trusted, or of use to nobody */ } cache_keep;
 
 /* Gives up all of s's pages; it stands at its space's root again. */
 void cache_release(engine *e, sequence *s, cache_keep keep);
@@ -40,6 +40,10 @@ void cache_leave(engine *e, sequence *s);
 int32_t cache_available(const engine *e);
 /* Evicts until n pages are free, as far as possible. */
 void cache_make_free(engine *e, int32_t n);
+/* Whether s could go on from its first n tokens: no window sees a page from there that was given back. n at most n_computed. */
+bool cache_can_go_back(const engine *e, const sequence *s, int32_t n);
+/* It does: what is computed behind them is given back. */
+void cache_go_back(engine *e, sequence *s, int32_t n);
 /* s, which was just given its pages by cache_take, gives back the one that is not full. */
 void cache_keep_whole_pages(engine *e, sequence *s);
 /* Whether s could go on from n of its tokens: no window of its groups sees a page from there that was given back. */

@@ -55,9 +55,10 @@ void draft_begin(const engine *e, sequence *s) {
     s->draft = (draft_seq){.length = e->options.draft.n_tokens, .own = {.root = SUFFIX_NONE}};
 }
 
-/* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. */
+/* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. Not with a beam, whose next token is not its
+ * own to choose. */
 static bool can_draft(const sequence *s) {
-    return s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
+    return s->beams == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
 }
 
 void draft_propose(engine *e) {

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/audit_file.h"
+#include "engine/beam.h"
 #include "engine/cache.h"
 #include "engine/state.h"
 #include "engine/swap.h"
@@ -67,7 +68,7 @@ static quire_err open_tables(engine *e) {
     int32_t n = e->options.max_requests;
     e->entries = mem_new((size_t)n, sizeof *e->entries);
     e->free_entries = mem_new((size_t)n, sizeof *e->free_entries);
-    e->running = mem_new((size_t)n, sizeof(sequence *));
+    e->running = mem_new((size_t)(n > e->options.max_seqs ? n : e->options.max_seqs), sizeof(sequence *)); /* beams are more than their requests */
     e->waiting = mem_new((size_t)n, sizeof(sequence *));
     if (!e->entries || !e->free_entries || !e->running || !e->waiting) {
         return QUIRE_NO_MEMORY;
@@ -251,6 +252,9 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     if (!fits || (n > 1 && r->replaces_stem) || r->logits_out != NULL || r->prompt_logprobs_width > 0) {
         return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d", (int)r->stem_tokens, (int)r->n_tokens, (int)n_prompt);
     }
+    if (r->beams.width > 0 || r->stem->beams != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "a beam search has no branches: its tokens are known at its end only");
+    }
     if (r->n_tokens >= n_max) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens", "%d of at most %d tokens stand already; none is left to generate",
                              (int)(r->n_tokens - n_prompt), (int)(n_max - n_prompt));
@@ -258,20 +262,26 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     return QUIRE_OK;
 }
 
-/* Places in the table for a group, which goes into the in-ring by its leader; false when too few are free. */
+/* Places in the table for the first n of a group, which have readers, and goes into the in-ring by its leader; false when too few are free. */
 static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = e->n_free_entries >= n;
-    sequence *s = leader;
-    for (int32_t k = 0; has_places && k < n; k++, s = s->followers) {
-        uint32_t i = (uint32_t)e->free_entries[--e->n_free_entries];
-        ids[k] = s->id = (request_id){i, e->entries[i].generation};
+    int32_t k = 0;
+    for (sequence *s = leader; has_places && s != NULL; s = s->followers, k++) {
+        if (k < n) {
+            uint32_t i = (uint32_t)e->free_entries[--e->n_free_entries];
+            ids[k] = (request_id){i, e->entries[i].generation};
+            e->entries[i].sequence = s;
+        }
+        s->id = ids[k < n ? k : 0];
         s->arrival = e->n_arrivals++;
         s->submitted_us = clock_us();
         s->deadline_us = s->deadline_us > 0 ? s->submitted_us + s->deadline_us : 0;
-        e->entries[i].sequence = s;
     }
     if (has_places) {
+        if (leader->beams != NULL) {
+            beam_unchain(leader);
+        }
         ring_push(e->in, &leader); /* has room: as many entries as places */
     }
     pthread_mutex_unlock(&e->lock);
@@ -287,27 +297,47 @@ static void drop_group(sequence *s) {
     }
 }
 
+/* The sequences of a group, chained: one for each user, or for each beam. On failure those made so far. */
+static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max, void *const *users, sequence **leader) {
+    for (int32_t k = (r->beams.width > 0 ? r->beams.width : n) - 1; k >= 0; k--) {
+        sequence *s;
+        engine_request own = *r;
+        if (r->beams.width > 0) { /* the first computes the prompt for all */
+            own.logits_out = k == 0 ? r->logits_out : NULL;
+            own.prompt_logprobs_width = k < n ? r->prompt_logprobs_width : 0;
+            own.explain = r->explain && k < n;
+        }
+        TRY(sequence_new(&own, n_max, e->layout.n_groups, e->options.page_tokens, &s));
+        s->sample_index = r->sample_index + (uint32_t)k;
+        s->user = k < n ? users[k] : NULL;
+        draft_begin(e, s);
+        s->followers = *leader;
+        *leader = s;
+    }
+    return QUIRE_OK;
+}
+
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err) {
     TRY(check_request(e, r, err));
-    if (n < 1 || (n > 1 && (r->logits_out || r->prompt_logprobs_width > 0))) {
+    bool by_beams = r->beams.width > 0;
+    if (n < 1 || (n > 1 && !by_beams && (r->logits_out || r->prompt_logprobs_width > 0))) {
         return err_set(err, QUIRE_INVALID, -1, "%d samples with logits of their prompt", (int)n);
     }
     int32_t n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
     int32_t n_max = n_prompt + (wanted < 0 || wanted > room ? room : wanted);
     TRY(check_branch(r, n, n_prompt, n_max, err));
+    if (by_beams) {
+        TRY(beam_check(e, r, n, &n_max, err));
+    }
     sequence *leader = NULL;
-    for (int32_t k = n - 1; k >= 0; k--) {
-        sequence *s;
-        if (sequence_new(r, n_max, e->layout.n_groups, e->options.page_tokens, &s) != QUIRE_OK) {
-            drop_group(leader);
-            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request of %d tokens", (int)n_max);
-        }
-        s->sample_index = r->sample_index + (uint32_t)k;
-        s->user = users[k];
-        draft_begin(e, s);
-        s->followers = leader;
-        leader = s;
+    quire_err made = make_group(e, r, n, n_max, users, &leader);
+    if (made == QUIRE_OK && by_beams) {
+        made = beam_open(e, r, n, leader);
+    }
+    if (made != QUIRE_OK) {
+        drop_group(leader);
+        return err_set(err, made, -1, "out of memory for a request of %d tokens", (int)n_max);
     }
     if (r->stem) {
         atomic_fetch_add(&r->stem->holders, 1);

@@ -92,6 +92,7 @@ typedef struct engine_event {
     const token_logprob *logprobs, *prompt_logprobs;
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
     struct explain *explain; /* at the end of a request that asked (explain.h): mem_new'd, the reader's from now on */
+    double beam_score, beam_sum; /* at the end of a beam search's result: by which it was ranked; of its tokens' log-probabilities */
     int32_t n_cached;     /* prompt tokens that were not computed but found in the prefix cache when the request was first admitted */
 } engine_event;
 
@@ -104,6 +105,7 @@ typedef struct engine_request {
     int32_t logprobs_width, prompt_logprobs_width; /* log-probabilities to report with each token: its own and width - 1 of the likeliest; 0: none */
     int32_t priority;      /* ORDER_PRIORITY: the lower goes first */
     int64_t deadline_us;   /* after which time from now on a first token is of no use; 0: none. What cannot make it ends with QUIRE_BUSY */
+    beam_params beams;     /* width 0: tokens are sampled */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
@@ -138,7 +140,11 @@ bool engine_out_pop(engine_out *o, engine_event *event);
 /* Hands a request over. QUIRE_TOO_LARGE when it can never fit (prompt plus one token over the length limit or the pool), QUIRE_BUSY when the
  * engine is full: r->tokens then stays the caller's. Any thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
-/* n samples of one prompt: as n requests that differ in their sample_index, r's and those that follow, and in their users. The prompt is computed once and
+/* With r->beams, the n (at most its width) best results of a beam search instead of samples, the best first: their tokens come all at once when the search
+ * is over, an empty one where it found fewer. Cancelling one of them ends the search. QUIRE_TOO_LARGE also when its beams could outgrow the pool; where r
+ * names no max_tokens, they get as many as fit.
+ *
+ * Else n samples of one prompt: as n requests that differ in their sample_index, r's and those that follow, and in their users. The prompt is computed once and
  * its pages are shared. All are handed over or none; errors as above, and QUIRE_INVALID for what belongs to one alone (logits and log-probabilities of the
  * prompt) where n > 1. */
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err);

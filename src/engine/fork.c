@@ -13,8 +13,7 @@ static void wait_alone(engine *e, sequence *s) {
     list_insert(e->waiting, &e->n_waiting, s);
 }
 
-/* s takes part in all that the leader has computed. */
-static void share_pages(engine *e, const sequence *leader, sequence *s) {
+void fork_share(engine *e, const sequence *leader, sequence *s) {
     s->cached = leader->cached;
     if (s->cached) {
         s->path = kv_index_fork(e->index, &leader->path);
@@ -25,6 +24,7 @@ static void share_pages(engine *e, const sequence *leader, sequence *s) {
         (void)err;
     }
     s->n_computed = leader->n_computed;
+    s->n_reused = 0;
     s->n_cached = leader->n_cached;
     s->n_admitted = 1;
     explain_shared(s, QUIRE_WAIT_PREFIX);
@@ -40,7 +40,7 @@ void fork_followers(engine *e, sequence *leader, const float *logits, void (*cho
             wait_alone(e, s);
             continue;
         }
-        share_pages(e, leader, s);
+        fork_share(e, leader, s);
         memcpy(e->step.forked, logits, (size_t)e->desc->n_vocab * sizeof *logits);
         choose(e, s, e->step.forked);
         if (s->state == SEQ_DONE) {

@@ -12,6 +12,8 @@
 void fork_followers(engine *e, sequence *leader, const float *logits, void (*choose)(engine *e, sequence *s, float *logits));
 /* Every follower waits by itself: without sharing. */
 void fork_split(engine *e, sequence *leader);
+/* s, which has no pages and stands in no space, takes part in all that another sequence of the same request has computed. */
+void fork_share(engine *e, const sequence *leader, sequence *s);
 /* The leader ends: its first follower leads the others, and waits to be admitted. */
 void fork_hand_on(engine *e, sequence *leader);
 

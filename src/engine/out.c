@@ -44,6 +44,8 @@ static bool next_of(sequence *s, engine_event *event) {
     event->stopped_by_eos = s->stopped_by_eos;
     event->explain = s->explain;
     s->explain = NULL;
+    event->beam_score = s->beam_score;
+    event->beam_sum = s->beam_sum;
     event->n_cached = s->n_cached;
     return true;
 }

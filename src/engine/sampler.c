@@ -67,14 +67,19 @@ static int32_t find(const float *logits, float value) {
     return id;
 }
 
-/* Leaves the weights of the final distribution in s->weights; *greedy: the choice is *best. */
-static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
+quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
     if (!sampler_scan(logits, s->n_vocab, &s->max)) {
         return QUIRE_NUMERIC;
     }
     if (sampler_change(s, logits, c) && !sampler_scan(logits, s->n_vocab, &s->max)) {
         return QUIRE_NUMERIC; /* a tiny repetition penalty makes infinities */
     }
+    return QUIRE_OK;
+}
+
+/* Leaves the weights of the final distribution in s->weights; *greedy: the choice is *best. */
+static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
+    TRY(sampler_adjust(s, logits, c));
     if (s->max == -INFINITY) {
         return QUIRE_NUMERIC;
     }

@@ -43,6 +43,10 @@ typedef struct sample_context {
     float *mirostat_mu; /* the sequence's state, 2 tau at first; not NULL where params->mirostat is on */
 } sample_context;
 
+/* The stages up to DRY, which change logits [n_vocab] in place by what the request says and what was written. QUIRE_NUMERIC when a logit is NaN or +inf before
+ * or after. */
+quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
+
 /* Chooses from logits [n_vocab], which are changed in place. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf in the end. Allocates nothing. */
 quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32_t *token);
 

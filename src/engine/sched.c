@@ -57,7 +57,7 @@ static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n
 
 /* Pages that were promised to s and not taken yet. */
 static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
-    return has_aged(l, s) ? pages_wanted(l, s, s->n_most) : 0;
+    return has_aged(l, s) ? pages_wanted(l, s, s->n_most) + s->n_behind : 0;
 }
 
 /* Rows s can have of what is left; 0: none now. */
@@ -222,19 +222,25 @@ static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
 static void plan_waiting(planner *p, const sched_seq *waiting, int32_t n_waiting) {
     const sched_limits *l = p->l;
     sched_plan *plan = p->plan;
-    for (int32_t i = 0; i < n_waiting && p->n_running + plan->n_admitted < l->max_seqs && plan->n_items < l->max_seqs; i++) {
+    int32_t places = l->max_seqs - p->n_running;
+    for (int32_t i = 0; i < p->n_running; i++) {
+        places -= p->running[i].n_beside;
+    }
+    for (int32_t i = 0; i < n_waiting && places > waiting[i].n_beside && plan->n_items < l->max_seqs; i++) {
         const sched_seq *s = &waiting[i];
         if (s->held && will_run(plan, s->waits_for, p->n_running)) {
             continue;
         }
         int32_t n = rows_possible(p, s);
-        int32_t whole = pages_wanted(l, s, s->n_known + 1), claimed = has_aged(l, s) ? pages_wanted(l, s, s->n_most) : whole;
+        int32_t whole = pages_wanted(l, s, s->n_known + 1) + s->n_behind;
+        int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
         bool alone = p->n_running + plan->n_admitted == 0; /* then what it will need is there */
         if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {
             return;
         }
         plan_add(p, s, p->n_running + i, n);
         p->left.pages -= claimed;
+        places -= 1 + s->n_beside;
         plan->n_admitted++;
     }
 }

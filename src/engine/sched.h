@@ -26,6 +26,8 @@ typedef struct sched_seq {
     int32_t n_groups;    /* block tables: pages that one more page of tokens takes */
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was */
+    int32_t n_beside;    /* sequences that will run beside it, and are not among the running yet: places are kept for them (beam.h) */
+    int32_t n_behind;    /* pages that these take */
     bool wants_logits;   /* every row's logits are wanted, not the last known token's alone */
     bool held;           /* waiting only: it is not admitted while the sequence waits_for (as in sched_item.seq) runs or is admitted, since that one */
     int32_t waits_for;   /* computes pages which it will find. Those behind it are not held up */

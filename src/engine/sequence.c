@@ -3,12 +3,14 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/beam.h"
 #include "engine/explain.h"
 
 static void sequence_free(sequence *s) {
     for (int32_t g = 0; g < s->n_tables; g++) {
         mem_free(s->tables[g].pages);
     }
+    beams_drop(s->beams);
     sampling_lists_drop(s->sampling.lists);
     mem_free(s->logprobs);
     mem_free(s->explain);

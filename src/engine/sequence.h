@@ -22,6 +22,8 @@ typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
 typedef struct sequence {
     seq_state state;
     struct sequence *followers; /* the next of its group, see fork.h; or NULL */
+    struct beams *beams;      /* the beam search that it is beam number `beam` of, see beam.h; or NULL */
+    int32_t beam;
     request_id id;
     uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
     int64_t submitted_us, last_token_us;
@@ -69,6 +71,7 @@ typedef struct sequence {
     quire_err error;          /* written before finish */
     int32_t retry_after_s;    /* the same; QUIRE_BUSY only */
     bool stopped_by_eos;      /* written before finish */
+    double beam_score, beam_sum; /* written before finish */
     int32_t n_cached;         /* tokens reused at the first admission; written before the first token is published */
     atomic_bool queued;       /* an entry for it is in the out-ring */
     atomic_int holders;

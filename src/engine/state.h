@@ -105,6 +105,9 @@ void step_commit(engine *e, sequence *s, int32_t token);
 /* Whether the last hidden state of a row is made of numbers. What is not is never published. */
 bool step_is_finite(engine *e, int32_t row);
 
+/* s gives its pages up and waits in its old place. It must stand in neither list. */
+void step_preempt(engine *e, sequence *s);
+
 /* ---- step_arrays.c ---- */
 /* Sizes the arrays of e->step. */
 quire_err step_open(engine *e);

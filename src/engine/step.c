@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/audit_file.h"
+#include "engine/beam.h"
 #include "engine/branch.h"
 #include "engine/cache.h"
 #include "engine/deadline.h"
@@ -20,6 +21,10 @@
 #define TILE_ROWS 16 /* query rows of one attention item */
 
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
+    if (s->beams != NULL) {
+        beam_finish(e, s->beams, reason, error);
+        return;
+    }
     fork_hand_on(e, s);
     tiering_forget(e, s);
     swap_drop(e, s);
@@ -58,6 +63,9 @@ static void ingest(engine *e) {
             branch_enter(e, s);
             continue;
         }
+        if (s->beams != NULL) {
+            beam_enter(s);
+        }
         cache_enter(e, s);
         int32_t n_held;
         s->n_found = cache_peek(e, s, &n_held);
@@ -69,6 +77,9 @@ static void ingest(engine *e) {
 }
 
 static bool is_cancelled(const engine *e, const sequence *s) {
+    if (s->beams != NULL) {
+        return beam_is_cancelled(e, s->beams);
+    }
     return atomic_load(&e->entries[s->id.index].cancel) == s->id.generation;
 }
 
@@ -107,10 +118,17 @@ static sched_seq describe(const engine *e, const sequence *s) {
     for (int32_t g = 0; g < s->n_tables; g++) {
         d.n_pages += s->tables[g].n_pages;
     }
+    if (s->beams != NULL) {
+        beam_describe(e, s, &d);
+    }
     return d;
 }
 
-static void preempt(engine *e, sequence *s) {
+void step_preempt(engine *e, sequence *s) {
+    if (s->beams != NULL) {
+        beam_preempt(e, s);
+        return;
+    }
     explain_preempted(s);
     swap_out(e, s);
     cache_release(e, s, CACHE_KEEP);
@@ -126,7 +144,7 @@ static void preempt_planned(engine *e) {
     int32_t kept = 0, n = e->n_running;
     for (int32_t i = 0; i < n && e->step.plan.n_preempted > 0; i++) {
         if (e->step.plan.fates[i] == SCHED_PREEMPTED) {
-            preempt(e, e->running[i]);
+            step_preempt(e, e->running[i]);
         } else {
             e->running[kept++] = e->running[i];
         }
@@ -176,6 +194,7 @@ static void plan_step(engine *e) {
     }
     admit(e);
     preempt_planned(e);
+    beam_settle(e);
     explain_waiting(e, n_waiting);
 }
 
@@ -298,6 +317,7 @@ bool step_submit(engine *e) {
     atomic_store(&e->step_started_us, now_us);
     cache_set_time(e, now_us);
     deadline_check(e, now_us);
+    beam_resume(e);
     plan_step(e);
     reserve_step(e);
     if (e->step.plan.n_items == 0) {
@@ -407,6 +427,9 @@ static void collect_item(engine *e, int32_t item) {
     sequence *s = e->step.seqs[item];
     int32_t n = e->step.plan.items[item].n_rows - e->step.plan.items[item].n_drafts;
     int32_t out = e->step.out0[item]; /* the wanted row that comes next; in the end the one to sample from */
+    if (s->state == SEQ_DONE) {
+        return; /* another beam of its search failed */
+    }
     for (int32_t p = s->n_computed; p < s->n_computed + n; p++) {
         if (wants_row(s, p)) {
             if (sequence_wants_logits(s) && p >= s->logits_first) {
@@ -422,9 +445,13 @@ static void collect_item(engine *e, int32_t item) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
     }
-    cache_publish(e, s);
+    if (beam_publishes(s)) {
+        cache_publish(e, s);
+    }
     cache_forget(e, s);
-    if (s->n_computed == s->n_known) {
+    if (s->n_computed == s->n_known && s->beams != NULL) {
+        beam_take(e, s, e->b->ops->logits(e->b, out));
+    } else if (s->n_computed == s->n_known) {
         if (s->followers != NULL) {
             fork_followers(e, s, e->b->ops->logits(e->b, out), step_sample);
         }

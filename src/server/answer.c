@@ -259,6 +259,8 @@ static void on_end(answer *a, answer_choice *c, const quire_event *ev) {
     c->stop_token = ev->stop_token;
     c->sum_logprob = ev->sum_logprob;
     c->explain = ev->explain;
+    c->beam_score = ev->beam_score;
+    c->has_score = a->info->beam_width > 0 && ev->completion_tokens > 0;
     c->prompt_tokens = ev->prompt_tokens;
     c->completion_tokens = ev->completion_tokens;
     if (ev->stop_string != NULL && strbuf_add_str(&c->stop_string, ev->stop_string) != QUIRE_OK) {

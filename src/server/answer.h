@@ -25,6 +25,8 @@ typedef struct answer_choice {
     size_t n_tokens, cap_tokens, n_prompt;
     int32_t prompt_tokens, completion_tokens;
     double sum_logprob;          /* known from its END on */
+    double beam_score;           /* the same; has_score: there is one */
+    bool has_score;
     int32_t stop_token;          /* -1: none */
     const quire_explain *explain; /* the stream's, from its END on, where it was asked for */
     quire_finish finish;         /* NONE until its END */
@@ -80,7 +82,7 @@ void answer_abort(answer *a);
 
 /* "id":..,"object":..,"created":..,"model":.. */
 void answer_write_head(const answer *a, const char *object, json_out *o);
-/* "finish_reason":..,"stop_reason":.. */
+/* "finish_reason":..,"stop_reason":.. and, of a result of beam search, "beam_score":.. */
 void answer_write_finish(const answer_choice *c, json_out *o);
 /* The generated ids when they are wanted, else null. */
 void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o);

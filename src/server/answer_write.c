@@ -27,6 +27,10 @@ void answer_write_finish(const answer_choice *c, json_out *o) {
     } else {
         json_raw(o, "null");
     }
+    if (c->has_score) {
+        json_raw(o, ",\"beam_score\":");
+        json_number(o, c->beam_score);
+    }
 }
 
 void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o) {

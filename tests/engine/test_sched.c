@@ -556,9 +556,63 @@ static void random_workloads_end_whatever_the_pool(void **state) {
     assert_true(n_held > 1000); /* that was what it was about */
 }
 
+static void places_and_pages_are_kept_for_those_that_come_beside(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(5, 4)}, waiting[] = {seq(4, 0), seq(1, 0)};
+    sched_plan p;
+    waiting[0].n_beside = 2; /* with it the four places are full */
+    waiting[0].n_behind = 3;
+    plan(&limits, running, 1, waiting, 2, 100, &p);
+    assert_int_equal(p.n_admitted, 1);
+    waiting[0].n_beside = 3;
+    plan(&limits, running, 1, waiting, 2, 100, &p);
+    assert_int_equal(p.n_admitted, 0);
+    running[0].n_beside = 3;
+    waiting[0].n_beside = 0;
+    plan(&limits, running, 1, waiting, 2, 100, &p);
+    assert_int_equal(p.n_admitted, 0);
+    running[0].n_beside = 0;
+    plan(&limits, running, 1, waiting, 1, 5, &p); /* one for the running, two for its five tokens, three behind */
+    assert_int_equal(p.n_admitted, 0);
+    plan(&limits, running, 1, waiting, 1, 6, &p);
+    assert_int_equal(p.n_admitted, 1);
+}
+
+static void what_is_promised_to_one_that_has_aged_includes_those_beside(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(5, 4), seq(9, 8)};
+    sched_plan p;
+    running[0].n_preempted = limits.max_preemptions;
+    plan(&limits, running, 2, NULL, 0, 4, &p); /* it may need three pages beyond its own */
+    assert_int_equal(p.n_items, 2);
+    running[0].n_behind = 1;
+    plan(&limits, running, 2, NULL, 0, 4, &p);
+    assert_int_equal(p.n_items, 1);
+    assert_int_equal(p.items[0].seq, 0);
+}
+
+static void one_with_nothing_to_compute_is_passed_over(void **state) {
+    (void)state;
+    sched_seq running[] = {seq(5, 5), seq(5, 4)};
+    sched_plan p;
+    for (int32_t max_out = 0; max_out < 2; max_out++) {
+        sched_limits l = limits;
+        l.max_out = max_out;
+        plan(&l, running, 2, NULL, 0, 4, &p);
+        assert_int_equal(p.n_items, max_out);
+        assert_int_equal(p.n_preempted, 0);
+    }
+    plan(&limits, running, 2, NULL, 0, 0, &p);
+    assert_int_equal(p.n_preempted, 1); /* the last gives way */
+    assert_int_equal(p.fates[1], SCHED_PREEMPTED);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decodes_go_before_prefills),
+        cmocka_unit_test(places_and_pages_are_kept_for_those_that_come_beside),
+        cmocka_unit_test(what_is_promised_to_one_that_has_aged_includes_those_beside),
+        cmocka_unit_test(one_with_nothing_to_compute_is_passed_over),
         cmocka_unit_test(a_prompt_is_cut_at_the_chunk_limit),
         cmocka_unit_test(waiting_sequences_come_in_by_arrival_while_slots_last),
         cmocka_unit_test(a_sequence_is_not_admitted_without_pages_for_its_whole_prompt),

@@ -1,0 +1,567 @@
+#include "engine/beam.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/cache.h"
+#include "engine/explain.h"
+#include "engine/fork.h"
+#include "engine/lists.h"
+#include "engine/swap.h"
+#include "engine/tiering.h"
+
+/* ---- beams and lists ---- */
+
+static bool has_pages(const beam *b) {
+    return b->seq->state == SEQ_PREFILL || b->seq->state == SEQ_DECODE;
+}
+
+static bool is_ready(const beam *b) {
+    return has_pages(b) && b->seq->n_computed == b->seq->n_known;
+}
+
+static bool some_run(const beams *g) {
+    bool some = false;
+    for (int32_t i = 0; i < g->n_beams && !some; i++) {
+        some = has_pages(&g->beams[i]);
+    }
+    return some;
+}
+
+/* Takes s out of the running list. */
+static void stop_running(engine *e, const sequence *s) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < e->n_running; i++) {
+        if (e->running[i] != s) {
+            e->running[kept++] = e->running[i];
+        }
+    }
+    e->n_running = kept;
+}
+
+static void start_running(engine *e, sequence *s) {
+    s->state = s->n_known - s->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
+    list_insert(e->running, &e->n_running, s);
+}
+
+/* s, which is in no list, gives its pages back, and its place in the prefix cache. */
+static void let_go(engine *e, sequence *s, cache_keep keep) {
+    cache_release(e, s, keep);
+    cache_leave(e, s);
+    s->state = SEQ_WAITING;
+}
+
+/* s tells of the search from now on. */
+static void let_tell(beams *g, sequence *s) {
+    if (s != g->teller) {
+        s->explain = g->teller->explain;
+        g->teller->explain = NULL;
+        g->teller = s;
+    }
+}
+
+void beam_enter(const sequence *first) {
+    for (int32_t i = 1; i < first->beams->n_beams; i++) {
+        sequence *s = first->beams->beams[i].seq;
+        s->share = first->share;
+        s->priority = first->priority;
+    }
+}
+
+bool beam_is_cancelled(const engine *e, const beams *g) {
+    bool some = false;
+    for (int32_t i = 0; i < g->n_results && !some; i++) {
+        request_id id = g->beams[i].seq->id;
+        some = atomic_load(&e->entries[id.index].cancel) == id.generation;
+    }
+    return some;
+}
+
+/* ---- the end ---- */
+
+/* Copies the tokens behind the prompt, and their log-probabilities. */
+static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs, int32_t *to, token_logprob *to_logprobs) {
+    memcpy(to, tokens, (size_t)n * sizeof *to);
+    if (g->width > 0) {
+        memcpy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
+    }
+}
+
+/* The best result of all sets that was not taken yet: at[i] is how many of set i's were. NULL: there is none. */
+static const beam_result *next_best(const beams *g, int32_t *at) {
+    int32_t best = -1;
+    for (int32_t i = 0; i < g->n_sets; i++) {
+        const beam_finished *f = &g->sets[i].finished;
+        if (at[i] < f->n_kept && (best < 0 || f->list[at[i]]->score > g->sets[best].finished.list[at[best]]->score)) {
+            best = i;
+        }
+    }
+    return best < 0 ? NULL : g->sets[best].finished.list[at[best]++];
+}
+
+/* What s's reader gets; NULL: nothing. */
+static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
+    const sequence *first = g->beams[0].seq;
+    s->n_known = s->n_prompt;
+    s->n_cached = g->n_cached;
+    s->retry_after_s = first->retry_after_s;
+    s->stopped_by_eos = true;
+    if (g->beams[s->beam].spare != NULL) {
+        s->explain = g->beams[s->beam].spare;
+        g->beams[s->beam].spare = NULL;
+        s->explain->told = first->explain->told;
+    }
+    if (s != first && s->prompt_logprobs) {
+        memcpy(s->prompt_logprobs, first->prompt_logprobs, (size_t)s->n_prompt * (size_t)s->prompt_logprobs_width * sizeof *s->prompt_logprobs);
+    }
+    if (r == NULL) {
+        return FINISH_STOP;
+    }
+    copy_tokens(g, r->n_tokens, r->tokens, r->logprobs, s->tokens + s->n_prompt, s->logprobs);
+    s->n_known += r->n_tokens;
+    s->beam_score = r->score;
+    s->beam_sum = r->sum;
+    stats_token(e, s, clock_us());
+    e->stats.generation_tokens += r->n_tokens - 1;
+    int32_t last = r->tokens[r->n_tokens - 1];
+    for (int32_t i = 0; i < g->rules.n_ends; i++) {
+        if (g->ends[i] == last) {
+            s->stopped_by_eos = i < g->n_eos;
+            return FINISH_STOP;
+        }
+    }
+    return FINISH_LENGTH;
+}
+
+/* Whether what s has computed is the beginning of a result. */
+static bool is_wanted(const beams *g, const sequence *s) {
+    int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->n_computed - s->n_prompt;
+    bool wanted = false;
+    for (int32_t k = 0; k < g->n_results && !wanted; k++) {
+        const beam_result *r = next_best(g, at);
+        wanted = r != NULL && n >= 0 && n <= r->n_tokens && memcmp(s->tokens + s->n_prompt, r->tokens, (size_t)n * sizeof *r->tokens) == 0;
+    }
+    return wanted;
+}
+
+void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
+    if (g->is_over) {
+        return;
+    }
+    g->is_over = true;
+    atomic_fetch_add(&g->holders, 1); /* it outlives its sequences till the end of this */
+    bool is_listed[PARAMS_MAX_BEAMS], waits = !some_run(g);
+    for (int32_t i = 0; i < g->n_beams; i++) { /* before results take the places of tokens */
+        sequence *s = g->beams[i].seq;
+        is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
+        tiering_forget(e, s);
+        swap_drop(e, s);
+        let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? CACHE_KEEP : CACHE_DROP);
+    }
+    shares_leave(&e->shares, g->beams[0].seq->share);
+    let_tell(g, g->beams[0].seq);
+    explain_end(e, g->teller, clock_us());
+    int32_t at[PARAMS_MAX_BEAMS] = {0};
+    for (int32_t i = 0; i < g->n_beams; i++) {
+        sequence *s = g->beams[i].seq;
+        s->state = SEQ_DONE;
+        if (i < g->n_results) {
+            finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
+            r = reason == FINISH_LENGTH ? r : reason;
+            s->error = error;
+            stats_finish(e, s, r, clock_us());
+            out_publish(s, r);
+        } else {
+            sequence_drop(s); /* for the reader it does not have */
+        }
+        if (!is_listed[i]) {
+            sequence_drop(s);
+        }
+    }
+    beams_drop(g);
+}
+
+/* ---- choosing ---- */
+
+/* The likely continuations of b, whose row's logits these are. */
+static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
+    const sequence *s = b->seq;
+    int32_t n_vocab = e->desc->n_vocab;
+    float *raw = e->step.raw;
+    sample_context c = {.params = &s->sampling, .tokens = s->tokens, .n_tokens = s->n_known, .n_prompt = s->n_prompt, .eos = e->desc->eos, .n_eos = e->desc->n_eos};
+    double normalizer = logprobs_normalizer(logits, n_vocab);
+    if (g->width > 0) {
+        memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
+        logprobs_top(raw, n_vocab, normalizer, g->width - 1, b->tops);
+    }
+    TRY(sampler_adjust(e->sampler, logits, &c));
+    logprobs_top(logits, n_vocab, normalizer, g->list_length, g->best);
+    b->n_list = 0;
+    for (int32_t i = 0; i < g->list_length; i++) {
+        int32_t token = g->best[i].id;
+        double logprob = (double)logits[token] - normalizer;
+        if (isfinite(logprob)) {
+            b->list[b->n_list++] = (beam_candidate){token, logprob, g->width > 0 ? logprobs_of(raw, n_vocab, normalizer, token) : (token_logprob){0}};
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* What a set pays for a token: the more, the more beams of the sets before it chose it in this step. */
+static double penalty(const beams *g, int32_t token) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n_chosen; i++) {
+        n += g->chosen[i] == token;
+    }
+    return (double)g->params.diversity_penalty * n;
+}
+
+static int32_t fill_picks(const beams *g, const beam_set *set) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < set->n_live; i++) {
+        const beam *b = set->live[i];
+        for (int32_t k = 0; k < b->n_list; k++) {
+            double logprob = b->list[k].logprob - penalty(g, b->list[k].token);
+            g->picks[n++] = (beam_pick){.from = i, .place = k, .token = b->list[k].token, .score = b->score + logprob};
+        }
+    }
+    return n;
+}
+
+/* Writes entry `entry` of b's list, with its log-probabilities, as the token behind its `n` generated ones. */
+static void write_token(const beams *g, const beam *b, int32_t entry, int32_t n, int32_t *tokens, token_logprob *logprobs) {
+    tokens[n] = b->list[entry].token;
+    if (g->width > 0) {
+        token_logprob *to = logprobs + (size_t)n * (size_t)g->width;
+        to[0] = b->list[entry].own;
+        memcpy(to + 1, b->tops, (size_t)(g->width - 1) * sizeof *to);
+    }
+}
+
+static void keep_result(const beams *g, beam_set *set, const beam_pick *pick) {
+    const beam *b = set->live[pick->from];
+    const sequence *s = b->seq;
+    beam_result *r = beam_keep(&g->rules, &set->finished, beam_score(&g->rules, pick->score, g->n_generated));
+    if (r != NULL) {
+        r->sum = b->sum + b->list[pick->place].logprob;
+        r->n_tokens = g->n_generated;
+        copy_tokens(g, r->n_tokens - 1, s->tokens + s->n_prompt, s->logprobs, r->tokens, r->logprobs);
+        write_token(g, b, pick->place, r->n_tokens - 1, r->tokens, r->logprobs);
+    }
+}
+
+/* One set's choice: results are kept, and who goes on is added to the children. */
+static void choose_set(beams *g, beam_set *set) {
+    beam_outcome *o = &g->outcome;
+    beam_choose(&g->rules, g->n_generated, g->picks, fill_picks(g, set), o);
+    bool takes = !beam_is_full(&g->rules, &set->finished);
+    for (int32_t i = 0; i < o->n_ended && takes; i++) {
+        keep_result(g, set, &o->ended[i]);
+    }
+    set->is_open = !beam_is_over(&g->rules, &set->finished, g->n_generated, o);
+    for (int32_t i = 0; i < o->n_next; i++) {
+        const beam_pick *pick = &o->next[i];
+        beam *b = set->live[pick->from];
+        g->chosen[g->n_chosen++] = pick->token;
+        if (set->is_open) {
+            double sum = b->sum + b->list[pick->place].logprob;
+            g->children[g->n_children++] = (beam_child){.parent = b, .set = set, .entry = pick->place, .score = pick->score, .sum = sum};
+        }
+    }
+    set->n_live = 0;
+}
+
+/* `to` becomes a second beam like `from`: it runs where there is a place, else it joins later. */
+static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
+    sequence *s = to->seq;
+    const sequence *f = from->seq;
+    copy_tokens(g, f->n_known - f->n_prompt, f->tokens + f->n_prompt, f->logprobs, s->tokens + s->n_prompt, s->logprobs);
+    s->n_known = f->n_known;
+    if (e->n_running < e->limits.max_seqs) {
+        fork_share(e, f, s);
+        list_insert(e->running, &e->n_running, s);
+        s->state = SEQ_DECODE;
+    }
+}
+
+/* Finds a place for every child: its parent's for the first, for others one of a beam that has none. Beams without children give their pages
+ * back before anything is forked. */
+static void place_children(engine *e, beams *g) {
+    for (int32_t i = 0; i < g->n_beams; i++) {
+        g->beams[i].is_taken = g->beams[i].is_live = false;
+    }
+    for (int32_t i = 0; i < g->n_children; i++) {
+        beam_child *c = &g->children[i];
+        c->place = c->parent->is_taken ? NULL : c->parent;
+        c->parent->is_taken = true;
+    }
+    let_tell(g, g->children[0].parent->seq); /* it stays */
+    for (int32_t i = 0; i < g->n_beams; i++) {
+        sequence *s = g->beams[i].seq;
+        if (!g->beams[i].is_taken && has_pages(&g->beams[i])) {
+            stop_running(e, s);
+            let_go(e, s, CACHE_DROP);
+        }
+    }
+    int32_t free_place = 0;
+    for (int32_t i = 0; i < g->n_children; i++) {
+        beam_child *c = &g->children[i];
+        if (c->place == NULL) {
+            while (g->beams[free_place].is_taken) {
+                free_place++;
+            }
+            c->place = &g->beams[free_place];
+            c->place->is_taken = true;
+            fork_beam(e, g, c->parent, c->place);
+        }
+    }
+}
+
+/* Gives every child its token. The parents' lists still stand. */
+static void write_children(beams *g) {
+    for (int32_t i = 0; i < g->n_children; i++) {
+        const beam_child *c = &g->children[i];
+        sequence *s = c->place->seq;
+        write_token(g, c->parent, c->entry, s->n_known - s->n_prompt, s->tokens + s->n_prompt, s->logprobs);
+        s->n_known++;
+        c->place->score = c->score;
+        c->place->sum = c->sum;
+        c->place->is_live = true;
+        c->set->live[c->set->n_live++] = c->place;
+    }
+}
+
+/* All live beams have their logits: the next tokens of all. */
+static void choose(engine *e, beams *g) {
+    if (g->n_generated++ == 0) {
+        g->n_cached = g->beams[0].seq->n_cached;
+    }
+    g->is_short = false;
+    g->n_chosen = g->n_children = 0;
+    for (int32_t i = 0; i < g->n_sets; i++) {
+        if (g->sets[i].is_open) {
+            choose_set(g, &g->sets[i]);
+        }
+    }
+    if (g->n_children == 0) {
+        bool found = false;
+        for (int32_t i = 0; i < g->n_sets; i++) {
+            found = found || g->sets[i].finished.n_kept > 0;
+        }
+        beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR, found ? QUIRE_OK : QUIRE_NUMERIC); /* nothing may follow: as in sampler_pick */
+        return;
+    }
+    place_children(e, g);
+    write_children(g);
+    explain_token(g->teller, clock_us());
+    shares_serve(&e->shares, g->beams[0].seq->share, SHARE_OUTPUT_WEIGHT * (double)g->n_children);
+}
+
+void beam_take(engine *e, sequence *s, float *logits) {
+    beams *g = s->beams;
+    quire_err err = fill_list(e, g, &g->beams[s->beam], logits);
+    if (err != QUIRE_OK) {
+        beam_finish(e, g, FINISH_ERROR, err);
+        return;
+    }
+    bool all = true;
+    for (int32_t i = 0; i < g->n_beams && all; i++) {
+        all = !g->beams[i].is_live || is_ready(&g->beams[i]);
+    }
+    if (all) {
+        choose(e, g);
+    }
+}
+
+/* ---- pages lost and found ---- */
+
+/* How many of their tokens two beams share, of the first `most` and without s's last one, which is computed for its logits. */
+static int32_t common_tokens(const sequence *from, const sequence *s, int32_t most) {
+    int32_t n = s->n_known - 1 < most ? s->n_known - 1 : most, at = s->n_prompt;
+    while (at < n && from->tokens[at] == s->tokens[at]) {
+        at++;
+    }
+    return at < n ? at : n;
+}
+
+/* s joins: it shares the first n tokens' pages of `from`, or (NULL) has what the prefix cache has. */
+static void join(engine *e, const beam *from, sequence *s, int32_t n) {
+    if (from == NULL) {
+        cache_enter(e, s);
+        cache_take(e, s);
+    } else {
+        fork_share(e, from->seq, s);
+        cache_go_back(e, s, n);
+    }
+    start_running(e, s);
+}
+
+/* Of the beams without pages the one that shares most with one that has some joins. */
+static void join_next(engine *e, beams *g) {
+    const beam *best_from = NULL;
+    sequence *best = NULL;
+    int32_t best_n = -1;
+    for (int32_t i = 0; i < g->n_beams; i++) {
+        sequence *s = g->beams[i].seq;
+        if (!g->beams[i].is_live || has_pages(&g->beams[i])) {
+            continue;
+        }
+        best = best == NULL ? s : best;
+        for (int32_t k = 0; k < g->n_beams; k++) {
+            const beam *from = &g->beams[k];
+            int32_t n = is_ready(from) ? common_tokens(from->seq, s, from->seq->n_computed) : -1;
+            if (n > best_n && cache_can_go_back(e, from->seq, n)) {
+                best_from = from;
+                best = s;
+                best_n = n;
+            }
+        }
+    }
+    join(e, best_from, best, best_n);
+}
+
+/* Pages that s's next row takes to copy shared ones, as far as the others of its search leave that to it. */
+static int32_t copies(const engine *e, const sequence *s) {
+    const beams *g = s->beams;
+    int32_t n = 0;
+    for (int32_t t = 0; t < s->n_tables && s->n_computed < s->n_known; t++) {
+        const kv_table *table = &s->tables[t];
+        if (table->n_tokens % e->layout.page_tokens == 0) {
+            continue;
+        }
+        page_id tail = table->pages[table->n_pages - 1];
+        int32_t n_here = 0;
+        bool is_last = true; /* in the order of planning: the others have copies of their own by then */
+        for (int32_t i = 0; i < g->n_beams; i++) {
+            const kv_table *other = &g->beams[i].seq->tables[t];
+            bool here = other->n_pages > 0 && other->pages[other->n_pages - 1].v == tail.v;
+            n_here += here;
+            is_last = is_last && (!here || i <= s->beam);
+        }
+        bool others = kv_pool_entry(e->pool, tail) >= 0 || kv_pool_count(e->pool, tail) > n_here;
+        n += others || (!is_last && n_here > 1);
+    }
+    return n;
+}
+
+/* Pages that the live beams but s take beside its own, each sharing what it can with one before it. */
+static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) {
+    int32_t size = e->options.page_tokens, n = 0;
+    for (int32_t i = 0; i < g->n_beams; i++) {
+        const sequence *one = g->beams[i].seq;
+        if (!g->beams[i].is_live || one == s) {
+            continue;
+        }
+        int32_t most = common_tokens(s, one, one->n_known);
+        for (int32_t k = 0; k < i; k++) {
+            int32_t common = g->beams[k].is_live ? common_tokens(g->beams[k].seq, one, one->n_known) : 0;
+            most = common > most ? common : most;
+        }
+        n += (int32_t)kv_pages_for(one->n_known + 1, size) - most / size;
+    }
+    return n * e->layout.n_groups;
+}
+
+/* Pages of all that may still come. */
+static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
+    int64_t each = kv_pages_for(s->n_max, e->options.page_tokens) - beam_pages_shared(e, s->n_prompt);
+    return (int32_t)each * e->layout.n_groups * n;
+}
+
+void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
+    const beams *g = s->beams;
+    int32_t n_running = 0, first = -1, n_most = 0;
+    for (int32_t i = 0; i < g->n_beams; i++) {
+        bool runs = has_pages(&g->beams[i]);
+        n_running += runs;
+        first = runs && first < 0 ? i : first;
+    }
+    for (int32_t i = 0; i < g->n_sets; i++) {
+        n_most += g->sets[i].is_open ? g->rules.n : 0;
+    }
+    d->n_pages -= copies(e, s); /* they will be taken again */
+    if (n_running > 0 && s != g->beams[first].seq) {
+        return; /* the first tells of those that lack pages */
+    }
+    d->n_beside = n_most - (n_running > 0 ? n_running : 1);
+    d->n_behind = s->n_preempted >= e->limits.max_preemptions ? most_behind(e, s, d->n_beside) : n_running == 0 ? g->n_behind : 0;
+}
+
+/* The last beam with pages gives them up: it waits for all. What it computed is computed or brought back from the token before its last. */
+static void list_beam(engine *e, beams *g, sequence *s) {
+    g->n_behind = pages_behind(e, g, s);
+    let_tell(g, s);
+    explain_preempted(s);
+    if (s->n_computed == s->n_known && cache_can_go_back(e, s, s->n_known - 1)) {
+        cache_go_back(e, s, s->n_known - 1);
+    }
+    if (s->n_computed < s->n_known) {
+        swap_out(e, s);
+    }
+    cache_release(e, s, CACHE_KEEP);
+    tiering_forget(e, s);
+    s->state = SEQ_WAITING;
+    g->listed = s;
+    list_insert(e->waiting, &e->n_waiting, s);
+}
+
+void beam_preempt(engine *e, sequence *s) {
+    beams *g = s->beams;
+    g->is_short = true;
+    s->state = SEQ_WAITING;
+    e->stats.preemptions++;
+    if (some_run(g)) {
+        let_go(e, s, CACHE_KEEP);
+        return;
+    }
+    list_beam(e, g, s);
+    for (int32_t i = 0; i < g->n_beams; i++) { /* all of them, at last */
+        g->beams[i].seq->n_preempted++;
+    }
+}
+
+/* All of g's beams give up their pages. */
+static void give_up(engine *e, beams *g) {
+    for (int32_t i = 0; i < g->n_beams; i++) {
+        if (has_pages(&g->beams[i])) {
+            stop_running(e, g->beams[i].seq);
+            beam_preempt(e, g->beams[i].seq);
+        }
+    }
+}
+
+static bool is_planned(const engine *e, const beams *g) {
+    bool some = false;
+    for (int32_t i = 0; i < e->step.plan.n_items && !some; i++) {
+        some = e->step.seqs[i]->beams == g;
+    }
+    return some;
+}
+
+void beam_settle(engine *e) {
+    for (int32_t i = 0; i < e->n_running;) {
+        beams *g = e->running[i]->beams;
+        if (g != NULL && g->is_short && !is_planned(e, g)) {
+            give_up(e, g);
+            i = 0;
+        } else {
+            i++;
+        }
+    }
+}
+
+void beam_resume(engine *e) {
+    for (int32_t i = 0; i < e->n_running; i++) {
+        beams *g = e->running[i]->beams;
+        bool some_lack = false, all_ready = g != NULL;
+        for (int32_t k = 0; g != NULL && k < g->n_beams; k++) {
+            const beam *b = &g->beams[k];
+            some_lack = some_lack || (b->is_live && !has_pages(b));
+            all_ready = all_ready && (!has_pages(b) || is_ready(b));
+        }
+        if (some_lack && all_ready && e->n_running < e->limits.max_seqs) {
+            join_next(e, g);
+        }
+    }
+}

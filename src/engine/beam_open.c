@@ -1,0 +1,152 @@
+/* Making a beam search: whether it fits, and all its memory. */
+#include "base/mem.h"
+#include "engine/beam.h"
+
+static bool has_windows(const engine *e) {
+    bool some = false;
+    for (int32_t g = 0; g < e->layout.n_groups && !some; g++) {
+        some = e->layout.groups[g].kind == LAYER_WINDOW;
+    }
+    return some;
+}
+
+int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
+    return has_windows(e) ? 0 : n_prompt / e->options.page_tokens;
+}
+
+/* The most pages of one group of layers that a search may hold when its beams have n_max tokens. */
+static int64_t most_pages(const engine *e, int32_t width, int32_t n_prompt, int32_t n_max) {
+    int64_t shared = beam_pages_shared(e, n_prompt);
+    return shared + width * (kv_pages_for(n_max, e->options.page_tokens) - shared);
+}
+
+quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err) {
+    const beam_params *p = &r->beams;
+    if (p->width < n || p->n_groups < 1 || p->width % p->n_groups != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "%d results of %d beams in %d groups", (int)n, (int)p->width, (int)p->n_groups);
+    }
+    if (p->width > e->limits.max_seqs) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beam_width is %d; at most %d sequences run at once here", (int)p->width,
+                             (int)e->limits.max_seqs);
+    }
+    int64_t pages = e->options.n_pages / e->layout.n_groups, size = e->options.page_tokens;
+    if (r->sampling.max_tokens < 0) {
+        int64_t shared = beam_pages_shared(e, r->n_tokens);
+        int64_t fits = (shared + (pages - shared) / p->width) * size;
+        *n_max = fits < *n_max ? (int32_t)fits : *n_max;
+    }
+    if (*n_max <= r->n_tokens || most_pages(e, p->width, r->n_tokens, *n_max) > pages) {
+        return err_set_param(err, QUIRE_TOO_LARGE, "beam_width",
+                             "%d beams of up to %d tokens may need more than the %d KV pages there are; lower beam_width or max_tokens", (int)p->width,
+                             (int)*n_max, (int)e->options.n_pages);
+    }
+    return QUIRE_OK;
+}
+
+static void *alloc(bool *whole, size_t n, size_t size) {
+    void *p = mem_new(n, size);
+    *whole = *whole && p != NULL;
+    return p;
+}
+
+/* The stores, by the counts that stand in g. */
+static bool alloc_stores(beams *g) {
+    size_t n_beams = (size_t)g->n_beams, n = (size_t)g->rules.n, list = (size_t)g->list_length, width = (size_t)g->width;
+    size_t max_new = (size_t)g->rules.max_new;
+    bool whole = true;
+    g->beams = alloc(&whole, n_beams, sizeof *g->beams);
+    g->sets = alloc(&whole, (size_t)g->n_sets, sizeof *g->sets);
+    g->lists = alloc(&whole, n_beams * list, sizeof *g->lists);
+    g->tops = alloc(&whole, n_beams * width, sizeof *g->tops);
+    g->best = alloc(&whole, list, sizeof *g->best);
+    g->lives = alloc(&whole, n_beams, sizeof *g->lives);
+    g->results = alloc(&whole, n_beams, sizeof *g->results);
+    g->result_order = alloc(&whole, n_beams, sizeof *g->result_order);
+    g->result_tokens = alloc(&whole, n_beams * max_new, sizeof *g->result_tokens);
+    g->result_logprobs = alloc(&whole, n_beams * max_new, width * sizeof *g->result_logprobs);
+    g->ends = alloc(&whole, (size_t)g->rules.n_ends, sizeof *g->ends);
+    g->chosen = alloc(&whole, n_beams, sizeof *g->chosen);
+    g->picks = alloc(&whole, n * list + 1, sizeof *g->picks);
+    g->outcome.next = alloc(&whole, n, sizeof *g->outcome.next);
+    g->outcome.ended = alloc(&whole, n, sizeof *g->outcome.ended);
+    g->children = alloc(&whole, n_beams, sizeof *g->children);
+    return whole;
+}
+
+static void beams_free(beams *g) {
+    for (int32_t i = 0; g->beams != NULL && i < g->n_beams; i++) {
+        mem_free(g->beams[i].spare);
+    }
+    void *blocks[] = {g->beams, g->sets, g->lists, g->tops, g->best, (void *)g->lives, g->results, (void *)g->result_order, g->result_tokens,
+                      g->result_logprobs, g->ends, g->chosen, g->picks, g->outcome.next, g->outcome.ended, g->children};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        mem_free(blocks[i]);
+    }
+    mem_free(g);
+}
+
+/* Points beams, sets and results at their parts of the stores. */
+static void connect(beams *g, sequence *first) {
+    size_t max_new = (size_t)g->rules.max_new, width = (size_t)g->width;
+    sequence *s = first;
+    for (int32_t i = 0; i < g->n_beams; i++, s = s->followers) {
+        size_t at = (size_t)i;
+        g->beams[i] = (beam){.seq = s, .spare = i > 0 ? s->explain : NULL, .list = g->lists + at * (size_t)g->list_length, .tops = g->tops + at * width};
+        g->results[i] = (beam_result){.tokens = g->result_tokens + at * max_new, .logprobs = width > 0 ? g->result_logprobs + at * max_new * width : NULL};
+        g->result_order[i] = &g->results[i];
+        s->explain = i > 0 ? NULL : s->explain;
+        s->beams = g;
+        s->beam = i;
+    }
+    for (int32_t i = 0; i < g->n_sets; i++) {
+        g->sets[i] = (beam_set){.is_open = true, .live = g->lives + i * g->rules.n, .finished = {.list = g->result_order + i * g->rules.n}};
+        g->sets[i].live[g->sets[i].n_live++] = &g->beams[0];
+    }
+    g->beams[0].is_live = true;
+    g->listed = g->teller = first;
+}
+
+quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first) {
+    beams *g = mem_new(1, sizeof *g);
+    if (g == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    const sampling_params *p = &first->sampling;
+    g->params = r->beams;
+    g->n_results = n;
+    g->n_beams = r->beams.width;
+    g->n_sets = r->beams.n_groups;
+    g->width = r->logprobs_width;
+    g->n_eos = p->ignore_eos ? 0 : e->desc->n_eos;
+    g->rules = (beam_rules){.n = g->n_beams / g->n_sets,
+                            .max_new = first->n_max - first->n_prompt,
+                            .length_penalty = (double)r->beams.length_penalty,
+                            .stopping = r->beams.stopping,
+                            .n_ends = g->n_eos + p->n_stop_tokens};
+    /* The first n of a set's continuations, were no token's taken away, ended or made less likely by the sets before. */
+    g->list_length = g->n_beams + g->rules.n_ends < e->desc->n_vocab ? g->n_beams + g->rules.n_ends : e->desc->n_vocab;
+    if (!alloc_stores(g)) {
+        beams_free(g);
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < g->rules.n_ends; i++) {
+        g->ends[i] = i < g->n_eos ? e->desc->eos[i] : p->stop_tokens[i - g->n_eos];
+    }
+    g->rules.ends = g->ends;
+    atomic_init(&g->holders, g->n_beams);
+    connect(g, first);
+    return QUIRE_OK;
+}
+
+void beam_unchain(sequence *first) {
+    for (sequence *s = first, *next; s != NULL; s = next) {
+        next = s->followers;
+        s->followers = NULL;
+    }
+}
+
+void beams_drop(beams *g) {
+    if (g != NULL && atomic_fetch_sub(&g->holders, 1) == 1) {
+        beams_free(g);
+    }
+}

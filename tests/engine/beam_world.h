@@ -1,0 +1,108 @@
+/* Beam searches driven from a test: submit one, wait for its results, compare them to the bit with another's. */
+#ifndef TESTS_ENGINE_BEAM_WORLD_H
+#define TESTS_ENGINE_BEAM_WORLD_H
+
+#include "engine/harness.h"
+
+enum { MAX_RESULTS = 16, MAX_FOUND = 96, MAX_WIDTH = 4, MAX_PROMPT = 512 };
+
+/* One result as its reader saw it. */
+typedef struct found {
+    int32_t n_tokens, tokens[MAX_FOUND];
+    token_logprob logprobs[MAX_FOUND * MAX_WIDTH];
+    double score, sum;
+    finish_reason finish;
+    bool stopped_by_eos;
+    quire_err error;
+} found;
+
+typedef struct search {
+    int32_t prompt[MAX_PROMPT], n_prompt, n; /* n results */
+    beam_params beams;
+    sampling_params sampling;
+    int32_t width; /* of log-probabilities */
+    found results[MAX_RESULTS];
+    request_id ids[MAX_RESULTS];
+    quire_error refusal;
+    int32_t n_ended;
+} search;
+
+static inline void search_init(search *s, harness *h, uint64_t seed, int32_t n_prompt, int32_t n_beams, int32_t max_tokens) {
+    *s = (search){.n_prompt = n_prompt, .n = n_beams, .beams = {.width = n_beams, .n_groups = 1, .length_penalty = 1.0f}, .sampling = greedy(max_tokens)};
+    random_prompt(&seed, h->n_vocab, n_prompt, s->prompt);
+}
+
+static inline quire_err search_submit(harness *h, search *s) {
+    void *users[MAX_RESULTS];
+    int32_t *tokens = mem_new((size_t)s->n_prompt, sizeof *tokens);
+    memcpy(tokens, s->prompt, (size_t)s->n_prompt * sizeof *tokens);
+    engine_request r = {.tokens = tokens, .n_tokens = s->n_prompt, .sampling = s->sampling, .beams = s->beams, .logprobs_width = s->width, .space = "test", .n_space = 4, .out = h->out};
+    memset(s->results, 0, sizeof s->results);
+    s->n_ended = 0;
+    for (int32_t i = 0; i < s->n; i++) {
+        users[i] = &s->results[i];
+    }
+    quire_err e = engine_submit_samples(h->e, &r, s->n, users, s->ids, &s->refusal);
+    if (e != QUIRE_OK) {
+        mem_free(tokens);
+    }
+    return e;
+}
+
+/* One event of any search; true at an end. */
+static inline bool search_take(harness *h, const search *s, const engine_event *ev) {
+    found *f = ev->user;
+    if (ev->finish == FINISH_NONE) {
+        assert_true(f->n_tokens < MAX_FOUND);
+        f->tokens[f->n_tokens] = ev->token;
+        assert_int_equal(ev->logprobs != NULL, s->width > 0);
+        if (s->width > 0) {
+            memcpy(&f->logprobs[f->n_tokens * s->width], ev->logprobs, (size_t)s->width * sizeof *f->logprobs);
+        }
+        f->n_tokens++;
+        return false;
+    }
+    (void)h;
+    f->finish = ev->finish;
+    f->error = ev->error;
+    f->stopped_by_eos = ev->stopped_by_eos;
+    f->score = ev->beam_score;
+    f->sum = ev->beam_sum;
+    return true;
+}
+
+/* Waits for n ends of searches that agree in the width of their log-probabilities. */
+static inline void search_wait(harness *h, const search *s, int32_t n) {
+    while (n > 0) {
+        engine_event ev;
+        if (!engine_out_pop(h->out, &ev)) {
+            wake_wait(&h->reader, -1);
+        } else {
+            n -= search_take(h, s, &ev);
+        }
+    }
+}
+
+static inline void search_run(harness *h, search *s) {
+    quire_err e = search_submit(h, s);
+    if (e != QUIRE_OK) {
+        fail_msg("%s", s->refusal.message);
+    }
+    search_wait(h, s, s->n);
+}
+
+static inline void assert_same_results(const search *a, const search *b) {
+    assert_int_equal(a->n, b->n);
+    for (int32_t i = 0; i < a->n; i++) {
+        const found *x = &a->results[i], *y = &b->results[i];
+        assert_int_equal(x->n_tokens, y->n_tokens);
+        assert_memory_equal(x->tokens, y->tokens, (size_t)x->n_tokens * sizeof *x->tokens);
+        assert_memory_equal(x->logprobs, y->logprobs, sizeof x->logprobs);
+        assert_memory_equal(&x->score, &y->score, sizeof x->score);
+        assert_memory_equal(&x->sum, &y->sum, sizeof x->sum);
+        assert_int_equal(x->finish, y->finish);
+        assert_int_equal(x->stopped_by_eos, y->stopped_by_eos);
+    }
+}
+
+#endif
