@@ -17,6 +17,7 @@ static const struct {
     {"table", "a block table while its sequence grows", demo_table},
     {"snapshot", "paged equal to contiguous, to the bit", demo_snapshot},
     {"cache", "time a token, with the cache and without any", demo_cache},
+    {"sweep", "speed, latency and memory by batch and length", demo_sweep},
     {"tput", "tokens/s by how attention gets at keys and values", demo_tput},
 };
 enum { N_DEMOS = (int)(sizeof demos / sizeof *demos) };
@@ -43,5 +44,5 @@ quire_err demo_run(const demo_options *o, quire_error *err) {
             return demos[i].run(o, err);
         }
     }
-    return err_set(err, QUIRE_NOT_FOUND, -1, "%s: no such demonstration; `quire demo` lists them", o->name);
+    return err_set(err, QUIRE_INVALID, -1, "%s: no such demonstration; `quire demo` lists them", o->name);
 }

@@ -24,7 +24,7 @@ typedef struct demo_options {
 
 void demo_options_init(demo_options *o);
 
-/* Runs the one of that name and prints to stdout; err says why it could not. QUIRE_NOT_FOUND when there is none of that name. */
+/* Runs the one of that name and prints to stdout; err says why it could not. QUIRE_INVALID when there is none of that name. */
 quire_err demo_run(const demo_options *o, quire_error *err);
 /* Prints a line for each. */
 void demo_list(void);

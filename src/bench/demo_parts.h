@@ -18,6 +18,8 @@ quire_err demo_table(const demo_options *o, quire_error *err);
 /* demo_model.c */
 quire_err demo_snapshot(const demo_options *o, quire_error *err);
 quire_err demo_cache(const demo_options *o, quire_error *err);
+/* demo_sweep.c */
+quire_err demo_sweep(const demo_options *o, quire_error *err);
 /* demo_tput.c */
 quire_err demo_tput(const demo_options *o, quire_error *err);
 

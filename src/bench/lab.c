@@ -1,5 +1,6 @@
 #include "bench/lab.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "api/options.h"
@@ -283,11 +284,29 @@ void lab_forget(lab_request *requests, int32_t n) {
     }
 }
 
-quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err) {
+int64_t lab_peak_bytes(const lab *l, const lab_result *r) {
+    return l->b->ops->weight_bytes(l->b) + l->b->ops->step_bytes(l->b) + r->n_pages_most * l->layout.page_bytes;
+}
+
+quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes,
+                   quire_error *err) {
     lab l;
     TRY(lab_open(o, max_len, &l, err));
     quire_err e = lab_run(&l, requests, n, at_once, out, err);
+    if (peak_bytes != NULL) {
+        *peak_bytes = lab_peak_bytes(&l, out);
+    }
     lab_close(&l);
     lab_forget(requests, n);
     return e;
+}
+
+quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err) {
+    lab l;
+    quire_options small = *o;
+    small.n_pages = small.n_pages > 0 ? small.n_pages : 1;
+    TRY(lab_open(&small, small.page_tokens, &l, err));
+    snprintf(out, n, "%s, compute %s, KV %s, %s", l.desc->name, compute_name(l.b->compute), dtype_name(l.layout.type), l.b->ops->describe(l.b));
+    lab_close(&l);
+    return QUIRE_OK;
 }

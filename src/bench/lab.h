@@ -61,7 +61,14 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
 /* Frees what lab_run left in requests. */
 void lab_forget(lab_request *requests, int32_t n);
 
-/* lab_open, lab_run, lab_close. */
-quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err);
+/* The bytes of weights, step buffers and the pages that were held at most. */
+int64_t lab_peak_bytes(const lab *l, const lab_result *r);
+
+/* lab_open, lab_run, lab_close. *peak_bytes, unless NULL, is lab_peak_bytes. */
+quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes,
+                   quire_error *err);
+
+/* A line for people: model, numeric configuration, machine. out holds n bytes. QUIRE_* as when a lab is opened. */
+quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);
 
 #endif

@@ -81,7 +81,7 @@ quire_err workload_make(const char *name, int32_t n_vocab, workload *out, quire_
         build(s, n_vocab, out);
         return QUIRE_OK;
     }
-    return err_set(err, QUIRE_NOT_FOUND, -1, "%s: no such workload; there are " WORKLOAD_NAMES, name);
+    return err_set(err, QUIRE_INVALID, -1, "%s: no such workload; there are " WORKLOAD_NAMES, name);
 }
 
 void workload_free(workload *w) {

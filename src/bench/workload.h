@@ -17,7 +17,7 @@ typedef struct workload {
 
 #define WORKLOAD_NAMES "chatbot, mmlu5, gsm8k, react, json, long, chat or unique"
 
-/* QUIRE_NOT_FOUND names those there are. Freed with workload_free. */
+/* QUIRE_INVALID names those there are. Freed with workload_free. */
 quire_err workload_make(const char *name, int32_t n_vocab, workload *out, quire_error *err);
 void workload_free(workload *w);
 /* The i-th name, NULL behind the last. */

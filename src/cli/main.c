@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/log.h"
 #include "cli/commands.h"
 
@@ -51,6 +52,34 @@ static quire_err command_demo(const cli_options *o, quire_error *err) {
         return QUIRE_OK;
     }
     return strcmp(o->demo.name, DEMO_RADIX) == 0 ? demo_radix_run(&o->demo, err) : demo_run(&o->demo, err);
+}
+
+/* An experiment of which there is only one. */
+static quire_err run_lone(const cli_options *o, quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
+    if (o->experiment.name != NULL) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: this experiment takes flags only", o->experiment.name);
+    }
+    return run(&o->experiment, err);
+}
+
+static quire_err command_bench_pages(const cli_options *o, quire_error *err) {
+    return run_lone(o, experiment_pages, err);
+}
+
+static quire_err command_bench_sharing(const cli_options *o, quire_error *err) {
+    return run_lone(o, experiment_sharing, err);
+}
+
+static quire_err command_bench_workload(const cli_options *o, quire_error *err) {
+    return experiment_workload(&o->experiment, err);
+}
+
+static quire_err command_bench_ablation(const cli_options *o, quire_error *err) {
+    return experiment_ablation(&o->experiment, err);
+}
+
+static quire_err command_bench_scenario(const cli_options *o, quire_error *err) {
+    return experiment_scenario(&o->experiment, err);
 }
 
 typedef struct command {
@@ -107,6 +136,16 @@ static const command commands[] = {
      "  quire sim requests.jsonl --cost cost.json --speed 10\n"},
     {"bench stall", CLI_BENCH_STALL, command_bench_stall, "how much a long prompt slows the streams beside it", "quire bench stall MODEL",
      "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n"},
+    {"bench pages", CLI_EXPERIMENT, command_bench_pages, "speed, waste and tables by page size", "quire bench pages",
+     "  quire bench pages --pages 4,16,64\n"},
+    {"bench sharing", CLI_EXPERIMENT, command_bench_sharing, "what sharing a prompt's pages among its answers saves", "quire bench sharing",
+     "  quire bench sharing --samples 2,4,6\n"},
+    {"bench workload", CLI_EXPERIMENT, command_bench_workload, "speed and hit rate of kinds of requests, by cache and policy", "quire bench workload [NAME]",
+     "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat unique\n"},
+    {"bench ablation", CLI_EXPERIMENT, command_bench_ablation, "workloads with one mechanism switched off", "quire bench ablation [NAME]",
+     "  quire bench ablation chat --json\n"},
+    {"bench scenario", CLI_EXPERIMENT, command_bench_scenario, "memory and speed of a model, alone and with others", "quire bench scenario [NAME]",
+     "  quire bench scenario mixed-random                      also: single mixed chat long\n"},
     {"demo", CLI_DEMO, command_demo, "what paging and continuous batching are for, shown", "quire demo [NAME]",
      "  quire demo                                             lists the demonstrations\n"
      "  quire demo radix --page-size 4\n"
@@ -151,7 +190,7 @@ static int dispatch(const command *c, int argc, char **argv) {
         quire_err e = c->run(&o, &err);
         if (e != QUIRE_OK) {
             log_line(LOG_ERROR, "%s", err.message[0] ? err.message : quire_err_text(e));
-            status = e == QUIRE_INVALID || (e == QUIRE_NOT_FOUND && c->flag == CLI_DEMO) ? 2 : 1;
+            status = e == QUIRE_INVALID ? 2 : 1;
         }
     }
     cli_options_deinit(&o);

@@ -7,7 +7,7 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload"};
 
 /* Commands that need no MODEL. */
 enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS };
@@ -35,6 +35,7 @@ quire_err cli_options_init(cli_options *o) {
     demo_options_init(&o->demo);
     bench_serving_options_init(&o->bench_serving);
     calibrate_options_init(&o->calibrate);
+    experiment_options_init(&o->experiment);
     o->engine.model = NULL;
     o->fields = json_object_new_object();
     return o->fields ? QUIRE_OK : QUIRE_NO_MEMORY;
@@ -317,7 +318,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         } else if (command & CLI_WITHOUT_MODEL) {
             return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], command_name(command));
         } else if (positional) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i], command == CLI_SIM ? "TRACE" : command == CLI_DEMO ? "NAME" : "MODEL", positional,
+            return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i], command == CLI_SIM ? "TRACE" : command == CLI_DEMO || command == CLI_EXPERIMENT ? "NAME" : "MODEL", positional,
                            command == CLI_RUN ? "; a prompt goes after -p" : "");
         } else {
             positional = argv[i];
@@ -325,6 +326,11 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     }
     o->bench_kv.json = o->bench_memory.json = o->bench_runs.json = o->json;
     if (o->help || o->help_all || (command & CLI_WITHOUT_MODEL)) {
+        return QUIRE_OK;
+    }
+    if (command == CLI_EXPERIMENT) {
+        o->experiment.name = positional;
+        o->experiment.json = o->json;
         return QUIRE_OK;
     }
     if (command == CLI_DEMO) {

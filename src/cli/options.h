@@ -11,6 +11,7 @@
 #include "bench/bench.h"
 #include "bench/calibrate.h"
 #include "bench/demo.h"
+#include "bench/experiment.h"
 #include "bench/kv.h"
 #include "bench/memory.h"
 #include "bench/preempt.h"
@@ -40,7 +41,8 @@ typedef enum cli_command {
     CLI_BENCH_PREEMPT = 2048,
     CLI_BENCH_SERVING = 4096,
     CLI_BENCH_CALIBRATE = 8192,
-    CLI_BENCH_STALL = 16384
+    CLI_BENCH_STALL = 16384,
+    CLI_EXPERIMENT = 32768 /* bench pages, sharing, workload, ablation, scenario */
 } cli_command;
 
 typedef struct cli_options {
@@ -56,6 +58,7 @@ typedef struct cli_options {
     demo_options demo;
     bench_serving_options bench_serving;
     calibrate_options calibrate;
+    experiment_options experiment;
     const char *api_keys[CLI_MAX_API_KEYS];
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;

@@ -24,7 +24,7 @@ static quire_options options_for(const workload *w) {
 static lab_result run(const quire_options *o, workload *w) {
     quire_error err = {.message = ""};
     lab_result r;
-    if (lab_once(o, w->max_len, w->requests, w->n, w->n, &r, &err) != QUIRE_OK) {
+    if (lab_once(o, w->max_len, w->requests, w->n, w->n, &r, NULL, &err) != QUIRE_OK) {
         fail_msg("%s: %s", w->name, err.message);
     }
     return r;

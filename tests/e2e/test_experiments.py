@@ -127,3 +127,66 @@ def test_tput_counts_what_growing_and_gathering_copy(quire):
         gathered = sum(length + step + 1 for length in lengths[:n] for step in range(4)) / 4 * token / 1e6
         assert abs(row["growing_mb"] - grown) < 1e-9 and abs(row["gathered_mb"] - gathered) < 1e-9
         assert all(row[way] > 0 for way in ("alone", "growing", "gathered", "padded", "fused"))
+
+
+def test_the_chatbot_workload_is_worked_example_24(quire):
+    table = rows("bench", "workload", "chatbot")[0]["bench workload"]
+    by_cache = {row["cache"]: row for row in reversed(table) if row["pool"] is None}
+    assert [by_cache[c]["computed"] for c in ("none", "page", "token")] == [16240, 2240, 2240]
+    assert [by_cache[c]["pages_most"] for c in ("none", "page", "token")] == [1096, 221, 221]
+    short = [row for row in table if row["pool"] is not None]
+    assert {row["eviction"] for row in short} == {"lru", "lfu", "gdsf", "learned"} and {row["schedule"] for row in short} == {"fcfs", "prefix"}
+    assert all(row["pages_most"] <= row["pool"] and row["computed"] >= 2240 for row in short)
+
+
+def test_sharing_holds_the_prompt_once(quire):
+    table = rows("bench", "sharing", "--samples", "2", "--runs", "1")[0]["bench sharing"]
+    for row, (n, prompt, output) in zip(table, [(8, 19, 58), (4, 161, 338)]):
+        whole, all_pages = prompt // 16, -(-(prompt + output - 1) // 16)
+        assert row["pages_apart"] == n * 2 * all_pages
+        assert row["pages_shared"] == n * (whole + 2 * (all_pages - whole))
+        assert (row["computed_apart"], row["computed_shared"]) == (2 * n * prompt, n * prompt)
+
+
+def test_pages_counts_tails_and_names_the_best(quire):
+    tables, notes = rows("bench", "pages", "--pages", "16,256", "--runs", "1")
+    lengths = [65 + i * 115 // 3 + i % 3 + 47 for i in range(16)]
+    for row in tables["bench pages"]:
+        size = row["page_tokens"]
+        pages = sum(-(-n // size) for n in lengths)
+        assert row["pages"] == pages and row["table_bytes"] == 4 * pages
+        assert abs(row["wasted"] - 100 * (1 - sum(lengths) / (pages * size))) < 1e-9
+    assert notes[-1].startswith("best: 16 ")
+
+
+def test_scenarios_take_what_their_tokens_need_and_the_ends_of_pages(quire):
+    table = rows("bench", "scenario", "single", "--runs", "1")[0]["bench scenario"]
+    assert table[0]["tokens"] == 512 + 127
+    assert abs(table[0]["overhead"] - 100 * (640 / 639 - 1)) < 1e-9
+    assert table[0]["kv_mib"] == 40 * 16 * 1536 / 2**20
+    table = rows("bench", "scenario", "chat", "--runs", "1")[0]["bench scenario"]
+    assert table[0]["tokens"] == 200 + 6 * 150 + 7 * 64 - 1 and table[0]["overhead"] < 4
+
+
+def test_ablation_switches_do_what_they_say(quire):
+    table = {row["switch"]: row for row in rows("bench", "ablation", "unique")[0]["bench ablation"]}
+    assert {row["computed"] for row in table.values()} == {24 * 300}
+    assert table["--max-num-seqs 1"]["steps"] >= 24 * 60 > table["all on"]["steps"]
+
+
+def test_sweep_holds_pages_for_all(quire):
+    table = rows("demo", "sweep", "--batch", "1,3", "--context", "40", "-n", "9")[0]["demo sweep"]
+    assert column(table, "pages_most") == [3, 9] and all(row["tokens_per_s"] > 0 and row["peak_mib"] > 2 for row in table)
+
+
+@pytest.mark.parametrize("arguments,words", [
+    (["bench", "pages", "x"], ["x", "flags only"]),
+    (["bench", "pages", "--pages", "24"], ["24", "powers of two"]),
+    (["bench", "workload", "x"], ["x", "chatbot"]),
+    (["bench", "scenario", "x"], ["x", "mixed-random"]),
+    (["bench", "ablation", "x"], ["x", "samples"]),
+    (["bench", "sharing", "--samples", "65"], ["65", "64"]),
+])
+def test_unknown_experiments_are_refused(quire, arguments, words):
+    done = subprocess.run([QUIRE, *arguments], capture_output=True, text=True)
+    assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
