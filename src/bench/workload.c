@@ -13,8 +13,9 @@ typedef struct part {
     int32_t text, n;
 } part;
 
-/* Texts of one workload: shared ones are small numbers, everybody's own begin here. */
-enum { OWN = 1000 };
+/* Texts of one workload: shared ones are small numbers, everybody's own begin here. No two begin with the same token: their numbers differ in the
+ * smallest vocabulary too. */
+enum { OWN = 1100, LEAST_VOCAB = 256 };
 
 static void add(workload *w, int32_t n_vocab, part a, part b, int32_t n_output, int32_t after) {
     const part parts[] = {a, b};
@@ -26,7 +27,8 @@ static void add(workload *w, int32_t n_vocab, part a, part b, int32_t n_output, 
     for (int p = 0; p < 2; p++) {
         uint64_t state = (uint64_t)parts[p].text * 0x9e3779b97f4a7c15u + 1;
         for (int32_t i = 0; i < parts[p].n; i++) {
-            w->tokens[w->n_tokens++] = 1 + (int32_t)(rng_next(&state) % (uint64_t)(n_vocab - 1));
+            int32_t drawn = 1 + (int32_t)(rng_next(&state) % (uint64_t)(n_vocab - 1));
+            w->tokens[w->n_tokens++] = i == 0 ? 1 + parts[p].text % (LEAST_VOCAB - 1) : drawn;
         }
     }
 }
