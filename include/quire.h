@@ -178,6 +178,9 @@ typedef struct quire_request_info {
 
 const quire_request_info *quire_request_describe(const quire_request *r);
 
+/* Sets every field of a JSON object, as quire_request_parse reads them; those that it does not know are ignored. After an error r is to be freed. */
+quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
+
 /* ---- streams ---- */
 
 typedef enum quire_finish { QUIRE_FINISH_NONE, QUIRE_FINISH_STOP, QUIRE_FINISH_LENGTH, QUIRE_FINISH_CANCELLED, QUIRE_FINISH_ERROR } quire_finish;
@@ -185,6 +188,8 @@ typedef enum quire_finish { QUIRE_FINISH_NONE, QUIRE_FINISH_STOP, QUIRE_FINISH_L
 typedef enum quire_event_kind {
     QUIRE_EVENT_START, /* prompt accepted and counted; comes once a choice, first, but not to one that failed before its first token */
     QUIRE_EVENT_DELTA, /* tokens, perhaps with text (text may be empty while a character or a stop string is unfinished) */
+    QUIRE_EVENT_ROLLBACK, /* this choice was taken back (see quire_stream_rollback): of all that was given out only this stands */
+    QUIRE_EVENT_REFUSED,  /* a rollback or steer could not be done after all: error says why, and the choice goes on as it was */
     QUIRE_EVENT_END,   /* this choice is finished */
     QUIRE_EVENT_DONE   /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
 } quire_event_kind;
@@ -200,10 +205,10 @@ typedef struct quire_event {
     void *user;               /* as given to quire_submit */
     quire_event_kind kind;
     int32_t choice;
-    const char *text;         /* DELTA: the new text. START: the prompt's text if the request has echo. Borrowed until the next call of
+    const char *text;         /* DELTA: the new text. ROLLBACK: the answer's text that stands. START: the prompt's text if the request has echo. Borrowed until the next call of
                                * quire_queue_next or quire_stream_release; not 0-terminated */
     size_t n_text;
-    const int32_t *tokens;    /* DELTA: the new ids. START: the prompt's ids */
+    const int32_t *tokens;    /* DELTA: the new ids. ROLLBACK: the answer's ids that stand. START: the prompt's ids */
     int32_t n_tokens;
     /* Where the request asked for them: DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the prompt's tokens
      * but the first. Else NULL and 0. Borrowed as text. */
@@ -217,7 +222,7 @@ typedef struct quire_event {
     double beam_score;        /* END: of a result of beam search: by which it was ranked */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
     int32_t cached_tokens;    /* of prompt_tokens: not computed, but found in the prefix cache; known from the first DELTA on */
-    const quire_error *error; /* DONE with finish ERROR: what; else NULL */
+    const quire_error *error; /* DONE with finish ERROR, REFUSED: what; else NULL */
 } quire_event;
 
 /* A queue on which streams deliver events. */
@@ -239,6 +244,40 @@ void quire_stream_cancel(quire_stream *s);
 /* Gives the handle back, after DONE, or at any time: an unfinished stream is cancelled and its later events are dropped. From the queue's thread. */
 void quire_stream_release(quire_stream *s);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
+
+/* ---- streams that branch: docs/streams.md ---- */
+
+/* A position counts tokens from the start of the prompt. A choice can be branched at any position from the end of its prompt to the last token that was
+ * given out by quire_queue_next, while its END was not: the engine may be further, or may have finished, and branches all the same. QUIRE_HERE is that last
+ * token. All three calls are for the queue's thread. Errors: QUIRE_NOT_FOUND when the choice has ended, QUIRE_BUSY when it is still being prepared or another
+ * rollback or steer of it is under way, QUIRE_BAD_REQUEST (err->param: "index", "position", or a field) for what cannot be; the stream is then as it was. */
+#define QUIRE_HERE (-1)
+
+/* Fork: a request that goes on from the first `position` tokens of a choice, sharing its pages. It has the fields of the choice's request but stream, n,
+ * best_of, echo and prompt_logprobs, and a seed made of the choice's own and of how many forks were taken before, so that it says something else; with the
+ * choice's own seed it says the same. Change it with quire_request_set, submit it to any queue. To events its prompt is all that stood before; max_tokens
+ * and min_tokens count what comes after (unless set, it ends where the choice would), while penalties know what was prompt and what was generated.
+ * *out is the caller's until quire_submit takes it, and keeps the tokens that it shares even when the stream is released before. */
+quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out, quire_error *err);
+
+/* Rollback: what the choice said after its first `position` tokens is dropped, their pages are given back, and generation goes on from there with fields
+ * changed as the JSON object `fields` (NULL: none) says: seed, max_tokens, stop_token_ids and those that shape the choice of tokens. Noise depends on seed and position, so
+ * with none changed the same tokens come again. When it is done a ROLLBACK event says what stands, and new DELTAs follow; DELTAs given out until then belong
+ * to what is dropped, and no END comes before. What cannot be done after all shows as REFUSED: a tail with no room, a full engine, a cancelled stream. Not for the best of several. O(position) on a text thread. */
+quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields, size_t n_fields, quire_error *err);
+
+/* What takes the place of a dropped tail: ids or, where those are NULL, a text, in which special tokens are parsed. Copied. */
+typedef struct quire_tail {
+    const char *text;
+    size_t n_text;
+    const int32_t *ids;
+    size_t n_ids;
+} quire_tail;
+
+/* Steer: a rollback, then the tail as if the choice had said it itself (DELTAs without log-probabilities; stop strings count in it, stop tokens do not), then
+ * generation goes on. */
+quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
+                             quire_error *err);
 
 /* ---- the pages looked at ---- */
 

@@ -17,7 +17,7 @@ static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
 
 /* The ids of prompt i. */
 static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, quire_error *err) {
-    if (r->info.endpoint == QUIRE_CHAT) {
+    if (r->info.endpoint == QUIRE_CHAT && r->stem.held == NULL) {
         strbuf text = {0};
         TRY(need_vocabulary(e, err));
         quire_err er = request_render(r, e->chat, tokenizer_bos_text(e->tokenizer), tokenizer_eos_text(e->tokenizer), &text, err);
@@ -68,23 +68,34 @@ static quire_err take_prompt(const quire_engine *e, const quire_request *r, choi
     return QUIRE_OK;
 }
 
+quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stopper **stops) {
+    strbuf shown = {0};
+    quire_err er = QUIRE_OK;
+    if (e->tokenizer) {
+        TRY(detok_open(e->tokenizer, r->skip_special, d));
+        detok_hold_replacements(*d);
+        er = detok_prime(*d, prompt->ids, (size_t)n_prompt);
+    }
+    if (er == QUIRE_OK && r->n_stops > 0) {
+        er = stopper_open(r->stops, (size_t)r->n_stops, stops);
+    }
+    for (size_t i = (size_t)n_prompt; i < prompt->n && er == QUIRE_OK; i++) {
+        int32_t match;
+        strbuf_clear(&shown);
+        er = stream_feed(e, r, &r->sampling, *d, *stops, prompt->ids[i], false, &shown, &match);
+    }
+    strbuf_deinit(&shown);
+    return er;
+}
+
 static quire_err open_choice(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
     TRY(take_prompt(e, r, c, err));
     c->sampling = r->sampling;
     c->prompt_only = r->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, c, err));
-    quire_err er = QUIRE_OK;
-    if (e->tokenizer) {
-        er = detok_open(e->tokenizer, r->skip_special, &c->detok);
-        if (er == QUIRE_OK) {
-            detok_hold_replacements(c->detok);
-            er = detok_prime(c->detok, c->prompt.ids, c->prompt.n);
-        }
-    }
-    if (er == QUIRE_OK && r->n_stops > 0) {
-        er = stopper_open(r->stops, (size_t)r->n_stops, &c->stopper);
-    }
+    int32_t n_prompt = r->stem.held != NULL ? r->stem.n_prompt : (int32_t)c->prompt.n;
+    quire_err er = stream_open_text(e, r, &c->prompt, n_prompt, &c->detok, &c->stopper);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
@@ -108,33 +119,51 @@ static kv_retention retention_of(const quire_request *r) {
     return keep;
 }
 
+engine_request stream_engine_request(const quire_request *r, uint8_t space[ENGINE_SPACE_BYTES], engine_out *out) {
+    bool ranked = r->info.n_samples > r->info.n_best; /* by the log-probabilities of their tokens */
+    engine_request q = {.priority = r->priority,
+                        .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
+                        .logprobs_width = ranked && r->info.logprobs < 0 ? 1 : r->info.logprobs + 1,
+                        .prompt_logprobs_width = r->info.prompt_logprobs + 1,
+                        .beams = r->beams,
+                        .logits_out = r->logits_out,
+                        .space = space,
+                        .n_space = write_space(r, space),
+                        .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
+                        .retention = retention_of(r),
+                        .explain = r->info.explain,
+                        .out = out};
+    q.beams.width = r->info.beam_width;
+    return q;
+}
+
+/* A forked request's fields count from where it was forked; the engine counts from the prompt's end. */
+static void add_stem(const request_stem *stem, engine_request *r) {
+    int32_t n = r->n_tokens - stem->n_prompt;
+    r->stem = stem->held;
+    r->stem_tokens = r->n_tokens;
+    r->n_prompt = stem->n_prompt;
+    r->sampling.max_tokens += r->sampling.max_tokens >= 0 ? n : 0;
+    r->sampling.min_tokens += n;
+}
+
 /* Hands n samples of one prompt over, of which c is the first; its prompt's ids are copied, since START shows them. */
 static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users, quire_error *err) {
     const quire_request *q = s->request;
-    bool ranked = q->info.n_samples > q->info.n_best; /* by the log-probabilities of their tokens */
     int32_t *tokens = mem_new(c->prompt.n, sizeof *tokens);
     if (!tokens) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
     uint8_t space[ENGINE_SPACE_BYTES];
-    engine_request r = {.tokens = tokens,
-                        .n_tokens = (int32_t)c->prompt.n,
-                        .sampling = c->sampling,
-                        .sample_index = (uint32_t)(c->index % q->info.n_samples),
-                        .priority = q->priority,
-                        .deadline_us = (int64_t)((double)q->ttft_deadline_ms * 1e3),
-                        .logprobs_width = ranked && q->info.logprobs < 0 ? 1 : q->info.logprobs + 1,
-                        .prompt_logprobs_width = q->info.prompt_logprobs + 1,
-                        .beams = q->beams,
-                        .logits_out = q->logits_out,
-                        .space = space,
-                        .n_space = write_space(q, space),
-                        .retains = q->cache_priority >= 0 || q->cache_ttl_s > 0,
-                        .retention = retention_of(q),
-                        .explain = q->info.explain,
-                        .out = s->q->out};
-    r.beams.width = q->info.beam_width;
+    engine_request r = stream_engine_request(q, space, s->q->out);
+    r.tokens = tokens;
+    r.n_tokens = (int32_t)c->prompt.n;
+    r.sampling = c->sampling;
+    r.sample_index = (uint32_t)(c->index % q->info.n_samples);
+    if (q->stem.held != NULL) {
+        add_stem(&q->stem, &r);
+    }
     for (int32_t k = 0; k < n; k++) {
         users[k] = c + k;
     }

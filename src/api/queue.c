@@ -110,7 +110,7 @@ static void settle(choice *c) {
 
 /* Frees s when nobody can come back to it. */
 static void free_if_over(quire_stream *s) {
-    if (!s->released || !s->prepared || s->n_gone < s->n_submitted) {
+    if (!s->released || !s->prepared || s->n_commands > 0 || s->n_gone < s->n_submitted + s->n_replaced) {
         return;
     }
     quire_queue *q = s->q;
@@ -205,8 +205,9 @@ static void fill_start(quire_queue *q, choice *c, quire_event *out) {
     }
     quire_err e = QUIRE_OK;
     strbuf_clear(&q->echo);
-    if (r->info.endpoint == QUIRE_COMPLETIONS && !r->prompts[c->index].ids) {
-        e = strbuf_add(&q->echo, r->prompts[c->index].text.p, r->prompts[c->index].text.n);
+    if (r->info.endpoint == QUIRE_COMPLETIONS && !r->prompts[c->index / r->info.n_samples].ids) {
+        const str *text = &r->prompts[c->index / r->info.n_samples].text;
+        e = strbuf_add(&q->echo, text->p, text->n);
     } else if (q->e->tokenizer) {
         e = tokenizer_decode(q->e->tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &q->echo);
     }
@@ -225,6 +226,14 @@ static void fill_delta(quire_queue *q, const choice *c, bool with_token, quire_e
     out->n_tokens = with_token ? 1 : 0;
     int32_t width = c->stream->request->info.logprobs + 1;
     fill_logprobs(q, c, with_token ? c->logprobs : NULL, (size_t)width, width, out);
+}
+
+static void fill_rollback(quire_queue *q, const choice *c, quire_event *out) {
+    fill_choice(c, QUIRE_EVENT_ROLLBACK, out);
+    out->text = q->text.p;
+    out->n_text = q->text.n;
+    out->tokens = c->history.ids;
+    out->n_tokens = (int32_t)c->history.n;
 }
 
 static void fill_end(const choice *c, quire_event *out) {
@@ -257,44 +266,37 @@ static void fill_done(quire_stream *s, quire_event *out) {
     s->done = true;
 }
 
-/* A token that ends its choice and whose text is not shown. */
-static bool is_stop_token(const quire_queue *q, const choice *c, int32_t token) {
-    const sampling_params *p = &c->sampling;
-    const model_desc *d = model_description(q->e->m);
-    bool stops = false;
-    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos && !stops; i++) {
-        stops = d->eos[i] == token;
-    }
-    for (int32_t i = 0; i < p->n_stop_tokens && !stops; i++) {
-        stops = p->stop_tokens[i] == token;
-    }
-    return stops;
+/* Whether c's END, with its finish known, is not given out yet: a rollback or steer may still undo it, or only the engine's end brings what it tells. */
+static bool end_waits(const choice *c) {
+    return c->command != NULL || (c->stream->request->info.explain && !c->gone);
 }
 
-/* Whether c's END waits for what only the engine's end brings. */
-static bool waits_for_explain(const choice *c) {
-    return c->stream->request->info.explain && !c->gone;
+/* The token joins those that stand. */
+static quire_err remember(choice *c, int32_t token) {
+    TRY(token_list_add(&c->history, token));
+    if (c->stream->request->info.logprobs >= 0) {
+        void *p = c->sums;
+        if (!mem_grow_(&p, &c->cap_sums, c->history.n, sizeof *c->sums)) {
+            return QUIRE_NO_MEMORY;
+        }
+        c->sums = p;
+        c->sums[c->history.n - 1] = c->sum_logprob;
+    }
+    return QUIRE_OK;
 }
 
 /* Detokenises a token into q->text and looks for stop strings. */
 static void take_token(quire_queue *q, choice *c, int32_t token) {
-    const quire_request *r = c->stream->request;
     c->last_token = token;
     c->n_completion++;
     c->sum_logprob += c->logprobs ? (double)c->logprobs[0].logprob : 0.0;
     strbuf_clear(&q->text);
-    if (!c->detok || c->prompt_only || (is_stop_token(q, c, token) && !r->include_stop)) {
-        return;
-    }
-    strbuf piece = {0};
     int32_t match = -1;
-    quire_err e = detok_add(c->detok, token, c->stopper ? &piece : &q->text);
-    if (c->stopper && e == QUIRE_OK) {
-        str text = {piece.p, piece.n};
+    quire_err e = remember(c, token);
+    if (e == QUIRE_OK && c->detok && !c->prompt_only) {
         bool may_end = c->n_completion > c->sampling.min_tokens;
-        e = may_end ? stopper_feed(c->stopper, text, r->include_stop, &q->text, &match) : stopper_pass(c->stopper, text, &q->text);
+        e = stream_feed(q->e, c->stream->request, &c->sampling, c->detok, c->stopper, token, may_end, &q->text, &match);
     }
-    strbuf_deinit(&piece);
     if (e != QUIRE_OK) {
         set_failed(c->stream, e);
     }
@@ -350,9 +352,20 @@ static bool is_complete(const quire_stream *s) {
 static bool next_stage(quire_queue *q, quire_event *out) {
     choice *c = q->current;
     switch (q->stage) {
+    case STAGE_ROLLBACK:
+        if (!start_first(q, c, out)) {
+            q->stage = STAGE_NONE;
+            fill_rollback(q, c, out);
+        }
+        return true;
+    case STAGE_REFUSED:
+        q->stage = c->finish != QUIRE_FINISH_NONE && !end_waits(c) ? STAGE_FLUSH : STAGE_NONE;
+        fill_choice(c, QUIRE_EVENT_REFUSED, out);
+        out->error = &q->refusal;
+        return true;
     case STAGE_DELTA:
         if (!start_first(q, c, out)) {
-            q->stage = c->finish != QUIRE_FINISH_NONE && !waits_for_explain(c) ? STAGE_END : STAGE_NONE;
+            q->stage = c->finish != QUIRE_FINISH_NONE && !end_waits(c) ? STAGE_END : STAGE_NONE;
             fill_delta(q, c, !c->prompt_only, out);
         }
         return true;
@@ -410,9 +423,50 @@ static bool take_prepared(quire_queue *q) {
     return true;
 }
 
+/* A rollback or steer that a text thread has made ready; false when none waits. */
+static bool take_command(quire_queue *q) {
+    pthread_mutex_lock(&q->lock);
+    stream_command *m = q->commands;
+    q->commands = m ? m->next : NULL;
+    pthread_mutex_unlock(&q->lock);
+    if (!m) {
+        return false;
+    }
+    choice *c = m->c;
+    quire_stream *s = c->stream;
+    c->command = NULL;
+    s->n_commands--;
+    if (s->released) {
+        free_if_over(s);
+    } else if (stream_command_do(m, &q->refusal) != QUIRE_OK) {
+        set_stage(q, c, STAGE_REFUSED);
+    } else {
+        strbuf_clear(&q->text);
+        if (strbuf_add(&q->text, m->text.p, m->text.n) != QUIRE_OK) {
+            set_failed(s, QUIRE_NO_MEMORY);
+        }
+        set_stage(q, c, STAGE_ROLLBACK);
+    }
+    stream_command_free(m);
+    return true;
+}
+
+/* An event of a sequence whose place another has taken. */
+static void take_stale(quire_stream *s, const engine_event *event) {
+    if (event->finish != FINISH_NONE) {
+        mem_free(event->explain);
+        s->n_gone++;
+        free_if_over(s);
+    }
+}
+
 static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
+    if (c->n_replaced > 0 && (event->id.index != c->id.index || event->id.generation != c->id.generation)) {
+        take_stale(s, event);
+        return;
+    }
     c->n_cached = event->n_cached;
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;
@@ -437,10 +491,8 @@ static void take_event(quire_queue *q, const engine_event *event) {
     if (s->released) {
         settle(c);
         free_if_over(s);
-    } else if (open) {
+    } else if (!end_waits(c) && (open || s->request->info.explain)) {
         set_stage(q, c, STAGE_FLUSH);
-    } else if (s->request->info.explain) {
-        set_stage(q, c, STAGE_END);
     }
 }
 
@@ -452,6 +504,8 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
                 return true;
             }
         } else if (take_prepared(q)) { /* before tokens: those may come without end */
+            continue;
+        } else if (take_command(q)) {
             continue;
         } else if (engine_out_pop(q->out, &event)) {
             take_event(q, &event);

@@ -47,11 +47,11 @@ void quire_request_free(quire_request *r) {
     mem_free(r->messages);
     sampling_lists_drop(r->sampling.lists);
     json_object_put(r->values);
+    engine_stem_drop(r->stem.held);
     mem_free(r);
 }
 
-/* Keeps v (a reference that this takes over, also on failure) alive as long as the request. */
-static quire_err keep(quire_request *r, json_object *v, quire_error *err) {
+quire_err request_keep(quire_request *r, json_object *v, quire_error *err) {
     if (json_object_array_add(r->values, v) != 0) {
         json_object_put(v);
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
@@ -59,17 +59,20 @@ static quire_err keep(quire_request *r, json_object *v, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Reads every field of a body. */
+/* Reads every field of a body; with a stem, all but what the stem has said. */
 static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
     json_object *body;
     TRY(json_read(text, n, &body, err));
-    TRY(keep(r, body, err));
+    TRY(request_keep(r, body, err));
     if (!json_object_is_type(body, json_type_object)) {
         char brief[JSON_BRIEF_BYTES];
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is %s; it must be a JSON object", json_brief(body, brief));
     }
     json_object_object_foreach(body, key, value) {
         const field_desc *f = strchr(key, '.') == NULL ? params_field(key, request_endpoint_flag(r)) : NULL;
+        if (f != NULL && r->stem.held != NULL && value != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is given; a fork has the prompt of what it was forked from", f->name);
+        }
         if (f != NULL) {
             TRY(request_set_field(r, f, value, err));
         }
@@ -83,6 +86,14 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
 
 /* A chat needs messages and a model that can read them; a completion needs a prompt. */
 static quire_err check_required(const quire_request *r, quire_error *err) {
+    if (r->stem.held != NULL) {
+        if (r->info.beam_width > 0) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beam_width is given; a fork goes on by sampling");
+        }
+        return r->n_prompt_logprobs < 0 ? QUIRE_OK
+                                        : err_set_param(err, QUIRE_BAD_REQUEST, "prompt_logprobs",
+                                                        "prompt_logprobs is given; a fork does not compute what stands before it");
+    }
     if (r->info.endpoint == QUIRE_COMPLETIONS) {
         return r->n_prompts > 0 ? QUIRE_OK : err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "prompt is missing; give a text or token ids");
     }
@@ -236,8 +247,18 @@ quire_err quire_request_set(quire_request *r, const char *field, const char *jso
     }
     json_object *value;
     TRY(json_read(json, strlen(json), &value, err));
-    TRY(keep(r, value, err));
+    json_object *body = json_object_new_object(); /* kept as a body, for request_copy */
+    if (body == NULL || json_object_object_add(body, field, value) != 0) {
+        json_object_put(value);
+        json_object_put(body);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    TRY(request_keep(r, body, err));
     return request_set_field(r, f, value, err);
+}
+
+quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err) {
+    return read_body(r, json, n, err);
 }
 
 quire_err quire_request_tenant(quire_request *r, const char *tenant) {

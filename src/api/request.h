@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "core/params.h"
+#include "engine/engine.h"
 #include "quire.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
@@ -30,6 +31,12 @@ typedef struct request_prompt {
     int32_t *ids; /* mem_new'd */
     int32_t n_ids;
 } request_prompt;
+
+/* Where a request goes on from tokens of another: its one prompt is those. held NULL: nowhere. */
+typedef struct request_stem {
+    engine_stem *held;
+    int32_t n_prompt; /* of the tokens, those that were a prompt; the others were generated */
+} request_stem;
 
 struct json_object;
 
@@ -59,6 +66,7 @@ struct quire_request {
     int32_t n_stops;
     bool include_stop, skip_special;
     bool has_stream_options;
+    request_stem stem;
     float *logits_out; /* the caller's; see quire_request_logits */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
     str cache_salt;         /* empty: none */
@@ -70,6 +78,12 @@ struct quire_request {
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
                         quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
+
+/* A request of its own with the fields that were set in r, but those that belong to its answer rather than to its tokens: stream and its options, n, best_of,
+ * echo, prompt_logprobs. Without a prompt. */
+quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err);
+/* Whether a running choice can change that field: one that only shapes the choice of tokens. */
+bool request_field_steers(const char *name);
 
 /* The checks between fields. request_parse has made them; quire_submit makes them again, since fields may have been set one by one. */
 quire_err request_check(quire_request *r, quire_error *err);

@@ -22,6 +22,9 @@ bool json_integer(json_object *v, int64_t *out);
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out);
 uint32_t request_endpoint_flag(const quire_request *r);
 
+/* Keeps v (a reference that this takes over, also on failure) alive as long as the request: an object whose members are fields that were set. */
+quire_err request_keep(quire_request *r, json_object *v, quire_error *err);
+
 /* Validates v (NULL: null) by the field's row and stores it. On failure r is as it was. Texts are borrowed from v. */
 quire_err request_set_field(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
 

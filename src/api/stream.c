@@ -29,6 +29,9 @@ void stream_free(quire_stream *s) {
         detok_close(c->detok);
         stopper_close(c->stopper);
         mem_free(c->explain);
+        token_list_deinit(&c->history);
+        mem_free(c->sums);
+        quire_request_free(c->changed);
     }
     mem_free(s->choices);
     quire_request_free(s->request);

@@ -29,6 +29,12 @@ typedef struct choice {
     /* the queue's thread */
     bool started, ended; /* START and END were given out */
     bool gone;           /* the engine's end has come */
+    token_list history; /* the tokens of the answer that stand */
+    double *sums;       /* [history.n] of their log-probabilities, where the engine reports them */
+    size_t cap_sums;
+    quire_request *changed; /* its fields, once they differ from the stream's; else NULL */
+    struct stream_command *command; /* the rollback or steer that is under way, or NULL */
+    int32_t n_replaced, n_forks;    /* sequences that took its place so far; forks taken */
     int32_t n_completion;
     double sum_logprob; /* of its tokens, where the engine reports them */
     double beam_score;
@@ -50,7 +56,9 @@ struct quire_stream {
     int64_t submitted_us, tokenise_us; /* from there until the engine had it */
     quire_stream *next, *prev; /* the queue's list */
     quire_stream *inbox_next;
-    int32_t n_choices, n_submitted, n_ended, n_gone;
+    int32_t n_choices, n_submitted, n_ended;
+    int32_t n_replaced, n_gone; /* further sequences of its choices; sequences whose end has come */
+    int32_t n_commands;         /* under way */
     choice *choices;
     quire_error verdict;            /* the text thread's, until it is done with the stream */
     quire_error error;              /* QUIRE_OK, or why it failed */
@@ -59,7 +67,7 @@ struct quire_stream {
 };
 
 /* What quire_queue_next gives out before it looks for anything new. */
-typedef enum queue_stage { STAGE_NONE, STAGE_DELTA, STAGE_FLUSH, STAGE_END, STAGE_DONE } queue_stage;
+typedef enum queue_stage { STAGE_NONE, STAGE_ROLLBACK, STAGE_REFUSED, STAGE_DELTA, STAGE_FLUSH, STAGE_END, STAGE_DONE } queue_stage;
 
 struct quire_queue {
     quire_engine *e;
@@ -68,6 +76,8 @@ struct quire_queue {
     quire_stream *streams; /* all that are not freed */
     pthread_mutex_t lock;  /* guards inbox */
     quire_stream *inbox;   /* prepared or failed, in no order */
+    struct stream_command *commands; /* ready to be done, in no order; under the lock, too */
+    quire_error refusal;   /* of the REFUSED */
     choice *current;       /* whose stages are being given out */
     queue_stage stage;
     strbuf text; /* of the DELTA */
@@ -79,6 +89,36 @@ struct quire_queue {
 /* ---- prepare.c: on a text thread ---- */
 /* Renders, tokenises, opens detokenizers and hands every choice to the engine; on failure some of them may be there already. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
+/* What turns the tokens of an answer into text, behind a prompt's ids of which those from n_prompt on were an answer already. */
+quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stopper **stops);
+/* What the engine is to know of r, but for tokens, users and choice of tokens. space is where its name is written. */
+engine_request stream_engine_request(const quire_request *r, uint8_t space[ENGINE_SPACE_BYTES], engine_out *out);
+
+/* ---- branch.c ---- */
+/* A rollback or steer on its way: from the queue's thread to a text thread and back. */
+typedef struct stream_command {
+    text_job job; /* first: a job* is a stream_command* */
+    choice *c;
+    engine_stem *stem;     /* what the choice was when it was asked for */
+    quire_request *fields; /* of the choice from now on */
+    bool has_changes;      /* they differ from what they were */
+    bool has_text;
+    strbuf tail_text;
+    token_list kept, tail; /* tokens of the answer that stand; what is put behind them */
+    detok *detok;
+    stopper *stopper;
+    strbuf text;           /* of what stands */
+    quire_error verdict;
+    struct stream_command *next;
+} stream_command;
+
+/* Does what the text thread has made ready: the choice is another sequence's from now on. On failure nothing changed. The queue's thread. */
+quire_err stream_command_do(stream_command *m, quire_error *err);
+void stream_command_free(stream_command *m);
+/* Detokenises a token behind the others: appends to *out what can be shown. *match is the stop string that it completes, or -1; with may_end false none
+ * can end here. Any thread that has d and stops. */
+quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stopper *stops, int32_t token, bool may_end,
+                      strbuf *out, int32_t *match);
 
 /* ---- stream.c ---- */
 quire_err stream_new(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);

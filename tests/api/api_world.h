@@ -39,7 +39,8 @@ typedef struct answer {
     bool done;
     quire_finish finish;
     int32_t prompt_tokens, completion_tokens;
-    quire_error error;
+    int32_t n_rollbacks, n_refused;
+    quire_error error, refusal;
 } answer;
 
 static inline quire_engine *world_open(int32_t n_pages, int32_t max_seqs) {
@@ -137,6 +138,22 @@ static inline void take(const quire_event *ev) {
         break;
     case QUIRE_EVENT_DELTA:
         take_delta(a, c, ev);
+        break;
+    case QUIRE_EVENT_ROLLBACK:
+        assert_true(c->started && !c->ended);
+        assert_true(ev->n_tokens <= c->n_tokens);
+        assert_int_equal(ev->completion_tokens, ev->n_tokens);
+        assert_memory_equal(ev->tokens, c->tokens, (size_t)ev->n_tokens * sizeof *ev->tokens);
+        assert_true(ev->n_text <= c->text.n);
+        assert_true(ev->n_text == 0 || memcmp(ev->text, c->text.p, ev->n_text) == 0);
+        c->n_tokens = ev->n_tokens;
+        c->text.n = ev->n_text;
+        a->n_rollbacks++;
+        break;
+    case QUIRE_EVENT_REFUSED:
+        assert_non_null(ev->error);
+        a->refusal = *ev->error;
+        a->n_refused++;
         break;
     case QUIRE_EVENT_END:
         take_end(a, c, ev);

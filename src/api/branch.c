@@ -1,0 +1,378 @@
+/* Forks, rollbacks and steers of running streams (quire.h): what the queue's thread checks and does, and what a text thread makes ready for it. */
+#include <string.h>
+
+#include "api/request_read.h"
+#include "api/stream.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+/* ---- what a choice says ---- */
+
+/* A token that ends its choice and whose text is not shown. */
+static bool is_stop_token(const quire_engine *e, const sampling_params *p, int32_t token) {
+    const model_desc *d = model_description(e->m);
+    bool stops = false;
+    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos && !stops; i++) {
+        stops = d->eos[i] == token;
+    }
+    for (int32_t i = 0; i < p->n_stop_tokens && !stops; i++) {
+        stops = p->stop_tokens[i] == token;
+    }
+    return stops;
+}
+
+quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stopper *stops, int32_t token, bool may_end,
+                      strbuf *out, int32_t *match) {
+    *match = -1;
+    if (d == NULL || (is_stop_token(e, p, token) && !r->include_stop)) {
+        return QUIRE_OK;
+    }
+    if (stops == NULL) {
+        return detok_add(d, token, out);
+    }
+    strbuf piece = {0};
+    quire_err er = detok_add(d, token, &piece);
+    str text = {piece.p, piece.n};
+    if (er == QUIRE_OK) {
+        er = may_end ? stopper_feed(stops, text, r->include_stop, out, match) : stopper_pass(stops, text, out);
+    }
+    strbuf_deinit(&piece);
+    return er;
+}
+
+/* ---- checks ---- */
+
+static const quire_request *fields_of(const choice *c) {
+    return c->changed != NULL ? c->changed : c->stream->request;
+}
+
+/* Tokens of c's prompt that were one from the beginning, not the answer of what c was forked from. */
+static int32_t first_prompt(const choice *c) {
+    const request_stem *stem = &c->stream->request->stem;
+    return stem->held != NULL ? stem->n_prompt : (int32_t)c->prompt.n;
+}
+
+/* The running choice of that index. */
+static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire_error *err) {
+    if (index < 0 || index >= s->n_choices) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "index", "index is %d; the stream has %d choices", (int)index, (int)s->n_choices);
+    }
+    choice *c = &s->choices[index];
+    if (c->command != NULL) {
+        return err_set(err, QUIRE_BUSY, -1, "another rollback or steer of choice %d is under way", (int)index);
+    }
+    if (s->request->info.beam_width > 0) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beams are kept and dropped by the search, so none of them can be branched");
+    }
+    if (s->done || s->cancelled || s->error.code != QUIRE_OK || c->ended || c->finish != QUIRE_FINISH_NONE) {
+        return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)index);
+    }
+    if (!s->prepared) {
+        return err_set(err, QUIRE_BUSY, -1, "the stream is still being prepared; try again when it has begun");
+    }
+    if (c->prompt_only) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "the request only asks for its prompt: there is nothing to go on from");
+    }
+    *out = c;
+    return QUIRE_OK;
+}
+
+static quire_err find_position(const choice *c, int32_t position, int32_t *n_kept, quire_error *err) {
+    int32_t n_prompt = (int32_t)c->prompt.n, n = n_prompt + (int32_t)c->history.n;
+    position = position == QUIRE_HERE ? n : position;
+    if (position < n_prompt || position > n) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "position",
+                             "position is %d; it must be from %d, where the prompt ends, to %d, where the answer stands", (int)position, (int)n_prompt,
+                             (int)n);
+    }
+    int32_t most = c->sampling.max_tokens;
+    if (most >= 0 && position - n_prompt >= most) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "position", "position is %d; the answer has at most %d tokens, so none is left there",
+                             (int)position, (int)most);
+    }
+    *n_kept = position - n_prompt;
+    return QUIRE_OK;
+}
+
+/* ---- fork ---- */
+
+/* c's prompt and the first n_kept tokens of its answer. */
+static int32_t *copy_tokens(const choice *c, int32_t n_kept, int32_t n_more) {
+    int32_t *ids = mem_new(c->prompt.n + (size_t)n_kept + (size_t)n_more, sizeof *ids);
+    if (ids != NULL) {
+        memcpy(ids, c->prompt.ids, c->prompt.n * sizeof *ids);
+        if (n_kept > 0) {
+            memcpy(ids + c->prompt.n, c->history.ids, (size_t)n_kept * sizeof *ids);
+        }
+    }
+    return ids;
+}
+
+/* A seed of its own for the n-th fork. */
+static uint64_t forked_seed(uint64_t seed, int32_t n) {
+    uint64_t state = seed + (uint64_t)n * 0x9E3779B97F4A7C15u;
+    return rng_next(&state);
+}
+
+/* The fields of r, a copy of c's, as they are for what comes after n_kept tokens. */
+static void count_from(quire_request *r, const choice *c, int32_t n_kept) {
+    r->sampling.max_tokens = c->sampling.max_tokens >= 0 ? c->sampling.max_tokens - n_kept : -1;
+    r->max_completion_tokens = -1;
+    r->sampling.min_tokens = c->sampling.min_tokens > n_kept ? c->sampling.min_tokens - n_kept : 0;
+}
+
+quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t position, quire_request **out, quire_error *err) {
+    choice *c;
+    int32_t n_kept;
+    quire_request *r;
+    *out = NULL;
+    TRY(find_choice(s, choice_index, &c, err));
+    TRY(find_position(c, position, &n_kept, err));
+    TRY(request_copy(fields_of(c), &r, err));
+    r->prompts = mem_new(1, sizeof *r->prompts);
+    int32_t *ids = copy_tokens(c, n_kept, 0);
+    quire_err e = r->prompts != NULL && ids != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
+    if (e == QUIRE_OK && engine_stem_hold(s->q->e->core, c->id, &r->stem.held) != QUIRE_OK) {
+        e = err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)choice_index);
+    }
+    if (e != QUIRE_OK) {
+        mem_free(ids);
+        quire_request_free(r);
+        return e;
+    }
+    r->prompts[0] = (request_prompt){.ids = ids, .n_ids = (int32_t)c->prompt.n + n_kept};
+    r->n_prompts = 1;
+    r->stem.n_prompt = first_prompt(c);
+    count_from(r, c, n_kept);
+    r->sampling.has_seed = true;
+    r->sampling.seed = forked_seed(c->sampling.seed, ++c->n_forks);
+    request_count_choices(r);
+    *out = r;
+    return QUIRE_OK;
+}
+
+/* ---- rollback and steer: on the queue's thread ---- */
+
+void stream_command_free(stream_command *m) {
+    if (m != NULL) {
+        engine_stem_drop(m->stem);
+        quire_request_free(m->fields);
+        strbuf_deinit(&m->tail_text);
+        token_list_deinit(&m->kept);
+        token_list_deinit(&m->tail);
+        detok_close(m->detok);
+        stopper_close(m->stopper);
+        strbuf_deinit(&m->text);
+        mem_free(m);
+    }
+}
+
+static quire_err add_ids(token_list *to, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        TRY(token_list_add(to, ids[i]));
+    }
+    return QUIRE_OK;
+}
+
+/* Changes fields of a running choice. */
+static quire_err change(quire_request *r, const char *fields, size_t n, quire_error *err) {
+    json_object *body;
+    TRY(json_read(fields, n, &body, err));
+    if (!json_object_is_type(body, json_type_object)) {
+        json_object_put(body);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
+    }
+    json_object_object_foreach(body, key, value) {
+        (void)value;
+        if (params_field(key, request_endpoint_flag(r)) != NULL && !request_field_steers(key)) {
+            quire_err e = err_set_param(err, QUIRE_BAD_REQUEST, key, "%s cannot be changed while the answer is made; a fork can have another", key);
+            json_object_put(body);
+            return e;
+        }
+    }
+    json_object_put(body);
+    return quire_request_set_all(r, fields, n, err);
+}
+
+/* The command's tokens, fields and tail. */
+static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields, size_t n_fields, quire_error *err) {
+    choice *c = m->c;
+    quire_err e = add_ids(&m->kept, c->history.ids, (size_t)n_kept);
+    m->has_changes = fields != NULL;
+    m->has_text = tail != NULL && tail->ids == NULL;
+    if (m->has_text) {
+        e = e != QUIRE_OK ? e : strbuf_add(&m->tail_text, tail->text, tail->n_text);
+    } else if (tail != NULL) {
+        e = e != QUIRE_OK ? e : add_ids(&m->tail, tail->ids, tail->n_ids);
+    }
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a request");
+    }
+    TRY(request_copy(fields_of(c), &m->fields, err));
+    m->fields->sampling.has_seed = true;
+    m->fields->sampling.seed = c->sampling.seed;
+    if (fields != NULL) {
+        TRY(change(m->fields, fields, n_fields, err));
+        if (m->fields->max_completion_tokens >= 0) {
+            m->fields->sampling.max_tokens = m->fields->max_completion_tokens;
+        }
+        if (!m->fields->sampling.has_seed) { /* null: another, whichever */
+            m->fields->sampling.seed = rng_os_seed();
+            m->fields->sampling.has_seed = true;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* Tokenises the tail, and reads again what stands. */
+static quire_err make_ready(stream_command *m, quire_error *err) {
+    const choice *c = m->c;
+    const quire_engine *e = c->stream->q->e;
+    const quire_request *r = c->stream->request;
+    if (m->has_text && e->tokenizer == NULL) {
+        return err_set_param(err, QUIRE_UNSUPPORTED, "text", "this model has no vocabulary that this server can use; give token ids");
+    }
+    if (m->has_text) {
+        TRY(tokenizer_encode(e->tokenizer, (str){m->tail_text.p, m->tail_text.n}, (encode_options){ENCODE_PARSE, false}, &m->tail, err));
+    }
+    TRY(request_tokenize_lists(m->fields, e->tokenizer, err));
+    quire_err er = stream_open_text(e, r, &c->prompt, first_prompt(c), &m->detok, &m->stopper);
+    for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
+        int32_t match;
+        er = stream_feed(e, r, &c->sampling, m->detok, m->stopper, m->kept.ids[i], false, &m->text, &match);
+    }
+    return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
+}
+
+/* On a text thread. */
+static void run_command(text_job *job) {
+    stream_command *m = (stream_command *)job;
+    quire_queue *q = m->c->stream->q;
+    quire_error err = {0};
+    if (make_ready(m, &err) != QUIRE_OK) {
+        m->verdict = err;
+    }
+    pthread_mutex_lock(&q->lock);
+    m->next = q->commands;
+    q->commands = m;
+    wake_ring(&q->wake);
+    pthread_mutex_unlock(&q->lock);
+}
+
+static quire_err begin_command(quire_stream *s, int32_t index, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
+                               quire_error *err) {
+    choice *c;
+    int32_t n_kept;
+    TRY(find_choice(s, index, &c, err));
+    TRY(find_position(c, position, &n_kept, err));
+    const quire_request_info *info = &s->request->info;
+    if (info->n_samples > info->n_best) {
+        return err_set(err, QUIRE_BAD_REQUEST, -1, "the best of several is chosen in the end, so none of them can be steered");
+    }
+    if (!c->started && (info->prompt_logprobs >= 0 || s->request->logits_out != NULL)) {
+        return err_set(err, QUIRE_BUSY, -1, "what was asked of the prompt is still being computed; try again when the answer has begun");
+    }
+    stream_command *m = mem_new(1, sizeof *m);
+    if (m == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
+    }
+    m->c = c;
+    quire_err e = engine_stem_hold(s->q->e->core, c->id, &m->stem);
+    e = e != QUIRE_OK ? err_set(err, e, -1, "choice %d of the stream has ended", (int)index) : fill_command(m, n_kept, tail, fields, n_fields, err);
+    if (e != QUIRE_OK) {
+        stream_command_free(m);
+        return e;
+    }
+    m->job.run = run_command;
+    c->command = m;
+    s->n_commands++;
+    text_pool_add(s->q->e->text, &m->job);
+    return QUIRE_OK;
+}
+
+quire_err quire_stream_rollback(quire_stream *s, int32_t choice_index, int32_t position, const char *fields, size_t n_fields, quire_error *err) {
+    return begin_command(s, choice_index, position, NULL, fields, n_fields, err);
+}
+
+quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
+                             quire_error *err) {
+    int32_t n_vocab = s->q->e->info.n_vocab;
+    for (size_t i = 0; tail->ids != NULL && i < tail->n_ids; i++) {
+        if (tail->ids[i] < 0 || tail->ids[i] >= n_vocab) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "token id %d is out of the vocabulary, which has %d ids", (int)tail->ids[i], (int)n_vocab);
+        }
+    }
+    return begin_command(s, choice_index, position, tail, fields, n_fields, err);
+}
+
+/* Hands the sequence over that takes c's place. */
+static quire_err submit_branch(stream_command *m, request_id *id, quire_error *err) {
+    choice *c = m->c;
+    quire_stream *s = c->stream;
+    int32_t n_kept = (int32_t)m->kept.n, n_prompt = first_prompt(c), generated = (int32_t)c->prompt.n - n_prompt;
+    uint8_t space[ENGINE_SPACE_BYTES];
+    engine_request r = stream_engine_request(s->request, space, s->q->out);
+    r.prompt_logprobs_width = 0;
+    r.logits_out = NULL;
+    r.deadline_us = 0;
+    r.tokens = copy_tokens(c, n_kept, (int32_t)m->tail.n);
+    r.n_tokens = (int32_t)c->prompt.n + n_kept + (int32_t)m->tail.n;
+    r.n_prompt = n_prompt;
+    r.stem_tokens = (int32_t)c->prompt.n + n_kept;
+    r.replaces_stem = true;
+    r.sampling = m->has_changes ? m->fields->sampling : c->sampling;
+    r.sampling.max_tokens += r.sampling.max_tokens >= 0 ? generated : 0;
+    r.sampling.min_tokens += generated;
+    r.sample_index = (uint32_t)(c->index % s->request->info.n_samples);
+    r.user = c;
+    if (r.tokens == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
+    }
+    if (m->tail.n > 0) {
+        memcpy(r.tokens + r.stem_tokens, m->tail.ids, m->tail.n * sizeof *r.tokens);
+    }
+    r.stem = m->stem;
+    quire_err e = engine_submit(s->q->e->core, &r, id, err);
+    if (e != QUIRE_OK) {
+        mem_free(r.tokens);
+    }
+    return e;
+}
+
+quire_err stream_command_do(stream_command *m, quire_error *err) {
+    choice *c = m->c;
+    quire_stream *s = c->stream;
+    if (m->verdict.code != QUIRE_OK) {
+        *err = m->verdict;
+        return err->code;
+    }
+    if (s->cancelled || s->error.code != QUIRE_OK) {
+        return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)c->index);
+    }
+    TRY(submit_branch(m, &c->id, err));
+    s->n_replaced++;
+    c->n_replaced++;
+    detok_close(c->detok);
+    stopper_close(c->stopper);
+    c->detok = m->detok;
+    c->stopper = m->stopper;
+    m->detok = NULL;
+    m->stopper = NULL;
+    c->history.n = m->kept.n;
+    c->n_completion = (int32_t)m->kept.n;
+    c->sum_logprob = c->sums != NULL && m->kept.n > 0 ? c->sums[m->kept.n - 1] : 0.0;
+    c->last_token = m->kept.n > 0 ? m->kept.ids[m->kept.n - 1] : -1;
+    c->finish = QUIRE_FINISH_NONE; /* a finish whose END was not given out is undone */
+    c->stop_string = c->stop_token = -1;
+    c->gone = false;
+    mem_free(c->explain);
+    c->explain = NULL;
+    c->logprobs = c->prompt_logprobs = NULL; /* were the engine's of an event that is past */
+    if (m->has_changes) {
+        c->sampling = m->fields->sampling;
+        quire_request_free(c->changed);
+        c->changed = m->fields;
+        m->fields = NULL;
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,419 @@
+/* Forks, rollbacks and steers through quire.h: what is given out, what stands, and what is refused. */
+#include "api_world.h"
+
+#define PROMPT "\"prompt\": \"The prince went\", \"max_tokens\": 60, \"ignore_eos\": true"
+
+static quire_engine *e;
+
+/* Events until choice i has n tokens, or the answer is done. */
+static void read_to(quire_queue *q, answer *a, int32_t i, int32_t n) {
+    while (a->choices[i].n_tokens < n && !a->done) {
+        quire_event ev;
+        next_event(q, &ev);
+        take(&ev);
+    }
+}
+
+static void read_command(quire_queue *q, answer *a, int32_t n) {
+    while (a->n_rollbacks + a->n_refused < n && !a->done) {
+        quire_event ev;
+        next_event(q, &ev);
+        take(&ev);
+    }
+}
+
+static void same_answer(const outcome *a, const outcome *b) {
+    assert_int_equal(a->n_tokens, b->n_tokens);
+    assert_memory_equal(a->tokens, b->tokens, (size_t)a->n_tokens * sizeof *a->tokens);
+    assert_int_equal(a->text.n, b->text.n);
+    assert_memory_equal(a->text.p, b->text.p, a->text.n);
+    assert_int_equal(a->finish, b->finish);
+}
+
+static void rollback(answer *a, int32_t i, int32_t position, const char *fields) {
+    quire_error err = {0};
+    if (quire_stream_rollback(a->stream, i, position, fields, fields ? strlen(fields) : 0, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+}
+
+static int32_t prompt_tokens(quire_queue *q, const char *body) {
+    answer a;
+    complete(e, q, &a, body);
+    int32_t n = a.prompt_tokens;
+    answer_clear(&a);
+    return n;
+}
+
+/* Text, stop strings, penalties, mirostat: all go on as if nothing had been. */
+static void what_was_rolled_back_is_said_again(void **state) {
+    (void)state;
+    static const char *const bodies[] = {
+        "{" PROMPT ", \"temperature\": 0}",
+        "{" PROMPT ", \"seed\": 4, \"temperature\": 1.2, \"repetition_penalty\": 1.2, \"min_tokens\": 30}",
+        "{" PROMPT ", \"seed\": 9, \"mirostat\": 2, \"mirostat_tau\": 4, \"stop\": [\"zqzq\", \"the prince had never been seen\"]}",
+        "{" PROMPT ", \"seed\": 9, \"logprobs\": 2, \"bad_words\": [\"the\"], \"logit_bias\": {\"40\": 3}}",
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        quire_queue *q = queue_new(e);
+        answer plain, a;
+        complete(e, q, &plain, bodies[i]);
+        submit(e, q, &a, bodies[i]);
+        for (int32_t n = 40; n > 0; n -= 13) {
+            read_to(q, &a, 0, n);
+            rollback(&a, 0, plain.prompt_tokens + n / 3, NULL);
+            read_command(q, &a, a.n_rollbacks + 1);
+            assert_int_equal(a.n_refused, 0);
+            assert_int_equal(a.choices[0].n_tokens, n / 3);
+        }
+        wait_done(q, &a);
+        quire_stream_release(a.stream);
+        same_answer(&a.choices[0], &plain.choices[0]);
+        assert_int_equal(a.completion_tokens, plain.completion_tokens);
+        assert_int_equal(a.prompt_tokens, plain.prompt_tokens);
+        answer_clear(&a);
+        answer_clear(&plain);
+        quire_queue_close(q);
+    }
+    wait_until_idle(e);
+}
+
+static void a_rollback_with_other_fields_says_what_those_say(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    answer plain, a, other;
+    complete(e, q, &plain, "{" PROMPT ", \"seed\": 4}");
+    complete(e, q, &other, "{" PROMPT ", \"seed\": 5, \"max_tokens\": 50}");
+    submit(e, q, &a, "{" PROMPT ", \"seed\": 4}");
+    read_to(q, &a, 0, 20);
+    rollback(&a, 0, plain.prompt_tokens, "{\"seed\": 5, \"max_tokens\": 50}");
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    assert_int_equal(a.n_rollbacks, 1);
+    same_answer(&a.choices[0], &other.choices[0]);
+    assert_memory_not_equal(plain.choices[0].tokens, other.choices[0].tokens, 50 * sizeof(int32_t));
+    answer_clear(&a);
+    answer_clear(&plain);
+    answer_clear(&other);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+static void a_steered_answer_says_the_given_text_and_goes_on(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    answer a, fresh;
+    quire_error err = {0};
+    submit(e, q, &a, "{" PROMPT ", \"temperature\": 0}");
+    read_to(q, &a, 0, 25);
+    int32_t n_prompt = prompt_tokens(q, "{\"prompt\": \"The prince went\", \"max_tokens\": 1}");
+    static const char text[] = " But the old count said nothing, for";
+    quire_tail tail = {.text = text, .n_text = sizeof text - 1};
+    assert_int_equal(quire_stream_steer(a.stream, 0, n_prompt + 6, &tail, NULL, 0, &err), QUIRE_OK);
+    read_command(q, &a, 1);
+    size_t at = a.choices[0].text.n;
+    assert_int_equal(a.choices[0].n_tokens, 6);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    outcome *c = &a.choices[0];
+    assert_int_equal(c->n_tokens, 60);
+    assert_memory_equal(c->text.p + at, text, sizeof text - 1);
+    /* the same from a fresh request of those ids */
+    int32_t ids[128], *prompt, *given;
+    size_t n, n_given;
+    assert_int_equal(quire_tokenize(e, "The prince went", 15, true, &prompt, &n, &err), QUIRE_OK);
+    assert_int_equal(quire_tokenize(e, text, sizeof text - 1, false, &given, &n_given, &err), QUIRE_OK);
+    memcpy(ids, prompt, n * sizeof *ids);
+    memcpy(ids + n, c->tokens, (6 + n_given) * sizeof *ids);
+    assert_memory_equal(c->tokens + 6, given, n_given * sizeof *given);
+    quire_request *r;
+    char most[16];
+    snprintf(most, sizeof most, "%d", (int)(60 - 6 - n_given));
+    assert_int_equal(quire_request_ids(e, ids, n + 6 + n_given, &r, &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "temperature", "0", &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "ignore_eos", "true", &err), QUIRE_OK);
+    assert_int_equal(quire_request_set(r, "max_tokens", most, &err), QUIRE_OK);
+    submit_request(q, r, &fresh);
+    wait_done(q, &fresh);
+    quire_stream_release(fresh.stream);
+    assert_memory_equal(fresh.choices[0].tokens, c->tokens + 6 + n_given, (size_t)fresh.choices[0].n_tokens * sizeof *ids);
+    assert_int_equal(fresh.choices[0].n_tokens, (int32_t)(60 - 6 - n_given));
+    quire_free(prompt);
+    quire_free(given);
+    /* ids, at the place where it stands; a stop string in them ends it */
+    answer_clear(&a);
+    submit(e, q, &a, "{" PROMPT ", \"temperature\": 0, \"stop\": \"old count\"}");
+    read_to(q, &a, 0, 3);
+    assert_int_equal(quire_stream_steer(a.stream, 0, QUIRE_HERE, &tail, NULL, 0, &err), QUIRE_OK);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    assert_int_equal(a.choices[0].finish, QUIRE_FINISH_STOP);
+    assert_string_equal(a.choices[0].stop_string, "old count");
+    answer_clear(&a);
+    answer_clear(&fresh);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+static quire_request *fork_of(answer *a, int32_t i, int32_t position) {
+    quire_request *r;
+    quire_error err = {0};
+    if (quire_stream_fork(a->stream, i, position, &r, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return r;
+}
+
+static void a_fork_says_what_follows_its_position(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e), *other = queue_new(e);
+    answer plain, a, same, own, again;
+    quire_error err = {0};
+    complete(e, q, &plain, "{" PROMPT ", \"seed\": 4, \"frequency_penalty\": 0.5}");
+    submit(e, q, &a, "{" PROMPT ", \"seed\": 4, \"frequency_penalty\": 0.5}");
+    read_to(q, &a, 0, 30);
+    quire_request *r = fork_of(&a, 0, plain.prompt_tokens + 17), *second = fork_of(&a, 0, plain.prompt_tokens + 17);
+    assert_int_equal(quire_request_set(r, "seed", "4", &err), QUIRE_OK);
+    submit_request(other, r, &same); /* on another queue */
+    submit_request(q, second, &own);
+    wait_done(other, &same);
+    wait_done(q, &a);
+    wait_done(q, &own);
+    same_answer(&a.choices[0], &plain.choices[0]);
+    const outcome *c = &same.choices[0];
+    assert_int_equal(same.prompt_tokens, plain.prompt_tokens + 17);
+    assert_int_equal(c->n_tokens, 60 - 17);
+    assert_memory_equal(c->tokens, plain.choices[0].tokens + 17, (size_t)c->n_tokens * sizeof *c->tokens);
+    assert_memory_equal(c->text.p, plain.choices[0].text.p + plain.choices[0].text.n - c->text.n, c->text.n);
+    assert_int_equal(own.choices[0].n_tokens, 60 - 17);
+    assert_memory_not_equal(own.choices[0].tokens, c->tokens, (size_t)c->n_tokens * sizeof *c->tokens);
+    quire_stream_release(same.stream);
+    quire_stream_release(own.stream);
+    quire_stream_release(a.stream);
+    answer_clear(&same);
+    answer_clear(&a);
+    /* a fork of a fork, rolled back; and a request that outlives its stream */
+    submit(e, q, &a, "{" PROMPT ", \"seed\": 4, \"frequency_penalty\": 0.5}");
+    read_to(q, &a, 0, 30);
+    submit_request(q, fork_of(&a, 0, QUIRE_HERE), &again);
+    read_to(q, &again, 0, 10);
+    r = fork_of(&again, 0, plain.prompt_tokens + 30 + 5);
+    static const char fields[] = "{\"seed\": 4, \"max_tokens\": 3, \"n\": 2}";
+    assert_int_equal(quire_request_set_all(r, fields, sizeof fields - 1, &err), QUIRE_OK);
+    rollback(&again, 0, plain.prompt_tokens + 30, "{\"seed\": 4}");
+    wait_done(q, &again);
+    assert_memory_equal(again.choices[0].tokens, plain.choices[0].tokens + 30, 30 * sizeof(int32_t));
+    quire_stream_release(again.stream);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    submit_request(q, r, &same);
+    wait_done(q, &same);
+    assert_int_equal(same.n_choices, 2);
+    assert_int_equal(same.choices[0].n_tokens, 3);
+    assert_int_equal(same.choices[1].n_tokens, 3);
+    quire_stream_release(same.stream);
+    quire_request_free(NULL);
+    answer_clear(&a);
+    answer_clear(&again);
+    answer_clear(&same);
+    answer_clear(&own);
+    answer_clear(&plain);
+    quire_queue_close(other);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+static void a_fork_may_be_dropped_unused(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    answer a;
+    submit(e, q, &a, "{" PROMPT "}");
+    read_to(q, &a, 0, 3);
+    quire_request *r = fork_of(&a, 0, QUIRE_HERE);
+    quire_stream_release(a.stream);
+    quire_queue_close(q);
+    wait_until_idle(e);
+    quire_request_free(r);
+    answer_clear(&a);
+}
+
+static void choices_are_named_by_index(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    answer plain, a;
+    static const char body[] = "{" PROMPT ", \"seed\": 8, \"n\": 3}";
+    complete(e, q, &plain, body);
+    submit(e, q, &a, body);
+    read_to(q, &a, 2, 20);
+    rollback(&a, 2, plain.prompt_tokens + 4, NULL);
+    read_to(q, &a, 1, 8);
+    rollback(&a, 1, plain.prompt_tokens, NULL);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    assert_int_equal(a.n_rollbacks, 2);
+    for (int i = 0; i < 3; i++) {
+        same_answer(&a.choices[i], &plain.choices[i]);
+    }
+    answer_clear(&a);
+    answer_clear(&plain);
+    quire_queue_close(q);
+}
+
+static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    answer plain, a;
+    quire_error err = {0};
+    quire_request *r;
+    complete(e, q, &plain, "{" PROMPT ", \"seed\": 4}");
+    int32_t n = plain.prompt_tokens;
+    submit(e, q, &a, "{" PROMPT ", \"seed\": 4}");
+    read_to(q, &a, 0, 5);
+    quire_stream *s = a.stream;
+    assert_int_equal(quire_stream_fork(s, 1, n, &r, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "index");
+    assert_int_equal(quire_stream_fork(s, 0, n - 1, &r, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "position");
+    assert_null(r);
+    assert_int_equal(quire_stream_rollback(s, 0, n + 6, NULL, 0, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_stream_rollback(s, 0, -2, NULL, 0, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_stream_rollback(s, 0, n, "{\"stop\": \"x\"}", 13, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "stop");
+    assert_int_equal(quire_stream_rollback(s, 0, n, "{\"top_p\": 7}", 12, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_stream_rollback(s, 0, n, "[]", 2, &err), QUIRE_BAD_REQUEST);
+    assert_int_equal(quire_stream_rollback(s, 0, n, "{", 1, &err), QUIRE_BAD_REQUEST);
+    int32_t bad = 1 << 30;
+    quire_tail tail = {.ids = &bad, .n_ids = 1};
+    assert_int_equal(quire_stream_steer(s, 0, n, &tail, NULL, 0, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "tokens");
+    /* two at once */
+    rollback(&a, 0, n + 2, NULL);
+    assert_int_equal(quire_stream_rollback(s, 0, n, NULL, 0, &err), QUIRE_BUSY);
+    read_command(q, &a, 1);
+    /* no room for what is given: known when it is done */
+    static int32_t many[3000];
+    tail = (quire_tail){.ids = many, .n_ids = 3000};
+    read_to(q, &a, 0, 4);
+    assert_int_equal(quire_stream_steer(s, 0, n + 3, &tail, NULL, 0, &err), QUIRE_OK);
+    wait_done(q, &a);
+    assert_int_equal(a.n_refused, 1);
+    assert_int_equal(a.n_rollbacks, 1);
+    same_answer(&a.choices[0], &plain.choices[0]);
+    /* whose END was given out */
+    assert_int_equal(quire_stream_fork(s, 0, n, &r, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(quire_stream_rollback(s, 0, n, NULL, 0, &err), QUIRE_NOT_FOUND);
+    quire_stream_release(s);
+    answer_clear(&a);
+    submit(e, q, &a, "{\"prompt\": \"The prince went\", \"n\": 1, \"best_of\": 2, \"max_tokens\": 50, \"ignore_eos\": true}");
+    read_to(q, &a, 0, 2);
+    assert_int_equal(quire_stream_rollback(a.stream, 0, n, NULL, 0, &err), QUIRE_BAD_REQUEST);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    answer_clear(&a);
+    submit(e, q, &a, "{\"prompt\": \"The prince went\", \"beam_width\": 2, \"max_tokens\": 50, \"ignore_eos\": true}");
+    sleep_ms(5);
+    quire_event ev;
+    next_event(q, &ev);
+    take(&ev);
+    assert_int_equal(quire_stream_rollback(a.stream, 0, QUIRE_HERE, NULL, 0, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "beam_width");
+    assert_int_equal(quire_stream_fork(a.stream, 0, QUIRE_HERE, &r, &err), QUIRE_BAD_REQUEST);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    answer_clear(&a);
+    /* a fork has its prompt already, and samples */
+    submit(e, q, &a, "{" PROMPT "}");
+    read_to(q, &a, 0, 2);
+    r = fork_of(&a, 0, n);
+    assert_int_equal(quire_request_set_all(r, "{\"prompt\": \"x\"}", 15, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "prompt");
+    quire_request_free(r);
+    r = fork_of(&a, 0, n);
+    assert_int_equal(quire_request_set(r, "beam_width", "2", &err), QUIRE_OK);
+    quire_stream *none;
+    assert_int_equal(quire_submit(q, r, NULL, &none, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.param, "beam_width");
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    answer_clear(&a);
+    answer_clear(&plain);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+/* Commands as the stream ends, is cancelled or released: each is done or refused, and what is said is what its fields say. */
+static void commands_meet_the_end_of_their_stream(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    uint64_t seed = 31;
+    print_message("seed 31\n");
+    answer plain;
+    static const char body[] = "{\"prompt\": \"The prince went\", \"max_tokens\": 12, \"ignore_eos\": true, \"seed\": 3, \"explain\": true}";
+    complete(e, q, &plain, body);
+    int32_t n_done = 0, n_refused = 0;
+    for (int i = 0; i < 150; i++) {
+        answer a;
+        quire_error err = {0};
+        submit(e, q, &a, body);
+        read_to(q, &a, 0, 1 + (int32_t)(rng_next(&seed) % 12));
+        if (rng_next(&seed) % 2) {
+            sleep_ms(2); /* the engine has finished, the reader has not heard */
+        }
+        int32_t at = plain.prompt_tokens + (int32_t)(rng_next(&seed) % (uint64_t)a.choices[0].n_tokens);
+        quire_err r = a.done ? QUIRE_NOT_FOUND : quire_stream_rollback(a.stream, 0, at, NULL, 0, &err);
+        assert_true(r == QUIRE_OK || r == QUIRE_NOT_FOUND || r == QUIRE_BUSY);
+        switch (rng_next(&seed) % 4) {
+        case 0:
+            quire_stream_release(a.stream);
+            answer_clear(&a);
+            continue;
+        case 1:
+            quire_stream_cancel(a.stream);
+            break;
+        default:
+            break;
+        }
+        wait_done(q, &a);
+        n_done += a.n_rollbacks;
+        n_refused += a.n_refused;
+        assert_true(a.n_rollbacks + a.n_refused <= 1);
+        assert_memory_equal(a.choices[0].tokens, plain.choices[0].tokens, (size_t)a.choices[0].n_tokens * sizeof(int32_t));
+        quire_stream_release(a.stream);
+        answer_clear(&a);
+        quire_event ev;
+        while (quire_queue_next(q, &ev)) { /* of those released nothing comes */
+            fail_msg("an event of a stream that was released");
+        }
+    }
+    print_message("%d done, %d refused\n", (int)n_done, (int)n_refused);
+    assert_true(n_done > 0);
+    answer_clear(&plain);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+static int open_engine(void **state) {
+    (void)state;
+    e = world_open(512, 8);
+    return 0;
+}
+
+static int close_engine(void **state) {
+    (void)state;
+    quire_engine_close(e);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_rolled_back_is_said_again),
+        cmocka_unit_test(a_rollback_with_other_fields_says_what_those_say),
+        cmocka_unit_test(a_steered_answer_says_the_given_text_and_goes_on),
+        cmocka_unit_test(a_fork_says_what_follows_its_position),
+        cmocka_unit_test(a_fork_may_be_dropped_unused),
+        cmocka_unit_test(choices_are_named_by_index),
+        cmocka_unit_test(what_cannot_be_is_refused_and_changes_nothing),
+        cmocka_unit_test(commands_meet_the_end_of_their_stream),
+    };
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}
