@@ -7,11 +7,13 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "server/error_body.h"
+#include "server/streams.h"
 
 /* ---- opening and closing ---- */
 
 void answer_close(answer *a) {
     loop *l = a->conn->loop;
+    streams_end(a);
     if (a->stream != NULL) {
         quire_stream_release(a->stream);
     }
@@ -48,7 +50,7 @@ static answer *answer_new(conn *c, quire_endpoint endpoint, int32_t n_choices) {
     for (int32_t i = 0; i < n_choices; i++) {
         choices[i].stop_token = -1;
     }
-    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, rng_next(&c->loop->random));
+    snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, streams_number(c->loop));
     c->answer = a;
     return a;
 }
@@ -115,6 +117,12 @@ void answer_start(conn *c, quire_endpoint endpoint) {
         reply_error(c, error_status(e), err.param, err.message, err.retry_after_s);
         return;
     }
+    answer_start_request(c, r);
+}
+
+void answer_start_request(conn *c, quire_request *r) {
+    server *s = c->loop->server;
+    quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
     if (info->model != NULL && strcmp(info->model, s->model_name) != 0) {
         err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.200s` does not exist; this server has `%.200s`.", info->model, s->model_name);
@@ -122,7 +130,7 @@ void answer_start(conn *c, quire_endpoint endpoint) {
         conn_reply_error(c, 404, "model", err.message, NULL);
         return;
     }
-    answer *a = answer_new(c, endpoint, info->n_choices);
+    answer *a = answer_new(c, info->endpoint, info->n_choices);
     if (a == NULL) {
         quire_request_free(r);
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
@@ -133,7 +141,7 @@ void answer_start(conn *c, quire_endpoint endpoint) {
         fail(a, 500, NULL, "the tenant's name is too long");
         return;
     }
-    e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
+    quire_err e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
     if (e != QUIRE_OK) {
         a->stream = NULL;
         fail(a, error_status(e), err.param, err.message);
@@ -221,6 +229,7 @@ static void on_start(answer *a, answer_choice *c, const quire_event *ev) {
         out_of_memory(a);
         return;
     }
+    c->logprobs.n_prompt_chars = c->logprobs.n_chars;
     if (!a->info->stream) {
         return;
     }
@@ -252,6 +261,27 @@ static void on_delta(answer *a, answer_choice *c, const quire_event *ev) {
     if (a->info->stream) {
         hold(a, c);
     }
+}
+
+/* What was sent cannot be taken back, so the client is told what of it stands. */
+static void on_rollback(answer *a, answer_choice *c, const quire_event *ev) {
+    if (c->held && !send_held(a, ev->choice)) {
+        return;
+    }
+    c->completion_tokens = ev->completion_tokens;
+    answer_rollback_logprobs(a, c, ev->tokens, ev->n_tokens);
+    json_out o = begin_json(a);
+    json_raw(&o, "data: {");
+    answer_write_head(a, a->format->chunk_object, &o);
+    json_raw(&o, ",\"choices\":[],\"quire\":{\"rollback\":");
+    json_int(&o, (int64_t)ev->prompt_tokens + ev->n_tokens);
+    json_raw(&o, ",\"index\":");
+    json_int(&o, ev->choice);
+    json_raw(&o, ",\"text\":");
+    json_text(&o, ev->text, ev->n_text);
+    json_raw(&o, "}}\n\n");
+    streams_done(a, c, ev);
+    (void)send_piece(a, &o);
 }
 
 static void on_end(answer *a, answer_choice *c, const quire_event *ev) {
@@ -368,6 +398,10 @@ void answer_event(const quire_event *ev) {
         on_start(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
         on_delta(a, c, ev);
+    } else if (ev->kind == QUIRE_EVENT_ROLLBACK) {
+        on_rollback(a, c, ev);
+    } else if (ev->kind == QUIRE_EVENT_REFUSED) {
+        streams_done(a, c, ev);
     } else {
         on_end(a, c, ev);
     }

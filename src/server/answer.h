@@ -13,7 +13,7 @@
 typedef struct answer_logprobs {
     strbuf tokens, values, tops, offsets; /* completions */
     strbuf content;                       /* chat: one object a token */
-    int64_t n_chars;                      /* of the tokens' texts so far */
+    int64_t n_chars, n_prompt_chars;      /* of the tokens' texts so far; of these, the prompt's */
 } answer_logprobs;
 
 typedef struct answer_choice {
@@ -29,6 +29,7 @@ typedef struct answer_choice {
     bool has_score;
     int32_t stop_token;          /* -1: none */
     const quire_explain *explain; /* the stream's, from its END on, where it was asked for */
+    struct stream_order *order;  /* a rollback or steer that waits for its event, or NULL */
     quire_finish finish;         /* NONE until its END */
     bool held;                   /* a chunk is held back */
     bool prompt_sent;
@@ -69,6 +70,8 @@ struct answer {
 
 /* Parses and submits the body of c's request. Afterwards c is either answered with an error or has its answer. */
 void answer_start(conn *c, quire_endpoint endpoint);
+/* Submits a request whose body was read; the rest as above. Takes r. */
+void answer_start_request(conn *c, quire_request *r);
 /* One event of the loop's queue. */
 void answer_event(const quire_event *ev);
 /* The queue is drained: sends what was held back. */
@@ -94,6 +97,8 @@ void answer_write_usage(const answer *a, json_out *o);
 quire_err answer_take_logprobs(const answer *a, answer_choice *c, const quire_event *ev);
 /* Forgets those of the answer's tokens. */
 void answer_clear_logprobs(answer_choice *c);
+/* The answer was taken back: offsets go on behind the tokens that stand. */
+void answer_rollback_logprobs(const answer *a, answer_choice *c, const int32_t *tokens, int32_t n);
 void answer_deinit_logprobs(answer_choice *c);
 /* "logprobs":{..} or null */
 void answer_write_logprobs(const answer *a, const answer_choice *c, json_out *o);

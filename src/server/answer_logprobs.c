@@ -172,6 +172,16 @@ void answer_clear_logprobs(answer_choice *c) {
     strbuf_clear(&c->logprobs.content);
 }
 
+void answer_rollback_logprobs(const answer *a, answer_choice *c, const int32_t *tokens, int32_t n) {
+    c->logprobs.n_chars = c->logprobs.n_prompt_chars;
+    for (int32_t i = 0; a->info->logprobs >= 0 && i < n; i++) {
+        size_t n_text;
+        char *text = text_of(a, tokens[i], &n_text);
+        c->logprobs.n_chars += text != NULL ? count_chars(text, n_text) : 0;
+        quire_free(text);
+    }
+}
+
 void answer_deinit_logprobs(answer_choice *c) {
     strbuf_deinit(&c->logprobs.tokens);
     strbuf_deinit(&c->logprobs.values);

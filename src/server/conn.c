@@ -11,6 +11,7 @@
 #include "server/answer.h"
 #include "server/error_body.h"
 #include "server/routes.h"
+#include "server/streams.h"
 #include "server/watch.h"
 
 #define AHEAD_BYTES (1u << 20)     /* what a client may send ahead of the answers that it waits for */
@@ -38,6 +39,7 @@ void conn_close(conn *c) {
     if (c->watcher != NULL) {
         watch_close(c->watcher);
     }
+    streams_forget(c);
     if (c->previous != NULL) {
         c->previous->next = c->next;
     } else {

@@ -31,6 +31,7 @@ typedef struct conn {
     http_request request;
     struct answer *answer;    /* a generation in progress, or NULL */
     struct watcher *watcher;  /* it waits for looks at the pool, or NULL */
+    struct stream_order *order; /* it waits for what becomes of a command to a stream, or NULL */
     const char *tenant;       /* whose key the request carries, or NULL */
     bool is_operator;         /* it may see what the pool's pages hold */
     bool keep_alive;          /* after this answer */

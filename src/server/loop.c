@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "server/answer.h"
 #include "server/conn.h"
+#include "server/streams.h"
 #include "server/watch.h"
 
 #define RETRY_US 100000      /* after accept failed for want of descriptors */
@@ -81,6 +82,9 @@ static void cut_short(loop *l) {
             answer_abort(c->answer);
         } else if (c->watcher != NULL) {
             watch_end(c->watcher);
+        } else if (c->order != NULL) {
+            streams_forget(c);
+            conn_reply_error(c, 503, NULL, "the server is shutting down", NULL);
         }
     }
     event_add(l->on_deadline, &t);
@@ -108,6 +112,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
     (void)what;
     loop *l = arg;
     wake_wait(&l->bell, 0);
+    streams_take(l);
     go_to_stop(l, atomic_load(&l->server->stops));
 }
 
@@ -159,6 +164,7 @@ void loop_close(loop *l) {
     while (l->conns != NULL) {
         conn_close(l->conns);
     }
+    streams_shut(l);
     stop_accepting(l);
     watch_shut(l);
     struct event *events[] = {l->on_queue, l->on_wake, l->on_deadline, l->on_retry};

@@ -20,6 +20,7 @@
 struct conn;
 struct answer;
 struct watch;
+struct stream_order;
 
 typedef struct loop {
     server *server;
@@ -31,6 +32,7 @@ typedef struct loop {
     pthread_t thread;
     struct conn *conns;      /* all open ones */
     struct watch *watch;     /* who looks at the pool (watch.h) */
+    _Atomic(struct stream_order *) orders; /* to streams here, and back from others (streams.h): a stack; any thread adds */
     struct answer *unsent;   /* streams that hold back a chunk until the queue is drained */
     strbuf scratch;          /* where answers are written before they go to a connection */
     uint64_t random;         /* of the ids of answers */

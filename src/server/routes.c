@@ -6,6 +6,7 @@
 #include "server/answer.h"
 #include "server/error_body.h"
 #include "server/metrics.h"
+#include "server/streams.h"
 #include "server/watch.h"
 
 typedef struct route {
@@ -164,6 +165,7 @@ static const route routes[] = {
     {.path = "/v1/models", .allow = READ, .run = list_models},
     {.path = models_prefix, .allow = READ, .run = get_model, .is_prefix = true},
     {.path = "/v1/completions", .allow = "POST", .run = post_completions, .takes_json = true},
+    {.path = "/v1/streams/", .allow = "POST", .run = streams_post, .is_prefix = true, .takes_json = true},
     {.path = "/v1/chat/completions", .allow = "POST", .run = post_chat, .takes_json = true},
 };
 

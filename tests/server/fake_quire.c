@@ -393,3 +393,27 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
     struct pollfd p = {.fd = q->fd, .events = POLLIN};
     poll(&p, 1, (int)(timeout_us / 1000));
 }
+
+/* ---- branches of streams: none here ---- */
+
+quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err) {
+    (void)r, (void)json, (void)n;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
+
+quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out, quire_error *err) {
+    (void)s, (void)choice, (void)position;
+    *out = NULL;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
+
+quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields, size_t n_fields, quire_error *err) {
+    (void)s, (void)choice, (void)position, (void)fields, (void)n_fields;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
+
+quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
+                             quire_error *err) {
+    (void)s, (void)choice, (void)position, (void)tail, (void)fields, (void)n_fields;
+    return err_set(err, QUIRE_UNSUPPORTED, -1, "not here");
+}
