@@ -67,7 +67,7 @@ static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire
     if (s->done || s->cancelled || s->error.code != QUIRE_OK || c->ended || c->finish != QUIRE_FINISH_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)index);
     }
-    if (!s->prepared) {
+    if (!s->prepared && !c->started) {
         return err_set(err, QUIRE_BUSY, -1, "the stream is still being prepared; try again when it has begun");
     }
     if (c->prompt_only) {
@@ -132,7 +132,7 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     r->prompts = mem_new(1, sizeof *r->prompts);
     int32_t *ids = copy_tokens(c, n_kept, 0);
     quire_err e = r->prompts != NULL && ids != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-    if (e == QUIRE_OK && engine_stem_hold(s->q->e->core, c->id, &r->stem.held) != QUIRE_OK) {
+    if (e == QUIRE_OK && engine_stem_hold(s->q->e->core, c->current, &r->stem.held) != QUIRE_OK) {
         e = err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)choice_index);
     }
     if (e != QUIRE_OK) {
@@ -277,7 +277,7 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     }
     m->c = c;
-    quire_err e = engine_stem_hold(s->q->e->core, c->id, &m->stem);
+    quire_err e = engine_stem_hold(s->q->e->core, c->current, &m->stem);
     e = e != QUIRE_OK ? err_set(err, e, -1, "choice %d of the stream has ended", (int)index) : fill_command(m, n_kept, tail, fields, n_fields, err);
     if (e != QUIRE_OK) {
         stream_command_free(m);
@@ -349,7 +349,7 @@ quire_err stream_command_do(stream_command *m, quire_error *err) {
     if (s->cancelled || s->error.code != QUIRE_OK) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)c->index);
     }
-    TRY(submit_branch(m, &c->id, err));
+    TRY(submit_branch(m, &c->current, err));
     s->n_replaced++;
     c->n_replaced++;
     detok_close(c->detok);

@@ -303,7 +303,7 @@ static void take_token(quire_queue *q, choice *c, int32_t token) {
     if (match >= 0) {
         c->stop_string = match;
         c->finish = QUIRE_FINISH_STOP;
-        engine_cancel(q->e->core, c->id);
+        engine_cancel(q->e->core, c->current);
     }
 }
 
@@ -409,6 +409,10 @@ static bool take_prepared(quire_queue *q) {
         return false;
     }
     s->prepared = true;
+    for (int32_t i = 0; i < s->n_choices; i++) {
+        choice *c = &s->choices[i];
+        c->current = c->n_replaced == 0 ? c->id : c->current;
+    }
     if (s->error.code == QUIRE_OK) {
         s->error = s->verdict;
     }
@@ -463,10 +467,11 @@ static void take_stale(quire_stream *s, const engine_event *event) {
 static void take_event(quire_queue *q, const engine_event *event) {
     choice *c = event->user;
     quire_stream *s = c->stream;
-    if (c->n_replaced > 0 && (event->id.index != c->id.index || event->id.generation != c->id.generation)) {
+    if (c->n_replaced > 0 && (event->id.index != c->current.index || event->id.generation != c->current.generation)) {
         take_stale(s, event);
         return;
     }
+    c->current = event->id;
     c->n_cached = event->n_cached;
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;

@@ -28,6 +28,7 @@ typedef struct choice {
     bool submitted;
     /* the queue's thread */
     bool started, ended; /* START and END were given out */
+    request_id current;  /* the sequence that it is: known with the first event or once it is prepared */
     bool gone;           /* the engine's end has come */
     token_list history; /* the tokens of the answer that stand */
     double *sums;       /* [history.n] of their log-probabilities, where the engine reports them */
