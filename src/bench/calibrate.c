@@ -14,7 +14,7 @@
 #include "bench/sheet.h"
 #include "sim/cost.h"
 
-enum { DECODE_TOKENS = 48, SKIPPED_TOKENS = 4, MAX_MEASURES = 64, MAX_RUNS = 64, MAX_PROMPT_TOKENS = 8192 }; /* of an answer whose steps are timed; at its start, not */
+enum { DECODE_TOKENS = 48, SKIPPED_TOKENS = 4, MAX_MEASURES = 64, MAX_RUNS = 512, MAX_PROMPT_TOKENS = 8192, MAX_REPEATS = 8, RUN_US = 60000 }; /* of an answer whose steps are timed; at its start, not */
 
 void calibrate_options_init(calibrate_options *o) {
     *o = (calibrate_options){.n_runs = 5};
@@ -26,7 +26,8 @@ typedef struct measure {
     bool decodes;             /* the time of a step in which all n_seqs decode; else from sending one prompt to its first token */
     int32_t n_seqs, n_prompt;
     double us[MAX_RUNS];
-    double mean_us;
+    int32_t n_us;
+    double median_us;
 } measure;
 
 typedef struct calibration {
@@ -114,7 +115,7 @@ static double step_time(const calibration *k, const measure *m) {
     return n_steps > 0 ? (double)(to - from) / (double)n_steps : 0;
 }
 
-static quire_err run_one(calibration *k, measure *m, int32_t run, quire_error *err) {
+static quire_err run_one(calibration *k, measure *m, quire_error *err) {
     int32_t n_sent = 0;
     quire_err e = QUIRE_OK;
     int64_t start = clock_us();
@@ -126,7 +127,19 @@ static quire_err run_one(calibration *k, measure *m, int32_t run, quire_error *e
     quire_err waited = await(k, n_sent, e == QUIRE_OK ? err : &(quire_error){.message = ""});
     TRY(e);
     TRY(waited);
-    m->us[run] = m->decodes ? step_time(k, m) : (double)(k->seqs[0].first_us - start);
+    double us = m->decodes ? step_time(k, m) : (double)(k->seqs[0].first_us - start);
+    if (m->n_us < MAX_RUNS && us > 0) {
+        m->us[m->n_us++] = us;
+    }
+    return QUIRE_OK;
+}
+
+/* A run of a measurement: again and again for a while, since what is short is disturbed easily. */
+static quire_err run_some(calibration *k, measure *m, quire_error *err) {
+    int64_t start = clock_us();
+    for (int32_t i = 0; i < MAX_REPEATS && (i == 0 || clock_us() - start < RUN_US); i++) {
+        TRY(run_one(k, m, err));
+    }
     return QUIRE_OK;
 }
 
@@ -134,15 +147,16 @@ static quire_err run_one(calibration *k, measure *m, int32_t run, quire_error *e
 static quire_err measure_all(calibration *k, quire_error *err) {
     for (int32_t run = -1; run < k->o->n_runs; run++) { /* the first warms up */
         for (int32_t i = 0; i < k->n; i++) {
-            TRY(run_one(k, &k->measures[i], run < 0 ? 0 : run, err));
+            measure *m = &k->measures[i];
+            m->n_us = run == 0 ? 0 : m->n_us;
+            TRY(run < 0 ? run_one(k, m, err) : run_some(k, m, err));
         }
     }
     int32_t kept = 0;
     for (int32_t i = 0; i < k->n; i++) {
         measure m = k->measures[i];
-        figure f = figure_of(m.us, k->o->n_runs);
-        m.mean_us = figures_percentile(m.us, k->o->n_runs, 0.5);
-        if (f.mean > 0 && m.mean_us > 0) {
+        if (m.n_us > 0) {
+            m.median_us = figures_percentile(m.us, m.n_us, 0.5);
             k->measures[kept++] = m;
         }
     }
@@ -189,7 +203,7 @@ static void fit_model(const calibration *k, cost_model *c) {
     fit *f = &(fit){.n_terms = k->n_knots + N_OTHERS};
     for (int32_t i = 0; i < k->n; i++) {
         terms_of(k, &k->measures[i], terms);
-        fit_add(f, terms, k->measures[i].mean_us);
+        fit_add(f, terms, k->measures[i].median_us);
     }
     fit_solve(f, factors);
     const quire_info *info = k->c.info;
@@ -240,9 +254,9 @@ static void report(const calibration *k, const cost_model *c) {
     sheet_begin(&s, heading);
     for (int32_t i = 0; i < k->n; i++) {
         const measure *m = &k->measures[i];
-        double us = predicted_us(k, c, m), off = us / m->mean_us - 1;
+        double us = predicted_us(k, c, m), off = us / m->median_us - 1;
         squares += off * off;
-        sheet_row(&s, (sheet_cell[]){{.text = m->decodes ? "decode" : "prompt"}, {.number = m->n_seqs}, {.number = m->n_prompt}, {.number = m->mean_us}, {.number = us}, {.number = 100 * off}});
+        sheet_row(&s, (sheet_cell[]){{.text = m->decodes ? "decode" : "prompt"}, {.number = m->n_seqs}, {.number = m->n_prompt}, {.number = m->median_us}, {.number = us}, {.number = 100 * off}});
     }
     sheet_note(&s, "a step: %.1f us with 1 row, %.1f with %d; %.3f us a row of logits, %.5f a pair of a decode, %.5f of a prefill; a request's way %.1f us; off by %.1f%% in the mean square",
                c->us[0], c->us[c->n_points - 1], (int)c->rows[c->n_points - 1], c->out_us, c->decode_pair_us, c->prefill_pair_us, c->request_us,
@@ -285,8 +299,8 @@ static quire_err calibrate(calibration *k, quire_error *err) {
 }
 
 quire_err calibrate_run(const calibrate_options *o, quire_error *err) {
-    if (o->n_runs < 1 || o->n_runs > MAX_RUNS) {
-        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, (int)MAX_RUNS);
+    if (o->n_runs < 1 || o->n_runs > MAX_RUNS / MAX_REPEATS) {
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, MAX_RUNS / MAX_REPEATS);
     }
     calibration *k = mem_new(1, sizeof *k);
     if (k == NULL) {
