@@ -272,8 +272,13 @@ static void a_shared_prompt_is_computed_once(void **state) {
     assert_int_equal(token.n_rows, 2240 + 8 * 149);
     assert_int_equal(token.hit_tokens, 14000);
     assert_true(token.span_us < none.span_us);
+    o.max_rows = 1024; /* now there is room for chunks of all in the first step, and seven wait all the same */
+    o.max_chunk = 64;
+    serving_result wide = serve(&t, &o);
+    assert_int_equal(wide.n_rows, 2240 + 8 * 149);
     serving_result_deinit(&none);
     serving_result_deinit(&token);
+    serving_result_deinit(&wide);
     trace_deinit(&t);
 }
 
