@@ -200,6 +200,90 @@ static void n_and_best_of_multiply_the_choices(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":[\"x\",\"y\"],\"n\":1000}", "n", "2000 answers in all");
 }
 
+/* The number of beams, and of results, that a body's members ask for. */
+static void expect_beams(const char *members, int32_t width, int32_t n) {
+    for (int chat = 0; chat < 2; chat++) {
+        char body[512];
+        snprintf(body, sizeof body, "{%s%s}", chat ? USER "," : "\"prompt\":\"x\",", members);
+        if (chat && strstr(members, "best_of") != NULL) {
+            continue; /* completions only */
+        }
+        quire_request *r = parse(chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, body);
+        assert_int_equal(r->info.beam_width, width);
+        assert_true(r->info.n_samples == n && r->info.n_best == n && r->info.n_choices == n);
+        quire_request_free(r);
+    }
+}
+
+static void beam_search_goes_by_the_names_of_vllm_and_transformers(void **state) {
+    (void)state;
+    expect_beams("\"n\":3", 0, 3);
+    expect_beams("\"beam_width\":4", 4, 1);
+    expect_beams("\"num_beams\":4,\"num_return_sequences\":2", 4, 2);
+    expect_beams("\"n\":2,\"beam_width\":4,\"stream\":true", 4, 2);
+    expect_beams("\"use_beam_search\":true,\"n\":3", 3, 3);
+    expect_beams("\"use_beam_search\":true,\"n\":2,\"best_of\":5,\"stream\":true", 5, 2);
+    expect_beams("\"use_beam_search\":true,\"n\":2,\"beam_width\":6", 6, 2);
+    expect_beams("\"use_beam_search\":true", 1, 1);
+    expect_beams("\"num_beams\":1", 0, 1); /* transformers' word for no search */
+    expect_beams("\"num_beams\":1,\"use_beam_search\":true", 1, 1);
+    expect_beams("\"beam_width\":4,\"num_beams\":null", 0, 1); /* the last of two names counts */
+    expect_beams("\"beam_width\":4,\"temperature\":0,\"top_p\":1,\"top_k\":-1,\"min_p\":0", 4, 1);
+    expect_beams("\"length_penalty\":0.5,\"early_stopping\":true,\"temperature\":0.7", 0, 1);
+    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"beam_width\":6,\"num_beam_groups\":3,\"diversity_penalty\":0.5,\"length_penalty\":-1}");
+    assert_true(r->beams.n_groups == 3 && r->beams.diversity_penalty == 0.5f && r->beams.length_penalty == -1.0f);
+    assert_int_equal(r->beams.stopping, BEAM_STOPPING_LIKELY);
+    quire_request_free(r);
+    static const struct {
+        const char *value;
+        beam_stopping stopping;
+    } words[] = {{"true", BEAM_STOPPING_EARLY}, {"false", BEAM_STOPPING_LIKELY}, {"\"never\"", BEAM_STOPPING_NEVER}, {"null", BEAM_STOPPING_LIKELY}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "{\"prompt\":\"x\",\"beam_width\":2,\"early_stopping\":%s}", words[i].value);
+        r = parse(QUIRE_COMPLETIONS, body);
+        assert_int_equal(r->beams.stopping, words[i].stopping);
+        assert_true(r->beams.length_penalty == 1.0f && r->beams.n_groups == 1);
+        quire_request_free(r);
+    }
+}
+
+static void what_beam_search_excludes_is_refused_by_name(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {
+        {"\"beam_width\":0", "beam_width", "beam_width is 0; it must be from 1 to 128"},
+        {"\"beam_width\":129", "beam_width", "from 1 to 128"},
+        {"\"num_beams\":0", "num_beams", "from 1 to 128"},
+        {"\"beam_width\":true", "body.beam_width", "must be an integer"},
+        {"\"use_beam_search\":1", "body.use_beam_search", "must be true or false"},
+        {"\"use_beam_search\":true,\"n\":129", "n", "at most 128"},
+        {"\"use_beam_search\":true,\"best_of\":500", "best_of", "at most 128"},
+        {"\"beam_width\":4,\"n\":5", "n", "n is 5; 4 beams"},
+        {"\"beam_width\":4,\"best_of\":5", "best_of", "both are the number of beams"},
+        {"\"beam_width\":4,\"num_beam_groups\":3", "num_beam_groups", "must divide the number of beams, which is 4"},
+        {"\"beam_width\":4,\"num_beam_groups\":0", "num_beam_groups", "from 1 to 128"},
+        {"\"beam_width\":4,\"diversity_penalty\":1", "diversity_penalty", "set num_beam_groups"},
+        {"\"beam_width\":4,\"diversity_penalty\":-1", "diversity_penalty", "at least 0"},
+        {"\"beam_width\":4,\"length_penalty\":33", "length_penalty", "from -32 to 32"},
+        {"\"beam_width\":4,\"early_stopping\":\"always\"", "body.early_stopping", "true, false or \"never\""},
+        {"\"beam_width\":4,\"early_stopping\":1", "body.early_stopping", "true, false or"},
+        {"\"beam_width\":4,\"temperature\":0.7", "temperature", "give 0 or 1"},
+        {"\"beam_width\":4,\"top_p\":0.9", "top_p", "leave top_p out"},
+        {"\"beam_width\":4,\"top_k\":40", "top_k", "draws no tokens"},
+        {"\"beam_width\":4,\"min_p\":0.1", "min_p", "draws no tokens"},
+        {"\"beam_width\":4,\"typical_p\":0.5", "typical_p", "draws no tokens"},
+        {"\"beam_width\":4,\"top_n_sigma\":1", "top_n_sigma", "draws no tokens"},
+        {"\"beam_width\":4,\"xtc_probability\":0.5", "xtc_probability", "draws no tokens"},
+        {"\"beam_width\":4,\"dynatemp_range\":0.5", "dynatemp_range", "draws no tokens"},
+        {"\"beam_width\":4,\"mirostat\":2", "mirostat", "draws no tokens"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{\"prompt\":\"x\",%s}", cases[i][0]);
+        refuse(QUIRE_COMPLETIONS, body, cases[i][1], cases[i][2]);
+    }
+    refuse(QUIRE_CHAT, "{" USER ",\"beam_width\":4,\"temperature\":0.5}", "temperature", "give 0 or 1");
+}
+
 static void a_field_of_a_later_issue_is_refused_by_name(void **state) {
     (void)state;
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\"}", "suffix", "not supported yet");
@@ -616,6 +700,8 @@ int main(void) {
         cmocka_unit_test(lists_of_tokens_are_checked_against_the_vocabulary),
         cmocka_unit_test(logprobs_are_a_number_in_completions_and_a_flag_in_chat),
         cmocka_unit_test(n_and_best_of_multiply_the_choices),
+        cmocka_unit_test(beam_search_goes_by_the_names_of_vllm_and_transformers),
+        cmocka_unit_test(what_beam_search_excludes_is_refused_by_name),
         cmocka_unit_test(a_field_of_a_later_issue_is_refused_by_name),
         cmocka_unit_test(unknown_fields_are_ignored),
         cmocka_unit_test(wrong_types_name_the_field_under_body),
