@@ -14,7 +14,7 @@ SETTINGS = {
     "cache": ["none", "page", "token"],
     "chunk": ["0", "1", "13"],
     "pages": ["roomy", "scarce"],  # scarce: running sequences are preempted
-    "speculation": ["none", "ngram"],
+    "speculation": ["none", "ngram", "suffix"],
     "page": ["1", "16", "64"],
     "swap": ["0", "1"],
     "schedule": ["fcfs", "fair", "prefix"],
@@ -29,6 +29,7 @@ KINDS = {
     "four greedy": {"n": 4},
     "stopped": {"temperature": 0.7, "seed": 8, "stop": [" the", "and"]},
     "penalised": {"temperature": 0.8, "seed": 9, "repetition_penalty": 1.2, "frequency_penalty": 0.5, "no_repeat_ngram_size": 3},
+    "beams": {"use_beam_search": True, "beam_width": 3, "n": 2, "length_penalty": 0.8},
     "one id": {"allowed_token_ids": [17]},
     "a long prompt": {"temperature": 0.9, "seed": 10, "prompt": PROMPT * 24},
 }
