@@ -30,8 +30,8 @@ static uint64_t hash_weights(const model_file *f) {
 static uint64_t hash_description(const model_desc *d) {
     char text[1024];
     const rope_desc *r = &d->rope;
-    (void)snprintf(text, sizeof text, "%s %d %d %d %d %d %d %d %a %a %d %d %d %d %lld | %d %d %d %a %a %a %a %a %a %a %d %d", d->architecture,
-                   d->n_layers, d->d_model, d->n_heads, d->n_kv_heads, d->d_head, d->d_ff, d->n_vocab, (double)d->norm_eps,
+    (void)snprintf(text, sizeof text, "%s %d %d %d %d %d %d %d %a %a %d %d %d %d %lld | %d %d %d %a %a %a %a %a %a %a %d %d",
+                   d->architecture, d->n_layers, d->d_model, d->n_heads, d->n_kv_heads, d->d_head, d->d_ff, d->n_vocab, (double)d->norm_eps,
                    (double)d->attention_scale, (int)d->act, d->tied_embeddings, d->window, d->d_latent, (long long)d->state_bytes,
                    (int)r->kind, (int)r->pairs, r->n_dims, (double)r->theta, (double)r->factor, (double)r->low_freq_factor,
                    (double)r->high_freq_factor, (double)r->beta_fast, (double)r->beta_slow, (double)r->attention_factor, r->truncate,
@@ -43,7 +43,8 @@ static uint64_t hash_description(const model_desc *d) {
     return h;
 }
 
-void tiers_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions, char out[KV_VERSION_BYTES + 1]) {
+void tiers_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions,
+                   char out[KV_VERSION_BYTES + 1]) {
     char isa[64] = "any";
     if (b->compute == COMPUTE_BF16) { /* the one mode whose bits an instruction set may change */
         (void)snprintf(isa, sizeof isa, "%s", b->ops->describe(b));
@@ -54,8 +55,8 @@ void tiers_version(const model_file *f, const model_desc *d, const backend *b, d
     }
     int32_t length = d->rope.kind == ROPE_NTK ? max_positions : 0;
     (void)snprintf(out, KV_VERSION_BYTES + 1, "quire %s, model %016llx %016llx, compute %s, kv %s, isa %s, length %d", QUIRE_VERSION,
-                   (unsigned long long)hash_weights(f), (unsigned long long)hash_description(d), compute_name(b->compute), dtype_name(kv), isa,
-                   (int)length);
+                   (unsigned long long)hash_weights(f), (unsigned long long)hash_description(d), compute_name(b->compute), dtype_name(kv),
+                   isa, (int)length);
 }
 
 static quire_err check_bytes(const char *flag, int64_t v, quire_error *err) {

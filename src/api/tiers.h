@@ -12,7 +12,8 @@
 bool tiers_are_kept(const quire_options *o);
 /* Names, in at most KV_VERSION_BYTES, everything that the bytes of a page depend on but its tokens: the weights (by a hash of every byte),
  * the description, the numeric configuration, this program's version. Reads the whole file. */
-void tiers_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions, char out[KV_VERSION_BYTES + 1]);
+void tiers_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions,
+                   char out[KV_VERSION_BYTES + 1]);
 /* Checks o's sizes. */
 quire_err tiers_check(const quire_options *o, quire_error *err);
 /* The engine's part of o; version and o's texts are borrowed. */

@@ -111,7 +111,8 @@ static quire_err check(preempt_bench *p, int32_t n, quire_error *err) {
     bare_part last = {p->tokens, n - 1, 1, p->pages, true};
     TRY(bare_forward(&p->b, &last, 1));
     bool same = memcmp(bare_logits(&p->b, 0), p->logits, (size_t)p->b.desc->n_vocab * sizeof *p->logits) == 0;
-    return same ? QUIRE_OK : err_set(err, QUIRE_INTERNAL, -1, "a sequence of %d tokens is not what it was after it was swapped out and in", (int)n);
+    return same ? QUIRE_OK
+                : err_set(err, QUIRE_INTERNAL, -1, "a sequence of %d tokens is not what it was after it was swapped out and in", (int)n);
 }
 
 static quire_err run_once(preempt_bench *p, int32_t n, preempt_times *out, quire_error *err) {
@@ -137,7 +138,8 @@ static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32
         in[run] = t.in * 1e-3;
         swap[run] = out[run] + in[run];
     }
-    figure fc = figure_of(compute, o->n_runs), fo = figure_of(out, o->n_runs), fi = figure_of(in, o->n_runs), fs = figure_of(swap, o->n_runs);
+    figure fc = figure_of(compute, o->n_runs), fo = figure_of(out, o->n_runs), fi = figure_of(in, o->n_runs),
+           fs = figure_of(swap, o->n_runs);
     int64_t n_pages = kv_pages_for(n, p->b.layout.page_tokens), bytes = n_pages * p->b.layout.page_bytes;
     sheet_row(s, (sheet_cell[]){{NULL, p->b.layout.page_tokens},
                                 {NULL, n},
@@ -158,10 +160,13 @@ static quire_err measure(const bench_preempt_options *o, preempt_bench *p, int32
 static quire_err check_points(const bench_preempt_options *o, const int32_t *pages, int32_t n_pages, quire_error *err) {
     for (int32_t i = 0; i < n_pages; i++) {
         if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d", o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d", o->pages, (int)pages[i],
+                           KV_MAX_PAGE_TOKENS);
         }
     }
-    return o->n_runs >= 1 && o->n_runs <= FIGURES_MAX_RUNS ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, FIGURES_MAX_RUNS);
+    return o->n_runs >= 1 && o->n_runs <= FIGURES_MAX_RUNS
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, FIGURES_MAX_RUNS);
 }
 
 quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
@@ -197,8 +202,11 @@ quire_err bench_preempt_run(const bench_preempt_options *o, quire_error *err) {
             e = measure(o, &p, lengths[k], &s, err);
         }
         if (e == QUIRE_OK && i == n_pages - 1) {
-            sheet_note(&s, "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and spread of %d runs (measured); after each, the last token's "
-                           "logits are the same to the bit", p.b.desc->name, compute_name(p.b.b->compute), dtype_name(p.b.layout.type), p.b.b->ops->describe(p.b.b),
+            sheet_note(&s,
+                       "%s, compute %s, KV %s, %s; prefill of %d rows a step, pages in no order; mean and spread of %d runs (measured); "
+                       "after each, the last token's "
+                       "logits are the same to the bit",
+                       p.b.desc->name, compute_name(p.b.b->compute), dtype_name(p.b.layout.type), p.b.b->ops->describe(p.b.b),
                        (int)o->engine.max_batched_tokens, (int)o->n_runs);
         }
         close_bench(&p);

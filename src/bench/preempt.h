@@ -1,5 +1,5 @@
-/* `quire bench preempt`: what it costs to bring a preempted sequence back by swapping and by computing it again, by page size and length, on a model that
- * is really run. After each copy out and in, the next token's logits must be the same to the bit. */
+/* `quire bench preempt`: what it costs to bring a preempted sequence back by swapping and by computing it again, by page size and length,
+ * on a model that is really run. After each copy out and in, the next token's logits must be the same to the bit. */
 #ifndef BENCH_PREEMPT_H
 #define BENCH_PREEMPT_H
 
@@ -8,10 +8,10 @@
 #include "quire.h"
 
 typedef struct bench_preempt_options {
-    quire_options engine;  /* model and numeric configuration count, and rows a step */
-    const char *pages;     /* tokens a page, "1,16,256" */
-    const char *lengths;   /* tokens of the sequence, "128,1024" */
-    int32_t n_runs;        /* each figure is the mean and spread of this many */
+    quire_options engine; /* model and numeric configuration count, and rows a step */
+    const char *pages;    /* tokens a page, "1,16,256" */
+    const char *lengths;  /* tokens of the sequence, "128,1024" */
+    int32_t n_runs;       /* each figure is the mean and spread of this many */
     bool json;
 } bench_preempt_options;
 

@@ -45,6 +45,10 @@ static quire_err command_bench_stall(const cli_options *o, quire_error *err) {
     return bench_stall_run(&o->bench_stall, err);
 }
 
+static quire_err command_bench_tiers(const cli_options *o, quire_error *err) {
+    return bench_tiers_run(&o->bench_tiers, err);
+}
+
 static quire_err command_demo(const cli_options *o, quire_error *err) {
     if (o->demo.name == NULL) {
         printf("quire demo NAME [flags]\n\n  %-9s nine states of a prefix tree, in words\n", DEMO_RADIX);
@@ -146,6 +150,9 @@ static const command commands[] = {
      "  quire bench ablation chat --json\n"},
     {"bench scenario", CLI_EXPERIMENT, command_bench_scenario, "memory and speed of a model, alone and with others", "quire bench scenario [NAME]",
      "  quire bench scenario mixed-random                      also: single mixed chat long\n"},
+    {"bench tiers", CLI_BENCH_TIERS, command_bench_tiers, "first tokens of prompts that come back from host memory, file, Redis", "quire bench tiers MODEL",
+     "  quire bench tiers builtin\n"
+     "  quire bench tiers model.gguf --kv-tier-file /nvme/tier --kv-tier-redis redis://127.0.0.1 --lengths 1000,8000\n"},
     {"demo", CLI_DEMO, command_demo, "what paging and continuous batching are for, shown", "quire demo [NAME]",
      "  quire demo                                             lists the demonstrations\n"
      "  quire demo radix --page-size 4\n"

@@ -7,7 +7,7 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers"};
 
 /* Commands that need no MODEL. */
 enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_MEMORY | CLI_BENCH_RUNS };
@@ -31,6 +31,7 @@ quire_err cli_options_init(cli_options *o) {
     bench_stall_options_init(&o->bench_stall);
     bench_memory_options_init(&o->bench_memory);
     bench_preempt_options_init(&o->bench_preempt);
+    bench_tiers_options_init(&o->bench_tiers);
     bench_runs_options_init(&o->bench_runs);
     demo_options_init(&o->demo);
     bench_serving_options_init(&o->bench_serving);
@@ -366,6 +367,8 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     o->bench.json = o->json;
     o->bench_preempt.engine = o->engine;
     o->bench_preempt.json = o->json;
+    o->bench_tiers.engine = o->engine;
+    o->bench_tiers.json = o->json;
     o->calibrate.engine = o->engine;
     o->calibrate.out = o->out;
     o->calibrate.json = o->json;

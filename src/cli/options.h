@@ -18,6 +18,7 @@
 #include "bench/runs.h"
 #include "bench/serving.h"
 #include "bench/stall.h"
+#include "bench/tiers.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
@@ -42,7 +43,8 @@ typedef enum cli_command {
     CLI_BENCH_SERVING = 4096,
     CLI_BENCH_CALIBRATE = 8192,
     CLI_BENCH_STALL = 16384,
-    CLI_EXPERIMENT = 32768 /* bench pages, sharing, workload, ablation, scenario */
+    CLI_EXPERIMENT = 32768, /* bench pages, sharing, workload, ablation, scenario */
+    CLI_BENCH_TIERS = 65536
 } cli_command;
 
 typedef struct cli_options {
@@ -53,6 +55,7 @@ typedef struct cli_options {
     bench_kv_options bench_kv;
     bench_memory_options bench_memory;
     bench_preempt_options bench_preempt;
+    bench_tiers_options bench_tiers;
     bench_runs_options bench_runs;
     bench_stall_options bench_stall;
     demo_options demo;

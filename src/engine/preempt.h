@@ -1,5 +1,6 @@
-/* Whether a preempted sequence is swapped out or computed again, whichever is the sooner done: a pure function of measured costs. No clock, no
- * allocation (DESIGN.md, 4). Only time rests on it, never a result: pages come back byte for byte, and computing gives the same bytes. */
+/* Whether a preempted sequence is swapped out or computed again, whichever is the sooner done: a pure function of measured costs. No clock,
+ * no allocation (DESIGN.md, 4). Only time rests on it, never a result: pages come back byte for byte, and computing gives the same bytes.
+ */
 #ifndef ENGINE_PREEMPT_H
 #define ENGINE_PREEMPT_H
 

@@ -47,7 +47,8 @@ quire_err swap_open(engine *e, quire_error *err) {
         w->page = mem_new((size_t)n, sizeof *w->page);
     }
     if (!w || !w->memory || !w->next || !w->page) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %lld bytes of swap space; lower --swap-space", (long long)e->options.swap_bytes);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %lld bytes of swap space; lower --swap-space",
+                       (long long)e->options.swap_bytes);
     }
     w->n_frames = w->n_free = (int32_t)n;
     w->free_frame = FRAME_NONE;
@@ -94,8 +95,8 @@ static int32_t count_pages(const sequence *s, int32_t from) {
     return n;
 }
 
-/* Preempt by swapping? A sequence whose prompt's logits are still being collected computes them all again. What other holders keep of its pages,
- * `from` of tokens, costs neither way. */
+/* Preempt by swapping? A sequence whose prompt's logits are still being collected computes them all again. What other holders keep of its
+ * pages, `from` of tokens, costs neither way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const swap *w = e->swap;
     sched_cost cost = pace_cost(&e->pace);
@@ -103,7 +104,8 @@ static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t 
                       .from = from * e->layout.page_tokens,
                       .to = s->n_computed,
                       .max_rows = e->limits.max_rows < e->limits.max_chunk ? e->limits.max_rows : e->limits.max_chunk};
-    return n_pages > 0 && n_pages <= w->n_free && !sequence_wants_logits(s) && preempt_swaps(e->options.preempt, &c, &w->out, &w->in, &cost);
+    return n_pages > 0 && n_pages <= w->n_free && !sequence_wants_logits(s) &&
+           preempt_swaps(e->options.preempt, &c, &w->out, &w->in, &cost);
 }
 
 /* n pages were copied since. */

@@ -2,9 +2,9 @@
  *
  *   preempted: swap_out, then the pages are given back        admitted: cache_take, then swap_in        over: swap_drop
  *
- * A sequence's leading pages that others hold too stay where they are and are found in the prefix cache when it comes back; were they evicted
- * meanwhile, what was swapped out is of no use and all is computed. Pages come back byte for byte, so nothing that is computed after them
- * changes (DESIGN.md, 1). All by the engine thread; without swap space every function does nothing. */
+ * A sequence's leading pages that others hold too stay where they are and are found in the prefix cache when it comes back; were they
+ * evicted meanwhile, what was swapped out is of no use and all is computed. Pages come back byte for byte, so nothing that is computed
+ * after them changes (DESIGN.md, 1). All by the engine thread; without swap space every function does nothing. */
 #ifndef ENGINE_SWAP_H
 #define ENGINE_SWAP_H
 

@@ -6,11 +6,11 @@
 #include "base/mem.h"
 #include "engine/tiering_parts.h"
 
-#define FLUSH_US        5000000 /* of closing */
-#define FLUSH_PENDING   4       /* pages that are being written at once then */
-#define SHORT_WAIT_US   1000
-#define WRITES_A_STEP   4       /* pages of tokens that are written through: each costs the engine thread a copy and a checksum */
-#define WRITES_AT_ONCE  8       /* transfers under way beyond which none is begun: demotion and promotion need frames too */
+#define FLUSH_US       5000000 /* of closing */
+#define FLUSH_PENDING  4       /* pages that are being written at once then */
+#define SHORT_WAIT_US  1000
+#define WRITES_A_STEP  4 /* pages of tokens that are written through: each costs the engine thread a copy and a checksum */
+#define WRITES_AT_ONCE 8 /* transfers under way beyond which none is begun: demotion and promotion need frames too */
 
 /* ---- names ---- */
 
@@ -175,7 +175,8 @@ quire_err tiering_open(engine *e, quire_error *err) {
         return QUIRE_OK;
     }
     if (!can_tier(e)) {
-        return err_set(err, QUIRE_INVALID, -1, "tiers keep pages of the prefix cache: they need --prefix-cache and a model without recurrent state");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "tiers keep pages of the prefix cache: they need --prefix-cache and a model without recurrent state");
     }
     tiering *t = e->tiering = mem_new(1, sizeof *t);
     if (!t || open_arrays(e, t) != QUIRE_OK) {

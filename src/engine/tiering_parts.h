@@ -20,8 +20,8 @@ typedef struct entry_name {
 typedef struct promotion {
     sequence *s; /* NULL: free */
     int32_t n_done, n_asked, n_total;
-    kv_tier_id before;       /* the name of the prefix before page n_asked; not of the space that begins there */
-    int32_t *frames;         /* [WINDOW, n_groups], page i at i % WINDOW */
+    kv_tier_id before; /* the name of the prefix before page n_asked; not of the space that begins there */
+    int32_t *frames;   /* [WINDOW, n_groups], page i at i % WINDOW */
 } promotion;
 
 /* Full entries whose pages are to be written through, in the order of their coming: a ring. */
@@ -33,9 +33,9 @@ typedef struct write_queue {
 struct tiering {
     kv_tiers *tiers;
     kv_index_watch watch;
-    entry_name *names;     /* [n_pages] by index entry */
-    int32_t *path;         /* [max pages of a sequence] entries of a path, from its end */
-    kv_table *tables;      /* [n_groups] of the pages being published; empty between calls */
+    entry_name *names; /* [n_pages] by index entry */
+    int32_t *path;     /* [max pages of a sequence] entries of a path, from its end */
+    kv_table *tables;  /* [n_groups] of the pages being published; empty between calls */
     promotion promotions[MAX_PROMOTIONS];
     write_queue to_write;
     bool closes;

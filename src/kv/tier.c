@@ -9,12 +9,12 @@
 #include "kv/tier_file.h"
 #include "kv/tier_redis.h"
 
-#define FRAME_NONE      (-1)
-#define STAGING_BYTES   ((int64_t)64 << 20) /* frames for pages on their way, besides those that the host tier keeps */
-#define MIN_STAGING     16
-#define MAX_STAGING     1024
-#define JOBS_A_FRAME    2 /* one for the file and one for Redis at a time */
-#define KEPT_FOR_READS  4 /* a quarter of the staging frames is not used for writing */
+#define FRAME_NONE     (-1)
+#define STAGING_BYTES  ((int64_t)64 << 20) /* frames for pages on their way, besides those that the host tier keeps */
+#define MIN_STAGING    16
+#define MAX_STAGING    1024
+#define JOBS_A_FRAME   2 /* one for the file and one for Redis at a time */
+#define KEPT_FOR_READS 4 /* a quarter of the staging frames is not used for writing */
 
 typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY, FRAME_MISSED } frame_state;
 
@@ -33,8 +33,8 @@ struct kv_tiers {
     int32_t n_frames, n_free, free_frame, n_kept_for_reads;
     int32_t putting; /* between put_begin and put_end */
     bool has_host, put_to_host, put_to_file, put_to_redis;
-    kv_dir host;   /* a slot's value is its frame */
-    kv_file *file; /* NULL: no file tier */
+    kv_dir host;     /* a slot's value is its frame */
+    kv_file *file;   /* NULL: no file tier */
     kv_redis *redis; /* NULL: no Redis tier */
     kv_io_done done;
     int32_t n_pending; /* jobs that have not come back */

@@ -6,11 +6,11 @@
  * A page is kept as a record (tier_record.h), which says exactly behind what it belongs and carries checksums. What is missing, damaged, of
  * another version, or slow is a miss and nothing else: a tier that fails costs what it held, never an error of a request.
  *
- * Frames hold one record each: what the host tier keeps and what is on its way. A frame is written by whoever fills it and never again until
- * nobody needs it, so threads that write it out need no lock.
+ * Frames hold one record each: what the host tier keeps and what is on its way. A frame is written by whoever fills it and never again
+ * until nobody needs it, so threads that write it out need no lock.
  *
- * Nothing here blocks or allocates after open but close. Owner: the engine thread; transfers run on threads of their own, which ring `reader`
- * when kv_tiers_poll has news. */
+ * Nothing here blocks or allocates after open but close. Owner: the engine thread; transfers run on threads of their own, which ring
+ * `reader` when kv_tiers_poll has news. */
 #ifndef KV_TIER_H
 #define KV_TIER_H
 
@@ -26,10 +26,10 @@ typedef struct kv_tiers_options {
     int64_t file_bytes;
     kv_io_way file_way;
     const kv_io_calls *file_calls; /* as kv_io_open */
-    const char *redis_url; /* of the Redis tier (tier_redis.h); NULL: none */
+    const char *redis_url;         /* of the Redis tier (tier_redis.h); NULL: none */
     int64_t redis_bytes;
-    int32_t hash_bits;     /* of an id say where to look, for tests; 0: all */
-    const wake *reader;    /* outlives the tiers; NULL: nobody */
+    int32_t hash_bits;  /* of an id say where to look, for tests; 0: all */
+    const wake *reader; /* outlives the tiers; NULL: nobody */
 } kv_tiers_options;
 
 /* QUIRE_INVALID for options no store has; err says what a tier that cannot be opened lacks. */

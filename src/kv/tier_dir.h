@@ -2,7 +2,8 @@
  *
  *   free --take--> taken --fill--> filled --take (the oldest)--> taken        taken --give--> free      filled --drop--> free
  *
- * A filled slot can be found. One that is pinned is not taken until it is unpinned. Keys are compared whole. Everything is sized at open. Owner: the engine thread. */
+ * A filled slot can be found. One that is pinned is not taken until it is unpinned. Keys are compared whole. Everything is sized at open.
+ * Owner: the engine thread. */
 #ifndef KV_TIER_DIR_H
 #define KV_TIER_DIR_H
 

@@ -11,8 +11,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define BLOCK_BYTES  4096
-#define PATH_BYTES   4096
+#define BLOCK_BYTES    4096
+#define PATH_BYTES     4096
 #define FIRST_PAUSE_US 1000000 /* after a write failed, doubled each time up to a minute: a full disk is not asked again at once */
 #define LAST_PAUSE_US  60000000
 
@@ -238,11 +238,12 @@ bool kv_file_write(kv_file *f, int32_t frame, unsigned char *head, unsigned char
     if (slot == SLOT_NONE) {
         return false;
     }
-    kv_job job = {.kind = KV_JOB_FILE_WRITE,
-                  .frame = frame,
-                  .slot = slot,
-                  .n_parts = 2,
-                  .parts = {{f->pages, body, (size_t)f->shape.page_bytes, page_at(f, slot)}, {f->heads, head, f->head_bytes, head_at(f, slot)}}};
+    kv_job job = {
+        .kind = KV_JOB_FILE_WRITE,
+        .frame = frame,
+        .slot = slot,
+        .n_parts = 2,
+        .parts = {{f->pages, body, (size_t)f->shape.page_bytes, page_at(f, slot)}, {f->heads, head, f->head_bytes, head_at(f, slot)}}};
     if (!kv_io_submit(f->io, &job)) {
         kv_dir_give(&f->dir, slot);
         return false;

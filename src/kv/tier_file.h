@@ -2,9 +2,9 @@
  *
  *   quire-VERSION.heads: a block that says what these files hold, then a head a slot        quire-VERSION.pages: a body a slot
  *
- * A record is written body first, then head; nothing is ever renamed or synchronised. Both parts carry checksums, so that whatever moment the
- * process dies at, each slot holds a whole record or something that is no record, whether old, new or a mixture. Files are named by a hash of
- * version and shape, and say both in full: those of another model lie beside and are left alone. One process at a time has them.
+ * A record is written body first, then head; nothing is ever renamed or synchronised. Both parts carry checksums, so that whatever moment
+ * the process dies at, each slot holds a whole record or something that is no record, whether old, new or a mixture. Files are named by a
+ * hash of version and shape, and say both in full: those of another model lie beside and are left alone. One process at a time has them.
  *
  * The directory is kept in memory, in the order of use; after a start, in the order of writing. Owner: the engine thread. */
 #ifndef KV_TIER_FILE_H
@@ -16,12 +16,12 @@
 typedef struct kv_file kv_file;
 
 typedef struct kv_file_options {
-    const char *path; /* of the directory; made if need be */
-    int64_t bytes;    /* both files together */
+    const char *path;  /* of the directory; made if need be */
+    int64_t bytes;     /* both files together */
     int32_t hash_bits; /* as kv_dir_open */
     kv_io_way way;
     const kv_io_calls *calls; /* as kv_io_open */
-    size_t most;      /* transfers that may wait; a power of two */
+    size_t most;              /* transfers that may wait; a power of two */
 } kv_file_options;
 
 /* Opens the files of this shape and adopts what they hold. QUIRE_INVALID when bytes do not hold one record; QUIRE_BUSY when another process
@@ -42,8 +42,8 @@ void kv_file_touch(kv_file *f, int32_t slot);
 bool kv_file_write(kv_file *f, int32_t frame, unsigned char *head, unsigned char *body);
 /* Starts reading the body of a slot that the directory holds; head gets the slot's head. false: no room. */
 bool kv_file_read(kv_file *f, int32_t slot, int32_t frame, unsigned char *head, unsigned char *body);
-/* A job of this file has come back: brings the directory up to date. job->result is QUIRE_OK, QUIRE_IO, or QUIRE_BAD_FILE for a body that is
- * not what the head says; such a slot is free then. */
+/* A job of this file has come back: brings the directory up to date. job->result is QUIRE_OK, QUIRE_IO, or QUIRE_BAD_FILE for a body that
+ * is not what the head says; such a slot is free then. */
 void kv_file_finish(kv_file *f, kv_job *job);
 
 #endif

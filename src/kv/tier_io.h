@@ -1,6 +1,6 @@
 /* Reads and writes of a tier's file, away from the engine thread: through io_uring where the kernel allows it, else by a few threads with
- * pread and pwrite. The engine thread submits, a done ring brings every job back once, in any order. Reads, for which someone waits, go before
- * writes.
+ * pread and pwrite. The engine thread submits, a done ring brings every job back once, in any order. Reads, for which someone waits, go
+ * before writes.
  *
  * Owner: the engine thread. A job's memory belongs to the transfer until it is back. */
 #ifndef KV_TIER_IO_H
@@ -49,8 +49,8 @@ typedef struct kv_io_calls {
     ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t offset);
 } kv_io_calls;
 
-/* At most `most` jobs (a power of two) wait at once. AUTO takes io_uring where it opens; calls (NULL: the system's) are used by threads only.
- * QUIRE_UNSUPPORTED where KV_IO_URING does not open. */
+/* At most `most` jobs (a power of two) wait at once. AUTO takes io_uring where it opens; calls (NULL: the system's) are used by threads
+ * only. QUIRE_UNSUPPORTED where KV_IO_URING does not open. */
 quire_err kv_io_open(kv_io_way way, size_t most, const kv_io_calls *calls, kv_io_done done, kv_io **out);
 /* Finishes every job that was submitted, then ends. */
 void kv_io_close(kv_io *io);

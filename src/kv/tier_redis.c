@@ -18,7 +18,7 @@
 #define TRANSFER_US    250000
 #define FIRST_PAUSE_US 100000 /* before the next try, doubled each time */
 #define LAST_PAUSE_US  10000000
-#define MOST_READS     16     /* asked for before the first is answered */
+#define MOST_READS     16 /* asked for before the first is answered */
 #define MAX_PUTS       (1 << 24)
 #define KEY_BYTES      80
 #define PART_BYTES     256
@@ -157,8 +157,8 @@ static void try_connect(kv_redis *r) {
         return;
     }
     struct timeval connect = timeval_of(CONNECT_US);
-    r->c = r->url.is_socket ? redisConnectUnixWithTimeout(r->url.host, connect)
-                            : redisConnectWithTimeout(r->url.host, r->url.port, connect);
+    r->c =
+        r->url.is_socket ? redisConnectUnixWithTimeout(r->url.host, connect) : redisConnectWithTimeout(r->url.host, r->url.port, connect);
     if (r->c == NULL || r->c->err != 0 || redisSetTimeout(r->c, timeval_of(TRANSFER_US)) != REDIS_OK || !greet(r)) {
         disconnect(r);
         return;
@@ -259,7 +259,8 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
     for (int32_t i = 0; i < n && r->c != NULL; i++) {
         (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read saw that it is one */
         write_key(r, wanted[i].key.id, wanted[i].key.group, key);
-        if (redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes) != REDIS_OK) { /* a byte more than a record has */
+        if (redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes) !=
+            REDIS_OK) { /* a byte more than a record has */
             disconnect(r);
         }
     }

@@ -1,8 +1,9 @@
 /* The Redis tier: records on a Redis or Valkey server, shared by all who use it.
  *
- * A record lies under a key made of its id and a hash of the version, and is believed only if it says itself, in full, that it is what was asked
- * for, and its checksums agree; what does not is deleted. Nothing is waited for: one thread talks to the server, with timeouts, and a server
- * that is gone, slow or full only means that pages are missed. While it is gone, kv_redis_is_up says so, and it is tried again with pauses.
+ * A record lies under a key made of its id and a hash of the version, and is believed only if it says itself, in full, that it is what was
+ * asked for, and its checksums agree; what does not is deleted. Nothing is waited for: one thread talks to the server, with timeouts, and a
+ * server that is gone, slow or full only means that pages are missed. While it is gone, kv_redis_is_up says so, and it is tried again with
+ * pauses.
  *
  * Owner: the engine thread. */
 #ifndef KV_TIER_REDIS_H
@@ -14,8 +15,8 @@
 typedef struct kv_redis kv_redis;
 
 /* url: redis://[[user]:password@]host[:port][/number] or unix:///path. bytes: the most that this process leaves there; what it put longest
- * ago is deleted beyond that. Waits for a server, but not long. QUIRE_INVALID for another url or too few bytes; that no server answers is not
- * an error. */
+ * ago is deleted beyond that. Waits for a server, but not long. QUIRE_INVALID for another url or too few bytes; that no server answers is
+ * not an error. */
 quire_err kv_redis_open(const kv_record_shape *shape, const char *url, int64_t bytes, size_t most, kv_io_done done, kv_redis **out,
                         quire_error *err);
 /* Ends what was submitted, one way or another. */

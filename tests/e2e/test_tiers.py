@@ -396,3 +396,15 @@ def test_bench_preempt_measures_both_ways_for_each_page_size_and_length(quire):
     for flags in (["--pages", "3"], ["--lengths", "0"], ["--lengths", "10000000"], ["--runs", "0"]):
         wrong = subprocess.run([QUIRE, "bench", "preempt", "builtin", *flags], capture_output=True, text=True)
         assert wrong.returncode == 2 and flags[0].lstrip("-")[:4] in wrong.stderr or "the model takes" in wrong.stderr, wrong.stderr
+
+
+def test_bench_tiers_finds_whole_prompts_in_every_tier(quire, tmp_path, redis):
+    _, _, url = redis
+    text = subprocess.run([QUIRE, "bench", "tiers", "builtin", "--lengths", "70,200", "--runs", "1", "--kv-tier-file", str(tmp_path / "tier"),
+                           "--kv-tier-redis", url, "--json"], capture_output=True, text=True, check=True).stdout
+    lines = [json.loads(line) for line in text.splitlines()]
+    rows = [line for line in lines if "tier" in line]
+    assert [(r["tier"], r["tokens"], r["found"]) for r in rows] == [(t, n, whole_pages(n)) for t in ("host", "file", "redis") for n in (70, 200)]
+    for r in rows:
+        assert r["computed_over_tier"] == pytest.approx(r["computed_ms"] / r["tier_ms"])
+    assert int(ask_redis(url, "DBSIZE")) >= 200 // 16

@@ -8,7 +8,8 @@
 
 #include "engine/preempt.h"
 
-static const sched_cost slow_model = {.step_us = 100, .row_us = 50, .pair_us = 0.01}, fast_model = {.step_us = 10, .row_us = 0.5, .pair_us = 0.0001};
+static const sched_cost slow_model = {.step_us = 100, .row_us = 50, .pair_us = 0.01},
+                        fast_model = {.step_us = 10, .row_us = 0.5, .pair_us = 0.0001};
 
 static copy_pace pace_of(double page_us) {
     copy_pace p = {0};
@@ -56,7 +57,7 @@ static void auto_takes_the_cheaper(void **state) {
     (void)state;
     copy_pace page = pace_of(40);
     preempt_case c = {.n_pages = 64, .to = 1024, .max_rows = 512};
-    assert_true(preempt_swaps(PREEMPT_AUTO, &c, &page, &page, &slow_model)); /* 5.1 ms against 57 */
+    assert_true(preempt_swaps(PREEMPT_AUTO, &c, &page, &page, &slow_model));  /* 5.1 ms against 57 */
     assert_false(preempt_swaps(PREEMPT_AUTO, &c, &page, &page, &fast_model)); /* against 0.58 */
     copy_pace equal = pace_of(preempt_recompute_us(&c, &fast_model) / 128);
     assert_true(preempt_swaps(PREEMPT_AUTO, &c, &equal, &equal, &fast_model));

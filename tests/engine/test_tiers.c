@@ -16,9 +16,16 @@ enum { N_PROMPT = 150, N_STRANGERS = 6, FROM = N_PROMPT - 5 };
 static uint64_t seed;
 static int32_t prompt[N_PROMPT], strangers[N_STRANGERS][N_PROMPT];
 
+/* The small one: what is tested here is where pages go. */
+static harness_options small_model(void) {
+    harness_options o = harness_defaults;
+    o.path = "models/builtin-small.gguf";
+    return o;
+}
+
 /* A pool that one prompt and a stranger fill. */
 static harness_options tiny_pool(compute_mode compute, dtype kv, int32_t page_tokens) {
-    harness_options o = harness_defaults;
+    harness_options o = small_model();
     o.compute = compute;
     o.kv = kv;
     o.page_tokens = page_tokens;
@@ -164,7 +171,7 @@ static void random_requests_through_all_tiers_answer_as_without(void **state) {
     static harness_run runs[N_AT_ONCE], cold[N_AT_ONCE];
     char directory[64];
     snprintf(directory, sizeof directory, "/tmp/quire-tiers-%ld", (long)getpid());
-    harness_options o = harness_defaults, plain = harness_defaults;
+    harness_options o = small_model(), plain = small_model();
     harness h = {0}, reference = {0};
     plain.prefix_cache = PREFIX_CACHE_NONE;
     harness_open(&plain, &reference);
@@ -255,7 +262,7 @@ static int64_t rows_at_least(void) {
 
 static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_cache cache, int32_t n_shared) {
     static harness_run roomy[N_SEQS], tight[N_SEQS], swap[N_SEQS], forbidden[N_SEQS], chosen[N_SEQS];
-    harness_options o = harness_defaults;
+    harness_options o = small_model();
     o.preempt = PREEMPT_SWAP;
     o.compute = compute;
     o.kv = kv;
@@ -302,7 +309,7 @@ static void preempted_sequences_come_back_from_swap_space_bit_for_bit(void **sta
 static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state) {
     (void)state;
     static harness_run roomy[N_SEQS], swap[N_SEQS];
-    harness_options o = harness_defaults;
+    harness_options o = small_model();
     run_together(&o, 20, roomy);
     o.n_pages = 20;
     o.preempt = PREEMPT_SWAP;
@@ -321,7 +328,7 @@ static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state)
 
 static void cancelled_sequences_leave_no_frame_behind(void **state) {
     (void)state;
-    harness_options o = harness_defaults;
+    harness_options o = small_model();
     static harness_run runs[N_SEQS], after[N_SEQS], roomy[N_SEQS];
     run_together(&o, 0, roomy);
     o.n_pages = 20;

@@ -14,9 +14,8 @@
 /* ---- records ---- */
 
 static kv_record some_record(const int32_t *tokens) {
-    return (kv_record){.key = {.space = "tenant", .n_space = 6, .group = 1, .parent = {3, 4}, .id = {5, 6}, .tokens = tokens},
-                       .stamp = 8,
-                       .sum = 9};
+    return (kv_record){
+        .key = {.space = "tenant", .n_space = 6, .group = 1, .parent = {3, 4}, .id = {5, 6}, .tokens = tokens}, .stamp = 8, .sum = 9};
 }
 
 static void a_head_says_what_was_written(void **state) {

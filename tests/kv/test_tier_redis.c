@@ -1,4 +1,5 @@
-/* The Redis tier, against a real redis-server that is killed, stopped, filled and lied through: pages that were put come back, or nothing. */
+/* The Redis tier, against a real redis-server that is killed, stopped, filled and lied through: pages that were put come back, or nothing.
+ */
 #define _GNU_SOURCE /* struct timeval in hiredis' interface, prctl */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,8 +52,8 @@ static void start_server(void) {
     server = fork();
     if (server == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* it goes with the test, however that ends */
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--save", "", "--appendonly", "no", "--dir", directory,
-               "--logfile", "/dev/null", (char *)NULL);
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--save", "", "--appendonly", "no", "--dir",
+               directory, "--logfile", "/dev/null", (char *)NULL);
         _exit(127);
     }
     redisContext *c = connect_to();
@@ -411,10 +412,22 @@ static void no_server_at_all_is_no_error(void **state) {
 
 static void other_urls_are_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {"",          "localhost",           "http://localhost", "redis://",         "redis://:0",
-                                      "redis://h:", "redis://h:0",         "redis://h:65536",  "redis://h:1x",     "redis://h/x",
-                                      "redis://h/-1", "redis://nocolon@h", "unix://relative",  "rediss://h:6379"};
-    static const char *const good[] = {"redis://h", "redis://h/", "redis://h:1", "redis://h:65535/15", "redis://:secret@h", "redis://me:secret@h:1/2", "unix:///x"};
+    static const char *const bad[] = {"",
+                                      "localhost",
+                                      "http://localhost",
+                                      "redis://",
+                                      "redis://:0",
+                                      "redis://h:",
+                                      "redis://h:0",
+                                      "redis://h:65536",
+                                      "redis://h:1x",
+                                      "redis://h/x",
+                                      "redis://h/-1",
+                                      "redis://nocolon@h",
+                                      "unix://relative",
+                                      "rediss://h:6379"};
+    static const char *const good[] = {
+        "redis://h", "redis://h/", "redis://h:1", "redis://h:65535/15", "redis://:secret@h", "redis://me:secret@h:1/2", "unix:///x"};
     kv_tiers_options o = {.shape = shape, .redis_bytes = 1 << 20};
     kv_tiers *t;
     quire_error err;
