@@ -65,33 +65,36 @@ static void an_insert_splits_an_edge_and_an_eviction_merges_it_again(void **stat
     world_close(&w);
 }
 
-/* Worked example 24. */
-static void chat_of_eight_users(kv_granularity granularity) {
-    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_spaces = 4, .granularity = granularity};
+/* Worked example 24: eight users' chats, of whom those share that are in one space. */
+static void chat_of_eight_users(kv_granularity granularity, const char *const spaces[8], int32_t n_computed, int32_t n_held) {
+    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_spaces = 8, .granularity = granularity};
     world w;
     int32_t prompt[2030], answer[150];
     numbers(prompt, 0, 2000);
     world_open_with(&w, 1200, &o);
     for (int32_t user = 0; user < 8; user++) {
         numbers(prompt + 2000, 10000 * (user + 1), 30);
-        assert_int_equal(world_start(&w, user, "", prompt, 2030), user == 0 ? 0 : 2000);
+        bool is_shared = user > 0 && spaces[user] == spaces[0];
+        assert_int_equal(world_start(&w, user, spaces[user], prompt, 2030), is_shared ? 2000 : 0);
     }
-    assert_int_equal(w.n_computed, 2240);
+    assert_int_equal(w.n_computed, n_computed);
     assert_int_equal(w.n_computed + w.n_reused, 16240);
     for (int32_t user = 0; user < 8; user++) {
         numbers(answer, 100000 * (user + 1), 150);
         assert_true(world_extend(&w, user, answer, 150));
     }
     world_check(&w);
-    assert_int_equal(kv_pool_counts(w.pool).n_held, 221);
-    assert_int_equal(8 * kv_pages_for(2180, 16), 1096);
+    assert_int_equal(kv_pool_counts(w.pool).n_held, n_held);
     world_close(&w);
 }
 
 static void a_chat_of_eight_users_computes_the_shared_prompt_once(void **state) {
     (void)state;
-    chat_of_eight_users(KV_GRANULARITY_TOKEN);
-    chat_of_eight_users(KV_GRANULARITY_PAGE); /* 2000 is 125 pages */
+    static const char all[] = "all";
+    static const char *const together[8] = {all, all, all, all, all, all, all, all}, *const apart[8] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    chat_of_eight_users(KV_GRANULARITY_TOKEN, together, 2240, 221);
+    chat_of_eight_users(KV_GRANULARITY_PAGE, together, 2240, 221); /* 2000 is 125 pages */
+    chat_of_eight_users(KV_GRANULARITY_TOKEN, apart, 16240, 1096);
 }
 
 static void a_match_that_ends_inside_a_page_reuses_its_tokens(void **state) {
@@ -190,6 +193,35 @@ static void a_prefix_is_not_found_in_another_space(void **state) {
     assert_int_equal(world_peek(&w, "", tokens, 40), 0);
     assert_int_equal(visit(&w, "bob", tokens, 40), 0);
     assert_int_equal(world_peek(&w, "alice", tokens, 40), 40);
+    world_close(&w);
+}
+
+/* Equal tokens of one tenant under two adapters are two prefixes: the adapter's number is a part of the name, and so of every page's hash. */
+static void one_tenants_adapters_share_nothing(void **state) {
+    (void)state;
+    world w;
+    int32_t tokens[40];
+    uint64_t hashes[2][10];
+    static const char *const names[] = {"alice/1", "alice/2"};
+    numbers(tokens, 0, 40);
+    world_open(&w, 64, 4, 1, NULL);
+    for (int32_t a = 0; a < 2; a++) {
+        w.n_computed = 0;
+        assert_int_equal(world_start(&w, a, names[a], tokens, 40), 0);
+        assert_int_equal(w.n_computed, 40);
+        world_check(&w);
+    }
+    for (int32_t a = 0; a < 2; a++) {
+        assert_int_equal(world_peek(&w, names[a], tokens, 40), 40);
+        for (int32_t i = 0; i < 10; i++) {
+            hashes[a][i] = kv_index_page_hash(w.ix, w.seqs[a].tables[0].pages[i]);
+            assert_int_not_equal(hashes[a][i], 0);
+            assert_int_not_equal(w.seqs[0].tables[0].pages[i].v, w.seqs[1].tables[0].pages[i].v);
+        }
+    }
+    for (int32_t i = 0; i < 10; i++) {
+        assert_true(hashes[0][i] != hashes[1][i]);
+    }
     world_close(&w);
 }
 
@@ -391,6 +423,7 @@ int main(void) {
         cmocka_unit_test(at_page_granularity_page_size_one_is_token_granularity),
         cmocka_unit_test(a_longer_tail_takes_the_place_of_its_prefix),
         cmocka_unit_test(a_prefix_is_not_found_in_another_space),
+        cmocka_unit_test(one_tenants_adapters_share_nothing),
         cmocka_unit_test(spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them),
         cmocka_unit_test(equal_prompts_computed_side_by_side_end_up_in_the_same_pages),
         cmocka_unit_test(a_held_prefix_is_not_evicted),

@@ -176,6 +176,7 @@ static void four_sequences_of_one_prompt_hold_its_pages_once(void **state) {
     }
     assert_int_equal(held(&w), 20);
     close_world(&w);
+    assert_int_equal(held_without_sharing(64, 0), 16);
     assert_int_equal(held_without_sharing(64, 10), 20);
     assert_int_equal(held_without_sharing(256, 0), 64);
     assert_int_equal(held_without_sharing(256, 10), 68);
