@@ -80,10 +80,25 @@ static void one_name_behind_two_prefixes_names_two_spaces(void **state) {
     kv_spaces_close(&s);
 }
 
+/* Whatever bucket they fall into. */
+static void a_name_behind_another_prefix_is_not_found(void **state) {
+    (void)state;
+    kv_spaces s;
+    assert_int_equal(kv_spaces_open(&s, 2), QUIRE_OK);
+    int32_t a = kv_spaces_add(&s, 7, "tenant", 6);
+    for (int32_t behind = 0; behind < 100; behind++) {
+        assert_int_equal(kv_spaces_find(&s, behind, "tenant", 6), behind == 7 ? a : SPACE_NONE);
+    }
+    assert_int_equal(kv_spaces_find(&s, SPACE_PLAIN, "tenant", 6), SPACE_NONE);
+    assert_int_equal(kv_spaces_find(&s, SPACE_PUBLIC, "tenant", 6), SPACE_NONE);
+    kv_spaces_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_fall_into_one_bucket_stay_apart),
         cmocka_unit_test(one_name_behind_two_prefixes_names_two_spaces),
+        cmocka_unit_test(a_name_behind_another_prefix_is_not_found),
         cmocka_unit_test(many_names_come_and_go),
         cmocka_unit_test(the_longest_name_and_the_empty_one_are_names),
     };
