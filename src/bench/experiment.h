@@ -1,4 +1,4 @@
-/* `quire bench pages|sharing|workload|ablation|scenario`: what the engine's mechanisms are worth, with the model really run. Counts of tokens and pages are
+/* `quire bench pages|sharing|prefix|workload|ablation|scenario`: what the engine's mechanisms are worth, with the model really run. Counts of tokens and pages are
  * exact; times are those of this machine, in turns, the fastest of some runs, so that ratios within one table hold. */
 #ifndef BENCH_EXPERIMENT_H
 #define BENCH_EXPERIMENT_H
@@ -20,6 +20,7 @@ void experiment_options_init(experiment_options *o);
 /* Each prints to stdout; err says why it could not. */
 quire_err experiment_pages(const experiment_options *o, quire_error *err);
 quire_err experiment_sharing(const experiment_options *o, quire_error *err);
+quire_err experiment_prefix(const experiment_options *o, quire_error *err);
 quire_err experiment_workload(const experiment_options *o, quire_error *err);
 quire_err experiment_ablation(const experiment_options *o, quire_error *err);
 quire_err experiment_scenario(const experiment_options *o, quire_error *err);

@@ -74,6 +74,10 @@ static quire_err command_bench_sharing(const cli_options *o, quire_error *err) {
     return run_lone(o, experiment_sharing, err);
 }
 
+static quire_err command_bench_prefix(const cli_options *o, quire_error *err) {
+    return run_lone(o, experiment_prefix, err);
+}
+
 static quire_err command_bench_workload(const cli_options *o, quire_error *err) {
     return experiment_workload(&o->experiment, err);
 }
@@ -144,6 +148,8 @@ static const command commands[] = {
      "  quire bench pages --pages 4,16,64\n"},
     {"bench sharing", CLI_EXPERIMENT, command_bench_sharing, "what sharing a prompt's pages among its answers saves", "quire bench sharing",
      "  quire bench sharing --samples 2,4,6\n"},
+    {"bench prefix", CLI_EXPERIMENT, command_bench_prefix, "what the prefix index costs strangers, and what it saves", "quire bench prefix",
+     "  quire bench prefix --runs 15 --threads 1\n"},
     {"bench workload", CLI_EXPERIMENT, command_bench_workload, "speed and hit rate of kinds of requests, by cache and policy", "quire bench workload [NAME]",
      "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat unique\n"},
     {"bench ablation", CLI_EXPERIMENT, command_bench_ablation, "workloads with one mechanism switched off", "quire bench ablation [NAME]",

@@ -43,7 +43,7 @@ typedef enum cli_command {
     CLI_BENCH_SERVING = 4096,
     CLI_BENCH_CALIBRATE = 8192,
     CLI_BENCH_STALL = 16384,
-    CLI_EXPERIMENT = 32768, /* bench pages, sharing, workload, ablation, scenario */
+    CLI_EXPERIMENT = 32768, /* bench pages, sharing, prefix, workload, ablation, scenario */
     CLI_BENCH_TIERS = 65536
 } cli_command;
 
