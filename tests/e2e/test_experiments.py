@@ -190,3 +190,15 @@ def test_sweep_holds_pages_for_all(quire):
 def test_unknown_experiments_are_refused(quire, arguments, words):
     done = subprocess.run([QUIRE, *arguments], capture_output=True, text=True)
     assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
+
+
+def test_requests_of_one_prefix_that_arrive_together_compute_it_once(quire):
+    tables, notes = rows("bench", "prefix", "--runs", "1", "--threads", "1")
+    table = tables["prefix"]
+    assert column(table, "case") == ["strangers, no index", "strangers, index", "one, then 31 tails", "32 together"]
+    tails = sum(range(1, 33))
+    assert column(table, "prompt_tokens") == [64 * 256] * 2 + [32 * 4096 + tails] * 2
+    assert column(table, "cached_tokens") == [0, 0] + [31 * 4096] * 2
+    assert column(table, "computed_tokens") == [64 * 256] * 2 + [4096 + tails] * 2
+    assert all(ratio < 1.5 for ratio in column(table, "to_first"))
+    assert "64 prompts" in notes[0]
