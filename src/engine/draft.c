@@ -1,6 +1,7 @@
 #include "engine/draft.h"
 
 #include "base/mem.h"
+#include "engine/draft_model.h"
 #include "engine/draft_ngram.h"
 #include "engine/draft_suffix.h"
 #include "engine/jump.h"
@@ -41,7 +42,11 @@ quire_err draft_open(engine *e, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d", (int)o->n_tokens, DRAFT_MAX);
     }
     TRY(check_layers(e, err));
-    return o->method == DRAFT_METHOD_SUFFIX ? draft_suffix_open(o, &e->drafter) : draft_ngram_open(o, &e->drafter);
+    switch (o->method) {
+    case DRAFT_METHOD_MODEL: return draft_model_open(e, &e->drafter, err);
+    case DRAFT_METHOD_SUFFIX: return draft_suffix_open(o, &e->drafter);
+    default: return draft_ngram_open(o, &e->drafter);
+    }
 }
 
 void draft_close(engine *e) {
@@ -51,8 +56,8 @@ void draft_close(engine *e) {
     mem_free((void *)e->drafted);
 }
 
-void draft_begin(const engine *e, sequence *s) {
-    s->draft = (draft_seq){.length = e->options.draft.n_tokens, .own = {.root = SUFFIX_NONE}};
+draft_seq draft_begin(void) {
+    return (draft_seq){.own = {.root = SUFFIX_NONE}};
 }
 
 /* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. Not with a beam, whose next token is not its
@@ -77,6 +82,7 @@ void draft_propose(engine *e) {
         if (e->drafter && d->pause > 0) {
             d->pause--;
         } else if (e->drafter) {
+            d->length = d->length == 0 ? e->options.draft.n_tokens : d->length;
             d->wanted = min_i32(room, d->length);
             e->drafted[n_asked++] = s;
         }

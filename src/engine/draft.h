@@ -32,6 +32,15 @@ typedef enum draft_rule {
     DRAFT_RULE_STANDARD /* by rejection sampling (rejection.h): output distributed as without drafts */
 } draft_rule;
 
+/* The draft model: all its owner's, who opened the backend with this layout, these pages, max_rows = max_batched_tokens and max_out = max_seqs. They outlive
+ * the engine, whose thread runs them. */
+typedef struct draft_model_options {
+    model *m;
+    backend *b;
+    const kv_layout *layout;
+    int32_t n_pages, max_len; /* max_len: tokens that a sequence may have to be drafted for */
+} draft_model_options;
+
 typedef struct draft_options {
     draft_method method;
     draft_rule rule;
@@ -43,6 +52,7 @@ typedef struct draft_options {
     int32_t suffix_texts;           /* recent outputs that are kept */
     double suffix_factor;           /* tokens guessed for each that matched */
     double suffix_min_prob;         /* of all guessed tokens together */
+    draft_model_options model;      /* model */
 } draft_options;
 
 /* A sequence's part. */
@@ -51,10 +61,12 @@ typedef struct draft_seq {
     int32_t n_forced; /* the first of them, which nothing but the request's own rules decides */
     int32_t n_agreed; /* tokens that are still what the drafter last saw */
     int32_t wanted;   /* how many it is asked for */
-    int32_t length, n_misses, n_pauses, pause;
+    int32_t length;   /* how many to ask for; 0: not asked yet */
+    int32_t n_misses, n_pauses, pause;
     suffix_cursor own;  /* suffix: the sequence's own tree, root SUFFIX_NONE before it has one */
     int32_t n_indexed;  /* its tokens that are in it */
     bool own_failed;    /* there was no room for it */
+    int32_t seat;       /* model: its seat + 1; 0: none */
 } draft_seq;
 
 struct engine;
@@ -81,8 +93,8 @@ int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows
 quire_err draft_open(struct engine *e, quire_error *err);
 void draft_close(struct engine *e);
 
-/* A new sequence. */
-void draft_begin(const struct engine *e, struct sequence *s);
+/* The part of a new sequence. */
+draft_seq draft_begin(void);
 /* Once a step, before it is planned: sets draft.n and draft.n_forced of every running sequence. O(running) and the drafter's own work. */
 void draft_propose(struct engine *e);
 /* n of s's drafts were verified, and the first n_accepted of them are now known tokens. */

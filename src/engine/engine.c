@@ -310,7 +310,6 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         TRY(sequence_new(&own, n_max, e->layout.n_groups, e->options.page_tokens, &s));
         s->sample_index = r->sample_index + (uint32_t)k;
         s->user = k < n ? users[k] : NULL;
-        draft_begin(e, s);
         s->followers = *leader;
         *leader = s;
     }

@@ -70,6 +70,7 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     }
     memcpy(tokens, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
     s->state = SEQ_WAITING;
+    s->draft = draft_begin();
     s->sampling = r->sampling;
     sampling_lists_hold(s->sampling.lists);
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;

@@ -1,0 +1,278 @@
+#include "engine/draft_model.h"
+
+#include "base/mem.h"
+#include "engine/state.h"
+
+#define TILE_ROWS 16
+
+/* What the model keeps of one sequence. */
+typedef struct seat {
+    sequence *s;        /* NULL: free */
+    int32_t n_computed; /* its tokens whose keys and values are in the tables */
+    float mirostat_mu;  /* the sequence's, as its drafts would move it */
+    kv_table *tables;   /* [n_groups] */
+} seat;
+
+typedef struct model_drafter {
+    drafter head;
+    draft_model_options o;
+    kv_pool *pool;
+    int32_t n_seats, max_rows;
+    seat *seats;
+    kv_table *tables;                  /* [n_seats][n_groups] */
+    int32_t *tokens, *positions, *out_rows;
+    kv_slot *slots[KV_MAX_GROUPS];
+    batch_seq *batch_seqs;
+    attn_item *work;
+    seat **drafting;                   /* [n_seats] those whose next row gives a token */
+    int32_t n_drafting, max_work;
+    kv_copies copies;                  /* never any: pages are not shared */
+    batch rows;
+} model_drafter;
+
+/* ---- seats ---- */
+
+static void leave_seat(model_drafter *d, seat *at) {
+    for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+        kv_table_clear(d->pool, &at->tables[g]);
+    }
+    at->s->draft.seat = 0;
+    at->s = NULL;
+    at->n_computed = 0;
+}
+
+/* Gives up what is kept of some sequence that is not asked for now; false when there is none. */
+static bool leave_idle(model_drafter *d) {
+    for (int32_t i = 0; i < d->n_seats; i++) {
+        if (d->seats[i].s != NULL && d->seats[i].s->draft.wanted == 0) {
+            leave_seat(d, &d->seats[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* s's seat, with what it holds that is still true. */
+static seat *take_seat(model_drafter *d, sequence *s) {
+    if (s->draft.seat == 0) {
+        int32_t i = 0;
+        while (d->seats[i].s != NULL) { /* only sequences that run have seats, and there is one for each of these */
+            i++;
+        }
+        d->seats[i].s = s;
+        s->draft.seat = i + 1;
+    }
+    seat *at = &d->seats[s->draft.seat - 1];
+    if (at->n_computed > s->draft.n_agreed) {
+        at->n_computed = s->draft.n_agreed;
+        for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+            kv_table_truncate(d->pool, &at->tables[g], at->n_computed, d->o.layout->page_tokens);
+        }
+    }
+    at->mirostat_mu = s->mirostat_mu;
+    s->draft.n_agreed = s->n_known;
+    return at;
+}
+
+/* Pages for n more tokens in every group, or in none. */
+static bool reserve(model_drafter *d, seat *at, int32_t n) {
+    const int32_t size = d->o.layout->page_tokens;
+    for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+        quire_err r = kv_table_append(d->pool, &at->tables[g], n, size, &d->copies);
+        while (r == QUIRE_NO_ROOM && leave_idle(d)) {
+            r = kv_table_append(d->pool, &at->tables[g], n, size, &d->copies);
+        }
+        if (r != QUIRE_OK) {
+            while (g-- > 0) {
+                kv_table_truncate(d->pool, &at->tables[g], at->n_computed, size);
+            }
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- passes ---- */
+
+/* Adds a seat's next n rows to the batch; its pages are reserved. Logits are wanted behind the last when that is the last token there is. */
+static void add_rows(model_drafter *d, seat *at, int32_t n, int32_t n_tokens) {
+    batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
+    *q = (batch_seq){.row0 = d->rows.n_rows, .n_rows = n, .n_tokens = at->n_computed + n};
+    for (int32_t i = 0; i < n; i++) {
+        int32_t row = d->rows.n_rows++, p = at->n_computed + i;
+        d->tokens[row] = at->s->tokens[p];
+        d->positions[row] = p;
+        for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+            d->slots[g][row] = (kv_slot){kv_table_slot(&at->tables[g], p, d->o.layout->page_tokens)};
+        }
+    }
+    for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+        q->pages[g] = &at->tables[g].pages->v;
+    }
+    at->n_computed += n;
+    if (at->n_computed == n_tokens) {
+        d->out_rows[d->rows.n_out++] = d->rows.n_rows - 1;
+        d->drafting[d->n_drafting++] = at;
+    }
+}
+
+static void begin_pass(model_drafter *d) {
+    d->rows.n_rows = d->rows.n_seqs = d->rows.n_out = 0;
+    d->n_drafting = 0;
+}
+
+static void run_pass(model_drafter *d) {
+    d->rows.n_work = batch_plan_work(d->batch_seqs, d->rows.n_seqs, TILE_ROWS, d->work, d->max_work);
+    model_forward(d->o.m, &d->rows);
+    d->o.b->ops->step_wait(d->o.b);
+}
+
+/* Picks the seat's next guess from row i's logits, as the target would; false when it is the last. */
+static bool pick(model_drafter *d, engine *e, seat *at, int32_t i) {
+    sequence *s = at->s;
+    int32_t token, n = s->n_known + s->draft.n;
+    sample_context c = {.params = &s->sampling,
+                        .tokens = s->tokens,
+                        .n_tokens = n,
+                        .n_prompt = s->n_prompt,
+                        .eos = e->desc->eos,
+                        .n_eos = e->desc->n_eos,
+                        .noise = sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)n}),
+                        .mirostat_mu = &at->mirostat_mu};
+    if (sampler_pick(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
+        return false;
+    }
+    s->tokens[n] = token;
+    s->draft.n++;
+    return s->draft.n < s->draft.wanted && !sequence_ends_with(s, token, e->desc->eos, e->desc->n_eos);
+}
+
+/* The first pass: brings those that are asked for up to date, as far as rows reach. */
+static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
+    begin_pass(d);
+    for (int32_t i = 0; i < n && d->rows.n_rows < d->max_rows; i++) {
+        sequence *s = seqs[i];
+        seat *at = s->n_known + s->draft.wanted <= d->o.max_len ? take_seat(d, s) : NULL;
+        int32_t missing = at ? s->n_known - at->n_computed : 0, room = d->max_rows - d->rows.n_rows;
+        int32_t n_rows = missing < room ? missing : room;
+        if (n_rows > 0 && reserve(d, at, n_rows)) {
+            add_rows(d, at, n_rows, s->n_known);
+        }
+    }
+    if (d->rows.n_rows > 0) {
+        run_pass(d);
+    }
+}
+
+/* Picks for those that the last pass gave logits, and begins the next with those that go on. */
+static void pick_all(model_drafter *d, engine *e) {
+    int32_t n = d->n_drafting;
+    begin_pass(d);
+    for (int32_t i = 0; i < n; i++) {
+        seat *at = d->drafting[i]; /* entries before i are written, none from i on */
+        if (pick(d, e, at, i) && reserve(d, at, 1)) {
+            add_rows(d, at, 1, at->s->n_known + at->s->draft.n);
+        }
+    }
+}
+
+static void propose(drafter *head, engine *e, sequence *const *seqs, int32_t n) {
+    model_drafter *d = (model_drafter *)head;
+    catch_up(d, seqs, n);
+    for (pick_all(d, e); d->rows.n_rows > 0; pick_all(d, e)) {
+        run_pass(d);
+    }
+}
+
+static void forget(drafter *head, sequence *s, bool over) {
+    model_drafter *d = (model_drafter *)head;
+    (void)over;
+    if (s->draft.seat > 0) {
+        leave_seat(d, &d->seats[s->draft.seat - 1]);
+    }
+}
+
+/* ---- open and close ---- */
+
+static void model_drafter_close(drafter *head) {
+    model_drafter *d = (model_drafter *)head;
+    if (d->seats && d->tables) {
+        for (int32_t i = 0; i < d->n_seats * d->o.layout->n_groups; i++) {
+            kv_table_deinit(d->pool, &d->tables[i]);
+        }
+    }
+    kv_pool_close(d->pool);
+    for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
+        mem_free(d->slots[g]);
+    }
+    void *blocks[] = {d->seats, d->tables, d->tokens, d->positions, d->out_rows, d->batch_seqs, d->work, (void *)d->drafting, d};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        mem_free(blocks[i]);
+    }
+}
+
+static quire_err open_seats(model_drafter *d) {
+    const kv_layout *l = d->o.layout;
+    d->tables = mem_new((size_t)d->n_seats * (size_t)l->n_groups, sizeof *d->tables);
+    d->seats = mem_new((size_t)d->n_seats, sizeof *d->seats);
+    if (!d->seats || !d->tables) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < d->n_seats; i++) {
+        d->seats[i].tables = d->tables + (size_t)i * (size_t)l->n_groups;
+        for (int32_t g = 0; g < l->n_groups; g++) {
+            TRY(kv_table_init(&d->seats[i].tables[g], (int32_t)kv_pages_for(d->o.max_len, l->page_tokens)));
+        }
+    }
+    return kv_pool_open(d->o.n_pages, &d->pool);
+}
+
+static quire_err open_arrays(model_drafter *d) {
+    size_t n_rows = (size_t)d->max_rows, n_seqs = (size_t)d->n_seats;
+    d->tokens = mem_new(n_rows, sizeof *d->tokens);
+    d->positions = mem_new(n_rows, sizeof *d->positions);
+    d->out_rows = mem_new(n_seqs, sizeof *d->out_rows);
+    d->batch_seqs = mem_new(n_seqs, sizeof *d->batch_seqs);
+    d->drafting = mem_new(n_seqs, sizeof(seat *));
+    d->max_work = d->max_rows + d->n_seats;
+    d->work = mem_new((size_t)d->max_work, sizeof *d->work);
+    for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+        d->rows.slots[g] = d->slots[g] = mem_new(n_rows, sizeof *d->slots[g]);
+        if (!d->slots[g]) {
+            return QUIRE_NO_MEMORY;
+        }
+    }
+    d->rows.tokens = d->tokens;
+    d->rows.positions = d->positions;
+    d->rows.n_axes = 1;
+    d->rows.seqs = d->batch_seqs;
+    d->rows.out_rows = d->out_rows;
+    d->rows.work = d->work;
+    return d->tokens && d->positions && d->out_rows && d->batch_seqs && d->drafting && d->work ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+quire_err draft_model_open(engine *e, drafter **out, quire_error *err) {
+    static const draft_ops ops = {.propose = propose, .forget = forget, .close = model_drafter_close};
+    const draft_model_options *o = &e->options.draft.model;
+    const model_desc *desc = model_description(o->m);
+    if (desc->n_vocab != e->desc->n_vocab) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "the draft model has %d tokens in its vocabulary, the model %d; they must be the same", (int)desc->n_vocab,
+                       (int)e->desc->n_vocab);
+    }
+    model_drafter *d = mem_new(1, sizeof *d);
+    if (!d) {
+        return QUIRE_NO_MEMORY;
+    }
+    d->head.ops = &ops;
+    d->o = *o;
+    d->n_seats = e->limits.max_seqs;
+    d->max_rows = e->limits.max_rows;
+    quire_err r = open_seats(d);
+    r = r ? r : open_arrays(d);
+    if (r != QUIRE_OK) {
+        model_drafter_close(&d->head);
+        return r;
+    }
+    *out = &d->head;
+    return QUIRE_OK;
+}
