@@ -14,10 +14,12 @@ quire_room(sim sim PkgConfig::JSONC)
 quire_room(cli cli PkgConfig::EDIT PkgConfig::JSONC)
 include(cmake/isa.cmake)
 
-# The built-in model, as bytes in the binary.
+# The built-in models, as bytes in the binary.
 set(QUIRE_BUILTIN ${CMAKE_SOURCE_DIR}/models/builtin.gguf)
+set(QUIRE_BUILTIN_SMALL ${CMAKE_SOURCE_DIR}/models/builtin-small.gguf)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/api/builtin.c PROPERTIES
-    OBJECT_DEPENDS ${QUIRE_BUILTIN} COMPILE_DEFINITIONS "QUIRE_BUILTIN_PATH=\"${QUIRE_BUILTIN}\"")
+    OBJECT_DEPENDS "${QUIRE_BUILTIN};${QUIRE_BUILTIN_SMALL}"
+    COMPILE_DEFINITIONS "QUIRE_BUILTIN_PATH=\"${QUIRE_BUILTIN}\";QUIRE_BUILTIN_SMALL_PATH=\"${QUIRE_BUILTIN_SMALL}\"")
 
 # The page at /pool, the same way.
 set(QUIRE_POOL_PAGE ${CMAKE_SOURCE_DIR}/src/server/pages/pool.html)

@@ -154,6 +154,7 @@ static quire_err open_parts(quire_engine *e, const quire_options *options, quire
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(open_pages(e, o, &max_len, kv, err));
+    TRY(speculation_open(&e->speculation, o, (int64_t)(e->info.n_pages / e->layout.n_groups) * o->page_tokens, max_len, err));
     TRY(open_core(e, o, max_len, err));
     fill_info(e, o, max_len);
     return QUIRE_OK;
@@ -186,7 +187,7 @@ void quire_engine_close(quire_engine *e) {
     if (e->b) {
         e->b->ops->close(e->b);
     }
-    speculation_free(&e->speculation);
+    speculation_close(&e->speculation);
     mem_free(e->model_path);
     mem_free(e);
 }

@@ -31,12 +31,9 @@ void quire_options_init(quire_options *o) {
 }
 
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
-    if (strcmp(o->model, "builtin") == 0) {
-        size_t n;
-        const void *bytes = builtin_model(&n);
-        return model_file_open_memory(bytes, n, "builtin", out, err);
-    }
-    return model_file_open(o->model, out, err);
+    size_t n = 0;
+    const void *bytes = builtin_model(o->model, &n);
+    return bytes ? model_file_open_memory(bytes, n, o->model, out, err) : model_file_open(o->model, out, err);
 }
 
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err) {

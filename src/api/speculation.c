@@ -3,10 +3,12 @@
 #include <json-c/json.h>
 #include <string.h>
 
+#include "api/options.h"
 #include "api/request_read.h"
 #include "base/mem.h"
 
 #define FLAG            "--speculative-config"
+#define METHODS         "ngram, suffix or draft_model"
 #define DEFAULT_TOKENS  5
 #define MAX_LOOKUP      64
 #define LOOKUP_MIN      2
@@ -82,8 +84,8 @@ static quire_err read_model(const reader *r, speculation *s) {
     if (!is_there || !json_object_is_type(v, json_type_string) || json_object_get_string_len(v) == 0) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": the method draft_model needs the draft's file, directory or name as model");
     }
-    s->model = mem_dup(json_object_get_string(v), strlen(json_object_get_string(v)));
-    return s->model ? QUIRE_OK : err_set(r->err, QUIRE_NO_MEMORY, -1, "out of memory");
+    s->name = mem_dup(json_object_get_string(v), strlen(json_object_get_string(v)));
+    return s->name ? QUIRE_OK : err_set(r->err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
 /* As in vLLM one bound alone stands for both. */
@@ -115,7 +117,7 @@ static quire_err read_suffix(const reader *r, draft_options *d) {
 }
 
 static quire_err read_object(const reader *r, speculation *s) {
-    static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix"};
+    static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
     static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact"};
     static const char *const lengths[] = {"adaptive", "fixed"};
     if (!json_object_is_type(r->o, json_type_object)) {
@@ -128,11 +130,11 @@ static quire_err read_object(const reader *r, speculation *s) {
         }
     }
     int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT, length = 0;
-    TRY(read_choice(r, "method", methods, sizeof methods / sizeof *methods, "ngram or suffix", &method));
+    TRY(read_choice(r, "method", methods, sizeof methods / sizeof *methods, METHODS, &method));
     TRY(read_choice(r, "rejection_sample_method", rules, sizeof rules / sizeof *rules, "exact", &rule));
     TRY(read_choice(r, "draft_length", lengths, 2, "adaptive or fixed", &length));
     if (method == DRAFT_METHOD_NONE) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": method is missing: ngram or suffix");
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": method is missing: " METHODS);
     }
     s->draft.method = (draft_method)method;
     s->draft.rule = (draft_rule)rule;
@@ -156,13 +158,52 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     }
     quire_err e = read_object(&r, out);
     json_object_put(r.o);
-    if (e != QUIRE_OK) {
-        speculation_free(out);
-    }
     return e;
 }
 
-void speculation_free(speculation *s) {
-    mem_free(s->model);
-    s->model = NULL;
+/* The model's weights in a backend of its own. */
+static quire_err open_model(speculation *s, const quire_options *o, const model_file *f, int32_t *max_len, dtype *kv, quire_error *err) {
+    model_desc d;
+    compute_mode compute;
+    TRY(model_describe(f, &d, err));
+    TRY(options_compute(o, &d, &compute, err));
+    TRY(options_kv_dtype(o, compute, kv, err));
+    *max_len = d.max_positions < *max_len ? d.max_positions : *max_len;
+    backend_options b = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads};
+    TRY(backend_cpu_open(&b, &s->b, err));
+    return model_open(f, s->b, *max_len, &s->m, err);
+}
+
+quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len, quire_error *err) {
+    if (s->draft.method != DRAFT_METHOD_MODEL) {
+        return QUIRE_OK;
+    }
+    quire_options own = *o;
+    model_file *f;
+    dtype kv;
+    own.model = s->name;
+    own.compute = own.kv_dtype = "auto";
+    TRY(options_open_file(&own, &f, err));
+    quire_err r = open_model(s, &own, f, &max_len, &kv, err);
+    model_file_close(f);
+    TRY(r);
+    const model_desc *d = model_description(s->m);
+    TRY(kv_layout_init(d, kv, o->page_tokens, &s->layout, err));
+    int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens), n = kv_pages_for(n_tokens, o->page_tokens);
+    int64_t wanted = (n < most ? n : most) * s->layout.n_groups;
+    int32_t n_pages = wanted < INT32_MAX ? (int32_t)wanted : INT32_MAX;
+    step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
+    TRY(s->b->ops->step_open(s->b, &limits, &s->layout, d->n_vocab, err));
+    TRY(s->b->ops->kv_open(s->b, n_pages, err));
+    s->draft.model = (draft_model_options){.m = s->m, .b = s->b, .layout = &s->layout, .n_pages = n_pages, .max_len = max_len};
+    return QUIRE_OK;
+}
+
+void speculation_close(speculation *s) {
+    model_close(s->m);
+    if (s->b) {
+        s->b->ops->close(s->b);
+    }
+    mem_free(s->name);
+    *s = (speculation){0};
 }

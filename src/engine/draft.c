@@ -19,9 +19,9 @@ int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows
 }
 
 /* Whether tokens can be taken back: a recurrent state cannot forget. */
-static quire_err check_layers(const engine *e, quire_error *err) {
-    for (int32_t g = 0; g < e->layout.n_groups; g++) {
-        layer_kind kind = e->layout.groups[g].kind;
+static quire_err check_layers(const kv_layout *l, quire_error *err) {
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        layer_kind kind = l->groups[g].kind;
         if (kind != LAYER_FULL && kind != LAYER_WINDOW) {
             return err_set(err, QUIRE_UNSUPPORTED, -1, "speculation needs layers that can go back to an earlier token; this model keeps a state");
         }
@@ -41,9 +41,11 @@ quire_err draft_open(engine *e, quire_error *err) {
     if (o->n_tokens < 1 || o->n_tokens > DRAFT_MAX) {
         return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d", (int)o->n_tokens, DRAFT_MAX);
     }
-    TRY(check_layers(e, err));
+    TRY(check_layers(&e->layout, err));
     switch (o->method) {
-    case DRAFT_METHOD_MODEL: return draft_model_open(e, &e->drafter, err);
+    case DRAFT_METHOD_MODEL:
+        TRY(check_layers(o->model.layout, err));
+        return draft_model_open(e, &e->drafter, err);
     case DRAFT_METHOD_SUFFIX: return draft_suffix_open(o, &e->drafter);
     default: return draft_ngram_open(o, &e->drafter);
     }

@@ -10,6 +10,7 @@ from conftest import QUIRE, Server
 REPETITIVE = "the cat sat on the mat and the dog sat on the mat and the cat sat on the mat and the dog sat on the"
 CONFIGS = {
     "ngram": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 1},
+    "draft_model": {"method": "draft_model", "model": "builtin-small", "num_speculative_tokens": 4},
     "suffix": {"method": "suffix", "num_speculative_tokens": 8, "suffix_decoding_max_spec_factor": 2},
 }
 BODIES = [
@@ -76,6 +77,8 @@ def test_answers_are_those_without(expected, method):
     ('{"method":"ngram","prompt_lookup_min":5,"prompt_lookup_max":2}', "prompt_lookup_min"),
     ('{"method":"suffix","suffix_decoding_max_tree_depth":99}', "suffix_decoding_max_tree_depth"),
     ('{"method":"suffix","suffix_decoding_min_token_prob":"x"}', "suffix_decoding_min_token_prob"),
+    ('{"method":"draft_model"}', "needs the draft's file"),
+    ('{"method":"draft_model","model":"/nowhere.gguf"}', "/nowhere.gguf"),
     ('{"method":"ngram","lookahead":5}', "lookahead"),
     ('{"method":"ngram","model":"x"}', "draft_model"),
     ('{"method":"ngram","rejection_sample_method":"maybe"}', "rejection_sample_method"),
