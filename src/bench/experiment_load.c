@@ -1,4 +1,4 @@
-/* bench workload, bench ablation: what is found again, and what each mechanism is worth. */
+/* bench workload, bench ablation: what is found again, and what each mechanism is worth. The baselines are in experiment_batching.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -182,9 +182,12 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
         any = true;
         TRY(ablate(o, &s, loads[i].name, loads[i].n_samples, err));
     }
+    if (!any && o->name != NULL && strcmp(o->name, "batching") != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, unique and batching", o->name);
+    }
     if (!any) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: no such workload here; there are samples, gsm8k, chat, mmlu5 and unique", o->name);
+        return experiment_batching(o, machine, err);
     }
     sheet_note(&s, "samples: 4 answers to each of the json prompts; 512 rows a step; %s; times the fastest of %d runs in turns (measured)", machine, (int)runs_of(o));
-    return QUIRE_OK;
+    return o->name == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }

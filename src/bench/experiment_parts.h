@@ -23,6 +23,9 @@ typedef struct trial {
  * `counts_vary` (a pool so small that who is preempted depends on time) may they differ. */
 quire_err trials_run(trial *t, int32_t n, int32_t n_runs, bool counts_vary, quire_error *err);
 
+/* experiment_batching.c: the last table of bench ablation. machine: what lab_describe says. */
+quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err);
+
 /* Tokens of n distinct prompts one after another, lengths[i] each; mem_new'd. Sets tokens, n_tokens, after (-1) and n_output of requests. NULL when out of memory. */
 int32_t *trial_prompts(const int32_t *lengths, int32_t n, int32_t n_output, lab_request *requests);
 

@@ -101,6 +101,23 @@ typedef struct runner {
     uint64_t digest;
 } runner;
 
+static uint64_t add_to_digest(uint64_t digest, int32_t token) {
+    return (digest ^ (uint64_t)(uint32_t)token) * 0x100000001b3u;
+}
+
+/* Digests are summed over answers, in whatever order they end, so each is mixed. */
+static uint64_t end_digest(uint64_t digest) {
+    return rng_next(&digest);
+}
+
+uint64_t lab_digest(const int32_t *tokens, int32_t n) {
+    uint64_t digest = 0;
+    for (int32_t i = 0; i < n; i++) {
+        digest = add_to_digest(digest, tokens[i]);
+    }
+    return end_digest(digest);
+}
+
 static int32_t samples_of(const lab_request *r) {
     return r->n_samples > 1 ? r->n_samples : 1;
 }
@@ -139,6 +156,7 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
     q.sampling.ignore_eos = true;
     q.sampling.has_seed = true;
     q.sampling.seed = SEED;
+    q.beams = (beam_params){.width = r->beam_width, .n_groups = 1, .length_penalty = 1.0f};
     void *users[MAX_SAMPLES];
     request_id ids[MAX_SAMPLES];
     for (int32_t k = 0; k < samples_of(r); k++) {
@@ -166,7 +184,7 @@ static void take_token(course *c, runner *u, int32_t token) {
         c->n_gaps++;
     }
     u->last_us = r->last_us = now;
-    u->digest = (u->digest ^ (uint64_t)(uint32_t)token) * 0x100000001b3u;
+    u->digest = add_to_digest(u->digest, token);
     if (u->leads) {
         r->whole[r->n_whole++] = token;
     }
@@ -179,8 +197,7 @@ static quire_err take_end(course *c, const runner *u, const engine_event *ev, qu
         r->n_cached = ev->n_cached;
     }
     c->result->n_prompt += r->n_prompt;
-    uint64_t state = u->digest; /* summed over samples, mixed: in whatever order they end */
-    c->result->digest += rng_next(&state);
+    c->result->digest += end_digest(u->digest);
     if (--r->n_left == 0) {
         c->n_open--;
         c->n_ended++;
@@ -280,7 +297,7 @@ void lab_forget(lab_request *requests, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         lab_request *r = &requests[i];
         mem_free(r->whole);
-        *r = (lab_request){.tokens = r->tokens, .n_tokens = r->n_tokens, .n_output = r->n_output, .n_samples = r->n_samples, .after = r->after, .tenant = r->tenant, .temperature = r->temperature};
+        *r = (lab_request){.tokens = r->tokens, .n_tokens = r->n_tokens, .n_output = r->n_output, .n_samples = r->n_samples, .after = r->after, .tenant = r->tenant, .beam_width = r->beam_width, .temperature = r->temperature};
     }
 }
 

@@ -28,6 +28,7 @@ typedef struct lab_request {
     int32_t n_samples;     /* 0 counts as 1 */
     int32_t after;         /* index of the request that must have ended before; its prompt and answer come first in this one's prompt. -1: none */
     const char *tenant;    /* NULL: everybody's */
+    int32_t beam_width;    /* 0: none; else the best of so many beams is the answer, and n_samples is 1 */
     float temperature;
     /* found */
     int32_t n_prompt, n_cached;                /* of the first sample */
@@ -63,6 +64,9 @@ void lab_forget(lab_request *requests, int32_t n);
 
 /* The bytes of weights, step buffers and the pages that were held at most. */
 int64_t lab_peak_bytes(const lab *l, const lab_result *r);
+
+/* What one answer adds to a digest. */
+uint64_t lab_digest(const int32_t *tokens, int32_t n);
 
 /* lab_open, lab_run, lab_close. *peak_bytes, unless NULL, is lab_peak_bytes. */
 quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes,

@@ -141,11 +141,14 @@ def test_the_chatbot_workload_is_worked_example_24(quire):
 
 def test_sharing_holds_the_prompt_once(quire):
     table = rows("bench", "sharing", "--samples", "2", "--runs", "1")[0]["bench sharing"]
-    for row, (n, prompt, output) in zip(table, [(8, 19, 58), (4, 161, 338)]):
+    for row, (n, prompt, output) in zip([row for row in table if row["way"] == "samples"], [(8, 19, 58), (4, 161, 338)]):
         whole, all_pages = prompt // 16, -(-(prompt + output - 1) // 16)
         assert row["pages_apart"] == n * 2 * all_pages
         assert row["pages_shared"] == n * (whole + 2 * (all_pages - whole))
         assert (row["computed_apart"], row["computed_shared"]) == (2 * n * prompt, n * prompt)
+    for row, (n, prompt, output) in zip([row for row in table if row["way"] == "beams"], [(8, 19, 58), (4, 161, 338)]):
+        all_pages = -(-(prompt + output - 1) // 16)
+        assert row["pages_apart"] == n * 2 * all_pages and n * all_pages <= row["pages_shared"] < row["pages_apart"]
 
 
 def test_pages_counts_tails_and_names_the_best(quire):
@@ -202,3 +205,13 @@ def test_requests_of_one_prefix_that_arrive_together_compute_it_once(quire):
     assert column(table, "computed_tokens") == [64 * 256] * 2 + [4096 + tails] * 2
     assert all(ratio < 1.5 for ratio in column(table, "to_first"))
     assert "64 prompts" in notes[0]
+
+
+def test_batching_compares_with_servers_that_give_the_same_answers(quire):
+    table = {row["way"]: row for row in rows("bench", "ablation", "batching", "--runs", "1")[0]["bench ablation batching"]}
+    useful = table["continuous, paged"]["rows"]
+    assert all(row["rows"] == useful for way, row in table.items() if way.startswith("iteration") and row["dropped"] == 0)
+    static = table["static, padded"]
+    assert static["rows"] == useful + static["padding"] + static["dead"] and static["padding"] > 1000 and static["dead"] > 1000
+    assert static["used"] < table["iteration, oracle"]["used"] < table["iteration, growing"]["used"]
+    assert table["iteration, growing"]["copied_mb"] > 0 and table["iteration, max"]["at_once"] == 3072 // 512
