@@ -6,12 +6,14 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "bench/client.h"
+#include "bench/figures.h"
 #include "bench/sheet.h"
 #include "sim/arrivals.h"
 #include "sim/compare.h"
 
-enum { DEFAULT_REQUESTS = 1000 };
+enum { DEFAULT_REQUESTS = 1000, REFERENCES = 7 };
 
 void bench_serving_options_init(bench_serving_options *o) {
     *o = (bench_serving_options){.lengths = "sharegpt", .rate = 2, .seed = 1};
@@ -56,6 +58,8 @@ typedef struct real_run {
     int32_t *ids, *text; /* [longest] of one request: the trace's, and those as the model's tokens */
     int64_t start_us;
     int32_t n_sent, n_left; /* sent; of those not done */
+    uint64_t draw;
+    double reference_us;    /* see measure_reference; the mean of before and after */
     serving_result *r;
 } real_run;
 
@@ -105,6 +109,42 @@ static quire_err serve_all(real_run *run, const serving_options *o, quire_error 
     return QUIRE_OK;
 }
 
+/* ---- how fast the machine is now: other work and warmth change it from one minute to the next ---- */
+
+/* Rows of the prompt by which that is told: one whole step. */
+static int32_t reference_rows(const quire_info *info) {
+    return info->max_batched_tokens < info->max_model_len ? info->max_batched_tokens : info->max_model_len - 1;
+}
+
+/* Time from sending such a prompt, of random tokens, to its first token: the median of some. */
+static quire_err measure_reference(real_run *run, double *us, quire_error *err) {
+    double times[REFERENCES];
+    int32_t n = reference_rows(run->c.info);
+    int32_t *ids = mem_new((size_t)n, sizeof *ids);
+    quire_err e = ids != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d tokens", (int)n);
+    for (int32_t i = 0; e == QUIRE_OK && i < REFERENCES; i++) {
+        sent s = {.done = false};
+        for (int32_t k = 0; k < n; k++) {
+            ids[k] = (int32_t)(rng_next(&run->draw) % (uint64_t)run->c.info->n_vocab);
+        }
+        int64_t start_us = clock_us();
+        e = client_send(&run->c, ids, n, 1, &s, err);
+        while (e == QUIRE_OK && !s.done) {
+            client_receive(&run->c, -1);
+        }
+        times[i] = (double)(s.first_us - start_us);
+    }
+    mem_free(ids);
+    *us = e == QUIRE_OK ? figures_percentile(times, REFERENCES, 0.5) : 0;
+    return e;
+}
+
+/* What the cost model says that it takes. */
+static double reference_cost(const quire_info *info, const cost_model *c) {
+    double n = reference_rows(info);
+    return c->request_us + cost_of(c, &(step_work){.rows = n, .out = 1, .prefill_pairs = n * (n + 1) / 2});
+}
+
 static void collect(real_run *run, const serving_options *o) {
     serving_result *r = run->r;
     for (int32_t i = 0; i < run->t->n_requests; i++) {
@@ -130,14 +170,19 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
     if (!run->sent || !run->ids || !run->text || !r->times.first || !r->times.gap || !r->times.per_token) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
     }
+    double before_us, after_us;
+    quire_stats before, after;
+    TRY(measure_reference(run, &before_us, err));
+    quire_engine_stats(run->c.engine, &before);
     TRY(serve_all(run, o, err));
     collect(run, o);
-    quire_stats stats;
-    quire_engine_stats(run->c.engine, &stats);
-    r->n_steps = stats.steps;
-    r->n_rows = stats.step_rows;
-    r->busy_us = (double)stats.step_us;
-    r->n_preemptions = stats.preemptions;
+    quire_engine_stats(run->c.engine, &after);
+    TRY(measure_reference(run, &after_us, err));
+    run->reference_us = (before_us + after_us) / 2;
+    r->n_steps = after.steps - before.steps;
+    r->n_rows = after.step_rows - before.step_rows;
+    r->busy_us = (double)(after.step_us - before.step_us);
+    r->n_preemptions = after.preemptions - before.preemptions;
     return QUIRE_OK;
 }
 
@@ -148,79 +193,139 @@ static const sheet_column columns[] = {
     {"measured", "measured", 12, 4},
     {"predicted", "predicted", 12, 4},
     {"off_percent", "off %", 8, 1},
+    {"predicted_at_speed", "at speed", 12, 4},
+    {"off_at_speed_percent", "off %", 8, 1},
 };
 
-static void print_figure(const sheet *s, const char *what, double measured, double predicted) {
-    bool both = isfinite(predicted) && measured > 0;
-    sheet_row(s, (sheet_cell[]){{.text = what}, {.number = measured}, {.number = predicted}, {.number = both ? 100 * (predicted / measured - 1) : SHEET_ABSENT}});
-}
+enum { N_FIGURES = 16 };
+static const char *const figure_names[N_FIGURES] = {
+    "requests/s",
+    "answer tokens/s",
+    "time to first token 50%, s",
+    "time to first token 90%, s",
+    "time to first token 95%, s",
+    "time to first token 99%, s",
+    "mean time to first token, s",
+    "mean gap between tokens, s",
+    "gap 99%, s",
+    "latency a token, mean, s",
+    "busy part of the time",
+    "steps",
+    "rows computed",
+    "prompt tokens found in the cache",
+    "preemptions",
+    "requests answered",
+};
 
-/* p NULL: nothing was predicted. */
-static void print_figures(const bench_serving_options *o, const char *heading, serving_result *m, serving_result *p) {
-    static const struct {
-        const char *name;
-        double part;
-    } parts[] = {{"time to first token 50%, s", 0.5}, {"time to first token 90%, s", 0.9}, {"time to first token 95%, s", 0.95}, {"time to first token 99%, s", 0.99}};
-    sheet s = {.what = "serving run", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
-    sheet_begin(&s, heading);
-#define PREDICTED(expression) (p != NULL ? (expression) : SHEET_ABSENT)
-    print_figure(&s, "requests/s", m->times.n / m->span_us * 1e6, PREDICTED(p->times.n / p->span_us * 1e6));
-    print_figure(&s, "answer tokens/s", (double)m->output_tokens / m->span_us * 1e6, PREDICTED((double)p->output_tokens / p->span_us * 1e6));
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        print_figure(&s, parts[i].name, compare_seconds(m->times.first, m->times.n, parts[i].part), PREDICTED(compare_seconds(p->times.first, p->times.n, parts[i].part)));
+/* In the order of the names. */
+static void list_figures(serving_result *r, double *out) {
+    static const double parts[] = {0.5, 0.9, 0.95, 0.99};
+    serving_times *t = &r->times;
+    *out++ = t->n / r->span_us * 1e6;
+    *out++ = (double)r->output_tokens / r->span_us * 1e6;
+    for (int i = 0; i < 4; i++) {
+        *out++ = compare_seconds(t->first, t->n, parts[i]);
     }
-    print_figure(&s, "mean time to first token, s", compare_mean_seconds(m->times.first, m->times.n), PREDICTED(compare_mean_seconds(p->times.first, p->times.n)));
-    print_figure(&s, "mean gap between tokens, s", compare_mean_seconds(m->times.gap, m->times.n), PREDICTED(compare_mean_seconds(p->times.gap, p->times.n)));
-    print_figure(&s, "gap 99%, s", compare_seconds(m->times.gap, m->times.n, 0.99), PREDICTED(compare_seconds(p->times.gap, p->times.n, 0.99)));
-    print_figure(&s, "latency a token, mean, s", compare_mean_seconds(m->times.per_token, m->times.n), PREDICTED(compare_mean_seconds(p->times.per_token, p->times.n)));
-    print_figure(&s, "busy part of the time", m->busy_us / m->span_us, PREDICTED(p->busy_us / p->span_us));
-    print_figure(&s, "steps", (double)m->n_steps, PREDICTED((double)p->n_steps));
-    print_figure(&s, "rows computed", (double)m->n_rows, PREDICTED((double)p->n_rows));
-    print_figure(&s, "prompt tokens found in the cache", (double)m->hit_tokens, PREDICTED((double)p->hit_tokens));
-    print_figure(&s, "preemptions", (double)m->n_preemptions, PREDICTED((double)p->n_preemptions));
-    print_figure(&s, "requests answered", m->times.n, PREDICTED(p->times.n));
-#undef PREDICTED
+    *out++ = compare_mean_seconds(t->first, t->n);
+    *out++ = compare_mean_seconds(t->gap, t->n);
+    *out++ = compare_seconds(t->gap, t->n, 0.99);
+    *out++ = compare_mean_seconds(t->per_token, t->n);
+    *out++ = r->busy_us / r->span_us;
+    *out++ = (double)r->n_steps;
+    *out++ = (double)r->n_rows;
+    *out++ = (double)r->hit_tokens;
+    *out++ = (double)r->n_preemptions;
+    *out = t->n;
 }
 
-/* What the simulation says of the same requests, on the engine's memory and limits. */
-static quire_err predict(const bench_serving_options *o, const quire_info *info, const trace *t, serving_result *out, quire_error *err) {
+static double off_percent(double measured, double predicted) {
+    return measured > 0 ? 100 * (predicted / measured - 1) : SHEET_ABSENT;
+}
+
+/* What the simulation says of the same requests, on the engine's memory and limits, were every step `slower` times as long. */
+static quire_err predict(const real_run *run, double slower, serving_result *out, quire_error *err) {
+    const quire_options *e = &run->o->engine;
+    const quire_info *info = run->c.info;
     cost_model cost;
     serving_options server;
-    compare_options c = o->server;
-    c.prefix_cache = o->engine.prefix_cache;
+    compare_options c = run->o->server;
+    c.prefix_cache = e->prefix_cache;
     c.page_tokens = info->page_tokens;
     c.kv_tokens = (int64_t)info->n_pages * info->page_tokens;
     c.max_seqs = info->max_seqs;
     c.max_rows = info->max_batched_tokens;
-    c.max_chunk = o->engine.prefill_chunk;
+    c.max_chunk = e->prefill_chunk;
     c.max_model_len = info->max_model_len;
-    c.step_target_us = o->engine.step_target_us;
+    c.step_target_us = e->step_target_us;
     TRY(compare_server(&c, &cost, &server, err));
-    return serving_run(t, &server, out, err);
+    cost_scale(&cost, slower);
+    return serving_run(run->t, &server, out, err);
 }
 
-static quire_err run_engine(const bench_serving_options *o, real_run *run, quire_error *err) {
-    serving_result measured = {0}, predicted = {0};
-    serving_options clock = {.speed = o->server.speed};
+static quire_err print_figures(const real_run *run, const sheet *s, quire_error *err) {
+    double measured[N_FIGURES], predicted[N_FIGURES], at_speed[N_FIGURES], slower = 0;
+    bool has_cost = run->o->server.cost != NULL;
+    list_figures(run->r, measured);
+    if (has_cost) {
+        cost_model cost;
+        serving_result p, q;
+        TRY(cost_read(run->o->server.cost, &cost, err));
+        slower = run->reference_us / reference_cost(run->c.info, &cost);
+        TRY(predict(run, 1, &p, err));
+        list_figures(&p, predicted);
+        serving_result_deinit(&p);
+        TRY(predict(run, slower, &q, err));
+        list_figures(&q, at_speed);
+        serving_result_deinit(&q);
+    }
+    for (int i = 0; i < N_FIGURES; i++) {
+        double p = has_cost ? predicted[i] : SHEET_ABSENT, q = has_cost ? at_speed[i] : SHEET_ABSENT;
+        sheet_row(s, (sheet_cell[]){{.text = figure_names[i]},
+                                    {.number = measured[i]},
+                                    {.number = p},
+                                    {.number = off_percent(measured[i], p)},
+                                    {.number = q},
+                                    {.number = off_percent(measured[i], q)}});
+    }
+    if (has_cost) {
+        sheet_note(s,
+                   "at speed: as predicted, were all steps %.3f times as long as when the costs were measured. So much longer took a prompt of %d random tokens, sent alone before "
+                   "and after the run",
+                   slower, (int)reference_rows(run->c.info));
+    }
+    return QUIRE_OK;
+}
+
+static void print_head(const real_run *run, const sheet *s) {
+    const bench_serving_options *o = run->o;
+    const trace *t = run->t;
+    const quire_info *info = run->c.info;
     char name[256], heading[640];
+    name_trace(o, name, sizeof name);
+    snprintf(heading, sizeof heading, "%s: %d requests, mean prompt %.1f, answer %.1f tokens, clock x %g\n%s, compute %s, KV %s, %s", name, (int)t->n_requests,
+             (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests, o->server.speed, info->model_name, info->compute, info->kv_dtype,
+             info->backend);
+    sheet_begin(s, heading);
+}
+
+static quire_err run_engine(real_run *run, quire_error *err) {
+    serving_result measured = {0};
+    serving_options clock = {.speed = run->o->server.speed};
+    sheet s = {.what = "serving run", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = run->o->json};
     run->r = &measured;
     quire_err e = run_open(run, &clock, err);
-    if (e == QUIRE_OK && o->server.cost != NULL) {
-        e = predict(o, run->c.info, run->t, &predicted, err);
+    if (e == QUIRE_OK && measured.times.n == 0) {
+        e = err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests, (int)run->c.info->max_model_len);
+    }
+    if (e == QUIRE_OK && run->c.n_failed > 0) {
+        e = err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s", (int)run->c.n_failed,
+                    run->c.failure.message);
     }
     if (e == QUIRE_OK) {
-        name_trace(o, name, sizeof name);
-        snprintf(heading, sizeof heading, "%s: %d requests, mean prompt %.1f, answer %.1f tokens, clock x %g\n%s, compute %s, KV %s, %s", name, (int)run->t->n_requests,
-                 (double)run->t->n_prompt_tokens / run->t->n_requests, (double)run->t->n_output_tokens / run->t->n_requests, o->server.speed, run->c.info->model_name,
-                 run->c.info->compute, run->c.info->kv_dtype, run->c.info->backend);
-        print_figures(o, heading, &measured, o->server.cost != NULL ? &predicted : NULL);
-        if (run->c.n_failed > 0) {
-            e = err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s", (int)run->c.n_failed,
-                        run->c.failure.message);
-        }
+        print_head(run, &s);
+        e = print_figures(run, &s, err);
     }
     serving_result_deinit(&measured);
-    serving_result_deinit(&predicted);
     mem_free(run->sent);
     mem_free(run->ids);
     mem_free(run->text);
@@ -228,12 +333,12 @@ static quire_err run_engine(const bench_serving_options *o, real_run *run, quire
 }
 
 static quire_err serve_really(const bench_serving_options *o, quire_error *err) {
-    real_run run = {.o = o};
+    real_run run = {.o = o, .draw = 1};
     trace t = {0};
     TRY(client_open(&o->engine, &run.c, err));
     quire_err e = make_trace(o, run.c.info->max_model_len, &t, err);
     run.t = &t;
-    e = e == QUIRE_OK ? run_engine(o, &run, err) : e;
+    e = e == QUIRE_OK ? run_engine(&run, err) : e;
     client_close(&run.c);
     trace_deinit(&t);
     return e;

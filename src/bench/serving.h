@@ -1,6 +1,6 @@
 /* `quire bench serving [MODEL]`: requests of a trace, or of a Poisson process, answered. Without a model by the simulation, every way to batch and to give
  * memory beside the others (sim/compare.h); with one by the engine, really, through the public API, and beside it what the simulation predicts from a cost
- * file, which knows nothing of the run. */
+ * file, which knows nothing of the run, and once more at the speed that the machine had then, told by prompts that are no part of it. */
 #ifndef BENCH_SERVING_H
 #define BENCH_SERVING_H
 

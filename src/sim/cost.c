@@ -49,6 +49,17 @@ double cost_of(const cost_model *c, const step_work *w) {
            w->copied * c->copy_us;
 }
 
+void cost_scale(cost_model *c, double by) {
+    for (int32_t i = 0; i < c->n_points; i++) {
+        c->us[i] *= by;
+    }
+    c->out_us *= by;
+    c->decode_pair_us *= by;
+    c->prefill_pair_us *= by;
+    c->copy_us *= by;
+    c->request_us *= by;
+}
+
 /* Time by rows: the weights' bytes, until the rows' products take longer. */
 static void describe_rows(const model_facts *m, const device_facts *d, cost_model *c) {
     double weights_us = m->n_params * m->weight_bytes / (d->bytes_per_s * BANDWIDTH_HAD) * 1e6;

@@ -35,6 +35,9 @@ typedef struct step_work {
     double copied;                      /* tokens whose keys and values move */
 } step_work;
 
+/* All that takes time takes `by` times as long. */
+void cost_scale(cost_model *c, double by);
+
 /* Microseconds. */
 double cost_of(const cost_model *c, const step_work *w);
 

@@ -174,6 +174,8 @@ def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
     assert done.returncode == 0, done.stderr
     found = {row["what"]: row for row in map(json.loads, done.stdout.splitlines())}
     assert found["requests answered"]["measured"] == found["requests answered"]["predicted"] == 8
+    rows_computed = found["rows computed"]
+    assert abs(rows_computed["measured"] - rows_computed["predicted"]) <= 7 * 8  # all but what is found, below
     hits = found["prompt tokens found in the cache"]
     assert 7 * 192 <= hits["measured"] <= 7 * 200 and 7 * 192 <= hits["predicted"] <= 7 * 200  # whole pages while the one before still runs
     assert found["time to first token 50%, s"]["measured"] > 0
