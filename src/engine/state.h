@@ -102,8 +102,6 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 void step_sample(engine *e, sequence *s, float *logits);
 /* s's next token is `token`: known, shown to its reader, and perhaps its end. */
 void step_commit(engine *e, sequence *s, int32_t token);
-/* Whether the last hidden state of a row is made of numbers. What is not is never published. */
-bool step_is_finite(engine *e, int32_t row);
 
 /* s gives its pages up and waits in its old place. It must stand in neither list. */
 void step_preempt(engine *e, sequence *s);

@@ -9,6 +9,7 @@
 #include "engine/cache.h"
 #include "engine/deadline.h"
 #include "engine/explain.h"
+#include "engine/finite.h"
 #include "engine/fork.h"
 #include "engine/hold.h"
 #include "engine/lists.h"
@@ -401,16 +402,6 @@ void step_sample(engine *e, sequence *s, float *logits) {
     step_commit(e, s, token);
 }
 
-bool step_is_finite(engine *e, int32_t row) {
-    float *hidden = e->step.hidden;
-    e->b->ops->act_read(e->b, model_hidden(e->m), row, 1, hidden);
-    float sum = 0.0f;
-    for (int32_t i = 0; i < e->desc->d_model; i++) {
-        sum += hidden[i] * 0.0f; /* NaN for infinities and NaN, else 0 */
-    }
-    return sum == 0.0f;
-}
-
 /* What the request wants of the prompt's row p. */
 static void keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
     size_t n = (size_t)e->desc->n_vocab;
@@ -441,7 +432,7 @@ static void collect_item(engine *e, int32_t item) {
     shares_serve(&e->shares, s->share, s->n_known == s->n_prompt ? SHARE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
     s->n_computed += n;
     explain_computed(e, s, n);
-    if (!step_is_finite(e, e->step.batch_seqs[item].row0 + n - 1)) {
+    if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, s->n_computed == s->n_known ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
     }

@@ -1,6 +1,7 @@
 #include "engine/verify.h"
 
 #include "engine/cache.h"
+#include "engine/finite.h"
 
 /* The next token of s: forced, or picked from the next row of logits. */
 static void next_token(engine *e, sequence *s, int32_t i, int32_t *out) {
@@ -23,11 +24,11 @@ void verify_item(engine *e, int32_t item, int32_t out) {
         if (!accepted || s->state == SEQ_DONE) {
             break;
         }
-        if (!step_is_finite(e, row + n_accepted - 1)) {
+        s->n_computed++;
+        if (!finite_rows(e, s, row + n_accepted - 1, 1, n_accepted < s->draft.n_forced ? -1 : out)) {
             step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
             break;
         }
-        s->n_computed++;
         cache_publish(e, s);
         cache_forget(e, s);
     }
