@@ -11,9 +11,13 @@
 
 quire_err kv_learned_open(kv_learned *l, int32_t n_pages) {
     *l = (kv_learned){.cap = n_pages, .age = n_pages};
+    l->n_sets = 1;
+    while ((int64_t)l->n_sets * 4 < n_pages) {
+        l->n_sets *= 2;
+    }
     l->trials = mem_new_huge((size_t)n_pages, sizeof *l->trials);
-    l->buckets = mem_new_huge((size_t)n_pages, sizeof *l->buckets);
-    if (l->trials == NULL || l->buckets == NULL) {
+    l->names = mem_new_huge(l->n_sets, sizeof *l->names);
+    if (l->trials == NULL || l->names == NULL) {
         kv_learned_close(l);
         return QUIRE_NO_MEMORY;
     }
@@ -22,13 +26,13 @@ quire_err kv_learned_open(kv_learned *l, int32_t n_pages) {
 
 void kv_learned_close(kv_learned *l) {
     mem_free(l->trials);
-    mem_free(l->buckets);
+    mem_free(l->names);
     l->trials = NULL;
-    l->buckets = NULL;
+    l->names = NULL;
 }
 
 int64_t kv_learned_bytes(const kv_learned *l) {
-    return l->cap * (int64_t)(sizeof *l->trials + sizeof *l->buckets);
+    return l->cap * (int64_t)sizeof *l->trials + l->n_sets * (int64_t)sizeof *l->names;
 }
 
 /* ---- the model ---- */
@@ -106,60 +110,80 @@ static void teach(kv_learned *l, const kv_trial *t) {
 
 /* ---- trials ---- */
 
-static int32_t *bucket_of(const kv_learned *l, uint64_t hash) {
-    return &l->buckets[hash % (uint64_t)l->cap];
+/* The number of the trial that began at a name's time. */
+static int32_t number_of(const kv_learned *l, uint32_t time) {
+    uint32_t age = (uint32_t)l->now - (time - 1);
+    return (int32_t)((l->now - age) % l->cap);
 }
 
-/* The link that names the trial of that hash, or the 0 that ends its bucket. */
-static int32_t *find(const kv_learned *l, uint64_t hash) {
-    int32_t *link = bucket_of(l, hash);
-    while (*link != 0 && l->trials[*link - 1].hash != hash) {
-        link = &l->trials[*link - 1].next;
+/* Whether a name's trial still runs. */
+static bool is_running(const kv_learned *l, uint32_t time) {
+    return time != 0 && (uint32_t)l->now - (time - 1) <= (uint32_t)l->cap;
+}
+
+static kv_names *set_of(const kv_learned *l, uint64_t hash) {
+    return &l->names[hash & (l->n_sets - 1)];
+}
+
+static uint32_t tag_of(uint64_t hash) {
+    return (uint32_t)(hash >> 32);
+}
+
+/* The place of that hash in its set, if a trial of it runs; KV_NAMES_A_SET if none does. */
+static int32_t find(const kv_learned *l, const kv_names *set, uint64_t hash) {
+    int32_t i = 0;
+    while (i < KV_NAMES_A_SET &&
+           !(set->tags[i] == tag_of(hash) && is_running(l, set->times[i]) && l->trials[number_of(l, set->times[i])].hash == hash)) {
+        i++;
     }
-    return link;
+    return i;
 }
 
-/* Takes its name from the trial that link names. */
-static kv_trial *take_name(kv_learned *l, int32_t *link) {
-    kv_trial *t = &l->trials[*link - 1];
-    *link = t->next;
-    t->hash = 0;
-    return t;
+/* Where a new name goes: a place of none, else that of the oldest. */
+static int32_t place_for_name(const kv_learned *l, const kv_names *set) {
+    int32_t oldest = 0;
+    for (int32_t i = 0; i < KV_NAMES_A_SET; i++) {
+        if (!is_running(l, set->times[i])) {
+            return i;
+        }
+        oldest = (uint32_t)l->now - set->times[i] > (uint32_t)l->now - set->times[oldest] ? i : oldest;
+    }
+    return oldest;
 }
 
+/* A trial of u begins in the place of that number; it has the name of the one before it, which was used again. */
 static void begin(kv_learned *l, int32_t number, uint64_t hash, const kv_use *u) {
-    int32_t *bucket = bucket_of(l, hash);
-    l->trials[number] = (kv_trial){.use = *u, .hash = hash, .next = *bucket};
-    *bucket = number + 1;
-}
-
-static void end(kv_learned *l, int32_t number) {
-    kv_trial *t = &l->trials[number];
-    if (t->use.n_uses > 0) {
-        teach(l, t);
+    kv_names *set = set_of(l, hash);
+    int32_t i = find(l, set, hash);
+    if (i < KV_NAMES_A_SET) {
+        kv_trial *before = &l->trials[number_of(l, set->times[i])];
+        before->was_used_again = true;
+        before->hash = 0;
+    } else {
+        i = place_for_name(l, set);
     }
-    if (t->hash != 0) {
-        (void)take_name(l, find(l, t->hash));
-    }
-    t->use.n_uses = 0;
+    l->trials[number] = (kv_trial){.use = *u, .hash = hash};
+    set->tags[i] = tag_of(hash);
+    set->times[i] = (uint32_t)l->now; /* it began one use ago */
 }
 
 void kv_learned_made(const kv_learned *l, uint64_t hash, int32_t depth, int32_t tenant, kv_use *u) {
-    int32_t number = hash != 0 ? *find(l, hash) : 0;
-    *u = number != 0 ? l->trials[number - 1].use : (kv_use){.depth = depth, .tenant = tenant};
+    const kv_names *set = set_of(l, hash);
+    int32_t i = hash != 0 ? find(l, set, hash) : KV_NAMES_A_SET;
+    *u = i < KV_NAMES_A_SET ? l->trials[number_of(l, set->times[i])].use : (kv_use){.depth = depth, .tenant = tenant};
 }
 
 void kv_learned_used(kv_learned *l, uint64_t hash, kv_use *u) {
     int32_t number = (int32_t)(l->now++ % l->cap);
-    end(l, number);
+    kv_trial *ends = &l->trials[number];
+    if (ends->use.n_uses > 0) {
+        teach(l, ends);
+    }
+    *ends = (kv_trial){.hash = 0};
     u->gap = u->n_uses > 0 ? l->now - u->at : 0;
     u->at = l->now;
     u->n_uses++;
     if (hash != 0) {
-        int32_t *link = find(l, hash);
-        if (*link != 0) {
-            take_name(l, link)->was_used_again = true;
-        }
         begin(l, number, hash, u);
     }
 }

@@ -32,9 +32,17 @@ typedef struct kv_use {
 typedef struct kv_trial {
     kv_use use;    /* never used: an empty slot */
     uint64_t hash; /* of the prefix up to the page; 0: it was used again, and a later trial has its name */
-    int32_t next;  /* trial + 1 in its bucket, 0 at the end */
     bool was_used_again;
 } kv_trial;
+
+/* Where trials are found by their hash: sets of one cache line. A name whose trial has ended is as good as none; when a set is full the
+ * oldest name gives way, and its trial ends as if the page had not been used again. */
+enum { KV_NAMES_A_SET = 8 };
+
+typedef struct kv_names {
+    uint32_t tags[KV_NAMES_A_SET];  /* half of the hash */
+    uint32_t times[KV_NAMES_A_SET]; /* when the trial began, plus 1; 0: no name */
+} kv_names;
 
 typedef struct kv_learned {
     int64_t now; /* uses so far */
@@ -43,7 +51,8 @@ typedef struct kv_learned {
     double weights[KV_LEARNED_WEIGHTS];
     double squares[KV_LEARNED_WEIGHTS]; /* of all gradients: each weight has a rate of its own (Duchi, Hazan and Singer 2011) */
     kv_trial *trials;                   /* [cap] a ring; the oldest ends when a new one begins */
-    int32_t *buckets;                   /* [cap] trial + 1; 0: none */
+    kv_names *names;                    /* [n_sets], a power of two: 2 to 4 names a set */
+    uint32_t n_sets;
     int32_t cap;
 } kv_learned;
 
