@@ -41,6 +41,10 @@ static quire_err command_bench_preempt(const cli_options *o, quire_error *err) {
     return bench_preempt_run(&o->bench_preempt, err);
 }
 
+static quire_err command_bench_sampler(const cli_options *o, quire_error *err) {
+    return bench_sampler_run(&o->bench_sampler, err);
+}
+
 static quire_err command_bench_stall(const cli_options *o, quire_error *err) {
     return bench_stall_run(&o->bench_stall, err);
 }
@@ -142,6 +146,8 @@ static const command commands[] = {
     {"bench calibrate", CLI_BENCH_CALIBRATE, command_bench_calibrate, "what a step of a model costs on this machine", "quire bench calibrate MODEL [--out FILE]",
      "  quire bench calibrate builtin --out cost.json\n"
      "  quire sim requests.jsonl --cost cost.json --speed 10\n"},
+    {"bench sampler", CLI_BENCH_SAMPLER, command_bench_sampler, "what choosing a token costs", "quire bench sampler",
+     "  quire bench sampler --vocabulary 32000 --rows 256\n"},
     {"bench stall", CLI_BENCH_STALL, command_bench_stall, "how much a long prompt slows the streams beside it", "quire bench stall MODEL",
      "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n"},
     {"bench pages", CLI_EXPERIMENT, command_bench_pages, "speed, waste and tables by page size", "quire bench pages",

@@ -17,6 +17,7 @@
 #include "bench/preempt.h"
 #include "bench/runs.h"
 #include "bench/serving.h"
+#include "bench/sampler.h"
 #include "bench/stall.h"
 #include "bench/tiers.h"
 #include "cli/files.h"
@@ -44,7 +45,8 @@ typedef enum cli_command {
     CLI_BENCH_CALIBRATE = 8192,
     CLI_BENCH_STALL = 16384,
     CLI_EXPERIMENT = 32768, /* bench pages, sharing, prefix, workload, ablation, scenario */
-    CLI_BENCH_TIERS = 65536
+    CLI_BENCH_TIERS = 65536,
+    CLI_BENCH_SAMPLER = 131072
 } cli_command;
 
 typedef struct cli_options {
@@ -58,6 +60,7 @@ typedef struct cli_options {
     bench_tiers_options bench_tiers;
     bench_runs_options bench_runs;
     bench_stall_options bench_stall;
+    bench_sampler_options bench_sampler;
     demo_options demo;
     bench_serving_options bench_serving;
     calibrate_options calibrate;

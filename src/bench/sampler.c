@@ -1,0 +1,126 @@
+#include "bench/sampler.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/team.h"
+#include "bench/figures.h"
+#include "bench/sheet.h"
+#include "engine/sampler.h"
+
+#define SPREAD 3.0f /* standard deviation of the logits: what large models' are like */
+
+void bench_sampler_options_init(bench_sampler_options *o) {
+    *o = (bench_sampler_options){.vocabularies = "32000,151936", .n_rows = 256, .n_runs = 5};
+}
+
+typedef struct sampling_run {
+    int32_t n_vocab, n_rows;
+    float *logits; /* [n_rows, n_vocab]: greedy and the cuts leave them as they are */
+    sampler **samplers; /* one a member */
+    team *members;
+    sampling_params params;
+    quire_err *errors; /* [n_rows] */
+} sampling_run;
+
+static void sample_row(void *context, int32_t row, int32_t member) {
+    sampling_run *r = context;
+    int32_t token;
+    sample_context c = {.params = &r->params, .noise = sample_noise_of((sample_key){1, 0, (uint32_t)row})};
+    r->errors[row] = sampler_pick(r->samplers[member], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
+}
+
+static quire_err measure(sampling_run *r, int32_t n_runs, figure *ns) {
+    double values[FIGURES_MAX_RUNS];
+    for (int32_t run = -1; run < n_runs; run++) { /* the first warms up */
+        int64_t start = clock_us();
+        team_run(r->members, sample_row, r, r->n_rows);
+        double us = (double)(clock_us() - start);
+        for (int32_t i = 0; i < r->n_rows; i++) {
+            TRY(r->errors[i]);
+        }
+        if (run >= 0) {
+            values[run] = us * 1e3 / ((double)r->n_rows * r->n_vocab);
+        }
+    }
+    *ns = figure_of(values, n_runs);
+    return QUIRE_OK;
+}
+
+/* Pairs of normal numbers by Box and Muller's method. */
+static void fill(float *logits, size_t n) {
+    uint64_t seed = 1;
+    for (size_t i = 0; i < n; i++) {
+        double u = ((double)(rng_next(&seed) >> 11) + 1.0) * 0x1p-53, v = (double)(rng_next(&seed) >> 11) * 0x1p-53;
+        logits[i] = SPREAD * (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+    }
+}
+
+static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, const sheet *t) {
+    static const struct {
+        const char *name;
+        float temperature, top_p;
+        int32_t top_k;
+    } kinds[] = {{"greedy", 0, 1, 0}, {"temperature", 1, 1, 0}, {"top-p 0.9", 1, 0.9f, 0}, {"top-k 50", 1, 1, 50}, {"top-k, top-p", 1, 0.9f, 50}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        figure ns;
+        sampling_params_init(&r->params);
+        r->params.temperature = kinds[k].temperature;
+        r->params.top_p = kinds[k].top_p;
+        r->params.top_k = kinds[k].top_k;
+        TRY(measure(r, o->n_runs, &ns));
+        sheet_row(t, (sheet_cell[]){{kinds[k].name, 0}, {NULL, r->n_vocab}, {NULL, ns.mean}, {NULL, ns.spread}, {NULL, ns.mean * r->n_vocab * r->n_rows * 1e-6}});
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, team *members, const sheet *t) {
+    size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_members = (size_t)team_size(members);
+    sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .members = members};
+    r.logits = mem_new(n, sizeof *r.logits);
+    r.samplers = mem_new(n_members, sizeof *r.samplers);
+    r.errors = mem_new((size_t)o->n_rows, sizeof *r.errors);
+    quire_err e = r.logits && r.samplers && r.errors ? QUIRE_OK : QUIRE_NO_MEMORY;
+    for (size_t i = 0; e == QUIRE_OK && i < n_members; i++) {
+        e = sampler_open(n_vocab, 1, &r.samplers[i]);
+    }
+    if (e == QUIRE_OK) {
+        fill(r.logits, n);
+        e = report_kinds(o, &r, t);
+    }
+    for (size_t i = 0; r.samplers && i < n_members; i++) {
+        sampler_close(r.samplers[i]);
+    }
+    mem_free(r.samplers);
+    mem_free(r.logits);
+    mem_free(r.errors);
+    return e;
+}
+
+quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
+    static const sheet_column columns[] = {
+        {"kind", "", -14, SHEET_TEXT}, {"vocabulary", "vocabulary", 10, 0}, {"ns_per_logit", "ns a logit", 10, 3}, {"spread", "+-", 7, 3}, {"step_ms", "ms a step", 10, 2}};
+    sheet t = {.what = "sampler", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    int32_t sizes[FIGURES_MAX_POINTS], n;
+    team *members;
+    TRY(figures_parse_list("--vocabulary", o->vocabularies, sizes, &n, err));
+    quire_err e = team_open(o->n_threads, &members);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "%d threads: %s", (int)o->n_threads, quire_err_text(e));
+    }
+    sheet_begin(&t, NULL);
+    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
+        e = run_vocabulary(o, sizes[i], members, &t);
+    }
+    if (e == QUIRE_OK) {
+        sheet_note(&t, "%d rows of normal logits with standard deviation %.0f, %d threads, mean of %d runs.", (int)o->n_rows, (double)SPREAD,
+                   (int)team_size(members), (int)o->n_runs);
+    } else {
+        err_set(err, e, -1, "%d rows: %s", (int)o->n_rows, quire_err_text(e));
+    }
+    team_close(members);
+    return e;
+}
