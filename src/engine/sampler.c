@@ -14,13 +14,14 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
         return QUIRE_NO_MEMORY;
     }
     size_t n = (size_t)n_vocab;
+    s->rows = sampler_rows_best();
     s->n_vocab = n_vocab;
     s->max_tokens = max_tokens;
     s->weights = mem_new(n, sizeof *s->weights);
     s->n_groups = (n + GROUP - 1) / GROUP;
     s->largest = mem_new(s->n_groups, sizeof *s->largest);
     s->sums = mem_new(s->n_groups, sizeof *s->sums);
-    s->inside = mem_new(n, sizeof *s->inside);
+    s->inside = mem_new(n + 1, sizeof *s->inside);
     s->marks = mem_new(n, sizeof *s->marks);
     s->counts = mem_new(n, sizeof *s->counts);
     s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
@@ -58,20 +59,24 @@ sample_noise sample_noise_of(sample_key key) {
     return (sample_noise){.token = draw(key, NOISE_TOKEN), .xtc = draw(key, NOISE_XTC)};
 }
 
-/* The lowest id of that logit, which is there. */
-static int32_t find(const float *logits, float value) {
-    int32_t id = 0;
-    while (logits[id] != value) {
+/* The lowest id of the largest logit, after a scan. */
+static int32_t find_max(const sampler *s, const float *logits) {
+    int32_t g = 0;
+    while (s->largest[g] != s->max) {
+        g++;
+    }
+    int32_t id = g * GROUP;
+    while (logits[id] != s->max) {
         id++;
     }
     return id;
 }
 
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
-    if (!sampler_scan(logits, s->n_vocab, &s->max)) {
+    if (!s->rows->scan(s, logits)) {
         return QUIRE_NUMERIC;
     }
-    if (sampler_change(s, logits, c) && !sampler_scan(logits, s->n_vocab, &s->max)) {
+    if (sampler_change(s, logits, c) && !s->rows->scan(s, logits)) {
         return QUIRE_NUMERIC; /* a tiny repetition penalty makes infinities */
     }
     return QUIRE_OK;
@@ -83,7 +88,7 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c, 
     if (s->max == -INFINITY) {
         return QUIRE_NUMERIC;
     }
-    *best = find(logits, s->max);
+    *best = find_max(s, logits);
     *greedy = c->params->temperature < GREEDY_BELOW;
     if (!*greedy) {
         s->temperature = sampler_temperature(s, logits, c->params);
@@ -118,7 +123,7 @@ quire_err sampler_distribution(sampler *s, float *logits, const sample_context *
         memset(s->largest, 0, s->n_groups * sizeof *s->largest);
         s->weights[best] = s->largest[best / GROUP] = 1.0f;
     }
-    double total = sampler_sum(s);
+    double total = s->rows->sum(s);
     for (int32_t i = 0; i < s->n_vocab; i++) {
         s->weights[i] = (float)((double)s->weights[i] / total);
     }

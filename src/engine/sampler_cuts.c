@@ -41,15 +41,19 @@ static int32_t bucket_of(uint32_t key) {
     return (int32_t)(key >> 19);
 }
 
-/* Kept tokens of at least this weight become candidates, in id order, with their weights as keys; returns how many. */
-static int32_t gather(sampler *s, float least) {
+static int32_t finer_bucket_of(uint32_t key) {
+    return (int32_t)(key >> 7 & (N_BUCKETS - 1));
+}
+
+/* Kept tokens of less than this weight become candidates, in id order, with their weights as keys; returns how many. Written without a branch a token:
+ * whether one is kept cannot be guessed. There is a place more than tokens. */
+static int32_t gather(sampler *s, float most) {
     int32_t n = 0;
     for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
         int32_t end = (g + 1) * GROUP < s->n_vocab ? (g + 1) * GROUP : s->n_vocab;
-        for (int32_t i = s->largest[g] >= least ? g * GROUP : end; i < end; i++) {
-            if (s->weights[i] >= least && s->weights[i] > 0.0f) {
-                s->inside[n++] = (candidate){bits_of(s->weights[i]), i};
-            }
+        for (int32_t i = s->largest[g] > 0.0f ? g * GROUP : end; i < end; i++) {
+            s->inside[n] = (candidate){bits_of(s->weights[i]), i};
+            n += (s->weights[i] > 0.0f) & (s->weights[i] < most);
         }
     }
     return n;
@@ -89,15 +93,67 @@ static int32_t open_bucket(sampler *s, int32_t n, int32_t b) {
     return n_inside;
 }
 
+/* The bucket in which the mass from the top reaches `limit`; *above becomes the mass over it. */
+static int32_t find_mass(const sampler *s, double limit, double *above) {
+    int32_t b = N_BUCKETS - 1;
+    while (b > 0 && (s->mass[b] <= 0.0 || *above + s->mass[b] < limit)) {
+        *above += s->mass[b--];
+    }
+    return b;
+}
+
+/* Of the n candidates, which share a bucket, those stay where the mass before them reaches `limit`, in order; the ones that come after these are left out.
+ * Buckets of the next bits of their keys save sorting the many. */
+static int32_t open_finer(sampler *s, int32_t n, double limit, double *above) {
+    memset(s->mass, 0, sizeof s->mass);
+    for (int32_t i = 0; i < n; i++) {
+        s->mass[finer_bucket_of(s->inside[i].key)] += (double)s->weights[s->inside[i].id];
+    }
+    int32_t b = find_mass(s, limit, above), n_inside = 0;
+    for (int32_t i = 0; i < n; i++) {
+        candidate c = s->inside[i];
+        if (finer_bucket_of(c.key) == b) {
+            s->inside[n_inside++] = c;
+        } else if (finer_bucket_of(c.key) < b) {
+            s->weights[c.id] = 0.0f;
+        }
+    }
+    qsort(s->inside, (size_t)n_inside, sizeof *s->inside, by_key);
+    return n_inside;
+}
+
 /* Opens the bucket in which the mass before a candidate reaches `limit`, and says the mass above. */
 static int32_t open_mass(sampler *s, int32_t n, double limit, double *above) {
     fill_buckets(s, n);
-    int32_t b = N_BUCKETS - 1;
     *above = 0.0;
-    while (b > 0 && (s->count[b] == 0 || *above + s->mass[b] < limit)) {
-        *above += s->mass[b--];
+    return open_bucket(s, n, find_mass(s, limit, above));
+}
+
+static float weight_of(int32_t bucket) {
+    uint32_t bits = (uint32_t)bucket << 19;
+    float least;
+    memcpy(&least, &bits, sizeof least);
+    return least;
+}
+
+/* As open_mass for all weights as they lie, when these are the keys. */
+static int32_t open_weights(sampler *s, double limit, double *above) {
+    memset(s->mass, 0, sizeof s->mass);
+    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
+        int32_t end = (g + 1) * GROUP < s->n_vocab ? (g + 1) * GROUP : s->n_vocab, n_kept = 0;
+        float kept[GROUP + 1];
+        for (int32_t i = s->largest[g] > 0.0f ? g * GROUP : end; i < end; i++) {
+            kept[n_kept] = s->weights[i];
+            n_kept += s->weights[i] > 0.0f;
+        }
+        for (int32_t i = 0; i < n_kept; i++) {
+            s->mass[bucket_of(bits_of(kept[i]))] += (double)kept[i];
+        }
     }
-    return open_bucket(s, n, b);
+    *above = 0.0;
+    int32_t b = find_mass(s, limit, above);
+    s->rows->drop_below(s, weight_of(b));
+    return open_finer(s, gather(s, weight_of(b + 1)), limit, above);
 }
 
 /* ---- the cuts ---- */
@@ -141,16 +197,13 @@ static float floor_of_top_k(sampler *s, int32_t k) {
     while (above + s->count[b] < k) {
         above += s->count[b--];
     }
-    uint32_t bits = (uint32_t)b << 19; /* the least key of the bucket in which the k-th lies */
-    float least;
-    memcpy(&least, &bits, sizeof least);
-    return least;
+    return weight_of(b); /* the least of the bucket in which the k-th lies */
 }
 
 /* Keeps the k largest weights, and all equal to the k-th. */
 static void cut_top_k(sampler *s, int32_t k) {
-    sampler_drop_below(s, floor_of_top_k(s, k));
-    int32_t n = gather(s, 0.0f), b = N_BUCKETS - 1, above = 0;
+    s->rows->drop_below(s, floor_of_top_k(s, k));
+    int32_t n = gather(s, INFINITY), b = N_BUCKETS - 1, above = 0;
     fill_buckets(s, n);
     while (b >= 0 && above + s->count[b] < k) {
         above += s->count[b--];
@@ -170,9 +223,9 @@ static void cut_top_k(sampler *s, int32_t k) {
 /* Keeps a token iff the mass before it (of larger weights, or equal ones with lower ids) is below top_p of all. The first always stays. Tokens of less than
  * (1 - top_p) / n_vocab of the whole together have less than 1 - top_p of it, so the cut lies above them. */
 static void cut_top_p(sampler *s, float top_p) {
-    double total = sampler_sum(s), before, limit = (double)top_p * total;
-    sampler_drop_below(s, (float)((1.0 - (double)top_p) * total / s->n_vocab * 0.999));
-    int32_t n = open_mass(s, gather(s, 0.0f), limit, &before);
+    double total = s->rows->sum(s), before, limit = (double)top_p * total;
+    s->rows->drop_below(s, (float)((1.0 - (double)top_p) * total / s->n_vocab * 0.999));
+    int32_t n = open_weights(s, limit, &before);
     bool first = before == 0.0;
     for (int32_t i = 0; i < n; i++) {
         float *w = &s->weights[s->inside[i].id];
@@ -187,14 +240,14 @@ static void cut_top_p(sampler *s, float top_p) {
 
 /* Keeps the tokens whose surprise is nearest to the entropy, until they together have this probability; all as near as the last one stay. */
 static void cut_typical(sampler *s, const float *logits, float typical_p) {
-    double total = sampler_sum(s), log_total = log(total), entropy = 0.0;
+    double total = s->rows->sum(s), log_total = log(total), entropy = 0.0;
     for (int32_t i = 0; i < s->n_vocab; i++) {
         if (s->weights[i] > 0.0f) {
             double surprise = log_total - ((double)logits[i] - (double)s->max) / (double)s->temperature;
             entropy += (double)s->weights[i] / total * surprise;
         }
     }
-    int32_t n = gather(s, 0.0f), last = 0;
+    int32_t n = gather(s, INFINITY), last = 0;
     for (int32_t i = 0; i < n; i++) {
         double surprise = log_total - ((double)logits[s->inside[i].id] - (double)s->max) / (double)s->temperature;
         s->inside[i].key = 0x7fffffffu - bits_of((float)fabs(surprise - entropy));
@@ -213,7 +266,7 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
 
 /* Leaves out all tokens of at least this probability but the least likely of them, the last one of equals. */
 static void cut_top_choices(sampler *s, float threshold) {
-    double total = sampler_sum(s);
+    double total = s->rows->sum(s);
     int32_t last = -1, n_live = 0;
     for (int32_t i = 0; i < s->n_vocab; i++) {
         n_live += s->weights[i] > 0.0f;
@@ -230,7 +283,7 @@ static void cut_top_choices(sampler *s, float threshold) {
 
 void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
-    sampler_weigh(s, logits);
+    s->rows->weigh(s, logits);
     if (p->mirostat != MIROSTAT_OFF) {
         return;
     }
@@ -238,7 +291,7 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
         cut_sigma(s, logits, p->top_n_sigma);
     }
     if (p->min_p > 0.0f) {
-        sampler_drop_below(s, p->min_p); /* the largest weight is 1 */
+        s->rows->drop_below(s, p->min_p); /* the largest weight is 1 */
     }
     if (p->top_k > 0 && p->top_k < s->n_vocab) {
         cut_top_k(s, p->top_k);
@@ -257,7 +310,7 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
 /* ---- for mirostat ---- */
 
 int32_t sampler_sort(sampler *s) {
-    int32_t n = gather(s, 0.0f);
+    int32_t n = gather(s, INFINITY);
     qsort(s->inside, (size_t)n, sizeof *s->inside, by_key);
     return n;
 }

@@ -14,7 +14,22 @@ typedef struct candidate {
     int32_t id;
 } candidate;
 
+/* ---- sampler_rows.inc.h: passes over whole rows, one set for each instruction set ---- */
+typedef struct sampler_rows {
+    /* Whether all logits are numbers or -inf; s->max becomes the largest, s->largest those of the groups. */
+    bool (*scan)(sampler *s, const float *logits);
+    /* Fills s->weights and s->largest. */
+    void (*weigh)(sampler *s, const float *logits);
+    /* The sum of all weights, and of each group. */
+    double (*sum)(sampler *s);
+    /* Leaves out weights below `least`. */
+    void (*drop_below)(sampler *s, float least);
+} sampler_rows;
+
+extern const sampler_rows sampler_rows_plain, sampler_rows_avx2;
+
 struct sampler {
+    const sampler_rows *rows;
     int32_t n_vocab, max_tokens;
     size_t n_groups;
     float max;           /* the largest logit after the changes */
@@ -22,7 +37,7 @@ struct sampler {
     float *weights;      /* [n_vocab] exp((l - max) / temperature); 0: not kept */
     float *largest;      /* [groups] at least the largest weight of a group; 0: it has none */
     double *sums;        /* [groups] of the weights, as sampler_sum found them */
-    candidate *inside;   /* [n_vocab] tokens that a cut looks at */
+    candidate *inside;   /* [n_vocab + 1] tokens that a cut looks at */
     int32_t *marks;      /* [n_vocab] when a token was last touched, against `mark` */
     int32_t mark;
     int32_t *counts;     /* [n_vocab] valid where marked */
@@ -46,15 +61,9 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
     return is_new;
 }
 
-/* ---- sampler_dense.c: whole rows ---- */
-/* Whether logits are numbers or -inf, and the largest. */
-bool sampler_scan(const float *logits, int32_t n, float *max);
-/* Fills s->weights and s->largest. */
-void sampler_weigh(sampler *s, const float *logits);
-/* The sum of all weights, and of each group. */
-double sampler_sum(sampler *s);
-/* Leaves out weights below `least`. */
-void sampler_drop_below(sampler *s, float least);
+/* ---- sampler_draw.c ---- */
+/* The fastest passes that this processor has; all give the same bits. */
+const sampler_rows *sampler_rows_best(void);
 /* The token, in id order, in whose part of the whole `uniform` falls. Some weight is not 0. */
 int32_t sampler_draw(sampler *s, float uniform);
 

@@ -9,7 +9,8 @@
 #include <cmocka.h>
 #include <math.h>
 
-#include "engine/sampler.h"
+#include "base/rng.h"
+#include "engine/sampler_parts.h"
 
 static sampling_params params(float temperature) {
     sampling_params p;
@@ -132,6 +133,49 @@ static void penalties_count_each_row_afresh(void **state) {
     sampler_close(s);
 }
 
+/* Rows of every length around a group's, with tokens that cannot come; what is wrong with one is noticed anywhere. */
+static void fast_passes_give_the_bits_of_the_plain_ones(void **state) {
+    (void)state;
+    enum { MOST = 5 * GROUP };
+    uint64_t seed = rng_os_seed();
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (int32_t n = 1; n <= MOST; n++) {
+        float logits[MOST], weights[MOST], largest[8];
+        double sums[8], total = 0;
+        sampler *s;
+        assert_int_equal(sampler_open(n, 1, &s), QUIRE_OK);
+        const sampler_rows *sets[2] = {&sampler_rows_plain, s->rows};
+        for (int32_t i = 0; i < n; i++) {
+            logits[i] = i > 0 && rng_next(&seed) % 20 == 0 ? -INFINITY : (float)((double)(rng_next(&seed) % 20001) - 10000) * (n % 2 ? 1e-3f : 3e-2f);
+        }
+        for (int k = 0; k < 2; k++) {
+            s->rows = sets[k];
+            s->temperature = 0.7f;
+            assert_true(s->rows->scan(s, logits));
+            float max = s->max, largest_logit = s->largest[0];
+            s->rows->weigh(s, logits);
+            s->rows->drop_below(s, 1e-3f);
+            double sum = s->rows->sum(s);
+            if (k == 0) {
+                memcpy(weights, s->weights, (size_t)n * sizeof *weights);
+                memcpy(largest, s->largest, s->n_groups * sizeof *largest);
+                memcpy(sums, s->sums, s->n_groups * sizeof *sums);
+                total = sum;
+            }
+            assert_true(max == s->max && largest_logit <= max && sum == total);
+            assert_memory_equal(weights, s->weights, (size_t)n * sizeof *weights);
+            assert_memory_equal(largest, s->largest, s->n_groups * sizeof *largest);
+            assert_memory_equal(sums, s->sums, s->n_groups * sizeof *sums);
+            float kept = logits[n / 2];
+            const float wrong[3] = {NAN, -NAN, INFINITY};
+            logits[n / 2] = wrong[n % 3];
+            assert_false(s->rows->scan(s, logits));
+            logits[n / 2] = kept;
+        }
+        sampler_close(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_takes_the_lowest_id_of_equals),
@@ -140,6 +184,7 @@ int main(void) {
         cmocka_unit_test(a_seed_fixes_the_token_and_its_position_changes_it),
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(penalties_count_each_row_afresh),
+        cmocka_unit_test(fast_passes_give_the_bits_of_the_plain_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

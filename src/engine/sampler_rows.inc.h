@@ -1,5 +1,6 @@
-/* Passes over a whole row of the vocabulary, the sampler's cost. Written so that a compiler puts the plain loops into vector registers (cmake/rooms.cmake asks
- * for it); each element is one exactly defined operation and sums have a fixed order, so every machine gets the same bits. */
+/* Passes over a whole row of the vocabulary, the sampler's cost: compiled once for each instruction set (cmake/rooms.cmake), under the name SAMPLER_ROWS.
+ * Written so that a compiler puts the plain loops into vector registers; each element is one exactly defined operation and sums have a fixed order, so every
+ * machine gets the same bits. */
 #include <math.h>
 #include <string.h>
 
@@ -14,15 +15,26 @@ static inline int32_t order_of(float v) {
     return bits ^ ((bits >> 31) & INT32_MAX);
 }
 
-bool sampler_scan(const float *logits, int32_t n, float *max) {
+static float float_of(int32_t order) {
+    int32_t bits = order ^ ((order >> 31) & INT32_MAX);
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static bool scan(sampler *s, const float *logits) {
     int32_t most = INT32_MIN, bad = 0, infinity = order_of(INFINITY), least = order_of(-INFINITY);
-    for (int32_t i = 0; i < n; i++) {
-        int32_t order = order_of(logits[i]);
-        most = order > most ? order : most;
-        bad |= (order >= infinity) | (order < least); /* NaN, of either sign, and +inf */
+    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
+        int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP, largest = INT32_MIN;
+        for (int32_t i = 0; i < n; i++) {
+            int32_t order = order_of(logits[first + i]);
+            largest = order > largest ? order : largest;
+            bad |= (order >= infinity) | (order < least); /* NaN, of either sign, and +inf */
+        }
+        s->largest[g] = float_of(largest);
+        most = largest > most ? largest : most;
     }
-    most ^= (most >> 31) & INT32_MAX;
-    memcpy(max, &most, sizeof *max);
+    s->max = float_of(most);
     return bad == 0;
 }
 
@@ -46,15 +58,16 @@ static inline float exp_below(float x) {
     return x < -87.0f ? 0.0f : power;
 }
 
-void sampler_weigh(sampler *s, const float *logits) {
+static void weigh(sampler *s, const float *logits) {
     const float inverse = 1.0f / s->temperature, max = s->max;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        s->weights[i] = exp_below((logits[i] - max) * inverse);
-    }
     for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
-        int32_t end = (g + 1) * GROUP < s->n_vocab ? (g + 1) * GROUP : s->n_vocab, most = 0;
-        for (int32_t i = g * GROUP; i < end; i++) {
-            int32_t order = order_of(s->weights[i]);
+        int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP, most = 0;
+        float *w = s->weights + first;
+        for (int32_t i = 0; i < n; i++) {
+            w[i] = exp_below((logits[first + i] - max) * inverse);
+        }
+        for (int32_t i = 0; i < n; i++) {
+            int32_t order = order_of(w[i]);
             most = order > most ? order : most;
         }
         memcpy(&s->largest[g], &most, sizeof most);
@@ -78,7 +91,7 @@ static double sum_group(const float *w, int32_t n) {
     return sums[0];
 }
 
-double sampler_sum(sampler *s) {
+static double sum(sampler *s) {
     double total = 0.0;
     for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
         int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP;
@@ -88,7 +101,7 @@ double sampler_sum(sampler *s) {
     return total;
 }
 
-void sampler_drop_below(sampler *s, float least) {
+static void drop_below(sampler *s, float least) {
     for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
         int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP;
         float *w = s->weights + first;
@@ -103,26 +116,4 @@ void sampler_drop_below(sampler *s, float least) {
     }
 }
 
-/* A group's weight lies where its first and last token do, so a draw looks into one group only. */
-int32_t sampler_draw(sampler *s, float uniform) {
-    double target = (double)uniform * sampler_sum(s), before = 0.0;
-    int32_t n_groups = (s->n_vocab + GROUP - 1) / GROUP, g = 0, last = -1;
-    for (int32_t k = 0; k < n_groups; k++) {
-        last = s->sums[k] > 0.0 ? k : last;
-    }
-    while (g < last && before + s->sums[g] <= target) {
-        before += s->sums[g++];
-    }
-    int32_t token = -1;
-    for (; token < 0 || g <= last; g++) { /* the last token kept stands where rounding lets the walk run out */
-        int32_t end = (g + 1) * GROUP < s->n_vocab ? (g + 1) * GROUP : s->n_vocab;
-        for (int32_t i = g * GROUP; i < end; i++) {
-            before += (double)s->weights[i];
-            token = s->weights[i] > 0.0f ? i : token;
-            if (s->weights[i] > 0.0f && before > target) {
-                return i;
-            }
-        }
-    }
-    return token;
-}
+const sampler_rows SAMPLER_ROWS = {scan, weigh, sum, drop_below};
