@@ -105,6 +105,36 @@ def test_tenants_share_nothing(cached):
     assert hits(cached) > before
 
 
+def counters(server):
+    """Prompt tokens looked up, of these found, and rows computed, once nothing runs."""
+    text, deadline = "", time.monotonic() + 10
+    while time.monotonic() < deadline:
+        text = server.ask("GET", "/metrics")[2]
+        if re.search(r"^vllm:num_requests_running\S* 0(\.0)?$", text, re.M):
+            break
+        time.sleep(0.01)
+    return [float(re.search(rf"^{name}\S* (\S+)$", text, re.M)[1])
+            for name in ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "quire_step_rows_total")]
+
+
+def test_a_cached_token_is_never_computed_again_and_every_hit_is_counted(cached):
+    turns = [("Of counting. " + STORY, KEY), ("Of counting. " + STORY, KEY), ("Of counting. " + STORY[:500] + " Here it parts.", KEY),
+             ("Of counting. " + STORY, OTHER), ("Of counting. ", KEY), ("Of counting. " + STORY + " And then?", OTHER)]
+    found = []
+    for prompt, key in turns:
+        before = counters(cached)
+        body = {"model": "builtin", "prompt": prompt, "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+        usage = json.loads(cached.ask("POST", "/v1/completions", body, key=key)[2])["usage"]
+        queries, hit, rows = (after - b for after, b in zip(counters(cached), before))
+        assert queries == usage["prompt_tokens"]
+        assert hit == usage["prompt_tokens_details"]["cached_tokens"]
+        assert rows == usage["prompt_tokens"] - hit + usage["completion_tokens"] - 1
+        found.append((usage["prompt_tokens"], hit))
+    assert found[0][1] < 16 and found[1][1] == found[0][0] - 1 and found[2][1] > 100
+    assert found[3][1] <= 1  # another tenant computes all but the first token of all texts, which its own earlier prompts had too
+    assert found[5][1] >= found[3][0] - 1
+
+
 def test_pages_come_back_to_the_cache_and_none_stay_held(cached):
     complete(cached, STORY)
     deadline = time.monotonic() + 10
