@@ -104,9 +104,9 @@ static void a_steered_answer_says_the_given_text_and_goes_on(void **state) {
     quire_queue *q = queue_new(e);
     answer a, fresh;
     quire_error err = {0};
+    int32_t n_prompt = prompt_tokens(q, "{\"prompt\": \"The prince went\", \"max_tokens\": 1}");
     submit(e, q, &a, "{" PROMPT ", \"temperature\": 0}");
     read_to(q, &a, 0, 25);
-    int32_t n_prompt = prompt_tokens(q, "{\"prompt\": \"The prince went\", \"max_tokens\": 1}");
     static const char text[] = " But the old count said nothing, for";
     quire_tail tail = {.text = text, .n_text = sizeof text - 1};
     assert_int_equal(quire_stream_steer(a.stream, 0, n_prompt + 6, &tail, NULL, 0, &err), QUIRE_OK);
