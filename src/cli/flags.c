@@ -144,6 +144,9 @@ const flag cli_flags[] = {
     {"--runs", "N", "runs behind each figure (5)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_runs), 1, 64, NULL, NULL},
     {"--streams", "N", "streams that decode all the while (4)", CLI_BENCH_STALL, FLAG_COUNT, AT(bench_stall.n_streams), 1, 256, NULL, NULL},
     {"--prompt", "N", "tokens of the prompt that comes in between (32768)", CLI_BENCH_STALL, FLAG_COUNT, AT(bench_stall.n_prompt), 1, 1 << 20, NULL, NULL},
+    {"--running", "LIST", "sequences that run at once (1,16,64,256)", CLI_BENCH_ENGINE, FLAG_TEXT, AT(bench_engine.running), 0, 0, NULL, NULL},
+    {"--prompt", "N", "tokens of each prompt (128)", CLI_BENCH_ENGINE, FLAG_COUNT, AT(bench_engine.n_prompt), 1, 65536, NULL, NULL},
+    {"--page-size", "N", "tokens a page holds (16)", CLI_BENCH_ENGINE, FLAG_POWER_OF_TWO, AT(bench_engine.page_tokens), 1, 256, NULL, NULL},
     {"--shape", "L,H,D", "layers, KV heads and head width of the model (16,8,64)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.shape), 0, 0, NULL, NULL},
     {"--weights", "BYTES", "of the model (2471628800)", CLI_BENCH_MEMORY, FLAG_PART, AT(bench_memory.weight_bytes), 0, 1e15, NULL, NULL},
     {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.pages), 0, 0, NULL, NULL},
@@ -155,7 +158,7 @@ const flag cli_flags[] = {
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_PREEMPT, FLAG_COUNT, AT(bench_preempt.n_runs), 1, 64, NULL, NULL},
     {"--lengths", "LIST", "tokens of the prompt (128,512,1000)", CLI_BENCH_TIERS, FLAG_TEXT, AT(bench_tiers.lengths), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_TIERS, FLAG_COUNT, AT(bench_tiers.n_runs), 1, 64, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
+    {"--json", NULL, "for programs: JSON", CLI_BENCH_ENGINE | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
      CLI_BENCH_TIERS, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
@@ -199,7 +202,7 @@ const flag cli_flags[] = {
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE | FLAG_RARE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
      NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
-    {"--help -h", NULL, "this page", ALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_EXPERIMENT |
+    {"--help -h", NULL, "this page", ALL | CLI_BENCH_ENGINE | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_EXPERIMENT |
      CLI_BENCH_TIERS, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
     {"--help-all", NULL, "the flags that are seldom needed too", ALL | SERVED | FLAG_RARE, FLAG_SWITCH, AT(help_all), 0, 0, NULL, NULL},
 };

@@ -49,6 +49,10 @@ static quire_err command_bench_stall(const cli_options *o, quire_error *err) {
     return bench_stall_run(&o->bench_stall, err);
 }
 
+static quire_err command_bench_engine(const cli_options *o, quire_error *err) {
+    return bench_engine_run(&o->bench_engine, err);
+}
+
 static quire_err command_bench_tiers(const cli_options *o, quire_error *err) {
     return bench_tiers_run(&o->bench_tiers, err);
 }
@@ -129,6 +133,9 @@ static const command commands[] = {
     {"bench kv", CLI_BENCH_KV, command_bench_kv, "time of the page pool's and the index's operations", "quire bench kv",
      "  quire bench kv\n"
      "  quire bench kv --threads 1,8 --pages 1000000 --json\n"},
+    {"bench engine", CLI_BENCH_ENGINE, command_bench_engine, "the engine's own work in a step, without a model", "quire bench engine",
+     "  quire bench engine\n"
+     "  quire bench engine --running 256 --prompt 4096 --json\n"},
     {"bench memory", CLI_BENCH_MEMORY, command_bench_memory, "memory that pages take over the least that would do", "quire bench memory",
      "  quire bench memory\n"
      "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n"},

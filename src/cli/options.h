@@ -11,6 +11,7 @@
 #include "bench/bench.h"
 #include "bench/calibrate.h"
 #include "bench/demo.h"
+#include "bench/engine.h"
 #include "bench/experiment.h"
 #include "bench/kv.h"
 #include "bench/memory.h"
@@ -46,7 +47,8 @@ typedef enum cli_command {
     CLI_BENCH_STALL = 16384,
     CLI_EXPERIMENT = 32768, /* bench pages, sharing, prefix, workload, ablation, scenario */
     CLI_BENCH_TIERS = 65536,
-    CLI_BENCH_SAMPLER = 131072
+    CLI_BENCH_SAMPLER = 131072,
+    CLI_BENCH_ENGINE = 262144
 } cli_command;
 
 typedef struct cli_options {
@@ -58,6 +60,7 @@ typedef struct cli_options {
     bench_memory_options bench_memory;
     bench_preempt_options bench_preempt;
     bench_tiers_options bench_tiers;
+    bench_engine_options bench_engine;
     bench_runs_options bench_runs;
     bench_stall_options bench_stall;
     bench_sampler_options bench_sampler;
