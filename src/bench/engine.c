@@ -11,6 +11,7 @@
 
 enum {
     MAX_RUNNING = 4096,
+    MAX_SIZES = 16,
     N_STEPS = 3000,     /* that are looked at */
     SHORT_OUTPUT = 48,  /* mean tokens of an answer where requests come and go */
     MAX_STEPS = 20000,
@@ -193,7 +194,24 @@ static quire_err run_one(const bench_engine_options *o, int32_t n, load kind, qu
     return e;
 }
 
+/* The numbers of o->running. */
+static quire_err read_sizes(const bench_engine_options *o, int32_t sizes[MAX_SIZES], int32_t *n, quire_error *err) {
+    const char *at = o->running;
+    do {
+        char *end;
+        long size = strtol(at, &end, 10);
+        if (end == at || size < 1 || size > MAX_RUNNING || (*end != '\0' && *end != ',') || *n == MAX_SIZES) {
+            return err_set(err, QUIRE_INVALID, -1, "--running %s: at most %d numbers from 1 to %d, with commas between", o->running, MAX_SIZES, MAX_RUNNING);
+        }
+        sizes[(*n)++] = (int32_t)size;
+        at = end + 1;
+    } while (at[-1] == ',');
+    return QUIRE_OK;
+}
+
 quire_err bench_engine_run(const bench_engine_options *o, quire_error *err) {
+    int32_t sizes[MAX_SIZES], n_sizes = 0;
+    TRY(read_sizes(o, sizes, &n_sizes, err));
     if (!o->json) {
         printf("The engine's own work in a step: no model, no logits; microseconds. Prompts of %d tokens, pages of %d, prefix cache on.\n"
                "decode: all sequences take a token each step. turnover: answers of %d tokens or so end and others begin.\n"
@@ -201,16 +219,9 @@ quire_err bench_engine_run(const bench_engine_options *o, quire_error *err) {
                " running  load         steps  median us    95%% us    cpu us  collect us   ns/sequence\n",
                (int)o->n_prompt, (int)o->page_tokens, (int)SHORT_OUTPUT);
     }
-    const char *at = o->running;
-    while (*at != '\0') {
-        char *end;
-        long n = strtol(at, &end, 10);
-        if (end == at || n < 1 || n > MAX_RUNNING || (*end != '\0' && *end != ',')) {
-            return err_set(err, QUIRE_INVALID, -1, "--running %s: numbers from 1 to %d, with commas between", o->running, MAX_RUNNING);
-        }
-        TRY(run_one(o, (int32_t)n, LOAD_DECODE, err));
-        TRY(run_one(o, (int32_t)n, LOAD_TURNOVER, err));
-        at = *end == ',' ? end + 1 : end;
+    for (int32_t i = 0; i < n_sizes; i++) {
+        TRY(run_one(o, sizes[i], LOAD_DECODE, err));
+        TRY(run_one(o, sizes[i], LOAD_TURNOVER, err));
     }
     return QUIRE_OK;
 }
