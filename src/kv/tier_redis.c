@@ -5,6 +5,7 @@
 #include <hiredis/hiredis.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,9 @@
 #define DEFAULT_PORT   6379
 #define CONNECT_US     500000 /* to connect, and to send or receive anything at all */
 #define TRANSFER_US    250000
-#define FIRST_PAUSE_US 100000 /* before the next try, doubled each time */
+#define REPLY_US       2000000 /* for one whole answer, however it trickles in */
+#define SMALL_REPLIES  65536   /* bytes that answers may have besides records */
+#define FIRST_PAUSE_US 100000  /* before the next try, doubled each time */
 #define LAST_PAUSE_US  10000000
 #define MOST_READS     16 /* asked for before the first is answered */
 #define MAX_PUTS       (1 << 24)
@@ -50,6 +53,7 @@ struct kv_redis {
 
     /* its thread's */
     redisContext *c; /* NULL: not connected */
+    bool failed;     /* what the connection says next is not known: it is given up before it is used again */
     int64_t pause_us, next_try_us;
     unsigned char *head; /* of a reply, aligned */
     put_key *puts;       /* [cap_puts] a ring, oldest first */
@@ -127,12 +131,40 @@ static void disconnect(kv_redis *r) {
         redisFree(r->c);
         r->c = NULL;
     }
+    r->failed = false;
     atomic_store(&r->up, false);
     r->pause_us = r->pause_us == 0 ? FIRST_PAUSE_US : r->pause_us < LAST_PAUSE_US / 2 ? 2 * r->pause_us : LAST_PAUSE_US;
     r->next_try_us = clock_us() + r->pause_us;
 }
 
-/* Sends a command and says whether it was answered, and not with an error. */
+/* Sends what was appended and gives the next answer. NULL when the server fails, takes too long, or sends more than anybody asked for: the
+ * connection has failed then. */
+static redisReply *next_reply(kv_redis *r) {
+    int64_t end_us = clock_us() + REPLY_US;
+    size_t most = MOST_READS * r->record_bytes + SMALL_REPLIES;
+    void *reply = NULL;
+    int sent = 0;
+    while (!sent && !r->failed) {
+        r->failed = clock_us() >= end_us || redisBufferWrite(r->c, &sent) != REDIS_OK;
+    }
+    while (!r->failed && reply == NULL) {
+        r->failed = redisGetReplyFromReader(r->c, &reply) != REDIS_OK;
+        if (!r->failed && reply == NULL) {
+            r->failed = r->c->reader->len > most || clock_us() >= end_us || redisBufferRead(r->c) != REDIS_OK;
+        }
+    }
+    return reply;
+}
+
+static redisReply *command(kv_redis *r, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    r->failed = r->failed || redisvAppendCommand(r->c, format, args) != REDIS_OK;
+    va_end(args);
+    return r->failed ? NULL : next_reply(r);
+}
+
+/* Whether a command was answered, and not with an error. */
 static bool is_done(redisReply *reply) {
     bool ok = reply != NULL && reply->type != REDIS_REPLY_ERROR;
     if (reply != NULL) {
@@ -143,13 +175,13 @@ static bool is_done(redisReply *reply) {
 
 static bool greet(kv_redis *r) {
     const redis_url *u = &r->url;
-    if (u->password[0] != 0 && u->user[0] != 0 && !is_done(redisCommand(r->c, "AUTH %s %s", u->user, u->password))) {
+    if (u->password[0] != 0 && u->user[0] != 0 && !is_done(command(r, "AUTH %s %s", u->user, u->password))) {
         return false;
     }
-    if (u->password[0] != 0 && u->user[0] == 0 && !is_done(redisCommand(r->c, "AUTH %s", u->password))) {
+    if (u->password[0] != 0 && u->user[0] == 0 && !is_done(command(r, "AUTH %s", u->password))) {
         return false;
     }
-    return (u->number == 0 || is_done(redisCommand(r->c, "SELECT %d", u->number))) && is_done(redisCommand(r->c, "PING"));
+    return (u->number == 0 || is_done(command(r, "SELECT %d", u->number))) && is_done(command(r, "PING"));
 }
 
 static void try_connect(kv_redis *r) {
@@ -175,8 +207,8 @@ static int write_key(const kv_redis *r, kv_tier_id id, int32_t group, char key[K
 static void delete_key(kv_redis *r, kv_tier_id id, int32_t group) {
     char key[KEY_BYTES];
     write_key(r, id, group, key);
-    if (r->c != NULL && !is_done(redisCommand(r->c, "DEL %s", key)) && r->c->err != 0) {
-        disconnect(r);
+    if (r->c != NULL) {
+        (void)is_done(command(r, "DEL %s", key));
     }
 }
 
@@ -196,7 +228,7 @@ static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
 
 /* Whether the key is there: asking spares sending a whole page. */
 static quire_err ask_exists(kv_redis *r, const char *key) {
-    redisReply *reply = redisCommand(r->c, "EXISTS %s", key);
+    redisReply *reply = command(r, "EXISTS %s", key);
     quire_err e = reply == NULL || reply->type != REDIS_REPLY_INTEGER ? QUIRE_IO : reply->integer != 0 ? QUIRE_OK : QUIRE_NOT_FOUND;
     if (reply != NULL) {
         freeReplyObject(reply);
@@ -217,7 +249,8 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
     }
     const char *argv[] = {"SET", key, job->parts[0].p, "NX"};
     const size_t lengths[] = {3, n_key, r->record_bytes, 2};
-    redisReply *reply = redisCommandArgv(r->c, 4, argv, lengths);
+    r->failed = redisAppendCommandArgv(r->c, 4, argv, lengths) != REDIS_OK;
+    redisReply *reply = r->failed ? NULL : next_reply(r);
     bool stored = reply != NULL && reply->type == REDIS_REPLY_STATUS, was_there = reply != NULL && reply->type == REDIS_REPLY_NIL;
     if (reply != NULL) {
         freeReplyObject(reply);
@@ -265,8 +298,8 @@ static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
         }
     }
     for (int32_t i = 0; i < n; i++) {
-        redisReply *reply = NULL;
-        if (r->c != NULL && redisGetReply(r->c, (void **)&reply) != REDIS_OK) {
+        redisReply *reply = r->c != NULL ? next_reply(r) : NULL;
+        if (r->failed) {
             disconnect(r);
         }
         jobs[i].result = reply != NULL ? take_reply(r, reply, &wanted[i], &jobs[i]) : QUIRE_IO;
@@ -293,13 +326,16 @@ static bool work(kv_redis *r) {
     }
     if (n > 0) {
         read_records(r, jobs, n);
+        if (r->failed) {
+            disconnect(r);
+        }
         return true;
     }
     if (!ring_pop(r->writes, &jobs[0])) {
         return false;
     }
     jobs[0].result = r->c != NULL ? write_record(r, &jobs[0]) : QUIRE_IO;
-    if (r->c != NULL && r->c->err != 0) {
+    if (r->failed) {
         disconnect(r);
     }
     kv_io_finish(&r->done, &jobs[0]);

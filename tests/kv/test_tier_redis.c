@@ -14,7 +14,9 @@
 #include <hiredis/hiredis.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -398,6 +400,118 @@ static void a_server_that_hangs_is_left_alone(void **state) {
     flush_all();
 }
 
+/* ---- a server that is none ---- */
+
+typedef enum lie {
+    LIE_TRICKLE,
+    LIE_ENDLESS,
+    LIE_NOISE,
+    LIE_DEEP,
+    LIE_WIDE,
+    LIE_NUMBERS,
+    LIE_NOTHING,
+    LIE_RECORD,
+    LIE_HANG_UP,
+    LIE_ERROR,
+    N_LIES
+} lie;
+
+static bool say(int fd, const void *p, size_t n) {
+    return send(fd, p, n, MSG_NOSIGNAL) == (ssize_t)n;
+}
+
+/* What it answers to everything but PING; false: it hangs up. */
+static bool answer(int fd, lie what) {
+    static char bytes[1 << 16];
+    char text[64];
+    switch (what) {
+    case LIE_TRICKLE: /* a byte just before each time that the other side would stop waiting */
+        while (say(fd, "$900000\r\n", 9)) {
+            sleep_us(100000);
+        }
+        return false;
+    case LIE_ENDLESS:
+        while (say(fd, "$1000000000\r\n", 13) && say(fd, bytes, sizeof bytes)) {
+        }
+        return false;
+    case LIE_NOISE:
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            bytes[i] = (char)below(256);
+        }
+        return say(fd, bytes, 1 + (size_t)below(5000));
+    case LIE_DEEP:
+        for (int i = 0; i < 1000 && say(fd, "*1\r\n", 4); i++) {
+        }
+        return true;
+    case LIE_WIDE:
+        return say(fd, "*1000000\r\n", 10);
+    case LIE_NUMBERS:
+        return say(fd, ":1\r\n", 4);
+    case LIE_NOTHING:
+        return say(fd, "$-1\r\n", 5);
+    case LIE_RECORD:
+        snprintf(text, sizeof text, "$%lld\r\n", (long long)record_bytes());
+        return say(fd, text, strlen(text)) && say(fd, bytes, (size_t)record_bytes()) && say(fd, "\r\n", 2);
+    case LIE_ERROR:
+        return say(fd, "-ERR no\r\n", 9);
+    default:
+        return false;
+    }
+}
+
+/* A process that greets like a server and then lies. */
+static pid_t start_liar(const char *path, lie what) {
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+    unlink(path);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_true(listener >= 0 && bind(listener, (struct sockaddr *)&a, sizeof a) == 0 && listen(listener, 8) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        static char asked[1 << 16];
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) {
+            int fd = accept(listener, NULL, NULL);
+            bool goes_on = fd >= 0;
+            for (ssize_t n = 1; goes_on && n > 0;) {
+                n = recv(fd, asked, sizeof asked - 1, 0);
+                asked[n > 0 ? n : 0] = 0;
+                goes_on = strstr(asked, "PING") != NULL ? say(fd, "+PONG\r\n", 7) : n > 0 && answer(fd, what);
+            }
+            close(fd);
+        }
+    }
+    close(listener);
+    return child;
+}
+
+static void a_server_that_lies_gives_nothing_and_holds_nobody_up(void **state) {
+    (void)state;
+    char was[sizeof url], path[sizeof socket_path + 8];
+    memcpy(was, url, sizeof url);
+    snprintf(path, sizeof path, "%s.lies", socket_path);
+    snprintf(url, sizeof url, "unix://%s", path);
+    for (lie what = 0; what < N_LIES; what++) {
+        pid_t liar = start_liar(path, what);
+        int64_t since = clock_us();
+        kv_tiers *t = open_tiers(0, 100);
+        assert_true(go_on(t, 300000) < 1000000);
+        assert_int_equal(redis_stats(t).hits, 0);
+        prefix p = {.n_pages = 1};
+        for (int i = 0; i < 200; i++) { /* many that wait, and none of them for long */
+            p.tokens[0] = i;
+            put(t, &p);
+        }
+        kv_tiers_close(t);
+        assert_true(clock_us() - since < 15000000);
+        kill(liar, SIGKILL);
+        int status;
+        waitpid(liar, &status, 0);
+    }
+    unlink(path);
+    memcpy(url, was, sizeof url);
+}
+
 static void no_server_at_all_is_no_error(void **state) {
     (void)state;
     char was[sizeof url];
@@ -469,6 +583,7 @@ int main(void) {
         cmocka_unit_test(a_full_server_takes_nothing_in),
         cmocka_unit_test(a_server_that_is_killed_and_comes_back_is_used_again),
         cmocka_unit_test(a_server_that_hangs_is_left_alone),
+        cmocka_unit_test(a_server_that_lies_gives_nothing_and_holds_nobody_up),
         cmocka_unit_test(no_server_at_all_is_no_error),
         cmocka_unit_test(other_urls_are_refused),
     };
