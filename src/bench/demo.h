@@ -11,6 +11,7 @@ typedef struct demo_options {
     const char *name;           /* which; NULL: list them */
     const char *prompt_lengths; /* tokens, "4,6,1,7" */
     const char *lengths;        /* of answers, likewise */
+    const char *prompts;        /* waste, latency: a file, a prompt a line, which the model answers; their lengths and its answers' are taken */
     const char *batches;        /* requests at once, "1,2,4" */
     const char *contexts;       /* tokens of a sequence, "32,128" */
     int32_t n_runs;             /* behind each measured figure */

@@ -9,7 +9,7 @@
 #include "bench/demo_parts.h"
 #include "bench/dry_run.h"
 
-enum { PAGE_TOKENS = 16, MAX_REQUESTS = FIGURES_MAX_POINTS, MAX_PREEMPTIONS = 8 };
+enum { PAGE_TOKENS = 16, MAX_REQUESTS = FIGURES_MAX_POINTS, MAX_PREEMPTIONS = 8, CAP = 200 };
 
 static int64_t sum_of(const int32_t *v, int32_t n) {
     int64_t sum = 0;
@@ -76,11 +76,20 @@ static void cap_lengths(demo_numbers *lengths, int32_t cap) {
     }
 }
 
+/* Given lengths, a demonstration's own, or those of prompts in a file and of what the model answers. cap 0: none. */
+static quire_err read_lengths(const demo_options *o, const char *own, int32_t cap, demo_numbers *prompts, demo_numbers *lengths, quire_error *err) {
+    if (o->prompts != NULL) {
+        return demo_answer_prompts(o, demo_or(cap, CAP), prompts, lengths, err);
+    }
+    TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "4,6,1,7", prompts, err));
+    TRY(demo_read_numbers("--lengths", o->lengths, own, lengths, err));
+    cap_lengths(lengths, cap);
+    return QUIRE_OK;
+}
+
 quire_err demo_waste(const demo_options *o, quire_error *err) {
     demo_numbers prompts, lengths;
-    TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "4,6,1,7", &prompts, err));
-    TRY(demo_read_numbers("--lengths", o->lengths, "10,199,25,199", &lengths, err));
-    cap_lengths(&lengths, demo_or(o->n_tokens, 200));
+    TRY(read_lengths(o, "10,199,25,199", demo_or(o->n_tokens, CAP), &prompts, &lengths, err));
     show_pads(o, &prompts);
     return show_dead_steps(o, &lengths, err);
 }
@@ -91,9 +100,8 @@ quire_err demo_latency(const demo_options *o, quire_error *err) {
     static const sheet_column columns[] = {{"request", "request", 7, 0},        {"tokens", "tokens", 7, 0},
                                            {"static_end", "static end", 10, 0}, {"continuous_start", "continuous start", 16, 0},
                                            {"continuous_end", "continuous end", 14, 0}, {"ratio", "ratio", 7, 2}};
-    demo_numbers lengths;
-    TRY(demo_read_numbers("--lengths", o->lengths, "9,1269,24,443,23,1592,2,913", &lengths, err));
-    cap_lengths(&lengths, o->n_tokens);
+    demo_numbers prompts, lengths;
+    TRY(read_lengths(o, "9,1269,24,443,23,1592,2,913", o->n_tokens, &prompts, &lengths, err));
     int32_t slots = demo_or(o->slots, 4), last = 0;
     int64_t ends[MAX_REQUESTS], makespan = baseline_static(lengths.v, lengths.n, slots, ends);
     double static_sum = 0, sum = 0;

@@ -119,6 +119,7 @@ const flag cli_flags[] = {
     {"--page-size", "N", "tokens a page holds (16)", CLI_EXPERIMENT, FLAG_POWER_OF_TWO, AT(experiment.engine.page_tokens), 1, 256, NULL, NULL},
     {"--lengths", "LIST", "tokens of the answers (alloc: of whole sequences)", CLI_DEMO, FLAG_TEXT, AT(demo.lengths), 0, 0, NULL, NULL},
     {"--prompt-lengths", "LIST", "tokens of the prompts", CLI_DEMO, FLAG_TEXT, AT(demo.prompt_lengths), 0, 0, NULL, NULL},
+    {"--prompts", "FILE", "waste, latency: prompts, one a line, that the model answers", CLI_DEMO, FLAG_TEXT, AT(demo.prompts), 0, 0, NULL, NULL},
     {"--batch", "LIST", "sequences at once", CLI_DEMO, FLAG_TEXT, AT(demo.batches), 0, 0, NULL, NULL},
     {"--context", "LIST", "tokens of a sequence, before those that are measured", CLI_DEMO, FLAG_TEXT, AT(demo.contexts), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each measured figure", CLI_DEMO, FLAG_COUNT, AT(demo.n_runs), 1, 64, NULL, NULL},

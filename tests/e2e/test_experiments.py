@@ -215,3 +215,18 @@ def test_batching_compares_with_servers_that_give_the_same_answers(quire):
     assert static["rows"] == useful + static["padding"] + static["dead"] and static["padding"] > 1000 and static["dead"] > 1000
     assert static["used"] < table["iteration, oracle"]["used"] < table["iteration, growing"]["used"]
     assert table["iteration, growing"]["copied_mb"] > 0 and table["iteration, max"]["at_once"] == 3072 // 512
+
+
+def test_prompts_of_a_file_are_answered_and_their_lengths_taken(quire, tmp_path):
+    lines = ["The prince looked at her and", "O", "", "What is the matter, said the old man, and why do you weep?"]
+    file = tmp_path / "prompts.txt"
+    file.write_text("\n".join(lines) + "\n")
+    tables, _ = rows("demo", "waste", "--prompts", str(file), "-n", "30")
+    ids = [len(subprocess.run([QUIRE, "tokenize", "builtin", "--ids", "-p", line], capture_output=True, text=True, check=True).stdout.replace(",", " ").split())
+           for line in lines if line]
+    assert column(tables["demo waste prompts"], "tokens") == ids
+    steps = tables["demo waste steps"]
+    assert len(steps) == 3 and all(1 <= row["tokens"] <= 30 for row in steps)
+    assert column(steps, "continuous_steps") == column(steps, "tokens")
+    again = rows("demo", "latency", "--prompts", str(file), "-n", "30", "--max-num-seqs", "2")[0]["demo latency"]
+    assert column(again, "tokens") == column(steps, "tokens")
