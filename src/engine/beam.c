@@ -272,6 +272,36 @@ static void choose_set(beams *g, beam_set *set) {
     set->n_live = 0;
 }
 
+static int32_t count_shared(const engine *e, const sequence *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        for (int32_t i = 0; i < s->tables[g].n_pages; i++) {
+            page_id page = s->tables[g].pages[i];
+            n += page.v != PAGE_NONE.v && kv_pool_count(e->pool, page) > 1;
+        }
+    }
+    return n;
+}
+
+/* Where forks share nothing, to compare with: s copies what it shares, if there is room for all of it. */
+static void stop_sharing(engine *e, sequence *s) {
+    int32_t n = e->options.no_fork_sharing ? count_shared(e, s) : 0;
+    cache_make_free(e, n);
+    if (kv_pool_counts(e->pool).n_free < n) {
+        return;
+    }
+    for (int32_t g = 0; g < s->n_tables && n > 0; g++) {
+        kv_table *t = &s->tables[g];
+        for (int32_t i = 0; i < t->n_pages; i++) {
+            page_id own, page = t->pages[i];
+            if (page.v != PAGE_NONE.v && kv_pool_count(e->pool, page) > 1 && kv_pool_reserve(e->pool, 1, &own) == QUIRE_OK) {
+                kv_copy_pair pair = {kv_table_replace(e->pool, t, i, own).v, own.v};
+                e->b->ops->kv_copy(e->b, &pair, 1);
+            }
+        }
+    }
+}
+
 /* `to` becomes a second beam like `from`: it runs where there is a place, else it joins later. */
 static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     sequence *s = to->seq;
@@ -280,6 +310,7 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     s->n_known = f->n_known;
     if (e->n_running < e->limits.max_seqs) {
         fork_share(e, f, s);
+        stop_sharing(e, s);
         list_insert(e->running, &e->n_running, s);
         s->state = SEQ_DECODE;
     }
@@ -393,6 +424,7 @@ static void join(engine *e, const beam *from, sequence *s, int32_t n) {
     } else {
         fork_share(e, from->seq, s);
         cache_go_back(e, s, n);
+        stop_sharing(e, s);
     }
     start_running(e, s);
 }

@@ -62,7 +62,7 @@ typedef struct engine_options {
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
     bool no_chunked_prefill; /* a prompt is computed in one step or not yet: max_batched_tokens holds the longest */
-    bool no_fork_sharing;    /* samples of one prompt are requests of their own */
+    bool no_fork_sharing;    /* samples of one prompt are requests of their own; beams have pages of their own as far as there is room */
     engine_tiers tiers;
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */

@@ -152,3 +152,11 @@ quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to) {
     to->n_tokens = from->n_tokens;
     return QUIRE_OK;
 }
+
+page_id kv_table_replace(kv_pool *pool, kv_table *t, int32_t i, page_id id) {
+    page_id old = t->pages[i];
+    assert(kv_pool_count(pool, old) > 1);
+    t->pages[i] = id;
+    kv_pool_release(pool, old);
+    return old;
+}

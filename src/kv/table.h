@@ -52,6 +52,9 @@ void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_
 /* *to (initialised, empty) becomes a second holder of all of from's pages. */
 quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to);
 
+/* Entry i becomes id, which the caller has reserved, in place of a page that others hold too: it is returned, for the caller to copy from. */
+page_id kv_table_replace(kv_pool *pool, kv_table *t, int32_t i, page_id id);
+
 /* Where position p lies: page * page_tokens + offset. p < n_tokens. */
 static inline int64_t kv_table_slot(const kv_table *t, int32_t p, int32_t page_tokens) {
     return (int64_t)t->pages[p / page_tokens].v * page_tokens + p % page_tokens;

@@ -221,12 +221,13 @@ static int32_t held_pages(engine *e) {
     return n_held;
 }
 
-/* 64 tokens and 4 beams of 10 more: 8 pages against 20 unshared, 4 of them the prompt's (issue 4, example 2). A pool of 8 suffices, one of 7 is
- * refused. */
-static void four_beams_of_ten_tokens_hold_eight_pages(void **state) {
-    (void)state;
+/* 64 tokens and 4 beams of 10 more: 8 pages against 20 unshared, 4 of them the prompt's (issue 4, example 2). A pool of so many suffices, one of a page
+ * less is refused. */
+static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out) {
     harness_options o = harness_defaults;
-    o.n_pages = 8;
+    int32_t most = shared ? 8 : 20;
+    o.n_pages = most;
+    o.no_fork_sharing = !shared;
     o.max_model_len = 128;
     o.prefix_cache = PREFIX_CACHE_NONE;
     harness h;
@@ -237,10 +238,10 @@ static void four_beams_of_ten_tokens_hold_eight_pages(void **state) {
     assert_int_equal(search_submit(&h, &s), QUIRE_OK);
     int32_t n_steps = 0;
     for (; step_submit(h.e); n_steps++) { /* pages are looked at with all rows of a step in their places */
-        assert_int_equal(held_pages(h.e), n_steps == 0 ? 4 : 8);
+        assert_int_equal(held_pages(h.e), n_steps == 0 ? 4 : most);
         assert_int_equal(h.e->n_running, n_steps == 0 ? 1 : 4);
         step_collect(h.e);
-        assert_true(held_pages(h.e) <= 8);
+        assert_true(held_pages(h.e) <= most);
         step_wake_readers(h.e);
         stats_publish(h.e);
     }
@@ -250,14 +251,23 @@ static void four_beams_of_ten_tokens_hold_eight_pages(void **state) {
     assert_int_equal(stats.preemptions, 0);
     assert_int_equal(stats.step_rows, 64 + 10 * 4);
     search_wait(&h, &s, s.n);
-    assert_int_equal(kv_pool_counts(h.e->pool).n_free, 8);
+    assert_int_equal(kv_pool_counts(h.e->pool).n_free, most);
+    *out = s;
     harness_close(&h);
-    o.n_pages = 7;
+    o.n_pages = most - 1;
     o.max_model_len = 112;
     harness_open(&o, &h);
     assert_int_equal(search_submit(&h, &s), QUIRE_TOO_LARGE);
     assert_string_equal(s.refusal.param, "beam_width");
     harness_close(&h);
+}
+
+static void four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared(void **state) {
+    (void)state;
+    static search shared, own;
+    four_beams_of_ten_tokens_hold_so_many_pages(true, &shared);
+    four_beams_of_ten_tokens_hold_so_many_pages(false, &own);
+    assert_same_results(&shared, &own);
 }
 
 /* The pages of a beam that has no continuation are free when the step that chose ends; those of the others stay. */
@@ -561,7 +571,7 @@ static void what_cannot_be_searched_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searches_find_what_a_plain_implementation_finds),
-        cmocka_unit_test(four_beams_of_ten_tokens_hold_eight_pages),
+        cmocka_unit_test(four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared),
         cmocka_unit_test(a_dropped_beam_returns_its_pages_in_the_same_step),
         cmocka_unit_test(results_do_not_depend_on_how_they_were_computed),
         cmocka_unit_test(log_probabilities_are_the_model_s_and_add_up),
