@@ -9,6 +9,7 @@
 #include "api/tiers.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "text/token_texts.h"
 
 #define REQUESTS_A_SEQ 16 /* requests that may wait for each that runs, before the engine is busy */
 #define MIN_REQUESTS   1024
@@ -182,6 +183,7 @@ void quire_engine_close(quire_engine *e) {
     text_pool_close(e->text);
     engine_close(e->core);
     chat_template_close(e->chat);
+    token_texts_close(atomic_load(&e->texts));
     tokenizer_close(e->tokenizer);
     model_close(e->m);
     if (e->b) {

@@ -1,6 +1,7 @@
 /* From a parsed request to sequences in the engine: templates and tokens, on a text thread. */
 #include <string.h>
 
+#include "api/stop_watch.h"
 #include "api/stream.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -161,6 +162,9 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;
     r.sample_index = (uint32_t)(c->index % q->info.n_samples);
+    if (s->watch != NULL) {
+        r.ending = (engine_ending){stop_watch_is_over, s->watch};
+    }
     if (q->stem.held != NULL) {
         add_stem(&q->stem, &r);
     }
@@ -207,6 +211,10 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
     TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(open_choice(s->q->e, s->request, &s->choices[i], err));
+    }
+    if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->tokenizer != NULL &&
+        stop_watch_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }
     return submit_all(s, err);
 }

@@ -266,9 +266,14 @@ static void fill_done(quire_stream *s, quire_event *out) {
     s->done = true;
 }
 
+/* Whether the engine's end tells more than that it has come. */
+static bool engine_tells(const quire_stream *s) {
+    return s->request->info.explain || s->request->info.beam_width > 0;
+}
+
 /* Whether c's END, with its finish known, is not given out yet: a rollback or steer may still undo it, or only the engine's end brings what it tells. */
 static bool end_waits(const choice *c) {
-    return c->command != NULL || (c->stream->request->info.explain && !c->gone);
+    return c->command != NULL || (engine_tells(c->stream) && !c->gone);
 }
 
 /* The token joins those that stand. */
@@ -496,7 +501,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     if (s->released) {
         settle(c);
         free_if_over(s);
-    } else if (!end_waits(c) && (open || s->request->info.explain)) {
+    } else if (!end_waits(c) && (open || engine_tells(s))) {
         set_stage(q, c, STAGE_FLUSH);
     }
 }

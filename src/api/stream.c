@@ -1,5 +1,6 @@
 #include "api/stream.h"
 
+#include "api/stop_watch.h"
 #include "base/mem.h"
 
 quire_err stream_new(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {
@@ -34,6 +35,7 @@ void stream_free(quire_stream *s) {
         quire_request_free(c->changed);
     }
     mem_free(s->choices);
+    stop_watch_close(s->watch);
     quire_request_free(s->request);
     mem_free(s);
 }

@@ -61,6 +61,7 @@ struct quire_stream {
     int32_t n_replaced, n_gone; /* further sequences of its choices; sequences whose end has come */
     int32_t n_commands;         /* under way */
     choice *choices;
+    struct stop_watch *watch;       /* beam search with stop strings: the engine's, until its last end */
     quire_error verdict;            /* the text thread's, until it is done with the stream */
     quire_error error;              /* QUIRE_OK, or why it failed */
     bool prepared;                  /* the text thread is done with it */

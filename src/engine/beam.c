@@ -131,7 +131,7 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
             return FINISH_STOP;
         }
     }
-    return FINISH_LENGTH;
+    return r->n_tokens < g->rules.max_new ? FINISH_STOP : FINISH_LENGTH;
 }
 
 /* Whether what s has computed is the beginning of a result. */
@@ -251,9 +251,17 @@ static void keep_result(const beams *g, beam_set *set, const beam_pick *pick) {
     }
 }
 
+bool beam_ending(void *context, const beam_pick *pick) {
+    beams *g = context;
+    sequence *s = g->choosing->live[pick->from]->seq;
+    s->tokens[s->n_known] = pick->token; /* there is room: at the last length all ends anyway */
+    return g->n_generated > s->sampling.min_tokens && g->ending.is_over(g->ending.context, s->tokens, s->n_prompt, s->n_known + 1);
+}
+
 /* One set's choice: results are kept, and who goes on is added to the children. */
 static void choose_set(beams *g, beam_set *set) {
     beam_outcome *o = &g->outcome;
+    g->choosing = set;
     beam_choose(&g->rules, g->n_generated, g->picks, fill_picks(g, set), o);
     bool takes = !beam_is_full(&g->rules, &set->finished);
     for (int32_t i = 0; i < o->n_ended && takes; i++) {

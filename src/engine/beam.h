@@ -52,12 +52,13 @@ typedef struct beam_child {
 typedef struct beams {
     atomic_int holders; /* its sequences */
     beam_params params;
+    engine_ending ending;
     beam_rules rules;
     int32_t n_results, n_eos; /* the first n_eos of rules.ends are the model's */
     int32_t n_beams, n_sets, list_length, width; /* width: of reported log-probabilities, or 0 */
     int32_t n_generated;
     beam *beams;
-    beam_set *sets;
+    beam_set *sets, *choosing; /* choosing: the one whose turn it is */
     sequence *listed; /* the one in the ring or the waiting list, while none of its beams run */
     sequence *teller; /* the one that collects what the readers are told of the search (explain.h) */
     bool is_short;    /* a beam has lost its pages since the last choice */
@@ -90,6 +91,8 @@ void beam_unchain(sequence *first);
 void beams_drop(beams *g);
 
 /* ---- the engine's thread ---- */
+/* The rules' ends_too, context being the beams: what the request's ending says of a continuation of g->choosing. */
+bool beam_ending(void *g, const beam_pick *pick);
 /* The search's first sequence, whose tenant and priority are known, begins to wait. */
 void beam_enter(const sequence *first);
 /* Whether a reader has cancelled one of the results. */

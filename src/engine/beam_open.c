@@ -123,8 +123,14 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
                             .length_penalty = (double)r->beams.length_penalty,
                             .stopping = r->beams.stopping,
                             .n_ends = g->n_eos + p->n_stop_tokens};
+    g->ending = r->ending;
+    if (g->ending.is_over != NULL) {
+        g->rules.ends_too = beam_ending;
+        g->rules.context = g;
+    }
     /* The first n of a set's continuations, were no token's taken away, ended or made less likely by the sets before. */
-    g->list_length = g->n_beams + g->rules.n_ends < e->desc->n_vocab ? g->n_beams + g->rules.n_ends : e->desc->n_vocab;
+    int32_t length = g->n_beams * (g->ending.is_over != NULL ? 2 : 1) + g->rules.n_ends;
+    g->list_length = length < e->desc->n_vocab ? length : e->desc->n_vocab;
     if (!alloc_stores(g)) {
         beams_free(g);
         return QUIRE_NO_MEMORY;

@@ -24,12 +24,12 @@ static void sift(beam_pick *heap, int32_t n, int32_t i) {
     heap[i] = moved;
 }
 
-static bool ends(const beam_rules *r, int32_t length, int32_t token) {
+static bool ends(const beam_rules *r, int32_t length, const beam_pick *pick) {
     bool is_end = length >= r->max_new;
     for (int32_t i = 0; i < r->n_ends && !is_end; i++) {
-        is_end = r->ends[i] == token;
+        is_end = r->ends[i] == pick->token;
     }
-    return is_end;
+    return is_end || (r->ends_too != NULL && r->ends_too(r->context, pick));
 }
 
 void beam_choose(const beam_rules *r, int32_t length, beam_pick *picks, int32_t n, beam_outcome *out) {
@@ -41,7 +41,7 @@ void beam_choose(const beam_rules *r, int32_t length, beam_pick *picks, int32_t 
         beam_pick best = picks[0];
         picks[0] = picks[--n];
         sift(picks, n, 0);
-        if (!ends(r, length, best.token)) {
+        if (!ends(r, length, &best)) {
             if (out->n_next < r->n) {
                 out->next[out->n_next++] = best;
             }

@@ -98,6 +98,13 @@ typedef struct engine_event {
 
 #define ENGINE_SPACE_BYTES 192
 
+/* What ends a beam beside its tokens: whether tokens[0..n), n_prompt of them the prompt, are over with the last. Called on the engine's thread: it
+ * allocates nothing, waits for nothing, and gives the same answer to the same tokens. */
+typedef struct engine_ending {
+    bool (*is_over)(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n); /* NULL: nothing does */
+    void *context; /* alive until the last end event */
+} engine_ending;
+
 typedef struct engine_request {
     int32_t *tokens;       /* the prompt, at least one; mem_new'd, owned by the engine from submit on */
     int32_t n_tokens;
@@ -106,6 +113,7 @@ typedef struct engine_request {
     int32_t priority;      /* ORDER_PRIORITY: the lower goes first */
     int64_t deadline_us;   /* after which time from now on a first token is of no use; 0: none. What cannot make it ends with QUIRE_BUSY */
     beam_params beams;     /* width 0: tokens are sampled */
+    engine_ending ending;  /* of beams, from min_tokens on */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */

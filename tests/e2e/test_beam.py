@@ -129,14 +129,26 @@ def test_prompt_logprobs_and_echo_with_several_results(server):
         assert c["text"].startswith(PROMPT)
 
 
-def test_a_stop_string_ends_every_text(server):
-    plain = complete(server, beam_width=4, n=4, max_tokens=30, ignore_eos=True)["choices"]
-    stop = plain[0]["text"].split()[2]
-    for c in complete(server, beam_width=4, n=4, max_tokens=30, ignore_eos=True, stop=[stop])["choices"]:
-        assert stop not in c["text"]
-        assert (c["finish_reason"], c["stop_reason"]) in {("stop", stop), ("length", None)}
-    included = complete(server, beam_width=4, n=4, max_tokens=30, ignore_eos=True, stop=[stop], include_stop_str_in_output=True)["choices"]
-    assert included[0]["text"].endswith(stop)
+def test_a_stop_string_ends_a_beam_in_the_search(server):
+    fields = dict(beam_width=4, n=4, max_tokens=40, ignore_eos=True, length_penalty=0, early_stopping=True, logprobs=0)
+    plain = complete(server, **fields)["choices"]
+    words = plain[0]["text"].split()
+    for stop in [words[2], words[4][1:], words[1] + " " + words[2]]:
+        found = complete(server, stop=[stop], **fields)["choices"]
+        assert len({c["text"] for c in found}) == 4
+        assert any(c["finish_reason"] == "stop" for c in found)
+        included = complete(server, stop=[stop], include_stop_str_in_output=True, **fields)["choices"]
+        for cut, whole in zip(found, included):
+            assert stop not in cut["text"]
+            assert cut["token_ids"] == whole["token_ids"]  # up to the one that completes the stop string
+            assert cut["beam_score"] == pytest.approx(sum(cut["logprobs"]["token_logprobs"]), abs=1e-4)
+            assert (cut["finish_reason"], cut["stop_reason"]) in {("stop", stop), ("length", None)}
+            if cut["finish_reason"] == "stop":
+                assert whole["text"] == cut["text"] + stop
+            else:
+                assert len(cut["token_ids"]) == 40
+        later = complete(server, stop=[stop], min_tokens=20, **fields)["choices"]
+        assert all(len(c["token_ids"]) > 20 for c in later)
 
 
 def test_bans_reach_every_beam(server):

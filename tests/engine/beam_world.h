@@ -19,6 +19,7 @@ typedef struct found {
 typedef struct search {
     int32_t prompt[MAX_PROMPT], n_prompt, n; /* n results */
     beam_params beams;
+    engine_ending ending;
     sampling_params sampling;
     int32_t width; /* of log-probabilities */
     found results[MAX_RESULTS];
@@ -36,7 +37,7 @@ static inline quire_err search_submit(harness *h, search *s) {
     void *users[MAX_RESULTS];
     int32_t *tokens = mem_new((size_t)s->n_prompt, sizeof *tokens);
     memcpy(tokens, s->prompt, (size_t)s->n_prompt * sizeof *tokens);
-    engine_request r = {.tokens = tokens, .n_tokens = s->n_prompt, .sampling = s->sampling, .beams = s->beams, .logprobs_width = s->width, .space = "test", .n_space = 4, .out = h->out};
+    engine_request r = {.tokens = tokens, .n_tokens = s->n_prompt, .sampling = s->sampling, .beams = s->beams, .ending = s->ending, .logprobs_width = s->width, .space = "test", .n_space = 4, .out = h->out};
     memset(s->results, 0, sizeof s->results);
     s->n_ended = 0;
     for (int32_t i = 0; i < s->n; i++) {

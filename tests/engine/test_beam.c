@@ -52,6 +52,12 @@ static bool ends(const search *s, const path *p) {
     for (int32_t i = 0; i < s->sampling.n_stop_tokens; i++) {
         is_end = is_end || s->sampling.stop_tokens[i] == p->tokens[p->n - 1];
     }
+    if (s->ending.is_over != NULL && p->n > s->sampling.min_tokens) {
+        int32_t tokens[MAX_PROMPT + MAX_FOUND];
+        memcpy(tokens, s->prompt, (size_t)s->n_prompt * sizeof *tokens);
+        memcpy(tokens + s->n_prompt, p->tokens, (size_t)p->n * sizeof *tokens);
+        is_end = is_end || s->ending.is_over(s->ending.context, tokens, s->n_prompt, s->n_prompt + p->n);
+    }
     return is_end;
 }
 
@@ -172,6 +178,40 @@ static void searches_find_what_a_plain_implementation_finds(void **state) {
         n_stopped += s.results[0].finish == FINISH_STOP;
     }
     assert_true(n_stopped > 0);
+    harness_close(&h);
+}
+
+/* Over behind two tokens whose sum a number divides: what comes before the last decides too. */
+static bool is_divisible(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n) {
+    const int32_t *divisor = context;
+    return n - n_prompt >= 2 && (tokens[n - 1] + tokens[n - 2]) % *divisor == 0;
+}
+
+static void what_else_ends_a_beam_ends_it_in_the_search(void **state) {
+    (void)state;
+    harness h;
+    harness_open(&harness_defaults, &h);
+    static search s;
+    static paths results;
+    int32_t n_stopped = 0;
+    for (int32_t round = 0; round < 6; round++) {
+        int32_t divisor = 5 + round;
+        search_init(&s, &h, 500 + (uint64_t)round, 20, 4, 12);
+        s.ending = (engine_ending){is_divisible, &divisor};
+        s.sampling.min_tokens = round % 2 * 6;
+        s.beams.stopping = (beam_stopping)(round % 3);
+        reference(&h, &s, &results);
+        search_run(&h, &s);
+        for (int32_t i = 0; i < s.n; i++) {
+            const found *f = &s.results[i];
+            assert_int_equal(f->n_tokens, results.list[i].n);
+            assert_memory_equal(f->tokens, results.list[i].tokens, (size_t)f->n_tokens * sizeof *f->tokens);
+            assert_int_equal(f->finish, f->n_tokens < 12 ? FINISH_STOP : FINISH_LENGTH);
+            assert_true(f->n_tokens > s.sampling.min_tokens);
+            n_stopped += f->n_tokens < 12;
+        }
+    }
+    assert_true(n_stopped > 6);
     harness_close(&h);
 }
 
@@ -571,6 +611,7 @@ static void what_cannot_be_searched_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(searches_find_what_a_plain_implementation_finds),
+        cmocka_unit_test(what_else_ends_a_beam_ends_it_in_the_search),
         cmocka_unit_test(four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared),
         cmocka_unit_test(a_dropped_beam_returns_its_pages_in_the_same_step),
         cmocka_unit_test(results_do_not_depend_on_how_they_were_computed),

@@ -1,0 +1,78 @@
+#include "text/token_texts.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+struct token_texts {
+    int32_t n;
+    size_t *starts; /* [n + 1] */
+    strbuf bytes;
+    size_t longest;
+};
+
+void token_texts_close(token_texts *t) {
+    if (t != NULL) {
+        mem_free(t->starts);
+        strbuf_deinit(&t->bytes);
+        mem_free(t);
+    }
+}
+
+/* A token that stands before the others: an ordinary one that has text. */
+static quire_err find_anchor(const tokenizer *t, strbuf *text, int32_t *anchor) {
+    int32_t n = tokenizer_n_tokens(t);
+    for (*anchor = 0; *anchor < n; ++*anchor) {
+        strbuf_clear(text);
+        TRY(tokenizer_decode(t, anchor, 1, true, text));
+        if (text->n > 0 && !tokenizer_is_special(t, *anchor)) {
+            return QUIRE_OK;
+        }
+    }
+    return QUIRE_NOT_FOUND;
+}
+
+static quire_err fill(const tokenizer *t, token_texts *out, strbuf *before, strbuf *both) {
+    int32_t anchor;
+    TRY(find_anchor(t, before, &anchor));
+    for (int32_t i = 0; i < out->n; i++) {
+        int32_t ids[2] = {anchor, i};
+        strbuf_clear(both);
+        TRY(tokenizer_decode(t, ids, 2, false, both));
+        size_t n = both->n > before->n && memcmp(both->p, before->p, before->n) == 0 ? both->n - before->n : 0;
+        TRY(strbuf_add(&out->bytes, both->p + both->n - n, n));
+        out->starts[i + 1] = out->bytes.n;
+        out->longest = n > out->longest ? n : out->longest;
+    }
+    return QUIRE_OK;
+}
+
+quire_err token_texts_open(const tokenizer *t, token_texts **out) {
+    token_texts *texts = mem_new(1, sizeof *texts);
+    strbuf before = {0}, both = {0};
+    quire_err e = QUIRE_NO_MEMORY;
+    if (texts != NULL) {
+        texts->n = tokenizer_n_tokens(t);
+        texts->starts = mem_new((size_t)texts->n + 1, sizeof *texts->starts);
+        e = texts->starts == NULL ? QUIRE_NO_MEMORY : fill(t, texts, &before, &both);
+    }
+    strbuf_deinit(&before);
+    strbuf_deinit(&both);
+    if (e != QUIRE_OK) {
+        token_texts_close(texts);
+        return e;
+    }
+    *out = texts;
+    return QUIRE_OK;
+}
+
+str token_texts_of(const token_texts *t, int32_t id) {
+    if (id < 0 || id >= t->n) {
+        return (str){"", 0};
+    }
+    return (str){t->bytes.p + t->starts[id], t->starts[id + 1] - t->starts[id]};
+}
+
+size_t token_texts_longest(const token_texts *t) {
+    return t->longest;
+}

@@ -1,0 +1,19 @@
+/* The text of every token by itself, as it stands behind another: what a token adds to a text, found without decoding. Immutable once open, any thread.
+ *
+ * A token that holds a part of a character only, or whose text depends on more than what stands before it, has U+FFFD or another text here than in a
+ * decoded whole: whoever must be exact decodes. */
+#ifndef TEXT_TOKEN_TEXTS_H
+#define TEXT_TOKEN_TEXTS_H
+
+#include "text/tokenizer.h"
+
+typedef struct token_texts token_texts;
+
+/* O(tokens). Nothing is kept of t. */
+quire_err token_texts_open(const tokenizer *t, token_texts **out);
+void token_texts_close(token_texts *t);
+/* Borrowed. */
+str token_texts_of(const token_texts *t, int32_t id);
+size_t token_texts_longest(const token_texts *t);
+
+#endif
