@@ -190,6 +190,18 @@ void kv_pool_share(kv_pool *pool, page_id id) {
     }
 }
 
+/* Whether that was the last holder. A lone holder need not fear others: nobody can share what only he holds. */
+static bool let_go(kv_pool *pool, int32_t page) {
+    _Atomic int32_t *count = &pool->page[page].count;
+    if (atomic_load_explicit(count, memory_order_acquire) == 1) {
+        atomic_store_explicit(count, 0, memory_order_relaxed);
+        return true;
+    }
+    int32_t before = atomic_fetch_sub_explicit(count, 1, memory_order_acq_rel);
+    assert(before > 0);
+    return before == 1;
+}
+
 void kv_pool_release(kv_pool *pool, page_id id) {
     kv_pool_release_all(pool, &id, 1);
 }
@@ -207,9 +219,7 @@ void kv_pool_release_all(kv_pool *pool, const page_id *ids, int32_t n) {
         if (page == PAGE_NONE.v) {
             continue;
         }
-        int32_t before = atomic_fetch_sub_explicit(&pool->page[page].count, 1, memory_order_acq_rel);
-        assert(before > 0);
-        if (before > 1) {
+        if (!let_go(pool, page)) {
             continue;
         }
         if (get_entry(pool, page) >= 0) {
