@@ -136,6 +136,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->b = b;
     e->options = *o;
     atomic_init(&e->stop, false);
+    atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
     quire_err r = wake_init(&e->in_wake);
     *err = (quire_error){0};
@@ -378,5 +379,6 @@ void engine_cancel(engine *e, request_id id) {
     unsigned seen = atomic_load(cancel);
     while ((int32_t)(id.generation - seen) > 0 && !atomic_compare_exchange_weak(cancel, &seen, id.generation)) {
     }
+    atomic_fetch_add(&e->n_cancels, 1); /* after the mark: who sees the number sees it */
     wake_ring(&e->in_wake);
 }

@@ -27,6 +27,7 @@ typedef struct step_arrays {
     sequence **ready;               /* [max_seqs] the waiting ones that it sees: those that wait for nothing but their turn */
     sched_plan plan;
     sequence **seqs;                /* [plan.n_items] */
+    int64_t collected_us;           /* when the forward pass was over: its tokens' time */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *out_rows;
     kv_slot *slots[KV_MAX_GROUPS];
@@ -59,6 +60,7 @@ struct engine {
     ring *in;                /* of sequence*: submitted, not yet seen by the engine thread */
     wake in_wake;
     atomic_bool stop;
+    atomic_uint n_cancels;   /* calls of engine_cancel */
     engine_entry *entries;   /* [max_requests] */
     _Atomic(struct engine_view *) views; /* looks that are asked for (view.h): a stack */
     pthread_mutex_t lock;    /* guards the six below */
@@ -83,6 +85,7 @@ struct engine {
     shares shares;           /* what tenants were served */
     pace pace;               /* what steps cost */
     int32_t n_running, n_waiting;
+    unsigned n_cancels_seen; /* n_cancels when the lists were last searched for who was cancelled */
     int32_t n_explained;     /* of all, those that are told what they waited for (explain.h) */
     atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;

@@ -56,9 +56,12 @@ static void enter_order(engine *e, sequence *s) {
     }
 }
 
-static void ingest(engine *e) {
+/* Takes in what was submitted; true when something was. */
+static bool ingest(engine *e) {
     sequence *s;
+    bool some_came = false;
     while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
+        some_came = true;
         enter_order(e, s);
         if (s->stem) {
             branch_enter(e, s);
@@ -75,6 +78,7 @@ static void ingest(engine *e) {
             fork_split(e, s);
         }
     }
+    return some_came;
 }
 
 static bool is_cancelled(const engine *e, const sequence *s) {
@@ -99,7 +103,13 @@ static void drop_cancelled_followers(engine *e, sequence *leader) {
     }
 }
 
-static void drop_cancelled(engine *e) {
+/* Whoever was cancelled ends. Nobody was whom this has not seen, unless engine_cancel was called, or somebody came, since the last time. */
+static void drop_cancelled(engine *e, bool some_came) {
+    unsigned n_cancels = atomic_load(&e->n_cancels);
+    if (n_cancels == e->n_cancels_seen && !some_came) {
+        return;
+    }
+    e->n_cancels_seen = n_cancels;
     sequence **lists[2] = {e->running, e->waiting};
     int32_t *counts[2] = {&e->n_running, &e->n_waiting};
     for (int k = 0; k < 2; k++) {
@@ -308,8 +318,7 @@ static void fill_batch(engine *e) {
 }
 
 bool step_submit(engine *e) {
-    ingest(e);
-    drop_cancelled(e);
+    drop_cancelled(e, ingest(e));
     tiering_poll(e);
     if (e->n_running + e->n_waiting == 0) {
         return false;
@@ -366,9 +375,8 @@ void step_commit(engine *e, sequence *s, int32_t token) {
     s->tokens[s->n_known++] = token;
     shares_serve(&e->shares, s->share, SHARE_OUTPUT_WEIGHT);
     s->state = SEQ_DECODE;
-    int64_t now_us = clock_us();
-    stats_token(e, s, now_us);
-    explain_token(s, now_us);
+    stats_token(e, s, e->step.collected_us);
+    explain_token(s, e->step.collected_us);
     finish_reason reason = finish_of(e, s, token);
     if (reason != FINISH_NONE) {
         step_finish(e, s, reason, QUIRE_OK);
@@ -389,7 +397,8 @@ void step_sample(engine *e, sequence *s, float *logits) {
                         .n_prompt = s->n_prompt,
                         .eos = e->desc->eos,
                         .n_eos = e->desc->n_eos,
-                        .noise = sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->n_known}),
+                        .noise = s->sampling.temperature > 0.0f ? sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->n_known})
+                                                                : (sample_noise){0}, /* greedy: nothing is drawn */
                         .mirostat_mu = &s->mirostat_mu};
     quire_err err = sampler_pick(e->sampler, logits, &c, &token);
     if (err != QUIRE_OK) {
@@ -463,6 +472,7 @@ void step_wake_readers(engine *e) {
 
 void step_collect(engine *e) {
     e->b->ops->step_wait(e->b);
+    e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
         collect_item(e, i);
     }
