@@ -43,7 +43,7 @@ static quire_err open_model(const bare_options *o, const model_file *f, bare *b,
 }
 
 quire_err bare_open(const bare_options *o, bare *out, quire_error *err) {
-    *out = (bare){.max_rows = o->max_rows, .max_seqs = o->max_seqs};
+    *out = (bare){.max_rows = o->max_rows, .max_seqs = o->max_seqs, .n_threads = o->engine->n_threads};
     model_file *f = NULL;
     quire_err e = open_arrays(out);
     e = e == QUIRE_OK ? options_open_file(o->engine, &f, err) : err_set(err, e, -1, "no memory for passes of %d rows", (int)o->max_rows);

@@ -22,6 +22,7 @@ typedef struct bare {
     const model_desc *desc;
     kv_layout layout;
     int32_t max_rows, max_seqs, max_work;
+    int32_t n_threads; /* as asked for */
     int32_t *tokens, *positions, *out_rows;
     kv_slot *slots;
     batch_seq *seqs;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "bench/figures.h"
 
 typedef struct served {
     const lab_request *request;
@@ -27,7 +28,7 @@ typedef struct server {
     bare_part *parts;         /* the pass being gathered: */
     served **wanting;         /* who wants the logits of row i of those wanted */
     int32_t n_parts, n_wanting, n_rows;
-    int64_t start_us;
+    int64_t start_us, start_time_us; /* of the clock, and of figures_time_us */
     double used_sum;
     baseline_result *result;
 } server;
@@ -360,7 +361,7 @@ static void close_server(server *s) {
 
 static void fill_result(server *s) {
     baseline_result *r = s->result;
-    r->seconds = (double)(clock_us() - s->start_us) * 1e-6;
+    r->seconds = (double)(figures_time_us(s->b->n_threads) - s->start_time_us) * 1e-6;
     r->used = s->used_sum / (double)r->n_steps;
     for (int32_t i = 0; i < s->n; i++) {
         const served *q = &s->seqs[i];
@@ -374,6 +375,7 @@ quire_err baseline_serve(bare *b, const baseline_options *o, const lab_request *
     server s = {.b = b, .o = o, .n = n, .result = out};
     quire_err e = open_server(&s, requests);
     s.start_us = clock_us();
+    s.start_time_us = figures_time_us(b->n_threads);
     if (e == QUIRE_OK) {
         e = o->is_static ? serve_static(&s) : serve_by_iteration(&s);
     }

@@ -30,7 +30,7 @@ typedef struct baseline_result {
     int64_t copied_bytes;
     int32_t most_at_once;
     double used;                       /* part of the reserved slots that held a token, mean over steps */
-    double seconds, first_ms;          /* all; mean time to the first token, from the start */
+    double seconds, first_ms;          /* all, by figures_time_us; mean wall time to the first token, from the start */
     uint64_t digest;                   /* of the answers, as lab_result's */
 } baseline_result;
 

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -129,15 +128,15 @@ static quire_err time_token(cache_demo *d, int32_t n, double *with, double *with
     double cached[FIGURES_MAX_RUNS], whole[FIGURES_MAX_RUNS];
     for (int32_t run = 0; run < d->n_runs; run++) {
         TRY(bare_prefill(&d->b, d->tokens, n, d->pages));
-        int64_t start = clock_us();
+        int64_t start = figures_time_us(d->b.n_threads);
         bare_part p = {d->tokens, n, 1, d->pages, true};
         TRY(bare_forward(&d->b, &p, 1));
         int32_t token = bare_greedy(&d->b, 0);
-        cached[run] = (double)(clock_us() - start) / 1000;
-        start = clock_us();
+        cached[run] = (double)(figures_time_us(d->b.n_threads) - start) / 1000;
+        start = figures_time_us(d->b.n_threads);
         TRY(bare_prefill(&d->b, d->tokens, n + 1, d->pages));
         int32_t again = bare_greedy(&d->b, 0);
-        whole[run] = (double)(clock_us() - start) / 1000;
+        whole[run] = (double)(figures_time_us(d->b.n_threads) - start) / 1000;
         TRY(token == again ? QUIRE_OK : QUIRE_INTERNAL);
     }
     *with = figures_percentile(cached, d->n_runs, 0.0);
@@ -179,8 +178,8 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
         e = cache_rows(&s, &d, &contexts);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&s, "%s, compute %s, %s; fastest of %d runs in turn (measured); both ways choose the same token", d.b.desc->name, compute_name(d.b.b->compute),
-                   d.b.b->ops->describe(d.b.b), (int)d.n_runs);
+        sheet_note(&s, "%s, compute %s, %s; %s, fastest of %d runs in turn (measured); both ways choose the same token", d.b.desc->name,
+                   compute_name(d.b.b->compute), d.b.b->ops->describe(d.b.b), figures_time_name(d.b.n_threads), (int)d.n_runs);
     } else {
         err_set(err, e, -1, "%s", e == QUIRE_INTERNAL ? "the two ways choose different tokens" : quire_err_text(e));
     }

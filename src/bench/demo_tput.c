@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "bench/bare.h"
@@ -69,11 +68,11 @@ static quire_err run_steps(tput *t, int way, int32_t n_seqs, double *speed) {
         TRY(baseline_kv_attach(t->b.b, (baseline_kv_way)way, n_seqs, t->context + t->n_steps, &k));
     }
     quire_err e = way == (int)BASELINE_GROWING ? prefill_pieces(t, n_seqs) : QUIRE_OK;
-    int64_t copied = k != NULL ? baseline_kv_copied_bytes(k) : 0, start = clock_us();
+    int64_t copied = k != NULL ? baseline_kv_copied_bytes(k) : 0, start = figures_time_us(t->b.n_threads);
     for (int32_t step = 0; e == QUIRE_OK && step < t->n_steps; step++) {
         e = decode(t, way, n_seqs, step);
     }
-    *speed = (double)n_seqs * t->n_steps / ((double)(clock_us() - start) * 1e-6);
+    *speed = (double)n_seqs * t->n_steps / ((double)(figures_time_us(t->b.n_threads) - start) * 1e-6);
     t->copied = k != NULL ? baseline_kv_copied_bytes(k) - copied : 0;
     e = e == QUIRE_OK && k != NULL ? baseline_kv_error(k) : e;
     baseline_kv_detach(k);
@@ -166,9 +165,9 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
         e = measure(&t, &s, batches.v[i]);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&s, "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, fastest of %d runs in turn (measured; MB a step counted)", t.b.desc->name,
+        sheet_note(&s, "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d runs in turn (measured; MB a step counted)", t.b.desc->name,
                    compute_name(t.b.b->compute), dtype_name(t.b.layout.type), t.b.b->ops->describe(t.b.b), (int)(t.context - 7 * t.context / 16), (int)t.context,
-                   (int)t.n_steps, (int)t.n_runs);
+                   (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);
     } else {
         err_set(err, e, -1, "%s", quire_err_text(e));
     }

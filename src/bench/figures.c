@@ -2,6 +2,9 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
 
 figure figure_of(const double *values, int32_t n) {
     figure f = {0};
@@ -27,6 +30,18 @@ quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, i
         p = end + (*end == ',');
     }
     return *n ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: is empty", flag);
+}
+
+int64_t figures_time_us(int32_t n_threads) {
+    struct timespec t;
+    if (n_threads != 1 || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0) {
+        return clock_us();
+    }
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+const char *figures_time_name(int32_t n_threads) {
+    return n_threads == 1 ? "processor time" : "wall time";
 }
 
 static int ascending(const void *a, const void *b) {

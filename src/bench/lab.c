@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "bench/figures.h"
 
 enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
 
@@ -54,7 +55,7 @@ static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, qu
 }
 
 quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_error *err) {
-    *out = (lab){.max_len = max_len, .reader = {-1}};
+    *out = (lab){.max_len = max_len, .n_threads = o->n_threads, .reader = {-1}};
     int64_t start = clock_us();
     model_file *f = NULL;
     quire_err e = options_open_file(o, &f, err);
@@ -251,10 +252,8 @@ static void fill_result(course *c, int64_t start_us) {
         engine_stats_read(c->l->e, &s);
     } while (s.n_running > 0);
     lab_result *r = c->result;
-    int64_t last = start_us;
     int32_t n_answers = 0;
     for (int32_t i = 0; i < c->n; i++) {
-        last = c->requests[i].last_us > last ? c->requests[i].last_us : last;
         n_answers += samples_of(&c->requests[i]);
     }
     r->n_prompt_computed = s.step_rows - (r->n_output - n_answers); /* an answer's last token is never computed */
@@ -264,7 +263,7 @@ static void fill_result(course *c, int64_t start_us) {
     r->n_pages_most = s.n_pages_held_most;
     r->n_preemptions = s.preemptions;
     r->n_steps = s.steps;
-    r->seconds = (double)(last - start_us) * 1e-6;
+    r->seconds = (double)(figures_time_us(c->l->n_threads) - start_us) * 1e-6;
     r->first_ms = c->first_sum / n_answers / 1000;
     r->token_ms = c->n_gaps > 0 ? c->gap_sum / (double)c->n_gaps / 1000 : 0;
 }
@@ -283,7 +282,7 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
     }
     runner *runners = mem_new((size_t)n_runners, sizeof *runners);
     quire_err e = runner0 != NULL && runners != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
-    int64_t start = clock_us();
+    int64_t start = figures_time_us(l->n_threads);
     e = e == QUIRE_OK ? run_course(&c, at_once, runners, runner0, err) : e;
     if (e == QUIRE_OK) {
         fill_result(&c, start);
@@ -323,7 +322,8 @@ quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error 
     quire_options small = *o;
     small.n_pages = small.n_pages > 0 ? small.n_pages : 1;
     TRY(lab_open(&small, small.page_tokens, &l, err));
-    snprintf(out, n, "%s, compute %s, KV %s, %s", l.desc->name, compute_name(l.b->compute), dtype_name(l.layout.type), l.b->ops->describe(l.b));
+    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), dtype_name(l.layout.type), l.b->ops->describe(l.b),
+             figures_time_name(o->n_threads));
     lab_close(&l);
     return QUIRE_OK;
 }

@@ -16,7 +16,7 @@ typedef struct lab {
     engine *e;
     engine_out *out;
     wake reader;
-    int32_t max_len;
+    int32_t max_len, n_threads; /* as asked for */
     int64_t opened_us; /* how long opening took */
 } lab;
 
@@ -46,8 +46,8 @@ typedef struct lab_result {
     int64_t n_pages_most;            /* held at once */
     int64_t n_pages_kept;            /* cached at the end */
     int64_t n_preemptions, n_steps;
-    double seconds;                  /* from the first sent to the last token */
-    double first_ms, token_ms;       /* means: to the first token; between tokens */
+    double seconds;                  /* from the first sent to the last token, by figures_time_us */
+    double first_ms, token_ms;       /* wall time, means: to the first token; between tokens */
     uint64_t digest;                 /* of all answers: equal where they are */
 } lab_result;
 
