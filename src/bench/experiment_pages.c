@@ -104,10 +104,10 @@ typedef struct sharing {
     int32_t n_runs;
 } sharing;
 
-/* Beams: what they hold, against pages of their own for each, which are counted: nothing runs them so. */
-static quire_err beam_row(const sharing *sh, int kind, int32_t width, quire_error *err) {
+/* One data set and number of answers, samples or beams: with forks and without. Rows of beams that were given up count as nobody's, so no prompt tokens are told. */
+static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_samples, quire_error *err) {
     lab_request requests[MAX_PROMPTS];
-    int32_t lengths[MAX_PROMPTS], n = kinds[kind].n, len = kinds[kind].prompt + kinds[kind].output;
+    int32_t lengths[MAX_PROMPTS] = {0}, n = kinds[kind].n;
     for (int32_t i = 0; i < n; i++) {
         lengths[i] = kinds[kind].prompt;
     }
@@ -116,45 +116,9 @@ static quire_err beam_row(const sharing *sh, int kind, int32_t width, quire_erro
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     for (int32_t i = 0; i < n; i++) {
-        requests[i].beam_width = width;
-    }
-    trial t = {.options = sh->o->engine, .requests = requests, .n = n, .at_once = n, .max_len = len};
-    int64_t apart = n * width * kv_pages_for(len - 1, t.options.page_tokens);
-    t.options.max_seqs = n * width;
-    t.options.max_batched_tokens = n * (kinds[kind].prompt + width);
-    t.options.prefix_cache = "none";
-    t.options.n_pages = (int32_t)apart + 2 * n * width;
-    quire_err e = trials_run(&t, 1, sh->n_runs, true, err);
-    mem_free(tokens);
-    TRY(e);
-    sheet_row(&sh->sheet, (sheet_cell[]){{kinds[kind].name, 0},
-                                         {"beams", 0},
-                                         {NULL, width},
-                                         {NULL, (double)apart},
-                                         {NULL, (double)t.best.n_pages_most},
-                                         {NULL, 100 * (1 - (double)t.best.n_pages_most / (double)apart)},
-                                         {NULL, (double)n * width * kinds[kind].prompt},
-                                         {NULL, (double)n * kinds[kind].prompt},
-                                         {NULL, SHEET_ABSENT},
-                                         {NULL, trial_speed(&t.best)},
-                                         {NULL, SHEET_ABSENT}});
-    return QUIRE_OK;
-}
-
-/* One data set and number of answers: with forks and without. */
-static quire_err share_row(const sharing *sh, int kind, int32_t n_samples, quire_error *err) {
-    lab_request requests[MAX_PROMPTS];
-    int32_t lengths[MAX_PROMPTS], n = kinds[kind].n;
-    for (int32_t i = 0; i < n; i++) {
-        lengths[i] = kinds[kind].prompt;
-    }
-    int32_t *tokens = trial_prompts(lengths, n, kinds[kind].output, requests);
-    if (tokens == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    for (int32_t i = 0; i < n; i++) {
-        requests[i].n_samples = n_samples;
-        requests[i].temperature = 1.0f;
+        requests[i].n_samples = beams ? 1 : n_samples;
+        requests[i].beam_width = beams ? n_samples : 0;
+        requests[i].temperature = beams ? 0.0f : 1.0f;
     }
     trial t[2];
     for (int i = 0; i < 2; i++) {
@@ -165,7 +129,7 @@ static quire_err share_row(const sharing *sh, int kind, int32_t n_samples, quire
         t[i].options.no_fork_sharing = i == 1;
         t[i].options.n_pages = n * n_samples * (int32_t)(kv_pages_for(t[i].max_len, t[i].options.page_tokens) + 1);
     }
-    quire_err e = trials_run(t, 2, sh->n_runs, false, err);
+    quire_err e = trials_run(t, 2, sh->n_runs, beams, err);
     mem_free(tokens);
     TRY(e);
     if (t[0].best.digest != t[1].best.digest) {
@@ -173,13 +137,13 @@ static quire_err share_row(const sharing *sh, int kind, int32_t n_samples, quire
     }
     const lab_result *with = &t[0].best, *without = &t[1].best;
     sheet_row(&sh->sheet, (sheet_cell[]){{kinds[kind].name, 0},
-                                         {"samples", 0},
+                                         {beams ? "beams" : "samples", 0},
                                          {NULL, n_samples},
                                          {NULL, (double)without->n_pages_most},
                                          {NULL, (double)with->n_pages_most},
                                          {NULL, 100 * (1 - (double)with->n_pages_most / (double)without->n_pages_most)},
-                                         {NULL, (double)without->n_prompt_computed},
-                                         {NULL, (double)with->n_prompt_computed},
+                                         {NULL, beams ? SHEET_ABSENT : (double)without->n_prompt_computed},
+                                         {NULL, beams ? SHEET_ABSENT : (double)with->n_prompt_computed},
                                          {NULL, trial_speed(without)},
                                          {NULL, trial_speed(with)},
                                          {NULL, trial_speed(with) / trial_speed(without)}});
@@ -197,19 +161,19 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
     TRY(figures_parse_list("--samples", o->samples != NULL ? o->samples : "2,4,6", samples, &n, err));
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
     sharing sh = {.o = o, .sheet = {"bench sharing", EXPERIMENT_COLUMNS(columns), o->json}, .n_runs = o->n_runs > 0 ? o->n_runs : 2};
-    sheet_begin(&sh.sheet, "n answers to each prompt, by forks of one sequence and as requests of their own, and n beams; pages held at most");
+    sheet_begin(&sh.sheet, "n answers to each prompt, by forks of one sequence and each with pages of its own; pages held at most");
     for (int kind = 0; kind < N_KINDS; kind++) {
         for (int32_t i = 0; i < n; i++) {
             if (samples[i] > 64) {
                 return err_set(err, QUIRE_INVALID, -1, "--samples %d: at most 64", (int)samples[i]);
             }
-            TRY(share_row(&sh, kind, samples[i], err));
+            TRY(share_row(&sh, kind, false, samples[i], err));
         }
         for (int32_t i = 0; i < n; i++) {
-            TRY(beam_row(&sh, kind, samples[i], err));
+            TRY(share_row(&sh, kind, true, samples[i], err));
         }
     }
-    sheet_note(&sh.sheet, "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338; beams apart are counted, not run; page %d; %s; pages and tokens counted, exact; speeds fastest of %d runs in turns (measured)",
+    sheet_note(&sh.sheet, "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338; page %d; %s; pages and tokens counted, exact; speeds fastest of %d runs in turns (measured)",
                (int)o->engine.page_tokens, machine, (int)sh.n_runs);
     return QUIRE_OK;
 }
