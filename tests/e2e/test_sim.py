@@ -170,6 +170,10 @@ def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
     assert done.returncode == 0, done.stderr
     fitted = json.loads(cost.read_text())
     assert fitted["format"] == "quire-cost-1" and [pair[0] for pair in fitted["rows_us"]] == [1, 2, 4, 8, 16, 32]
+    assert "shrink the trace" in sim(chats, "--cost", cost).stderr  # it was measured with 256 positions
+    (row,) = rows(chats, "--cost", cost, "--shrink", "10")
+    assert (row["batching"], row["reservation"], row["prefix_cache"], row["refused"]) == ("continuous", "paged", "token", 0)
+    assert row["requests_per_s"] > 0 and round(row["hit_percent"], 2) == round(100 * 1400 / (8 * 203), 2)
     done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--cost", cost, "--json")
     assert done.returncode == 0, done.stderr
     found = {row["what"]: row for row in map(json.loads, done.stdout.splitlines()) if "what" in row}
