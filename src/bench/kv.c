@@ -7,11 +7,12 @@
 #include "bench/figures.h"
 #include "bench/kv_index.h"
 #include "bench/kv_pool.h"
+#include "core/kv_layout.h"
 
 enum { SEED = 1, N_SAMPLES = 20000, MAX_SEQS = 1024, SEQ_PAGES = 64, GOAL_PAGE_NS = 50, GOAL_TOKEN_NS = 20 };
 
 void bench_kv_options_init(bench_kv_options *o) {
-    *o = (bench_kv_options){.threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16, .run_ms = 20, .n_runs = 5};
+    *o = (bench_kv_options){.threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16, .prompt_tokens = 1024, .run_ms = 20, .n_runs = 5};
 }
 
 static json_object *start_line(const char *bench, const char *op) {
@@ -146,6 +147,7 @@ static void report_index(const bench_kv_options *o, int32_t n_pages, const char 
     json_object *line = start_line("kv", op);
     json_object_object_add(line, "pages", json_object_new_int(n_pages));
     json_object_object_add(line, "page_tokens", json_object_new_int(o->page_tokens));
+    json_object_object_add(line, "prompt_tokens", json_object_new_int(o->prompt_tokens));
     add_number(line, "cpu_ns", f.mean);
     add_number(line, "spread", f.spread);
     json_object_object_add(line, "a", json_object_new_string(unit));
@@ -156,7 +158,7 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
     kv_index_times runs[FIGURES_MAX_RUNS];
     kv_index_sizes sizes;
     double match[FIGURES_MAX_RUNS], peek[FIGURES_MAX_RUNS], insert[FIGURES_MAX_RUNS], evict[FIGURES_MAX_RUNS];
-    quire_err e = kv_bench_index(n_pages, o->page_tokens, o->n_runs, runs, &sizes);
+    quire_err e = kv_bench_index(n_pages, o->page_tokens, o->prompt_tokens, o->n_runs, runs, &sizes);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "the index of %d pages: %s", (int)n_pages, quire_err_text(e));
     }
@@ -167,8 +169,8 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
         evict[i] = runs[i].evict_ns;
     }
     if (!o->json) {
-        printf("\nindex of %d pages of %d tokens: %lld entries, %lld nodes; CPU time, the goal is at most %d ns a token\n", (int)n_pages,
-               (int)o->page_tokens, (long long)sizes.n_entries, (long long)sizes.n_nodes, (int)GOAL_TOKEN_NS);
+        printf("\nindex of %d pages of %d tokens, prompts of %d: %lld entries, %lld nodes; CPU time, the goal is at most %d ns a token\n",
+               (int)n_pages, (int)o->page_tokens, (int)o->prompt_tokens, (long long)sizes.n_entries, (long long)sizes.n_nodes, (int)GOAL_TOKEN_NS);
     }
     report_index(o, n_pages, "match", "token", match);
     report_index(o, n_pages, "peek", "token", peek);
@@ -210,6 +212,6 @@ quire_err bench_kv_run(const bench_kv_options *o, quire_error *err) {
     for (int32_t p = 0; p < n_pages; p++) {
         most = pages[p] > most ? pages[p] : most;
     }
-    int32_t least = 16 * 1024 / o->page_tokens;
+    int32_t least = 16 * (int32_t)kv_pages_for(o->prompt_tokens, o->page_tokens);
     return bench_index(o, most > least ? most : least, err);
 }

@@ -19,9 +19,9 @@ typedef struct kv_index_sizes {
     double table_bytes;             /* a token of a prompt */
 } kv_index_sizes;
 
-/* A tree of n_pages pages of page_tokens tokens each: prompts of 1,024 tokens, the first 256 of which many have in common. Each of n_runs runs
- * evicts an eighth, inserts as much anew, and matches 1,000 prompts. NO_MEMORY; INVALID when a prompt has no room; INTERNAL when the index
- * does not find what is in it. */
-quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t n_runs, kv_index_times *runs, kv_index_sizes *sizes);
+/* A tree of n_pages pages of page_tokens tokens each: prompts of prompt_tokens (2 .. 65,536), the first quarter of which is one of 64. Each of
+ * n_runs runs evicts an eighth, inserts as much anew, and matches 1,000 prompts. NO_MEMORY; INVALID when 16 prompts have no room; INTERNAL when
+ * the index does not find what is in it. */
+quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_tokens, int32_t n_runs, kv_index_times *runs, kv_index_sizes *sizes);
 
 #endif

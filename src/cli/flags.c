@@ -133,6 +133,7 @@ const flag cli_flags[] = {
     {"--max-num-batched-tokens", "N", "rows a step (schedule: 8)", CLI_DEMO, FLAG_COUNT, AT(demo.n_rows), 1, 1 << 20, NULL, NULL},
     {"--kv-pages", "N", "pages of the pool", CLI_DEMO, FLAG_COUNT, AT(demo.n_pages), 1, 1 << 20, NULL, NULL},
     {"--page-size", "N", "tokens a page holds (16; schedule 4, radix 1)", CLI_DEMO, FLAG_POWER_OF_TWO, AT(demo.page_tokens), 1, 256, NULL, NULL},
+    {"--prompt-tokens", "N", "tokens of a prompt in the index (1024)", CLI_BENCH_KV, FLAG_POWER_OF_TWO, AT(bench_kv.prompt_tokens), 16, 1 << 16, NULL, NULL},
     {"--milliseconds", "N", "least time of a run (20)", CLI_BENCH_KV, FLAG_COUNT, AT(bench_kv.run_ms), 1, 100000, NULL, NULL},
     {"--runs", "N", "runs behind each figure (5)", CLI_BENCH_KV, FLAG_COUNT, AT(bench_kv.n_runs), 1, 64, NULL, NULL},
     {"--shape", "L,H,D", "layers of a group, KV heads and head width (16,8,64)", CLI_BENCH_RUNS, FLAG_TEXT, AT(bench_runs.shape), 0, 0, NULL, NULL},
