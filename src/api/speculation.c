@@ -118,7 +118,7 @@ static quire_err read_suffix(const reader *r, draft_options *d) {
 
 static quire_err read_object(const reader *r, speculation *s) {
     static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
-    static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact"};
+    static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact", [DRAFT_RULE_STANDARD] = "standard"};
     static const char *const lengths[] = {"adaptive", "fixed"};
     if (!json_object_is_type(r->o, json_type_object)) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
@@ -131,7 +131,7 @@ static quire_err read_object(const reader *r, speculation *s) {
     }
     int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT, length = 0;
     TRY(read_choice(r, "method", methods, sizeof methods / sizeof *methods, METHODS, &method));
-    TRY(read_choice(r, "rejection_sample_method", rules, sizeof rules / sizeof *rules, "exact", &rule));
+    TRY(read_choice(r, "rejection_sample_method", rules, sizeof rules / sizeof *rules, "exact or standard", &rule));
     TRY(read_choice(r, "draft_length", lengths, 2, "adaptive or fixed", &length));
     if (method == DRAFT_METHOD_NONE) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": method is missing: " METHODS);

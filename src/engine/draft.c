@@ -35,6 +35,9 @@ quire_err draft_open(engine *e, quire_error *err) {
     if (!e->drafted) {
         return QUIRE_NO_MEMORY;
     }
+    if (o->rule == DRAFT_RULE_STANDARD && !(e->draft_scratch = mem_new(2 * (size_t)e->desc->n_vocab, sizeof(float)))) {
+        return QUIRE_NO_MEMORY;
+    }
     if (o->method == DRAFT_METHOD_NONE) {
         return QUIRE_OK;
     }
@@ -56,6 +59,7 @@ void draft_close(engine *e) {
         e->drafter->ops->close(e->drafter);
     }
     mem_free((void *)e->drafted);
+    mem_free(e->draft_scratch);
 }
 
 draft_seq draft_begin(void) {
@@ -75,6 +79,8 @@ void draft_propose(engine *e) {
         draft_seq *d = &s->draft;
         int32_t room = s->n_max - s->n_known - 1; /* the last token is not computed */
         d->n = d->n_forced = d->wanted = 0;
+        d->n_drafted_from = s->n_known;
+        d->distributions = NULL;
         if (!can_draft(s) || room <= 0) {
             continue;
         }

@@ -67,6 +67,9 @@ typedef struct draft_seq {
     int32_t n_indexed;  /* its tokens that are in it */
     bool own_failed;    /* there was no room for it */
     int32_t seat;       /* model: its seat + 1; 0: none */
+    const float *distributions; /* rejection sampling: what the drafts were drawn from, [n][n_vocab]; NULL: each for sure */
+    int32_t n_drafted_from;     /* the tokens that were known then */
+    bool is_judged;             /* the token that is being chosen decides on a draft by rejection sampling */
 } draft_seq;
 
 struct engine;

@@ -1,7 +1,11 @@
 #include "engine/draft_model.h"
 
+#include <string.h>
+
 #include "base/mem.h"
+#include "engine/rejection.h"
 #include "engine/state.h"
+#include "engine/verify.h"
 
 #define TILE_ROWS 16
 
@@ -27,6 +31,7 @@ typedef struct model_drafter {
     seat **drafting;                   /* [n_seats] those whose next row gives a token */
     int32_t n_drafting, max_work;
     kv_copies copies;                  /* never any: pages are not shared */
+    float *distributions;              /* [n_seats][n_tokens][n_vocab] with rejection sampling, else NULL */
     batch rows;
 } model_drafter;
 
@@ -127,6 +132,21 @@ static void run_pass(model_drafter *d) {
     d->o.b->ops->step_wait(d->o.b);
 }
 
+/* Draws the seat's next guess from row i's distribution, by noise of its own, and keeps the distribution; false when there is none. */
+static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_context *c, int32_t *token) {
+    const float *probs;
+    sequence *s = at->s;
+    size_t n = (size_t)e->desc->n_vocab;
+    float *own = d->distributions + (size_t)(s->draft.seat - 1) * (size_t)e->options.draft.n_tokens * n, *row = own + (size_t)s->draft.n * n;
+    if (sampler_distribution(e->sampler, d->o.b->ops->logits(d->o.b, i), c, &probs) != QUIRE_OK) {
+        return false;
+    }
+    memcpy(row, probs, n * sizeof *row);
+    s->draft.distributions = own;
+    *token = rejection_draw(row, (int32_t)n, (double)sample_uniform((sample_key){s->sampling.seed, s->sample_index, (uint32_t)c->n_tokens}, SAMPLE_DRAFT));
+    return true;
+}
+
 /* Picks the seat's next guess from row i's logits, as the target would; false when it is the last. */
 static bool pick(model_drafter *d, engine *e, seat *at, int32_t i) {
     sequence *s = at->s;
@@ -139,7 +159,7 @@ static bool pick(model_drafter *d, engine *e, seat *at, int32_t i) {
                         .n_eos = e->desc->n_eos,
                         .noise = sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)n}),
                         .mirostat_mu = &at->mirostat_mu};
-    if (sampler_pick(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
+    if (verify_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token) : sampler_pick(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
         return false;
     }
     s->tokens[n] = token;
@@ -205,7 +225,7 @@ static void model_drafter_close(drafter *head) {
     for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
         mem_free(d->slots[g]);
     }
-    void *blocks[] = {d->seats, d->tables, d->tokens, d->positions, d->out_rows, d->batch_seqs, d->work, (void *)d->drafting, d};
+    void *blocks[] = {d->seats, d->tables, d->tokens, d->positions, d->out_rows, d->batch_seqs, d->work, (void *)d->drafting, d->distributions, d};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -269,6 +289,10 @@ quire_err draft_model_open(engine *e, drafter **out, quire_error *err) {
     d->max_rows = e->limits.max_rows;
     quire_err r = open_seats(d);
     r = r ? r : open_arrays(d);
+    if (r == QUIRE_OK && e->options.draft.rule == DRAFT_RULE_STANDARD) {
+        d->distributions = mem_new((size_t)d->n_seats * (size_t)e->options.draft.n_tokens, (size_t)desc->n_vocab * sizeof *d->distributions);
+        r = d->distributions ? QUIRE_OK : QUIRE_NO_MEMORY;
+    }
     if (r != QUIRE_OK) {
         model_drafter_close(&d->head);
         return r;

@@ -46,7 +46,7 @@ void sampler_close(sampler *s) {
     }
 }
 
-enum { NOISE_TOKEN = 1, NOISE_XTC = 2 }; /* what a draw is for: part of the counter */
+enum { NOISE_TOKEN = 1, NOISE_XTC = 2 }; /* what a draw is for, beside sample_purpose: part of the counter */
 
 static float draw(sample_key key, uint32_t purpose) {
     uint32_t counter[4] = {key.position, key.sample_index, purpose, 0}, words[4];
@@ -57,6 +57,10 @@ static float draw(sample_key key, uint32_t purpose) {
 
 sample_noise sample_noise_of(sample_key key) {
     return (sample_noise){.token = draw(key, NOISE_TOKEN), .xtc = draw(key, NOISE_XTC)};
+}
+
+float sample_uniform(sample_key key, sample_purpose purpose) {
+    return draw(key, (uint32_t)purpose);
 }
 
 /* The lowest id of the largest logit, after a scan. */

@@ -32,6 +32,12 @@ typedef struct sample_noise {
 
 sample_noise sample_noise_of(sample_key key);
 
+/* What else a number is drawn for: a draft, and whether it is accepted, where these go by rejection sampling. */
+typedef enum sample_purpose { SAMPLE_DRAFT = 3, SAMPLE_ACCEPT = 4 } sample_purpose;
+
+/* One more uniform number in (0, 1), independent of those above. */
+float sample_uniform(sample_key key, sample_purpose purpose);
+
 /* One choice. */
 typedef struct sample_context {
     const sampling_params *params;

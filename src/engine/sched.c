@@ -168,11 +168,12 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     int32_t room = others_want_rows ? p->l->whole_prefills ? 0 : p->left.rows / 2 : p->left.rows;
     for (int32_t i = 0; i < plan->n_items; i++) {
         sched_item *item = &plan->items[i];
-        int32_t n = min_i32(p->running[item->seq].n_drafts, min_i32(room, p->left.out));
+        const sched_seq *s = &p->running[item->seq];
+        int32_t n = min_i32(s->n_drafts, s->forced ? room : min_i32(room, p->left.out));
         item->n_drafts = n > 0 ? n : 0;
         room -= item->n_drafts;
         p->left.rows -= item->n_drafts;
-        p->left.out -= item->n_drafts;
+        p->left.out -= s->forced ? 0 : item->n_drafts;
         p->left.us -= item->n_drafts * p->l->cost.row_us;
     }
 }
@@ -195,7 +196,7 @@ static void fit_drafts(planner *p) {
         item->n_rows += item->n_drafts;
         p->left.pages -= has_aged(p->l, s) ? 0 : more;
         plan->n_rows += item->n_drafts;
-        plan->n_out += item->n_drafts;
+        plan->n_out += s->forced ? 0 : item->n_drafts;
         plan->n_pages += more;
     }
 }

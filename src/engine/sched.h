@@ -32,6 +32,7 @@ typedef struct sched_seq {
     bool held;           /* waiting only: it is not admitted while the sequence waits_for (as in sched_item.seq) runs or is admitted, since that one */
     int32_t waits_for;   /* computes pages which it will find. Those behind it are not held up */
     int32_t n_drafts;    /* of one that runs and decodes: tokens behind the known ones to be verified, as many as there is room for */
+    bool forced;         /* these are certain, so that their logits are not wanted (jump.h) */
 } sched_seq;
 
 /* What a step takes: a time of its own, one for each row, and one for each pair of a row and a token that it attends to; microseconds. */

@@ -81,6 +81,7 @@ struct engine {
     sampler *sampler;
     drafter *drafter;        /* NULL: none */
     sequence **drafted;      /* [max_seqs] those that it is asked for in a step */
+    float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
     sequence **running, **waiting; /* oldest first */
     shares shares;           /* what tenants were served */
     pace pace;               /* what steps cost */

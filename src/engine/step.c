@@ -191,6 +191,7 @@ static void plan_step(engine *e) {
     for (int32_t i = 0; i < e->n_running; i++) {
         a->running[i] = describe(e, e->running[i]);
         a->running[i].n_drafts = e->running[i]->draft.n;
+        a->running[i].forced = e->running[i]->draft.n_forced > 0;
     }
     for (int32_t i = 0; i < n_waiting; i++) {
         a->waiting[i] = describe(e, a->ready[i]);
@@ -400,7 +401,7 @@ void step_sample(engine *e, sequence *s, float *logits) {
                         .noise = s->sampling.temperature > 0.0f ? sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->n_known})
                                                                 : (sample_noise){0}, /* greedy: nothing is drawn */
                         .mirostat_mu = &s->mirostat_mu};
-    quire_err err = sampler_pick(e->sampler, logits, &c, &token);
+    quire_err err = verify_pick(e, s, logits, &c, &token);
     if (err != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, err);
         return;

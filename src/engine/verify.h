@@ -4,6 +4,10 @@
  * does without drafts, with the noise of that position; while what it picks is the draft that stands there, the next row's logits are those it would have computed
  * in a later step, to the bit (DESIGN.md, 1), and it goes on with them. At the first other pick the rest is of no use: their slots are given
  * back, pages too, in the same step. So every token, state and published page is what it would be without drafts.
+ *
+ * Under DRAFT_RULE_STANDARD the pick goes by rejection sampling instead (rejection.h): a draft x is accepted with probability min(1, p(x) / q(x)) of the target's and the
+ * drafter's distributions, and at the first rejection the token is drawn from what p has more than q. What comes out is distributed as without drafts, but
+ * other tokens. Mirostat, whose state is not a distribution, keeps to the exact rule.
  * Owner: the engine thread. */
 #ifndef ENGINE_VERIFY_H
 #define ENGINE_VERIFY_H
@@ -15,6 +19,14 @@ static inline bool verify_wants(const sequence *s, int32_t p) {
     int32_t ahead = p + 1 - s->n_known;
     return ahead >= 0 && ahead >= s->draft.n_forced;
 }
+
+/* Whether s's drafts are accepted by rejection sampling. */
+static inline bool verify_by_rejection(const engine *e, const sequence *s) {
+    return e->options.draft.rule == DRAFT_RULE_STANDARD && s->sampling.mirostat == MIROSTAT_OFF;
+}
+
+/* Chooses s's next token from logits, which are changed: sampler_pick's, or by rejection sampling where a draft is judged so. Errors as sampler_pick. */
+quire_err verify_pick(engine *e, sequence *s, float *logits, const sample_context *c, int32_t *token);
 
 /* Samples for item `item`, whose known tokens are all computed and committed now, as far as its drafts carry. `out` is its first row of logits that is sampled from,
  * in out_rows. Afterwards its tables hold what is computed. */

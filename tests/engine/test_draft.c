@@ -32,6 +32,15 @@ typedef struct workload {
 
 static sampling_lists *only_few;
 
+/* The counters once everything has ended: an end can be read before its step is counted. */
+static engine_stats settled(const harness *h) {
+    engine_stats s;
+    do {
+        engine_stats_read(h->e, &s);
+    } while (s.n_running + s.n_waiting > 0);
+    return s;
+}
+
 /* Prompts that repeat themselves, so that something can be guessed, and every kind of sampling. */
 static void workload_init(workload *w, int32_t n_vocab) {
     uint64_t seed = 77;
@@ -135,7 +144,7 @@ static void run(const harness_options *o, workload *w) {
         }
     }
     assert_memory_equal(first, w->outcomes, sizeof first);
-    engine_stats_read(h.e, &w->stats);
+    w->stats = settled(&h);
     harness_close(&h);
 }
 
@@ -272,6 +281,151 @@ static void a_model_that_drafts_for_itself_is_always_right(void **state) {
     second_close(&x);
 }
 
+enum { N_DRAWS = 4000, N_GROUP = 100, N_CELLS = 36 };
+
+/* How often the third and the fourth token of an answer were which two of the allowed six, in N_DRAWS samples. */
+static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts, engine_stats *stats) {
+    static const int32_t prompt[] = {17, 300, 4, 1200, 55, 90, 300, 17, 55, 4, 90, 1200, 17, 4, 300, 90, 55, 1200, 17, 300, 4};
+    static outcome outcomes[N_GROUP];
+    harness h = {0};
+    harness_open(o, &h);
+    memset(counts, 0, N_CELLS * sizeof *counts);
+    for (int32_t k = 0; k < N_DRAWS / N_GROUP; k++) {
+        quire_error err = {0};
+        request_id ids[N_GROUP];
+        void *users[N_GROUP];
+        int32_t *tokens = mem_new(21, sizeof *tokens);
+        memcpy(tokens, prompt, sizeof prompt);
+        memset(outcomes, 0, sizeof outcomes);
+        for (int32_t i = 0; i < N_GROUP; i++) {
+            users[i] = &outcomes[i];
+        }
+        engine_request r = {.tokens = tokens, .n_tokens = 21, .sampling = greedy(4), .space = "test", .n_space = 4, .out = h.out};
+        r.sampling.temperature = 1.0f;
+        r.sampling.seed = seed + (uint64_t)k;
+        r.sampling.lists = only_few;
+        assert_int_equal(engine_submit_samples(h.e, &r, N_GROUP, users, ids, &err), QUIRE_OK);
+        for (int32_t n = N_GROUP; n > 0;) {
+            engine_event ev;
+            if (!engine_out_pop(h.out, &ev)) {
+                wake_wait(&h.reader, -1);
+                continue;
+            }
+            take(&ev);
+            n -= ev.finish != FINISH_NONE;
+        }
+        for (int32_t i = 0; i < N_GROUP; i++) {
+            int32_t cell[2] = {0, 0};
+            for (int32_t j = 0; j < 2; j++) {
+                while (only_few->allowed[cell[j]] != outcomes[i].tokens[2 + j]) {
+                    cell[j]++;
+                }
+            }
+            counts[6 * cell[0] + cell[1]]++;
+        }
+    }
+    *stats = settled(&h);
+    harness_close(&h);
+}
+
+/* Of two tables of as many draws: around 35 when they were drawn alike; over 80 once in 20,000. */
+static double chi_square(const int32_t *a, const int32_t *b) {
+    double sum = 0;
+    for (int32_t i = 0; i < N_CELLS; i++) {
+        double d = a[i] - b[i];
+        sum += a[i] + b[i] > 0 ? d * d / (a[i] + b[i]) : 0;
+    }
+    return sum;
+}
+
+static void rejection_sampling_keeps_the_distribution(void **state) {
+    (void)state;
+    static int32_t plain[N_CELLS], counts[N_CELLS];
+    engine_stats stats;
+    second x;
+    harness_options o = harness_defaults;
+    count_pairs(&o, 1000, plain, &stats);
+    draft_options methods[] = {ngram, second_open(&x, "models/builtin-small.gguf", COMPUTE_F32, 512)};
+    for (int i = 0; i < 2; i++) {
+        o.draft = methods[i];
+        o.draft.rule = DRAFT_RULE_STANDARD;
+        o.draft.fixed_length = true;
+        count_pairs(&o, 5000, counts, &stats);
+        double same_law = chi_square(plain, counts);
+        print_message("method %d: chi square %.1f, %d of %d drafts accepted\n", (int)o.draft.method, same_law, (int)stats.draft_accepted, (int)stats.draft_tokens);
+        assert_true(same_law < 80);
+        assert_true(stats.draft_accepted > 500 && stats.draft_accepted < stats.draft_tokens - 500);
+    }
+    second_close(&x);
+}
+
+/* Greedy requests come out the same under either rule. */
+static void greedy_output_is_the_same_under_rejection_sampling(void **state) {
+    (void)state;
+    static workload base, with;
+    harness_options o = harness_defaults;
+    run(&o, &base);
+    o.draft = ngram;
+    o.draft.rule = DRAFT_RULE_STANDARD;
+    run(&o, &with);
+    assert_true(with.stats.draft_accepted > 0);
+    static const int32_t same_ones[] = {0, 3, 4, 6, 9, 10}; /* the greedy ones, and mirostat's */
+    for (size_t i = 0; i < sizeof same_ones / sizeof *same_ones; i++) {
+        assert_memory_equal(&base.outcomes[same_ones[i]], &with.outcomes[same_ones[i]], sizeof base.outcomes[0]);
+    }
+    assert_memory_not_equal(base.outcomes, with.outcomes, sizeof base.outcomes); /* sampled ones do not */
+}
+
+/* ---- jump ahead ---- */
+
+/* What is forced comes in fewer steps and rows of logits, and is the same. */
+static void forced_tokens_are_computed_together(void **state) {
+    (void)state;
+    static const int32_t one[] = {321};
+    int32_t prompt[30];
+    uint64_t seed = 9;
+    sampling_lists *lists = sampling_lists_new();
+    assert_true(lists && sampling_lists_set_allowed(lists, one, 1) == QUIRE_OK);
+    random_prompt(&seed, 2048, 30, prompt);
+    for (int kind = 0; kind < 4; kind++) { /* plain; with an own stop token; sampled; with mirostat, which is chosen one by one */
+        static harness_run runs[2];
+        engine_stats stats[2];
+        for (int jump = 0; jump < 2; jump++) {
+            harness_options o = harness_defaults;
+            harness h = {0};
+            o.draft.no_jump_forward = !jump;
+            harness_open(&o, &h);
+            runs[jump] = (harness_run){.prompt = prompt, .n_prompt = 30, .sampling = greedy(100)};
+            runs[jump].sampling.lists = lists;
+            runs[jump].sampling.n_stop_tokens = kind == 1;
+            runs[jump].sampling.stop_tokens[0] = 321;
+            runs[jump].sampling.temperature = kind >= 2 ? 1.0f : 0.0f;
+            runs[jump].sampling.mirostat = kind == 3 ? MIROSTAT_2 : MIROSTAT_OFF;
+            runs[jump].sampling.mirostat_tau = 3.0f;
+            runs[jump].sampling.mirostat_eta = 0.1f;
+            harness_submit(&h, &runs[jump]);
+            harness_wait(&h, 1);
+            stats[jump] = settled(&h);
+            harness_close(&h);
+        }
+        assert_int_equal(runs[0].n_tokens, kind == 1 ? 1 : 100);
+        assert_int_equal(runs[1].n_tokens, runs[0].n_tokens);
+        assert_int_equal(runs[1].finish, runs[0].finish);
+        assert_memory_equal(runs[0].tokens, runs[1].tokens, (size_t)runs[0].n_tokens * sizeof(int32_t));
+        assert_int_equal(stats[0].steps, runs[0].n_tokens);
+        assert_int_equal(stats[0].forced_tokens, 0);
+        if (kind == 0 || kind == 2) {
+            assert_int_equal(stats[1].steps, 4); /* the prompt, and 99 tokens of which a step takes 1 + 32 */
+            assert_int_equal(stats[1].forced_tokens, 96);
+            assert_int_equal(stats[1].step_rows, stats[0].step_rows); /* and no row in vain */
+        }
+        if (kind == 3) {
+            assert_int_equal(stats[1].forced_tokens, 0);
+        }
+    }
+    sampling_lists_drop(lists);
+}
+
 /* The second of two requests alike is guessed from the first one's output, unless it is another tenant's. */
 static void recent_outputs_are_guessed_from_within_their_space(void **state) {
     (void)state;
@@ -290,7 +444,7 @@ static void recent_outputs_are_guessed_from_within_their_space(void **state) {
             runs[i].sampling.frequency_penalty = 1.0f; /* little repeats itself */
             harness_submit(&h, &runs[i]);
             harness_wait(&h, 1);
-            engine_stats_read(h.e, &after[i]);
+            after[i] = settled(&h);
         }
         assert_memory_equal(runs[0].tokens, runs[1].tokens, 40 * sizeof(int32_t));
         int64_t n_first = after[0].draft_accepted, n_second = after[1].draft_accepted - after[0].draft_accepted;
@@ -338,6 +492,9 @@ int main(void) {
         cmocka_unit_test(suffix_drafts_change_nothing),
         cmocka_unit_test(drafts_of_a_second_model_change_nothing),
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
+        cmocka_unit_test(rejection_sampling_keeps_the_distribution),
+        cmocka_unit_test(greedy_output_is_the_same_under_rejection_sampling),
+        cmocka_unit_test(forced_tokens_are_computed_together),
         cmocka_unit_test(recent_outputs_are_guessed_from_within_their_space),
     };
     return cmocka_run_group_tests(tests, lists_open, lists_close);

@@ -249,6 +249,11 @@ static void drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows(void 
     assert_int_equal(p.items[0].n_drafts, 2);
     assert_int_equal(p.items[1].n_drafts, 0);
     assert_int_equal(p.n_out, 4);
+    running[0].forced = true; /* want none */
+    plan(&l, running, 2, NULL, 0, 100, &p);
+    assert_int_equal(p.items[0].n_drafts, 3);
+    assert_int_equal(p.items[1].n_drafts, 2);
+    assert_int_equal(p.n_out, 4);
 }
 
 static void nobody_gives_pages_up_for_drafts(void **state) {
