@@ -115,9 +115,9 @@ static void adapt(draft_seq *d, int32_t most, int32_t n, int32_t n_accepted) {
     }
 }
 
-void draft_told(engine *e, sequence *s, int32_t n, int32_t n_accepted) {
+void draft_told(engine *e, sequence *s, bool forced, int32_t n, int32_t n_accepted) {
     engine_stats *st = &e->stats;
-    if (s->draft.n_forced > 0) {
+    if (forced) {
         st->forced_tokens += n_accepted;
         return;
     }

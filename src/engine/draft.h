@@ -100,8 +100,8 @@ void draft_close(struct engine *e);
 draft_seq draft_begin(void);
 /* Once a step, before it is planned: sets draft.n and draft.n_forced of every running sequence. O(running) and the drafter's own work. */
 void draft_propose(struct engine *e);
-/* n of s's drafts were verified, and the first n_accepted of them are now known tokens. */
-void draft_told(struct engine *e, struct sequence *s, int32_t n, int32_t n_accepted);
+/* n of s's drafts, or forced tokens, were verified, and the first n_accepted of them are now known tokens. s may have ended with them. */
+void draft_told(struct engine *e, struct sequence *s, bool forced, int32_t n, int32_t n_accepted);
 /* s's tokens from n on are no longer what they were. */
 void draft_rewind(struct sequence *s, int32_t n);
 /* s gives its pages back. */

@@ -39,6 +39,7 @@ static void next_token(engine *e, sequence *s, int32_t i, bool has_draft, int32_
 void verify_item(engine *e, int32_t item, int32_t out) {
     sequence *s = e->step.seqs[item];
     int32_t n = e->step.plan.items[item].n_drafts, n_accepted = 0;
+    bool forced = s->draft.n_forced > 0;
     int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n; /* the first draft's */
     for (;;) {
         int32_t at = s->n_known, drafted = n_accepted < n ? s->tokens[at] : -1;
@@ -57,7 +58,7 @@ void verify_item(engine *e, int32_t item, int32_t out) {
         cache_forget(e, s);
     }
     if (n > 0) {
-        draft_told(e, s, n, n_accepted);
+        draft_told(e, s, forced, n, n_accepted);
     }
     for (int32_t g = 0; g < s->n_tables && s->state != SEQ_DONE; g++) {
         kv_table_truncate(e->pool, &s->tables[g], s->n_computed, e->layout.page_tokens);
