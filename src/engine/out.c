@@ -5,7 +5,9 @@
 void out_publish(sequence *s, finish_reason reason) {
     s->out->rung_later = true; /* first: once the reader has seen the end, it may close the ring */
     atomic_store(&s->n_published, s->n_known);
-    atomic_store(&s->finish, reason);
+    if (reason != FINISH_NONE) {
+        atomic_store(&s->finish, reason);
+    }
     if (!atomic_exchange(&s->queued, true)) {
         ring_push(s->out->ring, &s); /* has room: at most one cell a sequence, and a sequence has a place in the table */
     }
