@@ -96,7 +96,8 @@ quire_err bare_forward(bare *b, const bare_part *parts, int32_t n) {
     if (n > b->max_seqs || rows > b->max_rows) {
         return QUIRE_TOO_LARGE;
     }
-    b->rows = (batch){.tokens = b->tokens, .positions = b->positions, .n_axes = 1, .seqs = b->seqs, .out_rows = b->out_rows, .work = b->work};
+    b->rows =
+        (batch){.tokens = b->tokens, .positions = b->positions, .n_axes = 1, .seqs = b->seqs, .out_rows = b->out_rows, .work = b->work};
     b->rows.slots[0] = b->slots;
     for (int32_t i = 0; i < n; i++) {
         add_part(b, &parts[i]);

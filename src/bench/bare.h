@@ -1,5 +1,5 @@
-/* A model without an engine: forward passes over batches that an experiment makes by hand. What the engine does around them (plans, tables, sampling) is the
- * experiment's own business.
+/* A model without an engine: forward passes over batches that an experiment makes by hand. What the engine does around them (plans, tables,
+ * sampling) is the experiment's own business.
  *
  * Owner: one thread. Sequences' pages are the caller's: any list of page ids will do, from a pool or in one piece. */
 #ifndef BENCH_BARE_H
@@ -12,8 +12,8 @@
 typedef struct bare_options {
     const quire_options *engine; /* model, compute, kv_dtype, isa, n_threads count */
     int32_t page_tokens, n_pages;
-    int32_t max_rows, max_seqs;  /* of a pass */
-    int32_t max_len;             /* positions that rotary tables reach */
+    int32_t max_rows, max_seqs; /* of a pass */
+    int32_t max_len;            /* positions that rotary tables reach */
 } bare_options;
 
 typedef struct bare {
@@ -34,15 +34,16 @@ typedef struct bare {
 typedef struct bare_part {
     const int32_t *tokens; /* the sequence's, from its start */
     int32_t first, n_rows;
-    const int32_t *pages;  /* its block table; NULL: keys and values are stored nowhere (a baseline has its own memory) */
-    bool wants_logits;     /* of the last row */
+    const int32_t *pages; /* its block table; NULL: keys and values are stored nowhere (a baseline has its own memory) */
+    bool wants_logits;    /* of the last row */
 } bare_part;
 
 /* QUIRE_UNSUPPORTED for models whose layers are not all alike. On failure nothing is left open. */
 quire_err bare_open(const bare_options *o, bare *out, quire_error *err);
 void bare_close(bare *b);
 
-/* One forward pass; logits of the wanted rows, in the parts' order, are then in bare_logits. QUIRE_TOO_LARGE when it is more than max_rows or max_seqs. */
+/* One forward pass; logits of the wanted rows, in the parts' order, are then in bare_logits. QUIRE_TOO_LARGE when it is more than max_rows
+ * or max_seqs. */
 quire_err bare_forward(bare *b, const bare_part *parts, int32_t n);
 /* Tokens 0..n of a sequence in as many passes as it takes, max_rows rows each; the last row's logits are row 0. */
 quire_err bare_prefill(bare *b, const int32_t *tokens, int32_t n, const int32_t *pages);

@@ -52,7 +52,8 @@ static int32_t blocks_of(int32_t n) {
 }
 
 static size_t k_bytes(const cpu_backend *c, int32_t n) {
-    return cpu_kv_element_bytes(&c->layout) * (size_t)c->layout.n_kv_heads * (size_t)c->layout.d_head * (size_t)(blocks_of(n) * CPU_KV_BLOCK);
+    return cpu_kv_element_bytes(&c->layout) * (size_t)c->layout.n_kv_heads * (size_t)c->layout.d_head *
+           (size_t)(blocks_of(n) * CPU_KV_BLOCK);
 }
 
 static size_t v_bytes(const cpu_backend *c, int32_t n) {
@@ -100,7 +101,8 @@ static quire_err grow(baseline_kv *k, const cpu_backend *c, piece *p, int32_t n_
         k->copied_bytes += (int64_t)(2 * v_bytes(c, p->n));
     }
     larger.n = p->n;
-    k->bytes += (int64_t)(k_bytes(c, larger.cap) + v_bytes(c, larger.cap)) - (int64_t)(p->cap > 0 ? k_bytes(c, p->cap) + v_bytes(c, p->cap) : 0);
+    k->bytes +=
+        (int64_t)(k_bytes(c, larger.cap) + v_bytes(c, larger.cap)) - (int64_t)(p->cap > 0 ? k_bytes(c, p->cap) + v_bytes(c, p->cap) : 0);
     piece_free(p);
     *p = larger;
     return QUIRE_OK;
@@ -207,7 +209,8 @@ static void compute_chunk(const job *j, const piece *p, int32_t head, int32_t ba
 static void finish_queries(const job *j, const batch_seq *seq, int32_t head, int32_t from, int32_t group, worker *w) {
     for (int32_t t = 0; t < w->tile.n_queries; t++) {
         float *out = cpu_act_row(j->c, j->out, seq->row0 + (from + t) / group);
-        j->c->math->attention_finish(&w->states[t], NULL, w->tile.d_head, out + (size_t)(head * group + (from + t) % group) * (size_t)w->tile.d_head);
+        j->c->math->attention_finish(&w->states[t], NULL, w->tile.d_head,
+                                     out + (size_t)(head * group + (from + t) % group) * (size_t)w->tile.d_head);
     }
 }
 
@@ -290,7 +293,8 @@ static void baseline_attention(backend *b, int32_t layer, act q, const attn_spec
 /* ---- attach and detach ---- */
 
 static quire_err open_workers(baseline_kv *k, const cpu_backend *c) {
-    size_t n = (size_t)team_size(c->team), acc = (size_t)ATTN_TILE * (size_t)k->acc_stride, each = ATTN_TILE * ATTN_CHUNK + 2 * ATTN_TILE + 2 * acc;
+    size_t n = (size_t)team_size(c->team), acc = (size_t)ATTN_TILE * (size_t)k->acc_stride,
+           each = ATTN_TILE * ATTN_CHUNK + 2 * ATTN_TILE + 2 * acc;
     k->workers = mem_new(n, sizeof *k->workers);
     k->scratch = mem_new(n * each, sizeof *k->scratch);
     if (k->workers == NULL || k->scratch == NULL) {
@@ -312,7 +316,9 @@ static quire_err open_workers(baseline_kv *k, const cpu_backend *c) {
 
 /* The arrays that pages are gathered into have room for the longest from the start. */
 static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
-    size_t n = k->way == BASELINE_GROWING ? (size_t)c->layout.n_layers * (size_t)k->max_seqs : k->way == BASELINE_PADDED ? (size_t)k->max_seqs : 1;
+    size_t n = k->way == BASELINE_GROWING  ? (size_t)c->layout.n_layers * (size_t)k->max_seqs
+               : k->way == BASELINE_PADDED ? (size_t)k->max_seqs
+                                           : 1;
     k->pieces = mem_new(n, sizeof *k->pieces);
     if (k->pieces == NULL) {
         return QUIRE_NO_MEMORY;
@@ -356,7 +362,9 @@ quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, 
 }
 
 static size_t n_pieces(const baseline_kv *k) {
-    return k->way == BASELINE_GROWING ? (size_t)((const cpu_backend *)k->b)->layout.n_layers * (size_t)k->max_seqs : k->way == BASELINE_PADDED ? (size_t)k->max_seqs : 1;
+    return k->way == BASELINE_GROWING  ? (size_t)((const cpu_backend *)k->b)->layout.n_layers * (size_t)k->max_seqs
+           : k->way == BASELINE_PADDED ? (size_t)k->max_seqs
+                                       : 1;
 }
 
 void baseline_kv_clear(baseline_kv *k) {

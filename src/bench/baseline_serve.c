@@ -8,10 +8,10 @@
 
 typedef struct served {
     const lab_request *request;
-    int32_t *tokens;          /* [n_prompt + n_room] */
+    int32_t *tokens; /* [n_prompt + n_room] */
     int32_t n_known, n_computed;
-    int32_t piece, n_pages;   /* first page and how many; n_pages 0: none */
-    int32_t *pages;           /* [max pages] the piece's, as a block table */
+    int32_t piece, n_pages; /* first page and how many; n_pages 0: none */
+    int32_t *pages;         /* [max pages] the piece's, as a block table */
     int64_t first_us;
     bool is_done;
 } served;
@@ -21,12 +21,12 @@ typedef struct server {
     const baseline_options *o;
     served *seqs;
     int32_t n, n_done;
-    bool *taken;              /* [n_pages] */
+    bool *taken;                 /* [n_pages] */
     int32_t *running, n_running; /* oldest first */
-    int32_t *zeros;           /* padding's tokens */
-    int32_t *padding_pages;   /* [max_len pages] of the place that is being padded */
-    bare_part *parts;         /* the pass being gathered: */
-    served **wanting;         /* who wants the logits of row i of those wanted */
+    int32_t *zeros;              /* padding's tokens */
+    int32_t *padding_pages;      /* [max_len pages] of the place that is being padded */
+    bare_part *parts;            /* the pass being gathered: */
+    served **wanting;            /* who wants the logits of row i of those wanted */
     int32_t n_parts, n_wanting, n_rows;
     int64_t start_us, start_time_us; /* of the clock, and of figures_time_us */
     double used_sum;
@@ -155,7 +155,8 @@ static int32_t next_batch(const server *s, int32_t from, int32_t *longest_prompt
     *longest_prompt = *longest_answer = 0;
     while (from + n < s->n && n < s->o->max_seqs && (n + 1) * pages_of(s->o->max_len) <= s->o->n_pages) {
         const lab_request *r = s->seqs[from + n].request;
-        int32_t prompt = r->n_tokens > *longest_prompt ? r->n_tokens : *longest_prompt, answer = r->n_output > *longest_answer ? r->n_output : *longest_answer;
+        int32_t prompt = r->n_tokens > *longest_prompt ? r->n_tokens : *longest_prompt,
+                answer = r->n_output > *longest_answer ? r->n_output : *longest_answer;
         if (prompt + answer > s->o->max_len) {
             break; /* padded, they would be too long together */
         }

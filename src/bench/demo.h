@@ -1,5 +1,5 @@
-/* `quire demo NAME`: small experiments that show, with the engine's own parts, what paging and continuous batching are for. Counts are exact; where a time is
- * measured, the line below the table says so, and on what. */
+/* `quire demo NAME`: small experiments that show, with the engine's own parts, what paging and continuous batching are for. Counts are
+ * exact; where a time is measured, the line below the table says so, and on what. */
 #ifndef BENCH_DEMO_H
 #define BENCH_DEMO_H
 
@@ -7,18 +7,19 @@
 
 /* What is NULL or 0 is as the demonstration chooses. */
 typedef struct demo_options {
-    quire_options engine;       /* model and numeric configuration; n_pages, page_tokens, max_seqs and max_model_len only where a demo asks for them */
+    quire_options
+        engine; /* model and numeric configuration; n_pages, page_tokens, max_seqs and max_model_len only where a demo asks for them */
     const char *name;           /* which; NULL: list them */
     const char *prompt_lengths; /* tokens, "4,6,1,7" */
     const char *lengths;        /* of answers, likewise */
-    const char *prompts;        /* waste, latency: a file, a prompt a line, which the model answers; their lengths and its answers' are taken */
-    const char *batches;        /* requests at once, "1,2,4" */
-    const char *contexts;       /* tokens of a sequence, "32,128" */
-    int32_t n_runs;             /* behind each measured figure */
-    int32_t n_tokens;           /* most of an answer */
-    int32_t slots;              /* sequences that run at once */
-    int32_t max_len;            /* room for the longest sequence */
-    int32_t n_rows;             /* a step */
+    const char *prompts;  /* waste, latency: a file, a prompt a line, which the model answers; their lengths and its answers' are taken */
+    const char *batches;  /* requests at once, "1,2,4" */
+    const char *contexts; /* tokens of a sequence, "32,128" */
+    int32_t n_runs;       /* behind each measured figure */
+    int32_t n_tokens;     /* most of an answer */
+    int32_t slots;        /* sequences that run at once */
+    int32_t max_len;      /* room for the longest sequence */
+    int32_t n_rows;       /* a step */
     int32_t page_tokens, n_pages;
     bool json;
 } demo_options;

@@ -83,9 +83,9 @@ static quire_err wall_row(const sheet *s, const int32_t *lengths, int32_t n, int
 }
 
 quire_err demo_wall(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"concurrency", "requests", 8, 0},        {"mean_tokens", "mean tokens", 11, 1},
-                                           {"static_mib", "static MiB", 10, 1},      {"growing_mib", "growing MiB", 11, 1},
-                                           {"growing_peak_mib", "its peak", 9, 1},   {"paged_mib", "paged MiB", 9, 1},
+    static const sheet_column columns[] = {{"concurrency", "requests", 8, 0},           {"mean_tokens", "mean tokens", 11, 1},
+                                           {"static_mib", "static MiB", 10, 1},         {"growing_mib", "growing MiB", 11, 1},
+                                           {"growing_peak_mib", "its peak", 9, 1},      {"paged_mib", "paged MiB", 9, 1},
                                            {"static_wasted", "static wasted %", 15, 2}, {"paged_wasted", "paged wasted %", 14, 2}};
     demo_numbers batches, given = {.n = 0};
     int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16);
@@ -97,7 +97,8 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
         }
     }
     sheet s = {"demo wall", DEMO_COLUMNS(columns), o->json};
-    sheet_begin(&s, "Keys and values of so many sequences at their full length; static: room for the longest; growing: one piece each, exactly as long");
+    sheet_begin(&s, "Keys and values of so many sequences at their full length; static: room for the longest; growing: one piece each, "
+                    "exactly as long");
     for (int32_t i = 0; i < batches.n; i++) {
         if (batches.v[i] > MAX_CONCURRENCY) {
             return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i], MAX_CONCURRENCY);
@@ -113,15 +114,17 @@ quire_err demo_wall(const demo_options *o, quire_error *err) {
             return err_set(err, e, -1, "%d sequences: %s", (int)batches.v[i], quire_err_text(e));
         }
     }
-    sheet_note(&s, "bytes of a 7B shape in f16 (%d a token), static length %d, page %d; lengths %s (counted in a real pool, exact)", TOKEN_BYTES, (int)max_len,
-               (int)page_tokens, given.n > 0 ? "as given" : "drawn with ShareGPT's means, 161 and 338, exponential, seed 2309");
+    sheet_note(&s, "bytes of a 7B shape in f16 (%d a token), static length %d, page %d; lengths %s (counted in a real pool, exact)",
+               TOKEN_BYTES, (int)max_len, (int)page_tokens,
+               given.n > 0 ? "as given" : "drawn with ShareGPT's means, 161 and 338, exponential, seed 2309");
     return QUIRE_OK;
 }
 
 /* ---- alloc ---- */
 
 /* Rows until the pool is full; what finds no room is shown with 0 pages. */
-static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_pool *pool, kv_table *tables, int32_t max_len, int32_t page_tokens) {
+static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_pool *pool, kv_table *tables, int32_t max_len,
+                            int32_t page_tokens) {
     int64_t static_free = kv_pool_counts(pool).n_pages, per_static = kv_pages_for(max_len, page_tokens);
     kv_copies none = {0};
     for (int32_t i = 0; i < requests->n; i++) {
@@ -144,10 +147,14 @@ static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_poo
 }
 
 quire_err demo_alloc(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"request", "request", 7, 0},        {"tokens", "tokens", 7, 0},
-                                           {"pages", "pages", 6, 0},            {"unused", "unused slots", 12, 0},
-                                           {"pages_free", "free", 6, 0},        {"static_pages", "static pages", 12, 0},
-                                           {"static_unused", "unused slots", 12, 0}, {"static_free", "free", 6, 0}};
+    static const sheet_column columns[] = {{"request", "request", 7, 0},
+                                           {"tokens", "tokens", 7, 0},
+                                           {"pages", "pages", 6, 0},
+                                           {"unused", "unused slots", 12, 0},
+                                           {"pages_free", "free", 6, 0},
+                                           {"static_pages", "static pages", 12, 0},
+                                           {"static_unused", "unused slots", 12, 0},
+                                           {"static_free", "free", 6, 0}};
     demo_numbers requests;
     int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 512);
     TRY(demo_read_numbers("--lengths", o->lengths, "29,1295,500,80,2000,161,7,338", &requests, err));
@@ -159,8 +166,8 @@ quire_err demo_alloc(const demo_options *o, quire_error *err) {
     }
     sheet s = {"demo alloc", DEMO_COLUMNS(columns), o->json};
     char heading[128];
-    snprintf(heading, sizeof heading, "A pool of %d pages of %d tokens, %d in all; static: %d tokens for everyone", (int)n_pages, (int)page_tokens,
-             (int)(n_pages * page_tokens), (int)max_len);
+    snprintf(heading, sizeof heading, "A pool of %d pages of %d tokens, %d in all; static: %d tokens for everyone", (int)n_pages,
+             (int)page_tokens, (int)(n_pages * page_tokens), (int)max_len);
     sheet_begin(&s, heading);
     e = alloc_rows(&s, &requests, pool, tables, max_len, page_tokens);
     kv_counts counts = kv_pool_counts(pool);
@@ -204,7 +211,10 @@ static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prom
     for (int32_t i = 0; i < n_more; i++) {
         int32_t before = t->n_pages;
         TRY(kv_table_append(pool, t, 1, page_tokens, &none));
-        const char *what = t->n_pages > before ? "page taken" : t->n_tokens % page_tokens == 0 ? "page full" : i == n_more - 1 ? "last" : "token";
+        const char *what = t->n_pages > before              ? "page taken"
+                           : t->n_tokens % page_tokens == 0 ? "page full"
+                           : i == n_more - 1                ? "last"
+                                                            : "token";
         if (n_more <= 16 || strcmp(what, "token") != 0) {
             TRY(table_row(s, what, pool, t, page_tokens, text));
         }
@@ -214,8 +224,10 @@ static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prom
 }
 
 quire_err demo_table(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"event", "", 10, SHEET_TEXT}, {"position", "position", 8, 0}, {"tokens", "tokens", 6, 0}, {"n_pages", "pages", 5, 0},
-                                           {"offset", "offset", 6, 0},    {"slot", "slot", 5, 0},         {"pages_free", "free", 4, 0}, {"pages", "block table", 24, SHEET_TEXT}};
+    static const sheet_column columns[] = {{"event", "", 10, SHEET_TEXT}, {"position", "position", 8, 0},
+                                           {"tokens", "tokens", 6, 0},    {"n_pages", "pages", 5, 0},
+                                           {"offset", "offset", 6, 0},    {"slot", "slot", 5, 0},
+                                           {"pages_free", "free", 4, 0},  {"pages", "block table", 24, SHEET_TEXT}};
     demo_numbers prompt;
     int32_t page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 8), n_more = demo_or(o->n_tokens, N_EXTRA);
     TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "24", &prompt, err));
@@ -226,7 +238,8 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
     }
     sheet s = {"demo table", DEMO_COLUMNS(columns), o->json};
     char heading[128];
-    snprintf(heading, sizeof heading, "A prompt of %d tokens, then %d more; %d pages of %d tokens", (int)prompt.v[0], (int)n_more, (int)n_pages, (int)page_tokens);
+    snprintf(heading, sizeof heading, "A prompt of %d tokens, then %d more; %d pages of %d tokens", (int)prompt.v[0], (int)n_more,
+             (int)n_pages, (int)page_tokens);
     sheet_begin(&s, heading);
     kv_table t = {0};
     strbuf text = {0};
@@ -237,5 +250,7 @@ quire_err demo_table(const demo_options *o, quire_error *err) {
     strbuf_deinit(&text);
     kv_table_deinit(pool, &t);
     kv_pool_close(pool);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%d tokens in %d pages of %d: %s", (int)(prompt.v[0] + n_more), (int)n_pages, (int)page_tokens, quire_err_text(e));
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%d tokens in %d pages of %d: %s", (int)(prompt.v[0] + n_more), (int)n_pages,
+                                   (int)page_tokens, quire_err_text(e));
 }

@@ -18,8 +18,8 @@ enum { MAX_ROWS = 512, SEED = 11 };
 typedef struct snapshot {
     bare b;
     int32_t n_prompt, n_decode;
-    int32_t *tokens;                 /* [n_prompt + n_decode] */
-    float *contiguous, *paged;       /* [n_decode][n_vocab] */
+    int32_t *tokens;           /* [n_prompt + n_decode] */
+    float *contiguous, *paged; /* [n_decode][n_vocab] */
 } snapshot;
 
 /* Teacher-forced: the tokens are given, every row of logits behind the prompt is kept. */
@@ -83,13 +83,21 @@ static quire_err compare_runs(const sheet *sh, snapshot *s, int32_t page_tokens,
     for (size_t i = 0; i < n; i++) {
         n_different += memcmp(&s->contiguous[i], &s->paged[i], sizeof(float)) != 0;
     }
-    sheet_row(sh, (sheet_cell[]){{NULL, page_tokens}, {NULL, s->n_prompt + s->n_decode}, {NULL, n_pages}, {NULL, (double)n}, {NULL, (double)n_different}, {n_different == 0 ? "yes" : "no", 0}});
-    return n_different == 0 ? QUIRE_OK : err_set(err, QUIRE_INTERNAL, -1, "pages of %d tokens change %lld logits", (int)page_tokens, (long long)n_different);
+    sheet_row(sh, (sheet_cell[]){{NULL, page_tokens},
+                                 {NULL, s->n_prompt + s->n_decode},
+                                 {NULL, n_pages},
+                                 {NULL, (double)n},
+                                 {NULL, (double)n_different},
+                                 {n_different == 0 ? "yes" : "no", 0}});
+    return n_different == 0
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INTERNAL, -1, "pages of %d tokens change %lld logits", (int)page_tokens, (long long)n_different);
 }
 
 quire_err demo_snapshot(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},       {"tokens", "tokens", 7, 0},       {"pages", "pages", 6, 0},
-                                           {"logits", "logits compared", 15, 0}, {"different", "different", 9, 0}, {"equal", "equal bits", 10, SHEET_TEXT}};
+    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},    {"tokens", "tokens", 7, 0},
+                                           {"pages", "pages", 6, 0},         {"logits", "logits compared", 15, 0},
+                                           {"different", "different", 9, 0}, {"equal", "equal bits", 10, SHEET_TEXT}};
     static const int32_t sizes[] = {1, 4, 16, 64, 256};
     demo_numbers prompt;
     TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "300", &prompt, err));
@@ -100,12 +108,19 @@ quire_err demo_snapshot(const demo_options *o, quire_error *err) {
     for (size_t i = 0; e == QUIRE_OK && i < sizeof sizes / sizeof *sizes; i++) {
         snapshot s = {.n_prompt = prompt.v[0], .n_decode = n_decode};
         int32_t n = s.n_prompt + n_decode;
-        bare_options bo = {.engine = &o->engine, .page_tokens = sizes[i], .n_pages = (int32_t)kv_pages_for(n, sizes[i]), .max_rows = MAX_ROWS, .max_seqs = 1, .max_len = n};
+        bare_options bo = {.engine = &o->engine,
+                           .page_tokens = sizes[i],
+                           .n_pages = (int32_t)kv_pages_for(n, sizes[i]),
+                           .max_rows = MAX_ROWS,
+                           .max_seqs = 1,
+                           .max_len = n};
         TRY(bare_open(&bo, &s.b, err));
         e = compare_runs(&sh, &s, sizes[i], err);
         if (e == QUIRE_OK && i + 1 == sizeof sizes / sizeof *sizes) {
-            sheet_note(&sh, "%s, compute %s, KV %s: %d tokens of prompt, then %d one by one; both ways really computed, compared byte for byte (exact)", s.b.desc->name,
-                       compute_name(s.b.b->compute), dtype_name(s.b.layout.type), (int)s.n_prompt, (int)n_decode);
+            sheet_note(
+                &sh,
+                "%s, compute %s, KV %s: %d tokens of prompt, then %d one by one; both ways really computed, compared byte for byte (exact)",
+                s.b.desc->name, compute_name(s.b.b->compute), dtype_name(s.b.layout.type), (int)s.n_prompt, (int)n_decode);
         }
         bare_close(&s.b);
         mem_free(s.tokens);
@@ -123,7 +138,8 @@ typedef struct cache_demo {
     int32_t n_runs;
 } cache_demo;
 
-/* One token at position n behind n cached ones, and the same by computing all n + 1; milliseconds, the fastest of n_runs. The chosen token must agree. */
+/* One token at position n behind n cached ones, and the same by computing all n + 1; milliseconds, the fastest of n_runs. The chosen token
+ * must agree. */
 static quire_err time_token(cache_demo *d, int32_t n, double *with, double *without) {
     double cached[FIGURES_MAX_RUNS], whole[FIGURES_MAX_RUNS];
     for (int32_t run = 0; run < d->n_runs; run++) {
@@ -154,7 +170,10 @@ static quire_err cache_rows(const sheet *s, cache_demo *d, const demo_numbers *c
 }
 
 quire_err demo_cache(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"tokens", "tokens before", 13, 0}, {"cached_ms", "with cache ms", 13, 3}, {"uncached_ms", "without ms", 10, 3}, {"ratio", "ratio", 8, 1}};
+    static const sheet_column columns[] = {{"tokens", "tokens before", 13, 0},
+                                           {"cached_ms", "with cache ms", 13, 3},
+                                           {"uncached_ms", "without ms", 10, 3},
+                                           {"ratio", "ratio", 8, 1}};
     demo_numbers contexts;
     TRY(demo_read_numbers("--context", o->contexts, "32,64,128,256,512,1024", &contexts, err));
     int32_t longest = 0;
@@ -163,7 +182,8 @@ quire_err demo_cache(const demo_options *o, quire_error *err) {
     }
     cache_demo d = {.n_runs = demo_or(o->n_runs, 5)};
     int32_t n_pages = (int32_t)kv_pages_for(longest + 1, 16);
-    bare_options bo = {.engine = &o->engine, .page_tokens = 16, .n_pages = n_pages, .max_rows = longest + 1, .max_seqs = 1, .max_len = longest + 1};
+    bare_options bo = {
+        .engine = &o->engine, .page_tokens = 16, .n_pages = n_pages, .max_rows = longest + 1, .max_seqs = 1, .max_len = longest + 1};
     TRY(bare_open(&bo, &d.b, err));
     d.tokens = mem_new((size_t)longest + 1, sizeof *d.tokens);
     d.pages = mem_new((size_t)n_pages, sizeof *d.pages);

@@ -29,7 +29,7 @@ static quire_err ask(answering *a, const char *text, size_t n, int32_t cap, quir
     quire_stream *stream;
     TRY(quire_tokenize(a->engine, text, n, true, &ids, &n_ids, err));
     quire_err e = n_ids == 0 || n_ids > 1 << 20 ? err_set(err, QUIRE_INVALID, -1, "--prompts: line %d has %zu tokens", (int)i + 1, n_ids)
-                                               : quire_request_ids(a->engine, ids, n_ids, &r, err);
+                                                : quire_request_ids(a->engine, ids, n_ids, &r, err);
     quire_free(ids);
     TRY(e);
     e = set_fields(r, cap, err);

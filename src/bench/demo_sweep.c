@@ -39,8 +39,10 @@ static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int
 }
 
 quire_err demo_sweep(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"batch", "batch", 5, 0},           {"length", "length", 6, 0},                {"tokens_per_s", "tokens/s", 9, 1}, {"token_ms", "ms/token", 8, 2},
-                                           {"first_token_ms", "first ms", 9, 1}, {"pages_most", "pages", 6, 0}, {"peak_mib", "peak MiB", 8, 2}};
+    static const sheet_column columns[] = {
+        {"batch", "batch", 5, 0},       {"length", "length", 6, 0},           {"tokens_per_s", "tokens/s", 9, 1},
+        {"token_ms", "ms/token", 8, 2}, {"first_token_ms", "first ms", 9, 1}, {"pages_most", "pages", 6, 0},
+        {"peak_mib", "peak MiB", 8, 2}};
     demo_numbers batches, lengths;
     char machine[160];
     int32_t n_output = demo_or(o->n_tokens, 16);
@@ -59,7 +61,8 @@ quire_err demo_sweep(const demo_options *o, quire_error *err) {
             TRY(sweep_row(o, &s, batches.v[j], lengths.v[i], n_output, err));
         }
     }
-    sheet_note(&s, "%s; answers of %d tokens; times measured (fastest of %d), pages counted; peak: weights, buffers and the pages held at most", machine, (int)n_output,
-               (int)demo_or(o->n_runs, 1));
+    sheet_note(&s,
+               "%s; answers of %d tokens; times measured (fastest of %d), pages counted; peak: weights, buffers and the pages held at most",
+               machine, (int)n_output, (int)demo_or(o->n_runs, 1));
     return QUIRE_OK;
 }

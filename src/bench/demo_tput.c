@@ -18,11 +18,11 @@ typedef struct tput {
     bare b;
     kv_pool *pool;
     int32_t max_batch, context, n_steps, n_runs;
-    int32_t *tokens;   /* [max_batch][context + n_steps] */
-    int32_t *lengths;  /* [max_batch] tokens before the first step: from half the context to all of it */
-    kv_table *tables;  /* [max_batch] */
-    bare_part *parts;  /* [max_batch] */
-    int64_t copied;    /* bytes, of the last run's steps */
+    int32_t *tokens;  /* [max_batch][context + n_steps] */
+    int32_t *lengths; /* [max_batch] tokens before the first step: from half the context to all of it */
+    kv_table *tables; /* [max_batch] */
+    bare_part *parts; /* [max_batch] */
+    int64_t copied;   /* bytes, of the last run's steps */
 } tput;
 
 static const int32_t *tokens_of(const tput *t, int32_t s) {
@@ -36,7 +36,8 @@ static quire_err decode(tput *t, int way, int32_t n_seqs, int32_t step) {
         if (way != (int)BASELINE_GROWING) {
             TRY(kv_table_append(t->pool, &t->tables[s], 1, PAGE_TOKENS, &none));
         }
-        t->parts[s] = (bare_part){tokens_of(t, s), t->lengths[s] + step, 1, way != (int)BASELINE_GROWING ? &t->tables[s].pages->v : NULL, true};
+        t->parts[s] =
+            (bare_part){tokens_of(t, s), t->lengths[s] + step, 1, way != (int)BASELINE_GROWING ? &t->tables[s].pages->v : NULL, true};
     }
     int32_t at_once = way == WAY_ALONE ? 1 : n_seqs;
     for (int32_t s = 0; s < n_seqs; s += at_once) {
@@ -45,7 +46,8 @@ static quire_err decode(tput *t, int way, int32_t n_seqs, int32_t step) {
     return QUIRE_OK;
 }
 
-/* Prompts of the batch into pieces: a batch of prompts in passes that all sequences take part in, since a piece belongs to a place in the batch. */
+/* Prompts of the batch into pieces: a batch of prompts in passes that all sequences take part in, since a piece belongs to a place in the
+ * batch. */
 static quire_err prefill_pieces(tput *t, int32_t n_seqs) {
     int32_t rows = MAX_ROWS / t->max_batch;
     for (int32_t at = 0, n = 1; n > 0; at += rows) {
@@ -139,10 +141,11 @@ static void close_tput(tput *t) {
 }
 
 quire_err demo_tput(const demo_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"batch", "batch", 5, 0},           {"alone", "pass a seq", 10, 0},          {"growing", "growing", 9, 0},
-                                           {"gathered", "gathered", 9, 0},     {"padded", "padded", 9, 0},              {"fused", "fused", 9, 0},
-                                           {"over_growing", "/growing", 8, 2}, {"over_gathered", "/gathered", 9, 2},    {"growing_mb", "MB copied", 9, 2},
-                                           {"gathered_mb", "MB gathered", 11, 2}};
+    static const sheet_column columns[] = {{"batch", "batch", 5, 0},           {"alone", "pass a seq", 10, 0},
+                                           {"growing", "growing", 9, 0},       {"gathered", "gathered", 9, 0},
+                                           {"padded", "padded", 9, 0},         {"fused", "fused", 9, 0},
+                                           {"over_growing", "/growing", 8, 2}, {"over_gathered", "/gathered", 9, 2},
+                                           {"growing_mb", "MB copied", 9, 2},  {"gathered_mb", "MB gathered", 11, 2}};
     demo_numbers batches, contexts;
     TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
     TRY(demo_read_numbers("--context", o->contexts, "256", &contexts, err));
@@ -151,23 +154,28 @@ quire_err demo_tput(const demo_options *o, quire_error *err) {
         t.max_batch = batches.v[i] > t.max_batch ? batches.v[i] : t.max_batch;
     }
     if (t.max_batch > MAX_ROWS || t.n_runs > FIGURES_MAX_RUNS || t.context < 2) {
-        return err_set(err, QUIRE_INVALID, -1, "at most %d sequences and %d runs, contexts of 2 tokens at least", MAX_ROWS, FIGURES_MAX_RUNS);
+        return err_set(err, QUIRE_INVALID, -1, "at most %d sequences and %d runs, contexts of 2 tokens at least", MAX_ROWS,
+                       FIGURES_MAX_RUNS);
     }
-    bare_options bo = {.engine = &o->engine, .page_tokens = PAGE_TOKENS, .max_rows = MAX_ROWS, .max_seqs = t.max_batch, .max_len = t.context + t.n_steps};
+    bare_options bo = {
+        .engine = &o->engine, .page_tokens = PAGE_TOKENS, .max_rows = MAX_ROWS, .max_seqs = t.max_batch, .max_len = t.context + t.n_steps};
     bo.n_pages = t.max_batch * (int32_t)kv_pages_for(t.context + t.n_steps, PAGE_TOKENS);
     TRY(bare_open(&bo, &t.b, err));
     sheet s = {"demo tput", DEMO_COLUMNS(columns), o->json};
     quire_err e = open_tput(&t);
     if (e == QUIRE_OK) {
-        sheet_begin(&s, "Decoding, tokens/s; a pass for each sequence, one growing piece each, pages gathered for each, gathered and padded in one pass, fused");
+        sheet_begin(&s, "Decoding, tokens/s; a pass for each sequence, one growing piece each, pages gathered for each, gathered and "
+                        "padded in one pass, fused");
     }
     for (int32_t i = 0; e == QUIRE_OK && i < batches.n; i++) {
         e = measure(&t, &s, batches.v[i]);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&s, "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d runs in turn (measured; MB a step counted)", t.b.desc->name,
-                   compute_name(t.b.b->compute), dtype_name(t.b.layout.type), t.b.b->ops->describe(t.b.b), (int)(t.context - 7 * t.context / 16), (int)t.context,
-                   (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);
+        sheet_note(&s,
+                   "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d runs in turn (measured; MB a step "
+                   "counted)",
+                   t.b.desc->name, compute_name(t.b.b->compute), dtype_name(t.b.layout.type), t.b.b->ops->describe(t.b.b),
+                   (int)(t.context - 7 * t.context / 16), (int)t.context, (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);
     } else {
         err_set(err, e, -1, "%s", quire_err_text(e));
     }

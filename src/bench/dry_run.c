@@ -7,7 +7,8 @@
 static quire_err check_request(const dry_run *d, int32_t n_pages, int32_t i, quire_error *err) {
     const dry_request *r = &d->seqs[i].request;
     if (r->n_prompt < 1 || r->n_output < 1 || (int64_t)r->n_prompt + r->n_output > INT32_MAX) {
-        return err_set(err, QUIRE_INVALID, -1, "request %d: a prompt of %d tokens and an answer of %d", (int)i + 1, (int)r->n_prompt, (int)r->n_output);
+        return err_set(err, QUIRE_INVALID, -1, "request %d: a prompt of %d tokens and an answer of %d", (int)i + 1, (int)r->n_prompt,
+                       (int)r->n_output);
     }
     int64_t needs = kv_pages_for((int64_t)r->n_prompt + r->n_output, d->limits.page_tokens);
     if (needs > n_pages) {
@@ -27,7 +28,8 @@ static quire_err open_arrays(dry_run *d) {
     d->waiting_view = mem_new(n, sizeof *d->waiting_view);
     d->plan.items = mem_new((size_t)d->limits.max_seqs, sizeof *d->plan.items);
     d->plan.fates = mem_new(n, sizeof *d->plan.fates);
-    return d->seqs && d->running && d->waiting && d->running_view && d->waiting_view && d->plan.items && d->plan.fates ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return d->seqs && d->running && d->waiting && d->running_view && d->waiting_view && d->plan.items && d->plan.fates ? QUIRE_OK
+                                                                                                                       : QUIRE_NO_MEMORY;
 }
 
 static quire_err open_parts(dry_run *d, int32_t n_pages, const dry_request *requests, quire_error *err) {
@@ -43,7 +45,8 @@ static quire_err open_parts(dry_run *d, int32_t n_pages, const dry_request *requ
     return QUIRE_OK;
 }
 
-quire_err dry_run_open(const sched_limits *limits, int32_t n_pages, const dry_request *requests, int32_t n, dry_run *out, quire_error *err) {
+quire_err dry_run_open(const sched_limits *limits, int32_t n_pages, const dry_request *requests, int32_t n, dry_run *out,
+                       quire_error *err) {
     *out = (dry_run){.limits = *limits, .n = n};
     quire_err e = open_parts(out, n_pages, requests, err);
     if (e != QUIRE_OK) {
@@ -100,7 +103,12 @@ static void arrive(dry_run *d) {
 }
 
 static sched_seq view_of(const dry_seq *s) {
-    return (sched_seq){.n_known = s->n_known, .n_computed = s->n_computed, .n_pages = s->table.n_pages, .n_groups = 1, .n_most = s->request.n_prompt + s->request.n_output, .n_preempted = s->n_preempted};
+    return (sched_seq){.n_known = s->n_known,
+                       .n_computed = s->n_computed,
+                       .n_pages = s->table.n_pages,
+                       .n_groups = 1,
+                       .n_most = s->request.n_prompt + s->request.n_output,
+                       .n_preempted = s->n_preempted};
 }
 
 static void preempt(dry_run *d, int32_t i) {

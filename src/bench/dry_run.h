@@ -1,5 +1,5 @@
-/* The engine's planner without a model: sched_make_plan, page pool and block tables carry requests of known lengths from step to step, as the engine does
- * (src/engine/step.c), and tokens are only counted. What it says of steps, pages and preemptions is exact.
+/* The engine's planner without a model: sched_make_plan, page pool and block tables carry requests of known lengths from step to step, as
+ * the engine does (src/engine/step.c), and tokens are only counted. What it says of steps, pages and preemptions is exact.
  *
  * Owner: one thread. Invariant between steps: dry_run_check. */
 #ifndef BENCH_DRY_RUN_H
@@ -25,10 +25,10 @@ typedef struct dry_seq {
     dry_state state;
     kv_table table;
     int32_t n_known, n_computed;
-    dry_work work;         /* of the last step, and its rows */
+    dry_work work; /* of the last step, and its rows */
     int32_t n_rows;
-    bool was_preempted;    /* in the last step */
-    int32_t n_preempted;   /* times */
+    bool was_preempted;            /* in the last step */
+    int32_t n_preempted;           /* times */
     int32_t started, first, ended; /* steps, counted from 1: of its first rows, its first token, its last; 0: not yet */
 } dry_seq;
 
@@ -45,7 +45,8 @@ typedef struct dry_run {
 /* n requests for a pool of n_pages; limits is copied. QUIRE_INVALID where a request can never fit or lengths are not positive. */
 quire_err dry_run_open(const sched_limits *limits, int32_t n_pages, const dry_request *requests, int32_t n, dry_run *out, quire_error *err);
 void dry_run_close(dry_run *d);
-/* One step. false: all requests are done, and nothing changed. QUIRE_INTERNAL in *e when the planner stands still or plans what does not fit. */
+/* One step. false: all requests are done, and nothing changed. QUIRE_INTERNAL in *e when the planner stands still or plans what does not
+ * fit. */
 bool dry_run_step(dry_run *d, quire_err *e);
 /* All steps to the end. */
 quire_err dry_run_finish(dry_run *d);

@@ -21,8 +21,8 @@ static quire_err run_once(trial *t, bool counts_vary, quire_error *err) {
         return err_set(err, QUIRE_INTERNAL, -1, "two runs of the same requests gave other answers");
     }
     if (t->n_done > 0 && !counts_vary && (r.n_prompt_computed != b->n_prompt_computed || r.n_cached != b->n_cached)) {
-        return err_set(err, QUIRE_INTERNAL, -1, "two runs of the same requests computed %lld and %lld prompt tokens", (long long)b->n_prompt_computed,
-                       (long long)r.n_prompt_computed);
+        return err_set(err, QUIRE_INTERNAL, -1, "two runs of the same requests computed %lld and %lld prompt tokens",
+                       (long long)b->n_prompt_computed, (long long)r.n_prompt_computed);
     }
     if (t->n_done++ == 0 || r.seconds < b->seconds) {
         t->best = r;

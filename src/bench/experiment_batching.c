@@ -20,8 +20,11 @@ static const struct way {
     const char *name;
     bool is_static;
     reservation reservation;
-} ways[] = {{"static, padded", true, RESERVE_MAX},       {"iteration, max", false, RESERVE_MAX},         {"iteration, pow2", false, RESERVE_POW2},
-            {"iteration, oracle", false, RESERVE_ORACLE}, {"iteration, growing", false, RESERVE_GROWING}};
+} ways[] = {{"static, padded", true, RESERVE_MAX},
+            {"iteration, max", false, RESERVE_MAX},
+            {"iteration, pow2", false, RESERVE_POW2},
+            {"iteration, oracle", false, RESERVE_ORACLE},
+            {"iteration, growing", false, RESERVE_GROWING}};
 enum { N_WAYS = (int)(sizeof ways / sizeof *ways), MAX_RUNS = 16 };
 
 typedef struct batching {
@@ -112,9 +115,12 @@ static void fill_trials(batching *x) {
 }
 
 quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err) {
-    static const sheet_column columns[] = {{"way", "", 19, SHEET_TEXT},      {"at_once", "at once", 7, 0},      {"steps", "steps", 6, 0},       {"rows", "rows", 6, 0},
-                                           {"padding", "pads", 5, 0},        {"dead", "dead", 5, 0},            {"used", "used %", 6, 1},       {"tokens_per_s", "tokens/s", 8, 0},
-                                           {"relative", "of all", 6, 2},     {"first_token_ms", "first ms", 9, 1}, {"copied_mb", "MB copied", 9, 1}, {"dropped", "dropped", 7, 0}};
+    static const sheet_column columns[] = {{"way", "", 19, SHEET_TEXT},      {"at_once", "at once", 7, 0},
+                                           {"steps", "steps", 6, 0},         {"rows", "rows", 6, 0},
+                                           {"padding", "pads", 5, 0},        {"dead", "dead", 5, 0},
+                                           {"used", "used %", 6, 1},         {"tokens_per_s", "tokens/s", 8, 0},
+                                           {"relative", "of all", 6, 2},     {"first_token_ms", "first ms", 9, 1},
+                                           {"copied_mb", "MB copied", 9, 1}, {"dropped", "dropped", 7, 0}};
     batching x = {.o = o};
     int32_t lengths[N_REQUESTS], n_runs = o->n_runs > 0 ? o->n_runs : 2;
     uint64_t seed = SEED;
@@ -135,8 +141,11 @@ quire_err experiment_batching(const experiment_options *o, const char *machine, 
     if (e == QUIRE_OK) {
         sheet_begin(&s, "The same requests in the same memory: the engine, and servers without paging (baseline_serve.h)");
         report(&x, &s);
-        sheet_note(&s, "32 requests, exponential lengths of mean 60 and 60, memory for %d tokens, %d places, longest %d; all answers equal to the engine's (checked); %s; rows counted, exact; "
-                   "times fastest of %d runs in turns (measured)", MEMORY_TOKENS, MAX_SEQS, MAX_LEN, machine, (int)n_runs);
+        sheet_note(&s,
+                   "32 requests, exponential lengths of mean 60 and 60, memory for %d tokens, %d places, longest %d; all answers equal to "
+                   "the engine's (checked); %s; rows counted, exact; "
+                   "times fastest of %d runs in turns (measured)",
+                   MEMORY_TOKENS, MAX_SEQS, MAX_LEN, machine, (int)n_runs);
     }
     mem_free(tokens);
     return e;

@@ -35,8 +35,9 @@ static double hit_rate(const lab_result *r) {
 static const struct way {
     const char *cache, *schedule, *eviction;
     bool is_short;
-} ways[] = {{"none", "fcfs", "lru", false}, {"page", "fcfs", "lru", false},  {"token", "fcfs", "lru", false},  {"token", "fcfs", "lru", true},
-            {"token", "fcfs", "lfu", true}, {"token", "fcfs", "gdsf", true}, {"token", "fcfs", "learned", true}, {"token", "prefix", "lru", true}};
+} ways[] = {{"none", "fcfs", "lru", false},     {"page", "fcfs", "lru", false},  {"token", "fcfs", "lru", false},
+            {"token", "fcfs", "lru", true},     {"token", "fcfs", "lfu", true},  {"token", "fcfs", "gdsf", true},
+            {"token", "fcfs", "learned", true}, {"token", "prefix", "lru", true}};
 enum { N_WAYS = (int)(sizeof ways / sizeof *ways), WAY_WHOLE = 2 };
 
 /* A pool that holds less than what could be found again, but what runs. */
@@ -85,10 +86,18 @@ static quire_err run_workload(const experiment_options *o, const sheet *s, workl
 }
 
 quire_err experiment_workload(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT}, {"cache", "cache", 5, SHEET_TEXT},     {"schedule", "order", 6, SHEET_TEXT},
-                                           {"eviction", "evicts", 7, SHEET_TEXT},   {"pool", "pool", 5, 0},                {"prompt_tokens", "prompt", 7, 0},
-                                           {"computed", "computed", 8, 0},          {"hit_rate", "hit %", 6, 1},           {"pages_most", "pages", 6, 0},
-                                           {"tokens_per_s", "tokens/s", 8, 0},      {"first_token_ms", "first ms", 9, 1},  {"token_ms", "ms/token", 8, 2},
+    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT},
+                                           {"cache", "cache", 5, SHEET_TEXT},
+                                           {"schedule", "order", 6, SHEET_TEXT},
+                                           {"eviction", "evicts", 7, SHEET_TEXT},
+                                           {"pool", "pool", 5, 0},
+                                           {"prompt_tokens", "prompt", 7, 0},
+                                           {"computed", "computed", 8, 0},
+                                           {"hit_rate", "hit %", 6, 1},
+                                           {"pages_most", "pages", 6, 0},
+                                           {"tokens_per_s", "tokens/s", 8, 0},
+                                           {"first_token_ms", "first ms", 9, 1},
+                                           {"token_ms", "ms/token", 8, 2},
                                            {"preemptions", "preempted", 9, 0}};
     char machine[160];
     sheet s = {"bench workload", EXPERIMENT_COLUMNS(columns), o->json};
@@ -99,7 +108,8 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
         workload w;
         TRY(workload_make(name, 256, &w, err));
         if (!any) {
-            sheet_begin(&s, "Requests sent at once, run by the engine; pool: pages, where they are short (\"-\": plenty); pages: held at most");
+            sheet_begin(&s,
+                        "Requests sent at once, run by the engine; pool: pages, where they are short (\"-\": plenty); pages: held at most");
         }
         any = true;
         quire_err e = run_workload(o, &s, &w, err);
@@ -110,7 +120,8 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
             break;
         }
     }
-    sheet_note(&s, "%s; tokens and pages counted (exact where the pool is plenty), times the fastest of %d runs in turns (measured)", machine, (int)runs_of(o));
+    sheet_note(&s, "%s; tokens and pages counted (exact where the pool is plenty), times the fastest of %d runs in turns (measured)",
+               machine, (int)runs_of(o));
     return QUIRE_OK;
 }
 
@@ -118,7 +129,8 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
 
 typedef enum mechanism { ALL_ON, CACHE_PAGE, CACHE_NONE, NO_FORKS, NO_CHUNKS, ONE_BY_ONE, N_MECHANISMS } mechanism;
 
-static const char *const switches[N_MECHANISMS] = {"all on", "--prefix-cache page", "--prefix-cache none", "--no-fork-sharing", "--no-chunked-prefill", "--max-num-seqs 1"};
+static const char *const switches[N_MECHANISMS] = {
+    "all on", "--prefix-cache page", "--prefix-cache none", "--no-fork-sharing", "--no-chunked-prefill", "--max-num-seqs 1"};
 
 static void switch_off(mechanism m, quire_options *o) {
     o->prefix_cache = m == CACHE_PAGE ? "page" : m == CACHE_NONE ? "none" : "token";
@@ -161,9 +173,15 @@ static quire_err ablate(const experiment_options *o, const sheet *s, const char 
 }
 
 quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT}, {"switch", "", 21, SHEET_TEXT},         {"computed", "prompt computed", 15, 0},
-                                           {"pages_most", "pages", 6, 0},           {"steps", "steps", 6, 0},               {"tokens_per_s", "tokens/s", 8, 0},
-                                           {"relative", "of all", 7, 2},            {"first_token_ms", "first ms", 9, 1},   {"token_ms", "ms/token", 8, 2}};
+    static const sheet_column columns[] = {{"workload", "workload", 8, SHEET_TEXT},
+                                           {"switch", "", 21, SHEET_TEXT},
+                                           {"computed", "prompt computed", 15, 0},
+                                           {"pages_most", "pages", 6, 0},
+                                           {"steps", "steps", 6, 0},
+                                           {"tokens_per_s", "tokens/s", 8, 0},
+                                           {"relative", "of all", 7, 2},
+                                           {"first_token_ms", "first ms", 9, 1},
+                                           {"token_ms", "ms/token", 8, 2}};
     static const struct {
         const char *name;
         int32_t n_samples;
@@ -183,11 +201,13 @@ quire_err experiment_ablation(const experiment_options *o, quire_error *err) {
         TRY(ablate(o, &s, loads[i].name, loads[i].n_samples, err));
     }
     if (!any && o->name != NULL && strcmp(o->name, "batching") != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, unique and batching", o->name);
+        return err_set(err, QUIRE_INVALID, -1, "%s: no such workload here; there are samples, gsm8k, chat, mmlu5, unique and batching",
+                       o->name);
     }
     if (!any) {
         return experiment_batching(o, machine, err);
     }
-    sheet_note(&s, "samples: 4 answers to each of the json prompts; 512 rows a step; %s; times the fastest of %d runs in turns (measured)", machine, (int)runs_of(o));
+    sheet_note(&s, "samples: 4 answers to each of the json prompts; 512 rows a step; %s; times the fastest of %d runs in turns (measured)",
+               machine, (int)runs_of(o));
     return o->name == NULL ? experiment_batching(o, machine, err) : QUIRE_OK;
 }

@@ -25,8 +25,9 @@ static double waste_of(const trial *t) {
 }
 
 static void report_sizes(const experiment_options *o, const trial *trials, int32_t n, int32_t n_runs, const char *machine) {
-    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},       {"tokens_per_s", "tokens/s", 9, 0},      {"relative", "of best", 8, 3},
-                                           {"pages", "pages", 7, 0},            {"tail_slots", "tail slots", 10, 1},     {"wasted", "wasted %", 9, 2},
+    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},        {"tokens_per_s", "tokens/s", 9, 0},
+                                           {"relative", "of best", 8, 3},        {"pages", "pages", 7, 0},
+                                           {"tail_slots", "tail slots", 10, 1},  {"wasted", "wasted %", 9, 2},
                                            {"table_bytes", "table bytes", 11, 0}};
     sheet s = {"bench pages", EXPERIMENT_COLUMNS(columns), o->json};
     double fastest = 0;
@@ -50,7 +51,9 @@ static void report_sizes(const experiment_options *o, const trial *trials, int32
                                      {NULL, waste_of(t)},
                                      {NULL, (double)pages * 4}});
     }
-    sheet_note(&s, "best: %d (the fastest of those that waste at most %.0f%%); %s; speeds: fastest of %d runs in turns (measured); the rest counted, exact",
+    sheet_note(&s,
+               "best: %d (the fastest of those that waste at most %.0f%%); %s; speeds: fastest of %d runs in turns (measured); the rest "
+               "counted, exact",
                best >= 0 ? (int)trials[best].options.page_tokens : 0, MOST_WASTE, machine, (int)n_runs);
 }
 
@@ -65,7 +68,8 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
     trial trials[MAX_SIZES] = {{.n = 0}};
     for (int32_t i = 0; i < n_sizes; i++) {
         if (n_sizes > MAX_SIZES || sizes[i] > KV_MAX_PAGE_TOKENS || (sizes[i] & (sizes[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: at most %d powers of two from 1 to %d", o->pages, MAX_SIZES, KV_MAX_PAGE_TOKENS);
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: at most %d powers of two from 1 to %d", o->pages, MAX_SIZES,
+                           KV_MAX_PAGE_TOKENS);
         }
     }
     TRY(lab_describe(&o->engine, machine, sizeof machine, err));
@@ -75,7 +79,11 @@ quire_err experiment_pages(const experiment_options *o, quire_error *err) {
     }
     for (int32_t i = 0; i < n_sizes; i++) {
         trial *t = &trials[i];
-        *t = (trial){.options = o->engine, .requests = requests, .n = N_REQUESTS, .at_once = N_REQUESTS, .max_len = lengths[N_REQUESTS - 1] + N_OUTPUT};
+        *t = (trial){.options = o->engine,
+                     .requests = requests,
+                     .n = N_REQUESTS,
+                     .at_once = N_REQUESTS,
+                     .max_len = lengths[N_REQUESTS - 1] + N_OUTPUT};
         t->options.page_tokens = sizes[i];
         t->options.max_seqs = N_REQUESTS;
         t->options.prefix_cache = "none";
@@ -104,7 +112,8 @@ typedef struct sharing {
     int32_t n_runs;
 } sharing;
 
-/* One data set and number of answers, samples or beams: with forks and without. Rows of beams that were given up count as nobody's, so no prompt tokens are told. */
+/* One data set and number of answers, samples or beams: with forks and without. Rows of beams that were given up count as nobody's, so no
+ * prompt tokens are told. */
 static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_samples, quire_error *err) {
     lab_request requests[MAX_PROMPTS];
     int32_t lengths[MAX_PROMPTS] = {0}, n = kinds[kind].n;
@@ -122,7 +131,8 @@ static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_sa
     }
     trial t[2];
     for (int i = 0; i < 2; i++) {
-        t[i] = (trial){.options = sh->o->engine, .requests = requests, .n = n, .at_once = n, .max_len = kinds[kind].prompt + kinds[kind].output};
+        t[i] = (trial){
+            .options = sh->o->engine, .requests = requests, .n = n, .at_once = n, .max_len = kinds[kind].prompt + kinds[kind].output};
         t[i].options.max_seqs = n * n_samples;
         t[i].options.max_batched_tokens = n * n_samples * (kinds[kind].prompt + 1); /* all prompts in one step, so that all run abreast */
         t[i].options.prefix_cache = "none";
@@ -151,11 +161,17 @@ static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_sa
 }
 
 quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"lengths", "lengths", 9, SHEET_TEXT},    {"way", "", 7, SHEET_TEXT},    {"samples", "n", 3, 0},
-                                           {"pages_apart", "pages apart", 11, 0},    {"pages_shared", "shared", 7, 0},
-                                           {"saved", "saved %", 8, 1},               {"computed_apart", "prompt apart", 12, 0},
-                                           {"computed_shared", "shared", 7, 0},      {"speed_apart", "tokens/s apart", 14, 0},
-                                           {"speed_shared", "shared", 7, 0},         {"ratio", "ratio", 6, 2}};
+    static const sheet_column columns[] = {{"lengths", "lengths", 9, SHEET_TEXT},
+                                           {"way", "", 7, SHEET_TEXT},
+                                           {"samples", "n", 3, 0},
+                                           {"pages_apart", "pages apart", 11, 0},
+                                           {"pages_shared", "shared", 7, 0},
+                                           {"saved", "saved %", 8, 1},
+                                           {"computed_apart", "prompt apart", 12, 0},
+                                           {"computed_shared", "shared", 7, 0},
+                                           {"speed_apart", "tokens/s apart", 14, 0},
+                                           {"speed_shared", "shared", 7, 0},
+                                           {"ratio", "ratio", 6, 2}};
     int32_t samples[FIGURES_MAX_POINTS], n;
     char machine[160];
     TRY(figures_parse_list("--samples", o->samples != NULL ? o->samples : "2,4,6", samples, &n, err));
@@ -173,7 +189,9 @@ quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
             TRY(share_row(&sh, kind, true, samples[i], err));
         }
     }
-    sheet_note(&sh.sheet, "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338; page %d; %s; pages and tokens counted, exact; speeds fastest of %d runs in turns (measured)",
+    sheet_note(&sh.sheet,
+               "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338; page %d; %s; pages and tokens counted, exact; "
+               "speeds fastest of %d runs in turns (measured)",
                (int)o->engine.page_tokens, machine, (int)sh.n_runs);
     return QUIRE_OK;
 }

@@ -48,7 +48,9 @@ static trial trial_of(const experiment_options *o, const scenario *c, const int3
     for (int32_t i = 0; i < c->n; i++) {
         requests[i].after = c->follows ? i - 1 : -1;
         n_rows += lengths[i];
-        t.max_len = c->follows ? t.max_len + lengths[i] + c->n_output : lengths[i] + c->n_output > t.max_len ? lengths[i] + c->n_output : t.max_len;
+        t.max_len = c->follows                             ? t.max_len + lengths[i] + c->n_output
+                    : lengths[i] + c->n_output > t.max_len ? lengths[i] + c->n_output
+                                                           : t.max_len;
     }
     t.options.max_seqs = c->n;
     t.options.max_batched_tokens = n_rows; /* all prompts in one step, so that all run abreast and end together */
@@ -59,7 +61,8 @@ static trial trial_of(const experiment_options *o, const scenario *c, const int3
 
 static void scenario_row(const sheet *s, const scenario *c, const trial *t, int64_t live, const kv_layout *l) {
     const lab_result *r = &t->best;
-    double kv = (double)(r->n_pages_most * l->page_bytes), least = (double)(live * kv_layout_token_bytes(l)), fixed = (double)t->peak_bytes - kv;
+    double kv = (double)(r->n_pages_most * l->page_bytes), least = (double)(live * kv_layout_token_bytes(l)),
+           fixed = (double)t->peak_bytes - kv;
     sheet_row(s, (sheet_cell[]){{c->name, 0},
                                 {NULL, c->n},
                                 {NULL, (double)live},
@@ -94,10 +97,11 @@ static quire_err run_scenario(const experiment_options *o, const sheet *s, const
 }
 
 quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"scenario", "scenario", 12, SHEET_TEXT}, {"requests", "requests", 8, 0},     {"tokens", "tokens", 7, 0},
-                                           {"peak_mib", "peak MiB", 8, 2},           {"kv_mib", "KV MiB", 8, 2},         {"overhead", "over KV %", 9, 3},
-                                           {"overhead_all", "over all %", 10, 3},    {"first_token_ms", "first ms", 9, 1}, {"token_ms", "ms/token", 8, 2},
-                                           {"tokens_per_s", "tokens/s", 8, 1}};
+    static const sheet_column columns[] = {
+        {"scenario", "scenario", 12, SHEET_TEXT}, {"requests", "requests", 8, 0},       {"tokens", "tokens", 7, 0},
+        {"peak_mib", "peak MiB", 8, 2},           {"kv_mib", "KV MiB", 8, 2},           {"overhead", "over KV %", 9, 3},
+        {"overhead_all", "over all %", 10, 3},    {"first_token_ms", "first ms", 9, 1}, {"token_ms", "ms/token", 8, 2},
+        {"tokens_per_s", "tokens/s", 8, 1}};
     char machine[160];
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : 2;
     sheet s = {"bench scenario", EXPERIMENT_COLUMNS(columns), o->json};
@@ -108,7 +112,9 @@ quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
             continue;
         }
         if (!any) {
-            sheet_begin(&s, "A model really run; peak: weights, buffers and the pages held at most; over: what pages take beyond the tokens in them");
+            sheet_begin(
+                &s,
+                "A model really run; peak: weights, buffers and the pages held at most; over: what pages take beyond the tokens in them");
         }
         any = true;
         TRY(run_scenario(o, &s, &scenarios[i], n_runs, err));
@@ -116,6 +122,7 @@ quire_err experiment_scenario(const experiment_options *o, quire_error *err) {
     if (!any) {
         return err_set(err, QUIRE_INVALID, -1, "%s: no such scenario; there are single, mixed, mixed-random, chat and long", o->name);
     }
-    sheet_note(&s, "page %d; %s; bytes counted, exact; times the fastest of %d runs (measured)", (int)o->engine.page_tokens, machine, (int)n_runs);
+    sheet_note(&s, "page %d; %s; bytes counted, exact; times the fastest of %d runs (measured)", (int)o->engine.page_tokens, machine,
+               (int)n_runs);
     return QUIRE_OK;
 }

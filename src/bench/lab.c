@@ -40,7 +40,8 @@ static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, qu
                          .schedule_lambda = o->schedule_lambda,
                          .step_target_us = o->step_target_us,
                          .swap_bytes = o->swap_bytes,
-                         .max_requests = MAX_REQUESTS};
+                         .max_requests = MAX_REQUESTS,
+                         .starts_held = true};
     TRY(options_prefix_cache(o, &eo.prefix_cache, err));
     TRY(options_schedule(o, &eo.schedule, err));
     if (kv_policy_parse(o->eviction_policy, &eo.eviction) != QUIRE_OK) {
@@ -56,7 +57,6 @@ static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, qu
 
 quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_error *err) {
     *out = (lab){.max_len = max_len, .n_threads = o->n_threads, .reader = {-1}};
-    int64_t start = clock_us();
     model_file *f = NULL;
     quire_err e = options_open_file(o, &f, err);
     if (e == QUIRE_OK) {
@@ -64,7 +64,6 @@ quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_erro
         model_file_close(f);
     }
     e = e == QUIRE_OK ? open_engine(o, max_len, out, err) : e;
-    out->opened_us = clock_us() - start;
     if (e != QUIRE_OK) {
         lab_close(out);
     }
@@ -97,7 +96,7 @@ typedef struct course {
 /* One sample of a request on its way: the engine's `user`. */
 typedef struct runner {
     lab_request *request;
-    bool leads;        /* the first sample: its tokens are kept */
+    bool leads; /* the first sample: its tokens are kept */
     int64_t last_us;
     uint64_t digest;
 } runner;
@@ -203,7 +202,9 @@ static quire_err take_end(course *c, const runner *u, const engine_event *ev, qu
         c->n_open--;
         c->n_ended++;
     }
-    return ev->finish == FINISH_LENGTH ? QUIRE_OK : err_set(err, ev->error != QUIRE_OK ? ev->error : QUIRE_INTERNAL, -1, "a request ended early: %s", quire_err_text(ev->error));
+    return ev->finish == FINISH_LENGTH ? QUIRE_OK
+                                       : err_set(err, ev->error != QUIRE_OK ? ev->error : QUIRE_INTERNAL, -1, "a request ended early: %s",
+                                                 quire_err_text(ev->error));
 }
 
 /* Whether r may be sent: it stands alone, or what it follows has ended. */
@@ -225,6 +226,7 @@ static quire_err send_more(course *c, int32_t at_once, runner *runners, const in
 /* On an error what is on its way is still awaited: its events name the runners. */
 static quire_err run_course(course *c, int32_t at_once, runner *runners, const int32_t *runner0, quire_error *err) {
     quire_err e = send_more(c, at_once, runners, runner0, err);
+    engine_release(c->l->e);
     while (c->n_open > 0) {
         engine_event ev;
         if (!engine_out_pop(c->l->out, &ev)) {
@@ -243,7 +245,9 @@ static quire_err run_course(course *c, int32_t at_once, runner *runners, const i
         }
         e = e == QUIRE_OK ? send_more(c, at_once, runners, runner0, err) : e;
     }
-    return e == QUIRE_OK && c->n_ended < c->n ? err_set(err, QUIRE_INTERNAL, -1, "%d requests follow what never ended", (int)(c->n - c->n_ended)) : e;
+    return e == QUIRE_OK && c->n_ended < c->n
+               ? err_set(err, QUIRE_INTERNAL, -1, "%d requests follow what never ended", (int)(c->n - c->n_ended))
+               : e;
 }
 
 static void fill_result(course *c, int64_t start_us) {
@@ -281,7 +285,8 @@ quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab
         n_runners += samples_of(&requests[i]);
     }
     runner *runners = mem_new((size_t)n_runners, sizeof *runners);
-    quire_err e = runner0 != NULL && runners != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
+    quire_err e =
+        runner0 != NULL && runners != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
     int64_t start = figures_time_us(l->n_threads);
     e = e == QUIRE_OK ? run_course(&c, at_once, runners, runner0, err) : e;
     if (e == QUIRE_OK) {
@@ -296,7 +301,14 @@ void lab_forget(lab_request *requests, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
         lab_request *r = &requests[i];
         mem_free(r->whole);
-        *r = (lab_request){.tokens = r->tokens, .n_tokens = r->n_tokens, .n_output = r->n_output, .n_samples = r->n_samples, .after = r->after, .tenant = r->tenant, .beam_width = r->beam_width, .temperature = r->temperature};
+        *r = (lab_request){.tokens = r->tokens,
+                           .n_tokens = r->n_tokens,
+                           .n_output = r->n_output,
+                           .n_samples = r->n_samples,
+                           .after = r->after,
+                           .tenant = r->tenant,
+                           .beam_width = r->beam_width,
+                           .temperature = r->temperature};
     }
 }
 
@@ -304,8 +316,8 @@ int64_t lab_peak_bytes(const lab *l, const lab_result *r) {
     return l->b->ops->weight_bytes(l->b) + l->b->ops->step_bytes(l->b) + r->n_pages_most * l->layout.page_bytes;
 }
 
-quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, int64_t *peak_bytes,
-                   quire_error *err) {
+quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
+                   int64_t *peak_bytes, quire_error *err) {
     lab l;
     TRY(lab_open(o, max_len, &l, err));
     quire_err e = lab_run(&l, requests, n, at_once, out, err);
@@ -322,8 +334,8 @@ quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error 
     quire_options small = *o;
     small.n_pages = small.n_pages > 0 ? small.n_pages : 1;
     TRY(lab_open(&small, small.page_tokens, &l, err));
-    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), dtype_name(l.layout.type), l.b->ops->describe(l.b),
-             figures_time_name(o->n_threads));
+    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), dtype_name(l.layout.type),
+             l.b->ops->describe(l.b), figures_time_name(o->n_threads));
     lab_close(&l);
     return QUIRE_OK;
 }

@@ -13,8 +13,8 @@ typedef struct part {
     int32_t text, n;
 } part;
 
-/* Texts of one workload: shared ones are small numbers, everybody's own begin here. No two begin with the same token: their numbers differ in the
- * smallest vocabulary too. */
+/* Texts of one workload: shared ones are small numbers, everybody's own begin here. No two begin with the same token: their numbers differ
+ * in the smallest vocabulary too. */
 enum { OWN = 1100, LEAST_VOCAB = 256 };
 
 static void add(workload *w, int32_t n_vocab, part a, part b, int32_t n_output, int32_t after) {
@@ -46,7 +46,8 @@ static const shape shapes[] = {
     {"chatbot", "8 users behind one system prompt of 2000 tokens, 30 of their own, answers of 150", 8, 1, 2000, 30, 150, 1, 0, 8, 16384},
     {"mmlu5", "48 questions of 60 tokens behind 5 examples (700 tokens) in 4 subjects, answers of 1", 48, 4, 700, 60, 1, 1, 0, 8, 2048},
     {"gsm8k", "24 questions of 60 tokens behind 8 worked examples (900 tokens), answers of 100", 24, 1, 900, 60, 100, 1, 0, 8, 2048},
-    {"react", "6 agents, instructions of 800 tokens, 4 steps each: 60 tokens of thought, 50 of observation", 6, 1, 800, 40, 60, 4, 50, 8, 2048},
+    {"react", "6 agents, instructions of 800 tokens, 4 steps each: 60 tokens of thought, 50 of observation", 6, 1, 800, 40, 60, 4, 50, 8,
+     2048},
     {"json", "24 documents of 150 tokens behind one schema of 250, answers of 80", 24, 1, 250, 150, 80, 1, 0, 8, 2048},
     {"long", "12 questions of 30 tokens about 2 documents of 1600, answers of 20", 12, 2, 1600, 30, 20, 1, 0, 4, 2048},
     {"chat", "8 conversations of 4 turns: 60 tokens, then 40 more each, answers of 80", 8, 1, 20, 40, 80, 4, 40, 8, 2048},
@@ -61,7 +62,8 @@ const char *workload_name(int32_t i) {
 static void build(const shape *s, int32_t n_vocab, workload *w) {
     for (int32_t turn = 0; turn < s->n_turns; turn++) {
         for (int32_t i = 0; i < s->n; i++) {
-            part own = {OWN + turn * s->n + i, turn == 0 ? s->own_tokens : s->turn_tokens}, shared = {1 + i % s->n_shared, s->shared_tokens};
+            part own = {OWN + turn * s->n + i, turn == 0 ? s->own_tokens : s->turn_tokens},
+                 shared = {1 + i % s->n_shared, s->shared_tokens};
             add(w, n_vocab, turn == 0 ? shared : NOTHING, own, s->output, turn == 0 ? -1 : w->n - s->n);
         }
     }

@@ -1,5 +1,5 @@
-/* Workloads by name: who asks what after whom, and which tokens they have in common. Lengths are those of the task's kind; the tokens are drawn, the same
- * for the same text, so that what can be shared is exact and what comes out is only counted. */
+/* Workloads by name: who asks what after whom, and which tokens they have in common. Lengths are those of the task's kind; the tokens are
+ * drawn, the same for the same text, so that what can be shared is exact and what comes out is only counted. */
 #ifndef BENCH_WORKLOAD_H
 #define BENCH_WORKLOAD_H
 

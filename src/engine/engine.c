@@ -41,7 +41,7 @@ static void *engine_main(void *arg) {
     engine *e = arg;
     while (!atomic_load(&e->stop)) {
         mem_guard_enter();
-        bool started = step_submit(e);
+        bool started = !atomic_load(&e->held) && step_submit(e);
         if (started) {
             step_collect(e);
         }
@@ -136,6 +136,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->b = b;
     e->options = *o;
     atomic_init(&e->stop, false);
+    atomic_init(&e->held, o->starts_held);
     atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
     quire_err r = wake_init(&e->in_wake);
@@ -147,6 +148,11 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     }
     *out = e;
     return QUIRE_OK;
+}
+
+void engine_release(engine *e) {
+    atomic_store(&e->held, false);
+    wake_ring(&e->in_wake);
 }
 
 void engine_close(engine *e) {

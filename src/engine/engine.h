@@ -61,6 +61,7 @@ typedef struct engine_options {
     const char *audit_path;         /* where each allocation of pages is written (audit_file.h); NULL: nowhere */
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
+    bool starts_held;        /* no step is taken before engine_release: what is submitted until then starts together */
     bool no_chunked_prefill; /* a prompt is computed in one step or not yet: max_batched_tokens holds the longest */
     bool no_fork_sharing;    /* samples of one prompt are requests of their own; beams have pages of their own as far as there is room */
     engine_tiers tiers;
@@ -135,6 +136,8 @@ typedef struct engine_request {
 /* Starts the engine's thread over a model and a backend whose step_open and kv_open were called with this layout and these limits (max_rows =
  * max_batched_tokens, max_out = draft_max_out). All three stay the caller's and must outlive the engine; from now on the engine's thread runs the backend. */
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err);
+/* Lets an engine that was opened with starts_held begin. Any thread. */
+void engine_release(engine *e);
 /* Stops the thread; requests that stand end with FINISH_CANCELLED. Readers pop and close their out-rings before. */
 void engine_close(engine *e);
 

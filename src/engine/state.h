@@ -59,7 +59,7 @@ struct engine {
     /* any thread */
     ring *in;                /* of sequence*: submitted, not yet seen by the engine thread */
     wake in_wake;
-    atomic_bool stop;
+    atomic_bool stop, held;
     atomic_uint n_cancels;   /* calls of engine_cancel */
     engine_entry *entries;   /* [max_requests] */
     _Atomic(struct engine_view *) views; /* looks that are asked for (view.h): a stack */

@@ -29,7 +29,8 @@ static void open_world(const char *kv_dtype, world *w) {
     w->engine.model = "builtin";
     w->engine.kv_dtype = kv_dtype;
     w->engine.n_threads = 2;
-    bare_options o = {.engine = &w->engine, .page_tokens = PAGE, .n_pages = N_PAGES, .max_rows = 1024, .max_seqs = N_SEQS, .max_len = MAX_LEN};
+    bare_options o = {
+        .engine = &w->engine, .page_tokens = PAGE, .n_pages = N_PAGES, .max_rows = 1024, .max_seqs = N_SEQS, .max_len = MAX_LEN};
     if (bare_open(&o, &w->b, &err) != QUIRE_OK || kv_pool_open(N_PAGES, &w->pool) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }

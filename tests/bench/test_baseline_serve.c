@@ -93,7 +93,8 @@ static void what_does_not_fit_in_memory_is_refused(void **state) {
     baseline_result r;
     open_world(&w);
     bare_options bo = {&w.engine, BASELINE_PAGE, 64, 64, 2 * MAX_SEQS, MAX_LEN};
-    baseline_options small = {false, RESERVE_MAX, 7, MAX_SEQS, MAX_LEN}, is_static = {true, RESERVE_MAX, 7, MAX_SEQS, MAX_LEN}, shorter = {false, RESERVE_MAX, 32, MAX_SEQS, 64};
+    baseline_options small = {false, RESERVE_MAX, 7, MAX_SEQS, MAX_LEN}, is_static = {true, RESERVE_MAX, 7, MAX_SEQS, MAX_LEN},
+                     shorter = {false, RESERVE_MAX, 32, MAX_SEQS, 64};
     assert_int_equal(bare_open(&bo, &b, &err), QUIRE_OK);
     assert_int_equal(baseline_serve(&b, &small, w.requests, N, &r), QUIRE_TOO_LARGE);
     assert_int_equal(baseline_serve(&b, &is_static, w.requests, N, &r), QUIRE_TOO_LARGE);
@@ -103,7 +104,8 @@ static void what_does_not_fit_in_memory_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_static_server_computes_pads_and_dead_rows), cmocka_unit_test(by_iteration_a_server_computes_no_row_in_vain),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_static_server_computes_pads_and_dead_rows),
+                                       cmocka_unit_test(by_iteration_a_server_computes_no_row_in_vain),
                                        cmocka_unit_test(what_does_not_fit_in_memory_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,7 +112,12 @@ static void every_request_gets_its_tokens_however_few_the_pages(void **state) {
             longest = requests[i].n_prompt + requests[i].n_output > longest ? requests[i].n_prompt + requests[i].n_output : longest;
         }
         int32_t seqs = 1 + (int32_t)(rng_next(&seed) % 8), page = 1 << rng_next(&seed) % 5;
-        sched_limits l = {.max_rows = seqs + (int32_t)(rng_next(&seed) % 32), .max_out = seqs, .max_seqs = seqs, .max_chunk = 1 + (int32_t)(rng_next(&seed) % 40), .page_tokens = page, .max_preemptions = 8};
+        sched_limits l = {.max_rows = seqs + (int32_t)(rng_next(&seed) % 32),
+                          .max_out = seqs,
+                          .max_seqs = seqs,
+                          .max_chunk = 1 + (int32_t)(rng_next(&seed) % 40),
+                          .page_tokens = page,
+                          .max_preemptions = 8};
         dry_run d;
         open_run(&l, (longest + page - 1) / page + (int32_t)(rng_next(&seed) % 30), requests, n, &d);
         finish(&d);

@@ -118,7 +118,8 @@ static void every_switch_leaves_the_answers_as_they_are(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(eight_users_compute_their_system_prompt_once), cmocka_unit_test(a_conversation_finds_what_was_said),
-                                       cmocka_unit_test(nothing_is_found_where_nothing_is_shared), cmocka_unit_test(every_switch_leaves_the_answers_as_they_are)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_users_compute_their_system_prompt_once), cmocka_unit_test(a_conversation_finds_what_was_said),
+        cmocka_unit_test(nothing_is_found_where_nothing_is_shared), cmocka_unit_test(every_switch_leaves_the_answers_as_they_are)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
