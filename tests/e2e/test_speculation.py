@@ -97,3 +97,16 @@ def test_run_and_bench_take_it():
     assert plain.stdout == drafted.stdout
     bench = subprocess.run([QUIRE, "bench", "builtin", "--batch", "1", "--context", "32", "-n", "8", "--runs", "1", *flags], capture_output=True, text=True)
     assert bench.returncode == 0, bench.stderr
+
+
+def test_rejection_sampling_leaves_greedy_answers(expected):
+    config = {"method": "draft_model", "model": "builtin-small", "num_speculative_tokens": 4, "rejection_sample_method": "standard"}
+    s = Server("builtin", "--served-model-name", "tiny", "--speculative-config", json.dumps(config))
+    try:
+        got = answers(s)
+        for i, body in enumerate(BODIES * 2):
+            if body["temperature"] == 0:
+                assert got[i] == expected[i]
+        assert counter(s, "vllm:spec_decode_num_accepted_tokens_total") > 0
+    finally:
+        assert s.stop() == 0
