@@ -472,14 +472,15 @@ static int32_t copies(const engine *e, const sequence *s) {
         }
         page_id tail = table->pages[table->n_pages - 1];
         int32_t n_here = 0;
-        bool is_last = true; /* in the order of planning: the others have copies of their own by then */
+        bool is_last = true, others = false; /* last in the order of planning: the others that write have copies of their own by then */
         for (int32_t i = 0; i < g->n_beams; i++) {
             const kv_table *other = &g->beams[i].seq->tables[t];
             bool here = other->n_pages > 0 && other->pages[other->n_pages - 1].v == tail.v;
             n_here += here;
             is_last = is_last && (!here || i <= s->beam);
+            others = others || (here && is_ready(&g->beams[i]));
         }
-        bool others = kv_pool_entry(e->pool, tail) >= 0 || kv_pool_count(e->pool, tail) > n_here;
+        others = others || kv_pool_count(e->pool, tail) > n_here;
         n += others || (!is_last && n_here > 1);
     }
     return n;
@@ -509,6 +510,19 @@ static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
     return (int32_t)each * e->layout.n_groups * n;
 }
 
+/* Pages of s that others hold too, but for those that all n_all beams share. */
+static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        for (int32_t i = 0; i < s->tables[g].n_pages; i++) {
+            page_id page = s->tables[g].pages[i];
+            int32_t count = page.v == PAGE_NONE.v ? 0 : kv_pool_count(e->pool, page);
+            n += count != 1 && count != n_all;
+        }
+    }
+    return n;
+}
+
 void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
     const beams *g = s->beams;
     int32_t n_running = 0, first = -1, n_most = 0;
@@ -520,8 +534,13 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
     for (int32_t i = 0; i < g->n_sets; i++) {
         n_most += g->sets[i].is_open ? g->rules.n : 0;
     }
-    d->n_pages -= copies(e, s); /* they will be taken again */
-    if (n_running > 0 && s != g->beams[first].seq) {
+    bool is_first = n_running == 0 || s == g->beams[first].seq;
+    d->group = (int32_t)g->beams[0].seq->id.index + 1;
+    d->n_shared = shared_pages(e, s, is_first ? n_running : 0);
+    int32_t n_copies = copies(e, s); /* they will be taken again */
+    d->n_pages -= n_copies;
+    d->n_shared -= n_copies < d->n_shared ? n_copies : d->n_shared;
+    if (!is_first) {
         return; /* the first tells of those that lack pages */
     }
     d->n_beside = n_most - (n_running > 0 ? n_running : 1);

@@ -102,17 +102,41 @@ static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_ro
     }
 }
 
-static void preempt(planner *p, int32_t i) {
+static bool is_with(const sched_seq *a, const sched_seq *b) {
+    return a == b || (a->group != 0 && a->group == b->group);
+}
+
+/* Whether i or one of its group has rows in the plan. */
+static bool group_is_planned(const planner *p, int32_t i) {
+    bool planned = p->plan->fates[i] == SCHED_PLANNED;
+    for (int32_t k = 0; k < p->n_running && p->running[i].group != 0 && !planned; k++) {
+        planned = p->plan->fates[k] == SCHED_PLANNED && is_with(&p->running[k], &p->running[i]);
+    }
+    return planned;
+}
+
+static void preempt_one(planner *p, int32_t i) {
     p->plan->fates[i] = SCHED_PREEMPTED;
     p->plan->n_preempted++;
-    p->left.pages += p->running[i].n_pages;
+    p->left.pages += p->running[i].n_pages - p->running[i].n_shared;
+}
+
+/* i and those of its group, none of which is planned. */
+static void preempt(planner *p, int32_t i) {
+    for (int32_t k = 0; k < p->n_running && p->running[i].group != 0; k++) {
+        if (k != i && p->plan->fates[k] == SCHED_IDLE && is_with(&p->running[k], &p->running[i])) {
+            preempt_one(p, k);
+        }
+    }
+    preempt_one(p, i);
 }
 
 /* Whom to preempt for running sequence i; -1: nobody. What has rows in the plan stays: its pages are in use this step. */
 static int32_t victim_for(const planner *p, int32_t i) {
     int32_t victim = -1, n_seen = 0;
     for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
-        if (p->plan->fates[k] != SCHED_IDLE || has_aged(p->l, &p->running[k])) {
+        bool idle = p->plan->fates[k] == SCHED_IDLE && !is_with(&p->running[k], &p->running[i]) && !group_is_planned(p, k);
+        if (!idle || has_aged(p->l, &p->running[k])) {
             continue;
         }
         n_seen++;
@@ -128,7 +152,7 @@ static bool gives_way(const planner *p, int32_t i) {
             return false;
         }
     }
-    return i > 0 && !has_aged(p->l, &p->running[i]);
+    return i > 0 && !has_aged(p->l, &p->running[i]) && !group_is_planned(p, i);
 }
 
 static void plan_running_one(planner *p, int32_t i) {

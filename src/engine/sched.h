@@ -26,6 +26,8 @@ typedef struct sched_seq {
     int32_t n_groups;    /* block tables: pages that one more page of tokens takes */
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was */
+    int32_t group;       /* those of one group, not 0, are preempted together or not at all: beams */
+    int32_t n_shared;    /* of n_pages, those that preempting its group does not give back: counted with another of the group, or others hold them */
     int32_t n_beside;    /* sequences that will run beside it, and are not among the running yet: places are kept for them (beam.h) */
     int32_t n_behind;    /* pages that these take */
     bool wants_logits;   /* every row's logits are wanted, not the last known token's alone */

@@ -342,6 +342,42 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
     }
 }
 
+/* Forked beams write into one part-filled page: the planner knows that they need copies, and has a later request give way rather than stall. */
+static void copies_of_shared_pages_are_planned(void **state) {
+    (void)state;
+    harness_options o = harness_defaults;
+    o.n_pages = 10;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    harness h;
+    harness_open(&o, &h);
+    take_over(h.e);
+    static search s;
+    static int32_t prompt[100];
+    uint64_t seed = 4;
+    random_prompt(&seed, h.n_vocab, 100, prompt);
+    harness_run later = {.prompt = prompt, .n_prompt = 100, .sampling = greedy(20)};
+    search_init(&s, &h, 12, 20, 4, 6);
+    assert_int_equal(search_submit(&h, &s), QUIRE_OK);
+    harness_submit(&h, &later); /* two pages and seven: one is left, and three copies will be needed */
+    engine_stats stats = {0};
+    int32_t n_steps = 0;
+    for (; stats.finished[FINISH_LENGTH] < 4; n_steps++) {
+        assert_true(step(h.e));
+        assert_true(held_pages(h.e) <= 10);
+        engine_stats_read(h.e, &stats);
+    }
+    assert_int_equal(n_steps, 6);
+    assert_int_equal(stats.preemptions, 1);
+    engine_cancel(h.e, later.id);
+    (void)step(h.e);
+    engine_event ev;
+    for (int32_t n_ends = 0; n_ends < 5;) {
+        assert_true(engine_out_pop(h.out, &ev));
+        n_ends += ev.finish != FINISH_NONE;
+    }
+    harness_close(&h);
+}
+
 /* ---- nothing else changes what is found ---- */
 
 typedef struct setting {
@@ -390,6 +426,11 @@ static void run_in(const setting *set, search *searches, int32_t n, engine_stats
     search_wait(&h, &searches[0], n_ends);
     harness_wait(&besides, set->n_others);
     engine_stats_read(h.e, stats);
+    take_over(h.e);
+    if (h.e->index) { /* no path of a beam was forgotten */
+        kv_index_clear(h.e->index);
+        assert_int_equal(kv_index_count(h.e->index).n_spaces, 0);
+    }
     engine_out_close(own);
     wake_deinit(&reader);
     harness_close(&h);
@@ -614,6 +655,7 @@ int main(void) {
         cmocka_unit_test(what_else_ends_a_beam_ends_it_in_the_search),
         cmocka_unit_test(four_beams_of_ten_tokens_hold_eight_pages_and_twenty_unshared),
         cmocka_unit_test(a_dropped_beam_returns_its_pages_in_the_same_step),
+        cmocka_unit_test(copies_of_shared_pages_are_planned),
         cmocka_unit_test(results_do_not_depend_on_how_they_were_computed),
         cmocka_unit_test(log_probabilities_are_the_model_s_and_add_up),
         cmocka_unit_test(end_tokens_wait_for_min_tokens),

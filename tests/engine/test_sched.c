@@ -596,6 +596,29 @@ static void what_is_promised_to_one_that_has_aged_includes_those_beside(void **s
     assert_int_equal(p.items[0].seq, 0);
 }
 
+static void a_group_is_preempted_together_and_never_for_one_of_its_own(void **state) {
+    (void)state;
+    sched_limits l = limits;
+    l.max_seqs = 5;
+    sched_seq running[] = {seq(5, 4), seq(9, 8), seq(9, 8), seq(9, 9), seq(40, 39)};
+    sched_plan p;
+    for (int32_t i = 1; i < 4; i++) {
+        running[i].group = 7;
+        running[i].n_shared = i > 1 ? 2 : 0; /* the first page is counted with the first of them */
+    }
+    plan(&l, running, 5, NULL, 0, 1, &p); /* the first takes the page; the next takes those of the last, not of its own group, which computed less */
+    assert_int_equal(p.n_preempted, 1);
+    assert_int_equal(p.fates[4], SCHED_PREEMPTED);
+    assert_true(p.fates[1] == SCHED_PLANNED && p.fates[2] == SCHED_PLANNED && p.fates[3] == SCHED_IDLE);
+    plan(&l, running, 4, NULL, 0, 0, &p); /* for the first the whole group goes */
+    assert_int_equal(p.n_preempted, 3);
+    assert_int_equal(p.n_items, 1);
+    sched_seq only[] = {running[1], running[2], running[3]};
+    plan(&l, only, 3, NULL, 0, 1, &p); /* one has rows: the others wait for pages and keep theirs */
+    assert_int_equal(p.n_preempted, 0);
+    assert_int_equal(p.n_items, 1);
+}
+
 static void one_with_nothing_to_compute_is_passed_over(void **state) {
     (void)state;
     sched_seq running[] = {seq(5, 5), seq(5, 4)};
@@ -617,6 +640,7 @@ int main(void) {
         cmocka_unit_test(decodes_go_before_prefills),
         cmocka_unit_test(places_and_pages_are_kept_for_those_that_come_beside),
         cmocka_unit_test(what_is_promised_to_one_that_has_aged_includes_those_beside),
+        cmocka_unit_test(a_group_is_preempted_together_and_never_for_one_of_its_own),
         cmocka_unit_test(one_with_nothing_to_compute_is_passed_over),
         cmocka_unit_test(a_prompt_is_cut_at_the_chunk_limit),
         cmocka_unit_test(waiting_sequences_come_in_by_arrival_while_slots_last),
