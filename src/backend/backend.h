@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/team.h"
 #include "core/batch.h"
 #include "core/dtype.h"
 #include "core/kv_layout.h"
@@ -162,6 +163,9 @@ typedef struct backend_ops {
     void (*act_read)(backend *b, act a, int32_t row0, int32_t n, float *out);
     /* The opposite, for tests and external inputs. */
     void (*act_write)(backend *b, act a, int32_t row0, int32_t n, const float *in);
+    /* Runs fn for every part on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such threads. */
+    void (*run_parts)(backend *b, team_fn fn, void *context, int32_t n_parts);
+    int32_t (*n_workers)(const backend *b);
 } backend_ops;
 
 /* The head of every backend's own struct. */

@@ -6,6 +6,7 @@
 #include "engine/audit_file.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
+#include "engine/presample.h"
 #include "engine/state.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
@@ -108,7 +109,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(tiering_open(e, err));
     TRY(swap_open(e, err));
     TRY(cache_open(e));
-    TRY(sampler_open(e->desc->n_vocab, o->max_model_len, &e->sampler));
+    TRY(presample_open(e));
     TRY(shares_open(&e->shares, MAX_SHARES));
     TRY(step_open(e));
     TRY(draft_open(e, err));
@@ -171,7 +172,7 @@ void engine_close(engine *e) {
     draft_close(e);
     step_close(e);
     shares_close(&e->shares);
-    sampler_close(e->sampler);
+    presample_close(e);
     tiering_close(e);
     swap_close(e);
     cache_close(e);

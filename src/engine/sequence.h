@@ -30,6 +30,9 @@ typedef struct sequence {
     sampling_params sampling;
     int32_t priority, share;  /* of order.h: its number, 0 under other policies, and its tenant's slot */
     int32_t n_preempted;      /* times */
+    bool is_picked;           /* its next token was chosen ahead (presample.h) */
+    int32_t pick;
+    quire_err pick_error;
     int32_t n_found;          /* tokens that the cache held when it came */
     int64_t deadline_us;      /* when its first token must be there (clock_us); 0: whenever */
     uint32_t sample_index;

@@ -28,6 +28,7 @@ typedef struct step_arrays {
     sched_plan plan;
     sequence **seqs;                /* [plan.n_items] */
     int64_t collected_us;           /* when the forward pass was over: its tokens' time */
+    int32_t *plain;                 /* [plan.n_items] items whose picks are made ahead */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *out_rows;
     kv_slot *slots[KV_MAX_GROUPS];
@@ -78,7 +79,8 @@ struct engine {
     kv_index *index;         /* NULL: no prefix cache */
     tiering *tiering;        /* NULL: no tiers */
     swap *swap;              /* NULL: no swap space */
-    sampler *sampler;
+    sampler **samplers, *sampler; /* one for each thread that picks (presample.h), and the first of them, the engine thread's */
+    int32_t n_samplers;
     drafter *drafter;        /* NULL: none */
     sequence **drafted;      /* [max_seqs] those that it is asked for in a step */
     float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */

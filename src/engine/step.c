@@ -13,6 +13,7 @@
 #include "engine/fork.h"
 #include "engine/hold.h"
 #include "engine/lists.h"
+#include "engine/presample.h"
 #include "engine/ready.h"
 #include "engine/state.h"
 #include "engine/swap.h"
@@ -392,16 +393,11 @@ void step_sample(engine *e, sequence *s, float *logits) {
     if (s->logprobs) {
         memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
     }
-    sample_context c = {.params = &s->sampling,
-                        .tokens = s->tokens,
-                        .n_tokens = s->n_known,
-                        .n_prompt = s->n_prompt,
-                        .eos = e->desc->eos,
-                        .n_eos = e->desc->n_eos,
-                        .noise = s->sampling.temperature > 0.0f ? sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->n_known})
-                                                                : (sample_noise){0}, /* greedy: nothing is drawn */
-                        .mirostat_mu = &s->mirostat_mu};
-    quire_err err = verify_pick(e, s, logits, &c, &token);
+    quire_err err;
+    if (!presample_take(s, &token, &err)) {
+        sample_context c = presample_context(e, s);
+        err = verify_pick(e, s, logits, &c, &token);
+    }
     if (err != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, err);
         return;
@@ -473,6 +469,7 @@ void step_wake_readers(engine *e) {
 
 void step_collect(engine *e) {
     e->b->ops->step_wait(e->b);
+    presample_items(e);
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
         collect_item(e, i);

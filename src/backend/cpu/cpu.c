@@ -207,6 +207,14 @@ static void cpu_act_write(backend *b, act a, int32_t row0, int32_t n, const floa
     memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->acts[a.id].width);
 }
 
+static void cpu_run_parts(backend *b, team_fn fn, void *context, int32_t n_parts) {
+    team_run(((cpu_backend *)b)->team, fn, context, n_parts);
+}
+
+static int32_t cpu_n_workers(const backend *b) {
+    return team_size(((const cpu_backend *)b)->team);
+}
+
 static const backend_ops CPU_OPS = {
     .name = "cpu",
     .close = cpu_close,
@@ -237,6 +245,8 @@ static const backend_ops CPU_OPS = {
     .logits = cpu_logits,
     .act_read = cpu_act_read,
     .act_write = cpu_act_write,
+    .run_parts = cpu_run_parts,
+    .n_workers = cpu_n_workers,
 };
 
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err) {

@@ -1,0 +1,19 @@
+/* Picks made ahead: of the sequences that a step ends with one plain row of logits each, the next tokens are chosen by all threads of the backend at once,
+ * before they are committed one after the other. A pick depends on its row, history and key only, so nothing else changes. The engine thread. */
+#ifndef ENGINE_PRESAMPLE_H
+#define ENGINE_PRESAMPLE_H
+
+#include "engine/state.h"
+
+/* A sampler for each thread of the backend. */
+quire_err presample_open(engine *e);
+void presample_close(engine *e);
+
+/* After the forward pass, before anything is committed. */
+void presample_items(engine *e);
+/* The pick that was made for s in this step, with its error; false: none was. */
+bool presample_take(sequence *s, int32_t *token, quire_err *err);
+/* What the next choice of s is made with. */
+sample_context presample_context(const engine *e, sequence *s);
+
+#endif
