@@ -64,22 +64,24 @@ quire_err request_check_beams(const quire_request *r, quire_error *err) {
         return QUIRE_OK;
     }
     if (width > PARAMS_MAX_BEAMS) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, r->best_of > r->n ? "best_of" : "n", "a search of %d beams; at most %d are possible", (int)width,
-                             PARAMS_MAX_BEAMS);
+        return err_set_param(err, QUIRE_BAD_REQUEST, r->best_of > r->n ? "best_of" : "n", "a search of %d beams; at most %d are possible",
+                             (int)width, PARAMS_MAX_BEAMS);
     }
     if (r->n > width) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "n", "n is %d; %d beams have at most as many results", (int)r->n, (int)width);
     }
     if (r->best_of >= 0 && r->beams.width > 0 && r->best_of != r->beams.width) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "best_of", "best_of is %d and beam_width %d; with beam search both are the number of beams",
-                             (int)r->best_of, (int)r->beams.width);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "best_of",
+                             "best_of is %d and beam_width %d; with beam search both are the number of beams", (int)r->best_of,
+                             (int)r->beams.width);
     }
     if (width % r->beams.n_groups != 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "num_beam_groups", "num_beam_groups is %d; it must divide the number of beams, which is %d",
-                             (int)r->beams.n_groups, (int)width);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "num_beam_groups",
+                             "num_beam_groups is %d; it must divide the number of beams, which is %d", (int)r->beams.n_groups, (int)width);
     }
     if (r->beams.diversity_penalty > 0.0f && r->beams.n_groups == 1) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "diversity_penalty", "diversity_penalty is given without groups of beams; set num_beam_groups");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "diversity_penalty",
+                             "diversity_penalty is given without groups of beams; set num_beam_groups");
     }
     const char *field = drawing_field(&r->sampling);
     if (field != NULL) {

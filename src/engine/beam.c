@@ -81,7 +81,8 @@ bool beam_is_cancelled(const engine *e, const beams *g) {
 /* ---- the end ---- */
 
 /* Copies the tokens behind the prompt, and their log-probabilities. */
-static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs, int32_t *to, token_logprob *to_logprobs) {
+static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const token_logprob *logprobs, int32_t *to,
+                        token_logprob *to_logprobs) {
     memcpy(to, tokens, (size_t)n * sizeof *to);
     if (g->width > 0) {
         memcpy(to_logprobs, logprobs, (size_t)n * (size_t)g->width * sizeof *to_logprobs);
@@ -113,7 +114,8 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
         s->explain->told = first->explain->told;
     }
     if (s != first && s->prompt_logprobs) {
-        memcpy(s->prompt_logprobs, first->prompt_logprobs, (size_t)s->n_prompt * (size_t)s->prompt_logprobs_width * sizeof *s->prompt_logprobs);
+        memcpy(s->prompt_logprobs, first->prompt_logprobs,
+               (size_t)s->n_prompt * (size_t)s->prompt_logprobs_width * sizeof *s->prompt_logprobs);
     }
     if (r == NULL) {
         return FINISH_STOP;
@@ -189,7 +191,12 @@ static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     const sequence *s = b->seq;
     int32_t n_vocab = e->desc->n_vocab;
     float *raw = e->step.raw;
-    sample_context c = {.params = &s->sampling, .tokens = s->tokens, .n_tokens = s->n_known, .n_prompt = s->n_prompt, .eos = e->desc->eos, .n_eos = e->desc->n_eos};
+    sample_context c = {.params = &s->sampling,
+                        .tokens = s->tokens,
+                        .n_tokens = s->n_known,
+                        .n_prompt = s->n_prompt,
+                        .eos = e->desc->eos,
+                        .n_eos = e->desc->n_eos};
     double normalizer = logprobs_normalizer(logits, n_vocab);
     if (g->width > 0) {
         memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
@@ -202,7 +209,8 @@ static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
         int32_t token = g->best[i].id;
         double logprob = (double)logits[token] - normalizer;
         if (isfinite(logprob)) {
-            b->list[b->n_list++] = (beam_candidate){token, logprob, g->width > 0 ? logprobs_of(raw, n_vocab, normalizer, token) : (token_logprob){0}};
+            b->list[b->n_list++] =
+                (beam_candidate){token, logprob, g->width > 0 ? logprobs_of(raw, n_vocab, normalizer, token) : (token_logprob){0}};
         }
     }
     return QUIRE_OK;
@@ -324,8 +332,8 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     }
 }
 
-/* Finds a place for every child: its parent's for the first, for others one of a beam that has none. Beams without children give their pages
- * back before anything is forked. */
+/* Finds a place for every child: its parent's for the first, for others one of a beam that has none. Beams without children give their
+ * pages back before anything is forked. */
 static void place_children(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         g->beams[i].is_taken = g->beams[i].is_live = false;
@@ -388,7 +396,8 @@ static void choose(engine *e, beams *g) {
         for (int32_t i = 0; i < g->n_sets; i++) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
-        beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR, found ? QUIRE_OK : QUIRE_NUMERIC); /* nothing may follow: as in sampler_pick */
+        beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR,
+                    found ? QUIRE_OK : QUIRE_NUMERIC); /* nothing may follow: as in sampler_pick */
         return;
     }
     place_children(e, g);

@@ -2,16 +2,18 @@
  *
  *   one sequence (the prompt) -> every live beam has its row's logits -> choose: who goes on, who ends -> every live beam ... -> results
  *
- * A beam is a sequence that runs like any other: it decodes, is planned, and holds pages. When the last live beam of a search has the logits of its newest
- * token, the next tokens are chosen for all: a beam with several continuations is forked, which shares its pages (kv/table.h copies the part-filled
- * one when it is written), and one with none gives its pages back at once. Until then a beam stands with n_computed == n_known and no rows to compute.
+ * A beam is a sequence that runs like any other: it decodes, is planned, and holds pages. When the last live beam of a search has the
+ * logits of its newest token, the next tokens are chosen for all: a beam with several continuations is forked, which shares its pages
+ * (kv/table.h copies the part-filled one when it is written), and one with none gives its pages back at once. Until then a beam stands with
+ * n_computed == n_known and no rows to compute.
  *
  * Beams with pages are in the running list. Those that lost them stand in no list, and join again one after the other by forking
- * the beam with which they share most. Places to run are kept for all when the first is admitted. When no beam of a search has pages, one of them waits for all (`listed`). Whole searches are preempted, but for beams
- * that compute in that very step. By the rule (DESIGN.md, 1) none of this changes a bit of what is found.
+ * the beam with which they share most. Places to run are kept for all when the first is admitted. When no beam of a search has pages, one
+ * of them waits for all (`listed`). Whole searches are preempted, but for beams that compute in that very step. By the rule (DESIGN.md, 1)
+ * none of this changes a bit of what is found.
  *
- * The first n_results sequences have readers; they are shown nothing before the search is over. Everything is sized when the search is made. Owner: the engine's
- * thread; freed with the last of its sequences. */
+ * The first n_results sequences have readers; they are shown nothing before the search is over. Everything is sized when the search is
+ * made. Owner: the engine's thread; freed with the last of its sequences. */
 #ifndef ENGINE_BEAM_H
 #define ENGINE_BEAM_H
 
@@ -27,17 +29,17 @@ typedef struct beam_candidate {
 typedef struct beam {
     sequence *seq;
     struct explain *spare; /* what its reader is told in, while seq->explain is the teller's alone; or NULL */
-    double score, sum; /* of its tokens: by which it is ranked, and without diversity penalties */
+    double score, sum;     /* of its tokens: by which it is ranked, and without diversity penalties */
     bool is_live, is_taken;
     int32_t n_list;
-    beam_candidate *list;  /* [n_list] likely continuations, valid while n_computed == n_known */
-    token_logprob *tops;   /* [width - 1] the row's likeliest, where those are wanted */
+    beam_candidate *list; /* [n_list] likely continuations, valid while n_computed == n_known */
+    token_logprob *tops;  /* [width - 1] the row's likeliest, where those are wanted */
 } beam;
 
 typedef struct beam_set {
     bool is_open;
     int32_t n_live;
-    beam **live;            /* best first */
+    beam **live; /* best first */
     beam_finished finished;
 } beam_set;
 
@@ -54,14 +56,14 @@ typedef struct beams {
     beam_params params;
     engine_ending ending;
     beam_rules rules;
-    int32_t n_results, n_eos; /* the first n_eos of rules.ends are the model's */
+    int32_t n_results, n_eos;                    /* the first n_eos of rules.ends are the model's */
     int32_t n_beams, n_sets, list_length, width; /* width: of reported log-probabilities, or 0 */
     int32_t n_generated;
     beam *beams;
     beam_set *sets, *choosing; /* choosing: the one whose turn it is */
-    sequence *listed; /* the one in the ring or the waiting list, while none of its beams run */
-    sequence *teller; /* the one that collects what the readers are told of the search (explain.h) */
-    bool is_short;    /* a beam has lost its pages since the last choice */
+    sequence *listed;          /* the one in the ring or the waiting list, while none of its beams run */
+    sequence *teller;          /* the one that collects what the readers are told of the search (explain.h) */
+    bool is_short;             /* a beam has lost its pages since the last choice */
     bool is_over;
     int32_t n_cached;
     int32_t n_behind; /* pages that the others take beside those of `listed` */
@@ -78,12 +80,14 @@ typedef struct beams {
 } beams;
 
 /* ---- any thread ---- */
-/* Whether a search for r fits this engine, r->sampling.max_tokens being what *n_max, its tokens in all, came from; lowers *n_max to what the pool holds where
- * the request names no limit. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
+/* Whether a search for r fits this engine, r->sampling.max_tokens being what *n_max, its tokens in all, came from; lowers *n_max to what
+ * the pool holds where the request names no limit. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err);
-/* Makes a search of the chain's sequences (r->beams.width of them, by `followers`), of which the first n have readers. On failure they are as they were. */
+/* Makes a search of the chain's sequences (r->beams.width of them, by `followers`), of which the first n have readers. On failure they are
+ * as they were. */
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first);
-/* Pages of one group of layers that beams share whatever happens: the prompt's whole ones; behind a window they may have to be computed for each again. */
+/* Pages of one group of layers that beams share whatever happens: the prompt's whole ones; behind a window they may have to be computed for
+ * each again. */
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt);
 /* The chain was numbered: its sequences stand alone from now on. */
 void beam_unchain(sequence *first);
@@ -99,8 +103,8 @@ void beam_enter(const sequence *first);
 bool beam_is_cancelled(const engine *e, const beams *g);
 /* Once a step, before planning: beams without pages join where they can. */
 void beam_resume(engine *e);
-/* What planning must know of s beside what any sequence tells: the pages that its next row takes to copy shared ones; the places and pages of the search's beams
- * that run beside it sooner or later. */
+/* What planning must know of s beside what any sequence tells: the pages that its next row takes to copy shared ones; the places and pages
+ * of the search's beams that run beside it sooner or later. */
 void beam_describe(const engine *e, const sequence *s, sched_seq *d);
 /* s, which is in no list any more, gives up its pages. */
 void beam_preempt(engine *e, sequence *s);

@@ -37,8 +37,8 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
     }
     if (*n_max <= r->n_tokens || most_pages(e, p->width, r->n_tokens, *n_max) > pages) {
         return err_set_param(err, QUIRE_TOO_LARGE, "beam_width",
-                             "%d beams of up to %d tokens may need more than the %d KV pages there are; lower beam_width or max_tokens", (int)p->width,
-                             (int)*n_max, (int)e->options.n_pages);
+                             "%d beams of up to %d tokens may need more than the %d KV pages there are; lower beam_width or max_tokens",
+                             (int)p->width, (int)*n_max, (int)e->options.n_pages);
     }
     return QUIRE_OK;
 }
@@ -77,8 +77,14 @@ static void beams_free(beams *g) {
     for (int32_t i = 0; g->beams != NULL && i < g->n_beams; i++) {
         mem_free(g->beams[i].spare);
     }
-    void *blocks[] = {g->beams, g->sets, g->lists, g->tops, g->best, (void *)g->lives, g->results, (void *)g->result_order, g->result_tokens,
-                      g->result_logprobs, g->ends, g->chosen, g->picks, g->outcome.next, g->outcome.ended, g->children};
+    void *blocks[] = {g->beams,         g->sets,
+                      g->lists,         g->tops,
+                      g->best,          (void *)g->lives,
+                      g->results,       (void *)g->result_order,
+                      g->result_tokens, g->result_logprobs,
+                      g->ends,          g->chosen,
+                      g->picks,         g->outcome.next,
+                      g->outcome.ended, g->children};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -91,8 +97,10 @@ static void connect(beams *g, sequence *first) {
     sequence *s = first;
     for (int32_t i = 0; i < g->n_beams; i++, s = s->followers) {
         size_t at = (size_t)i;
-        g->beams[i] = (beam){.seq = s, .spare = i > 0 ? s->explain : NULL, .list = g->lists + at * (size_t)g->list_length, .tops = g->tops + at * width};
-        g->results[i] = (beam_result){.tokens = g->result_tokens + at * max_new, .logprobs = width > 0 ? g->result_logprobs + at * max_new * width : NULL};
+        g->beams[i] = (beam){
+            .seq = s, .spare = i > 0 ? s->explain : NULL, .list = g->lists + at * (size_t)g->list_length, .tops = g->tops + at * width};
+        g->results[i] = (beam_result){.tokens = g->result_tokens + at * max_new,
+                                      .logprobs = width > 0 ? g->result_logprobs + at * max_new * width : NULL};
         g->result_order[i] = &g->results[i];
         s->explain = i > 0 ? NULL : s->explain;
         s->beams = g;

@@ -1,10 +1,10 @@
 /* Beam search, the rules: which continuations of a set of beams go on, which end, and when the set is over. Pure, and allocates nothing.
  *
- * A step (the new tokens being each beam's length-th) looks at the continuations of all live beams, best first; ties go to the lower beam, then to the
- * lower token. One that takes an end token, or any at the last length, ends: among the first n it is finished with the score sum / length^penalty, further down it
- * is lost. The best n of the others go on. Of the finished the best n are kept. As transformers does it (its early_stopping decides when a
- * set is over). Diverse beam search (Vijayakumar et al. 2016): several sets, each of which pays for tokens that the sets before it chose in the same
- * step. */
+ * A step (the new tokens being each beam's length-th) looks at the continuations of all live beams, best first; ties go to the lower beam,
+ * then to the lower token. One that takes an end token, or any at the last length, ends: among the first n it is finished with the score
+ * sum / length^penalty, further down it is lost. The best n of the others go on. Of the finished the best n are kept. As transformers does
+ * it (its early_stopping decides when a set is over). Diverse beam search (Vijayakumar et al. 2016): several sets, each of which pays for
+ * tokens that the sets before it chose in the same step. */
 #ifndef ENGINE_BEAM_SELECT_H
 #define ENGINE_BEAM_SELECT_H
 
@@ -16,8 +16,8 @@
 struct beam_pick;
 
 typedef struct beam_rules {
-    int32_t n;        /* beams of a set */
-    int32_t max_new;  /* the length at which everything ends */
+    int32_t n;       /* beams of a set */
+    int32_t max_new; /* the length at which everything ends */
     double length_penalty;
     beam_stopping stopping;
     const int32_t *ends; /* [n_ends] tokens that end a beam */
@@ -38,8 +38,8 @@ typedef struct beam_outcome {
     int32_t n_next, n_ended;
 } beam_outcome;
 
-/* picks[0..n), all finite, are reordered. Those that a beam's own list leaves out must be behind its first rules.n + rules.n_ends ones; where something
- * else ends beams, fewer than rules.n may be left to go on. O(n + rules.n (1 + ends) log n). */
+/* picks[0..n), all finite, are reordered. Those that a beam's own list leaves out must be behind its first rules.n + rules.n_ends ones;
+ * where something else ends beams, fewer than rules.n may be left to go on. O(n + rules.n (1 + ends) log n). */
 void beam_choose(const beam_rules *r, int32_t length, beam_pick *picks, int32_t n, beam_outcome *out);
 
 /* A finished continuation. The arrays have room for max_new tokens. */

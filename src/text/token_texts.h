@@ -1,7 +1,8 @@
-/* The text of every token by itself, as it stands behind another: what a token adds to a text, found without decoding. Immutable once open, any thread.
+/* The text of every token by itself, as it stands behind another: what a token adds to a text, found without decoding. Immutable once open,
+ * any thread.
  *
- * A token that holds a part of a character only, or whose text depends on more than what stands before it, has U+FFFD or another text here than in a
- * decoded whole: whoever must be exact decodes. */
+ * A token that holds a part of a character only, or whose text depends on more than what stands before it, has U+FFFD or another text here
+ * than in a decoded whole: whoever must be exact decodes. */
 #ifndef TEXT_TOKEN_TEXTS_H
 #define TEXT_TOKEN_TEXTS_H
 

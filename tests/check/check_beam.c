@@ -1,4 +1,5 @@
-/* Beam search: cases.json of a directory, on the model in DIR/model: sequences exact, scores and sums of log-probabilities to 1e-4 of their size. */
+/* Beam search: cases.json of a directory, on the model in DIR/model: sequences exact, scores and sums of log-probabilities to 1e-4 of their
+ * size. */
 #include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
