@@ -166,8 +166,11 @@ static void set_failed(quire_stream *s, quire_err e) {
     }
 }
 
-/* The engine would not take it in time. */
+/* Why the engine did not go on with what was asked. */
 static void set_refused(quire_stream *s, const engine_event *event) {
+    if (event->error == QUIRE_BAD_REQUEST) {
+        err_set(&s->error, QUIRE_BAD_REQUEST, -1, "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size and the like rule out all");
+    }
     if (event->error == QUIRE_BUSY) {
         s->error.retry_after_s = event->retry_after_s;
         err_set(&s->error, QUIRE_BUSY, -1, "the first token would come after ttft_deadline_ms; try again in %d s", (int)event->retry_after_s);

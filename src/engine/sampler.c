@@ -80,6 +80,7 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
     if (!s->rows->scan(s, logits)) {
         return QUIRE_NUMERIC;
     }
+    s->given_max = s->max;
     if (sampler_change(s, logits, c) && !s->rows->scan(s, logits)) {
         return QUIRE_NUMERIC; /* a tiny repetition penalty makes infinities */
     }
@@ -90,7 +91,7 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
 static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
     TRY(sampler_adjust(s, logits, c));
     if (s->max == -INFINITY) {
-        return QUIRE_NUMERIC;
+        return s->given_max == -INFINITY ? QUIRE_NUMERIC : QUIRE_BAD_REQUEST;
     }
     *best = find_max(s, logits);
     *greedy = c->params->temperature < GREEDY_BELOW;

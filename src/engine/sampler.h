@@ -53,7 +53,8 @@ typedef struct sample_context {
  * or after. */
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
 
-/* Chooses from logits [n_vocab], which are changed in place. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf in the end. Allocates nothing. */
+/* Chooses from logits [n_vocab], which are changed in place. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf;
+ * QUIRE_BAD_REQUEST when the request's own rules leave no token. Allocates nothing. */
 quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32_t *token);
 
 /* The probabilities that a pick without mirostat draws from, [n_vocab], zero for tokens not kept; greedy gives one 1. For tests and logprobs. Errors as

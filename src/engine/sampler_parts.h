@@ -33,6 +33,7 @@ struct sampler {
     int32_t n_vocab, max_tokens;
     size_t n_groups;
     float max;           /* the largest logit after the changes */
+    float given_max;     /* the same before them */
     float temperature;   /* what the logits are divided by */
     float *weights;      /* [n_vocab] exp((l - max) / temperature); 0: not kept */
     float *largest;      /* [groups] at least the largest weight of a group; 0: it has none */

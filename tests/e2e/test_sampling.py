@@ -82,3 +82,9 @@ def test_every_sampler_repeats_under_a_seed(server, fields):
     first = complete(server, seed=11, max_tokens=40, **fields)["choices"][0]["text"]
     assert first == complete(server, seed=11, max_tokens=40, **fields)["choices"][0]["text"]
     assert first
+
+
+def test_a_request_whose_rules_leave_no_token_is_refused(server):
+    body = {"model": "tiny", "prompt": "Once", "max_tokens": 20, "allowed_token_ids": [5], "no_repeat_ngram_size": 2, "temperature": 0}
+    status, _, text = server.ask("POST", "/v1/completions", body, None, {})
+    assert status == 400 and "no token is left" in json.loads(text)["error"]["message"]

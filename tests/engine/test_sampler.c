@@ -133,6 +133,21 @@ static void penalties_count_each_row_afresh(void **state) {
     sampler_close(s);
 }
 
+static void a_request_that_rules_out_every_token_is_at_fault_itself(void **state) {
+    (void)state;
+    sampler *s;
+    int32_t token, only[1] = {2};
+    sampling_params p = params(0);
+    p.lists = sampling_lists_new();
+    assert_int_equal(sampling_lists_set_allowed(p.lists, only, 1), QUIRE_OK);
+    assert_int_equal(sampler_open(3, 4, &s), QUIRE_OK);
+    assert_int_equal(pick_with(s, (float[]){1, 2, 0}, 3, &p, (sample_key){0}, &token), QUIRE_OK);
+    assert_int_equal(token, 2);
+    assert_int_equal(pick_with(s, (float[]){1, 2, -INFINITY}, 3, &p, (sample_key){0}, &token), QUIRE_BAD_REQUEST);
+    sampler_close(s);
+    sampling_lists_drop(p.lists);
+}
+
 /* Rows of every length around a group's, with tokens that cannot come; what is wrong with one is noticed anywhere. */
 static void fast_passes_give_the_bits_of_the_plain_ones(void **state) {
     (void)state;
@@ -184,6 +199,7 @@ int main(void) {
         cmocka_unit_test(a_seed_fixes_the_token_and_its_position_changes_it),
         cmocka_unit_test(draws_follow_the_distribution),
         cmocka_unit_test(penalties_count_each_row_afresh),
+        cmocka_unit_test(a_request_that_rules_out_every_token_is_at_fault_itself),
         cmocka_unit_test(fast_passes_give_the_bits_of_the_plain_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
