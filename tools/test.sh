@@ -142,6 +142,7 @@ if [ -n "$release" ]; then
     for set in "$QUIRE_SHARED/golden" tests/golden; do
         check models "$set/models"
         check quants "$set/quants"
+        check sampling "$set/sampling"
         check beam "$set/beam"
         check tokenizers "$set/tokenizers" --root "$QUIRE_SHARED"
         check templates "$set/templates" --root "$QUIRE_SHARED"

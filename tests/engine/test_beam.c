@@ -398,6 +398,7 @@ static void run_in(const setting *set, search *searches, int32_t n, engine_stats
     o.n_threads = set->n_threads;
     o.prefix_cache = set->cache;
     o.swap_bytes = set->swap_bytes;
+    o.preempt = PREEMPT_SWAP;
     o.max_model_len = 512;
     harness h;
     harness_open(&o, &h);

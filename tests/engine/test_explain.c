@@ -199,6 +199,7 @@ static void preemptions_are_told_with_what_they_cost(void **state) {
         o.n_pages = 10;
         o.prefix_cache = PREFIX_CACHE_NONE;
         o.swap_bytes = swapping ? 64 << 20 : 0;
+        o.preempt = PREEMPT_SWAP;
         harness_run a = run_of(first, 40, 100), b = run_of(second, 40, 100);
         const quire_explain *x = run_two(&o, &a, &b, true);
         assert_int_equal(a.told->told.n_preemptions, 0);

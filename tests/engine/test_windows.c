@@ -140,6 +140,7 @@ static void pages_of_groups_come_back_from_tiers_and_swap_space(void **state) {
         o.n_pages = pass == 0 ? 1024 : 44;
         o.tiers = (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = pass == 0 ? 0 : 64 << 20};
         o.swap_bytes = pass == 0 ? 0 : 64 << 20;
+        o.preempt = PREEMPT_SWAP;
         open_windowed(o, LAYER_WINDOW, LAYER_FULL, true, &h);
         for (int i = 0; i < 4; i++) {
             runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = 70, .sampling = greedy(100)};
@@ -172,6 +173,7 @@ static void a_swapped_sequence_leaves_nothing_behind_its_window(void **state) {
     harness_options o = harness_defaults;
     o.n_pages = 60; /* each takes 12 pages in the full group and up to 4 in the other */
     o.swap_bytes = 1 << 24;
+    o.preempt = PREEMPT_SWAP;
     open_windowed(o, LAYER_WINDOW, LAYER_FULL, true, &h);
     for (int i = 0; i < N; i++) {
         random_prompt(&seed, h.n_vocab, 60, prompts[i]);
