@@ -67,9 +67,9 @@ draft_seq draft_begin(void) {
 }
 
 /* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. Not with a beam, whose next token is not its
- * own to choose. */
+ * own to choose, nor where others are forked from s in that step: they get its pages as they are, and s's drafts would lie in these. */
 static bool can_draft(const sequence *s) {
-    return s->beams == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
+    return s->beams == NULL && s->followers == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
 }
 
 void draft_propose(engine *e) {

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "core/sampling_lists.h"
 #include "engine/harness.h"
 
 enum { N_PROMPT = 37, N_OUT = 60, MAX = 512 };
@@ -18,6 +19,7 @@ static uint64_t random_state = 21;
 /* One stream as its reader sees it: the tokens that stand, whichever sequence is behind. */
 typedef struct watched {
     int32_t tokens[MAX]; /* prompt and answer */
+    float logprobs[MAX]; /* of the answer's, where they were asked for */
     int32_t n;
     request_id id;
     finish_reason finish;
@@ -52,6 +54,7 @@ static void take(const engine_event *ev) {
     }
     if (ev->finish == FINISH_NONE) {
         assert_int_equal(ev->position, w->n);
+        w->logprobs[w->n] = ev->logprobs ? ev->logprobs->logprob : 0.0f;
         w->tokens[w->n++] = ev->token;
     } else {
         w->finish = ev->finish;
@@ -419,6 +422,68 @@ static void drafts_change_nothing(void **state) {
     }
 }
 
+/* n samples of what follows the first `position` tokens of stem, from sample `first` on. */
+static void branch_samples(harness *h, watched *stem, int32_t position, const fields *f, int32_t first, int32_t n, watched *out) {
+    void *users[4];
+    request_id ids[4];
+    quire_error err;
+    engine_request r = request_of(h, stem, position, f);
+    engine_stem *held;
+    assert_int_equal(engine_stem_hold(h->e, stem->id, &held), QUIRE_OK);
+    r.stem = held;
+    r.stem_tokens = position;
+    r.n_prompt = N_PROMPT;
+    r.sample_index = (uint32_t)first;
+    r.logprobs_width = 1;
+    for (int32_t k = 0; k < n; k++) {
+        out[k] = *stem;
+        out[k].n = position;
+        users[k] = &out[k];
+    }
+    assert_int_equal(engine_submit_samples(h->e, &r, n, users, ids, &err), QUIRE_OK);
+    engine_stem_drop(held);
+    for (int32_t k = 0; k < n; k++) {
+        out[k].id = ids[k];
+    }
+}
+
+/* Further samples are forked from the first once that has logits: what was drafted behind it is none of theirs. */
+static void samples_of_a_branch_are_what_each_would_be_alone(void **state) {
+    (void)state;
+    enum { N_SAMPLES = 4 };
+    static const int32_t few[] = {17, 300, 4}; /* so that much can be guessed */
+    harness h = {0};
+    harness_options o = harness_defaults;
+    o.draft = (draft_options){.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4};
+    harness_open(&o, &h);
+    fields f = fields_of(1);
+    f.sampling.lists = sampling_lists_new();
+    assert_non_null(f.sampling.lists);
+    assert_int_equal(sampling_lists_set_allowed(f.sampling.lists, few, 3), QUIRE_OK);
+    for (int32_t position = N_PROMPT + 5; position < N_PROMPT + 21; position++) {
+        static watched stem, together[N_SAMPLES], alone[N_SAMPLES];
+        fields longer = f;
+        longer.sampling.max_tokens = 400;
+        start(&h, &stem, N_PROMPT, &longer);
+        read_to(&h, &stem, position);
+        branch_samples(&h, &stem, position, &f, 0, N_SAMPLES, together);
+        for (int32_t k = 0; k < N_SAMPLES; k++) {
+            branch_samples(&h, &stem, position, &f, k, 1, &alone[k]);
+        }
+        for (int32_t k = 0; k < N_SAMPLES; k++) {
+            read_end(&h, &together[k]);
+            read_end(&h, &alone[k]);
+            same_tokens(&together[k], &alone[k]);
+            assert_memory_equal(together[k].logprobs + position, alone[k].logprobs + position, (size_t)(alone[k].n - position) * sizeof(float));
+        }
+        engine_cancel(h.e, stem.id);
+        read_end(&h, &stem);
+    }
+    nothing_is_held(&h);
+    harness_close(&h);
+    sampling_lists_drop(f.sampling.lists);
+}
+
 static void a_stem_may_end_before_its_branch_begins(void **state) {
     (void)state;
     for (int cache = 0; cache < 2; cache++) {
@@ -564,6 +629,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_run_at_once_waits_and_comes_out_the_same),
         cmocka_unit_test(windows_are_computed_again_where_their_pages_are_gone),
         cmocka_unit_test(drafts_change_nothing),
+        cmocka_unit_test(samples_of_a_branch_are_what_each_would_be_alone),
         cmocka_unit_test(a_stem_may_end_before_its_branch_begins),
         cmocka_unit_test(a_branch_from_one_that_still_waits_waits_too),
         cmocka_unit_test(branches_that_make_no_sense_are_refused),
