@@ -165,15 +165,19 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     let_tell(g, g->beams[0].seq);
     explain_end(e, g->teller, clock_us());
     int32_t at[PARAMS_MAX_BEAMS] = {0};
+    finish_reason reasons[PARAMS_MAX_BEAMS];
+    for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first reader may take and drop what the others are told from */
+        sequence *s = g->beams[i].seq;
+        finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
+        reasons[i] = reason == FINISH_LENGTH ? r : reason;
+        s->error = error;
+    }
     for (int32_t i = 0; i < g->n_beams; i++) {
         sequence *s = g->beams[i].seq;
         s->state = SEQ_DONE;
         if (i < g->n_results) {
-            finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
-            r = reason == FINISH_LENGTH ? r : reason;
-            s->error = error;
-            stats_finish(e, s, r, clock_us());
-            out_publish(s, r);
+            stats_finish(e, s, reasons[i], clock_us());
+            out_publish(s, reasons[i]);
         } else {
             sequence_drop(s); /* for the reader it does not have */
         }

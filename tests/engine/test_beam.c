@@ -620,6 +620,28 @@ static void searches_that_contend_for_places_all_end(void **state) {
     }
 }
 
+/* Each reader is told of the whole search, whatever those of the other results have taken and dropped meanwhile. */
+static void results_are_explained_to_readers_who_do_not_wait_for_each_other(void **state) {
+    (void)state;
+    static search s;
+    harness h;
+    harness_open(&harness_defaults, &h);
+    for (uint64_t round = 0; round < 200; round++) {
+        search_init(&s, &h, round, 5, 16, 3);
+        s.explain = true;
+        assert_int_equal(search_submit(&h, &s), QUIRE_OK);
+        for (int32_t n = 0; n < s.n;) {
+            engine_event ev;
+            n += engine_out_pop(h.out, &ev) && search_take(&h, &s, &ev);
+        }
+        for (int32_t i = 0; i < s.n; i++) {
+            assert_true(s.results[i].steps > 0);
+            assert_int_equal(s.results[i].steps, s.results[0].steps);
+        }
+    }
+    harness_close(&h);
+}
+
 static void what_cannot_be_searched_is_refused(void **state) {
     (void)state;
     harness_options o = harness_defaults;
@@ -663,6 +685,7 @@ int main(void) {
         cmocka_unit_test(a_search_that_finds_fewer_gives_empty_results),
         cmocka_unit_test(cancelling_one_result_ends_the_search),
         cmocka_unit_test(searches_that_contend_for_places_all_end),
+        cmocka_unit_test(results_are_explained_to_readers_who_do_not_wait_for_each_other),
         cmocka_unit_test(what_cannot_be_searched_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
