@@ -44,8 +44,9 @@ static bool is_plain(const engine *e, int32_t item) {
     const sequence *s = e->step.seqs[item];
     const sched_item *it = &e->step.plan.items[item];
     bool reaches_end = s->n_computed + it->n_rows == s->n_known;
-    return reaches_end && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->followers == NULL && s->logprobs == NULL &&
-           !sequence_wants_logits(s) && s->sampling.mirostat == MIROSTAT_OFF;
+    bool has_row = reaches_end && s->draft.n_forced == 0; /* behind the last known token */
+    return has_row && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->followers == NULL && s->logprobs == NULL && !sequence_wants_logits(s) &&
+           s->sampling.mirostat == MIROSTAT_OFF;
 }
 
 static void pick(void *context, int32_t part, int32_t member) {

@@ -438,7 +438,8 @@ static void collect_item(engine *e, int32_t item) {
     shares_serve(&e->shares, s->share, s->n_known == s->n_prompt ? SHARE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
     s->n_computed += n;
     explain_computed(e, s, n);
-    if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, s->n_computed == s->n_known ? out : -1)) {
+    bool has_row = s->n_computed == s->n_known && s->draft.n_forced == 0; /* none is sampled behind a token that a forced one follows */
+    if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
     }

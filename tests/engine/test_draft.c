@@ -426,6 +426,42 @@ static void forced_tokens_are_computed_together(void **state) {
     sampling_lists_drop(lists);
 }
 
+/* In a step without room for drafts a forced token is computed alone; it has no logits, and those of the others stay theirs. */
+static void forced_tokens_in_a_full_step_leave_the_others_alone(void **state) {
+    (void)state;
+    enum { N = 16 };
+    static const int32_t one[] = {321};
+    static int32_t prompts[N][20];
+    static harness_run alone[N], together[N];
+    harness_options o = harness_defaults;
+    sampling_lists *lists = sampling_lists_new();
+    assert_true(lists && sampling_lists_set_allowed(lists, one, 1) == QUIRE_OK);
+    o.n_threads = 2;
+    o.max_rows = o.max_seqs = N;
+    uint64_t seed = 5;
+    for (int full = 0; full < 2; full++) {
+        harness h = {0};
+        harness_open(&o, &h);
+        for (int i = 0; i < N; i++) {
+            harness_run *r = full ? &together[i] : &alone[i];
+            if (!full) {
+                random_prompt(&seed, h.n_vocab, 20, prompts[i]);
+            }
+            *r = (harness_run){.prompt = prompts[i], .n_prompt = 20, .sampling = greedy(60)};
+            r->sampling.lists = i % 2 ? NULL : lists;
+            harness_submit(&h, r);
+            harness_wait(&h, full ? 0 : 1);
+        }
+        harness_wait(&h, full ? N : 0);
+        harness_close(&h);
+    }
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(together[i].n_tokens, 60);
+        assert_memory_equal(together[i].tokens, alone[i].tokens, 60 * sizeof(int32_t));
+    }
+    sampling_lists_drop(lists);
+}
+
 /* The second of two requests alike is guessed from the first one's output, unless it is another tenant's. */
 static void recent_outputs_are_guessed_from_within_their_space(void **state) {
     (void)state;
@@ -495,6 +531,7 @@ int main(void) {
         cmocka_unit_test(rejection_sampling_keeps_the_distribution),
         cmocka_unit_test(greedy_output_is_the_same_under_rejection_sampling),
         cmocka_unit_test(forced_tokens_are_computed_together),
+        cmocka_unit_test(forced_tokens_in_a_full_step_leave_the_others_alone),
         cmocka_unit_test(recent_outputs_are_guessed_from_within_their_space),
     };
     return cmocka_run_group_tests(tests, lists_open, lists_close);

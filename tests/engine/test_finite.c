@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "core/sampling_lists.h"
 #include "engine/harness.h"
 
 enum { BAD_HIDDEN = 11, BAD_LOGITS = 12, N = 60, N_OUT = 20 };
@@ -221,6 +222,42 @@ static void samples_of_a_bad_prompt_all_end(void **state) {
     }
 }
 
+/* Forced tokens have no logits of their own to be looked at. */
+static void a_forced_answer_goes_on_beside_a_bad_row(void **state) {
+    (void)state;
+    enum { N_FORCED = 1000 };
+    static const int32_t one[] = {321};
+    static int32_t good[N], bad[N];
+    static harness_run forced, other[4];
+    harness_options o = harness_defaults;
+    harness h = {0};
+    o.page_tokens = 1;
+    o.n_pages = 4096;
+    o.max_rows = 64;
+    poison = NAN;
+    open_spoilt(&o, &h);
+    sampling_lists *lists = sampling_lists_new();
+    assert_true(lists && sampling_lists_set_allowed(lists, one, 1) == QUIRE_OK);
+    make_prompt(1, good, -1, 0);
+    make_prompt(2, bad, N - 1, BAD_LOGITS);
+    forced = (harness_run){.prompt = good, .n_prompt = N, .sampling = greedy(N_FORCED)};
+    forced.sampling.lists = lists;
+    harness_submit(&h, &forced);
+    for (int i = 0; i < 4; i++) {
+        other[i] = (harness_run){.prompt = bad, .n_prompt = N, .sampling = greedy(N_OUT)};
+        harness_submit(&h, &other[i]);
+    }
+    harness_wait(&h, 5);
+    assert_int_equal(forced.finish, FINISH_LENGTH);
+    assert_int_equal(forced.n_tokens, N_FORCED);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(other[i].error, QUIRE_NUMERIC);
+    }
+    idle(&h);
+    harness_close(&h);
+    sampling_lists_drop(lists);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bad_row_ends_its_own_request_only),
@@ -228,6 +265,7 @@ int main(void) {
         cmocka_unit_test(a_row_that_goes_bad_later_ends_its_request_then),
         cmocka_unit_test(pages_are_published_after_the_look_at_their_logits),
         cmocka_unit_test(samples_of_a_bad_prompt_all_end),
+        cmocka_unit_test(a_forced_answer_goes_on_beside_a_bad_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
