@@ -9,19 +9,29 @@
 /* Who may share public prefixes: all whose keys and values agree, which within one engine are all. */
 static const unsigned char SCOPE[] = {0};
 
-quire_err cache_open(engine *e) {
-    if (e->options.prefix_cache == PREFIX_CACHE_NONE) {
-        return QUIRE_OK;
-    }
+static kv_index_options index_options(const engine *e) {
     kv_index_options o = {.page_tokens = e->layout.page_tokens,
                           .n_groups = e->layout.n_groups,
                           .max_spaces = MAX_SPACES,
                           .granularity = e->options.prefix_cache == PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN,
-                          .policy = e->options.eviction,
-                          .watch = tiering_watch(e)};
+                          .policy = e->options.eviction};
     for (int32_t g = 0; g < e->layout.n_groups; g++) {
         o.windows[g] = e->layout.groups[g].kind == LAYER_WINDOW ? e->layout.groups[g].window : 0;
     }
+    return o;
+}
+
+int32_t cache_cap_entries(const engine *e) {
+    kv_index_options o = index_options(e);
+    return kv_index_cap_entries(&o, e->options.n_pages);
+}
+
+quire_err cache_open(engine *e) {
+    if (e->options.prefix_cache == PREFIX_CACHE_NONE) {
+        return QUIRE_OK;
+    }
+    kv_index_options o = index_options(e);
+    o.watch = tiering_watch(e);
     TRY(kv_events_open(N_EVENTS, e->layout.page_tokens, &e->events));
     o.events = e->events;
     TRY(kv_index_open(e->pool, &o, &e->index));

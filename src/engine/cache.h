@@ -10,6 +10,8 @@
 
 quire_err cache_open(engine *e);
 void cache_close(engine *e);
+/* How many entries e's index has, or will have, numbers for. */
+int32_t cache_cap_entries(const engine *e);
 
 /* Once a step: what time it is, for pages that are kept for a while only. */
 void cache_set_time(engine *e, int64_t now_us);

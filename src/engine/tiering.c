@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/cache.h"
 #include "engine/tiering_parts.h"
 
 #define FLUSH_US       5000000 /* of closing */
@@ -133,7 +134,7 @@ void tiering_stats(const engine *e, kv_tier_stats out[KV_N_TIERS]) {
 
 static quire_err open_arrays(engine *e, tiering *t) {
     int32_t n_groups = e->layout.n_groups, n_most = (int32_t)kv_pages_for(e->options.max_model_len, e->layout.page_tokens);
-    t->names = mem_new((size_t)e->options.n_pages, sizeof *t->names);
+    t->names = mem_new((size_t)cache_cap_entries(e), sizeof *t->names);
     t->path = mem_new((size_t)n_most + 1, sizeof *t->path);
     t->tables = mem_new((size_t)n_groups, sizeof *t->tables);
     if (!t->names || !t->path || !t->tables) {

@@ -8,14 +8,16 @@
 #include "kv/hash.h"
 #include "kv/index_impl.h"
 
-/* A full group has a page for every entry. Without one a chain of entries is kept by the pages of its last window. */
-static int32_t enough_entries(const kv_index_options *o, int32_t n_pages) {
+int32_t kv_index_cap_entries(const kv_index_options *o, int32_t n_pages) {
+    if (o->max_entries > 0) {
+        return o->max_entries;
+    }
     for (int32_t g = 0; g < o->n_groups; g++) {
         if (o->windows[g] == 0) {
-            return n_pages;
+            return n_pages; /* a full group has a page for every entry */
         }
     }
-    return n_pages < INT32_MAX / 16 ? 16 * n_pages : INT32_MAX / 2;
+    return n_pages < INT32_MAX / 16 ? 16 * n_pages : INT32_MAX / 2; /* a chain of entries is kept by the pages of its last window */
 }
 
 static quire_err open_eviction(kv_index *ix) {
@@ -39,7 +41,7 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     }
     ix->pool = pool;
     ix->o = *o;
-    int32_t max_entries = o->max_entries > 0 ? o->max_entries : enough_entries(o, kv_pool_counts(pool).n_pages);
+    int32_t max_entries = kv_index_cap_entries(o, kv_pool_counts(pool).n_pages);
     quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_spaces);
     ix->tree.random = o->seed != 0 ? o->seed : rng_os_seed();
     if (e == QUIRE_OK) {

@@ -77,6 +77,8 @@ typedef struct kv_index_counts {
     int32_t n_entries, n_nodes, n_spaces, n_snapshots;
 } kv_index_counts;
 
+/* How many entries such an index over n_pages pages has numbers for, 0 and up. */
+int32_t kv_index_cap_entries(const kv_index_options *o, int32_t n_pages);
 /* An index over pool's pages; the pool outlives it. QUIRE_INVALID for options no cache has. */
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out);
 /* Takes every mark away: cached pages become free. No path may be in use. */

@@ -163,6 +163,38 @@ static void pages_of_groups_come_back_from_tiers_and_swap_space(void **state) {
     }
 }
 
+/* Without a full group the index has more entries than the pool has pages: those whose pages lie behind a window stay while their sequence runs. */
+static void a_model_of_windows_alone_finds_its_pages_in_a_tier_again(void **state) {
+    (void)state;
+    enum { N = 3 };
+    harness h;
+    static harness_run cold[N], warm[N];
+    static int32_t prompts[N][100];
+    harness_options o = harness_defaults;
+    o.page_tokens = 4;
+    random_prompt(&seed, 2000, N * 100, prompts[0]);
+    for (int pass = 0; pass < 2; pass++) {
+        harness_run *runs = pass == 0 ? cold : warm;
+        o.n_pages = pass == 0 ? 1024 : 64; /* each takes up to 26, of 62 entries */
+        o.tiers = (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = pass == 0 ? 0 : 64 << 20, .write = TIER_WRITE_THROUGH};
+        open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, true, &h);
+        for (int i = 0; i < N; i++) {
+            runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = 100, .sampling = greedy(150)};
+            harness_submit(&h, &runs[i]);
+        }
+        harness_wait(&h, N);
+        for (int i = 0; pass == 1 && i < N; i++) {
+            assert_memory_equal(warm[i].tokens, cold[i].tokens, 150 * sizeof(int32_t));
+            harness_submit(&h, &warm[i]);
+            harness_wait(&h, 1);
+            assert_memory_equal(warm[i].tokens, cold[i].tokens, 150 * sizeof(int32_t));
+        }
+        engine_stats s = harness_idle_stats(&h);
+        assert_true(pass == 0 || s.promoted_tokens > 0);
+        harness_close(&h);
+    }
+}
+
 /* Preempted sequences come back with the pages their windows see. What lay behind is gone, and must not be found as if it were there. */
 static void a_swapped_sequence_leaves_nothing_behind_its_window(void **state) {
     (void)state;
@@ -204,6 +236,7 @@ int main(void) {
         cmocka_unit_test(a_swapped_sequence_leaves_nothing_behind_its_window),
         cmocka_unit_test(freed_pages_change_no_bit_of_the_logits),
         cmocka_unit_test(pages_of_groups_come_back_from_tiers_and_swap_space),
+        cmocka_unit_test(a_model_of_windows_alone_finds_its_pages_in_a_tier_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
