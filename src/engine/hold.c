@@ -34,7 +34,8 @@ typedef struct waiter {
     int32_t n_cached, n_wanted; /* tokens it finds in the cache now, and would at most take from there */
 } waiter;
 
-/* How many tokens a and b may find in the same place: all in one space, else those of a public prefix that both stand behind. */
+/* How many tokens a and b may find in the same place: all in one space, else the pages that are public for both: one's public prefix may be the
+ * beginning of the other's. */
 static int32_t common_ground(const engine *e, const sequence *a, const sequence *b) {
     if (!a->cached || !b->cached) {
         return 0;
@@ -42,8 +43,8 @@ static int32_t common_ground(const engine *e, const sequence *a, const sequence 
     if (a->path.space == b->path.space) {
         return a->n_known < b->n_known ? a->n_known : b->n_known;
     }
-    bool same = a->path.n_public > 0 && b->path.n_public > 0 && a->path.public_space == b->path.public_space;
-    return same ? a->path.n_public * e->layout.page_tokens : 0;
+    int32_t n_public = a->path.n_public < b->path.n_public ? a->path.n_public : b->path.n_public;
+    return n_public > 0 && a->path.public_space == b->path.public_space ? n_public * e->layout.page_tokens : 0;
 }
 
 /* Up to which token w could take pages from `other`, of whose tokens n_computed are computed, and could not now; 0: nothing worth a wait.

@@ -108,6 +108,36 @@ static void samples_of_one_prompt_share_its_pages(void **state) {
     harness_close(&h);
 }
 
+/* One's public prefix is the beginning of the other's. What the other tenant computes behind it may be what the longer prefix says, and is its own
+ * nevertheless: nobody waits for it. */
+static void a_tenant_waits_for_public_pages_and_for_nothing_behind_them(void **state) {
+    (void)state;
+    enum { SHORT = 32, LONG = 64 };
+    int32_t p[LONG + 1], q[LONG];
+    harness_options o = small_model;
+    o.chunk = 16;
+    o.starts_held = true;
+    random_prompt(&seed, 2048, LONG + 1, p);
+    memcpy(q, p, sizeof q);
+    q[48] = p[48] + 1; /* one page more than the shorter prefix */
+    engine_prefix prefixes[] = {{p, SHORT}, {p, LONG}};
+    o.prefixes = prefixes;
+    o.n_prefixes = 2;
+    harness h = {0};
+    harness_open(&o, &h);
+    harness_run one = {.prompt = q, .n_prompt = 49, .sampling = greedy(1), .space = "one"};
+    harness_run two = {.prompt = p, .n_prompt = LONG + 1, .sampling = greedy(1), .space = "two"};
+    harness_submit(&h, &one);
+    harness_submit(&h, &two);
+    engine_release(h.e);
+    harness_wait(&h, 2);
+    engine_stats s = harness_idle_stats(&h);
+    assert_int_equal(two.n_cached, SHORT);
+    assert_int_equal(s.step_rows, 49 + LONG + 1 - SHORT);
+    assert_int_equal(s.steps, 5); /* two for the public pages, then three for what is left of the other's 65 tokens */
+    harness_close(&h);
+}
+
 /* The one that others wait for is cancelled half-way: they go on from what it left. */
 static void the_end_of_the_one_waited_for_frees_the_others(void **state) {
     (void)state;
@@ -216,6 +246,7 @@ int main(void) {
         cmocka_unit_test(a_shared_prefix_of_requests_that_arrive_together_is_computed_once),
         cmocka_unit_test(shared_pages_are_room_for_more_requests_at_once),
         cmocka_unit_test(samples_of_one_prompt_share_its_pages),
+        cmocka_unit_test(a_tenant_waits_for_public_pages_and_for_nothing_behind_them),
         cmocka_unit_test(the_end_of_the_one_waited_for_frees_the_others),
         cmocka_unit_test(random_families_end_with_the_tokens_of_a_cold_run),
     };
