@@ -42,10 +42,9 @@ static void share_pages(engine *e, sequence *s, const sequence *stem, int32_t n)
         kv_index_truncate(e->index, &s->path, n);
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
-        quire_err err = kv_table_fork(e->pool, &stem->tables[g], &s->tables[g]);
-        assert(err == QUIRE_OK); /* tables were made with room for the whole sequence, and the stem holds no more than it knows */
+        quire_err err = kv_table_fork_first(e->pool, &stem->tables[g], n, e->layout.page_tokens, &s->tables[g]);
+        assert(err == QUIRE_OK); /* tables were made with room for the whole sequence, of which n tokens are a part */
         (void)err;
-        kv_table_truncate(e->pool, &s->tables[g], n, e->layout.page_tokens);
     }
     s->n_computed = s->n_reused = n;
     s->n_admitted = 2;

@@ -139,18 +139,27 @@ void kv_table_forget(kv_pool *pool, kv_table *t, int32_t position, int32_t page_
     }
 }
 
-quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to) {
+static quire_err fork_first(kv_pool *pool, const kv_table *from, int32_t n_pages, int32_t n_tokens, kv_table *to) {
     assert(to->n_pages == 0);
-    TRY(kv_table_reserve(to, from->n_pages));
-    for (int32_t i = 0; i < from->n_pages; i++) {
+    TRY(kv_table_reserve(to, n_pages));
+    for (int32_t i = 0; i < n_pages; i++) {
         if (from->pages[i].v != PAGE_NONE.v) {
             kv_pool_share(pool, from->pages[i]);
         }
         to->pages[i] = from->pages[i];
     }
-    to->n_pages = from->n_pages;
-    to->n_tokens = from->n_tokens;
+    to->n_pages = n_pages;
+    to->n_tokens = n_tokens;
     return QUIRE_OK;
+}
+
+quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to) {
+    return fork_first(pool, from, from->n_pages, from->n_tokens, to);
+}
+
+quire_err kv_table_fork_first(kv_pool *pool, const kv_table *from, int32_t n_tokens, int32_t page_tokens, kv_table *to) {
+    assert(n_tokens >= 0 && n_tokens <= from->n_tokens);
+    return fork_first(pool, from, pages_for(n_tokens, page_tokens), n_tokens, to);
 }
 
 page_id kv_table_replace(kv_pool *pool, kv_table *t, int32_t i, page_id id) {

@@ -175,6 +175,29 @@ static void for_each_engine(void (*check)(harness *h, int kind)) {
     }
 }
 
+/* A branch near the prompt of a long stream, with few tokens of its own to come: its tables have room for those, and not for the stem's pages. */
+static void check_short(harness *h, int kind) {
+    static watched stem, twin, plain;
+    fields f = fields_of(kind), few = f;
+    few.sampling.max_tokens = 4;
+    few.sampling.min_tokens = f.sampling.min_tokens = 0;
+    few.sampling.ignore_eos = f.sampling.ignore_eos = true;
+    start(h, &plain, N_PROMPT, &few);
+    read_end(h, &plain);
+    f.sampling.max_tokens = 400;
+    start(h, &stem, N_PROMPT, &f);
+    read_to(h, &stem, N_PROMPT + 100);
+    assert_int_equal(branch(h, &stem, &twin, N_PROMPT + 1, NULL, 0, N_PROMPT, &few), QUIRE_OK);
+    read_end(h, &twin);
+    engine_cancel(h->e, stem.id);
+    same_tokens(&plain, &twin);
+}
+
+static void a_short_branch_of_a_long_stem_shares_no_more_than_it_has_room_for(void **state) {
+    (void)state;
+    for_each_engine(check_short);
+}
+
 static void check_rollback(harness *h, int kind) {
     static watched plain, s;
     fields f = fields_of(kind);
@@ -620,6 +643,7 @@ static void storms_of_commands_leave_nothing_behind(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_short_branch_of_a_long_stem_shares_no_more_than_it_has_room_for),
         cmocka_unit_test(a_rolled_back_generation_equals_one_never_touched),
         cmocka_unit_test(forks_of_the_same_seed_go_where_their_stem_goes),
         cmocka_unit_test(a_fork_equals_a_fresh_request_with_its_prefix_and_seed),
