@@ -199,7 +199,9 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
             first->sampling.seed = rng_os_seed();
             first->sampling.has_seed = true;
         }
-        c->sampling = first->sampling;
+        for (int32_t k = 0; k < group; k++) {
+            c[k].sampling = first->sampling; /* what each goes on by, should it be rolled back */
+        }
         e = submit_samples(s, c, group, ids, users, err);
     }
     mem_free(ids);

@@ -259,6 +259,27 @@ static void choices_are_named_by_index(void **state) {
     quire_queue_close(q);
 }
 
+/* Samples of one prompt go on by the seed that they were given, where the request has none. */
+static void samples_without_a_seed_say_again_what_they_said(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    answer a;
+    int32_t said[20];
+    submit(e, q, &a, "{\"prompt\": \"The prince went\", \"max_tokens\": 300, \"ignore_eos\": true, \"n\": 2}");
+    read_to(q, &a, 1, 20);
+    memcpy(said, a.choices[1].tokens, sizeof said);
+    rollback(&a, 1, prompt_tokens(q, "{\"prompt\": \"The prince went\", \"max_tokens\": 1}"), NULL);
+    read_command(q, &a, 1);
+    assert_int_equal(a.choices[1].n_tokens, 0);
+    read_to(q, &a, 1, 20);
+    assert_memory_equal(a.choices[1].tokens, said, sizeof said);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    answer_clear(&a);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
 static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
@@ -415,6 +436,7 @@ int main(void) {
         cmocka_unit_test(a_fork_says_what_follows_its_position),
         cmocka_unit_test(a_fork_may_be_dropped_unused),
         cmocka_unit_test(choices_are_named_by_index),
+        cmocka_unit_test(samples_without_a_seed_say_again_what_they_said),
         cmocka_unit_test(what_cannot_be_is_refused_and_changes_nothing),
         cmocka_unit_test(commands_meet_the_end_of_their_stream),
     };
