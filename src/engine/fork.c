@@ -37,6 +37,7 @@ void fork_followers(engine *e, sequence *leader, const float *logits, void (*cho
         next = s->followers;
         s->followers = NULL;
         if (e->n_running == e->limits.max_seqs) {
+            s->deadline_us = 0; /* its request has a first token by now */
             wait_alone(e, s);
             continue;
         }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "engine/deadline.h"
 #include "harness.h"
 
@@ -73,12 +74,48 @@ static void what_cannot_make_it_is_refused_at_once(void **state) {
     harness_close(&h);
 }
 
+/* The leader's first token is the request's: samples that find no place beside it may begin later. */
+static void samples_that_begin_late_are_not_refused(void **state) {
+    (void)state;
+    enum { N_SAMPLES = 4, N = 8, N_OUT = 400 };
+    static harness_run alone, runs[N_SAMPLES];
+    void *users[N_SAMPLES];
+    request_id ids[N_SAMPLES];
+    int32_t prompt[N];
+    quire_error err;
+    harness_options o = harness_defaults;
+    harness h = {0};
+    o.max_seqs = 2;
+    harness_open(&o, &h);
+    random_prompt(&seed, h.n_vocab, N, prompt);
+    alone = (harness_run){.prompt = prompt, .n_prompt = N, .sampling = greedy(N_OUT)};
+    int64_t start_us = clock_us();
+    harness_submit(&h, &alone);
+    harness_wait(&h, 1);
+    int64_t answer_us = clock_us() - start_us;
+    int32_t *tokens = mem_new(N, sizeof *tokens);
+    memcpy(tokens, prompt, sizeof prompt);
+    for (int i = 0; i < N_SAMPLES; i++) {
+        runs[i] = (harness_run){.prompt = prompt, .n_prompt = N};
+        users[i] = &runs[i];
+    }
+    engine_request r = {.tokens = tokens, .n_tokens = N, .sampling = greedy(N_OUT), .deadline_us = answer_us / 3, .out = h.out};
+    assert_int_equal(engine_submit_samples(h.e, &r, N_SAMPLES, users, ids, &err), QUIRE_OK);
+    harness_wait(&h, N_SAMPLES);
+    for (int i = 0; i < N_SAMPLES; i++) {
+        assert_int_equal(runs[i].finish, FINISH_LENGTH);
+        assert_int_equal(runs[i].n_tokens, N_OUT);
+    }
+    harness_close(&h);
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_time_to_a_first_token_is_that_of_all_rows_before_it),
         cmocka_unit_test(what_cannot_make_it_is_refused_at_once),
+        cmocka_unit_test(samples_that_begin_late_are_not_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
