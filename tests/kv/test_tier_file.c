@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "tier_world.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* several to many times as slow */
@@ -590,6 +591,55 @@ static void a_process_killed_while_it_writes_leaves_no_wrong_byte(void **state) 
     each_way(killed);
 }
 
+#ifdef QUIRE_DEBUG
+static int32_t count_open_files(void) {
+    int32_t n = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        n += fcntl(fd, F_GETFD) >= 0;
+    }
+    return n;
+}
+
+static void opened_short_of_memory(const way *w) {
+    kv_tiers_options o = {.shape = shape,
+                          .host_bytes = 8 * record_bytes(),
+                          .file_path = directory,
+                          .file_bytes = 4096 + 8 * record_bytes(),
+                          .file_way = w->way,
+                          .redis_url = "unix:///nowhere",
+                          .redis_bytes = 8 * record_bytes()};
+    int32_t n_files = count_open_files();
+    kv_tiers *t;
+    for (int64_t point = 1;; point++) {
+        quire_error err = {.message = ""};
+        fault_at(point);
+        quire_err e = kv_tiers_open(&o, &t, &err);
+        bool happened = fault_happened();
+        fault_at(0);
+        assert_int_equal(e != QUIRE_OK, happened);
+        if (!happened) {
+            kv_tiers_close(t);
+            assert_true(point > 20);
+            return;
+        }
+        assert_null(t);
+        assert_true(strlen(err.message) > 0);
+        assert_int_equal(count_open_files(), n_files);
+    }
+}
+#endif
+
+/* Every allocation of opening all tiers fails once: it is told, and nothing stays open. */
+static void tiers_that_cannot_be_opened_leave_nothing_behind(void **state) {
+    (void)state;
+#ifdef QUIRE_DEBUG
+    each_way(opened_short_of_memory);
+    empty_directory();
+#else
+    skip();
+#endif
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
@@ -602,6 +652,7 @@ int main(void) {
         cmocka_unit_test(another_version_is_kept_out_and_kept),
         cmocka_unit_test(a_second_process_is_told_that_the_file_is_taken),
         cmocka_unit_test(a_directory_that_cannot_be_is_an_error_at_open),
+        cmocka_unit_test(tiers_that_cannot_be_opened_leave_nothing_behind),
         cmocka_unit_test(any_byte_changed_costs_a_page_and_gives_none_that_is_wrong),
         cmocka_unit_test(a_file_cut_short_anywhere_loses_what_was_cut),
         cmocka_unit_test(a_file_cut_short_while_it_is_open_is_missed_and_written_again),
