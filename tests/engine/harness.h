@@ -13,6 +13,11 @@
 #include "file/model_file.h"
 
 #define BUILTIN "models/builtin.gguf"
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* several to many times as slow */
+#define MODEL "models/builtin-small.gguf"
+#else
+#define MODEL BUILTIN
+#endif
 
 typedef struct harness_options {
     const char *path, *isa;
@@ -37,7 +42,7 @@ typedef struct harness_options {
 } harness_options;
 
 static const harness_options harness_defaults = {
-    .path = BUILTIN, .isa = "auto", .compute = COMPUTE_F32, .kv = DTYPE_F32, .page_tokens = 16, .n_pages = 1024, .max_rows = 128, .max_seqs = 16, .n_threads = 1, .prefix_cache = PREFIX_CACHE_TOKEN};
+    .path = MODEL, .isa = "auto", .compute = COMPUTE_F32, .kv = DTYPE_F32, .page_tokens = 16, .n_pages = 1024, .max_rows = 128, .max_seqs = 16, .n_threads = 1, .prefix_cache = PREFIX_CACHE_TOKEN};
 
 typedef struct harness {
     backend *b;

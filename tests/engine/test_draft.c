@@ -272,7 +272,7 @@ static void a_model_that_drafts_for_itself_is_always_right(void **state) {
     second x;
     harness_options o = harness_defaults;
     run(&o, &base);
-    o.draft = second_open(&x, BUILTIN, COMPUTE_F32, 2048);
+    o.draft = second_open(&x, o.path, COMPUTE_F32, 2048);
     run(&o, &with);
     print_stats("itself", &with);
     same(&base, &with, "itself");

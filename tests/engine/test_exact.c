@@ -190,6 +190,7 @@ static void hash_of_mode(compute_mode compute, dtype kv, uint64_t expected) {
         b->ops->close(b);
         harness_options o = harness_defaults;
         outcome got;
+        o.path = BUILTIN;
         o.isa = isas[i];
         o.compute = compute;
         o.kv = kv;
