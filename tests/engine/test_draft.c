@@ -10,6 +10,7 @@
 
 #include "core/sampling_lists.h"
 #include "engine/draft_ngram.h"
+#define MODEL BUILTIN
 #include "harness.h"
 
 enum { N_REQUESTS = 12, N_SAMPLES = 3, MAX_TOKENS = 48, WIDTH = 3 };
