@@ -60,7 +60,7 @@ static bool is_valid(const kv_tiers_options *o) {
 static quire_err open_frames(kv_tiers *t, int64_t host_bytes) {
     int64_t frame_bytes = (int64_t)t->frame_bytes, n_host = host_bytes / frame_bytes, n_staging = STAGING_BYTES / frame_bytes;
     n_staging = n_staging < MIN_STAGING ? MIN_STAGING : n_staging > MAX_STAGING ? MAX_STAGING : n_staging;
-    if (n_host > INT32_MAX / 2) {
+    if (n_host > INT32_MAX / 4) { /* the ring takes two jobs a frame */
         return QUIRE_TOO_LARGE;
     }
     t->n_frames = (int32_t)(n_host + n_staging);
