@@ -14,7 +14,7 @@ SETTINGS = {
     "cache": ["none", "page", "token"],
     "chunk": ["0", "1", "13"],
     "pages": ["roomy", "scarce"],  # scarce: running sequences are preempted
-    "speculation": ["none", "ngram", "suffix"],
+    "speculation": ["none", "ngram", "suffix", "draft_model"],
     "page": ["1", "16", "64"],
     "swap": ["0", "1"],
     "schedule": ["fcfs", "fair", "prefix"],
@@ -31,6 +31,9 @@ KINDS = {
     "penalised": {"temperature": 0.8, "seed": 9, "repetition_penalty": 1.2, "frequency_penalty": 0.5, "no_repeat_ngram_size": 3},
     "beams": {"use_beam_search": True, "beam_width": 3, "n": 2, "length_penalty": 0.8},
     "one id": {"allowed_token_ids": [17]},
+    "one id, text alone": {"allowed_token_ids": [17], "logprobs": None},
+    "text alone": {"temperature": 0.9, "seed": 11, "logprobs": None},
+    "samples alone": {"temperature": 1.1, "seed": 12, "n": 3, "logprobs": None},
     "a long prompt": {"temperature": 0.9, "seed": 10, "prompt": PROMPT * 24},
 }
 PAGES = {"1": 448, "16": 28, "64": 8}  # scarce: of that page size, what one request may take at most, and less than all of these take at once
@@ -63,7 +66,7 @@ def start(row):
     if row["speculation"] != "none":
         config = {"method": row["speculation"], "num_speculative_tokens": 4}
         if row["speculation"] == "draft_model":
-            config["model"] = "models/builtin-small.gguf"
+            config["model"] = "builtin-small"
         flags += ["--speculative-config", json.dumps(config)]
     return Server("builtin", *flags)
 
