@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "base/team.h"
 #include "bench/bandwidth.h"
+#include "bench/client.h"
 #include "bench/figures.h"
 
 enum { LAST_TOKENS = 256 };
@@ -23,106 +23,44 @@ void bench_options_init(bench_options *o) {
 /* One bench: the open engine, and what its figures are held against. */
 typedef struct bench {
     const bench_options *options;
-    quire_engine *engine;
-    quire_queue *queue;
-    const quire_info *info;
+    client client;
     int32_t n_threads;
     double bandwidth;  /* bytes a second */
     uint64_t draw;     /* state of the generator of prompts: none is like another */
 } bench;
 
-/* One request while it runs. */
-typedef struct runner {
-    quire_stream *stream;
-    int64_t *times; /* mem_new'd: when each token came */
-    int32_t n_times, max_times;
-} runner;
-
-static quire_err submit(bench *b, int32_t n_prompt, int32_t n_tokens, runner *r, quire_error *err) {
-    int32_t *ids = mem_new((size_t)n_prompt, sizeof *ids);
-    if (!ids) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d tokens", (int)n_prompt);
-    }
-    for (int32_t i = 0; i < n_prompt; i++) {
-        ids[i] = (int32_t)(rng_next(&b->draw) % (uint64_t)b->info->n_vocab);
-    }
-    quire_request *request;
-    quire_err e = quire_request_ids(b->engine, ids, (size_t)n_prompt, &request, err);
-    mem_free(ids);
-    TRY(e);
-    char number[16];
-    snprintf(number, sizeof number, "%d", (int)n_tokens);
-    e = quire_request_set(request, "max_tokens", number, err);
-    e = e == QUIRE_OK ? quire_request_set(request, "ignore_eos", "true", err) : e;
-    e = e == QUIRE_OK ? quire_request_set(request, "temperature", "0", err) : e;
-    if (e != QUIRE_OK) {
-        quire_request_free(request);
-        return e;
-    }
-    return quire_submit(b->queue, request, r, &r->stream, err);
-}
-
-/* Reads events until every runner's stream is done; the first failure is the result. */
-static quire_err await(bench *b, int32_t n_running, quire_error *err) {
-    quire_err e = QUIRE_OK;
-    while (n_running > 0) {
-        quire_event ev;
-        if (!quire_queue_next(b->queue, &ev)) {
-            quire_queue_wait(b->queue, -1);
-            continue;
-        }
-        runner *r = ev.user;
-        if (ev.kind == QUIRE_EVENT_DELTA || ev.kind == QUIRE_EVENT_END) {
-            for (int32_t i = 0; i < ev.n_tokens && r->n_times < r->max_times; i++) {
-                r->times[r->n_times++] = clock_us();
-            }
-        } else if (ev.kind == QUIRE_EVENT_DONE) {
-            if (ev.finish == QUIRE_FINISH_ERROR && e == QUIRE_OK && ev.error) {
-                *err = *ev.error;
-                e = err->code;
-            }
-            quire_stream_release(r->stream);
-            n_running--;
-        }
-    }
-    return e;
-}
-
-/* Runs `batch` requests together; their token times stay in runners. *took_us is from the first submit to the last end. */
-static quire_err run_batch(bench *b, runner *runners, int32_t batch, int32_t n_prompt, int32_t n_tokens, int64_t *took_us, quire_error *err) {
+/* Runs `batch` requests together; their token times stay in requests. *took_us is from the first submit to the last end. */
+static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_prompt, int32_t n_tokens, int64_t *took_us, quire_error *err) {
     int64_t start = clock_us();
-    quire_err e = QUIRE_OK;
-    int32_t n_sent = 0;
-    for (int32_t i = 0; e == QUIRE_OK && i < batch; i++) {
-        runners[i].n_times = 0;
-        e = submit(b, n_prompt, n_tokens, &runners[i], err);
-        n_sent += e == QUIRE_OK;
+    for (int32_t i = 0; i < batch; i++) {
+        TRY(client_send_random(&b->client, &b->draw, n_prompt, n_tokens, &requests[i], err));
     }
-    quire_error later = {0};
-    quire_err end = await(b, n_sent, &later);
+    for (int32_t n = batch; n > 0;) {
+        n -= client_receive(&b->client, -1);
+    }
     *took_us = clock_us() - start;
-    if (e == QUIRE_OK && end != QUIRE_OK) {
-        *err = later;
-        e = end;
+    if (b->client.n_failed > 0) {
+        *err = b->client.failure;
+        return err->code;
     }
-    return e;
+    return QUIRE_OK;
 }
 
 /* Tokens a second while all requests decode: from the moment when each has all but its last 256 tokens until the first is finished. */
-static double decode_speed(const runner *runners, int32_t batch, int32_t n_tokens) {
+static double decode_speed(const sent *requests, int32_t batch, int32_t n_tokens) {
     int32_t from = n_tokens > LAST_TOKENS ? n_tokens - 1 - LAST_TOKENS : 0;
     int64_t start = 0, end = INT64_MAX;
     for (int32_t i = 0; i < batch; i++) {
-        if (runners[i].n_times < n_tokens) {
+        if (requests[i].n_seen < n_tokens) {
             return 0;
         }
-        start = runners[i].times[from] > start ? runners[i].times[from] : start;
-        end = runners[i].times[n_tokens - 1] < end ? runners[i].times[n_tokens - 1] : end;
+        start = requests[i].times_us[from] > start ? requests[i].times_us[from] : start;
+        end = requests[i].times_us[n_tokens - 1] < end ? requests[i].times_us[n_tokens - 1] : end;
     }
     int64_t n = 0;
     for (int32_t i = 0; i < batch; i++) {
         for (int32_t j = 0; j < n_tokens; j++) {
-            n += runners[i].times[j] > start && runners[i].times[j] <= end;
+            n += requests[i].times_us[j] > start && requests[i].times_us[j] <= end;
         }
     }
     return end > start ? (double)n / ((double)(end - start) * 1e-6) : 0;
@@ -141,14 +79,14 @@ static void report(const bench *b, const char *what, int32_t batch, int32_t cont
     }
     json_object *line = json_object_new_object(), *params = json_object_new_object();
     json_object_object_add(line, "bench", json_object_new_string(what));
-    json_object_object_add(line, "name", json_object_new_string(b->info->model_name));
+    json_object_object_add(line, "name", json_object_new_string(b->client.info->model_name));
     json_object_object_add(params, "batch", json_object_new_int(batch));
     json_object_object_add(params, "context", json_object_new_int(context));
     json_object_object_add(params, "tokens", json_object_new_int(b->options->n_decode));
     json_object_object_add(params, "runs", json_object_new_int(b->options->n_runs));
-    json_object_object_add(params, "compute", json_object_new_string(b->info->compute));
-    json_object_object_add(params, "kv_dtype", json_object_new_string(b->info->kv_dtype));
-    json_object_object_add(params, "backend", json_object_new_string(b->info->backend));
+    json_object_object_add(params, "compute", json_object_new_string(b->client.info->compute));
+    json_object_object_add(params, "kv_dtype", json_object_new_string(b->client.info->kv_dtype));
+    json_object_object_add(params, "backend", json_object_new_string(b->client.info->backend));
     json_object_object_add(params, "threads", json_object_new_int(b->n_threads));
     json_object_object_add(line, "params", params);
     json_object_object_add(line, "value", json_object_new_double(f.mean));
@@ -162,29 +100,29 @@ static void report(const bench *b, const char *what, int32_t batch, int32_t cont
 }
 
 /* Prefill, then decode, at one batch size and context. */
-static quire_err measure(bench *b, runner *runners, int32_t batch, int32_t context, quire_error *err) {
+static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t context, quire_error *err) {
     double prefill[FIGURES_MAX_RUNS], decode[FIGURES_MAX_RUNS];
     int32_t n = b->options->n_decode;
     for (int32_t run = 0; run < b->options->n_runs; run++) {
         int64_t took;
-        TRY(run_batch(b, runners, batch, context, 1, &took, err));
+        TRY(run_batch(b, requests, batch, context, 1, &took, err));
         prefill[run] = (double)batch * context / ((double)took * 1e-6);
     }
     report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs), 0);
     for (int32_t run = 0; run < b->options->n_runs; run++) {
         int64_t took;
-        TRY(run_batch(b, runners, batch, context, n, &took, err));
-        decode[run] = decode_speed(runners, batch, n);
+        TRY(run_batch(b, requests, batch, context, n, &took, err));
+        decode[run] = decode_speed(requests, batch, n);
     }
     double mean_context = context + n / 2.0;
-    double step_bytes = (double)b->info->weight_bytes + batch * mean_context * (double)b->info->token_bytes;
+    double step_bytes = (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
     report(b, "decode", batch, context, figure_of(decode, b->options->n_runs), batch * b->bandwidth / step_bytes);
     return QUIRE_OK;
 }
 
 /* The bandwidth that a model of this size gets, by threads; decoding is held against the best. */
 static quire_err measure_bandwidth(bench *b, quire_error *err) {
-    int64_t n_bytes = b->info->weight_bytes;
+    int64_t n_bytes = b->client.info->weight_bytes;
     for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
         double values[FIGURES_MAX_RUNS];
         for (int32_t run = 0; run < b->options->n_runs; run++) {
@@ -223,14 +161,14 @@ typedef struct points {
 /* What was asked must fit before anything runs. */
 static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
     int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode, batch = largest(p->batches, p->n_batches);
-    int64_t pages = (tokens + b->info->page_tokens - 1) / b->info->page_tokens;
-    if (tokens > b->info->max_model_len) {
+    int64_t pages = (tokens + b->client.info->page_tokens - 1) / b->client.info->page_tokens;
+    if (tokens > b->client.info->max_model_len) {
         return err_set(err, QUIRE_INVALID, -1, "--context and --decode need %d tokens a sequence, the model takes %d; ask for less", (int)tokens,
-                       (int)b->info->max_model_len);
+                       (int)b->client.info->max_model_len);
     }
-    if (pages * batch > b->info->n_pages) {
+    if (pages * batch > b->client.info->n_pages) {
         return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens need %lld pages, there are %d; ask for less", (int)batch, (int)tokens,
-                       (long long)(pages * batch), (int)b->info->n_pages);
+                       (long long)(pages * batch), (int)b->client.info->n_pages);
     }
     return QUIRE_OK;
 }
@@ -238,27 +176,27 @@ static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
 static quire_err measure_all(bench *b, const points *p, quire_error *err) {
     TRY(check_fit(b, p, err));
     int32_t batch = largest(p->batches, p->n_batches), n = b->options->n_decode;
-    runner *runners = mem_new((size_t)batch, sizeof *runners);
+    sent *requests = mem_new((size_t)batch, sizeof *requests);
     int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
-    quire_err e = runners && times ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d runners", (int)batch);
+    quire_err e = requests && times ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)batch);
     if (e == QUIRE_OK) {
         for (int32_t i = 0; i < batch; i++) {
-            runners[i] = (runner){.times = times + (size_t)i * (size_t)n, .max_times = n};
+            requests[i] = (sent){.times_us = times + (size_t)i * (size_t)n};
         }
         e = measure_bandwidth(b, err);
     }
     if (e == QUIRE_OK && !b->options->json) {
-        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->info->model_name, b->info->compute, b->info->kv_dtype, b->info->backend,
+        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name, b->client.info->compute, b->client.info->kv_dtype, b->client.info->backend,
                (int)b->options->n_runs);
         printf("%-8s %6s %8s %12s  %8s %12s %7s\n", "", "batch", "context", "tokens/s", "spread", "limit", "of it");
     }
     for (int32_t i = 0; e == QUIRE_OK && i < p->n_contexts; i++) {
         for (int32_t j = 0; e == QUIRE_OK && j < p->n_batches; j++) {
-            e = measure(b, runners, p->batches[j], p->contexts[i], err);
+            e = measure(b, requests, p->batches[j], p->contexts[i], err);
         }
     }
     mem_free(times);
-    mem_free(runners);
+    mem_free(requests);
     return e;
 }
 
@@ -273,15 +211,8 @@ quire_err bench_run(const bench_options *o, quire_error *err) {
     int32_t batch = largest(p.batches, p.n_batches);
     engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
     bench b = {.options = o, .n_threads = o->engine.n_threads > 0 ? o->engine.n_threads : team_cpus()};
-    TRY(quire_engine_open(&engine, &b.engine, err));
-    b.info = quire_engine_info(b.engine);
-    quire_err e = quire_queue_open(b.engine, &b.queue);
-    if (e != QUIRE_OK) {
-        err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
-    } else {
-        e = measure_all(&b, &p, err);
-        quire_queue_close(b.queue);
-    }
-    quire_engine_close(b.engine);
+    TRY(client_open(&engine, &b.client, err));
+    quire_err e = measure_all(&b, &p, err);
+    client_close(&b.client);
     return e;
 }

@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
 
 quire_err client_open(const quire_options *o, client *out, quire_error *err) {
     *out = (client){.failure = {.message = ""}};
@@ -38,6 +40,19 @@ quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output
         return e;
     }
     return quire_submit(c->queue, request, s, &s->stream, err);
+}
+
+quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s, quire_error *err) {
+    int32_t *ids = mem_new((size_t)n, sizeof *ids);
+    if (!ids) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d tokens", (int)n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)(rng_next(draw) % (uint64_t)c->info->n_vocab);
+    }
+    quire_err e = client_send(c, ids, n, n_output, s, err);
+    mem_free(ids);
+    return e;
 }
 
 static void note_tokens(sent *s, const quire_event *ev, int64_t now_us) {

@@ -25,6 +25,8 @@ quire_err client_open(const quire_options *o, client *out, quire_error *err);
 void client_close(client *c);
 /* Sends ids[0..n) for exactly n_output tokens, greedily; *s stays where it is until it is done. */
 quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err);
+/* The same with a prompt of n ids drawn from *draw, a generator's state: none is like another. */
+quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s, quire_error *err);
 /* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many requests ended. */
 int32_t client_receive(client *c, int64_t wait_us);
 
