@@ -65,17 +65,19 @@ static void multiply(const linear_kernels *k, const product_case *c, int32_t row
     int32_t n_blocks = c->w.layout.n_blocks, width = n_blocks * PACK_LANES;
     uint8_t *rows = mem_new(MAX_ROWS, stride);
     float *tile = mem_new((size_t)tile_rows * (size_t)tile_blocks, PACK_LANES * sizeof *tile);
+    void *scratch = mem_new(1, LINEAR_SCRATCH_BYTES);
     prepare(k, c, rows);
     for (int32_t r = 0; r < n_rows; r += tile_rows) {
         int32_t n = n_rows - r < tile_rows ? n_rows - r : tile_rows;
         for (int32_t b = 0; b < n_blocks; b += tile_blocks) {
             int32_t m = n_blocks - b < tile_blocks ? n_blocks - b : tile_blocks;
-            k->product(&c->w, (row_view){rows + (size_t)(row0 + r) * stride, stride}, n, b, m, tile);
+            k->product(&c->w, (row_view){rows + (size_t)(row0 + r) * stride, stride}, n, b, m, tile, scratch);
             for (int32_t i = 0; i < n; i++) {
                 memcpy(y + (r + i) * width + b * PACK_LANES, tile + i * m * PACK_LANES, sizeof *y * PACK_LANES * (size_t)m);
             }
         }
     }
+    mem_free(scratch);
     mem_free(tile);
     mem_free(rows);
 }
@@ -234,7 +236,7 @@ static void repacked_k_quants_keep_every_value(void **state) {
             x[j] = 127.0f;
             linear_plain.prepare[ROWS_GROUPS](x, c.n_in, row);
             x[j] = 0.0f;
-            linear_plain.product(&c.w, (row_view){row, row_bytes}, 1, 0, c.w.layout.n_blocks, y);
+            linear_plain.product(&c.w, (row_view){row, row_bytes}, 1, 0, c.w.layout.n_blocks, y, NULL);
             for (size_t column = 0; column < (size_t)c.n_out; column++) {
                 float value = w[column * k + j], largest = 0.0f;
                 for (size_t g = j / 32 * 32; g < j / 32 * 32 + 32; g++) {

@@ -36,6 +36,8 @@ typedef enum row_format { ROWS_F32, ROWS_BF16, ROWS_TOKEN, ROWS_GROUPS, N_ROW_FO
 
 #define ROWS_TINY 0x1p-100f
 
+#define LINEAR_SCRATCH_BYTES 262144 /* what a kernel may keep beside its operands: weights unpacked for a tile, partial sums */
+
 /* Rows of one format: row i is at data + i * stride. Borrowed. */
 typedef struct row_view {
     const uint8_t *data;
@@ -56,14 +58,27 @@ typedef struct linear_kernels {
     /* Puts x[0..k) into row in the index's format, padding included. */
     void (*prepare[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
     /* y[n_rows][n_blocks * 16] = the product of rows, which are in w->format, with column blocks block0..block0+n_blocks of w, without
-     * bias. Padding columns get values that nobody may read. */
-    void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y);
+     * bias. Padding columns get values that nobody may read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of 64,
+     * undefined before and after. */
+    void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch);
 } linear_kernels;
 
 extern const linear_kernels linear_plain;
 #if defined(__x86_64__)
 extern const linear_kernels linear_avx2, linear_avx512;
 #endif
+
+/* What the backend holds for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
+ * cpu_linear_step_open. */
+typedef struct cpu_linear_state {
+    linear *loaded;
+    int32_t widest[N_ROW_FORMATS];
+    uint8_t *rows[N_ROW_FORMATS]; /* prepared rows, max(max_rows, max_out) of the widest */
+    float *normed;                /* [members][normed_width]: a row between norm and conversion */
+    int32_t normed_width;
+    float *tiles;     /* [members][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
+    uint8_t *scratch; /* [members][LINEAR_SCRATCH_BYTES] */
+} cpu_linear_state;
 
 /* Bytes of a prepared row of k elements, a multiple of 64. */
 size_t linear_row_bytes(row_format format, int32_t k);

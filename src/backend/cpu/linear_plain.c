@@ -248,7 +248,8 @@ static void product_groups(const linear *w, const uint8_t *block, row_view x, in
     }
 }
 
-static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
+static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {
+    (void)scratch;
     int32_t stride = n_blocks * LANES;
     for (int32_t i = 0; i < n_blocks; i++) {
         const uint8_t *block = linear_block(w, block0 + i);

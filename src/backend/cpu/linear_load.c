@@ -1,0 +1,151 @@
+/* Loading weights: checked, packed for the product kernels by all threads, and the scratch that products of them need. */
+#include <string.h>
+
+#include "backend/cpu/linear.h"
+#include "base/mem.h"
+#include "base/size.h"
+#include "core/quant.h"
+
+const linear_kernels *cpu_linear_kernels(cpu_isa isa) {
+#if defined(__x86_64__)
+    return isa == ISA_AVX512 ? &linear_avx512 : isa == ISA_AVX2 ? &linear_avx2 : &linear_plain;
+#else
+    (void)isa;
+    return &linear_plain;
+#endif
+}
+
+size_t linear_row_bytes(row_format format, int32_t k) {
+    size_t padded = (size_t)linear_pad(k, PACK_GROUP), bytes;
+    if (format == ROWS_TOKEN) {
+        bytes = 3 * padded + 2 * sizeof(float);
+    } else if (format == ROWS_GROUPS) {
+        bytes = 3 * padded + padded / PACK_GROUP * 3 * sizeof(float);
+    } else {
+        bytes = padded * sizeof(float);
+    }
+    return size_align(bytes, 64);
+}
+
+static quire_err state_of(cpu_backend *b, cpu_linear_state **out) {
+    if (b->linear_state == NULL) {
+        b->linear_state = cpu_own(b, 1, sizeof *b->linear_state);
+    }
+    *out = b->linear_state;
+    return *out != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+/* Checks the shape and that the bytes are all there. */
+static quire_err check_weight(const tensor_view *w, quire_error *err) {
+    if (w->n_dims != 2 || w->dims[0] < 1 || w->dims[1] < 1 || w->dims[0] > INT32_MAX || w->dims[1] > INT32_MAX) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: a linear layer's weight must be a matrix", w->name);
+    }
+    size_t elements, block = (size_t)dtype_block_elements(w->type), bytes;
+    if (!size_mul((size_t)w->dims[0], (size_t)w->dims[1], &elements) || (size_t)w->dims[1] % block != 0 ||
+        !size_mul(elements / block, (size_t)dtype_block_bytes(w->type), &bytes) || bytes > w->n_bytes) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not a %s matrix of %lld x %lld", w->name, w->n_bytes,
+                       dtype_name(w->type), (long long)w->dims[0], (long long)w->dims[1]);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err load_bias(cpu_backend *b, linear *l, const tensor_view *bias, quire_error *err) {
+    size_t n = (size_t)l->layout.n_out;
+    if (bias->n_dims != 1 || bias->dims[0] != l->layout.n_out || dtype_is_quantised(bias->type) ||
+        n * (size_t)dtype_block_bytes(bias->type) > bias->n_bytes) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: this bias must be a float vector of %d elements", bias->name, l->layout.n_out);
+    }
+    l->bias = cpu_own(b, (size_t)l->layout.n_blocks * PACK_LANES, sizeof *l->bias);
+    if (l->bias == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", bias->name);
+    }
+    if (quant_dequantise(bias->type, bias->data, n, l->bias) != QUIRE_OK) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: a bias cannot be of type %s", bias->name, dtype_name(bias->type));
+    }
+    b->weight_bytes += (int64_t)(n * sizeof *l->bias);
+    return QUIRE_OK;
+}
+
+typedef struct pack_job {
+    linear *l;
+    const tensor_view *w;
+} pack_job;
+
+static void pack_part(void *context, int32_t part, int32_t member) {
+    const pack_job *job = context;
+    linear *l = job->l;
+    (void)member;
+    pack_block(&l->layout, job->w, part, l->data + (size_t)part * l->layout.block_bytes,
+               l->scales != NULL ? l->scales + (size_t)part * PACK_LANES : NULL);
+}
+
+quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err) {
+    cpu_backend *b = (cpu_backend *)base;
+    cpu_linear_state *s;
+    pack_kind kind;
+    TRY(check_weight(weight, err));
+    if (pack_choose(weight->type, base->compute, &kind) != QUIRE_OK) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", weight->name,
+                       dtype_name(weight->type));
+    }
+    linear *l = cpu_own(b, 1, sizeof *l);
+    if (l == NULL || state_of(b, &s) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
+    }
+    l->format = linear_format(kind, base->compute);
+    quire_err e = pack_plan(kind, (int32_t)weight->dims[0], (int32_t)weight->dims[1], &l->layout);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
+                       (long long)weight->dims[1], compute_name(base->compute));
+    }
+    size_t n_blocks = (size_t)l->layout.n_blocks;
+    l->data = cpu_own(b, n_blocks, l->layout.block_bytes);
+    l->scales = kind == PACK_INT8 ? cpu_own(b, n_blocks * PACK_LANES, sizeof *l->scales) : NULL;
+    if (l->data == NULL || (kind == PACK_INT8 && l->scales == NULL)) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
+    }
+    if (bias != NULL) {
+        TRY(load_bias(b, l, bias, err));
+    }
+    pack_job job = {l, weight};
+    team_run(b->team, pack_part, &job, l->layout.n_blocks);
+    b->weight_bytes += (int64_t)(n_blocks * (l->layout.block_bytes + (l->scales != NULL ? PACK_LANES * sizeof(float) : 0)));
+    l->next = s->loaded;
+    s->loaded = l;
+    s->widest[l->format] = l->layout.n_in > s->widest[l->format] ? l->layout.n_in : s->widest[l->format];
+    *out = l;
+    return QUIRE_OK;
+}
+
+void cpu_linear_close(cpu_backend *b) {
+    b->linear_state = NULL; /* the blocks are the backend's own (cpu_own) */
+}
+
+quire_err cpu_linear_step_open(cpu_backend *b) {
+    cpu_linear_state *s;
+    TRY(state_of(b, &s));
+    size_t n_rows = (size_t)(b->limits.max_rows > b->limits.max_out ? b->limits.max_rows : b->limits.max_out);
+    size_t members = (size_t)team_size(b->team), bytes;
+    for (int f = 0; f < N_ROW_FORMATS; f++) {
+        if (s->widest[f] == 0) {
+            continue;
+        }
+        size_t row = linear_row_bytes((row_format)f, s->widest[f]);
+        s->rows[f] = cpu_own(b, n_rows, row);
+        if (s->rows[f] == NULL) {
+            return QUIRE_NO_MEMORY;
+        }
+        b->step_bytes += (int64_t)(n_rows * row);
+        s->normed_width = s->widest[f] > s->normed_width ? s->widest[f] : s->normed_width;
+    }
+    if (!size_mul(members, (size_t)linear_pad(s->normed_width, 16), &bytes)) {
+        return QUIRE_TOO_LARGE;
+    }
+    s->normed_width = linear_pad(s->normed_width, 16);
+    s->normed = cpu_own(b, bytes, sizeof *s->normed);
+    size_t tiles = members * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
+    s->scratch = cpu_own(b, members, LINEAR_SCRATCH_BYTES);
+    b->step_bytes += (int64_t)((bytes + tiles) * sizeof(float) + members * LINEAR_SCRATCH_BYTES);
+    return s->normed != NULL && s->tiles != NULL && s->scratch != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}

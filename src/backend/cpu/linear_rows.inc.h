@@ -1,0 +1,70 @@
+/* Activation rows made ready for products (linear.h says how they are quantised): one row a call, on any thread. Part of
+ * linear_kernels.inc.h. */
+static void prepare_f32(const float *x, int32_t k, void *row) {
+    memcpy(row, x, (size_t)k * sizeof *x);
+}
+
+/* Magnitudes as integers order like the floats, with NaN above infinity. */
+INLINE float scale_of(uint32_t largest_bits, float *inverse) {
+    float a;
+    memcpy(&a, &largest_bits, sizeof a);
+    *inverse = 0.0f;
+    if (!isfinite(a) || a < ROWS_TINY) {
+        return isfinite(a) ? 0.0f : NAN;
+    }
+    *inverse = 127.0f / a;
+    return a / 127.0f;
+}
+
+INLINE ni magnitudes32(const float *x) {
+    ni largest = n_magnitude_bits(nf_load(x));
+    UNROLL
+    for (int i = 1; i < GROUP_REGISTERS; i++) {
+        largest = n_max(largest, n_magnitude_bits(nf_load(x + i * N_LANES)));
+    }
+    return largest;
+}
+
+/* inverse 0 gives zeros, whatever x is. */
+INLINE void quantise32(const float *x, float inverse, int8_t *q, int16_t *wide, int32_t sums[2]) {
+    ni v[GROUP_REGISTERS];
+    UNROLL
+    for (int i = 0; i < GROUP_REGISTERS; i++) {
+        v[i] = inverse != 0.0f ? n_of(nf_mul(nf_load(x + i * N_LANES), nf_set1(inverse))) : n_set1(0);
+    }
+    n_store_bytes(q, v);
+    n_widen(q, wide);
+    sums[0] = lanes_sum(n_fold(v, 0));
+    sums[1] = lanes_sum(n_fold(v, 1));
+}
+
+static void prepare_groups(const float *x, int32_t k, void *row) {
+    int8_t *q = row;
+    float *scales = (float *)(void *)(q + k);
+    int32_t *sums = (int32_t *)(void *)(scales + k / PACK_GROUP);
+    int16_t *wide = (int16_t *)(void *)(sums + k / 16);
+    for (int32_t g = 0; g < k / PACK_GROUP; g++) {
+        float inverse;
+        scales[g] = scale_of((uint32_t)lanes_max(n_fold_max(magnitudes32(x + g * PACK_GROUP))), &inverse);
+        quantise32(x + g * PACK_GROUP, inverse, q + g * PACK_GROUP, wide + g * PACK_GROUP, sums + 2 * g);
+    }
+}
+
+static void prepare_token(const float *x, int32_t k, void *row) {
+    int8_t *q = row;
+    int32_t whole = k / PACK_GROUP * PACK_GROUP, padded = linear_pad(k, PACK_GROUP), sum = 0, sums[2];
+    float tail[PACK_GROUP] = {0}, inverse;
+    int16_t *wide = (int16_t *)(void *)(q + padded + 2 * sizeof(float));
+    memcpy(tail, x + whole, (size_t)(k - whole) * sizeof *x);
+    ni largest = magnitudes32(tail);
+    for (int32_t i = 0; i < whole; i += PACK_GROUP) {
+        largest = n_max(largest, magnitudes32(x + i));
+    }
+    float scale = scale_of((uint32_t)lanes_max(n_fold_max(largest)), &inverse);
+    for (int32_t i = 0; i < padded; i += PACK_GROUP) {
+        quantise32(i < whole ? x + i : tail, inverse, q + i, wide + i, sums);
+        sum += sums[0] + sums[1];
+    }
+    memcpy(q + padded, &scale, sizeof scale);
+    memcpy(q + padded + sizeof scale, &sum, sizeof sum);
+}
