@@ -92,6 +92,26 @@ typedef struct backend_options {
     int32_t n_threads; /* 0: as many as the process may use */
 } backend_options;
 
+/* Ops that a trace tells apart. */
+typedef enum op_kind { OP_EMBED, OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_HEAD, N_OPS } op_kind;
+
+/* One op that ran. Bytes are what it must read at least from weights (as packed) and pages (a sequence's own, as if nothing were shared);
+ * operations are the multiplications and additions of products and attention. Both are 0 for ops that only touch activations. */
+typedef struct op_time {
+    op_kind kind;
+    int32_t n_rows;
+    int64_t start_ns, ns; /* clock_ns() when it began, and how long it took */
+    int64_t rows_ns;      /* of ns: norm and conversion of the rows that its products read */
+    int64_t bytes, operations;
+} op_time;
+
+/* Where ops are noted, in the order they run: a layer is the same few ops in every forward pass. The caller's; n is reset by the caller, and
+ * ops past cap are left out. */
+typedef struct op_trace {
+    op_time *ops;
+    int32_t n, cap;
+} op_trace;
+
 typedef struct backend_ops {
     const char *name; /* "cpu" */
     void (*close)(backend *b);
@@ -166,6 +186,9 @@ typedef struct backend_ops {
     /* Runs fn for every part on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such threads. */
     void (*run_parts)(backend *b, team_fn fn, void *context, int32_t n_parts);
     int32_t (*n_workers)(const backend *b);
+    /* Between steps: from now on every op is timed and noted in *to, until it is called with NULL. Costs nothing while it is off. A model
+     * names its ops anew in each pass (b->ops), so this takes effect with the next one. */
+    void (*trace)(backend *b, op_trace *to);
 } backend_ops;
 
 /* The head of every backend's own struct. */

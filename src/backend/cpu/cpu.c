@@ -247,6 +247,7 @@ static const backend_ops CPU_OPS = {
     .act_write = cpu_act_write,
     .run_parts = cpu_run_parts,
     .n_workers = cpu_n_workers,
+    .trace = cpu_trace,
 };
 
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err) {

@@ -46,6 +46,11 @@ typedef struct cpu_backend {
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
+
+    op_trace *trace;              /* NULL: ops are not timed */
+    const backend_ops *untraced;  /* while they are: the ops that the traced ones call */
+    backend_ops traced;
+    int64_t rows_ns; /* of the op that runs, with a trace */
 } cpu_backend;
 
 /* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when out of memory or on overflow. Loading and step_open
@@ -94,6 +99,9 @@ void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_to
 void cpu_kv_read_page(backend *b, int32_t page, void *host);
 void cpu_kv_write_page(backend *b, int32_t page, const void *host);
 void cpu_qk_norm_rope_store(backend *b, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r);
+
+/* ---- implemented in trace.c ---- */
+void cpu_trace(backend *b, op_trace *to);
 
 /* ---- implemented in attention.c ---- */
 /* Sizes scratch and partial buffers; nothing for a layout without heads. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/cpu/math.h"
+#include "base/clock.h"
 
 #define MAX_USES    8
 #define SERIAL_ROWS 4 /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
@@ -151,7 +152,11 @@ static void run_products(product_job *job, rows_job *rows) {
     if (job->n_rows == 0) {
         return;
     }
+    int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
     prepare_rows(rows, job->weights, job->n);
+    if (job->b->trace != NULL) {
+        job->b->rows_ns = clock_ns() - start_ns;
+    }
     memcpy(job->views, rows->views, sizeof job->views);
     int32_t n_parts = 0;
     for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {

@@ -1,0 +1,119 @@
+/* Traces: ops of the same names that time the backend's own. While a trace is on, the backend's table is a copy with these in it, so that
+ * nothing is asked while it is off. */
+#include "backend/cpu/cpu.h"
+#include "backend/cpu/linear.h"
+#include "base/clock.h"
+
+static op_time begin(cpu_backend *b, op_kind kind, int32_t n_rows) {
+    b->rows_ns = 0;
+    return (op_time){.kind = kind, .n_rows = n_rows, .start_ns = clock_ns()};
+}
+
+static void end(cpu_backend *b, op_time *op) {
+    op_trace *t = b->trace;
+    op->ns = clock_ns() - op->start_ns;
+    op->rows_ns = b->rows_ns;
+    if (t->n < t->cap) {
+        t->ops[t->n++] = *op;
+    }
+}
+
+static void count_product(op_time *op, const linear *w) {
+    op->bytes += (int64_t)w->layout.block_bytes * w->layout.n_blocks;
+    op->bytes += w->scales != NULL ? (int64_t)w->layout.n_out * (int64_t)sizeof *w->scales : 0;
+    op->operations += (int64_t)2 * w->layout.n_out * w->layout.n_in * op->n_rows;
+}
+
+/* Every sequence's keys and values that its rows see, once; a window sees no more than its length and the rows. */
+static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, act q, const attn_spec *spec) {
+    const kv_layout *l = &b->layout;
+    int32_t group = l->layer_group[layer];
+    int64_t token_bytes = kv_layout_group_token_bytes(l, group) / l->groups[group].n_layers;
+    for (int32_t i = 0; i < b->batch->n_seqs; i++) {
+        const batch_seq *s = &b->batch->seqs[i];
+        int64_t most = spec->window > 0 && spec->window < s->n_tokens ? spec->window : s->n_tokens, first = s->n_tokens - s->n_rows, seen = 0;
+        for (int64_t r = 0; r < s->n_rows; r++) {
+            int64_t visible = spec->causal ? first + r + 1 : s->n_tokens;
+            seen += visible < most ? visible : most;
+        }
+        int64_t reach = most + s->n_rows - 1;
+        op->bytes += token_bytes * (reach < s->n_tokens ? reach : s->n_tokens);
+        op->operations += 4 * seen * b->acts[q.id].width;
+    }
+}
+
+static void traced_embed(backend *base, const embedding *e, float scale, act x) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_EMBED, b->batch->n_rows);
+    b->untraced->embed(base, e, scale, x);
+    end(b, &op);
+}
+
+static void traced_norm_linears(backend *base, act x, const norm *nm, const linear_use *uses, int32_t n) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_NORM_LINEARS, b->batch->n_rows);
+    for (int32_t i = 0; i < n; i++) {
+        count_product(&op, uses[i].w);
+    }
+    b->untraced->norm_linears(base, x, nm, uses, n);
+    end(b, &op);
+}
+
+static void traced_rope_store(backend *base, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_ROPE_STORE, b->batch->n_rows);
+    b->untraced->qk_norm_rope_store(base, layer, q, k, v, norms, r);
+    end(b, &op);
+}
+
+static void traced_attention(backend *base, int32_t layer, act q, const attn_spec *spec, act out) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_ATTENTION, b->batch->n_rows);
+    count_attention(&op, b, layer, q, spec);
+    b->untraced->attention(base, layer, q, spec, out);
+    end(b, &op);
+}
+
+static void traced_linear_add(backend *base, act a, const linear_use *w, float scale, act x) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_LINEAR_ADD, b->batch->n_rows);
+    count_product(&op, w->w);
+    b->untraced->linear_add(base, a, w, scale, x);
+    end(b, &op);
+}
+
+static void traced_gate_up(backend *base, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_GATE_UP, b->batch->n_rows);
+    count_product(&op, gate->w);
+    count_product(&op, up->w);
+    b->untraced->norm_gate_up(base, x, nm, gate, up, f, h);
+    end(b, &op);
+}
+
+static void traced_head(backend *base, act x, const norm *nm, const linear *w, float scale, float soft_cap) {
+    cpu_backend *b = (cpu_backend *)base;
+    op_time op = begin(b, OP_HEAD, b->batch->n_out);
+    count_product(&op, w);
+    b->untraced->head(base, x, nm, w, scale, soft_cap);
+    end(b, &op);
+}
+
+void cpu_trace(backend *base, op_trace *to) {
+    cpu_backend *b = (cpu_backend *)base;
+    if (to != NULL && b->trace == NULL) {
+        b->untraced = base->ops;
+        b->traced = *base->ops;
+        b->traced.embed = traced_embed;
+        b->traced.norm_linears = traced_norm_linears;
+        b->traced.qk_norm_rope_store = traced_rope_store;
+        b->traced.attention = traced_attention;
+        b->traced.linear_add = traced_linear_add;
+        b->traced.norm_gate_up = traced_gate_up;
+        b->traced.head = traced_head;
+        base->ops = &b->traced;
+    } else if (to == NULL && b->trace != NULL) {
+        base->ops = b->untraced;
+    }
+    b->trace = to;
+}
