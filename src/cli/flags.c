@@ -144,6 +144,12 @@ const flag cli_flags[] = {
     {"--rows", "N", "rows of a step (256)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_rows), 1, 65536, NULL, NULL},
     {"--threads -t", "N", "threads (0: all processors)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_threads), 0, 1024, NULL, NULL},
     {"--runs", "N", "runs behind each figure (5)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_runs), 1, 64, NULL, NULL},
+    {"--types", "LIST", "of the weights (q4_0,q8_0,q4_k,int8,bf16,f16,f32)", CLI_BENCH_KERNELS, FLAG_TEXT, AT(bench_kernels.types), 0, 0, NULL, NULL},
+    {"--rows", "LIST", "rows of a product (1,2,4,8,16,32,64,512)", CLI_BENCH_KERNELS, FLAG_TEXT, AT(bench_kernels.rows), 0, 0, NULL, NULL},
+    {"--threads -t", "LIST", "threads (all processors)", CLI_BENCH_KERNELS, FLAG_TEXT, AT(bench_kernels.threads), 0, 0, NULL, NULL},
+    {"--isa", NULL, "instruction set of the kernels", CLI_BENCH_KERNELS, FLAG_CHOICE, AT(bench_kernels.isa), 0, 0, isas, NULL},
+    {"--weights", "MIB", "of memory that weights are read from in turn (160)", CLI_BENCH_KERNELS, FLAG_COUNT, AT(bench_kernels.weights_mib), 1, 1 << 20, NULL, NULL},
+    {"--milliseconds", "N", "least time of a figure (200)", CLI_BENCH_KERNELS, FLAG_COUNT, AT(bench_kernels.run_ms), 1, 100000, NULL, NULL},
     {"--streams", "N", "streams that decode all the while (4)", CLI_BENCH_STALL, FLAG_COUNT, AT(bench_stall.n_streams), 1, 256, NULL, NULL},
     {"--prompt", "N", "tokens of the prompt that comes in between (32768)", CLI_BENCH_STALL, FLAG_COUNT, AT(bench_stall.n_prompt), 1, 1 << 20, NULL, NULL},
     {"--running", "LIST", "sequences that run at once (1,16,64,256)", CLI_BENCH_ENGINE, FLAG_TEXT, AT(bench_engine.running), 0, 0, NULL, NULL},
@@ -160,7 +166,7 @@ const flag cli_flags[] = {
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_PREEMPT, FLAG_COUNT, AT(bench_preempt.n_runs), 1, 64, NULL, NULL},
     {"--lengths", "LIST", "tokens of the prompt (128,512,1000)", CLI_BENCH_TIERS, FLAG_TEXT, AT(bench_tiers.lengths), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_TIERS, FLAG_COUNT, AT(bench_tiers.n_runs), 1, 64, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_BENCH_ENGINE | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
+    {"--json", NULL, "for programs: JSON", CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
      CLI_BENCH_TIERS, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
@@ -204,7 +210,7 @@ const flag cli_flags[] = {
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE | FLAG_RARE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
      NULL},
     {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
-    {"--help -h", NULL, "this page", ALL | CLI_BENCH_ENGINE | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_EXPERIMENT |
+    {"--help -h", NULL, "this page", ALL | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_EXPERIMENT |
      CLI_BENCH_TIERS, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
     {"--help-all", NULL, "the flags that are seldom needed too", ALL | SERVED | FLAG_RARE, FLAG_SWITCH, AT(help_all), 0, 0, NULL, NULL},
 };

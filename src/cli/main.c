@@ -45,6 +45,10 @@ static quire_err command_bench_sampler(const cli_options *o, quire_error *err) {
     return bench_sampler_run(&o->bench_sampler, err);
 }
 
+static quire_err command_bench_kernels(const cli_options *o, quire_error *err) {
+    return bench_kernels_run(&o->bench_kernels, err);
+}
+
 static quire_err command_bench_stall(const cli_options *o, quire_error *err) {
     return bench_stall_run(&o->bench_stall, err);
 }
@@ -155,6 +159,8 @@ static const command commands[] = {
      "  quire sim requests.jsonl --cost cost.json --speed 10\n"},
     {"bench sampler", CLI_BENCH_SAMPLER, command_bench_sampler, "what choosing a token costs", "quire bench sampler",
      "  quire bench sampler --vocabulary 32000 --rows 256\n"},
+    {"bench kernels", CLI_BENCH_KERNELS, command_bench_kernels, "matrix products by type of weights and number of rows", "quire bench kernels",
+     "  quire bench kernels --types int8,q4_0 --rows 1,16,512 --threads 1,2\n"},
     {"bench stall", CLI_BENCH_STALL, command_bench_stall, "how much a long prompt slows the streams beside it", "quire bench stall MODEL",
      "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n"},
     {"bench pages", CLI_EXPERIMENT, command_bench_pages, "speed, waste and tables by page size", "quire bench pages",

@@ -13,6 +13,7 @@
 #include "bench/demo.h"
 #include "bench/engine.h"
 #include "bench/experiment.h"
+#include "bench/kernels.h"
 #include "bench/kv.h"
 #include "bench/memory.h"
 #include "bench/preempt.h"
@@ -48,7 +49,8 @@ typedef enum cli_command {
     CLI_EXPERIMENT = 32768, /* bench pages, sharing, prefix, workload, ablation, scenario */
     CLI_BENCH_TIERS = 65536,
     CLI_BENCH_SAMPLER = 131072,
-    CLI_BENCH_ENGINE = 262144
+    CLI_BENCH_ENGINE = 262144,
+    CLI_BENCH_KERNELS = 524288
 } cli_command;
 
 typedef struct cli_options {
@@ -64,6 +66,7 @@ typedef struct cli_options {
     bench_runs_options bench_runs;
     bench_stall_options bench_stall;
     bench_sampler_options bench_sampler;
+    bench_kernels_options bench_kernels;
     demo_options demo;
     bench_serving_options bench_serving;
     calibrate_options calibrate;

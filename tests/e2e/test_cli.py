@@ -23,7 +23,7 @@ def batch(tmp_path, lines, *flags):
 def test_version_and_help_fit_a_screen_with_examples(quire):
     assert run("--version").stdout.startswith("quire ")
     pages = [run("--help").stdout] + [
-        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "demo")]
+        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "bench kernels", "demo")]
     for page in pages:
         lines = page.split("\n")
         assert len(lines) <= 45 and max(map(len, lines)) <= 118, lines[0]
