@@ -60,7 +60,6 @@ typedef struct attn_spec {
     const float *sinks;       /* [H] extra logit in the softmax's sum, unscaled, or NULL */
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
     const struct attn_program *program; /* a user's mask and score expression over (i, j, head, b), or NULL */
-    const struct attn_tree *tree;       /* draft trees: each row's ancestors' slots by position, or NULL */
 } attn_spec;
 
 /* q and k norms over each head before (or after) rotary; NULL: none. */

@@ -1,7 +1,9 @@
 /* One step's batch: rows of any number of sequences side by side (varlen), with every slot already resolved.
  *
- * A row is one token of one sequence: prefill chunks give many, a decode one, a draft verification a few. Rows of a sequence are adjacent and
- * ascend in position. The engine fills it and owns all arrays; model and backend only read. Nothing in it points into a KV pool. */
+ * A row is one token of one sequence: prefill chunks give many, a decode one, a draft verification a few. Rows of a sequence are adjacent, and their keys and values
+ * lie in the last n_rows places of its block tables, in order. They ascend in position, place and position being the same, but for a tree of drafts: there rows that could
+ * follow the same token have the same position, and a row sees its own ancestors, each wherever it lies, in the order of their positions.
+ * The engine fills it and owns all arrays; model and backend only read. Nothing in it points into a KV pool. */
 #ifndef CORE_BATCH_H
 #define CORE_BATCH_H
 
@@ -20,7 +22,8 @@ typedef struct kv_slot {
 
 typedef struct batch_seq {
     int32_t row0, n_rows;     /* its rows in this batch */
-    int32_t n_tokens;         /* tokens in the cache once this step has written its rows: position of its last row + 1 */
+    int32_t n_tokens;         /* tokens in the cache once this step has written its rows: places of its tables that are in use */
+    const int32_t *parents;   /* a tree of drafts: [n_rows] which of these rows comes before each, an earlier one; that of the first is not read. NULL: a line */
     const int32_t *pages[KV_MAX_GROUPS]; /* block table of each group: page ids, kv_pages_for(n_tokens) of them */
 } batch_seq;
 

@@ -18,7 +18,9 @@ typedef struct attn_scratch {
     attn_tile tile;
     attn_state states[ATTN_TILE];
     int32_t first[ATTN_TILE], end[ATTN_TILE]; /* positions each query sees */
-    uint8_t *keys;                            /* [ATTN_BLOCKS, d_head, 16] elements: keys of pages smaller than a block, brought together */
+    int32_t row[ATTN_TILE];                   /* of its sequence's rows, the one each query belongs to */
+    uint8_t *keys;                            /* [ATTN_BLOCKS, d_head, 16] elements: keys that do not lie as blocks, brought together */
+    attn_tile branch;                         /* those of the tile's queries whose rows are one branch of a draft tree */
 } attn_scratch;
 
 /* A partial result of one row: states of all heads. */
@@ -153,6 +155,7 @@ static void set_queries(const attn_job *job, const attn_item *item, int32_t kv_h
         int32_t row = item->row0 + (from + t) / job->group_size;
         int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
         int32_t position = step->positions[(int64_t)row * step->n_axes];
+        s->row[t] = row - seq->row0;
         s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
         s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
         s->tile.position[t] = position;
@@ -161,6 +164,81 @@ static void set_queries(const attn_job *job, const attn_item *item, int32_t kv_h
         s->states[t].sum = 0.0f;
     }
 }
+
+/* ---- trees of drafts ---- */
+
+/* Whether the chunk holds positions of a draft tree: those behind its first row, which the tree grows from. */
+static bool has_tree(const batch_seq *seq, int32_t base) {
+    return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
+}
+
+/* Puts the key of a chunk's position p, which lies elsewhere, into its block: a copy of the block from now on. */
+static void place_key(const attn_job *job, int32_t kv_head, int32_t page, int32_t offset, int32_t p, attn_scratch *s) {
+    const kv_layout *l = &job->b->layout;
+    size_t size = cpu_kv_element_bytes(l), block_bytes = size * ATTN_BLOCK * (size_t)l->d_head, stride = size * (size_t)cpu_kv_block(l);
+    uint8_t *to = s->keys + block_bytes * (size_t)(p / ATTN_BLOCK);
+    const uint8_t *from = cpu_kv_plane(job->b, page, job->layer, KV_PLANE_K) + size * (size_t)cpu_k_index(l, kv_head, offset);
+    if (s->tile.k_blocks[p / ATTN_BLOCK] != to) {
+        memcpy(to, s->tile.k_blocks[p / ATTN_BLOCK], block_bytes);
+        s->tile.k_blocks[p / ATTN_BLOCK] = to;
+    }
+    for (int32_t e = 0; e < l->d_head; e++) {
+        memcpy(to + size * (size_t)(e * ATTN_BLOCK + p % ATTN_BLOCK), from + (size_t)e * stride, size);
+    }
+}
+
+/* The chunk's positions from `first` on, as far as they are of the tree, are those of row `row` and its ancestors. What other branches put there is overwritten. */
+static void find_branch(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t base, int32_t first, int32_t row, attn_scratch *s) {
+    const kv_layout *l = &job->b->layout;
+    const batch *step = job->b->batch;
+    const int32_t *pages = seq->pages[l->layer_group[job->layer]];
+    size_t size = cpu_kv_element_bytes(l);
+    for (; row > 0; row = seq->parents[row]) {
+        int32_t p = step->positions[(int64_t)(seq->row0 + row) * step->n_axes] - base, place = seq->n_tokens - seq->n_rows + row;
+        int32_t page = pages[place / l->page_tokens], offset = place % l->page_tokens;
+        if (p < first) {
+            break;
+        }
+        if (p < ATTN_CHUNK) {
+            s->tile.v_rows[p] = cpu_kv_plane(job->b, page, job->layer, KV_PLANE_V) + size * (size_t)cpu_v_index(l, kv_head, offset);
+            place_key(job, kv_head, page, offset, p, s);
+        }
+    }
+}
+
+/* Queries from..from+n of a tile as a tile of their own, with their places in its results. */
+static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *part) {
+    *part = *whole;
+    part->n_queries = n;
+    for (int32_t t = 0; t < n; t++) {
+        part->q[t] = whole->q[from + t];
+        part->first[t] = whole->first[from + t];
+        part->end[t] = whole->end[from + t];
+        part->slopes[t] = whole->slopes[from + t];
+        part->position[t] = whole->position[from + t];
+    }
+    part->scores += (int64_t)from * ATTN_CHUNK;
+    part->max += from;
+    part->sum += from;
+    part->acc += (int64_t)from * whole->acc_stride;
+}
+
+/* The tile over a chunk that holds positions of its tree: rows that follow each other see the same, so they are one part. */
+static void attend_branches(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t base, int32_t first, attn_scratch *s) {
+    for (int32_t from = 0, end; from < s->tile.n_queries; from = end) {
+        for (end = from + 1; end < s->tile.n_queries; end++) {
+            int32_t row = s->row[end], before = s->row[end - 1];
+            if (row != before && seq->parents[row] != before) {
+                break;
+            }
+        }
+        find_branch(job, seq, kv_head, base, first, s->row[end - 1], s);
+        part_of(&s->tile, from, end - from, &s->branch);
+        job->b->math->attention_tile(&s->branch);
+    }
+}
+
+/* ---- chunks ---- */
 
 static int32_t clamp(int32_t v, int32_t low, int32_t high) {
     return v < low ? low : v > high ? high : v;
@@ -185,7 +263,11 @@ static bool compute_chunk(const attn_job *job, const batch_seq *seq, int32_t kv_
     for (int32_t t = 0; t < tile->n_queries; t++) {
         tile->position[t] -= base;
     }
-    job->b->math->attention_tile(tile);
+    if (has_tree(seq, base)) {
+        attend_branches(job, seq, kv_head, base, first, s);
+    } else {
+        job->b->math->attention_tile(tile);
+    }
     for (int32_t t = 0; t < tile->n_queries; t++) {
         tile->position[t] += base;
     }
@@ -279,7 +361,7 @@ static void run_merge(void *context, int32_t part, int32_t member) {
 void cpu_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
     cpu_backend *c = (cpu_backend *)b;
     int32_t n_heads = c->acts[q.id].width / c->layout.d_head;
-    assert(spec->program == NULL && spec->tree == NULL && n_heads % c->layout.n_kv_heads == 0);
+    assert(spec->program == NULL && n_heads % c->layout.n_kv_heads == 0);
     attn_job job = {.b = c,
                     .state = c->attention_state,
                     .spec = spec,
