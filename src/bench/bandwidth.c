@@ -1,65 +1,108 @@
 #include "bench/bandwidth.h"
 
-#include <stddef.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/team.h"
+#include "bench/peak.h"
 
-enum { SLICE_WORDS = 1 << 15, MIN_PASSES = 5, MIN_TIME_US = 300000 };
+enum { STRETCH = 1 << 20, TOUCH = 4096, TURNS = 3, RUN_US = 60000 };
+
+typedef struct memory_way {
+    peak_way way;
+    bool small_pages;
+} memory_way;
+
+static const memory_way ways[BANDWIDTH_WAYS] = {
+    {{1, 0}, false}, {{2, 0}, false},    {{4, 0}, false},    {{8, 0}, false},    {{1, 512}, false},
+    {{1, 2048}, false}, {{4, 512}, false}, {{4, 2048}, false}, {{1, 0}, true}, {{1, 512}, true},
+};
+
+const char *const bandwidth_names[BANDWIDTH_WAYS] = {
+    "1 stream a thread",       "2 streams",           "4 streams",           "8 streams",           "1 stream, prefetch 512 B ahead",
+    "1 stream, prefetch 2 KiB", "4 streams, prefetch 512 B", "4 streams, prefetch 2 KiB", "1 stream, 4 KiB pages", "1 stream, 4 KiB pages, prefetch 512 B",
+};
 
 typedef struct reading {
-    const uint64_t *words; /* n_slices x SLICE_WORDS */
-    uint64_t *sums;        /* one a slice, so that no read is for nothing */
+    const peak_kernels *kernels;
+    const peak_way *way;
+    uint8_t *bytes;
+    uint64_t *sums; /* one a stretch, so that no read is for nothing */
 } reading;
 
-/* Sums a slice in eight lanes, which is enough for loads to be the only limit. */
-static void read_slice(void *context, int32_t part, int32_t member) {
+static void read_stretch(void *context, int32_t part, int32_t member) {
     (void)member;
     const reading *r = context;
-    const uint64_t *w = r->words + (size_t)part * SLICE_WORDS;
-    uint64_t lanes[8] = {0};
-    for (size_t i = 0; i < SLICE_WORDS; i += 8) {
-        for (size_t j = 0; j < 8; j++) {
-            lanes[j] += w[i + j];
+    r->sums[part] += r->kernels->read(r->bytes + (size_t)part * STRETCH, STRETCH, r->way);
+}
+
+/* Every page is a page of its own, near the thread that reads it first. */
+static void touch_stretch(void *context, int32_t part, int32_t member) {
+    (void)member;
+    const reading *r = context;
+    for (size_t i = 0; i < STRETCH; i += TOUCH) {
+        r->bytes[(size_t)part * STRETCH + i] = (uint8_t)i;
+    }
+}
+
+static double best_rate(backend *b, reading *r, int32_t n_stretches, int64_t run_us) {
+    int64_t best = INT64_MAX, start = clock_us();
+    int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1; /* long enough for the clock */
+    do {
+        int64_t before = clock_us();
+        for (int32_t i = 0; i < repeats; i++) {
+            b->ops->run_parts(b, read_stretch, r, n_stretches);
+        }
+        int64_t took = clock_us() - before;
+        best = took < best ? took : best;
+    } while (clock_us() - start < run_us);
+    return (double)n_stretches * STRETCH * repeats / ((double)(best > 0 ? best : 1) * 1e-6);
+}
+
+/* All ways over one buffer, of small pages or of huge ones where the system has them. */
+static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us, double *rates) {
+    size_t n = (size_t)n_stretches;
+    reading r = {.kernels = peak_of(b), .bytes = small_pages ? mem_new(n, STRETCH) : mem_new_huge(n, STRETCH), .sums = mem_new(n, sizeof *r.sums)};
+    if (r.bytes == NULL || r.sums == NULL) {
+        mem_free(r.bytes);
+        mem_free(r.sums);
+        return QUIRE_NO_MEMORY;
+    }
+    b->ops->run_parts(b, touch_stretch, &r, n_stretches);
+    for (int32_t i = 0; i < TURNS * BANDWIDTH_WAYS; i++) { /* in turns, so that a slow spell of the machine does not hit one of them alone */
+        int32_t way = i % BANDWIDTH_WAYS;
+        if (ways[way].small_pages == small_pages) {
+            r.way = &ways[way].way;
+            rates[way] = fmax(rates[way], best_rate(b, &r, n_stretches, run_us / TURNS));
         }
     }
-    uint64_t sum = 0;
-    for (size_t j = 0; j < 8; j++) {
-        sum += lanes[j];
+    mem_free(r.bytes);
+    mem_free(r.sums);
+    return QUIRE_OK;
+}
+
+quire_err bandwidth_by_way(backend *b, int64_t n_bytes, int64_t run_us, double rates[BANDWIDTH_WAYS]) {
+    int64_t n = n_bytes > 0 ? (n_bytes + STRETCH - 1) / STRETCH : 1;
+    if (n > 1 << 20) {
+        return QUIRE_TOO_LARGE;
     }
-    r->sums[part] += sum;
+    memset(rates, 0, BANDWIDTH_WAYS * sizeof *rates);
+    TRY(measure_pages(b, (int32_t)n, false, run_us, rates));
+    return measure_pages(b, (int32_t)n, true, run_us, rates);
 }
 
 quire_err bandwidth_measure(int64_t n_bytes, int32_t n_threads, double *bytes_per_s) {
-    size_t slice = SLICE_WORDS * sizeof(uint64_t);
-    size_t n_slices = n_bytes > 0 ? ((size_t)n_bytes + slice - 1) / slice : 1;
-    team *t;
-    TRY(team_open(n_threads, &t));
-    reading r = {mem_new_huge(n_slices, slice), mem_new(n_slices, sizeof(uint64_t))};
-    if (!r.words || !r.sums) {
-        mem_free((void *)r.words);
-        mem_free(r.sums);
-        team_close(t);
-        return QUIRE_NO_MEMORY;
+    backend *b;
+    quire_error err;
+    double rates[BANDWIDTH_WAYS];
+    TRY(backend_cpu_open(&(backend_options){.n_threads = n_threads}, &b, &err));
+    quire_err e = bandwidth_by_way(b, n_bytes, RUN_US, rates);
+    b->ops->close(b);
+    *bytes_per_s = 0;
+    for (int32_t i = 0; e == QUIRE_OK && i < BANDWIDTH_WAYS; i++) {
+        *bytes_per_s = fmax(*bytes_per_s, rates[i]);
     }
-    uint64_t *fill = (uint64_t *)r.words;
-    for (size_t i = 0; i < n_slices * SLICE_WORDS; i += 512) {
-        fill[i] = i; /* every page is a page of its own, not the zero page */
-    }
-    int64_t best = INT64_MAX, start = clock_us();
-    for (int pass = 0; pass < MIN_PASSES || clock_us() - start < MIN_TIME_US; pass++) {
-        int64_t before = clock_us();
-        int repeats = n_slices < 256 ? 256 / (int)n_slices : 1; /* long enough for the clock */
-        for (int i = 0; i < repeats; i++) {
-            team_run(t, read_slice, &r, (int32_t)n_slices);
-        }
-        int64_t took = (clock_us() - before) / repeats;
-        best = took < best ? took : best;
-    }
-    *bytes_per_s = (double)(n_slices * slice) / ((double)(best > 0 ? best : 1) * 1e-6);
-    team_close(t);
-    mem_free(fill);
-    mem_free(r.sums);
-    return QUIRE_OK;
+    return e;
 }

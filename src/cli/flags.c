@@ -106,6 +106,10 @@ const flag cli_flags[] = {
     {"--kv-dtype", NULL, "type of stored keys and values", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
     {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0, prefix_caches, NULL},
     {"--threads -t", "N", "compute threads (0: all processors)", CLI_BENCH_SERVING, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
+    {"--threads -t", "LIST", "threads at work at once (1,2,4 .. all processors)", CLI_BENCH_ROOFLINE, FLAG_TEXT, AT(bench_roofline.threads), 0, 0, NULL, NULL},
+    {"--isa", NULL, "instruction set of the loops", CLI_BENCH_ROOFLINE, FLAG_CHOICE, AT(bench_roofline.isa), 0, 0, isas, NULL},
+    {"--megabytes", "N", "size of the memory that is read (512); less than the caches measures those", CLI_BENCH_ROOFLINE, FLAG_COUNT, AT(bench_roofline.effort.megabytes), 1, 1 << 20, NULL, NULL},
+    {"--milliseconds", "N", "least time of a measurement (100)", CLI_BENCH_ROOFLINE, FLAG_COUNT, AT(bench_roofline.effort.milliseconds), 1, 100000, NULL, NULL},
     {"--threads -t", "LIST", "threads in the pool at once (1,2,4,8)", CLI_BENCH_KV, FLAG_TEXT, AT(bench_kv.threads), 0, 0, NULL, NULL},
     {"--pages", "LIST", "pages a pool has (256,4096,65536,1000000)", CLI_BENCH_KV, FLAG_TEXT, AT(bench_kv.pages), 0, 0, NULL, NULL},
     {"--page-size", "N", "tokens a page of the index holds (16)", CLI_BENCH_KV, FLAG_POWER_OF_TWO, AT(bench_kv.page_tokens), 1, 256, NULL, NULL},
@@ -167,7 +171,7 @@ const flag cli_flags[] = {
     {"--lengths", "LIST", "tokens of the prompt (128,512,1000)", CLI_BENCH_TIERS, FLAG_TEXT, AT(bench_tiers.lengths), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_TIERS, FLAG_COUNT, AT(bench_tiers.n_runs), 1, 64, NULL, NULL},
     {"--json", NULL, "for programs: JSON", CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
-     CLI_BENCH_TIERS, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
+     CLI_BENCH_TIERS | CLI_BENCH_ROOFLINE, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},

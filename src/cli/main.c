@@ -57,6 +57,10 @@ static quire_err command_bench_engine(const cli_options *o, quire_error *err) {
     return bench_engine_run(&o->bench_engine, err);
 }
 
+static quire_err command_bench_roofline(const cli_options *o, quire_error *err) {
+    return bench_roofline_run(&o->bench_roofline, err);
+}
+
 static quire_err command_bench_tiers(const cli_options *o, quire_error *err) {
     return bench_tiers_run(&o->bench_tiers, err);
 }
@@ -134,6 +138,9 @@ static const command commands[] = {
      "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": [[\"answer 7\", 150]]}\n"
      "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token id, and a number\n"
      "in its place so many tokens that no other request has; t in seconds\n"},
+    {"bench roofline", CLI_BENCH_ROOFLINE, command_bench_roofline, "what this machine can read and compute at best", "quire bench roofline",
+     "  quire bench roofline\n"
+     "  quire bench roofline --threads 1,2 --isa avx2 --json\n"},
     {"bench kv", CLI_BENCH_KV, command_bench_kv, "time of the page pool's and the index's operations", "quire bench kv",
      "  quire bench kv\n"
      "  quire bench kv --threads 1,8 --pages 1000000 --json\n"},

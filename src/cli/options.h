@@ -17,6 +17,7 @@
 #include "bench/kv.h"
 #include "bench/memory.h"
 #include "bench/preempt.h"
+#include "bench/roofline.h"
 #include "bench/runs.h"
 #include "bench/serving.h"
 #include "bench/sampler.h"
@@ -50,7 +51,8 @@ typedef enum cli_command {
     CLI_BENCH_TIERS = 65536,
     CLI_BENCH_SAMPLER = 131072,
     CLI_BENCH_ENGINE = 262144,
-    CLI_BENCH_KERNELS = 524288
+    CLI_BENCH_KERNELS = 524288,
+    CLI_BENCH_ROOFLINE = 1048576
 } cli_command;
 
 typedef struct cli_options {
@@ -63,6 +65,7 @@ typedef struct cli_options {
     bench_preempt_options bench_preempt;
     bench_tiers_options bench_tiers;
     bench_engine_options bench_engine;
+    bench_roofline_options bench_roofline;
     bench_runs_options bench_runs;
     bench_stall_options bench_stall;
     bench_sampler_options bench_sampler;

@@ -23,7 +23,7 @@ def batch(tmp_path, lines, *flags):
 def test_version_and_help_fit_a_screen_with_examples(quire):
     assert run("--version").stdout.startswith("quire ")
     pages = [run("--help").stdout] + [
-        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "bench kernels", "demo")]
+        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "bench kernels", "bench roofline", "demo")]
     for page in pages:
         lines = page.split("\n")
         assert len(lines) <= 45 and max(map(len, lines)) <= 118, lines[0]
@@ -194,6 +194,16 @@ def test_bench_memory_shows_what_pages_take_over_the_least(quire):
     assert batch["paged", 16]["pages"] == 4256 and batch["paged", 256]["pages"] == 272
     assert batch["paged", 16]["metadata"] < 0.001
     assert all(line["overhead_with_weights"] <= line["overhead"] for line in lines)
+
+
+def test_bench_roofline_prints_one_object_a_line(quire):
+    done = run("bench", "roofline", "--threads", "1,2", "--megabytes", "8", "--milliseconds", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(line["params"]["threads"], line["params"]["what"]) for line in lines] == [
+        (n, what) for n in (1, 2) for what in ("read", "f32", "bf16", "int8", "int8 by 4 bits")
+    ]
+    assert all(line["name"] == "roofline" and line["value"] > 1e8 and line["params"]["by"] for line in lines)
 
 
 def test_bench_kv_prints_one_object_a_line(quire):

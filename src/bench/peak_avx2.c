@@ -1,0 +1,95 @@
+/* The loops for AVX2 and FMA. There is no dot product of int8 here that adds to int32: one is made of a multiplication and additions, as the
+ * product kernels make it (backend/cpu/simd_int.h). */
+#include <immintrin.h>
+
+#include "bench/peak.h"
+
+typedef __m256i vec;
+#define VEC_ZERO()     _mm256_setzero_si256()
+#define VEC_LOAD(p)    _mm256_load_si256((const __m256i *)(const void *)(p))
+#define VEC_ADD(a, b)  _mm256_add_epi64(a, b)
+
+static inline uint64_t vec_sum(vec v) {
+    uint64_t words[4];
+    _mm256_storeu_si256((__m256i *)(void *)words, v);
+    return words[0] + words[1] + words[2] + words[3];
+}
+
+#include "bench/peak_read.inc.h"
+
+#define FRESH(v) __asm__ volatile("" : "+x"(v)) /* for all the compiler knows v is another value now, and must be multiplied anew */
+
+enum { FLOAT_SUMS = 12, SUMS = 8, CHAINS = 4, RUN = 8 }; /* RUN: int16 sums of 4-bit products before they could overflow */
+
+static float f32_avx2(int32_t n) {
+    __m256 a[FLOAT_SUMS], x = _mm256_set1_ps(0.75f), y = _mm256_set1_ps(0.5f);
+    UNROLL
+    for (int i = 0; i < FLOAT_SUMS; i++) {
+        a[i] = _mm256_set1_ps((float)i);
+    }
+    for (int32_t r = 0; r < n; r++) {
+        UNROLL
+        for (int i = 0; i < FLOAT_SUMS; i++) {
+            a[i] = _mm256_fmadd_ps(a[i], x, y);
+        }
+    }
+    UNROLL
+    for (int i = 1; i < FLOAT_SUMS; i++) {
+        a[0] = _mm256_add_ps(a[0], a[i]);
+    }
+    return _mm256_cvtss_f32(a[0]);
+}
+
+static inline __attribute__((always_inline)) float sum_of(const __m256i *a, int n) {
+    __m256i sum = a[0];
+    UNROLL
+    for (int i = 1; i < n; i++) {
+        sum = _mm256_add_epi32(sum, a[i]);
+    }
+    return (float)vec_sum(sum);
+}
+
+static float int8_avx2(int32_t n) {
+    __m256i a[SUMS], x = _mm256_set1_epi16(3), w = _mm256_set1_epi16(5);
+    UNROLL
+    for (int i = 0; i < SUMS; i++) {
+        a[i] = _mm256_set1_epi32(i);
+    }
+    for (int32_t r = 0; r < n; r++) {
+        UNROLL
+        for (int i = 0; i < SUMS; i++) {
+            FRESH(x);
+            a[i] = _mm256_add_epi32(a[i], _mm256_madd_epi16(w, x));
+        }
+    }
+    return sum_of(a, SUMS);
+}
+
+static float int8_small_avx2(int32_t n) {
+    __m256i a[CHAINS], x = _mm256_set1_epi8(3), w = _mm256_set1_epi8(5), ones = _mm256_set1_epi16(1);
+    UNROLL
+    for (int i = 0; i < CHAINS; i++) {
+        a[i] = _mm256_set1_epi32(i);
+    }
+    for (int32_t r = 0; r < n; r++) {
+        UNROLL
+        for (int i = 0; i < CHAINS; i++) {
+            FRESH(x);
+            __m256i pairs = _mm256_maddubs_epi16(w, x);
+            UNROLL
+            for (int k = 1; k < RUN; k++) {
+                FRESH(x);
+                pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w, x));
+            }
+            a[i] = _mm256_add_epi32(a[i], _mm256_madd_epi16(pairs, ones));
+        }
+    }
+    return sum_of(a, CHAINS);
+}
+
+const peak_kernels peak_avx2 = {
+    .read = read_memory,
+    .f32 = {"vfmadd, 256 bits", f32_avx2, FLOAT_SUMS * 8 * 2},
+    .int8 = {"vpmaddwd + vpaddd, 256 bits", int8_avx2, SUMS * 16 * 2},
+    .int8_small = {"8 vpmaddubsw + vpaddw, then vpmaddwd, 256 bits", int8_small_avx2, CHAINS * RUN * 32 * 2},
+};
