@@ -144,6 +144,12 @@ const flag cli_flags[] = {
     {"--context", "LIST", "tokens of the sequence (1024,8192)", CLI_BENCH_RUNS, FLAG_TEXT, AT(bench_runs.contexts), 0, 0, NULL, NULL},
     {"--page-size", "N", "tokens a page holds (16)", CLI_BENCH_RUNS, FLAG_POWER_OF_TWO, AT(bench_runs.page_tokens), 1, 256, NULL, NULL},
     {"--runs", "N", "runs behind each figure, the least of which counts (15)", CLI_BENCH_RUNS, FLAG_COUNT, AT(bench_runs.n_runs), 1, 64, NULL, NULL},
+    {"--context", "LIST", "tokens that a decoded one sees (1024,8192,32768)", CLI_BENCH_ATTENTION, FLAG_TEXT, AT(bench_attention.contexts), 0, 0, NULL, NULL},
+    {"--prompt", "N", "tokens of the prompt that is prefilled (8192)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_prompt), 1, 1 << 20, NULL, NULL},
+    {"--kv-dtype", "LIST", "types of keys and values (f16,bf16)", CLI_BENCH_ATTENTION, FLAG_TEXT, AT(bench_attention.types), 0, 0, NULL, NULL},
+    {"--isa", NULL, "instruction set", CLI_BENCH_ATTENTION, FLAG_CHOICE, AT(bench_attention.isa), 0, 0, isas, NULL},
+    {"--threads -t", "N", "threads (0: all processors)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_threads), 0, 1024, NULL, NULL},
+    {"--runs", "N", "runs behind each figure, the least of which counts (5)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_runs), 1, 64, NULL, NULL},
     {"--vocabulary", "LIST", "sizes of the vocabulary (32000,151936)", CLI_BENCH_SAMPLER, FLAG_TEXT, AT(bench_sampler.vocabularies), 0, 0, NULL, NULL},
     {"--rows", "N", "rows of a step (256)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_rows), 1, 65536, NULL, NULL},
     {"--threads -t", "N", "threads (0: all processors)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_threads), 0, 1024, NULL, NULL},
@@ -170,7 +176,7 @@ const flag cli_flags[] = {
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_PREEMPT, FLAG_COUNT, AT(bench_preempt.n_runs), 1, 64, NULL, NULL},
     {"--lengths", "LIST", "tokens of the prompt (128,512,1000)", CLI_BENCH_TIERS, FLAG_TEXT, AT(bench_tiers.lengths), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_TIERS, FLAG_COUNT, AT(bench_tiers.n_runs), 1, 64, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
+    {"--json", NULL, "for programs: JSON", CLI_BENCH_ATTENTION | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
      CLI_BENCH_TIERS | CLI_BENCH_ROOFLINE, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},

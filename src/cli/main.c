@@ -37,6 +37,10 @@ static quire_err command_bench_runs(const cli_options *o, quire_error *err) {
     return bench_runs_run(&o->bench_runs, err);
 }
 
+static quire_err command_bench_attention(const cli_options *o, quire_error *err) {
+    return bench_attention_run(&o->bench_attention, err);
+}
+
 static quire_err command_bench_preempt(const cli_options *o, quire_error *err) {
     return bench_preempt_run(&o->bench_preempt, err);
 }
@@ -153,6 +157,8 @@ static const command commands[] = {
     {"bench preempt", CLI_BENCH_PREEMPT, command_bench_preempt, "swapping a sequence out and in against computing it again", "quire bench preempt MODEL",
      "  quire bench preempt builtin\n"
      "  quire bench preempt model.gguf --pages 1,16,256 --lengths 512,4096 --json\n"},
+    {"bench attention", CLI_BENCH_ATTENTION, command_bench_attention, "how fast attention is by itself, and what pages cost it", "quire bench attention",
+     "  quire bench attention --context 1024,32768 --threads 1 --json\n"},
     {"bench runs", CLI_BENCH_RUNS, command_bench_runs, "what block table entries for runs of adjacent pages would gain", "quire bench runs",
      "  quire bench runs\n"
      "  quire bench runs --shape 1,8,64 --context 131072       a group of one layer: its pages lie closer together\n"},

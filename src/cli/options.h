@@ -8,6 +8,7 @@
 #include <json-c/json.h>
 
 #include "base/str.h"
+#include "bench/attention.h"
 #include "bench/bench.h"
 #include "bench/calibrate.h"
 #include "bench/demo.h"
@@ -52,7 +53,8 @@ typedef enum cli_command {
     CLI_BENCH_SAMPLER = 131072,
     CLI_BENCH_ENGINE = 262144,
     CLI_BENCH_KERNELS = 524288,
-    CLI_BENCH_ROOFLINE = 1048576
+    CLI_BENCH_ROOFLINE = 1048576,
+    CLI_BENCH_ATTENTION = 2097152
 } cli_command;
 
 typedef struct cli_options {
@@ -67,6 +69,7 @@ typedef struct cli_options {
     bench_engine_options bench_engine;
     bench_roofline_options bench_roofline;
     bench_runs_options bench_runs;
+    bench_attention_options bench_attention;
     bench_stall_options bench_stall;
     bench_sampler_options bench_sampler;
     bench_kernels_options bench_kernels;
