@@ -11,7 +11,8 @@
 #include "bench/sheet.h"
 #include "engine/sampler.h"
 
-#define SPREAD 3.0f /* standard deviation of the logits: what large models' are like */
+#define SPREAD   3.0f /* standard deviation of normal logits: thousands of tokens are likely */
+#define EXPONENT 1.5f /* of Zipf's law: some tens are, as in text */
 
 void bench_sampler_options_init(bench_sampler_options *o) {
     *o = (bench_sampler_options){.vocabularies = "32000,151936", .n_rows = 256, .n_runs = 5};
@@ -50,16 +51,21 @@ static quire_err measure(sampling_run *r, int32_t n_runs, figure *ns) {
     return QUIRE_OK;
 }
 
-/* Pairs of normal numbers by Box and Muller's method. */
-static void fill(float *logits, size_t n) {
+typedef enum shape { SHAPE_NORMAL, SHAPE_ZIPF, N_SHAPES } shape;
+
+static const char *const SHAPE_NAMES[N_SHAPES] = {"normal", "zipf"};
+
+/* Normal numbers by Box and Muller's method; or the logarithm of a power of a random rank. */
+static void fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
     uint64_t seed = 1;
     for (size_t i = 0; i < n; i++) {
         double u = ((double)(rng_next(&seed) >> 11) + 1.0) * 0x1p-53, v = (double)(rng_next(&seed) >> 11) * 0x1p-53;
-        logits[i] = SPREAD * (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+        double normal = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+        logits[i] = kind == SHAPE_NORMAL ? SPREAD * (float)normal : -EXPONENT * (float)log(ceil(u * n_vocab));
     }
 }
 
-static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, const sheet *t) {
+static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, shape logits, const sheet *t) {
     static const struct {
         const char *name;
         float temperature, top_p;
@@ -72,7 +78,7 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, c
         r->params.top_p = kinds[k].top_p;
         r->params.top_k = kinds[k].top_k;
         TRY(measure(r, o->n_runs, &ns));
-        sheet_row(t, (sheet_cell[]){{kinds[k].name, 0}, {NULL, r->n_vocab}, {NULL, ns.mean}, {NULL, ns.spread}, {NULL, ns.mean * r->n_vocab * r->n_rows * 1e-6}});
+        sheet_row(t, (sheet_cell[]){{kinds[k].name, 0}, {SHAPE_NAMES[logits], 0}, {NULL, r->n_vocab}, {NULL, ns.mean}, {NULL, ns.spread}, {NULL, ns.mean * r->n_vocab * r->n_rows * 1e-6}});
     }
     return QUIRE_OK;
 }
@@ -88,8 +94,10 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
         e = sampler_open(n_vocab, 1, &r.samplers[i]);
     }
     if (e == QUIRE_OK) {
-        fill(r.logits, n);
-        e = report_kinds(o, &r, t);
+        for (shape kind = 0; e == QUIRE_OK && kind < N_SHAPES; kind++) {
+            fill(kind, r.logits, n, n_vocab);
+            e = report_kinds(o, &r, kind, t);
+        }
     }
     for (size_t i = 0; r.samplers && i < n_members; i++) {
         sampler_close(r.samplers[i]);
@@ -102,7 +110,7 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
 
 quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
     static const sheet_column columns[] = {
-        {"kind", "", -14, SHEET_TEXT}, {"vocabulary", "vocabulary", 10, 0}, {"ns_per_logit", "ns a logit", 10, 3}, {"spread", "+-", 7, 3}, {"step_ms", "ms a step", 10, 2}};
+        {"kind", "", -14, SHEET_TEXT}, {"logits", "logits", -6, SHEET_TEXT}, {"vocabulary", "vocabulary", 10, 0}, {"ns_per_logit", "ns a logit", 10, 3}, {"spread", "+-", 7, 3}, {"step_ms", "ms a step", 10, 2}};
     sheet t = {.what = "sampler", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     int32_t sizes[FIGURES_MAX_POINTS], n;
     team *members;
@@ -116,8 +124,8 @@ quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
         e = run_vocabulary(o, sizes[i], members, &t);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&t, "%d rows of normal logits with standard deviation %.0f, %d threads, mean of %d runs.", (int)o->n_rows, (double)SPREAD,
-                   (int)team_size(members), (int)o->n_runs);
+        sheet_note(&t, "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent %.1f; %d threads, mean of %d runs.", (int)o->n_rows,
+                   (double)SPREAD, (double)EXPONENT, (int)team_size(members), (int)o->n_runs);
     } else {
         err_set(err, e, -1, "%d rows: %s", (int)o->n_rows, quire_err_text(e));
     }

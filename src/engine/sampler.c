@@ -17,15 +17,17 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     s->rows = sampler_rows_best();
     s->n_vocab = n_vocab;
     s->max_tokens = max_tokens;
-    s->weights = mem_new(n, sizeof *s->weights);
+    s->weights = mem_new(n + PAST_END > BLOCK ? n + PAST_END : BLOCK, sizeof *s->weights);
+    s->ids = mem_new(n + PAST_END, sizeof *s->ids);
     s->n_groups = (n + GROUP - 1) / GROUP;
     s->largest = mem_new(s->n_groups, sizeof *s->largest);
     s->sums = mem_new(s->n_groups, sizeof *s->sums);
-    s->inside = mem_new(n + 1, sizeof *s->inside);
+    s->keys = mem_new(n, sizeof *s->keys);
+    s->inside = mem_new(n, sizeof *s->inside);
     s->marks = mem_new(n, sizeof *s->marks);
     s->counts = mem_new(n, sizeof *s->counts);
     s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
-    if (!s->weights || !s->largest || !s->sums || !s->inside || !s->marks || !s->counts || !s->repeats) {
+    if (!s->weights || !s->ids || !s->largest || !s->sums || !s->keys || !s->inside || !s->marks || !s->counts || !s->repeats) {
         sampler_close(s);
         return QUIRE_NO_MEMORY;
     }
@@ -36,8 +38,10 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
 void sampler_close(sampler *s) {
     if (s) {
         mem_free(s->weights);
+        mem_free(s->ids);
         mem_free(s->largest);
         mem_free(s->sums);
+        mem_free(s->keys);
         mem_free(s->inside);
         mem_free(s->marks);
         mem_free(s->counts);
@@ -76,30 +80,40 @@ static int32_t find_max(const sampler *s, const float *logits) {
     return id;
 }
 
-quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
-    if (!s->rows->scan(s, logits)) {
-        return QUIRE_NUMERIC;
-    }
-    s->given_max = s->max;
-    if (sampler_change(s, logits, c) && !s->rows->scan(s, logits)) {
-        return QUIRE_NUMERIC; /* a tiny repetition penalty makes infinities */
-    }
-    return QUIRE_OK;
+/* A look at the row: with the weights of blocks for scale > 0. */
+static quire_err look(sampler *s, const float *logits, float scale) {
+    return (scale > 0.0f ? s->rows->scan_masses(s, logits, scale) : s->rows->scan(s, logits)) ? QUIRE_OK : QUIRE_NUMERIC;
 }
 
-/* Leaves the weights of the final distribution in s->weights; *greedy: the choice is *best. */
+static quire_err adjust(sampler *s, float *logits, const sample_context *c, float scale) {
+    TRY(look(s, logits, scale));
+    s->given_max = s->max;
+    return sampler_change(s, logits, c) ? look(s, logits, scale) : QUIRE_OK; /* a tiny repetition penalty makes infinities */
+}
+
+quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
+    return adjust(s, logits, c, 0.0f);
+}
+
+/* Leaves what may be drawn (sampler_parts.h); *greedy: the choice is *best. */
 static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
-    TRY(sampler_adjust(s, logits, c));
+    const sampling_params *p = c->params;
+    bool masses = sampler_wants_masses(p), dynamic = p->dynatemp_range > 0.0f;
+    *greedy = p->temperature < GREEDY_BELOW;
+    s->scale = LOG2_E / p->temperature;
+    TRY(adjust(s, logits, c, masses && !dynamic && !*greedy ? s->scale : 0.0f));
     if (s->max == -INFINITY) {
         return s->given_max == -INFINITY ? QUIRE_NUMERIC : QUIRE_BAD_REQUEST;
     }
-    *best = find_max(s, logits);
-    *greedy = c->params->temperature < GREEDY_BELOW;
-    if (!*greedy) {
-        s->temperature = sampler_temperature(s, logits, c->params);
-        *greedy = s->temperature < GREEDY_BELOW; /* a dynamic one can come down to 0 */
+    if (!*greedy && dynamic) {
+        float temperature = sampler_temperature(s, logits, p);
+        *greedy = temperature < GREEDY_BELOW; /* it can come down to 0 */
+        s->scale = LOG2_E / temperature;
+        TRY(masses && !*greedy ? look(s, logits, s->scale) : QUIRE_OK);
     }
-    if (!*greedy) {
+    if (*greedy) {
+        *best = find_max(s, logits);
+    } else {
         sampler_cut(s, logits, c);
     }
     return QUIRE_OK;
@@ -111,11 +125,8 @@ quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32
     if (greedy) {
         return QUIRE_OK;
     }
-    if (c->params->mirostat != MIROSTAT_OFF) {
-        *token = sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu);
-        return QUIRE_OK;
-    }
-    *token = sampler_draw(s, c->noise.token);
+    bool mirostat = c->params->mirostat != MIROSTAT_OFF;
+    *token = mirostat ? sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu) : sampler_draw(s, logits, c->noise.token);
     return QUIRE_OK;
 }
 
@@ -124,13 +135,18 @@ quire_err sampler_distribution(sampler *s, float *logits, const sample_context *
     int32_t best;
     TRY(distribute(s, logits, c, &best, &greedy));
     if (greedy) {
-        memset(s->weights, 0, (size_t)s->n_vocab * sizeof *s->weights);
-        memset(s->largest, 0, s->n_groups * sizeof *s->largest);
-        s->weights[best] = s->largest[best / GROUP] = 1.0f;
+        s->n_kept = 1;
+        s->ids[0] = best;
+        s->weights[0] = 1.0f;
+    } else if (s->is_whole) {
+        sampler_keep_all(s, logits);
     }
-    double total = s->rows->sum(s);
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        s->weights[i] = (float)((double)s->weights[i] / total);
+    double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
+    memset(s->weights + s->n_kept, 0, (size_t)(s->n_vocab - s->n_kept) * sizeof *s->weights);
+    for (int32_t i = s->n_kept - 1; i >= 0; i--) { /* ids[i] >= i: from the last on each finds its place free */
+        float prob = (float)((double)s->weights[i] / total);
+        s->weights[i] = 0.0f;
+        s->weights[s->ids[i]] = prob;
     }
     *probs = s->weights;
     return QUIRE_OK;

@@ -4,7 +4,8 @@
  * top-n-sigma, min-p, top-k, typical-p, top-p, XTC (vLLM's order, with llama.cpp's and transformers' further stages fitted in); mirostat in place of all
  * that follows the temperature. Ties go to the lowest id. The draw walks the kept tokens in id order against one uniform from a counter-based generator
  * keyed by (seed, sample, position, purpose), so a token depends on its own row, history and key only.
- * No sort of the vocabulary: kept sets are found by counting in buckets of the keys' leading bits. One thread a sampler.
+ * No sort of the vocabulary, and no weight for every token: kept sets are found among the few that can be kept, by counting in buckets of the
+ * keys' leading bits. One thread a sampler.
  *
  * Sources: typical-p Meister et al. 2023; top-p Holtzman et al. 2020; repetition penalty Keskar et al. 2019; mirostat Basu et al. 2021; min-p Nguyen et al.
  * 2024; top-n-sigma Tang et al. 2024; DRY and XTC as llama.cpp defines them. */

@@ -1,14 +1,30 @@
-/* Sampling stages that look at the whole distribution: temperature, and what leaves the unlikely (or the likeliest) tokens out. */
+/* Sampling stages that look at the whole distribution: temperature, and what leaves the unlikely (or the likeliest) tokens out.
+ *
+ * Few tokens are kept of a large vocabulary, so the cuts begin with those whose logits reach a bound below which nothing can be kept: known
+ * for top-k and min-p; for top-p guessed from a sample of the row and checked afterwards. Which bound it was never shows in what is kept. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/sampler_parts.h"
 
+#define SAMPLED_GROUPS 32   /* one group of so many says where the bound of top-p may lie */
+#define FIRST_AIM      0.8  /* .. for such a part of what it leaves out */
+#define LAST_AIM       0.01
+#define SMALL_VOCAB    4096 /* up to so many tokens all are looked at */
+#define LEAST_WEIGHT   1.1754944e-38f /* 2^-126 */
+
 static uint32_t bits_of(float v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
     return bits;
+}
+
+static float weight_of(uint32_t key) {
+    float w;
+    memcpy(&w, &key, sizeof w);
+    return w;
 }
 
 /* ---- temperature ---- */
@@ -37,37 +53,26 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
 
 /* ---- a cut in an order: of the candidates, those with the largest keys stay ---- */
 
+/* What a cut adds up from the largest key on: tokens, or their weights. */
+typedef enum measure { BY_COUNT, BY_WEIGHT } measure;
+
+/* The upper bits of a key, and the next ones. */
 static int32_t bucket_of(uint32_t key) {
-    return (int32_t)(key >> 19);
+    return (int32_t)(key >> 20);
 }
 
 static int32_t finer_bucket_of(uint32_t key) {
-    return (int32_t)(key >> 7 & (N_BUCKETS - 1));
+    return (int32_t)(key >> 9 & (N_BUCKETS - 1));
 }
 
-/* Kept tokens of less than this weight become candidates, in id order, with their weights as keys; returns how many. Written without a branch a token:
- * whether one is kept cannot be guessed. There is a place more than tokens. */
-static int32_t gather(sampler *s, float most) {
-    int32_t n = 0;
-    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
-        int32_t end = (g + 1) * GROUP < s->n_vocab ? (g + 1) * GROUP : s->n_vocab;
-        for (int32_t i = s->largest[g] > 0.0f ? g * GROUP : end; i < end; i++) {
-            s->inside[n] = (candidate){bits_of(s->weights[i]), i};
-            n += (s->weights[i] > 0.0f) & (s->weights[i] < most);
-        }
-    }
-    return n;
+static double measure_of(const sampler *s, measure by, int32_t place) {
+    return by == BY_COUNT ? 1.0 : (double)s->weights[place];
 }
 
-/* Counts and weighs the candidates by bucket. */
-static void fill_buckets(sampler *s, int32_t n) {
-    memset(s->mass, 0, sizeof s->mass);
-    memset(s->count, 0, sizeof s->count);
-    for (int32_t i = 0; i < n; i++) {
-        int32_t b = bucket_of(s->inside[i].key);
-        s->mass[b] += (double)s->weights[s->inside[i].id];
-        s->count[b]++;
-    }
+static uint32_t key_at(const void *keys, int32_t place) {
+    uint32_t key;
+    memcpy(&key, (const uint32_t *)keys + place, sizeof key);
+    return key;
 }
 
 static int by_key(const void *a, const void *b) {
@@ -75,85 +80,150 @@ static int by_key(const void *a, const void *b) {
     if (x->key != y->key) {
         return x->key < y->key ? 1 : -1;
     }
-    return (x->id > y->id) - (x->id < y->id);
+    return (x->place > y->place) - (x->place < y->place);
 }
 
-/* Of the n candidates those of bucket b stay, in order; those of lower buckets are left out. Returns how many are inside. */
-static int32_t open_bucket(sampler *s, int32_t n, int32_t b) {
-    int32_t n_inside = 0;
-    for (int32_t i = 0; i < n; i++) {
-        candidate c = s->inside[i];
-        if (bucket_of(c.key) == b) {
-            s->inside[n_inside++] = c;
-        } else if (bucket_of(c.key) < b) {
-            s->weights[c.id] = 0.0f;
-        }
-    }
-    qsort(s->inside, (size_t)n_inside, sizeof *s->inside, by_key);
-    return n_inside;
-}
-
-/* The bucket in which the mass from the top reaches `limit`; *above becomes the mass over it. */
-static int32_t find_mass(const sampler *s, double limit, double *above) {
+/* The bucket in which the sum from the top reaches `limit`, -1 when it never does; *above becomes the sum over it. */
+static int32_t find_bucket(const sampler *s, double limit, double *above) {
     int32_t b = N_BUCKETS - 1;
-    while (b > 0 && (s->mass[b] <= 0.0 || *above + s->mass[b] < limit)) {
-        *above += s->mass[b--];
+    for (; b >= 0; b--) {
+        if (s->mass[b] > 0.0 && *above + s->mass[b] >= limit) {
+            break;
+        }
+        if (s->mass[b] > 0.0) { /* most are empty: no addition waits for them */
+            *above += s->mass[b];
+        }
     }
     return b;
 }
 
-/* Of the n candidates, which share a bucket, those stay where the mass before them reaches `limit`, in order; the ones that come after these are left out.
- * Buckets of the next bits of their keys save sorting the many. */
-static int32_t open_finer(sampler *s, int32_t n, double limit, double *above) {
+/* Kept tokens whose keys lie in bucket b become candidates; returns how many. */
+static int32_t open_bucket(sampler *s, const void *keys, int32_t b) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        uint32_t key = key_at(keys, i);
+        s->inside[n] = (candidate){key, i};
+        n += bucket_of(key) == b;
+    }
+    return n;
+}
+
+/* Of n candidates those stay in whose finer bucket the sum reaches `limit`; returns how many. */
+static int32_t open_finer(sampler *s, int32_t n, measure by, double limit, double *above) {
+    int32_t n_inside = 0;
     memset(s->mass, 0, sizeof s->mass);
     for (int32_t i = 0; i < n; i++) {
-        s->mass[finer_bucket_of(s->inside[i].key)] += (double)s->weights[s->inside[i].id];
+        s->mass[finer_bucket_of(s->inside[i].key)] += measure_of(s, by, s->inside[i].place);
     }
-    int32_t b = find_mass(s, limit, above), n_inside = 0;
+    double over = *above;
+    int32_t b = find_bucket(s, limit, above);
+    if (b < 0) { /* by rounding only */
+        *above = over;
+        return n;
+    }
     for (int32_t i = 0; i < n; i++) {
         candidate c = s->inside[i];
-        if (finer_bucket_of(c.key) == b) {
-            s->inside[n_inside++] = c;
-        } else if (finer_bucket_of(c.key) < b) {
-            s->weights[c.id] = 0.0f;
-        }
+        s->inside[n_inside] = c;
+        n_inside += finer_bucket_of(c.key) == b;
     }
-    qsort(s->inside, (size_t)n_inside, sizeof *s->inside, by_key);
     return n_inside;
 }
 
-/* Opens the bucket in which the mass before a candidate reaches `limit`, and says the mass above. */
-static int32_t open_mass(sampler *s, int32_t n, double limit, double *above) {
-    fill_buckets(s, n);
-    *above = 0.0;
-    return open_bucket(s, n, find_mass(s, limit, above));
-}
-
-static float weight_of(int32_t bucket) {
-    uint32_t bits = (uint32_t)bucket << 19;
-    float least;
-    memcpy(&least, &bits, sizeof least);
-    return least;
-}
-
-/* As open_mass for all weights as they lie, when these are the keys. */
-static int32_t open_weights(sampler *s, double limit, double *above) {
+/* The kept tokens by keys (uint32, one a kept token), largest first, until their sum reaches `limit`: the last of them, at least one. Two
+ * rounds of buckets save sorting more than a few. False when the sum of all does not reach the limit. */
+static bool find_cut(sampler *s, const void *keys, measure by, double limit, candidate *last) {
+    double above = 0.0;
     memset(s->mass, 0, sizeof s->mass);
-    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
-        int32_t end = (g + 1) * GROUP < s->n_vocab ? (g + 1) * GROUP : s->n_vocab, n_kept = 0;
-        float kept[GROUP + 1];
-        for (int32_t i = s->largest[g] > 0.0f ? g * GROUP : end; i < end; i++) {
-            kept[n_kept] = s->weights[i];
-            n_kept += s->weights[i] > 0.0f;
-        }
-        for (int32_t i = 0; i < n_kept; i++) {
-            s->mass[bucket_of(bits_of(kept[i]))] += (double)kept[i];
-        }
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->mass[bucket_of(key_at(keys, i))] += measure_of(s, by, i);
     }
-    *above = 0.0;
-    int32_t b = find_mass(s, limit, above);
-    s->rows->drop_below(s, weight_of(b));
-    return open_finer(s, gather(s, weight_of(b + 1)), limit, above);
+    int32_t b = find_bucket(s, limit, &above);
+    *last = (candidate){0, s->n_kept - 1};
+    if (b < 0) {
+        return false;
+    }
+    int32_t n = open_finer(s, open_bucket(s, keys, b), by, limit, &above);
+    qsort(s->inside, (size_t)n, sizeof *s->inside, by_key);
+    for (int32_t i = 0; i < n && (i == 0 || above < limit); i++) {
+        *last = s->inside[i];
+        above += measure_of(s, by, last->place);
+    }
+    return true;
+}
+
+/* Leaves out what comes after `last` by weight. */
+static void cut_after(sampler *s, candidate last) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        float w = s->weights[i];
+        uint32_t key = bits_of(w);
+        s->weights[n] = w;
+        s->ids[n] = s->ids[i];
+        n += (key > last.key) | ((key == last.key) & (i <= last.place));
+    }
+    s->n_kept = n;
+}
+
+/* ---- what the cuts begin with ---- */
+
+/* A logit that is surely below any whose weight is this. */
+static float logit_below(const sampler *s, float weight) {
+    double l = (double)s->max + (log2((double)weight) - 1e-3) / (double)s->scale;
+    return weight > 0.0f ? (float)(l - 1e-6 * fabs(l)) : -INFINITY;
+}
+
+/* Tokens of at least this logit become the kept ones, but those of less than this weight. */
+static void keep_from(sampler *s, const float *logits, float least, float least_weight) {
+    int32_t n = 0;
+    s->is_whole = false;
+    s->n_kept = s->rows->gather(s, logits, least > -FLT_MAX ? least : -FLT_MAX);
+    s->rows->weigh(s->weights, s->n_kept, s->max, s->scale);
+    for (int32_t i = 0; i < s->n_kept && least_weight > 0.0f; i++) {
+        s->weights[n] = s->weights[i];
+        s->ids[n] = s->ids[i];
+        n += s->weights[i] >= least_weight;
+    }
+    s->n_kept = least_weight > 0.0f ? n : s->n_kept;
+}
+
+void sampler_keep_all(sampler *s, const float *logits) {
+    keep_from(s, logits, -INFINITY, LEAST_WEIGHT);
+}
+
+/* A logit that at least k tokens reach: the k-th largest of the groups' largest, or a little less. */
+static float bound_of_top_k(sampler *s, int32_t k) {
+    int32_t n_above = 0, b = N_BUCKETS - 1;
+    if ((size_t)k > s->n_groups) {
+        return -INFINITY;
+    }
+    memcpy(s->weights, s->largest, s->n_groups * sizeof *s->weights);
+    s->rows->weigh(s->weights, (int32_t)s->n_groups, s->max, s->scale);
+    memset(s->mass, 0, sizeof s->mass);
+    for (size_t g = 0; g < s->n_groups; g++) {
+        s->mass[bucket_of(bits_of(s->weights[g]))] += 1.0;
+    }
+    while (n_above + (int32_t)s->mass[b] < k) {
+        n_above += (int32_t)s->mass[b--];
+    }
+    return logit_below(s, weight_of((uint32_t)b << 20));
+}
+
+/* A logit below which, to judge by a sample, the tokens have this weight together. */
+static float guess_bound(sampler *s, const float *logits, double weight) {
+    int32_t n = 0, b = 0;
+    for (size_t g = 0; (int32_t)((g + 1) * GROUP) <= s->n_vocab; g += SAMPLED_GROUPS, n += GROUP) {
+        memcpy(s->weights + n, logits + g * GROUP, GROUP * sizeof *logits);
+    }
+    s->rows->weigh(s->weights, n, s->max, s->scale);
+    memset(s->mass, 0, sizeof s->mass);
+    for (int32_t i = 0; i < n; i++) {
+        s->mass[bucket_of(bits_of(s->weights[i]))] += (double)s->weights[i];
+    }
+    double below = 0.0, share = weight * n / s->n_vocab;
+    while (b < N_BUCKETS - 1 && below + s->mass[b] <= share) {
+        below += s->mass[b++];
+    }
+    return logit_below(s, weight_of((uint32_t)b << 20));
 }
 
 /* ---- the cuts ---- */
@@ -161,7 +231,7 @@ static int32_t open_weights(sampler *s, double limit, double *above) {
 /* Keeps logits of at least the best one less n standard deviations of the live ones. */
 static void cut_sigma(sampler *s, const float *logits, float n) {
     double sum = 0.0, squares = 0.0;
-    int32_t n_live = 0;
+    int32_t n_live = 0, n_kept = 0;
     for (int32_t i = 0; i < s->n_vocab; i++) {
         if (logits[i] > -INFINITY) {
             sum += (double)logits[i];
@@ -174,126 +244,135 @@ static void cut_sigma(sampler *s, const float *logits, float n) {
         squares += logits[i] > -INFINITY ? d * d : 0.0;
     }
     double least = (double)s->max - (double)n * sqrt(squares / n_live);
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        if ((double)logits[i] < least) {
-            s->weights[i] = 0.0f;
-        }
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->weights[n_kept] = s->weights[i];
+        s->ids[n_kept] = s->ids[i];
+        n_kept += (double)logits[s->ids[i]] >= least;
     }
-}
-
-/* The k-th largest of the groups' largest weights: at least k tokens have as much. 0 where there are fewer groups. */
-static float floor_of_top_k(sampler *s, int32_t k) {
-    int32_t n = 0, b = N_BUCKETS - 1, above = 0;
-    if ((size_t)k > s->n_groups) {
-        return 0.0f;
-    }
-    for (size_t g = 0; g < s->n_groups; g++) {
-        s->inside[n++] = (candidate){bits_of(s->largest[g]), 0};
-    }
-    memset(s->count, 0, sizeof s->count);
-    for (int32_t i = 0; i < n; i++) {
-        s->count[bucket_of(s->inside[i].key)]++;
-    }
-    while (above + s->count[b] < k) {
-        above += s->count[b--];
-    }
-    return weight_of(b); /* the least of the bucket in which the k-th lies */
+    s->n_kept = n_kept;
 }
 
 /* Keeps the k largest weights, and all equal to the k-th. */
 static void cut_top_k(sampler *s, int32_t k) {
-    s->rows->drop_below(s, floor_of_top_k(s, k));
-    int32_t n = gather(s, INFINITY), b = N_BUCKETS - 1, above = 0;
-    fill_buckets(s, n);
-    while (b >= 0 && above + s->count[b] < k) {
-        above += s->count[b--];
-    }
-    if (b < 0) {
-        return; /* no more than k are left */
-    }
-    n = open_bucket(s, n, b);
-    uint32_t least = s->inside[k - above - 1].key;
-    for (int32_t i = k - above; i < n; i++) {
-        if (s->inside[i].key < least) {
-            s->weights[s->inside[i].id] = 0.0f;
-        }
+    candidate last;
+    if (s->n_kept > k && find_cut(s, s->weights, BY_COUNT, (double)k, &last)) {
+        cut_after(s, (candidate){last.key, s->n_kept});
     }
 }
 
-/* Keeps a token iff the mass before it (of larger weights, or equal ones with lower ids) is below top_p of all. The first always stays. Tokens of less than
- * (1 - top_p) / n_vocab of the whole together have less than 1 - top_p of it, so the cut lies above them. */
+/* Keeps a token iff the mass before it (of larger weights, or equal ones with lower ids) is below top_p of all that were kept. */
 static void cut_top_p(sampler *s, float top_p) {
-    double total = s->rows->sum(s), before, limit = (double)top_p * total;
-    s->rows->drop_below(s, (float)((1.0 - (double)top_p) * total / s->n_vocab * 0.999));
-    int32_t n = open_weights(s, limit, &before);
-    bool first = before == 0.0;
-    for (int32_t i = 0; i < n; i++) {
-        float *w = &s->weights[s->inside[i].id];
-        double mass = (double)*w;
-        if (before >= limit && !first) {
-            *w = 0.0f;
+    candidate last;
+    (void)find_cut(s, s->weights, BY_WEIGHT, (double)top_p * s->rows->sum_blocks(s->weights, s->n_kept, s->sums), &last);
+    cut_after(s, last);
+}
+
+/* The same when nothing was left out before: by the weight of all tokens, with few of them looked at. The guess aims at some less than what
+ * top_p leaves out; where the tokens that reach it do not suffice, at less and less of it, and in the end all are looked at. */
+static void cut_top_p_first(sampler *s, const float *logits, float top_p) {
+    double limit = (double)top_p * s->total, left_out = s->total - limit;
+    candidate last;
+    for (double aim = FIRST_AIM; s->n_vocab > SMALL_VOCAB && aim > LAST_AIM; aim /= 4) {
+        keep_from(s, logits, guess_bound(s, logits, aim * left_out), 0.0f);
+        if (find_cut(s, s->weights, BY_WEIGHT, limit, &last)) {
+            cut_after(s, last);
+            return;
         }
-        first = false;
-        before += mass;
     }
+    sampler_keep_all(s, logits);
+    (void)find_cut(s, s->weights, BY_WEIGHT, limit, &last);
+    cut_after(s, last);
+}
+
+static double surprise_of(const sampler *s, const float *logits, int32_t id, double log_total) {
+    return log_total - ((double)logits[id] - (double)s->max) * (double)s->scale * 0.6931471805599453; /* ln 2 */
+}
+
+/* Larger for what is nearer to the entropy. */
+static uint32_t nearness_of(double surprise, double entropy) {
+    return 0x7fffffffu - bits_of((float)fabs(surprise - entropy));
 }
 
 /* Keeps the tokens whose surprise is nearest to the entropy, until they together have this probability; all as near as the last one stay. */
 static void cut_typical(sampler *s, const float *logits, float typical_p) {
-    double total = s->rows->sum(s), log_total = log(total), entropy = 0.0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        if (s->weights[i] > 0.0f) {
-            double surprise = log_total - ((double)logits[i] - (double)s->max) / (double)s->temperature;
-            entropy += (double)s->weights[i] / total * surprise;
-        }
+    double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums), log_total = log(total), entropy = 0.0;
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        entropy += (double)s->weights[i] / total * surprise_of(s, logits, s->ids[i], log_total);
     }
-    int32_t n = gather(s, INFINITY), last = 0;
-    for (int32_t i = 0; i < n; i++) {
-        double surprise = log_total - ((double)logits[s->inside[i].id] - (double)s->max) / (double)s->temperature;
-        s->inside[i].key = 0x7fffffffu - bits_of((float)fabs(surprise - entropy));
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->keys[i] = nearness_of(surprise_of(s, logits, s->ids[i], log_total), entropy);
     }
-    double before, limit = (double)typical_p * total;
-    n = open_mass(s, n, limit, &before);
-    while (last < n - 1 && before + (double)s->weights[s->inside[last].id] < limit) {
-        before += (double)s->weights[s->inside[last++].id];
+    candidate last;
+    (void)find_cut(s, s->keys, BY_WEIGHT, (double)typical_p * total, &last);
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->weights[n] = s->weights[i];
+        s->ids[n] = s->ids[i];
+        n += s->keys[i] >= last.key;
     }
-    for (int32_t i = last + 1; i < n; i++) {
-        if (s->inside[i].key < s->inside[last].key) {
-            s->weights[s->inside[i].id] = 0.0f;
-        }
-    }
+    s->n_kept = n;
 }
 
 /* Leaves out all tokens of at least this probability but the least likely of them, the last one of equals. */
 static void cut_top_choices(sampler *s, float threshold) {
-    double total = s->rows->sum(s);
-    int32_t last = -1, n_live = 0;
-    for (int32_t i = 0; i < s->n_vocab; i++) {
-        n_live += s->weights[i] > 0.0f;
-        if ((double)s->weights[i] >= (double)threshold * total && (last < 0 || s->weights[i] <= s->weights[last])) {
+    double least = (double)threshold * s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
+    int32_t last = -1, n = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        if ((double)s->weights[i] >= least && (last < 0 || s->weights[i] <= s->weights[last])) {
             last = i;
         }
     }
-    for (int32_t i = 0; last >= 0 && n_live >= 2 && i < s->n_vocab; i++) {
-        if (i != last && (double)s->weights[i] >= (double)threshold * total) {
-            s->weights[i] = 0.0f;
-        }
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        bool stays = i == last || (double)s->weights[i] < least;
+        s->weights[n] = s->weights[i];
+        s->ids[n] = s->ids[i];
+        n += stays;
     }
+    s->n_kept = n;
+}
+
+static bool has_top_k(const sampler *s, const sampling_params *p) {
+    return p->top_k > 0 && p->top_k < s->n_vocab;
+}
+
+/* Whether a stage needs every live token's weight. */
+static bool needs_all(const sampling_params *p) {
+    return p->mirostat != MIROSTAT_OFF || p->top_n_sigma > 0.0f || p->typical_p < 1.0f || p->xtc_probability > 0.0f;
+}
+
+bool sampler_wants_masses(const sampling_params *p) {
+    return !needs_all(p) && p->min_p <= 0.0f && p->top_k <= 0;
+}
+
+/* Keeps all that may stay: min-p is done with it. */
+static void begin(sampler *s, const float *logits, const sampling_params *p) {
+    float least = -INFINITY;
+    if (!needs_all(p) && has_top_k(s, p)) {
+        least = bound_of_top_k(s, p->top_k);
+    }
+    if (p->min_p > 0.0f) {
+        least = fmaxf(least, logit_below(s, p->min_p)); /* the largest weight is 1 */
+    }
+    keep_from(s, logits, least, fmaxf(p->min_p, LEAST_WEIGHT));
 }
 
 void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
-    s->rows->weigh(s, logits);
+    if (sampler_wants_masses(p)) {
+        s->is_whole = p->top_p >= 1.0f;
+        if (!s->is_whole) {
+            cut_top_p_first(s, logits, p->top_p);
+        }
+        return;
+    }
+    begin(s, logits, p);
     if (p->mirostat != MIROSTAT_OFF) {
         return;
     }
     if (p->top_n_sigma > 0.0f) {
         cut_sigma(s, logits, p->top_n_sigma);
     }
-    if (p->min_p > 0.0f) {
-        s->rows->drop_below(s, p->min_p); /* the largest weight is 1 */
-    }
-    if (p->top_k > 0 && p->top_k < s->n_vocab) {
+    if (has_top_k(s, p)) {
         cut_top_k(s, p->top_k);
     }
     if (p->typical_p < 1.0f) {
@@ -310,7 +389,9 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
 /* ---- for mirostat ---- */
 
 int32_t sampler_sort(sampler *s) {
-    int32_t n = gather(s, INFINITY);
-    qsort(s->inside, (size_t)n, sizeof *s->inside, by_key);
-    return n;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->inside[i] = (candidate){bits_of(s->weights[i]), i};
+    }
+    qsort(s->inside, (size_t)s->n_kept, sizeof *s->inside, by_key);
+    return s->n_kept;
 }

@@ -3,33 +3,56 @@
 
 const sampler_rows *sampler_rows_best(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt")) {
         return &sampler_rows_avx2;
     }
 #endif
     return &sampler_rows_plain;
 }
 
-/* A group's weight lies where its first and last token do, so a draw looks into one group only. */
-int32_t sampler_draw(sampler *s, float uniform) {
-    double target = (double)uniform * s->rows->sum(s), before = 0.0;
-    int32_t n_groups = (s->n_vocab + GROUP - 1) / GROUP, g = 0, last = -1;
-    for (int32_t k = 0; k < n_groups; k++) {
-        last = s->sums[k] > 0.0 ? k : last;
+/* The block of n whose part of their sum `target` falls into, the last one that weighs anything where rounding lets the walk run out;
+ * *before becomes the sum of those before it. */
+static int32_t find_block(const double *sums, int32_t n, double target, double *before) {
+    int32_t last = 0, b = 0;
+    for (int32_t i = 0; i < n; i++) {
+        last = sums[i] > 0.0 ? i : last;
     }
-    while (g < last && before + s->sums[g] <= target) {
-        before += s->sums[g++];
+    while (b < last && *before + sums[b] <= target) {
+        *before += sums[b++];
     }
-    int32_t token = -1;
-    for (; token < 0 || g <= last; g++) { /* the last token kept stands where rounding lets the walk run out */
-        int32_t end = (g + 1) * GROUP < s->n_vocab ? (g + 1) * GROUP : s->n_vocab;
-        for (int32_t i = g * GROUP; i < end; i++) {
-            before += (double)s->weights[i];
-            token = s->weights[i] > 0.0f ? i : token;
-            if (s->weights[i] > 0.0f && before > target) {
-                return i;
-            }
+    return b;
+}
+
+/* The one of n weights, some of which are not 0, that `target` falls on. */
+static int32_t find_place(const float *w, int32_t n, double target, double before) {
+    int32_t place = 0;
+    for (int32_t i = 0; i < n; i++) {
+        before += (double)w[i];
+        place = w[i] > 0.0f ? i : place;
+        if (w[i] > 0.0f && before > target) {
+            break;
         }
     }
-    return token;
+    return place;
+}
+
+/* The place among n weights in whose part `target` falls; sums are their groups'. */
+static int32_t find_in_groups(const float *w, int32_t n, const double *sums, double target) {
+    double before = 0.0;
+    int32_t first = GROUP * find_block(sums, (n + GROUP - 1) / GROUP, target, &before);
+    return first + find_place(w + first, n - first < GROUP ? n - first : GROUP, target, before);
+}
+
+int32_t sampler_draw(sampler *s, const float *logits, float uniform) {
+    if (!s->is_whole) {
+        double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
+        return s->ids[find_in_groups(s->weights, s->n_kept, s->sums, (double)uniform * total)];
+    }
+    double target = (double)uniform * s->total, before = 0.0;
+    int32_t first = BLOCK * find_block(s->sums, (s->n_vocab + BLOCK - 1) / BLOCK, target, &before);
+    int32_t n = s->n_vocab - first < BLOCK ? s->n_vocab - first : BLOCK;
+    memcpy(s->weights, logits + first, (size_t)n * sizeof *logits);
+    s->rows->weigh(s->weights, n, s->max, s->scale);
+    (void)s->rows->sum_blocks(s->weights, n, s->sums);
+    return first + find_in_groups(s->weights, n, s->sums, target - before);
 }

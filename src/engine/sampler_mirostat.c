@@ -6,7 +6,7 @@
 enum { N_ESTIMATE = 100 }; /* likeliest tokens from which version 1 estimates the exponent of Zipf's law */
 
 static float weight_at(const sampler *s, int32_t rank) {
-    return s->weights[s->inside[rank].id];
+    return s->weights[s->inside[rank].place];
 }
 
 /* Version 1: how many of the n sorted tokens stay. */
@@ -47,5 +47,5 @@ int32_t sampler_mirostat(sampler *s, const sampling_params *p, float uniform, fl
     }
     double surprise = -log2((double)weight_at(s, rank) / kept);
     *mu -= (float)((double)p->mirostat_eta * (surprise - (double)p->mirostat_tau));
-    return s->inside[rank].id;
+    return s->ids[s->inside[rank].place];
 }

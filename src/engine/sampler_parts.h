@@ -6,45 +6,57 @@
 
 #include "engine/sampler.h"
 
-#define N_BUCKETS 4096 /* of the upper bits of a 31-bit key */
-#define GROUP     64   /* neighbouring tokens whose weights have a largest and a sum */
+#define N_BUCKETS 2048 /* of the upper bits of a 31-bit key */
+#define GROUP     64   /* neighbouring tokens whose logits have a largest, or kept ones whose weights have a sum */
+#define BLOCK     2048 /* neighbouring tokens whose weights have a sum */
+#define PAST_END  6    /* places that a gather may write behind its last */
+#define LOG2_E    1.44269504f
 
+/* A kept token that a cut looks at: the key that it goes by, and its place among the kept ones. */
 typedef struct candidate {
     uint32_t key;
-    int32_t id;
+    int32_t place;
 } candidate;
 
-/* ---- sampler_rows.inc.h: passes over whole rows, one set for each instruction set ---- */
+/* ---- sampler_rows.inc.h: passes over whole rows, one set for each instruction set ----
+ * The weight of a logit l is 2^((l - s->max) * scale), scale = log2(e) / temperature; 0 when it is less than 2^-126. */
 typedef struct sampler_rows {
     /* Whether all logits are numbers or -inf; s->max becomes the largest, s->largest those of the groups. */
     bool (*scan)(sampler *s, const float *logits);
-    /* Fills s->weights and s->largest. */
-    void (*weigh)(sampler *s, const float *logits);
-    /* The sum of all weights, and of each group. */
-    double (*sum)(sampler *s);
-    /* Leaves out weights below `least`. */
-    void (*drop_below)(sampler *s, float least);
+    /* Without s->largest, but with s->sums and s->total: the weights of each BLOCK and of all, none of them stored. */
+    bool (*scan_masses)(sampler *s, const float *logits, float scale);
+    /* Tokens whose logits are at least `least`, in id order: ids to s->ids, logits to s->weights. Returns how many. */
+    int32_t (*gather)(sampler *s, const float *logits, float least);
+    /* Logits x[0..n) into weights. */
+    void (*weigh)(float *x, int32_t n, float max, float scale);
+    /* The sum of w[0..n), and of each GROUP of it into sums. */
+    double (*sum_blocks)(const float *w, int32_t n, double *sums);
 } sampler_rows;
 
 extern const sampler_rows sampler_rows_plain, sampler_rows_avx2;
 
+/* Invariant, behind sampler_cut: what can be drawn is the n_kept tokens of ids and weights, in id order; or, when is_whole, every token, by
+ * the sums of blocks. */
 struct sampler {
     const sampler_rows *rows;
-    int32_t n_vocab, max_tokens;
+    int32_t n_vocab, max_tokens, n_kept;
+    bool is_whole;
     size_t n_groups;
     float max;           /* the largest logit after the changes */
     float given_max;     /* the same before them */
-    float temperature;   /* what the logits are divided by */
-    float *weights;      /* [n_vocab] exp((l - max) / temperature); 0: not kept */
-    float *largest;      /* [groups] at least the largest weight of a group; 0: it has none */
-    double *sums;        /* [groups] of the weights, as sampler_sum found them */
-    candidate *inside;   /* [n_vocab + 1] tokens that a cut looks at */
+    float scale;         /* log2(e) / temperature */
+    float *largest;      /* [groups] the largest logit of each, behind scan */
+    double *sums;        /* [groups] the weights of blocks of all tokens, or of groups of the kept ones */
+    double total;        /* the weight of all tokens, behind scan_masses */
+    float *weights;      /* [max(n_vocab + PAST_END, BLOCK)] of the kept tokens */
+    int32_t *ids;        /* [n_vocab + PAST_END] of the kept tokens */
+    uint32_t *keys;      /* [n_vocab] what typical-p orders the kept tokens by */
+    candidate *inside;   /* [n_vocab] those of them that a cut looks at */
     int32_t *marks;      /* [n_vocab] when a token was last touched, against `mark` */
     int32_t mark;
     int32_t *counts;     /* [n_vocab] valid where marked */
     int32_t *repeats;    /* [max_tokens + 1] lengths of common suffixes */
     double mass[N_BUCKETS];
-    int32_t count[N_BUCKETS];
 };
 
 /* A new set of marked tokens, empty. */
@@ -66,22 +78,26 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
 /* The fastest passes that this processor has; all give the same bits. */
 const sampler_rows *sampler_rows_best(void);
 /* The token, in id order, in whose part of the whole `uniform` falls. Some weight is not 0. */
-int32_t sampler_draw(sampler *s, float uniform);
+int32_t sampler_draw(sampler *s, const float *logits, float uniform);
 
 /* ---- sampler_history.c: stages 1 to 9, which change logits by what the request says and what was written ---- */
 /* Whether it changed any. */
 bool sampler_change(sampler *s, float *logits, const sample_context *c);
 
 /* ---- sampler_cuts.c: stages 11 to 17, on weights ---- */
+/* Whether the cuts of a request start from the weights of blocks (scan_masses), as the largest logits alone do not bound what is kept. */
+bool sampler_wants_masses(const sampling_params *p);
 /* The temperature of this row: the request's, or by the entropy of the live logits (dynatemp). */
 float sampler_temperature(const sampler *s, const float *logits, const sampling_params *p);
-/* Weighs the tokens and leaves out what the request's cuts leave out. */
+/* Leaves the tokens that the request's cuts keep. After scan, or scan_masses where sampler_wants_masses. */
 void sampler_cut(sampler *s, const float *logits, const sample_context *c);
+/* All live tokens become the kept ones, whole or not. */
+void sampler_keep_all(sampler *s, const float *logits);
 /* Kept tokens, likeliest first, the lowest id first among equals, into s->inside; returns how many. */
 int32_t sampler_sort(sampler *s);
 
 /* ---- sampler_mirostat.c ---- */
-/* Chooses by mirostat from s->weights and moves *mu. */
+/* Chooses by mirostat from the kept tokens and moves *mu. */
 int32_t sampler_mirostat(sampler *s, const sampling_params *p, float uniform, float *mu);
 
 #endif

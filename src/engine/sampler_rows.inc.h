@@ -4,6 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 #include "engine/sampler_parts.h"
 
 enum { LANES = 16 };
@@ -38,49 +42,56 @@ static bool scan(sampler *s, const float *logits) {
     return bad == 0;
 }
 
-/* e^x for x <= 0, within 3e-7 of it, 0 from -87 down: 2^n times a polynomial in the rest, |rest| <= ln 2 / 2 (Taylor's, of degree 6). */
-static inline float exp_below(float x) {
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
-    float y = x < -87.0f ? -87.0f : x;
-    float n = (y * 1.44269504f + magic) - magic;
-    float r = (y - n * 0.693359375f) - n * -2.12194440e-4f;
-    float p = 1.0f / 720.0f;
-    p = p * r + 1.0f / 120.0f;
-    p = p * r + 1.0f / 24.0f;
-    p = p * r + 1.0f / 6.0f;
-    p = p * r + 0.5f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
-    int32_t bits = ((int32_t)n + 127) * (1 << 23);
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    float power = p * scale;
-    return x < -87.0f ? 0.0f : power;
+/* 2^x for x <= 0, within 2e-7 of it; not less than 2^-127: 2^n times a polynomial in the rest, |rest| <= 1/2 (a minimax fit). */
+static inline float power_of_2(float x) {
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number, which is then in the low bits */
+    float y = x > -126.0f ? x : -126.0f;
+    float rounded = y + magic;
+    float r = y - (rounded - magic);
+    float p = fmaf(r, 1.3264726e-3f, 9.6715130e-3f);
+    p = fmaf(p, r, 5.5507336e-2f);
+    p = fmaf(p, r, 2.4022242e-1f);
+    p = fmaf(p, r, 6.9314700e-1f);
+    p = fmaf(p, r, 1.0f);
+    uint32_t bits, n;
+    memcpy(&bits, &p, sizeof bits);
+    memcpy(&n, &rounded, sizeof n);
+    bits += n << 23;
+    memcpy(&p, &bits, sizeof p);
+    return p;
 }
 
-static void weigh(sampler *s, const float *logits) {
-    const float inverse = 1.0f / s->temperature, max = s->max;
-    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
-        int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP, most = 0;
-        float *w = s->weights + first;
-        for (int32_t i = 0; i < n; i++) {
-            w[i] = exp_below((logits[first + i] - max) * inverse);
-        }
-        for (int32_t i = 0; i < n; i++) {
-            int32_t order = order_of(w[i]);
-            most = order > most ? order : most;
-        }
-        memcpy(&s->largest[g], &most, sizeof most);
+static void weigh(float *x, int32_t n, float max, float scale) {
+    for (int32_t i = 0; i < n; i++) {
+        float v = (x[i] - max) * scale, w = power_of_2(v);
+        x[i] = v > -126.0f ? w : 0.0f;
     }
 }
 
-/* The weights of one group in a fixed order. */
-static double sum_group(const float *w, int32_t n) {
-    double sums[LANES] = {0};
-    for (int32_t i = 0; i < n; i += LANES) {
-        int32_t rest = n - i < LANES ? n - i : LANES;
-        for (int32_t j = 0; j < rest; j++) {
-            sums[j] += (double)w[i + j];
+/* One block: its largest logit, and its weights' sum against that one, in a fixed order. False for what is no number. The next block is
+ * fetched meanwhile. */
+static bool scan_block(const float *x, float scale, float *largest, float *sum) {
+    int32_t most = INT32_MIN, least = INT32_MAX;
+    for (int32_t i = 0; i < BLOCK; i++) {
+        int32_t order = order_of(x[i]);
+        most = order > most ? order : most;
+        least = order < least ? order : least;
+    }
+    float max = *largest = float_of(most), sums[LANES] = {0};
+    if (most >= order_of(INFINITY) || least < order_of(-INFINITY) || max == -INFINITY) {
+        *sum = 0.0f;
+        return max == -INFINITY && least == most;
+    }
+    for (int32_t i = 0; i < BLOCK; i += GROUP) {
+        float w[GROUP];
+        for (int32_t j = 0; j < GROUP; j += LANES) {
+            __builtin_prefetch(x + i + j + BLOCK);
+        }
+        for (int32_t j = 0; j < GROUP; j++) {
+            w[j] = power_of_2((x[i + j] - max) * scale);
+        }
+        for (int32_t j = 0; j < LANES; j++) {
+            sums[j] += (w[j] + w[j + LANES]) + (w[j + 2 * LANES] + w[j + 3 * LANES]);
         }
     }
     for (int32_t width = LANES / 2; width > 0; width /= 2) {
@@ -88,32 +99,107 @@ static double sum_group(const float *w, int32_t n) {
             sums[j] += sums[j + width];
         }
     }
-    return sums[0];
+    *sum = sums[0];
+    return true;
 }
 
-static double sum(sampler *s) {
+static bool scan_masses(sampler *s, const float *logits, float scale) {
+    float max = -INFINITY, sum;
+    int32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
+    for (int32_t b = 0; b < n_blocks; b++) {
+        const float *x = logits + b * BLOCK;
+        int32_t n = s->n_vocab - b * BLOCK;
+        if (n < BLOCK) { /* the last one */
+            memcpy(s->weights, x, (size_t)n * sizeof *x);
+            for (int32_t i = n; i < BLOCK; i++) {
+                s->weights[i] = -INFINITY;
+            }
+            x = s->weights;
+        }
+        if (!scan_block(x, scale, &s->largest[b], &sum)) {
+            return false;
+        }
+        s->sums[b] = (double)sum;
+        max = s->largest[b] > max ? s->largest[b] : max;
+    }
+    s->max = max;
+    s->total = 0.0;
+    for (int32_t b = 0; b < n_blocks && max > -INFINITY; b++) {
+        s->sums[b] *= (double)power_of_2((s->largest[b] - max) * scale);
+        s->total += s->sums[b];
+    }
+    return true;
+}
+
+/* Bit i: whether logit i of 32 is at least the bound. */
+static inline uint32_t reaches(const float *x, float bound) {
+#ifdef __AVX2__
+    __m256 least = _mm256_set1_ps(bound);
+    uint32_t bits = 0;
+    for (int i = 0; i < 4; i++) {
+        bits |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + 8 * i), least, _CMP_GE_OQ)) << 8 * i;
+    }
+    return bits;
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < 32; i++) {
+        bits |= (uint32_t)(x[i] >= bound) << i;
+    }
+    return bits;
+#endif
+}
+
+/* Without a branch a token, as whether one is kept cannot be guessed: so many places are written in any case, those too many written over
+ * by the next. */
+static int32_t gather(sampler *s, const float *logits, float least) {
+    int32_t n = 0, i = 0;
+    for (; i + 32 <= s->n_vocab; i += 32) {
+        uint32_t bits = reaches(logits + i, least);
+        if (bits == 0) {
+            continue;
+        }
+        int32_t end = n + __builtin_popcount(bits);
+        do {
+            for (int j = 0; j < PAST_END; j++) {
+                s->ids[n + j] = i + __builtin_ctz(bits | 1u << 31);
+                bits &= bits - 1;
+            }
+            n += PAST_END;
+        } while (n < end);
+        n = end;
+    }
+    for (; i < s->n_vocab; i++) {
+        s->ids[n] = i;
+        n += logits[i] >= least;
+    }
+    for (i = 0; i < n; i++) {
+        s->weights[i] = logits[s->ids[i]];
+    }
+    return n;
+}
+
+static double sum_blocks(const float *w, int32_t n, double *sums) {
     double total = 0.0;
-    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
-        int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP;
-        s->sums[g] = s->largest[g] > 0.0f ? sum_group(s->weights + first, n) : 0.0;
-        total += s->sums[g];
+    for (int32_t first = 0; first < n; first += GROUP) {
+        double lanes[LANES] = {0};
+        int32_t end = first + GROUP < n ? first + GROUP : n, i = first;
+        for (; i + LANES <= end; i += LANES) {
+            for (int32_t j = 0; j < LANES; j++) {
+                lanes[j] += (double)w[i + j];
+            }
+        }
+        for (int32_t j = 0; i + j < end; j++) {
+            lanes[j] += (double)w[i + j];
+        }
+        for (int32_t width = LANES / 2; width > 0; width /= 2) {
+            for (int32_t j = 0; j < width; j++) {
+                lanes[j] += lanes[j + width];
+            }
+        }
+        sums[first / GROUP] = lanes[0];
+        total += lanes[0];
     }
     return total;
 }
 
-static void drop_below(sampler *s, float least) {
-    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
-        int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP;
-        float *w = s->weights + first;
-        if (s->largest[g] < least) {
-            memset(w, 0, (size_t)n * sizeof *w);
-            s->largest[g] = 0.0f;
-            continue;
-        }
-        for (int32_t i = 0; i < n; i++) {
-            w[i] = w[i] < least ? 0.0f : w[i];
-        }
-    }
-}
-
-const sampler_rows SAMPLER_ROWS = {scan, weigh, sum, drop_below};
+const sampler_rows SAMPLER_ROWS = {scan, scan_masses, gather, weigh, sum_blocks};

@@ -148,47 +148,171 @@ static void a_request_that_rules_out_every_token_is_at_fault_itself(void **state
     sampling_lists_drop(p.lists);
 }
 
-/* Rows of every length around a group's, with tokens that cannot come; what is wrong with one is noticed anywhere. */
+/* A logit now and then that cannot come. */
+static float random_logit(uint64_t *seed, float spread) {
+    return rng_next(seed) % 20 == 0 ? -INFINITY : (float)((double)(rng_next(seed) % 20001) - 10000) * spread * 1e-4f;
+}
+
+/* Rows of every length around a group's and a block's. */
 static void fast_passes_give_the_bits_of_the_plain_ones(void **state) {
     (void)state;
-    enum { MOST = 5 * GROUP };
+    enum { MOST = BLOCK + 3 * GROUP };
+    static float logits[MOST], weights[MOST], kept_largest[MOST];
+    static double sums[MOST];
+    static int32_t ids[MOST];
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
-    for (int32_t n = 1; n <= MOST; n++) {
-        float logits[MOST], weights[MOST], largest[8];
-        double sums[8], total = 0;
+    for (int32_t n = 1; n <= MOST; n += n > 3 * GROUP && n < BLOCK - GROUP ? 97 : 1) {
         sampler *s;
         assert_int_equal(sampler_open(n, 1, &s), QUIRE_OK);
         const sampler_rows *sets[2] = {&sampler_rows_plain, s->rows};
         for (int32_t i = 0; i < n; i++) {
-            logits[i] = i > 0 && rng_next(&seed) % 20 == 0 ? -INFINITY : (float)((double)(rng_next(&seed) % 20001) - 10000) * (n % 2 ? 1e-3f : 3e-2f);
+            logits[i] = i == 0 ? 0.0f : random_logit(&seed, n % 2 ? 10.0f : 300.0f);
         }
+        double total = 0, kept_total = 0;
+        float max = 0;
+        int32_t n_kept = 0;
+        size_t n_blocks = ((size_t)n + BLOCK - 1) / BLOCK;
         for (int k = 0; k < 2; k++) {
-            s->rows = sets[k];
-            s->temperature = 0.7f;
-            assert_true(s->rows->scan(s, logits));
-            float max = s->max, largest_logit = s->largest[0];
-            s->rows->weigh(s, logits);
-            s->rows->drop_below(s, 1e-3f);
-            double sum = s->rows->sum(s);
+            const sampler_rows *rows = s->rows = sets[k];
+            assert_true(rows->scan_masses(s, logits, 2.0f));
             if (k == 0) {
-                memcpy(weights, s->weights, (size_t)n * sizeof *weights);
-                memcpy(largest, s->largest, s->n_groups * sizeof *largest);
-                memcpy(sums, s->sums, s->n_groups * sizeof *sums);
-                total = sum;
+                total = s->total;
+                max = s->max;
+                memcpy(sums, s->sums, n_blocks * sizeof *sums);
             }
-            assert_true(max == s->max && largest_logit <= max && sum == total);
-            assert_memory_equal(weights, s->weights, (size_t)n * sizeof *weights);
-            assert_memory_equal(largest, s->largest, s->n_groups * sizeof *largest);
-            assert_memory_equal(sums, s->sums, s->n_groups * sizeof *sums);
+            assert_true(total == s->total && max == s->max);
+            assert_memory_equal(sums, s->sums, n_blocks * sizeof *sums);
+            assert_true(rows->scan(s, logits) && s->max == max);
+            if (k == 0) {
+                memcpy(kept_largest, s->largest, s->n_groups * sizeof *kept_largest);
+            }
+            assert_memory_equal(kept_largest, s->largest, s->n_groups * sizeof *kept_largest);
+            int32_t found = rows->gather(s, logits, n % 3 == 0 ? -1e30f : logits[n / 2]);
+            rows->weigh(s->weights, found, max, 2.0f);
+            double sum = rows->sum_blocks(s->weights, found, s->sums);
+            if (k == 0) {
+                n_kept = found;
+                kept_total = sum;
+                memcpy(ids, s->ids, (size_t)found * sizeof *ids);
+                memcpy(weights, s->weights, (size_t)found * sizeof *weights);
+            }
+            assert_true(found == n_kept && sum == kept_total);
+            assert_memory_equal(ids, s->ids, (size_t)found * sizeof *ids);
+            assert_memory_equal(weights, s->weights, (size_t)found * sizeof *weights);
             float kept = logits[n / 2];
             const float wrong[3] = {NAN, -NAN, INFINITY};
             logits[n / 2] = wrong[n % 3];
-            assert_false(s->rows->scan(s, logits));
+            assert_false(rows->scan(s, logits));
+            assert_false(rows->scan_masses(s, logits, 2.0f));
             logits[n / 2] = kept;
         }
         sampler_close(s);
     }
+}
+
+/* ---- an own reading of the usual cuts: everything sorted, in double ---- */
+
+typedef struct ranked {
+    double weight;
+    int32_t id;
+} ranked;
+
+static int by_weight(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    return x->weight != y->weight ? (x->weight < y->weight) - (x->weight > y->weight) : (x->id > y->id) - (x->id < y->id);
+}
+
+/* probs [n] of what stays; *margin: how far the nearest decision was from falling the other way, as a part of the whole. */
+static void reference_cut(const float *logits, int32_t n, const sampling_params *p, double *probs, double *margin) {
+    ranked *all = test_malloc((size_t)n * sizeof *all);
+    double max = -INFINITY, total = 0, before = 0;
+    int32_t kept = n;
+    for (int32_t i = 0; i < n; i++) {
+        max = fmax(max, (double)logits[i]);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        all[i] = (ranked){exp(((double)logits[i] - max) / (double)p->temperature), i};
+        probs[i] = 0;
+    }
+    qsort(all, (size_t)n, sizeof *all, by_weight);
+    *margin = 1;
+    for (int32_t i = 0; i < n && p->min_p > 0; i++) {
+        *margin = fmin(*margin, fabs(all[i].weight - (double)p->min_p));
+        kept = i < kept && all[i].weight < (double)p->min_p ? i : kept;
+    }
+    if (p->top_k > 0 && p->top_k < kept) {
+        kept = p->top_k;
+        while (kept < n && all[kept].weight == all[kept - 1].weight) {
+            kept++;
+        }
+    }
+    for (int32_t i = 0; i < kept; i++) {
+        total += all[i].weight;
+    }
+    for (int32_t i = 0; i < kept && p->top_p < 1; i++) {
+        *margin = fmin(*margin, fabs(before / total - (double)p->top_p));
+        if (i > 0 && before / total >= (double)p->top_p) {
+            kept = i;
+        }
+        before += all[i].weight;
+    }
+    total = 0;
+    for (int32_t i = 0; i < kept; i++) {
+        total += all[i].weight;
+    }
+    for (int32_t i = 0; i < kept; i++) {
+        probs[all[i].id] = all[i].weight / total;
+    }
+    test_free(all);
+}
+
+/* Rows small and large, flat and peaked: what is kept is what sorting the whole row keeps, and the draw walks it in id order. */
+static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
+    (void)state;
+    static const int32_t sizes[] = {1, 2, 63, 64, 500, 4097, 9000, 40000};
+    uint64_t seed = rng_os_seed();
+    int n_compared = 0;
+    printf("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 160; round++) {
+        int32_t n = sizes[round % 8], n_differ = 0;
+        float *logits = test_malloc((size_t)n * sizeof *logits), *row = test_malloc((size_t)n * sizeof *row);
+        double *expected = test_malloc((size_t)n * sizeof *expected), margin, cumulated = 0;
+        sampling_params p = params(0.25f + (float)(rng_next(&seed) % 8) * 0.25f);
+        p.top_p = round % 3 == 0 ? 1.0f : 0.05f + (float)(rng_next(&seed) % 95) * 0.01f;
+        p.top_k = round % 5 < 3 ? 0 : 1 + (int32_t)(rng_next(&seed) % 300);
+        p.min_p = round % 7 < 5 ? 0 : (float)(1 + rng_next(&seed) % 1000) * 1e-4f;
+        for (int32_t i = 0; i < n; i++) {
+            float l = round / 8 % 2 ? 5.0f - 1.5f * logf((float)(1 + rng_next(&seed) % (uint64_t)n)) : random_logit(&seed, 6.0f);
+            logits[i] = i == n / 2 ? 6.0f : l;
+        }
+        reference_cut(logits, n, &p, expected, &margin);
+        sampler *s;
+        const float *probs;
+        assert_int_equal(sampler_open(n, 4, &s), QUIRE_OK);
+        sample_context c = {.params = &p, .noise = {.token = (float)(1 + rng_next(&seed) % 9999) * 1e-4f}};
+        memcpy(row, logits, (size_t)n * sizeof *row);
+        assert_int_equal(sampler_distribution(s, row, &c, &probs), QUIRE_OK);
+        for (int32_t i = 0; i < n; i++) {
+            n_differ += fabs((double)probs[i] - expected[i]) > 2e-5 * expected[i] + 1e-9;
+        }
+        if (margin > 2e-6) {
+            assert_int_equal(n_differ, 0);
+            int32_t token;
+            memcpy(row, logits, (size_t)n * sizeof *row);
+            assert_int_equal(sampler_pick(s, row, &c, &token), QUIRE_OK);
+            for (int32_t i = 0; i < token; i++) {
+                cumulated += expected[i];
+            }
+            assert_true(cumulated <= (double)c.noise.token + 1e-5 && cumulated + expected[token] >= (double)c.noise.token - 1e-5 && expected[token] > 0);
+            n_compared++;
+        }
+        sampler_close(s);
+        test_free(expected);
+        test_free(row);
+        test_free(logits);
+    }
+    assert_true(n_compared > 100);
 }
 
 int main(void) {
@@ -201,6 +325,7 @@ int main(void) {
         cmocka_unit_test(penalties_count_each_row_afresh),
         cmocka_unit_test(a_request_that_rules_out_every_token_is_at_fault_itself),
         cmocka_unit_test(fast_passes_give_the_bits_of_the_plain_ones),
+        cmocka_unit_test(the_usual_cuts_keep_what_sorting_everything_keeps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
