@@ -29,6 +29,10 @@ typedef struct vocab {
     int32_t bos, eos, unk, pad;          /* -1: not given */
     int32_t add_bos, add_eos, add_space_prefix; /* -1: not given, else 0 or 1 */
 
+    /* Of a packed model: the tokenizer's tables as text wrote them; tokens, scores and merges, or those of tokenizer_json, are left out
+     * then, and n_tokens counts types. Empty: they are to be built. At a multiple of 64. */
+    str tables;
+
     /* VOCAB_TOKENIZER_JSON: the files' bytes; empty when absent */
     str tokenizer_json, tokenizer_config_json, special_tokens_map_json;
 } vocab;

@@ -33,7 +33,8 @@ typedef struct bpe {
 } bpe;
 
 /* How it is built: vocab, unk and the options are set; then bpe_begin; then either bpe_add_merge for each merge in order of rank, or
- * bpe_derive_merges; then bpe_finish. After a failure only bpe_deinit may follow. */
+ * bpe_derive_merges; then bpe_finish. Where tables were taken from a packed model (tables.h), no merges are added, and what is there is not
+ * made again. After a failure only bpe_deinit may follow. */
 quire_err bpe_begin(bpe *b, size_t n_merges);
 /* QUIRE_NOT_FOUND when a part, or what they make, is not in the vocabulary. scratch is the caller's. */
 quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scratch);

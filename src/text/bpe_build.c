@@ -34,7 +34,7 @@ quire_err bpe_begin(bpe *b, size_t n_merges) {
     for (size_t i = 0; i < n; i++) {
         atomic_init(&b->whole[i], 0);
     }
-    return pair_table_init(&b->pairs, n_merges);
+    return b->pairs.slots != NULL ? QUIRE_OK : pair_table_init(&b->pairs, n_merges);
 }
 
 quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scratch) {
@@ -134,6 +134,7 @@ static quire_err find_neighbours(bpe *b) {
 
 quire_err bpe_finish(bpe *b, bool long_words) {
     fill_direct(b);
+    long_words &= b->neighbours.slots == NULL;
     return long_words && b->prefix == NULL && b->suffix == NULL ? find_neighbours(b) : QUIRE_OK;
 }
 

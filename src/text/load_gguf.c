@@ -1,5 +1,6 @@
 /* A tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "llama" SentencePiece's BPE with scores. */
 #include "base/mem.h"
+#include "text/tables.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
@@ -10,7 +11,7 @@ static vocab_type type_at(const vocab *v, int32_t id) {
 }
 
 static quire_err check(const vocab *v, quire_error *err) {
-    if (v->n_tokens < 1 || v->tokens == NULL) {
+    if (v->n_tokens < 1 || (v->tokens == NULL && v->tables.n == 0)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.tokens is missing or empty");
     }
     const int32_t ids[] = {v->bos, v->eos, v->unk, v->pad};
@@ -28,8 +29,12 @@ static bool is_findable(const vocab *v, int32_t id, bool sentencepiece) {
     return sentencepiece ? k == VOCAB_NORMAL || k == VOCAB_USER_DEFINED || k == VOCAB_UNUSED : true;
 }
 
-static quire_err load_pieces(tokenizer *t, const vocab *v, bool sentencepiece) {
+static quire_err load_pieces(tokenizer *t, const vocab *v, bool sentencepiece, quire_error *err) {
     size_t n_bytes = 0;
+    if (v->tables.n > 0) {
+        TRY(tables_take(t, v->tables, err));
+        return t->vocab.n == v->n_tokens ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are of another vocabulary; pack the model again");
+    }
     for (int32_t i = 0; i < v->n_tokens; i++) {
         n_bytes += v->tokens[i].n;
     }
@@ -46,8 +51,9 @@ static quire_err load_added(tokenizer *t, const vocab *v) {
     for (int32_t i = 0; i < v->n_tokens; i++) {
         vocab_type k = type_at(v, i);
         bool special = k == VOCAB_CONTROL || k == VOCAB_UNKNOWN;
-        if ((special || k == VOCAB_USER_DEFINED) && utf8_is_valid(v->tokens[i])) {
-            TRY(added_set_add(&t->added, &(added_token){.id = i, .content = v->tokens[i], .pattern = v->tokens[i], .special = special}));
+        str text = piece_table_get(&t->vocab, i);
+        if ((special || k == VOCAB_USER_DEFINED) && utf8_is_valid(text)) {
+            TRY(added_set_add(&t->added, &(added_token){.id = i, .content = text, .pattern = text, .special = special}));
         }
     }
     return added_set_finish(&t->added, v->n_tokens);
@@ -92,10 +98,10 @@ static quire_err load_merges(tokenizer *t, const vocab *v, quire_error *err) {
 }
 
 static quire_err load_byte_level(tokenizer *t, const vocab *v, quire_error *err) {
-    if (v->n_merges < 1 || v->merges == NULL) {
+    if ((v->n_merges < 1 || v->merges == NULL) && v->tables.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.merges is missing: byte-level BPE cannot do without");
     }
-    TRY(load_pieces(t, v, false));
+    TRY(load_pieces(t, v, false, err));
     TRY(load_added(t, v));
     t->bpe.vocab = &t->vocab;
     t->bpe.unk = -1;
@@ -131,7 +137,7 @@ static void find_bytes(tokenizer *t, const vocab *v) {
         t->bpe.bytes[b] = -1;
     }
     for (int32_t i = 0; i < v->n_tokens; i++) {
-        str p = v->tokens[i];
+        str p = piece_table_get(&t->vocab, i);
         if (type_at(v, i) != VOCAB_BYTE || p.n != 6 || memcmp(p.p, "<0x", 3) != 0 || p.p[5] != '>') {
             continue;
         }
@@ -160,10 +166,10 @@ static quire_err add_mark_steps(tokenizer *t, bool prefix) {
 }
 
 static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *err) {
-    if (v->scores == NULL) {
+    if (v->scores == NULL && v->tables.n == 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.ggml.scores is missing: a \"llama\" tokenizer cannot do without");
     }
-    TRY(load_pieces(t, v, true));
+    TRY(load_pieces(t, v, true, err));
     TRY(load_added(t, v));
     TRY(load_classes(t, v));
     t->bpe.vocab = &t->vocab;
@@ -172,7 +178,7 @@ static quire_err load_sentencepiece(tokenizer *t, const vocab *v, quire_error *e
     find_bytes(t, v);
     TRY(add_mark_steps(t, v->add_space_prefix != 0));
     TRY(bpe_begin(&t->bpe, (size_t)v->n_tokens * 2));
-    quire_err e = bpe_derive_merges(&t->bpe, v->scores);
+    quire_err e = v->tables.n > 0 ? QUIRE_OK : bpe_derive_merges(&t->bpe, v->scores);
     if (e != QUIRE_OK) {
         return e == QUIRE_UNSUPPORTED ? err_set(err, e, -1, "tokenizer.ggml.tokens: a token of more than %d bytes", BPE_MAX_PIECE) : e;
     }

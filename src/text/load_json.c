@@ -2,172 +2,12 @@
 #include "base/mem.h"
 #include "text/json_get.h"
 #include "text/json_scan.h"
+#include "text/json_vocab.h"
+#include "text/tables.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
 #define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids that name nothing, at most this many and three times those that do */
-
-/* An entry of the model's vocabulary: its text lies in the file, or, when it had escapes, in the reader's own buffer. */
-typedef struct entry {
-    size_t at;
-    uint32_t n;
-    bool own;
-    int32_t id;
-} entry;
-
-typedef struct reader {
-    str added, normalizer, pretokenizer, post, decoder; /* spans of the file */
-    str type, merges, unk, prefix, suffix;              /* of the model; those three lie in texts */
-    bool fuse_unk, byte_fallback, ignore_merges, has_dropout;
-    entry *entries;
-    size_t n, cap;
-    strbuf own, scratch, texts[4];
-    str file;
-    int64_t max_id;
-} reader;
-
-static void reader_deinit(reader *r) {
-    mem_free(r->entries);
-    strbuf_deinit(&r->own);
-    strbuf_deinit(&r->scratch);
-    for (int i = 0; i < 4; i++) {
-        strbuf_deinit(&r->texts[i]);
-    }
-}
-
-static str entry_text(const reader *r, const entry *e) {
-    return (str){(e->own ? r->own.p : r->file.p) + e->at, e->n};
-}
-
-/* {"piece": id, ...} */
-static quire_err read_vocab(reader *r, json_scan *s) {
-    bool more;
-    TRY(json_scan_open(s, '{'));
-    for (;;) {
-        TRY(json_scan_more(s, '}', &more));
-        if (!more) {
-            return QUIRE_OK;
-        }
-        str piece;
-        int64_t id;
-        TRY(json_scan_key(s, &r->scratch, &piece));
-        TRY(json_scan_int(s, &id));
-        if (id < 0 || id > INT32_MAX - 1 || piece.n > UINT32_MAX) {
-            return QUIRE_BAD_FILE;
-        }
-        if (!mem_grow_((void **)&r->entries, &r->cap, r->n + 1, sizeof *r->entries)) {
-            return QUIRE_NO_MEMORY;
-        }
-        bool own = piece.p == r->scratch.p;
-        size_t at = own ? r->own.n : (size_t)(piece.p - r->file.p);
-        if (own) {
-            TRY(strbuf_add(&r->own, piece.p, piece.n));
-        }
-        r->entries[r->n++] = (entry){at, (uint32_t)piece.n, own, (int32_t)id};
-        r->max_id = id > r->max_id ? id : r->max_id;
-    }
-}
-
-/* A string or null, kept in texts[i]. */
-static quire_err read_text(reader *r, json_scan *s, int i, str *out) {
-    str text;
-    if (json_scan_peek(s) != '"') {
-        return json_scan_span(s, &text);
-    }
-    TRY(json_scan_string(s, &r->scratch, &text));
-    strbuf_clear(&r->texts[i]);
-    TRY(strbuf_add(&r->texts[i], text.p, text.n));
-    *out = (str){r->texts[i].p, r->texts[i].n};
-    return QUIRE_OK;
-}
-
-static quire_err read_flag(json_scan *s, bool *out) {
-    str span;
-    TRY(json_scan_span(s, &span));
-    *out = str_is(span, "true");
-    return QUIRE_OK;
-}
-
-static quire_err read_model_member(reader *r, json_scan *s, str key) {
-    str span;
-    if (str_is(key, "vocab") && json_scan_peek(s) == '{' && r->n == 0) {
-        return read_vocab(r, s);
-    }
-    if (str_is(key, "type")) {
-        return read_text(r, s, 0, &r->type);
-    }
-    if (str_is(key, "unk_token")) {
-        return read_text(r, s, 1, &r->unk);
-    }
-    if (str_is(key, "continuing_subword_prefix")) {
-        return read_text(r, s, 2, &r->prefix);
-    }
-    if (str_is(key, "end_of_word_suffix")) {
-        return read_text(r, s, 3, &r->suffix);
-    }
-    bool *flag = str_is(key, "fuse_unk")        ? &r->fuse_unk
-                 : str_is(key, "byte_fallback") ? &r->byte_fallback
-                 : str_is(key, "ignore_merges") ? &r->ignore_merges
-                                                : NULL;
-    if (flag != NULL) {
-        return read_flag(s, flag);
-    }
-    TRY(json_scan_span(s, &span));
-    if (str_is(key, "merges")) {
-        r->merges = span;
-    }
-    if (str_is(key, "dropout")) {
-        r->has_dropout = !str_is(span, "null") && !str_is(span, "0.0") && !str_is(span, "0");
-    }
-    return QUIRE_OK;
-}
-
-static quire_err read_members(reader *r, json_scan *s, quire_err (*read)(reader *, json_scan *, str)) {
-    strbuf name = {.max = 4096};
-    bool more = true;
-    quire_err e = json_scan_open(s, '{');
-    while (e == QUIRE_OK) {
-        str key;
-        e = json_scan_more(s, '}', &more);
-        if (e != QUIRE_OK || !more) {
-            break;
-        }
-        e = json_scan_key(s, &name, &key);
-        e = e != QUIRE_OK ? e : read(r, s, key);
-    }
-    strbuf_deinit(&name);
-    return e;
-}
-
-static quire_err read_top_member(reader *r, json_scan *s, str key) {
-    str span;
-    if (str_is(key, "model") && r->type.n == 0) {
-        return read_members(r, s, read_model_member);
-    }
-    TRY(json_scan_span(s, &span));
-    str *to = str_is(key, "added_tokens")     ? &r->added
-              : str_is(key, "normalizer")     ? &r->normalizer
-              : str_is(key, "pre_tokenizer")  ? &r->pretokenizer
-              : str_is(key, "post_processor") ? &r->post
-              : str_is(key, "decoder")        ? &r->decoder
-                                              : NULL;
-    if (to != NULL) {
-        *to = span;
-    }
-    return QUIRE_OK;
-}
-
-static quire_err read_file(reader *r, quire_error *err) {
-    json_scan s = {.text = r->file};
-    quire_err e = read_members(r, &s, read_top_member);
-    if (e == QUIRE_OK && json_scan_peek(&s) != '\0') {
-        e = QUIRE_BAD_FILE;
-    }
-    if (e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) {
-        return err_set(err, QUIRE_BAD_FILE, (int64_t)s.at, "tokenizer.json: malformed at byte %zu", s.at);
-    }
-    return e;
-}
 
 /* ---- the vocabulary and added tokens ---- */
 
@@ -181,7 +21,13 @@ static int64_t max_added_id(struct json_object *added) {
     return max;
 }
 
-static quire_err build_vocab(tokenizer *t, const reader *r, struct json_object *added, quire_error *err) {
+/* The vocabulary of a packed model: the added tokens are in it. */
+static quire_err take_vocab(tokenizer *t, str tables, struct json_object *added, quire_error *err) {
+    TRY(tables_take(t, tables, err));
+    return max_added_id(added) < t->vocab.n ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: an added token that its tables do not have");
+}
+
+static quire_err build_vocab(tokenizer *t, const json_vocab *r, struct json_object *added, quire_error *err) {
     size_t n_added = added == NULL ? 0 : json_object_array_length(added), n_bytes = 0;
     int64_t max = max_added_id(added) > r->max_id ? max_added_id(added) : r->max_id;
     int64_t named = (int64_t)(r->n + n_added);
@@ -194,7 +40,7 @@ static quire_err build_vocab(tokenizer *t, const reader *r, struct json_object *
     }
     TRY(piece_table_init(&t->vocab, (int32_t)max + 1, r->n, n_bytes));
     for (size_t i = 0; i < r->n; i++) {
-        TRY(piece_table_add(&t->vocab, r->entries[i].id, entry_text(r, &r->entries[i])));
+        TRY(piece_table_add(&t->vocab, r->entries[i].id, json_vocab_text(r, &r->entries[i])));
     }
     return QUIRE_OK;
 }
@@ -310,7 +156,7 @@ static bool leaves_long_words(const pretokenizer *p) {
     return true;
 }
 
-static quire_err build_model(tokenizer *t, const reader *r, quire_error *err) {
+static quire_err build_model(tokenizer *t, const json_vocab *r, quire_error *err) {
     bpe *b = &t->bpe;
     b->vocab = &t->vocab;
     b->unk = r->unk.n > 0 ? tokenizer_find(t, r->unk) : -1;
@@ -360,7 +206,7 @@ static quire_err load_specials(tokenizer *t, const vocab *v) {
     return e;
 }
 
-static quire_err build(tokenizer *t, const reader *r, const vocab *v, struct json_object *added, quire_error *err) {
+static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, struct json_object *added, quire_error *err) {
     if (!str_is(r->type, "BPE") && !(r->type.n == 0 && r->merges.n > 0)) {
         str name = r->type.n > 0 ? r->type : str_of("without a type");
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: the model %.*s is not supported by this version",
@@ -369,7 +215,7 @@ static quire_err build(tokenizer *t, const reader *r, const vocab *v, struct jso
     if (r->has_dropout) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: model.dropout is not supported: it makes tokens random");
     }
-    TRY(build_vocab(t, r, added, err));
+    TRY(v->tables.n > 0 ? take_vocab(t, v->tables, added, err) : build_vocab(t, r, added, err));
     TRY(pipeline_load_normalizer(r->normalizer, &t->normalizer, err));
     TRY(pipeline_load_pretokenizer(r->pretokenizer, &t->pretokenizer, err));
     TRY(pipeline_load_decoder(r->decoder, &t->decoder, err));
@@ -380,12 +226,12 @@ static quire_err build(tokenizer *t, const reader *r, const vocab *v, struct jso
 }
 
 quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err) {
-    reader r = {.file = v->tokenizer_json, .max_id = -1};
+    json_vocab r = {0};
     struct json_object *added = NULL;
-    if (!utf8_is_valid(r.file)) {
+    if (!utf8_is_valid(v->tokenizer_json)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: not UTF-8");
     }
-    quire_err e = read_file(&r, err);
+    quire_err e = json_vocab_read(&r, v->tokenizer_json, err);
     if (e == QUIRE_OK && r.added.n > 0 && !str_is(r.added, "null")) {
         added = json_get_document(r.added);
         if (!json_object_is_type(added, json_type_array)) {
@@ -394,6 +240,6 @@ quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err) {
     }
     e = e != QUIRE_OK ? e : build(t, &r, v, added, err);
     json_object_put(added);
-    reader_deinit(&r);
+    json_vocab_deinit(&r);
     return e;
 }

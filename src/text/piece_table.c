@@ -55,9 +55,11 @@ quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_
 }
 
 void piece_table_deinit(piece_table *t) {
-    strbuf_deinit(&t->bytes);
-    mem_free(t->spans);
-    mem_free(t->slots);
+    if (!t->borrowed) {
+        strbuf_deinit(&t->bytes);
+        mem_free(t->spans);
+        mem_free(t->slots);
+    }
     *t = (piece_table){0};
 }
 
@@ -73,6 +75,9 @@ static piece_slot *slot_of(const piece_table *t, str piece, uint32_t hash) {
 
 quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece) {
     size_t at = t->bytes.n;
+    if (t->borrowed) {
+        return QUIRE_BAD_FILE;
+    }
     TRY(strbuf_add(&t->bytes, piece.p, piece.n));
     t->spans[id] = (piece_span){(uint32_t)at, (uint32_t)piece.n};
     return QUIRE_OK;
@@ -110,7 +115,9 @@ quire_err pair_table_init(pair_table *t, size_t n_pairs) {
 }
 
 void pair_table_deinit(pair_table *t) {
-    mem_free(t->slots);
+    if (!t->borrowed) {
+        mem_free(t->slots);
+    }
     *t = (pair_table){0};
 }
 

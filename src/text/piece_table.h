@@ -5,6 +5,7 @@
 #ifndef TEXT_PIECE_TABLE_H
 #define TEXT_PIECE_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/str.h"
@@ -27,12 +28,13 @@ typedef struct piece_table {
     piece_slot *slots;
     uint32_t mask;
     uint64_t seed;
+    bool borrowed; /* all three arrays are another's: nothing can be added */
 } piece_table;
 
 /* Room for ids 0..n_ids) and n_pieces distinct pieces. n_bytes: what their text is expected to take. */
 quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_t n_bytes);
 void piece_table_deinit(piece_table *t);
-/* Copies piece as id (below n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 4 GiB of text. */
+/* Copies piece as id (below n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 4 GiB of text; QUIRE_BAD_FILE where the table is borrowed. */
 quire_err piece_table_add(piece_table *t, int32_t id, str piece);
 /* The same, but it will not be found by its text: a token that ordinary text must not become. */
 quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece);
@@ -51,6 +53,7 @@ typedef struct pair_table {
     pair_slot *slots;
     size_t mask, n;
     uint64_t seed;
+    bool borrowed; /* slots are another's: nothing can be put there */
 } pair_table;
 
 /* n_pairs: how many are expected; it grows past that. */

@@ -1,0 +1,36 @@
+/* The parts of a tokenizer.json, found in one pass: the vocabulary as entries, the rest as spans for whoever builds it. */
+#ifndef TEXT_JSON_VOCAB_H
+#define TEXT_JSON_VOCAB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* An entry of the model's vocabulary: its text lies in the file, or, when it had escapes, in the reader's own buffer. */
+typedef struct json_entry {
+    size_t at;
+    uint32_t n;
+    bool own;
+    int32_t id;
+} json_entry;
+
+typedef struct json_vocab {
+    str added, normalizer, pretokenizer, post, decoder; /* spans of the file */
+    str type, vocab, merges, unk, prefix, suffix;       /* of the model; vocab and merges are spans, the others lie in texts */
+    bool fuse_unk, byte_fallback, ignore_merges, has_dropout;
+    json_entry *entries;
+    size_t n, cap;
+    strbuf own, scratch, texts[4];
+    str file;
+    int64_t max_id;
+} json_vocab;
+
+/* Fills *r from file, which is borrowed; r->file is set. After a failure as well it is for json_vocab_deinit. */
+quire_err json_vocab_read(json_vocab *r, str file, quire_error *err);
+void json_vocab_deinit(json_vocab *r);
+str json_vocab_text(const json_vocab *r, const json_entry *e);
+/* Appends file with an empty vocabulary and no merges: what a tokenizer with tables (tables.h) still reads. */
+quire_err json_vocab_strip(str file, strbuf *out, quire_error *err);
+
+#endif

@@ -1,0 +1,33 @@
+/* A tokenizer's tables as one run of bytes (vocab.tables): the pieces and their index, what merges, and what stands side by side, as the
+ * tokenizer searches them. Building them is nearly all that opening a tokenizer takes; taken from a packed model they are used where they
+ * lie. All else about a tokenizer is read from the metadata as ever.
+ *
+ *   tables_header; then, each at a multiple of 64: texts, spans and slots of the pieces, those of the inner characters, slots of the pairs,
+ *   slots of the neighbours */
+#ifndef TEXT_TABLES_H
+#define TEXT_TABLES_H
+
+#include "text/tokenizer.h"
+
+#define TABLES_VERSION 1 /* of the layout, the hash functions and the meaning of ranks */
+
+typedef struct tables_pieces {
+    uint64_t n_ids, n_text, n_slots, seed;
+} tables_pieces;
+
+typedef struct tables_pairs {
+    uint64_t n, n_slots, seed;
+} tables_pairs;
+
+typedef struct tables_header {
+    uint64_t version;
+    tables_pieces vocab, inner; /* n_slots 0: there is no such table */
+    tables_pairs pairs, neighbours;
+} tables_header;
+
+/* Appends t's tables to *out, which is empty. */
+quire_err tables_write(const tokenizer *t, strbuf *out);
+/* Makes bytes, at a multiple of 64 and hostile, the tables of a tokenizer that has none; they are borrowed until it is closed. */
+quire_err tables_take(tokenizer *t, str bytes, quire_error *err);
+
+#endif
