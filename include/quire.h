@@ -40,7 +40,7 @@ typedef struct quire_prefix {
 } quire_prefix;
 
 typedef struct quire_options {
-    const char *model;            /* a .gguf file, a Hugging Face directory, or "builtin" */
+    const char *model;            /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
     const char *compute;          /* "auto", "f32", "bf16", "int8" */
     const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
     const char *prefix_cache;     /* "token": prompts reuse what others of their tenant left in the pages; "page": whole pages of it only; "none" */
@@ -83,6 +83,10 @@ void quire_options_init(quire_options *o);
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err);
 /* Cancels what runs, waits for the threads, frees everything. Queues must be closed first. */
 void quire_engine_close(quire_engine *e);
+
+/* Writes the model that o names to path as one packed file, for o's compute mode: as a model it starts in milliseconds, and processes share its
+ * memory. What stands at path is replaced when the file is complete. *n_bytes: what it takes. */
+quire_err quire_pack(const quire_options *o, const char *path, int64_t *n_bytes, quire_error *err);
 
 /* Facts about an open engine; strings live as long as it. */
 typedef struct quire_info {

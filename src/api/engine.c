@@ -35,7 +35,7 @@ static quire_err open_text(quire_engine *e, const quire_options *o, const model_
 }
 
 /* Weights into a backend made for the numeric configuration. */
-static quire_err open_model(quire_engine *e, const quire_options *o, const model_file *f, int32_t *max_len, dtype *kv, quire_error *err) {
+static quire_err open_model(quire_engine *e, const quire_options *o, model_file *f, int32_t *max_len, dtype *kv, quire_error *err) {
     model_desc d;
     compute_mode compute;
     TRY(model_describe(f, &d, err));

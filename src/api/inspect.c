@@ -110,7 +110,7 @@ static quire_err write_weights(strbuf *b, const summary *s) {
             TRY(add_bytes(b, (double)s->by_type[t]));
         }
     }
-    return strbuf_addf(b, "\ncompute         %s by default\n", compute_name(s->compute));
+    return strbuf_addf(b, "\ncompute         %s %s\n", compute_name(s->compute), s->d.is_packed ? "only: packed for it" : "by default");
 }
 
 static quire_err write_memory(strbuf *b, const summary *s) {
@@ -134,8 +134,8 @@ static quire_err write_text(strbuf *b, const summary *s) {
     const model_desc *d = &s->d;
     static const char *const ropes[] = {"none", "plain", "linear", "dynamic NTK", "Llama 3", "YaRN"};
     TRY(strbuf_addf(b, "model           %s\n", s->path.p));
-    TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s)\n", d->architecture, s->name.n ? ", \"" : "", s->name.p, s->name.n ? "\"" : "",
-                    model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
+    TRY(strbuf_addf(b, "architecture    %s%s%s%s (%s%s)\n", d->architecture, s->name.n ? ", \"" : "", s->name.p, s->name.n ? "\"" : "",
+                    d->is_packed ? "packed from " : "", model_file_format(s->f) == MODEL_GGUF ? "GGUF" : "Hugging Face"));
     TRY(strbuf_addf(b, "shape           %d layers, width %d, %d heads of %d (%d for keys and values), ff %d, vocabulary %d%s\n",
                     (int)d->n_layers, (int)d->d_model, (int)d->n_heads, (int)d->d_head, (int)d->n_kv_heads, (int)d->d_ff, (int)d->n_vocab,
                     d->tied_embeddings ? ", tied head" : ""));
@@ -177,6 +177,7 @@ static quire_err write_json(strbuf *b, const summary *s) {
     }
     add_text(o, "model", s->path.p);
     add_text(o, "format", model_file_format(s->f) == MODEL_GGUF ? "gguf" : "huggingface");
+    json_object_object_add(o, "packed", json_object_new_boolean(d->is_packed));
     add_text(o, "architecture", d->architecture);
     add_text(o, "name", s->name.p);
     add_int(o, "n_layers", d->n_layers);

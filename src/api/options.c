@@ -37,7 +37,16 @@ quire_err options_open_file(const quire_options *o, model_file **out, quire_erro
 }
 
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err) {
-    if (strcmp(o->compute, "auto") == 0) {
+    bool is_auto = strcmp(o->compute, "auto") == 0;
+    if (d->is_packed && (is_auto || strcmp(o->compute, compute_name(d->packed_compute)) == 0)) {
+        *out = d->packed_compute;
+        return QUIRE_OK;
+    }
+    if (d->is_packed) {
+        return err_set(err, QUIRE_INVALID, -1, "--compute %s: the model is packed for %s; pack it again with this --compute, or leave the flag out",
+                       o->compute, compute_name(d->packed_compute));
+    }
+    if (is_auto) {
         bool half = d->weight_type == DTYPE_F16 || d->weight_type == DTYPE_BF16;
         *out = dtype_is_quantised(d->weight_type) ? COMPUTE_INT8 : half ? COMPUTE_BF16 : COMPUTE_F32;
         return QUIRE_OK;

@@ -10,7 +10,7 @@
 
 /* Opens the file that o->model names: a path, or "builtin". */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
-/* "auto" goes by the weights: F32: f32, 16-bit: bf16, quantised: int8. */
+/* "auto" goes by the weights: F32: f32, 16-bit: bf16, quantised: int8; a packed model has one mode only. */
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
 /* "auto" is f32 with f32 compute, else bf16. */
 quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err);

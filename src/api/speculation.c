@@ -162,7 +162,7 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
 }
 
 /* The model's weights in a backend of its own. */
-static quire_err open_model(speculation *s, const quire_options *o, const model_file *f, int32_t *max_len, dtype *kv, quire_error *err) {
+static quire_err open_model(speculation *s, const quire_options *o, model_file *f, int32_t *max_len, dtype *kv, quire_error *err) {
     model_desc d;
     compute_mode compute;
     TRY(model_describe(f, &d, err));

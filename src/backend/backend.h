@@ -117,9 +117,12 @@ typedef struct backend_ops {
     /* A line for people: "cpu, avx2, 2 threads". Lives as long as the backend. */
     const char *(*describe)(const backend *b);
 
-    /* ---- loading: each makes an object the backend owns until close; the tensor's bytes may go away afterwards, unless borrowed[] says so ---- */
-    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout that compute mode and weight type ask for. */
+    /* ---- loading: each makes an object the backend owns until close; the tensor's bytes may go away afterwards, unless its view says that they stay ---- */
+    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout that compute mode and weight type ask for. A weight that is packed already
+     * (linear_packed, under the same mode) is used where it lies. */
     quire_err (*linear_load)(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
+    /* Loaded weights as linear_load takes them back, without the bias: *n_bytes at a multiple of 64, in the layout of version *packing. */
+    const void *(*linear_packed)(const linear *l, size_t *n_bytes, uint32_t *packing);
     /* weight [width]; bias [width] or NULL (layer norm). add_one: the weight is 1 + w. width tells the row length norms work on (E for qk norms). */
     quire_err (*norm_load)(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one,
                            norm **out, quire_error *err);

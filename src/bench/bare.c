@@ -19,7 +19,7 @@ static quire_err open_arrays(bare *b) {
     return b->tokens && b->positions && b->out_rows && b->slots && b->seqs && b->work ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-static quire_err open_model(const bare_options *o, const model_file *f, bare *b, quire_error *err) {
+static quire_err open_model(const bare_options *o, model_file *f, bare *b, quire_error *err) {
     model_desc d;
     compute_mode compute;
     dtype kv;

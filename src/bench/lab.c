@@ -12,7 +12,7 @@
 
 enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
 
-static quire_err open_model(const quire_options *o, int32_t max_len, const model_file *f, lab *l, quire_error *err) {
+static quire_err open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l, quire_error *err) {
     model_desc d;
     compute_mode compute;
     dtype kv;

@@ -9,6 +9,8 @@ quire_err command_run(const cli_options *o, quire_error *err);
 quire_err command_serve(const cli_options *o, quire_error *err);
 quire_err command_tokenize(const cli_options *o, quire_error *err);
 quire_err command_logits(const cli_options *o, quire_error *err);
+/* pack.c: o->out is where the packed model goes. */
+quire_err command_pack(const cli_options *o, quire_error *err);
 quire_err command_inspect(const cli_options *o, quire_error *err);
 /* demo_radix.c: a demonstration that needs the terminal; the others are of src/bench. */
 quire_err demo_radix_run(const demo_options *o, quire_error *err);

@@ -29,7 +29,7 @@ static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}},
 static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {NULL, NULL}};
 
 const flag cli_flags[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, or builtin", ALL | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", ALL | CLI_PACK | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
 
     {"--prompt -p", "TEXT", "the text to go on from", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt), 0, 0, NULL, NULL},
     {"--file -f", "FILE", "read the prompt from FILE (- is standard input)", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt_file), 0, 0, NULL, NULL},
@@ -38,6 +38,8 @@ const flag cli_flags[] = {
     {"--echo", NULL, "print the prompt before its continuation", CLI_RUN, FLAG_SWITCH, AT(echo), 0, 0, NULL, NULL},
     {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", CLI_RUN, FLAG_TEXT, AT(prompts), 0, 0, NULL, NULL},
     {"--out -o", "FILE", "where answers go, as JSON Lines (logits: a .npy file)", CLI_RUN | CLI_LOGITS, FLAG_TEXT, AT(out), 0, 0, NULL, NULL},
+
+    {"--out -o", "FILE", "the packed model", CLI_PACK, FLAG_TEXT, AT(out), 0, 0, NULL, NULL},
 
     {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce (-1: until the end)", CLI_RUN, FLAG_COUNT, AT(n_predict), -1,
      INT32_TOP, NULL, NULL},
@@ -179,7 +181,7 @@ const flag cli_flags[] = {
     {"--json", NULL, "for programs: JSON", CLI_BENCH_ATTENTION | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
      CLI_BENCH_TIERS | CLI_BENCH_ROOFLINE, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
-    {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
+    {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_PACK | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
     {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", ENGINE, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0, prefix_caches, NULL},
     {"--enable-prefix-caching", NULL, "as --prefix-cache token", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_on, NULL},
@@ -191,7 +193,7 @@ const flag cli_flags[] = {
     {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", CLI_SERVE | FLAG_RARE, FLAG_PART, AT(engine.schedule_lambda), 0, 1e9, NULL, NULL},
     {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX, 0, 0, 0, NULL, NULL},
     {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
-    {"--threads -t", "N", "compute threads (0: all processors)", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
+    {"--threads -t", "N", "compute threads (0: all processors)", ENGINE | CLI_PACK | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
     {"--text-threads", "N", "threads that tokenise", CLI_SERVE | FLAG_RARE, FLAG_COUNT, AT(engine.n_text_threads), 1, 256, NULL, NULL},
     {"--max-model-len --ctx-size -c", "N", "tokens a sequence may have (0: the model's own)", PLANNED, FLAG_COUNT, AT(engine.max_model_len), 0, INT32_TOP, NULL, NULL},
     {"--max-num-batched-tokens --batch-size -b", "N", "rows a step", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_COUNT, AT(engine.max_batched_tokens), 1, 1 << 20, NULL, NULL},
@@ -219,7 +221,7 @@ const flag cli_flags[] = {
      tier_writes, NULL},
     {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE | FLAG_RARE, FLAG_SECONDS, AT(engine.tier_wait_us), 0, 60, NULL,
      NULL},
-    {"--quiet -q", NULL, "say less on standard error", ENGINE, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
+    {"--quiet -q", NULL, "say less on standard error", ENGINE | CLI_PACK, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
     {"--help -h", NULL, "this page", ~FLAG_RARE, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
     {"--help-all", NULL, "the flags that are seldom needed too", ALL | SERVED | FLAG_RARE, FLAG_SWITCH, AT(help_all), 0, 0, NULL, NULL},
 };

@@ -133,6 +133,9 @@ static const command commands[] = {
      "  quire logits model.gguf --ids 1,2,3 --out b.npy --compute f32 --page-size 1 --chunk 1 --batch-with others.json\n"
      "  cmp a.npy b.npy                                        they are the same bytes\n"},
     {"inspect", CLI_INSPECT, command_inspect, "what a model file holds and the memory it needs", "quire inspect MODEL", "  quire inspect model.gguf --json\n"},
+    {"pack", CLI_PACK, command_pack, "write a model as one file that starts in milliseconds and is shared between processes", "quire pack MODEL -o FILE [--compute MODE]",
+     "  quire pack model.gguf -o model.quire\n"
+     "  quire serve model.quire\n"},
     {"bench", CLI_BENCH, command_bench, "prefill and decode speed against what memory allows", "quire bench MODEL",
      "  quire bench model.gguf --batch 1,16 --context 128,1024\n"},
     {"sim", CLI_SIM, command_sim, "what a prefix cache of some size and policy finds in a trace of requests", "quire sim TRACE [--pages LIST] [--policy LIST|all]",
@@ -204,7 +207,7 @@ static void print_help(void) {
     for (int i = 0; i < N_COMMANDS; i++) {
         printf("  %-12s %s\n", commands[i].name, commands[i].summary);
     }
-    printf("\nMODEL is a .gguf file, a Hugging Face directory, or `builtin`, a tiny model inside this program.\n"
+    printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), or `builtin`, a tiny model inside this program.\n"
            "`quire COMMAND --help` lists a command's flags; `quire --version` prints the version.\n\n"
            "  quire run -p \"The prince looked at her and\"    the built-in model goes on\n"
            "  quire run model.gguf                           chat\n"

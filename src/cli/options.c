@@ -7,7 +7,7 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack"};
 
 /* Commands that need no MODEL. */
 enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_ATTENTION | CLI_BENCH_RUNS | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_BENCH_ROOFLINE };
@@ -360,7 +360,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         return resolve_serving(o, err);
     }
     if (!o->engine.model && command != CLI_RUN) {
-        return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, or builtin", command_name(command));
+        return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, or builtin", command_name(command));
     }
     if (!o->engine.model) {
         o->engine.model = "builtin";

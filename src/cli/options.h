@@ -54,7 +54,8 @@ typedef enum cli_command {
     CLI_BENCH_ENGINE = 262144,
     CLI_BENCH_KERNELS = 524288,
     CLI_BENCH_ROOFLINE = 1048576,
-    CLI_BENCH_ATTENTION = 2097152
+    CLI_BENCH_ATTENTION = 2097152,
+    CLI_PACK = 4194304
 } cli_command;
 
 typedef struct cli_options {

@@ -58,6 +58,8 @@ typedef struct model_desc {
     int32_t bos;             /* -1: none known */
     dtype weight_type;       /* the type of most of the matrices' parameters */
     int64_t n_params, weight_bytes;
+    bool is_packed;              /* its weights lie in the file as a backend wants them, for one compute mode only: */
+    compute_mode packed_compute;
 } model_desc;
 
 /* Refuses numbers that no model has or that this build cannot compute; names the first bad one. */

@@ -2,6 +2,7 @@
 #ifndef CORE_TENSOR_H
 #define CORE_TENSOR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,8 @@ typedef struct tensor_view {
     int64_t dims[TENSOR_MAX_DIMS];
     const void *data; /* no alignment promised */
     size_t n_bytes;
+    bool stays;       /* data stay where they are while the model that is made of them is open: a backend need not copy them */
+    uint32_t packing; /* 0, or the version of the backend's own layout in which data lie, instead of row by row; at a multiple of 64 then */
 } tensor_view;
 
 #endif

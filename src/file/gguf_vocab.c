@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "file/open_file.h"
+#include "file/packed.h"
 #include "file/show.h"
 
 #define KEY "tokenizer.ggml."
@@ -76,13 +77,27 @@ static quire_err read_flag(const model_file *f, const char *key, int32_t *out, q
     return QUIRE_OK;
 }
 
-static quire_err read_token_arrays(model_file *f, const gguf_value *tokens, quire_error *err) {
+/* The tokens of a file, or how many a packed model has. VOCAB_NONE where there are none. */
+static quire_err read_tokens(model_file *f, quire_error *err) {
+    vocab *v = &f->vocab;
+    const gguf_value *tokens;
+    int64_t n = 0;
+    TRY(read_array(f, KEY "tokens", GGUF_STRING, &tokens, err));
+    if (tokens != NULL) {
+        v->tokens = tokens->strings;
+        n = (int64_t)tokens->n;
+    } else if (v->tables.n > 0 && (model_file_i64(f, PACKED_N_TOKENS, &n) != QUIRE_OK || n < 1 || n > INT32_MAX)) {
+        return bad(f, PACKED_N_TOKENS, "is no number of tokens", err);
+    }
+    v->n_tokens = (int32_t)n;
+    v->source = n > 0 ? VOCAB_GGUF : VOCAB_NONE;
+    return QUIRE_OK;
+}
+
+static quire_err read_token_arrays(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const gguf_value *merges;
     void *scores = NULL, *types = NULL;
-    v->source = VOCAB_GGUF;
-    v->tokens = tokens->strings;
-    v->n_tokens = (int32_t)tokens->n;
     quire_err e = copy_numbers(f, KEY "scores", GGUF_F32, v->n_tokens, &scores, err);
     v->scores = f->scores = scores;
     TRY(e);
@@ -104,16 +119,16 @@ static quire_err read_token_arrays(model_file *f, const gguf_value *tokens, quir
 
 quire_err gguf_read_vocab(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
-    const gguf_value *tokens;
     *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    v->tables = packed_section(f, PACKED_TABLES);
     TRY(read_text(f, "tokenizer.chat_template", &f->chat_template, err));
-    TRY(read_array(f, KEY "tokens", GGUF_STRING, &tokens, err));
-    if (tokens == NULL || tokens->n == 0) {
+    TRY(read_tokens(f, err));
+    if (v->source == VOCAB_NONE) {
         return QUIRE_OK;
     }
     TRY(read_text(f, KEY "model", &v->model, err));
     TRY(read_text(f, KEY "pre", &v->pre, err));
-    TRY(read_token_arrays(f, tokens, err));
+    TRY(read_token_arrays(f, err));
     TRY(read_id(f, KEY "bos_token_id", &v->bos, err));
     TRY(read_id(f, KEY "eos_token_id", &v->eos, err));
     TRY(read_id(f, KEY "unknown_token_id", &v->unk, err));

@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "file/open_file.h"
+#include "file/packed.h"
 #include "file/safetensors.h"
 #include "file/show.h"
 
@@ -35,6 +36,10 @@ static quire_err read_optional(model_file *f, const char *dir, const char *name,
     strbuf path = {0};
     file_map map = {0};
     quire_error why;
+    if (f->is_packed) {
+        *out = packed_section(f, name);
+        return QUIRE_OK;
+    }
     TRY(open_file_join(&path, dir, name, err));
     quire_err e = open_file_map(f, path.p, max_bytes, &map, &why);
     strbuf_deinit(&path);
@@ -95,23 +100,22 @@ static str configured_template(const json_doc *config) {
     return (str){0};
 }
 
-static quire_err read_texts(model_file *f, const char *dir, quire_error *err) {
+quire_err hf_read_texts(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
-    str config, generation;
+    const char *dir = f->path;
     *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
-    TRY(read_json(f, dir, "config.json", &config, &f->config, err));
+    TRY(read_json(f, dir, "config.json", &f->config_text, &f->config, err));
     TRY(list_config_keys(f, err));
-    TRY(read_json(f, dir, "generation_config.json", &generation, &f->generation, err));
+    TRY(read_json(f, dir, "generation_config.json", &f->generation_text, &f->generation, err));
     TRY(read_json(f, dir, "tokenizer_config.json", &v->tokenizer_config_json, &f->tokenizer_config, err));
     TRY(read_optional(f, dir, "special_tokens_map.json", MAX_JSON_BYTES, &v->special_tokens_map_json, err));
     TRY(read_optional(f, dir, "tokenizer.json", MAX_TOKENIZER_BYTES, &v->tokenizer_json, err));
     if (v->tokenizer_json.n > 0) {
         v->source = VOCAB_TOKENIZER_JSON;
     }
-    TRY(read_optional(f, dir, "chat_template.jinja", MAX_TEMPLATE_BYTES, &f->chat_template, err));
-    if (f->chat_template.n == 0) {
-        f->chat_template = configured_template(&f->tokenizer_config);
-    }
+    TRY(read_optional(f, dir, "chat_template.jinja", MAX_TEMPLATE_BYTES, &f->template_text, err));
+    f->chat_template = f->template_text.n > 0 ? f->template_text : configured_template(&f->tokenizer_config);
+    v->tables = packed_section(f, PACKED_TABLES);
     return QUIRE_OK;
 }
 
@@ -316,6 +320,6 @@ quire_err hf_open(model_file *f, const char *dir, quire_error *err) {
         return err_set(err, QUIRE_BAD_FILE, -1,
                        "%s: a directory without config.json; name a GGUF file or the directory of a Hugging Face model", dir);
     }
-    TRY(read_texts(f, dir, err));
+    TRY(hf_read_texts(f, err));
     return open_weights(f, err);
 }

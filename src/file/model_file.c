@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "file/open_file.h"
+#include "file/packed.h"
 
 /* ---- what the readers share ---- */
 
@@ -32,6 +33,7 @@ static model_file *new_file(const char *path, size_t n_path) {
     if (f == NULL) {
         return NULL;
     }
+    f->n_users = 1;
     f->path = mem_dup(path, n_path);
     if (f->path == NULL) {
         mem_free(f);
@@ -62,6 +64,10 @@ static quire_err open_parent(model_file *f, const char *path, quire_error *err) 
     return hf_open(f, parent, err);
 }
 
+static bool is_packed(file_map map) {
+    return map.n >= strlen(PACKED_MAGIC) && memcmp(map.p, PACKED_MAGIC, strlen(PACKED_MAGIC)) == 0;
+}
+
 static quire_err open_any(model_file *f, const char *path, quire_error *err) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -73,6 +79,9 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
         return err_set(err, e, -1, "%s: no such file; name a GGUF file or the directory of a Hugging Face model", path);
     }
     TRY(e);
+    if (is_packed(map)) {
+        return packed_open(f, map, err);
+    }
     if ((map.n >= 4 && memcmp(map.p, "GGUF", 4) == 0) || ends_with(str_of(path), ".gguf")) {
         return gguf_open(f, map, err);
     }
@@ -106,11 +115,12 @@ quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, 
     if (f == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
     }
-    return finish(f, gguf_open_memory(f, bytes, n, err), out);
+    file_map map = {bytes, n};
+    return finish(f, is_packed(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
 }
 
 void model_file_close(model_file *f) {
-    if (f == NULL) {
+    if (f == NULL || --f->n_users > 0) {
         return;
     }
     tensor_dir_deinit(&f->tensors);
@@ -118,6 +128,7 @@ void model_file_close(model_file *f) {
     json_doc_deinit(&f->config);
     json_doc_deinit(&f->generation);
     json_doc_deinit(&f->tokenizer_config);
+    mem_free(f->sections);
     mem_free(f->config_keys);
     mem_free(f->scores);
     mem_free(f->types);
@@ -127,6 +138,11 @@ void model_file_close(model_file *f) {
     mem_free(f->maps);
     mem_free(f->path);
     mem_free(f);
+}
+
+model_file *model_file_share(model_file *f) {
+    f->n_users++;
+    return f;
 }
 
 /* ---- what it holds ---- */

@@ -7,8 +7,14 @@
 #include "file/map.h"
 #include "file/model_file.h"
 
+/* A section of a packed model. */
+typedef struct file_section {
+    str name, data;
+} file_section;
+
 struct model_file {
     model_format format;
+    int32_t n_users;
     char *path;     /* as the caller wrote it, or the directory */
     file_map *maps; /* every mapped file */
     size_t n_maps, cap_maps;
@@ -16,7 +22,13 @@ struct model_file {
 
     gguf gguf; /* MODEL_GGUF: keys of the first part */
 
+    bool is_packed;
+    compute_mode compute; /* of a packed model */
+    file_section *sections;
+    size_t n_sections;
+
     json_doc config, generation, tokenizer_config; /* MODEL_HF; root NULL when the file is absent */
+    str config_text, generation_text, template_text; /* the files */
     const char **config_keys;                      /* top level of config, in file order */
     int32_t n_config_keys;
 
@@ -35,9 +47,14 @@ quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_
 quire_err gguf_open(model_file *f, file_map first, quire_error *err);
 quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_error *err);
 quire_err hf_open(model_file *f, const char *dir, quire_error *err);
+quire_err packed_open(model_file *f, file_map map, quire_error *err);
 /* Whether dir holds config.json or tokenizer.json. */
 bool hf_is_directory(const char *dir);
 
+/* A section's bytes; p NULL when there is none. */
+str packed_section(const model_file *f, const char *name);
+/* The small files of a Hugging Face directory, or of a packed one. */
+quire_err hf_read_texts(model_file *f, quire_error *err);
 /* tokenizer.ggml.* as a vocabulary, and tokenizer.chat_template. */
 quire_err gguf_read_vocab(model_file *f, quire_error *err);
 

@@ -20,6 +20,7 @@ struct model {
     model_desc desc;
     backend *b;
     const arch *arch;
+    model_file *file; /* shared while b uses its bytes, else NULL */
     void *weights;
 };
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "file/packed.h"
+
 static bool is_gguf(const model_file *f) {
     return model_file_format(f) == MODEL_GGUF;
 }
@@ -178,7 +180,7 @@ quire_err config_transformer(const model_file *f, model_desc *d, quire_error *er
     TRY(may(read_f32(f, d, "attention.layer_norm_rms_epsilon", "rms_norm_eps", &d->norm_eps, err)));
     TRY(config_activation(f, d, err));
     if (is_gguf(f)) {
-        d->tied_embeddings = model_file_find(f, "output.weight") == NULL;
+        d->tied_embeddings = !model_file_find(f, "output.weight") && !model_file_find(f, "output.weight" PACKED_SUFFIX);
     } else {
         quire_err e = model_file_bool(f, "tie_word_embeddings", &d->tied_embeddings);
         if (e != QUIRE_OK && e != QUIRE_NOT_FOUND) {

@@ -17,13 +17,14 @@ void loader_deinit(loader *l) {
     *l = (loader){0};
 }
 
-static bool is_used(const loader *l, const tensor_view *t) {
+/* NULL when it was not asked for. */
+static used_tensor *find_used(const loader *l, const tensor_view *t) {
     for (int32_t i = 0; i < l->n_used; i++) {
-        if (l->used[i] == t) {
-            return true;
+        if (l->used[i].view == t) {
+            return &l->used[i];
         }
     }
-    return false;
+    return NULL;
 }
 
 /* The full name of a tensor, in the file's own convention. */
@@ -46,8 +47,8 @@ quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *su
                        why);
     }
     *out = model_file_find(l->file, full);
-    if (*out && !is_used(l, *out)) {
-        l->used[l->n_used++] = *out;
+    if (*out && !find_used(l, *out)) {
+        l->used[l->n_used++] = (used_tensor){.view = *out};
     }
     return QUIRE_OK;
 }
@@ -77,13 +78,22 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
     TRY(check_shape(l, w, 2, n_out, n_in));
     if (bias) {
         TRY(check_shape(l, bias, 1, n_out, 1));
+        find_used(l, bias)->as_is = true;
     }
-    return l->b->ops->linear_load(l->b, w, bias, out, l->err);
+    TRY(l->b->ops->linear_load(l->b, w, bias, out, l->err));
+    find_used(l, w)->packed = *out;
+    return QUIRE_OK;
+}
+
+/* A product's weight, packed where the file has it so. */
+static quire_err find_weight(loader *l, weight_name name, int32_t layer, const tensor_view **out) {
+    TRY(loader_find(l, name, layer, ".weight" PACKED_SUFFIX, out));
+    return *out ? QUIRE_OK : loader_find(l, name, layer, ".weight", out);
 }
 
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
     const tensor_view *w, *bias;
-    TRY(loader_find(l, name, layer, ".weight", &w));
+    TRY(find_weight(l, name, layer, &w));
     TRY(loader_find(l, name, layer, ".bias", &bias));
     if (!w) {
         return missing(l, name, layer);
@@ -98,29 +108,34 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind
         return missing(l, name, layer);
     }
     TRY(check_shape(l, w, 1, width, 1));
+    find_used(l, w)->as_is = true;
     return l->b->ops->norm_load(l->b, kind, w, NULL, eps, false, out, l->err);
-}
-
-/* The weight of one name or the other. */
-static quire_err find_either(loader *l, weight_name name, const weight_name *or_name, const tensor_view **out) {
-    TRY(loader_find(l, name, NO_LAYER, ".weight", out));
-    if (!*out && or_name) {
-        TRY(loader_find(l, *or_name, NO_LAYER, ".weight", out));
-    }
-    return *out ? QUIRE_OK : missing(l, name, NO_LAYER);
 }
 
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out) {
     const tensor_view *w;
-    TRY(find_either(l, name, or_name, &w));
+    TRY(loader_find(l, name, NO_LAYER, ".weight", &w));
+    if (!w && or_name) {
+        TRY(loader_find(l, *or_name, NO_LAYER, ".weight", &w));
+    }
+    if (!w) {
+        return missing(l, name, NO_LAYER);
+    }
     TRY(check_shape(l, w, 2, n_vocab, width));
+    find_used(l, w)->as_is = true;
     return l->b->ops->embedding_load(l->b, w, out, l->err);
 }
 
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
     const tensor_view *w, *bias;
-    TRY(find_either(l, name, or_name, &w));
+    TRY(find_weight(l, name, NO_LAYER, &w));
+    if (!w && or_name) {
+        TRY(find_weight(l, *or_name, NO_LAYER, &w));
+    }
     TRY(loader_find(l, name, NO_LAYER, ".bias", &bias));
+    if (!w) {
+        return missing(l, name, NO_LAYER);
+    }
     return load_linear(l, w, bias, n_vocab, width, out);
 }
 
@@ -129,11 +144,27 @@ static bool ends_with(const char *s, const char *end) {
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
+quire_err loader_write(const loader *l, packed_writer *w) {
+    for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
+        const tensor_view *t = model_file_tensor(l->file, i);
+        const used_tensor *u = find_used(l, t);
+        if (u && u->packed) {
+            tensor_view packed = *t;
+            packed.data = l->b->ops->linear_packed(u->packed, &packed.n_bytes, &packed.packing);
+            TRY(packed_writer_add(w, &packed, l->err));
+        }
+        if (!u || u->as_is) {
+            TRY(packed_writer_add(w, t, l->err));
+        }
+    }
+    return QUIRE_OK;
+}
+
 quire_err loader_finish(const loader *l) {
     static const char *const derived[] = {"rotary_emb.inv_freq", "rope_freqs.weight", ".attn.bias", ".masked_bias"};
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
-        bool known = is_used(l, t);
+        bool known = find_used(l, t) != NULL;
         for (size_t d = 0; d < sizeof derived / sizeof *derived && !known; d++) {
             known = ends_with(t->name, derived[d]);
         }

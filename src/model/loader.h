@@ -5,11 +5,19 @@
 
 #include "backend/backend.h"
 #include "file/model_file.h"
+#include "file/packed.h"
 
 /* A weight's two names, without ".weight"; %d is the layer. */
 typedef struct weight_name {
     const char *gguf, *hf;
 } weight_name;
+
+/* A tensor that was asked for, and what became of it. */
+typedef struct used_tensor {
+    const tensor_view *view;
+    const linear *packed; /* a product's weights were made of it */
+    bool as_is;           /* it was read as it is */
+} used_tensor;
 
 typedef struct loader {
     const model_file *file;
@@ -17,7 +25,7 @@ typedef struct loader {
     quire_error *err;
     int32_t max_positions;
     int32_t n_used, cap_used;
-    const tensor_view **used;
+    used_tensor *used;
 } loader;
 
 #define NO_LAYER (-1)
@@ -37,6 +45,9 @@ quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out);
 /* The head, likewise. */
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out);
+
+/* Writes all that was loaded, weights as the backend packed them, and the tensors that stand there for the description alone. */
+quire_err loader_write(const loader *l, packed_writer *w);
 
 /* Refuses a file with weights that were not used, naming the first. Tensors whose names end in an ignored suffix are derived data, not
  * weights. */

@@ -34,18 +34,30 @@ static quire_err find_arch(const model_file *f, const arch **out, quire_error *e
                    model_file_path(f), (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
+/* A packed matrix that the file also has as it was: head and embedding in one. */
+static bool is_second_form(const model_file *f, const tensor_view *t) {
+    char name[256];
+    size_t n = strlen(t->name), m = strlen(PACKED_SUFFIX);
+    if (t->packing == 0 || n <= m || n - m >= sizeof name) {
+        return false;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(n - m), t->name);
+    return model_file_find(f, name) != NULL;
+}
+
 /* Parameters, bytes, and the type that most parameters of matrices have. */
 static void describe_weights(const model_file *f, model_desc *d) {
     int64_t by_type[N_DTYPES] = {0};
     d->n_params = 0;
     d->weight_bytes = 0;
+    d->is_packed = model_file_packed_for(f, &d->packed_compute);
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const tensor_view *t = model_file_tensor(f, i);
         int64_t n = 1;
         for (int32_t k = 0; k < t->n_dims; k++) {
             n *= t->dims[k];
         }
-        d->n_params += n;
+        d->n_params += is_second_form(f, t) ? 0 : n;
         d->weight_bytes += (int64_t)t->n_bytes;
         by_type[t->type] += t->n_dims > 1 ? n : 0;
     }
@@ -76,7 +88,8 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     return QUIRE_OK;
 }
 
-quire_err model_open(const model_file *f, backend *b, int32_t max_positions, model **out, quire_error *err) {
+/* w: where the weights are written, or NULL. */
+static quire_err open_model(model_file *f, backend *b, int32_t max_positions, packed_writer *w, model **out, quire_error *err) {
     *out = NULL;
     model *m = mem_new(1, sizeof *m);
     if (!m) {
@@ -89,18 +102,32 @@ quire_err model_open(const model_file *f, backend *b, int32_t max_positions, mod
     e = e ? e : loader_init(&l, f, b, max_positions, err);
     e = e ? e : m->arch->load(&l, &m->desc, &m->weights);
     e = e ? e : loader_finish(&l);
+    e = e || !w ? e : loader_write(&l, w);
     loader_deinit(&l);
     if (e != QUIRE_OK) {
         model_close(m);
         return e;
     }
     m->desc.rope.freq_factors = NULL; /* lay in the file, which may be closed now */
+    m->file = m->desc.is_packed ? model_file_share(f) : NULL;
     *out = m;
+    return QUIRE_OK;
+}
+
+quire_err model_open(model_file *f, backend *b, int32_t max_positions, model **out, quire_error *err) {
+    return open_model(f, b, max_positions, NULL, out, err);
+}
+
+quire_err model_pack(model_file *f, backend *b, packed_writer *w, quire_error *err) {
+    model *m;
+    TRY(open_model(f, b, 1, w, &m, err));
+    model_close(m);
     return QUIRE_OK;
 }
 
 void model_close(model *m) {
     if (m) {
+        model_file_close(m->file);
         mem_free(m->weights);
         mem_free(m);
     }

@@ -6,6 +6,7 @@
 #include "core/batch.h"
 #include "core/model_desc.h"
 #include "file/model_file.h"
+#include "file/packed.h"
 
 typedef struct model model;
 
@@ -13,8 +14,10 @@ typedef struct model model;
 quire_err model_describe(const model_file *f, model_desc *out, quire_error *err);
 
 /* Describes, checks every tensor's shape, packs the weights into b and reserves activations there. max_positions: how far rotary tables reach.
- * The file may be closed afterwards. */
-quire_err model_open(const model_file *f, backend *b, int32_t max_positions, model **out, quire_error *err);
+ * The file may be closed afterwards: where b uses tensors in place, the model shares it until model_close. */
+quire_err model_open(model_file *f, backend *b, int32_t max_positions, model **out, quire_error *err);
+/* Loads into b as model_open does, and writes the tensors to w, the weights as b packed them. f must not be packed itself. */
+quire_err model_pack(model_file *f, backend *b, packed_writer *w, quire_error *err);
 void model_close(model *m);
 const model_desc *model_description(const model *m);
 

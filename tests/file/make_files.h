@@ -196,7 +196,7 @@ static inline uint64_t touch_all(const model_file *f) {
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
         const tensor_view *t = model_file_tensor(f, i);
         const uint8_t *p = t->data;
-        sum += strlen(t->name) + p[0] + p[t->n_bytes - 1];
+        sum += strlen(t->name) + (t->n_bytes > 0 ? p[0] + p[t->n_bytes - 1] : 0);
         assert_ptr_equal(model_file_find(f, t->name), t);
     }
     str key, text = {0};
@@ -206,7 +206,7 @@ static inline uint64_t touch_all(const model_file *f) {
     }
     const vocab *v = model_file_vocab(f);
     for (int32_t i = 0; i < v->n_tokens; i++) {
-        sum += v->tokens[i].n > 0 ? (uint8_t)v->tokens[i].p[v->tokens[i].n - 1] : 0;
+        sum += v->tokens != NULL && v->tokens[i].n > 0 ? (uint8_t)v->tokens[i].p[v->tokens[i].n - 1] : 0;
         sum += v->types != NULL ? (uint64_t)v->types[i] : 0;
         sum += v->scores != NULL && v->scores[i] > 0;
     }

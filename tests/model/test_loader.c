@@ -3,7 +3,7 @@
 
 #include "model/model.h"
 
-static quire_err open_file(const model_file *f, compute_mode compute, quire_error *err) {
+static quire_err open_file(model_file *f, compute_mode compute, quire_error *err) {
     backend *b;
     model *m;
     backend_options o = {.compute = compute, .isa = "auto", .n_threads = 1};

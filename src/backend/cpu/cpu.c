@@ -220,6 +220,7 @@ static const backend_ops CPU_OPS = {
     .close = cpu_close,
     .describe = cpu_describe,
     .linear_load = cpu_linear_load,
+    .linear_packed = cpu_linear_packed,
     .norm_load = cpu_norm_load,
     .embedding_load = cpu_embedding_load,
     .rope_load = cpu_rope_load,

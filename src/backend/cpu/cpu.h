@@ -65,6 +65,7 @@ static inline float *cpu_act_row(const cpu_backend *b, act a, int32_t row) {
 /* The products' table for an instruction set. */
 const struct linear_kernels *cpu_linear_kernels(cpu_isa isa);
 quire_err cpu_linear_load(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
+const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing);
 void cpu_linear_close(cpu_backend *b);
 /* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to b->step_bytes; called by step_open. */
 quire_err cpu_linear_step_open(cpu_backend *b);

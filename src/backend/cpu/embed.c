@@ -1,4 +1,4 @@
-/* Token embeddings: rows kept as the file has them, turned into f32 when they are read. */
+/* Token embeddings: rows kept as the file has them, or where it has them, turned into f32 when they are read. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@ struct embedding {
     int32_t width;
     int64_t n_rows;
     size_t row_bytes;
-    uint8_t *rows;
+    const uint8_t *rows;
 };
 
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err) {
@@ -31,13 +31,15 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
         return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: its data is shorter than its shape says", weight->name);
     }
     embedding *e = cpu_own(c, 1, sizeof *e);
-    uint8_t *rows = cpu_own(c, bytes, 1);
-    if (e == NULL || rows == NULL) {
+    uint8_t *copy = weight->stays ? NULL : cpu_own(c, bytes, 1);
+    if (e == NULL || (copy == NULL && !weight->stays)) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: no memory for %zu bytes", weight->name, bytes);
     }
-    memcpy(rows, weight->data, bytes);
+    if (copy != NULL) {
+        memcpy(copy, weight->data, bytes);
+    }
     *e = (embedding){
-        .type = weight->type, .width = (int32_t)weight->dims[1], .n_rows = weight->dims[0], .row_bytes = row_bytes, .rows = rows};
+        .type = weight->type, .width = (int32_t)weight->dims[1], .n_rows = weight->dims[0], .row_bytes = row_bytes, .rows = copy != NULL ? copy : weight->data};
     c->weight_bytes += (int64_t)bytes;
     *out = e;
     return QUIRE_OK;

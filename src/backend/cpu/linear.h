@@ -44,13 +44,13 @@ typedef struct row_view {
     size_t stride;
 } row_view;
 
-/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load. */
+/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load; data and scales may be a file's, mapped to be read only. */
 struct linear {
     linear *next;
     pack_layout layout;
     row_format format;
     uint8_t *data; /* layout.n_blocks blocks */
-    float *scales; /* [n_blocks * 16] of INT8, else NULL */
+    float *scales; /* [n_blocks * 16] of INT8, right behind the blocks, else NULL */
     float *bias;   /* [n_blocks * 16], or NULL */
 };
 

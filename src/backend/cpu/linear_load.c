@@ -42,7 +42,7 @@ static quire_err check_weight(const tensor_view *w, quire_error *err) {
     }
     size_t elements, block = (size_t)dtype_block_elements(w->type), bytes;
     if (!size_mul((size_t)w->dims[0], (size_t)w->dims[1], &elements) || (size_t)w->dims[1] % block != 0 ||
-        !size_mul(elements / block, (size_t)dtype_block_bytes(w->type), &bytes) || bytes > w->n_bytes) {
+        !size_mul(elements / block, (size_t)dtype_block_bytes(w->type), &bytes) || (w->packing == 0 && bytes > w->n_bytes)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not a %s matrix of %lld x %lld", w->name, w->n_bytes,
                        dtype_name(w->type), (long long)w->dims[0], (long long)w->dims[1]);
     }
@@ -79,6 +79,50 @@ static void pack_part(void *context, int32_t part, int32_t member) {
                l->scales != NULL ? l->scales + (size_t)part * PACK_LANES : NULL);
 }
 
+/* Bytes of packed weights: the blocks, then INT8's scales. false when they are too many. */
+static bool packed_bytes(const pack_layout *p, size_t *out) {
+    size_t n_blocks = (size_t)p->n_blocks;
+    return size_add(n_blocks * p->block_bytes, p->kind == PACK_INT8 ? n_blocks * PACK_LANES * sizeof(float) : 0, out);
+}
+
+/* Weights that were packed before, where they lie. */
+static quire_err take_packed(linear *l, const tensor_view *w, size_t n_bytes, quire_error *err) {
+    if (w->packing != PACK_VERSION) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: packed by another version of quire (layout %u, this one uses %u): pack the model again",
+                       w->name, (unsigned)w->packing, PACK_VERSION);
+    }
+    if (!w->stays || w->n_bytes != n_bytes || (uintptr_t)w->data % MEM_ALIGN != 0) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);
+    }
+    l->data = (uint8_t *)(uintptr_t)w->data; /* nobody writes there after this file has */
+    return QUIRE_OK;
+}
+
+/* Memory for the weights, or where they lie already. */
+static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, quire_error *err) {
+    size_t n_bytes, in_blocks = (size_t)l->layout.n_blocks * l->layout.block_bytes;
+    if (!packed_bytes(&l->layout, &n_bytes)) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "tensor %s: too large", w->name);
+    }
+    if (w->packing != 0) {
+        TRY(take_packed(l, w, n_bytes, err));
+    } else {
+        l->data = cpu_own(b, n_bytes, 1);
+    }
+    if (l->data == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", w->name);
+    }
+    l->scales = n_bytes > in_blocks ? (float *)(void *)(l->data + in_blocks) : NULL;
+    b->weight_bytes += (int64_t)n_bytes;
+    return QUIRE_OK;
+}
+
+const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing) {
+    (void)packed_bytes(&l->layout, n_bytes); /* as when it was loaded */
+    *packing = PACK_VERSION;
+    return l->data;
+}
+
 quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err) {
     cpu_backend *b = (cpu_backend *)base;
     cpu_linear_state *s;
@@ -98,18 +142,13 @@ quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor
         return err_set(err, e, -1, "tensor %s: %lld x %lld is too large for --compute %s", weight->name, (long long)weight->dims[0],
                        (long long)weight->dims[1], compute_name(base->compute));
     }
-    size_t n_blocks = (size_t)l->layout.n_blocks;
-    l->data = cpu_own(b, n_blocks, l->layout.block_bytes);
-    l->scales = kind == PACK_INT8 ? cpu_own(b, n_blocks * PACK_LANES, sizeof *l->scales) : NULL;
-    if (l->data == NULL || (kind == PACK_INT8 && l->scales == NULL)) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "tensor %s: out of memory", weight->name);
-    }
+    TRY(place(b, l, weight, err));
     if (bias != NULL) {
         TRY(load_bias(b, l, bias, err));
     }
-    pack_job job = {l, weight};
-    team_run(b->team, pack_part, &job, l->layout.n_blocks);
-    b->weight_bytes += (int64_t)(n_blocks * (l->layout.block_bytes + (l->scales != NULL ? PACK_LANES * sizeof(float) : 0)));
+    if (weight->packing == 0) {
+        team_run(b->team, pack_part, &(pack_job){l, weight}, l->layout.n_blocks);
+    }
     l->next = s->loaded;
     s->loaded = l;
     s->widest[l->format] = l->layout.n_in > s->widest[l->format] ? l->layout.n_in : s->widest[l->format];

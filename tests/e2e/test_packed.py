@@ -1,0 +1,68 @@
+"""Packed models: the very logits and texts of what they were packed from, whatever that was, and refusals that say what to do."""
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+MAKE = pathlib.Path(__file__).parents[2] / "tools/make_llama.py"
+SHAPE = ["--preset", "tiny-128k", "--layers", "2", "--d-model", "256", "--heads", "4", "--kv-heads", "2", "--d-ff", "512", "--vocab", "320", "--positions", "256"]
+IDS = ",".join(str(i * 7 % 320) for i in range(40))
+
+
+def run(quire, command, *arguments):
+    return subprocess.run([quire, command, *map(str, arguments)], capture_output=True, text=True)
+
+
+def pack(quire, model, out, *flags):
+    done = run(quire, "pack", model, "-o", out, *flags)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def logits(quire, model, out, *flags):
+    done = run(quire, "logits", model, "--ids", IDS, "--out", out, *flags)
+    assert done.returncode == 0, done.stderr
+    return out.read_bytes()
+
+
+@pytest.mark.parametrize("kind, compute", [("F32", "f32"), ("F32", "int8"), ("F16", "f32"), ("F16", "int8"), ("BF16", "bf16"), ("BF16", "int8"),
+                                           ("Q4_0", "int8"), ("Q4_0", "bf16"), ("Q8_0", "int8"), ("Q4_K", "int8"), ("Q6_K", "int8"), ("Q4_K", "f32")])
+def test_a_packed_model_computes_what_its_source_does(quire, tmp_path, kind, compute):
+    subprocess.run([sys.executable, MAKE, *SHAPE, "--type", kind, "--out", tmp_path / "m.gguf"], check=True, capture_output=True)
+    packed = pack(quire, tmp_path / "m.gguf", tmp_path / "m.quire", "--compute", compute)
+    assert logits(quire, packed, tmp_path / "a.npy") == logits(quire, tmp_path / "m.gguf", tmp_path / "b.npy", "--compute", compute)
+
+
+@pytest.mark.parametrize("tied", [[], ["--tied"]])
+def test_a_packed_directory_computes_what_it_was_packed_from(quire, tmp_path, tied):
+    subprocess.run([sys.executable, MAKE, *SHAPE, "--type", "BF16", *tied, "--out", tmp_path / "m"], check=True, capture_output=True)
+    packed = pack(quire, tmp_path / "m", tmp_path / "m.quire", "--compute", "int8")
+    assert logits(quire, packed, tmp_path / "a.npy") == logits(quire, tmp_path / "m", tmp_path / "b.npy", "--compute", "int8")
+
+
+@pytest.mark.parametrize("model", ["builtin", "models/builtin-hf"])
+def test_a_packed_model_writes_what_its_source_does(quire, tmp_path, model):
+    packed = pack(quire, model, tmp_path / "m.quire")
+    text = "Once upon a time, <s> \u00e9t\u00e9 \u65e5\u672c 12345"
+    for arguments in (["tokenize", "-p", text], ["run", "-p", text, "-n", "40", "--seed", "3"], ["tokenize", "--decode", "1,2,3,600,700"]):
+        was, now = (run(quire, arguments[0], m, *arguments[1:]) for m in (model, packed))
+        assert was.returncode == now.returncode == 0 and was.stdout and was.stdout == now.stdout
+
+
+def test_a_packed_model_has_one_compute_mode(quire, tmp_path):
+    packed = pack(quire, "builtin", tmp_path / "m.quire", "--compute", "int8")
+    done = run(quire, "run", packed, "-p", "a", "-n", "1", "--compute", "bf16")
+    assert done.returncode == 2 and "packed for int8" in done.stderr
+    assert run(quire, "run", packed, "-p", "a", "-n", "1", "--compute", "int8").returncode == 0
+
+
+def test_refusals_leave_what_was_there(quire, tmp_path):
+    packed = pack(quire, "builtin", tmp_path / "m.quire")
+    whole = packed.read_bytes()
+    assert "packed already" in run(quire, "pack", packed, "-o", packed).stderr
+    assert "needs -o" in run(quire, "pack", "builtin").stderr
+    assert run(quire, "pack", tmp_path / "none.gguf", "-o", packed).returncode == 1
+    assert packed.read_bytes() == whole and list(tmp_path.iterdir()) == [packed]
+    packed.write_bytes(whole[:-100])
+    assert "cut short" in run(quire, "inspect", packed).stderr

@@ -1,0 +1,193 @@
+/* Packed models as files: what was written comes back; what was cut, changed or forged is refused with a reason, or read inside its bounds. */
+#include "packed_files.h"
+
+static const char NAME[] = "model.quire";
+
+/* make_gguf's model with a packed form of each matrix, as written by packed_writer: *n bytes. */
+static uint8_t *make_packed(bool with_tables, size_t *n) {
+    strbuf source = {0};
+    temp_dir d = temp_new();
+    model_file *f;
+    packed_writer *w;
+    quire_error err = {0};
+    int64_t n_bytes;
+    make_gguf(&source, 3, NULL);
+    assert_int_equal(model_file_open_memory(source.p, source.n, "source.gguf", &f, &err), QUIRE_OK);
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_INT8, &w, &err), QUIRE_OK);
+    for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
+        tensor_view packed = *model_file_tensor(f, i);
+        assert_int_equal(packed_writer_add(w, &packed, &err), QUIRE_OK);
+        packed.data = "0123456789";
+        packed.n_bytes = 10 - (size_t)i;
+        packed.packing = 7;
+        assert_int_equal(packed_writer_add(w, &packed, &err), QUIRE_OK);
+    }
+    assert_int_equal(packed_writer_metadata(w, f, str_of(with_tables ? "tables" : ""), str_of(""), &err), QUIRE_OK);
+    assert_int_not_equal(access(temp_path(&d, NAME), F_OK), 0); /* not before it is whole */
+    assert_int_equal(packed_writer_finish(w, &n_bytes, &err), QUIRE_OK);
+    uint8_t *bytes = read_whole(temp_path(&d, NAME), n);
+    assert_int_equal(n_bytes, *n);
+    model_file_close(f);
+    temp_delete(&d, (const char *[]){NAME, NULL});
+    strbuf_deinit(&source);
+    return bytes;
+}
+
+static quire_err open_bytes(const uint8_t *bytes, size_t n, quire_error *err) {
+    model_file *f = NULL;
+    uint8_t *exact = malloc(n > 0 ? n : 1); /* its end is where the sanitizer looks */
+    assert_non_null(exact);
+    memcpy(exact, bytes, n);
+    quire_err e = model_file_open_memory(exact, n, "test.quire", &f, err);
+    if (e == QUIRE_OK) {
+        touch_all(f);
+        model_file_close(f);
+    } else {
+        assert_null(f);
+        assert_non_null(strstr(err->message, "test.quire: "));
+    }
+    free(exact);
+    return e;
+}
+
+static void what_was_packed_comes_back(void **state) {
+    (void)state;
+    for (int with_tables = 0; with_tables < 2; with_tables++) {
+        size_t n;
+        uint8_t *bytes = make_packed(with_tables, &n);
+        model_file *f;
+        quire_error err = {0};
+        compute_mode compute = COMPUTE_F32;
+        assert_int_equal(model_file_open_memory(bytes, n, "test.quire", &f, &err), QUIRE_OK);
+        assert_true(model_file_packed_for(f, &compute));
+        assert_int_equal(compute, COMPUTE_INT8);
+        assert_int_equal(model_file_format(f), MODEL_GGUF);
+        assert_int_equal(model_file_n_tensors(f), 6);
+        const tensor_view *plain = model_file_find(f, "token_embd.weight"), *packed = model_file_find(f, "token_embd.weight.packed");
+        assert_true(plain->stays && plain->packing == 0 && plain->dims[0] == 3 && plain->dims[1] == 4 && plain->type == DTYPE_F32);
+        assert_float_equal(((const float *)plain->data)[11], 11, 0);
+        assert_true(packed->stays && packed->packing == 7 && packed->n_bytes == 10 && packed->dims[1] == 4);
+        assert_memory_equal(packed->data, "0123456789", 10);
+        assert_int_equal((uintptr_t)packed->data % 64, 0);
+        int64_t count;
+        str text;
+        assert_int_equal(model_file_i64(f, "a.i64", &count), QUIRE_OK);
+        assert_int_equal(count, -5);
+        assert_int_equal(model_file_str(f, "general.architecture", &text), QUIRE_OK);
+        assert_true(str_is(text, "llama") && str_is(model_file_chat_template(f), "{{ messages }}"));
+        const vocab *v = model_file_vocab(f);
+        assert_int_equal(v->n_tokens, 3);
+        assert_int_equal(v->types[0], 3);
+        assert_int_equal(v->bos, 0);
+        assert_true(with_tables ? v->tokens == NULL && v->scores == NULL && str_is(v->tables, "tables")
+                                : str_is(v->tokens[2], "ab") && v->scores[2] == 2 && v->tables.n == 0);
+        model_file_close(f);
+        mem_free(bytes);
+    }
+}
+
+static void a_shared_file_closes_with_its_last_user(void **state) {
+    (void)state;
+    size_t n;
+    uint8_t *bytes = make_packed(false, &n);
+    model_file *f;
+    assert_int_equal(model_file_open_memory(bytes, n, "test.quire", &f, NULL), QUIRE_OK);
+    assert_ptr_equal(model_file_share(f), f);
+    model_file_close(f);
+    assert_non_null(model_file_find(f, "token_embd.weight"));
+    model_file_close(f);
+    mem_free(bytes);
+}
+
+static void a_file_that_is_cut_anywhere_is_refused(void **state) {
+    (void)state;
+    size_t n;
+    uint8_t *bytes = make_packed(true, &n);
+    for (size_t cut = strlen(PACKED_MAGIC); cut < n; cut += cut < 2 * sizeof(packed_header) || cut > n - 2000 ? 1 : 97) {
+        quire_error err = {0};
+        if (open_bytes(bytes, cut, &err) == QUIRE_OK || !strstr(err.message, "cut short")) {
+            fail_msg("%zu of %zu bytes: %s", cut, n, err.message);
+        }
+    }
+    mem_free(bytes);
+}
+
+static void another_version_is_named(void **state) {
+    (void)state;
+    size_t n;
+    quire_error err = {0};
+    uint8_t *bytes = make_packed(true, &n);
+    bytes[8]++;
+    assert_int_equal(open_bytes(bytes, n, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "pack the model again"));
+    mem_free(bytes);
+}
+
+/* Every byte of the header and of the directory counts. */
+static void a_byte_that_changed_is_noticed(void **state) {
+    (void)state;
+    size_t n;
+    uint8_t *bytes = make_packed(true, &n);
+    packed_header h;
+    memcpy(&h, bytes, sizeof h);
+    assert_true(h.directory_at + h.directory_bytes == n);
+    for (size_t at = strlen(PACKED_MAGIC); at < n; at = at + 1 == sizeof h ? (size_t)h.directory_at : at + 1) {
+        quire_error err = {0};
+        bytes[at] ^= 1;
+        if (open_bytes(bytes, n, &err) == QUIRE_OK) {
+            fail_msg("byte %zu of %zu", at, n);
+        }
+        bytes[at] ^= 1;
+    }
+    mem_free(bytes);
+}
+
+static void a_forged_file_is_refused_or_read_inside_its_bounds(void **state) {
+    (void)state;
+    uint64_t seed = test_seed("forged packed models");
+    size_t n;
+    uint8_t *bytes = make_packed(true, &n), *changed = mem_new(n, 1);
+    packed_header h;
+    int n_opened = 0;
+    memcpy(&h, bytes, sizeof h);
+    for (int i = 0; i < 20000; i++) {
+        quire_error err = {0};
+        memcpy(changed, bytes, n);
+        if (i % 4 == 0) {
+            mutate(changed + 8, sizeof h - 2 * SHA256_BYTES - 8, &seed);
+        } else {
+            mutate(changed + h.directory_at, (size_t)h.directory_bytes, &seed);
+        }
+        sign(changed, n);
+        n_opened += open_bytes(changed, n, &err) == QUIRE_OK;
+    }
+    print_message("%d of 20000 opened\n", n_opened);
+    assert_true(n_opened > 0);
+    mem_free(changed);
+    mem_free(bytes);
+}
+
+static void a_model_that_cannot_be_written_leaves_nothing(void **state) {
+    (void)state;
+    packed_writer *w;
+    quire_error err = {0};
+    temp_dir d = temp_new();
+    assert_int_equal(packed_writer_open(temp_path(&d, "no/where"), COMPUTE_F32, &w, &err), QUIRE_IO);
+    assert_non_null(strstr(err.message, "no/where"));
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_F32, &w, &err), QUIRE_OK);
+    packed_writer_discard(w);
+    temp_delete(&d, (const char *[]){NULL}); /* fails where something is left */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_packed_comes_back),
+        cmocka_unit_test(a_shared_file_closes_with_its_last_user),
+        cmocka_unit_test(a_file_that_is_cut_anywhere_is_refused),
+        cmocka_unit_test(another_version_is_named),
+        cmocka_unit_test(a_byte_that_changed_is_noticed),
+        cmocka_unit_test(a_forged_file_is_refused_or_read_inside_its_bounds),
+        cmocka_unit_test(a_model_that_cannot_be_written_leaves_nothing),
+    };
+    return cmocka_run_group_tests_name("packed models", tests, NULL, NULL);
+}

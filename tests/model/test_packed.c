@@ -1,0 +1,204 @@
+/* Packed models: the very logits of what they were made of, in every compute mode; and files made for another version or forged. */
+#include "make_model.h"
+
+#include "base/mem.h"
+#include "file/packed_files.h"
+#include "model/model.h"
+
+enum { N = 7, PAGE = 16 };
+
+static backend *open_backend(compute_mode compute) {
+    backend *b;
+    quire_error err = {0};
+    assert_int_equal(backend_cpu_open(&(backend_options){.compute = compute, .isa = "auto", .n_threads = 2}, &b, &err), QUIRE_OK);
+    return b;
+}
+
+/* The file's bytes, mem_free'd by the caller. */
+static uint8_t *pack(model_file *f, compute_mode compute, size_t *n) {
+    temp_dir d = temp_new();
+    backend *b = open_backend(compute);
+    packed_writer *w;
+    quire_error err = {0};
+    int64_t n_bytes;
+    assert_int_equal(packed_writer_open(temp_path(&d, "m"), compute, &w, &err), QUIRE_OK);
+    if (model_pack(f, b, w, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    assert_int_equal(packed_writer_metadata(w, f, (str){0}, (str){0}, &err), QUIRE_OK);
+    assert_int_equal(packed_writer_finish(w, &n_bytes, &err), QUIRE_OK);
+    b->ops->close(b);
+    uint8_t *bytes = read_whole(temp_path(&d, "m"), n);
+    temp_delete(&d, (const char *[]){"m", NULL});
+    return bytes;
+}
+
+/* Logits of the N tokens of a prompt, [N, n_vocab]; closes the file once the model is open. */
+static float *logits_of(model_file *f, compute_mode compute, size_t *n) {
+    backend *b = open_backend(compute);
+    model *m;
+    kv_layout layout;
+    quire_error err = {0};
+    if (model_open(f, b, 64, &m, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    model_file_close(f);
+    const model_desc *d = model_description(m);
+    assert_int_equal(kv_layout_init(d, DTYPE_F32, PAGE, &layout, &err), QUIRE_OK);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = N, .max_seqs = 1, .max_out = N}, &layout, d->n_vocab, &err), QUIRE_OK);
+    assert_int_equal(b->ops->kv_open(b, 2, &err), QUIRE_OK);
+    int32_t tokens[N], positions[N], rows[N], pages[] = {1};
+    kv_slot slots[N];
+    attn_item work[N];
+    for (int32_t i = 0; i < N; i++) {
+        tokens[i] = 3 + 5 * i;
+        positions[i] = rows[i] = i;
+        slots[i] = (kv_slot){PAGE + i};
+    }
+    batch_seq seq = {.n_rows = N, .n_tokens = N, .pages = {pages}};
+    batch q = {.n_rows = N, .n_seqs = 1, .n_out = N, .tokens = tokens, .positions = positions, .n_axes = 1, .slots = {slots}, .seqs = &seq, .out_rows = rows, .work = work};
+    q.n_work = batch_plan_work(&seq, 1, 16, work, N);
+    model_forward(m, &q);
+    b->ops->step_wait(b);
+    size_t width = (size_t)d->n_vocab;
+    *n = N * width;
+    float *out = mem_new(*n, sizeof *out);
+    for (int32_t i = 0; i < N; i++) {
+        memcpy(out + (size_t)i * width, b->ops->logits(b, i), width * sizeof *out);
+    }
+    model_close(m);
+    b->ops->close(b);
+    return out;
+}
+
+static model_file *open_bytes(const void *bytes, size_t n) {
+    model_file *f;
+    quire_error err = {0};
+    if (model_file_open_memory(bytes, n, "test.quire", &f, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return f;
+}
+
+/* What a packed model says of itself, and computes, is what its source does. */
+static void check_alike(model_plan *p, compute_mode compute) {
+    plan_file source = plan_open(p);
+    model_desc was, is;
+    size_t n, n_was, n_is;
+    quire_error err = {0};
+    uint8_t *bytes = pack(source.f, compute, &n);
+    model_file *f = open_bytes(bytes, n);
+    assert_int_equal(model_describe(source.f, &was, &err), QUIRE_OK);
+    assert_int_equal(model_describe(f, &is, &err), QUIRE_OK);
+    assert_true(!was.is_packed && is.is_packed && is.packed_compute == compute);
+    assert_int_equal(was.n_params, is.n_params);
+    assert_int_equal(was.weight_type, is.weight_type);
+    assert_int_equal(was.tied_embeddings, is.tied_embeddings);
+    float *a = logits_of(source.f, compute, &n_was), *b = logits_of(f, compute, &n_is);
+    assert_int_equal(n_was, n_is);
+    assert_memory_equal(a, b, n_was * sizeof *a);
+    free(source.bytes);
+    mem_free(a);
+    mem_free(b);
+    mem_free(bytes);
+}
+
+static void packed_models_compute_what_their_sources_do(void **state) {
+    (void)state;
+    for (compute_mode compute = COMPUTE_F32; compute <= COMPUTE_INT8; compute++) {
+        model_plan p;
+        plan_llama(&p);
+        check_alike(&p, compute); /* f32 weights, tied */
+        set_tensor(&p, "output.weight", 40, 64);
+        set_tensor(&p, "blk.1.attn_q.bias", 64, 0);
+        set_tensor(&p, "rope_freqs.weight", 8, 0);
+        tensor_of(&p, "rope_freqs.weight")->fill = 2.0f;
+        check_alike(&p, compute); /* a head of its own, a bias, a tensor that only the description reads */
+        for (int i = 0; i < p.n_tensors; i++) {
+            p.tensors[i].type = p.tensors[i].n_dims == 2 ? 8 : 0;
+        }
+        check_alike(&p, compute);
+    }
+}
+
+static void weights_packed_for_something_else_are_refused(void **state) {
+    (void)state;
+    model_plan p;
+    plan_llama(&p);
+    plan_file source = plan_open(&p);
+    size_t n;
+    quire_error err = {0};
+    model *m;
+    uint8_t *bytes = pack(source.f, COMPUTE_INT8, &n);
+    model_file *f = open_bytes(bytes, n);
+    backend *b = open_backend(COMPUTE_BF16); /* a mode that the layout is not for */
+    assert_int_equal(model_open(f, b, 64, &m, &err), QUIRE_BAD_FILE);
+    assert_non_null(strstr(err.message, "pack the model again"));
+    b->ops->close(b);
+    model_file_close(f);
+    packed_header h;
+    memcpy(&h, bytes, sizeof h);
+    h.packing++; /* another version of the layout */
+    memcpy(bytes, &h, sizeof h);
+    sign(bytes, n);
+    f = open_bytes(bytes, n);
+    b = open_backend(COMPUTE_INT8);
+    assert_int_equal(model_open(f, b, 64, &m, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "pack the model again"));
+    b->ops->close(b);
+    model_file_close(f);
+    mem_free(bytes);
+    plan_close(&source);
+}
+
+static void forged_models_are_refused_or_compute_something(void **state) {
+    (void)state;
+    uint64_t seed = test_seed("forged packed weights");
+    model_plan p;
+    plan_llama(&p);
+    plan_file source = plan_open(&p);
+    size_t n;
+    int n_opened = 0;
+    uint8_t *bytes = pack(source.f, COMPUTE_INT8, &n), *changed = mem_new(n, 1);
+    packed_header h;
+    memcpy(&h, bytes, sizeof h);
+    for (int i = 0; i < 1500; i++) {
+        quire_error err = {0};
+        model_file *f;
+        memcpy(changed, bytes, n);
+        uint8_t *part = i % 3 == 0 ? changed + sizeof h : changed + h.directory_at; /* data, or what is said of them */
+        mutate(part, i % 3 == 0 ? (size_t)h.directory_at - sizeof h : (size_t)h.directory_bytes, &seed);
+        sign(changed, n);
+        if (model_file_open_memory(changed, n, "test.quire", &f, &err) != QUIRE_OK) {
+            continue;
+        }
+        backend *b = open_backend(COMPUTE_INT8);
+        model *m;
+        bool opened = model_open(f, b, 64, &m, &err) == QUIRE_OK;
+        n_opened += opened;
+        if (opened) {
+            model_close(m);
+        }
+        b->ops->close(b);
+        if (opened) {
+            size_t n_logits;
+            mem_free(logits_of(f, COMPUTE_INT8, &n_logits));
+        } else {
+            model_file_close(f);
+        }
+    }
+    print_message("%d of 1500 opened\n", n_opened);
+    assert_true(n_opened > 100);
+    mem_free(changed);
+    mem_free(bytes);
+    plan_close(&source);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packed_models_compute_what_their_sources_do),
+        cmocka_unit_test(weights_packed_for_something_else_are_refused),
+        cmocka_unit_test(forged_models_are_refused_or_compute_something),
+    };
+    return cmocka_run_group_tests_name("packed models' weights", tests, NULL, NULL);
+}
