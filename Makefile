@@ -5,7 +5,7 @@ PROMPT ?= The prince looked at her and
 CMAKE  := cmake -S . -G Ninja
 export QUIRE_SHARED := $(abspath $(SHARED))
 
-.PHONY: all packages run test test-long bench bench-json asan tsan fuzz layers size format install clean
+.PHONY: all packages run test test-long bench bench-json asan tsan fuzz neon layers size format install clean
 
 all: ## build/quire
 	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
@@ -44,6 +44,10 @@ tsan: ## unit tests of the threaded rooms under ThreadSanitizer
 fuzz: ## a minute of libFuzzer on every parser
 	@tools/packages.sh fuzz
 	@tools/fuzz.sh
+
+neon: ## the CPU backend's tests for ARM, under qemu
+	@tools/packages.sh neon
+	@tools/neon.sh
 
 layers: ## who includes whom, and the list of files, as ARCHITECTURE.md has them
 	@tools/layers.py

@@ -1,23 +1,31 @@
-# Instruction sets of src/backend/cpu and src/bench, by file name: *_avx2.c and *_avx512.c are compiled for what their names say and called only where the
-# processor has it. Other processors than x86-64 build the plain files alone.
+# Instruction sets of src/backend/cpu and src/bench, by file name: *_avx2.c, *_avx512.c and *_neon.c are compiled for what their names say and called
+# only where the processor has it. Each processor builds its own ones, and the plain files.
 option(QUIRE_EMULATE_AVX512 "Compile the AVX-512 kernels through SIMDe, so that a machine without it can test them (slow)" OFF)
 
 file(GLOB isa_avx2 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx2.c ${CMAKE_SOURCE_DIR}/src/bench/*_avx2.c)
 file(GLOB isa_avx512 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx512.c ${CMAKE_SOURCE_DIR}/src/bench/*_avx512.c)
+file(GLOB isa_neon ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_neon.c)
 set(isa_avx2_flags -mavx2 -mfma -mf16c)
 set(isa_avx512_flags ${isa_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16)
 if(QUIRE_EMULATE_AVX512)
     set(isa_avx512_flags ${isa_avx2_flags} -DSIMD_EMULATE -Wno-psabi)
-    set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/cpu.c APPEND PROPERTY COMPILE_DEFINITIONS SIMD_EMULATE)
+    set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/isa.c APPEND PROPERTY COMPILE_DEFINITIONS SIMD_EMULATE)
 endif()
+
+set(isa_neon_flags -march=armv8.2-a+dotprod)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set_property(SOURCE ${isa_avx2} APPEND PROPERTY COMPILE_OPTIONS ${isa_avx2_flags})
     set_property(SOURCE ${isa_avx512} APPEND PROPERTY COMPILE_OPTIONS ${isa_avx512_flags})
+    set(isa_foreign ${isa_neon})
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    set_property(SOURCE ${isa_neon} APPEND PROPERTY COMPILE_OPTIONS ${isa_neon_flags})
+    set(isa_foreign ${isa_avx2} ${isa_avx512})
 else()
-    foreach(room quire_cpu quire_bench)
-        get_target_property(isa_sources ${room} SOURCES)
-        list(REMOVE_ITEM isa_sources ${isa_avx2} ${isa_avx512})
-        set_property(TARGET ${room} PROPERTY SOURCES ${isa_sources})
-    endforeach()
+    set(isa_foreign ${isa_avx2} ${isa_avx512} ${isa_neon})
 endif()
+foreach(room quire_cpu quire_bench)
+    get_target_property(isa_sources ${room} SOURCES)
+    list(REMOVE_ITEM isa_sources ${isa_foreign})
+    set_property(TARGET ${room} PROPERTY SOURCES ${isa_sources})
+endforeach()

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that the Debian packages for a purpose are there: packages.sh build|test|test-long|fuzz|format
+# Makes sure that the Debian packages for a purpose are there: packages.sh build|test|test-long|fuzz|neon|format
 # Installs what is missing as root or through sudo without a password; else prints the one line to run. Says nothing when nothing is missing.
 set -eu
 
@@ -9,8 +9,9 @@ build) wanted="$build" ;;
 test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server chromium" ;;
 test-long) wanted="gcc libc6-dev spin" ;;
 fuzz) wanted="$build clang libcmocka-dev libclang-rt-14-dev" ;;
+neon) wanted="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev:arm64" ;;
 format) wanted="clang-format" ;;
-*) echo "usage: $0 build|test|test-long|fuzz|format" >&2; exit 2 ;;
+*) echo "usage: $0 build|test|test-long|fuzz|neon|format" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
@@ -37,6 +38,7 @@ fi
 echo "packages.sh: installing$missing" >&2
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+[ "${1:-}" != neon ] || $as_root dpkg --add-architecture arm64
 if ! { DEBIAN_FRONTEND=noninteractive $as_root apt-get update -q && \
        DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -q --no-install-recommends $missing; } >"$log" 2>&1 </dev/null; then
     tail -n 20 "$log" >&2

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -16,14 +17,19 @@
 #include "backend/cpu/math.h"
 #include "base/rng.h"
 
+#if defined(__aarch64__)
+static const char *const ISAS[] = {"plain", "neon"};
+#define N_TEST_ISAS 2
+#else
 static const char *const ISAS[] = {"plain", "avx2", "avx512"};
 #define N_TEST_ISAS 3
+#endif
 
 /* Opens a backend, or gives NULL when this processor (or build) has no such instruction set. */
 static inline backend *open_isa(const char *isa, int32_t n_threads) {
     backend *b = NULL;
     quire_error err;
-    backend_options o = {.compute = COMPUTE_F32, .isa = isa, .n_threads = n_threads};
+    backend_options o = {.compute = COMPUTE_F32, .isa = isa, .n_threads = getenv("QUIRE_TEST_EMULATED") != NULL ? 1 : n_threads};
     quire_err e = backend_cpu_open(&o, &b, &err);
     assert_true(e == QUIRE_OK || e == QUIRE_UNSUPPORTED);
     return e == QUIRE_OK ? b : NULL;

@@ -19,7 +19,7 @@ INLINE f32x16 load_elements(dtype type, const void *p, int32_t i) {
 INLINE void prefetch(dtype type, const void *p, int32_t n) {
     int32_t n_bytes = n * (type == DTYPE_F32 ? 4 : 2);
     for (int32_t i = 0; i < n_bytes; i += 64) {
-        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
+        __builtin_prefetch((const char *)p + i);
     }
 }
 

@@ -8,76 +8,10 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 /* A block of cpu_own: this header, then its bytes. */
 typedef struct cpu_owned {
     struct cpu_owned *next;
 } cpu_owned;
-
-static const char *const ISA_NAMES[N_ISAS] = {[ISA_PLAIN] = "plain", [ISA_AVX2] = "avx2", [ISA_AVX512] = "avx512"};
-
-#if defined(__x86_64__)
-static bool has_avx2(void) {
-    unsigned a, b, c, d;
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
-}
-
-static bool has_avx512(void) {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
-}
-
-static const math_kernels *isa_math(cpu_isa isa) {
-    return isa == ISA_AVX512 ? &math_avx512 : isa == ISA_AVX2 ? &math_avx2 : &math_plain;
-}
-#else
-static bool has_avx2(void) {
-    return false;
-}
-
-static bool has_avx512(void) {
-    return false;
-}
-
-static const math_kernels *isa_math(cpu_isa isa) {
-    (void)isa;
-    return &math_plain;
-}
-#endif
-
-#ifdef SIMD_EMULATE /* the AVX-512 kernels are compiled through SIMDe: for tests, never chosen by itself */
-static const bool AVX512_EMULATED = true;
-#else
-static const bool AVX512_EMULATED = false;
-#endif
-
-/* Whether kernels of an instruction set run here when they are asked for by name. */
-static bool isa_runs(cpu_isa isa) {
-    if (isa == ISA_AVX512) {
-        return AVX512_EMULATED ? has_avx2() : has_avx512();
-    }
-    return isa == ISA_PLAIN || has_avx2();
-}
-
-static quire_err isa_choose(const char *name, cpu_isa *out, quire_error *err) {
-    if (name == NULL || strcmp(name, "auto") == 0) {
-        *out = !AVX512_EMULATED && has_avx512() ? ISA_AVX512 : has_avx2() ? ISA_AVX2 : ISA_PLAIN;
-        return QUIRE_OK;
-    }
-    for (cpu_isa isa = ISA_PLAIN; isa < N_ISAS; isa++) {
-        if (strcmp(name, ISA_NAMES[isa]) == 0) {
-            if (!isa_runs(isa)) {
-                return err_set(err, QUIRE_UNSUPPORTED, -1, "--isa %s: this processor does not have it; try --isa auto", name);
-            }
-            *out = isa;
-            return QUIRE_OK;
-        }
-    }
-    return err_set(err, QUIRE_INVALID, -1, "--isa %s: must be auto, plain, avx2 or avx512", name);
-}
 
 void *cpu_own(cpu_backend *b, size_t n, size_t size) {
     size_t bytes;
@@ -253,22 +187,22 @@ static const backend_ops CPU_OPS = {
 
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err) {
     cpu_isa isa = ISA_PLAIN;
-    TRY(isa_choose(options->isa, &isa, err));
+    TRY(cpu_isa_choose(options->isa, &isa, err));
     cpu_backend *b = mem_new(1, sizeof *b);
     if (b == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "the CPU backend: out of memory");
     }
     b->base = (backend){.ops = &CPU_OPS, .compute = options->compute};
     b->isa = isa;
-    b->math = isa_math(isa);
-    b->linear = cpu_linear_kernels(isa);
+    b->math = cpu_isa_math(isa);
+    b->linear = cpu_isa_linear(isa);
     quire_err e = team_open(options->n_threads, &b->team);
     if (e != QUIRE_OK) {
         mem_free(b);
         return err_set(err, e, -1, "cannot start %d compute threads", options->n_threads);
     }
     int32_t n = team_size(b->team);
-    (void)snprintf(b->description, sizeof b->description, "cpu, %s, %d thread%s", ISA_NAMES[isa], n, n == 1 ? "" : "s");
+    (void)snprintf(b->description, sizeof b->description, "cpu, %s, %d thread%s", cpu_isa_name(isa), n, n == 1 ? "" : "s");
     *out = &b->base;
     return QUIRE_OK;
 }

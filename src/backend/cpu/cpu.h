@@ -6,12 +6,8 @@
 #define CPU_CPU_H
 
 #include "backend/backend.h"
+#include "backend/cpu/isa.h"
 #include "base/team.h"
-
-typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, N_ISAS } cpu_isa;
-
-struct math_kernels;   /* math.h: norm, exp, silu, rope, attention */
-struct linear_kernels; /* linear.h: products and activation formats */
 
 /* An activation buffer: f32 [limits.max_rows, width]. */
 typedef struct cpu_act {
@@ -62,8 +58,6 @@ static inline float *cpu_act_row(const cpu_backend *b, act a, int32_t row) {
 }
 
 /* ---- implemented in linear*.c ---- */
-/* The products' table for an instruction set. */
-const struct linear_kernels *cpu_linear_kernels(cpu_isa isa);
 quire_err cpu_linear_load(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing);
 void cpu_linear_close(cpu_backend *b);

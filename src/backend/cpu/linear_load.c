@@ -6,15 +6,6 @@
 #include "base/size.h"
 #include "core/quant.h"
 
-const linear_kernels *cpu_linear_kernels(cpu_isa isa) {
-#if defined(__x86_64__)
-    return isa == ISA_AVX512 ? &linear_avx512 : isa == ISA_AVX2 ? &linear_avx2 : &linear_plain;
-#else
-    (void)isa;
-    return &linear_plain;
-#endif
-}
-
 size_t linear_row_bytes(row_format format, int32_t k) {
     size_t padded = (size_t)linear_pad(k, PACK_GROUP), bytes;
     if (format == ROWS_TOKEN) {

@@ -69,6 +69,8 @@ typedef struct math_kernels {
 extern const math_kernels math_plain;
 #if defined(__x86_64__)
 extern const math_kernels math_avx2, math_avx512;
+#elif defined(__aarch64__)
+extern const math_kernels math_neon;
 #endif
 
 /* attention_plain.c, for math_plain.c's table. */

@@ -1,6 +1,7 @@
-/* A virtual machine of 16 float lanes, for kernel sources written once and compiled for AVX2 (two 256-bit registers) and AVX-512 (one).
+/* A virtual machine of 16 float lanes, for kernel sources written once and compiled for AVX2 (two 256-bit registers), AVX-512 (one) and NEON
+ * (four of 128 bits).
  *
- * A kernel lives in X_kernels.inc.h, which X_avx2.c and X_avx512.c include; its plain C twin in X_plain.c is written apart and gives the
+ * A kernel lives in X_kernels.inc.h, which X_avx2.c, X_avx512.c and X_neon.c include; its plain C twin in X_plain.c is written apart and gives the
  * same bits. They can agree because every function here is one exactly defined IEEE operation a lane: round to nearest even, no flush to
  * zero. min and max follow x86: when a or b is NaN, or both are zero, the result is b. Masks are opaque; m_first(n) has the lanes below n.
  * With SIMD_EMULATE the AVX-512 side runs through SIMDe, for machines without it.
@@ -11,12 +12,15 @@
 
 #include <stdint.h>
 
-#if defined(__AVX512F__) || defined(SIMD_EMULATE)
+#if defined(__aarch64__)
+#include "backend/cpu/simd_neon.h"
+#elif defined(__AVX512F__) || defined(SIMD_EMULATE)
 #include "backend/cpu/simd_avx512.h"
 #else
 #include "backend/cpu/simd_avx2.h"
 #endif
 
+#if defined(__x86_64__)
 /* Lane 0 of the sum over ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)): the one order in which 16 lanes are added. */
 static inline float f_tree_sum(f32x16 a) {
     __m256 h = _mm256_add_ps(f_low(a), f_high(a));
@@ -32,6 +36,7 @@ static inline float f_tree_max(f32x16 a) {
     q = _mm_max_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_shuffle_ps(q, q, 1)));
 }
+#endif
 
 static inline f32x16 f_abs(f32x16 a) {
     return f_of_bits(i_and(f_bits(a), i_set1(0x7fffffff)));

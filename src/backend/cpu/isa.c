@@ -1,0 +1,99 @@
+#include "backend/cpu/isa.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "backend/cpu/linear.h"
+#include "backend/cpu/math.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#define HAS_DOT_PRODUCT (1u << 20) /* of AT_HWCAP: ASIMDDP, 8-bit products of ARMv8.2 */
+#endif
+
+typedef struct isa_entry {
+    const char *name;
+    bool (*runs)(void);
+    bool by_name_only; /* never chosen by itself */
+    const math_kernels *math;
+    const linear_kernels *linear;
+} isa_entry;
+
+static bool always(void) {
+    return true;
+}
+
+#if defined(__x86_64__)
+static bool has_avx2(void) {
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+
+static bool has_avx512(void) {
+#ifdef SIMD_EMULATE /* compiled through SIMDe, for tests */
+    return has_avx2();
+#else
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
+#endif
+}
+#elif defined(__aarch64__)
+static bool has_neon(void) {
+    return (getauxval(AT_HWCAP) & HAS_DOT_PRODUCT) != 0;
+}
+#endif
+
+#ifdef SIMD_EMULATE
+#define AVX512_BY_NAME true
+#else
+#define AVX512_BY_NAME false
+#endif
+
+/* From the simplest to the best. Those without kernels are of other processors. */
+static const isa_entry ISAS[N_ISAS] = {
+    [ISA_PLAIN] = {"plain", always, false, &math_plain, &linear_plain},
+#if defined(__x86_64__)
+    [ISA_AVX2] = {"avx2", has_avx2, false, &math_avx2, &linear_avx2},
+    [ISA_AVX512] = {"avx512", has_avx512, AVX512_BY_NAME, &math_avx512, &linear_avx512},
+    [ISA_NEON] = {.name = "neon"},
+#elif defined(__aarch64__)
+    [ISA_AVX2] = {.name = "avx2"},
+    [ISA_AVX512] = {.name = "avx512"},
+    [ISA_NEON] = {"neon", has_neon, false, &math_neon, &linear_plain},
+#else
+    [ISA_AVX2] = {.name = "avx2"},
+    [ISA_AVX512] = {.name = "avx512"},
+    [ISA_NEON] = {.name = "neon"},
+#endif
+};
+
+static bool runs_here(cpu_isa isa) {
+    return ISAS[isa].runs != NULL && ISAS[isa].runs();
+}
+
+quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err) {
+    bool is_auto = name == NULL || strcmp(name, "auto") == 0;
+    for (int i = N_ISAS - 1; i >= 0; i--) {
+        cpu_isa isa = (cpu_isa)i;
+        if (is_auto ? runs_here(isa) && !ISAS[isa].by_name_only : strcmp(name, ISAS[isa].name) == 0) {
+            *out = isa;
+            return runs_here(isa) ? QUIRE_OK
+                                  : err_set(err, QUIRE_UNSUPPORTED, -1, "--isa %s: this processor does not have it; try --isa auto", name);
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--isa %s: must be auto, plain, avx2, avx512 or neon", name);
+}
+
+const char *cpu_isa_name(cpu_isa isa) {
+    return ISAS[isa].name;
+}
+
+const math_kernels *cpu_isa_math(cpu_isa isa) {
+    return ISAS[isa].math;
+}
+
+const linear_kernels *cpu_isa_linear(cpu_isa isa) {
+    return ISAS[isa].linear;
+}

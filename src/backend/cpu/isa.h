@@ -1,0 +1,22 @@
+/* Instruction sets: which kernels there are for each, and which of them this processor runs. Constant. */
+#ifndef CPU_ISA_H
+#define CPU_ISA_H
+
+#include "base/err.h"
+
+typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_NEON, N_ISAS } cpu_isa;
+
+struct math_kernels;   /* math.h: norm, exp, silu, rope, attention */
+struct linear_kernels; /* linear.h: products and activation formats */
+
+/* The one of this name, or for "auto" (or NULL) the best that runs here. QUIRE_UNSUPPORTED for one that this processor (or build) lacks,
+ * QUIRE_INVALID for an unknown name. */
+quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err);
+
+const char *cpu_isa_name(cpu_isa isa);
+
+/* The kernels of one that cpu_isa_choose gave. */
+const struct math_kernels *cpu_isa_math(cpu_isa isa);
+const struct linear_kernels *cpu_isa_linear(cpu_isa isa);
+
+#endif

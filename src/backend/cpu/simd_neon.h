@@ -1,0 +1,211 @@
+/* The 16-lane machine on NEON (ARMv8): a value is four 128-bit registers. Included by simd.h only; meanings are there. */
+#ifndef CPU_SIMD_NEON_H
+#define CPU_SIMD_NEON_H
+
+#include <arm_neon.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct f32x16 {
+    float32x4_t v[4]; /* lanes 0..3, 4..7, 8..11, 12..15 */
+} f32x16;
+typedef struct i32x16 {
+    int32x4_t v[4];
+} i32x16;
+typedef struct mask16 {
+    uint32x4_t v[4]; /* all ones or all zeros a lane */
+} mask16;
+
+/* The four registers of a value, one by one: R is set to EXPRESSION of register i. */
+#define NEON_EACH(type, expression)                                                                                                        \
+    type r;                                                                                                                                \
+    for (int i = 0; i < 4; i++) {                                                                                                          \
+        r.v[i] = expression;                                                                                                               \
+    }                                                                                                                                      \
+    return r
+
+/* ---- memory ---- */
+static inline f32x16 f_load(const float *p) {
+    NEON_EACH(f32x16, vld1q_f32(p + 4 * i));
+}
+static inline void f_store(float *p, f32x16 x) {
+    for (int i = 0; i < 4; i++) {
+        vst1q_f32(p + 4 * i, x.v[i]);
+    }
+}
+static inline f32x16 f_load_f16(const uint16_t *p) {
+    NEON_EACH(f32x16, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * i))));
+}
+static inline void f_store_f16(uint16_t *p, f32x16 x) {
+    for (int i = 0; i < 4; i++) {
+        vst1_u16(p + 4 * i, vreinterpret_u16_f16(vcvt_f16_f32(x.v[i])));
+    }
+}
+static inline i32x16 i_load(const int32_t *p) {
+    NEON_EACH(i32x16, vld1q_s32(p + 4 * i));
+}
+static inline void i_store(int32_t *p, i32x16 x) {
+    for (int i = 0; i < 4; i++) {
+        vst1q_s32(p + 4 * i, x.v[i]);
+    }
+}
+static inline i32x16 i_load_u16(const uint16_t *p) {
+    NEON_EACH(i32x16, vreinterpretq_s32_u32(vmovl_u16(vld1_u16(p + 4 * i))));
+}
+/* Lanes must be in 0..65535. */
+static inline void i_store_u16(uint16_t *p, i32x16 x) {
+    for (int i = 0; i < 4; i++) {
+        vst1_u16(p + 4 * i, vmovn_u32(vreinterpretq_u32_s32(x.v[i])));
+    }
+}
+static inline i32x16 i_load_i8(const int8_t *p) {
+    int8x16_t bytes = vld1q_s8(p);
+    int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
+    return (i32x16){{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
+}
+
+/* ---- floats ---- */
+static inline f32x16 f_set1(float x) {
+    NEON_EACH(f32x16, vdupq_n_f32(x));
+}
+static inline f32x16 f_zero(void) {
+    return f_set1(0.0f);
+}
+static inline f32x16 f_add(f32x16 x, f32x16 y) {
+    NEON_EACH(f32x16, vaddq_f32(x.v[i], y.v[i]));
+}
+static inline f32x16 f_sub(f32x16 x, f32x16 y) {
+    NEON_EACH(f32x16, vsubq_f32(x.v[i], y.v[i]));
+}
+static inline f32x16 f_mul(f32x16 x, f32x16 y) {
+    NEON_EACH(f32x16, vmulq_f32(x.v[i], y.v[i]));
+}
+static inline f32x16 f_div(f32x16 x, f32x16 y) {
+    NEON_EACH(f32x16, vdivq_f32(x.v[i], y.v[i]));
+}
+/* By comparison: the processor's own maximum treats NaN and zeros in another way. */
+static inline float32x4_t neon_max(float32x4_t x, float32x4_t y) {
+    return vbslq_f32(vcgtq_f32(x, y), x, y);
+}
+static inline f32x16 f_max(f32x16 x, f32x16 y) {
+    NEON_EACH(f32x16, neon_max(x.v[i], y.v[i]));
+}
+static inline f32x16 f_min(f32x16 x, f32x16 y) {
+    NEON_EACH(f32x16, vbslq_f32(vcltq_f32(x.v[i], y.v[i]), x.v[i], y.v[i]));
+}
+/* x * y + z, rounded once. */
+static inline f32x16 f_fma(f32x16 x, f32x16 y, f32x16 z) {
+    NEON_EACH(f32x16, vfmaq_f32(z.v[i], x.v[i], y.v[i]));
+}
+/* z - x * y, rounded once. */
+static inline f32x16 f_fnma(f32x16 x, f32x16 y, f32x16 z) {
+    NEON_EACH(f32x16, vfmsq_f32(z.v[i], x.v[i], y.v[i]));
+}
+/* To the nearest integer, ties to even. */
+static inline f32x16 f_round(f32x16 x) {
+    NEON_EACH(f32x16, vrndnq_f32(x.v[i]));
+}
+/* The order in which lanes are added is in simd.h. */
+static inline float f_tree_sum(f32x16 x) {
+    float32x4_t q = vaddq_f32(vaddq_f32(x.v[0], x.v[2]), vaddq_f32(x.v[1], x.v[3]));
+    float32x2_t d = vadd_f32(vget_low_f32(q), vget_high_f32(q));
+    return vget_lane_f32(d, 0) + vget_lane_f32(d, 1);
+}
+static inline float f_tree_max(f32x16 x) {
+    float32x4_t q = neon_max(neon_max(x.v[0], x.v[2]), neon_max(x.v[1], x.v[3]));
+    q = neon_max(q, vextq_f32(q, q, 2));
+    q = neon_max(q, vextq_f32(q, q, 1));
+    return vgetq_lane_f32(q, 0);
+}
+
+/* ---- conversions ---- */
+/* To the nearest, ties to even; INT32_MIN when it does not fit, as x86 has it. */
+static inline int32x4_t neon_to_i(float32x4_t x) {
+    return vbslq_s32(vcltq_f32(vabsq_f32(x), vdupq_n_f32(0x1p31f)), vcvtnq_s32_f32(x), vdupq_n_s32(INT32_MIN));
+}
+static inline i32x16 f_to_i(f32x16 x) {
+    NEON_EACH(i32x16, neon_to_i(x.v[i]));
+}
+static inline f32x16 i_to_f(i32x16 x) {
+    NEON_EACH(f32x16, vcvtq_f32_s32(x.v[i]));
+}
+static inline i32x16 f_bits(f32x16 x) {
+    NEON_EACH(i32x16, vreinterpretq_s32_f32(x.v[i]));
+}
+static inline f32x16 f_of_bits(i32x16 x) {
+    NEON_EACH(f32x16, vreinterpretq_f32_s32(x.v[i]));
+}
+
+/* ---- integers; shifts by the same count in every lane ---- */
+static inline i32x16 i_set1(int32_t x) {
+    NEON_EACH(i32x16, vdupq_n_s32(x));
+}
+static inline i32x16 i_add(i32x16 x, i32x16 y) {
+    NEON_EACH(i32x16, vaddq_s32(x.v[i], y.v[i]));
+}
+static inline i32x16 i_sub(i32x16 x, i32x16 y) {
+    NEON_EACH(i32x16, vsubq_s32(x.v[i], y.v[i]));
+}
+static inline i32x16 i_and(i32x16 x, i32x16 y) {
+    NEON_EACH(i32x16, vandq_s32(x.v[i], y.v[i]));
+}
+static inline i32x16 i_or(i32x16 x, i32x16 y) {
+    NEON_EACH(i32x16, vorrq_s32(x.v[i], y.v[i]));
+}
+static inline i32x16 i_xor(i32x16 x, i32x16 y) {
+    NEON_EACH(i32x16, veorq_s32(x.v[i], y.v[i]));
+}
+static inline i32x16 i_shl(i32x16 x, int n) {
+    NEON_EACH(i32x16, vshlq_s32(x.v[i], vdupq_n_s32(n)));
+}
+static inline i32x16 i_shr(i32x16 x, int n) {
+    NEON_EACH(i32x16, vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x.v[i]), vdupq_n_s32(-n))));
+}
+static inline i32x16 i_sar(i32x16 x, int n) {
+    NEON_EACH(i32x16, vshlq_s32(x.v[i], vdupq_n_s32(-n)));
+}
+
+/* ---- masks; comparisons with NaN are false, but m_nan ---- */
+static inline mask16 m_first(int32_t n) {
+    static const int32_t lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    NEON_EACH(mask16, vcgtq_s32(vdupq_n_s32(n), vld1q_s32(lanes + 4 * i)));
+}
+static inline mask16 m_lt(f32x16 x, f32x16 y) {
+    NEON_EACH(mask16, vcltq_f32(x.v[i], y.v[i]));
+}
+static inline mask16 m_le(f32x16 x, f32x16 y) {
+    NEON_EACH(mask16, vcleq_f32(x.v[i], y.v[i]));
+}
+static inline mask16 m_nan(f32x16 x) {
+    NEON_EACH(mask16, vmvnq_u32(vceqq_f32(x.v[i], x.v[i])));
+}
+static inline mask16 m_and(mask16 x, mask16 y) {
+    NEON_EACH(mask16, vandq_u32(x.v[i], y.v[i]));
+}
+/* Lanes of x that are not in y. */
+static inline mask16 m_without(mask16 x, mask16 y) {
+    NEON_EACH(mask16, vbicq_u32(x.v[i], y.v[i]));
+}
+/* m ? x : y. */
+static inline f32x16 f_select(mask16 m, f32x16 x, f32x16 y) {
+    NEON_EACH(f32x16, vbslq_f32(m.v[i], x.v[i], y.v[i]));
+}
+static inline i32x16 i_select(mask16 m, i32x16 x, i32x16 y) {
+    NEON_EACH(i32x16, vbslq_s32(m.v[i], x.v[i], y.v[i]));
+}
+
+/* The first n lanes, the others 0; only n elements are touched. */
+static inline f32x16 f_load_first(const float *p, int32_t n) {
+    float lanes[16] = {0};
+    memcpy(lanes, p, sizeof *p * (size_t)(n < 16 ? n : 16));
+    return f_load(lanes);
+}
+static inline void f_store_first(float *p, int32_t n, f32x16 x) {
+    float lanes[16];
+    f_store(lanes, x);
+    memcpy(p, lanes, sizeof *p * (size_t)(n < 16 ? n : 16));
+}
+
+#undef NEON_EACH
+
+#endif
