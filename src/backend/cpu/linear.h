@@ -80,7 +80,7 @@ typedef struct cpu_linear_state {
     uint8_t *scratch; /* [members][LINEAR_SCRATCH_BYTES] */
 } cpu_linear_state;
 
-/* Bytes of a prepared row of k elements, a multiple of 64. */
+/* Bytes from one prepared row of k elements to the next, a multiple of 64. */
 size_t linear_row_bytes(row_format format, int32_t k);
 
 /* The format that weights of a kind take under a compute mode. */

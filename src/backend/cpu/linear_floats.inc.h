@@ -1,136 +1,215 @@
-/* Products of float weights: F32, F16, BF16. A tile of rows x 16 columns stays in registers while k runs; the weights of FLOAT_CHUNK k stay in
- * L1 while the tiles of rows pass. Part of linear_kernels.inc.h. */
-#define FLOAT_CHUNK 512 /* k of a block that stay in L1 while row tiles pass */
+/* Products of float weights: F32, F16, BF16. Part of linear_kernels.inc.h.
+ *
+ * A tile of rows x blocks of 16 columns stays in registers while k runs.
+ *   Few rows   read the packed weights as they are, once: they are bound by memory.
+ *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows pass, widened to f32 where nothing computes with
+ *              them as they are packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in L2 while the blocks pass.
+ * A multiplication takes its weights from a register and its element of x from memory, to all lanes. With 256 bits 6 rows x 1 block are 12
+ * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications; with 512 bits 8 rows x 2 blocks are 16, and 10. */
+#define CHUNK_BYTES 16384 /* weights that stay in L1 */
 
-typedef struct float_rows {
-    const uint8_t *x[N_FLOAT_ROWS];
-} float_rows;
+/* With 16 registers and 12 sums gcc has to be told which values to have where: KEEP a sum in its registers between two multiplications, FORGET
+ * that a pointer's bytes were loaded before and could have stayed in one. Both are nothing but that. */
+#if N_LANES == 16
+#define TILE_BLOCKS(n_rows) ((n_rows) <= 4 ? 4 : 2)
+#define KEEP(sum)           ((void)0)
+#define FORGET(pointer)     ((void)0)
+#else
+#define TILE_BLOCKS(n_rows) ((n_rows) == 1 ? 4 : (n_rows) == 2 ? 2 : 1)
+#define KEEP(sum)           __asm__("" : "+x"((sum).a), "+x"((sum).b))
+#define FORGET(pointer)     __asm__("" : "+r"(pointer))
+#endif
+#define MOST_BLOCKS 4
+#define MANY_BLOCKS TILE_BLOCKS(N_FLOAT_ROWS)
 
-/* 16 columns' weights at k, from one block. */
-INLINE f32x16 load_f32(const uint8_t *block, int32_t k) {
-    return f_load((const float *)(const void *)block + (size_t)k * LANES);
-}
-INLINE f32x16 load_f16(const uint8_t *block, int32_t k) {
-    return f_load_f16((const uint16_t *)(const void *)block + (size_t)k * LANES);
-}
-/* A pair of bf16 a column: k in the low halves, k + 1 in the high ones. */
+#ifdef LINEAR_DOT_BF16
+#define DOTS(format) ((format) == ROWS_BF16)
+#else /* rows of bf16 are f32, and multiplied like all others */
+#define DOTS(format)               ((format) == ROWS_BF16 && false)
+#define LINEAR_DOT_BF16(sum, w, x) ((void)(w), (void)(x), (sum))
+#endif
+
+typedef f32x16 float_sums[N_FLOAT_ROWS][MOST_BLOCKS];
+
+/* The operands of a tile at its first k; the sums go to y. */
+typedef struct float_tile {
+    const uint8_t *w, *x[N_FLOAT_ROWS];
+    size_t w_stride; /* bytes between blocks */
+    float *y;
+    int32_t y_stride, n_k;
+    bool go_on; /* from the sums in y, not from 0 */
+} float_tile;
+
+/* 16 columns of a block at k. BF16 are pairs: even k in the low halves, odd k in the high ones. */
 INLINE i32x16 load_pair(const uint8_t *block, int32_t k) {
     return i_load((const int32_t *)(const void *)block + (size_t)(k / 2) * LANES);
 }
+INLINE f32x16 load_weights(pack_kind kind, const uint8_t *block, int32_t k, int odd) {
+    if (kind == PACK_F32) {
+        return f_load((const float *)(const void *)block + (size_t)(k + odd) * LANES);
+    }
+    if (kind == PACK_F16) {
+        return f_load_f16((const uint16_t *)(const void *)block + (size_t)(k + odd) * LANES);
+    }
+    if (odd) {
+        FORGET(block);
+        return f_of_bits(i_and(load_pair(block, k), i_set1((int32_t)0xffff0000)));
+    }
+    return f_of_bits(i_shl(load_pair(block, k), 16));
+}
 
-INLINE void add_k(int n_rows, int n_cols, f32x16 acc[N_FLOAT_ROWS][4], const f32x16 w[4], const float_rows *rows, int32_t k) {
+INLINE void add_k(pack_kind kind, int n_rows, int n_blocks, const float_tile *t, int32_t k, int odd, float_sums acc) {
     UNROLL
-    for (int r = 0; r < n_rows; r++) {
-        f32x16 xk = f_set1(((const float *)(const void *)rows->x[r])[k]);
+    for (int c = 0; c < n_blocks; c++) {
+        f32x16 w = load_weights(kind, t->w + (size_t)c * t->w_stride, k, odd);
         UNROLL
-        for (int c = 0; c < n_cols; c++) {
-            acc[r][c] = f_fma(xk, w[c], acc[r][c]);
+        for (int r = 0; r < n_rows; r++) {
+            f32x16 x = f_set1(((const float *)(const void *)t->x[r])[k + odd]);
+            acc[r][c] = f_fma(x, w, acc[r][c]);
+            KEEP(acc[r][c]);
         }
     }
 }
 
-#ifdef LINEAR_DOT_BF16
-INLINE void add_pair(int n_rows, int n_cols, f32x16 acc[N_FLOAT_ROWS][4], const i32x16 w[4], const float_rows *rows, int32_t k) {
+INLINE void dot_pair(int n_rows, int n_blocks, const float_tile *t, int32_t k, float_sums acc) {
+    i32x16 w[MOST_BLOCKS];
+    UNROLL
+    for (int c = 0; c < n_blocks; c++) {
+        w[c] = load_pair(t->w + (size_t)c * t->w_stride, k);
+    }
     UNROLL
     for (int r = 0; r < n_rows; r++) {
-        i32x16 xk = i_set1(((const int32_t *)(const void *)rows->x[r])[k / 2]);
+        i32x16 x = i_set1(((const int32_t *)(const void *)t->x[r])[k / 2]);
         UNROLL
-        for (int c = 0; c < n_cols; c++) {
-            acc[r][c] = LINEAR_DOT_BF16(acc[r][c], w[c], xk);
+        for (int c = 0; c < n_blocks; c++) {
+            acc[r][c] = LINEAR_DOT_BF16(acc[r][c], w[c], x);
         }
     }
 }
+
+INLINE void tile_sums(pack_kind kind, row_format format, int n_rows, int n_blocks, const float_tile *t) {
+    float_sums acc;
+    UNROLL
+    for (int r = 0; r < n_rows; r++) {
+        UNROLL
+        for (int c = 0; c < n_blocks; c++) {
+            acc[r][c] = t->go_on ? f_load(t->y + r * t->y_stride + c * LANES) : f_zero();
+        }
+    }
+    int32_t k = 0;
+    for (; kind == PACK_BF16 && k + 2 <= t->n_k; k += 2) {
+        if (DOTS(format)) {
+            dot_pair(n_rows, n_blocks, t, k, acc);
+        } else {
+            add_k(kind, n_rows, n_blocks, t, k, 0, acc);
+            add_k(kind, n_rows, n_blocks, t, k, 1, acc);
+        }
+    }
+    for (; !DOTS(format) && k < t->n_k; k++) { /* of BF16 the last, when it has no other */
+        add_k(kind, n_rows, n_blocks, t, k, 0, acc);
+    }
+    UNROLL
+    for (int r = 0; r < n_rows; r++) {
+        UNROLL
+        for (int c = 0; c < n_blocks; c++) {
+            f_store(t->y + r * t->y_stride + c * LANES, acc[r][c]);
+        }
+    }
+}
+
+/* The columns of n_blocks blocks for the rows of one tile, as many blocks at a time as there are registers for. */
+INLINE void tile_columns(pack_kind kind, row_format format, int n_rows, float_tile t, int32_t n_blocks) {
+    int32_t i = 0;
+    for (; i + TILE_BLOCKS(n_rows) <= n_blocks; i += TILE_BLOCKS(n_rows)) {
+        tile_sums(kind, format, n_rows, TILE_BLOCKS(n_rows), &t);
+        t.w += TILE_BLOCKS(n_rows) * t.w_stride;
+        t.y += TILE_BLOCKS(n_rows) * LANES;
+    }
+    for (; i < n_blocks; i++) {
+        tile_sums(kind, format, n_rows, 1, &t);
+        t.w += t.w_stride;
+        t.y += LANES;
+    }
+}
+
+INLINE void tile_rows(pack_kind kind, row_format format, int32_t n_rows, const float_tile *t, int32_t n_blocks) {
+    switch (n_rows) {
+#define TILE_CASE(count)                                                                                                                   \
+    case count:                                                                                                                            \
+        tile_columns(kind, format, count, *t, n_blocks);                                                                                   \
+        break;
+        TILE_CASE(1)
+        TILE_CASE(2)
+        TILE_CASE(3)
+        TILE_CASE(4)
+        TILE_CASE(5)
+        TILE_CASE(6)
+#if N_FLOAT_ROWS == 8
+        TILE_CASE(7)
+        TILE_CASE(8)
 #endif
-
-/* y[n_rows][..] += over k in k0..k1; begins at 0 when k0 is 0. stride: between blocks, in bytes, and between rows of y, in floats. */
-INLINE void float_tile(pack_kind kind, row_format format, int n_rows, int n_cols, const uint8_t *block, size_t block_stride,
-                       const float_rows *rows, int32_t k0, int32_t k1, float *y, int32_t y_stride) {
-    f32x16 acc[N_FLOAT_ROWS][4], w[4], odd[4];
-    (void)format; /* matters where there is a dot instruction */
-    UNROLL
-    for (int r = 0; r < n_rows; r++) {
-        UNROLL
-        for (int c = 0; c < n_cols; c++) {
-            acc[r][c] = k0 == 0 ? f_zero() : f_load(y + r * y_stride + c * LANES);
-        }
+#undef TILE_CASE
     }
-    for (int32_t k = k0; k < k1; k += kind == PACK_BF16 ? 2 : 1) {
-        i32x16 pairs[4];
-        UNROLL
-        for (int c = 0; c < n_cols; c++) {
-            const uint8_t *from = block + (size_t)c * block_stride;
-            if (kind == PACK_BF16) {
-                pairs[c] = load_pair(from, k);
-                w[c] = f_of_bits(i_shl(pairs[c], 16));
-                odd[c] = f_of_bits(i_and(pairs[c], i_set1((int32_t)0xffff0000)));
-            } else {
-                w[c] = kind == PACK_F16 ? load_f16(from, k) : load_f32(from, k);
+}
+
+/* n_k (even, or the last) of n_blocks blocks as f32. */
+INLINE void widen(pack_kind kind, const uint8_t *blocks, size_t stride, int32_t n_blocks, int32_t n_k, float *out, size_t out_stride) {
+    for (int32_t i = 0; i < n_blocks; i++) {
+        const uint8_t *block = blocks + (size_t)i * stride;
+        float *to = out + (size_t)i * out_stride;
+        for (int32_t k = 0; k < n_k; k += 2) {
+            f_store(to + k * LANES, load_weights(kind, block, k, 0));
+            if (k + 1 < n_k) {
+                f_store(to + (k + 1) * LANES, load_weights(kind, block, k, 1));
             }
         }
-#ifdef LINEAR_DOT_BF16
-        if (format == ROWS_BF16) {
-            add_pair(n_rows, n_cols, acc, pairs, rows, k);
-            continue;
-        }
-#endif
-        add_k(n_rows, n_cols, acc, w, rows, k);
-        if (kind == PACK_BF16 && k + 1 < k1) {
-            add_k(n_rows, n_cols, acc, odd, rows, k + 1);
-        }
-    }
-    UNROLL
-    for (int r = 0; r < n_rows; r++) {
-        UNROLL
-        for (int c = 0; c < n_cols; c++) {
-            f_store(y + r * y_stride + c * LANES, acc[r][c]);
-        }
     }
 }
 
-/* Rows of one block by tiles of N_FLOAT_ROWS. */
-INLINE void float_block(pack_kind kind, row_format format, const uint8_t *block, row_view x, int32_t n_rows, int32_t k0, int32_t k1,
-                        float *y, int32_t y_stride) {
-    for (int32_t r = 0; r < n_rows; r += N_FLOAT_ROWS) {
-        float_rows rows;
-        int32_t n = n_rows - r < N_FLOAT_ROWS ? n_rows - r : N_FLOAT_ROWS;
-        for (int32_t i = 0; i < n; i++) {
-            rows.x[i] = x.data + (size_t)(r + i) * x.stride;
+/* All rows over one chunk, in tiles of nearly the same number of rows: a tile of one or two would keep the multipliers waiting. */
+INLINE void chunk_rows(pack_kind kind, row_format format, row_view x, int32_t n_rows, float_tile t, int32_t n_blocks) {
+    int32_t n_tiles = (n_rows + N_FLOAT_ROWS - 1) / N_FLOAT_ROWS;
+    float *y = t.y;
+    for (int32_t i = 0; i < n_tiles; i++) {
+        int32_t r0 = n_rows * i / n_tiles, r1 = n_rows * (i + 1) / n_tiles;
+        for (int32_t r = r0; r < r1; r++) {
+            t.x[r - r0] = x.data + (size_t)r * x.stride;
         }
-        switch (n) {
-#define FLOAT_ROWS(count)                                                                                                                  \
-    case count:                                                                                                                            \
-        float_tile(kind, format, count, 1, block, 0, &rows, k0, k1, y + r * y_stride, y_stride);                                           \
-        break;
-            FLOAT_ROWS(1)
-            FLOAT_ROWS(2)
-            FLOAT_ROWS(3)
-            FLOAT_ROWS(4)
-            FLOAT_ROWS(5)
-            FLOAT_ROWS(6)
-#if N_FLOAT_ROWS == 8
-            FLOAT_ROWS(7)
-            FLOAT_ROWS(8)
-#endif
-#undef FLOAT_ROWS
-        }
+        t.y = y + r0 * t.y_stride;
+        tile_rows(kind, format, r1 - r0, &t, n_blocks);
     }
 }
 
 INLINE void product_floats(pack_kind kind, row_format format, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks,
-                           float *y) {
-    int32_t k_end = format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in, stride = n_blocks * LANES, i = 0;
-    size_t block_bytes = w->layout.block_bytes;
-    if (n_rows == 1) {
-        float_rows row = {{x.data}};
-        for (; i + 4 <= n_blocks; i += 4) {
-            float_tile(kind, format, 1, 4, linear_block(w, block0 + i), block_bytes, &row, 0, k_end, y + i * LANES, stride);
-        }
+                           float *y, void *scratch) {
+    const bool widens = kind != PACK_F32 && !DOTS(format);
+    const int32_t weight_bytes = kind == PACK_F32 ? 4 : 2, x_bytes = DOTS(format) ? 2 : 4;
+    int32_t k_end = format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in;
+    const uint8_t *blocks = linear_block(w, block0);
+    size_t stride = w->layout.block_bytes;
+    float_tile t = {.w = blocks, .w_stride = stride, .y = y, .y_stride = n_blocks * LANES, .n_k = k_end};
+    if (n_rows <= N_FLOAT_ROWS) {
+        chunk_rows(kind, format, x, n_rows, t, n_blocks);
+        return;
     }
-    for (; i < n_blocks; i++) {
-        int32_t chunk = n_rows <= N_FLOAT_ROWS ? k_end : FLOAT_CHUNK;
-        for (int32_t k0 = 0; k0 < k_end; k0 += chunk) {
-            int32_t k1 = k_end - k0 < chunk ? k_end : k0 + chunk;
-            float_block(kind, format, linear_block(w, block0 + i), x, n_rows, k0, k1, y + i * LANES, stride);
+    const int32_t chunk = CHUNK_BYTES / MANY_BLOCKS / LANES / (widens ? 4 : weight_bytes);
+    for (int32_t k0 = 0; k0 < k_end; k0 += chunk) {
+        row_view xk = {x.data + (size_t)(k0 * x_bytes), x.stride};
+        t.n_k = k_end - k0 < chunk ? k_end - k0 : chunk;
+        t.go_on = k0 > 0;
+        for (int32_t i = 0; i < n_blocks; i += MANY_BLOCKS) {
+            int32_t n = n_blocks - i < MANY_BLOCKS ? n_blocks - i : MANY_BLOCKS;
+            const uint8_t *from = blocks + (size_t)i * stride + (size_t)(k0 * LANES * weight_bytes);
+            t.y = y + i * LANES;
+            if (widens) {
+                t.w = scratch;
+                t.w_stride = (size_t)(chunk * LANES) * sizeof(float);
+                widen(kind, from, stride, n, t.n_k, scratch, (size_t)(chunk * LANES));
+                chunk_rows(PACK_F32, ROWS_F32, xk, n_rows, t, n);
+            } else {
+                t.w = from;
+                chunk_rows(kind, format, xk, n_rows, t, n);
+            }
         }
     }
 }

@@ -23,8 +23,9 @@
 /* ---- the table ---- */
 
 #define FLOAT_PRODUCT(name, kind, format)                                                                                                  \
-    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {                            \
-        product_floats(kind, format, w, x, n_rows, block0, n_blocks, y);                                                                   \
+    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,                              \
+                     void *scratch) {                                                                                                      \
+        product_floats(kind, format, w, x, n_rows, block0, n_blocks, y, scratch);                                                          \
     }
 FLOAT_PRODUCT(product_f32, PACK_F32, ROWS_F32)
 FLOAT_PRODUCT(product_f16, PACK_F16, ROWS_F32)
@@ -33,16 +34,15 @@ FLOAT_PRODUCT(product_bf16, PACK_BF16, ROWS_BF16)
 #undef FLOAT_PRODUCT
 
 static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {
-    (void)scratch;
     switch (w->layout.kind) {
     case PACK_F32:
-        product_f32(w, x, n_rows, block0, n_blocks, y);
+        product_f32(w, x, n_rows, block0, n_blocks, y, scratch);
         break;
     case PACK_F16:
-        product_f16(w, x, n_rows, block0, n_blocks, y);
+        product_f16(w, x, n_rows, block0, n_blocks, y, scratch);
         break;
     case PACK_BF16:
-        (w->format == ROWS_BF16 ? product_bf16 : product_bf16_wide)(w, x, n_rows, block0, n_blocks, y);
+        (w->format == ROWS_BF16 ? product_bf16 : product_bf16_wide)(w, x, n_rows, block0, n_blocks, y, scratch);
         break;
     case PACK_INT8:
         product_int8(w, x, n_rows, block0, n_blocks, y);

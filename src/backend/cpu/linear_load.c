@@ -15,7 +15,7 @@ size_t linear_row_bytes(row_format format, int32_t k) {
     } else {
         bytes = padded * sizeof(float);
     }
-    return size_align(bytes, 64);
+    return size_align(bytes, 64) | 64; /* an odd number of cache lines: rows of a power of two would crowd into few sets of a cache */
 }
 
 static quire_err state_of(cpu_backend *b, cpu_linear_state **out) {
