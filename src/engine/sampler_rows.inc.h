@@ -4,10 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-
 #include "engine/sampler_parts.h"
 
 enum { LANES = 16 };
@@ -133,20 +129,11 @@ static bool scan_masses(sampler *s, const float *logits, float scale) {
 
 /* Bit i: whether logit i of 32 is at least the bound. */
 static inline uint32_t reaches(const float *x, float bound) {
-#ifdef __AVX2__
-    __m256 least = _mm256_set1_ps(bound);
-    uint32_t bits = 0;
-    for (int i = 0; i < 4; i++) {
-        bits |= (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + 8 * i), least, _CMP_GE_OQ)) << 8 * i;
-    }
-    return bits;
-#else
     uint32_t bits = 0;
     for (int i = 0; i < 32; i++) {
         bits |= (uint32_t)(x[i] >= bound) << i;
     }
     return bits;
-#endif
 }
 
 /* Without a branch a token, as whether one is kept cannot be guessed: so many places are written in any case, those too many written over
