@@ -94,7 +94,7 @@ typedef struct backend_options {
 /* Ops that a trace tells apart. */
 typedef enum op_kind { OP_EMBED, OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_HEAD, N_OPS } op_kind;
 
-/* One op that ran. Bytes are what it must read at least from weights (as packed) and pages (a sequence's own, as if nothing were shared);
+/* One op that ran. Bytes are what it must read at least from weights (as packed) and pages (as the work list has it: what is shared once);
  * operations are the multiplications and additions of products and attention. Both are 0 for ops that only touch activations. */
 typedef struct op_time {
     op_kind kind;

@@ -14,6 +14,7 @@
 
 #define ATTN_CHUNK 256 /* positions; attention cuts every sequence at multiples of this (DESIGN.md, 1) */
 #define BATCH_POS_AXES 4
+#define BATCH_MAX_WAVES 8 /* of items that carry on a state: into so many shared parts at most is a row's prefix cut */
 
 /* One place for one token's K and V in a group: page * page_tokens + offset. */
 typedef struct kv_slot {
@@ -27,12 +28,18 @@ typedef struct batch_seq {
     const int32_t *pages[KV_MAX_GROUPS]; /* block table of each group: page ids, kv_pages_for(n_tokens) of them */
 } batch_seq;
 
-/* Attention of rows row0..row0+n_rows (all of sequence seq) over chunks chunk0..chunk0+n_chunks of ATTN_CHUNK positions each.
- * partial < 0: the item covers every chunk its rows can see, and writes the result. Otherwise it writes (max, sum, accumulator) of each row and
- * chunk to partial buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and one merge entry for each row lists them. */
+/* Attention of n_rows rows from row0 on, in the order of batch.work_rows, over chunks chunk0..chunk0+n_chunks of ATTN_CHUNK positions each.
+ * They are rows of sequence seq, or of several that hold these chunks in the same pages, wholly before their rows (core/cascade.h).
+ * partial < 0: the item merges its chunks, into the state that earlier items left for the row where chunk0 > 0. With ATTN_WHOLE these are the last
+ * chunks that its rows see, and it writes the result; ATTN_CARRY leaves the state for the item that goes on at chunk0 + n_chunks.
+ * Otherwise it writes (max, sum, accumulator) of each row and chunk to partial buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and one
+ * merge entry for each row lists them. */
 typedef struct attn_item {
     int32_t seq, row0, n_rows, chunk0, n_chunks, partial;
 } attn_item;
+
+#define ATTN_WHOLE (-1)
+#define ATTN_CARRY (-2)
 
 /* The result of row row is the merge, in this order, of partial buffers of chunks ascending. */
 typedef struct attn_merge {
@@ -53,11 +60,19 @@ typedef struct batch {
     const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */
     int32_t n_work, n_merges, n_partials;
     const attn_item *work;    /* [n_work] */
+    const int32_t *work_rows; /* [n_rows] the rows in the order that items count them in; NULL: 0, 1, 2 .. */
+    int32_t n_waves, wave_ends[BATCH_MAX_WAVES]; /* items before wave_ends[0] come first, then those before wave_ends[1] .., in the end all others */
     const attn_merge *merges; /* [n_merges] */
 } batch;
 
-/* Fills items[0..] for a batch's sequences: at most tile_rows rows an item, all chunks whole (partial -1). Returns the number of items,
+/* Fills items[0..] for a batch's sequences: at most tile_rows rows an item, all chunks whole (ATTN_WHOLE). Returns the number of items,
  * or -1 when max_items is too small. */
 int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows, attn_item *items, int32_t max_items);
+/* The same for sequence from->seq alone, whose rows are counted from from->row0 on, over its chunks from from->chunk0 on. */
+int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items, int32_t max_items);
+
+/* Positions whose keys and values the batch's work list (without partial buffers) needs in a layer that sees all: each sequence's once, those of
+ * a shared item once for all its rows. */
+int64_t batch_read_tokens(const batch *b);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "backend/isas.h"
+#include "core/cascade.h"
 #include "core/half.h"
 
 #define CASE_MAX_SEQS  8
@@ -24,6 +25,8 @@ typedef struct attention_case {
     bool alone;        /* a step holds one sequence, not all */
     int32_t tile_rows; /* rows an item */
     int32_t split;     /* chunks a partial item; 0: whole items */
+    bool cascade;      /* the first shared[s] tokens of sequence s lie in the pages of the one before it, and are read once for both */
+    int32_t shared[CASE_MAX_SEQS];
 } attention_case;
 
 typedef struct case_run {
@@ -34,7 +37,8 @@ typedef struct case_run {
     int32_t *pages[CASE_MAX_SEQS], max_rows, first[CASE_MAX_SEQS]; /* first: the sequence's first row in q, k, v */
     attn_item items[CASE_MAX_ITEMS];
     attn_merge *merges;
-    int32_t *partials, n_partials, n_items, n_merges;
+    int32_t *partials, n_partials, n_items, n_merges, n_carried; /* n_carried: items that left states */
+    cascade cascade;
 } case_run;
 
 #define CASE_LAYER        1
@@ -77,10 +81,14 @@ static inline void case_open(case_run *r, const attention_case *c) {
         size_t n = (size_t)kv_pages_for(c->lengths[s], c->page_tokens);
         r->pages[s] = malloc(sizeof *ids * n);
         memcpy(r->pages[s], ids + used, sizeof *ids * n);
+        if (c->cascade && s > 0) {
+            memcpy(r->pages[s], r->pages[s - 1], sizeof *ids * (size_t)(c->shared[s] / c->page_tokens));
+        }
         used += (int32_t)n;
     }
     r->merges = malloc(sizeof *r->merges * (size_t)n_tokens);
     r->partials = malloc(sizeof *r->partials * CASE_MAX_PARTIALS);
+    assert_int_equal(cascade_open(&r->layout, n_tokens, c->n_seqs, c->tile_rows, &r->cascade), QUIRE_OK);
     free(ids);
     free(poison);
 }
@@ -91,6 +99,7 @@ static inline void case_close(case_run *r) {
     }
     free(r->merges);
     free(r->partials);
+    cascade_close(&r->cascade);
     r->b->ops->close(r->b);
 }
 
@@ -146,7 +155,8 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
         r->b->ops->act_write(r->b, r->v, n_rows, end - from, c->v + (size_t)(r->first[s] + from) * k_row);
         for (int32_t p = from; p < end; p++) {
             positions[n_rows] = p;
-            slots[n_rows++] = (kv_slot){(int64_t)r->pages[s][p / c->page_tokens] * c->page_tokens + p % c->page_tokens};
+            bool stored = c->cascade && p < c->shared[s]; /* by the sequence before */
+            slots[n_rows++] = (kv_slot){stored ? -1 : (int64_t)r->pages[s][p / c->page_tokens] * c->page_tokens + p % c->page_tokens};
         }
     }
     if (n_seqs > 0) {
@@ -162,6 +172,10 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
                       .n_merges = r->n_merges,
                       .merges = r->merges,
                       .n_partials = r->n_partials};
+        if (c->cascade) {
+            cascade_plan(&r->cascade, &step);
+            r->n_carried += step.n_waves > 0 ? step.wave_ends[step.n_waves - 1] : 0;
+        }
         r->b->ops->step_begin(r->b, &step);
         r->b->ops->qk_norm_rope_store(r->b, CASE_LAYER, r->q, r->k, r->v, NULL, NULL);
         r->b->ops->attention(r->b, CASE_LAYER, r->q, &c->spec, r->out);
@@ -174,8 +188,8 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
     free(slots);
 }
 
-/* All rows of all sequences: out [tokens, n_heads, d_head].. */
-static inline void case_run_all(const attention_case *c, float *out) {
+/* All rows of all sequences: out [tokens, n_heads, d_head]. Returns how many items left states for others to go on from. */
+static inline int32_t case_run_all(const attention_case *c, float *out) {
     static case_run r;
     case_open(&r, c);
     int32_t longest = 0;
@@ -189,6 +203,7 @@ static inline void case_run_all(const attention_case *c, float *out) {
         }
     }
     case_close(&r);
+    return r.n_carried;
 }
 
 /* x rounded to what a page holds. */

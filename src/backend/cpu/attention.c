@@ -1,8 +1,8 @@
 /* Attention over pages: cuts the work list into tiles of queries and chunks of positions, finds their keys and values, and joins the
  * chunks. The arithmetic is in attention_kernels.inc.h and attention_plain.c.
  *
- * A query's result is the merge of its chunks in ascending order, whoever computes them: an item that covers all chunks merges as it goes,
- * a partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. How
+ * A query's result is the merge of its chunks in ascending order, whoever computes them: items that cover all chunks merge as they go, and may leave
+ * what they have, its accumulator in the query's output, for another item to go on from; a partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. How
  * queries share a tile, and on which pages the positions lie, never shows in the bits. */
 #include <assert.h>
 #include <math.h>
@@ -13,20 +13,25 @@
 #include "backend/cpu/pages.h"
 #include "base/size.h"
 
+#define NEAR_BYTES (128 * 1024) /* of keys and values that several tiles of queries take out of a near cache, one after the other */
+
 /* What one member of the team works in. */
 typedef struct attn_scratch {
     attn_tile tile;
     attn_state states[ATTN_TILE];
     int32_t first[ATTN_TILE], end[ATTN_TILE]; /* positions each query sees */
-    int32_t row[ATTN_TILE];                   /* of its sequence's rows, the one each query belongs to */
+    int32_t row[ATTN_TILE];                   /* of its sequence's rows, the one each query belongs to; read in a tree's chunks only */
+    int64_t row_head[ATTN_TILE];              /* row of the batch * max_heads + head of each query */
+    float *out[ATTN_TILE];                    /* its result */
     uint8_t *keys;                            /* [ATTN_BLOCKS, d_head, 16] elements: keys that do not lie as blocks, brought together */
     attn_tile branch;                         /* those of the tile's queries whose rows are one branch of a draft tree */
 } attn_scratch;
 
-/* A partial result of one row: states of all heads. */
+/* States of rows for all their heads: what items carry on, and partial results. */
 typedef struct cpu_attention_state {
     attn_scratch *scratch; /* [team_size] */
     int32_t acc_stride, max_heads;
+    float *carried_max, *carried_sum; /* [max_rows, max_heads] */
     float *partial_max, *partial_sum; /* [max_partials, max_heads] */
     float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
 } cpu_attention_state;
@@ -35,6 +40,7 @@ typedef struct attn_job {
     const cpu_backend *b;
     cpu_attention_state *state;
     const attn_spec *spec;
+    const attn_item *items; /* of the wave that runs */
     int32_t layer, n_heads, group_size; /* group_size: query heads that share a kv head */
     act q, out;
 } attn_job;
@@ -81,12 +87,14 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
     }
     s->acc_stride = (int32_t)size_align((size_t)l->d_head, 16);
     s->max_heads = widest / l->d_head;
-    size_t n_states = (size_t)b->limits.max_partials * (size_t)s->max_heads;
+    size_t n_states = (size_t)b->limits.max_partials * (size_t)s->max_heads, n_carried = (size_t)b->limits.max_rows * (size_t)s->max_heads;
     s->scratch = step_new(b, (size_t)n_members, sizeof *s->scratch);
+    s->carried_max = step_new(b, n_carried, sizeof *s->carried_max);
+    s->carried_sum = step_new(b, n_carried, sizeof *s->carried_sum);
     s->partial_max = step_new(b, n_states, sizeof *s->partial_max);
     s->partial_sum = step_new(b, n_states, sizeof *s->partial_sum);
     s->partial_acc = step_new(b, n_states, (size_t)s->acc_stride * sizeof *s->partial_acc);
-    if (s->scratch == NULL || s->partial_max == NULL || s->partial_sum == NULL || s->partial_acc == NULL) {
+    if (s->scratch == NULL || s->carried_max == NULL || s->carried_sum == NULL || s->partial_max == NULL || s->partial_sum == NULL || s->partial_acc == NULL) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < n_members; i++) {
@@ -152,10 +160,12 @@ static void set_queries(const attn_job *job, const attn_item *item, int32_t kv_h
     const batch_seq *seq = &step->seqs[item->seq];
     s->tile.n_queries = n;
     for (int32_t t = 0; t < n; t++) {
-        int32_t row = item->row0 + (from + t) / job->group_size;
+        int32_t at = item->row0 + (from + t) / job->group_size, row = step->work_rows != NULL ? step->work_rows[at] : at;
         int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
         int32_t position = step->positions[(int64_t)row * step->n_axes];
         s->row[t] = row - seq->row0;
+        s->row_head[t] = (int64_t)row * job->state->max_heads + head;
+        s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_head;
         s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
         s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
         s->tile.position[t] = position;
@@ -274,27 +284,49 @@ static bool compute_chunk(const attn_job *job, const batch_seq *seq, int32_t kv_
     return true;
 }
 
-/* The tile's queries over all they see, into the output rows. */
-static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, attn_scratch *s) {
-    const math_kernels *math = job->b->math;
+/* The tile's queries go on from what earlier items left, if chunk0 is not the first. */
+static void take_states(const attn_job *job, int32_t chunk0, attn_scratch *s) {
+    for (int32_t t = 0; t < s->tile.n_queries && chunk0 > 0; t++) {
+        s->states[t].max = job->state->carried_max[s->row_head[t]];
+        s->states[t].sum = job->state->carried_sum[s->row_head[t]];
+        memcpy(s->states[t].acc, s->out[t], sizeof *s->out[t] * (size_t)s->tile.d_head);
+    }
+}
+
+static void leave_states(const attn_job *job, attn_scratch *s) {
+    for (int32_t t = 0; t < s->tile.n_queries; t++) {
+        job->state->carried_max[s->row_head[t]] = s->states[t].max;
+        job->state->carried_sum[s->row_head[t]] = s->states[t].sum;
+        memcpy(s->out[t], s->states[t].acc, sizeof *s->out[t] * (size_t)s->tile.d_head);
+    }
+}
+
+/* Chunks from..end, as far as the tile's queries see them, merged into their states. */
+static void merge_chunks(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t end, attn_scratch *s) {
     attn_tile *tile = &s->tile;
-    int32_t first = INT32_MAX, end = 0;
+    int32_t first = INT32_MAX, last = 0;
     for (int32_t t = 0; t < tile->n_queries; t++) {
         first = s->first[t] < first ? s->first[t] : first;
-        end = s->end[t] > end ? s->end[t] : end;
+        last = s->end[t] > last ? s->end[t] : last;
     }
-    for (int32_t chunk = first / ATTN_CHUNK; chunk * ATTN_CHUNK < end; chunk++) {
+    from = first / ATTN_CHUNK > from ? first / ATTN_CHUNK : from;
+    for (int32_t chunk = from; chunk < end && chunk * ATTN_CHUNK < last; chunk++) {
         bool any = compute_chunk(job, &job->b->batch->seqs[item->seq], kv_head, chunk, s);
         for (int32_t t = 0; any && t < tile->n_queries; t++) {
             attn_state now = {tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
-            math->attention_merge(&s->states[t], &now, tile->acc_stride);
+            job->b->math->attention_merge(&s->states[t], &now, tile->acc_stride);
         }
     }
-    for (int32_t t = 0; t < tile->n_queries; t++) {
-        int32_t row = item->row0 + (from + t) / job->group_size;
-        int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
-        math->attention_finish(&s->states[t], job->spec->sinks != NULL ? job->spec->sinks + head : NULL, tile->d_head,
-                               cpu_act_row(job->b, job->out, row) + (int64_t)head * tile->d_head);
+}
+
+/* The tile's queries over all they see from the item's first chunk on, into the output rows. */
+static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_head, attn_scratch *s) {
+    take_states(job, item->chunk0, s);
+    merge_chunks(job, item, kv_head, item->chunk0, INT32_MAX, s);
+    for (int32_t t = 0; t < s->tile.n_queries; t++) {
+        const float *sinks = job->spec->sinks;
+        int64_t head = s->row_head[t] % job->state->max_heads;
+        job->b->math->attention_finish(&s->states[t], sinks != NULL ? sinks + head : NULL, s->tile.d_head, s->out[t]);
     }
 }
 
@@ -316,11 +348,26 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
 }
 
+/* All the item's queries over its chunks, their states left to be carried on: a few chunks at a time for all tiles, so that memory is read once. */
+static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, attn_scratch *s) {
+    int32_t n_queries = item->n_rows * job->group_size, end = item->chunk0 + item->n_chunks;
+    size_t chunk_bytes = 2 * ATTN_CHUNK * (size_t)s->tile.d_head * cpu_kv_element_bytes(&job->b->layout);
+    int32_t n_near = chunk_bytes < NEAR_BYTES ? (int32_t)(NEAR_BYTES / chunk_bytes) : 1;
+    for (int32_t chunk = item->chunk0; chunk < end; chunk += n_near) {
+        for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
+            set_queries(job, item, kv_head, from, n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, s);
+            take_states(job, chunk, s);
+            merge_chunks(job, item, kv_head, chunk, chunk + n_near < end ? chunk + n_near : end, s);
+            leave_states(job, s);
+        }
+    }
+}
+
 /* Part: one kv head of one item. */
 static void run_item(void *context, int32_t part, int32_t member) {
     const attn_job *job = context;
     const cpu_backend *b = job->b;
-    const attn_item *item = &b->batch->work[part / b->layout.n_kv_heads];
+    const attn_item *item = &job->items[part / b->layout.n_kv_heads];
     int32_t kv_head = part % b->layout.n_kv_heads;
     attn_scratch *s = &job->state->scratch[member];
     s->tile.d_head = b->layout.d_head;
@@ -329,11 +376,15 @@ static void run_item(void *context, int32_t part, int32_t member) {
     s->tile.scale = job->spec->scale;
     s->tile.soft_cap = job->spec->soft_cap;
     s->tile.has_slopes = job->spec->alibi_slopes != NULL;
+    if (item->partial == ATTN_CARRY) {
+        run_carry(job, item, kv_head, s);
+        return;
+    }
     int32_t n_queries = item->n_rows * job->group_size;
     for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
         set_queries(job, item, kv_head, from, n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, s);
         if (item->partial < 0) {
-            run_whole(job, item, kv_head, from, s);
+            run_whole(job, item, kv_head, s);
         } else {
             run_partial(job, item, kv_head, from, s);
         }
@@ -370,7 +421,12 @@ void cpu_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act 
                     .group_size = n_heads / c->layout.n_kv_heads,
                     .q = q,
                     .out = out};
-    team_run(c->team, run_item, &job, c->batch->n_work * c->layout.n_kv_heads);
+    for (int32_t wave = 0, from = 0; wave <= c->batch->n_waves; wave++) {
+        int32_t end = wave < c->batch->n_waves ? c->batch->wave_ends[wave] : c->batch->n_work;
+        job.items = c->batch->work + from;
+        team_run(c->team, run_item, &job, (end - from) * c->layout.n_kv_heads);
+        from = end;
+    }
     if (c->batch->n_merges > 0) {
         team_run(c->team, run_merge, &job, c->batch->n_merges);
     }

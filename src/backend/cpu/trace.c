@@ -24,7 +24,8 @@ static void count_product(op_time *op, const linear *w) {
     op->operations += (int64_t)2 * w->layout.n_out * w->layout.n_in * op->n_rows;
 }
 
-/* Every sequence's keys and values that its rows see, once; a window sees no more than its length and the rows. */
+/* Every sequence's keys and values that its rows see, once, and once for all what they share; a window sees no more than its length and the rows,
+ * and is counted as if nothing were shared. */
 static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, act q, const attn_spec *spec) {
     const kv_layout *l = &b->layout;
     int32_t group = l->layer_group[layer];
@@ -37,9 +38,10 @@ static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, ac
             seen += visible < most ? visible : most;
         }
         int64_t reach = most + s->n_rows - 1;
-        op->bytes += token_bytes * (reach < s->n_tokens ? reach : s->n_tokens);
+        op->bytes += spec->window > 0 ? token_bytes * (reach < s->n_tokens ? reach : s->n_tokens) : 0;
         op->operations += 4 * seen * b->acts[q.id].width;
     }
+    op->bytes += spec->window > 0 ? 0 : token_bytes * batch_read_tokens(b->batch);
 }
 
 static void traced_embed(backend *base, const embedding *e, float scale, act x) {

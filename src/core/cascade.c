@@ -1,0 +1,150 @@
+#include "core/cascade.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define SHARED_ROWS 128 /* of a shared item: more are several items, for more threads to take */
+
+quire_err cascade_open(const kv_layout *layout, int32_t max_rows, int32_t max_seqs, int32_t tile_rows, cascade *c) {
+    assert(tile_rows > 0);
+    *c = (cascade){.layout = layout, .max_rows = max_rows, .max_seqs = max_seqs, .tile_rows = tile_rows};
+    /* Rows' own items, one for each inner node of the tree, and what cutting a level's items adds. */
+    c->max_items = max_rows + max_seqs + BATCH_MAX_WAVES * (max_rows / SHARED_ROWS);
+    c->items = mem_new((size_t)c->max_items, sizeof *c->items);
+    c->rows = mem_new((size_t)max_rows, sizeof *c->rows);
+    c->order = mem_new((size_t)max_seqs, sizeof *c->order);
+    c->common = mem_new((size_t)max_seqs, sizeof *c->common);
+    c->done = mem_new((size_t)max_seqs, sizeof *c->done);
+    if (c->items == NULL || c->rows == NULL || c->order == NULL || c->common == NULL || c->done == NULL) {
+        cascade_close(c);
+        return QUIRE_NO_MEMORY;
+    }
+    return QUIRE_OK;
+}
+
+void cascade_close(cascade *c) {
+    mem_free(c->items);
+    mem_free(c->rows);
+    mem_free(c->order);
+    mem_free(c->common);
+    mem_free(c->done);
+    *c = (cascade){0};
+}
+
+/* ---- the tree ---- */
+
+/* Chunks that may be shared: those wholly before the sequence's rows, which therefore see all of them that their windows reach, and which no row of
+ * this step writes. */
+static int32_t whole_chunks(const batch_seq *s) {
+    return (s->n_tokens - s->n_rows) / ATTN_CHUNK;
+}
+
+/* How many whole chunks lie in the same pages for a and b in every group of layers. *sign: which of them comes first, as memcmp has it. */
+static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
+    int32_t n_a = whole_chunks(a), n_b = whole_chunks(b), n_pages = ATTN_CHUNK / l->page_tokens;
+    size_t n_bytes = (size_t)n_pages * sizeof *a->pages[0];
+    for (int32_t chunk = 0; chunk < n_a && chunk < n_b; chunk++) {
+        for (int32_t g = 0; g < l->n_groups; g++) {
+            if (l->groups[g].kind == LAYER_STATE) {
+                continue; /* its pages hold no positions */
+            }
+            int32_t at = chunk * n_pages;
+            *sign = memcmp(a->pages[g] + at, b->pages[g] + at, n_bytes);
+            if (*sign != 0) {
+                return chunk;
+            }
+        }
+    }
+    *sign = n_a - n_b;
+    return n_a < n_b ? n_a : n_b;
+}
+
+/* Fills order and common. Sequences too short to share anything come last. */
+static void sort_sequences(cascade *c, const batch *b) {
+    int32_t n = 0, sign;
+    for (int32_t s = 0; s < b->n_seqs; s++) {
+        int32_t low = 0, high = n;
+        if (whole_chunks(&b->seqs[s]) == 0) {
+            continue;
+        }
+        while (low < high) {
+            int32_t middle = (low + high) / 2;
+            (void)compare(c->layout, &b->seqs[s], &b->seqs[c->order[middle]], &sign);
+            low = sign < 0 ? low : middle + 1;
+            high = sign < 0 ? middle : high;
+        }
+        memmove(c->order + low + 1, c->order + low, sizeof *c->order * (size_t)(n - low));
+        c->order[low] = s;
+        n++;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        c->common[i] = i > 0 ? compare(c->layout, &b->seqs[c->order[i]], &b->seqs[c->order[i - 1]], &sign) : 0;
+    }
+    for (int32_t s = 0; s < b->n_seqs; s++) {
+        if (whole_chunks(&b->seqs[s]) == 0) {
+            c->order[n] = s;
+            c->common[n++] = 0;
+        }
+    }
+}
+
+/* ---- the work ---- */
+
+static void add_item(cascade *c, batch *b, const attn_item *item) {
+    assert(b->n_work < c->max_items);
+    c->items[b->n_work++] = *item;
+}
+
+/* The level of the tree below what is done: an item for each prefix that goes on. false: there is none. */
+static bool add_level(cascade *c, batch *b) {
+    int32_t n_before = b->n_work, row0 = 0;
+    for (int32_t i = 0, end; i < b->n_seqs; i = end) {
+        int32_t chunks = INT32_MAX, n_rows = b->seqs[c->order[i]].n_rows;
+        /* The next one shares more than what is done with this one only if it stands below the same node. */
+        for (end = i + 1; end < b->n_seqs && c->common[end] > c->done[i]; end++) {
+            chunks = c->common[end] < chunks ? c->common[end] : chunks;
+            n_rows += b->seqs[c->order[end]].n_rows;
+        }
+        for (int32_t row = 0; end > i + 1 && row < n_rows; row += SHARED_ROWS) {
+            add_item(c, b,
+                     &(attn_item){.seq = c->order[i],
+                                  .row0 = row0 + row,
+                                  .n_rows = n_rows - row < SHARED_ROWS ? n_rows - row : SHARED_ROWS,
+                                  .chunk0 = c->done[i],
+                                  .n_chunks = chunks - c->done[i],
+                                  .partial = ATTN_CARRY});
+        }
+        for (int32_t k = i; end > i + 1 && k < end; k++) {
+            c->done[k] = chunks;
+        }
+        row0 += n_rows;
+    }
+    return b->n_work > n_before;
+}
+
+void cascade_plan(cascade *c, batch *b) {
+    int32_t n_rows = 0;
+    assert(b->n_seqs <= c->max_seqs && b->n_rows <= c->max_rows);
+    sort_sequences(c, b);
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        const batch_seq *s = &b->seqs[c->order[i]];
+        for (int32_t row = 0; row < s->n_rows; row++) {
+            c->rows[n_rows++] = s->row0 + row;
+        }
+        c->done[i] = 0;
+    }
+    b->work = c->items;
+    b->work_rows = c->rows;
+    b->n_work = b->n_waves = 0;
+    while (b->n_waves < BATCH_MAX_WAVES && add_level(c, b)) {
+        b->wave_ends[b->n_waves++] = b->n_work;
+    }
+    n_rows = 0;
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        attn_item rest = {.seq = c->order[i], .row0 = n_rows, .n_rows = b->seqs[c->order[i]].n_rows, .chunk0 = c->done[i]};
+        b->n_work += batch_plan_rows(&b->seqs[rest.seq], &rest, c->tile_rows, c->items + b->n_work, c->max_items - b->n_work);
+        n_rows += rest.n_rows;
+    }
+}

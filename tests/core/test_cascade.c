@@ -1,0 +1,250 @@
+/* The work list over shared pages: which rows meet over which chunks, on tables made by hand and on random trees against a naive model. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/fault.h"
+#include "base/rng.h"
+#include "core/cascade.h"
+
+enum { PAGE = 64, PAGES_A_CHUNK = ATTN_CHUNK / PAGE, MAX_SEQS = 40, MAX_ROWS = 400, MAX_CHUNKS = 12, TILE_ROWS = 16 };
+
+typedef struct world {
+    kv_layout layout;
+    cascade cascade;
+    batch_seq seqs[MAX_SEQS];
+    int32_t tables[2][MAX_SEQS][(MAX_CHUNKS + 3) * PAGES_A_CHUNK];
+    batch b;
+} world;
+
+static void world_open(world *w, int32_t n_groups) {
+    *w = (world){.layout = {.page_tokens = PAGE, .n_groups = n_groups}};
+    assert_int_equal(cascade_open(&w->layout, MAX_ROWS, MAX_SEQS, TILE_ROWS, &w->cascade), QUIRE_OK);
+    w->b.seqs = w->seqs;
+    for (int32_t g = 0; g < 2; g++) {
+        for (int32_t s = 0; s < MAX_SEQS; s++) {
+            for (int32_t p = 0; p < (MAX_CHUNKS + 3) * PAGES_A_CHUNK; p++) {
+                w->tables[g][s][p] = (s * 1000 + p) * 7919 % 100003; /* nobody else's, in no order */
+            }
+        }
+    }
+}
+
+/* One more sequence with n_rows rows behind `before` tokens, the first `shared` of which lie in the pages of sequence `with`. */
+static void add(world *w, int32_t before, int32_t n_rows, int32_t with, int32_t shared) {
+    int32_t s = w->b.n_seqs++;
+    w->seqs[s] = (batch_seq){.row0 = w->b.n_rows, .n_rows = n_rows, .n_tokens = before + n_rows};
+    w->b.n_rows += n_rows;
+    for (int32_t g = 0; g < w->layout.n_groups; g++) {
+        memcpy(w->tables[g][s], w->tables[g][with], sizeof(int32_t) * (size_t)(shared / PAGE));
+        w->seqs[s].pages[g] = w->tables[g][s];
+    }
+}
+
+/* The rows of an item, as a mask of sequences. */
+static uint64_t sequences_of(const world *w, const attn_item *item) {
+    uint64_t mask = 0;
+    for (int32_t i = item->row0; i < item->row0 + item->n_rows; i++) {
+        int32_t s = 0;
+        while (w->b.work_rows[i] >= w->seqs[s].row0 + w->seqs[s].n_rows) {
+            s++;
+        }
+        mask |= (uint64_t)1 << s;
+    }
+    return mask;
+}
+
+static void a_prefix_is_one_item_for_all_who_share_it(void **state) {
+    (void)state;
+    static world w;
+    world_open(&w, 1);
+    for (int32_t s = 0; s < 32; s++) {
+        add(&w, 4096 + 10 + s, 1, 0, s > 0 ? 4096 : 0);
+    }
+    cascade_plan(&w.cascade, &w.b);
+    assert_int_equal(w.b.n_waves, 1);
+    assert_int_equal(w.b.wave_ends[0], 1);
+    assert_int_equal(w.b.n_work, 33);
+    assert_int_equal(sequences_of(&w, &w.b.work[0]), 0xffffffff);
+    assert_int_equal(w.b.work[0].n_chunks, 16);
+    assert_int_equal(w.b.work[0].partial, ATTN_CARRY);
+    assert_int_equal(w.b.work[1].chunk0, 16);
+    assert_int_equal(batch_read_tokens(&w.b), 4096 + 32 * 11 + 31 * 32 / 2);
+    cascade_close(&w.cascade);
+}
+
+static void prefixes_that_go_on_together_are_further_waves(void **state) {
+    (void)state;
+    static world w;
+    world_open(&w, 1);
+    for (int32_t s = 0; s < 12; s++) {
+        add(&w, 3000, 1, 0, s == 0 ? 0 : s % 3 == 0 ? 2600 : 2048);
+    }
+    cascade_plan(&w.cascade, &w.b);
+    assert_int_equal(w.b.n_waves, 2);
+    assert_int_equal(sequences_of(&w, &w.b.work[0]), 0xfff);
+    assert_int_equal(w.b.work[0].n_chunks, 8);
+    assert_int_equal(sequences_of(&w, &w.b.work[1]), 0x249); /* 0, 3, 6, 9 */
+    assert_int_equal(w.b.work[1].chunk0, 8);
+    assert_int_equal(w.b.work[1].n_chunks, 2); /* 2,600 tokens are ten chunks and some */
+    assert_int_equal(batch_read_tokens(&w.b), 2048 + 512 + 8 * (3001 - 2048) + 4 * (3001 - 2560));
+    cascade_close(&w.cascade);
+}
+
+static void nothing_is_shared_where_pages_differ(void **state) {
+    (void)state;
+    static world w;
+    world_open(&w, 2);
+    add(&w, 1000, 1, 0, 0);
+    add(&w, 1000, 4, 0, 192);  /* less than a chunk */
+    add(&w, 255, 1, 0, 192);   /* no whole chunk */
+    add(&w, 1000, 1, 0, 512);  /* in one group of layers, as the next line has it */
+    w.tables[1][3][1]++;
+    add(&w, 600, 300, 0, 0);
+    cascade_plan(&w.cascade, &w.b);
+    assert_int_equal(w.b.n_waves, 0);
+    assert_int_equal(w.b.n_work, 4 + 19);
+    cascade_close(&w.cascade);
+}
+
+static void chunks_that_a_row_of_the_step_lies_in_are_its_own(void **state) {
+    (void)state;
+    static world w;
+    world_open(&w, 1);
+    add(&w, 511, 2, 0, 0);
+    add(&w, 512, 150, 0, 512);
+    cascade_plan(&w.cascade, &w.b);
+    assert_int_equal(w.b.n_waves, 1);
+    assert_int_equal(w.b.wave_ends[0], 2); /* 152 rows are two items */
+    assert_int_equal(w.b.work[0].n_chunks, 1);
+    assert_int_equal(w.b.work[1].n_chunks, 1);
+    assert_int_equal(w.b.work[0].n_rows + w.b.work[1].n_rows, 152);
+    cascade_close(&w.cascade);
+}
+
+/* ---- random trees ---- */
+
+/* Of every row and chunk, how often it was computed, in ascending order; and by each shared item only where all its sequences have the same pages. */
+static void check_cover(const world *w) {
+    static int32_t next[MAX_ROWS];
+    memset(next, 0, sizeof next);
+    int32_t wave = 0;
+    for (int32_t i = 0; i < w->b.n_work; i++) {
+        const attn_item *item = &w->b.work[i];
+        while (wave < w->b.n_waves && i == w->b.wave_ends[wave]) {
+            wave++;
+        }
+        assert_int_equal(item->partial, wave < w->b.n_waves ? ATTN_CARRY : ATTN_WHOLE);
+        for (int32_t r = item->row0; r < item->row0 + item->n_rows; r++) {
+            int32_t row = w->b.work_rows[r], s = 0;
+            while (row >= w->seqs[s].row0 + w->seqs[s].n_rows) {
+                s++;
+            }
+            int32_t position = w->seqs[s].n_tokens - w->seqs[s].n_rows + row - w->seqs[s].row0;
+            assert_int_equal(next[row], item->chunk0);
+            next[row] = item->partial == ATTN_CARRY ? item->chunk0 + item->n_chunks : INT32_MAX;
+            assert_true(item->partial == ATTN_CARRY ? (item->chunk0 + item->n_chunks) * ATTN_CHUNK <= position
+                                                    : (item->chunk0 + item->n_chunks) * ATTN_CHUNK > position);
+            for (int32_t p = item->chunk0 * PAGES_A_CHUNK; item->partial == ATTN_CARRY && p < (item->chunk0 + item->n_chunks) * PAGES_A_CHUNK; p++) {
+                assert_int_equal(w->seqs[s].pages[0][p], w->seqs[item->seq].pages[0][p]);
+            }
+        }
+    }
+    for (int32_t row = 0; row < w->b.n_rows; row++) {
+        assert_int_equal(next[row], INT32_MAX);
+    }
+}
+
+/* Tokens read when every distinct chunk is read once: a chunk is told by who is the first sequence with the same pages up to it. */
+static int64_t least_read(const world *w) {
+    int64_t n = 0;
+    for (int32_t s = 0; s < w->b.n_seqs; s++) {
+        int32_t whole = (w->seqs[s].n_tokens - w->seqs[s].n_rows) / ATTN_CHUNK, most = 0;
+        for (int32_t t = 0; t < s; t++) {
+            int32_t theirs = (w->seqs[t].n_tokens - w->seqs[t].n_rows) / ATTN_CHUNK, common = 0;
+            while (common < whole && common < theirs &&
+                   memcmp(w->tables[0][s] + common * PAGES_A_CHUNK, w->tables[0][t] + common * PAGES_A_CHUNK, sizeof(int32_t) * PAGES_A_CHUNK) == 0) {
+                common++;
+            }
+            most = common > most ? common : most;
+        }
+        n += w->seqs[s].n_tokens - (int64_t)most * ATTN_CHUNK;
+    }
+    return n;
+}
+
+static void random_trees_read_every_chunk_once(void **state) {
+    (void)state;
+    uint64_t seed = rng_os_seed(), draw = seed;
+    printf("seed %llu\n", (unsigned long long)seed);
+    static world w;
+    int32_t n_shared = 0;
+    for (int32_t round = 0; round < 300; round++) {
+        world_open(&w, 1);
+        int32_t n = 1 + (int32_t)(rng_next(&draw) % MAX_SEQS);
+        for (int32_t s = 0; s < n; s++) {
+            int32_t before = (int32_t)(rng_next(&draw) % (MAX_CHUNKS * ATTN_CHUNK)), with = s > 0 ? (int32_t)(rng_next(&draw) % (uint64_t)s) : 0;
+            int32_t least = with < s && w.seqs[with].n_tokens < before ? w.seqs[with].n_tokens : before;
+            int32_t shared = rng_next(&draw) % 4 == 0 ? 0 : (int32_t)(rng_next(&draw) % (uint64_t)(least + 1));
+            add(&w, before, 1 + (int32_t)(rng_next(&draw) % 5), with, shared);
+        }
+        cascade_plan(&w.cascade, &w.b);
+        check_cover(&w);
+        n_shared += w.b.n_waves > 0;
+        if (w.b.n_waves < BATCH_MAX_WAVES) {
+            assert_int_equal(batch_read_tokens(&w.b), least_read(&w));
+        }
+        cascade_close(&w.cascade);
+    }
+    assert_true(n_shared > 100);
+}
+
+/* Each of 12 sequences shares one chunk more with the next than with the one before: more levels than there are waves. */
+static void a_path_longer_than_the_waves_ends_in_rows_of_their_own(void **state) {
+    (void)state;
+    static world w;
+    world_open(&w, 1);
+    for (int32_t s = 0; s < MAX_CHUNKS; s++) {
+        add(&w, MAX_CHUNKS * ATTN_CHUNK, 1, s > 0 ? s - 1 : 0, s * ATTN_CHUNK);
+    }
+    cascade_plan(&w.cascade, &w.b);
+    assert_int_equal(w.b.n_waves, BATCH_MAX_WAVES);
+    check_cover(&w);
+    assert_true(batch_read_tokens(&w.b) > least_read(&w));
+    cascade_close(&w.cascade);
+}
+
+#ifdef QUIRE_DEBUG
+static void without_memory_nothing_stays_open(void **state) {
+    (void)state;
+    static const kv_layout layout = {.page_tokens = PAGE, .n_groups = 1};
+    for (int64_t point = 1; point <= 5; point++) {
+        cascade c;
+        fault_at(point);
+        assert_int_equal(cascade_open(&layout, MAX_ROWS, MAX_SEQS, TILE_ROWS, &c), QUIRE_NO_MEMORY);
+        assert_true(fault_happened());
+        assert_null(c.items);
+    }
+    fault_at(0);
+}
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prefix_is_one_item_for_all_who_share_it),
+        cmocka_unit_test(prefixes_that_go_on_together_are_further_waves),
+        cmocka_unit_test(nothing_is_shared_where_pages_differ),
+        cmocka_unit_test(chunks_that_a_row_of_the_step_lies_in_are_its_own),
+        cmocka_unit_test(random_trees_read_every_chunk_once),
+        cmocka_unit_test(a_path_longer_than_the_waves_ends_in_rows_of_their_own),
+#ifdef QUIRE_DEBUG
+        cmocka_unit_test(without_memory_nothing_stays_open),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
