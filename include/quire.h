@@ -63,6 +63,7 @@ typedef struct quire_options {
     int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what the step has room for */
     bool no_chunked_prefill;      /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs. To compare with */
     bool no_fork_sharing;         /* the samples of a prompt share nothing but what the prefix cache finds. To compare with */
+    bool no_cascade;              /* attention reads a prefix that sequences share for each of them. To compare with */
     int32_t n_text_threads;       /* threads that tokenise and render templates */
     const char *speculative_config; /* drafts that are verified several a step, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     bool no_jump_forward;         /* compute tokens that a request's rules force one by one */

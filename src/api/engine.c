@@ -76,6 +76,7 @@ static quire_err open_core(quire_engine *e, const quire_options *o, int32_t max_
                          .prefill_chunk = o->prefill_chunk,
                          .no_chunked_prefill = o->no_chunked_prefill,
                          .no_fork_sharing = o->no_fork_sharing,
+                         .no_cascade = o->no_cascade,
                          .audit_path = o->audit,
                          .tiers = tiers_options(o, e->tier_version),
                          .swap_bytes = o->swap_bytes,

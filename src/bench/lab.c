@@ -37,6 +37,7 @@ static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, qu
                          .prefill_chunk = o->prefill_chunk,
                          .no_chunked_prefill = o->no_chunked_prefill,
                          .no_fork_sharing = o->no_fork_sharing,
+                         .no_cascade = o->no_cascade,
                          .schedule_lambda = o->schedule_lambda,
                          .step_target_us = o->step_target_us,
                          .swap_bytes = o->swap_bytes,

@@ -103,6 +103,7 @@ const flag cli_flags[] = {
     {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_chunk), 0, INT32_TOP, NULL, NULL},
     {"--max-model-len", "N", "tokens a sequence may have (the model's)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_model_len), 1, 1 << 24, NULL, NULL},
     {"--step-target-ms", "MS", "longest step while streams run (100)", SERVED | FLAG_RARE, FLAG_MILLISECONDS, AT(sim.server.step_target_us), 0, 1e7, NULL, NULL},
+    {"--no-cascade --disable-cascade-attn", NULL, "attention reads a shared prefix for each sequence by itself", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_cascade), 0, 0, NULL, NULL},
     {"--page-size --block-size", "N", "tokens a page holds (16)", CLI_BENCH_SERVING, FLAG_POWER_OF_TWO, AT(sim.server.page_tokens), 1, 256, NULL, NULL},
     {"--compute --dtype", NULL, "how matrix products are computed", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype", NULL, "type of stored keys and values", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},

@@ -64,6 +64,7 @@ typedef struct engine_options {
     bool starts_held;        /* no step is taken before engine_release: what is submitted until then starts together */
     bool no_chunked_prefill; /* a prompt is computed in one step or not yet: max_batched_tokens holds the longest */
     bool no_fork_sharing;    /* samples of one prompt are requests of their own; beams have pages of their own as far as there is room */
+    bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
     engine_tiers tiers;
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/cascade.h"
 #include "engine/order.h"
 #include "engine/out.h"
 #include "engine/pace.h"
@@ -33,8 +34,7 @@ typedef struct step_arrays {
     int32_t *tokens, *positions, *out_rows;
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
-    attn_item *work;
-    int32_t max_work;
+    cascade cascade;                /* the attention work list, and the room to plan it in */
     float *hidden;                  /* [d_model] */
     double *keys;                   /* [max_requests] what waiting sequences are ordered by */
     float *raw, *forked;            /* [n_vocab] a row of logits as the model gave it; a copy for a follower to choose from */

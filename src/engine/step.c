@@ -20,8 +20,6 @@
 #include "engine/tiering.h"
 #include "engine/verify.h"
 
-#define TILE_ROWS 16 /* query rows of one attention item */
-
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
     if (s->beams != NULL) {
         beam_finish(e, s->beams, reason, error);
@@ -316,7 +314,11 @@ static void fill_batch(engine *e) {
     for (int32_t i = 0; i < a->plan.n_items; i++) {
         fill_item(e, i);
     }
-    a->rows.n_work = batch_plan_work(a->batch_seqs, a->rows.n_seqs, TILE_ROWS, a->work, a->max_work);
+    if (e->options.no_cascade) {
+        a->rows.n_work = batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.tile_rows, a->cascade.items, a->cascade.max_items);
+    } else {
+        cascade_plan(&a->cascade, &a->rows);
+    }
 }
 
 bool step_submit(engine *e) {

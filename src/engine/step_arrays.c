@@ -2,6 +2,8 @@
 #include "base/mem.h"
 #include "engine/state.h"
 
+#define TILE_ROWS 16 /* query rows of one attention item */
+
 static quire_err open_copies(step_arrays *a, int32_t cap) {
     a->copies.pairs = mem_new((size_t)cap, sizeof *a->copies.pairs);
     a->copies.cap = cap;
@@ -24,15 +26,13 @@ quire_err step_open(engine *e) {
     a->positions = mem_new(n_rows, sizeof *a->positions);
     a->out_rows = mem_new((size_t)e->limits.max_out, sizeof *a->out_rows);
     a->batch_seqs = mem_new(n_seqs, sizeof *a->batch_seqs);
-    a->max_work = e->limits.max_rows + e->limits.max_seqs;
-    a->work = mem_new((size_t)a->max_work, sizeof *a->work);
     a->hidden = mem_new((size_t)e->desc->d_model, sizeof *a->hidden);
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
     a->keys = mem_new((size_t)e->options.max_requests, sizeof *a->keys);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
     bool whole = a->running && a->waiting && a->ready && a->plan.items && a->plan.fates && a->seqs && a->out0 && a->plain && a->tokens && a->positions && a->out_rows &&
-                 a->batch_seqs && a->work && a->tables && a->hidden && a->raw && a->forked && a->keys;
+                 a->batch_seqs && a->tables && a->hidden && a->raw && a->forked && a->keys;
     for (int32_t g = 0; g < e->layout.n_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
@@ -46,17 +46,19 @@ quire_err step_open(engine *e) {
     a->rows.n_axes = 1;
     a->rows.seqs = a->batch_seqs;
     a->rows.out_rows = a->out_rows;
-    a->rows.work = a->work;
+    TRY(cascade_open(&e->layout, e->limits.max_rows, e->limits.max_seqs, TILE_ROWS, &a->cascade));
+    a->rows.work = a->cascade.items;
     return open_copies(a, e->limits.max_seqs * e->layout.n_groups);
 }
 
 void step_close(engine *e) {
     step_arrays *a = &e->step;
     void *blocks[] = {a->running, a->waiting, a->ready, a->plan.items, a->plan.fates, a->seqs, a->out0, a->plain, a->tokens, a->positions, a->out_rows, a->batch_seqs,
-                      a->work, a->copies.pairs, a->copy_pairs, (void *)a->tables, a->hidden, a->raw, a->forked, a->keys};
+                      a->copies.pairs, a->copy_pairs, (void *)a->tables, a->hidden, a->raw, a->forked, a->keys};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
+    cascade_close(&a->cascade);
     for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
         mem_free(a->slots[g]);
     }

@@ -40,7 +40,7 @@ typedef struct harness_options {
     double schedule_lambda; /* 0: ORDER_LAMBDA */
     int64_t step_target_us;
     draft_options draft;
-    bool no_chunked_prefill, no_fork_sharing, starts_held;
+    bool no_chunked_prefill, no_fork_sharing, no_cascade, starts_held;
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -107,6 +107,7 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .preempt = o->preempt,
                          .no_chunked_prefill = o->no_chunked_prefill,
                          .no_fork_sharing = o->no_fork_sharing,
+                         .no_cascade = o->no_cascade,
                          .starts_held = o->starts_held,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,
