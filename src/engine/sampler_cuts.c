@@ -10,8 +10,6 @@
 #include "engine/sampler_parts.h"
 
 #define SAMPLED_GROUPS 32   /* one group of so many says where the bound of top-p may lie */
-#define FIRST_AIM      0.8  /* .. for such a part of what it leaves out */
-#define LAST_AIM       0.01
 #define SMALL_VOCAB    4096 /* up to so many tokens all are looked at */
 #define LEAST_WEIGHT   1.1754944e-38f /* 2^-126 */
 
@@ -208,8 +206,9 @@ static float bound_of_top_k(sampler *s, int32_t k) {
     return logit_below(s, weight_of((uint32_t)b << 20));
 }
 
-/* A logit below which, to judge by a sample, the tokens have this weight together. */
-static float guess_bound(sampler *s, const float *logits, double weight) {
+/* A logit below which the tokens have this weight together at most, to judge by a sample of groups: their weight is taken for so many of its
+ * standard errors more than the sample says. */
+static float guess_bound(sampler *s, const float *logits, double weight, double n_errors) {
     int32_t n = 0, b = 0;
     for (size_t g = 0; (int32_t)((g + 1) * GROUP) <= s->n_vocab; g += SAMPLED_GROUPS, n += GROUP) {
         memcpy(s->weights + n, logits + g * GROUP, GROUP * sizeof *logits);
@@ -219,9 +218,13 @@ static float guess_bound(sampler *s, const float *logits, double weight) {
     for (int32_t i = 0; i < n; i++) {
         s->mass[bucket_of(bits_of(s->weights[i]))] += (double)s->weights[i];
     }
-    double below = 0.0, share = weight * n / s->n_vocab;
-    while (b < N_BUCKETS - 1 && below + s->mass[b] <= share) {
-        below += s->mass[b++];
+    double below = 0.0, squares = 0.0, share = weight * n / s->n_vocab;
+    for (; b < N_BUCKETS - 1; b++) {
+        below += s->mass[b];
+        squares += s->mass[b] * (double)weight_of((uint32_t)(b + 1) << 20);
+        if (s->mass[b] > 0.0 && (below > share || n_errors * n_errors * squares > (share - below) * (share - below))) {
+            break;
+        }
     }
     return logit_below(s, weight_of((uint32_t)b << 20));
 }
@@ -267,13 +270,14 @@ static void cut_top_p(sampler *s, float top_p) {
     cut_after(s, last);
 }
 
-/* The same when nothing was left out before: by the weight of all tokens, with few of them looked at. The guess aims at some less than what
- * top_p leaves out; where the tokens that reach it do not suffice, at less and less of it, and in the end all are looked at. */
+/* The same when nothing was left out before: by the weight of all tokens, with few of them looked at. Where the tokens that reach the guessed
+ * bound do not suffice, a more careful guess follows, and in the end all are looked at. */
 static void cut_top_p_first(sampler *s, const float *logits, float top_p) {
-    double limit = (double)top_p * s->total, left_out = s->total - limit;
+    static const double n_errors[] = {2.0, 8.0};
+    double limit = (double)top_p * s->total;
     candidate last;
-    for (double aim = FIRST_AIM; s->n_vocab > SMALL_VOCAB && aim > LAST_AIM; aim /= 4) {
-        keep_from(s, logits, guess_bound(s, logits, aim * left_out), 0.0f);
+    for (int i = 0; i < 2 && s->n_vocab > SMALL_VOCAB; i++) {
+        keep_from(s, logits, guess_bound(s, logits, s->total - limit, n_errors[i]), 0.0f);
         if (find_cut(s, s->weights, BY_WEIGHT, limit, &last)) {
             cut_after(s, last);
             return;
