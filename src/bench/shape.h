@@ -19,7 +19,7 @@ extern const llama_shape shape_1b; /* 1.1 billion parameters: 22 layers, 2048, 3
 typedef struct speed_type {
     const char *name; /* "q4_0" */
     dtype file;
-    const char *compute; /* as --compute takes it */
+    compute_mode compute;
     dtype published;
 } speed_type;
 
@@ -39,10 +39,10 @@ double shape_weight_bytes(const llama_shape *s, const speed_type *t);
 /* Bytes of keys and values that a token leaves. */
 double shape_kv_bytes(const llama_shape *s, dtype kv);
 
-/* Operations a second that the machine's units give products of a type, and what bounds them ("int8", "bf16"). */
-double shape_peak(const roofline *r, const speed_type *t, const char **by);
+/* Operations a second that the machine's units give products of weights of a type under a compute mode, and which rate of the roofline that is. */
+double products_peak(const roofline *r, compute_mode compute, dtype weights, const char **by);
 
-/* The most tokens a second, and what bounds them: "bytes", or as shape_peak says. */
+/* The most tokens a second, and what bounds them: "bytes", or as products_peak says. */
 typedef struct speed_limit {
     double value;
     const char *by;

@@ -61,6 +61,10 @@ static quire_err command_bench_engine(const cli_options *o, quire_error *err) {
     return bench_engine_run(&o->bench_engine, err);
 }
 
+static quire_err command_bench_profile(const cli_options *o, quire_error *err) {
+    return bench_profile_run(&o->bench_profile, err);
+}
+
 static quire_err command_bench_roofline(const cli_options *o, quire_error *err) {
     return bench_roofline_run(&o->bench_roofline, err);
 }
@@ -148,6 +152,9 @@ static const command commands[] = {
     {"bench roofline", CLI_BENCH_ROOFLINE, command_bench_roofline, "what this machine can read and compute at best", "quire bench roofline",
      "  quire bench roofline\n"
      "  quire bench roofline --threads 1,2 --isa avx2 --json\n"},
+    {"bench profile", CLI_BENCH_PROFILE, command_bench_profile, "where the time of a step goes, stage by stage", "quire bench profile [MODEL]",
+     "  quire bench profile\n"
+     "  quire bench profile builtin --batch 4 --prompt 64 --per-layer\n"},
     {"bench kv", CLI_BENCH_KV, command_bench_kv, "time of the page pool's and the index's operations", "quire bench kv",
      "  quire bench kv\n"
      "  quire bench kv --threads 1,8 --pages 1000000 --json\n"},

@@ -7,7 +7,7 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack", "bench profile"};
 
 /* Commands that need no MODEL. */
 enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_ATTENTION | CLI_BENCH_RUNS | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_BENCH_ROOFLINE };
@@ -36,6 +36,7 @@ quire_err cli_options_init(cli_options *o) {
     bench_tiers_options_init(&o->bench_tiers);
     bench_engine_options_init(&o->bench_engine);
     bench_roofline_options_init(&o->bench_roofline);
+    bench_profile_options_init(&o->bench_profile);
     bench_runs_options_init(&o->bench_runs);
     bench_attention_options_init(&o->bench_attention);
     demo_options_init(&o->demo);
@@ -358,6 +359,11 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     }
     if (command == CLI_BENCH_SERVING) {
         return resolve_serving(o, err);
+    }
+    if (command == CLI_BENCH_PROFILE) {
+        o->bench_profile.engine = o->engine;
+        o->bench_profile.json = o->json;
+        return QUIRE_OK;
     }
     if (!o->engine.model && command != CLI_RUN) {
         return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, or builtin", command_name(command));

@@ -18,10 +18,11 @@
 #include "bench/kv.h"
 #include "bench/memory.h"
 #include "bench/preempt.h"
+#include "bench/profile.h"
 #include "bench/roofline.h"
 #include "bench/runs.h"
-#include "bench/serving.h"
 #include "bench/sampler.h"
+#include "bench/serving.h"
 #include "bench/stall.h"
 #include "bench/tiers.h"
 #include "cli/files.h"
@@ -55,7 +56,8 @@ typedef enum cli_command {
     CLI_BENCH_KERNELS = 524288,
     CLI_BENCH_ROOFLINE = 1048576,
     CLI_BENCH_ATTENTION = 2097152,
-    CLI_PACK = 4194304
+    CLI_PACK = 4194304,
+    CLI_BENCH_PROFILE = 8388608
 } cli_command;
 
 typedef struct cli_options {
@@ -69,6 +71,7 @@ typedef struct cli_options {
     bench_tiers_options bench_tiers;
     bench_engine_options bench_engine;
     bench_roofline_options bench_roofline;
+    bench_profile_options bench_profile;
     bench_runs_options bench_runs;
     bench_attention_options bench_attention;
     bench_stall_options bench_stall;

@@ -184,6 +184,7 @@ typedef struct engine_stats {
     int64_t prompt_tokens_queried, prompt_tokens_reused;   /* at first admissions: looked up in the prefix cache, and found there */
     int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */
     int64_t steps, step_rows, step_us, preemptions;
+    int64_t plan_ns, sample_ns, commit_ns;                 /* of steps: before the forward pass; choosing tokens; the rest of what follows it */
     int64_t deadlines_refused;                             /* requests that could not have made their deadline */
     int64_t swapped_out, swapped_in;                       /* preempted sequences */
     int64_t swapped_pages, swap_us;                        /* copied either way, and how long that took */

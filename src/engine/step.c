@@ -322,6 +322,7 @@ static void fill_batch(engine *e) {
 }
 
 bool step_submit(engine *e) {
+    int64_t start_ns = clock_ns();
     drop_cancelled(e, ingest(e));
     tiering_poll(e);
     if (e->n_running + e->n_waiting == 0) {
@@ -340,6 +341,7 @@ bool step_submit(engine *e) {
     }
     stats_pages(e);
     fill_batch(e);
+    e->stats.plan_ns += clock_ns() - start_ns;
     model_forward(e->m, &e->step.rows);
     return true;
 }
@@ -397,8 +399,10 @@ void step_sample(engine *e, sequence *s, float *logits) {
     }
     quire_err err;
     if (!presample_take(s, &token, &err)) {
+        int64_t start_ns = clock_ns();
         sample_context c = presample_context(e, s);
         err = verify_pick(e, s, logits, &c, &token);
+        e->stats.sample_ns += clock_ns() - start_ns;
     }
     if (err != QUIRE_OK) {
         step_finish(e, s, FINISH_ERROR, err);
@@ -472,7 +476,9 @@ void step_wake_readers(engine *e) {
 
 void step_collect(engine *e) {
     e->b->ops->step_wait(e->b);
+    int64_t start_ns = clock_ns(), sampled_ns = e->stats.sample_ns;
     presample_items(e);
+    e->stats.sample_ns += clock_ns() - start_ns;
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
         collect_item(e, i);
@@ -482,6 +488,7 @@ void step_collect(engine *e) {
     e->stats.step_rows += e->step.rows.n_rows;
     int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
     e->stats.step_us += us;
+    e->stats.commit_ns += clock_ns() - start_ns - (e->stats.sample_ns - sampled_ns);
     if (e->step.rows.n_rows == e->step.plan.n_rows) { /* nothing was left out of what was planned */
         pace_note(&e->pace, e->step.plan.n_rows, e->step.plan.n_pairs, (double)us);
     }

@@ -72,7 +72,7 @@ static void a_model_made_in_memory_runs_and_says_different_things(void **state) 
         quire_error err;
         quire_options_init(&engine);
         engine.model = s.path;
-        engine.compute = speed_types[i].compute;
+        engine.compute = compute_name(speed_types[i].compute);
         engine.kv_dtype = "f32";
         engine.n_threads = 1;
         const bare_options o = {.engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = 8, .max_seqs = 1, .max_len = 64};

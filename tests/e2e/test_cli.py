@@ -23,7 +23,7 @@ def batch(tmp_path, lines, *flags):
 def test_version_and_help_fit_a_screen_with_examples(quire):
     assert run("--version").stdout.startswith("quire ")
     pages = [run("--help").stdout] + [
-        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "bench kernels", "bench roofline", "demo")]
+        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "bench kernels", "bench roofline", "bench profile", "demo")]
     for page in pages:
         lines = page.split("\n")
         assert len(lines) <= 45 and max(map(len, lines)) <= 118, lines[0]
@@ -204,6 +204,24 @@ def test_bench_roofline_prints_one_object_a_line(quire):
         (n, what) for n in (1, 2) for what in ("read", "f32", "bf16", "int8", "int8 by 4 bits")
     ]
     assert all(line["name"] == "roofline" and line["value"] > 1e8 and line["params"]["by"] for line in lines)
+
+
+def test_bench_profile_says_where_the_time_of_a_step_goes(quire):
+    done = run("bench", "profile", "builtin-small", "--batch", "2", "--prompt", "20", "--steps", "6", "--per-layer", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    for what in ("prefill", "decode"):
+        rows = [line for line in lines if line["experiment"] == what and "stage" in line]
+        stages, whole = rows[:-1], rows[-1]
+        assert whole["stage"] == "all" and len(stages) == 17
+        assert abs(sum(row["us"] for row in stages) - whole["us"]) < 0.01 * whole["us"]
+        assert abs(sum(row["share_percent"] for row in stages) - 100) < 0.1
+        by_name = {row["stage"]: row for row in stages}
+        assert by_name["down"]["gb_per_s"] > 0 and by_name["down"]["limit_percent"] > 0 and by_name["rope, store"]["gb_per_s"] is None
+    layers = [line for line in lines if line["experiment"] == "layers"]
+    assert [line["layer"] for line in layers] == list(range(len(layers))) and all(line["all_us"] > 0 for line in layers)
+    wrong = run("bench", "profile", "--type", "q9_9")
+    assert wrong.returncode == 2 and "q9_9" in wrong.stderr and "q4_0" in wrong.stderr
 
 
 def test_bench_kv_prints_one_object_a_line(quire):
