@@ -5,7 +5,7 @@ PROMPT ?= The prince looked at her and
 CMAKE  := cmake -S . -G Ninja
 export QUIRE_SHARED := $(abspath $(SHARED))
 
-.PHONY: all packages run test test-long bench bench-json asan tsan fuzz neon layers size format install clean
+.PHONY: all packages run test test-long bench bench-json bench-save asan tsan fuzz neon layers size format install clean
 
 all: ## build/quire
 	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
@@ -27,11 +27,14 @@ test-long: ## the same with more rounds, the Promela models, then the sanitizers
 	@tools/test.sh --long
 	@$(MAKE) --no-print-directory asan tsan
 
-bench: packages all ## speed of the built-in model on this machine
-	build/quire bench builtin --context 128
+bench: packages all ## speed of a 1.1B model beside this machine's limits and the goals: some ten minutes, 6 GB of memory
+	build/quire bench speed
 
-bench-json: packages all
-	@build/quire bench builtin --context 128 --json
+bench-json: packages all ## the same as JSON lines
+	@build/quire bench speed --json
+
+bench-save: packages all ## the same into bench/results, with machine, commit and command; run it where nothing else runs
+	@tools/bench_save.py
 
 asan: ## unit tests under AddressSanitizer and UBSan
 	@tools/packages.sh test

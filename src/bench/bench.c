@@ -46,26 +46,6 @@ static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_pr
     return QUIRE_OK;
 }
 
-/* Tokens a second while all requests decode: from the moment when each has all but its last 256 tokens until the first is finished. */
-static double decode_speed(const sent *requests, int32_t batch, int32_t n_tokens) {
-    int32_t from = n_tokens > LAST_TOKENS ? n_tokens - 1 - LAST_TOKENS : 0;
-    int64_t start = 0, end = INT64_MAX;
-    for (int32_t i = 0; i < batch; i++) {
-        if (requests[i].n_seen < n_tokens) {
-            return 0;
-        }
-        start = requests[i].times_us[from] > start ? requests[i].times_us[from] : start;
-        end = requests[i].times_us[n_tokens - 1] < end ? requests[i].times_us[n_tokens - 1] : end;
-    }
-    int64_t n = 0;
-    for (int32_t i = 0; i < batch; i++) {
-        for (int32_t j = 0; j < n_tokens; j++) {
-            n += requests[i].times_us[j] > start && requests[i].times_us[j] <= end;
-        }
-    }
-    return end > start ? (double)n / ((double)(end - start) * 1e-6) : 0;
-}
-
 /* One figure: a table's row or a JSON line. limit 0: there is none. */
 static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
     if (!b->options->json) {
@@ -112,7 +92,7 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
     for (int32_t run = 0; run < b->options->n_runs; run++) {
         int64_t took;
         TRY(run_batch(b, requests, batch, context, n, &took, err));
-        decode[run] = decode_speed(requests, batch, n);
+        decode[run] = client_decode_speed(requests, batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0);
     }
     double mean_context = context + n / 2.0;
     double step_bytes = (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;

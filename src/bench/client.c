@@ -90,3 +90,21 @@ int32_t client_receive(client *c, int64_t wait_us) {
     }
     return n_done;
 }
+
+double client_decode_speed(const sent *requests, int32_t n, int32_t from) {
+    int64_t start = 0, end = INT64_MAX, n_tokens = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const sent *s = &requests[i];
+        if (s->n_seen < s->n_output) {
+            return 0;
+        }
+        start = s->times_us[from] > start ? s->times_us[from] : start;
+        end = s->times_us[s->n_output - 1] < end ? s->times_us[s->n_output - 1] : end;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        for (int32_t j = 0; j < requests[i].n_output; j++) {
+            n_tokens += requests[i].times_us[j] > start && requests[i].times_us[j] <= end;
+        }
+    }
+    return end > start ? (double)n_tokens / ((double)(end - start) * 1e-6) : 0;
+}

@@ -27,6 +27,9 @@ void client_close(client *c);
 quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err);
 /* The same with a prompt of n ids drawn from *draw, a generator's state: none is like another. */
 quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s, quire_error *err);
+/* Tokens a second while all n requests decode: from the moment when each has more than its first `from` tokens until the first of them has all. 0: they were
+ * not all at work together. Their times_us are there. */
+double client_decode_speed(const sent *requests, int32_t n, int32_t from);
 /* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many requests ended. */
 int32_t client_receive(client *c, int64_t wait_us);
 

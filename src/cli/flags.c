@@ -113,6 +113,13 @@ const flag cli_flags[] = {
     {"--isa", NULL, "instruction set of the loops", CLI_BENCH_ROOFLINE, FLAG_CHOICE, AT(bench_roofline.isa), 0, 0, isas, NULL},
     {"--megabytes", "N", "size of the memory that is read (512); less than the caches measures those", CLI_BENCH_ROOFLINE, FLAG_COUNT, AT(bench_roofline.effort.megabytes), 1, 1 << 20, NULL, NULL},
     {"--milliseconds", "N", "least time of a measurement (100)", CLI_BENCH_ROOFLINE, FLAG_COUNT, AT(bench_roofline.effort.milliseconds), 1, 100000, NULL, NULL},
+    {"--types", "LIST", "of weights (q4_0,q8_0,q4_k,int8,bf16)", CLI_BENCH_SPEED, FLAG_TEXT, AT(bench_speed.types), 0, 0, NULL, NULL},
+    {"--batch", "LIST", "sequences that decode together (1,4,16,32)", CLI_BENCH_SPEED, FLAG_TEXT, AT(bench_speed.batches), 0, 0, NULL, NULL},
+    {"--context", "N", "longest of attention by itself (32768)", CLI_BENCH_SPEED, FLAG_COUNT, AT(bench_speed.context), 1, 1 << 20, NULL, NULL},
+    {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_SPEED, FLAG_COUNT, AT(bench_speed.n_runs), 1, 64, NULL, NULL},
+    {"--small", NULL, "models of a few hundred thousand weights: to see that all works", CLI_BENCH_SPEED, FLAG_SWITCH, AT(bench_speed.small), 0, 0, NULL, NULL},
+    {"--threads -t", "N", "compute threads (0: all processors)", CLI_BENCH_SPEED, FLAG_COUNT, AT(bench_speed.n_threads), 0, 1024, NULL, NULL},
+    {"--isa", NULL, "instruction set of the kernels", CLI_BENCH_SPEED, FLAG_CHOICE, AT(bench_speed.isa), 0, 0, isas, NULL},
     {"--batch", "N", "sequences that decode together (32)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.batch), 1, 1024, NULL, NULL},
     {"--prompt", "N", "tokens of each prompt (128)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_prompt), 1, 1 << 16, NULL, NULL},
     {"--steps", "N", "decoding steps that are looked at (32)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_steps), 1, 4096, NULL, NULL},
@@ -189,7 +196,7 @@ const flag cli_flags[] = {
     {"--lengths", "LIST", "tokens of the prompt (128,512,1000)", CLI_BENCH_TIERS, FLAG_TEXT, AT(bench_tiers.lengths), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_TIERS, FLAG_COUNT, AT(bench_tiers.n_runs), 1, 64, NULL, NULL},
     {"--json", NULL, "for programs: JSON", CLI_BENCH_ATTENTION | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
-     CLI_BENCH_TIERS | CLI_BENCH_ROOFLINE | CLI_BENCH_PROFILE, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
+     CLI_BENCH_TIERS | CLI_BENCH_ROOFLINE | CLI_BENCH_PROFILE | CLI_BENCH_SPEED, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
     {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_PACK | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
     {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},

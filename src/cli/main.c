@@ -65,6 +65,10 @@ static quire_err command_bench_profile(const cli_options *o, quire_error *err) {
     return bench_profile_run(&o->bench_profile, err);
 }
 
+static quire_err command_bench_speed(const cli_options *o, quire_error *err) {
+    return bench_speed_run(&o->bench_speed, err);
+}
+
 static quire_err command_bench_roofline(const cli_options *o, quire_error *err) {
     return bench_roofline_run(&o->bench_roofline, err);
 }
@@ -149,6 +153,9 @@ static const command commands[] = {
      "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": [[\"answer 7\", 150]]}\n"
      "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token id, and a number\n"
      "in its place so many tokens that no other request has; t in seconds\n"},
+    {"bench speed", CLI_BENCH_SPEED, command_bench_speed, "a 1.1B model by type of weights, attention, memory: beside limits and goals", "quire bench speed",
+     "  quire bench speed\n"
+     "  quire bench speed --types q4_0,int8 --batch 1,32 --json\n"},
     {"bench roofline", CLI_BENCH_ROOFLINE, command_bench_roofline, "what this machine can read and compute at best", "quire bench roofline",
      "  quire bench roofline\n"
      "  quire bench roofline --threads 1,2 --isa avx2 --json\n"},

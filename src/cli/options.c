@@ -7,10 +7,10 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack", "bench profile"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack", "bench profile", "bench speed"};
 
 /* Commands that need no MODEL. */
-enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_ATTENTION | CLI_BENCH_RUNS | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_BENCH_ROOFLINE };
+enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_ATTENTION | CLI_BENCH_RUNS | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_BENCH_ROOFLINE | CLI_BENCH_SPEED };
 
 static const char *command_name(unsigned command) {
     for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++) {
@@ -37,6 +37,7 @@ quire_err cli_options_init(cli_options *o) {
     bench_engine_options_init(&o->bench_engine);
     bench_roofline_options_init(&o->bench_roofline);
     bench_profile_options_init(&o->bench_profile);
+    bench_speed_options_init(&o->bench_speed);
     bench_runs_options_init(&o->bench_runs);
     bench_attention_options_init(&o->bench_attention);
     demo_options_init(&o->demo);
@@ -331,7 +332,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
             positional = argv[i];
         }
     }
-    o->bench_attention.json = o->bench_engine.json = o->bench_kernels.json = o->bench_sampler.json = o->bench_kv.json = o->bench_memory.json = o->bench_runs.json = o->bench_roofline.json = o->json;
+    o->bench_attention.json = o->bench_engine.json = o->bench_kernels.json = o->bench_sampler.json = o->bench_kv.json = o->bench_memory.json = o->bench_runs.json = o->bench_roofline.json = o->bench_speed.json = o->json;
     if (o->help || o->help_all || (command & CLI_WITHOUT_MODEL)) {
         return QUIRE_OK;
     }

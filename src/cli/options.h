@@ -23,6 +23,7 @@
 #include "bench/runs.h"
 #include "bench/sampler.h"
 #include "bench/serving.h"
+#include "bench/speed.h"
 #include "bench/stall.h"
 #include "bench/tiers.h"
 #include "cli/files.h"
@@ -57,7 +58,8 @@ typedef enum cli_command {
     CLI_BENCH_ROOFLINE = 1048576,
     CLI_BENCH_ATTENTION = 2097152,
     CLI_PACK = 4194304,
-    CLI_BENCH_PROFILE = 8388608
+    CLI_BENCH_PROFILE = 8388608,
+    CLI_BENCH_SPEED = 16777216
 } cli_command;
 
 typedef struct cli_options {
@@ -72,6 +74,7 @@ typedef struct cli_options {
     bench_engine_options bench_engine;
     bench_roofline_options bench_roofline;
     bench_profile_options bench_profile;
+    bench_speed_options bench_speed;
     bench_runs_options bench_runs;
     bench_attention_options bench_attention;
     bench_stall_options bench_stall;

@@ -23,7 +23,7 @@ def batch(tmp_path, lines, *flags):
 def test_version_and_help_fit_a_screen_with_examples(quire):
     assert run("--version").stdout.startswith("quire ")
     pages = [run("--help").stdout] + [
-        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "bench kernels", "bench roofline", "bench profile", "demo")]
+        run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "bench kernels", "bench roofline", "bench profile", "bench speed", "demo")]
     for page in pages:
         lines = page.split("\n")
         assert len(lines) <= 45 and max(map(len, lines)) <= 118, lines[0]
@@ -222,6 +222,24 @@ def test_bench_profile_says_where_the_time_of_a_step_goes(quire):
     assert [line["layer"] for line in layers] == list(range(len(layers))) and all(line["all_us"] > 0 for line in layers)
     wrong = run("bench", "profile", "--type", "q9_9")
     assert wrong.returncode == 2 and "q9_9" in wrong.stderr and "q4_0" in wrong.stderr
+
+
+def test_bench_speed_prints_figures_limits_and_goals(quire):
+    done = run("bench", "speed", "--small", "--types", "q4_0,int8", "--batch", "1,3", "--runs", "1", "--context", "1024", "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all({"name", "params", "value", "unit", "limit", "fraction", "goal", "met"} <= set(line) for line in lines)
+    names = [line["name"] for line in lines]
+    assert {name: names.count(name) for name in set(names)} == {
+        "roofline": 5, "prefill": 2, "decode": 4, "memory": 1, "idle": 1, "paged/contiguous": 2, "attention": 4}
+    assert [line["params"] for line in lines if line["name"] == "decode"] == [
+        {"batch": batch, "context": 128, "type": kind} for kind in ("q4_0", "int8") for batch in (1, 3)]
+    for line in lines:
+        assert line["value"] >= 0
+        if line["name"] in ("prefill", "decode"):
+            assert line["limit"] > 0 and line["fraction"] == line["value"] / line["limit"]
+    wrong = run("bench", "speed", "--types", "q4_0,q7")
+    assert wrong.returncode == 2 and "q4_0,q7" in wrong.stderr and "bf16" in wrong.stderr
 
 
 def test_bench_kv_prints_one_object_a_line(quire):
