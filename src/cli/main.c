@@ -221,7 +221,7 @@ static void print_help(void) {
     for (int i = 0; i < N_COMMANDS; i++) {
         printf("  %-12s %s\n", commands[i].name, commands[i].summary);
     }
-    printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), or `builtin`, a tiny model inside this program.\n"
+    printf("\nMODEL is a .gguf file, a Hugging Face directory, a packed model (quire pack), or `builtin`, a tiny model in here.\n"
            "`quire COMMAND --help` lists a command's flags; `quire --version` prints the version.\n\n"
            "  quire run -p \"The prince looked at her and\"    the built-in model goes on\n"
            "  quire run model.gguf                           chat\n"
