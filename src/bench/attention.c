@@ -7,7 +7,7 @@
 #include "bench/figures.h"
 #include "bench/sheet.h"
 
-enum { N_SHAPES = 2, MANY = 16, MANY_TOKENS = 2048, MAX_TYPES = 4 };
+enum { N_SHAPES = 2, MANY = 16, MANY_TOKENS = 2048, SHARING = 32, SHARED = 4096, OWN = 128, MAX_TYPES = 4 };
 
 /* Query heads, kv heads, head width: a small Llama, and a model without shared heads. */
 static const int32_t shapes[N_SHAPES][3] = {{32, 4, 64}, {32, 32, 128}};
@@ -52,7 +52,38 @@ static quire_err report(const bench_attention_options *o, const sheet *t, const 
                                 {NULL, speed.paged_us},
                                 {NULL, (double)attention_bytes(shape) / speed.paged_us / 1e3},
                                 {NULL, attention_operations(shape) / speed.paged_us / 1e3},
-                                {NULL, speed.paged_us / speed.contiguous_us}});
+                                {NULL, speed.paged_us / speed.contiguous_us},
+                                {NULL, (double)attention_bytes(shape) / 1e6},
+                                {NULL, SHEET_ABSENT}});
+    return QUIRE_OK;
+}
+
+/* Sequences behind a common prefix, decoding: with cascade attention and without. */
+static quire_err report_shared(const bench_attention_options *o, const sheet *t, const attention_shape *like, quire_error *err) {
+    const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    attention_shape shape = *like;
+    cascade_speed speed;
+    char heads[32];
+    shape.n_seqs = SHARING;
+    shape.n_tokens = SHARED + OWN;
+    shape.n_shared = SHARED;
+    shape.n_rows = 1;
+    TRY(attention_measure_cascade(&shape, &m, &speed, err));
+    snprintf(heads, sizeof heads, "%d/%d x %d", (int)shape.n_heads, (int)shape.n_kv_heads, (int)shape.d_head);
+    for (int w = 0; w < 2; w++) {
+        double us = w == 0 ? speed.each_us : speed.cascade_us, bytes = (double)(w == 0 ? speed.each_bytes : speed.cascade_bytes);
+        sheet_row(t, (sheet_cell[]){{w == 0 ? "shared" : "cascade", 0},
+                                    {dtype_name(shape.type), 0},
+                                    {heads, 0},
+                                    {NULL, shape.n_seqs},
+                                    {NULL, shape.n_tokens},
+                                    {NULL, us},
+                                    {NULL, bytes / us / 1e3},
+                                    {NULL, attention_operations(&shape) / us / 1e3},
+                                    {NULL, SHEET_ABSENT},
+                                    {NULL, bytes / 1e6},
+                                    {NULL, speed.each_us / us}});
+    }
     return QUIRE_OK;
 }
 
@@ -68,6 +99,7 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
         shape.n_seqs = MANY;
         shape.n_tokens = MANY_TOKENS;
         TRY(report(o, t, "decode", &shape, err));
+        TRY(report_shared(o, t, &shape, err));
         shape.n_seqs = 1;
         shape.n_tokens = o->n_prompt;
         shape.n_rows = o->n_prompt < ATTENTION_STEP_ROWS ? o->n_prompt : ATTENTION_STEP_ROWS;
@@ -82,7 +114,8 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
 
 quire_err bench_attention_run(const bench_attention_options *o, quire_error *err) {
     static const sheet_column columns[] = {{"work", "work", -10, SHEET_TEXT}, {"kv_dtype", "KV", -5, SHEET_TEXT}, {"heads", "heads", -11, SHEET_TEXT}, {"batch", "batch", 6, 0}, {"context", "context", 8, 0},
-                                           {"us", "us a layer", 11, 1}, {"gb_s", "GB/s", 7, 2}, {"gop_s", "GOP/s", 8, 1}, {"to_contiguous", "paged/contiguous", 17, 3}};
+                                           {"us", "us a layer", 11, 1}, {"gb_s", "GB/s", 7, 2}, {"gop_s", "GOP/s", 8, 1}, {"to_contiguous", "paged/contiguous", 17, 3},
+                                           {"read_mb", "MB read", 9, 1}, {"speedup", "times", 6, 2}};
     const sheet t = {.what = "attention", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     dtype list[MAX_TYPES];
     int32_t n;
@@ -91,7 +124,8 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
     for (int32_t i = 0; i < n; i++) {
         TRY(run_type(o, &t, list[i], err));
     }
-    sheet_note(&t, "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of %d rows.",
-               (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS);
+    sheet_note(&t, "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of %d rows. Shared: a prefix of %d "
+               "tokens, in the same pages, read for each sequence; cascade: read once, as many times as fast.",
+               (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED);
     return QUIRE_OK;
 }

@@ -1,14 +1,17 @@
 #include "bench/attention_measure.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "backend/backend.h"
 #include "base/mem.h"
 #include "bench/figures.h"
 #include "bench/runs_measure.h"
+#include "core/cascade.h"
 
 enum {
     TILE_ROWS = 16, /* as the engine cuts the work */
+    PAGE_TOKENS = 16,
     N_WAYS = 2,
     MAX_LAYERS = 64,
     CACHES_BYTES = 128 << 20, /* layers take turns over at least this much */
@@ -22,12 +25,15 @@ typedef struct stage {
     kv_layout layout;
     act q, k, v, out;
     int32_t pages_each; /* of a sequence */
+    int32_t n_pages;    /* of all */
     page_id *pages;     /* [n_seqs, pages_each] */
     int32_t *positions; /* [max_rows] */
     kv_slot *slots;     /* [max_rows] */
     batch_seq *seqs;    /* [n_seqs] */
     attn_item *work;    /* [max_work] */
     int32_t max_rows, max_work;
+    cascade cascade;    /* with shared pages only */
+    bool cascades;      /* whether it is used */
 } stage;
 
 static int32_t rows_of_step(const attention_shape *s) {
@@ -43,6 +49,7 @@ static void stage_close(stage *s) {
     mem_free(s->slots);
     mem_free(s->seqs);
     mem_free(s->work);
+    cascade_close(&s->cascade);
 }
 
 /* Normal-like numbers into n rows of an activation. */
@@ -62,7 +69,7 @@ static quire_err fill_act(backend *b, act a, int32_t width, int32_t n) {
 }
 
 /* Writes page 0 in every layer through the op, then copies it to the others. */
-static void fill_pages(stage *s, int32_t n_pages) {
+static void fill_pages(stage *s) {
     int32_t n = s->layout.page_tokens;
     for (int32_t i = 0; i < n; i++) {
         s->positions[i] = i;
@@ -74,14 +81,14 @@ static void fill_pages(stage *s, int32_t n_pages) {
         s->b->ops->qk_norm_rope_store(s->b, layer, s->q, s->k, s->v, NULL, NULL);
     }
     s->b->ops->step_wait(s->b);
-    for (int32_t i = 1; i < n_pages; i++) {
+    for (int32_t i = 1; i < s->n_pages; i++) {
         s->b->ops->kv_copy(s->b, &(kv_copy_pair){0, i}, 1);
     }
 }
 
-static quire_err open_arrays(stage *s, int32_t n_pages) {
+static quire_err open_arrays(stage *s) {
     size_t n_seqs = (size_t)s->shape->n_seqs, rows = (size_t)s->max_rows;
-    s->pages = mem_new((size_t)n_pages, sizeof *s->pages);
+    s->pages = mem_new(n_seqs * (size_t)s->pages_each, sizeof *s->pages);
     s->positions = mem_new(rows, sizeof *s->positions);
     s->slots = mem_new(rows, sizeof *s->slots);
     s->seqs = mem_new(n_seqs, sizeof *s->seqs);
@@ -97,10 +104,11 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
                           .d_head = shape->d_head};
     *s = (stage){.shape = shape, .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens)};
     TRY(kv_layout_init(&d, shape->type, page_tokens, &s->layout, err));
-    int64_t n_pages = (int64_t)s->pages_each * shape->n_seqs, rows = (int64_t)shape->n_seqs * rows_of_step(shape);
+    int64_t n_shared = shape->n_shared / page_tokens, n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs, rows = (int64_t)shape->n_seqs * rows_of_step(shape);
     if (n_pages > INT32_MAX / 256 || rows > 1 << 20) {
         return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens: too many", (int)shape->n_seqs, (int)shape->n_tokens);
     }
+    s->n_pages = (int32_t)n_pages;
     s->max_rows = (int32_t)rows > page_tokens ? (int32_t)rows : page_tokens;
     s->max_work = s->max_rows / TILE_ROWS + shape->n_seqs + 1;
     const backend_options options = {.compute = m->compute, .isa = m->isa, .n_threads = m->n_threads};
@@ -112,13 +120,13 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     s->v = s->b->ops->act_reserve(s->b, k_width);
     s->out = s->b->ops->act_reserve(s->b, q_width);
     TRY(s->b->ops->step_open(s->b, &limits, &s->layout, 0, err));
-    TRY(s->b->ops->kv_open(s->b, (int32_t)n_pages, err));
-    TRY(open_arrays(s, (int32_t)n_pages));
+    TRY(s->b->ops->kv_open(s->b, s->n_pages, err));
+    TRY(open_arrays(s));
     TRY(fill_act(s->b, s->q, q_width, s->max_rows));
     TRY(fill_act(s->b, s->k, k_width, s->max_rows));
     TRY(fill_act(s->b, s->v, k_width, s->max_rows));
-    fill_pages(s, (int32_t)n_pages);
-    return QUIRE_OK;
+    fill_pages(s);
+    return shape->n_shared > 0 ? cascade_open(&s->layout, s->max_rows, shape->n_seqs, TILE_ROWS, &s->cascade) : QUIRE_OK;
 }
 
 /* The step that computes rows from..from + n of every sequence. */
@@ -131,6 +139,10 @@ static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
         }
     }
     *step = (batch){.n_rows = row, .n_seqs = s->shape->n_seqs, .positions = s->positions, .n_axes = 1, .seqs = s->seqs, .work = s->work};
+    if (s->cascades) {
+        cascade_plan(&s->cascade, step);
+        return;
+    }
     step->n_work = batch_plan_work(s->seqs, s->shape->n_seqs, TILE_ROWS, s->work, s->max_work);
 }
 
@@ -160,7 +172,7 @@ static double run_us(stage *s, int32_t n_threads) {
 }
 
 quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err) {
-    static const int32_t page_tokens[N_WAYS] = {16, 256};
+    static const int32_t page_tokens[N_WAYS] = {PAGE_TOKENS, 256};
     double *least[N_WAYS] = {&out->paged_us, &out->contiguous_us};
     stage ways[N_WAYS] = {{0}};
     quire_err e = QUIRE_OK;
@@ -188,10 +200,44 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
     return e;
 }
 
+/* From n_pages pages in a row to a table for each sequence: the shared ones in all of them. */
+static void lay_out(stage *s) {
+    int32_t n_shared = s->shape->n_shared / s->layout.page_tokens, n_own = s->pages_each - n_shared;
+    for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) { /* tables lie behind what they are made from */
+        page_id *table = s->pages + (int64_t)i * s->pages_each;
+        memmove(table + n_shared, s->pages + n_shared + (int64_t)i * n_own, sizeof *table * (size_t)n_own);
+        memcpy(table, s->pages, sizeof *table * (size_t)n_shared);
+    }
+}
+
+quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err) {
+    stage s;
+    batch step;
+    quire_err e = stage_open(shape, m, PAGE_TOKENS, &s, err);
+    if (e == QUIRE_OK) {
+        int64_t token_bytes = kv_layout_token_bytes(&s.layout) / s.layout.n_layers;
+        *out = (cascade_speed){INFINITY, INFINITY, 0, 0};
+        runs_arrange(s.n_pages, 1, 1, s.pages);
+        lay_out(&s);
+        for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* in turns */
+            double *least = run % 2 == 0 ? &out->each_us : &out->cascade_us;
+            s.cascades = run % 2 == 1;
+            double us = run_us(&s, m->n_threads);
+            *least = us < *least ? us : *least;
+            step_of(&s, shape->n_tokens - 1, 1, &step);
+            *(s.cascades ? &out->cascade_bytes : &out->each_bytes) = token_bytes * batch_read_tokens(&step);
+        }
+    } else if (e == QUIRE_NO_MEMORY) {
+        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens", (int)shape->n_seqs, (int)shape->n_tokens);
+    }
+    stage_close(&s);
+    return e;
+}
+
 int64_t attention_bytes(const attention_shape *shape) {
     const model_desc d = {.n_layers = 1, .n_heads = shape->n_heads, .n_kv_heads = shape->n_kv_heads, .d_head = shape->d_head};
     kv_layout l;
-    return kv_layout_init(&d, shape->type, 16, &l, NULL) == QUIRE_OK ? kv_layout_token_bytes(&l) * shape->n_seqs * shape->n_tokens : 0;
+    return kv_layout_init(&d, shape->type, 16, &l, NULL) == QUIRE_OK ? kv_layout_token_bytes(&l) * (shape->n_shared + (int64_t)shape->n_seqs * (shape->n_tokens - shape->n_shared)) : 0;
 }
 
 double attention_operations(const attention_shape *shape) {

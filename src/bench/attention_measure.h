@@ -14,6 +14,7 @@ typedef struct attention_shape {
     int32_t n_heads, n_kv_heads, d_head;
     dtype type; /* of keys and values */
     int32_t n_seqs, n_tokens, n_rows;
+    int32_t n_shared; /* of its tokens, those whose pages all sequences have in common; whole chunks of attention */
 } attention_shape;
 
 typedef struct attention_machine {
@@ -31,7 +32,15 @@ typedef struct attention_speed {
 /* NO_MEMORY where keys and values do not fit; INVALID for a shape or machine that the backend refuses. */
 quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err);
 
-/* Keys and values that a layer's attention has to read, each once for all of its rows; and its multiplications and additions, over what rows
+/* The same for sequences that share n_shared tokens. */
+typedef struct cascade_speed {
+    double each_us, cascade_us;           /* the shared pages read for each sequence, or once */
+    int64_t each_bytes, cascade_bytes;    /* of keys and values in the pages that the work list has read, a layer */
+} cascade_speed;
+
+quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err);
+
+/* Keys and values that a layer's attention has to read, each once for all of its rows, what is shared once for all sequences; and its multiplications and additions, over what rows
  * see. */
 int64_t attention_bytes(const attention_shape *shape);
 double attention_operations(const attention_shape *shape);

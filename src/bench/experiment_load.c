@@ -127,14 +127,15 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
 
 /* ---- ablation ---- */
 
-typedef enum mechanism { ALL_ON, CACHE_PAGE, CACHE_NONE, NO_FORKS, NO_CHUNKS, ONE_BY_ONE, N_MECHANISMS } mechanism;
+typedef enum mechanism { ALL_ON, CACHE_PAGE, CACHE_NONE, NO_FORKS, NO_CASCADE, NO_CHUNKS, ONE_BY_ONE, N_MECHANISMS } mechanism;
 
 static const char *const switches[N_MECHANISMS] = {
-    "all on", "--prefix-cache page", "--prefix-cache none", "--no-fork-sharing", "--no-chunked-prefill", "--max-num-seqs 1"};
+    "all on", "--prefix-cache page", "--prefix-cache none", "--no-fork-sharing", "--no-cascade", "--no-chunked-prefill", "--max-num-seqs 1"};
 
 static void switch_off(mechanism m, quire_options *o) {
     o->prefix_cache = m == CACHE_PAGE ? "page" : m == CACHE_NONE ? "none" : "token";
     o->no_fork_sharing = m == NO_FORKS;
+    o->no_cascade = m == NO_CASCADE;
     o->no_chunked_prefill = m == NO_CHUNKS;
     o->max_seqs = m == ONE_BY_ONE ? 1 : o->max_seqs;
 }

@@ -96,8 +96,8 @@ static void every_switch_leaves_the_answers_as_they_are(void **state) {
         w.requests[i].temperature = i % 2 == 0 ? 1.0f : 0.0f;
     }
     lab_result all = run(&o, &w);
-    quire_options off[6];
-    for (int i = 0; i < 6; i++) {
+    quire_options off[7];
+    for (int i = 0; i < 7; i++) {
         off[i] = o;
     }
     off[0].prefix_cache = "none";
@@ -107,8 +107,9 @@ static void every_switch_leaves_the_answers_as_they_are(void **state) {
     off[4].max_seqs = 1;
     off[5].prefix_cache = "none";
     off[5].no_fork_sharing = true;
+    off[6].no_cascade = true;
     off[5].n_pages = 52; /* not all of them at once: preemption */
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         lab_result r = run(&off[i], &w);
         assert_true(r.digest == all.digest && r.n_output == all.n_output);
         assert_true(r.n_prompt_computed >= all.n_prompt_computed || i == 2);

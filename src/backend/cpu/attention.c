@@ -13,7 +13,7 @@
 #include "backend/cpu/pages.h"
 #include "base/size.h"
 
-#define NEAR_BYTES (128 * 1024) /* of keys and values that several tiles of queries take out of a near cache, one after the other */
+#define NEAR_BYTES (256 * 1024) /* of keys and values that several tiles of queries take out of a near cache, one after the other */
 
 /* What one member of the team works in. */
 typedef struct attn_scratch {
