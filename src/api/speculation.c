@@ -22,7 +22,7 @@ typedef struct reader {
 
 static bool is_known(const char *name) {
     static const char *const names[] = {"method", "model", "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max", "rejection_sample_method",
-                                        "draft_length", "suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests",
+                                        "draft_length", "tree_width", "suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests",
                                         "suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0) {
@@ -141,6 +141,7 @@ static quire_err read_object(const reader *r, speculation *s) {
     s->draft.fixed_length = length == 1;
     s->draft.n_tokens = DEFAULT_TOKENS;
     TRY(read_count(r, "num_speculative_tokens", 1, DRAFT_MAX, &s->draft.n_tokens));
+    TRY(read_count(r, "tree_width", 1, DRAFT_MAX_WIDTH, &s->draft.tree_width));
     TRY(read_lookup(r, &s->draft));
     TRY(read_suffix(r, &s->draft));
     return read_model(r, s);

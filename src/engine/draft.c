@@ -41,6 +41,9 @@ quire_err draft_open(engine *e, quire_error *err) {
     if (o->method == DRAFT_METHOD_NONE) {
         return QUIRE_OK;
     }
+    if (o->tree_width < 0 || o->tree_width > DRAFT_MAX_WIDTH) {
+        return err_set(err, QUIRE_INVALID, -1, "draft trees of width %d: must be from 1 to %d", (int)o->tree_width, DRAFT_MAX_WIDTH);
+    }
     if (o->n_tokens < 1 || o->n_tokens > DRAFT_MAX) {
         return err_set(err, QUIRE_INVALID, -1, "%d speculative tokens: must be from 1 to %d", (int)o->n_tokens, DRAFT_MAX);
     }
@@ -72,14 +75,21 @@ static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->followers == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
 }
 
+/* What to ask the drafter for: as deep as s's length, and as many nodes as make branches of that. */
+static draft_bounds bounds_of(const draft_options *o, draft_seq *d, int32_t room) {
+    int32_t width = o->tree_width > 1 ? o->tree_width : 1;
+    d->length = d->length == 0 ? o->n_tokens : d->length;
+    return (draft_bounds){.nodes = min_i32(room, min_i32(o->n_tokens, d->length * width)), .depth = min_i32(room, d->length), .width = width};
+}
+
 void draft_propose(engine *e) {
     int32_t n_asked = 0;
     for (int32_t i = 0; i < e->n_running; i++) {
         sequence *s = e->running[i];
         draft_seq *d = &s->draft;
         int32_t room = s->n_max - s->n_known - 1; /* the last token is not computed */
-        d->n = d->n_forced = d->wanted = 0;
-        d->n_drafted_from = s->n_known;
+        d->tree.n = d->n_forced = 0;
+        d->wanted = (draft_bounds){0};
         d->distributions = NULL;
         if (!can_draft(s) || room <= 0) {
             continue;
@@ -90,8 +100,7 @@ void draft_propose(engine *e) {
         if (e->drafter && d->pause > 0) {
             d->pause--;
         } else if (e->drafter) {
-            d->length = d->length == 0 ? e->options.draft.n_tokens : d->length;
-            d->wanted = min_i32(room, d->length);
+            d->wanted = bounds_of(&e->options.draft, d, room);
             e->drafted[n_asked++] = s;
         }
     }
@@ -100,11 +109,11 @@ void draft_propose(engine *e) {
     }
 }
 
-/* How many to ask for next time. */
-static void adapt(draft_seq *d, int32_t most, int32_t n, int32_t n_accepted) {
+/* How deep to ask for next time. */
+static void adapt(draft_seq *d, int32_t most, int32_t depth, int32_t n_accepted) {
     if (n_accepted > 0) {
         d->n_misses = d->n_pauses = 0;
-        d->length = n_accepted == n ? min_i32(most, 2 * d->length) : min_i32(most, n_accepted + 1);
+        d->length = n_accepted == depth ? min_i32(most, 2 * d->length) : min_i32(most, n_accepted + 1);
         return;
     }
     d->length = 1;
@@ -115,7 +124,7 @@ static void adapt(draft_seq *d, int32_t most, int32_t n, int32_t n_accepted) {
     }
 }
 
-void draft_told(engine *e, sequence *s, bool forced, int32_t n, int32_t n_accepted) {
+void draft_told(engine *e, sequence *s, bool forced, int32_t n, int32_t n_accepted, int32_t n_first) {
     engine_stats *st = &e->stats;
     if (forced) {
         st->forced_tokens += n_accepted;
@@ -127,19 +136,19 @@ void draft_told(engine *e, sequence *s, bool forced, int32_t n, int32_t n_accept
     for (int32_t i = 0; i < n_accepted; i++) {
         st->draft_accepted_at[i]++;
     }
-    s->draft.n_agreed += n_accepted;
+    s->draft.n_agreed += n_first;
     if (!e->options.draft.fixed_length) {
-        adapt(&s->draft, e->options.draft.n_tokens, n, n_accepted);
+        adapt(&s->draft, e->options.draft.n_tokens, draft_tree_depth(&s->draft.tree, n), n_accepted);
     }
 }
 
 void draft_rewind(sequence *s, int32_t n) {
-    s->draft.n = 0;
+    s->draft.tree.n = 0;
     s->draft.n_agreed = min_i32(s->draft.n_agreed, n);
 }
 
 void draft_forget(engine *e, sequence *s, bool over) {
-    s->draft.n = s->draft.n_forced = 0;
+    s->draft.tree.n = s->draft.n_forced = 0;
     if (e->drafter && e->drafter->ops->forget) {
         e->drafter->ops->forget(e->drafter, s, over);
     }

@@ -1,12 +1,12 @@
 /* Drafts: tokens that are guessed to come next, so that one step can verify several (verify.h) where it would have computed one.
  *
- * A drafter is asked, once a step, for the sequences that decode: it writes guesses behind the known tokens (sequence.tokens[n_known..]), where no reader looks yet.
+ * A drafter is asked, once a step, for the sequences that decode: it leaves a tree of guesses with each (draft_tree.h), a line unless the options allow branches.
  * What came of them is in the sequence: of tokens[0..draft.n_agreed) the drafter may believe that they are still what it saw.
  * Drafts change how fast tokens come, never which ones (DESIGN.md, 4), so a drafter may guess as it likes; it must guess the same in every run of
  * the same requests, for figures to repeat.
  *
- * How many are asked for adapts to each sequence: at first the most that the options allow; twice as many as before where all were accepted, up to that;
- * one more than were accepted where some were not. After DRAFT_PATIENCE times in a row in which none was, the sequence pauses for 1, 2, 4 .. 16 steps,
+ * How deep they are asked to go adapts to each sequence: at first the most that the options allow; twice as deep as before where they were accepted to the end, up to that;
+ * one deeper than they were accepted where not. After DRAFT_PATIENCE times in a row in which none was, the sequence pauses for 1, 2, 4 .. 16 steps,
  * longer each time, until one is accepted again.
  *
  * Forced tokens (jump.h) are drafts too, and need no drafter. Owner: the engine thread. */
@@ -17,12 +17,12 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
+#include "engine/draft_tree.h"
 #include "engine/suffix_tree.h"
 #include "kv/table.h"
 #include "model/model.h"
 
-#define DRAFT_MAX       32 /* tokens a sequence and step */
-#define DRAFT_PATIENCE  3
+#define DRAFT_PATIENCE 3
 
 typedef enum draft_method { DRAFT_METHOD_NONE, DRAFT_METHOD_NGRAM, DRAFT_METHOD_SUFFIX, DRAFT_METHOD_MODEL } draft_method;
 
@@ -45,6 +45,7 @@ typedef struct draft_options {
     draft_method method;
     draft_rule rule;
     int32_t n_tokens;               /* most drafts a sequence and step, 1..DRAFT_MAX; 0 where there is no method */
+    int32_t tree_width;             /* most that may follow one token, up to DRAFT_MAX_WIDTH; 0 or 1: one, so drafts are a line */
     bool fixed_length;              /* always ask for n_tokens: do not adapt */
     bool no_jump_forward;           /* forced tokens are not drafted */
     int32_t lookup_min, lookup_max; /* ngram: lengths of the suffix that is looked for */
@@ -57,19 +58,18 @@ typedef struct draft_options {
 
 /* A sequence's part. */
 typedef struct draft_seq {
-    int32_t n;        /* drafts that stand behind its known tokens now */
-    int32_t n_forced; /* the first of them, which nothing but the request's own rules decides */
+    draft_tree tree;  /* what is guessed now */
+    int32_t n_forced; /* 0, or all of it, a line: nothing but the request's own rules decides them */
     int32_t n_agreed; /* tokens that are still what the drafter last saw */
-    int32_t wanted;   /* how many it is asked for */
-    int32_t length;   /* how many to ask for; 0: not asked yet */
+    draft_bounds wanted; /* what it is asked for; no nodes: it is not */
+    int32_t length;   /* how deep to ask for; 0: not asked yet */
     int32_t n_misses, n_pauses, pause;
     suffix_cursor own;  /* suffix: the sequence's own tree, root SUFFIX_NONE before it has one */
     int32_t n_indexed;  /* its tokens that are in it */
     bool own_failed;    /* there was no room for it */
     int32_t seat;       /* model: its seat + 1; 0: none */
-    const float *distributions; /* rejection sampling: what the drafts were drawn from, [n][n_vocab]; NULL: each for sure */
-    int32_t n_drafted_from;     /* the tokens that were known then */
-    bool is_judged;             /* the token that is being chosen decides on a draft by rejection sampling */
+    const float *distributions; /* rejection sampling: what the first branch was drawn from, [its nodes][n_vocab]; all else, and where NULL, for sure */
+    int32_t at, n_rows;         /* rejection sampling: the next token is chosen behind node `at` of a tree of which the first n_rows nodes were computed; n_rows 0: else */
 } draft_seq;
 
 struct engine;
@@ -77,7 +77,7 @@ struct sequence;
 typedef struct drafter drafter;
 
 typedef struct draft_ops {
-    /* For each of seqs[0..n): at most draft.wanted guesses behind its known tokens, their number to draft.n. */
+    /* For each of seqs[0..n): guesses into draft.tree, which is empty, no more than draft.wanted. The tokens behind the known ones may be used to write on. */
     void (*propose)(drafter *d, struct engine *e, struct sequence *const *seqs, int32_t n);
     /* s gives its pages back (over: it ends, else it is preempted): forget what is kept of it. NULL: nothing is. */
     void (*forget)(drafter *d, struct sequence *s, bool over);
@@ -98,10 +98,11 @@ void draft_close(struct engine *e);
 
 /* The part of a new sequence. */
 draft_seq draft_begin(void);
-/* Once a step, before it is planned: sets draft.n and draft.n_forced of every running sequence. O(running) and the drafter's own work. */
+/* Once a step, before it is planned: sets draft.tree and draft.n_forced of every running sequence. O(running) and the drafter's own work. */
 void draft_propose(struct engine *e);
-/* n of s's drafts, or forced tokens, were verified, and the first n_accepted of them are now known tokens. s may have ended with them. */
-void draft_told(struct engine *e, struct sequence *s, bool forced, int32_t n, int32_t n_accepted);
+/* The first n of s's drafts, or forced tokens, were verified, and n_accepted of them are now known tokens, the first n_first of these on the branch of first children.
+ * s may have ended with them. */
+void draft_told(struct engine *e, struct sequence *s, bool forced, int32_t n, int32_t n_accepted, int32_t n_first);
 /* s's tokens from n on are no longer what they were. */
 void draft_rewind(struct sequence *s, int32_t n);
 /* s gives its pages back. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/logprobs.h"
 #include "engine/rejection.h"
 #include "engine/state.h"
 #include "engine/verify.h"
@@ -14,6 +15,7 @@ typedef struct seat {
     sequence *s;        /* NULL: free */
     int32_t n_computed; /* its tokens whose keys and values are in the tables */
     float mirostat_mu;  /* the sequence's, as its drafts would move it */
+    int32_t last;       /* the node of its drafts that the next one comes behind: the end of the first branch */
     kv_table *tables;   /* [n_groups] */
 } seat;
 
@@ -49,7 +51,7 @@ static void leave_seat(model_drafter *d, seat *at) {
 /* Gives up what is kept of some sequence that is not asked for now; false when there is none. */
 static bool leave_idle(model_drafter *d) {
     for (int32_t i = 0; i < d->n_seats; i++) {
-        if (d->seats[i].s != NULL && d->seats[i].s->draft.wanted == 0) {
+        if (d->seats[i].s != NULL && d->seats[i].s->draft.wanted.nodes == 0) {
             leave_seat(d, &d->seats[i]);
             return true;
         }
@@ -75,6 +77,7 @@ static seat *take_seat(model_drafter *d, sequence *s) {
         }
     }
     at->mirostat_mu = s->mirostat_mu;
+    at->last = DRAFT_ROOT;
     s->draft.n_agreed = s->n_known;
     return at;
 }
@@ -132,12 +135,17 @@ static void run_pass(model_drafter *d) {
     d->o.b->ops->step_wait(d->o.b);
 }
 
+/* Tokens of its first branch that a seat has guessed. */
+static int32_t n_guessed(const seat *at) {
+    return at->last == DRAFT_ROOT ? 0 : at->s->draft.tree.depths[at->last];
+}
+
 /* Draws the seat's next guess from row i's distribution, by noise of its own, and keeps the distribution; false when there is none. */
 static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_context *c, int32_t *token) {
     const float *probs;
     sequence *s = at->s;
     size_t n = (size_t)e->desc->n_vocab;
-    float *own = d->distributions + (size_t)(s->draft.seat - 1) * (size_t)e->options.draft.n_tokens * n, *row = own + (size_t)s->draft.n * n;
+    float *own = d->distributions + (size_t)(s->draft.seat - 1) * (size_t)e->options.draft.n_tokens * n, *row = own + (size_t)n_guessed(at) * n;
     if (sampler_distribution(e->sampler, d->o.b->ops->logits(d->o.b, i), c, &probs) != QUIRE_OK) {
         return false;
     }
@@ -147,10 +155,23 @@ static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_
     return true;
 }
 
-/* Picks the seat's next guess from row i's logits, as the target would; false when it is the last. */
+/* Adds the likeliest tokens as other children of the root, beside the one that was picked. */
+static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
+    draft_tree *t = &s->draft.tree;
+    int32_t picked = t->tokens[0];
+    for (int32_t i = 0; i < n && t->n < s->draft.wanted.width && t->n < s->draft.wanted.nodes; i++) {
+        if (likeliest[i].id != picked) {
+            draft_tree_add(t, DRAFT_ROOT, likeliest[i].id);
+        }
+    }
+}
+
+/* Picks the seat's next guess from row i's logits, as the target would; false when it is the last. The first one may be one of several. */
 static bool pick(model_drafter *d, engine *e, seat *at, int32_t i) {
     sequence *s = at->s;
-    int32_t token, n = s->n_known + s->draft.n;
+    token_logprob likeliest[DRAFT_MAX_WIDTH];
+    const draft_bounds *wanted = &s->draft.wanted;
+    int32_t token, n = s->n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
     sample_context c = {.params = &s->sampling,
                         .tokens = s->tokens,
                         .n_tokens = n,
@@ -159,12 +180,15 @@ static bool pick(model_drafter *d, engine *e, seat *at, int32_t i) {
                         .n_eos = e->desc->n_eos,
                         .noise = sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)n}),
                         .mirostat_mu = &at->mirostat_mu};
+    n_likeliest = n_likeliest < e->desc->n_vocab ? n_likeliest : e->desc->n_vocab;
+    logprobs_top(d->o.b->ops->logits(d->o.b, i), e->desc->n_vocab, 0.0, n_likeliest, likeliest);
     if (verify_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token) : sampler_pick(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
         return false;
     }
     s->tokens[n] = token;
-    s->draft.n++;
-    return s->draft.n < s->draft.wanted && !sequence_ends_with(s, token, e->desc->eos, e->desc->n_eos);
+    at->last = draft_tree_add(&s->draft.tree, at->last, token);
+    add_others(s, likeliest, n_likeliest);
+    return n_guessed(at) < wanted->depth && s->draft.tree.n < wanted->nodes && !sequence_ends_with(s, token, e->desc->eos, e->desc->n_eos);
 }
 
 /* The first pass: brings those that are asked for up to date, as far as rows reach. */
@@ -172,7 +196,7 @@ static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
     begin_pass(d);
     for (int32_t i = 0; i < n && d->rows.n_rows < d->max_rows; i++) {
         sequence *s = seqs[i];
-        seat *at = s->n_known + s->draft.wanted <= d->o.max_len ? take_seat(d, s) : NULL;
+        seat *at = s->n_known + s->draft.wanted.depth <= d->o.max_len ? take_seat(d, s) : NULL;
         int32_t missing = at ? s->n_known - at->n_computed : 0, room = d->max_rows - d->rows.n_rows;
         int32_t n_rows = missing < room ? missing : room;
         if (n_rows > 0 && reserve(d, at, n_rows)) {
@@ -191,7 +215,7 @@ static void pick_all(model_drafter *d, engine *e) {
     for (int32_t i = 0; i < n; i++) {
         seat *at = d->drafting[i]; /* entries before i are written, none from i on */
         if (pick(d, e, at, i) && reserve(d, at, 1)) {
-            add_rows(d, at, 1, at->s->n_known + at->s->draft.n);
+            add_rows(d, at, 1, at->s->n_known + n_guessed(at));
         }
     }
 }
@@ -201,6 +225,9 @@ static void propose(drafter *head, engine *e, sequence *const *seqs, int32_t n) 
     catch_up(d, seqs, n);
     for (pick_all(d, e); d->rows.n_rows > 0; pick_all(d, e)) {
         run_pass(d);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        draft_tree_sort(&seqs[i]->draft.tree);
     }
 }
 

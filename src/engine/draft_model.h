@@ -1,5 +1,6 @@
 /* Drafts by a second, smaller model of the same vocabulary. It picks with the target's own sampling and noise of each position, so where both models are of
- * one mind they pick the same token, sampled text included.
+ * one mind they pick the same token, sampled text included. A tree has more than one token at its first place only: beside the pick those that the model finds likeliest,
+ * which costs it nothing.
  *
  * The model has pages of its own, in a pool that nobody else uses. A sequence takes a seat when it is first asked for, with block tables as long as a sequence
  * may be, and gives it up when it ends or is preempted. What the model computed of a rejected draft is taken back at the next ask; what it has not

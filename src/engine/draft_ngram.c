@@ -8,25 +8,52 @@ typedef struct ngram_drafter {
     int32_t lookup_min, lookup_max;
 } ngram_drafter;
 
-int32_t draft_ngram(int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max, int32_t wanted) {
-    int32_t best = 0, from = 0; /* length of the longest match, and what follows it */
-    for (int32_t end = n - 1; end >= lookup_min && best < lookup_max; end--) {
+/* A place in the tokens that ends as they end. */
+typedef struct place {
+    int32_t length, from; /* tokens that agree, and where what follows begins */
+} place;
+
+/* Enters a place among the best, longest first, behind those that are as long; not if a better one goes on with the same token. Returns how many there are. */
+static int32_t enter(const int32_t *tokens, place found, place *best, int32_t n, int32_t most) {
+    int32_t at = 0;
+    for (; at < n && best[at].length >= found.length; at++) {
+        if (tokens[best[at].from] == tokens[found.from]) {
+            return n;
+        }
+    }
+    if (at == most) {
+        return n;
+    }
+    int32_t last = at; /* what the new one pushes out: one that goes on with the same token, or the worst of too many */
+    while (last < n && last < most - 1 && tokens[best[last].from] != tokens[found.from]) {
+        last++;
+    }
+    n = last == n ? n + 1 : n;
+    for (; last > at; last--) {
+        best[last] = best[last - 1];
+    }
+    best[at] = found;
+    return n;
+}
+
+void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max, const draft_bounds *wanted, draft_tree *out) {
+    place best[DRAFT_MAX_WIDTH];
+    int32_t n_best = 0;
+    for (int32_t end = n - 1; end >= lookup_min && (n_best < wanted->width || best[n_best - 1].length < lookup_max); end--) {
         int32_t length = 0;
         while (length < lookup_max && length < end && tokens[end - 1 - length] == tokens[n - 1 - length]) {
             length++;
         }
-        if (length > best) {
-            best = length;
-            from = end;
+        if (length >= lookup_min) {
+            n_best = enter(tokens, (place){length, end}, best, n_best, wanted->width);
         }
     }
-    if (best < lookup_min) {
-        return 0;
+    for (int32_t k = 0; k < n_best; k++) {
+        int32_t left = wanted->nodes - out->n, most = k + 1 < n_best ? (left + 1) / 2 : left, period = n - best[k].from, at = DRAFT_ROOT;
+        for (int32_t i = 0; i < most && i < wanted->depth; i++) {
+            at = draft_tree_add(out, at, tokens[best[k].from + i % period]);
+        }
     }
-    for (int32_t i = 0; i < wanted; i++) {
-        tokens[n + i] = tokens[from + i]; /* past n these are guesses already */
-    }
-    return wanted;
 }
 
 static void propose(drafter *d, engine *e, sequence *const *seqs, int32_t n) {
@@ -34,7 +61,7 @@ static void propose(drafter *d, engine *e, sequence *const *seqs, int32_t n) {
     (void)e;
     for (int32_t i = 0; i < n; i++) {
         sequence *s = seqs[i];
-        s->draft.n = draft_ngram(s->tokens, s->n_known, self->lookup_min, self->lookup_max, s->draft.wanted);
+        draft_ngram(s->tokens, s->n_known, self->lookup_min, self->lookup_max, &s->draft.wanted, &s->draft.tree);
     }
 }
 

@@ -154,27 +154,25 @@ static bool index_own(suffix_drafter *d, sequence *s, int32_t *work) {
 
 /* ---- guessing ---- */
 
-/* A guess from what hangs under root, behind s's known tokens; returns its length. */
-static int32_t guess(const suffix_drafter *d, int32_t root, sequence *s, double *score) {
+/* A guess from what hangs under root, into an empty tree; returns how many of it to expect right. */
+static double guess(const suffix_drafter *d, int32_t root, const sequence *s, draft_tree *out) {
     int32_t length = 0, node = root == SUFFIX_NONE ? SUFFIX_NONE : suffix_tree_match(d->tree, root, s->tokens, s->n_known, &length);
-    *score = 0.0;
     if (node == SUFFIX_NONE) {
-        return 0;
+        return 0.0;
     }
-    double most = (double)d->options.suffix_factor * length;
-    int32_t n = most < s->draft.wanted ? (int32_t)most : s->draft.wanted;
-    return suffix_tree_guess(d->tree, root, node, s->tokens, s->n_known, n, d->options.suffix_min_prob, score);
+    draft_bounds most = s->draft.wanted;
+    double allowed = (double)d->options.suffix_factor * length;
+    most.nodes = allowed < most.nodes ? (int32_t)allowed : most.nodes;
+    return suffix_tree_guess(d->tree, root, node, s->tokens, s->n_known, &most, d->options.suffix_min_prob, out);
 }
 
 static void propose_one(const suffix_drafter *d, sequence *s) {
-    int32_t own[DRAFT_MAX], *behind = s->tokens + s->n_known, in = find_space(d, s);
-    double own_score, score;
-    int32_t n_own = guess(d, s->draft.own.root, s, &own_score);
-    memcpy(own, behind, (size_t)n_own * sizeof *own);
-    s->draft.n = guess(d, in < 0 ? SUFFIX_NONE : d->spaces[in].root, s, &score);
+    draft_tree own = {0};
+    int32_t in = find_space(d, s);
+    double own_score = guess(d, s->draft.own.root, s, &own);
+    double score = guess(d, in < 0 ? SUFFIX_NONE : d->spaces[in].root, s, &s->draft.tree);
     if (own_score >= score) {
-        memcpy(behind, own, (size_t)n_own * sizeof *own);
-        s->draft.n = n_own;
+        s->draft.tree = own;
     }
 }
 

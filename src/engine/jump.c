@@ -28,8 +28,8 @@ bool jump_forward(const engine *e, sequence *s, int32_t most) {
         return false;
     }
     for (int32_t i = 0; i < most; i++) {
-        s->tokens[s->n_known + i] = token;
+        draft_tree_add(&s->draft.tree, i - 1, token);
     }
-    s->draft.n = s->draft.n_forced = most;
+    s->draft.n_forced = most;
     return true;
 }

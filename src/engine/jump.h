@@ -5,7 +5,7 @@
 
 #include "engine/state.h"
 
-/* Writes the tokens that must follow s's known ones, `most` at most, behind them and sets draft.n and draft.n_forced; false when more than one could
+/* Makes the tokens that must follow s's known ones, `most` at most, its drafts and sets draft.n_forced; false when more than one could
  * come, or when the choice would do more than choose (log-probabilities, mirostat's state, an error because nothing is allowed). O(most). */
 bool jump_forward(const engine *e, sequence *s, int32_t most);
 

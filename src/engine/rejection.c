@@ -17,7 +17,7 @@ void rejection_residual(const float *target, const float *draft, int32_t n_vocab
         total += d > 0.0 ? d : 0.0;
     }
     if (total <= 0.0) {
-        memcpy(residual, target, (size_t)n_vocab * sizeof *residual);
+        memmove(residual, target, (size_t)n_vocab * sizeof *residual);
         return;
     }
     for (int32_t i = 0; i < n_vocab; i++) {

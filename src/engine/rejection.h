@@ -9,7 +9,8 @@
 
 /* Probability with which a token drafted from `draft` is accepted for `target`: min(1, target / draft); 0 where the draft could not have drawn it. */
 double rejection_accept(const float *target, const float *draft, int32_t token);
-/* After a rejection: residual[i] = max(target[i] - draft[i], 0), normalised. Where the two are equal nothing is left, and the target is returned. */
+/* After a rejection: residual[i] = max(target[i] - draft[i], 0), normalised. Where the two are equal nothing is left, and the target is returned.
+ * residual may be target. */
 void rejection_residual(const float *target, const float *draft, int32_t n_vocab, float *residual);
 /* The first token, in id order, up to which the distribution holds more than u of its mass; 0 <= u < 1. */
 int32_t rejection_draw(const float *distribution, int32_t n_vocab, double u);

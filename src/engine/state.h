@@ -32,6 +32,7 @@ typedef struct step_arrays {
     int32_t *plain;                 /* [plan.n_items] items whose picks are made ahead */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *out_rows;
+    int32_t *parents;               /* of drafts only: see batch_seq */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     cascade cascade;                /* the attention work list, and the room to plan it in */

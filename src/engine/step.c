@@ -189,7 +189,7 @@ static void plan_step(engine *e) {
     draft_propose(e);
     for (int32_t i = 0; i < e->n_running; i++) {
         a->running[i] = describe(e, e->running[i]);
-        a->running[i].n_drafts = e->running[i]->draft.n;
+        a->running[i].n_drafts = e->running[i]->draft.tree.n;
         a->running[i].forced = e->running[i]->draft.n_forced > 0;
     }
     for (int32_t i = 0; i < n_waiting; i++) {
@@ -281,31 +281,44 @@ static bool wants_row(const sequence *s, int32_t p) {
     return verify_wants(s, p) || (sequence_wants_logits(s) && p >= s->logits_first);
 }
 
-/* Rows of one item: tokens, positions, slots, wanted rows. */
+/* One row: token, position, slots, and whether its logits are wanted. */
+static void fill_row(engine *e, const sequence *s, int32_t token, int32_t position, int32_t place) {
+    step_arrays *a = &e->step;
+    int32_t row = a->rows.n_rows++;
+    a->tokens[row] = token;
+    a->positions[row] = position;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        a->slots[g][row] = (kv_slot){kv_table_slot(&s->tables[g], place, e->layout.page_tokens)};
+    }
+    if (wants_row(s, position)) {
+        a->out_rows[a->rows.n_out++] = row;
+    }
+}
+
+/* Rows of one item: its known tokens, then its drafts, which lie one behind the other whatever their positions. */
 static void fill_item(engine *e, int32_t item) {
     step_arrays *a = &e->step;
     const sequence *s = a->seqs[item];
-    int32_t n = a->plan.items[item].n_rows, row0 = a->rows.n_rows;
+    const draft_tree *tree = &s->draft.tree;
+    int32_t row0 = a->rows.n_rows, n = a->plan.items[item].n_rows, n_drafts = a->plan.items[item].n_drafts, n_own = n - n_drafts;
+    bool branches = false;
     a->out0[item] = a->rows.n_out;
-    for (int32_t i = 0; i < n; i++) {
-        int32_t p = s->n_computed + i, row = row0 + i;
-        a->tokens[row] = s->tokens[p];
-        a->positions[row] = p;
-        for (int32_t g = 0; g < s->n_tables; g++) {
-            a->slots[g][row] = (kv_slot){kv_table_slot(&s->tables[g], p, e->layout.page_tokens)};
-        }
-        if (wants_row(s, p)) {
-            a->out_rows[a->rows.n_out++] = row;
-        }
+    for (int32_t p = s->n_computed; p < s->n_computed + n_own; p++) {
+        fill_row(e, s, s->tokens[p], p, p);
+    }
+    for (int32_t i = 0; i < n_drafts; i++) {
+        a->parents[row0 + n_own + i] = n_own + tree->parents[i];
+        branches = branches || tree->parents[i] != i - 1;
+        fill_row(e, s, tree->tokens[i], s->n_known - 1 + tree->depths[i], s->n_known + i);
     }
     batch_seq *q = &a->batch_seqs[a->rows.n_seqs++];
     q->row0 = row0;
     q->n_rows = n;
     q->n_tokens = s->n_computed + n;
+    q->parents = branches ? a->parents + row0 : NULL;
     for (int32_t g = 0; g < s->n_tables; g++) {
         q->pages[g] = &s->tables[g].pages->v;
     }
-    a->rows.n_rows += n;
 }
 
 static void fill_batch(engine *e) {

@@ -283,31 +283,97 @@ int32_t suffix_tree_count(const suffix_tree *t, int32_t i) {
     return t->nodes[i].count;
 }
 
-int32_t suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, int32_t *tokens, int32_t n, int32_t most, double min_prob, double *score) {
-    double p = 1.0;
-    int32_t n_guessed = 0;
-    *score = 0.0;
-    while (n_guessed < most && i != SUFFIX_NONE) {
-        if (t->nodes[i].best == SUFFIX_NONE && t->nodes[i].depth == t->depth) { /* too deep to know more: from half as many tokens */
-            int32_t length = t->depth / 2;
-            i = suffix_tree_find(t, root, tokens + n + n_guessed - length, length);
-            if (length == 0 || i == SUFFIX_NONE) {
-                break;
-            }
-        }
-        int32_t best = t->nodes[i].best;
-        if (best == SUFFIX_NONE) {
-            break;
-        }
-        p *= (double)t->nodes[best].count / (double)t->nodes[i].count;
-        if (p < min_prob) {
-            break;
-        }
-        *score += p;
-        tokens[n + n_guessed++] = t->nodes[best].token;
-        i = best;
+/* ---- guesses ---- */
+
+/* What may be guessed next: that the token of `node` follows node `parent` of the tree of guesses. */
+typedef struct guess {
+    double p;
+    int32_t node, parent;
+} guess;
+
+typedef struct guesser {
+    const suffix_tree *t;
+    int32_t root;
+    const int32_t *tokens; /* [n] what was there before */
+    int32_t n, width;
+    draft_tree *out;
+    int32_t n_open;
+    guess open[(DRAFT_MAX + 1) * DRAFT_MAX_WIDTH];
+} guesser;
+
+/* The node of the last `length` tokens that end with `parent`, those before it and what was there before. */
+static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
+    int32_t run[SUFFIX_MAX_DEPTH], n = g->n;
+    for (int32_t i = length - 1; i >= 0; i--) {
+        run[i] = parent != DRAFT_ROOT ? g->out->tokens[parent] : g->tokens[--n];
+        parent = parent != DRAFT_ROOT ? g->out->parents[parent] : parent;
     }
-    return n_guessed;
+    return suffix_tree_find(g->t, g->root, run, length);
+}
+
+/* Opens what most often followed node i, which has probability p and stands for `parent`. Of those that are as frequent the best is the first. */
+static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
+    const node *nodes = g->t->nodes;
+    guess *first = g->open + g->n_open;
+    if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) { /* too deep to know more: from half as many tokens */
+        i = find_end(g, parent, g->t->depth / 2);
+    }
+    if (i == SUFFIX_NONE || nodes[i].best == SUFFIX_NONE) {
+        return;
+    }
+    double each = p / (double)nodes[i].count;
+    int32_t n = 0;
+    first[n++] = (guess){each * (double)nodes[nodes[i].best].count, nodes[i].best, parent};
+    for (int32_t c = g->width > 1 ? nodes[i].child : SUFFIX_NONE; c != SUFFIX_NONE; c = nodes[c].next) {
+        int32_t at = n;
+        while (at > 1 && nodes[c].count > nodes[first[at - 1].node].count) {
+            at--;
+        }
+        if (c == nodes[i].best || at == g->width) {
+            continue;
+        }
+        n = n < g->width ? n + 1 : n;
+        for (int32_t k = n - 1; k > at; k--) {
+            first[k] = first[k - 1];
+        }
+        first[at] = (guess){each * (double)nodes[c].count, c, parent};
+    }
+    g->n_open += n;
+}
+
+/* Takes the likeliest guess out; the one that was opened first among equals. */
+static guess take_likeliest(guesser *g) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < g->n_open; i++) {
+        best = g->open[i].p > g->open[best].p ? i : best;
+    }
+    guess taken = g->open[best];
+    g->n_open--;
+    for (int32_t i = best; i < g->n_open; i++) {
+        g->open[i] = g->open[i + 1];
+    }
+    return taken;
+}
+
+double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const int32_t *tokens, int32_t n, const draft_bounds *most, double min_prob, draft_tree *out) {
+    guesser g = {.t = t, .root = root, .tokens = tokens, .n = n, .width = most->width, .out = out};
+    double score = 0.0;
+    if (most->depth > 0) {
+        open_children(&g, i, DRAFT_ROOT, 1.0);
+    }
+    while (out->n < most->nodes && g.n_open > 0) {
+        guess next = take_likeliest(&g);
+        if (next.p < min_prob) {
+            break;
+        }
+        score += next.p;
+        int32_t at = draft_tree_add(out, next.parent, t->nodes[next.node].token);
+        if (out->depths[at] < most->depth) {
+            open_children(&g, next.node, at, next.p);
+        }
+    }
+    draft_tree_sort(out);
+    return score;
 }
 
 bool suffix_tree_has_children(const suffix_tree *t, int32_t i) {

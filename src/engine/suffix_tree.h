@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "engine/draft_tree.h"
 
 #define SUFFIX_MAX_DEPTH 32
 #define SUFFIX_NONE      (-1)
@@ -54,9 +55,9 @@ int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *toke
 int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t *length);
 int32_t suffix_tree_count(const suffix_tree *t, int32_t node);
 
-/* Guesses what follows behind tokens[0..n), which ends with the `length` tokens of `node`: the likeliest token each time, while the probability of all together is
- * at least min_prob. Writes to tokens[n..], at most `most`; returns how many, and in *score the sum of these probabilities: how many to expect right. */
-int32_t suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t node, int32_t *tokens, int32_t n, int32_t most, double min_prob, double *score);
+/* Guesses what follows behind tokens[0..n), which ends with the `length` tokens of `node`, into an empty tree: of all that may follow what is guessed already the
+ * likeliest each time, while its probability, with all before it, is at least min_prob. Returns the sum of these probabilities: how many to expect right. */
+double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t node, const int32_t *tokens, int32_t n, const draft_bounds *most, double min_prob, draft_tree *out);
 
 /* For tests: whether counts, links and the number of nodes agree. O(nodes). */
 bool suffix_tree_check(const suffix_tree *t);

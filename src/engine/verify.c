@@ -4,53 +4,101 @@
 #include "engine/finite.h"
 #include "engine/rejection.h"
 
-quire_err verify_pick(engine *e, sequence *s, float *logits, const sample_context *c, int32_t *token) {
-    if (!s->draft.is_judged) {
-        return sampler_pick(e->sampler, logits, c, token);
-    }
-    const float *target, *draft = s->draft.distributions;
+/* Where s's drafts were drawn from: node `at`'s distribution is row depth - 1 of the first branch's, or else certain, in which it alone is 1. */
+static const float *drawn_from(const sequence *s, int32_t at, const float *certain, size_t n_vocab) {
+    const draft_tree *t = &s->draft.tree;
+    bool on_first_branch = t->depths[at] == at + 1;
+    return s->draft.distributions != NULL && on_first_branch ? s->draft.distributions + n_vocab * (size_t)at : certain;
+}
+
+/* By rejection: the drafts behind node draft.at one after the other, each against what is left of the target's distribution when those before were rejected
+ * (Miao et al. 2024, "SpecInfer"). */
+static quire_err judge(engine *e, const sequence *s, float *logits, const sample_context *c, int32_t *token) {
+    const draft_tree *t = &s->draft.tree;
+    const float *target;
     size_t n = (size_t)e->desc->n_vocab;
-    int32_t drafted = s->tokens[s->n_known];
     float *certain = e->draft_scratch, *residual = e->draft_scratch + n;
-    TRY(sampler_distribution(e->sampler, logits, c, &target));
-    certain[drafted] = 1.0f; /* a drafter without a distribution draws what it drafts for sure */
-    draft = draft ? draft + n * (size_t)(s->n_known - s->draft.n_drafted_from) : certain;
-    *token = drafted;
     sample_key key = {s->sampling.seed, s->sample_index, (uint32_t)s->n_known};
-    if ((double)sample_uniform(key, SAMPLE_ACCEPT) >= rejection_accept(target, draft, drafted)) {
-        rejection_residual(target, draft, (int32_t)n, residual);
-        *token = rejection_draw(residual, (int32_t)n, (double)c->noise.token);
+    uint32_t purpose = SAMPLE_ACCEPT;
+    TRY(sampler_distribution(e->sampler, logits, c, &target));
+    for (int32_t i = DRAFT_ROOT; (i = draft_tree_next(t, s->draft.n_rows, s->draft.at, i)) != DRAFT_ROOT; purpose++) {
+        *token = t->tokens[i];
+        certain[*token] = 1.0f;
+        const float *draft = drawn_from(s, i, certain, n);
+        bool accepted = (double)sample_uniform(key, (sample_purpose)purpose) < rejection_accept(target, draft, *token);
+        if (!accepted) {
+            rejection_residual(target, draft, (int32_t)n, residual);
+            target = residual;
+        }
+        certain[*token] = 0.0f;
+        if (accepted) {
+            return QUIRE_OK;
+        }
     }
-    certain[drafted] = 0.0f;
+    *token = rejection_draw(target, (int32_t)n, (double)c->noise.token);
     return QUIRE_OK;
 }
 
-/* The next token of s: forced, or picked from the next row of logits. */
-static void next_token(engine *e, sequence *s, int32_t i, bool has_draft, int32_t *out) {
-    if (i < s->draft.n_forced) {
-        step_commit(e, s, s->tokens[s->n_known]);
+quire_err verify_pick(engine *e, sequence *s, float *logits, const sample_context *c, int32_t *token) {
+    bool is_judged = draft_tree_next(&s->draft.tree, s->draft.n_rows, s->draft.at, DRAFT_ROOT) != DRAFT_ROOT;
+    return is_judged ? judge(e, s, logits, c, token) : sampler_pick(e->sampler, logits, c, token);
+}
+
+/* The row of logits behind node `at`, where `out` is that behind the last known token; -1: there is none, as a forced token follows. */
+static int32_t row_behind(const sequence *s, int32_t at, int32_t out) {
+    if (s->draft.n_forced > 0) {
+        return at + 1 == s->draft.n_forced ? out : -1; /* the only one */
+    }
+    return out + 1 + at;
+}
+
+/* The next token of s, behind node `at` of its drafts, of which the first n have rows: forced, or picked from row `out` of the logits. */
+static void next_token(engine *e, sequence *s, int32_t at, int32_t n, int32_t out) {
+    if (out < 0) {
+        step_commit(e, s, s->draft.tree.tokens[at + 1]);
         return;
     }
-    s->draft.is_judged = has_draft && verify_by_rejection(e, s);
-    step_sample(e, s, e->b->ops->logits(e->b, (*out)++));
-    s->draft.is_judged = false;
+    s->draft.at = at;
+    s->draft.n_rows = verify_by_rejection(e, s) ? n : 0;
+    step_sample(e, s, e->b->ops->logits(e->b, out));
+    s->draft.n_rows = 0;
+}
+
+/* What was computed of s's next token, at `place` of its tables, goes to where that token lies. */
+static void take_place(engine *e, const sequence *s, int32_t place) {
+    kv_move_pair pairs[KV_MAX_GROUPS];
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        pairs[g] = (kv_move_pair){.src = {kv_table_slot(&s->tables[g], place, e->layout.page_tokens)},
+                                  .dst = {kv_table_slot(&s->tables[g], s->n_computed, e->layout.page_tokens)},
+                                  .group = g};
+    }
+    if (place != s->n_computed) {
+        e->b->ops->kv_move(e->b, pairs, s->n_tables);
+    }
 }
 
 void verify_item(engine *e, int32_t item, int32_t out) {
     sequence *s = e->step.seqs[item];
-    int32_t n = e->step.plan.items[item].n_drafts, n_accepted = 0;
+    const draft_tree *tree = &s->draft.tree;
+    const int32_t n = e->step.plan.items[item].n_drafts, place = s->n_computed; /* of the first draft */
+    const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
+    int32_t at = DRAFT_ROOT, n_accepted = 0, n_first = 0;
     bool forced = s->draft.n_forced > 0;
-    int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n; /* the first draft's */
     for (;;) {
-        int32_t at = s->n_known, drafted = n_accepted < n ? s->tokens[at] : -1;
-        next_token(e, s, n_accepted, n_accepted < n, &out);
-        bool accepted = s->n_known > at && s->tokens[at] == drafted;
-        n_accepted += accepted;
-        if (!accepted || s->state == SEQ_DONE) {
+        int32_t known = s->n_known;
+        next_token(e, s, at, n, row_behind(s, at, out));
+        int32_t child = s->n_known > known ? draft_tree_child(tree, n, at, s->tokens[known]) : DRAFT_ROOT;
+        if (child == DRAFT_ROOT) {
             break;
         }
+        n_first += child == n_accepted++;
+        at = child;
+        if (s->state == SEQ_DONE) {
+            break;
+        }
+        take_place(e, s, place + at);
         s->n_computed++;
-        if (!finite_rows(e, s, row + n_accepted - 1, 1, n_accepted < s->draft.n_forced ? -1 : out)) {
+        if (!finite_rows(e, s, row + at, 1, row_behind(s, at, out))) {
             step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
             break;
         }
@@ -58,7 +106,7 @@ void verify_item(engine *e, int32_t item, int32_t out) {
         cache_forget(e, s);
     }
     if (n > 0) {
-        draft_told(e, s, forced, n, n_accepted);
+        draft_told(e, s, forced, n, n_accepted, n_first);
     }
     for (int32_t g = 0; g < s->n_tables && s->state != SEQ_DONE; g++) {
         kv_table_truncate(e->pool, &s->tables[g], s->n_computed, e->layout.page_tokens);

@@ -14,7 +14,7 @@ SETTINGS = {
     "cache": ["none", "page", "token"],
     "chunk": ["0", "1", "13"],
     "pages": ["roomy", "scarce"],  # scarce: running sequences are preempted
-    "speculation": ["none", "ngram", "suffix", "draft_model"],
+    "speculation": ["none", "ngram", "suffix", "draft_model", "ngram trees", "suffix trees", "draft_model trees"],
     "page": ["1", "16", "64"],
     "swap": ["0", "1"],
     "schedule": ["fcfs", "fair", "prefix"],
@@ -68,8 +68,11 @@ def start(row):
     if row["pages"] == "scarce":
         flags += ["--kv-pages", str(PAGES[row["page"]])]
     if row["speculation"] != "none":
-        config = {"method": row["speculation"], "num_speculative_tokens": 4}
-        if row["speculation"] == "draft_model":
+        method, _, trees = row["speculation"].partition(" ")
+        config = {"method": method, "num_speculative_tokens": 4}
+        if trees:
+            config.update(num_speculative_tokens=8, tree_width=3)
+        if method == "draft_model":
             config["model"] = "builtin-small"
         flags += ["--speculative-config", json.dumps(config)]
     return Server("builtin", *flags)

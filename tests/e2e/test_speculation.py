@@ -12,6 +12,9 @@ CONFIGS = {
     "ngram": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 1},
     "draft_model": {"method": "draft_model", "model": "builtin-small", "num_speculative_tokens": 4},
     "suffix": {"method": "suffix", "num_speculative_tokens": 8, "suffix_decoding_max_spec_factor": 2},
+    "ngram, trees": {"method": "ngram", "num_speculative_tokens": 8, "tree_width": 3, "prompt_lookup_min": 1},
+    "suffix, trees": {"method": "suffix", "num_speculative_tokens": 16, "tree_width": 4, "suffix_decoding_max_spec_factor": 8},
+    "draft_model, trees": {"method": "draft_model", "model": "builtin-small", "num_speculative_tokens": 6, "tree_width": 2},
 }
 BODIES = [
     {"temperature": 0},
@@ -75,6 +78,7 @@ def test_answers_are_those_without(expected, method):
     ('{"method":"ngram","num_speculative_tokens":33}', "num_speculative_tokens"),
     ('{"method":"ngram","num_speculative_tokens":1e99}', "num_speculative_tokens"),
     ('{"method":"ngram","prompt_lookup_min":5,"prompt_lookup_max":2}', "prompt_lookup_min"),
+    ('{"method":"ngram","tree_width":9}', "tree_width"),
     ('{"method":"suffix","suffix_decoding_max_tree_depth":99}', "suffix_decoding_max_tree_depth"),
     ('{"method":"suffix","suffix_decoding_min_token_prob":"x"}', "suffix_decoding_min_token_prob"),
     ('{"method":"draft_model"}', "needs the draft's file"),

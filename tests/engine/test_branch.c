@@ -427,6 +427,7 @@ static void drafts_change_nothing(void **state) {
     static const draft_options methods[] = {
         {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4},
         {.method = DRAFT_METHOD_SUFFIX, .n_tokens = 5, .suffix_depth = 16, .suffix_texts = 64, .suffix_factor = 1.0, .suffix_min_prob = 0.1},
+        {.method = DRAFT_METHOD_NGRAM, .n_tokens = 9, .tree_width = 4, .lookup_min = 1, .lookup_max = 4},
     };
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         harness h = {0};

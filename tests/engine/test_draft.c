@@ -228,6 +228,22 @@ static void suffix_drafts_change_nothing(void **state) {
     matrix(COMPUTE_INT8, DTYPE_BF16, &suffix, "suffix", false);
 }
 
+/* Branches change nothing either, and more than the first one is gone down: several tokens are accepted in steps that a line would not have had them from. */
+static void trees_change_nothing(void **state) {
+    (void)state;
+    draft_options o = ngram;
+    o.tree_width = 3;
+    o.n_tokens = 9;
+    matrix(COMPUTE_INT8, DTYPE_F16, &o, "ngram, trees", false);
+    o = suffix;
+    o.tree_width = DRAFT_MAX_WIDTH;
+    o.n_tokens = DRAFT_MAX;
+    o.suffix_factor = 16;
+    o.suffix_min_prob = 0.01;
+    o.fixed_length = true;
+    matrix(COMPUTE_F32, DTYPE_F32, &o, "suffix, trees", true);
+}
+
 /* A draft model, open. */
 typedef struct second {
     backend *b;
@@ -260,6 +276,9 @@ static void drafts_of_a_second_model_change_nothing(void **state) {
     second x;
     draft_options o = second_open(&x, "models/builtin-small.gguf", COMPUTE_F32, 512);
     matrix(COMPUTE_F32, DTYPE_F32, &o, "sibling", true);
+    o.tree_width = 3;
+    o.n_tokens = 6;
+    matrix(COMPUTE_F32, DTYPE_F32, &o, "sibling, trees", false);
     second_close(&x);
     o = second_open(&x, "models/builtin-small.gguf", COMPUTE_INT8, 30); /* not enough pages for all: some are not drafted for */
     matrix(COMPUTE_INT8, DTYPE_BF16, &o, "sibling, few pages", false);
@@ -346,8 +365,13 @@ static void rejection_sampling_keeps_the_distribution(void **state) {
     second x;
     harness_options o = harness_defaults;
     count_pairs(&o, 1000, plain, &stats);
-    draft_options methods[] = {ngram, second_open(&x, "models/builtin-small.gguf", COMPUTE_F32, 512)};
-    for (int i = 0; i < 2; i++) {
+    draft_options methods[4] = {ngram, second_open(&x, "models/builtin-small.gguf", COMPUTE_F32, 512)};
+    for (int i = 0; i < 2; i++) { /* and with branches */
+        methods[2 + i] = methods[i];
+        methods[2 + i].tree_width = 3;
+        methods[2 + i].n_tokens = 8;
+    }
+    for (int i = 0; i < 4; i++) {
         o.draft = methods[i];
         o.draft.rule = DRAFT_RULE_STANDARD;
         o.draft.fixed_length = true;
@@ -491,22 +515,53 @@ static void recent_outputs_are_guessed_from_within_their_space(void **state) {
     }
 }
 
+/* draft_ngram's tree as a line of tokens; returns its length. */
+static int32_t look_up(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t lookup_max, int32_t wanted, draft_tree *out) {
+    *out = (draft_tree){0};
+    draft_ngram(tokens, n, lookup_min, lookup_max, &(draft_bounds){wanted, wanted, 1}, out);
+    for (int32_t i = 0; i < out->n; i++) {
+        assert_int_equal(out->parents[i], i - 1);
+    }
+    return out->n;
+}
+
 static void the_longest_suffix_is_looked_up_and_repetitions_are_gone_round(void **state) {
     (void)state;
-    int32_t t[32] = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3};
-    assert_int_equal(draft_ngram(t, 10, 1, 4, 3), 3);
-    assert_int_equal(t[10], 9); /* 1 2 3 stands at 0, the shorter 2 3 at 4 */
-    assert_int_equal(t[11], 2);
-    assert_int_equal(draft_ngram(t, 10, 1, 2, 3), 3);
-    assert_int_equal(t[10], 8); /* no longer than 2: the latest */
-    assert_int_equal(draft_ngram(t, 10, 4, 4, 3), 0);
-    int32_t again[32] = {5, 7, 6, 7, 6};
-    assert_int_equal(draft_ngram(again, 5, 1, 4, 5), 5);
-    const int32_t round[] = {7, 6, 7, 6, 7};
-    assert_memory_equal(again + 5, round, sizeof round);
-    int32_t one[8] = {4};
-    assert_int_equal(draft_ngram(one, 1, 1, 4, 3), 0);
-    assert_int_equal(draft_ngram(one, 0, 1, 4, 3), 0);
+    static const int32_t t[] = {1, 2, 3, 9, 2, 3, 8, 1, 2, 3}, again[] = {5, 7, 6, 7, 6}, round[] = {7, 6, 7, 6, 7};
+    draft_tree out;
+    assert_int_equal(look_up(t, 10, 1, 4, 3, &out), 3);
+    assert_int_equal(out.tokens[0], 9); /* 1 2 3 stands at 0, the shorter 2 3 at 4 */
+    assert_int_equal(out.tokens[1], 2);
+    assert_int_equal(look_up(t, 10, 1, 2, 3, &out), 3);
+    assert_int_equal(out.tokens[0], 8); /* no longer than 2: the latest */
+    assert_int_equal(look_up(t, 10, 4, 4, 3, &out), 0);
+    assert_int_equal(look_up(again, 5, 1, 4, 5, &out), 5);
+    assert_memory_equal(out.tokens, round, sizeof round);
+    assert_int_equal(look_up(t, 1, 1, 4, 3, &out), 0);
+    assert_int_equal(look_up(t, 0, 1, 4, 3, &out), 0);
+}
+
+static void places_that_go_on_otherwise_are_branches(void **state) {
+    (void)state;
+    static const int32_t t[] = {1, 2, 3, 9, 2, 3, 8, 4, 2, 3, 8, 5, 3, 6, 1, 2, 3}; /* 1 2 3 is followed by 9, 2 3 by 8 twice, 3 by 6 */
+    static const int32_t tokens[] = {9, 2, 8, 6}, wider[] = {9, 2, 3, 8, 5, 6, 1};
+    static const int8_t parents[] = {-1, 0, -1, -1}, wider_parents[] = {-1, 0, 1, -1, 3, -1, 5};
+    draft_tree out = {0};
+    draft_ngram(t, 17, 1, 4, &(draft_bounds){4, 4, 3}, &out);
+    assert_int_equal(out.n, 4);
+    assert_memory_equal(out.tokens, tokens, sizeof tokens);
+    assert_memory_equal(out.parents, parents, sizeof parents);
+    out = (draft_tree){0};
+    draft_ngram(t, 17, 1, 4, &(draft_bounds){7, 3, 8}, &out);
+    assert_int_equal(out.n, 7);
+    assert_memory_equal(out.tokens, wider, 5 * sizeof *wider);
+    assert_int_equal(out.tokens[5], 6);
+    assert_memory_equal(out.parents, wider_parents, sizeof wider_parents);
+    out = (draft_tree){0};
+    draft_ngram(t, 17, 2, 4, &(draft_bounds){6, 6, 8}, &out);
+    assert_int_equal(out.n, 6); /* 3 alone does not count */
+    assert_int_equal(out.tokens[0], 9);
+    assert_int_equal(out.tokens[3], 8);
 }
 
 static int lists_open(void **state) {
@@ -525,8 +580,10 @@ static int lists_close(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_longest_suffix_is_looked_up_and_repetitions_are_gone_round),
+        cmocka_unit_test(places_that_go_on_otherwise_are_branches),
         cmocka_unit_test(ngram_drafts_change_nothing),
         cmocka_unit_test(suffix_drafts_change_nothing),
+        cmocka_unit_test(trees_change_nothing),
         cmocka_unit_test(drafts_of_a_second_model_change_nothing),
         cmocka_unit_test(a_model_that_drafts_for_itself_is_always_right),
         cmocka_unit_test(rejection_sampling_keeps_the_distribution),

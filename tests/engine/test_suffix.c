@@ -105,19 +105,48 @@ static void guesses_are_the_likeliest(void **state) {
     (void)state;
     static const int32_t text[] = {1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3, 8, 5, 1, 2, 4, 8};
     suffix_tree *t;
-    int32_t length, guess[16] = {7, 1, 2};
-    double score;
+    static const int32_t before[] = {7, 1, 2}, line[] = {3, 8, 5, 1};
+    draft_tree guess = {0};
+    int32_t length;
     assert_int_equal(suffix_tree_open(1000, 4, &t), QUIRE_OK);
     int32_t root = suffix_tree_root(t);
     assert_true(suffix_tree_put(t, root, text, 17, 0) == 17);
-    int32_t node = suffix_tree_match(t, root, guess, 3, &length);
+    int32_t node = suffix_tree_match(t, root, before, 3, &length);
     assert_int_equal(length, 2); /* 1 2, four times; 3 follows three times, 8 behind that twice; then, from 3 8, a 1 or the later 5 */
-    assert_int_equal(suffix_tree_guess(t, root, node, guess, 3, 4, 0.1, &score), 4);
-    static const int32_t expected[] = {3, 8, 5, 1};
-    assert_memory_equal(guess + 3, expected, sizeof expected);
+    double score = suffix_tree_guess(t, root, node, before, 3, &(draft_bounds){4, 4, 1}, 0.1, &guess);
+    assert_int_equal(guess.n, 4);
+    assert_memory_equal(guess.tokens, line, sizeof line);
     assert_true(score > 0.75 + 0.5 + 0.25 + 0.25 - 1e-9 && score < 0.75 + 0.5 + 0.25 + 0.25 + 1e-9);
-    assert_int_equal(suffix_tree_guess(t, root, node, guess, 3, 4, 0.5, &score), 2);
-    assert_int_equal(suffix_tree_guess(t, root, node, guess, 3, 1, 0.1, &score), 1);
+    guess.n = 0;
+    (void)suffix_tree_guess(t, root, node, before, 3, &(draft_bounds){4, 4, 1}, 0.5, &guess);
+    assert_int_equal(guess.n, 2);
+    guess.n = 0;
+    (void)suffix_tree_guess(t, root, node, before, 3, &(draft_bounds){4, 1, 1}, 0.1, &guess);
+    assert_int_equal(guess.n, 1);
+    suffix_tree_close(t);
+}
+
+/* The same text with branches: each guess is the likeliest that is left, wherever it hangs; first branches come first. */
+static void guesses_branch_where_that_is_likelier(void **state) {
+    (void)state;
+    static const int32_t text[] = {1, 2, 3, 9, 1, 2, 3, 8, 1, 2, 3, 8, 5, 1, 2, 4, 8}, before[] = {1, 2};
+    static const int32_t tokens[] = {3, 8, 5, 1, 9, 4};
+    static const int8_t parents[] = {-1, 0, 1, 1, 0, -1};
+    suffix_tree *t;
+    draft_tree guess = {0};
+    assert_int_equal(suffix_tree_open(1000, 4, &t), QUIRE_OK);
+    int32_t root = suffix_tree_root(t);
+    assert_true(suffix_tree_put(t, root, text, 17, 0) == 17);
+    int32_t node = suffix_tree_find(t, root, before, 2);
+    double score = suffix_tree_guess(t, root, node, before, 2, &(draft_bounds){6, 3, 2}, 0.1, &guess); /* 3; 8 behind it; then 9, 4, 5, 1 of a quarter each */
+    assert_int_equal(guess.n, 6);
+    assert_memory_equal(guess.tokens, tokens, sizeof tokens);
+    assert_memory_equal(guess.parents, parents, sizeof parents);
+    assert_true(score > 2.25 - 1e-9 && score < 2.25 + 1e-9);
+    guess.n = 0;
+    (void)suffix_tree_guess(t, root, node, before, 2, &(draft_bounds){3, 3, 2}, 0.1, &guess);
+    assert_int_equal(guess.n, 3);
+    assert_int_equal(draft_tree_depth(&guess, 3), 2);
     suffix_tree_close(t);
 }
 
@@ -171,12 +200,12 @@ static void the_oldest_outputs_go(void **state) {
         for (int other = 0; other < 2; other++) {
             memset(asked, 0xff, 32 * sizeof *asked);
             memcpy(asked, output + 3, 14 * sizeof *asked);
-            sequence q = {.tokens = asked, .n_known = 14, .n_space = 2, .draft = {.own = {.root = SUFFIX_NONE}, .wanted = 3}};
+            sequence q = {.tokens = asked, .n_known = 14, .n_space = 2, .draft = {.own = {.root = SUFFIX_NONE}, .wanted = {3, 3, 1}}};
             sequence *list[] = {&q};
             memcpy(q.space, s.space, 2);
             q.space[1] = (uint8_t)(q.space[1] + 2 * other); /* nobody's */
             d->ops->propose(d, NULL, list, 1);
-            bool is_known = q.draft.n == 3 && memcmp(asked + 14, output + 17, 3 * sizeof *asked) == 0;
+            bool is_known = q.draft.tree.n == 3 && memcmp(q.draft.tree.tokens, output + 17, 3 * sizeof *asked) == 0;
             assert_true(!other || !is_known);
             n_known += is_known;
             q.n_prompt = q.n_known; /* leaves no output */
@@ -193,6 +222,7 @@ int main(void) {
         cmocka_unit_test(counts_are_those_of_the_text),
         cmocka_unit_test(the_longest_match_is_found),
         cmocka_unit_test(guesses_are_the_likeliest),
+        cmocka_unit_test(guesses_branch_where_that_is_likelier),
         cmocka_unit_test(the_oldest_outputs_go),
         cmocka_unit_test(a_full_tree_leaves_texts_out_and_stays_whole),
     };
