@@ -60,7 +60,8 @@ static quire_err make_room(profile *p, quire_error *err) {
     }
     uint64_t draw = FIRST_SEED;
     for (int32_t i = 0; i < o->batch * o->n_prompt; i++) {
-        p->tokens[i] = (int32_t)(rng_next(&draw) % (uint64_t)p->l.desc->n_vocab);
+        bool is_shared = i >= o->n_prompt && i % o->n_prompt < o->n_shared;
+        p->tokens[i] = is_shared ? p->tokens[i % o->n_prompt] : (int32_t)(rng_next(&draw) % (uint64_t)p->l.desc->n_vocab);
     }
     return QUIRE_OK;
 }
@@ -107,7 +108,10 @@ static quire_err run_profile(profile *p, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8 or bf16", o->type);
     }
     synthetic s;
-    TRY(synthetic_open(&shape_1b, p->type->file, &s, err));
+    llama_shape shape = shape_1b;
+    shape.n_layers = o->n_layers > 0 ? o->n_layers : shape.n_layers;
+    shape.n_kv_heads = o->n_kv_heads > 0 ? o->n_kv_heads : shape.n_kv_heads;
+    TRY(synthetic_open(&shape, p->type->file, &s, err));
     quire_err e = run_model(p, s.path, err);
     synthetic_close(&s);
     return e;

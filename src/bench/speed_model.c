@@ -116,14 +116,14 @@ static void report_rest(const run *m, int64_t before_bytes) {
     const quire_info *info = m->c.info;
     if (before_bytes >= 0 && now >= 0) {
         double beside = (double)(now - before_bytes - info->weight_bytes - info->n_pages * info->page_bytes) / 1e6;
-        speed_report(&(speed_line){.name = "memory", .type = m->type->name, .value = {beside, 0}, .unit = "MB", .goal = 64}, m->o->json);
+        speed_report(&(speed_line){.name = "memory", .type = m->type->name, .value = {beside, 0}, .unit = "MB", .less_is_better = true, .goal = 64}, m->o->json);
     }
     double start = cpu_seconds();
     int64_t start_us = clock_us();
     nanosleep(&(struct timespec){.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000}, NULL);
     double percent = 100 * (cpu_seconds() - start) / ((double)(clock_us() - start_us) * 1e-6);
     percent = round(percent * 10) / 10;
-    speed_report(&(speed_line){.name = "idle", .type = m->type->name, .value = {percent, 0}, .unit = "% CPU", .goal = 0}, m->o->json);
+    speed_report(&(speed_line){.name = "idle", .type = m->type->name, .value = {percent, 0}, .unit = "% CPU", .less_is_better = true, .goal = 0}, m->o->json);
 }
 
 /* ---- a run ---- */

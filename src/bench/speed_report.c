@@ -36,7 +36,10 @@ double speed_fraction(const speed_line *l) {
 }
 
 bool speed_is_met(const speed_line *l) {
-    return l->limit.by != NULL ? speed_fraction(l) >= l->goal : l->value.mean <= l->goal;
+    if (l->limit.by != NULL) {
+        return speed_fraction(l) >= l->goal;
+    }
+    return l->less_is_better ? l->value.mean <= l->goal : l->value.mean >= l->goal;
 }
 
 void speed_report_begin(bool json) {
@@ -68,7 +71,7 @@ static void print_row(const speed_line *l) {
     } else if (l->limit.by != NULL) {
         printf("  >= %.0f%%: %s\n", 100 * l->goal, speed_is_met(l) ? "met" : "missed");
     } else {
-        printf("  <= %g: %s\n", l->goal, speed_is_met(l) ? "met" : "missed");
+        printf("  %s %g: %s\n", l->less_is_better ? "<=" : ">=", l->goal, speed_is_met(l) ? "met" : "missed");
     }
 }
 

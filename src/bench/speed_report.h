@@ -14,8 +14,8 @@ typedef struct speed_line {
     figure value;
     const char *unit;    /* "tokens/s" */
     speed_limit limit;   /* in the same unit; by NULL: there is none */
-    bool less_is_better; /* a time: the fraction is limit / value */
-    double goal;         /* with a limit the least fraction of it, else the most that the value may be. NAN: there is none */
+    bool less_is_better; /* as of a time: the fraction is limit / value */
+    double goal;         /* with a limit the least fraction of it; else the value's own bound: the most where less is better, or the least. NAN: there is none */
 } speed_line;
 
 /* What was set as a goal for the fraction of a figure; NAN: nothing. */

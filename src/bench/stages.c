@@ -55,11 +55,11 @@ static void add_op(const op_time *op, op_kind before, stage_cost *to) {
     to[s].operations += (double)op->operations;
 }
 
-/* The end of the pass that begins at ops[first], behind its OP_HEAD; 0: it has none. */
+/* The end of the pass that begins at ops[first]: behind its OP_HEAD, or, of one whose logits nobody wants, where the next begins. 0: the trace ends before. */
 static int32_t pass_end(const op_time *ops, int32_t n, int32_t first) {
-    for (int32_t i = first + 1; i < n && ops[i].kind != OP_EMBED; i++) {
-        if (ops[i].kind == OP_HEAD) {
-            return i + 1;
+    for (int32_t i = first + 1; i < n; i++) {
+        if (ops[i].kind == OP_HEAD || ops[i].kind == OP_EMBED) {
+            return ops[i].kind == OP_HEAD ? i + 1 : i;
         }
     }
     return 0;

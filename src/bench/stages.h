@@ -49,7 +49,8 @@ typedef struct step_costs {
 
 /* The most rows that a whole pass in ops[0..n) has; 0: there is none. */
 int32_t stages_most_rows(const op_time *ops, int32_t n);
-/* Adds, of all whole passes of out->n_rows rows, those that took no longer than their median. A pass begins with OP_EMBED and ends with OP_HEAD. */
+/* Adds, of all whole passes of out->n_rows rows, those that took no longer than their median. A pass begins with OP_EMBED and ends
+ * with OP_HEAD or, where no logits are wanted, before the next. */
 void stages_add(const op_time *ops, int32_t n, step_costs *out);
 /* Turns sums into means, and fills the engine's stages (microseconds of a step). STAGE_BETWEEN comes from steps that followed each other: 0 when none did.
  * Once, after the last stages_add. */

@@ -24,15 +24,16 @@ static void a_fraction_is_of_the_limit_whichever_way_is_better(void **state) {
     assert_true(speed_fraction(&l) == 0.5 && !speed_is_met(&l));
 }
 
-static void without_a_limit_a_goal_is_the_most_that_a_value_may_be(void **state) {
+static void without_a_limit_a_goal_bounds_the_value_itself(void **state) {
     (void)state;
-    speed_line l = {.value = {3.0, 0}, .goal = 3};
+    speed_line l = {.value = {3.0, 0}, .less_is_better = true, .goal = 3};
     assert_true(isnan(speed_fraction(&l)) && speed_is_met(&l));
     l.value.mean = 3.01;
     assert_false(speed_is_met(&l));
-    l.goal = 0;
-    l.value.mean = 0;
+    l.less_is_better = false;
     assert_true(speed_is_met(&l));
+    l.value.mean = 2.99;
+    assert_false(speed_is_met(&l));
 }
 
 static void goals_are_those_that_were_set(void **state) {
@@ -57,7 +58,7 @@ static void decode_speed_counts_the_time_in_which_all_are_at_work(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fraction_is_of_the_limit_whichever_way_is_better),
-        cmocka_unit_test(without_a_limit_a_goal_is_the_most_that_a_value_may_be),
+        cmocka_unit_test(without_a_limit_a_goal_bounds_the_value_itself),
         cmocka_unit_test(goals_are_those_that_were_set),
         cmocka_unit_test(decode_speed_counts_the_time_in_which_all_are_at_work),
     };

@@ -87,6 +87,20 @@ static void only_passes_of_the_asked_rows_count_and_of_those_the_faster_half(voi
     assert_us(c.us, 10.5 + 50);
 }
 
+static void a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too(void **state) {
+    (void)state;
+    op_time ops[2 * PASS_OPS];
+    int64_t at = put_pass(ops, 512, 0, 100);
+    put_pass(ops + PASS_OPS - 1, 64, at, 100); /* where the head of the first would be */
+    assert_int_equal(stages_most_rows(ops, 2 * PASS_OPS - 1), 512);
+    step_costs c = {.n_rows = 512};
+    stages_add(ops, 2 * PASS_OPS - 1, &c);
+    stages_finish(&c, 0, 0, 0);
+    assert_int_equal(c.n_steps, 1);
+    assert_us(c.stages[STAGE_HEAD].us, 0);
+    assert_us(c.us, 0.1 * 91);
+}
+
 static void a_trace_without_a_pass_has_no_rows(void **state) {
     (void)state;
     op_time ops[PASS_OPS];
@@ -104,6 +118,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_op_counts_for_its_stage_and_layer),
         cmocka_unit_test(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half),
+        cmocka_unit_test(a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too),
         cmocka_unit_test(a_trace_without_a_pass_has_no_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
