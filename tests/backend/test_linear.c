@@ -220,6 +220,30 @@ static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(v
     }
 }
 
+/* Rows so long that their sums wait in y, in every number of passes. */
+static void long_int8_rows_have_the_bits_of_the_plain_twin(void **state) {
+    (void)state;
+    product_case c = case_new(DTYPE_F32, COMPUTE_INT8, 70, 2500, 5);
+    size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
+    float *expected = malloc(bytes), *y = malloc(bytes);
+    multiply(&linear_plain, &c, 0, MAX_ROWS, 1, 1, expected);
+    for (int isa = 1; isa < N_ISAS; isa++) {
+        backend *b = open_isa(isa_names[isa], COMPUTE_INT8, 1);
+        if (b == NULL) {
+            print_message("SKIP %s: not on this machine\n", isa_names[isa]);
+            continue;
+        }
+        for (int32_t n_rows = 1; n_rows <= MAX_ROWS; n_rows++) {
+            multiply(((cpu_backend *)b)->linear, &c, 0, n_rows, MAX_ROWS, n_rows % LINEAR_TILE_BLOCKS + 1, y);
+            expect_same_columns(&c, expected, y, n_rows, isa_names[isa]);
+        }
+        b->ops->close(b);
+    }
+    free(expected);
+    free(y);
+    case_free(&c);
+}
+
 /* With one element of x set, y is that weight times it. Numbers and scale codes are integers of at most 8 bits, so a product this near to
  * the file's value can come from no other codes. */
 static void repacked_k_quants_keep_every_value(void **state) {
@@ -364,6 +388,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_product_is_near_the_sum_in_double),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set),
+        cmocka_unit_test(long_int8_rows_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(repacked_k_quants_keep_every_value),
         cmocka_unit_test(packed_formats_take_their_published_bits),
         cmocka_unit_test(impossible_shapes_are_refused),

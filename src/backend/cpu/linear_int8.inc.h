@@ -1,75 +1,148 @@
-/* Products of INT8 weights, one scale a column: a tile of rows x 16 columns stays in registers while k runs. Part of linear_kernels.inc.h. */
-INLINE void int8_tile(int n_rows, const int8_t *block, const float *scales, const uint8_t *const x[N_INT8_ROWS], int32_t n_in, float *y,
-                      int32_t y_stride) {
-    ni sums[N_INT8_ROWS][N_HALVES];
-    const int16_t *wide[N_INT8_ROWS];
+/* Products of INT8 weights, one scale a column. Part of linear_kernels.inc.h.
+ *
+ * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. While the rows pass, the weights stay near: k is cut into
+ * chunks of INT8_CHUNK, and the int32 sums wait in y for the next one. Each pass also fetches its share of the chunk to come, so that
+ * memory works while the arithmetic does. One row or two need every weight once: more blocks side by side, whose streams the processor
+ * fetches by itself faster than one. */
+#define INT8_FEW_ROWS 2
+
+/* Some k of some blocks. */
+typedef struct int8_chunk {
+    const linear *w;
+    int32_t block, k0, n_k;
+    const int8_t *ahead; /* what this pass fetches: ahead_step bytes for each quad of k, and as much in each block that follows */
+    size_t ahead_step;
+} int8_chunk;
+
+INLINE void int8_tile(int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y, int32_t y_stride) {
+    enum { MAX_SUMS = INT8_FEW_BLOCKS * N_HALVES };
+    const linear *w = c->w;
+    n_sum sums[N_INT8_ROWS][MAX_SUMS];
+    const int8_t *thirds[(N_INT8_ROWS + 2) / 3]; /* a pointer and three distances reach three rows */
+    const int n_sums = n_blocks * N_HALVES;
     UNROLL
     for (int r = 0; r < n_rows; r++) {
-        wide[r] = row_wide(ROWS_TOKEN, x[r], n_in);
+        const uint8_t *row = x.data + (size_t)r * x.stride;
+        if (r % 3 == 0) {
+            thirds[r / 3] = (const int8_t *)row + c->k0;
+        }
         UNROLL
-        for (int h = 0; h < N_HALVES; h++) {
-            sums[r][h] = n_quad_start(row_sum(x[r], n_in));
+        for (int i = 0; i < n_sums; i++) {
+            sums[r][i] = c->k0 == 0 ? n_quad_start(row_sum(row, w->layout.n_in)) : (n_sum)n_load(y + r * y_stride + i * N_LANES);
         }
     }
-    for (int32_t k = 0; k < n_in; k += PACK_GROUP) {
-        const int8_t *from = block + (size_t)k * LANES;
-        ROLLED
-        for (int t = 0; t < QUADS; t++) {
-            n_quad w[N_HALVES];
-            if (n_rows == 1) {
-                _mm_prefetch((const char *)from + t * 64 + PREFETCH_BYTES, _MM_HINT_T0);
-            }
-            UNROLL
-            for (int h = 0; h < N_HALVES; h++) {
-                w[h] = n_quad_load(from + t * 64 + h * 4 * N_LANES);
-            }
-            UNROLL
-            for (int r = 0; r < n_rows; r++) {
-                n_quad row = n_quad_row((const int8_t *)x[r] + k, wide[r] + k, t);
-                UNROLL
-                for (int h = 0; h < N_HALVES; h++) {
-                    sums[r][h] = n_quad_add(sums[r][h], w[h], row);
-                }
+    const int8_t *from = (const int8_t *)linear_block(w, c->block) + (size_t)c->k0 * LANES, *ahead = c->ahead;
+    size_t block_bytes = w->layout.block_bytes;
+    ROLLED
+    for (int32_t k = 0; k < c->n_k; k += 4) {
+        n_quad q[MAX_SUMS];
+        UNROLL
+        for (int i = 0; i < n_sums; i++) {
+            q[i] = n_quad_load(from + (size_t)(i / N_HALVES) * block_bytes + i % N_HALVES * 4 * N_LANES);
+            if (n_rows > INT8_FEW_ROWS && i % N_HALVES == 0) {
+                _mm_prefetch((const char *)ahead + (size_t)(i / N_HALVES) * block_bytes, _MM_HINT_T0);
             }
         }
+        UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            ni row = n_set1(quad_of(thirds[r / 3] + (size_t)(r % 3) * x.stride + k));
+            UNROLL
+            for (int i = 0; i < n_sums; i++) {
+                sums[r][i] = n_quad_add(sums[r][i], q[i], row);
+            }
+        }
+        from += 4 * LANES;
+        ahead += c->ahead_step;
     }
+    bool last = c->k0 + c->n_k == w->layout.k_padded;
+    const float *scales = w->scales + (int64_t)c->block * LANES;
     UNROLL
     for (int r = 0; r < n_rows; r++) {
-        nf x_scale = nf_set1(row_scales(x[r], n_in)[0]);
+        nf x_scale = nf_set1(row_scales(x.data + (size_t)r * x.stride, w->layout.n_in)[0]);
         UNROLL
-        for (int h = 0; h < N_HALVES; h++) {
-            nf_store(y + r * y_stride + h * N_LANES, nf_mul(nf_of(sums[r][h]), nf_mul(x_scale, nf_load(scales + h * N_LANES))));
+        for (int i = 0; i < n_sums; i++) {
+            float *out = y + r * y_stride + i * N_LANES;
+            if (last) {
+                nf_store(out, nf_mul(nf_of((ni)sums[r][i]), nf_mul(x_scale, nf_load(scales + i * N_LANES))));
+            } else {
+                n_store(out, (ni)sums[r][i]);
+            }
         }
     }
 }
 
-static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
-    int32_t stride = n_blocks * LANES;
-    for (int32_t i = 0; i < n_blocks; i++) {
-        const int8_t *block = (const int8_t *)linear_block(w, block0 + i);
-        const float *scales = w->scales + (int64_t)(block0 + i) * LANES;
-        for (int32_t r = 0; r < n_rows; r += N_INT8_ROWS) {
-            const uint8_t *rows[N_INT8_ROWS];
-            int32_t n = n_rows - r < N_INT8_ROWS ? n_rows - r : N_INT8_ROWS;
-            for (int32_t j = 0; j < n; j++) {
-                rows[j] = x.data + (size_t)(r + j) * x.stride;
-            }
-            switch (n) {
+INLINE void int8_rows(int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y, int32_t y_stride) {
+    switch (n_rows) {
 #define INT8_ROWS(count)                                                                                                                   \
     case count:                                                                                                                            \
-        int8_tile(count, block, scales, rows, w->layout.n_in, y + i * LANES + r * stride, stride);                                         \
+        int8_tile(count, n_blocks, c, x, y, y_stride);                                                                                     \
         break;
-                INT8_ROWS(1)
-                INT8_ROWS(2)
-                INT8_ROWS(3)
-                INT8_ROWS(4)
-#if N_INT8_ROWS == 8
-                INT8_ROWS(5)
-                INT8_ROWS(6)
-                INT8_ROWS(7)
-                INT8_ROWS(8)
+        INT8_ROWS(3)
+        INT8_ROWS(4)
+        INT8_ROWS(5)
+        INT8_ROWS(6)
+#if N_INT8_ROWS == 12
+        INT8_ROWS(7)
+        INT8_ROWS(8)
+        INT8_ROWS(9)
+        INT8_ROWS(10)
+        INT8_ROWS(11)
+        INT8_ROWS(12)
 #endif
 #undef INT8_ROWS
+    default:
+        break;
+    }
+}
+
+/* All rows past n_blocks blocks of a chunk, in passes of nearly equal numbers of rows: 3 at least. next: the chunk to come. */
+INLINE void int8_passes(int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+    int32_t n_passes = (n_rows + N_INT8_ROWS - 1) / N_INT8_ROWS;
+    c->ahead_step = (size_t)(4 * LANES / n_passes);
+    for (int32_t pass = 0, row = 0; pass < n_passes; pass++) {
+        int32_t n = (n_rows - row + n_passes - pass - 1) / (n_passes - pass);
+        c->ahead = next + (size_t)pass * (size_t)c->n_k * LANES / (size_t)n_passes;
+        int8_rows(n, n_blocks, c, (row_view){x.data + (size_t)row * x.stride, x.stride}, y + row * y_stride, y_stride);
+        row += n;
+    }
+}
+
+static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
+    int8_chunk c = {.w = w, .n_k = w->layout.k_padded};
+    for (int32_t i = 0; i < n_blocks;) {
+        int32_t n = n_blocks - i >= INT8_FEW_BLOCKS ? INT8_FEW_BLOCKS : 1, stride = n_blocks * LANES;
+        c.block = block0 + i;
+#define FEW_ROWS(rows, blocks)                                                                                                             \
+    if (n_rows == rows && n == blocks) {                                                                                                   \
+        int8_tile(rows, blocks, &c, x, y + i * LANES, stride);                                                                             \
+    }
+        FEW_ROWS(1, INT8_FEW_BLOCKS)
+        FEW_ROWS(2, INT8_FEW_BLOCKS)
+        FEW_ROWS(1, 1)
+        FEW_ROWS(2, 1)
+#undef FEW_ROWS
+        i += n;
+    }
+}
+
+static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
+    if (n_rows <= INT8_FEW_ROWS) {
+        int8_few_rows(w, x, n_rows, block0, n_blocks, y);
+        return;
+    }
+    int32_t k_padded = w->layout.k_padded, stride = n_blocks * LANES;
+    int8_chunk c = {.w = w};
+    for (c.k0 = 0; c.k0 < k_padded; c.k0 += c.n_k) {
+        c.n_k = k_padded - c.k0 < INT8_CHUNK ? k_padded - c.k0 : INT8_CHUNK;
+        for (int32_t i = 0; i < n_blocks; i += INT8_BLOCKS) {
+            bool more = i + INT8_BLOCKS < n_blocks;
+            int32_t next_k = more ? c.k0 : (c.k0 + c.n_k) % k_padded;
+            const int8_t *next = (const int8_t *)linear_block(w, more ? block0 + i + INT8_BLOCKS : block0) + (size_t)next_k * LANES;
+            c.block = block0 + i;
+            if (n_blocks - i >= INT8_BLOCKS) {
+                int8_passes(INT8_BLOCKS, &c, next, x, n_rows, y + i * LANES, stride);
+            } else {
+                int8_passes(1, &c, next, x, n_rows, y + i * LANES, stride);
             }
         }
     }

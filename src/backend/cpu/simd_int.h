@@ -5,8 +5,9 @@
  *
  *   unsigned numbers of b bits: AVX2 by maddubs, whose int16 pairs are added up as long as they cannot overflow: |x| <= 127, so
  *                     2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6). AVX-512 by dpbusd.
- *   signed bytes:     AVX2 as int16, the even bytes of a quad apart from the odd ones, by madd; the row has such a form too (wide).
- *                     AVX-512 as unsigned bytes plus 128, by dpbusd, with 128 times the sum of x taken off.
+ *   signed bytes:     AVX-512 as unsigned bytes plus 128, by dpbusd, with 128 times the sum of x taken off. AVX2 in n_dot as int16, the
+ *                     even bytes of a quad apart from the odd ones, by madd; the row has such a form too (wide). AVX2 in n_quad by
+ *                     maddubs of the weights' magnitudes with x under the weights' signs.
  *
  * wide: for each 32 of k 32 int16: the even bytes of the 8 quads, then the odd ones. */
 #ifndef CPU_SIMD_INT_H
@@ -45,10 +46,15 @@ INLINE int32_t quad_of(const int8_t *x) {
 #define N_HALVES     1
 #define N_SIGNED     QUADS /* registers of 8 quads of signed bytes */
 #define N_FLOAT_ROWS 8     /* rows of a register tile of floats, and of int8 */
-#define N_INT8_ROWS  8
+
+#define N_INT8_ROWS     12
+#define INT8_BLOCKS     2
+#define INT8_FEW_BLOCKS 4
+#define INT8_CHUNK      1024
 
 typedef __m512 nf;
 typedef __m512i ni;
+typedef int32_t n_sum __attribute__((vector_size(64))); /* sums kept over a loop: as ni, of 64-bit elements, gcc copies each to and fro */
 
 #define N_SHL16(v, n) _mm512_slli_epi16(v, n)
 #define N_SHR16(v, n) _mm512_srli_epi16(v, n)
@@ -85,6 +91,9 @@ INLINE ni n_magnitude_bits(nf v) {
 }
 INLINE ni n_load(const void *p) {
     return _mm512_loadu_si512(p);
+}
+INLINE void n_store(void *p, ni v) {
+    _mm512_storeu_si512(p, v);
 }
 INLINE ni n_set1(int32_t x) {
     return _mm512_set1_epi32(x);
@@ -164,24 +173,19 @@ INLINE void n_widen(const int8_t x[32], int16_t wide[32]) {
     (void)wide;
 }
 
-/* A quad of signed bytes of the weights or of a row, made ready to be multiplied. */
+/* A quad of signed bytes of the weights, made ready to be multiplied with a quad of a row. */
 typedef struct n_quad {
     ni v;
 } n_quad;
 INLINE n_quad n_quad_load(const int8_t *w) {
     return (n_quad){_mm512_xor_si512(n_load(w), n_set1_bytes(-128))};
 }
-/* Quad t of 32 numbers. */
-INLINE n_quad n_quad_row(const int8_t *x, const int16_t *wide, int t) {
-    (void)wide;
-    return (n_quad){n_set1(quad_of(x + 4 * t))};
-}
-INLINE ni n_quad_add(ni sum, n_quad w, n_quad x) {
-    return _mm512_dpbusd_epi32(sum, w.v, x.v);
+INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
+    return (n_sum)_mm512_dpbusd_epi32((ni)sum, w.v, x);
 }
 /* What sums of n_quad_add must start from. */
-INLINE ni n_quad_start(int32_t x_sum) {
-    return n_set1((int32_t)(-128 * (int64_t)x_sum));
+INLINE n_sum n_quad_start(int32_t x_sum) {
+    return (n_sum)n_set1((int32_t)(-128 * (int64_t)x_sum));
 }
 
 #else
@@ -190,10 +194,15 @@ INLINE ni n_quad_start(int32_t x_sum) {
 #define N_HALVES     2
 #define N_SIGNED     (2 * QUADS)
 #define N_FLOAT_ROWS 6
-#define N_INT8_ROWS  4
+
+#define N_INT8_ROWS     6 /* x 16 columns: 12 sums, 4 registers of weights; the rest is reloaded */
+#define INT8_BLOCKS     1
+#define INT8_FEW_BLOCKS 2
+#define INT8_CHUNK      1024 /* 16 KB: half of the nearest cache */
 
 typedef __m256 nf;
 typedef __m256i ni;
+typedef int32_t n_sum __attribute__((vector_size(32)));
 
 #define N_SHL16(v, n) _mm256_slli_epi16(v, n)
 #define N_SHR16(v, n) _mm256_srli_epi16(v, n)
@@ -230,6 +239,9 @@ INLINE ni n_magnitude_bits(nf v) {
 }
 INLINE ni n_load(const void *p) {
     return _mm256_loadu_si256((const __m256i *)p);
+}
+INLINE void n_store(void *p, ni v) {
+    _mm256_storeu_si256((__m256i *)p, v);
 }
 INLINE ni n_set1(int32_t x) {
     return _mm256_set1_epi32(x);
@@ -302,23 +314,21 @@ INLINE void n_widen(const int8_t x[32], int16_t wide[32]) {
     _mm256_storeu_si256((__m256i *)(void *)(wide + 16), odd_bytes(v));
 }
 
+/* With |x| <= 127 a pair of products is at most 2 * 128 * 127 = 32512. */
 typedef struct n_quad {
-    ni even, odd;
+    ni v, magnitude;
 } n_quad;
 INLINE n_quad n_quad_load(const int8_t *w) {
     ni v = n_load(w);
-    return (n_quad){even_bytes(v), odd_bytes(v)};
+    return (n_quad){v, _mm256_abs_epi8(v)};
 }
-INLINE n_quad n_quad_row(const int8_t *x, const int16_t *wide, int t) {
-    (void)x;
-    return (n_quad){n_set1(pair_of(wide + 2 * t)), n_set1(pair_of(wide + 16 + 2 * t))};
+INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
+    ni pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(x, w.v));
+    return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
-INLINE ni n_quad_add(ni sum, n_quad w, n_quad x) {
-    return _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(w.even, x.even), _mm256_madd_epi16(w.odd, x.odd)));
-}
-INLINE ni n_quad_start(int32_t x_sum) {
+INLINE n_sum n_quad_start(int32_t x_sum) {
     (void)x_sum;
-    return _mm256_setzero_si256();
+    return (n_sum)_mm256_setzero_si256();
 }
 
 INLINE void n_ready_signed(const ni bytes[QUADS], ni w[N_SIGNED]) {
@@ -329,10 +339,14 @@ INLINE void n_ready_signed(const ni bytes[QUADS], ni w[N_SIGNED]) {
     }
 }
 INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, const int16_t *wide, int32_t x_sum) {
-    ni sum = n_quad_start(x_sum);
+    ni sum = _mm256_setzero_si256();
+    (void)x;
+    (void)x_sum;
     UNROLL
     for (int i = 0; i < QUADS; i++) {
-        sum = n_quad_add(sum, (n_quad){w[2 * i], w[2 * i + 1]}, n_quad_row(x, wide, i));
+        ni even = _mm256_madd_epi16(w[2 * i], n_set1(pair_of(wide + 2 * i)));
+        ni odd = _mm256_madd_epi16(w[2 * i + 1], n_set1(pair_of(wide + 16 + 2 * i)));
+        sum = _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
     }
     return sum;
 }
