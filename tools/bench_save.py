@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs `quire bench speed` and the profiles of a decode and a prefill, and writes what they print to bench/results, with machine, commit and command.
+"""Runs `quire bench speed` and profiles, and keeps what they print: in bench/results, with machine, commit and command, and as the tables of
+docs/performance.md.
 
     tools/bench_save.py [NAME]      bench/results/NAME.json; NAME: the day and the processor
 """
@@ -12,11 +13,15 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE, BEGIN, END = ROOT / "docs" / "performance.md", "<!-- figures: tools/bench_save.py -->\n", "<!-- end of figures -->\n"
 COMMANDS = {
     "speed": ["build/quire", "bench", "speed", "--json"],
-    "profile, batch 32": ["build/quire", "bench", "profile", "--prompt", "512", "--batch", "32", "--steps", "16", "--json"],
-    "profile, batch 1": ["build/quire", "bench", "profile", "--batch", "1", "--json"],
+    "many": ["build/quire", "bench", "profile", "--batch", "32", "--steps", "16", "--json"],
+    "long": ["build/quire", "bench", "profile", "--batch", "4", "--prompt", "512", "--json"],
+    "one": ["build/quire", "bench", "profile", "--batch", "1", "--per-layer", "--json"],
 }
+# (run, table of it, title) of the profiles that the page shows
+SHOWN = [("long", "prefill", "A prompt of 512 tokens"), ("one", "decode", "One sequence decodes"), ("many", "decode", "32 sequences decode")]
 
 
 def first(pattern, text):
@@ -28,10 +33,10 @@ def machine():
     cpu = pathlib.Path("/proc/cpuinfo").read_text()
     return {
         "processor": first(r"^model name\s*:(.*)", cpu),
-        "family": first(r"^cpu family\s*:(.*)", cpu),
+        "family": first(r"^cpu family\s*:(.*)", cpu) + ", model " + first(r"^model\s*:(.*)", cpu),
         "cores": len(os.sched_getaffinity(0)),
         "memory": first(r"^MemTotal:(.*)", pathlib.Path("/proc/meminfo").read_text()),
-        "load": os.getloadavg()[0],
+        "load_before": round(os.getloadavg()[0], 2),
     }
 
 
@@ -47,15 +52,63 @@ def run(command):
     return {"command": " ".join(command), "lines": [json.loads(line) for line in done.stdout.splitlines()]}
 
 
+def number(x, decimals=1):
+    return "" if x is None else f"{x:,.{decimals}f}"
+
+
+def percent(x):
+    return "" if x is None else f"{100 * x:.0f}%"
+
+
+def table(titles, rows):
+    yield "| " + " | ".join(titles) + " |\n"
+    yield "|---" + "|--:" * (len(titles) - 1) + "|\n"
+    for row in rows:
+        yield "| " + " | ".join(row) + " |\n"
+
+
+def goal_rows(lines):
+    for line in lines:
+        p = line["params"]
+        work = " ".join([line["name"], p.get("type", "")] + [f"{key} {p[key]}" for key in ("batch", "prompt", "context") if key in p])
+        if "skipped" in line:
+            yield work, "skipped", "", "", line["skipped"], ""
+            continue
+        goal = "" if line["goal"] is None else percent(line["goal"]) if line["limit"] is not None else f"{line['goal']:g}"
+        met = "" if line["met"] is None else ", met" if line["met"] else ", missed"
+        limit = "" if line["limit"] is None else f"{number(line['limit'])} ({line['limit_by']})"
+        yield work, f"{number(line['value'], 2)} {line['unit']}", f"{number(line['spread'], 2)}", limit, percent(line["fraction"]), goal + met
+
+
+def stage_rows(lines, what):
+    for line in lines:
+        if line.get("experiment") == what and "stage" in line:
+            yield (line["stage"], number(line["us"]), number(line["share_percent"]), number(line["gb_per_s"]), number(line["gop_per_s"]),
+                   percent(line["limit_percent"] / 100 if line["limit_percent"] is not None else None))
+
+
+def page(result):
+    box, runs = result["machine"], result["runs"]
+    yield (f"{box['processor']} (family {box['family']}), {box['cores']} cores, {box['memory']}; load {box['load_before']} before the run; {result['date']}, "
+           f"commit {result['commit'][:12]}{' with changes' if result['changed'] else ''}. `{runs['speed']['command']}`, mean of three runs.\n\n")
+    yield from table(["work", "measured", "spread", "limit", "of it", "goal"], goal_rows(runs["speed"]["lines"]))
+    for name, what, title in SHOWN:
+        yield f"\n{title}, Q4_0: `{runs[name]['command']}`\n\n"
+        yield from table(["stage", "us a step", "share %", "GB/s", "GOP/s", "of limit"], stage_rows(runs[name]["lines"], what))
+
+
 def main():
     box = machine()
-    name = sys.argv[1] if len(sys.argv) > 1 else f"{datetime.date.today()}-{re.sub(r'[^a-z0-9]+', '-', box['processor'].lower()).strip('-')}"
+    processor = re.sub(r"[^a-z0-9]+", "-", box["processor"].lower()).strip("-")
+    name = sys.argv[1] if len(sys.argv) > 1 else f"{datetime.date.today()}-{processor}"
     result = {"machine": box, "commit": git("rev-parse", "HEAD"), "changed": git("status", "--porcelain") != "", "date": str(datetime.date.today())}
     result["runs"] = {what: run(command) for what, command in COMMANDS.items()}
     path = ROOT / "bench" / "results" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
-    print(path.relative_to(ROOT))
+    before, rest = PAGE.read_text().split(BEGIN)
+    PAGE.write_text(before + BEGIN + "".join(page(result)) + END + rest.split(END)[1])
+    print(f"{path.relative_to(ROOT)}, {PAGE.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -108,10 +108,7 @@ static quire_err run_profile(profile *p, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "--type %s: must be q4_0, q8_0, q4_k, int8 or bf16", o->type);
     }
     synthetic s;
-    llama_shape shape = shape_1b;
-    shape.n_layers = o->n_layers > 0 ? o->n_layers : shape.n_layers;
-    shape.n_kv_heads = o->n_kv_heads > 0 ? o->n_kv_heads : shape.n_kv_heads;
-    TRY(synthetic_open(&shape, p->type->file, &s, err));
+    TRY(synthetic_open(&shape_1b, p->type->file, &s, err));
     quire_err e = run_model(p, s.path, err);
     synthetic_close(&s);
     return e;

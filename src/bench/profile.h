@@ -16,7 +16,6 @@ typedef struct bench_profile_options {
     int32_t n_prompt;     /* tokens of each prompt */
     int32_t n_shared;     /* of them the first, which are the same in all prompts */
     int32_t n_steps;      /* decodes that are looked at */
-    int32_t n_layers, n_kv_heads; /* of the model made in memory; 0: as a 1.1B model has them */
     bool per_layer, json;
 } bench_profile_options;
 

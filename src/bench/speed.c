@@ -10,7 +10,7 @@
 #include "bench/speed_report.h"
 #include "bench/stages.h"
 
-enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 64, SHARED_STEPS = 8, SHARED_LAYERS = 2 };
+enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 256 };
 enum { OVERHEAD_BATCH = 32, OVERHEAD_STEPS = 16, PREFILL_CONTEXT = 8192, LONG_CONTEXT = 32768 };
 
 static const llama_shape shape_small = {.name = "small", .n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .d_head = 64, .d_ff = 512, .n_vocab = 1024, .max_positions = 2048};
@@ -63,34 +63,17 @@ static quire_err run_attention(const bench_speed_options *o, const llama_shape *
 
 /* ---- a long prefix that many share ---- */
 
-/* Attention's part of a step in which all decode behind one prefix. */
-static quire_err measure_shared(const bench_speed_options *o, int32_t n_kv_heads, bool no_cascade, stage_cost *out, quire_error *err) {
-    bench_profile_options p;
-    step_costs c;
-    bench_profile_options_init(&p);
-    p.engine.n_threads = o->n_threads;
-    p.engine.isa = o->isa;
-    p.engine.no_cascade = no_cascade;
-    p.batch = SHARED_BATCH;
-    p.n_shared = SHARED_PREFIX;
-    p.n_prompt = SHARED_PREFIX + SHARED_OWN;
-    p.n_steps = SHARED_STEPS;
-    p.n_layers = SHARED_LAYERS;
-    p.n_kv_heads = n_kv_heads;
-    TRY(profile_decode(&p, &c, err));
-    *out = c.stages[STAGE_ATTENTION];
-    return QUIRE_OK;
-}
-
-static quire_err run_shared(const bench_speed_options *o, const roofline *r, quire_error *err) {
-    stage_cost shared, apart;
-    TRY(measure_shared(o, shape_1b.n_kv_heads, false, &shared, err));
-    double bytes_us = shared.bytes / r->read * 1e6, operations_us = shared.operations / r->f32 * 1e6;
-    const speed_limit limit = bytes_us > operations_us ? (speed_limit){bytes_us / SHARED_LAYERS, "bytes"} : (speed_limit){operations_us / SHARED_LAYERS, "f32"};
-    speed_report(&(speed_line){.name = "cascade", .type = "4 KV heads", .batch = SHARED_BATCH, .context = SHARED_PREFIX, .value = {shared.us / SHARED_LAYERS, 0}, .unit = "us/layer", .limit = limit, .less_is_better = true, .goal = 0.8}, o->json);
-    TRY(measure_shared(o, shape_1b.n_heads, false, &shared, err));
-    TRY(measure_shared(o, shape_1b.n_heads, true, &apart, err));
-    speed_report(&(speed_line){.name = "cascade gain", .type = "32 KV heads", .batch = SHARED_BATCH, .context = SHARED_PREFIX, .value = {apart.us / shared.us, 0}, .unit = "x", .goal = 3}, o->json);
+static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, const roofline *r, quire_error *err) {
+    const attention_machine machine = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
+    attention_shape shape = {.n_heads = s->n_heads, .n_kv_heads = s->n_kv_heads, .d_head = s->d_head, .type = DTYPE_BF16, .n_seqs = SHARED_BATCH, .n_rows = 1, .n_tokens = SHARED_PREFIX + SHARED_OWN, .n_shared = SHARED_PREFIX};
+    cascade_speed speed;
+    TRY(attention_measure_cascade(&shape, &machine, &speed, err));
+    double bytes_us = (double)speed.cascade_bytes / r->read * 1e6, operations_us = attention_operations(&shape) / r->f32 * 1e6;
+    const speed_limit limit = bytes_us > operations_us ? (speed_limit){bytes_us, "bytes"} : (speed_limit){operations_us, "f32"};
+    speed_report(&(speed_line){.name = "cascade", .type = "bf16", .batch = SHARED_BATCH, .context = SHARED_PREFIX, .value = {speed.cascade_us, 0}, .unit = "us/layer", .limit = limit, .less_is_better = true, .goal = 0.8}, o->json);
+    shape.n_kv_heads = s->n_heads; /* where bytes bound */
+    TRY(attention_measure_cascade(&shape, &machine, &speed, err));
+    speed_report(&(speed_line){.name = "cascade gain", .type = "bf16", .batch = SHARED_BATCH, .context = SHARED_PREFIX, .value = {speed.each_us / speed.cascade_us, 0}, .unit = "x", .goal = 3}, o->json);
     return QUIRE_OK;
 }
 
@@ -149,6 +132,6 @@ quire_err bench_speed_run(const bench_speed_options *o, quire_error *err) {
     if (o->small) {
         return QUIRE_OK;
     }
-    TRY(run_shared(o, &r, err));
+    TRY(run_shared(o, shape, &r, err));
     return run_overhead(o, err);
 }

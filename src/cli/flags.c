@@ -123,7 +123,6 @@ const flag cli_flags[] = {
     {"--batch", "N", "sequences that decode together (32)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.batch), 1, 1024, NULL, NULL},
     {"--prompt", "N", "tokens of each prompt (128)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_prompt), 1, 1 << 16, NULL, NULL},
     {"--shared", "N", "of them the first, which are the same in all prompts (0)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_shared), 0, 1 << 16, NULL, NULL},
-    {"--layers", "N", "layers of the random model (22)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_layers), 1, 256, NULL, NULL},
     {"--steps", "N", "decoding steps that are looked at (32)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_steps), 1, 4096, NULL, NULL},
     {"--type", "TYPE", "weights of the random 1.1B model that is run without MODEL (q4_0)", CLI_BENCH_PROFILE, FLAG_TEXT, AT(bench_profile.type), 0, 0, NULL, NULL},
     {"--per-layer", NULL, "every layer of a decode too", CLI_BENCH_PROFILE, FLAG_SWITCH, AT(bench_profile.per_layer), 0, 0, NULL, NULL},
