@@ -126,7 +126,7 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     TRY(fill_act(s->b, s->k, k_width, s->max_rows));
     TRY(fill_act(s->b, s->v, k_width, s->max_rows));
     fill_pages(s);
-    return shape->n_shared > 0 ? cascade_open(&s->layout, s->max_rows, shape->n_seqs, TILE_ROWS, &s->cascade) : QUIRE_OK;
+    return shape->n_shared > 0 ? cascade_open(&s->layout, &(cascade_limits){s->max_rows, shape->n_seqs, TILE_ROWS, s->b->ops->n_workers(s->b)}, &s->cascade) : QUIRE_OK;
 }
 
 /* The step that computes rows from..from + n of every sequence. */

@@ -5,13 +5,14 @@
 
 #include "base/mem.h"
 
-#define SHARED_ROWS 128 /* of a shared item: more are several items, for more threads to take */
+#define SHARED_ROWS 128 /* of a shared item at most: their states are to stay near */
 
-quire_err cascade_open(const kv_layout *layout, int32_t max_rows, int32_t max_seqs, int32_t tile_rows, cascade *c) {
-    assert(tile_rows > 0);
-    *c = (cascade){.layout = layout, .max_rows = max_rows, .max_seqs = max_seqs, .tile_rows = tile_rows};
-    /* Rows' own items, one for each inner node of the tree, and what cutting a level's items adds. */
-    c->max_items = max_rows + max_seqs + BATCH_MAX_WAVES * (max_rows / SHARED_ROWS);
+quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c) {
+    int32_t max_rows = limits->max_rows, max_seqs = limits->max_seqs;
+    assert(limits->tile_rows > 0 && limits->n_workers > 0 && layout->n_kv_heads > 0);
+    *c = (cascade){.layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + layout->n_kv_heads - 1) / layout->n_kv_heads};
+    /* Rows' own items, the pieces of each inner node of the tree, and what SHARED_ROWS adds to a level of it. */
+    c->max_items = max_rows + max_seqs * c->n_pieces + BATCH_MAX_WAVES * (max_rows / SHARED_ROWS);
     c->items = mem_new((size_t)c->max_items, sizeof *c->items);
     c->rows = mem_new((size_t)max_rows, sizeof *c->rows);
     c->order = mem_new((size_t)max_seqs, sizeof *c->order);
@@ -107,11 +108,13 @@ static bool add_level(cascade *c, batch *b) {
             chunks = c->common[end] < chunks ? c->common[end] : chunks;
             n_rows += b->seqs[c->order[end]].n_rows;
         }
-        for (int32_t row = 0; end > i + 1 && row < n_rows; row += SHARED_ROWS) {
+        int32_t piece = (n_rows + c->n_pieces - 1) / c->n_pieces;
+        piece = piece < SHARED_ROWS ? piece : SHARED_ROWS;
+        for (int32_t row = 0; end > i + 1 && row < n_rows; row += piece) {
             add_item(c, b,
                      &(attn_item){.seq = c->order[i],
                                   .row0 = row0 + row,
-                                  .n_rows = n_rows - row < SHARED_ROWS ? n_rows - row : SHARED_ROWS,
+                                  .n_rows = n_rows - row < piece ? n_rows - row : piece,
                                   .chunk0 = c->done[i],
                                   .n_chunks = chunks - c->done[i],
                                   .partial = ATTN_CARRY});
@@ -126,7 +129,7 @@ static bool add_level(cascade *c, batch *b) {
 
 void cascade_plan(cascade *c, batch *b) {
     int32_t n_rows = 0;
-    assert(b->n_seqs <= c->max_seqs && b->n_rows <= c->max_rows);
+    assert(b->n_seqs <= c->limits.max_seqs && b->n_rows <= c->limits.max_rows);
     sort_sequences(c, b);
     for (int32_t i = 0; i < b->n_seqs; i++) {
         const batch_seq *s = &b->seqs[c->order[i]];
@@ -144,7 +147,7 @@ void cascade_plan(cascade *c, batch *b) {
     n_rows = 0;
     for (int32_t i = 0; i < b->n_seqs; i++) {
         attn_item rest = {.seq = c->order[i], .row0 = n_rows, .n_rows = b->seqs[c->order[i]].n_rows, .chunk0 = c->done[i]};
-        b->n_work += batch_plan_rows(&b->seqs[rest.seq], &rest, c->tile_rows, c->items + b->n_work, c->max_items - b->n_work);
+        b->n_work += batch_plan_rows(&b->seqs[rest.seq], &rest, c->limits.tile_rows, c->items + b->n_work, c->max_items - b->n_work);
         n_rows += rest.n_rows;
     }
 }

@@ -10,10 +10,17 @@
 
 #include "core/batch.h"
 
-/* Room to plan in, for batches of at most max_rows rows of max_seqs sequences. */
+typedef struct cascade_limits {
+    int32_t max_rows, max_seqs; /* of a batch */
+    int32_t tile_rows;          /* rows of one sequence that share an item at most */
+    int32_t n_workers;          /* threads, which take items KV head by KV head */
+} cascade_limits;
+
+/* Room to plan in. */
 typedef struct cascade {
     const kv_layout *layout;
-    int32_t max_rows, max_seqs, tile_rows;
+    cascade_limits limits;
+    int32_t n_pieces; /* that a shared prefix's rows are cut into, so that every thread has a KV head of one to compute */
     attn_item *items; /* [max_items] */
     int32_t max_items;
     int32_t *rows;    /* [max_rows] rows in the order of their sequences below */
@@ -23,11 +30,10 @@ typedef struct cascade {
 } cascade;
 
 /* The layout must outlive c. QUIRE_NO_MEMORY leaves *c closed. */
-quire_err cascade_open(const kv_layout *layout, int32_t max_rows, int32_t max_seqs, int32_t tile_rows, cascade *c);
+quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c);
 void cascade_close(cascade *c);
 
-/* Sets the batch's work (items, their waves, the order of their rows) for its sequences, at most tile_rows rows of one sequence an item but where a
- * prefix is shared. The work lies in c until the next call. */
+/* Sets the batch's work (items, their waves, the order of their rows) for its sequences. The work lies in c until the next call. */
 void cascade_plan(cascade *c, batch *b);
 
 #endif

@@ -328,7 +328,7 @@ static void fill_batch(engine *e) {
         fill_item(e, i);
     }
     if (e->options.no_cascade) {
-        a->rows.n_work = batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.tile_rows, a->cascade.items, a->cascade.max_items);
+        a->rows.n_work = batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows, a->cascade.items, a->cascade.max_items);
     } else {
         cascade_plan(&a->cascade, &a->rows);
     }

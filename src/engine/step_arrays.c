@@ -47,7 +47,8 @@ quire_err step_open(engine *e) {
     a->rows.n_axes = 1;
     a->rows.seqs = a->batch_seqs;
     a->rows.out_rows = a->out_rows;
-    TRY(cascade_open(&e->layout, e->limits.max_rows, e->limits.max_seqs, TILE_ROWS, &a->cascade));
+    const cascade_limits limits = {e->limits.max_rows, e->limits.max_seqs, TILE_ROWS, e->b->ops->n_workers != NULL ? e->b->ops->n_workers(e->b) : 1};
+    TRY(cascade_open(&e->layout, &limits, &a->cascade));
     a->rows.work = a->cascade.items;
     return open_copies(a, e->limits.max_seqs * e->layout.n_groups);
 }

@@ -88,7 +88,7 @@ static inline void case_open(case_run *r, const attention_case *c) {
     }
     r->merges = malloc(sizeof *r->merges * (size_t)n_tokens);
     r->partials = malloc(sizeof *r->partials * CASE_MAX_PARTIALS);
-    assert_int_equal(cascade_open(&r->layout, n_tokens, c->n_seqs, c->tile_rows, &r->cascade), QUIRE_OK);
+    assert_int_equal(cascade_open(&r->layout, &(cascade_limits){n_tokens, c->n_seqs, c->tile_rows, c->n_threads}, &r->cascade), QUIRE_OK);
     free(ids);
     free(poison);
 }

@@ -22,9 +22,9 @@ typedef struct world {
     batch b;
 } world;
 
-static void world_open(world *w, int32_t n_groups) {
-    *w = (world){.layout = {.page_tokens = PAGE, .n_groups = n_groups}};
-    assert_int_equal(cascade_open(&w->layout, MAX_ROWS, MAX_SEQS, TILE_ROWS, &w->cascade), QUIRE_OK);
+static void world_open_for(world *w, int32_t n_groups, int32_t n_workers) {
+    *w = (world){.layout = {.page_tokens = PAGE, .n_groups = n_groups, .n_kv_heads = 2}};
+    assert_int_equal(cascade_open(&w->layout, &(cascade_limits){MAX_ROWS, MAX_SEQS, TILE_ROWS, n_workers}, &w->cascade), QUIRE_OK);
     w->b.seqs = w->seqs;
     for (int32_t g = 0; g < 2; g++) {
         for (int32_t s = 0; s < MAX_SEQS; s++) {
@@ -33,6 +33,10 @@ static void world_open(world *w, int32_t n_groups) {
             }
         }
     }
+}
+
+static void world_open(world *w, int32_t n_groups) {
+    world_open_for(w, n_groups, 2);
 }
 
 /* One more sequence with n_rows rows behind `before` tokens, the first `shared` of which lie in the pages of sequence `with`. */
@@ -75,6 +79,21 @@ static void a_prefix_is_one_item_for_all_who_share_it(void **state) {
     assert_int_equal(w.b.work[0].partial, ATTN_CARRY);
     assert_int_equal(w.b.work[1].chunk0, 16);
     assert_int_equal(batch_read_tokens(&w.b), 4096 + 32 * 11 + 31 * 32 / 2);
+    cascade_close(&w.cascade);
+}
+
+/* Two KV heads for eight threads: four pieces of the rows. */
+static void every_thread_has_a_piece_of_a_shared_prefix(void **state) {
+    (void)state;
+    static world w;
+    world_open_for(&w, 1, 8);
+    for (int32_t s = 0; s < 30; s++) {
+        add(&w, 1000, 1, 0, s > 0 ? 768 : 0);
+    }
+    cascade_plan(&w.cascade, &w.b);
+    assert_int_equal(w.b.wave_ends[0], 4);
+    assert_int_equal(w.b.work[0].n_rows, 8);
+    assert_int_equal(w.b.work[3].n_rows, 6);
     cascade_close(&w.cascade);
 }
 
@@ -185,7 +204,7 @@ static void random_trees_read_every_chunk_once(void **state) {
     static world w;
     int32_t n_shared = 0;
     for (int32_t round = 0; round < 300; round++) {
-        world_open(&w, 1);
+        world_open_for(&w, 1, 1 + round % 20);
         int32_t n = 1 + (int32_t)(rng_next(&draw) % MAX_SEQS);
         for (int32_t s = 0; s < n; s++) {
             int32_t before = (int32_t)(rng_next(&draw) % (MAX_CHUNKS * ATTN_CHUNK)), with = s > 0 ? (int32_t)(rng_next(&draw) % (uint64_t)s) : 0;
@@ -222,11 +241,11 @@ static void a_path_longer_than_the_waves_ends_in_rows_of_their_own(void **state)
 #ifdef QUIRE_DEBUG
 static void without_memory_nothing_stays_open(void **state) {
     (void)state;
-    static const kv_layout layout = {.page_tokens = PAGE, .n_groups = 1};
+    static const kv_layout layout = {.page_tokens = PAGE, .n_groups = 1, .n_kv_heads = 2};
     for (int64_t point = 1; point <= 5; point++) {
         cascade c;
         fault_at(point);
-        assert_int_equal(cascade_open(&layout, MAX_ROWS, MAX_SEQS, TILE_ROWS, &c), QUIRE_NO_MEMORY);
+        assert_int_equal(cascade_open(&layout, &(cascade_limits){MAX_ROWS, MAX_SEQS, TILE_ROWS, 2}, &c), QUIRE_NO_MEMORY);
         assert_true(fault_happened());
         assert_null(c.items);
     }
@@ -237,6 +256,7 @@ static void without_memory_nothing_stays_open(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_prefix_is_one_item_for_all_who_share_it),
+        cmocka_unit_test(every_thread_has_a_piece_of_a_shared_prefix),
         cmocka_unit_test(prefixes_that_go_on_together_are_further_waves),
         cmocka_unit_test(nothing_is_shared_where_pages_differ),
         cmocka_unit_test(chunks_that_a_row_of_the_step_lies_in_are_its_own),
