@@ -110,10 +110,10 @@ void draft_propose(engine *e) {
 }
 
 /* How deep to ask for next time. */
-static void adapt(draft_seq *d, int32_t most, int32_t depth, int32_t n_accepted) {
-    if (n_accepted > 0) {
+static void adapt(draft_seq *d, int32_t most, const draft_outcome *o) {
+    if (o->n_accepted > 0) {
         d->n_misses = d->n_pauses = 0;
-        d->length = n_accepted == depth ? min_i32(most, 2 * d->length) : min_i32(most, n_accepted + 1);
+        d->length = min_i32(most, o->to_end ? 2 * d->length : o->n_accepted + 1);
         return;
     }
     d->length = 1;
@@ -124,21 +124,21 @@ static void adapt(draft_seq *d, int32_t most, int32_t depth, int32_t n_accepted)
     }
 }
 
-void draft_told(engine *e, sequence *s, bool forced, int32_t n, int32_t n_accepted, int32_t n_first) {
+void draft_told(engine *e, sequence *s, const draft_outcome *o) {
     engine_stats *st = &e->stats;
-    if (forced) {
-        st->forced_tokens += n_accepted;
+    if (o->forced) {
+        st->forced_tokens += o->n_accepted;
         return;
     }
     st->drafts++;
-    st->draft_tokens += n;
-    st->draft_accepted += n_accepted;
-    for (int32_t i = 0; i < n_accepted; i++) {
+    st->draft_tokens += o->n;
+    st->draft_accepted += o->n_accepted;
+    for (int32_t i = 0; i < o->n_accepted; i++) {
         st->draft_accepted_at[i]++;
     }
-    s->draft.n_agreed += n_first;
+    s->draft.n_agreed += o->n_first;
     if (!e->options.draft.fixed_length) {
-        adapt(&s->draft, e->options.draft.n_tokens, draft_tree_depth(&s->draft.tree, n), n_accepted);
+        adapt(&s->draft, e->options.draft.n_tokens, o);
     }
 }
 

@@ -100,9 +100,15 @@ void draft_close(struct engine *e);
 draft_seq draft_begin(void);
 /* Once a step, before it is planned: sets draft.tree and draft.n_forced of every running sequence. O(running) and the drafter's own work. */
 void draft_propose(struct engine *e);
-/* The first n of s's drafts, or forced tokens, were verified, and n_accepted of them are now known tokens, the first n_first of these on the branch of first children.
- * s may have ended with them. */
-void draft_told(struct engine *e, struct sequence *s, bool forced, int32_t n, int32_t n_accepted, int32_t n_first);
+/* What became of a sequence's drafts, or forced tokens. */
+typedef struct draft_outcome {
+    int32_t n, n_accepted; /* nodes that were verified; of these, now known tokens */
+    int32_t n_first;       /* the first of those, on the branch of first children */
+    bool forced, to_end;   /* they were no guesses; they are a whole branch: nothing was guessed behind the last */
+} draft_outcome;
+
+/* s may have ended with them. */
+void draft_told(struct engine *e, struct sequence *s, const draft_outcome *o);
 /* s's tokens from n on are no longer what they were. */
 void draft_rewind(struct sequence *s, int32_t n);
 /* s gives its pages back. */

@@ -82,8 +82,8 @@ void verify_item(engine *e, int32_t item, int32_t out) {
     const draft_tree *tree = &s->draft.tree;
     const int32_t n = e->step.plan.items[item].n_drafts, place = s->n_computed; /* of the first draft */
     const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
-    int32_t at = DRAFT_ROOT, n_accepted = 0, n_first = 0;
-    bool forced = s->draft.n_forced > 0;
+    int32_t at = DRAFT_ROOT;
+    draft_outcome o = {.n = n, .forced = s->draft.n_forced > 0};
     for (;;) {
         int32_t known = s->n_known;
         next_token(e, s, at, n, row_behind(s, at, out));
@@ -91,7 +91,7 @@ void verify_item(engine *e, int32_t item, int32_t out) {
         if (child == DRAFT_ROOT) {
             break;
         }
-        n_first += child == n_accepted++;
+        o.n_first += child == o.n_accepted++;
         at = child;
         if (s->state == SEQ_DONE) {
             break;
@@ -106,7 +106,8 @@ void verify_item(engine *e, int32_t item, int32_t out) {
         cache_forget(e, s);
     }
     if (n > 0) {
-        draft_told(e, s, forced, n, n_accepted, n_first);
+        o.to_end = draft_tree_next(tree, n, at, DRAFT_ROOT) == DRAFT_ROOT;
+        draft_told(e, s, &o);
     }
     for (int32_t g = 0; g < s->n_tables && s->state != SEQ_DONE; g++) {
         kv_table_truncate(e->pool, &s->tables[g], s->n_computed, e->layout.page_tokens);
