@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs `quire bench speed` and profiles, and keeps what they print: in bench/results, with machine, commit and command, and as the tables of
-docs/performance.md.
+docs/performance.md and README.md.
 
     tools/bench_save.py [NAME]      bench/results/NAME.json; NAME: the day and the processor
 """
@@ -13,7 +13,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE, BEGIN, END = ROOT / "docs" / "performance.md", "<!-- figures: tools/bench_save.py -->\n", "<!-- end of figures -->\n"
+PAGES = {"docs/performance.md": lambda result: page(result), "README.md": lambda result: summary(result)}
+BEGIN, END = "<!-- figures: tools/bench_save.py -->\n", "<!-- end of figures -->\n"
+TYPES = {"q4_0": "Q4_0", "q4_k": "Q4_K", "q8_0": "Q8_0", "int8": "BF16, read as int8 per channel", "bf16": "BF16"}
 COMMANDS = {
     "speed": ["build/quire", "bench", "speed", "--json"],
     "many": ["build/quire", "bench", "profile", "--batch", "32", "--steps", "16", "--json"],
@@ -97,6 +99,23 @@ def page(result):
         yield from table(["stage", "us a step", "share %", "GB/s", "GOP/s", "of limit"], stage_rows(runs[name]["lines"], what))
 
 
+def cell(lines, name, kind, batch):
+    for line in lines:
+        p = line["params"]
+        if line["name"] == name and p.get("type") == kind and p.get("batch") == batch and "skipped" not in line:
+            return f"{number(line['value'], 0)} ({percent(line['fraction'])})"
+    return ""
+
+
+def summary(result):
+    lines, box = result["runs"]["speed"]["lines"], result["machine"]
+    rates = {line["params"]["type"]: line["value"] for line in lines if line["name"] == "roofline"}
+    yield from table(["weights", "prompt of 512", "1 decodes", "4", "16", "32"],
+                     [[title, cell(lines, "prefill", kind, None)] + [cell(lines, "decode", kind, n) for n in (1, 4, 16, 32)] for kind, title in TYPES.items()])
+    yield (f"\n{box['processor']}, {box['cores']} cores, load {box['load_before']} before the run; limits found in it: {number(rates['read'])} GB/s, "
+           f"{number(rates['int8'], 0)} GOP/s in int8 ({number(rates['int8 by 4 bits'], 0)} with 4 bits), {number(rates['bf16'], 0)} GFLOP/s in bf16.\n")
+
+
 def main():
     box = machine()
     processor = re.sub(r"[^a-z0-9]+", "-", box["processor"].lower()).strip("-")
@@ -106,9 +125,10 @@ def main():
     path = ROOT / "bench" / "results" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
-    before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(before + BEGIN + "".join(page(result)) + END + rest.split(END)[1])
-    print(f"{path.relative_to(ROOT)}, {PAGE.relative_to(ROOT)}")
+    for name, write in PAGES.items():
+        before, rest = (ROOT / name).read_text().split(BEGIN)
+        (ROOT / name).write_text(before + BEGIN + "".join(write(result)) + END + rest.split(END)[1])
+    print(path.relative_to(ROOT), *PAGES)
 
 
 if __name__ == "__main__":

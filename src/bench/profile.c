@@ -85,6 +85,7 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     double steps = after.steps > before.steps ? (double)(after.steps - before.steps) : 1;
     out->n_rows = stages_most_rows(p->trace.ops, p->trace.n);
     stages_add(p->trace.ops, p->trace.n, out);
+    out->n_gaps = n_output > 1 ? out->n_gaps : 0; /* between single tokens the engine waits to be asked again */
     stages_finish(out, (double)(after.plan_ns - before.plan_ns) / steps * 1e-3, (double)(after.sample_ns - before.sample_ns) / steps * 1e-3,
                   (double)(after.commit_ns - before.commit_ns) / steps * 1e-3);
     return QUIRE_OK;
