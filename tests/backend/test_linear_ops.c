@@ -12,7 +12,7 @@
 #include "backend/linear_cases.h"
 
 #define D        256
-#define F        520 /* not whole tiles */
+#define F        1064 /* not whole tiles; enough for wide parts with one thread, not with two */
 #define V        83
 #define MAX_ROWS 130
 

@@ -7,8 +7,10 @@
 #include "backend/cpu/math.h"
 #include "base/clock.h"
 
-#define MAX_USES    8
-#define SERIAL_ROWS 4 /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
+#define MAX_USES        8
+#define MAX_PART_BLOCKS 16
+#define PARTS_A_MEMBER  8
+#define SERIAL_ROWS     4 /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
 
 /* ---- preparing rows ---- */
 
@@ -76,6 +78,7 @@ typedef struct product_job {
     cpu_backend *b;
     row_view views[N_ROW_FORMATS];
     int32_t n_rows, n;
+    int32_t part_blocks; /* column blocks of a part */
     const linear *weights[MAX_USES];
     float *out[MAX_USES]; /* [n_rows, width] */
     int32_t widths[MAX_USES];
@@ -84,8 +87,21 @@ typedef struct product_job {
     float scale, cap;
 } product_job;
 
-static int32_t n_tiles(const linear *w) {
-    return (w->layout.n_blocks + LINEAR_TILE_BLOCKS - 1) / LINEAR_TILE_BLOCKS;
+static int32_t n_parts_of(const product_job *job, const linear *w) {
+    return (w->layout.n_blocks + job->part_blocks - 1) / job->part_blocks;
+}
+
+/* With few rows a part can be wider, as far as its results fit a tile: weights are fetched ahead inside a part only. But threads must find
+ * parts enough to end together. */
+static int32_t widest_part(const product_job *job) {
+    int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS, enough = PARTS_A_MEMBER * team_size(job->b->team);
+    for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
+        n_blocks += job->weights[i]->layout.n_blocks;
+    }
+    while (blocks < MAX_PART_BLOCKS && 2 * blocks * job->n_rows <= LINEAR_TILE_BLOCKS * LINEAR_TILE_ROWS && n_blocks >= 2 * blocks * enough) {
+        blocks *= 2;
+    }
+    return blocks;
 }
 
 /* y[n_rows][n_blocks * 16] = x w^T + bias. */
@@ -125,12 +141,12 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
 static void product_part(void *context, int32_t part, int32_t member) {
     const product_job *job = context;
     int32_t use = 0;
-    while (part >= n_tiles(job->weights[use])) {
-        part -= n_tiles(job->weights[use++]);
+    while (part >= n_parts_of(job, job->weights[use])) {
+        part -= n_parts_of(job, job->weights[use++]);
     }
     const linear *w = job->weights[use];
-    int32_t block0 = part * LINEAR_TILE_BLOCKS, left = w->layout.n_blocks - block0;
-    int32_t n_blocks = left < LINEAR_TILE_BLOCKS ? left : LINEAR_TILE_BLOCKS;
+    int32_t block0 = part * job->part_blocks, left = w->layout.n_blocks - block0;
+    int32_t n_blocks = left < job->part_blocks ? left : job->part_blocks;
     int32_t column0 = block0 * PACK_LANES, stride = n_blocks * PACK_LANES;
     int32_t n_columns = w->layout.n_out - column0 < stride ? w->layout.n_out - column0 : stride;
     float *y = job->b->linear_state->tiles + (size_t)member * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
@@ -158,9 +174,10 @@ static void run_products(product_job *job, rows_job *rows) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
     memcpy(job->views, rows->views, sizeof job->views);
+    job->part_blocks = widest_part(job);
     int32_t n_parts = 0;
     for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
-        n_parts += n_tiles(job->weights[i]);
+        n_parts += n_parts_of(job, job->weights[i]);
     }
     team_run(job->b->team, product_part, job, n_parts);
 }
