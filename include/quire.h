@@ -57,6 +57,7 @@ typedef struct quire_options {
     int32_t page_tokens;          /* power of two, 1..256 */
     int32_t n_pages;              /* 0: found from memory_utilization */
     double memory_utilization;    /* part of the free memory, after weights and buffers, for KV pages */
+    bool lock_memory;             /* keep weights, pages and buffers in memory: nothing of them is paged out */
     int32_t max_model_len;        /* tokens a sequence may have; 0: the model's own, as far as the pool holds it */
     int32_t max_batched_tokens;   /* rows a step */
     int32_t max_seqs;             /* sequences running at once */

@@ -159,7 +159,7 @@ static quire_err open_parts(quire_engine *e, const quire_options *options, quire
     TRY(speculation_open(&e->speculation, o, (int64_t)(e->info.n_pages / e->layout.n_groups) * o->page_tokens, max_len, err));
     TRY(open_core(e, o, max_len, err));
     fill_info(e, o, max_len);
-    return QUIRE_OK;
+    return o->lock_memory ? memory_lock(err) : QUIRE_OK;
 }
 
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err) {

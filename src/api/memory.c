@@ -1,8 +1,11 @@
 #include "api/memory.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 /* A file that holds one number; -1 when there is none, or the word "max". */
 static int64_t read_number(const char *path) {
@@ -69,4 +72,17 @@ int64_t memory_available(void) {
         }
     }
     return least;
+}
+
+quire_err memory_lock(quire_error *err) {
+    struct rlimit limit;
+    if (mlockall(MCL_CURRENT) == 0) {
+        return QUIRE_OK;
+    }
+    int code = errno;
+    char may[32] = "unlimited";
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        (void)snprintf(may, sizeof may, "%llu KiB", (unsigned long long)limit.rlim_cur / 1024);
+    }
+    return err_set(err, QUIRE_NO_MEMORY, -1, "--mlock: %s (ulimit -l: %s); raise it with `ulimit -l unlimited`, take fewer --kv-pages, or leave --mlock out", strerror(code), may);
 }

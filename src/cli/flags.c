@@ -29,7 +29,7 @@ static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}},
 static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "neon"}, {NULL, NULL}};
 
 const flag cli_flags[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", ALL | CLI_PACK | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", ALL | CLI_PACK | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
 
     {"--prompt -p", "TEXT", "the text to go on from", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt), 0, 0, NULL, NULL},
     {"--file -f", "FILE", "read the prompt from FILE (- is standard input)", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt_file), 0, 0, NULL, NULL},
@@ -196,11 +196,12 @@ const flag cli_flags[] = {
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_PREEMPT, FLAG_COUNT, AT(bench_preempt.n_runs), 1, 64, NULL, NULL},
     {"--lengths", "LIST", "tokens of the prompt (128,512,1000)", CLI_BENCH_TIERS, FLAG_TEXT, AT(bench_tiers.lengths), 0, 0, NULL, NULL},
     {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_TIERS, FLAG_COUNT, AT(bench_tiers.n_runs), 1, 64, NULL, NULL},
-    {"--json", NULL, "for programs: JSON", CLI_BENCH_ATTENTION | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
+    {"--runs", "N", "starts behind the figures (9)", CLI_BENCH_START, FLAG_COUNT, AT(bench_start.n_runs), 1, START_MAX_RUNS, NULL, NULL},
+    {"--json", NULL, "for programs: JSON", CLI_BENCH_START | CLI_BENCH_ATTENTION | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM | CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING | CLI_BENCH_CALIBRATE | CLI_EXPERIMENT |
      CLI_BENCH_TIERS | CLI_BENCH_ROOFLINE | CLI_BENCH_PROFILE | CLI_BENCH_SPEED, FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
 
-    {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_PACK | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
-    {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
+    {"--compute --dtype", NULL, "how matrix products are computed", ENGINE | CLI_PACK | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
+    {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", PLANNED | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
     {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", ENGINE, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0, prefix_caches, NULL},
     {"--enable-prefix-caching", NULL, "as --prefix-cache token", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_on, NULL},
     {"--no-enable-prefix-caching", NULL, "as --prefix-cache none", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_off, NULL},
@@ -210,8 +211,8 @@ const flag cli_flags[] = {
     {"--step-target-ms", "MS", "longest step while streams run, beyond twice their own; 0: none (100)", CLI_SERVE | CLI_BENCH | CLI_BENCH_STALL | FLAG_RARE, FLAG_MILLISECONDS, AT(engine.step_target_us), 0, 1e7, NULL, NULL},
     {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", CLI_SERVE | FLAG_RARE, FLAG_PART, AT(engine.schedule_lambda), 0, 1e9, NULL, NULL},
     {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX, 0, 0, 0, NULL, NULL},
-    {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
-    {"--threads -t", "N", "compute threads (0: all processors)", ENGINE | CLI_PACK | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
+    {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
+    {"--threads -t", "N", "compute threads (0: all processors)", ENGINE | CLI_PACK | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
     {"--text-threads", "N", "threads that tokenise", CLI_SERVE | FLAG_RARE, FLAG_COUNT, AT(engine.n_text_threads), 1, 256, NULL, NULL},
     {"--max-model-len --ctx-size -c", "N", "tokens a sequence may have (0: the model's own)", PLANNED, FLAG_COUNT, AT(engine.max_model_len), 0, INT32_TOP, NULL, NULL},
     {"--max-num-batched-tokens --batch-size -b", "N", "rows a step", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_COUNT, AT(engine.max_batched_tokens), 1, 1 << 20, NULL, NULL},
@@ -223,6 +224,7 @@ const flag cli_flags[] = {
     {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", PLANNED, FLAG_COUNT, AT(engine.n_pages), 0, INT32_TOP, NULL, NULL},
     {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", PLANNED, FLAG_PART,
      AT(engine.memory_utilization), 0.001, 1, NULL, NULL},
+    {"--mlock", NULL, "keep weights and pages in memory, never paged out", CLI_RUN | CLI_SERVE, FLAG_SWITCH, AT(engine.lock_memory), 0, 0, NULL, NULL},
     {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}", ENGINE, FLAG_TEXT, AT(engine.speculative_config), 0, 0, NULL, NULL},
     {"--no-jump-forward", NULL, "compute forced tokens one by one", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_jump_forward), 0, 0, NULL, NULL},
     {"--swap-space", "GIB", "host memory for preempted sequences (0)", ENGINE, FLAG_GIB, AT(engine.swap_bytes), 0, 0, NULL, NULL},

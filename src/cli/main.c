@@ -57,6 +57,10 @@ static quire_err command_bench_stall(const cli_options *o, quire_error *err) {
     return bench_stall_run(&o->bench_stall, err);
 }
 
+static quire_err command_bench_start(const cli_options *o, quire_error *err) {
+    return bench_start_run(&o->bench_start, err);
+}
+
 static quire_err command_bench_engine(const cli_options *o, quire_error *err) {
     return bench_engine_run(&o->bench_engine, err);
 }
@@ -193,6 +197,9 @@ static const command commands[] = {
      "  quire bench kernels --types int8,q4_0 --rows 1,16,512 --threads 1,2\n"},
     {"bench stall", CLI_BENCH_STALL, command_bench_stall, "how much a long prompt slows the streams beside it", "quire bench stall MODEL",
      "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n"},
+    {"bench start", CLI_BENCH_START, command_bench_start, "from exec to a model's first token", "quire bench start MODEL",
+     "  quire bench start model.quire\n"
+     "  quire bench start model.gguf --compute int8 --runs 20 --json\n"},
     {"bench pages", CLI_EXPERIMENT, command_bench_pages, "speed, waste and tables by page size", "quire bench pages",
      "  quire bench pages --pages 4,16,64\n"},
     {"bench sharing", CLI_EXPERIMENT, command_bench_sharing, "what sharing a prompt's pages among its answers saves", "quire bench sharing",

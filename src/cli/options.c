@@ -7,7 +7,7 @@
 
 #include "cli/flags.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack", "bench profile", "bench speed"};
+static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack", "bench profile", "bench speed", "bench start"};
 
 /* Commands that need no MODEL. */
 enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_ATTENTION | CLI_BENCH_RUNS | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_BENCH_ROOFLINE | CLI_BENCH_SPEED };
@@ -29,6 +29,7 @@ quire_err cli_options_init(cli_options *o) {
     sim_options_init(&o->sim);
     bench_kv_options_init(&o->bench_kv);
     bench_stall_options_init(&o->bench_stall);
+    bench_start_options_init(&o->bench_start);
     bench_sampler_options_init(&o->bench_sampler);
     bench_kernels_options_init(&o->bench_kernels);
     bench_memory_options_init(&o->bench_memory);
@@ -386,6 +387,8 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     o->calibrate.json = o->json;
     o->bench_stall.engine = o->engine;
     o->bench_stall.json = o->json;
+    o->bench_start.engine = o->engine;
+    o->bench_start.json = o->json;
     return QUIRE_OK;
 }
 

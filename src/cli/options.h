@@ -25,6 +25,7 @@
 #include "bench/serving.h"
 #include "bench/speed.h"
 #include "bench/stall.h"
+#include "bench/start.h"
 #include "bench/tiers.h"
 #include "cli/files.h"
 #include "quire.h"
@@ -59,7 +60,8 @@ typedef enum cli_command {
     CLI_BENCH_ATTENTION = 2097152,
     CLI_PACK = 4194304,
     CLI_BENCH_PROFILE = 8388608,
-    CLI_BENCH_SPEED = 16777216
+    CLI_BENCH_SPEED = 16777216,
+    CLI_BENCH_START = 33554432
 } cli_command;
 
 typedef struct cli_options {
@@ -78,6 +80,7 @@ typedef struct cli_options {
     bench_runs_options bench_runs;
     bench_attention_options bench_attention;
     bench_stall_options bench_stall;
+    bench_start_options bench_start;
     bench_sampler_options bench_sampler;
     bench_kernels_options bench_kernels;
     demo_options demo;

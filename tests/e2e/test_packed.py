@@ -1,9 +1,14 @@
 """Packed models: the very logits and texts of what they were packed from, whatever that was, and refusals that say what to do."""
+import json
+import os
 import pathlib
+import re
+import resource
 import subprocess
 import sys
 
 import pytest
+from conftest import Server
 
 MAKE = pathlib.Path(__file__).parents[2] / "tools/make_llama.py"
 SHAPE = ["--preset", "tiny-128k", "--layers", "2", "--d-model", "256", "--heads", "4", "--kv-heads", "2", "--d-ff", "512", "--vocab", "320", "--positions", "256"]
@@ -66,3 +71,43 @@ def test_refusals_leave_what_was_there(quire, tmp_path):
     assert packed.read_bytes() == whole and list(tmp_path.iterdir()) == [packed]
     packed.write_bytes(whole[:-100])
     assert "cut short" in run(quire, "inspect", packed).stderr
+
+
+def test_processes_map_a_packed_model_and_copy_nothing(quire, tmp_path):
+    server = Server(pack(quire, "builtin", tmp_path / "m.quire"), "--kv-pages", "64")
+    try:
+        maps = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text()
+        assert re.search(r"r--s \S+ \S+ \S+ +" + re.escape(str(tmp_path / "m.quire")), maps)
+    finally:
+        assert server.stop() == 0
+
+
+def test_mlock_keeps_everything_in_memory(quire, tmp_path):
+    server = Server(pack(quire, "builtin", tmp_path / "m.quire"), "--kv-pages", "64", "--mlock")
+    try:
+        status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+        assert int(re.search(r"VmLck:\s+(\d+) kB", status)[1]) * 1024 > (tmp_path / "m.quire").stat().st_size
+    finally:
+        assert server.stop() == 0
+
+
+def test_mlock_says_what_to_do_when_it_may_not(quire):
+    if os.getuid() != 0:
+        pytest.skip("needs to give up root to be refused")
+
+    def give_up():
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+        os.setuid(65534)
+
+    done = subprocess.run([os.path.abspath(quire), "run", "builtin", "-p", "a", "-n", "1", "--kv-pages", "64", "--mlock"], capture_output=True, text=True, preexec_fn=give_up, cwd="/")
+    assert done.returncode == 1 and "--mlock: " in done.stderr and "ulimit -l: 64 KiB" in done.stderr
+
+
+def test_bench_start_times_the_program_from_its_start(quire, tmp_path):
+    packed = pack(quire, "builtin", tmp_path / "m.quire")
+    line = json.loads(subprocess.run([quire, "bench", "start", packed, "--runs", "3", "--json"], check=True, capture_output=True, text=True).stdout)
+    assert line["name"] == "start" and line["unit"] == "ms" and line["params"] == {"model": str(packed), "runs": 3}
+    assert 0 < line["token_ms"] < line["first_token_ms"] <= line["first_token_median_ms"]
+    assert line["value"] == pytest.approx(line["first_token_ms"] - line["token_ms"])
+    broken = subprocess.run([quire, "bench", "start", tmp_path / "none"], capture_output=True, text=True)
+    assert broken.returncode == 1 and "none" in broken.stderr
