@@ -48,7 +48,7 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
     }
     if (is_auto) {
         bool half = d->weight_type == DTYPE_F16 || d->weight_type == DTYPE_BF16;
-        *out = dtype_is_quantised(d->weight_type) ? COMPUTE_INT8 : half ? COMPUTE_BF16 : COMPUTE_F32;
+        *out = dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 ? COMPUTE_INT8 : half ? COMPUTE_BF16 : COMPUTE_F32;
         return QUIRE_OK;
     }
     for (compute_mode m = COMPUTE_F32; m <= COMPUTE_INT8; m++) {

@@ -118,7 +118,8 @@ typedef struct backend_ops {
     const char *(*describe)(const backend *b);
 
     /* ---- loading: each makes an object the backend owns until close; the tensor's bytes may go away afterwards, unless its view says that they stay ---- */
-    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout that compute mode and weight type ask for. A weight that is packed already
+    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout that compute mode and weight type ask for. I8 weights have a scale a row; in int8
+     * both are kept as they are. A weight that is packed already
      * (linear_packed, under the same mode) is used where it lies. */
     quire_err (*linear_load)(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
     /* Loaded weights as linear_load takes them back, without the bias: *n_bytes at a multiple of 64, in the layout of version *packing. */

@@ -19,6 +19,7 @@ typedef struct tensor_view {
     int64_t dims[TENSOR_MAX_DIMS];
     const void *data; /* no alignment promised */
     size_t n_bytes;
+    const struct tensor_view *scale; /* of whole numbers: one a row, by which a row's are multiplied, [rows] or [rows, 1]; NULL: none */
     bool stays;       /* data stay where they are while the model that is made of them is open: a backend need not copy them */
     uint32_t packing; /* 0, or the version of the backend's own layout in which data lie, instead of row by row; at a multiple of 64 then */
 } tensor_view;

@@ -74,13 +74,17 @@ static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_di
                    model_file_path(l->file), t->name, (long long)t->dims[0], (long long)t->dims[1], (int)t->n_dims, want);
 }
 
-static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *bias, int64_t n_out, int64_t n_in, linear **out) {
+/* scale: of whole numbers, or NULL. */
+static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, int64_t n_out, int64_t n_in,
+                             linear **out) {
+    tensor_view scaled = *w;
+    scaled.scale = scale;
     TRY(check_shape(l, w, 2, n_out, n_in));
     if (bias) {
         TRY(check_shape(l, bias, 1, n_out, 1));
         find_used(l, bias)->as_is = true;
     }
-    TRY(l->b->ops->linear_load(l->b, w, bias, out, l->err));
+    TRY(l->b->ops->linear_load(l->b, &scaled, bias, out, l->err));
     find_used(l, w)->packed = *out;
     return QUIRE_OK;
 }
@@ -92,13 +96,14 @@ static quire_err find_weight(loader *l, weight_name name, int32_t layer, const t
 }
 
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
-    const tensor_view *w, *bias;
+    const tensor_view *w, *scale, *bias;
     TRY(find_weight(l, name, layer, &w));
+    TRY(loader_find(l, name, layer, ".weight_scale", &scale));
     TRY(loader_find(l, name, layer, ".bias", &bias));
     if (!w) {
         return missing(l, name, layer);
     }
-    return load_linear(l, w, bias, n_out, n_in, out);
+    return load_linear(l, w, scale, bias, n_out, n_in, out);
 }
 
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, int64_t width, float eps, norm **out) {
@@ -127,16 +132,17 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
 }
 
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
-    const tensor_view *w, *bias;
+    const tensor_view *w, *scale, *bias;
     TRY(find_weight(l, name, NO_LAYER, &w));
     if (!w && or_name) {
         TRY(find_weight(l, *or_name, NO_LAYER, &w));
     }
+    TRY(loader_find(l, name, NO_LAYER, ".weight_scale", &scale));
     TRY(loader_find(l, name, NO_LAYER, ".bias", &bias));
     if (!w) {
         return missing(l, name, NO_LAYER);
     }
-    return load_linear(l, w, bias, n_vocab, width, out);
+    return load_linear(l, w, scale, bias, n_vocab, width, out);
 }
 
 static bool ends_with(const char *s, const char *end) {

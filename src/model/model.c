@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "model/arch.h"
+#include "model/quantisation.h"
 
 static const arch *const archs[] = {&arch_llama};
 
@@ -78,6 +79,7 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     if (model_file_str(f, "general.name", &name) == QUIRE_OK) {
         snprintf(d.name, sizeof d.name, "%.*s", (int)(name.n < 120 ? name.n : 120), name.p);
     }
+    TRY(quantisation_check(f, err));
     TRY(a->describe(f, &d, err));
     describe_weights(f, &d);
     quire_err e = desc_check(&d, err);

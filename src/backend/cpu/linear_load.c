@@ -40,6 +40,27 @@ static quire_err check_weight(const tensor_view *w, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* The scales beside whole numbers: one a row, floats. */
+static quire_err check_scale(const tensor_view *w, quire_error *err) {
+    const tensor_view *s = w->scale;
+    if (w->packing != 0 || (w->type != DTYPE_I8 && s == NULL)) {
+        return QUIRE_OK;
+    }
+    if (w->type != DTYPE_I8) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: scales beside weights of type %s are not supported", w->name, dtype_name(w->type));
+    }
+    if (s == NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: whole numbers without scales are not supported", w->name);
+    }
+    bool rows = s->dims[0] == w->dims[0] && (s->n_dims == 1 || (s->n_dims == 2 && s->dims[1] == 1));
+    bool floats = s->type == DTYPE_F32 || s->type == DTYPE_F16 || s->type == DTYPE_BF16;
+    if (!rows || !floats || s->n_bytes / (size_t)dtype_block_bytes(s->type) < (size_t)w->dims[0]) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: scales must be one float for each of the %lld rows of %s", s->name, (long long)w->dims[0],
+                       w->name);
+    }
+    return QUIRE_OK;
+}
+
 static quire_err load_bias(cpu_backend *b, linear *l, const tensor_view *bias, quire_error *err) {
     size_t n = (size_t)l->layout.n_out;
     if (bias->n_dims != 1 || bias->dims[0] != l->layout.n_out || dtype_is_quantised(bias->type) ||
@@ -119,6 +140,7 @@ quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor
     cpu_linear_state *s;
     pack_kind kind;
     TRY(check_weight(weight, err));
+    TRY(check_scale(weight, err));
     if (pack_choose(weight->type, base->compute, &kind) != QUIRE_OK) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: weights of type %s are not supported", weight->name,
                        dtype_name(weight->type));

@@ -13,7 +13,7 @@
 const int8_t pack_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
-    bool plain = from == DTYPE_F32 || from == DTYPE_F16 || from == DTYPE_BF16;
+    bool plain = from == DTYPE_F32 || from == DTYPE_F16 || from == DTYPE_BF16 || from == DTYPE_I8;
     if (!plain && !dtype_is_quantised(from)) {
         return QUIRE_UNSUPPORTED;
     }
@@ -104,6 +104,15 @@ static const uint8_t *column_at(const tensor_view *w, int32_t n_in, int32_t colu
     return (const uint8_t *)w->data + ((size_t)column * (size_t)n_in + (size_t)k) / elements * bytes;
 }
 
+/* The scale of a column of whole numbers. */
+static float column_scale(const tensor_view *w, int32_t column) {
+    const tensor_view *s = w->scale;
+    float scale = 0.0f;
+    /* The type was checked when the weights were loaded. */
+    (void)quant_dequantise(s->type, (const uint8_t *)s->data + (size_t)column * (size_t)dtype_block_bytes(s->type), 1, &scale);
+    return scale;
+}
+
 /* Elements k0..k0+n of the block's columns as f32, all else 0. Loops over a chunk run over all PACK_SUPER places: of known length they are
  * made vectors. */
 static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
@@ -124,6 +133,11 @@ static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t 
             memcpy(halves, from, (size_t)n * sizeof halves[0]);
             for (int32_t k = 0; k < PACK_SUPER; k++) {
                 out[c][k] = bf16_to_f32(halves[k]);
+            }
+        } else if (w->type == DTYPE_I8) {
+            float scale = column_scale(w, column);
+            for (int32_t k = 0; k < n; k++) {
+                out[c][k] = (float)(int8_t)from[k] * scale;
             }
         } else {
             /* Types were checked by pack_choose. */
@@ -188,6 +202,30 @@ static int8_t quantised(float x, float scale) {
     return (int8_t)((q + 0x1.8p23f) - 0x1.8p23f);
 }
 
+static void put_quads(int8_t q[PACK_LANES][PACK_SUPER], int32_t k0, int32_t n, uint8_t *out) {
+    for (int32_t i = 0; i < n; i += 4) {
+        for (int c = 0; c < PACK_LANES; c++) {
+            memcpy(out + (size_t)(k0 + i) * PACK_LANES + 4 * (size_t)c, &q[c][i], 4);
+        }
+    }
+}
+
+/* Weights that were quantised before: numbers and scales as they are. */
+static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales) {
+    int32_t n_columns = plan->n_out - block * PACK_LANES < PACK_LANES ? plan->n_out - block * PACK_LANES : PACK_LANES;
+    for (int32_t c = 0; c < n_columns; c++) {
+        scales[c] = column_scale(w, block * PACK_LANES + c);
+    }
+    for (int32_t k0 = 0; k0 < plan->n_in; k0 += PACK_SUPER) {
+        int32_t n = chunk_length(plan, k0);
+        int8_t q[PACK_LANES][PACK_SUPER] = {{0}};
+        for (int32_t c = 0; c < n_columns; c++) {
+            memcpy(q[c], column_at(w, plan->n_in, block * PACK_LANES + c, k0), (size_t)n);
+        }
+        put_quads(q, k0, n, out);
+    }
+}
+
 /* A column with a value that is not finite gets the scale NaN and zeros, so that its products are NaN. */
 static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales) {
     float columns[PACK_LANES][PACK_SUPER], largest[PACK_LANES] = {0};
@@ -213,11 +251,7 @@ static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
                 q[c][i] = quantised(columns[c][i], scales[c]);
             }
         }
-        for (int32_t i = 0; i < n; i += 4) {
-            for (int c = 0; c < PACK_LANES; c++) {
-                memcpy(out + (size_t)(k0 + i) * PACK_LANES + 4 * (size_t)c, &q[c][i], 4);
-            }
-        }
+        put_quads(q, k0, n, out);
     }
 }
 
@@ -241,6 +275,8 @@ void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, ui
     float columns[PACK_LANES][PACK_SUPER];
     if (pack_is_grouped(plan->kind)) {
         pack_grouped(plan, w, block, out);
+    } else if (plan->kind == PACK_INT8 && w->type == DTYPE_I8) {
+        copy_int8(plan, w, block, out, scales);
     } else if (plan->kind == PACK_INT8) {
         pack_int8(plan, w, block, out, scales);
     } else if (plan->kind == PACK_F16) {
