@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "bench/peak.h"
 
-enum { STRETCH = 1 << 20, TOUCH = 4096, TURNS = 3, RUN_US = 60000 };
+enum { STRETCH = 1 << 20, TOUCH = 4096, TURNS = 3 };
 
 typedef struct memory_way {
     peak_way way;
@@ -91,18 +91,4 @@ quire_err bandwidth_by_way(backend *b, int64_t n_bytes, int64_t run_us, double r
     memset(rates, 0, BANDWIDTH_WAYS * sizeof *rates);
     TRY(measure_pages(b, (int32_t)n, false, run_us, rates));
     return measure_pages(b, (int32_t)n, true, run_us, rates);
-}
-
-quire_err bandwidth_measure(int64_t n_bytes, int32_t n_threads, double *bytes_per_s) {
-    backend *b;
-    quire_error err;
-    double rates[BANDWIDTH_WAYS];
-    TRY(backend_cpu_open(&(backend_options){.n_threads = n_threads}, &b, &err));
-    quire_err e = bandwidth_by_way(b, n_bytes, RUN_US, rates);
-    b->ops->close(b);
-    *bytes_per_s = 0;
-    for (int32_t i = 0; e == QUIRE_OK && i < BANDWIDTH_WAYS; i++) {
-        *bytes_per_s = fmax(*bytes_per_s, rates[i]);
-    }
-    return e;
 }

@@ -20,7 +20,4 @@ extern const char *const bandwidth_names[BANDWIDTH_WAYS];
  * as a small model does. The threads and the instruction set are b's. NO_MEMORY when the buffer can't be had. */
 quire_err bandwidth_by_way(struct backend *b, int64_t n_bytes, int64_t run_us, double rates[BANDWIDTH_WAYS]);
 
-/* The best of them, with n_threads. */
-quire_err bandwidth_measure(int64_t n_bytes, int32_t n_threads, double *bytes_per_s);
-
 #endif

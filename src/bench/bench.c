@@ -9,9 +9,9 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/team.h"
-#include "bench/bandwidth.h"
 #include "bench/client.h"
 #include "bench/figures.h"
+#include "bench/shape.h"
 
 enum { LAST_TOKENS = 256 };
 
@@ -26,6 +26,7 @@ typedef struct bench {
     client client;
     int32_t n_threads;
     double bandwidth;  /* bytes a second */
+    double peak;       /* operations a second of products */
     uint64_t draw;     /* state of the generator of prompts: none is like another */
 } bench;
 
@@ -79,6 +80,10 @@ static void report(const bench *b, const char *what, int32_t batch, int32_t cont
     json_object_put(line);
 }
 
+static llama_shape shape_of(const quire_info *i) {
+    return (llama_shape){.n_layers = i->n_layers, .d_model = i->d_model, .n_heads = i->n_heads, .n_kv_heads = i->n_kv_heads, .d_head = i->d_head, .d_ff = i->d_ff, .n_vocab = i->n_vocab};
+}
+
 /* Prefill, then decode, at one batch size and context. */
 static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t context, quire_error *err) {
     double prefill[FIGURES_MAX_RUNS], decode[FIGURES_MAX_RUNS];
@@ -88,7 +93,8 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
         TRY(run_batch(b, requests, batch, context, 1, &took, err));
         prefill[run] = (double)batch * context / ((double)took * 1e-6);
     }
-    report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs), 0);
+    llama_shape shape = shape_of(b->client.info);
+    report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs), context * b->peak / shape_prompt_operations(&shape, context));
     for (int32_t run = 0; run < b->options->n_runs; run++) {
         int64_t took;
         TRY(run_batch(b, requests, batch, context, n, &took, err));
@@ -96,29 +102,34 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
     }
     double mean_context = context + n / 2.0;
     double step_bytes = (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
-    report(b, "decode", batch, context, figure_of(decode, b->options->n_runs), batch * b->bandwidth / step_bytes);
+    report(b, "decode", batch, context, figure_of(decode, b->options->n_runs), fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
     return QUIRE_OK;
 }
 
-/* The bandwidth that a model of this size gets, by threads; decoding is held against the best. */
-static quire_err measure_bandwidth(bench *b, quire_error *err) {
-    int64_t n_bytes = b->client.info->weight_bytes;
+/* Operations a second that products of the model's weights may reach; the type that most of them have is told by the bits that they take. */
+static double peak_of_products(const bench *b, const roofline *r) {
+    const quire_info *info = b->client.info;
+    bool is_small = info->n_params > 0 && (double)info->weight_bytes * 8 / (double)info->n_params < 6;
+    compute_mode compute = strcmp(info->compute, "int8") == 0 ? COMPUTE_INT8 : strcmp(info->compute, "bf16") == 0 ? COMPUTE_BF16 : COMPUTE_F32;
+    const char *by;
+    return products_peak(r, compute, is_small ? DTYPE_Q4_0 : DTYPE_Q8_0, &by);
+}
+
+/* What the machine gives a model of this size, by threads; figures are held against the best. */
+static quire_err measure_limits(bench *b, quire_error *err) {
+    int64_t n_bytes = b->client.info->weight_bytes, megabytes = n_bytes / (1 << 20) + 1;
+    roofline_effort effort = roofline_usual;
+    effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes;
     for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
-        double values[FIGURES_MAX_RUNS];
-        for (int32_t run = 0; run < b->options->n_runs; run++) {
-            quire_err e = bandwidth_measure(n_bytes, threads, &values[run]);
-            if (e != QUIRE_OK) {
-                return err_set(err, e, -1, "%lld bytes to measure the memory with: %s", (long long)n_bytes, quire_err_text(e));
-            }
-        }
-        figure f = figure_of(values, b->options->n_runs);
-        for (int32_t run = 0; run < b->options->n_runs; run++) {
-            b->bandwidth = fmax(b->bandwidth, values[run]);
-        }
+        roofline r;
+        TRY(roofline_measure_with(b->options->engine.isa, threads, &effort, &r, err));
+        b->bandwidth = fmax(b->bandwidth, r.read);
+        b->peak = fmax(b->peak, peak_of_products(b, &r));
         if (b->options->json) {
-            report(b, "read", threads, 0, f, 0);
+            report(b, "read", threads, 0, (figure){r.read, 0}, 0);
         } else {
-            printf("reading %.1f MB with %d thread%s: %.1f GB/s\n", (double)n_bytes / 1e6, (int)threads, threads == 1 ? "" : "s", f.mean / 1e9);
+            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads, threads == 1 ? "" : "s", (int)effort.megabytes, r.read / 1e9,
+                   peak_of_products(b, &r) / 1e9);
         }
         if (threads == b->n_threads) {
             return QUIRE_OK;
@@ -163,7 +174,7 @@ static quire_err measure_all(bench *b, const points *p, quire_error *err) {
         for (int32_t i = 0; i < batch; i++) {
             requests[i] = (sent){.times_us = times + (size_t)i * (size_t)n};
         }
-        e = measure_bandwidth(b, err);
+        e = measure_limits(b, err);
     }
     if (e == QUIRE_OK && !b->options->json) {
         printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name, b->client.info->compute, b->client.info->kv_dtype, b->client.info->backend,

@@ -1,4 +1,4 @@
-/* `quire bench`: how fast the engine prefills and decodes, measured through the public API as its users see it, beside what the memory allows. */
+/* `quire bench`: how fast the engine prefills and decodes, measured through the public API as its users see it, beside what memory and arithmetic allow. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 

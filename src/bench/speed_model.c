@@ -59,10 +59,10 @@ static quire_err measure_prefill(run *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err decode_once(run *m, int32_t batch, double *speed, quire_error *err) {
+static quire_err decode_once(run *m, int32_t batch, int32_t n_tokens, double *speed, quire_error *err) {
     for (int32_t i = 0; i < batch; i++) {
         m->requests[i] = (sent){.times_us = m->times + (size_t)i * DECODE_TOKENS};
-        TRY(client_send(&m->c, m->prompts + (size_t)i * DECODE_PROMPT, DECODE_PROMPT, DECODE_TOKENS, &m->requests[i], err));
+        TRY(client_send(&m->c, m->prompts + (size_t)i * DECODE_PROMPT, DECODE_PROMPT, n_tokens, &m->requests[i], err));
     }
     TRY(await(m, batch, err));
     *speed = client_decode_speed(m->requests, batch, 0);
@@ -72,7 +72,7 @@ static quire_err decode_once(run *m, int32_t batch, double *speed, quire_error *
 static quire_err measure_decode(run *m, int32_t batch, quire_error *err) {
     double speeds[FIGURES_MAX_RUNS];
     for (int32_t i = -1; i < m->o->n_runs; i++) { /* the first computes the prompts */
-        TRY(decode_once(m, batch, &speeds[i < 0 ? 0 : i], err));
+        TRY(decode_once(m, batch, i < 0 ? 1 : DECODE_TOKENS, &speeds[i < 0 ? 0 : i], err));
     }
     double context = DECODE_PROMPT + DECODE_TOKENS / 2.0;
     dtype kv = strcmp(m->c.info->kv_dtype, dtype_name(DTYPE_F32)) == 0 ? DTYPE_F32 : DTYPE_BF16;

@@ -148,7 +148,7 @@ static const command commands[] = {
     {"pack", CLI_PACK, command_pack, "write a model as one file that starts in milliseconds and is shared between processes", "quire pack MODEL -o FILE [--compute MODE]",
      "  quire pack model.gguf -o model.quire\n"
      "  quire serve model.quire\n"},
-    {"bench", CLI_BENCH, command_bench, "prefill and decode speed against what memory allows", "quire bench MODEL",
+    {"bench", CLI_BENCH, command_bench, "prefill and decode speed against what memory and arithmetic allow", "quire bench MODEL",
      "  quire bench model.gguf --batch 1,16 --context 128,1024\n"},
     {"sim", CLI_SIM, command_sim, "what a prefix cache of some size and policy finds in a trace of requests", "quire sim TRACE [--pages LIST] [--policy LIST|all]",
      "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
