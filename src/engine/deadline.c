@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "engine/lists.h"
+#include "engine/ready.h"
 
 #define MEASURED    8 /* steps after which costs are believed */
 #define LONGEST_S   3600
@@ -62,6 +63,19 @@ static bool any_deadline(const engine *e) {
     return false;
 }
 
+/* Adds the prompt of s to what stands before those behind it, unless it is late itself: then it is refused, and false comes back. */
+static bool pass(engine *e, const sched_limits *l, deadline_load *load, sequence *s, int64_t now_us) {
+    deadline_load with = *load;
+    add_prompt(&with, s->n_found, s->n_known);
+    double late_us = (double)(now_us - s->deadline_us) + deadline_foretell_us(l, &with);
+    if (s->deadline_us > 0 && s->n_known == s->n_prompt && late_us > 0.0) {
+        refuse(e, s, late_us);
+        return false;
+    }
+    *load = with;
+    return true;
+}
+
 void deadline_check(engine *e, int64_t now_us) {
     if (e->pace.n_steps < MEASURED || !any_deadline(e)) {
         return;
@@ -69,15 +83,15 @@ void deadline_check(engine *e, int64_t now_us) {
     sched_limits l = e->limits;
     l.cost = pace_cost(&e->pace);
     deadline_load load = load_of_running(e);
+    int32_t n = ready_order_begin(e);
+    for (int32_t k = 0, i; k < READY_LOOKED_AT && (i = ready_order_next(e, n)) < n; k++) {
+        if (pass(e, &l, &load, e->waiting[i], now_us)) {
+            ready_order_served(e, n, e->waiting[i]);
+        }
+    }
     for (int32_t i = 0; i < e->n_waiting; i++) {
-        sequence *s = e->waiting[i];
-        deadline_load with = load;
-        add_prompt(&with, s->n_found, s->n_known);
-        double late_us = (double)(now_us - s->deadline_us) + deadline_foretell_us(&l, &with);
-        if (s->deadline_us > 0 && s->n_known == s->n_prompt && late_us > 0.0) {
-            refuse(e, s, late_us);
-        } else {
-            load = with;
+        if (i >= n || e->step.keys[i] == e->step.keys[i]) { /* not passed yet */
+            (void)pass(e, &l, &load, e->waiting[i], now_us);
         }
     }
     list_drop_done(e->waiting, &e->n_waiting);

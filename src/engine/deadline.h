@@ -15,8 +15,9 @@ typedef struct deadline_load {
 /* Microseconds until all of it is computed, by the costs and the step target of l. Pure. */
 double deadline_foretell_us(const sched_limits *l, const deadline_load *load);
 
-/* Ends every waiting sequence that cannot make its deadline with QUIRE_BUSY and its retry_after_s. Says nothing before steps were measured.
- * O(running + waiting) where one waits that has a deadline. */
+/* Ends every waiting sequence that cannot make its deadline with QUIRE_BUSY and its retry_after_s. Those that the policy
+ * admits before it count as before it; behind the first READY_LOOKED_AT of these, who came before it. Says nothing before steps were measured. O(running + READY_LOOKED_AT waiting) where
+ * one waits that has a deadline. */
 void deadline_check(engine *e, int64_t now_us);
 
 #endif

@@ -8,7 +8,6 @@
 #include "engine/tiering.h"
 
 #define MAX_ADMIT     16 /* sequences that a plan looks at: each is looked up in the prefix cache first */
-#define MAX_LOOKED_AT 64 /* waiting sequences among which it finds them: others may wait for pages first */
 
 /* What a waiting sequence is ordered by, the least first. */
 static double key_of(const engine *e, const sequence *s, int64_t now_us) {
@@ -39,34 +38,47 @@ static int32_t least_of(const double *keys, int32_t n) {
     return least;
 }
 
-/* What is chosen counts for its tenant at once, so that one plan does not give all places to one. */
-static void count_as_served(const engine *e, double *keys, int32_t n, const sequence *chosen) {
+int32_t ready_order_begin(engine *e) {
+    bool by_prefix = e->options.schedule == ORDER_PREFIX; /* looks each one up, so not at all of them: the oldest, whose scores grow */
+    int32_t n = by_prefix && e->n_waiting > READY_LOOKED_AT ? READY_LOOKED_AT : e->n_waiting;
+    int64_t now_us = clock_us();
+    for (int32_t i = 0; i < n; i++) {
+        e->step.keys[i] = key_of(e, e->waiting[i], now_us);
+    }
+    return n;
+}
+
+int32_t ready_order_next(engine *e, int32_t n) {
+    int32_t i = least_of(e->step.keys, n);
+    if (i < n) {
+        e->step.keys[i] = NAN;
+    }
+    return i;
+}
+
+void ready_order_served(engine *e, int32_t n, const sequence *s) {
     for (int32_t i = 0; i < n && e->options.schedule == ORDER_FAIR; i++) {
-        keys[i] += e->waiting[i]->share == chosen->share ? SHARE_PROMPT_WEIGHT * (double)(chosen->n_known - chosen->n_computed) : 0.0;
+        e->step.keys[i] += e->waiting[i]->share == s->share ? SHARE_PROMPT_WEIGHT * (double)(s->n_known - s->n_computed) : 0.0;
     }
 }
 
 int32_t ready_find(engine *e) {
     int32_t n_ready = 0, places = e->limits.max_seqs - e->n_running, most = places < MAX_ADMIT ? places : MAX_ADMIT;
-    bool by_prefix = e->options.schedule == ORDER_PREFIX; /* looks each one up, so not at all of them: the oldest, whose scores grow */
-    int32_t n = by_prefix && e->n_waiting > MAX_LOOKED_AT ? MAX_LOOKED_AT : e->n_waiting;
-    double *keys = e->step.keys;
-    int64_t now_us = clock_us();
     if (most <= 0) {
         return 0;
     }
+    int32_t n = ready_order_begin(e);
     for (int32_t i = 0; i < n; i++) {
-        keys[i] = hold_stands(e, e->waiting[i]) ? NAN : key_of(e, e->waiting[i], now_us);
+        e->step.keys[i] = hold_stands(e, e->waiting[i]) ? NAN : e->step.keys[i];
     }
-    for (int32_t looked_at = 0; n_ready < most && looked_at < MAX_LOOKED_AT; looked_at++) {
-        int32_t i = least_of(keys, n);
+    for (int32_t looked_at = 0; n_ready < most && looked_at < READY_LOOKED_AT; looked_at++) {
+        int32_t i = ready_order_next(e, n);
         if (i == n) {
             break;
         }
-        keys[i] = NAN;
         if (!tiering_waits(e, e->waiting[i])) {
             e->step.ready[n_ready++] = e->waiting[i];
-            count_as_served(e, keys, n, e->waiting[i]);
+            ready_order_served(e, n, e->waiting[i]);
         }
     }
     return n_ready;

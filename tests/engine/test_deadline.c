@@ -74,6 +74,42 @@ static void what_cannot_make_it_is_refused_at_once(void **state) {
     harness_close(&h);
 }
 
+/* Who goes before a request is the policy's word: behind a flood of another tenant it comes next under a fair schedule, and last by arrival. */
+static void those_that_the_policy_puts_behind_do_not_count(void **state) {
+    (void)state;
+    enum { N = 20 };
+    static int32_t prompts[N][1600];
+    static harness_run runs[N];
+    harness_options o = harness_defaults;
+    o.path = "models/builtin-small.gguf";
+    o.n_pages = 4000;
+    o.max_seqs = 2;
+    o.prefix_cache = PREFIX_CACHE_NONE;
+    for (int fair = 0; fair < 2; fair++) {
+        harness h = {0};
+        o.schedule = fair ? ORDER_FAIR : ORDER_FCFS;
+        harness_open(&o, &h);
+        int64_t flood_us = 0;
+        for (int round = 0; round < 2; round++) { /* the first is measured */
+            int64_t start_us = clock_us();
+            for (int i = 0; i + 1 < N; i++) {
+                runs[i] = request(&h, prompts[i], 1600, 1);
+                runs[i].space = "flood";
+                harness_submit(&h, &runs[i]);
+            }
+            if (round == 1) {
+                runs[N - 1] = request(&h, prompts[N - 1], 100, 1);
+                runs[N - 1].deadline_us = flood_us / 2;
+                harness_submit(&h, &runs[N - 1]);
+            }
+            harness_wait(&h, N - 1 + round);
+            flood_us = clock_us() - start_us;
+        }
+        assert_int_equal(runs[N - 1].finish, fair ? FINISH_LENGTH : FINISH_ERROR);
+        harness_close(&h);
+    }
+}
+
 /* The leader's first token is the request's: samples that find no place beside it may begin later. */
 static void samples_that_begin_late_are_not_refused(void **state) {
     (void)state;
@@ -115,6 +151,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_time_to_a_first_token_is_that_of_all_rows_before_it),
         cmocka_unit_test(what_cannot_make_it_is_refused_at_once),
+        cmocka_unit_test(those_that_the_policy_puts_behind_do_not_count),
         cmocka_unit_test(samples_that_begin_late_are_not_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
