@@ -98,7 +98,7 @@ INLINE void int8_rows(int n_rows, int n_blocks, const int8_chunk *c, row_view x,
 /* All rows past n_blocks blocks of a chunk, in passes of nearly equal numbers of rows: 3 at least. next: the chunk to come. */
 INLINE void int8_passes(int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
     int32_t n_passes = (n_rows + N_INT8_ROWS - 1) / N_INT8_ROWS;
-    c->ahead_step = (size_t)(4 * LANES / n_passes);
+    c->ahead_step = (size_t)((4 * LANES + n_passes - 1) / n_passes);
     for (int32_t pass = 0, row = 0; pass < n_passes; pass++) {
         int32_t n = (n_rows - row + n_passes - pass - 1) / (n_passes - pass);
         c->ahead = next + (size_t)pass * (size_t)c->n_k * LANES / (size_t)n_passes;
