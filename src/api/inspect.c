@@ -10,6 +10,8 @@
 #include "model/model.h"
 #include "text/utf8.h"
 
+enum { N_KV_TYPES = 4 };
+
 /* What both forms of the summary are written from. */
 typedef struct summary {
     model_desc d;
@@ -23,7 +25,8 @@ typedef struct summary {
         dtype type;
         kv_layout layout;
         int64_t n_pages;
-    } kv[3];
+    } kv[N_KV_TYPES];
+    int n_kv; /* without those that the model's layers do not take */
 } summary;
 
 /* Appends what a file says, which may be anything: invalid UTF-8 and control characters are replaced. */
@@ -57,7 +60,7 @@ static quire_err fill_texts(const model_file *f, summary *s) {
 }
 
 static quire_err fill(const quire_options *o, const model_file *f, summary *s, quire_error *err) {
-    static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    static const dtype types[N_KV_TYPES] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
     s->f = f;
     s->page_tokens = o->page_tokens;
     s->utilization = o->memory_utilization;
@@ -74,10 +77,15 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     }
     int64_t available = memory_available();
     s->free_bytes = available > s->d.weight_bytes ? available - s->d.weight_bytes : 0;
-    for (int i = 0; i < 3; i++) {
-        s->kv[i].type = types[i];
-        TRY(kv_layout_init(&s->d, types[i], o->page_tokens, &s->kv[i].layout, err));
-        s->kv[i].n_pages = (int64_t)((double)s->free_bytes * s->utilization) / s->kv[i].layout.page_bytes;
+    for (int i = 0; i < N_KV_TYPES; i++) {
+        e = kv_layout_init(&s->d, types[i], o->page_tokens, &s->kv[s->n_kv].layout, err);
+        if (e == QUIRE_UNSUPPORTED) {
+            continue;
+        }
+        TRY(e);
+        s->kv[s->n_kv].type = types[i];
+        s->kv[s->n_kv].n_pages = (int64_t)((double)s->free_bytes * s->utilization) / s->kv[s->n_kv].layout.page_bytes;
+        s->n_kv++;
     }
     return QUIRE_OK;
 }
@@ -120,7 +128,7 @@ static quire_err write_memory(strbuf *b, const summary *s) {
     TRY(strbuf_addf(b, " free after the weights, %.0f%% of it for pages of %d tokens\n", 100.0 * s->utilization, (int)s->page_tokens));
     TRY(strbuf_addf(b, "  %-6s %12s %12s %10s %10s   requests of %d / %d tokens\n", "KV", "bytes/token", "bytes/page", "pages", "tokens",
                     (int)lengths[0], (int)lengths[1]));
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < s->n_kv; i++) {
         const kv_layout *l = &s->kv[i].layout;
         TRY(strbuf_addf(b, "  %-6s %12lld %12lld %10lld %10lld   %lld / %lld\n", dtype_name(s->kv[i].type),
                         (long long)kv_layout_token_bytes(l), (long long)l->page_bytes, (long long)s->kv[i].n_pages,
@@ -202,7 +210,7 @@ static quire_err write_json(strbuf *b, const summary *s) {
     json_object_object_add(o, "chat_template", json_object_new_boolean(model_file_chat_template(s->f).n > 0));
     add_int(o, "page_tokens", s->page_tokens);
     add_int(o, "free_bytes", s->free_bytes);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < s->n_kv; i++) {
         json_object_array_add(kv, kv_json(s, i));
     }
     json_object_object_add(o, "memory_plan", kv);

@@ -64,7 +64,7 @@ quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *
     static const struct {
         const char *name;
         dtype type;
-    } types[] = {{"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}};
+    } types[] = {{"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}, {"int8", DTYPE_I8}};
     if (strcmp(o->kv_dtype, "auto") == 0) {
         *out = compute == COMPUTE_F32 ? DTYPE_F32 : DTYPE_BF16;
         return QUIRE_OK;
@@ -75,7 +75,7 @@ quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *
             return QUIRE_OK;
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be auto, f32, f16 or bf16", o->kv_dtype);
+    return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be auto, f32, f16, bf16 or int8", o->kv_dtype);
 }
 
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err) {

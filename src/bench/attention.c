@@ -14,10 +14,10 @@ static const int32_t shapes[N_SHAPES][3] = {{32, 4, 64}, {32, 32, 128}};
 static const struct {
     const char *name;
     dtype type;
-} types[MAX_TYPES] = {{"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}};
+} types[MAX_TYPES] = {{"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}, {"int8", DTYPE_I8}};
 
 void bench_attention_options_init(bench_attention_options *o) {
-    *o = (bench_attention_options){.contexts = "1024,8192,32768", .types = "f16,bf16", .isa = "auto", .n_prompt = 8192, .n_runs = 5};
+    *o = (bench_attention_options){.contexts = "1024,8192,32768", .types = "f16,bf16,int8", .isa = "auto", .n_prompt = 8192, .n_runs = 5};
 }
 
 /* "f16,bf16" into list[0..*n). */
@@ -30,12 +30,12 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
             i++;
         }
         if (i == MAX_TYPES || *n == MAX_TYPES) {
-            return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be some of f32,f16,bf16", text);
+            return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be some of f32,f16,bf16,int8", text);
         }
         list[(*n)++] = types[i].type;
         p += length + (p[length] == ',');
     }
-    return *n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16");
+    return *n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,int8");
 }
 
 static quire_err report(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *shape, quire_error *err) {

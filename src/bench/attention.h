@@ -9,7 +9,7 @@
 
 typedef struct bench_attention_options {
     const char *contexts; /* tokens that a decoded one sees, "1024,8192,32768" */
-    const char *types;    /* of keys and values: "f16,bf16", or "all" */
+    const char *types;    /* of keys and values: "f16,bf16,int8" */
     const char *isa;      /* instruction set */
     int32_t n_prompt;     /* tokens of the prompt that is prefilled */
     int32_t n_threads, n_runs;

@@ -334,7 +334,7 @@ static quire_err open_pieces(baseline_kv *k, const cpu_backend *c) {
 
 quire_err baseline_kv_attach(backend *b, baseline_kv_way way, int32_t max_seqs, int32_t max_len, baseline_kv **out) {
     const cpu_backend *c = (const cpu_backend *)b;
-    if (c->layout.n_groups != 1 || (way != BASELINE_GROWING && c->layout.page_tokens < CPU_KV_BLOCK)) {
+    if (c->layout.n_groups != 1 || c->layout.type == DTYPE_I8 || (way != BASELINE_GROWING && c->layout.page_tokens < CPU_KV_BLOCK)) {
         return QUIRE_UNSUPPORTED;
     }
     baseline_kv *k = mem_new(1, sizeof *k);

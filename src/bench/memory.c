@@ -24,7 +24,7 @@ typedef struct memory_bench {
 } memory_bench;
 
 static dtype type_named(const char *name) {
-    return strcmp(name, "f32") == 0 ? DTYPE_F32 : strcmp(name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F16;
+    return strcmp(name, "f32") == 0 ? DTYPE_F32 : strcmp(name, "int8") == 0 ? DTYPE_I8 : strcmp(name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F16;
 }
 
 /* What a case is called, and what its parameter says. */
@@ -138,9 +138,11 @@ quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
     }
     memory_bench b = {.o = o, .type = type_named(o->kv_dtype)};
     b.shape = (model_desc){.n_layers = shape[0], .n_heads = shape[1], .n_kv_heads = shape[1], .d_head = shape[2]};
+    kv_layout layout;
+    TRY(kv_layout_init(&b.shape, b.type, 1, &layout, err));
     if (!o->json) {
         printf("%d layers of %d KV heads of %d, %s: %lld bytes a token; weights %.1f MB\n", (int)shape[0], (int)shape[1], (int)shape[2],
-               dtype_name(b.type), (long long)2 * shape[0] * shape[1] * shape[2] * dtype_block_bytes(b.type), o->weight_bytes / 1e6);
+               dtype_name(b.type), (long long)kv_layout_token_bytes(&layout), o->weight_bytes / 1e6);
     }
     for (int s = 0; s < MEMORY_N_SCENARIOS; s++) {
         TRY(run_scenario(&b, (memory_scenario)s, pages, n_pages, err));

@@ -19,7 +19,8 @@ static const flag_choice compute_modes[] = {
 };
 static const flag_choice kv_types[] = {
     {"auto", "auto"},   {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"}, {"float16", "f16"},
-    {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {NULL, NULL},
+    {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"},
+    {NULL, NULL},
 };
 static const flag_choice schedules[] = {{"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
 static const flag_choice preemption_modes[] = {{"auto", "auto"}, {"recompute", "recompute"}, {"swap", "swap"}, {NULL, NULL}};
@@ -166,7 +167,7 @@ const flag cli_flags[] = {
     {"--runs", "N", "runs behind each figure, the least of which counts (15)", CLI_BENCH_RUNS, FLAG_COUNT, AT(bench_runs.n_runs), 1, 64, NULL, NULL},
     {"--context", "LIST", "tokens that a decoded one sees (1024,8192,32768)", CLI_BENCH_ATTENTION, FLAG_TEXT, AT(bench_attention.contexts), 0, 0, NULL, NULL},
     {"--prompt", "N", "tokens of the prompt that is prefilled (8192)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_prompt), 1, 1 << 20, NULL, NULL},
-    {"--kv-dtype", "LIST", "types of keys and values (f16,bf16)", CLI_BENCH_ATTENTION, FLAG_TEXT, AT(bench_attention.types), 0, 0, NULL, NULL},
+    {"--kv-dtype", "LIST", "types of keys and values (f16,bf16,int8)", CLI_BENCH_ATTENTION, FLAG_TEXT, AT(bench_attention.types), 0, 0, NULL, NULL},
     {"--isa", NULL, "instruction set", CLI_BENCH_ATTENTION, FLAG_CHOICE, AT(bench_attention.isa), 0, 0, isas, NULL},
     {"--threads -t", "N", "threads (0: all processors)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_threads), 0, 1024, NULL, NULL},
     {"--runs", "N", "runs behind each figure, the least of which counts (5)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_runs), 1, 64, NULL, NULL},

@@ -71,8 +71,8 @@ static quire_err check_options(dtype type, int32_t page_tokens, quire_error *err
     if (page_tokens < 1 || page_tokens > KV_MAX_PAGE_TOKENS || (page_tokens & (page_tokens - 1)) != 0) {
         return err_set(err, QUIRE_INVALID, -1, "a page of %d tokens: must be a power of two from 1 to %d", page_tokens, KV_MAX_PAGE_TOKENS);
     }
-    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16) {
-        return err_set(err, QUIRE_INVALID, -1, "keys and values of type %s: must be F32, F16 or BF16", dtype_name(type));
+    if (type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16 && type != DTYPE_I8) {
+        return err_set(err, QUIRE_INVALID, -1, "keys and values of type %s: must be F32, F16, BF16 or I8", dtype_name(type));
     }
     return QUIRE_OK;
 }
@@ -110,7 +110,14 @@ static quire_err plane_size(int64_t a, int64_t b, int64_t c, int64_t d, const ch
 static quire_err measure_layers(const model_desc *d, kv_layout *l, cut_input *in, quire_error *err) {
     int64_t element_bytes = dtype_block_bytes(l->type);
     if (in->n_of_kind[LAYER_FULL] + in->n_of_kind[LAYER_WINDOW] > 0) {
-        TRY(plane_size(d->n_kv_heads, d->d_head, l->page_tokens, element_bytes, "key-value heads", &l->plane_bytes, err));
+        int64_t row_bytes = l->type == DTYPE_I8 ? ((int64_t)d->d_head + 3) / 4 * 4 : d->d_head * element_bytes;
+        int32_t scale_bytes = l->type == DTYPE_I8 ? (int32_t)sizeof(float) : 0;
+        TRY(plane_size(d->n_kv_heads, d->d_head > 0 ? row_bytes + scale_bytes : 0, l->page_tokens, 1, "key-value heads", &l->plane_bytes, err));
+        l->row_bytes = row_bytes;
+        l->scale_bytes = scale_bytes;
+    }
+    if (in->n_of_kind[LAYER_LATENT] > 0 && l->type == DTYPE_I8) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "int8 keys and values: not for layers that keep latents");
     }
     if (in->n_of_kind[LAYER_LATENT] > 0) {
         TRY(plane_size(1, d->d_latent, l->page_tokens, element_bytes, "latents", &l->latent_bytes, err));
@@ -178,8 +185,10 @@ int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g) {
     if (group->kind == LAYER_STATE) {
         return 0;
     }
-    int64_t elements = group->kind == LAYER_LATENT ? l->d_latent : (int64_t)2 * l->n_kv_heads * l->d_head;
-    return group->n_layers * elements * dtype_block_bytes(l->type);
+    if (group->kind == LAYER_LATENT) {
+        return (int64_t)group->n_layers * l->d_latent * dtype_block_bytes(l->type);
+    }
+    return (int64_t)group->n_layers * 2 * l->n_kv_heads * (l->row_bytes + l->scale_bytes);
 }
 
 int64_t kv_layout_token_bytes(const kv_layout *l) {

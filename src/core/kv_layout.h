@@ -35,10 +35,12 @@ typedef struct kv_group {
 
 typedef struct kv_layout {
     int32_t version;      /* of the inner layout; part of every stored page's identity */
-    dtype type;           /* F32, F16 or BF16 */
+    dtype type;           /* F32, F16, BF16 or I8 */
     int32_t page_tokens;  /* power of two, 1..256 */
     int32_t n_kv_heads, d_head;
-    int64_t plane_bytes;  /* n_kv_heads * d_head * page_tokens * element bytes, rounded up to 64 */
+    int64_t row_bytes;    /* a head's key or value: d_head elements, I8 rounded up to 4 */
+    int32_t scale_bytes;  /* its scale: 4 for I8, else 0 */
+    int64_t plane_bytes;  /* n_kv_heads * page_tokens * (row_bytes + scale_bytes), rounded up to 64; the scales behind all rows */
     int32_t d_latent;     /* elements a token of a latent layer; 0: the model has none */
     int64_t latent_bytes; /* a latent plane: d_latent * page_tokens * element bytes, rounded up to 64 */
     int64_t state_bytes;  /* a state layer's, rounded up to 64; 0: the model has none */
@@ -51,10 +53,10 @@ typedef struct kv_layout {
 } kv_layout;
 
 /* Fills *out for a model, groups in the order of layer_kind. QUIRE_INVALID (with what is wrong, *out as it was) unless page_tokens is a power of
- * two in 1..256, type is F32, F16 or BF16, and the description's counts are such that sizes stay far from overflow. */
+ * two in 1..256, type is F32, F16, BF16 or (without latent layers) I8, and the description's counts are such that sizes stay far from overflow. */
 quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err);
 
-/* KV bytes one token takes in all layers, padding left out: 2 * n_layers * n_kv_heads * d_head * element bytes for a plain Llama. */
+/* KV bytes one token takes in all layers, padding left out: 2 * n_layers * n_kv_heads * (row + scale bytes) for a plain Llama. */
 int64_t kv_layout_token_bytes(const kv_layout *l);
 /* The same in the layers of group g; 0 for a state group. */
 int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g);

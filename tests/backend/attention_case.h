@@ -206,9 +206,9 @@ static inline int32_t case_run_all(const attention_case *c, float *out) {
     return r.n_carried;
 }
 
-/* x rounded to what a page holds. */
+/* x rounded to what a page holds; I8 rounds heads, not numbers. */
 static inline float stored(dtype type, float x) {
-    return type == DTYPE_F32 ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
+    return type == DTYPE_F32 || type == DTYPE_I8 ? x : type == DTYPE_BF16 ? bf16_to_f32(f32_to_bf16(x)) : f16_to_f32(f32_to_f16(x));
 }
 
 /* n normal floats; caller frees. */

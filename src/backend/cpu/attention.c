@@ -11,6 +11,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "backend/cpu/pages.h"
+#include "backend/cpu/pages_int8.h"
 #include "base/size.h"
 
 #define NEAR_BYTES (256 * 1024) /* of keys and values that several tiles of queries take out of a near cache, one after the other */
@@ -24,6 +25,7 @@ typedef struct attn_scratch {
     int64_t row_head[ATTN_TILE];              /* row of the batch * max_heads + head of each query */
     float *out[ATTN_TILE];                    /* its result */
     uint8_t *keys;                            /* [ATTN_BLOCKS, d_head, 16] elements: keys that do not lie as blocks, brought together */
+    cpu_int8_scratch int8;                    /* of keys and values of that type, instead of keys */
     attn_tile branch;                         /* those of the tile's queries whose rows are one branch of a draft tree */
 } attn_scratch;
 
@@ -61,6 +63,13 @@ static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *
     s->keys = step_new(b, (size_t)ATTN_CHUNK * (size_t)b->layout.d_head, cpu_kv_element_bytes(&b->layout));
     if (scores == NULL || sums == NULL || acc == NULL || s->keys == NULL) {
         return QUIRE_NO_MEMORY;
+    }
+    if (b->layout.type == DTYPE_I8) {
+        uint8_t *int8 = step_new(b, cpu_int8_scratch_bytes(&b->layout), 1);
+        if (int8 == NULL) {
+            return QUIRE_NO_MEMORY;
+        }
+        cpu_int8_scratch_init(&b->layout, int8, &s->int8, &s->tile);
     }
     s->tile.scores = scores;
     s->tile.max = sums;
@@ -132,6 +141,10 @@ static void find_pages(const attn_job *job, const batch_seq *seq, int32_t kv_hea
                        attn_scratch *s) {
     const kv_layout *l = &job->b->layout;
     const int32_t *pages = seq->pages[l->layer_group[job->layer]];
+    if (l->type == DTYPE_I8) {
+        cpu_int8_find(job->b, job->layer, pages, kv_head, base, first, end, &s->int8, &s->tile);
+        return;
+    }
     size_t size = cpu_kv_element_bytes(l), row = size * (size_t)l->d_head;
     for (int32_t p = first; p < end;) {
         int32_t offset = (base + p) % l->page_tokens;
@@ -167,6 +180,9 @@ static void set_queries(const attn_job *job, const attn_item *item, int32_t kv_h
         s->row_head[t] = (int64_t)row * job->state->max_heads + head;
         s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_head;
         s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
+        if (s->tile.type == DTYPE_I8) {
+            cpu_int8_query(&s->tile, t);
+        }
         s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
         s->tile.position[t] = position;
         s->first[t] = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
@@ -209,7 +225,9 @@ static void find_branch(const attn_job *job, const batch_seq *seq, int32_t kv_he
         if (p < first) {
             break;
         }
-        if (p < ATTN_CHUNK) {
+        if (p < ATTN_CHUNK && l->type == DTYPE_I8) {
+            cpu_int8_place(job->b, job->layer, kv_head, (kv_slot){(int64_t)page * l->page_tokens + offset}, p, &s->int8, &s->tile);
+        } else if (p < ATTN_CHUNK) {
             s->tile.v_rows[p] = cpu_kv_plane(job->b, page, job->layer, KV_PLANE_V) + size * (size_t)cpu_v_index(l, kv_head, offset);
             place_key(job, kv_head, page, offset, p, s);
         }
@@ -226,6 +244,11 @@ static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *
         part->end[t] = whole->end[from + t];
         part->slopes[t] = whole->slopes[from + t];
         part->position[t] = whole->position[from + t];
+        part->q_scale[t] = whole->q_scale[from + t];
+        part->q_sum[t] = whole->q_sum[from + t];
+    }
+    if (whole->type == DTYPE_I8) {
+        part->q_int8 += (int64_t)from * attn_int8_stride(whole->d_head);
     }
     part->scores += (int64_t)from * ATTN_CHUNK;
     part->max += from;

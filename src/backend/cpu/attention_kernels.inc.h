@@ -226,6 +226,8 @@ INLINE void attend(dtype type, const attn_tile *t) {
     }
 }
 
+#include "backend/cpu/attention_int8.inc.h"
+
 static void attention_tile_kernel(const attn_tile *t) {
     switch (t->type) {
     case DTYPE_F32:
@@ -233,6 +235,9 @@ static void attention_tile_kernel(const attn_tile *t) {
         break;
     case DTYPE_BF16:
         attend(DTYPE_BF16, t);
+        break;
+    case DTYPE_I8:
+        attend_int8(t);
         break;
     default:
         attend(DTYPE_F16, t);

@@ -2,7 +2,11 @@
  *
  * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale; then soft cap; then slope (position - query).
  * max: over the visible positions, 16 lanes by position mod 16 in ascending order, then the tree. sum: likewise over exp(s - max).
- * acc[d] = sum over visible positions, ascending, of exp(s - max) v[d] by fma, from 0. */
+ * acc[d] = sum over visible positions, ascending, of exp(s - max) v[d] by fma, from 0.
+ *
+ * Keys and values of int8, queries too: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum exact in int32. u = exp(s - max) v's scale; with
+ * top the largest u, weights are u 126 / top as integers, by lane as above: what rounding leaves of a position is carried to the next of its
+ * lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. */
 #include "backend/cpu/math.h"
 #include "backend/cpu/math_plain.h"
 #include "core/half.h"
@@ -15,14 +19,27 @@ static float element(dtype type, const void *p, int32_t i) {
     return type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
+static float float_score(const attn_tile *t, int32_t query, int32_t p) {
+    const void *block = t->k_blocks[p / ATTN_BLOCK];
+    float s = 0.0f;
+    for (int32_t e = 0; e < t->d_head; e++) {
+        s = fmaf(t->q[query][e], element(t->type, block, e * ATTN_BLOCK + p % ATTN_BLOCK), s);
+    }
+    return s;
+}
+
+static float int8_score(const attn_tile *t, int32_t query, int32_t p) {
+    const int8_t *q = t->q_int8 + query * attn_int8_stride(t->d_head), *keys = t->k_blocks[p / ATTN_BLOCK];
+    int32_t sum = 0;
+    for (int32_t e = 0; e < t->d_head; e++) {
+        sum += q[e] * keys[e / 4 * 4 * ATTN_BLOCK + p % ATTN_BLOCK * 4 + e % 4];
+    }
+    return (float)sum * t->k_scales[p / ATTN_BLOCK][p % ATTN_BLOCK] * t->q_scale[query];
+}
+
 static void score_query(const attn_tile *t, int32_t query, float *scores) {
     for (int32_t p = t->first[query]; p < t->end[query]; p++) {
-        const void *block = t->k_blocks[p / ATTN_BLOCK];
-        float s = 0.0f;
-        for (int32_t e = 0; e < t->d_head; e++) {
-            s = fmaf(t->q[query][e], element(t->type, block, e * ATTN_BLOCK + p % ATTN_BLOCK), s);
-        }
-        s = s * t->scale;
+        float s = (t->type == DTYPE_I8 ? int8_score(t, query, p) : float_score(t, query, p)) * t->scale;
         if (t->soft_cap > 0.0f) {
             s = t->soft_cap * plain_tanh(s / t->soft_cap);
         }
@@ -59,6 +76,28 @@ static void weigh_query(const attn_tile *t, int32_t query, const float *scores) 
     }
 }
 
+static void weigh_int8_query(const attn_tile *t, int32_t query, const float *scores) {
+    float *acc = t->acc + (int64_t)query * t->acc_stride, carry[ATTN_BLOCK] = {0}, u[ATTN_CHUNK], top = 0.0f;
+    int32_t weights[ATTN_CHUNK], row = (t->d_head + 3) / 4 * 4;
+    for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+        u[p] = scores[p] * t->v_scales[p / ATTN_BLOCK][p % ATTN_BLOCK];
+        top = plain_max(top, u[p]);
+    }
+    float inverse = top > ATTN_INT8_LEAST ? ATTN_INT8_TOP / top : 0.0f, step = top > ATTN_INT8_LEAST ? top / ATTN_INT8_TOP : 0.0f;
+    for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+        float x = carry[p % ATTN_BLOCK] + plain_min(plain_max(u[p] * inverse, 0.0f), ATTN_INT8_TOP), whole = rintf(x);
+        carry[p % ATTN_BLOCK] = x - whole;
+        weights[p] = (int32_t)whole;
+    }
+    for (int32_t d = 0; d < t->d_head; d++) {
+        int32_t sum = 0;
+        for (int32_t p = t->first[query]; p < t->end[query]; p++) {
+            sum += weights[p] * t->v_blocks[p / ATTN_BLOCK][(p % ATTN_BLOCK / 4 * row + d) * 4 + p % 4];
+        }
+        acc[d] = (float)sum * step;
+    }
+}
+
 void attention_tile_plain(const attn_tile *t) {
     for (int32_t query = 0; query < t->n_queries; query++) {
         float *scores = t->scores + query * ATTN_CHUNK;
@@ -68,7 +107,11 @@ void attention_tile_plain(const attn_tile *t) {
         }
         score_query(t, query, scores);
         soften_query(t, query, scores);
-        weigh_query(t, query, scores);
+        if (t->type == DTYPE_I8) {
+            weigh_int8_query(t, query, scores);
+        } else {
+            weigh_query(t, query, scores);
+        }
     }
 }
 

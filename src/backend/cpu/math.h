@@ -30,10 +30,26 @@ typedef struct attn_tile {
     int32_t position[ATTN_TILE]; /* of the query, counted from the chunk's first position; read with slopes only */
     const void *k_blocks[ATTN_BLOCKS];
     const void *v_rows[ATTN_CHUNK];
+    /* Of type I8 instead of v_rows: blocks of keys as quads [d_head / 4][16][4], of values as quads [4][d_head][4] of four positions, d_head
+     * rounded up to 4 in both, each position with its scale; queries as int8 with theirs. */
+    const int8_t *v_blocks[ATTN_BLOCKS];
+    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS]; /* [16] each */
+    int8_t *q_int8;                                             /* [n_queries, attn_int8_stride], zeros behind d_head */
+    float q_scale[ATTN_TILE];
+    int32_t q_sum[ATTN_TILE]; /* of the int8 */
+    int16_t *q_wide;          /* [n_queries, attn_int8_stride], scratch */
+    uint8_t *weights;         /* [n_queries, ATTN_CHUNK], scratch */
     float *scores;    /* [n_queries, ATTN_CHUNK], scratch */
     float *max, *sum; /* [n_queries], result; sum 0 when a query sees nothing, and then acc is undefined */
     float *acc;       /* [n_queries, acc_stride], result */
 } attn_tile;
+
+/* Bytes from one query to the next in attn_tile.q_int8. */
+static inline int32_t attn_int8_stride(int32_t d_head) {
+    return (d_head + 31) / 32 * 32;
+}
+#define ATTN_INT8_TOP   126.0f /* the largest weight; with what rounding carries on, 127 */
+#define ATTN_INT8_LEAST 1e-30f /* weights all as small as this are 0 */
 
 /* A softmax state of one query: weights exp(s - max), their sum, and the weighted sum of values. sum 0: nothing seen yet. */
 typedef struct attn_state {

@@ -4,6 +4,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pages.h"
+#include "backend/cpu/pages_int8.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/half.h"
@@ -69,7 +70,11 @@ void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n) {
         for (int32_t layer = 0; layer < l->n_layers; layer++) {
             for (int32_t head = 0; l->layer_group[layer] == pairs[i].group && pairs[i].src.v != pairs[i].dst.v && head < l->n_kv_heads;
                  head++) {
-                move_head(c, layer, head, pairs[i].src, pairs[i].dst);
+                if (l->type == DTYPE_I8) {
+                    cpu_int8_move(c, layer, head, pairs[i].src, pairs[i].dst);
+                } else {
+                    move_head(c, layer, head, pairs[i].src, pairs[i].dst);
+                }
             }
         }
     }
@@ -114,6 +119,10 @@ void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_to
         const uint8_t *k_plane = cpu_kv_plane(c, page, layer, KV_PLANE_K), *v_plane = cpu_kv_plane(c, page, layer, KV_PLANE_V);
         for (int32_t head = 0; head < l->n_kv_heads; head++) {
             int64_t row = ((int64_t)t * l->n_kv_heads + head) * l->d_head;
+            if (l->type == DTYPE_I8) {
+                cpu_int8_read(c, layer, head, (kv_slot){(int64_t)page * l->page_tokens + offset}, k + row, v + row);
+                continue;
+            }
             for (int32_t e = 0; e < l->d_head; e++) {
                 k[row + e] = read_element(l->type, k_plane, cpu_k_index(l, head, offset) + (int64_t)e * block);
                 v[row + e] = read_element(l->type, v_plane, cpu_v_index(l, head, offset) + e);
@@ -160,7 +169,10 @@ static void store_row(void *context, int32_t row, int32_t member) {
     int32_t page = (int32_t)(slot / l->page_tokens), offset = (int32_t)(slot % l->page_tokens);
     assert(page < b->n_pages);
     uint8_t *k_plane = cpu_kv_plane(b, page, job->layer, KV_PLANE_K), *v_plane = cpu_kv_plane(b, page, job->layer, KV_PLANE_V);
-    for (int32_t head = 0; head < l->n_kv_heads; head++) {
+    for (int32_t head = 0; head < l->n_kv_heads && l->type == DTYPE_I8; head++) {
+        cpu_int8_store(b, job->layer, head, (kv_slot){slot}, k + (int64_t)head * l->d_head, v + (int64_t)head * l->d_head);
+    }
+    for (int32_t head = 0; head < l->n_kv_heads && l->type != DTYPE_I8; head++) {
         write_elements(l->type, k_plane, cpu_k_index(l, head, offset), cpu_kv_block(l), k + (int64_t)head * l->d_head, l->d_head);
         write_elements(l->type, v_plane, cpu_v_index(l, head, offset), 1, v + (int64_t)head * l->d_head, l->d_head);
     }

@@ -1,4 +1,4 @@
-/* Where a key or value element lies inside a page: version 1 of the inner layout (kv_layout.version).
+/* Where a key or value element lies inside a page: version 1 of the inner layout (kv_layout.version). Of int8: pages_int8.h.
  *
  * K plane: [head][block][d_head][positions a block], blocks of 16 positions (of page_tokens positions where a page holds fewer), so that
  * scores have positions across lanes. V plane: [head][position][d_head]. */
@@ -14,7 +14,7 @@ static inline int32_t cpu_kv_block(const kv_layout *l) {
 }
 
 static inline size_t cpu_kv_element_bytes(const kv_layout *l) {
-    return l->type == DTYPE_F32 ? 4 : 2;
+    return (size_t)dtype_block_bytes(l->type);
 }
 
 /* The K or V plane of a layer in a page. */

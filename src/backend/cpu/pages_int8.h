@@ -1,0 +1,53 @@
+/* Keys and values of int8 inside a page: version 1 of their layout (pages.h has the other types').
+ *
+ * A head's key or value of a token is row_bytes int8 (zeros behind d_head) times one float. K plane: [head][block][row_bytes / 4][positions a
+ * block][4]: a quad of elements for each position. V plane: [head][positions / 4][row_bytes][4]: a quad of positions for each element (of
+ * page_tokens positions where a page holds fewer than 4). Behind the rows of all heads: scales [head][position]. */
+#ifndef CPU_PAGES_INT8_H
+#define CPU_PAGES_INT8_H
+
+#include "backend/cpu/math.h"
+#include "backend/cpu/pages.h"
+
+static inline int64_t cpu_k_int8_index(const kv_layout *l, int32_t head, int32_t offset, int32_t e) {
+    int32_t block = cpu_kv_block(l), lane = offset % block;
+    return ((int64_t)head * l->page_tokens + offset - lane) * l->row_bytes + e / 4 * 4 * block + lane * 4 + e % 4;
+}
+
+static inline int64_t cpu_v_int8_index(const kv_layout *l, int32_t head, int32_t offset, int32_t e) {
+    int32_t quad = l->page_tokens < 4 ? l->page_tokens : 4, lane = offset % quad;
+    return ((int64_t)head * l->page_tokens + offset - lane) * l->row_bytes + e * quad + lane;
+}
+
+static inline float *cpu_int8_scales(const kv_layout *l, uint8_t *plane, int32_t head) {
+    return (float *)(void *)(plane + (int64_t)l->n_kv_heads * l->page_tokens * l->row_bytes) + (int64_t)head * l->page_tokens;
+}
+
+/* What 1 stands for so that x[0..n) become -127..127. NaN where x has a number that is not finite, 0 where all are next to 0. */
+float cpu_int8_scale(const float *x, int32_t n);
+
+/* A head's key and value of one token (d_head floats each), in, from slot to slot, and out. A token whose key or value is not finite gets scales
+ * of NaN, so that whoever sees it is not finite either. */
+void cpu_int8_store(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, const float *k, const float *v);
+void cpu_int8_move(const cpu_backend *b, int32_t layer, int32_t head, kv_slot src, kv_slot dst);
+void cpu_int8_read(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, float *k, float *v);
+
+/* Copies of what does not lie as attention wants it, and queries as int8: one member's of the team. */
+typedef struct cpu_int8_scratch {
+    int8_t *keys, *values;      /* [ATTN_BLOCKS][16 * row_bytes] */
+    float *k_scales, *v_scales; /* [ATTN_CHUNK] */
+} cpu_int8_scratch;
+
+/* Memory of a tile and its scratch out of one block of this many bytes. */
+size_t cpu_int8_scratch_bytes(const kv_layout *l);
+void cpu_int8_scratch_init(const kv_layout *l, uint8_t *memory, cpu_int8_scratch *s, attn_tile *tile);
+
+/* Rounds query t of the tile. */
+void cpu_int8_query(attn_tile *tile, int32_t t);
+/* Where the keys, values and scales of positions first..end of the chunk at position `base` lie; those of small pages are brought together. */
+void cpu_int8_find(const cpu_backend *b, int32_t layer, const int32_t *pages, int32_t head, int32_t base, int32_t first, int32_t end,
+                   cpu_int8_scratch *s, attn_tile *tile);
+/* Puts the key and value of a slot at the chunk's position p: into a copy of p's block from now on. */
+void cpu_int8_place(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, int32_t p, cpu_int8_scratch *s, attn_tile *tile);
+
+#endif
