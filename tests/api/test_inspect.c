@@ -71,6 +71,7 @@ static void the_builtin_model_is_summed_up(void **state) {
     assert_int_equal(number(f32, "token_bytes"), 2 * 6 * kv * 4);
     assert_int_equal(number(f16, "token_bytes"), 2 * 6 * kv * 2);
     assert_int_equal(number(bf16, "page_bytes"), 16 * number(bf16, "token_bytes"));
+    assert_int_equal(number(plan_of(v, "I8"), "token_bytes"), 2 * 6 * (kv + 4 * number(v, "n_kv_heads")));
     assert_int_equal(number(f16, "n_tokens"), 16 * number(f16, "n_pages"));
     assert_int_equal(number(f16, "full_length_requests"), number(f16, "n_pages") / 128);
     quire_options hf = options_for("models/builtin-hf");

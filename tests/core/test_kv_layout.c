@@ -233,6 +233,22 @@ static void a_smaller_group_of_states_takes_fewer_pages(void **state) {
     assert_int_equal(kv_layout_state_padding_bytes(&l), 207 * 49152 - 10 * 1000064);
 }
 
+static void int8_rows_have_scales_and_count_them(void **state) {
+    (void)state;
+    kv_layout l;
+    model_desc d = plain(3, 5, 18);
+    assert_int_equal(kv_layout_init(&d, DTYPE_I8, 16, &l, NULL), QUIRE_OK);
+    assert_int_equal(l.row_bytes, 20); /* whole quads */
+    assert_int_equal(l.scale_bytes, 4);
+    assert_int_equal(l.plane_bytes, 16 * 5 * 24);
+    assert_int_equal(l.page_bytes, 2 * 3 * 16 * 5 * 24);
+    assert_int_equal(kv_layout_token_bytes(&l), 2 * 3 * 5 * 24);
+    expect_no_padding(&l);
+    d = mixed(8, 8, LAYER_LATENT, LAYER_FULL, 8, 128);
+    d.d_latent = 576;
+    assert_int_equal(kv_layout_init(&d, DTYPE_I8, 16, &l, NULL), QUIRE_UNSUPPORTED);
+}
+
 /* A model whose kinds differ in bytes: 7 latent layers, as many as fill a page of 1 full layer and a bit. */
 static void pages_are_as_large_as_the_largest_group(void **state) {
     (void)state;
@@ -371,6 +387,7 @@ int main(void) {
         cmocka_unit_test(a_latent_layer_has_one_plane),
         cmocka_unit_test(the_states_of_qwen3_next_take_197_pages),
         cmocka_unit_test(a_smaller_group_of_states_takes_fewer_pages),
+        cmocka_unit_test(int8_rows_have_scales_and_count_them),
         cmocka_unit_test(pages_are_as_large_as_the_largest_group),
         cmocka_unit_test(a_model_of_states_alone_has_one_page_a_sequence),
         cmocka_unit_test(random_layer_kinds_give_every_layer_a_place_of_its_own),

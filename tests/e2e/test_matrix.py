@@ -19,7 +19,7 @@ SETTINGS = {
     "swap": ["0", "1"],
     "schedule": ["fcfs", "fair", "prefix"],
     "cascade": ["0", "1"],
-    "kv": ["f32", "f16"],  # the one that changes numbers: compared with a plain server of its own
+    "kv": ["f32", "f16", "int8"],  # the one that changes numbers: compared with a plain server of its own
 }
 PROMPT = "The prince looked at her and the prince looked at her and "
 KINDS = {

@@ -113,6 +113,11 @@ static void int8_logits_do_not_depend_on_how_they_were_run(void **state) {
     all_ways(COMPUTE_INT8, DTYPE_F16, "auto");
 }
 
+static void logits_over_int8_pages_do_not_depend_on_how_they_were_run(void **state) {
+    (void)state;
+    all_ways(COMPUTE_F32, DTYPE_I8, "auto");
+}
+
 /* The same prompt behind prefixes of every length that were cached before: the last rows' logits and the tokens are those of a first run. */
 static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
     harness_options o = harness_defaults;
@@ -164,6 +169,7 @@ static void logits_do_not_depend_on_what_was_cached(void **state) {
     reuse(COMPUTE_BF16, DTYPE_BF16, 4);
     reuse(COMPUTE_INT8, DTYPE_F16, 64);
     reuse(COMPUTE_INT8, DTYPE_BF16, 1);
+    reuse(COMPUTE_INT8, DTYPE_I8, 16);
 }
 
 static uint64_t fnv(const void *p, size_t n) {
@@ -213,6 +219,11 @@ static void int8_logits_have_the_stored_hash_on_every_instruction_set(void **sta
     hash_of_mode(COMPUTE_INT8, DTYPE_BF16, 0x2d3d1327070f36a9);
 }
 
+static void logits_over_int8_pages_have_the_stored_hash_on_every_instruction_set(void **state) {
+    (void)state;
+    hash_of_mode(COMPUTE_INT8, DTYPE_I8, 0x854e0bb669f995c1);
+}
+
 int main(void) {
     test_seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)test_seed);
@@ -224,9 +235,11 @@ int main(void) {
         cmocka_unit_test(f32_logits_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(bf16_logits_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(int8_logits_do_not_depend_on_how_they_were_run),
+        cmocka_unit_test(logits_over_int8_pages_do_not_depend_on_how_they_were_run),
         cmocka_unit_test(logits_do_not_depend_on_what_was_cached),
         cmocka_unit_test(f32_logits_have_the_stored_hash_on_every_instruction_set),
         cmocka_unit_test(int8_logits_have_the_stored_hash_on_every_instruction_set),
+        cmocka_unit_test(logits_over_int8_pages_have_the_stored_hash_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
