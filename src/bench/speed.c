@@ -2,13 +2,17 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/attention_measure.h"
 #include "bench/profile.h"
 #include "bench/speed_model.h"
 #include "bench/speed_report.h"
 #include "bench/stages.h"
+#include "bench/start.h"
+#include "bench/synthetic.h"
 
 enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 256 };
 enum { OVERHEAD_BATCH = 32, OVERHEAD_STEPS = 16, PREFILL_CONTEXT = 8192, LONG_CONTEXT = 32768 };
@@ -77,6 +81,46 @@ static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, 
     return QUIRE_OK;
 }
 
+/* ---- from exec to the first token ---- */
+
+static quire_err start_packed(const bench_speed_options *o, const llama_shape *s, const char *path, quire_error *err) {
+    bench_start_options start;
+    start_times t;
+    synthetic made;
+    int64_t n_bytes;
+    bench_start_options_init(&start);
+    start.engine.compute = "int8";
+    start.engine.n_threads = o->n_threads;
+    start.engine.isa = o->isa;
+    TRY(synthetic_open(s, DTYPE_Q4_0, &made, err));
+    start.engine.model = made.path;
+    quire_err e = quire_pack(&start.engine, path, &n_bytes, err);
+    synthetic_close(&made);
+    TRY(e);
+    start.engine.model = path;
+    TRY(bench_start_measure(&start, &t, err));
+    speed_report(&(speed_line){.name = "start", .type = "q4_0", .prompt = 1, .value = {t.least_ms - t.token_ms, 0}, .unit = "ms", .less_is_better = true, .goal = 100}, o->json);
+    return QUIRE_OK;
+}
+
+/* A packed model needs a file, which is gone afterwards. */
+static quire_err run_start(const bench_speed_options *o, const llama_shape *s, quire_error *err) {
+    char path[] = "/tmp/quire-bench-XXXXXX";
+    int fd = mkstemp(path);
+    if (fd < 0) {
+        speed_report_skipped("start", "q4_0", "no file can be made in /tmp", o->json);
+        return QUIRE_OK;
+    }
+    close(fd);
+    quire_err e = start_packed(o, s, path, err);
+    unlink(path);
+    if (e == QUIRE_IO || e == QUIRE_NO_MEMORY) {
+        speed_report_skipped("start", "q4_0", err->message, o->json);
+        return QUIRE_OK;
+    }
+    return e;
+}
+
 /* ---- what is neither product nor attention nor sampling ---- */
 
 static quire_err run_overhead(const bench_speed_options *o, quire_error *err) {
@@ -129,6 +173,7 @@ quire_err bench_speed_run(const bench_speed_options *o, quire_error *err) {
         }
     }
     TRY(run_attention(o, shape, &r, err));
+    TRY(run_start(o, shape, err));
     if (o->small) {
         return QUIRE_OK;
     }
