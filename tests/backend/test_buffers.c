@@ -1,0 +1,56 @@
+/* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a step, in every compute mode. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backend/linear_cases.h"
+
+#define MOST_BYTES 64000000
+
+/* Llama's activations and the widest of its weights; of their outputs a few will do, which nothing here is sized by. */
+static int64_t step_bytes(compute_mode mode, dtype type) {
+    static const int32_t widths[] = {2048, 2048, 256, 256, 2048, 5632};
+    model_desc d = {.n_layers = 22, .d_model = 2048, .n_heads = 32, .n_kv_heads = 4, .d_head = 64, .d_ff = 5632, .n_vocab = 32000};
+    backend *b = open_isa("auto", mode, 2);
+    kv_layout layout;
+    quire_error err;
+    for (int i = 0; i < 2; i++) {
+        int32_t n_in = i == 0 ? 5632 : 2048;
+        uint64_t seed = 1;
+        uint8_t *source = random_weights(type, (size_t)16 * (size_t)n_in, &seed);
+        tensor_view w = matrix_view(type, 16, n_in, source);
+        linear *l;
+        assert_int_equal(b->ops->linear_load(b, &w, NULL, &l, &err), QUIRE_OK);
+        free(source);
+    }
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        (void)b->ops->act_reserve(b, widths[i]);
+    }
+    assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &layout, &err), QUIRE_OK);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 512, .max_seqs = 64, .max_out = 64}, &layout, d.n_vocab, &err), QUIRE_OK);
+    int64_t bytes = b->ops->step_bytes(b);
+    b->ops->close(b);
+    return bytes;
+}
+
+static void buffers_of_a_step_stay_under_64_megabytes(void **state) {
+    (void)state;
+    static const struct {
+        compute_mode mode;
+        dtype type;
+    } cases[] = {{COMPUTE_INT8, DTYPE_Q4_0}, {COMPUTE_INT8, DTYPE_Q4_K}, {COMPUTE_INT8, DTYPE_BF16}, {COMPUTE_BF16, DTYPE_BF16}, {COMPUTE_F32, DTYPE_F16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t bytes = step_bytes(cases[i].mode, cases[i].type);
+        print_message("%s over %s: %.1f MB\n", compute_name(cases[i].mode), dtype_name(cases[i].type), (double)bytes / 1e6);
+        assert_true(bytes > 25000000); /* the activations alone: all is counted */
+        assert_true(bytes < MOST_BYTES);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(buffers_of_a_step_stay_under_64_megabytes)};
+    return cmocka_run_group_tests_name("buffers of a step", tests, NULL, NULL);
+}
