@@ -2,17 +2,18 @@
  *
  * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a cycle and core at best (VNNI, 512 bits), exact in int32, so
  * neither order nor grouping shows. Scores: lanes are positions, four elements a lane; values: lanes are elements, four positions a lane.
- * N_INT8_ROWS queries share what is loaded. While a block of keys is multiplied, the next one and the block's values are asked for. */
+ * While a block of keys is multiplied, the next one and the block's values are asked for. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
+
+#define INT8_GROUP (N_LANES / 2) /* queries that share what is loaded: sums in 8 registers */
 
 /* Raw scores of n_q queries with a block. next: the block of keys to ask for. */
 INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block, const int8_t *next) {
     const int8_t *keys = t->k_blocks[block], *values = t->v_blocks[block];
     int32_t n_quads = (t->d_head + 3) / 4, stride = attn_int8_stride(t->d_head);
     const int8_t *x = t->q_int8 + query * stride;
-    const int16_t *wide = t->q_wide + query * stride;
-    ni s[N_INT8_ROWS][N_HALVES];
+    n_sum s[INT8_GROUP][N_HALVES];
     UNROLL
     for (int i = 0; i < n_q; i++) {
         UNROLL
@@ -21,7 +22,6 @@ INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
         }
     }
     for (int32_t quad = 0; quad < n_quads; quad++) {
-        int32_t base = quad / QUADS * 4 * QUADS;
         n_quad k[N_HALVES];
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
@@ -31,7 +31,7 @@ INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
         _mm_prefetch((const char *)values + quad * 4 * ATTN_BLOCK, _MM_HINT_T0);
         UNROLL
         for (int i = 0; i < n_q; i++) {
-            n_quad q = n_quad_row(x + i * stride + base, wide + i * stride + base, quad % QUADS);
+            ni q = n_set1(quad_of(x + i * stride + 4 * quad));
             UNROLL
             for (int h = 0; h < N_HALVES; h++) {
                 s[i][h] = n_quad_add(s[i][h], k[h], q);
@@ -43,7 +43,7 @@ INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
         float *out = t->scores + (query + i) * ATTN_CHUNK + block * ATTN_BLOCK;
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
-            nf scaled = nf_mul(nf_of(s[i][h]), nf_load(t->k_scales[block] + h * N_LANES));
+            nf scaled = nf_mul(nf_of((ni)s[i][h]), nf_load(t->k_scales[block] + h * N_LANES));
             nf_store(out + h * N_LANES, nf_mul(scaled, nf_set1(t->q_scale[query + i])));
         }
     }
@@ -78,11 +78,11 @@ static float weights_to_int8(const attn_tile *t, int32_t query, int32_t block0, 
 }
 
 /* sum += four weights of 0..127 . quads of values. */
-INLINE ni weigh_quad(ni sum, ni weights, ni values) {
+INLINE n_sum weigh_quad(n_sum sum, ni weights, ni values) {
 #if N_LANES == 16
-    return _mm512_dpbusd_epi32(sum, weights, values);
+    return (n_sum)_mm512_dpbusd_epi32((ni)sum, weights, values);
 #else
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, values), _mm256_set1_epi16(1)));
+    return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, values), _mm256_set1_epi16(1)));
 #endif
 }
 
@@ -90,12 +90,12 @@ INLINE ni weigh_quad(ni sum, ni weights, ni values) {
 INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block0, int32_t block1, const float *step) {
     int32_t quad_bytes = 4 * ((t->d_head + 3) / 4 * 4);
     for (int32_t d = 0; d < t->acc_stride; d += LANES) {
-        ni s[N_INT8_ROWS][N_HALVES];
+        n_sum s[INT8_GROUP][N_HALVES];
         UNROLL
         for (int i = 0; i < n_q; i++) {
             UNROLL
             for (int h = 0; h < N_HALVES; h++) {
-                s[i][h] = n_set1(0);
+                s[i][h] = (n_sum)n_set1(0);
             }
         }
         for (int32_t quad = 4 * block0; quad < 4 * block1; quad++) {
@@ -119,7 +119,7 @@ INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
         for (int i = 0; i < n_q; i++) {
             UNROLL
             for (int h = 0; h < N_HALVES; h++) {
-                nf_store(t->acc + (int64_t)(query + i) * t->acc_stride + d + h * N_LANES, nf_mul(nf_of(s[i][h]), nf_set1(step[i])));
+                nf_store(t->acc + (int64_t)(query + i) * t->acc_stride + d + h * N_LANES, nf_mul(nf_of((ni)s[i][h]), nf_set1(step[i])));
             }
         }
     }
@@ -127,7 +127,7 @@ INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
 
 /* A group of n_q queries (a constant), from keys to acc, over blocks block0..block1. */
 INLINE void attend_int8_group(const attn_tile *t, int32_t query, int n_q, int32_t block0, int32_t block1) {
-    float step[N_INT8_ROWS];
+    float step[INT8_GROUP];
     for (int32_t b = block0; b < block1; b++) {
         score_int8(t, query, n_q, b, t->k_blocks[b + 1 < block1 ? b + 1 : b]);
     }
@@ -141,23 +141,20 @@ INLINE void attend_int8_group(const attn_tile *t, int32_t query, int n_q, int32_
 }
 
 static void attend_int8(const attn_tile *t) {
-    int32_t first = ATTN_CHUNK, end = 0, stride = attn_int8_stride(t->d_head);
+    int32_t first = ATTN_CHUNK, end = 0;
     for (int32_t i = 0; i < t->n_queries; i++) {
         t->sum[i] = 0.0f;
         if (t->first[i] < t->end[i]) {
             first = t->first[i] < first ? t->first[i] : first;
             end = t->end[i] > end ? t->end[i] : end;
         }
-        for (int32_t e = 0; e < stride; e += 4 * QUADS) {
-            n_widen(t->q_int8 + i * stride + e, t->q_wide + i * stride + e);
-        }
     }
     int32_t block0 = first / ATTN_BLOCK, block1 = (end + ATTN_BLOCK - 1) / ATTN_BLOCK, query = 0;
     if (first >= end) {
         return;
     }
-    for (; query + N_INT8_ROWS <= t->n_queries; query += N_INT8_ROWS) {
-        attend_int8_group(t, query, N_INT8_ROWS, block0, block1);
+    for (; query + INT8_GROUP <= t->n_queries; query += INT8_GROUP) {
+        attend_int8_group(t, query, INT8_GROUP, block0, block1);
     }
     for (; query + 2 <= t->n_queries; query += 2) {
         attend_int8_group(t, query, 2, block0, block1);

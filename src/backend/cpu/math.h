@@ -37,7 +37,6 @@ typedef struct attn_tile {
     int8_t *q_int8;                                             /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
-    int16_t *q_wide;          /* [n_queries, attn_int8_stride], scratch */
     uint8_t *weights;         /* [n_queries, ATTN_CHUNK], scratch */
     float *scores;    /* [n_queries, ATTN_CHUNK], scratch */
     float *max, *sum; /* [n_queries], result; sum 0 when a query sees nothing, and then acc is undefined */
@@ -46,7 +45,7 @@ typedef struct attn_tile {
 
 /* Bytes from one query to the next in attn_tile.q_int8. */
 static inline int32_t attn_int8_stride(int32_t d_head) {
-    return (d_head + 31) / 32 * 32;
+    return (d_head + 3) / 4 * 4;
 }
 #define ATTN_INT8_TOP   126.0f /* the largest weight; with what rounding carries on, 127 */
 #define ATTN_INT8_LEAST 1e-30f /* weights all as small as this are 0 */

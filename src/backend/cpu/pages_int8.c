@@ -86,15 +86,14 @@ static size_t block_bytes(const kv_layout *l) {
 
 size_t cpu_int8_scratch_bytes(const kv_layout *l) {
     size_t q = (size_t)ATTN_TILE * (size_t)attn_int8_stride(l->d_head), rows = ATTN_BLOCKS * block_bytes(l) + READ_AHEAD_BYTES;
-    return 2 * sizeof(float) * ATTN_CHUNK + q * (sizeof(int16_t) + sizeof(int8_t)) + ATTN_TILE * ATTN_CHUNK + 2 * rows;
+    return 2 * sizeof(float) * ATTN_CHUNK + q + ATTN_TILE * ATTN_CHUNK + 2 * rows;
 }
 
 void cpu_int8_scratch_init(const kv_layout *l, uint8_t *memory, cpu_int8_scratch *s, attn_tile *tile) {
     size_t q = (size_t)ATTN_TILE * (size_t)attn_int8_stride(l->d_head);
     s->k_scales = (float *)(void *)memory;
     s->v_scales = s->k_scales + ATTN_CHUNK;
-    tile->q_wide = (int16_t *)(void *)(s->v_scales + ATTN_CHUNK);
-    tile->q_int8 = (int8_t *)(tile->q_wide + q);
+    tile->q_int8 = (int8_t *)(s->v_scales + ATTN_CHUNK);
     tile->weights = (uint8_t *)(tile->q_int8 + q);
     s->keys = (int8_t *)(tile->weights + ATTN_TILE * ATTN_CHUNK);
     s->values = s->keys + ATTN_BLOCKS * block_bytes(l) + READ_AHEAD_BYTES;
