@@ -16,13 +16,21 @@ typedef struct memory_way {
 } memory_way;
 
 static const memory_way ways[BANDWIDTH_WAYS] = {
-    {{1, 0}, false}, {{2, 0}, false},    {{4, 0}, false},    {{8, 0}, false},    {{1, 512}, false},
-    {{1, 2048}, false}, {{4, 512}, false}, {{4, 2048}, false}, {{1, 0}, true}, {{1, 512}, true},
+    {{1, 0}, false},    {{2, 0}, false},   {{4, 0}, false},    {{8, 0}, false}, {{1, 512}, false},
+    {{1, 2048}, false}, {{4, 512}, false}, {{4, 2048}, false}, {{1, 0}, true},  {{1, 512}, true},
 };
 
 const char *const bandwidth_names[BANDWIDTH_WAYS] = {
-    "1 stream a thread",       "2 streams",           "4 streams",           "8 streams",           "1 stream, prefetch 512 B ahead",
-    "1 stream, prefetch 2 KiB", "4 streams, prefetch 512 B", "4 streams, prefetch 2 KiB", "1 stream, 4 KiB pages", "1 stream, 4 KiB pages, prefetch 512 B",
+    "1 stream a thread",
+    "2 streams",
+    "4 streams",
+    "8 streams",
+    "1 stream, prefetch 512 B ahead",
+    "1 stream, prefetch 2 KiB",
+    "4 streams, prefetch 512 B",
+    "4 streams, prefetch 2 KiB",
+    "1 stream, 4 KiB pages",
+    "1 stream, 4 KiB pages, prefetch 512 B",
 };
 
 typedef struct reading {
@@ -64,14 +72,16 @@ static double best_rate(backend *b, reading *r, int32_t n_stretches, int64_t run
 /* All ways over one buffer, of small pages or of huge ones where the system has them. */
 static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us, double *rates) {
     size_t n = (size_t)n_stretches;
-    reading r = {.kernels = peak_of(b), .bytes = small_pages ? mem_new(n, STRETCH) : mem_new_huge(n, STRETCH), .sums = mem_new(n, sizeof *r.sums)};
+    reading r = {
+        .kernels = peak_of(b), .bytes = small_pages ? mem_new(n, STRETCH) : mem_new_huge(n, STRETCH), .sums = mem_new(n, sizeof *r.sums)};
     if (r.bytes == NULL || r.sums == NULL) {
         mem_free(r.bytes);
         mem_free(r.sums);
         return QUIRE_NO_MEMORY;
     }
     b->ops->run_parts(b, touch_stretch, &r, n_stretches);
-    for (int32_t i = 0; i < TURNS * BANDWIDTH_WAYS; i++) { /* in turns, so that a slow spell of the machine does not hit one of them alone */
+    for (int32_t i = 0; i < TURNS * BANDWIDTH_WAYS;
+         i++) { /* in turns, so that a slow spell of the machine does not hit one of them alone */
         int32_t way = i % BANDWIDTH_WAYS;
         if (ways[way].small_pages == small_pages) {
             r.way = &ways[way].way;

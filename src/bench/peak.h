@@ -1,7 +1,7 @@
 /* The fastest loops of each instruction set: what a processor's units and its memory give when nothing else is in the way.
  *
- * One table for each instruction set of the CPU backend (backend/cpu/cpu.h). The loops keep everything in registers and no result waits for the
- * one before it, so a unit's rate is the only limit. Any thread. */
+ * One table for each instruction set of the CPU backend (backend/cpu/cpu.h). The loops keep everything in registers and no result waits for
+ * the one before it, so a unit's rate is the only limit. Any thread. */
 #ifndef BENCH_PEAK_H
 #define BENCH_PEAK_H
 
@@ -11,9 +11,9 @@
 #include "backend/backend.h"
 
 typedef struct peak_loop {
-    const char *by;             /* the instructions; NULL: this set has none of the kind */
-    float (*run)(int32_t n);    /* n rounds; the value is worthless but keeps the work from being left out */
-    int32_t ops;                /* of a round: a multiplication and an addition are two */
+    const char *by;          /* the instructions; NULL: this set has none of the kind */
+    float (*run)(int32_t n); /* n rounds; the value is worthless but keeps the work from being left out */
+    int32_t ops;             /* of a round: a multiplication and an addition are two */
 } peak_loop;
 
 /* A way to read: n_streams at once through each stretch of memory, with prefetches ahead_bytes in front of each (0: none). */

@@ -1,13 +1,13 @@
-/* The loops for AVX2 and FMA. There is no dot product of int8 here that adds to int32: one is made of a multiplication and additions, as the
- * product kernels make it (backend/cpu/simd_int.h). */
+/* The loops for AVX2 and FMA. There is no dot product of int8 here that adds to int32: one is made of a multiplication and additions, as
+ * the product kernels make it (backend/cpu/simd_int.h). */
 #include <immintrin.h>
 
 #include "bench/peak.h"
 
 typedef __m256i vec;
-#define VEC_ZERO()     _mm256_setzero_si256()
-#define VEC_LOAD(p)    _mm256_load_si256((const __m256i *)(const void *)(p))
-#define VEC_ADD(a, b)  _mm256_add_epi64(a, b)
+#define VEC_ZERO()    _mm256_setzero_si256()
+#define VEC_LOAD(p)   _mm256_load_si256((const __m256i *)(const void *)(p))
+#define VEC_ADD(a, b) _mm256_add_epi64(a, b)
 
 static inline uint64_t vec_sum(vec v) {
     uint64_t words[4];
@@ -91,5 +91,5 @@ const peak_kernels peak_avx2 = {
     .read = read_memory,
     .f32 = {"vfmadd, 256 bits", f32_avx2, FLOAT_SUMS * 8 * 2},
     .int8 = {"vpmaddwd + vpaddd, 256 bits", int8_avx2, SUMS * 16 * 2},
-    .int8_small = {"8 vpmaddubsw + vpaddw, then vpmaddwd, 256 bits", int8_small_avx2, CHAINS * RUN * 32 * 2},
+    .int8_small = {"8 vpmaddubsw + vpaddw, then vpmaddwd, 256 bits", int8_small_avx2, CHAINS *RUN * 32 * 2},
 };

@@ -3,9 +3,9 @@
 #include "bench/peak.h"
 
 typedef __m512i vec;
-#define VEC_ZERO()     _mm512_setzero_si512()
-#define VEC_LOAD(p)    _mm512_load_si512((const void *)(p))
-#define VEC_ADD(a, b)  _mm512_add_epi64(a, b)
+#define VEC_ZERO()    _mm512_setzero_si512()
+#define VEC_LOAD(p)   _mm512_load_si512((const void *)(p))
+#define VEC_ADD(a, b) _mm512_add_epi64(a, b)
 
 static inline uint64_t vec_sum(vec v) {
     uint64_t words[8], sum = 0;

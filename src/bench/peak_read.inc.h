@@ -1,4 +1,5 @@
-/* Reading memory by whole registers: included by peak_avx2.c and peak_avx512.c, which name `vec`, VEC_LOAD, VEC_ADD, VEC_ZERO and vec_sum. */
+/* Reading memory by whole registers: included by peak_avx2.c and peak_avx512.c, which name `vec`, VEC_LOAD, VEC_ADD, VEC_ZERO and vec_sum.
+ */
 
 #define PER_ROUND 256 /* bytes of a stream in a round */
 

@@ -6,8 +6,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "bench/lab.h"
-#include "bench/sheet.h"
 #include "bench/shape.h"
+#include "bench/sheet.h"
 #include "bench/stages.h"
 #include "bench/synthetic.h"
 
@@ -46,7 +46,8 @@ static quire_err open_lab(profile *p, const char *path, quire_error *err) {
 
 static quire_err make_room(profile *p, quire_error *err) {
     const bench_profile_options *o = p->o;
-    int32_t n_layers = p->l.desc->n_layers, passes = (o->batch > o->n_steps ? o->batch : o->n_steps) * (o->n_prompt / 64 + 1) + SPARE_PASSES;
+    int32_t n_layers = p->l.desc->n_layers,
+            passes = (o->batch > o->n_steps ? o->batch : o->n_steps) * (o->n_prompt / 64 + 1) + SPARE_PASSES;
     p->trace.cap = passes * (2 + MAX_LAYER_OPS * n_layers);
     p->trace.ops = mem_new((size_t)p->trace.cap, sizeof *p->trace.ops);
     p->requests = mem_new((size_t)o->batch, sizeof *p->requests);
@@ -72,7 +73,8 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     engine_stats before, after;
     lab_result result;
     for (int32_t i = 0; i < o->batch; i++) {
-        p->requests[i] = (lab_request){.tokens = p->tokens + (size_t)i * (size_t)o->n_prompt, .n_tokens = o->n_prompt, .n_output = n_output, .after = -1};
+        p->requests[i] = (lab_request){
+            .tokens = p->tokens + (size_t)i * (size_t)o->n_prompt, .n_tokens = o->n_prompt, .n_output = n_output, .after = -1};
     }
     p->trace.n = 0;
     p->l.b->ops->trace(p->l.b, &p->trace); /* the engine stands still: nothing was asked */
@@ -136,12 +138,23 @@ static double rate(double amount, double us) {
 }
 
 static void print_row(const sheet *t, const char *name, const stage_cost *c, double whole_us, double part) {
-    sheet_row(t, (sheet_cell[]){{.text = name}, {.number = c->us}, {.number = 100 * c->us / whole_us}, {.number = rate(c->bytes, c->us)}, {.number = rate(c->operations, c->us)}, {.number = 100 * part}});
+    sheet_row(t, (sheet_cell[]){{.text = name},
+                                {.number = c->us},
+                                {.number = 100 * c->us / whole_us},
+                                {.number = rate(c->bytes, c->us)},
+                                {.number = rate(c->operations, c->us)},
+                                {.number = 100 * part}});
+}
+
+/* Keys and values of int8 are multiplied as such, all others in f32. */
+static double attention_peak(const profile *p, const roofline *r) {
+    return p->l.layout.type == DTYPE_I8 ? r->int8 : r->f32;
 }
 
 static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what, double peak) {
-    static const sheet_column columns[] = {{"stage", "stage", 20, SHEET_TEXT}, {"us", "us/step", 9, 1},          {"share_percent", "share %", 7, 1},
-                                           {"gb_per_s", "GB/s", 6, 1},         {"gop_per_s", "GOP/s", 7, 1}, {"limit_percent", "of limit %", 10, 0}};
+    static const sheet_column columns[] = {{"stage", "stage", 20, SHEET_TEXT}, {"us", "us/step", 9, 1},
+                                           {"share_percent", "share %", 7, 1}, {"gb_per_s", "GB/s", 6, 1},
+                                           {"gop_per_s", "GOP/s", 7, 1},       {"limit_percent", "of limit %", 10, 0}};
     char heading[160];
     sheet t = {.what = what, .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = p->o->json};
     snprintf(heading, sizeof heading, "\n%s: steps of %d rows, the mean of the faster half (%d)", what, (int)c->n_rows, (int)c->n_steps);
@@ -149,17 +162,19 @@ static void print_step(const profile *p, const step_costs *c, const roofline *r,
     stage_cost all = {0};
     for (stage s = 0; s < N_STAGES; s++) {
         const stage_cost *k = &c->stages[s];
-        print_row(&t, stage_names[s], k, c->us, fraction(k, r, s == STAGE_ATTENTION ? r->f32 : peak));
+        print_row(&t, stage_names[s], k, c->us, fraction(k, r, s == STAGE_ATTENTION ? attention_peak(p, r) : peak));
         all = (stage_cost){all.us + k->us, all.bytes + k->bytes, all.operations + k->operations};
     }
     print_row(&t, "all", &all, c->us, fraction(&all, r, peak));
-    sheet_note(&t, "products %.1f%%, attention %.1f%%, sampling %.1f%%, everything else %.1f%%", 100 * stages_share(c, STAGE_IS_PRODUCT), 100 * stages_share(c, STAGE_IS_ATTENTION),
-               100 * stages_share(c, STAGE_IS_SAMPLING), 100 * stages_share(c, STAGE_IS_OTHER));
+    sheet_note(&t, "products %.1f%%, attention %.1f%%, sampling %.1f%%, everything else %.1f%%", 100 * stages_share(c, STAGE_IS_PRODUCT),
+               100 * stages_share(c, STAGE_IS_ATTENTION), 100 * stages_share(c, STAGE_IS_SAMPLING), 100 * stages_share(c, STAGE_IS_OTHER));
 }
 
 static void print_layers(const profile *p) {
-    static const sheet_column columns[] = {{"layer", "layer", 5, 0},         {"qkv_us", "q k v", 8, 1}, {"rope_us", "rope", 7, 1},   {"attention_us", "attention", 9, 1}, {"output_us", "output", 8, 1},
-                                           {"gate_up_us", "gate up", 8, 1}, {"down_us", "down", 8, 1}, {"all_us", "all", 9, 1}, {"gb_per_s", "GB/s", 6, 1}};
+    static const sheet_column columns[] = {
+        {"layer", "layer", 5, 0},      {"qkv_us", "q k v", 8, 1},       {"rope_us", "rope", 7, 1}, {"attention_us", "attention", 9, 1},
+        {"output_us", "output", 8, 1}, {"gate_up_us", "gate up", 8, 1}, {"down_us", "down", 8, 1}, {"all_us", "all", 9, 1},
+        {"gb_per_s", "GB/s", 6, 1}};
     sheet t = {.what = "layers", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = p->o->json};
     sheet_begin(&t, "\ndecode, microseconds a layer, each product with its rows");
     for (int32_t i = 0; i < p->decode.n_layers; i++) {
@@ -169,9 +184,15 @@ static void print_layers(const profile *p) {
             us += l[s].us;
             bytes += l[s].bytes;
         }
-        sheet_row(&t, (sheet_cell[]){{.number = i}, {.number = l[STAGE_QKV_ROWS].us + l[STAGE_QKV].us}, {.number = l[STAGE_ROPE_STORE].us}, {.number = l[STAGE_ATTENTION].us},
-                                     {.number = l[STAGE_OUTPUT_ROWS].us + l[STAGE_OUTPUT].us}, {.number = l[STAGE_GATE_UP_ROWS].us + l[STAGE_GATE_UP].us},
-                                     {.number = l[STAGE_DOWN_ROWS].us + l[STAGE_DOWN].us}, {.number = us}, {.number = rate(bytes, us)}});
+        sheet_row(&t, (sheet_cell[]){{.number = i},
+                                     {.number = l[STAGE_QKV_ROWS].us + l[STAGE_QKV].us},
+                                     {.number = l[STAGE_ROPE_STORE].us},
+                                     {.number = l[STAGE_ATTENTION].us},
+                                     {.number = l[STAGE_OUTPUT_ROWS].us + l[STAGE_OUTPUT].us},
+                                     {.number = l[STAGE_GATE_UP_ROWS].us + l[STAGE_GATE_UP].us},
+                                     {.number = l[STAGE_DOWN_ROWS].us + l[STAGE_DOWN].us},
+                                     {.number = us},
+                                     {.number = rate(bytes, us)}});
     }
 }
 
@@ -185,8 +206,9 @@ static quire_err print_profile(const profile *p, quire_error *err) {
     compute_mode compute = p->l.b->compute;
     double peak = products_peak(&r, compute, p->type != NULL ? p->type->published : p->l.desc->weight_type, &by);
     if (!p->o->json) {
-        printf("%s, compute %s, KV %s, %s; %d prompts of %d tokens\nlimits: reading %.1f GB/s, products (%s) %.1f GOP/s, attention (f32) %.1f\n", p->l.desc->name, compute_name(compute),
-               dtype_name(p->l.layout.type), p->l.b->ops->describe(p->l.b), (int)p->o->batch, (int)p->o->n_prompt, r.read / 1e9, by, peak / 1e9, r.f32 / 1e9);
+        printf("%s, compute %s, KV %s, %s; %d prompts of %d tokens\nlimits: reading %.1f GB/s, products (%s) %.1f GOP/s, attention %.1f\n",
+               p->l.desc->name, compute_name(compute), dtype_name(p->l.layout.type), p->l.b->ops->describe(p->l.b), (int)p->o->batch,
+               (int)p->o->n_prompt, r.read / 1e9, by, peak / 1e9, attention_peak(p, &r) / 1e9);
     }
     print_step(p, &p->prompt, &r, "prefill", peak);
     print_step(p, &p->decode, &r, "decode", peak);

@@ -128,7 +128,10 @@ static void report(const roofline *r, bool json) {
     const struct {
         const char *what, *by;
         double rate;
-    } peaks[] = {{"f32", r->f32_by, r->f32}, {"bf16", r->bf16_by, r->bf16}, {"int8", r->int8_by, r->int8}, {"int8 by 4 bits", r->int8_small_by, r->int8_small}};
+    } peaks[] = {{"f32", r->f32_by, r->f32},
+                 {"bf16", r->bf16_by, r->bf16},
+                 {"int8", r->int8_by, r->int8},
+                 {"int8 by 4 bits", r->int8_small_by, r->int8_small}};
     enum { N_PEAKS = (int)(sizeof peaks / sizeof *peaks) };
     if (json) {
         print_json(r, "read", r->read_by, r->read, "bytes/s");

@@ -1,7 +1,7 @@
 /* `quire bench roofline`: what this machine can do at best, which every other bench is held against.
  *
- * A rate is the best of several tries with all of so many threads at work, in loops that do nothing else (bench/peak.h). Threads and instruction set are
- * those of a CPU backend opened the same way. */
+ * A rate is the best of several tries with all of so many threads at work, in loops that do nothing else (bench/peak.h). Threads and
+ * instruction set are those of a CPU backend opened the same way. */
 #ifndef BENCH_ROOFLINE_H
 #define BENCH_ROOFLINE_H
 
@@ -11,11 +11,12 @@
 
 typedef struct roofline {
     int32_t n_threads;
-    char machine[96];              /* the backend's name for itself */
-    double reads[BANDWIDTH_WAYS];  /* bytes a second, each by bandwidth_names */
-    double read;                   /* the best of them */
-    double f32, bf16, int8, int8_small; /* operations a second: a multiplication and an addition are two. bf16 is f32's where there is no dot product of
-                                           bf16; int8 is the rate for any two int8 (per channel and Q8_0), int8_small for 4-bit numbers with int8 */
+    char machine[96];             /* the backend's name for itself */
+    double reads[BANDWIDTH_WAYS]; /* bytes a second, each by bandwidth_names */
+    double read;                  /* the best of them */
+    double f32, bf16, int8,
+        int8_small; /* operations a second: a multiplication and an addition are two. bf16 is f32's where there is no dot product of
+                       bf16; int8 is the rate for any two int8 (per channel and Q8_0), int8_small for 4-bit numbers with int8 */
     const char *read_by, *f32_by, *bf16_by, *int8_by, *int8_small_by; /* what gave the rate */
 } roofline;
 
@@ -36,7 +37,7 @@ typedef struct bench_roofline_options {
     const char *isa;
     const char *threads; /* "1,2"; NULL: 1, 2, 4 .. all processors */
     roofline_effort effort;
-    bool json;           /* an object a line instead of tables */
+    bool json; /* an object a line instead of tables */
 } bench_roofline_options;
 
 void bench_roofline_options_init(bench_roofline_options *o);

@@ -2,11 +2,20 @@
 
 #include <string.h>
 
-const llama_shape shape_1b = {.name = "1.1b", .n_layers = 22, .d_model = 2048, .n_heads = 32, .n_kv_heads = 4, .d_head = 64, .d_ff = 5632, .n_vocab = 32000, .max_positions = 2048};
+const llama_shape shape_1b = {.name = "1.1b",
+                              .n_layers = 22,
+                              .d_model = 2048,
+                              .n_heads = 32,
+                              .n_kv_heads = 4,
+                              .d_head = 64,
+                              .d_ff = 5632,
+                              .n_vocab = 32000,
+                              .max_positions = 2048};
 
 const speed_type speed_types[N_SPEED_TYPES] = {
-    {"q4_0", DTYPE_Q4_0, COMPUTE_INT8, DTYPE_Q4_0}, {"q8_0", DTYPE_Q8_0, COMPUTE_INT8, DTYPE_Q8_0}, {"q4_k", DTYPE_Q4_K, COMPUTE_INT8, DTYPE_Q4_K},
-    {"int8", DTYPE_BF16, COMPUTE_INT8, DTYPE_I8},   {"bf16", DTYPE_BF16, COMPUTE_BF16, DTYPE_BF16},
+    {"q4_0", DTYPE_Q4_0, COMPUTE_INT8, DTYPE_Q4_0}, {"q8_0", DTYPE_Q8_0, COMPUTE_INT8, DTYPE_Q8_0},
+    {"q4_k", DTYPE_Q4_K, COMPUTE_INT8, DTYPE_Q4_K}, {"int8", DTYPE_BF16, COMPUTE_INT8, DTYPE_I8},
+    {"bf16", DTYPE_BF16, COMPUTE_BF16, DTYPE_BF16},
 };
 
 const speed_type *speed_type_find(const char *name, size_t n) {
@@ -70,5 +79,6 @@ speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const
 speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch, double context, dtype kv) {
     const char *by;
     double peak = products_peak(r, t->compute, t->published, &by);
-    return lower(batch * r->read / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)), peak / shape_token_operations(s), by);
+    return lower(batch * r->read / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)), peak / shape_token_operations(s),
+                 by);
 }

@@ -1,5 +1,5 @@
-/* What a Llama-shaped model costs, by arithmetic alone: weights, operations and bytes of a token. Figures of a bench are held against these, so they are the
- * published ones: a type's own bits, whatever a kernel makes of them.
+/* What a Llama-shaped model costs, by arithmetic alone: weights, operations and bytes of a token. Figures of a bench are held against
+ * these, so they are the published ones: a type's own bits, whatever a kernel makes of them.
  *
  * "Operations" counts a multiplication and an addition as two. Those of attention are not among them: they depend on the context. */
 #ifndef BENCH_SHAPE_H
@@ -39,7 +39,8 @@ double shape_weight_bytes(const llama_shape *s, const speed_type *t);
 /* Bytes of keys and values that a token leaves. */
 double shape_kv_bytes(const llama_shape *s, dtype kv);
 
-/* Operations a second that the machine's units give products of weights of a type under a compute mode, and which rate of the roofline that is. */
+/* Operations a second that the machine's units give products of weights of a type under a compute mode, and which rate of the roofline that
+ * is. */
 double products_peak(const roofline *r, compute_mode compute, dtype weights, const char **by);
 
 /* The most tokens a second, and what bounds them: "bytes", or as products_peak says. */

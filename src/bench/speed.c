@@ -17,50 +17,94 @@
 enum { SHARED_BATCH = 32, SHARED_PREFIX = 4096, SHARED_OWN = 256 };
 enum { OVERHEAD_BATCH = 32, OVERHEAD_STEPS = 16, PREFILL_CONTEXT = 8192, LONG_CONTEXT = 32768 };
 
-static const llama_shape shape_small = {.name = "small", .n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .d_head = 64, .d_ff = 512, .n_vocab = 1024, .max_positions = 2048};
+static const llama_shape shape_small = {.name = "small",
+                                        .n_layers = 2,
+                                        .d_model = 256,
+                                        .n_heads = 4,
+                                        .n_kv_heads = 2,
+                                        .d_head = 64,
+                                        .d_ff = 512,
+                                        .n_vocab = 1024,
+                                        .max_positions = 2048};
 
 void bench_speed_options_init(bench_speed_options *o) {
-    *o = (bench_speed_options){.types = "q4_0,q8_0,q4_k,int8,bf16", .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT};
+    *o = (bench_speed_options){
+        .types = "q4_0,q8_0,q4_k,int8,bf16", .batches = "1,4,16,32", .isa = "auto", .n_runs = 3, .context = LONG_CONTEXT};
 }
 
 static void report_roofline(const bench_speed_options *o, const roofline *r) {
     const struct {
         const char *what, *unit;
         double value;
-    } rates[] = {{"read", "GB/s", r->read}, {"f32", "GOP/s", r->f32}, {"bf16", "GOP/s", r->bf16}, {"int8", "GOP/s", r->int8}, {"int8 by 4 bits", "GOP/s", r->int8_small}};
+    } rates[] = {{"read", "GB/s", r->read},
+                 {"f32", "GOP/s", r->f32},
+                 {"bf16", "GOP/s", r->bf16},
+                 {"int8", "GOP/s", r->int8},
+                 {"int8 by 4 bits", "GOP/s", r->int8_small}};
     if (!o->json) {
         printf("%s; reading by %s, bf16 by %s\n", r->machine, r->read_by, r->bf16_by);
     }
     speed_report_begin(o->json);
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        speed_report(&(speed_line){.name = "roofline", .type = rates[i].what, .value = {rates[i].value / 1e9, 0}, .unit = rates[i].unit, .goal = NAN}, o->json);
+        speed_report(
+            &(speed_line){
+                .name = "roofline", .type = rates[i].what, .value = {rates[i].value / 1e9, 0}, .unit = rates[i].unit, .goal = NAN},
+            o->json);
     }
 }
 
 /* ---- attention alone, of one layer of the shape ---- */
 
-static quire_err run_attention(const bench_speed_options *o, const llama_shape *s, const roofline *r, quire_error *err) {
-    static const dtype kv_types[] = {DTYPE_F16, DTYPE_BF16};
+typedef struct kv_type {
+    const char *name;
+    dtype type;
+} kv_type;
+
+/* The least time of a layer's attention in microseconds: bytes, or operations of the unit that multiplies keys and values of this type. */
+static speed_limit attention_limit(const roofline *r, dtype type, double bytes, double operations) {
+    bool is_int8 = type == DTYPE_I8;
+    double bytes_us = bytes / r->read * 1e6, operations_us = operations / (is_int8 ? r->int8 : r->f32) * 1e6;
+    return bytes_us > operations_us ? (speed_limit){bytes_us, "bytes"} : (speed_limit){operations_us, is_int8 ? "int8" : "f32"};
+}
+
+static quire_err run_kv_type(const bench_speed_options *o, const llama_shape *s, const roofline *r, const kv_type *kv, quire_error *err) {
     static const int32_t contexts[] = {1024, 8192, LONG_CONTEXT};
     const attention_machine machine = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
-    attention_shape shape = {.n_heads = s->n_heads, .n_kv_heads = s->n_kv_heads, .d_head = s->d_head, .n_seqs = 1};
+    attention_shape shape = {
+        .n_heads = s->n_heads, .n_kv_heads = s->n_kv_heads, .d_head = s->d_head, .type = kv->type, .n_seqs = 1, .n_rows = 1};
     attention_speed speed;
-    for (size_t t = 0; t < sizeof kv_types / sizeof *kv_types; t++) {
-        const char *name = t == 0 ? "f16" : "bf16";
-        shape.type = kv_types[t];
-        shape.n_rows = 1;
-        for (size_t i = 0; i < sizeof contexts / sizeof *contexts && contexts[i] <= o->context; i++) {
-            shape.n_tokens = contexts[i];
-            TRY(attention_measure(&shape, &machine, &speed, err));
-            speed_report(&(speed_line){.name = "paged/contiguous", .type = name, .context = shape.n_tokens, .value = {speed.paged_us / speed.contiguous_us, 0}, .unit = "x", .less_is_better = true, .goal = 1.03}, o->json);
-            double bytes_us = (double)attention_bytes(&shape) / r->read * 1e6, operations_us = attention_operations(&shape) / r->f32 * 1e6;
-            const speed_limit limit = bytes_us > operations_us ? (speed_limit){bytes_us, "bytes"} : (speed_limit){operations_us, "f32"};
-            speed_report(&(speed_line){.name = "attention", .type = name, .batch = 1, .context = shape.n_tokens, .value = {speed.paged_us, 0}, .unit = "us/layer", .limit = limit, .less_is_better = true, .goal = shape.n_tokens == LONG_CONTEXT ? 0.85 : NAN}, o->json);
-        }
-        shape.n_tokens = shape.n_rows = o->context < PREFILL_CONTEXT ? o->context : PREFILL_CONTEXT;
+    speed_line line = {.name = "attention", .type = kv->name, .unit = "us/layer", .less_is_better = true};
+    for (size_t i = 0; i < sizeof contexts / sizeof *contexts && contexts[i] <= o->context; i++) {
+        line.context = shape.n_tokens = contexts[i];
         TRY(attention_measure(&shape, &machine, &speed, err));
-        const speed_limit limit = {attention_operations(&shape) / r->f32 * 1e6, "f32"};
-        speed_report(&(speed_line){.name = "attention", .type = name, .prompt = shape.n_tokens, .value = {speed.paged_us, 0}, .unit = "us/layer", .limit = limit, .less_is_better = true, .goal = shape.n_tokens == PREFILL_CONTEXT ? 0.5 : NAN}, o->json);
+        speed_report(&(speed_line){.name = "paged/contiguous",
+                                   .type = kv->name,
+                                   .context = contexts[i],
+                                   .value = {speed.paged_us / speed.contiguous_us, 0},
+                                   .unit = "x",
+                                   .less_is_better = true,
+                                   .goal = 1.03},
+                     o->json);
+        line.batch = 1;
+        line.value = (figure){speed.paged_us, 0};
+        line.limit = attention_limit(r, kv->type, (double)attention_bytes(&shape), attention_operations(&shape));
+        line.goal = contexts[i] == LONG_CONTEXT ? 0.85 : NAN;
+        speed_report(&line, o->json);
+    }
+    line.batch = line.context = 0;
+    line.prompt = shape.n_tokens = shape.n_rows = o->context < PREFILL_CONTEXT ? o->context : PREFILL_CONTEXT;
+    TRY(attention_measure(&shape, &machine, &speed, err));
+    line.value = (figure){speed.paged_us, 0};
+    line.limit = attention_limit(r, kv->type, 0, attention_operations(&shape));
+    line.goal = shape.n_tokens == PREFILL_CONTEXT ? 0.5 : NAN;
+    speed_report(&line, o->json);
+    return QUIRE_OK;
+}
+
+static quire_err run_attention(const bench_speed_options *o, const llama_shape *s, const roofline *r, quire_error *err) {
+    static const kv_type types[] = {{"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}, {"int8", DTYPE_I8}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        TRY(run_kv_type(o, s, r, &types[i], err));
     }
     return QUIRE_OK;
 }
@@ -69,15 +113,38 @@ static quire_err run_attention(const bench_speed_options *o, const llama_shape *
 
 static quire_err run_shared(const bench_speed_options *o, const llama_shape *s, const roofline *r, quire_error *err) {
     const attention_machine machine = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
-    attention_shape shape = {.n_heads = s->n_heads, .n_kv_heads = s->n_kv_heads, .d_head = s->d_head, .type = DTYPE_BF16, .n_seqs = SHARED_BATCH, .n_rows = 1, .n_tokens = SHARED_PREFIX + SHARED_OWN, .n_shared = SHARED_PREFIX};
+    attention_shape shape = {.n_heads = s->n_heads,
+                             .n_kv_heads = s->n_kv_heads,
+                             .d_head = s->d_head,
+                             .type = DTYPE_BF16,
+                             .n_seqs = SHARED_BATCH,
+                             .n_rows = 1,
+                             .n_tokens = SHARED_PREFIX + SHARED_OWN,
+                             .n_shared = SHARED_PREFIX};
     cascade_speed speed;
     TRY(attention_measure_cascade(&shape, &machine, &speed, err));
-    double bytes_us = (double)speed.cascade_bytes / r->read * 1e6, operations_us = attention_operations(&shape) / r->f32 * 1e6;
-    const speed_limit limit = bytes_us > operations_us ? (speed_limit){bytes_us, "bytes"} : (speed_limit){operations_us, "f32"};
-    speed_report(&(speed_line){.name = "cascade", .type = "bf16", .batch = SHARED_BATCH, .context = SHARED_PREFIX, .value = {speed.cascade_us, 0}, .unit = "us/layer", .limit = limit, .less_is_better = true, .goal = 0.8}, o->json);
+    const speed_limit limit = attention_limit(r, shape.type, (double)speed.cascade_bytes, attention_operations(&shape));
+    speed_report(&(speed_line){.name = "cascade",
+                               .type = "bf16",
+                               .batch = SHARED_BATCH,
+                               .context = SHARED_PREFIX,
+                               .value = {speed.cascade_us, 0},
+                               .unit = "us/layer",
+                               .limit = limit,
+                               .less_is_better = true,
+                               .goal = 0.8},
+                 o->json);
     shape.n_kv_heads = s->n_heads; /* where bytes bound */
+    shape.type = DTYPE_I8;
     TRY(attention_measure_cascade(&shape, &machine, &speed, err));
-    speed_report(&(speed_line){.name = "cascade gain", .type = "bf16", .batch = SHARED_BATCH, .context = SHARED_PREFIX, .value = {speed.each_us / speed.cascade_us, 0}, .unit = "x", .goal = 3}, o->json);
+    speed_report(&(speed_line){.name = "cascade gain",
+                               .type = "int8",
+                               .batch = SHARED_BATCH,
+                               .context = SHARED_PREFIX,
+                               .value = {speed.each_us / speed.cascade_us, 0},
+                               .unit = "x",
+                               .goal = 3},
+                 o->json);
     return QUIRE_OK;
 }
 
@@ -99,7 +166,14 @@ static quire_err start_packed(const bench_speed_options *o, const llama_shape *s
     TRY(e);
     start.engine.model = path;
     TRY(bench_start_measure(&start, &t, err));
-    speed_report(&(speed_line){.name = "start", .type = "q4_0", .prompt = 1, .value = {t.least_ms - t.token_ms, 0}, .unit = "ms", .less_is_better = true, .goal = 100}, o->json);
+    speed_report(&(speed_line){.name = "start",
+                               .type = "q4_0",
+                               .prompt = 1,
+                               .value = {t.least_ms - t.token_ms, 0},
+                               .unit = "ms",
+                               .less_is_better = true,
+                               .goal = 100},
+                 o->json);
     return QUIRE_OK;
 }
 
@@ -132,7 +206,14 @@ static quire_err run_overhead(const bench_speed_options *o, quire_error *err) {
     p.batch = OVERHEAD_BATCH;
     p.n_steps = OVERHEAD_STEPS;
     TRY(profile_decode(&p, &c, err));
-    speed_report(&(speed_line){.name = "overhead", .type = p.type, .batch = c.n_rows, .value = {100 * stages_share(&c, STAGE_IS_OTHER), 0}, .unit = "% of step", .less_is_better = true, .goal = 3}, o->json);
+    speed_report(&(speed_line){.name = "overhead",
+                               .type = p.type,
+                               .batch = c.n_rows,
+                               .value = {100 * stages_share(&c, STAGE_IS_OTHER), 0},
+                               .unit = "% of step",
+                               .less_is_better = true,
+                               .goal = 3},
+                 o->json);
     return QUIRE_OK;
 }
 

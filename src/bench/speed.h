@@ -1,6 +1,6 @@
-/* `quire bench speed`, which `make bench` runs: everything that speed is held to, measured in one run beside the machine's limits found in the same run.
- * The models are of random weights made in memory (bench/synthetic.h): nothing is needed but the program, and
- * for a while a file in /tmp that holds the packed one. */
+/* `quire bench speed`, which `make bench` runs: everything that speed is held to, measured in one run beside the machine's limits found in
+ * the same run. The models are of random weights made in memory (bench/synthetic.h): nothing is needed but the program, and for a while a
+ * file in /tmp that holds the packed one. */
 #ifndef BENCH_SPEED_H
 #define BENCH_SPEED_H
 
@@ -13,11 +13,11 @@ typedef struct bench_speed_options {
     const char *types;   /* of weights: "q4_0,q8_0,q4_k,int8,bf16" */
     const char *batches; /* sequences that decode together: "1,4,16,32" */
     const char *isa;
-    int32_t n_threads;   /* 0: all processors */
-    int32_t n_runs;      /* each figure is the mean and spread of this many */
-    int32_t context;     /* longest of attention alone */
-    bool small;          /* a model of a few million weights: to see that all works */
-    bool json;           /* an object a line instead of a table */
+    int32_t n_threads; /* 0: all processors */
+    int32_t n_runs;    /* each figure is the mean and spread of this many */
+    int32_t context;   /* longest of attention alone */
+    bool small;        /* a model of a few million weights: to see that all works */
+    bool json;         /* an object a line instead of a table */
 } bench_speed_options;
 
 void bench_speed_options_init(bench_speed_options *o);

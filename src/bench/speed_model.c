@@ -116,14 +116,18 @@ static void report_rest(const run *m, int64_t before_bytes) {
     const quire_info *info = m->c.info;
     if (before_bytes >= 0 && now >= 0) {
         double beside = (double)(now - before_bytes - info->weight_bytes - info->n_pages * info->page_bytes) / 1e6;
-        speed_report(&(speed_line){.name = "memory", .type = m->type->name, .value = {beside, 0}, .unit = "MB", .less_is_better = true, .goal = 64}, m->o->json);
+        speed_report(
+            &(speed_line){.name = "memory", .type = m->type->name, .value = {beside, 0}, .unit = "MB", .less_is_better = true, .goal = 64},
+            m->o->json);
     }
     double start = cpu_seconds();
     int64_t start_us = clock_us();
     nanosleep(&(struct timespec){.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000}, NULL);
     double percent = 100 * (cpu_seconds() - start) / ((double)(clock_us() - start_us) * 1e-6);
     percent = round(percent * 10) / 10;
-    speed_report(&(speed_line){.name = "idle", .type = m->type->name, .value = {percent, 0}, .unit = "% CPU", .less_is_better = true, .goal = 0}, m->o->json);
+    speed_report(
+        &(speed_line){.name = "idle", .type = m->type->name, .value = {percent, 0}, .unit = "% CPU", .less_is_better = true, .goal = 0},
+        m->o->json);
 }
 
 /* ---- a run ---- */
@@ -164,7 +168,8 @@ static quire_err measure_all(run *m, quire_error *err) {
     return QUIRE_OK;
 }
 
-quire_err speed_model_run(const bench_speed_options *o, const llama_shape *shape, const speed_type *type, const roofline *r, bool with_rest, quire_error *err) {
+quire_err speed_model_run(const bench_speed_options *o, const llama_shape *shape, const speed_type *type, const roofline *r, bool with_rest,
+                          quire_error *err) {
     run m = {.o = o, .shape = shape, .type = type, .r = r, .draw = 1};
     synthetic s;
     TRY(figures_parse_list("--batch", o->batches, m.batches, &m.n_batches, err));

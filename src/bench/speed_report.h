@@ -1,4 +1,5 @@
-/* Lines of `quire bench speed`: a figure, the machine's limit for it, the part of the limit that it is, the goal, and whether that is met. */
+/* Lines of `quire bench speed`: a figure, the machine's limit for it, the part of the limit that it is, the goal, and whether that is met.
+ */
 #ifndef BENCH_SPEED_REPORT_H
 #define BENCH_SPEED_REPORT_H
 
@@ -8,14 +9,15 @@
 #include "bench/shape.h"
 
 typedef struct speed_line {
-    const char *name;    /* "decode" */
-    const char *type;    /* of weights, or of keys and values; NULL: of no type */
+    const char *name;               /* "decode" */
+    const char *type;               /* of weights, or of keys and values; NULL: of no type */
     int32_t batch, context, prompt; /* 0: does not apply */
     figure value;
     const char *unit;    /* "tokens/s" */
     speed_limit limit;   /* in the same unit; by NULL: there is none */
     bool less_is_better; /* as of a time: the fraction is limit / value */
-    double goal;         /* with a limit the least fraction of it; else the value's own bound: the most where less is better, or the least. NAN: there is none */
+    double goal; /* with a limit the least fraction of it; else the value's own bound: the most where less is better, or the least. NAN:
+                    there is none */
 } speed_line;
 
 /* What was set as a goal for the fraction of a figure; NAN: nothing. */

@@ -4,8 +4,8 @@
 #include <stddef.h>
 
 const char *const stage_names[N_STAGES] = {
-    "plan, pages, batch", "embed",        "q k v: rows",       "q k v",   "rope, store", "attention",  "output: rows", "output", "gate up: rows",
-    "gate up, act",       "down: rows",   "down",              "head: rows", "head",     "sample",     "commit",       "between",
+    "plan, pages, batch", "embed",      "q k v: rows", "q k v",      "rope, store", "attention", "output: rows", "output",  "gate up: rows",
+    "gate up, act",       "down: rows", "down",        "head: rows", "head",        "sample",    "commit",       "between",
 };
 
 stage_kind stage_kind_of(stage s) {
@@ -55,7 +55,8 @@ static void add_op(const op_time *op, op_kind before, stage_cost *to) {
     to[s].operations += (double)op->operations;
 }
 
-/* The end of the pass that begins at ops[first]: behind its OP_HEAD, or, of one whose logits nobody wants, where the next begins. 0: the trace ends before. */
+/* The end of the pass that begins at ops[first]: behind its OP_HEAD, or, of one whose logits nobody wants, where the next begins. 0: the
+ * trace ends before. */
 static int32_t pass_end(const op_time *ops, int32_t n, int32_t first) {
     for (int32_t i = first + 1; i < n; i++) {
         if (ops[i].kind == OP_HEAD || ops[i].kind == OP_EMBED) {

@@ -38,13 +38,13 @@ typedef struct stage_cost {
 
 /* Means over the faster half of the steps: what other programs did to a step is not what it costs. */
 typedef struct step_costs {
-    int32_t n_steps, n_rows;   /* n_rows: of each of them */
-    double us;                 /* of a step; the stages' sum */
+    int32_t n_steps, n_rows; /* n_rows: of each of them */
+    double us;               /* of a step; the stages' sum */
     stage_cost stages[N_STAGES];
-    stage_cost *layers;        /* [n_layers * N_STAGES], the caller's, zeroed; NULL: not wanted */
+    stage_cost *layers; /* [n_layers * N_STAGES], the caller's, zeroed; NULL: not wanted */
     int32_t n_layers;
-    int32_t n_gaps;            /* steps that another such step followed: their whole time is known */
-    double pass_us, cycle_us;  /* of those: ops alone, and from step to step */
+    int32_t n_gaps;           /* steps that another such step followed: their whole time is known */
+    double pass_us, cycle_us; /* of those: ops alone, and from step to step */
 } step_costs;
 
 /* The most rows that a whole pass in ops[0..n) has; 0: there is none. */
@@ -52,8 +52,8 @@ int32_t stages_most_rows(const op_time *ops, int32_t n);
 /* Adds, of all whole passes of out->n_rows rows, those that took no longer than their median. A pass begins with OP_EMBED and ends
  * with OP_HEAD or, where no logits are wanted, before the next. */
 void stages_add(const op_time *ops, int32_t n, step_costs *out);
-/* Turns sums into means, and fills the engine's stages (microseconds of a step). STAGE_BETWEEN comes from steps that followed each other: 0 when none did.
- * Once, after the last stages_add. */
+/* Turns sums into means, and fills the engine's stages (microseconds of a step). STAGE_BETWEEN comes from steps that followed each other: 0
+ * when none did. Once, after the last stages_add. */
 void stages_finish(step_costs *c, double plan_us, double sample_us, double commit_us);
 /* The part (0..1) of a step that is of this kind. */
 double stages_share(const step_costs *c, stage_kind kind);

@@ -48,9 +48,9 @@ static tensor tensor_at(const llama_shape *s, dtype type, int32_t i) {
         return named(last[k], -1, k == 1 ? 0 : s->n_vocab, d, type);
     }
     const tensor of_layer[LAYER_TENSORS] = {
-        named("attn_norm", layer, 0, d, type),   named("attn_q", layer, q, d, type),      named("attn_k", layer, kv, d, type),
-        named("attn_v", layer, kv, d, type),     named("attn_output", layer, d, q, type), named("ffn_norm", layer, 0, d, type),
-        named("ffn_gate", layer, f, d, type),    named("ffn_up", layer, f, d, type),      named("ffn_down", layer, d, f, type),
+        named("attn_norm", layer, 0, d, type), named("attn_q", layer, q, d, type),      named("attn_k", layer, kv, d, type),
+        named("attn_v", layer, kv, d, type),   named("attn_output", layer, d, q, type), named("ffn_norm", layer, 0, d, type),
+        named("ffn_gate", layer, f, d, type),  named("ffn_up", layer, f, d, type),      named("ffn_down", layer, d, f, type),
     };
     return of_layer[i % LAYER_TENSORS];
 }
@@ -104,11 +104,11 @@ static quire_err put_keys(strbuf *b, const llama_shape *s, dtype type) {
     const struct {
         const char *key;
         int32_t value;
-    } numbers[] = {{"llama.context_length", s->max_positions},       {"llama.embedding_length", s->d_model},
-                   {"llama.block_count", s->n_layers},               {"llama.feed_forward_length", s->d_ff},
-                   {"llama.attention.head_count", s->n_heads},       {"llama.attention.head_count_kv", s->n_kv_heads},
-                   {"llama.attention.key_length", s->d_head},        {"llama.attention.value_length", s->d_head},
-                   {"llama.rope.dimension_count", s->d_head},        {"llama.vocab_size", s->n_vocab}};
+    } numbers[] = {{"llama.context_length", s->max_positions}, {"llama.embedding_length", s->d_model},
+                   {"llama.block_count", s->n_layers},         {"llama.feed_forward_length", s->d_ff},
+                   {"llama.attention.head_count", s->n_heads}, {"llama.attention.head_count_kv", s->n_kv_heads},
+                   {"llama.attention.key_length", s->d_head},  {"llama.attention.value_length", s->d_head},
+                   {"llama.rope.dimension_count", s->d_head},  {"llama.vocab_size", s->n_vocab}};
     enum { N_NUMBERS = (int)(sizeof numbers / sizeof *numbers) };
     char name[64];
     snprintf(name, sizeof name, "random-llama-%s-%s", s->name, dtype_name(type));
@@ -231,7 +231,8 @@ static quire_err check_room(const llama_shape *shape, const synthetic *s, quire_
     int64_t available = memory_available(), needed = 2 * s->n_bytes + SPARE_BYTES;
     return available < 0 || available >= needed
                ? QUIRE_OK
-               : err_set(err, QUIRE_NO_MEMORY, -1, "a %s model of %lld MB and the engine's copy of it need %lld MB of memory, there are %lld", shape->name,
+               : err_set(err, QUIRE_NO_MEMORY, -1,
+                         "a %s model of %lld MB and the engine's copy of it need %lld MB of memory, there are %lld", shape->name,
                          (long long)(s->n_bytes / 1000000), (long long)(needed / 1000000), (long long)(available / 1000000));
 }
 

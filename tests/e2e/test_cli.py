@@ -231,7 +231,7 @@ def test_bench_speed_prints_figures_limits_and_goals(quire):
     assert all({"name", "params", "value", "unit", "limit", "fraction", "goal", "met"} <= set(line) for line in lines)
     names = [line["name"] for line in lines]
     assert {name: names.count(name) for name in set(names)} == {
-        "roofline": 5, "prefill": 2, "decode": 4, "memory": 1, "idle": 1, "start": 1, "paged/contiguous": 2, "attention": 4}
+        "roofline": 5, "prefill": 2, "decode": 4, "memory": 1, "idle": 1, "start": 1, "paged/contiguous": 3, "attention": 6}
     assert [line["params"] for line in lines if line["name"] == "decode"] == [
         {"batch": batch, "context": 128, "type": kind} for kind in ("q4_0", "int8") for batch in (1, 3)]
     for line in lines:
