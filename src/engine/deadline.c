@@ -63,12 +63,13 @@ static bool any_deadline(const engine *e) {
     return false;
 }
 
-/* Adds the prompt of s to what stands before those behind it, unless it is late itself: then it is refused, and false comes back. */
+/* Adds the prompt of s to what stands before those behind it, unless it is late itself: then it is refused, and false comes back. One
+ * that was admitted once is computed to its end, late or not. */
 static bool pass(engine *e, const sched_limits *l, deadline_load *load, sequence *s, int64_t now_us) {
     deadline_load with = *load;
     add_prompt(&with, s->n_found, s->n_known);
     double late_us = (double)(now_us - s->deadline_us) + deadline_foretell_us(l, &with);
-    if (s->deadline_us > 0 && s->n_known == s->n_prompt && late_us > 0.0) {
+    if (s->deadline_us > 0 && s->n_admitted == 0 && late_us > 0.0) {
         refuse(e, s, late_us);
         return false;
     }

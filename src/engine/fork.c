@@ -58,6 +58,7 @@ void fork_split(engine *e, sequence *leader) {
     for (sequence *next; s != NULL; s = next) {
         next = s->followers;
         s->followers = NULL;
+        s->deadline_us = 0; /* the leader's first token is the request's */
         wait_alone(e, s);
     }
 }

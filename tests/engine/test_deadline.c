@@ -111,8 +111,7 @@ static void those_that_the_policy_puts_behind_do_not_count(void **state) {
 }
 
 /* The leader's first token is the request's: samples that find no place beside it may begin later. */
-static void samples_that_begin_late_are_not_refused(void **state) {
-    (void)state;
+static void check_samples(bool no_fork_sharing) {
     enum { N_SAMPLES = 4, N = 8, N_OUT = 400 };
     static harness_run alone, runs[N_SAMPLES];
     void *users[N_SAMPLES];
@@ -122,6 +121,7 @@ static void samples_that_begin_late_are_not_refused(void **state) {
     harness_options o = harness_defaults;
     harness h = {0};
     o.max_seqs = 2;
+    o.no_fork_sharing = no_fork_sharing;
     harness_open(&o, &h);
     random_prompt(&seed, h.n_vocab, N, prompt);
     alone = (harness_run){.prompt = prompt, .n_prompt = N, .sampling = greedy(N_OUT)};
@@ -143,6 +143,12 @@ static void samples_that_begin_late_are_not_refused(void **state) {
         assert_int_equal(runs[i].n_tokens, N_OUT);
     }
     harness_close(&h);
+}
+
+static void samples_that_begin_late_are_not_refused(void **state) {
+    (void)state;
+    check_samples(false);
+    check_samples(true);
 }
 
 int main(void) {
