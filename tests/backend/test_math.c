@@ -98,6 +98,33 @@ static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
     }
 }
 
+/* Exactly half way, at both ends of what a half holds, subnormal and NaN: any bits, and lengths of all kinds. */
+static void halves_are_those_of_the_plain_twin(void **unused) {
+    (void)unused;
+    enum { N = 4099 };
+    float *x = malloc(N * sizeof *x);
+    uint16_t *got = malloc((N + 1) * sizeof *got), *want = malloc((N + 1) * sizeof *want);
+    uint64_t seed = SEED;
+    for (int i = 0; i < N; i++) {
+        uint32_t r = (uint32_t)rng_next(&seed), bits = i % 3 == 0 ? r : i % 3 == 1 ? r & 0xfffff000u : 0x33000000u + (r & 0x8effffffu);
+        memcpy(&x[i], &bits, sizeof bits);
+    }
+    for (int i = 0; i < N_TEST_ISAS; i++) {
+        const math_kernels *k = kernels(ISAS[i]);
+        for (int32_t n = N; k != NULL && n > 0; n = n > 40 ? 40 : n - 1) {
+            for (dtype t = DTYPE_F16; t <= DTYPE_BF16; t++) {
+                got[n] = want[n] = 7;
+                k->narrow(t, x, n, got);
+                math_plain.narrow(t, x, n, want);
+                assert_memory_equal(got, want, ((size_t)n + 1) * sizeof *got);
+            }
+        }
+    }
+    free(x);
+    free(got);
+    free(want);
+}
+
 /* How far got is from want, in units of want's last place. */
 static double ulps(float got, double want) {
     float rounded = (float)want;
@@ -214,6 +241,7 @@ static void a_name_that_is_no_instruction_set_is_refused(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
+        cmocka_unit_test(halves_are_those_of_the_plain_twin),
         cmocka_unit_test(the_functions_are_within_a_few_units_of_the_last_place),
         cmocka_unit_test(the_functions_are_defined_everywhere),
         cmocka_unit_test(norms_and_rotation_agree_with_double),

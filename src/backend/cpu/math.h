@@ -74,6 +74,9 @@ typedef struct math_kernels {
      * first. ROPE_HALVES: a = x[0..n_pairs), b = x[n_pairs..2 n_pairs). ROPE_NEIGHBOURS: a = x[2i], b = x[2i + 1]. */
     void (*rotate)(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x);
 
+    /* out[i] = x[i] as F16 or BF16, to nearest even. */
+    void (*narrow)(dtype type, const float *x, int32_t n, uint16_t *out);
+
     void (*attention_tile)(const attn_tile *t);
     /* to = to merged with a later chunk's state. Empty states change nothing; acc of an empty `to` is overwritten. */
     void (*attention_merge)(attn_state *to, const attn_state *chunk, int32_t acc_stride);

@@ -10,6 +10,7 @@
 #include "backend/cpu/math.h"
 #include "backend/cpu/math_poly.h"
 #include "backend/cpu/simd.h"
+#include "core/half.h"
 
 #define LANES 16
 
@@ -210,6 +211,14 @@ static void norm_layer_kernel(const float *x, const float *weight, const float *
     }
 }
 
+static inline f32x16 turned_a(f32x16 a, f32x16 b, f32x16 c, f32x16 s) {
+    return f_sub(f_mul(a, c), f_mul(b, s));
+}
+
+static inline f32x16 turned_b(f32x16 a, f32x16 b, f32x16 c, f32x16 s) {
+    return f_add(f_mul(b, c), f_mul(a, s));
+}
+
 static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x) {
     if (pairs == ROPE_NEIGHBOURS) {
         for (int32_t i = 0; i < n_pairs; i++) {
@@ -220,12 +229,31 @@ static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *s
         return;
     }
     float *y = x + n_pairs;
-    for (int32_t i = 0; i < n_pairs; i += LANES) {
-        int32_t n = n_pairs - i < LANES ? n_pairs - i : LANES;
+    int32_t i = 0;
+    for (; i + LANES <= n_pairs; i += LANES) {
+        f32x16 a = f_load(x + i), b = f_load(y + i), c = f_load(cosines + i), s = f_load(sines + i);
+        f_store(x + i, turned_a(a, b, c, s));
+        f_store(y + i, turned_b(a, b, c, s));
+    }
+    if (i < n_pairs) {
+        int32_t n = n_pairs - i;
         f32x16 a = f_load_first(x + i, n), b = f_load_first(y + i, n);
         f32x16 c = f_load_first(cosines + i, n), s = f_load_first(sines + i, n);
-        f_store_first(x + i, n, f_sub(f_mul(a, c), f_mul(b, s)));
-        f_store_first(y + i, n, f_add(f_mul(b, c), f_mul(a, s)));
+        f_store_first(x + i, n, turned_a(a, b, c, s));
+        f_store_first(y + i, n, turned_b(a, b, c, s));
+    }
+}
+
+static void narrow_kernel(dtype type, const float *x, int32_t n, uint16_t *out) {
+    int32_t i = 0;
+    for (; type == DTYPE_F16 && i + LANES <= n; i += LANES) {
+        f_store_f16(out + i, f_load(x + i));
+    }
+    for (; type == DTYPE_BF16 && i + LANES <= n; i += LANES) {
+        f_store_bf16(out + i, f_load(x + i));
+    }
+    for (; i < n; i++) {
+        out[i] = type == DTYPE_BF16 ? f32_to_bf16(x[i]) : f32_to_f16(x[i]);
     }
 }
 

@@ -1,6 +1,7 @@
 /* Plain C twins of the elementwise kernels, norms and rotation: the reference of math_kernels.inc.h. */
 #include "backend/cpu/math_plain.h"
 #include "backend/cpu/math.h"
+#include "core/half.h"
 
 #define LANES 16
 
@@ -91,6 +92,12 @@ static void rotate_plain(rope_pairs pairs, const float *cosines, const float *si
     }
 }
 
+static void narrow_plain(dtype type, const float *x, int32_t n, uint16_t *out) {
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = type == DTYPE_BF16 ? f32_to_bf16(x[i]) : f32_to_f16(x[i]);
+    }
+}
+
 const math_kernels math_plain = {
     .exp = exp_plain,
     .tanh = tanh_plain,
@@ -100,6 +107,7 @@ const math_kernels math_plain = {
     .norm_rms = norm_rms_plain,
     .norm_layer = norm_layer_plain,
     .rotate = rotate_plain,
+    .narrow = narrow_plain,
     .attention_tile = attention_tile_plain,
     .attention_merge = attention_merge_plain,
     .attention_finish = attention_finish_plain,

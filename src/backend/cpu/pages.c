@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/math.h"
 #include "backend/cpu/pages.h"
 #include "backend/cpu/pages_int8.h"
 #include "base/mem.h"
@@ -88,25 +89,20 @@ static float read_element(dtype type, const uint8_t *plane, int64_t index) {
     return type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-/* x[0..n) to elements index, index + stride, ... of a plane, rounded to its type. */
-static void write_elements(dtype type, uint8_t *plane, int64_t index, int32_t stride, const float *x, int32_t n) {
-    uint16_t *halves = (uint16_t *)(void *)plane + index;
-    float *floats = (float *)(void *)plane + index;
-    switch (type) {
-    case DTYPE_BF16:
+/* One head's x[0..d_head) to elements index, index + stride, ... of a plane, rounded to its type. */
+static void write_head(const cpu_backend *b, uint8_t *plane, int64_t index, int32_t stride, const float *x) {
+    int32_t n = b->layout.d_head;
+    if (b->layout.type == DTYPE_F32) {
+        float *to = (float *)(void *)plane + index;
         for (int32_t e = 0; e < n; e++) {
-            halves[(int64_t)e * stride] = f32_to_bf16(x[e]);
+            to[(int64_t)e * stride] = x[e];
         }
-        break;
-    case DTYPE_F16:
-        for (int32_t e = 0; e < n; e++) {
-            halves[(int64_t)e * stride] = f32_to_f16(x[e]);
-        }
-        break;
-    default:
-        for (int32_t e = 0; e < n; e++) {
-            floats[(int64_t)e * stride] = x[e];
-        }
+        return;
+    }
+    uint16_t halves[DESC_MAX_HEAD], *to = (uint16_t *)(void *)plane + index;
+    b->math->narrow(b->layout.type, x, n, halves);
+    for (int32_t e = 0; e < n; e++) {
+        to[(int64_t)e * stride] = halves[e];
     }
 }
 
@@ -169,12 +165,14 @@ static void store_row(void *context, int32_t row, int32_t member) {
     int32_t page = (int32_t)(slot / l->page_tokens), offset = (int32_t)(slot % l->page_tokens);
     assert(page < b->n_pages);
     uint8_t *k_plane = cpu_kv_plane(b, page, job->layer, KV_PLANE_K), *v_plane = cpu_kv_plane(b, page, job->layer, KV_PLANE_V);
-    for (int32_t head = 0; head < l->n_kv_heads && l->type == DTYPE_I8; head++) {
-        cpu_int8_store(b, job->layer, head, (kv_slot){slot}, k + (int64_t)head * l->d_head, v + (int64_t)head * l->d_head);
-    }
-    for (int32_t head = 0; head < l->n_kv_heads && l->type != DTYPE_I8; head++) {
-        write_elements(l->type, k_plane, cpu_k_index(l, head, offset), cpu_kv_block(l), k + (int64_t)head * l->d_head, l->d_head);
-        write_elements(l->type, v_plane, cpu_v_index(l, head, offset), 1, v + (int64_t)head * l->d_head, l->d_head);
+    for (int32_t head = 0; head < l->n_kv_heads; head++) {
+        const float *k_head = k + (int64_t)head * l->d_head, *v_head = v + (int64_t)head * l->d_head;
+        if (l->type == DTYPE_I8) {
+            cpu_int8_store(b, job->layer, head, (kv_slot){slot}, k_head, v_head);
+        } else {
+            write_head(b, k_plane, cpu_k_index(l, head, offset), cpu_kv_block(l), k_head);
+            write_head(b, v_plane, cpu_v_index(l, head, offset), 1, v_head);
+        }
     }
 }
 
