@@ -16,6 +16,7 @@
 
 static inline f32x16 poly16(const float *c, int degree, f32x16 x) {
     f32x16 p = f_set1(c[degree]);
+    UNROLL
     for (int i = degree - 1; i >= 0; i--) {
         p = f_fma(p, x, f_set1(c[i]));
     }

@@ -20,6 +20,20 @@
 #include "backend/cpu/simd_avx2.h"
 #endif
 
+/* Loops over registers are unrolled, so that arrays of them stay registers. Not in emulation, where each instruction is a loop itself. */
+#ifdef __clang__
+#define ROLLED     _Pragma("nounroll")
+#define UNROLL_ALL _Pragma("unroll")
+#else
+#define ROLLED     _Pragma("GCC unroll 1")
+#define UNROLL_ALL _Pragma("GCC unroll 16")
+#endif
+#ifdef SIMD_EMULATE
+#define UNROLL ROLLED
+#else
+#define UNROLL UNROLL_ALL
+#endif
+
 #if defined(__x86_64__)
 /* Lane 0 of the sum over ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)): the one order in which 16 lanes are added. */
 static inline float f_tree_sum(f32x16 a) {

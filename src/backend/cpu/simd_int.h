@@ -17,19 +17,6 @@
 
 #include <string.h>
 
-/* Loops over registers are unrolled, so that arrays of them stay registers. Not in emulation, where each instruction is a loop itself. */
-#ifdef __clang__
-#define ROLLED     _Pragma("nounroll")
-#define UNROLL_ALL _Pragma("unroll")
-#else
-#define ROLLED     _Pragma("GCC unroll 1")
-#define UNROLL_ALL _Pragma("GCC unroll 16")
-#endif
-#ifdef SIMD_EMULATE
-#define UNROLL ROLLED
-#else
-#define UNROLL UNROLL_ALL
-#endif
 #define INLINE static inline __attribute__((always_inline))
 
 #define QUADS 8 /* of a group of 32 */
