@@ -1,7 +1,6 @@
 /* The loops for AVX2 and FMA. There is no dot product of int8 here that adds to int32: one is made of a multiplication and additions, as
  * the product kernels make it (backend/cpu/simd_int.h). */
-#include <immintrin.h>
-
+#include "backend/cpu/simd.h"
 #include "bench/peak.h"
 
 typedef __m256i vec;

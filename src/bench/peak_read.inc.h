@@ -3,12 +3,6 @@
 
 #define PER_ROUND 256 /* bytes of a stream in a round */
 
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
 /* n_streams and whether there is a prefetch are constants where this is called: no branch is left inside. */
 static inline __attribute__((always_inline)) uint64_t read_streams(const uint8_t *p, size_t n, size_t n_streams, int32_t ahead) {
     enum { N = PER_ROUND / sizeof(vec) };

@@ -1,7 +1,7 @@
 /* Products of float weights: F32, F16, BF16. Part of linear_kernels.inc.h.
  *
  * A tile of rows x blocks of 16 columns stays in registers while k runs.
- *   Few rows   read the packed weights as they are, once: they are bound by memory.
+ *   Few rows   read the packed weights as they are, once, and ask for them ahead: they are bound by memory.
  *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows pass, widened to f32 where nothing computes with
  *              them as they are packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in L2 while the blocks pass.
  * A multiplication takes its weights from a register and its element of x from memory, to all lanes. With 256 bits 6 rows x 1 block are 12
@@ -58,6 +58,15 @@ INLINE f32x16 load_weights(pack_kind kind, const uint8_t *block, int32_t k, int 
     return f_of_bits(i_shl(load_pair(block, k), 16));
 }
 
+/* Asks for the weights that come PREFETCH_BYTES later: what the processor fetches ahead by itself does not fill the memory's bandwidth. */
+INLINE void fetch_ahead(pack_kind kind, int n_blocks, const float_tile *t, int32_t k) {
+    UNROLL
+    for (int c = 0; c < n_blocks; c++) {
+        _mm_prefetch((const char *)t->w + (size_t)c * t->w_stride + (size_t)(k * LANES * (kind == PACK_F32 ? 4 : 2)) + PREFETCH_BYTES,
+                     _MM_HINT_T0);
+    }
+}
+
 INLINE void add_k(pack_kind kind, int n_rows, int n_blocks, const float_tile *t, int32_t k, int odd, float_sums acc) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
@@ -87,7 +96,7 @@ INLINE void dot_pair(int n_rows, int n_blocks, const float_tile *t, int32_t k, f
     }
 }
 
-INLINE void tile_sums(pack_kind kind, row_format format, int n_rows, int n_blocks, const float_tile *t) {
+INLINE void tile_sums(pack_kind kind, row_format format, bool few, int n_rows, int n_blocks, const float_tile *t) {
     float_sums acc;
     UNROLL
     for (int r = 0; r < n_rows; r++) {
@@ -98,6 +107,9 @@ INLINE void tile_sums(pack_kind kind, row_format format, int n_rows, int n_block
     }
     int32_t k = 0;
     for (; kind == PACK_BF16 && k + 2 <= t->n_k; k += 2) {
+        if (few) {
+            fetch_ahead(kind, n_blocks, t, k);
+        }
         if (DOTS(format)) {
             dot_pair(n_rows, n_blocks, t, k, acc);
         } else {
@@ -106,6 +118,9 @@ INLINE void tile_sums(pack_kind kind, row_format format, int n_rows, int n_block
         }
     }
     for (; !DOTS(format) && k < t->n_k; k++) { /* of BF16 the last, when it has no other */
+        if (few) {
+            fetch_ahead(kind, n_blocks, t, k);
+        }
         add_k(kind, n_rows, n_blocks, t, k, 0, acc);
     }
     UNROLL
@@ -118,25 +133,25 @@ INLINE void tile_sums(pack_kind kind, row_format format, int n_rows, int n_block
 }
 
 /* The columns of n_blocks blocks for the rows of one tile, as many blocks at a time as there are registers for. */
-INLINE void tile_columns(pack_kind kind, row_format format, int n_rows, float_tile t, int32_t n_blocks) {
+INLINE void tile_columns(pack_kind kind, row_format format, bool few, int n_rows, float_tile t, int32_t n_blocks) {
     int32_t i = 0;
     for (; i + TILE_BLOCKS(n_rows) <= n_blocks; i += TILE_BLOCKS(n_rows)) {
-        tile_sums(kind, format, n_rows, TILE_BLOCKS(n_rows), &t);
+        tile_sums(kind, format, few, n_rows, TILE_BLOCKS(n_rows), &t);
         t.w += TILE_BLOCKS(n_rows) * t.w_stride;
         t.y += TILE_BLOCKS(n_rows) * LANES;
     }
     for (; i < n_blocks; i++) {
-        tile_sums(kind, format, n_rows, 1, &t);
+        tile_sums(kind, format, few, n_rows, 1, &t);
         t.w += t.w_stride;
         t.y += LANES;
     }
 }
 
-INLINE void tile_rows(pack_kind kind, row_format format, int32_t n_rows, const float_tile *t, int32_t n_blocks) {
+INLINE void tile_rows(pack_kind kind, row_format format, bool few, int32_t n_rows, const float_tile *t, int32_t n_blocks) {
     switch (n_rows) {
 #define TILE_CASE(count)                                                                                                                   \
     case count:                                                                                                                            \
-        tile_columns(kind, format, count, *t, n_blocks);                                                                                   \
+        tile_columns(kind, format, few, count, *t, n_blocks);                                                                                   \
         break;
         TILE_CASE(1)
         TILE_CASE(2)
@@ -167,7 +182,7 @@ INLINE void widen(pack_kind kind, const uint8_t *blocks, size_t stride, int32_t 
 }
 
 /* All rows over one chunk, in tiles of nearly the same number of rows: a tile of one or two would keep the multipliers waiting. */
-INLINE void chunk_rows(pack_kind kind, row_format format, row_view x, int32_t n_rows, float_tile t, int32_t n_blocks) {
+INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, int32_t n_rows, float_tile t, int32_t n_blocks) {
     int32_t n_tiles = (n_rows + N_FLOAT_ROWS - 1) / N_FLOAT_ROWS;
     float *y = t.y;
     for (int32_t i = 0; i < n_tiles; i++) {
@@ -176,7 +191,7 @@ INLINE void chunk_rows(pack_kind kind, row_format format, row_view x, int32_t n_
             t.x[r - r0] = x.data + (size_t)r * x.stride;
         }
         t.y = y + r0 * t.y_stride;
-        tile_rows(kind, format, r1 - r0, &t, n_blocks);
+        tile_rows(kind, format, few, r1 - r0, &t, n_blocks);
     }
 }
 
@@ -189,7 +204,7 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear *w, r
     size_t stride = w->layout.block_bytes;
     float_tile t = {.w = blocks, .w_stride = stride, .y = y, .y_stride = n_blocks * LANES, .n_k = k_end};
     if (n_rows <= N_FLOAT_ROWS) {
-        chunk_rows(kind, format, x, n_rows, t, n_blocks);
+        chunk_rows(kind, format, true, x, n_rows, t, n_blocks);
         return;
     }
     const int32_t chunk = CHUNK_BYTES / MANY_BLOCKS / LANES / (widens ? 4 : weight_bytes);
@@ -205,10 +220,10 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear *w, r
                 t.w = scratch;
                 t.w_stride = (size_t)(chunk * LANES) * sizeof(float);
                 widen(kind, from, stride, n, t.n_k, scratch, (size_t)(chunk * LANES));
-                chunk_rows(PACK_F32, ROWS_F32, xk, n_rows, t, n);
+                chunk_rows(PACK_F32, ROWS_F32, false, xk, n_rows, t, n);
             } else {
                 t.w = from;
-                chunk_rows(kind, format, xk, n_rows, t, n);
+                chunk_rows(kind, format, false, xk, n_rows, t, n);
             }
         }
     }
