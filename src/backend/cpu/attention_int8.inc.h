@@ -98,20 +98,23 @@ INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
                 s[i][h] = (n_sum)n_set1(0);
             }
         }
-        for (int32_t quad = 4 * block0; quad < 4 * block1; quad++) {
-            const int8_t *values = t->v_blocks[quad / 4] + quad % 4 * quad_bytes + 4 * d;
-            const uint8_t *weights = t->weights + query * ATTN_CHUNK + 4 * quad;
-            ni v[N_HALVES];
-            UNROLL
-            for (int h = 0; h < N_HALVES; h++) {
-                v[h] = n_load(values + 4 * h * N_LANES);
-            }
-            UNROLL
-            for (int i = 0; i < n_q; i++) {
-                ni w = n_set1(quad_of((const int8_t *)weights + i * ATTN_CHUNK));
+        for (int32_t block = block0; block < block1; block++) {
+            const int8_t *values = t->v_blocks[block] + 4 * d;
+            const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
+            ROLLED
+            for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4) {
+                ni v[N_HALVES];
                 UNROLL
                 for (int h = 0; h < N_HALVES; h++) {
-                    s[i][h] = weigh_quad(s[i][h], w, v[h]);
+                    v[h] = n_load(values + 4 * h * N_LANES);
+                }
+                UNROLL
+                for (int i = 0; i < n_q; i++) {
+                    ni w = n_set1(quad_of((const int8_t *)weights + i * ATTN_CHUNK));
+                    UNROLL
+                    for (int h = 0; h < N_HALVES; h++) {
+                        s[i][h] = weigh_quad(s[i][h], w, v[h]);
+                    }
                 }
             }
         }
