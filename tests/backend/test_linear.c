@@ -151,7 +151,7 @@ static int32_t rounded_in(dtype t, int32_t n_in) {
     return (n_in + block - 1) / block * block;
 }
 
-static const struct { int32_t n_out, n_in; } shapes[] = {{1, 1}, {16, 32}, {5, 7}, {40, 96}, {131, 320}, {64, 517}};
+static const struct { int32_t n_out, n_in; } shapes[] = {{1, 1}, {16, 32}, {5, 7}, {40, 96}, {131, 320}, {64, 517}, {48, 1312}};
 
 static void every_product_is_near_the_sum_in_double(void **state) {
     (void)state;

@@ -30,11 +30,19 @@
  *   ROWS_F32     f32 [k]
  *   ROWS_BF16    the kernel's own: at most 4 bytes an element, k padded to 2
  *   ROWS_TOKEN   int8 [k padded to 32], f32 scale, int32 sum of the int8
- *   ROWS_GROUPS  int8 [k], f32 scale [k/32], int32 sums [k/16]
- * and behind the last two room for the same numbers as int16, in an order that is the kernel's own. */
+ *   ROWS_GROUPS  row_group [k/32] */
 typedef enum row_format { ROWS_F32, ROWS_BF16, ROWS_TOKEN, ROWS_GROUPS, N_ROW_FORMATS } row_format;
 
 #define ROWS_TINY 0x1p-100f
+
+/* 32 elements of a ROWS_GROUPS row with what kernels need beside them: a cache line, so that one pointer a row reaches all. */
+typedef struct row_group {
+    int8_t q[PACK_GROUP];
+    float scale;
+    int32_t times_8, times_128; /* -8 and -128 times the sum of q: what sums over unsigned numbers start from */
+    int32_t times_4[2];         /* -4 times the sums of the first 16 and of the last */
+    float sum, sums[2];         /* scale times the sum of q, of its first 16 and of its last: what mins are multiplied with */
+} row_group;
 
 #define LINEAR_SCRATCH_BYTES 262144 /* what a kernel may keep beside its operands: weights unpacked for a tile, partial sums */
 
@@ -44,7 +52,8 @@ typedef struct row_view {
     size_t stride;
 } row_view;
 
-/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load; data and scales may be a file's, mapped to be read only. */
+/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load; data and scales may be a file's, mapped to be read only.
+ */
 struct linear {
     linear *next;
     pack_layout layout;
@@ -58,8 +67,8 @@ typedef struct linear_kernels {
     /* Puts x[0..k) into row in the index's format, padding included. */
     void (*prepare[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
     /* y[n_rows][n_blocks * 16] = the product of rows, which are in w->format, with column blocks block0..block0+n_blocks of w, without
-     * bias. Padding columns get values that nobody may read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of 64,
-     * undefined before and after. */
+     * bias. Padding columns get values that nobody may read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of
+     * 64, undefined before and after. */
     void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch);
 } linear_kernels;
 
@@ -99,25 +108,25 @@ static inline const uint8_t *linear_block(const linear *w, int32_t block) {
     return w->data + (size_t)block * w->layout.block_bytes;
 }
 
-/* ---- parts of prepared rows ---- */
+/* Fills what row_group holds beside q and scale. */
+static inline void row_group_sums(row_group *g, int32_t first, int32_t last) {
+    int32_t sum = first + last;
+    g->times_8 = -8 * sum;
+    g->times_128 = -128 * sum;
+    g->times_4[0] = -4 * first;
+    g->times_4[1] = -4 * last;
+    g->sum = g->scale * (float)sum;
+    g->sums[0] = g->scale * (float)first;
+    g->sums[1] = g->scale * (float)last;
+}
+
+/* ---- parts of ROWS_TOKEN rows ---- */
 static inline const float *row_scales(const uint8_t *row, int32_t k) {
     return (const float *)(const void *)(row + linear_pad(k, PACK_GROUP));
 }
 
-/* Sums of 16 each, of ROWS_GROUPS. */
-static inline const int32_t *row_sums(const uint8_t *row, int32_t k) {
-    return (const int32_t *)(const void *)(row_scales(row, k) + k / PACK_GROUP);
-}
-
-/* The whole sum, of ROWS_TOKEN. */
 static inline int32_t row_sum(const uint8_t *row, int32_t k) {
     return *(const int32_t *)(const void *)(row_scales(row, k) + 1);
-}
-
-/* The room behind for k padded to 32 int16. */
-static inline const int16_t *row_wide(row_format format, const uint8_t *row, int32_t k) {
-    const int32_t *after = format == ROWS_TOKEN ? (const int32_t *)(const void *)row_scales(row, k) + 2 : row_sums(row, k) + k / 16;
-    return (const int16_t *)(const void *)after;
 }
 
 #endif

@@ -1,222 +1,307 @@
-/* Products of grouped weights: one group's numbers stay in registers while the rows pass, with the sums in y. Part of
- * linear_kernels.inc.h. */
-/* The numbers of one group for N_LANES columns, from the planes at p (this half's bytes of the first plane). */
-INLINE void unpack_planes(int bits, const uint8_t *p, ni w[QUADS]) {
-    if (bits == 8) {
-        UNROLL
-        for (int t = 0; t < QUADS; t++) {
-            w[t] = n_load(p + t * 64);
-        }
-        return;
-    }
-    if (bits >= 4) {
-        ni mask = n_set1_bytes(15);
-        UNROLL
-        for (int v = 0; v < 4; v++) {
-            ni plane = n_load(p + v * 64);
-            w[v] = n_and(plane, mask);
-            w[v + 4] = n_and(N_SHR16(plane, 4), mask);
-        }
-        p += 4 * 64;
-    }
-    if (bits == 2 || bits == 3 || bits == 6) {
-        ni mask = n_set1_bytes(bits == 6 ? 0x30 : 3);
-        UNROLL
-        for (int v = 0; v < 2; v++) {
-            ni plane = n_load(p + v * 64), *to = w + 4 * v;
-            if (bits == 6) {
-                to[0] = n_or(to[0], n_and(N_SHL16(plane, 4), mask));
-                to[1] = n_or(to[1], n_and(N_SHL16(plane, 2), mask));
-                to[2] = n_or(to[2], n_and(plane, mask));
-                to[3] = n_or(to[3], n_and(N_SHR16(plane, 2), mask));
-            } else {
-                to[0] = n_and(plane, mask);
-                to[1] = n_and(N_SHR16(plane, 2), mask);
-                to[2] = n_and(N_SHR16(plane, 4), mask);
-                to[3] = n_and(N_SHR16(plane, 6), mask);
-            }
-        }
-        p += 2 * 64;
-    }
-    if (bits == 3) {
-        ni plane = n_load(p), mask = n_set1_bytes(4);
-        w[0] = n_or(w[0], n_and(N_SHL16(plane, 2), mask));
-        w[1] = n_or(w[1], n_and(N_SHL16(plane, 1), mask));
-        w[2] = n_or(w[2], n_and(plane, mask));
-        w[3] = n_or(w[3], n_and(N_SHR16(plane, 1), mask));
-        w[4] = n_or(w[4], n_and(N_SHR16(plane, 2), mask));
-        w[5] = n_or(w[5], n_and(N_SHR16(plane, 3), mask));
-        w[6] = n_or(w[6], n_and(N_SHR16(plane, 4), mask));
-        w[7] = n_or(w[7], n_and(N_SHR16(plane, 5), mask));
-    }
-    if (bits == 5) {
-        ni plane = n_load(p), mask = n_set1_bytes(16);
-        w[0] = n_or(w[0], n_and(N_SHL16(plane, 4), mask));
-        w[1] = n_or(w[1], n_and(N_SHL16(plane, 3), mask));
-        w[2] = n_or(w[2], n_and(N_SHL16(plane, 2), mask));
-        w[3] = n_or(w[3], n_and(N_SHL16(plane, 1), mask));
-        w[4] = n_or(w[4], n_and(plane, mask));
-        w[5] = n_or(w[5], n_and(N_SHR16(plane, 1), mask));
-        w[6] = n_or(w[6], n_and(N_SHR16(plane, 2), mask));
-        w[7] = n_or(w[7], n_and(N_SHR16(plane, 3), mask));
-    }
+/* Products of grouped weights. Part of linear_kernels.inc.h.
+ *
+ * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time: the group's int32 sums start
+ * from what the format's zero takes off, so that numbers are multiplied as they are stored, unsigned.
+ *
+ * Few rows take the numbers out of their planes as they pass: bound by memory. For more, GROUP_CHUNK groups of a tile's columns are
+ * unpacked into scratch first, with their scales as floats, and all rows pass over that while it is in cache and the next planes are
+ * fetched; between chunks the sums lie in y.
+ *
+ * Products a cycle, AVX-512: of 64 at best 51, as each 8 dpbusd of a row need a multiplication and an fma on the same two pipes, 47 with
+ * mins. AVX2: of 64 at best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for 8 bits. */
+#include "backend/cpu/linear_group_read.inc.h"
+
+#define GROUP_ROWS     4
+#define TILE_REGISTERS 2
+#define GROUP_CHUNK    32
+
+/* How many rows pay for unpacking first. Plain nibbles are as good as unpacked as long as memory is slower still. */
+INLINE int unpacked_from(group_format f) {
+    return dot_bits(f) == 4 && (f.coding == SCALE_F16 || f.coding == SCALE_F16_MIN) ? 32 : 8;
 }
 
-/* Number i of the four 6-bit numbers in three rows of bytes. */
-INLINE ni load_six(const uint8_t *p, int i) {
-    if (i < 3) {
-        return n_and(n_load_u8(p + i * LANES), n_set1(63));
-    }
-    ni a = N_SHR16(n_load_u8(p), 6), b = N_SHR16(n_load_u8(p + LANES), 6), c = N_SHR16(n_load_u8(p + 2 * LANES), 6);
-    return n_or(a, n_or(N_SHL16(b, 2), N_SHL16(c, 4)));
+/* One register's columns. */
+typedef struct group_columns {
+    const uint8_t *planes, *scales, *supers; /* of the block; planes from the lane on */
+    int lane;
+    float *y; /* the first row's sums */
+} group_columns;
+
+/* ---- unpacked groups: a record a group, registers in the order in which a tile reads them ---- */
+
+INLINE size_t record_bytes(group_format f, int n_regs) {
+    return (size_t)(n_regs * (QUADS * n_digits(dot_bits(f)) + PACK_GROUP / f.group * (has_mins(f) ? 2 : 1))) * sizeof(ni);
+}
+INLINE const uint8_t *record_quad(group_format f, int n_regs, const uint8_t *record, int t, int d, int c) {
+    return record + ((t * n_digits(dot_bits(f)) + d) * n_regs + c) * (int)sizeof(ni);
+}
+/* which: 0 scale, 1 min. */
+INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *record, int part, int which, int c) {
+    int at = QUADS * n_digits(dot_bits(f)) + part * (has_mins(f) ? 2 : 1) + which;
+    return (const float *)(const void *)(record + (at * n_regs + c) * (int)sizeof(ni));
 }
 
-typedef struct group_scales {
-    nf scale[2], min[2]; /* of each 16 or of all 32 */
-} group_scales;
-
-/* Scales of group g for the N_LANES columns from lane on. */
-INLINE void load_scales(pack_scale coding, const uint8_t *scales, const uint8_t *supers, int32_t group, int lane, group_scales *out) {
-    size_t g = (size_t)group;
-    const uint16_t *halves = (const uint16_t *)(const void *)scales + lane;
-    const uint16_t *d =
-        (const uint16_t *)(const void *)supers + g / 8 * (coding == SCALE_FOUR || coding == SCALE_SIX_MIN ? 2 : 1) * LANES + lane;
-    const uint8_t *codes = scales + 2 * g * LANES + lane, *sixes = scales + g / 2 * 3 * LANES + lane;
-    switch (coding) {
-    case SCALE_F16:
-        out->scale[0] = nf_load_f16(halves + g * LANES);
-        break;
-    case SCALE_F16_MIN:
-        out->scale[0] = nf_load_f16(halves + 2 * g * LANES);
-        out->min[0] = nf_load_f16(halves + (2 * g + 1) * LANES);
-        break;
-    case SCALE_FOUR:
+INLINE void unpack_groups(group_format f, int n_regs, const group_columns *columns, int32_t g0, int32_t g1, uint8_t *record) {
+    for (int32_t g = g0; g < g1; g++, record += record_bytes(f, n_regs)) {
         UNROLL
-        for (int i = 0; i < 2; i++) {
-            ni code = n_load_u8(codes + i * LANES);
-            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_and(code, n_set1(15))));
-            out->min[i] = nf_neg(nf_mul(nf_load_f16(d + LANES), nf_of(N_SHR16(code, 4))));
-        }
-        break;
-    case SCALE_SIX:
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            ni code = group % 2 != 0 ? load_six(sixes, 2 + i) : load_six(sixes, i);
-            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_add(code, n_set1(-32))));
-        }
-        break;
-    case SCALE_SIX_MIN: {
-        ni code = n_and(n_load_u8(sixes + (group % 2) * LANES), n_set1(63));
-        ni min = group % 2 != 0 ? load_six(sixes, 3) : load_six(sixes, 2);
-        out->scale[0] = nf_mul(nf_load_f16(d), nf_of(code));
-        out->min[0] = nf_neg(nf_mul(nf_load_f16(d + LANES), nf_of(min)));
-        break;
-    }
-    default:
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_load_i8(codes + i * LANES)));
-        }
-    }
-}
-
-/* A grouped format, known while compiling. */
-typedef struct group_format {
-    pack_kind kind;
-    int group, bits, zero;
-    pack_scale coding;
-} group_format;
-
-/* acc + one group of one row. */
-INLINE nf add_group(group_format f, const ni *w, const group_scales *s, const uint8_t *row, int32_t n_in, int32_t g, nf acc) {
-    const int8_t *x = (const int8_t *)row + g * PACK_GROUP;
-    const int16_t *wide = row_wide(ROWS_GROUPS, row, n_in) + g * PACK_GROUP;
-    const int32_t *x_sums = row_sums(row, n_in) + 2 * g;
-    float x_scale = row_scales(row, n_in)[g];
-    int n_parts = PACK_GROUP / f.group, run = f.bits <= 4 ? 8 : f.bits == 5 ? 4 : 2;
-    bool is_signed = f.bits == 8 || f.kind == PACK_IQ4_NL;
-    bool has_min = f.coding == SCALE_F16_MIN || f.coding == SCALE_FOUR || f.coding == SCALE_SIX_MIN;
-    UNROLL
-    for (int i = 0; i < n_parts; i++) {
-        int32_t x_sum = n_parts == 2 ? x_sums[i] : x_sums[0] + x_sums[1];
-        ni sum = is_signed ? n_dot_signed(w, x, wide, x_sum) : n_dot_unsigned(w + i * 4, x + 16 * i, f.group / 4, run, -f.zero * x_sum);
-        acc = nf_fma(nf_of(sum), nf_mul(s->scale[i], nf_set1(x_scale)), acc);
-        if (has_min) {
-            acc = nf_fma(s->min[i], nf_set1(x_scale * (float)x_sum), acc);
-        }
-    }
-    return acc;
-}
-
-/* One block of columns. one_row keeps the sums in registers. */
-INLINE void group_block(group_format f, bool one_row, const linear *w, const uint8_t *block, row_view x, int32_t n_rows, float *y,
-                        int32_t y_stride) {
-    int32_t n_in = w->layout.n_in, n_groups = n_in / PACK_GROUP;
-    size_t group_bytes = (size_t)f.bits * PACK_GROUP * LANES / 8;
-    const uint8_t *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
-    nf one[N_HALVES];
-    UNROLL
-    for (int h = 0; h < N_HALVES; h++) {
-        one[h] = nf_set1(0.0f);
-    }
-    for (int32_t r = 0; r < n_rows && !one_row; r++) {
-        memset(y + r * y_stride, 0, LANES * sizeof *y);
-    }
-    for (int32_t g = 0; g < n_groups; g++) {
-        const uint8_t *planes = block + (size_t)g * group_bytes;
-        for (size_t i = 0; i < group_bytes && one_row; i += 64) {
-            _mm_prefetch((const char *)planes + PREFETCH_BYTES + i, _MM_HINT_T0);
-        }
-        UNROLL
-        for (int h = 0; h < N_HALVES; h++) {
-            ni bytes[QUADS], wide[N_SIGNED];
+        for (int c = 0; c < n_regs; c++) {
+            const uint8_t *planes = columns[c].planes + (size_t)g * group_bytes(f);
             group_scales s;
-            const ni *numbers = bytes;
-            unpack_planes(f.bits, planes + h * 4 * N_LANES, bytes);
-            if (f.kind == PACK_IQ4_NL) {
-                UNROLL
-                for (int t = 0; t < QUADS; t++) {
-                    bytes[t] = n_lookup(bytes[t], pack_iq4_values);
+            UNROLL
+            for (int t = 0; t < QUADS; t++) {
+                n_store((uint8_t *)record_quad(f, n_regs, record, t, 0, c), group_quad(f, planes, t, 0));
+                if (n_digits(dot_bits(f)) == 2) {
+                    n_store((uint8_t *)record_quad(f, n_regs, record, t, 1, c), group_quad(f, planes, t, 1));
                 }
             }
-            if (f.kind == PACK_IQ4_NL || f.bits == 8) {
-                n_ready_signed(bytes, wide);
-                numbers = wide;
+            load_scales(f.coding, columns[c].scales, columns[c].supers, g, columns[c].lane, &s);
+            UNROLL
+            for (int i = 0; i < PACK_GROUP / f.group; i++) {
+                nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
+                if (has_mins(f)) {
+                    nf_store((float *)record_scale(f, n_regs, record, i, 1, c), s.min[i]);
+                }
             }
-            load_scales(f.coding, scales, supers, g, h * N_LANES, &s);
-            if (one_row) {
-                one[h] = add_group(f, numbers, &s, x.data, n_in, g, one[h]);
-            }
-            for (int32_t r = 0; r < n_rows && !one_row; r++) {
-                float *acc = y + r * y_stride + h * N_LANES;
-                nf_store(acc, add_group(f, numbers, &s, x.data + (size_t)r * x.stride, n_in, g, nf_load(acc)));
-            }
-        }
-    }
-    if (one_row) {
-        UNROLL
-        for (int h = 0; h < N_HALVES; h++) {
-            nf_store(y + h * N_LANES, one[h]);
         }
     }
 }
 
-INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
-    int32_t stride = n_blocks * LANES;
-    for (int32_t i = 0; i < n_blocks; i++) {
-        const uint8_t *block = linear_block(w, block0 + i);
-        if (n_rows == 1) {
-            group_block(f, true, w, block, x, 1, y + i * LANES, stride);
+/* ---- tiles ---- */
+
+/* What the sums of a part (16 or 32 of k) of a group start from. */
+INLINE ni start_of(group_format f, const row_group *x, int part) {
+    switch (dot_zero(f)) {
+    case 4:
+        return n_set1(x->times_4[part]);
+    case 8:
+        return n_set1(x->times_8);
+    case 16:
+        return n_shl(n_set1(x->times_8), 1);
+    case 32:
+        return n_shl(n_set1(x->times_4[part]), 3);
+    case 128:
+        return n_set1(x->times_128);
+    default:
+        return n_set1(0);
+    }
+}
+
+/* One group's numbers and scales: packed, or in a record. */
+typedef struct group_view {
+    const uint8_t *planes[TILE_REGISTERS], *record;
+    group_scales scales[TILE_REGISTERS]; /* of packed ones */
+} group_view;
+
+INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int d, int c) {
+    return f.unpacked ? n_load(record_quad(f, n_regs, v->record, t, d, c)) : group_quad(f, v->planes[c], t, d);
+}
+
+/* sums[r][c] = the products of quads first.. of a group, of `part` of it, in int32. */
+INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
+                      ni sums[GROUP_ROWS][TILE_REGISTERS]) {
+    const int bits = dot_bits(f), digits = n_digits(bits), n_quads = QUADS * f.group / PACK_GROUP;
+    const int run = n_run(bits) < n_quads ? n_run(bits) : n_quads;
+    UNROLL
+    for (int first = 0; first < n_quads; first += run) {
+        ni dots[GROUP_ROWS][TILE_REGISTERS][2];
+        UNROLL
+        for (int i = 0; i < n_rows * n_regs; i++) {
+            dots[i / n_regs][i % n_regs][0] = n_dot_open(start_of(f, x[i / n_regs], part));
+            dots[i / n_regs][i % n_regs][1] = n_dot_open(n_set1(0));
+        }
+        UNROLL
+        for (int i = 0; i < run; i++) {
+            int t = part * n_quads + first + i;
+            ni w[TILE_REGISTERS][2];
+            UNROLL
+            for (int c = 0; c < n_regs; c++) {
+                w[c][0] = view_quad(f, n_regs, v, t, 0, c);
+                w[c][1] = digits == 2 ? view_quad(f, n_regs, v, t, 1, c) : n_set1(0);
+            }
+            UNROLL
+            for (int r = 0; r < n_rows; r++) {
+                ni quad = n_set1(quad_of(x[r]->q + 4 * t));
+                UNROLL
+                for (int j = 0; j < n_regs * digits; j++) {
+                    dots[r][j / digits][j % digits] = n_dot_add(dots[r][j / digits][j % digits], w[j / digits][j % digits], quad);
+                }
+            }
+        }
+        UNROLL
+        for (int i = 0; i < n_rows * n_regs; i++) {
+            int r = i / n_regs, c = i % n_regs;
+            sums[r][c] = n_dot_close(dots[r][c], bits, first == 0 ? start_of(f, x[r], part) : sums[r][c]);
+        }
+    }
+}
+
+/* acc[r][c] += the sums of a part, scaled, and its min. */
+INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
+                     ni sums[GROUP_ROWS][TILE_REGISTERS], nf acc[GROUP_ROWS][TILE_REGISTERS]) {
+    UNROLL
+    for (int i = 0; i < n_rows * n_regs; i++) {
+        int r = i / n_regs, c = i % n_regs;
+        nf scale = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 0, c)) : v->scales[c].scale[part];
+        acc[r][c] = nf_fma(nf_of(sums[r][c]), nf_mul(scale, nf_set1(x[r]->scale)), acc[r][c]);
+        if (has_mins(f)) {
+            nf min = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
+            acc[r][c] = nf_fma(min, nf_set1(f.group == PACK_GROUP ? x[r]->sum : x[r]->sums[part]), acc[r][c]);
+        }
+    }
+}
+
+INLINE void prefetch_group(group_format f, int n_regs, const group_columns *columns, int32_t g, int ahead) {
+    UNROLL
+    for (int i = 0; i < (n_regs + N_HALVES - 1) / N_HALVES * f.bits; i++) {
+        const uint8_t *planes = columns[i / f.bits * N_HALVES].planes + (size_t)g * group_bytes(f);
+        _mm_prefetch((const char *)planes + ahead + i % f.bits * 64, _MM_HINT_T0);
+    }
+}
+
+/* Groups of a tile's columns: packed, or unpacked records. */
+typedef struct group_range {
+    const group_columns *columns, *next; /* next: whose packed groups to fetch meanwhile, from next_g on, or NULL */
+    const uint8_t *records;              /* of unpacked ones */
+    int32_t g0, g1, next_g;
+} group_range;
+
+/* n_rows rows over a range of groups; sums start from 0 when the range starts at 0, else from y. */
+INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range, row_view rows, int32_t row0, int32_t y_stride) {
+    const row_group *x[GROUP_ROWS];
+    nf acc[GROUP_ROWS][TILE_REGISTERS];
+    UNROLL
+    for (int i = 0; i < n_rows * n_regs; i++) {
+        int r = i / n_regs, c = i % n_regs;
+        x[r] = (const row_group *)(const void *)(rows.data + (size_t)(row0 + r) * rows.stride) + range.g0;
+        acc[r][c] = range.g0 == 0 ? nf_set1(0.0f) : nf_load(range.columns[c].y + (row0 + r) * y_stride);
+    }
+    for (int32_t g = range.g0; g < range.g1; g++) {
+        group_view v = {.record = range.records};
+        ni sums[GROUP_ROWS][TILE_REGISTERS];
+        if (!f.unpacked) {
+            prefetch_group(f, n_regs, range.columns, g, PREFETCH_BYTES);
+            UNROLL
+            for (int c = 0; c < n_regs; c++) {
+                v.planes[c] = range.columns[c].planes + (size_t)g * group_bytes(f);
+                load_scales(f.coding, range.columns[c].scales, range.columns[c].supers, g, range.columns[c].lane, &v.scales[c]);
+            }
         } else {
-            group_block(f, false, w, block, x, n_rows, y + i * LANES, stride);
+            v.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs);
+            if (range.next != NULL) {
+                prefetch_group(f, n_regs, range.next, range.next_g + g - range.g0, 0);
+            }
+        }
+        UNROLL
+        for (int part = 0; part < PACK_GROUP / f.group; part++) {
+            tile_dots(f, n_rows, n_regs, &v, x, part, sums);
+            tile_add(f, n_rows, n_regs, &v, x, part, sums, acc);
+        }
+        UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            x[r]++;
+        }
+    }
+    UNROLL
+    for (int i = 0; i < n_rows * n_regs; i++) {
+        nf_store(range.columns[i % n_regs].y + (row0 + i / n_regs) * y_stride, acc[i / n_regs][i % n_regs]);
+    }
+}
+
+/* ---- a part of the work ---- */
+
+/* Registers of a tile: as many as leave room for the sums of digits. One row reads one block at a time. */
+INLINE int tile_registers(group_format f, int n_rows) {
+    return n_rows == 1 ? N_HALVES : n_digits(dot_bits(f)) == 2 && n_rows > 2 ? 1 : TILE_REGISTERS;
+}
+
+/* The columns of registers first..first+n_regs of a part of w; those past the last are the last again. */
+INLINE void find_columns(const linear *w, int32_t block0, int32_t n_blocks, int n_regs, int32_t first, float *y, group_columns *columns) {
+    UNROLL
+    for (int c = 0; c < n_regs; c++) {
+        int32_t at = first + c < n_blocks * N_HALVES ? first + c : n_blocks * N_HALVES - 1;
+        const uint8_t *block = linear_block(w, block0 + at / N_HALVES);
+        int lane = at % N_HALVES * N_LANES;
+        columns[c] = (group_columns){.planes = block + lane * 4,
+                                     .scales = block + w->layout.scales_at,
+                                     .supers = block + w->layout.supers_at,
+                                     .lane = lane,
+                                     .y = y + at * N_LANES};
+    }
+}
+
+/* n_rows rows, at most GROUP_ROWS, of a part straight from the planes. */
+INLINE void direct_tile(group_format f, int n_rows, const linear *w, row_view x, int32_t row0, int32_t block0, int32_t n_blocks, float *y,
+                        int32_t y_stride) {
+    const int n_regs = tile_registers(f, n_rows);
+    for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
+        group_columns columns[TILE_REGISTERS];
+        find_columns(w, block0, n_blocks, n_regs, first, y, columns);
+        group_tile(f, n_rows, n_regs, (group_range){.columns = columns, .g1 = w->layout.n_in / PACK_GROUP}, x, row0, y_stride);
+    }
+}
+
+/* n_rows rows, a multiple of GROUP_ROWS, of a part through scratch. */
+INLINE void unpacked_rows(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
+                          uint8_t *scratch) {
+    const int n_regs = tile_registers(f, GROUP_ROWS);
+    int32_t n_groups = w->layout.n_in / PACK_GROUP;
+    group_format unpacked = f;
+    unpacked.unpacked = true;
+    group_columns columns[TILE_REGISTERS], next[TILE_REGISTERS];
+    find_columns(w, block0, n_blocks, n_regs, 0, y, next);
+    for (int32_t g0 = 0; g0 < n_groups; g0 += GROUP_CHUNK) {
+        for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
+            bool last = first + n_regs >= n_blocks * N_HALVES;
+            group_range range = {.columns = columns, .next = next, .records = scratch, .g0 = g0, .next_g = last ? g0 + GROUP_CHUNK : g0};
+            range.g1 = n_groups - g0 < GROUP_CHUNK ? n_groups : g0 + GROUP_CHUNK;
+            memcpy(columns, next, sizeof columns);
+            find_columns(w, block0, n_blocks, n_regs, last ? 0 : first + n_regs, y, next);
+            unpack_groups(f, n_regs, columns, g0, range.g1, scratch);
+            for (int32_t r = 0; r < n_rows; r += GROUP_ROWS) {
+                group_tile(unpacked, GROUP_ROWS, n_regs, range, x, r, n_blocks * LANES);
+                range.next = NULL;
+            }
+        }
+    }
+}
+
+/* The first GROUP_ROWS of n_rows rows. */
+INLINE void direct_rows(group_format f, const linear *w, row_view x, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks,
+                        float *y, int32_t y_stride) {
+    switch (n_rows) {
+    case 1:
+        direct_tile(f, 1, w, x, row0, block0, n_blocks, y, y_stride);
+        break;
+    case 2:
+        direct_tile(f, 2, w, x, row0, block0, n_blocks, y, y_stride);
+        break;
+    case 3:
+        direct_tile(f, 3, w, x, row0, block0, n_blocks, y, y_stride);
+        break;
+    default:
+        direct_tile(f, GROUP_ROWS, w, x, row0, block0, n_blocks, y, y_stride);
+    }
+}
+
+INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
+                           uint8_t *scratch) {
+    int32_t row0 = 0;
+    if (n_rows >= unpacked_from(f)) {
+        row0 = n_rows / GROUP_ROWS * GROUP_ROWS;
+        unpacked_rows(f, w, x, row0, block0, n_blocks, y, scratch);
+    }
+    for (int32_t b = 0; b < n_blocks; b += TILE_REGISTERS) {
+        int32_t left = n_blocks - b < TILE_REGISTERS ? n_blocks - b : TILE_REGISTERS;
+        for (int32_t r = row0; r < n_rows; r += GROUP_ROWS) {
+            direct_rows(f, w, x, r, n_rows - r, block0 + b, left, y + b * LANES, n_blocks * LANES);
         }
     }
 }
 
 #define GROUP_PRODUCT(name, group_, bits_, zero_, scale_)                                                                                  \
-    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {                  \
+    static void product_##name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {   \
         const group_format f = {.kind = PACK_##name, .group = group_, .bits = bits_, .zero = zero_, .coding = scale_};                     \
-        product_groups(f, w, x, n_rows, block0, n_blocks, y);                                                                              \
+        product_groups(f, w, x, n_rows, block0, n_blocks, y, scratch);                                                                     \
     }
 PACK_GROUPED_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT

@@ -23,8 +23,7 @@
 /* ---- the table ---- */
 
 #define FLOAT_PRODUCT(name, kind, format)                                                                                                  \
-    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,                              \
-                     void *scratch) {                                                                                                      \
+    static void name(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {             \
         product_floats(kind, format, w, x, n_rows, block0, n_blocks, y, scratch);                                                          \
     }
 FLOAT_PRODUCT(product_f32, PACK_F32, ROWS_F32)
@@ -49,7 +48,7 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
         break;
 #define GROUP_CASE(name, group, bits, zero, scale)                                                                                         \
     case PACK_##name:                                                                                                                      \
-        product_##name(w, x, n_rows, block0, n_blocks, y);                                                                                 \
+        product_##name(w, x, n_rows, block0, n_blocks, y, scratch);                                                                        \
         break;
         PACK_GROUPED_LIST(GROUP_CASE)
 #undef GROUP_CASE

@@ -9,9 +9,9 @@
 size_t linear_row_bytes(row_format format, int32_t k) {
     size_t padded = (size_t)linear_pad(k, PACK_GROUP), bytes;
     if (format == ROWS_TOKEN) {
-        bytes = 3 * padded + 2 * sizeof(float);
+        bytes = padded + 2 * sizeof(float);
     } else if (format == ROWS_GROUPS) {
-        bytes = 3 * padded + padded / PACK_GROUP * 3 * sizeof(float);
+        bytes = padded / PACK_GROUP * sizeof(row_group);
     } else {
         bytes = padded * sizeof(float);
     }

@@ -60,16 +60,14 @@ static void prepare_token(const float *x, int32_t k, void *row) {
 }
 
 static void prepare_groups(const float *x, int32_t k, void *row) {
-    int8_t *q = row;
-    float *scales = (float *)(void *)(q + k);
-    int32_t *sums = (int32_t *)(void *)(scales + k / PACK_GROUP);
+    row_group *to = row;
     for (int32_t g = 0; g < k / PACK_GROUP; g++) {
-        int32_t sum;
-        scales[g] = quantise(x + g * PACK_GROUP, PACK_GROUP, q + g * PACK_GROUP, &sum);
-        sums[2 * g] = sums[2 * g + 1] = 0;
-        for (int i = 0; i < PACK_GROUP; i++) {
-            sums[2 * g + i / 16] += q[g * PACK_GROUP + i];
+        int32_t sum, first = 0;
+        to[g].scale = quantise(x + g * PACK_GROUP, PACK_GROUP, to[g].q, &sum);
+        for (int i = 0; i < PACK_GROUP / 2; i++) {
+            first += to[g].q[i];
         }
+        row_group_sums(&to[g], first, sum - first);
     }
 }
 
@@ -214,19 +212,20 @@ static void group_read(const linear *w, const uint8_t *block, int32_t group, pla
     }
 }
 
-static void group_add(const plain_format *f, const plain_group *g, const int8_t *x, float x_scale, const int32_t *x_sums, float *acc) {
+static void group_add(const plain_format *f, const plain_group *g, const row_group *x, float *acc) {
     bool has_min = f->coding == SCALE_F16_MIN || f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN;
     for (int part = 0; part < PACK_GROUP / f->group; part++) {
-        int32_t x_sum = f->group == 16 ? x_sums[part] : x_sums[0] + x_sums[1], sums[LANES] = {0};
+        float x_sum = f->group == PACK_GROUP ? x->sum : x->sums[part];
+        int32_t sums[LANES] = {0};
         for (int i = part * f->group; i < (part + 1) * f->group; i++) {
             for (int c = 0; c < LANES; c++) {
-                sums[c] += x[i] * g->q[i][c];
+                sums[c] += x->q[i] * g->q[i][c];
             }
         }
         for (int c = 0; c < LANES; c++) {
-            acc[c] = fmaf((float)sums[c], g->scale[part][c] * x_scale, acc[c]);
+            acc[c] = fmaf((float)sums[c], g->scale[part][c] * x->scale, acc[c]);
             if (has_min) {
-                acc[c] = fmaf(g->min[part][c], x_scale * (float)x_sum, acc[c]);
+                acc[c] = fmaf(g->min[part][c], x_sum, acc[c]);
             }
         }
     }
@@ -241,9 +240,8 @@ static void product_groups(const linear *w, const uint8_t *block, row_view x, in
     for (int32_t g = 0; g < n_in / PACK_GROUP; g++) {
         group_read(w, block, g, &group);
         for (int32_t r = 0; r < n_rows; r++) {
-            const uint8_t *row = x.data + (size_t)r * x.stride;
-            group_add(&formats[w->layout.kind], &group, (const int8_t *)row + g * PACK_GROUP, row_scales(row, n_in)[g],
-                      row_sums(row, n_in) + 2 * g, y + (size_t)r * (size_t)y_stride);
+            const row_group *row = (const row_group *)(const void *)(x.data + (size_t)r * x.stride);
+            group_add(&formats[w->layout.kind], &group, row + g, y + (size_t)r * (size_t)y_stride);
         }
     }
 }

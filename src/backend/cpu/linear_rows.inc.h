@@ -26,27 +26,25 @@ INLINE ni magnitudes32(const float *x) {
 }
 
 /* inverse 0 gives zeros, whatever x is. */
-INLINE void quantise32(const float *x, float inverse, int8_t *q, int16_t *wide, int32_t sums[2]) {
+INLINE void quantise32(const float *x, float inverse, int8_t *q, int32_t sums[2]) {
     ni v[GROUP_REGISTERS];
     UNROLL
     for (int i = 0; i < GROUP_REGISTERS; i++) {
         v[i] = inverse != 0.0f ? n_of(nf_mul(nf_load(x + i * N_LANES), nf_set1(inverse))) : n_set1(0);
     }
     n_store_bytes(q, v);
-    n_widen(q, wide);
     sums[0] = lanes_sum(n_fold(v, 0));
     sums[1] = lanes_sum(n_fold(v, 1));
 }
 
 static void prepare_groups(const float *x, int32_t k, void *row) {
-    int8_t *q = row;
-    float *scales = (float *)(void *)(q + k);
-    int32_t *sums = (int32_t *)(void *)(scales + k / PACK_GROUP);
-    int16_t *wide = (int16_t *)(void *)(sums + k / 16);
-    for (int32_t g = 0; g < k / PACK_GROUP; g++) {
+    row_group *to = row;
+    for (int32_t g = 0; g < k / PACK_GROUP; g++, to++, x += PACK_GROUP) {
+        int32_t sums[2];
         float inverse;
-        scales[g] = scale_of((uint32_t)lanes_max(n_fold_max(magnitudes32(x + g * PACK_GROUP))), &inverse);
-        quantise32(x + g * PACK_GROUP, inverse, q + g * PACK_GROUP, wide + g * PACK_GROUP, sums + 2 * g);
+        to->scale = scale_of((uint32_t)lanes_max(n_fold_max(magnitudes32(x))), &inverse);
+        quantise32(x, inverse, to->q, sums);
+        row_group_sums(to, sums[0], sums[1]);
     }
 }
 
@@ -54,7 +52,6 @@ static void prepare_token(const float *x, int32_t k, void *row) {
     int8_t *q = row;
     int32_t whole = k / PACK_GROUP * PACK_GROUP, padded = linear_pad(k, PACK_GROUP), sum = 0, sums[2];
     float tail[PACK_GROUP] = {0}, inverse;
-    int16_t *wide = (int16_t *)(void *)(q + padded + 2 * sizeof(float));
     memcpy(tail, x + whole, (size_t)(k - whole) * sizeof *x);
     ni largest = magnitudes32(tail);
     for (int32_t i = 0; i < whole; i += PACK_GROUP) {
@@ -62,7 +59,7 @@ static void prepare_token(const float *x, int32_t k, void *row) {
     }
     float scale = scale_of((uint32_t)lanes_max(n_fold_max(largest)), &inverse);
     for (int32_t i = 0; i < padded; i += PACK_GROUP) {
-        quantise32(i < whole ? x + i : tail, inverse, q + i, wide + i, sums);
+        quantise32(i < whole ? x + i : tail, inverse, q + i, sums);
         sum += sums[0] + sums[1];
     }
     memcpy(q + padded, &scale, sizeof scale);

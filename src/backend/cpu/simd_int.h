@@ -1,15 +1,13 @@
 /* Registers of int8 numbers, for the product kernels: written once for AVX2 and AVX-512 over the processor's own width.
  *
  * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. In integers a lane is one column's quad: 4 int8 of
- * successive k. n_dot multiplies up to 8 quads of N_LANES columns with one row's int8 and adds all in int32, exactly:
+ * successive k, which is multiplied with the same quad of a row in every lane, and all is added in int32, exactly:
  *
- *   unsigned numbers of b bits: AVX2 by maddubs, whose int16 pairs are added up as long as they cannot overflow: |x| <= 127, so
- *                     2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6). AVX-512 by dpbusd.
- *   signed bytes:     AVX-512 as unsigned bytes plus 128, by dpbusd, with 128 times the sum of x taken off. AVX2 in n_dot as int16, the
- *                     even bytes of a quad apart from the odd ones, by madd; the row has such a form too (wide). AVX2 in n_quad by
- *                     maddubs of the weights' magnitudes with x under the weights' signs.
- *
- * wide: for each 32 of k 32 int16: the even bytes of the 8 quads, then the odd ones. */
+ *   unsigned numbers of b bits (n_dot): AVX-512 by dpbusd. AVX2 by maddubs, whose int16 pairs are added up as long as they cannot
+ *                     overflow: |x| <= 127, so 2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6). Numbers of
+ *                     8 bits are two digits of 4 there.
+ *   signed bytes (n_quad): AVX-512 as unsigned bytes plus 128, by dpbusd, with 128 times the sum of x taken off. AVX2 by maddubs of the
+ *                     weights' magnitudes with x under the weights' signs. */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
 
@@ -31,8 +29,7 @@ INLINE int32_t quad_of(const int8_t *x) {
 
 #define N_LANES      16
 #define N_HALVES     1
-#define N_SIGNED     QUADS /* registers of 8 quads of signed bytes */
-#define N_FLOAT_ROWS 8     /* rows of a register tile of floats, and of int8 */
+#define N_FLOAT_ROWS 8 /* rows of a register tile of floats */
 
 #define N_INT8_ROWS     12
 #define INT8_BLOCKS     2
@@ -42,9 +39,6 @@ INLINE int32_t quad_of(const int8_t *x) {
 typedef __m512 nf;
 typedef __m512i ni;
 typedef int32_t n_sum __attribute__((vector_size(64))); /* sums kept over a loop: as ni, of 64-bit elements, gcc copies each to and fro */
-
-#define N_SHL16(v, n) _mm512_slli_epi16(v, n)
-#define N_SHR16(v, n) _mm512_srli_epi16(v, n)
 
 INLINE nf nf_load(const float *p) {
     return _mm512_loadu_ps(p);
@@ -97,8 +91,17 @@ INLINE ni n_and(ni a, ni b) {
 INLINE ni n_or(ni a, ni b) {
     return _mm512_or_si512(a, b);
 }
+INLINE ni n_xor(ni a, ni b) {
+    return _mm512_xor_si512(a, b);
+}
 INLINE ni n_max(ni a, ni b) {
     return _mm512_max_epi32(a, b);
+}
+INLINE ni n_shl(ni v, int n) {
+    return _mm512_slli_epi32(v, (unsigned)n);
+}
+INLINE ni n_shr(ni v, int n) {
+    return _mm512_srli_epi32(v, (unsigned)n);
 }
 /* Each byte (0..15) of v replaced by table's. */
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
@@ -133,31 +136,27 @@ INLINE __m256i n_fold_max(ni v) {
     return _mm256_max_epi32(n_lower(v), n_upper(v));
 }
 
-INLINE ni n_dot_unsigned(const ni *w, const int8_t *x, int n_quads, int run, int32_t start) {
-    ni sum = n_set1(start);
-    (void)run;
-    UNROLL
-    for (int i = 0; i < n_quads; i++) {
-        sum = _mm512_dpbusd_epi32(sum, w[i], n_set1(quad_of(x + 4 * i)));
-    }
-    return sum;
+/* How many sums, of digits, make a sum of products of unsigned numbers. */
+INLINE int n_digits(int bits) {
+    (void)bits;
+    return 1;
 }
-
-/* Quads of signed bytes made ready for n_dot_signed. */
-INLINE void n_ready_signed(const ni bytes[QUADS], ni w[N_SIGNED]) {
-    UNROLL
-    for (int i = 0; i < QUADS; i++) {
-        w[i] = _mm512_xor_si512(bytes[i], n_set1_bytes(-128));
-    }
+/* Such a sum is opened, n_dot_add for at most n_run quads, closed. */
+INLINE int n_run(int bits) {
+    (void)bits;
+    return QUADS;
 }
-INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, const int16_t *wide, int32_t x_sum) {
-    (void)wide;
-    return n_dot_unsigned(w, x, QUADS, 1, (int32_t)(-128 * (int64_t)x_sum));
+INLINE ni n_dot_open(ni start) {
+    return start;
 }
-/* Nothing: rows need no wide form here. */
-INLINE void n_widen(const int8_t x[32], int16_t wide[32]) {
-    (void)x;
-    (void)wide;
+INLINE ni n_dot_add(ni sum, ni w, ni x) {
+    return _mm512_dpbusd_epi32(sum, w, x);
+}
+/* start + the digits' sums. */
+INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
+    (void)bits;
+    (void)start;
+    return sums[0];
 }
 
 /* A quad of signed bytes of the weights, made ready to be multiplied with a quad of a row. */
@@ -179,7 +178,6 @@ INLINE n_sum n_quad_start(int32_t x_sum) {
 
 #define N_LANES      8
 #define N_HALVES     2
-#define N_SIGNED     (2 * QUADS)
 #define N_FLOAT_ROWS 6
 
 #define N_INT8_ROWS     6 /* x 16 columns: 12 sums, 4 registers of weights; the rest is reloaded */
@@ -190,9 +188,6 @@ INLINE n_sum n_quad_start(int32_t x_sum) {
 typedef __m256 nf;
 typedef __m256i ni;
 typedef int32_t n_sum __attribute__((vector_size(32)));
-
-#define N_SHL16(v, n) _mm256_slli_epi16(v, n)
-#define N_SHR16(v, n) _mm256_srli_epi16(v, n)
 
 INLINE nf nf_load(const float *p) {
     return _mm256_loadu_ps(p);
@@ -245,8 +240,17 @@ INLINE ni n_and(ni a, ni b) {
 INLINE ni n_or(ni a, ni b) {
     return _mm256_or_si256(a, b);
 }
+INLINE ni n_xor(ni a, ni b) {
+    return _mm256_xor_si256(a, b);
+}
 INLINE ni n_max(ni a, ni b) {
     return _mm256_max_epi32(a, b);
+}
+INLINE ni n_shl(ni v, int n) {
+    return _mm256_slli_epi32(v, n);
+}
+INLINE ni n_shr(ni v, int n) {
+    return _mm256_srli_epi32(v, n);
 }
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
@@ -269,36 +273,27 @@ INLINE __m256i n_fold_max(ni v) {
     return v;
 }
 
-INLINE ni n_dot_unsigned(const ni *w, const int8_t *x, int n_quads, int run, int32_t start) {
-    ni sum = n_set1(start), ones = _mm256_set1_epi16(1);
-    UNROLL
-    for (int first = 0; first < n_quads; first += run) {
-        ni pairs = _mm256_maddubs_epi16(w[first], n_set1(quad_of(x + 4 * first)));
-        int end = first + run < n_quads ? first + run : n_quads;
-        UNROLL
-        for (int i = first + 1; i < end; i++) {
-            pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[i], n_set1(quad_of(x + 4 * i))));
-        }
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
-    }
+INLINE int n_digits(int bits) {
+    return bits == 8 ? 2 : 1;
+}
+INLINE int n_run(int bits) {
+    return bits == 6 ? 2 : bits == 5 ? 4 : 8;
+}
+INLINE ni n_dot_open(ni start) {
+    (void)start;
+    return _mm256_setzero_si256();
+}
+INLINE ni n_dot_add(ni sum, ni w, ni x) {
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
+    __asm__("" : "+x"(sum)); /* compilers that see all additions make a tree of them, which has no registers left */
     return sum;
 }
-
-INLINE ni even_bytes(ni v) {
-    return _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
-}
-INLINE ni odd_bytes(ni v) {
-    return _mm256_srai_epi16(v, 8);
-}
-INLINE int32_t pair_of(const int16_t *wide) {
-    int32_t v;
-    memcpy(&v, wide, sizeof v);
-    return v;
-}
-INLINE void n_widen(const int8_t x[32], int16_t wide[32]) {
-    ni v = n_load(x);
-    _mm256_storeu_si256((__m256i *)(void *)wide, even_bytes(v));
-    _mm256_storeu_si256((__m256i *)(void *)(wide + 16), odd_bytes(v));
+INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
+    ni sum = _mm256_madd_epi16(sums[0], _mm256_set1_epi16(1));
+    if (n_digits(bits) == 2) {
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(sums[1], _mm256_set1_epi16(16)));
+    }
+    return _mm256_add_epi32(sum, start);
 }
 
 /* With |x| <= 127 a pair of products is at most 2 * 128 * 127 = 32512. */
@@ -316,26 +311,6 @@ INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
 INLINE n_sum n_quad_start(int32_t x_sum) {
     (void)x_sum;
     return (n_sum)_mm256_setzero_si256();
-}
-
-INLINE void n_ready_signed(const ni bytes[QUADS], ni w[N_SIGNED]) {
-    UNROLL
-    for (int i = 0; i < QUADS; i++) {
-        w[2 * i] = even_bytes(bytes[i]);
-        w[2 * i + 1] = odd_bytes(bytes[i]);
-    }
-}
-INLINE ni n_dot_signed(const ni w[N_SIGNED], const int8_t *x, const int16_t *wide, int32_t x_sum) {
-    ni sum = _mm256_setzero_si256();
-    (void)x;
-    (void)x_sum;
-    UNROLL
-    for (int i = 0; i < QUADS; i++) {
-        ni even = _mm256_madd_epi16(w[2 * i], n_set1(pair_of(wide + 2 * i)));
-        ni odd = _mm256_madd_epi16(w[2 * i + 1], n_set1(pair_of(wide + 16 + 2 * i)));
-        sum = _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
-    }
-    return sum;
 }
 
 #endif

@@ -1,0 +1,127 @@
+/* Grouped weights as the product kernels read them (pack.h says how they lie): numbers out of their planes, scales out of their codes. Part
+ * of linear_kernels.inc.h. */
+/* A grouped format, known while compiling. */
+typedef struct group_format {
+    pack_kind kind;
+    int group, bits, zero;
+    pack_scale coding;
+    bool unpacked; /* numbers and scales lie in records in scratch */
+} group_format;
+
+INLINE bool has_mins(group_format f) {
+    return f.coding == SCALE_F16_MIN || f.coding == SCALE_FOUR || f.coding == SCALE_SIX_MIN;
+}
+/* Bits of the numbers that are multiplied, and what is to be taken off them: signed bytes are multiplied plus 128. */
+INLINE int dot_bits(group_format f) {
+    return f.kind == PACK_IQ4_NL ? 8 : f.bits;
+}
+INLINE int dot_zero(group_format f) {
+    return dot_bits(f) == 8 ? 128 : f.zero;
+}
+
+INLINE size_t group_bytes(group_format f) {
+    return (size_t)f.bits * PACK_GROUP * LANES / 8;
+}
+
+/* ---- numbers ---- */
+
+/* Bits `from`.. of each byte moved to bits `to`.., under a mask there. */
+INLINE ni bits_at(ni plane, int from, int to, int mask) {
+    ni moved = to > from ? n_shl(plane, to - from) : to < from ? n_shr(plane, from - to) : plane;
+    return n_and(moved, n_set1_bytes(mask));
+}
+
+/* Quad t of a group whose planes start at p. */
+INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
+    ni v = n_set1(0);
+    if (bits == 8) {
+        return n_load(p + t * 64);
+    }
+    if (bits >= 4) {
+        v = bits_at(n_load(p + t % 4 * 64), t / 4 * 4, 0, 15);
+        p += 4 * 64;
+    }
+    if (bits == 2 || bits == 3 || bits == 6) {
+        v = n_or(v, bits_at(n_load(p + t / 4 * 64), t % 4 * 2, bits == 6 ? 4 : 0, bits == 6 ? 0x30 : 3));
+        p += 2 * 64;
+    }
+    if (bits == 3 || bits == 5) {
+        v = n_or(v, bits_at(n_load(p), t, bits == 5 ? 4 : 2, bits == 5 ? 16 : 4));
+    }
+    return v;
+}
+
+/* Digit d of quad t as it is multiplied. */
+INLINE ni group_quad(group_format f, const uint8_t *p, int t, int d) {
+    ni v = packed_quad(f.bits, p, t);
+    if (f.kind == PACK_IQ4_NL) {
+        v = n_lookup(v, pack_iq4_values);
+    }
+    if (dot_bits(f) != 8) {
+        return v;
+    }
+    if (n_digits(8) == 1) {
+        return n_xor(v, n_set1_bytes(128));
+    }
+    return d == 0 ? n_and(v, n_set1_bytes(15)) : n_xor(n_and(n_shr(v, 4), n_set1_bytes(15)), n_set1_bytes(8));
+}
+
+/* ---- scales ---- */
+
+/* Number i of the four 6-bit numbers in three rows of bytes. */
+INLINE ni load_six(const uint8_t *p, int i) {
+    if (i < 3) {
+        return n_and(n_load_u8(p + i * LANES), n_set1(63));
+    }
+    ni a = n_shr(n_load_u8(p), 6), b = n_shr(n_load_u8(p + LANES), 6), c = n_shr(n_load_u8(p + 2 * LANES), 6);
+    return n_or(a, n_or(n_shl(b, 2), n_shl(c, 4)));
+}
+
+typedef struct group_scales {
+    nf scale[2], min[2]; /* of each 16 or of all 32 */
+} group_scales;
+
+/* Scales of group g for the N_LANES columns from lane on. */
+INLINE void load_scales(pack_scale coding, const uint8_t *scales, const uint8_t *supers, int32_t group, int lane, group_scales *out) {
+    size_t g = (size_t)group;
+    const uint16_t *halves = (const uint16_t *)(const void *)scales + lane;
+    const uint16_t *d =
+        (const uint16_t *)(const void *)supers + g / 8 * (coding == SCALE_FOUR || coding == SCALE_SIX_MIN ? 2 : 1) * LANES + lane;
+    const uint8_t *codes = scales + 2 * g * LANES + lane, *sixes = scales + g / 2 * 3 * LANES + lane;
+    switch (coding) {
+    case SCALE_F16:
+        out->scale[0] = nf_load_f16(halves + g * LANES);
+        break;
+    case SCALE_F16_MIN:
+        out->scale[0] = nf_load_f16(halves + 2 * g * LANES);
+        out->min[0] = nf_load_f16(halves + (2 * g + 1) * LANES);
+        break;
+    case SCALE_FOUR:
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            ni code = n_load_u8(codes + i * LANES);
+            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_and(code, n_set1(15))));
+            out->min[i] = nf_neg(nf_mul(nf_load_f16(d + LANES), nf_of(n_shr(code, 4))));
+        }
+        break;
+    case SCALE_SIX:
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            ni code = group % 2 != 0 ? load_six(sixes, 2 + i) : load_six(sixes, i);
+            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_add(code, n_set1(-32))));
+        }
+        break;
+    case SCALE_SIX_MIN: {
+        ni code = n_and(n_load_u8(sixes + (group % 2) * LANES), n_set1(63));
+        ni min = group % 2 != 0 ? load_six(sixes, 3) : load_six(sixes, 2);
+        out->scale[0] = nf_mul(nf_load_f16(d), nf_of(code));
+        out->min[0] = nf_neg(nf_mul(nf_load_f16(d + LANES), nf_of(min)));
+        break;
+    }
+    default:
+        UNROLL
+        for (int i = 0; i < 2; i++) {
+            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_load_i8(codes + i * LANES)));
+        }
+    }
+}
