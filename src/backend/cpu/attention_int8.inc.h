@@ -9,8 +9,8 @@
 #define INT8_GROUP (N_LANES / 2) /* queries that share what is loaded: sums in 8 registers */
 
 /* Raw scores of n_q queries with a block. next: the block of keys to ask for. */
-INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block, const int8_t *next) {
-    const int8_t *keys = t->k_blocks[block], *values = t->v_blocks[block];
+INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block, int32_t next) {
+    const int8_t *keys = t->k_blocks[block], *values = t->v_blocks[block], *next_keys = t->k_blocks[next];
     int32_t n_quads = (t->d_head + 3) / 4, stride = attn_int8_stride(t->d_head);
     const int8_t *x = t->q_int8 + query * stride;
     n_sum s[INT8_GROUP][N_HALVES];
@@ -21,13 +21,15 @@ INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
             s[i][h] = n_quad_start(t->q_sum[query + i]);
         }
     }
+    _mm_prefetch((const char *)t->k_scales[next], _MM_HINT_T0);
+    _mm_prefetch((const char *)t->v_scales[block], _MM_HINT_T0);
     for (int32_t quad = 0; quad < n_quads; quad++) {
         n_quad k[N_HALVES];
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
             k[h] = n_quad_load(keys + 4 * (quad * ATTN_BLOCK + h * N_LANES));
         }
-        _mm_prefetch((const char *)next + quad * 4 * ATTN_BLOCK, _MM_HINT_T0);
+        _mm_prefetch((const char *)next_keys + quad * 4 * ATTN_BLOCK, _MM_HINT_T0);
         _mm_prefetch((const char *)values + quad * 4 * ATTN_BLOCK, _MM_HINT_T0);
         UNROLL
         for (int i = 0; i < n_q; i++) {
@@ -132,7 +134,7 @@ INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
 INLINE void attend_int8_group(const attn_tile *t, int32_t query, int n_q, int32_t block0, int32_t block1) {
     float step[INT8_GROUP];
     for (int32_t b = block0; b < block1; b++) {
-        score_int8(t, query, n_q, b, t->k_blocks[b + 1 < block1 ? b + 1 : b]);
+        score_int8(t, query, n_q, b, b + 1 < block1 ? b + 1 : b);
     }
     for (int i = 0; i < n_q; i++) {
         if (t->first[query + i] < t->end[query + i]) {
