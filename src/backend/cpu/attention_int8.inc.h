@@ -1,4 +1,4 @@
-/* Attention over one chunk of int8 keys and values; attention_plain.c says what is computed. Included by math_avx2.c and math_avx512.c.
+/* Attention over one chunk of int8 keys and values; attention_plain.c says what is computed. Included by math_avx2.c, math_avx512.c and math_neon.c.
  *
  * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a cycle and core at best (VNNI, 512 bits), exact in int32, so
  * neither order nor grouping shows. Scores: lanes are positions, four elements a lane; values: lanes are elements, four positions a lane.
@@ -21,16 +21,16 @@ INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
             s[i][h] = n_quad_start(t->q_sum[query + i]);
         }
     }
-    _mm_prefetch((const char *)t->k_scales[next], _MM_HINT_T0);
-    _mm_prefetch((const char *)t->v_scales[block], _MM_HINT_T0);
+    __builtin_prefetch(t->k_scales[next]);
+    __builtin_prefetch(t->v_scales[block]);
     for (int32_t quad = 0; quad < n_quads; quad++) {
         n_quad k[N_HALVES];
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
             k[h] = n_quad_load(keys + 4 * (quad * ATTN_BLOCK + h * N_LANES));
         }
-        _mm_prefetch((const char *)next_keys + quad * 4 * ATTN_BLOCK, _MM_HINT_T0);
-        _mm_prefetch((const char *)values + quad * 4 * ATTN_BLOCK, _MM_HINT_T0);
+        __builtin_prefetch(next_keys + quad * 4 * ATTN_BLOCK);
+        __builtin_prefetch(values + quad * 4 * ATTN_BLOCK);
         UNROLL
         for (int i = 0; i < n_q; i++) {
             ni q = n_set1(quad_of(x + i * stride + 4 * quad));
@@ -51,14 +51,6 @@ INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
     }
 }
 
-/* Integers of 0..255 as bytes. */
-static inline void store_bytes(uint8_t *p, i32x16 v) {
-    uint16_t halves[LANES];
-    i_store_u16(halves, v);
-    __m128i low = _mm_loadu_si128((const __m128i *)(const void *)halves), high = _mm_loadu_si128((const __m128i *)(const void *)(halves + 8));
-    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi16(low, high));
-}
-
 /* A query's weights times the values' scales as numbers of 0..127 times what is returned; 0 where it sees nothing. Blocks block0..block1. */
 static float weights_to_int8(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
     float *scores = t->scores + query * ATTN_CHUNK;
@@ -74,18 +66,9 @@ static float weights_to_int8(const attn_tile *t, int32_t query, int32_t block0, 
         f32x16 x = f_min(f_max(f_mul(f_load(scores + b * ATTN_BLOCK), f_set1(inverse)), f_zero()), f_set1(ATTN_INT8_TOP));
         f32x16 sum = f_add(carry, x), whole = f_round(sum);
         carry = f_sub(sum, whole);
-        store_bytes(t->weights + query * ATTN_CHUNK + b * ATTN_BLOCK, f_to_i(whole));
+        i_store_u8(t->weights + query * ATTN_CHUNK + b * ATTN_BLOCK, f_to_i(whole));
     }
     return highest > ATTN_INT8_LEAST ? highest / ATTN_INT8_TOP : 0.0f;
-}
-
-/* sum += four weights of 0..127 . quads of values. */
-INLINE n_sum weigh_quad(n_sum sum, ni weights, ni values) {
-#if N_LANES == 16
-    return (n_sum)_mm512_dpbusd_epi32((ni)sum, weights, values);
-#else
-    return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(_mm256_maddubs_epi16(weights, values), _mm256_set1_epi16(1)));
-#endif
 }
 
 /* acc of n_q queries from their weights over blocks block0..block1. step: what a weight of 1 stands for. */
@@ -115,7 +98,7 @@ INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
                     ni w = n_set1(quad_of((const int8_t *)weights + i * ATTN_CHUNK));
                     UNROLL
                     for (int h = 0; h < N_HALVES; h++) {
-                        s[i][h] = weigh_quad(s[i][h], w, v[h]);
+                        s[i][h] = n_add_small(s[i][h], w, v[h]);
                     }
                 }
             }

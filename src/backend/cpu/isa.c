@@ -61,7 +61,7 @@ static const isa_entry ISAS[N_ISAS] = {
 #elif defined(__aarch64__)
     [ISA_AVX2] = {.name = "avx2"},
     [ISA_AVX512] = {.name = "avx512"},
-    [ISA_NEON] = {"neon", has_neon, false, &math_neon, &linear_plain},
+    [ISA_NEON] = {"neon", has_neon, false, &math_neon, &linear_neon},
 #else
     [ISA_AVX2] = {.name = "avx2"},
     [ISA_AVX512] = {.name = "avx512"},

@@ -5,19 +5,23 @@
  *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows pass, widened to f32 where nothing computes with
  *              them as they are packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in L2 while the blocks pass.
  * A multiplication takes its weights from a register and its element of x from memory, to all lanes. With 256 bits 6 rows x 1 block are 12
- * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications; with 512 bits 8 rows x 2 blocks are 16, and 10. */
+ * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications; with 512 bits 8 rows x 2 blocks are 16, and 10; with 128 bits and 32 registers
+ * 6 rows x 1 block are 24. */
 #define CHUNK_BYTES 16384 /* weights that stay in L1 */
 
 /* With 16 registers and 12 sums gcc has to be told which values to have where: KEEP a sum in its registers between two multiplications, FORGET
  * that a pointer's bytes were loaded before and could have stayed in one. Both are nothing but that. */
 #if N_LANES == 16
 #define TILE_BLOCKS(n_rows) ((n_rows) <= 4 ? 4 : 2)
-#define KEEP(sum)           ((void)0)
-#define FORGET(pointer)     ((void)0)
 #else
 #define TILE_BLOCKS(n_rows) ((n_rows) == 1 ? 4 : (n_rows) == 2 ? 2 : 1)
-#define KEEP(sum)           __asm__("" : "+x"((sum).a), "+x"((sum).b))
-#define FORGET(pointer)     __asm__("" : "+r"(pointer))
+#endif
+#if N_LANES == 8
+#define KEEP(sum)       __asm__("" : "+x"((sum).a), "+x"((sum).b))
+#define FORGET(pointer) __asm__("" : "+r"(pointer))
+#else
+#define KEEP(sum)       ((void)0)
+#define FORGET(pointer) ((void)0)
 #endif
 #define MOST_BLOCKS 4
 #define MANY_BLOCKS TILE_BLOCKS(N_FLOAT_ROWS)
@@ -62,8 +66,7 @@ INLINE f32x16 load_weights(pack_kind kind, const uint8_t *block, int32_t k, int 
 INLINE void fetch_ahead(pack_kind kind, int n_blocks, const float_tile *t, int32_t k) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
-        _mm_prefetch((const char *)t->w + (size_t)c * t->w_stride + (size_t)(k * LANES * (kind == PACK_F32 ? 4 : 2)) + PREFETCH_BYTES,
-                     _MM_HINT_T0);
+        __builtin_prefetch(t->w + (size_t)c * t->w_stride + (size_t)(k * LANES * (kind == PACK_F32 ? 4 : 2)) + PREFETCH_BYTES);
     }
 }
 

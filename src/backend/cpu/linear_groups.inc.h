@@ -12,7 +12,7 @@
 #include "backend/cpu/linear_group_read.inc.h"
 
 #define GROUP_ROWS     4
-#define TILE_REGISTERS 2
+#define TILE_REGISTERS (N_HALVES > 2 ? N_HALVES : 2)
 #define GROUP_CHUNK    32
 
 /* How many rows pay for unpacking first. Plain nibbles are as good as unpacked as long as memory is slower still. */
@@ -154,7 +154,7 @@ INLINE void prefetch_group(group_format f, int n_regs, const group_columns *colu
     UNROLL
     for (int i = 0; i < (n_regs + N_HALVES - 1) / N_HALVES * f.bits; i++) {
         const uint8_t *planes = columns[i / f.bits * N_HALVES].planes + (size_t)g * group_bytes(f);
-        _mm_prefetch((const char *)planes + ahead + i % f.bits * 64, _MM_HINT_T0);
+        __builtin_prefetch(planes + ahead + i % f.bits * 64);
     }
 }
 

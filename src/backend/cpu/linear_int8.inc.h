@@ -40,7 +40,7 @@ INLINE void int8_tile(int n_rows, int n_blocks, const int8_chunk *c, row_view x,
         for (int i = 0; i < n_sums; i++) {
             q[i] = n_quad_load(from + (size_t)(i / N_HALVES) * block_bytes + i % N_HALVES * 4 * N_LANES);
             if (n_rows > INT8_FEW_ROWS && i % N_HALVES == 0) {
-                _mm_prefetch((const char *)ahead + (size_t)(i / N_HALVES) * block_bytes, _MM_HINT_T0);
+                __builtin_prefetch(ahead + (size_t)(i / N_HALVES) * block_bytes);
             }
         }
         UNROLL

@@ -1,4 +1,4 @@
-/* Product kernels for AVX2 and AVX-512, written once: included by linear_avx2.c and linear_avx512.c, which name LINEAR_TABLE. The
+/* Product kernels for AVX2, AVX-512 and NEON, written once: included by linear_avx2.c, linear_avx512.c and linear_neon.c, which name LINEAR_TABLE. The
  * arithmetic and its order are linear.h's; the plain twin has the same bits.
  *
  * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. One row streams: it is bound by memory. */

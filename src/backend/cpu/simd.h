@@ -43,6 +43,14 @@ static inline float f_tree_sum(f32x16 a) {
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_shuffle_ps(q, q, 1)));
 }
 
+/* Lanes must be in 0..255. */
+static inline void i_store_u8(uint8_t *p, i32x16 v) {
+    uint16_t halves[16];
+    i_store_u16(halves, v);
+    __m128i low = _mm_loadu_si128((const __m128i *)(const void *)halves), high = _mm_loadu_si128((const __m128i *)(const void *)(halves + 8));
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi16(low, high));
+}
+
 /* The largest lane, by f_max in the same tree. */
 static inline float f_tree_max(f32x16 a) {
     __m256 h = _mm256_max_ps(f_low(a), f_high(a));

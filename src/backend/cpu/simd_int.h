@@ -1,4 +1,4 @@
-/* Registers of int8 numbers, for the product kernels: written once for AVX2 and AVX-512 over the processor's own width.
+/* Registers of int8 numbers, for the product kernels: written once for AVX2, AVX-512 and NEON over the processor's own width.
  *
  * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. In integers a lane is one column's quad: 4 int8 of
  * successive k, which is multiplied with the same quad of a row in every lane, and all is added in int32, exactly:
@@ -25,7 +25,9 @@ INLINE int32_t quad_of(const int8_t *x) {
     return v;
 }
 
-#if defined(__AVX512F__) || defined(SIMD_EMULATE)
+#if defined(__aarch64__)
+#include "backend/cpu/simd_int_neon.h"
+#elif defined(__AVX512F__) || defined(SIMD_EMULATE)
 
 #define N_LANES      16
 #define N_HALVES     1
@@ -169,6 +171,10 @@ INLINE n_quad n_quad_load(const int8_t *w) {
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return (n_sum)_mm512_dpbusd_epi32((ni)sum, w.v, x);
 }
+/* sum + quads of unsigned numbers of 7 bits times quads of signed bytes. */
+INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
+    return (n_sum)_mm512_dpbusd_epi32((ni)sum, small, x);
+}
 /* What sums of n_quad_add must start from. */
 INLINE n_sum n_quad_start(int32_t x_sum) {
     return (n_sum)n_set1((int32_t)(-128 * (int64_t)x_sum));
@@ -308,6 +314,9 @@ INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     ni pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(x, w.v));
     return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
+INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
+    return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(_mm256_maddubs_epi16(small, x), _mm256_set1_epi16(1)));
+}
 INLINE n_sum n_quad_start(int32_t x_sum) {
     (void)x_sum;
     return (n_sum)_mm256_setzero_si256();
@@ -315,6 +324,7 @@ INLINE n_sum n_quad_start(int32_t x_sum) {
 
 #endif
 
+#if defined(__x86_64__)
 /* The sum and the largest of 8 integers. */
 INLINE int32_t lanes_sum(__m256i v) {
     __m128i q = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
@@ -326,5 +336,6 @@ INLINE int32_t lanes_max(__m256i v) {
     q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 0x4e));
     return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
 }
+#endif
 
 #endif

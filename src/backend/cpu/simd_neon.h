@@ -58,6 +58,13 @@ static inline void i_store_u16(uint16_t *p, i32x16 x) {
         vst1_u16(p + 4 * i, vmovn_u32(vreinterpretq_u32_s32(x.v[i])));
     }
 }
+/* Lanes must be in 0..255. */
+static inline void i_store_u8(uint8_t *p, i32x16 x) {
+    for (int i = 0; i < 2; i++) {
+        uint16x8_t halves = vcombine_u16(vmovn_u32(vreinterpretq_u32_s32(x.v[2 * i])), vmovn_u32(vreinterpretq_u32_s32(x.v[2 * i + 1])));
+        vst1_u8(p + 8 * i, vmovn_u16(halves));
+    }
+}
 static inline i32x16 i_load_i8(const int8_t *p) {
     int8x16_t bytes = vld1q_s8(p);
     int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));

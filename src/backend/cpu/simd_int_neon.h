@@ -1,0 +1,156 @@
+/* Registers of int8 numbers on NEON with dot products (ARMv8.2): 4 columns a register. Included by simd_int.h only; meanings are there. */
+#ifndef CPU_SIMD_INT_NEON_H
+#define CPU_SIMD_INT_NEON_H
+
+#define N_LANES      4
+#define N_HALVES     4
+#define N_FLOAT_ROWS 6
+
+#define N_INT8_ROWS     6
+#define INT8_BLOCKS     1
+#define INT8_FEW_BLOCKS 1
+#define INT8_CHUNK      1024
+
+typedef float32x4_t nf;
+typedef int32x4_t ni;
+typedef int32x4_t n_sum;
+
+INLINE nf nf_load(const float *p) {
+    return vld1q_f32(p);
+}
+INLINE void nf_store(float *p, nf v) {
+    vst1q_f32(p, v);
+}
+INLINE nf nf_load_f16(const uint16_t *p) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p)));
+}
+INLINE nf nf_set1(float x) {
+    return vdupq_n_f32(x);
+}
+INLINE nf nf_mul(nf a, nf b) {
+    return vmulq_f32(a, b);
+}
+INLINE nf nf_fma(nf a, nf b, nf c) {
+    return vfmaq_f32(c, a, b);
+}
+INLINE nf nf_of(ni v) {
+    return vcvtq_f32_s32(v);
+}
+INLINE nf nf_neg(nf v) {
+    return vnegq_f32(v);
+}
+INLINE ni n_of(nf v) {
+    return vcvtnq_s32_f32(v);
+}
+INLINE ni n_magnitude_bits(nf v) {
+    return vandq_s32(vreinterpretq_s32_f32(v), vdupq_n_s32(0x7fffffff));
+}
+INLINE ni n_load(const void *p) {
+    return vreinterpretq_s32_u8(vld1q_u8(p));
+}
+INLINE void n_store(void *p, ni v) {
+    vst1q_u8(p, vreinterpretq_u8_s32(v));
+}
+INLINE ni n_set1(int32_t x) {
+    return vdupq_n_s32(x);
+}
+INLINE ni n_set1_bytes(int x) {
+    return vreinterpretq_s32_s8(vdupq_n_s8((int8_t)x));
+}
+INLINE ni n_add(ni a, ni b) {
+    return vaddq_s32(a, b);
+}
+INLINE ni n_and(ni a, ni b) {
+    return vandq_s32(a, b);
+}
+INLINE ni n_or(ni a, ni b) {
+    return vorrq_s32(a, b);
+}
+INLINE ni n_xor(ni a, ni b) {
+    return veorq_s32(a, b);
+}
+INLINE ni n_max(ni a, ni b) {
+    return vmaxq_s32(a, b);
+}
+INLINE ni n_shl(ni v, int n) {
+    return vshlq_s32(v, vdupq_n_s32(n));
+}
+INLINE ni n_shr(ni v, int n) {
+    return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(v), vdupq_n_s32(-n)));
+}
+INLINE ni n_lookup(ni v, const int8_t table[16]) {
+    return vreinterpretq_s32_s8(vqtbl1q_s8(vld1q_s8(table), vreinterpretq_u8_s32(v)));
+}
+INLINE ni n_load_u8(const uint8_t *p) {
+    uint32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bytes)))));
+}
+INLINE ni n_load_i8(const uint8_t *p) {
+    uint32_t bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(bytes))));
+}
+/* 32 integers of -128..127 as bytes, in order. */
+INLINE void n_store_bytes(int8_t *p, const ni v[8]) {
+    for (int i = 0; i < 2; i++) {
+        int16x8_t low = vcombine_s16(vmovn_s32(v[4 * i]), vmovn_s32(v[4 * i + 1]));
+        int16x8_t high = vcombine_s16(vmovn_s32(v[4 * i + 2]), vmovn_s32(v[4 * i + 3]));
+        vst1q_s8(p + 16 * i, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+    }
+}
+/* The sum of the first 16 and of the last 16 of 32 integers. */
+INLINE ni n_fold(const ni v[8], int which) {
+    const ni *half = v + 4 * which;
+    return vaddq_s32(vaddq_s32(half[0], half[1]), vaddq_s32(half[2], half[3]));
+}
+INLINE ni n_fold_max(ni v) {
+    return v;
+}
+
+/* The instruction multiplies signed bytes: numbers of 8 unsigned bits are two digits of 4. */
+INLINE int n_digits(int bits) {
+    return bits == 8 ? 2 : 1;
+}
+INLINE int n_run(int bits) {
+    (void)bits;
+    return QUADS;
+}
+INLINE ni n_dot_open(ni start) {
+    (void)start;
+    return vdupq_n_s32(0);
+}
+INLINE ni n_dot_add(ni sum, ni w, ni x) {
+    return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));
+}
+INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
+    ni sum = n_digits(bits) == 2 ? vaddq_s32(sums[0], vshlq_n_s32(sums[1], 4)) : sums[0];
+    return vaddq_s32(sum, start);
+}
+
+typedef struct n_quad {
+    ni v;
+} n_quad;
+INLINE n_quad n_quad_load(const int8_t *w) {
+    return (n_quad){n_load(w)};
+}
+INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
+    return n_dot_add(sum, w.v, x);
+}
+INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
+    return n_dot_add(sum, small, x);
+}
+INLINE n_sum n_quad_start(int32_t x_sum) {
+    (void)x_sum;
+    return vdupq_n_s32(0);
+}
+
+/* The sum and the largest of 4 integers. */
+INLINE int32_t lanes_sum(ni v) {
+    return vaddvq_s32(v);
+}
+INLINE int32_t lanes_max(ni v) {
+    return vmaxvq_s32(v);
+}
+
+#endif
