@@ -9,6 +9,8 @@
 #include "file/open_file.h"
 #include "file/packed.h"
 
+#define MAX_WRITERS 100 /* of one file at once, those that were killed included */
+
 struct packed_writer {
     char *path, *own_path; /* where it will stand, where it is written */
     FILE *file;
@@ -172,23 +174,52 @@ quire_err packed_writer_metadata(packed_writer *w, const model_file *f, str tabl
 
 /* ---- the file ---- */
 
+/* Nothing is replaced but an older packed model, or an empty file: another name is a mistake, be it that of the model itself. */
+static quire_err check_place(const char *path, quire_error *err) {
+    file_map there;
+    quire_err e = file_map_open(path, SIZE_MAX, &there, err);
+    if (e != QUIRE_OK) {
+        return e == QUIRE_NOT_FOUND ? QUIRE_OK : e;
+    }
+    bool is_packed = there.n >= strlen(PACKED_MAGIC) && memcmp(there.p, PACKED_MAGIC, strlen(PACKED_MAGIC)) == 0;
+    bool is_empty = there.n == 0;
+    file_map_close(&there);
+    return is_packed || is_empty ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: stands there already and is no packed model: give another name", path);
+}
+
+/* Creates the file under a name that no other writer has. */
+static quire_err create(packed_writer *w) {
+    for (int i = 0; w->file == NULL && i < MAX_WRITERS; i++) {
+        strbuf own = {0};
+        if (strbuf_addf(&own, "%s.%d.part", w->path, i) != QUIRE_OK) {
+            strbuf_deinit(&own);
+            return no_memory(w);
+        }
+        mem_free(w->own_path);
+        w->own_path = own.p;
+        w->file = fopen(w->own_path, "wbx");
+        if (w->file == NULL && errno != EEXIST) {
+            break;
+        }
+    }
+    return w->file != NULL ? QUIRE_OK : failed(w);
+}
+
 quire_err packed_writer_open(const char *path, compute_mode compute, packed_writer **out, quire_error *err) {
+    TRY(check_place(path, err));
     packed_writer *w = mem_new(1, sizeof *w);
-    strbuf own = {0};
     if (w != NULL) {
         w->err = err;
         w->path = mem_dup(path, strlen(path));
-        w->own_path = strbuf_addf(&own, "%s.part", path) == QUIRE_OK ? own.p : NULL;
     }
-    if (w == NULL || w->path == NULL || w->own_path == NULL) {
-        strbuf_deinit(&own);
+    if (w == NULL || w->path == NULL) {
         packed_writer_discard(w);
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
     }
     w->header = (packed_header){.version = PACKED_VERSION, .compute = (uint32_t)compute};
     memcpy(w->header.magic, PACKED_MAGIC, sizeof w->header.magic);
-    w->file = fopen(w->own_path, "wb");
-    quire_err e = w->file != NULL ? write_bytes(w, &(packed_header){0}, sizeof w->header) : failed(w);
+    quire_err e = create(w);
+    e = e != QUIRE_OK ? e : write_bytes(w, &(packed_header){0}, sizeof w->header);
     if (e != QUIRE_OK) {
         packed_writer_discard(w);
         return e;
@@ -215,7 +246,12 @@ static quire_err complete(packed_writer *w) {
     TRY(write_directory(w));
     bool written = fseek(w->file, 0, SEEK_SET) == 0 && fwrite(&w->header, sizeof w->header, 1, w->file) == 1 && fflush(w->file) == 0 &&
                    fsync(fileno(w->file)) == 0;
-    return written && rename(w->own_path, w->path) == 0 ? QUIRE_OK : failed(w);
+    if (!written || rename(w->own_path, w->path) != 0) {
+        return failed(w);
+    }
+    (void)fclose(w->file); /* all was written */
+    w->file = NULL;
+    return QUIRE_OK;
 }
 
 quire_err packed_writer_finish(packed_writer *w, int64_t *n_bytes, quire_error *err) {
@@ -232,7 +268,7 @@ void packed_writer_discard(packed_writer *w) {
     }
     if (w->file != NULL) {
         (void)fclose(w->file);
-        (void)remove(w->own_path); /* not there any more when it is complete */
+        (void)remove(w->own_path);
     }
     strbuf_deinit(&w->sections);
     strbuf_deinit(&w->tensors);

@@ -119,6 +119,9 @@ static void a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line(void **state) {
         {250, 20, DTYPE_F16, {.scale = 0.3f, .causal = true}}, /* the tree lies on both sides of a chunk's end */
         {256, 9, DTYPE_BF16, {.scale = 0.3f, .causal = true, .soft_cap = 2.0f, .alibi_slopes = slopes}},
         {505, 33, DTYPE_BF16, {.scale = 0.3f, .causal = true, .window = 5, .sinks = sinks}}, /* ancestors fall behind the window */
+        {30, 33, DTYPE_I8, {.scale = 0.3f, .causal = true}},
+        {247, 33, DTYPE_I8, {.scale = 0.3f, .causal = true, .sinks = sinks}},
+        {508, 20, DTYPE_I8, {.scale = 0.3f, .causal = true, .window = 6, .alibi_slopes = slopes}},
     };
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);

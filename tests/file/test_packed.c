@@ -179,6 +179,53 @@ static void a_model_that_cannot_be_written_leaves_nothing(void **state) {
     temp_delete(&d, (const char *[]){NULL}); /* fails where something is left */
 }
 
+static void writers_of_one_file_do_not_meet(void **state) {
+    (void)state;
+    packed_writer *w[2];
+    quire_error err = {0};
+    temp_dir d = temp_new();
+    strbuf source = {0};
+    model_file *f;
+    int64_t n_bytes[2];
+    size_t n;
+    make_gguf(&source, 3, NULL);
+    assert_int_equal(model_file_open_memory(source.p, source.n, "source.gguf", &f, &err), QUIRE_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_F32, &w[i], &err), QUIRE_OK);
+    }
+    for (int i = 0; i < 2; i++) {
+        tensor_view packed = *model_file_tensor(f, 0);
+        packed.packing = 7;
+        assert_int_equal(packed_writer_add(w[i], &packed, &err), QUIRE_OK);
+        assert_int_equal(packed_writer_metadata(w[i], f, str_of(i == 0 ? "tables" : ""), str_of(""), &err), QUIRE_OK);
+        assert_int_equal(packed_writer_finish(w[i], &n_bytes[i], &err), QUIRE_OK);
+        uint8_t *bytes = read_whole(temp_path(&d, NAME), &n);
+        assert_int_equal(n, n_bytes[i]);
+        assert_int_equal(open_bytes(bytes, n, &err), QUIRE_OK);
+        mem_free(bytes);
+    }
+    assert_int_not_equal(n_bytes[0], n_bytes[1]);
+    model_file_close(f);
+    temp_delete(&d, (const char *[]){NAME, NULL});
+    strbuf_deinit(&source);
+}
+
+static void what_is_no_packed_model_is_not_replaced(void **state) {
+    (void)state;
+    packed_writer *w;
+    quire_error err = {0};
+    temp_dir d = temp_new();
+    write_file(temp_path(&d, NAME), "GGUF and so on", 14);
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_F32, &w, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "give another name"));
+    assert_int_not_equal(packed_writer_open(temp_path(&d, ""), COMPUTE_F32, &w, &err), QUIRE_OK);
+    assert_int_not_equal(packed_writer_open("/dev/null", COMPUTE_F32, &w, &err), QUIRE_OK);
+    write_file(temp_path(&d, NAME), "", 0);
+    assert_int_equal(packed_writer_open(temp_path(&d, NAME), COMPUTE_F32, &w, &err), QUIRE_OK);
+    packed_writer_discard(w);
+    temp_delete(&d, (const char *[]){NAME, NULL});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_packed_comes_back),
@@ -188,6 +235,8 @@ int main(void) {
         cmocka_unit_test(a_byte_that_changed_is_noticed),
         cmocka_unit_test(a_forged_file_is_refused_or_read_inside_its_bounds),
         cmocka_unit_test(a_model_that_cannot_be_written_leaves_nothing),
+        cmocka_unit_test(writers_of_one_file_do_not_meet),
+        cmocka_unit_test(what_is_no_packed_model_is_not_replaced),
     };
     return cmocka_run_group_tests_name("packed models", tests, NULL, NULL);
 }
