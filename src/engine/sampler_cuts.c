@@ -4,7 +4,6 @@
  * for top-k and min-p; for top-p guessed from a sample of the row and checked afterwards. Which bound it was never shows in what is kept. */
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "engine/sampler_parts.h"
@@ -54,13 +53,12 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
 /* What a cut adds up from the largest key on: tokens, or their weights. */
 typedef enum measure { BY_COUNT, BY_WEIGHT } measure;
 
-/* The upper bits of a key, and the next ones. */
-static int32_t bucket_of(uint32_t key) {
-    return (int32_t)(key >> 20);
-}
+/* A key's bits in rounds from the top: 11, 11 and 9. */
+#define N_ROUNDS 3
 
-static int32_t finer_bucket_of(uint32_t key) {
-    return (int32_t)(key >> 9 & (N_BUCKETS - 1));
+static int32_t bucket_of(uint32_t key, int round) {
+    static const int shifts[N_ROUNDS] = {20, 9, 0}, masks[N_ROUNDS] = {N_BUCKETS - 1, N_BUCKETS - 1, 511};
+    return (int32_t)(key >> shifts[round]) & masks[round];
 }
 
 static double measure_of(const sampler *s, measure by, int32_t place) {
@@ -73,75 +71,70 @@ static uint32_t key_at(const void *keys, int32_t place) {
     return key;
 }
 
-static int by_key(const void *a, const void *b) {
-    const candidate *x = a, *y = b;
-    if (x->key != y->key) {
-        return x->key < y->key ? 1 : -1;
-    }
-    return (x->place > y->place) - (x->place < y->place);
-}
-
-/* The bucket in which the sum from the top reaches `limit`, -1 when it never does; *above becomes the sum over it. */
-static int32_t find_bucket(const sampler *s, double limit, double *above) {
-    int32_t b = N_BUCKETS - 1;
-    for (; b >= 0; b--) {
-        if (s->mass[b] > 0.0 && *above + s->mass[b] >= limit) {
-            break;
-        }
+/* The bucket in which the sum from the top reaches `limit`, or the last one that has any when it never does: false. *above becomes the sum
+ * over it. */
+static bool find_bucket(const sampler *s, double limit, double *above, int32_t *bucket) {
+    double sum = *above;
+    *bucket = 0;
+    for (int32_t b = N_BUCKETS - 1; b >= 0; b--) {
         if (s->mass[b] > 0.0) { /* most are empty: no addition waits for them */
-            *above += s->mass[b];
+            *above = sum;
+            *bucket = b;
+            sum += s->mass[b];
+            if (sum >= limit) {
+                return true;
+            }
         }
     }
-    return b;
+    return false;
 }
 
-/* Kept tokens whose keys lie in bucket b become candidates; returns how many. */
+/* Kept tokens whose keys lie in bucket b of the first round become candidates; returns how many. */
 static int32_t open_bucket(sampler *s, const void *keys, int32_t b) {
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
         uint32_t key = key_at(keys, i);
         s->inside[n] = (candidate){key, i};
-        n += bucket_of(key) == b;
+        n += bucket_of(key, 0) == b;
     }
     return n;
 }
 
-/* Of n candidates those stay in whose finer bucket the sum reaches `limit`; returns how many. */
-static int32_t open_finer(sampler *s, int32_t n, measure by, double limit, double *above) {
-    int32_t n_inside = 0;
+/* Of n candidates those stay in whose bucket of a later round the sum reaches `limit` (the last one where rounding lets it not); returns how
+ * many. */
+static int32_t open_finer(sampler *s, int32_t n, int round, measure by, double limit, double *above) {
+    int32_t n_inside = 0, b;
     memset(s->mass, 0, sizeof s->mass);
     for (int32_t i = 0; i < n; i++) {
-        s->mass[finer_bucket_of(s->inside[i].key)] += measure_of(s, by, s->inside[i].place);
+        s->mass[bucket_of(s->inside[i].key, round)] += measure_of(s, by, s->inside[i].place);
     }
-    double over = *above;
-    int32_t b = find_bucket(s, limit, above);
-    if (b < 0) { /* by rounding only */
-        *above = over;
-        return n;
-    }
+    (void)find_bucket(s, limit, above, &b);
     for (int32_t i = 0; i < n; i++) {
         candidate c = s->inside[i];
         s->inside[n_inside] = c;
-        n_inside += finer_bucket_of(c.key) == b;
+        n_inside += bucket_of(c.key, round) == b;
     }
     return n_inside;
 }
 
-/* The kept tokens by keys (uint32, one a kept token), largest first, until their sum reaches `limit`: the last of them, at least one. Two
- * rounds of buckets save sorting more than a few. False when the sum of all does not reach the limit. */
+/* The kept tokens by keys (uint32 under 2^31, one a kept token), largest first, until their sum reaches `limit`: the last of them, at least
+ * one. False when the sum of all does not reach the limit. Nothing is sorted, so that a row of equals costs no more than another: after all
+ * rounds the candidates have one key and lie in order. */
 static bool find_cut(sampler *s, const void *keys, measure by, double limit, candidate *last) {
     double above = 0.0;
+    int32_t b;
     memset(s->mass, 0, sizeof s->mass);
     for (int32_t i = 0; i < s->n_kept; i++) {
-        s->mass[bucket_of(key_at(keys, i))] += measure_of(s, by, i);
+        s->mass[bucket_of(key_at(keys, i), 0)] += measure_of(s, by, i);
     }
-    int32_t b = find_bucket(s, limit, &above);
     *last = (candidate){0, s->n_kept - 1};
-    if (b < 0) {
+    if (!find_bucket(s, limit, &above, &b)) {
         return false;
     }
-    int32_t n = open_finer(s, open_bucket(s, keys, b), by, limit, &above);
-    qsort(s->inside, (size_t)n, sizeof *s->inside, by_key);
+    int32_t n = open_bucket(s, keys, b);
+    for (int round = 1; round < N_ROUNDS; round++) {
+        n = open_finer(s, n, round, by, limit, &above);
+    }
     for (int32_t i = 0; i < n && (i == 0 || above < limit); i++) {
         *last = s->inside[i];
         above += measure_of(s, by, last->place);
@@ -174,6 +167,7 @@ static float logit_below(const sampler *s, float weight) {
 static void keep_from(sampler *s, const float *logits, float least, float least_weight) {
     int32_t n = 0;
     s->is_whole = false;
+    least = fmaxf(least, logit_below(s, LEAST_WEIGHT));
     s->n_kept = s->rows->gather(s, logits, least > -FLT_MAX ? least : -FLT_MAX);
     s->rows->weigh(s->weights, s->n_kept, s->max, s->scale);
     for (int32_t i = 0; i < s->n_kept && least_weight > 0.0f; i++) {
@@ -198,7 +192,7 @@ static float bound_of_top_k(sampler *s, int32_t k) {
     s->rows->weigh(s->weights, (int32_t)s->n_groups, s->max, s->scale);
     memset(s->mass, 0, sizeof s->mass);
     for (size_t g = 0; g < s->n_groups; g++) {
-        s->mass[bucket_of(bits_of(s->weights[g]))] += 1.0;
+        s->mass[bucket_of(bits_of(s->weights[g]), 0)] += 1.0;
     }
     while (n_above + (int32_t)s->mass[b] < k) {
         n_above += (int32_t)s->mass[b--];
@@ -207,26 +201,30 @@ static float bound_of_top_k(sampler *s, int32_t k) {
 }
 
 /* A logit below which the tokens have this weight together at most, to judge by a sample of groups: their weight is taken for so many of its
- * standard errors more than the sample says. */
+ * standard errors more than the sample says. The bound is right above the last sampled one that may be left out: in a row whose weight lies
+ * in few tokens that is right above all the others, whether the sample has some of the few or not. */
 static float guess_bound(sampler *s, const float *logits, double weight, double n_errors) {
-    int32_t n = 0, b = 0;
+    int32_t n = 0, bound = 0;
     for (size_t g = 0; (int32_t)((g + 1) * GROUP) <= s->n_vocab; g += SAMPLED_GROUPS, n += GROUP) {
         memcpy(s->weights + n, logits + g * GROUP, GROUP * sizeof *logits);
     }
     s->rows->weigh(s->weights, n, s->max, s->scale);
     memset(s->mass, 0, sizeof s->mass);
     for (int32_t i = 0; i < n; i++) {
-        s->mass[bucket_of(bits_of(s->weights[i]))] += (double)s->weights[i];
+        s->mass[bucket_of(bits_of(s->weights[i]), 0)] += (double)s->weights[i];
     }
     double below = 0.0, squares = 0.0, share = weight * n / s->n_vocab;
-    for (; b < N_BUCKETS - 1; b++) {
-        below += s->mass[b];
-        squares += s->mass[b] * (double)weight_of((uint32_t)(b + 1) << 20);
-        if (s->mass[b] > 0.0 && (below > share || n_errors * n_errors * squares > (share - below) * (share - below))) {
-            break;
+    for (int32_t b = 0; b < N_BUCKETS; b++) {
+        if (s->mass[b] > 0.0) {
+            below += s->mass[b];
+            squares += s->mass[b] * (double)weight_of((uint32_t)(b + 1) << 20);
+            if (below > share || n_errors * n_errors * squares > (share - below) * (share - below)) {
+                break;
+            }
+            bound = b + 1;
         }
     }
-    return logit_below(s, weight_of((uint32_t)b << 20));
+    return logit_below(s, weight_of((uint32_t)bound << 20));
 }
 
 /* ---- the cuts ---- */
@@ -388,14 +386,4 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
     if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && c->noise.xtc <= p->xtc_probability) {
         cut_top_choices(s, p->xtc_threshold);
     }
-}
-
-/* ---- for mirostat ---- */
-
-int32_t sampler_sort(sampler *s) {
-    for (int32_t i = 0; i < s->n_kept; i++) {
-        s->inside[i] = (candidate){bits_of(s->weights[i]), i};
-    }
-    qsort(s->inside, (size_t)s->n_kept, sizeof *s->inside, by_key);
-    return s->n_kept;
 }

@@ -1,9 +1,28 @@
 /* Mirostat (Basu et al. 2021): cuts where the surprise of the tokens is expected to come out at tau, and learns from what was chosen. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "engine/sampler_parts.h"
 
 enum { N_ESTIMATE = 100 }; /* likeliest tokens from which version 1 estimates the exponent of Zipf's law */
+
+static int by_key(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->key != y->key) {
+        return x->key < y->key ? 1 : -1;
+    }
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+/* Kept tokens, likeliest first, the lowest id first among equals, into s->inside; returns how many. */
+static int32_t sort_kept(sampler *s) {
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->inside[i].place = i;
+        memcpy(&s->inside[i].key, &s->weights[i], sizeof *s->weights); /* as integers, weights have their order */
+    }
+    qsort(s->inside, (size_t)s->n_kept, sizeof *s->inside, by_key);
+    return s->n_kept;
+}
 
 static float weight_at(const sampler *s, int32_t rank) {
     return s->weights[s->inside[rank].place];
@@ -32,7 +51,7 @@ static int32_t count_by_surprise(const sampler *s, int32_t n, double total, floa
 }
 
 int32_t sampler_mirostat(sampler *s, const sampling_params *p, float uniform, float *mu) {
-    int32_t n = sampler_sort(s);
+    int32_t n = sort_kept(s);
     double total = 0.0, kept = 0.0, cumulated = 0.0;
     for (int32_t i = 0; i < n; i++) {
         total += (double)weight_at(s, i);

@@ -93,8 +93,6 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
 void sampler_cut(sampler *s, const float *logits, const sample_context *c);
 /* All live tokens become the kept ones, whole or not. */
 void sampler_keep_all(sampler *s, const float *logits);
-/* Kept tokens, likeliest first, the lowest id first among equals, into s->inside; returns how many. */
-int32_t sampler_sort(sampler *s);
 
 /* ---- sampler_mirostat.c ---- */
 /* Chooses by mirostat from the kept tokens and moves *mu. */

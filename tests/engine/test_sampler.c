@@ -267,6 +267,24 @@ static void reference_cut(const float *logits, int32_t n, const sampling_params 
     test_free(all);
 }
 
+/* A logit of one of the kinds of rows that the cuts meet: even, like language, all equal, of few values, a single live token, huge. */
+static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
+    switch (kind) {
+    case 0:
+        return i == n / 2 ? 6.0f : random_logit(seed, 6.0f);
+    case 1:
+        return i == n / 2 ? 6.0f : 5.0f - 1.5f * logf((float)(1 + rng_next(seed) % (uint64_t)n));
+    case 2:
+        return -3.0f;
+    case 3:
+        return 0.5f * (float)(rng_next(seed) % 3);
+    case 4:
+        return i == n / 3 ? 2.0f : -INFINITY;
+    default:
+        return i % 7 == 3 || n < 7 ? 1e30f : -1e30f;
+    }
+}
+
 /* Rows small and large, flat and peaked: what is kept is what sorting the whole row keeps, and the draw walks it in id order. */
 static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
     (void)state;
@@ -274,7 +292,7 @@ static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
     uint64_t seed = rng_os_seed();
     int n_compared = 0;
     printf("seed %llu\n", (unsigned long long)seed);
-    for (int round = 0; round < 160; round++) {
+    for (int round = 0; round < 480; round++) {
         int32_t n = sizes[round % 8], n_differ = 0;
         float *logits = test_malloc((size_t)n * sizeof *logits), *row = test_malloc((size_t)n * sizeof *row);
         double *expected = test_malloc((size_t)n * sizeof *expected), margin, cumulated = 0;
@@ -283,8 +301,7 @@ static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
         p.top_k = round % 5 < 3 ? 0 : 1 + (int32_t)(rng_next(&seed) % 300);
         p.min_p = round % 7 < 5 ? 0 : (float)(1 + rng_next(&seed) % 1000) * 1e-4f;
         for (int32_t i = 0; i < n; i++) {
-            float l = round / 8 % 2 ? 5.0f - 1.5f * logf((float)(1 + rng_next(&seed) % (uint64_t)n)) : random_logit(&seed, 6.0f);
-            logits[i] = i == n / 2 ? 6.0f : l;
+            logits[i] = logit_of_kind(round / 8 % 6, i, n, &seed);
         }
         reference_cut(logits, n, &p, expected, &margin);
         sampler *s;
@@ -312,7 +329,53 @@ static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
         test_free(row);
         test_free(logits);
     }
-    assert_true(n_compared > 100);
+    assert_true(n_compared > 300);
+}
+
+/* ---- what a cut costs ---- */
+
+static const sampler_rows *counted_rows;
+static int64_t n_looked_at;
+
+static int32_t count_gathered(sampler *s, const float *logits, float least) {
+    int32_t n = counted_rows->gather(s, logits, least);
+    n_looked_at += n;
+    return n;
+}
+
+/* Top-p looks at few tokens of a row whose weight lies in few, wherever those are and however little is asked for. */
+static void a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole(void **state) {
+    (void)state;
+    enum { N = 100000 };
+    static const float top_p[] = {0.01f, 0.1f, 0.5f, 0.9f, 0.95f};
+    float *logits = test_malloc(N * sizeof *logits), *row = test_malloc(N * sizeof *row);
+    uint64_t seed = 5;
+    sampler *s;
+    assert_int_equal(sampler_open(N, 4, &s), QUIRE_OK);
+    counted_rows = s->rows;
+    sampler_rows rows = *s->rows;
+    rows.gather = count_gathered;
+    s->rows = &rows;
+    for (int i = 0; i < 4 * 5; i++) {
+        int32_t token;
+        sampling_params p = params(i / 5 == 3 ? 1e-3f : 1.0f);
+        p.top_p = top_p[i % 5];
+        for (int32_t t = 0; t < N; t++) {
+            logits[t] = rng_uniform((uint32_t)rng_next(&seed));
+        }
+        logits[N - 1000] = 40.0f; /* in no group of the sample */
+        logits[i / 5 == 1 ? N - 2000 : 0] = 40.0f;
+        logits[i / 5 == 2 ? 64 : N - 3000] = 38.0f;
+        sample_context c = {.params = &p, .noise = {.token = 0.5f}};
+        memcpy(row, logits, N * sizeof *row);
+        n_looked_at = 0;
+        assert_int_equal(sampler_pick(s, row, &c, &token), QUIRE_OK);
+        assert_in_range(n_looked_at, 1, N / 100);
+    }
+    s->rows = counted_rows;
+    sampler_close(s);
+    test_free(row);
+    test_free(logits);
 }
 
 int main(void) {
@@ -326,6 +389,7 @@ int main(void) {
         cmocka_unit_test(a_request_that_rules_out_every_token_is_at_fault_itself),
         cmocka_unit_test(fast_passes_give_the_bits_of_the_plain_ones),
         cmocka_unit_test(the_usual_cuts_keep_what_sorting_everything_keeps),
+        cmocka_unit_test(a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
