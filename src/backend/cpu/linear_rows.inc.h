@@ -65,3 +65,15 @@ static void prepare_token(const float *x, int32_t k, void *row) {
     memcpy(q + padded, &scale, sizeof scale);
     memcpy(q + padded + sizeof scale, &sum, sizeof sum);
 }
+
+#ifndef LINEAR_DOT_BF16 /* who has such an instruction has rows for it */
+/* Kept as the f32 they are equal to. */
+static void prepare_bf16(const float *x, int32_t k, void *row) {
+    float *out = row;
+    for (int32_t i = 0; i < k; i += 16) {
+        int32_t n = k - i < 16 ? k - i : 16;
+        f32x16 v = n == 16 ? f_load(x + i) : f_load_first(x + i, n);
+        f_store(out + i, f_of_bits(i_shl(f_to_bf16_lanes(v), 16)));
+    }
+}
+#endif

@@ -1,0 +1,25 @@
+/* Trees of drafts change nothing (draft_case.h). */
+#include "draft_case.h"
+
+/* Branches change nothing either, and more than the first one is gone down: several tokens are accepted in steps that a line would not have had them from. */
+static void trees_change_nothing(void **state) {
+    (void)state;
+    draft_options o = ngram;
+    o.tree_width = 3;
+    o.n_tokens = 9;
+    matrix(COMPUTE_INT8, DTYPE_F16, &o, "ngram, trees", false);
+    o = suffix;
+    o.tree_width = DRAFT_MAX_WIDTH;
+    o.n_tokens = DRAFT_MAX;
+    o.suffix_factor = 16;
+    o.suffix_min_prob = 0.01;
+    o.fixed_length = true;
+    matrix(COMPUTE_F32, DTYPE_F32, &o, "suffix, trees", true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trees_change_nothing),
+    };
+    return cmocka_run_group_tests(tests, lists_open, lists_close);
+}
