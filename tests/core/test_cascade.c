@@ -12,13 +12,13 @@
 #include "base/rng.h"
 #include "core/cascade.h"
 
-enum { PAGE = 64, PAGES_A_CHUNK = ATTN_CHUNK / PAGE, MAX_SEQS = 40, MAX_ROWS = 400, MAX_CHUNKS = 12, TILE_ROWS = 16 };
+enum { PAGE = 64, PAGES_A_CHUNK = ATTN_CHUNK / PAGE, MAX_SEQS = 40, MAX_ROWS = 400, MAX_CHUNKS = 12, TILE_ROWS = 16, TABLE_PAGES = 17 * PAGES_A_CHUNK };
 
 typedef struct world {
     kv_layout layout;
     cascade cascade;
     batch_seq seqs[MAX_SEQS];
-    int32_t tables[2][MAX_SEQS][(MAX_CHUNKS + 3) * PAGES_A_CHUNK];
+    int32_t tables[2][MAX_SEQS][TABLE_PAGES];
     batch b;
 } world;
 
@@ -28,7 +28,7 @@ static void world_open_for(world *w, int32_t n_groups, int32_t n_workers) {
     w->b.seqs = w->seqs;
     for (int32_t g = 0; g < 2; g++) {
         for (int32_t s = 0; s < MAX_SEQS; s++) {
-            for (int32_t p = 0; p < (MAX_CHUNKS + 3) * PAGES_A_CHUNK; p++) {
+            for (int32_t p = 0; p < TABLE_PAGES; p++) {
                 w->tables[g][s][p] = (s * 1000 + p) * 7919 % 100003; /* nobody else's, in no order */
             }
         }
@@ -41,6 +41,7 @@ static void world_open(world *w, int32_t n_groups) {
 
 /* One more sequence with n_rows rows behind `before` tokens, the first `shared` of which lie in the pages of sequence `with`. */
 static void add(world *w, int32_t before, int32_t n_rows, int32_t with, int32_t shared) {
+    assert_true(w->b.n_seqs < MAX_SEQS && before + n_rows <= TABLE_PAGES * PAGE && shared <= TABLE_PAGES * PAGE);
     int32_t s = w->b.n_seqs++;
     w->seqs[s] = (batch_seq){.row0 = w->b.n_rows, .n_rows = n_rows, .n_tokens = before + n_rows};
     w->b.n_rows += n_rows;
