@@ -30,7 +30,8 @@ static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}},
 static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "neon"}, {NULL, NULL}};
 
 const flag cli_flags[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", ALL | CLI_PACK | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", ALL | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, or builtin", CLI_PACK, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
 
     {"--prompt -p", "TEXT", "the text to go on from", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt), 0, 0, NULL, NULL},
     {"--file -f", "FILE", "read the prompt from FILE (- is standard input)", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt_file), 0, 0, NULL, NULL},
