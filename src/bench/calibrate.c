@@ -12,9 +12,9 @@
 #include "bench/figures.h"
 #include "bench/fit.h"
 #include "bench/sheet.h"
-#include "sim/cost.h"
 
-enum { DECODE_TOKENS = 48, SKIPPED_TOKENS = 4, MAX_MEASURES = 64, MAX_RUNS = 512, MAX_PROMPT_TOKENS = 8192, MAX_REPEATS = 8, RUN_US = 60000 }; /* of an answer whose steps are timed; at its start, not */
+/* Of an answer DECODE_TOKENS are timed, but for SKIPPED_TOKENS at its start. */
+enum { DECODE_TOKENS = 48, SKIPPED_TOKENS = 4, MAX_MEASURES = 64, MAX_RUNS = 512, MAX_PROMPT_TOKENS = 8192, MAX_REPEATS = 8, RUN_US = 60000, FREAK = 3 };
 
 void calibrate_options_init(calibrate_options *o) {
     *o = (calibrate_options){.n_runs = 5};
@@ -27,7 +27,7 @@ typedef struct measure {
     int32_t n_seqs, n_prompt;
     double us[MAX_RUNS];
     int32_t n_us;
-    double median_us;
+    double mean_us;
 } measure;
 
 typedef struct calibration {
@@ -143,6 +143,15 @@ static quire_err run_some(calibration *k, measure *m, quire_error *err) {
     return QUIRE_OK;
 }
 
+/* What a run takes includes the steps that something held up, so the mean counts; but no single one for more than FREAK times the usual. */
+static double usual_us(measure *m) {
+    double sum = 0, most = FREAK * figures_percentile(m->us, m->n_us, 0.5);
+    for (int32_t i = 0; i < m->n_us; i++) {
+        sum += fmin(m->us[i], most);
+    }
+    return sum / m->n_us;
+}
+
 /* All in turns, so that a slow spell hits them alike. */
 static quire_err measure_all(calibration *k, quire_error *err) {
     for (int32_t run = -1; run < k->o->n_runs; run++) { /* the first warms up */
@@ -156,7 +165,7 @@ static quire_err measure_all(calibration *k, quire_error *err) {
     for (int32_t i = 0; i < k->n; i++) {
         measure m = k->measures[i];
         if (m.n_us > 0) {
-            m.median_us = figures_percentile(m.us, m.n_us, 0.5);
+            m.mean_us = usual_us(&m);
             k->measures[kept++] = m;
         }
     }
@@ -203,7 +212,7 @@ static void fit_model(const calibration *k, cost_model *c) {
     fit *f = &(fit){.n_terms = k->n_knots + N_OTHERS};
     for (int32_t i = 0; i < k->n; i++) {
         terms_of(k, &k->measures[i], terms);
-        fit_add(f, terms, k->measures[i].median_us);
+        fit_add(f, terms, k->measures[i].mean_us);
     }
     fit_solve(f, factors);
     const quire_info *info = k->c.info;
@@ -249,14 +258,14 @@ static void report(const calibration *k, const cost_model *c) {
     sheet s = {.what = "calibrate", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = k->o->json};
     char heading[320];
     double squares = 0;
-    snprintf(heading, sizeof heading, "%s on %s: time of a step in which all decode, or from a prompt to its first token; medians of %d runs", c->model, c->device,
+    snprintf(heading, sizeof heading, "%s on %s: time of a step in which all decode, or from a prompt to its first token; means of %d runs", c->model, c->device,
              (int)k->o->n_runs);
     sheet_begin(&s, heading);
     for (int32_t i = 0; i < k->n; i++) {
         const measure *m = &k->measures[i];
-        double us = predicted_us(k, c, m), off = us / m->median_us - 1;
+        double us = predicted_us(k, c, m), off = us / m->mean_us - 1;
         squares += off * off;
-        sheet_row(&s, (sheet_cell[]){{.text = m->decodes ? "decode" : "prompt"}, {.number = m->n_seqs}, {.number = m->n_prompt}, {.number = m->median_us}, {.number = us}, {.number = 100 * off}});
+        sheet_row(&s, (sheet_cell[]){{.text = m->decodes ? "decode" : "prompt"}, {.number = m->n_seqs}, {.number = m->n_prompt}, {.number = m->mean_us}, {.number = us}, {.number = 100 * off}});
     }
     sheet_note(&s, "a step: %.1f us with 1 row, %.1f with %d; %.3f us a row of logits, %.5f a pair of a decode, %.5f of a prefill; a request's way %.1f us; off by %.1f%% in the mean square",
                c->us[0], c->us[c->n_points - 1], (int)c->rows[c->n_points - 1], c->out_us, c->decode_pair_us, c->prefill_pair_us, c->request_us,
@@ -281,7 +290,8 @@ static double measure_copy_us(const quire_info *info) {
     return isfinite(best) ? best / (double)n * (double)info->token_bytes : 0;
 }
 
-static quire_err calibrate(calibration *k, quire_error *err) {
+/* Measures through an engine that is open. */
+static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
     const quire_info *info = k->c.info;
     k->seqs = mem_new((size_t)info->max_seqs, sizeof *k->seqs);
     k->times = mem_new((size_t)info->max_seqs * DECODE_TOKENS, sizeof *k->times);
@@ -289,33 +299,47 @@ static quire_err calibrate(calibration *k, quire_error *err) {
     if (!k->seqs || !k->times || !k->prompt) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d sequences", (int)info->max_seqs);
     }
-    cost_model c;
     choose(k);
     TRY(measure_all(k, err));
-    fit_model(k, &c);
-    c.copy_us = measure_copy_us(info);
-    report(k, &c);
-    return k->o->out != NULL ? cost_write(k->o->out, &c, err) : QUIRE_OK;
+    fit_model(k, out);
+    out->copy_us = measure_copy_us(info);
+    return QUIRE_OK;
 }
 
-quire_err calibrate_run(const calibrate_options *o, quire_error *err) {
+/* Fills *k, which is the caller's, but for what is freed here. */
+static quire_err run_calibration(calibration *k, const calibrate_options *o, bool print, cost_model *out, quire_error *err) {
     if (o->n_runs < 1 || o->n_runs > MAX_RUNS / MAX_REPEATS) {
         return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, MAX_RUNS / MAX_REPEATS);
     }
+    *k = (calibration){.o = o, .draw = 1};
+    TRY(client_open(&o->engine, &k->c, err));
+    quire_err e = calibrate(k, out, err);
+    if (e == QUIRE_OK && print) {
+        report(k, out);
+    }
+    client_close(&k->c);
+    mem_free(k->seqs);
+    mem_free(k->times);
+    mem_free(k->prompt);
+    return e;
+}
+
+static quire_err run(const calibrate_options *o, bool print, cost_model *out, quire_error *err) {
     calibration *k = mem_new(1, sizeof *k);
     if (k == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    k->o = o;
-    k->draw = 1;
-    quire_err e = client_open(&o->engine, &k->c, err);
-    if (e == QUIRE_OK) {
-        e = calibrate(k, err);
-        client_close(&k->c);
-    }
-    mem_free(k->seqs);
-    mem_free(k->times);
-    mem_free(k->prompt);
+    quire_err e = run_calibration(k, o, print, out, err);
     mem_free(k);
     return e;
+}
+
+quire_err calibrate_cost(const calibrate_options *o, cost_model *out, quire_error *err) {
+    return run(o, false, out, err);
+}
+
+quire_err calibrate_run(const calibrate_options *o, quire_error *err) {
+    cost_model c;
+    TRY(run(o, true, &c, err));
+    return o->out != NULL ? cost_write(o->out, &c, err) : QUIRE_OK;
 }

@@ -6,6 +6,7 @@
 #define BENCH_CALIBRATE_H
 
 #include "quire.h"
+#include "sim/cost.h"
 
 typedef struct calibrate_options {
     quire_options engine;
@@ -15,6 +16,8 @@ typedef struct calibrate_options {
 } calibrate_options;
 
 void calibrate_options_init(calibrate_options *o);
+/* Measures and fits, prints nothing. */
+quire_err calibrate_cost(const calibrate_options *o, cost_model *out, quire_error *err);
 /* Measures, prints the measurements beside what the fitted model says of them, and writes the file. */
 quire_err calibrate_run(const calibrate_options *o, quire_error *err);
 

@@ -6,14 +6,14 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/rng.h"
+#include "bench/calibrate.h"
 #include "bench/client.h"
 #include "bench/figures.h"
 #include "bench/sheet.h"
 #include "sim/arrivals.h"
 #include "sim/compare.h"
 
-enum { DEFAULT_REQUESTS = 1000, REFERENCES = 7 };
+enum { DEFAULT_REQUESTS = 1000 };
 
 void bench_serving_options_init(bench_serving_options *o) {
     *o = (bench_serving_options){.lengths = "sharegpt", .rate = 2, .seed = 1};
@@ -58,8 +58,6 @@ typedef struct real_run {
     int32_t *ids, *text; /* [longest] of one request: the trace's, and those as the model's tokens */
     int64_t start_us;
     int32_t n_sent, n_left; /* sent; of those not done */
-    uint64_t draw;
-    double reference_us;    /* see measure_reference; the mean of before and after */
     serving_result *r;
 } real_run;
 
@@ -109,42 +107,6 @@ static quire_err serve_all(real_run *run, const serving_options *o, quire_error 
     return QUIRE_OK;
 }
 
-/* ---- how fast the machine is now: other work and warmth change it from one minute to the next ---- */
-
-/* Rows of the prompt by which that is told: one whole step. */
-static int32_t reference_rows(const quire_info *info) {
-    return info->max_batched_tokens < info->max_model_len ? info->max_batched_tokens : info->max_model_len - 1;
-}
-
-/* Time from sending such a prompt, of random tokens, to its first token: the median of some. */
-static quire_err measure_reference(real_run *run, double *us, quire_error *err) {
-    double times[REFERENCES];
-    int32_t n = reference_rows(run->c.info);
-    int32_t *ids = mem_new((size_t)n, sizeof *ids);
-    quire_err e = ids != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d tokens", (int)n);
-    for (int32_t i = 0; e == QUIRE_OK && i < REFERENCES; i++) {
-        sent s = {.done = false};
-        for (int32_t k = 0; k < n; k++) {
-            ids[k] = (int32_t)(rng_next(&run->draw) % (uint64_t)run->c.info->n_vocab);
-        }
-        int64_t start_us = clock_us();
-        e = client_send(&run->c, ids, n, 1, &s, err);
-        while (e == QUIRE_OK && !s.done) {
-            client_receive(&run->c, -1);
-        }
-        times[i] = (double)(s.first_us - start_us);
-    }
-    mem_free(ids);
-    *us = e == QUIRE_OK ? figures_percentile(times, REFERENCES, 0.5) : 0;
-    return e;
-}
-
-/* What the cost model says that it takes. */
-static double reference_cost(const quire_info *info, const cost_model *c) {
-    double n = reference_rows(info);
-    return c->request_us + cost_of(c, &(step_work){.rows = n, .out = 1, .prefill_pairs = n * (n + 1) / 2});
-}
-
 static void collect(real_run *run, const serving_options *o) {
     serving_result *r = run->r;
     for (int32_t i = 0; i < run->t->n_requests; i++) {
@@ -170,15 +132,11 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
     if (!run->sent || !run->ids || !run->text || !r->times.first || !r->times.gap || !r->times.per_token) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
     }
-    double before_us, after_us;
     quire_stats before, after;
-    TRY(measure_reference(run, &before_us, err));
     quire_engine_stats(run->c.engine, &before);
     TRY(serve_all(run, o, err));
     collect(run, o);
     quire_engine_stats(run->c.engine, &after);
-    TRY(measure_reference(run, &after_us, err));
-    run->reference_us = (before_us + after_us) / 2;
     r->n_steps = after.steps - before.steps;
     r->n_rows = after.step_rows - before.step_rows;
     r->busy_us = (double)(after.step_us - before.step_us);
@@ -193,8 +151,6 @@ static const sheet_column columns[] = {
     {"measured", "measured", 12, 4},
     {"predicted", "predicted", 12, 4},
     {"off_percent", "off %", 8, 1},
-    {"predicted_at_speed", "at speed", 12, 4},
-    {"off_at_speed_percent", "off %", 8, 1},
 };
 
 enum { N_FIGURES = 16 };
@@ -242,11 +198,10 @@ static double off_percent(double measured, double predicted) {
     return measured > 0 ? 100 * (predicted / measured - 1) : SHEET_ABSENT;
 }
 
-/* What the simulation says of the same requests, on the engine's memory and limits, were every step `slower` times as long. */
-static quire_err predict(const real_run *run, double slower, serving_result *out, quire_error *err) {
+/* What the simulation says of the same requests, on the engine's memory and limits. */
+static quire_err predict(const real_run *run, const cost_model *cost, serving_result *out, quire_error *err) {
     const quire_options *e = &run->o->engine;
     const quire_info *info = run->c.info;
-    cost_model cost;
     serving_options server;
     compare_options c = run->o->server;
     c.prefix_cache = e->prefix_cache;
@@ -257,41 +212,23 @@ static quire_err predict(const real_run *run, double slower, serving_result *out
     c.max_chunk = e->prefill_chunk;
     c.max_model_len = info->max_model_len;
     c.step_target_us = e->step_target_us;
-    TRY(compare_server(&c, &cost, &server, err));
-    cost_scale(&cost, slower);
+    TRY(compare_server_of(&c, cost, &server, err));
     return serving_run(run->t, &server, out, err);
 }
 
-static quire_err print_figures(const real_run *run, const sheet *s, quire_error *err) {
-    double measured[N_FIGURES], predicted[N_FIGURES], at_speed[N_FIGURES], slower = 0;
-    bool has_cost = run->o->server.cost != NULL;
+/* cost NULL: nothing is predicted. */
+static quire_err print_figures(const real_run *run, const cost_model *cost, const sheet *s, quire_error *err) {
+    double measured[N_FIGURES], predicted[N_FIGURES];
     list_figures(run->r, measured);
-    if (has_cost) {
-        cost_model cost;
-        serving_result p, q;
-        TRY(cost_read(run->o->server.cost, &cost, err));
-        slower = run->reference_us / reference_cost(run->c.info, &cost);
-        TRY(predict(run, 1, &p, err));
+    if (cost != NULL) {
+        serving_result p;
+        TRY(predict(run, cost, &p, err));
         list_figures(&p, predicted);
         serving_result_deinit(&p);
-        TRY(predict(run, slower, &q, err));
-        list_figures(&q, at_speed);
-        serving_result_deinit(&q);
     }
     for (int i = 0; i < N_FIGURES; i++) {
-        double p = has_cost ? predicted[i] : SHEET_ABSENT, q = has_cost ? at_speed[i] : SHEET_ABSENT;
-        sheet_row(s, (sheet_cell[]){{.text = figure_names[i]},
-                                    {.number = measured[i]},
-                                    {.number = p},
-                                    {.number = off_percent(measured[i], p)},
-                                    {.number = q},
-                                    {.number = off_percent(measured[i], q)}});
-    }
-    if (has_cost) {
-        sheet_note(s,
-                   "at speed: as predicted, were all steps %.3f times as long as when the costs were measured. So much longer took a prompt of %d random tokens, sent alone before "
-                   "and after the run",
-                   slower, (int)reference_rows(run->c.info));
+        double p = cost != NULL ? predicted[i] : SHEET_ABSENT;
+        sheet_row(s, (sheet_cell[]){{.text = figure_names[i]}, {.number = measured[i]}, {.number = p}, {.number = off_percent(measured[i], p)}});
     }
     return QUIRE_OK;
 }
@@ -308,37 +245,62 @@ static void print_head(const real_run *run, const sheet *s) {
     sheet_begin(s, heading);
 }
 
+/* What steps cost, as told or as measured now. */
+static quire_err find_cost(const bench_serving_options *o, cost_model *out, quire_error *err) {
+    calibrate_options c;
+    if (o->server.cost != NULL) {
+        return cost_read(o->server.cost, out, err);
+    }
+    calibrate_options_init(&c);
+    c.engine = o->engine;
+    return calibrate_cost(&c, out, err);
+}
+
 static quire_err run_engine(real_run *run, quire_error *err) {
-    serving_result measured = {0};
-    serving_options clock = {.speed = run->o->server.speed};
-    sheet s = {.what = "serving run", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = run->o->json};
-    run->r = &measured;
-    quire_err e = run_open(run, &clock, err);
-    if (e == QUIRE_OK && measured.times.n == 0) {
-        e = err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests, (int)run->c.info->max_model_len);
+    const bench_serving_options *o = run->o;
+    serving_options clock = {.speed = o->server.speed};
+    sheet s = {.what = "serving run", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    cost_model cost, later;
+    if (o->server.cost != NULL || o->calibrate) {
+        TRY(find_cost(o, &cost, err));
     }
-    if (e == QUIRE_OK && run->c.n_failed > 0) {
-        e = err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s", (int)run->c.n_failed,
-                    run->c.failure.message);
+    TRY(run_open(run, &clock, err));
+    if (run->r->times.n == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests, (int)run->c.info->max_model_len);
     }
-    if (e == QUIRE_OK) {
-        print_head(run, &s);
-        e = print_figures(run, &s, err);
+    if (run->c.n_failed > 0) {
+        return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s", (int)run->c.n_failed,
+                       run->c.failure.message);
     }
-    serving_result_deinit(&measured);
-    mem_free(run->sent);
-    mem_free(run->ids);
-    mem_free(run->text);
-    return e;
+    if (o->calibrate) {
+        TRY(find_cost(o, &later, err));
+        cost_mean(&cost, &later);
+    }
+    print_head(run, &s);
+    TRY(print_figures(run, o->server.cost != NULL || o->calibrate ? &cost : NULL, &s, err));
+    if (o->calibrate) {
+        sheet_note(&s, "steps cost what they did on average before and after: with %.0f rows %.0f us before, %.0f after", later.rows[later.n_points - 1],
+                   2 * cost.us[cost.n_points - 1] - later.us[later.n_points - 1], later.us[later.n_points - 1]);
+    }
+    return QUIRE_OK;
 }
 
 static quire_err serve_really(const bench_serving_options *o, quire_error *err) {
-    real_run run = {.o = o, .draw = 1};
+    serving_result measured = {0};
+    real_run run = {.o = o, .r = &measured};
     trace t = {0};
+    if (o->server.described != NULL || (o->calibrate && o->server.cost != NULL)) {
+        return err_set(err, QUIRE_INVALID, -1, "with a MODEL the prediction is made from --cost FILE or --calibrate, one of them%s",
+                       o->server.described != NULL ? "; --described is for a device that is not here" : "");
+    }
     TRY(client_open(&o->engine, &run.c, err));
     quire_err e = make_trace(o, run.c.info->max_model_len, &t, err);
     run.t = &t;
     e = e == QUIRE_OK ? run_engine(&run, err) : e;
+    serving_result_deinit(&measured);
+    mem_free(run.sent);
+    mem_free(run.ids);
+    mem_free(run.text);
     client_close(&run.c);
     trace_deinit(&t);
     return e;
@@ -361,5 +323,8 @@ static quire_err simulate(const bench_serving_options *o, quire_error *err) {
 }
 
 quire_err bench_serving_run(const bench_serving_options *o, quire_error *err) {
+    if (o->engine.model == NULL && o->calibrate) {
+        return err_set(err, QUIRE_INVALID, -1, "--calibrate needs a MODEL: it measures what steps of one cost here");
+    }
     return o->engine.model != NULL ? serve_really(o, err) : simulate(o, err);
 }

@@ -95,6 +95,7 @@ const flag cli_flags[] = {
     {"--compare", NULL, "serve it: simulate every way to batch and to give memory", CLI_SIM, FLAG_SWITCH, AT(sim.server.all), 0, 0, NULL, NULL},
     {"--described", "MODEL,DEVICE", "what serves, by data sheet, as in opt-13b,a100-40gb", SERVED, FLAG_TEXT, AT(sim.server.described), 0, 0, NULL, NULL},
     {"--cost", "FILE", "what serves, as `quire bench calibrate` measured it", SERVED, FLAG_TEXT, AT(sim.server.cost), 0, 0, NULL, NULL},
+    {"--calibrate", NULL, "predict from what steps cost before and after the run", CLI_BENCH_SERVING, FLAG_SWITCH, AT(bench_serving.calibrate), 0, 0, NULL, NULL},
     {"--slo", "BOUNDS", "find the highest rate within first=S,gap=S,token=S seconds", SERVED, FLAG_TEXT, AT(sim.server.slo), 0, 0, NULL, NULL},
     {"--cost-per-hour", "DOLLARS", "of the device: what a million tokens cost", SERVED, FLAG_PART, AT(sim.server.cost_per_hour), 0, 1e9, NULL, NULL},
     {"--speed", "N", "the trace's clock runs that many times as fast (1)", SERVED, FLAG_PART, AT(sim.server.speed), 1e-6, 1e9, NULL, NULL},

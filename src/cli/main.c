@@ -186,7 +186,7 @@ static const command commands[] = {
     {"bench serving", CLI_BENCH_SERVING, command_bench_serving, "requests a second under a bound on latency, simulated or really served", "quire bench serving [MODEL]",
      "  quire bench serving --described opt-13b,a100-40gb --lengths sharegpt --rate 2 --slo token=0.2\n"
      "  quire bench serving builtin --lengths alpaca --rate 30 --requests 500 --cost cost.json\n"
-     "  quire bench serving builtin --trace requests.jsonl --shrink 64 --speed 10 --cost cost.json\n"
+     "  quire bench serving builtin --trace requests.jsonl --shrink 64 --speed 10 --calibrate\n"
      "without a MODEL nothing is run: the engine's planner is, on a described device or one that was calibrated\n"},
     {"bench calibrate", CLI_BENCH_CALIBRATE, command_bench_calibrate, "what a step of a model costs on this machine", "quire bench calibrate MODEL [--out FILE]",
      "  quire bench calibrate builtin --out cost.json\n"

@@ -102,12 +102,8 @@ static quire_err parse_cache(const char *text, serving_cache *out, quire_error *
     return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be none, page or token", text);
 }
 
-quire_err compare_server(const compare_options *o, cost_model *cost, serving_options *out, quire_error *err) {
-    if ((o->cost == NULL) == (o->described == NULL)) {
-        return err_set(err, QUIRE_INVALID, -1, "a device is needed: --cost FILE (of `quire bench calibrate`) or --described MODEL,DEVICE, and only one of them");
-    }
-    TRY(read_cost(o, cost, err));
-    bool measured = o->cost != NULL;
+quire_err compare_server_of(const compare_options *o, const cost_model *cost, serving_options *out, quire_error *err) {
+    bool measured = o->described == NULL;
     *out = (serving_options){.cost = cost,
                              .batching = BATCH_ITERATION,
                              .reservation = RESERVE_PAGED,
@@ -121,6 +117,14 @@ quire_err compare_server(const compare_options *o, cost_model *cost, serving_opt
                              .speed = o->speed};
     out->max_rows = out->max_rows > out->max_seqs ? out->max_rows : out->max_seqs;
     return parse_cache(o->prefix_cache, &out->cache, err);
+}
+
+quire_err compare_server(const compare_options *o, cost_model *cost, serving_options *out, quire_error *err) {
+    if ((o->cost == NULL) == (o->described == NULL)) {
+        return err_set(err, QUIRE_INVALID, -1, "a device is needed: --cost FILE (of `quire bench calibrate`) or --described MODEL,DEVICE, and only one of them");
+    }
+    TRY(read_cost(o, cost, err));
+    return compare_server_of(o, cost, out, err);
 }
 
 /* The highest rate, in requests a second, at which the server stays within the bounds: the trace's clock is sped up and slowed down. Infinite where no speed

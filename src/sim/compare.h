@@ -8,6 +8,8 @@
 
 /* The cost model and the server that the options ask for; out->cost points to *cost. QUIRE_INVALID and what a file can have wrong. */
 quire_err compare_server(const compare_options *o, cost_model *cost, serving_options *out, quire_error *err);
+/* The same with a cost model that is there already, and stays. */
+quire_err compare_server_of(const compare_options *o, const cost_model *cost, serving_options *out, quire_error *err);
 /* Runs and prints; name is what the trace is called, note (or NULL) what is to be said of it. */
 quire_err compare_run(const compare_options *o, const trace *t, const char *name, quire_error *err);
 

@@ -1,5 +1,6 @@
 #include "sim/cost.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,15 +50,17 @@ double cost_of(const cost_model *c, const step_work *w) {
            w->copied * c->copy_us;
 }
 
-void cost_scale(cost_model *c, double by) {
+void cost_mean(cost_model *c, const cost_model *other) {
+    assert(c->n_points == other->n_points);
     for (int32_t i = 0; i < c->n_points; i++) {
-        c->us[i] *= by;
+        assert(c->rows[i] == other->rows[i]);
+        c->us[i] = (c->us[i] + other->us[i]) / 2;
     }
-    c->out_us *= by;
-    c->decode_pair_us *= by;
-    c->prefill_pair_us *= by;
-    c->copy_us *= by;
-    c->request_us *= by;
+    c->out_us = (c->out_us + other->out_us) / 2;
+    c->decode_pair_us = (c->decode_pair_us + other->decode_pair_us) / 2;
+    c->prefill_pair_us = (c->prefill_pair_us + other->prefill_pair_us) / 2;
+    c->copy_us = (c->copy_us + other->copy_us) / 2;
+    c->request_us = (c->request_us + other->request_us) / 2;
 }
 
 /* Time by rows: the weights' bytes, until the rows' products take longer. */

@@ -35,8 +35,8 @@ typedef struct step_work {
     double copied;                      /* tokens whose keys and values move */
 } step_work;
 
-/* All that takes time takes `by` times as long. */
-void cost_scale(cost_model *c, double by);
+/* c becomes the mean of itself and `other`, which was measured at the same numbers of rows. */
+void cost_mean(cost_model *c, const cost_model *other);
 
 /* Microseconds. */
 double cost_of(const cost_model *c, const step_work *w);

@@ -183,3 +183,24 @@ def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
     hits = found["prompt tokens found in the cache"]
     assert 7 * 192 <= hits["measured"] <= 7 * 200 and 7 * 192 <= hits["predicted"] <= 7 * 200  # whole pages while the one before still runs
     assert found["time to first token 50%, s"]["measured"] > 0
+
+
+def test_costs_are_measured_before_and_after_the_run(quire, chats):
+    small = ("--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--max-model-len", "256")
+    done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--calibrate", *small, "--json")
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {row["what"]: row for row in lines if "what" in row}
+    assert found["requests answered"]["measured"] == found["requests answered"]["predicted"] == 8
+    assert found["time to first token 50%, s"]["predicted"] > 0
+    assert any("before and after" in row.get("note", "") for row in lines)
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["builtin", "--calibrate", "--cost", "cost.json"], "one of them"),
+    (["builtin", "--described", "opt-13b,a100-40gb"], "a device that is not here"),
+    (["--calibrate"], "needs a MODEL"),
+])
+def test_a_prediction_comes_from_one_source(quire, arguments, said):
+    done = bench("serving", *arguments)
+    assert done.returncode in (1, 2) and said in done.stderr
