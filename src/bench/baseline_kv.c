@@ -199,9 +199,7 @@ static void compute_chunk(const job *j, const piece *p, int32_t head, int32_t ba
     }
     for (int32_t i = 0; i < ATTN_BLOCKS && base / CPU_KV_BLOCK + i < blocks_of(p->cap); i++) {
         w->tile.k_blocks[i] = p->k + row * (size_t)((head * blocks_of(p->cap) + base / CPU_KV_BLOCK + i) * CPU_KV_BLOCK);
-    }
-    for (int32_t i = 0; i < ATTN_CHUNK && base + i < p->cap; i++) {
-        w->tile.v_rows[i] = p->v + row * ((size_t)head * (size_t)p->cap + (size_t)(base + i));
+        w->tile.v_blocks[i] = p->v + row * ((size_t)head * (size_t)p->cap + (size_t)(base + i * CPU_KV_BLOCK));
     }
     j->c->math->attention_tile(&w->tile);
 }

@@ -1,5 +1,4 @@
-/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, finds their keys and values, and joins the
- * chunks. The arithmetic is in attention_kernels.inc.h and attention_plain.c.
+/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, and joins the chunks. The arithmetic is in attention_kernels.inc.h and attention_plain.c.
  *
  * A query's result is the merge of its chunks in ascending order, whoever computes them: items that cover all chunks merge as they go, and may leave
  * what they have, its accumulator in the query's output, for another item to go on from; a partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. How
@@ -8,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/attention_pages.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 #include "backend/cpu/pages.h"
@@ -24,8 +24,7 @@ typedef struct attn_scratch {
     int32_t row[ATTN_TILE];                   /* of its sequence's rows, the one each query belongs to; read in a tree's chunks only */
     int64_t row_head[ATTN_TILE];              /* row of the batch * max_heads + head of each query */
     float *out[ATTN_TILE];                    /* its result */
-    uint8_t *keys;                            /* [ATTN_BLOCKS, d_head, 16] elements: keys that do not lie as blocks, brought together */
-    cpu_int8_scratch int8;                    /* of keys and values of that type, instead of keys */
+    attn_copies copies;
     attn_tile branch;                         /* those of the tile's queries whose rows are one branch of a draft tree */
 } attn_scratch;
 
@@ -60,16 +59,17 @@ static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
     float *sums = step_new(b, 2 * ATTN_TILE, sizeof *sums);
     float *acc = step_new(b, (size_t)(2 * ATTN_TILE) * (size_t)acc_stride, sizeof *acc);
-    s->keys = step_new(b, (size_t)ATTN_CHUNK * (size_t)b->layout.d_head, cpu_kv_element_bytes(&b->layout));
-    if (scores == NULL || sums == NULL || acc == NULL || s->keys == NULL) {
+    uint8_t *copies = step_new(b, attn_copies_bytes(&b->layout), 1);
+    if (scores == NULL || sums == NULL || acc == NULL || copies == NULL) {
         return QUIRE_NO_MEMORY;
     }
+    attn_copies_init(&b->layout, copies, &s->copies);
     if (b->layout.type == DTYPE_I8) {
-        uint8_t *int8 = step_new(b, cpu_int8_scratch_bytes(&b->layout), 1);
-        if (int8 == NULL) {
+        s->tile.q_int8 = step_new(b, ATTN_TILE, (size_t)attn_int8_stride(b->layout.d_head));
+        s->tile.weights = step_new(b, ATTN_TILE, ATTN_CHUNK);
+        if (s->tile.q_int8 == NULL || s->tile.weights == NULL) {
             return QUIRE_NO_MEMORY;
         }
-        cpu_int8_scratch_init(&b->layout, int8, &s->int8, &s->tile);
     }
     s->tile.scores = scores;
     s->tile.max = sums;
@@ -118,52 +118,8 @@ static attn_state partial_state(const cpu_attention_state *s, int32_t partial, i
     return (attn_state){s->partial_max[i], s->partial_sum[i], s->partial_acc + i * s->acc_stride};
 }
 
-/* Keys of positions first..end of a chunk from pages smaller than a block, brought together as one block each 16 positions. */
-static void gather_keys(const attn_job *job, const int32_t *pages, int32_t kv_head, int32_t base, int32_t first, int32_t end,
-                        attn_scratch *s) {
-    const kv_layout *l = &job->b->layout;
-    size_t size = cpu_kv_element_bytes(l), run = size * (size_t)l->page_tokens;
-    for (int32_t p = first - first % l->page_tokens; p < end; p += l->page_tokens) {
-        int32_t page = pages[(base + p) / l->page_tokens];
-        const uint8_t *from = cpu_kv_plane(job->b, page, job->layer, KV_PLANE_K) + size * (size_t)cpu_k_index(l, kv_head, 0);
-        uint8_t *to = s->keys + size * ((size_t)(p / ATTN_BLOCK * ATTN_BLOCK) * (size_t)l->d_head + (size_t)(p % ATTN_BLOCK));
-        for (int32_t e = 0; e < l->d_head; e++) {
-            memcpy(to + (size_t)e * size * ATTN_BLOCK, from + (size_t)e * run, run);
-        }
-    }
-    for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
-        s->tile.k_blocks[block] = s->keys + size * (size_t)block * (size_t)l->d_head * ATTN_BLOCK;
-    }
-}
-
-/* Where the keys and values of the chunk's positions first..end lie. */
-static void find_pages(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t base, int32_t first, int32_t end,
-                       attn_scratch *s) {
-    const kv_layout *l = &job->b->layout;
-    const int32_t *pages = seq->pages[l->layer_group[job->layer]];
-    if (l->type == DTYPE_I8) {
-        cpu_int8_find(job->b, job->layer, pages, kv_head, base, first, end, &s->int8, &s->tile);
-        return;
-    }
-    size_t size = cpu_kv_element_bytes(l), row = size * (size_t)l->d_head;
-    for (int32_t p = first; p < end;) {
-        int32_t offset = (base + p) % l->page_tokens;
-        const uint8_t *v = cpu_kv_plane(job->b, pages[(base + p) / l->page_tokens], job->layer, KV_PLANE_V);
-        v += size * (size_t)cpu_v_index(l, kv_head, offset);
-        for (; offset < l->page_tokens && p < end; offset++, p++) {
-            s->tile.v_rows[p] = v;
-            v += row;
-        }
-    }
-    if (l->page_tokens < ATTN_BLOCK) {
-        gather_keys(job, pages, kv_head, base, first, end, s);
-        return;
-    }
-    for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {
-        int32_t position = base + block * ATTN_BLOCK;
-        const uint8_t *k = cpu_kv_plane(job->b, pages[position / l->page_tokens], job->layer, KV_PLANE_K);
-        s->tile.k_blocks[block] = k + size * (size_t)cpu_k_index(l, kv_head, position % l->page_tokens);
-    }
+static attn_pages pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head) {
+    return (attn_pages){job->b, seq->pages[job->b->layout.layer_group[job->layer]], job->layer, kv_head};
 }
 
 /* Sets the tile's queries: those from number `from` on of the item's rows x the kv head's query heads. */
@@ -198,38 +154,17 @@ static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
 }
 
-/* Puts the key of a chunk's position p, which lies elsewhere, into its block: a copy of the block from now on. */
-static void place_key(const attn_job *job, int32_t kv_head, int32_t page, int32_t offset, int32_t p, attn_scratch *s) {
-    const kv_layout *l = &job->b->layout;
-    size_t size = cpu_kv_element_bytes(l), block_bytes = size * ATTN_BLOCK * (size_t)l->d_head, stride = size * (size_t)cpu_kv_block(l);
-    uint8_t *to = s->keys + block_bytes * (size_t)(p / ATTN_BLOCK);
-    const uint8_t *from = cpu_kv_plane(job->b, page, job->layer, KV_PLANE_K) + size * (size_t)cpu_k_index(l, kv_head, offset);
-    if (s->tile.k_blocks[p / ATTN_BLOCK] != to) {
-        memcpy(to, s->tile.k_blocks[p / ATTN_BLOCK], block_bytes);
-        s->tile.k_blocks[p / ATTN_BLOCK] = to;
-    }
-    for (int32_t e = 0; e < l->d_head; e++) {
-        memcpy(to + size * (size_t)(e * ATTN_BLOCK + p % ATTN_BLOCK), from + (size_t)e * stride, size);
-    }
-}
-
 /* The chunk's positions from `first` on, as far as they are of the tree, are those of row `row` and its ancestors. What other branches put there is overwritten. */
 static void find_branch(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t base, int32_t first, int32_t row, attn_scratch *s) {
-    const kv_layout *l = &job->b->layout;
     const batch *step = job->b->batch;
-    const int32_t *pages = seq->pages[l->layer_group[job->layer]];
-    size_t size = cpu_kv_element_bytes(l);
+    const attn_pages pages = pages_of(job, seq, kv_head);
     for (; row > 0; row = seq->parents[row]) {
-        int32_t p = step->positions[(int64_t)(seq->row0 + row) * step->n_axes] - base, place = seq->n_tokens - seq->n_rows + row;
-        int32_t page = pages[place / l->page_tokens], offset = place % l->page_tokens;
+        int32_t p = step->positions[(int64_t)(seq->row0 + row) * step->n_axes] - base;
         if (p < first) {
             break;
         }
-        if (p < ATTN_CHUNK && l->type == DTYPE_I8) {
-            cpu_int8_place(job->b, job->layer, kv_head, (kv_slot){(int64_t)page * l->page_tokens + offset}, p, &s->int8, &s->tile);
-        } else if (p < ATTN_CHUNK) {
-            s->tile.v_rows[p] = cpu_kv_plane(job->b, page, job->layer, KV_PLANE_V) + size * (size_t)cpu_v_index(l, kv_head, offset);
-            place_key(job, kv_head, page, offset, p, s);
+        if (p < ATTN_CHUNK) {
+            attn_pages_place(&pages, seq->n_tokens - seq->n_rows + row, p, &s->copies, &s->tile);
         }
     }
 }
@@ -277,9 +212,10 @@ static int32_t clamp(int32_t v, int32_t low, int32_t high) {
     return v < low ? low : v > high ? high : v;
 }
 
-/* One chunk of the tile's queries. false: none of them sees any of it. */
-static bool compute_chunk(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t chunk, attn_scratch *s) {
+/* One chunk of the tile's queries; those up to next_end come after it. false: none of them sees any of it. */
+static bool compute_chunk(const attn_job *job, const batch_seq *seq, int32_t kv_head, int32_t chunk, int32_t next_end, attn_scratch *s) {
     attn_tile *tile = &s->tile;
+    const attn_pages pages = pages_of(job, seq, kv_head);
     int32_t base = chunk * ATTN_CHUNK, first = ATTN_CHUNK, end = 0;
     for (int32_t t = 0; t < tile->n_queries; t++) {
         tile->first[t] = clamp(s->first[t] - base, 0, ATTN_CHUNK);
@@ -292,7 +228,8 @@ static bool compute_chunk(const attn_job *job, const batch_seq *seq, int32_t kv_
     if (first >= end) {
         return false;
     }
-    find_pages(job, seq, kv_head, base, first, end, s);
+    attn_pages_find(&pages, base, first, end, &s->copies, tile);
+    attn_pages_find_next(&pages, base + ATTN_CHUNK, clamp(next_end - base - ATTN_CHUNK, 0, ATTN_CHUNK), tile);
     for (int32_t t = 0; t < tile->n_queries; t++) {
         tile->position[t] -= base;
     }
@@ -333,8 +270,9 @@ static void merge_chunks(const attn_job *job, const attn_item *item, int32_t kv_
         last = s->end[t] > last ? s->end[t] : last;
     }
     from = first / ATTN_CHUNK > from ? first / ATTN_CHUNK : from;
-    for (int32_t chunk = from; chunk < end && chunk * ATTN_CHUNK < last; chunk++) {
-        bool any = compute_chunk(job, &job->b->batch->seqs[item->seq], kv_head, chunk, s);
+    last = end <= last / ATTN_CHUNK ? end * ATTN_CHUNK : last;
+    for (int32_t chunk = from; chunk * ATTN_CHUNK < last; chunk++) {
+        bool any = compute_chunk(job, &job->b->batch->seqs[item->seq], kv_head, chunk, last, s);
         for (int32_t t = 0; any && t < tile->n_queries; t++) {
             attn_state now = {tile->max[t], tile->sum[t], tile->acc + (int64_t)t * tile->acc_stride};
             job->b->math->attention_merge(&s->states[t], &now, tile->acc_stride);
@@ -357,8 +295,12 @@ static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_hea
 static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, attn_scratch *s) {
     cpu_attention_state *state = job->state;
     attn_tile *tile = &s->tile;
+    int32_t end = (item->chunk0 + item->n_chunks) * ATTN_CHUNK, last = 0;
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        last = s->end[t] > last ? s->end[t] : last;
+    }
     for (int32_t chunk = 0; chunk < item->n_chunks; chunk++) {
-        bool any = compute_chunk(job, &job->b->batch->seqs[item->seq], kv_head, item->chunk0 + chunk, s);
+        bool any = compute_chunk(job, &job->b->batch->seqs[item->seq], kv_head, item->chunk0 + chunk, last < end ? last : end, s);
         for (int32_t t = 0; t < tile->n_queries; t++) {
             int32_t partial = item->partial + (from + t) / job->group_size * item->n_chunks + chunk;
             int64_t i = (int64_t)partial * state->max_heads + kv_head * job->group_size + (from + t) % job->group_size;

@@ -84,7 +84,7 @@ INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
             }
         }
         for (int32_t block = block0; block < block1; block++) {
-            const int8_t *values = t->v_blocks[block] + 4 * d;
+            const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
             const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
             ROLLED
             for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4) {

@@ -1,85 +1,189 @@
-/* Attention over one chunk, 16 lanes at a time; attention_plain.c says what is computed. Included by math_avx2.c and math_avx512.c.
+/* Attention over one chunk, 16 lanes at a time; attention_plain.c says what is computed. Included by math_avx2.c, math_avx512.c and math_neon.c.
  *
- * Bytes: the chunk's keys and values once for a tile of up to 32 queries, out of the nearest cache for each further group of 4.
- * Scores: lanes are positions; values: lanes are elements. 4 queries x 1 vector, 2 x 2 or 1 x 4 share what they load: four accumulators of
- * 16 lanes, enough to hide the latency of fma on AVX2. No accumulator is ever split, so the grouping shows in no bit. */
+ * Scores: lanes are positions; values: lanes are elements. Both are rows of numbers times vectors of 16 lanes: a tile of sums, queries x vectors,
+ * stays in registers. No sum is ever split, so how queries are grouped shows in no bit.
+ *
+ * Bytes: pages lie anywhere, so the processor does not foresee the next one. While the keys of a block are multiplied its values are asked for,
+ * and while values are, the keys of the chunk to come: each group of queries asks for its share, row by row, so that memory and
+ * multipliers work at the same time. */
 #include "backend/cpu/math_kernels.inc.h"
+#include "backend/cpu/simd_int.h"
 
-#define GROUP 4
+/* Vectors that a tile with n_rows queries has: sums enough to hide the latency of fma, 8 registers with 256 bits, 4 with 512. */
+#if N_LANES == 16
+#define TILE_VECTORS(n_rows) ((n_rows) <= 4 ? 4 : 2)
+#else
+#define TILE_VECTORS(n_rows) ((n_rows) == 1 ? 4 : (n_rows) <= 3 ? 2 : 1)
+#endif
+#define MOST_VECTORS 4
+#define GROUP        N_FLOAT_ROWS /* queries at most */
 
-INLINE f32x16 load_elements(dtype type, const void *p, int32_t i) {
+typedef f32x16 attn_sums[GROUP][MOST_VECTORS];
+
+#define MOST_GROUPS  ((ATTN_TILE + GROUP - 1) / GROUP)
+
+/* Queries that share what they load; positions first..end are seen by all of them, or by none if the group has no such. What they ask for: of each
+ * block that is to be fetched `step` bytes with each row of the block that is multiplied, from byte `fetched` on. */
+typedef struct attn_group {
+    int32_t query, n, first, end, fetched, step;
+} attn_group;
+
+INLINE int32_t element_bytes(dtype type) {
+    return type == DTYPE_F32 ? 4 : 2;
+}
+
+/* 16 elements as floats, in the order of lanes that is cheapest to have them in. */
+INLINE f32x16 load_elements(dtype type, const uint8_t *p) {
     if (type == DTYPE_F32) {
-        return f_load((const float *)p + i);
+        return f_load((const float *)(const void *)p);
     }
-    return type == DTYPE_BF16 ? f_load_bf16((const uint16_t *)p + i) : f_load_f16((const uint16_t *)p + i);
+    return type == DTYPE_BF16 ? f_load_bf16_apart((const uint16_t *)(const void *)p) : f_load_f16((const uint16_t *)(const void *)p);
 }
 
-/* Pages lie anywhere, so the processor does not foresee the next one: n elements from p on are asked for before they are needed. Only for a
- * tile's first queries: the others find them near. */
-INLINE void prefetch(dtype type, const void *p, int32_t n) {
-    int32_t n_bytes = n * (type == DTYPE_F32 ? 4 : 2);
-    for (int32_t i = 0; i < n_bytes; i += 64) {
-        __builtin_prefetch((const char *)p + i);
+/* Sums in that order from and to memory, where they lie in theirs. */
+INLINE f32x16 load_sums(dtype type, const float *p) {
+    return type == DTYPE_BF16 ? f_apart(f_load(p)) : f_load(p);
+}
+
+INLINE void store_sums(dtype type, float *p, f32x16 sums) {
+    f_store(p, type == DTYPE_BF16 ? f_together(sums) : sums);
+}
+
+/* sums += each query's number k times each vector. */
+INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbers, int32_t k, const uint8_t *const *vectors, attn_sums sums) {
+    UNROLL
+    for (int c = 0; c < n_v; c++) {
+        f32x16 v = load_elements(type, vectors[c]);
+        UNROLL
+        for (int r = 0; r < n_q; r++) {
+            sums[r][c] = f_fma(f_set1(numbers[r][k]), v, sums[r][c]);
+            KEEP(sums[r][c]);
+        }
     }
 }
 
-/* Keys of blocks from..from+n, as far as they lie before end. */
-INLINE void prefetch_blocks(dtype type, const attn_tile *t, int32_t query, int32_t from, int32_t n, int32_t end) {
-    for (int32_t b = from; query == 0 && b < from + n && b < end; b++) {
-        prefetch(type, t->k_blocks[b], t->d_head * ATTN_BLOCK);
+/* Raw products of n_q queries with n_b blocks of keys. */
+INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_group g, int32_t block) {
+    const float *q[GROUP];
+    const uint8_t *keys[MOST_VECTORS], *values[MOST_VECTORS];
+    attn_sums sums;
+    UNROLL
+    for (int c = 0; c < n_b; c++) {
+        keys[c] = t->k_blocks[block + c];
+        values[c] = (const uint8_t *)t->v_blocks[block + c] + g.fetched;
+    }
+    UNROLL
+    for (int r = 0; r < n_q; r++) {
+        q[r] = t->q[g.query + r];
+        UNROLL
+        for (int c = 0; c < n_b; c++) {
+            sums[r][c] = f_zero();
+        }
+    }
+    for (int32_t e = 0; e < t->d_head; e++) {
+        add_products(type, n_q, n_b, q, e, keys, sums);
+        UNROLL
+        for (int c = 0; c < n_b; c++) {
+            __builtin_prefetch(values[c]);
+            values[c] += g.step;
+            keys[c] += ATTN_BLOCK * element_bytes(type);
+        }
+    }
+    UNROLL
+    for (int r = 0; r < n_q; r++) {
+        UNROLL
+        for (int c = 0; c < n_b; c++) {
+            store_sums(type, t->scores + (g.query + r) * ATTN_CHUNK + (block + c) * ATTN_BLOCK, sums[r][c]);
+        }
     }
 }
 
-/* Raw products of four (query, block) pairs. Pairs that share a query or a block share its loads; a pair may stand twice. */
-INLINE void dot_pairs(dtype type, const float *const q[4], const void *const k[4], int32_t d_head, float *const out[4]) {
-    const float *q0 = q[0], *q1 = q[1], *q2 = q[2], *q3 = q[3];
-    const void *k0 = k[0], *k1 = k[1], *k2 = k[2], *k3 = k[3];
-    f32x16 s0 = f_zero(), s1 = f_zero(), s2 = f_zero(), s3 = f_zero();
-    for (int32_t e = 0; e < d_head; e++) {
-        s0 = f_fma(f_set1(q0[e]), load_elements(type, k0, e * ATTN_BLOCK), s0);
-        s1 = f_fma(f_set1(q1[e]), load_elements(type, k1, e * ATTN_BLOCK), s1);
-        s2 = f_fma(f_set1(q2[e]), load_elements(type, k2, e * ATTN_BLOCK), s2);
-        s3 = f_fma(f_set1(q3[e]), load_elements(type, k3, e * ATTN_BLOCK), s3);
+/* acc of n_q queries += weights . values over the group's positions, n_v vectors of elements from d on. */
+INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn_group g, int32_t d) {
+    const int32_t size = element_bytes(type), row = t->d_head * size;
+    const float *weights[GROUP];
+    attn_sums sums;
+    UNROLL
+    for (int r = 0; r < n_q; r++) {
+        weights[r] = t->scores + (g.query + r) * ATTN_CHUNK;
+        UNROLL
+        for (int c = 0; c < n_v; c++) {
+            sums[r][c] = load_sums(type, t->acc + (g.query + r) * t->acc_stride + d + c * LANES);
+        }
     }
-    f_store(out[0], s0);
-    f_store(out[1], s1);
-    f_store(out[2], s2);
-    f_store(out[3], s3);
+    for (int32_t p = g.first; p < g.end;) {
+        int32_t block = p / ATTN_BLOCK, offset = p % ATTN_BLOCK, last = g.end < p - offset + ATTN_BLOCK ? g.end : p - offset + ATTN_BLOCK;
+        const uint8_t *values = (const uint8_t *)t->v_blocks[block] + offset * row + d * size;
+        const uint8_t *next = (const uint8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]) + g.fetched + d * g.step;
+        for (; p < last; p++) {
+            const uint8_t *vectors[MOST_VECTORS];
+            UNROLL
+            for (int c = 0; c < n_v; c++) {
+                vectors[c] = values + c * LANES * size;
+                __builtin_prefetch(next + c * ATTN_BLOCK * g.step);
+            }
+            add_products(type, n_q, n_v, weights, p, vectors, sums);
+            values += row;
+            next += g.step;
+        }
+    }
+    UNROLL
+    for (int r = 0; r < n_q; r++) {
+        UNROLL
+        for (int c = 0; c < n_v; c++) {
+            store_sums(type, t->acc + (g.query + r) * t->acc_stride + d + c * LANES, sums[r][c]);
+        }
+    }
 }
 
-/* Raw products of queries query..query+n_q with blocks first..end; scores[query][16 * block + lane]. */
-INLINE void dot_group(dtype type, const attn_tile *t, int32_t query, int n_q, int32_t first, int32_t end) {
-    const float *const *q = t->q + query;
-    const void *const *k = t->k_blocks;
-    float *s = t->scores + query * ATTN_CHUNK;
-    int32_t d = t->d_head, b = first;
-    if (n_q == 4) {
-        for (; b < end; b++) {
-            float *o = s + b * ATTN_BLOCK;
-            prefetch_blocks(type, t, query, b + 1, 1, end);
-            dot_pairs(type, (const float *const[]){q[0], q[1], q[2], q[3]}, (const void *const[]){k[b], k[b], k[b], k[b]}, d,
-                      (float *const[]){o, o + ATTN_CHUNK, o + 2 * ATTN_CHUNK, o + 3 * ATTN_CHUNK});
-        }
-    } else if (n_q == 2) {
-        for (; b < end; b += 2) {
-            int32_t c = b + 1 < end ? b + 1 : b;
-            float *o = s + b * ATTN_BLOCK, *p = s + c * ATTN_BLOCK;
-            prefetch_blocks(type, t, query, b + 2, 2, end);
-            dot_pairs(type, (const float *const[]){q[0], q[1], q[0], q[1]}, (const void *const[]){k[b], k[b], k[c], k[c]}, d,
-                      (float *const[]){o, o + ATTN_CHUNK, p, p + ATTN_CHUNK});
-        }
-    } else {
-        for (; b + 4 <= end; b += 4) {
-            float *o = s + b * ATTN_BLOCK;
-            prefetch_blocks(type, t, query, b + 4, 4, end);
-            dot_pairs(type, (const float *const[]){q[0], q[0], q[0], q[0]}, (const void *const[]){k[b], k[b + 1], k[b + 2], k[b + 3]}, d,
-                      (float *const[]){o, o + ATTN_BLOCK, o + 2 * ATTN_BLOCK, o + 3 * ATTN_BLOCK});
-        }
-        for (; b < end; b++) {
-            float *o = s + b * ATTN_BLOCK;
-            dot_pairs(type, (const float *const[]){q[0], q[0], q[0], q[0]}, (const void *const[]){k[b], k[b], k[b], k[b]}, d,
-                      (float *const[]){o, o, o, o});
-        }
+/* Blocks block..end of the keys, as many at a time as there are registers for. */
+INLINE void dot_group(dtype type, int n_q, const attn_tile *t, attn_group g, int32_t block, int32_t end) {
+    for (; block + TILE_VECTORS(n_q) <= end; block += TILE_VECTORS(n_q)) {
+        dot_blocks(type, n_q, TILE_VECTORS(n_q), t, g, block);
+    }
+    for (; TILE_VECTORS(n_q) > 1 && block < end; block++) {
+        dot_blocks(type, n_q, 1, t, g, block);
+    }
+}
+
+INLINE void weigh_group(dtype type, int n_q, const attn_tile *t, attn_group g) {
+    int32_t d = 0;
+    for (; d + TILE_VECTORS(n_q) * LANES <= t->acc_stride; d += TILE_VECTORS(n_q) * LANES) {
+        weigh_vectors(type, n_q, TILE_VECTORS(n_q), t, g, d);
+    }
+    for (; TILE_VECTORS(n_q) > 1 && d < t->acc_stride; d += LANES) {
+        weigh_vectors(type, n_q, 1, t, g, d);
+    }
+}
+
+/* A group's number of queries as a constant. */
+#if N_FLOAT_ROWS == 8
+#define EACH_GROUP(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
+#else
+#define EACH_GROUP(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#endif
+
+_Static_assert(GROUP == 6 || GROUP == 8, "EACH_GROUP has them all");
+
+INLINE void dot_any(dtype type, const attn_tile *t, attn_group g, int32_t block, int32_t end) {
+    switch (g.n) {
+#define CASE(count)                             \
+    case count:                                 \
+        dot_group(type, count, t, g, block, end); \
+        break;
+        EACH_GROUP(CASE)
+#undef CASE
+    }
+}
+
+INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
+    switch (g.n) {
+#define CASE(count)                     \
+    case count:                         \
+        weigh_group(type, count, t, g); \
+        break;
+        EACH_GROUP(CASE)
+#undef CASE
     }
 }
 
@@ -88,12 +192,21 @@ static inline mask16 block_mask(int32_t first, int32_t end, int32_t block) {
     return m_without(m_first(end - block * ATTN_BLOCK), m_first(first - block * ATTN_BLOCK));
 }
 
-/* From raw products to weights and their sum; weights of positions not seen are not defined. */
-static void soften(const attn_tile *t, int32_t query) {
+/* exp16 of lanes that are not above 0, without its care for results that are not normal where there are none. */
+INLINE f32x16 exp_below16(f32x16 x) {
+    if (!m_all(m_le(f_set1(EXP_NORMAL), x))) {
+        return exp16(x);
+    }
+    f32x16 shifted = f_fma(x, f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
+    f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
+    f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
+    f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
+    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* the integer in shifted's low bits onto p's exponent */
+}
+
+/* Raw products of blocks block0..block1 to scores with cap and slope. */
+static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
     float *scores = t->scores + query * ATTN_CHUNK;
-    int32_t first = t->first[query], end = t->end[query];
-    int32_t block0 = first / ATTN_BLOCK, block1 = (end + ATTN_BLOCK - 1) / ATTN_BLOCK;
-    f32x16 max = f_set1(-INFINITY), sum = f_zero();
     f32x16 slope = f_set1(t->slopes[query]), lane = i_to_f(i_load((const int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
     for (int32_t b = block0; b < block1; b++) {
         f32x16 s = f_mul(f_load(scores + b * ATTN_BLOCK), f_set1(t->scale));
@@ -105,124 +218,103 @@ static void soften(const attn_tile *t, int32_t query) {
             s = f_fma(slope, distance, s);
         }
         f_store(scores + b * ATTN_BLOCK, s);
-        max = f_select(block_mask(first, end, b), f_max(max, s), max);
+    }
+}
+
+/* From raw products to weights and their sum; weights of positions not seen are not defined. */
+static void soften(const attn_tile *t, int32_t query) {
+    float *scores = t->scores + query * ATTN_CHUNK, factor = t->scale;
+    int32_t first = t->first[query], end = t->end[query];
+    int32_t block0 = first / ATTN_BLOCK, block1 = (end + ATTN_BLOCK - 1) / ATTN_BLOCK;
+    if (t->soft_cap > 0.0f || t->has_slopes) {
+        change_scores(t, query, block0, block1);
+        factor = 1.0f;
+    }
+    f32x16 scale = f_set1(factor), max = f_set1(-INFINITY), sum = f_zero();
+    for (int32_t b = block0; b < block1; b++) {
+        f32x16 higher = f_max(max, f_mul(f_load(scores + b * ATTN_BLOCK), scale));
+        bool whole = b > block0 && b + 1 < block1;
+        max = whole ? higher : f_select(block_mask(first, end, b), higher, max);
     }
     float highest = f_tree_max(max);
     for (int32_t b = block0; b < block1; b++) {
-        f32x16 weight = exp16(f_sub(f_load(scores + b * ATTN_BLOCK), f_set1(highest)));
+        f32x16 weight = exp_below16(f_sub(f_mul(f_load(scores + b * ATTN_BLOCK), scale), f_set1(highest)));
+        bool whole = b > block0 && b + 1 < block1;
         f_store(scores + b * ATTN_BLOCK, weight);
-        sum = f_select(block_mask(first, end, b), f_add(sum, weight), sum);
+        sum = whole ? f_add(sum, weight) : f_select(block_mask(first, end, b), f_add(sum, weight), sum);
     }
     t->max[query] = highest;
     t->sum[query] = f_tree_sum(sum);
 }
 
-/* acc += weights . values over positions first..end for four (query, 16 elements from d on) pairs; a pair may stand twice. */
-INLINE void weigh_pairs(dtype type, const attn_tile *t, const int32_t query[4], const int32_t d[4], int32_t first, int32_t end) {
-    const float *w0 = t->scores + query[0] * ATTN_CHUNK, *w1 = t->scores + query[1] * ATTN_CHUNK;
-    const float *w2 = t->scores + query[2] * ATTN_CHUNK, *w3 = t->scores + query[3] * ATTN_CHUNK;
-    float *acc0 = t->acc + query[0] * t->acc_stride + d[0], *acc1 = t->acc + query[1] * t->acc_stride + d[1];
-    float *acc2 = t->acc + query[2] * t->acc_stride + d[2], *acc3 = t->acc + query[3] * t->acc_stride + d[3];
-    int32_t d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
-    const void *const *rows = t->v_rows;
-    f32x16 a0 = f_load(acc0), a1 = f_load(acc1), a2 = f_load(acc2), a3 = f_load(acc3);
-    for (int32_t p = first; p < end; p++) {
-        const void *v = rows[p];
-        if (query[0] == 0 && d0 == 0 && p + ATTN_BLOCK < end) {
-            prefetch(type, rows[p + ATTN_BLOCK], t->d_head);
-        }
-        a0 = f_fma(f_set1(w0[p]), load_elements(type, v, d0), a0);
-        a1 = f_fma(f_set1(w1[p]), load_elements(type, v, d1), a1);
-        a2 = f_fma(f_set1(w2[p]), load_elements(type, v, d2), a2);
-        a3 = f_fma(f_set1(w3[p]), load_elements(type, v, d3), a3);
+/* Group number i of n, nearly equal ones: a group of one or two would keep the multipliers waiting. */
+INLINE attn_group group_of(dtype type, const attn_tile *t, int32_t i, int32_t n) {
+    int32_t query = t->n_queries * i / n, next = t->n_queries * (i + 1) / n, row = ATTN_BLOCK * element_bytes(type);
+    attn_group g = {.query = query, .n = next - query, .end = ATTN_CHUNK, .fetched = t->d_head * row * i / n, .step = (row + n - 1) / n};
+    for (int32_t q = query; q < next; q++) {
+        g.first = t->first[q] > g.first ? t->first[q] : g.first;
+        g.end = t->end[q] < g.end ? t->end[q] : g.end;
     }
-    f_store(acc0, a0);
-    f_store(acc1, a1);
-    f_store(acc2, a2);
-    f_store(acc3, a3);
+    if (g.first >= g.end) {
+        g.first = g.end = ATTN_CHUNK;
+    }
+    return g;
 }
 
-/* acc += weights . values over positions first..end of queries query..query+n_q. */
-INLINE void weigh_range(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t first, int32_t end) {
-    int32_t q = query, d = 0, n = t->acc_stride;
-    if (first >= end) {
-        return;
-    }
-    if (n_q == 4) {
-        for (; d < n; d += LANES) {
-            weigh_pairs(type, t, (const int32_t[]){q, q + 1, q + 2, q + 3}, (const int32_t[]){d, d, d, d}, first, end);
-        }
-    } else if (n_q == 2) {
-        for (; d < n; d += 2 * LANES) {
-            int32_t c = d + LANES < n ? d + LANES : d;
-            weigh_pairs(type, t, (const int32_t[]){q, q + 1, q, q + 1}, (const int32_t[]){d, d, c, c}, first, end);
-        }
-    } else {
-        for (; d + 4 * LANES <= n; d += 4 * LANES) {
-            weigh_pairs(type, t, (const int32_t[]){q, q, q, q}, (const int32_t[]){d, d + LANES, d + 2 * LANES, d + 3 * LANES}, first, end);
-        }
-        for (; d < n; d += LANES) {
-            weigh_pairs(type, t, (const int32_t[]){q, q, q, q}, (const int32_t[]){d, d, d, d}, first, end);
+/* acc of each of the group's queries alone += weights . values over its positions from `from` to `to`. */
+INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t from, int32_t to) {
+    for (int32_t q = g.query; q < g.query + g.n; q++) {
+        int32_t first = t->first[q] > from ? t->first[q] : from, end = t->end[q] < to ? t->end[q] : to;
+        if (first < end) {
+            weigh_group(type, 1, t, (attn_group){.query = q, .n = 1, .first = first, .end = end});
         }
     }
 }
 
-/* Values of a group of queries: positions all of them see together, those before and after one by one. */
-INLINE void weigh_group(dtype type, const attn_tile *t, int32_t query, int n_q) {
-    int32_t first = t->first[query], end = t->end[query];
-    for (int32_t i = query + 1; i < query + n_q; i++) {
-        first = t->first[i] > first ? t->first[i] : first;
-        end = t->end[i] < end ? t->end[i] : end;
-    }
-    memset(t->acc + (int64_t)query * t->acc_stride, 0, sizeof *t->acc * (size_t)n_q * (size_t)t->acc_stride);
-    if (n_q == 1 || first >= end) {
-        for (int32_t i = query; i < query + n_q; i++) {
-            weigh_range(type, 1, t, i, t->first[i], t->end[i]);
-        }
-        return;
-    }
-    for (int32_t i = query; i < query + n_q; i++) {
-        weigh_range(type, 1, t, i, t->first[i], first);
-    }
-    weigh_range(type, n_q, t, query, first, end);
-    for (int32_t i = query; i < query + n_q; i++) {
-        weigh_range(type, 1, t, i, end, t->end[i]);
-    }
+/* acc of a group's queries: positions that it sees together, those before and after one by one. */
+INLINE void weigh(dtype type, const attn_tile *t, attn_group g) {
+    memset(t->acc + (int64_t)g.query * t->acc_stride, 0, sizeof *t->acc * (size_t)g.n * (size_t)t->acc_stride);
+    weigh_alone(type, t, g, 0, g.first);
+    weigh_any(type, t, g);
+    weigh_alone(type, t, g, g.end, ATTN_CHUNK);
 }
 
-/* One group of n_q queries (a constant), from keys to acc. */
-INLINE void attend_group(dtype type, const attn_tile *t, int32_t query, int n_q) {
+/* The blocks that some query sees. */
+static bool seen_blocks(const attn_tile *t, int32_t *block0, int32_t *block1) {
     int32_t first = ATTN_CHUNK, end = 0;
-    for (int32_t i = query; i < query + n_q; i++) {
+    for (int32_t i = 0; i < t->n_queries; i++) {
         t->sum[i] = 0.0f;
         if (t->first[i] < t->end[i]) {
             first = t->first[i] < first ? t->first[i] : first;
             end = t->end[i] > end ? t->end[i] : end;
         }
     }
-    if (first >= end) {
+    *block0 = first / ATTN_BLOCK;
+    *block1 = (end + ATTN_BLOCK - 1) / ATTN_BLOCK;
+    return first < end;
+}
+
+INLINE void attend_floats(dtype type, const attn_tile *t) {
+    int32_t block0, block1, n_groups = (t->n_queries + GROUP - 1) / GROUP;
+    attn_group groups[MOST_GROUPS];
+    if (!seen_blocks(t, &block0, &block1)) {
         return;
     }
-    dot_group(type, t, query, n_q, first / ATTN_BLOCK, (end + ATTN_BLOCK - 1) / ATTN_BLOCK);
-    for (int32_t i = query; i < query + n_q; i++) {
+    for (int32_t i = 0; i < n_groups; i++) {
+        groups[i] = group_of(type, t, i, n_groups);
+    }
+    for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
+        for (int32_t i = 0; i < n_groups; i++) {
+            dot_any(type, t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
+        }
+    }
+    for (int32_t i = 0; i < t->n_queries; i++) {
         if (t->first[i] < t->end[i]) {
             soften(t, i);
         }
     }
-    weigh_group(type, t, query, n_q);
-}
-
-INLINE void attend(dtype type, const attn_tile *t) {
-    int32_t query = 0;
-    for (; query + GROUP <= t->n_queries; query += GROUP) {
-        attend_group(type, t, query, GROUP);
-    }
-    if (query + 2 <= t->n_queries) {
-        attend_group(type, t, query, 2);
-        query += 2;
-    }
-    if (query < t->n_queries) {
-        attend_group(type, t, query, 1);
+    for (int32_t i = 0; i < n_groups; i++) {
+        weigh(type, t, groups[i]);
     }
 }
 
@@ -231,16 +323,16 @@ INLINE void attend(dtype type, const attn_tile *t) {
 static void attention_tile_kernel(const attn_tile *t) {
     switch (t->type) {
     case DTYPE_F32:
-        attend(DTYPE_F32, t);
+        attend_floats(DTYPE_F32, t);
         break;
     case DTYPE_BF16:
-        attend(DTYPE_BF16, t);
+        attend_floats(DTYPE_BF16, t);
         break;
     case DTYPE_I8:
         attend_int8(t);
         break;
     default:
-        attend(DTYPE_F16, t);
+        attend_floats(DTYPE_F16, t);
     }
 }
 

@@ -71,7 +71,7 @@ static void weigh_query(const attn_tile *t, int32_t query, const float *scores) 
     memset(acc, 0, sizeof *acc * (size_t)t->acc_stride);
     for (int32_t p = t->first[query]; p < t->end[query]; p++) {
         for (int32_t d = 0; d < t->d_head; d++) {
-            acc[d] = fmaf(scores[p], element(t->type, t->v_rows[p], d), acc[d]);
+            acc[d] = fmaf(scores[p], element(t->type, t->v_blocks[p / ATTN_BLOCK], p % ATTN_BLOCK * t->d_head + d), acc[d]);
         }
     }
 }
@@ -92,7 +92,8 @@ static void weigh_int8_query(const attn_tile *t, int32_t query, const float *sco
     for (int32_t d = 0; d < t->d_head; d++) {
         int32_t sum = 0;
         for (int32_t p = t->first[query]; p < t->end[query]; p++) {
-            sum += weights[p] * t->v_blocks[p / ATTN_BLOCK][(p % ATTN_BLOCK / 4 * row + d) * 4 + p % 4];
+            const int8_t *values = t->v_blocks[p / ATTN_BLOCK];
+            sum += weights[p] * values[(p % ATTN_BLOCK / 4 * row + d) * 4 + p % 4];
         }
         acc[d] = (float)sum * step;
     }

@@ -9,18 +9,16 @@
  * 6 rows x 1 block are 24. */
 #define CHUNK_BYTES 16384 /* weights that stay in L1 */
 
-/* With 16 registers and 12 sums gcc has to be told which values to have where: KEEP a sum in its registers between two multiplications, FORGET
- * that a pointer's bytes were loaded before and could have stayed in one. Both are nothing but that. */
+/* With 16 registers and 12 sums gcc has to be told which values to have where: KEEP (simd.h) a sum in its registers between two multiplications,
+ * FORGET that a pointer's bytes were loaded before and could have stayed in one. */
 #if N_LANES == 16
 #define TILE_BLOCKS(n_rows) ((n_rows) <= 4 ? 4 : 2)
 #else
 #define TILE_BLOCKS(n_rows) ((n_rows) == 1 ? 4 : (n_rows) == 2 ? 2 : 1)
 #endif
 #if N_LANES == 8
-#define KEEP(sum)       __asm__("" : "+x"((sum).a), "+x"((sum).b))
 #define FORGET(pointer) __asm__("" : "+r"(pointer))
 #else
-#define KEEP(sum)       ((void)0)
 #define FORGET(pointer) ((void)0)
 #endif
 #define MOST_BLOCKS 4

@@ -17,8 +17,8 @@
 
 /* The queries of one kv head against one chunk of positions.
  * Query t sees the chunk's positions first[t]..end[t] (end excluded; empty when first >= end). Position p of the chunk has its keys at lane
- * p % 16 of k_blocks[p / 16], laid out [d_head][16], and its value row at v_rows[p]. Lanes of positions nobody sees may hold anything;
- * v_rows of such positions are not read. 64 bytes past a value row must be readable. */
+ * p % 16 of k_blocks[p / 16], laid out [d_head][16], and its value is row p % 16 of v_blocks[p / 16], [16][d_head]. Lanes of positions nobody
+ * sees may hold anything; their values are not read. 64 bytes past a value row must be readable. */
 typedef struct attn_tile {
     int32_t n_queries, d_head, acc_stride; /* acc_stride: d_head rounded up to 16 */
     dtype type;
@@ -28,11 +28,11 @@ typedef struct attn_tile {
     bool has_slopes;
     float slopes[ATTN_TILE];
     int32_t position[ATTN_TILE]; /* of the query, counted from the chunk's first position; read with slopes only */
-    const void *k_blocks[ATTN_BLOCKS];
-    const void *v_rows[ATTN_CHUNK];
-    /* Of type I8 instead of v_rows: blocks of keys as quads [d_head / 4][16][4], of values as quads [4][d_head][4] of four positions, d_head
+    const void *k_blocks[ATTN_BLOCKS], *v_blocks[ATTN_BLOCKS];
+    int32_t n_next;                         /* blocks of the chunk that comes after this one, */
+    const void *next_k_blocks[ATTN_BLOCKS]; /* whose keys are asked for on the way */
+    /* Of type I8: blocks of keys as quads [d_head / 4][16][4], of values as quads [4][d_head][4] of four positions, d_head
      * rounded up to 4 in both, each position with its scale; queries as int8 with theirs. */
-    const int8_t *v_blocks[ATTN_BLOCKS];
     const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS]; /* [16] each */
     int8_t *q_int8;                                             /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];

@@ -32,22 +32,7 @@ void cpu_int8_store(const cpu_backend *b, int32_t layer, int32_t head, kv_slot s
 void cpu_int8_move(const cpu_backend *b, int32_t layer, int32_t head, kv_slot src, kv_slot dst);
 void cpu_int8_read(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, float *k, float *v);
 
-/* Copies of what does not lie as attention wants it, and queries as int8: one member's of the team. */
-typedef struct cpu_int8_scratch {
-    int8_t *keys, *values;      /* [ATTN_BLOCKS][16 * row_bytes] */
-    float *k_scales, *v_scales; /* [ATTN_CHUNK] */
-} cpu_int8_scratch;
-
-/* Memory of a tile and its scratch out of one block of this many bytes. */
-size_t cpu_int8_scratch_bytes(const kv_layout *l);
-void cpu_int8_scratch_init(const kv_layout *l, uint8_t *memory, cpu_int8_scratch *s, attn_tile *tile);
-
 /* Rounds query t of the tile. */
 void cpu_int8_query(attn_tile *tile, int32_t t);
-/* Where the keys, values and scales of positions first..end of the chunk at position `base` lie; those of small pages are brought together. */
-void cpu_int8_find(const cpu_backend *b, int32_t layer, const int32_t *pages, int32_t head, int32_t base, int32_t first, int32_t end,
-                   cpu_int8_scratch *s, attn_tile *tile);
-/* Puts the key and value of a slot at the chunk's position p: into a copy of p's block from now on. */
-void cpu_int8_place(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, int32_t p, cpu_int8_scratch *s, attn_tile *tile);
 
 #endif

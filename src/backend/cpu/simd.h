@@ -34,6 +34,13 @@
 #define UNROLL UNROLL_ALL
 #endif
 
+/* Nothing but that the value has to be in its registers here: with 16 registers and 12 sums compilers have to be told which values to keep there. */
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(SIMD_EMULATE)
+#define KEEP(value) __asm__("" : "+x"((value).a), "+x"((value).b))
+#else
+#define KEEP(value) ((void)0)
+#endif
+
 #if defined(__x86_64__)
 /* Lane 0 of the sum over ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)): the one order in which 16 lanes are added. */
 static inline float f_tree_sum(f32x16 a) {
@@ -83,5 +90,19 @@ static inline void f_store_bf16(uint16_t *p, f32x16 a) {
 static inline f32x16 f_load_bf16(const uint16_t *p) {
     return f_of_bits(i_shl(i_load_u16(p), 16));
 }
+
+#ifndef SIMD_APART /* the order of lanes that bf16 widen to is theirs */
+static inline f32x16 f_apart(f32x16 a) {
+    return a;
+}
+
+static inline f32x16 f_together(f32x16 a) {
+    return a;
+}
+
+static inline f32x16 f_load_bf16_apart(const uint16_t *p) {
+    return f_load_bf16(p);
+}
+#endif
 
 #endif

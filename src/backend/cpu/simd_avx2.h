@@ -3,6 +3,7 @@
 #define CPU_SIMD_AVX2_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct f32x16 {
@@ -60,6 +61,22 @@ static inline void i_store_u16(uint16_t *p, i32x16 v) {
 static inline i32x16 i_load_i8(const int8_t *p) {
     __m128i r = _mm_loadu_si128((const __m128i *)(const void *)p);
     return (i32x16){_mm256_cvtepi8_epi32(r), _mm256_cvtepi8_epi32(_mm_srli_si128(r, 8))};
+}
+
+/* A value's lanes in another order: the even ones in a, the odd ones in b. bf16 widen to it with half the instructions. */
+#define SIMD_APART
+static inline f32x16 f_apart(f32x16 v) {
+    __m256 outer = _mm256_permute2f128_ps(v.a, v.b, 0x20), inner = _mm256_permute2f128_ps(v.a, v.b, 0x31);
+    return (f32x16){_mm256_shuffle_ps(outer, inner, 0x88), _mm256_shuffle_ps(outer, inner, 0xdd)};
+}
+static inline f32x16 f_together(f32x16 v) {
+    __m256 low = _mm256_unpacklo_ps(v.a, v.b), high = _mm256_unpackhi_ps(v.a, v.b);
+    return (f32x16){_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
+}
+static inline f32x16 f_load_bf16_apart(const uint16_t *p) {
+    __m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return (f32x16){_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)),
+                    _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32((int32_t)0xffff0000)))};
 }
 
 /* ---- floats ---- */
@@ -166,6 +183,9 @@ static inline mask16 m_and(mask16 x, mask16 y) {
 /* Lanes of x that are not in y. */
 static inline mask16 m_without(mask16 x, mask16 y) {
     return (mask16){_mm256_andnot_ps(y.a, x.a), _mm256_andnot_ps(y.b, x.b)};
+}
+static inline bool m_all(mask16 x) {
+    return _mm256_movemask_ps(_mm256_and_ps(x.a, x.b)) == 0xff;
 }
 /* m ? x : y. */
 static inline f32x16 f_select(mask16 m, f32x16 x, f32x16 y) {

@@ -3,6 +3,7 @@
 #ifndef CPU_SIMD_AVX512_H
 #define CPU_SIMD_AVX512_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef SIMD_EMULATE
@@ -224,6 +225,9 @@ static inline mask16 m_and(mask16 x, mask16 y) {
 }
 static inline mask16 m_without(mask16 x, mask16 y) {
     return (mask16){(__mmask16)(x.v & ~(uint32_t)y.v)};
+}
+static inline bool m_all(mask16 x) {
+    return x.v == 0xffff;
 }
 static inline f32x16 f_select(mask16 m, f32x16 x, f32x16 y) {
     return (f32x16){_mm512_mask_blend_ps(m.v, y.v, x.v)};

@@ -3,6 +3,7 @@
 #define CPU_SIMD_NEON_H
 
 #include <arm_neon.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -192,6 +193,9 @@ static inline mask16 m_and(mask16 x, mask16 y) {
 /* Lanes of x that are not in y. */
 static inline mask16 m_without(mask16 x, mask16 y) {
     NEON_EACH(mask16, vbicq_u32(x.v[i], y.v[i]));
+}
+static inline bool m_all(mask16 x) {
+    return vminvq_u32(vandq_u32(vandq_u32(x.v[0], x.v[1]), vandq_u32(x.v[2], x.v[3]))) != 0;
 }
 /* m ? x : y. */
 static inline f32x16 f_select(mask16 m, f32x16 x, f32x16 y) {
