@@ -1,17 +1,20 @@
-/* Attention over one chunk of int8 keys and values; attention_plain.c says what is computed. Included by math_avx2.c, math_avx512.c and math_neon.c.
+/* Attention over one chunk of int8 keys and values; attention_plain.c says what is computed. Included by math_avx2.c, math_avx512.c and
+ * math_neon.c.
  *
- * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a cycle and core at best (VNNI, 512 bits), exact in int32, so
- * neither order nor grouping shows. Scores: lanes are positions, four elements a lane; values: lanes are elements, four positions a lane.
- * While a block of keys is multiplied, the next one and the block's values are asked for. */
+ * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a cycle and core at best (VNNI, 512 bits), exact in
+ * int32, so neither order nor grouping shows. Scores: lanes are positions, four elements a lane; values: lanes are elements, four positions
+ * a lane. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
-#define INT8_GROUP (N_LANES / 2) /* queries that share what is loaded: sums in 8 registers */
+#define INT8_GROUP       (N_LANES / 2) /* queries that share what is loaded: sums in 8 registers */
+#define QUAD_BYTES       64            /* of 16 positions or elements */
+#define MOST_INT8_GROUPS ((ATTN_TILE + INT8_GROUP - 1) / INT8_GROUP)
 
-/* Raw scores of n_q queries with a block. next: the block of keys to ask for. */
-INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block, int32_t next) {
-    const int8_t *keys = t->k_blocks[block], *values = t->v_blocks[block], *next_keys = t->k_blocks[next];
-    int32_t n_quads = (t->d_head + 3) / 4, stride = attn_int8_stride(t->d_head);
+/* Raw scores of n_q queries with a block. */
+INLINE void score_int8(int n_q, const attn_tile *t, attn_group g, int32_t block) {
+    const int8_t *keys = t->k_blocks[block], *values = (const int8_t *)t->v_blocks[block] + g.fetched;
+    int32_t query = g.query, n_quads = (t->d_head + 3) / 4, stride = attn_int8_stride(t->d_head);
     const int8_t *x = t->q_int8 + query * stride;
     n_sum s[INT8_GROUP][N_HALVES];
     UNROLL
@@ -21,16 +24,14 @@ INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
             s[i][h] = n_quad_start(t->q_sum[query + i]);
         }
     }
-    __builtin_prefetch(t->k_scales[next]);
-    __builtin_prefetch(t->v_scales[block]);
+    ask_for(t->v_scales[block]);
     for (int32_t quad = 0; quad < n_quads; quad++) {
         n_quad k[N_HALVES];
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
             k[h] = n_quad_load(keys + 4 * (quad * ATTN_BLOCK + h * N_LANES));
         }
-        __builtin_prefetch(next_keys + quad * 4 * ATTN_BLOCK);
-        __builtin_prefetch(values + quad * 4 * ATTN_BLOCK);
+        ask_for(values + quad * g.step);
         UNROLL
         for (int i = 0; i < n_q; i++) {
             ni q = n_set1(quad_of(x + i * stride + 4 * quad));
@@ -51,29 +52,47 @@ INLINE void score_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
     }
 }
 
-/* A query's weights times the values' scales as numbers of 0..127 times what is returned; 0 where it sees nothing. Blocks block0..block1. */
-static float weights_to_int8(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
+/* Weights of n_q queries times the values' scales as numbers of 0..127 times step; 0 where a query sees nothing. Several at a time, since
+ * what is carried from block to block makes each of them wait. */
+INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *step) {
     float *scores = t->scores + query * ATTN_CHUNK;
-    f32x16 max = f_zero(), carry = f_zero();
-    for (int32_t b = block0; b < block1; b++) {
-        mask16 seen = block_mask(t->first[query], t->end[query], b);
-        f32x16 u = f_select(seen, f_mul(f_load(scores + b * ATTN_BLOCK), f_load(t->v_scales[b])), f_zero());
-        f_store(scores + b * ATTN_BLOCK, u);
-        max = f_max(max, u);
+    f32x16 max[2], carry[2], inverse[2];
+    UNROLL
+    for (int i = 0; i < n_q; i++) {
+        max[i] = carry[i] = f_zero();
     }
-    float highest = f_tree_max(max), inverse = highest > ATTN_INT8_LEAST ? ATTN_INT8_TOP / highest : 0.0f;
     for (int32_t b = block0; b < block1; b++) {
-        f32x16 x = f_min(f_max(f_mul(f_load(scores + b * ATTN_BLOCK), f_set1(inverse)), f_zero()), f_set1(ATTN_INT8_TOP));
-        f32x16 sum = f_add(carry, x), whole = f_round(sum);
-        carry = f_sub(sum, whole);
-        i_store_u8(t->weights + query * ATTN_CHUNK + b * ATTN_BLOCK, f_to_i(whole));
+        UNROLL
+        for (int i = 0; i < n_q; i++) {
+            float *u = scores + i * ATTN_CHUNK + b * ATTN_BLOCK;
+            f32x16 x = f_mul(f_load(u), f_load(t->v_scales[b]));
+            if (b * ATTN_BLOCK < t->first[query + i] || (b + 1) * ATTN_BLOCK > t->end[query + i]) {
+                x = f_select(block_mask(t->first[query + i], t->end[query + i], b), x, f_zero());
+            }
+            f_store(u, x);
+            max[i] = f_max(max[i], x);
+        }
     }
-    return highest > ATTN_INT8_LEAST ? highest / ATTN_INT8_TOP : 0.0f;
+    UNROLL
+    for (int i = 0; i < n_q; i++) {
+        float highest = f_tree_max(max[i]);
+        step[i] = highest > ATTN_INT8_LEAST ? highest / ATTN_INT8_TOP : 0.0f;
+        inverse[i] = f_set1(highest > ATTN_INT8_LEAST ? ATTN_INT8_TOP / highest : 0.0f);
+    }
+    for (int32_t b = block0; b < block1; b++) {
+        UNROLL
+        for (int i = 0; i < n_q; i++) {
+            f32x16 x = f_mul(f_load(scores + i * ATTN_CHUNK + b * ATTN_BLOCK), inverse[i]);
+            f32x16 sum = f_add(carry[i], f_min(f_max(x, f_zero()), f_set1(ATTN_INT8_TOP))), whole = f_round(sum);
+            carry[i] = f_sub(sum, whole);
+            i_store_u8(t->weights + (query + i) * ATTN_CHUNK + b * ATTN_BLOCK, f_to_i(whole));
+        }
+    }
 }
 
 /* acc of n_q queries from their weights over blocks block0..block1. step: what a weight of 1 stands for. */
-INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block0, int32_t block1, const float *step) {
-    int32_t quad_bytes = 4 * ((t->d_head + 3) / 4 * 4);
+INLINE void weigh_int8(int n_q, const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step) {
+    int32_t query = g.query, quad_bytes = 4 * ((t->d_head + 3) / 4 * 4);
     for (int32_t d = 0; d < t->acc_stride; d += LANES) {
         n_sum s[INT8_GROUP][N_HALVES];
         UNROLL
@@ -86,9 +105,12 @@ INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
         for (int32_t block = block0; block < block1; block++) {
             const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
             const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
+            const int8_t *next =
+                (const int8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]) + g.fetched + d / 4 * g.step;
             ROLLED
-            for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4) {
+            for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step) {
                 ni v[N_HALVES];
+                ask_for(next);
                 UNROLL
                 for (int h = 0; h < N_HALVES; h++) {
                     v[h] = n_load(values + 4 * h * N_LANES);
@@ -113,41 +135,68 @@ INLINE void weigh_int8(const attn_tile *t, int32_t query, int n_q, int32_t block
     }
 }
 
-/* A group of n_q queries (a constant), from keys to acc, over blocks block0..block1. */
-INLINE void attend_int8_group(const attn_tile *t, int32_t query, int n_q, int32_t block0, int32_t block1) {
-    float step[INT8_GROUP];
-    for (int32_t b = block0; b < block1; b++) {
-        score_int8(t, query, n_q, b, b + 1 < block1 ? b + 1 : b);
+#if N_LANES == 16
+#define EACH_INT8_GROUP(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
+#elif N_LANES == 8
+#define EACH_INT8_GROUP(CASE) CASE(1) CASE(2) CASE(3) CASE(4)
+#else
+#define EACH_INT8_GROUP(CASE) CASE(1) CASE(2)
+#endif
+
+static void score_int8_group(const attn_tile *t, attn_group g, int32_t block0, int32_t block1) {
+    switch (g.n) {
+#define CASE(count)                                                                                                                        \
+    case count:                                                                                                                            \
+        for (int32_t b = block0; b < block1; b++) {                                                                                        \
+            score_int8(count, t, g, b);                                                                                                    \
+        }                                                                                                                                  \
+        break;
+        EACH_INT8_GROUP(CASE)
+#undef CASE
     }
-    for (int i = 0; i < n_q; i++) {
-        if (t->first[query + i] < t->end[query + i]) {
-            soften(t, query + i);
-        }
-        step[i] = weights_to_int8(t, query + i, block0, block1);
+}
+
+static void weigh_int8_group(const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step) {
+    switch (g.n) {
+#define CASE(count)                                                                                                                        \
+    case count:                                                                                                                            \
+        weigh_int8(count, t, g, block0, block1, step);                                                                                     \
+        break;
+        EACH_INT8_GROUP(CASE)
+#undef CASE
     }
-    weigh_int8(t, query, n_q, block0, block1, step);
 }
 
 static void attend_int8(const attn_tile *t) {
-    int32_t first = ATTN_CHUNK, end = 0;
-    for (int32_t i = 0; i < t->n_queries; i++) {
-        t->sum[i] = 0.0f;
-        if (t->first[i] < t->end[i]) {
-            first = t->first[i] < first ? t->first[i] : first;
-            end = t->end[i] > end ? t->end[i] : end;
-        }
-    }
-    int32_t block0 = first / ATTN_BLOCK, block1 = (end + ATTN_BLOCK - 1) / ATTN_BLOCK, query = 0;
-    if (first >= end) {
+    int32_t block0, block1, n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP, query = 0;
+    attn_group groups[MOST_INT8_GROUPS];
+    float step[ATTN_TILE];
+    if (!seen_blocks(t, &block0, &block1)) {
         return;
     }
-    for (; query + INT8_GROUP <= t->n_queries; query += INT8_GROUP) {
-        attend_int8_group(t, query, INT8_GROUP, block0, block1);
+    for (int32_t i = 0; i < n_groups; i++) {
+        groups[i] = group_of(t, i, n_groups, (t->d_head + 3) / 4, QUAD_BYTES);
+    }
+    for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
+        for (int32_t i = 0; i < n_groups; i++) {
+            score_int8_group(t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
+        }
+    }
+    for (int32_t i = 0; i < t->n_queries; i++) {
+        if (t->first[i] < t->end[i]) {
+            soften(t, i);
+        }
     }
     for (; query + 2 <= t->n_queries; query += 2) {
-        attend_int8_group(t, query, 2, block0, block1);
+        weights_to_int8(2, t, query, block0, block1, step + query);
     }
     if (query < t->n_queries) {
-        attend_int8_group(t, query, 1, block0, block1);
+        weights_to_int8(1, t, query, block0, block1, step + query);
+    }
+    for (int32_t i = 0; i < n_groups; i++) {
+        weigh_int8_group(t, groups[i], block0, block1, step + groups[i].query);
+    }
+    for (int32_t b = block0; b < block1 && b < t->n_next; b++) {
+        ask_for(t->next_k_scales[b]);
     }
 }

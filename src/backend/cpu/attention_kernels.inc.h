@@ -1,11 +1,12 @@
-/* Attention over one chunk, 16 lanes at a time; attention_plain.c says what is computed. Included by math_avx2.c, math_avx512.c and math_neon.c.
+/* Attention over one chunk, 16 lanes at a time; attention_plain.c says what is computed. Included by math_avx2.c, math_avx512.c and
+ * math_neon.c.
  *
- * Scores: lanes are positions; values: lanes are elements. Both are rows of numbers times vectors of 16 lanes: a tile of sums, queries x vectors,
- * stays in registers. No sum is ever split, so how queries are grouped shows in no bit.
+ * Scores: lanes are positions; values: lanes are elements. Both are rows of numbers times vectors of 16 lanes: a tile of sums, queries x
+ * vectors, stays in registers. No sum is ever split, so how queries are grouped shows in no bit.
  *
- * Bytes: pages lie anywhere, so the processor does not foresee the next one. While the keys of a block are multiplied its values are asked for,
- * and while values are, the keys of the chunk to come: each group of queries asks for its share, row by row, so that memory and
- * multipliers work at the same time. */
+ * Bytes: pages lie anywhere, so the processor does not foresee the next one. While the keys of a block are multiplied its values are asked
+ * for, and while values are, the keys of the chunk to come: each group asks for its share, row by row, so that memory and multipliers work
+ * at the same time. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
@@ -20,13 +21,18 @@
 
 typedef f32x16 attn_sums[GROUP][MOST_VECTORS];
 
-#define MOST_GROUPS  ((ATTN_TILE + GROUP - 1) / GROUP)
+#define MOST_GROUPS ((ATTN_TILE + GROUP - 1) / GROUP)
 
-/* Queries that share what they load; positions first..end are seen by all of them, or by none if the group has no such. What they ask for: of each
- * block that is to be fetched `step` bytes with each row of the block that is multiplied, from byte `fetched` on. */
+/* Queries that share what they load; positions first..end are seen by all of them, or by none if the group has no such. What they ask for:
+ * of each block that is to be fetched `step` bytes with each row of the block that is multiplied, from byte `fetched` on. */
 typedef struct attn_group {
     int32_t query, n, first, end, fetched, step;
 } attn_group;
+
+/* Into the second cache: what is asked for is wanted half a chunk later. */
+INLINE void ask_for(const void *p) {
+    __builtin_prefetch(p, 0, 2);
+}
 
 INLINE int32_t element_bytes(dtype type) {
     return type == DTYPE_F32 ? 4 : 2;
@@ -50,7 +56,8 @@ INLINE void store_sums(dtype type, float *p, f32x16 sums) {
 }
 
 /* sums += each query's number k times each vector. */
-INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbers, int32_t k, const uint8_t *const *vectors, attn_sums sums) {
+INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbers, int32_t k, const uint8_t *const *vectors,
+                         attn_sums sums) {
     UNROLL
     for (int c = 0; c < n_v; c++) {
         f32x16 v = load_elements(type, vectors[c]);
@@ -84,7 +91,7 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
         add_products(type, n_q, n_b, q, e, keys, sums);
         UNROLL
         for (int c = 0; c < n_b; c++) {
-            __builtin_prefetch(values[c]);
+            ask_for(values[c]);
             values[c] += g.step;
             keys[c] += ATTN_BLOCK * element_bytes(type);
         }
@@ -120,7 +127,7 @@ INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn
             UNROLL
             for (int c = 0; c < n_v; c++) {
                 vectors[c] = values + c * LANES * size;
-                __builtin_prefetch(next + c * ATTN_BLOCK * g.step);
+                ask_for(next + c * ATTN_BLOCK * g.step);
             }
             add_products(type, n_q, n_v, weights, p, vectors, sums);
             values += row;
@@ -167,9 +174,9 @@ _Static_assert(GROUP == 6 || GROUP == 8, "EACH_GROUP has them all");
 
 INLINE void dot_any(dtype type, const attn_tile *t, attn_group g, int32_t block, int32_t end) {
     switch (g.n) {
-#define CASE(count)                             \
-    case count:                                 \
-        dot_group(type, count, t, g, block, end); \
+#define CASE(count)                                                                                                                        \
+    case count:                                                                                                                            \
+        dot_group(type, count, t, g, block, end);                                                                                          \
         break;
         EACH_GROUP(CASE)
 #undef CASE
@@ -178,9 +185,9 @@ INLINE void dot_any(dtype type, const attn_tile *t, attn_group g, int32_t block,
 
 INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
     switch (g.n) {
-#define CASE(count)                     \
-    case count:                         \
-        weigh_group(type, count, t, g); \
+#define CASE(count)                                                                                                                        \
+    case count:                                                                                                                            \
+        weigh_group(type, count, t, g);                                                                                                    \
         break;
         EACH_GROUP(CASE)
 #undef CASE
@@ -247,10 +254,11 @@ static void soften(const attn_tile *t, int32_t query) {
     t->sum[query] = f_tree_sum(sum);
 }
 
-/* Group number i of n, nearly equal ones: a group of one or two would keep the multipliers waiting. */
-INLINE attn_group group_of(dtype type, const attn_tile *t, int32_t i, int32_t n) {
-    int32_t query = t->n_queries * i / n, next = t->n_queries * (i + 1) / n, row = ATTN_BLOCK * element_bytes(type);
-    attn_group g = {.query = query, .n = next - query, .end = ATTN_CHUNK, .fetched = t->d_head * row * i / n, .step = (row + n - 1) / n};
+/* Group number i of n, nearly equal ones: a group of one or two would keep the multipliers waiting. Its share of a block's n_rows rows. */
+INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_rows, int32_t row_bytes) {
+    int32_t query = t->n_queries * i / n, next = t->n_queries * (i + 1) / n;
+    attn_group g = {
+        .query = query, .n = next - query, .end = ATTN_CHUNK, .fetched = n_rows * row_bytes * i / n, .step = (row_bytes + n - 1) / n};
     for (int32_t q = query; q < next; q++) {
         g.first = t->first[q] > g.first ? t->first[q] : g.first;
         g.end = t->end[q] < g.end ? t->end[q] : g.end;
@@ -301,7 +309,7 @@ INLINE void attend_floats(dtype type, const attn_tile *t) {
         return;
     }
     for (int32_t i = 0; i < n_groups; i++) {
-        groups[i] = group_of(type, t, i, n_groups);
+        groups[i] = group_of(t, i, n_groups, t->d_head, ATTN_BLOCK * element_bytes(type));
     }
     for (int32_t block = block0; block < block1; block += MOST_VECTORS) {
         for (int32_t i = 0; i < n_groups; i++) {

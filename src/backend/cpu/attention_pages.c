@@ -46,7 +46,8 @@ static void copy_block(const kv_layout *l, int32_t block, const attn_copies *c, 
 }
 
 /* n tokens from `offset` of a page on, all of one of its blocks, into the copies from the chunk's position p on. */
-static void copy_floats(const attn_pages *a, const uint8_t *k, const uint8_t *v, int32_t offset, int32_t n, int32_t p, const attn_copies *c) {
+static void copy_floats(const attn_pages *a, const uint8_t *k, const uint8_t *v, int32_t offset, int32_t n, int32_t p,
+                        const attn_copies *c) {
     const kv_layout *l = &a->b->layout;
     size_t size = cpu_kv_element_bytes(l), stride = size * (size_t)cpu_kv_block(l), row = (size_t)l->row_bytes;
     const uint8_t *from = k + size * (size_t)cpu_k_index(l, a->head, offset);
@@ -97,9 +98,11 @@ void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t e
         find_copies(a, base, first, end, c, tile);
         return;
     }
-    int32_t block = first / ATTN_BLOCK, position = base + block * ATTN_BLOCK, page = position / l->page_tokens, offset = position % l->page_tokens;
+    int32_t block = first / ATTN_BLOCK, position = base + block * ATTN_BLOCK, page = position / l->page_tokens,
+            offset = position % l->page_tokens;
     for (; block * ATTN_BLOCK < end; page++, offset = 0) {
-        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_K), *v = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_V);
+        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_K),
+                *v = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_V);
         for (; offset < l->page_tokens && block * ATTN_BLOCK < end; offset += ATTN_BLOCK, block++) {
             int64_t token = (int64_t)a->head * l->page_tokens + offset;
             tile->k_blocks[block] = k + token * l->row_bytes;
@@ -119,9 +122,12 @@ void attn_pages_find_next(const attn_pages *a, int32_t base, int32_t n, attn_til
         return;
     }
     for (int32_t p = 0, page = base / l->page_tokens; p < n; page++) {
-        const uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_K);
-        for (int32_t offset = 0; offset < l->page_tokens && p < n; offset += ATTN_BLOCK, p += ATTN_BLOCK) {
-            tile->next_k_blocks[tile->n_next++] = k + ((int64_t)a->head * l->page_tokens + offset) * l->row_bytes;
+        uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_K);
+        for (int32_t offset = 0; offset < l->page_tokens && p < n; offset += ATTN_BLOCK, p += ATTN_BLOCK, tile->n_next++) {
+            tile->next_k_blocks[tile->n_next] = k + ((int64_t)a->head * l->page_tokens + offset) * l->row_bytes;
+            if (l->type == DTYPE_I8) {
+                tile->next_k_scales[tile->n_next] = cpu_int8_scales(l, k, a->head) + offset;
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-/* Where attention finds a chunk's keys and values: in the pages, block by block, or in copies where they do not lie as its kernels want them, which
- * are pages of fewer tokens than a block and tokens of a draft tree's branch. */
+/* Where attention finds a chunk's keys and values: in the pages, block by block, or in copies where they do not lie as its kernels want
+ * them, which are pages of fewer tokens than a block and tokens of a draft tree's branch. */
 #ifndef CPU_ATTENTION_PAGES_H
 #define CPU_ATTENTION_PAGES_H
 

@@ -33,7 +33,7 @@ typedef struct attn_tile {
     const void *next_k_blocks[ATTN_BLOCKS]; /* whose keys are asked for on the way */
     /* Of type I8: blocks of keys as quads [d_head / 4][16][4], of values as quads [4][d_head][4] of four positions, d_head
      * rounded up to 4 in both, each position with its scale; queries as int8 with theirs. */
-    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS]; /* [16] each */
+    const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS], *next_k_scales[ATTN_BLOCKS]; /* [16] each */
     int8_t *q_int8;                                             /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
