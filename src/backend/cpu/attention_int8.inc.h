@@ -21,7 +21,7 @@ INLINE void score_int8(int n_q, const attn_tile *t, attn_group g, int32_t block)
     for (int i = 0; i < n_q; i++) {
         UNROLL
         for (int h = 0; h < N_HALVES; h++) {
-            s[i][h] = n_quad_start(t->q_sum[query + i]);
+            s[i][h] = n_quad_start(-128 * t->q_sum[query + i]);
         }
     }
     ask_for(t->v_scales[block]);

@@ -51,12 +51,15 @@ INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
     return v;
 }
 
-/* Digit d of quad t as it is multiplied. */
-INLINE ni group_quad(group_format f, const uint8_t *p, int t, int d) {
+/* Quad t as it is stored, or as signed bytes where the format has such. */
+INLINE ni signed_quad(group_format f, const uint8_t *p, int t) {
     ni v = packed_quad(f.bits, p, t);
-    if (f.kind == PACK_IQ4_NL) {
-        v = n_lookup(v, pack_iq4_values);
-    }
+    return f.kind == PACK_IQ4_NL ? n_lookup(v, pack_iq4_values) : v;
+}
+
+/* Digit d of quad t as it is multiplied, unsigned. */
+INLINE ni group_quad(group_format f, const uint8_t *p, int t, int d) {
+    ni v = signed_quad(f, p, t);
     if (dot_bits(f) != 8) {
         return v;
     }
@@ -81,13 +84,15 @@ typedef struct group_scales {
     nf scale[2], min[2]; /* of each 16 or of all 32 */
 } group_scales;
 
-/* Scales of group g for the N_LANES columns from lane on. */
-INLINE void load_scales(pack_scale coding, const uint8_t *scales, const uint8_t *supers, int32_t group, int lane, group_scales *out) {
-    size_t g = (size_t)group;
+/* Scales of a group for the N_LANES columns from lane on. odd: the group's number % 2. Two groups share bytes of SCALE_SIX and
+ * SCALE_SIX_MIN, which are read once where both stand side by side and odd is known while compiling. */
+INLINE void load_scales(pack_scale coding, const uint8_t *scales, const uint8_t *supers, int32_t group, int odd, int lane,
+                        group_scales *out) {
+    size_t g = (size_t)group, even = (size_t)(group - odd);
     const uint16_t *halves = (const uint16_t *)(const void *)scales + lane;
     const uint16_t *d =
-        (const uint16_t *)(const void *)supers + g / 8 * (coding == SCALE_FOUR || coding == SCALE_SIX_MIN ? 2 : 1) * LANES + lane;
-    const uint8_t *codes = scales + 2 * g * LANES + lane, *sixes = scales + g / 2 * 3 * LANES + lane;
+        (const uint16_t *)(const void *)supers + even / 8 * (coding == SCALE_FOUR || coding == SCALE_SIX_MIN ? 2 : 1) * LANES + lane;
+    const uint8_t *codes = scales + 2 * g * LANES + lane, *sixes = scales + even / 2 * 3 * LANES + lane;
     switch (coding) {
     case SCALE_F16:
         out->scale[0] = nf_load_f16(halves + g * LANES);
@@ -107,13 +112,13 @@ INLINE void load_scales(pack_scale coding, const uint8_t *scales, const uint8_t 
     case SCALE_SIX:
         UNROLL
         for (int i = 0; i < 2; i++) {
-            ni code = group % 2 != 0 ? load_six(sixes, 2 + i) : load_six(sixes, i);
+            ni code = odd ? load_six(sixes, 2 + i) : load_six(sixes, i);
             out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_add(code, n_set1(-32))));
         }
         break;
     case SCALE_SIX_MIN: {
-        ni code = n_and(n_load_u8(sixes + (group % 2) * LANES), n_set1(63));
-        ni min = group % 2 != 0 ? load_six(sixes, 3) : load_six(sixes, 2);
+        ni code = n_and(n_load_u8(sixes + odd * LANES), n_set1(63));
+        ni min = odd ? load_six(sixes, 3) : load_six(sixes, 2);
         out->scale[0] = nf_mul(nf_load_f16(d), nf_of(code));
         out->min[0] = nf_neg(nf_mul(nf_load_f16(d + LANES), nf_of(min)));
         break;

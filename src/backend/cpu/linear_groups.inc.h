@@ -3,9 +3,9 @@
  * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time: the group's int32 sums start
  * from what the format's zero takes off, so that numbers are multiplied as they are stored, unsigned.
  *
- * Few rows take the numbers out of their planes as they pass: bound by memory. For more, GROUP_CHUNK groups of a tile's columns are
- * unpacked into scratch first, with their scales as floats, and all rows pass over that while it is in cache and the next planes are
- * fetched; between chunks the sums lie in y.
+ * Few rows take the numbers out of their planes as they pass: bound by memory, so one row reads several blocks side by side. For more,
+ * GROUP_CHUNK groups of a tile's columns are unpacked into scratch first, with their scales as floats, and all rows pass over that while it
+ * is in cache and the next planes are fetched; between chunks the sums lie in y.
  *
  * Products a cycle, AVX-512: of 64 at best 51, as each 8 dpbusd of a row need a multiplication and an fma on the same two pipes, 47 with
  * mins. AVX2: of 64 at best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for 8 bits. */
@@ -14,6 +14,8 @@
 #define GROUP_ROWS     4
 #define TILE_REGISTERS (N_HALVES > 2 ? N_HALVES : 2)
 #define GROUP_CHUNK    32
+#define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
+#define SIDE_BLOCKS    4                           /* that one row reads side by side */
 
 /* How many rows pay for unpacking first. Plain nibbles are as good as unpacked as long as memory is slower still. */
 INLINE int unpacked_from(group_format f) {
@@ -54,7 +56,7 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
                     n_store((uint8_t *)record_quad(f, n_regs, record, t, 1, c), group_quad(f, planes, t, 1));
                 }
             }
-            load_scales(f.coding, columns[c].scales, columns[c].supers, g, columns[c].lane, &s);
+            load_scales(f.coding, columns[c].scales, columns[c].supers, g, g % 2, columns[c].lane, &s);
             UNROLL
             for (int i = 0; i < PACK_GROUP / f.group; i++) {
                 nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
@@ -86,7 +88,7 @@ INLINE ni start_of(group_format f, const row_group *x, int part) {
     }
 }
 
-/* One group's numbers and scales: packed, or in a record. */
+/* One group's numbers and scales: packed, or in a record (f.unpacked). */
 typedef struct group_view {
     const uint8_t *planes[TILE_REGISTERS], *record;
     group_scales scales[TILE_REGISTERS]; /* of packed ones */
@@ -96,9 +98,40 @@ INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int 
     return f.unpacked ? n_load(record_quad(f, n_regs, v->record, t, d, c)) : group_quad(f, v->planes[c], t, d);
 }
 
+/* sums[r][c] = the products of a group of signed bytes, in int32. */
+INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
+                       ni sums[GROUP_ROWS][TILE_REGISTERS]) {
+    n_sum dots[GROUP_ROWS][TILE_REGISTERS];
+    UNROLL
+    for (int i = 0; i < n_rows * n_regs; i++) {
+        dots[i / n_regs][i % n_regs] = n_quad_start(x[i / n_regs]->times_128);
+    }
+    UNROLL
+    for (int t = 0; t < QUADS; t++) {
+        n_quad w[TILE_REGISTERS];
+        UNROLL
+        for (int c = 0; c < n_regs; c++) {
+            w[c] = n_quad_of(signed_quad(f, v->planes[c], t));
+        }
+        UNROLL
+        for (int i = 0; i < n_rows * n_regs; i++) {
+            int r = i / n_regs, c = i % n_regs;
+            dots[r][c] = n_quad_add(dots[r][c], w[c], n_set1(quad_of(x[r]->q + 4 * t)));
+        }
+    }
+    UNROLL
+    for (int i = 0; i < n_rows * n_regs; i++) {
+        sums[i / n_regs][i % n_regs] = (ni)dots[i / n_regs][i % n_regs];
+    }
+}
+
 /* sums[r][c] = the products of quads first.. of a group, of `part` of it, in int32. */
 INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
                       ni sums[GROUP_ROWS][TILE_REGISTERS]) {
+    if (!f.unpacked && dot_bits(f) == 8) {
+        tile_bytes(f, n_rows, n_regs, v, x, sums);
+        return;
+    }
     const int bits = dot_bits(f), digits = n_digits(bits), n_quads = QUADS * f.group / PACK_GROUP;
     const int run = n_run(bits) < n_quads ? n_run(bits) : n_quads;
     UNROLL
@@ -150,18 +183,17 @@ INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v
     }
 }
 
-INLINE void prefetch_group(group_format f, int n_regs, const group_columns *columns, int32_t g, int ahead) {
+INLINE void prefetch_planes(group_format f, const uint8_t *planes) {
     UNROLL
-    for (int i = 0; i < (n_regs + N_HALVES - 1) / N_HALVES * f.bits; i++) {
-        const uint8_t *planes = columns[i / f.bits * N_HALVES].planes + (size_t)g * group_bytes(f);
-        __builtin_prefetch(planes + ahead + i % f.bits * 64);
+    for (int i = 0; i < f.bits; i++) {
+        __builtin_prefetch(planes + i * 64);
     }
 }
 
-/* Groups of a tile's columns: packed, or unpacked records. */
+/* Unpacked groups of a tile's columns. */
 typedef struct group_range {
     const group_columns *columns, *next; /* next: whose packed groups to fetch meanwhile, from next_g on, or NULL */
-    const uint8_t *records;              /* of unpacked ones */
+    const uint8_t *records;
     int32_t g0, g1, next_g;
 } group_range;
 
@@ -176,19 +208,12 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
         acc[r][c] = range.g0 == 0 ? nf_set1(0.0f) : nf_load(range.columns[c].y + (row0 + r) * y_stride);
     }
     for (int32_t g = range.g0; g < range.g1; g++) {
-        group_view v = {.record = range.records};
+        const group_view v = {.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs)};
         ni sums[GROUP_ROWS][TILE_REGISTERS];
-        if (!f.unpacked) {
-            prefetch_group(f, n_regs, range.columns, g, PREFETCH_BYTES);
+        if (range.next != NULL) {
             UNROLL
-            for (int c = 0; c < n_regs; c++) {
-                v.planes[c] = range.columns[c].planes + (size_t)g * group_bytes(f);
-                load_scales(f.coding, range.columns[c].scales, range.columns[c].supers, g, range.columns[c].lane, &v.scales[c]);
-            }
-        } else {
-            v.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs);
-            if (range.next != NULL) {
-                prefetch_group(f, n_regs, range.next, range.next_g + g - range.g0, 0);
+            for (int c = 0; c < n_regs; c += N_HALVES) {
+                prefetch_planes(f, range.next[c].planes + (size_t)(range.next_g + g - range.g0) * group_bytes(f));
             }
         }
         UNROLL
@@ -209,11 +234,6 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
 
 /* ---- a part of the work ---- */
 
-/* Registers of a tile: as many as leave room for the sums of digits. One row reads one block at a time. */
-INLINE int tile_registers(group_format f, int n_rows) {
-    return n_rows == 1 ? N_HALVES : n_digits(dot_bits(f)) == 2 && n_rows > 2 ? 1 : TILE_REGISTERS;
-}
-
 /* The columns of registers first..first+n_regs of a part of w; those past the last are the last again. */
 INLINE void find_columns(const linear *w, int32_t block0, int32_t n_blocks, int n_regs, int32_t first, float *y, group_columns *columns) {
     UNROLL
@@ -229,21 +249,84 @@ INLINE void find_columns(const linear *w, int32_t block0, int32_t n_blocks, int 
     }
 }
 
-/* n_rows rows, at most GROUP_ROWS, of a part straight from the planes. */
-INLINE void direct_tile(group_format f, int n_rows, const linear *w, row_view x, int32_t row0, int32_t block0, int32_t n_blocks, float *y,
-                        int32_t y_stride) {
-    const int n_regs = tile_registers(f, n_rows);
-    for (int32_t first = 0; first < n_blocks * N_HALVES; first += n_regs) {
-        group_columns columns[TILE_REGISTERS];
-        find_columns(w, block0, n_blocks, n_regs, first, y, columns);
-        group_tile(f, n_rows, n_regs, (group_range){.columns = columns, .g1 = w->layout.n_in / PACK_GROUP}, x, row0, y_stride);
+/* Blocks that n_rows rows read side by side: memory answers several streams faster than one, but their sums take registers. */
+INLINE int side_blocks(group_format f, int n_rows) {
+    bool plain = (f.coding == SCALE_F16 || f.coding == SCALE_F16_MIN) && f.bits % 4 == 0;
+    return n_rows > 1 ? GROUP_BLOCKS : plain || N_LANES > 8 ? SIDE_BLOCKS : SIDE_BLOCKS / 2;
+}
+
+/* n_rows rows, at most GROUP_ROWS, over n_side blocks, straight from the planes. next: bytes to the blocks that come after, whose first
+ * groups are asked for at the end; 0 without any. */
+INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows, int32_t row0, int32_t block0, size_t next,
+                        float *y, int32_t y_stride) {
+    const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS, n_tiles = n_side * N_HALVES / n_regs;
+    const int step = n_rows <= 2 && (f.coding == SCALE_SIX || f.coding == SCALE_SIX_MIN) ? 2 : 1; /* groups at a time, see load_scales */
+    const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
+    const size_t stride = w->layout.block_bytes, end = (size_t)(w->layout.n_in / PACK_GROUP) * group_bytes(f);
+    const row_group *x[GROUP_ROWS];
+    nf acc[SIDE_BLOCKS][GROUP_ROWS][TILE_REGISTERS];
+    UNROLL
+    for (int i = 0; i < n_tiles * n_rows * n_regs; i++) {
+        int r = i / n_regs % n_rows;
+        x[r] = (const row_group *)(const void *)(rows.data + (size_t)(row0 + r) * rows.stride);
+        acc[i / n_regs / n_rows][r][i % n_regs] = nf_set1(0.0f);
+    }
+    int32_t g = 0;
+    for (size_t at = 0; at < end; g += step) {
+        UNROLL
+        for (int odd = 0; odd < step; odd++, at += group_bytes(f)) {
+            size_t ahead = at + PREFETCH_BYTES < end ? at + PREFETCH_BYTES : next + (at + PREFETCH_BYTES - end);
+            UNROLL
+            for (int t = 0; t < n_tiles; t++) {
+                group_view v = {.record = NULL};
+                ni sums[GROUP_ROWS][TILE_REGISTERS];
+                UNROLL
+                for (int c = 0; c < n_regs; c++) {
+                    size_t from = (size_t)((t * n_regs + c) / N_HALVES) * stride;
+                    int lane = (t * n_regs + c) % N_HALVES * N_LANES;
+                    v.planes[c] = block + from + at + lane * 4;
+                    if (lane == 0) {
+                        prefetch_planes(f, block + from + ahead);
+                    }
+                    load_scales(f.coding, scales + from, supers + from, g + odd, step == 2 ? odd : g % 2, lane, &v.scales[c]);
+                }
+                UNROLL
+                for (int part = 0; part < PACK_GROUP / f.group; part++) {
+                    tile_dots(f, n_rows, n_regs, &v, x, part, sums);
+                    tile_add(f, n_rows, n_regs, &v, x, part, sums, acc[t]);
+                }
+            }
+            UNROLL
+            for (int r = 0; r < n_rows; r++) {
+                x[r]++;
+            }
+        }
+    }
+    UNROLL
+    for (int i = 0; i < n_tiles * n_rows * n_regs; i++) {
+        int t = i / n_regs / n_rows, r = i / n_regs % n_rows, c = i % n_regs;
+        nf_store(y + (row0 + r) * y_stride + (t * n_regs + c) * N_LANES, acc[t][r][c]);
+    }
+}
+
+/* n_rows rows, at most GROUP_ROWS, of n_blocks blocks; more: others come after them. */
+INLINE void direct_blocks(group_format f, int n_rows, const linear *w, row_view x, int32_t row0, int32_t block0, int32_t n_blocks,
+                          bool more, float *y, int32_t y_stride) {
+    const int n_side = side_blocks(f, n_rows);
+    int32_t b = 0;
+    for (; b + n_side <= n_blocks; b += n_side) {
+        size_t next = more || b + n_side < n_blocks ? (size_t)n_side * w->layout.block_bytes : 0;
+        direct_tile(f, n_rows, n_side, w, x, row0, block0 + b, next, y + b * LANES, y_stride);
+    }
+    for (; b < n_blocks; b++) {
+        direct_tile(f, n_rows, 1, w, x, row0, block0 + b, more || b + 1 < n_blocks ? w->layout.block_bytes : 0, y + b * LANES, y_stride);
     }
 }
 
 /* n_rows rows, a multiple of GROUP_ROWS, of a part through scratch. */
 INLINE void unpacked_rows(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
                           uint8_t *scratch) {
-    const int n_regs = tile_registers(f, GROUP_ROWS);
+    const int n_regs = n_digits(dot_bits(f)) == 2 ? 1 : TILE_REGISTERS; /* as many as leave room for the sums of digits */
     int32_t n_groups = w->layout.n_in / PACK_GROUP;
     group_format unpacked = f;
     unpacked.unpacked = true;
@@ -267,19 +350,19 @@ INLINE void unpacked_rows(group_format f, const linear *w, row_view x, int32_t n
 
 /* The first GROUP_ROWS of n_rows rows. */
 INLINE void direct_rows(group_format f, const linear *w, row_view x, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks,
-                        float *y, int32_t y_stride) {
+                        bool more, float *y, int32_t y_stride) {
     switch (n_rows) {
     case 1:
-        direct_tile(f, 1, w, x, row0, block0, n_blocks, y, y_stride);
+        direct_blocks(f, 1, w, x, row0, block0, n_blocks, more, y, y_stride);
         break;
     case 2:
-        direct_tile(f, 2, w, x, row0, block0, n_blocks, y, y_stride);
+        direct_blocks(f, 2, w, x, row0, block0, n_blocks, more, y, y_stride);
         break;
     case 3:
-        direct_tile(f, 3, w, x, row0, block0, n_blocks, y, y_stride);
+        direct_blocks(f, 3, w, x, row0, block0, n_blocks, more, y, y_stride);
         break;
     default:
-        direct_tile(f, GROUP_ROWS, w, x, row0, block0, n_blocks, y, y_stride);
+        direct_blocks(f, GROUP_ROWS, w, x, row0, block0, n_blocks, more, y, y_stride);
     }
 }
 
@@ -290,10 +373,10 @@ INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t 
         row0 = n_rows / GROUP_ROWS * GROUP_ROWS;
         unpacked_rows(f, w, x, row0, block0, n_blocks, y, scratch);
     }
-    for (int32_t b = 0; b < n_blocks; b += TILE_REGISTERS) {
-        int32_t left = n_blocks - b < TILE_REGISTERS ? n_blocks - b : TILE_REGISTERS;
+    for (int32_t b = 0; b < n_blocks; b += SIDE_BLOCKS) {
+        int32_t n = n_blocks - b < SIDE_BLOCKS ? n_blocks - b : SIDE_BLOCKS;
         for (int32_t r = row0; r < n_rows; r += GROUP_ROWS) {
-            direct_rows(f, w, x, r, n_rows - r, block0 + b, left, y + b * LANES, n_blocks * LANES);
+            direct_rows(f, w, x, r, n_rows - r, block0 + b, n, b + n < n_blocks, y + b * LANES, n_blocks * LANES);
         }
     }
 }

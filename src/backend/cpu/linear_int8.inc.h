@@ -28,7 +28,8 @@ INLINE void int8_tile(int n_rows, int n_blocks, const int8_chunk *c, row_view x,
         }
         UNROLL
         for (int i = 0; i < n_sums; i++) {
-            sums[r][i] = c->k0 == 0 ? n_quad_start(row_sum(row, w->layout.n_in)) : (n_sum)n_load(y + r * y_stride + i * N_LANES);
+            int32_t times_128 = (int32_t)(-128 * (int64_t)row_sum(row, w->layout.n_in));
+            sums[r][i] = c->k0 == 0 ? n_quad_start(times_128) : (n_sum)n_load(y + r * y_stride + i * N_LANES);
         }
     }
     const int8_t *from = (const int8_t *)linear_block(w, c->block) + (size_t)c->k0 * LANES, *ahead = c->ahead;

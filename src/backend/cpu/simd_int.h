@@ -165,8 +165,8 @@ INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
 typedef struct n_quad {
     ni v;
 } n_quad;
-INLINE n_quad n_quad_load(const int8_t *w) {
-    return (n_quad){_mm512_xor_si512(n_load(w), n_set1_bytes(-128))};
+INLINE n_quad n_quad_of(ni w) {
+    return (n_quad){_mm512_xor_si512(w, n_set1_bytes(-128))};
 }
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return (n_sum)_mm512_dpbusd_epi32((ni)sum, w.v, x);
@@ -175,9 +175,9 @@ INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return (n_sum)_mm512_dpbusd_epi32((ni)sum, small, x);
 }
-/* What sums of n_quad_add must start from. */
-INLINE n_sum n_quad_start(int32_t x_sum) {
-    return (n_sum)n_set1((int32_t)(-128 * (int64_t)x_sum));
+/* What sums of n_quad_add must start from, of -128 times the sum of x. */
+INLINE n_sum n_quad_start(int32_t times_128) {
+    return (n_sum)n_set1(times_128);
 }
 
 #else
@@ -306,9 +306,8 @@ INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
 typedef struct n_quad {
     ni v, magnitude;
 } n_quad;
-INLINE n_quad n_quad_load(const int8_t *w) {
-    ni v = n_load(w);
-    return (n_quad){v, _mm256_abs_epi8(v)};
+INLINE n_quad n_quad_of(ni w) {
+    return (n_quad){w, _mm256_abs_epi8(w)};
 }
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     ni pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(x, w.v));
@@ -317,12 +316,16 @@ INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(_mm256_maddubs_epi16(small, x), _mm256_set1_epi16(1)));
 }
-INLINE n_sum n_quad_start(int32_t x_sum) {
-    (void)x_sum;
+INLINE n_sum n_quad_start(int32_t times_128) {
+    (void)times_128;
     return (n_sum)_mm256_setzero_si256();
 }
 
 #endif
+
+INLINE n_quad n_quad_load(const int8_t *w) {
+    return n_quad_of(n_load(w));
+}
 
 #if defined(__x86_64__)
 /* The sum and the largest of 8 integers. */

@@ -131,8 +131,8 @@ INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
 typedef struct n_quad {
     ni v;
 } n_quad;
-INLINE n_quad n_quad_load(const int8_t *w) {
-    return (n_quad){n_load(w)};
+INLINE n_quad n_quad_of(ni w) {
+    return (n_quad){w};
 }
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return n_dot_add(sum, w.v, x);
@@ -140,8 +140,8 @@ INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return n_dot_add(sum, small, x);
 }
-INLINE n_sum n_quad_start(int32_t x_sum) {
-    (void)x_sum;
+INLINE n_sum n_quad_start(int32_t times_128) {
+    (void)times_128;
     return vdupq_n_s32(0);
 }
 
