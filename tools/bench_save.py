@@ -14,7 +14,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = {"docs/performance.md": lambda result: page(result), "README.md": lambda result: summary(result)}
-BEGIN, END = "<!-- figures: tools/bench_save.py -->\n", "<!-- end of figures -->\n"
+END = "<!-- end of figures -->\n"
 TYPES = {"q4_0": "Q4_0", "q4_k": "Q4_K", "q8_0": "Q8_0", "int8": "BF16, read as int8 per channel", "bf16": "BF16"}
 COMMANDS = {
     "speed": ["build/quire", "bench", "speed", "--json"],
@@ -116,19 +116,35 @@ def summary(result):
            f"{number(rates['int8'], 0)} GOP/s in int8 ({number(rates['int8 by 4 bits'], 0)} with 4 bits), {number(rates['bf16'], 0)} GFLOP/s in bf16.\n")
 
 
-def main():
-    box = machine()
+def usual_name(box):
     processor = re.sub(r"[^a-z0-9]+", "-", box["processor"].lower()).strip("-")
-    name = sys.argv[1] if len(sys.argv) > 1 else f"{datetime.date.today()}-{processor}"
-    result = {"machine": box, "commit": git("rev-parse", "HEAD"), "changed": git("status", "--porcelain") != "", "date": str(datetime.date.today())}
-    result["runs"] = {what: run(command) for what, command in COMMANDS.items()}
+    return f"{datetime.date.today()}-{processor}"
+
+
+def keep(result, name):
+    """Writes bench/results/NAME.json; its path in the repository."""
     path = ROOT / "bench" / "results" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
-    for name, write in PAGES.items():
-        before, rest = (ROOT / name).read_text().split(BEGIN)
-        (ROOT / name).write_text(before + BEGIN + "".join(write(result)) + END + rest.split(END)[1])
-    print(path.relative_to(ROOT), *PAGES)
+    return path.relative_to(ROOT)
+
+
+def replace(name, tool, pieces):
+    """Puts pieces between the marks of a tool on a page."""
+    begin, path = f"<!-- figures: {tool} -->\n", ROOT / name
+    before, rest = path.read_text().split(begin)
+    path.write_text(before + begin + "".join(pieces) + END + rest.split(END, 1)[1])
+
+
+def main():
+    box = machine()
+    name = sys.argv[1] if len(sys.argv) > 1 else usual_name(box)
+    result = {"machine": box, "commit": git("rev-parse", "HEAD"), "changed": git("status", "--porcelain") != "", "date": str(datetime.date.today())}
+    result["runs"] = {what: run(command) for what, command in COMMANDS.items()}
+    path = keep(result, name)
+    for page_name, write in PAGES.items():
+        replace(page_name, "tools/bench_save.py", write(result))
+    print(path, *PAGES)
 
 
 if __name__ == "__main__":

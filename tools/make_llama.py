@@ -105,6 +105,7 @@ def write_gguf(o):
     w = GgufWriter()
     w.add_key("general.architecture", STRING, "llama")
     w.add_key("general.name", STRING, o.name)
+    w.add_key("tokenizer.ggml.model", STRING, "no_vocab")  # other programs insist on being told
     for key, kind, value in (("context_length", U32, o.positions), ("embedding_length", U32, o.d_model), ("block_count", U32, o.layers),
                              ("feed_forward_length", U32, o.d_ff), ("attention.head_count", U32, o.heads),
                              ("attention.head_count_kv", U32, o.kv_heads), ("attention.key_length", U32, o.d_head),

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Times Quire beside llama.cpp and its kin on the same GGUF files, in turn, and keeps the figures in bench/results and docs/performance.md.
+
+    tools/make_llama.py --type Q4_0 --positions 65536 --out DIR/llama-1.1b-q4_0.gguf         so for every type
+    tools/make_llama.py --type Q4_0 --positions 65536 --layers 2 --out DIR/deep.gguf         optional: attention by itself
+    tools/peer_bench.py --models DIR --peer llama.cpp BUILD/bin "-fa 1" "-fa 1" [--peer ...]
+
+A peer is a name, the directory of its llama-bench and llama-batched-bench, and what to give to each of the two; entries of one name are one peer's
+ways, of which the best counts in each row. A round runs every program once; the best of all rounds is shown, the rest is in the file.
+"""
+import argparse
+import datetime
+import json
+import pathlib
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import bench_save
+
+BATCHES, PROMPT, TOKENS, LONG_PROMPT, SHALLOW, DEEP_TOKENS, DEEP_LAYERS = (1, 4, 16, 32), 128, 32, 512, 128, 16, 2
+
+
+def output(command):
+    print(shlex.join(command), file=sys.stderr)
+    done = subprocess.run(command, cwd=bench_save.ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{shlex.join(command)}: {done.returncode}\n{done.stderr[-2000:]}")
+    return done.stdout, done.stderr
+
+
+def seconds(command):
+    """From exec to exit."""
+    start = time.monotonic()
+    output(command)
+    return time.monotonic() - start
+
+
+class Quire:
+    name = "Quire"
+
+    def __init__(self, program, threads, packed):
+        self.program, self.rest, self.packed = program, ["--threads", str(threads), "--kv-dtype", "f16", "--quiet"], packed
+        self.version = bench_save.git("rev-parse", "HEAD")[:12]
+
+    def lines(self, model, batches, contexts, n_tokens, n_most):
+        words = ["--batch", ",".join(map(str, batches)), "--context", ",".join(map(str, contexts)), "--decode", str(n_tokens), "--runs", "1"]
+        out, _ = output([self.program, "bench", model, *words, "--max-model-len", str(n_most), "--json", *self.rest])
+        lines = map(json.loads, out.splitlines())
+        return {(line["bench"], line["params"]["batch"], line["params"]["context"]): line["value"] for line in lines}
+
+    def prefill(self, model):
+        # the short prompt warms up, as the others' own first runs do
+        return [self.lines(model, [1], [SHALLOW, LONG_PROMPT], 2, LONG_PROMPT + 2)["prefill", 1, LONG_PROMPT]]
+
+    def decode(self, model):
+        lines = self.lines(model, BATCHES, [PROMPT], TOKENS + 1, PROMPT + TOKENS + 1)
+        return {n: lines["decode", n, PROMPT] for n in BATCHES}
+
+    def token_seconds(self, model, depth):
+        return 1 / self.lines(model, [1], [depth], DEEP_TOKENS + 1, depth + DEEP_TOKENS + 1)["decode", 1, depth]
+
+    def start(self, model):
+        return seconds([self.program, "logits", model, "--ids", "1", "--out", "/dev/null", *self.rest])
+
+    def start_packed(self, model):
+        path = f"{self.packed}/{pathlib.Path(model).stem}.quire"
+        if not pathlib.Path(path).exists():
+            output([self.program, "pack", model, "--out", path, "--quiet"])
+            self.start(path)
+        return self.start(path)
+
+
+class Peer:
+    def __init__(self, name, directory, flags, batched_flags, threads):
+        self.name, self.threads = name, ["-t", str(threads)]
+        self.bench, self.batched = [f"{directory}/llama-bench", *shlex.split(flags)], [f"{directory}/llama-batched-bench", *shlex.split(batched_flags)]
+        help_text = subprocess.run([self.bench[0], "--help"], capture_output=True, text=True).stdout
+        self.takes_depth, self.cold = "--n-depth" in help_text, ["--no-warmup"] if "--no-warmup" in help_text else ["-w", "0"]
+        self.version = "unknown"
+
+    def rates(self, model, words):
+        out, _ = output([*self.bench, "-m", model, *self.threads, *words, "-o", "json"])
+        (test,) = json.loads(out[out.index("["):])
+        self.version = f"{test['build_commit']} ({test['build_number']})"
+        return test["samples_ts"]
+
+    def prefill(self, model):
+        return self.rates(model, ["-p", str(LONG_PROMPT), "-n", "0", "-r", "2"])
+
+    def decode(self, model):
+        most = BATCHES[-1] * (PROMPT + TOKENS)
+        words = ["-c", str(most), "-b", "2048", "-ub", "512", "-npp", str(PROMPT), "-ntg", str(TOKENS), "-npl", ",".join(map(str, BATCHES))]
+        text = "".join(output([*self.batched, "-m", model, *self.threads, *words]))
+        rows = [row.split("|")[1:-1] for row in re.findall(r"^(\|(?: *[\d.]+ *\|)+) *$", text, re.M)]
+        rates = {int(row[2]): float(row[7]) for row in rows}
+        if sorted(rates) != sorted(BATCHES):
+            sys.exit(f"{self.batched[0]}: no figure for some of the batches {BATCHES}:\n{text[-2000:]}")
+        return rates
+
+    def token_seconds(self, model, depth):
+        where = ["-n", str(DEEP_TOKENS), "-d", str(depth)] if self.takes_depth else ["-n", "0", "-gp", f"{depth},{DEEP_TOKENS}"]
+        return 1 / max(self.rates(model, ["-p", "0", *where, "-r", "1"]))
+
+    def start(self, model):
+        return seconds([*self.bench, "-m", model, *self.threads, "-p", "1", "-n", "0", "-r", "1", *self.cold, "-o", "json"])
+
+
+class Figures:
+    """Samples by row of the table and program. A row is (work, unit); of times the least is the best."""
+
+    def __init__(self):
+        self.rows = {}
+
+    def add(self, work, unit, name, samples):
+        self.rows.setdefault((work, unit), {}).setdefault(name, []).extend(samples)
+
+    def best(self, row, name):
+        samples = self.rows[row].get(name)
+        return None if samples is None else max(samples) if row[1] == "tokens/s" else min(samples)
+
+    def table(self, names):
+        for row in self.rows:
+            values = [self.best(row, name) for name in names]
+            ratios = [values[0] / v if row[1] == "tokens/s" else v / values[0] for v in values[1:] if v is not None]
+            yield [f"{row[0]}, {row[1]}", *(bench_save.number(v) for v in values), f"{min(ratios):.2f}" if ratios else ""]
+
+    def lines(self):
+        for (work, unit), by_name in self.rows.items():
+            yield {"work": work, "unit": unit, "samples": by_name, "median": {name: statistics.median(s) for name, s in by_name.items()}}
+
+
+def measure(o, programs, figures):
+    for kind in o.types.split(","):
+        model = f"{o.models}/llama-1.1b-{kind}.gguf"
+        for p in programs:
+            figures.add(f"{kind}: prompt of {LONG_PROMPT}", "tokens/s", p.name, p.prefill(model))
+        for p in programs:
+            for n, rate in p.decode(model).items():
+                figures.add(f"{kind}: {n} decode{'s' if n == 1 else ''}", "tokens/s", p.name, [rate])
+        for p in programs:
+            figures.add(f"{kind}: exec to one token and exit, GGUF", "ms", p.name, [1e3 * p.start(model) for _ in range(3)])
+        quire = programs[0]
+        figures.add(f"{kind}: the same, packed", "ms", quire.name, [1e3 * quire.start_packed(model) for _ in range(3)])
+
+
+def measure_depths(o, programs, figures):
+    """What a decoding token's attention takes: a token far in, less one near the start, of a model of a few layers."""
+    model = f"{o.models}/deep.gguf"
+    for depth in [int(d) for d in o.depths.split(",") if d]:
+        for p in programs:
+            took = p.token_seconds(model, depth) - p.token_seconds(model, SHALLOW)
+            figures.add(f"attention of a token at {depth}", "us/layer", p.name, [1e6 * took / DEEP_LAYERS])
+
+
+def page(result):
+    box = result["machine"]
+    programs = ", ".join(f"{name} {version}" for name, version in result["programs"].items())
+    yield (f"{box['processor']} (family {box['family']}), {result['threads']} threads, load {box['load_before']} before the run; {result['date']}; {programs}. "
+           f"The best of {result['rounds']} rounds.\n\n")
+    yield from bench_save.table(["work, unit", *result["programs"], "Quire to the best of the others"], result["table"])
+
+
+def options():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--models", required=True, help="where llama-1.1b-TYPE.gguf lie")
+    p.add_argument("--quire", default="build/quire")
+    p.add_argument("--types", default="q4_0,q4_k,q8_0,bf16")
+    p.add_argument("--peer", nargs=4, action="append", required=True, metavar=("NAME", "DIRECTORY", "FLAGS", "BATCHED_FLAGS"))
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--threads", type=int, default=bench_save.machine()["cores"])
+    p.add_argument("--depths", default="", help="also attention that deep, by deep.gguf: 8192,32768")
+    p.add_argument("--save", action="store_true", help="into bench/results and docs/performance.md")
+    return p.parse_args()
+
+
+def main():
+    o, figures = options(), Figures()
+    result = {"machine": bench_save.machine(), "changed": bench_save.git("status", "--porcelain") != "", "date": str(datetime.date.today()),
+              "flags": [[name, *flags] for name, _, *flags in o.peer], "threads": o.threads, "rounds": o.rounds}
+    with tempfile.TemporaryDirectory() as packed:
+        programs = [Quire(o.quire, o.threads, packed)] + [Peer(*peer, o.threads) for peer in o.peer]
+        for _ in range(o.rounds):
+            measure(o, programs, figures)
+            measure_depths(o, programs, figures)
+    result["programs"] = {p.name: p.version for p in programs}
+    result["table"], result["lines"] = list(figures.table(list(result["programs"]))), list(figures.lines())
+    sys.stdout.writelines(page(result))
+    if o.save:
+        print(bench_save.keep(result, bench_save.usual_name(result["machine"]) + "-peers"))
+        bench_save.replace("docs/performance.md", "tools/peer_bench.py", page(result))
+
+
+if __name__ == "__main__":
+    main()
