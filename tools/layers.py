@@ -18,7 +18,7 @@ ROOMS = {
     "backend/cpu": ("backend core base", "simd"),
     "backend/cuda": ("backend core base", "cuda"),
     "model": ("backend file core base", ""),
-    "engine": ("kv model grammar backend core base quire_explain.h", ""),
+    "engine": ("kv model grammar backend core base quire_explain.h", "simd"),
     "api": ("engine text model kv file grammar backend backend/cpu backend/cuda core base public", "json-c"),
     "server": ("public base", "libevent http-parser json-c openssl libzmq msgpack libyaml"),
     "cli": ("public base server/server.h bench/attention.h bench/bench.h bench/calibrate.h bench/demo.h bench/engine.h bench/experiment.h bench/kernels.h bench/kv.h bench/memory.h bench/preempt.h bench/profile.h bench/roofline.h bench/runs.h bench/sampler.h bench/serving.h bench/speed.h bench/stall.h bench/start.h bench/tiers.h sim/sim.h", "libedit json-c"),

@@ -20,14 +20,16 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     s->weights = mem_new(n + PAST_END > BLOCK ? n + PAST_END : BLOCK, sizeof *s->weights);
     s->ids = mem_new(n + PAST_END, sizeof *s->ids);
     s->n_groups = (n + GROUP - 1) / GROUP;
-    s->largest = mem_new(s->n_groups, sizeof *s->largest);
+    size_t n_blocks = (n + BLOCK - 1) / BLOCK;
+    s->largest = mem_new(n_blocks * (BLOCK / GROUP), sizeof *s->largest);
+    s->bases = mem_new(n_blocks, sizeof *s->bases);
     s->sums = mem_new(s->n_groups, sizeof *s->sums);
-    s->keys = mem_new(n, sizeof *s->keys);
+    s->keys = mem_new(n + PAST_END, sizeof *s->keys);
     s->inside = mem_new(n, sizeof *s->inside);
     s->marks = mem_new(n, sizeof *s->marks);
     s->counts = mem_new(n, sizeof *s->counts);
     s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
-    if (!s->weights || !s->ids || !s->largest || !s->sums || !s->keys || !s->inside || !s->marks || !s->counts || !s->repeats) {
+    if (!s->weights || !s->ids || !s->largest || !s->bases || !s->sums || !s->keys || !s->inside || !s->marks || !s->counts || !s->repeats) {
         sampler_close(s);
         return QUIRE_NO_MEMORY;
     }
@@ -40,6 +42,7 @@ void sampler_close(sampler *s) {
         mem_free(s->weights);
         mem_free(s->ids);
         mem_free(s->largest);
+        mem_free(s->bases);
         mem_free(s->sums);
         mem_free(s->keys);
         mem_free(s->inside);

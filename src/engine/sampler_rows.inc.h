@@ -1,12 +1,6 @@
-/* Passes over a whole row of the vocabulary, the sampler's cost: compiled once for each instruction set (cmake/rooms.cmake), under the name SAMPLER_ROWS.
- * Written so that a compiler puts the plain loops into vector registers; each element is one exactly defined operation and sums have a fixed order, so every
- * machine gets the same bits. */
-#include <math.h>
-#include <string.h>
-
-#include "engine/sampler_parts.h"
-
-enum { LANES = 16 };
+/* Passes over a whole row of the vocabulary, the sampler's cost: compiled once for each instruction set (cmake/rooms.cmake), under the name SAMPLER_ROWS,
+ * behind the loops that differ between them (sampler_block.h). Written so that a compiler puts the plain loops into vector registers. */
+#include "engine/sampler_block.h"
 
 /* Floats as integers of the same order: negative ones have their other bits turned round. */
 static inline int32_t order_of(float v) {
@@ -38,25 +32,6 @@ static bool scan(sampler *s, const float *logits) {
     return bad == 0;
 }
 
-/* 2^x for x <= 0, within 2e-7 of it; not less than 2^-127: 2^n times a polynomial in the rest, |rest| <= 1/2 (a minimax fit). */
-static inline float power_of_2(float x) {
-    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number, which is then in the low bits */
-    float y = x > -126.0f ? x : -126.0f;
-    float rounded = y + magic;
-    float r = y - (rounded - magic);
-    float p = fmaf(r, 1.3264726e-3f, 9.6715130e-3f);
-    p = fmaf(p, r, 5.5507336e-2f);
-    p = fmaf(p, r, 2.4022242e-1f);
-    p = fmaf(p, r, 6.9314700e-1f);
-    p = fmaf(p, r, 1.0f);
-    uint32_t bits, n;
-    memcpy(&bits, &p, sizeof bits);
-    memcpy(&n, &rounded, sizeof n);
-    bits += n << 23;
-    memcpy(&p, &bits, sizeof p);
-    return p;
-}
-
 static void weigh(float *x, int32_t n, float max, float scale) {
     for (int32_t i = 0; i < n; i++) {
         float v = (x[i] - max) * scale, w = power_of_2(v);
@@ -64,129 +39,148 @@ static void weigh(float *x, int32_t n, float max, float scale) {
     }
 }
 
-/* One block: its largest logit, and its weights' sum against that one, in a fixed order. False for what is no number. The next block is
- * fetched meanwhile. */
-static bool scan_block(const float *x, float scale, float *largest, float *sum) {
-    int32_t most = INT32_MIN, least = INT32_MAX;
-    for (int32_t i = 0; i < BLOCK; i++) {
-        int32_t order = order_of(x[i]);
-        most = order > most ? order : most;
-        least = order < least ? order : least;
+#define FAR_ABOVE 16.0f /* binary orders: further up, weights have fewer exact digits */
+
+/* The weight of `base` against max, for base <= max: in double, as a whole block is multiplied by it. */
+static double weight_of_base(float base, float max, float scale) {
+    double x = ((double)base - (double)max) * (double)scale;
+    if (!(x > -1000.0)) {
+        return 0.0;
     }
-    float max = *largest = float_of(most), sums[LANES] = {0};
-    if (most >= order_of(INFINITY) || least < order_of(-INFINITY) || max == -INFINITY) {
-        *sum = 0.0f;
-        return max == -INFINITY && least == most;
-    }
-    for (int32_t i = 0; i < BLOCK; i += GROUP) {
-        float w[GROUP];
-        for (int32_t j = 0; j < GROUP; j += LANES) {
-            __builtin_prefetch(x + i + j + BLOCK);
-        }
-        for (int32_t j = 0; j < GROUP; j++) {
-            w[j] = power_of_2((x[i + j] - max) * scale);
-        }
-        for (int32_t j = 0; j < LANES; j++) {
-            sums[j] += (w[j] + w[j + LANES]) + (w[j + 2 * LANES] + w[j + 3 * LANES]);
-        }
-    }
-    for (int32_t width = LANES / 2; width > 0; width /= 2) {
-        for (int32_t j = 0; j < width; j++) {
-            sums[j] += sums[j + width];
-        }
-    }
-    *sum = sums[0];
-    return true;
+    double n = rint(x);
+    return ldexp((double)power_of_2((float)(x - n)), (int)n);
 }
 
+/* Each block's weights are taken against the base of the one before, which is some logit, so that one reading does; where they come out too
+ * large, against the block's own largest logit, which is the base of those that follow. */
 static bool scan_masses(sampler *s, const float *logits, float scale) {
-    float max = -INFINITY, sum;
+    float max = -INFINITY, base = logits[0], padded[BLOCK];
     int32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
     for (int32_t b = 0; b < n_blocks; b++) {
         const float *x = logits + b * BLOCK;
+        float *largest = s->largest + b * (BLOCK / GROUP);
         int32_t n = s->n_vocab - b * BLOCK;
         if (n < BLOCK) { /* the last one */
-            memcpy(s->weights, x, (size_t)n * sizeof *x);
+            memcpy(padded, x, (size_t)n * sizeof *x);
             for (int32_t i = n; i < BLOCK; i++) {
-                s->weights[i] = -INFINITY;
+                padded[i] = -INFINITY;
             }
-            x = s->weights;
+            x = padded;
         }
-        if (!scan_block(x, scale, &s->largest[b], &sum)) {
+        block_scan found = scan_block(x, base, scale, largest);
+        if (found.is_nan || found.largest == INFINITY) {
             return false;
         }
-        s->sums[b] = (double)sum;
-        max = s->largest[b] > max ? s->largest[b] : max;
+        if (found.largest > -INFINITY && !((found.largest - base) * scale <= FAR_ABOVE)) {
+            base = found.largest;
+            found = scan_block(x, base, scale, largest);
+        }
+        s->bases[b] = base;
+        s->sums[b] = found.largest > -INFINITY ? (double)found.sum : 0.0;
+        max = found.largest > max ? found.largest : max;
     }
     s->max = max;
     s->total = 0.0;
+    double weight = 0.0;
     for (int32_t b = 0; b < n_blocks && max > -INFINITY; b++) {
-        s->sums[b] *= (double)power_of_2((s->largest[b] - max) * scale);
+        weight = b > 0 && s->bases[b] == s->bases[b - 1] ? weight : weight_of_base(s->bases[b], max, scale);
+        s->sums[b] *= weight;
         s->total += s->sums[b];
     }
     return true;
 }
 
-/* Bit i: whether logit i of 32 is at least the bound. */
-static inline uint32_t reaches(const float *x, float bound) {
-    uint32_t bits = 0;
-    for (int i = 0; i < 32; i++) {
-        bits |= (uint32_t)(x[i] >= bound) << i;
+/* The logits of kept tokens first..n, from their ids. */
+static inline void keep_logits(sampler *s, const float *logits, int32_t first, int32_t n) {
+    for (int32_t i = first; i < n; i++) {
+        s->weights[i] = logits[s->ids[i]];
     }
-    return bits;
 }
 
-/* Without a branch a token, as whether one is kept cannot be guessed: so many places are written in any case, those too many written over
- * by the next. */
 static int32_t gather(sampler *s, const float *logits, float least) {
-    int32_t n = 0, i = 0;
-    for (; i + 32 <= s->n_vocab; i += 32) {
-        uint32_t bits = reaches(logits + i, least);
-        if (bits == 0) {
-            continue;
-        }
-        int32_t end = n + __builtin_popcount(bits);
-        do {
-            for (int j = 0; j < PAST_END; j++) {
-                s->ids[n + j] = i + __builtin_ctz(bits | 1u << 31);
-                bits &= bits - 1;
+    int32_t n = 0, n_groups = s->n_vocab / GROUP;
+    for (int32_t first = 0; first < n_groups; first += BLOCK / GROUP) {
+        int32_t before = n, end = first + BLOCK / GROUP < n_groups ? first + BLOCK / GROUP : n_groups;
+        for (int32_t g = first; g < end; g++) {
+            if (s->largest[g] >= least) {
+                n = append_ids(s->ids, n, g * GROUP, reaches(logits + g * GROUP, least));
             }
-            n += PAST_END;
-        } while (n < end);
-        n = end;
+        }
+        keep_logits(s, logits, before, n); /* while the block is near */
     }
-    for (; i < s->n_vocab; i++) {
+    int32_t before = n;
+    for (int32_t i = n_groups * GROUP; i < s->n_vocab; i++) {
         s->ids[n] = i;
         n += logits[i] >= least;
     }
-    for (i = 0; i < n; i++) {
-        s->weights[i] = logits[s->ids[i]];
-    }
+    keep_logits(s, logits, before, n);
     return n;
 }
 
-static double sum_blocks(const float *w, int32_t n, double *sums) {
-    double total = 0.0;
-    for (int32_t first = 0; first < n; first += GROUP) {
-        double lanes[LANES] = {0};
-        int32_t end = first + GROUP < n ? first + GROUP : n, i = first;
-        for (; i + LANES <= end; i += LANES) {
-            for (int32_t j = 0; j < LANES; j++) {
-                lanes[j] += (double)w[i + j];
-            }
+/* A group's lanes added up. */
+static inline double sum_of_doubles(double *lanes) {
+    UNROLL for (int32_t width = LANES / 2; width > 0; width /= 2) {
+        UNROLL for (int32_t j = 0; j < width; j++) {
+            lanes[j] += lanes[j + width];
         }
-        for (int32_t j = 0; i + j < end; j++) {
+    }
+    return lanes[0];
+}
+
+/* A group of weights added up in double. */
+static inline double sum_group(const float *w) {
+    double lanes[LANES];
+    for (int32_t j = 0; j < LANES; j++) {
+        lanes[j] = (double)w[j];
+    }
+    for (int32_t i = LANES; i < GROUP; i += LANES) {
+        for (int32_t j = 0; j < LANES; j++) {
             lanes[j] += (double)w[i + j];
         }
-        for (int32_t width = LANES / 2; width > 0; width /= 2) {
-            for (int32_t j = 0; j < width; j++) {
-                lanes[j] += lanes[j + width];
-            }
-        }
-        sums[first / GROUP] = lanes[0];
-        total += lanes[0];
+    }
+    return sum_of_doubles(lanes);
+}
+
+static double sum_blocks(float *w, int32_t n, double *sums) {
+    double total = 0.0;
+    for (int32_t i = n; i % GROUP != 0; i++) {
+        w[i] = 0.0f;
+    }
+    for (int32_t first = 0; first < n; first += GROUP) {
+        sums[first / GROUP] = sum_group(w + first);
+        total += sums[first / GROUP];
     }
     return total;
 }
 
-const sampler_rows SAMPLER_ROWS = {scan, scan_masses, gather, weigh, sum_blocks};
+static double divide(sampler *s, weight_range inside, int32_t *n_inside) {
+    double above = 0.0;
+    int32_t n = 0, *places = (int32_t *)s->keys;
+    for (int32_t i = s->n_kept; i % GROUP != 0; i++) {
+        s->weights[i] = 0.0f;
+    }
+    for (int32_t first = 0; first < s->n_kept; first += GROUP) {
+        const float *w = s->weights + first;
+        float x[GROUP];
+        for (int32_t j = 0; j < GROUP; j++) {
+            x[j] = w[j] >= inside.high ? w[j] : 0.0f;
+        }
+        above += sum_group(x);
+        n = append_ids(places, n, first, reaches(w, inside.low) & ~reaches(w, inside.high));
+    }
+    for (int32_t i = 0; i < n; i++) {
+        s->inside[i].place = places[i];
+        memcpy(&s->inside[i].key, s->weights + places[i], sizeof s->inside[i].key);
+    }
+    *n_inside = n;
+    return above;
+}
+
+static void drop_after(float *w, int32_t n, float last, int32_t place) {
+    for (int32_t i = 0; i < n; i++) {
+        bool stays = (w[i] > last) | ((w[i] == last) & (i <= place));
+        w[i] = stays ? w[i] : 0.0f;
+    }
+}
+
+const sampler_rows SAMPLER_ROWS = {scan, scan_masses, gather, weigh, sum_blocks, divide, drop_after};

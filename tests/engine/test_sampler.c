@@ -153,62 +153,94 @@ static float random_logit(uint64_t *seed, float spread) {
     return rng_next(seed) % 20 == 0 ? -INFINITY : (float)((double)(rng_next(seed) % 20001) - 10000) * spread * 1e-4f;
 }
 
-/* Rows of every length around a group's and a block's. */
+enum { MOST = BLOCK + 3 * GROUP }; /* tokens of the rows that the passes are compared on */
+
+/* What one set of passes makes of a row. */
+typedef struct passed {
+    float max, largest[MOST / GROUP], weights[MOST];
+    int32_t n_kept, n_inside, ids[MOST];
+    double total, sums[MOST / GROUP], kept_total, kept_sums[MOST / GROUP], above;
+    candidate inside[MOST];
+} passed;
+
+static void pass_over(sampler *s, const sampler_rows *rows, const float *logits, float bound, passed *out) {
+    size_t n_blocks = ((size_t)s->n_vocab + BLOCK - 1) / BLOCK;
+    memset(out, 0, sizeof *out);
+    s->rows = rows;
+    assert_true(rows->scan(s, logits));
+    out->max = s->max;
+    memcpy(out->largest, s->largest, s->n_groups * sizeof *s->largest);
+    assert_true(rows->scan_masses(s, logits, 2.0f));
+    assert_true(s->max == out->max);
+    assert_memory_equal(out->largest, s->largest, s->n_groups * sizeof *s->largest);
+    out->total = s->total;
+    memcpy(out->sums, s->sums, n_blocks * sizeof *s->sums);
+    int32_t n = out->n_kept = s->n_kept = rows->gather(s, logits, bound);
+    memcpy(out->ids, s->ids, (size_t)n * sizeof *s->ids);
+    rows->weigh(s->weights, n, s->max, 2.0f);
+    out->kept_total = rows->sum_blocks(s->weights, n, s->sums);
+    memcpy(out->kept_sums, s->sums, ((size_t)n + GROUP - 1) / GROUP * sizeof *s->sums);
+    out->above = rows->divide(s, (weight_range){1e-3f, 0.25f}, &out->n_inside);
+    memcpy(out->inside, s->inside, (size_t)out->n_inside * sizeof *s->inside);
+    rows->drop_after(s->weights, n, s->weights[n / 2], n / 2);
+    memcpy(out->weights, s->weights, (size_t)n * sizeof *s->weights);
+}
+
+/* Rows of every length around a group's and a block's, some of whose blocks are far above the one before. */
 static void fast_passes_give_the_bits_of_the_plain_ones(void **state) {
     (void)state;
-    enum { MOST = BLOCK + 3 * GROUP };
-    static float logits[MOST], weights[MOST], kept_largest[MOST];
-    static double sums[MOST];
-    static int32_t ids[MOST];
+    static float logits[MOST];
+    static passed plain, fast;
+    const float wrong[3] = {NAN, -NAN, INFINITY};
     uint64_t seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     for (int32_t n = 1; n <= MOST; n += n > 3 * GROUP && n < BLOCK - GROUP ? 97 : 1) {
         sampler *s;
         assert_int_equal(sampler_open(n, 1, &s), QUIRE_OK);
-        const sampler_rows *sets[2] = {&sampler_rows_plain, s->rows};
+        const sampler_rows *best = s->rows;
         for (int32_t i = 0; i < n; i++) {
             logits[i] = i == 0 ? 0.0f : random_logit(&seed, n % 2 ? 10.0f : 300.0f);
         }
-        double total = 0, kept_total = 0;
-        float max = 0;
-        int32_t n_kept = 0;
-        size_t n_blocks = ((size_t)n + BLOCK - 1) / BLOCK;
+        logits[n - 1] = n % 5 == 0 ? 400.0f : logits[n - 1];
+        float bound = n % 3 == 0 ? -1e30f : logits[n / 2];
+        pass_over(s, &sampler_rows_plain, logits, bound, &plain);
+        pass_over(s, best, logits, bound, &fast);
+        assert_memory_equal(&plain, &fast, sizeof plain);
+        logits[n / 2] = wrong[n % 3];
         for (int k = 0; k < 2; k++) {
-            const sampler_rows *rows = s->rows = sets[k];
-            assert_true(rows->scan_masses(s, logits, 2.0f));
-            if (k == 0) {
-                total = s->total;
-                max = s->max;
-                memcpy(sums, s->sums, n_blocks * sizeof *sums);
-            }
-            assert_true(total == s->total && max == s->max);
-            assert_memory_equal(sums, s->sums, n_blocks * sizeof *sums);
-            assert_true(rows->scan(s, logits) && s->max == max);
-            if (k == 0) {
-                memcpy(kept_largest, s->largest, s->n_groups * sizeof *kept_largest);
-            }
-            assert_memory_equal(kept_largest, s->largest, s->n_groups * sizeof *kept_largest);
-            int32_t found = rows->gather(s, logits, n % 3 == 0 ? -1e30f : logits[n / 2]);
-            rows->weigh(s->weights, found, max, 2.0f);
-            double sum = rows->sum_blocks(s->weights, found, s->sums);
-            if (k == 0) {
-                n_kept = found;
-                kept_total = sum;
-                memcpy(ids, s->ids, (size_t)found * sizeof *ids);
-                memcpy(weights, s->weights, (size_t)found * sizeof *weights);
-            }
-            assert_true(found == n_kept && sum == kept_total);
-            assert_memory_equal(ids, s->ids, (size_t)found * sizeof *ids);
-            assert_memory_equal(weights, s->weights, (size_t)found * sizeof *weights);
-            float kept = logits[n / 2];
-            const float wrong[3] = {NAN, -NAN, INFINITY};
-            logits[n / 2] = wrong[n % 3];
+            const sampler_rows *rows = k == 0 ? &sampler_rows_plain : best;
             assert_false(rows->scan(s, logits));
             assert_false(rows->scan_masses(s, logits, 2.0f));
-            logits[n / 2] = kept;
         }
         sampler_close(s);
     }
+}
+
+/* Whatever the base that a block's weights are taken against, their sum is the one of an own reading. */
+static void the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie(void **state) {
+    (void)state;
+    enum { N = 4 * BLOCK + 100 };
+    static const float starts[] = {-INFINITY, -1e30f, -200.0f, 0.0f, 20.0f};
+    float *logits = test_malloc(N * sizeof *logits);
+    uint64_t seed = 3;
+    sampler *s;
+    assert_int_equal(sampler_open(N, 1, &s), QUIRE_OK);
+    for (int round = 0; round < 5 * 4; round++) {
+        double expected = 0.0;
+        float max = starts[round % 5];
+        logits[0] = max;
+        for (int32_t i = 1; i < N; i++) {
+            logits[i] = random_logit(&seed, 8.0f) + 30.0f * (float)((i / BLOCK + round / 5) % 5); /* steps up, and one down */
+            max = logits[i] > max ? logits[i] : max;
+        }
+        for (int32_t i = 0; i < N; i++) {
+            expected += exp2(((double)logits[i] - (double)max) * (double)LOG2_E);
+        }
+        assert_true(s->rows->scan_masses(s, logits, LOG2_E) && s->max == max);
+        assert_true(fabs(s->total - expected) <= 1e-6 * expected);
+    }
+    sampler_close(s);
+    test_free(logits);
 }
 
 /* ---- an own reading of the usual cuts: everything sorted, in double ---- */
@@ -388,6 +420,7 @@ int main(void) {
         cmocka_unit_test(penalties_count_each_row_afresh),
         cmocka_unit_test(a_request_that_rules_out_every_token_is_at_fault_itself),
         cmocka_unit_test(fast_passes_give_the_bits_of_the_plain_ones),
+        cmocka_unit_test(the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie),
         cmocka_unit_test(the_usual_cuts_keep_what_sorting_everything_keeps),
         cmocka_unit_test(a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole),
     };

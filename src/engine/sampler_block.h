@@ -1,0 +1,84 @@
+/* What the sampler's passes over rows (sampler_rows.inc.h) share with the few loops that have a form of their own for each instruction set:
+ *
+ *   lowest_of(bits)                        the number of the lowest bit, anything if there is none
+ *   reaches(x, bound)                      bit i: whether x[i] of a group is at least the bound
+ *   scan_block(x, base, scale, largest)    a block's weights against a base, added up, and its groups' largest logits
+ *
+ * All functions are static: each instruction set compiles its own. Same bits everywhere, as each element is one exactly defined operation and
+ * sums have a fixed order. */
+#ifndef ENGINE_SAMPLER_BLOCK_H
+#define ENGINE_SAMPLER_BLOCK_H
+
+#include <math.h>
+
+#include "engine/sampler_parts.h"
+
+#define LANES     16   /* in which weights are added */
+#define AHEAD     1024 /* logits from the one that is read to the one that is fetched */
+#define AT_A_TIME 8    /* ids written without asking how many there are */
+
+/* Loops of few steps become none. */
+#ifdef __clang__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+/* 2^r, |r| <= 1/2, within 2e-7 (a minimax fit): the highest power first. */
+#define POWER_OF_2      1.3264726e-3f, 9.6715130e-3f, 5.5507336e-2f, 2.4022242e-1f, 6.9314700e-1f, 1.0f
+#define ROUNDS_TO_WHOLE 12582912.0f /* 1.5 * 2^23: adding it rounds to a whole number, which is then in the low bits */
+
+/* 2^x for x < 127, within 2e-7 of it; not less than 2^-126 or thereabouts: 2^n times a polynomial in the rest. */
+static inline float power_of_2(float x) {
+    static const float c[] = {POWER_OF_2};
+    float y = x > -126.0f ? x : -126.0f;
+    float rounded = y + ROUNDS_TO_WHOLE;
+    float r = y - (rounded - ROUNDS_TO_WHOLE);
+    float p = fmaf(r, c[0], c[1]);
+    p = fmaf(p, r, c[2]);
+    p = fmaf(p, r, c[3]);
+    p = fmaf(p, r, c[4]);
+    p = fmaf(p, r, c[5]);
+    uint32_t bits, n;
+    memcpy(&bits, &p, sizeof bits);
+    memcpy(&n, &rounded, sizeof n);
+    bits += n << 23;
+    memcpy(&p, &bits, sizeof p);
+    return p;
+}
+
+static inline float sum_of_lanes(float *lanes) {
+    UNROLL for (int32_t width = LANES / 2; width > 0; width /= 2) {
+        UNROLL for (int32_t j = 0; j < width; j++) {
+            lanes[j] += lanes[j + width];
+        }
+    }
+    return lanes[0];
+}
+
+static int32_t lowest_of(uint64_t bits);
+
+/* The tokens of a group that have a bit join n ids; returns how many there are then. Without a branch a token, as whether one has its bit
+ * cannot be guessed: so many places are written in any case, those too many written over by the next. */
+static inline int32_t append_ids(int32_t *ids, int32_t n, int32_t first, uint64_t bits) {
+    if (bits == 0) {
+        return n;
+    }
+    int32_t end = n + __builtin_popcountll(bits);
+    do {
+        for (int j = 0; j < AT_A_TIME; j++) {
+            ids[n + j] = first + lowest_of(bits);
+            bits &= bits - 1;
+        }
+        n += AT_A_TIME;
+    } while (n < end);
+    return end;
+}
+
+/* A block's largest logit, and the sum of its weights against a base, which is of no use when that largest one is far above the base. */
+typedef struct block_scan {
+    float largest, sum;
+    bool is_nan; /* some logit is */
+} block_scan;
+
+#endif
