@@ -1,4 +1,5 @@
-/* What the sampler's passes over rows (sampler_rows.inc.h) share with the few loops that have a form of their own for each instruction set:
+/* What the sampler's passes over rows (sampler_rows.inc.h) share with the loops that have a form of their own for each instruction set.
+ * Those are, in sampler_rows_plain.c and sampler_rows_avx2.c:
  *
  *   lowest_of(bits)                        the number of the lowest bit, anything if there is none
  *   reaches(x, bound)                      bit i: whether x[i] of a group is at least the bound

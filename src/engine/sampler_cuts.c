@@ -129,8 +129,9 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums), log_total = log(total), entropy = 0.0;
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {
-        entropy += (double)s->weights[i] / total * surprise_of(s, logits, s->ids[i], log_total);
+        entropy += (double)s->weights[i] * surprise_of(s, logits, s->ids[i], log_total);
     }
+    entropy /= total;
     for (int32_t i = 0; i < s->n_kept; i++) {
         s->keys[i] = nearness_of(surprise_of(s, logits, s->ids[i], log_total), entropy);
     }

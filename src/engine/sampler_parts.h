@@ -134,9 +134,9 @@ typedef enum measure { BY_COUNT, BY_WEIGHT } measure;
 /* The kept tokens by keys (uint32 under 2^31, one a kept token), largest first, until their sum reaches `limit`: the last of them, at least
  * one. False when the sum of all does not reach the limit. */
 bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, candidate *last);
-/* The same by weight among the n candidates in s->inside, whose weights lie from inside.low to below inside.high; those of larger ones have the
- * sum `above`. False also when that reaches the limit already. */
-bool sampler_find_inside(sampler *s, int32_t n, weight_range inside, double limit, double above, candidate *last);
+/* The same among the n candidates in s->inside, which lie in order of their places; those of larger keys than theirs have the sum `above`. False
+ * also when that reaches the limit, which is over 0, already. */
+bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double above, candidate *last);
 /* Leaves out what comes after `last` by weight. */
 void sampler_cut_after(sampler *s, candidate last);
 

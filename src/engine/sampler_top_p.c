@@ -48,13 +48,18 @@ static weight_range guess(sampler *s, const float *logits, double weight, double
     return r;
 }
 
-/* Cuts where the guess is right: the weight of those that are surely kept is less than the limit, and with all that may be it is reached. */
+/* Finds the cut among the tokens of this range: all such tokens are kept ones. */
+static bool find_in(sampler *s, weight_range range, double limit, candidate *last) {
+    int32_t n_inside;
+    double above = s->rows->divide(s, range, &n_inside);
+    return sampler_find_inside(s, n_inside, BY_WEIGHT, limit, above, last);
+}
+
+/* Cuts where the guess is right: with all that may be kept the limit is reached. The high end may be wrong. */
 static bool cut_inside(sampler *s, const float *logits, weight_range guessed, double limit) {
     candidate last;
-    int32_t n_inside;
     sampler_keep_from(s, logits, sampler_logit_below(s, guessed.low), 0.0f);
-    double above = s->rows->divide(s, guessed, &n_inside);
-    if (!sampler_find_inside(s, n_inside, guessed, limit, above, &last)) {
+    if (!find_in(s, guessed, limit, &last) && !find_in(s, (weight_range){guessed.low, INFINITY}, limit, &last)) {
         return false;
     }
     s->rows->drop_after(s->weights, s->n_kept, sampler_weight_of(last.key), last.place);

@@ -299,7 +299,8 @@ static void reference_cut(const float *logits, int32_t n, const sampling_params 
     test_free(all);
 }
 
-/* A logit of one of the kinds of rows that the cuts meet: even, like language, all equal, of few values, a single live token, huge. */
+/* A logit of one of the kinds of rows that the cuts meet: even, like language, all equal, of few values, a single live token, huge, and
+ * two that mislead whoever looks at every 32nd group. */
 static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
     switch (kind) {
     case 0:
@@ -312,8 +313,10 @@ static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
         return 0.5f * (float)(rng_next(seed) % 3);
     case 4:
         return i == n / 3 ? 2.0f : -INFINITY;
-    default:
+    case 5:
         return i % 7 == 3 || n < 7 ? 1e30f : -1e30f;
+    default:
+        return i == n / 2 ? 6.0f : random_logit(seed, 4.0f) + (i / GROUP % 32 == 0 ? kind == 6 ? 4.0f : -4.0f : 0.0f);
     }
 }
 
@@ -324,7 +327,7 @@ static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
     uint64_t seed = rng_os_seed();
     int n_compared = 0;
     printf("seed %llu\n", (unsigned long long)seed);
-    for (int round = 0; round < 480; round++) {
+    for (int round = 0; round < 640; round++) {
         int32_t n = sizes[round % 8], n_differ = 0;
         float *logits = test_malloc((size_t)n * sizeof *logits), *row = test_malloc((size_t)n * sizeof *row);
         double *expected = test_malloc((size_t)n * sizeof *expected), margin, cumulated = 0;
@@ -333,7 +336,7 @@ static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
         p.top_k = round % 5 < 3 ? 0 : 1 + (int32_t)(rng_next(&seed) % 300);
         p.min_p = round % 7 < 5 ? 0 : (float)(1 + rng_next(&seed) % 1000) * 1e-4f;
         for (int32_t i = 0; i < n; i++) {
-            logits[i] = logit_of_kind(round / 8 % 6, i, n, &seed);
+            logits[i] = logit_of_kind(round / 8 % 8, i, n, &seed);
         }
         reference_cut(logits, n, &p, expected, &margin);
         sampler *s;
@@ -361,7 +364,7 @@ static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
         test_free(row);
         test_free(logits);
     }
-    assert_true(n_compared > 300);
+    assert_true(n_compared > 400);
 }
 
 /* ---- what a cut costs ---- */
