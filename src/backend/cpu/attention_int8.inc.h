@@ -52,32 +52,16 @@ INLINE void score_int8(int n_q, const attn_tile *t, attn_group g, int32_t block)
     }
 }
 
-/* Weights of n_q queries times the values' scales as numbers of 0..127 times step; 0 where a query sees nothing. Several at a time, since
- * what is carried from block to block makes each of them wait. */
-INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *step) {
-    float *scores = t->scores + query * ATTN_CHUNK;
-    f32x16 max[2], carry[2], inverse[2];
+/* What soften left of n_q queries as numbers of 0..127 times step. Several at a time, since what is carried from block to block makes each
+ * of them wait. */
+INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, const float *top, float *step) {
+    const float *scores = t->scores + query * ATTN_CHUNK;
+    f32x16 carry[2], inverse[2];
     UNROLL
     for (int i = 0; i < n_q; i++) {
-        max[i] = carry[i] = f_zero();
-    }
-    for (int32_t b = block0; b < block1; b++) {
-        UNROLL
-        for (int i = 0; i < n_q; i++) {
-            float *u = scores + i * ATTN_CHUNK + b * ATTN_BLOCK;
-            f32x16 x = f_mul(f_load(u), f_load(t->v_scales[b]));
-            if (b * ATTN_BLOCK < t->first[query + i] || (b + 1) * ATTN_BLOCK > t->end[query + i]) {
-                x = f_select(block_mask(t->first[query + i], t->end[query + i], b), x, f_zero());
-            }
-            f_store(u, x);
-            max[i] = f_max(max[i], x);
-        }
-    }
-    UNROLL
-    for (int i = 0; i < n_q; i++) {
-        float highest = f_tree_max(max[i]);
-        step[i] = highest > ATTN_INT8_LEAST ? highest / ATTN_INT8_TOP : 0.0f;
-        inverse[i] = f_set1(highest > ATTN_INT8_LEAST ? ATTN_INT8_TOP / highest : 0.0f);
+        step[i] = top[i] > ATTN_INT8_LEAST ? top[i] / ATTN_INT8_TOP : 0.0f;
+        inverse[i] = f_set1(top[i] > ATTN_INT8_LEAST ? ATTN_INT8_TOP / top[i] : 0.0f);
+        carry[i] = f_zero();
     }
     for (int32_t b = block0; b < block1; b++) {
         UNROLL
@@ -170,7 +154,7 @@ static void weigh_int8_group(const attn_tile *t, attn_group g, int32_t block0, i
 static void attend_int8(const attn_tile *t) {
     int32_t block0, block1, n_groups = (t->n_queries + INT8_GROUP - 1) / INT8_GROUP, query = 0;
     attn_group groups[MOST_INT8_GROUPS];
-    float step[ATTN_TILE];
+    float top[ATTN_TILE], step[ATTN_TILE];
     if (!seen_blocks(t, &block0, &block1)) {
         return;
     }
@@ -182,16 +166,12 @@ static void attend_int8(const attn_tile *t) {
             score_int8_group(t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
         }
     }
-    for (int32_t i = 0; i < t->n_queries; i++) {
-        if (t->first[i] < t->end[i]) {
-            soften(t, i);
-        }
-    }
+    soften_all(DTYPE_I8, t, block0, block1, top);
     for (; query + 2 <= t->n_queries; query += 2) {
-        weights_to_int8(2, t, query, block0, block1, step + query);
+        weights_to_int8(2, t, query, block0, block1, top + query, step + query);
     }
     if (query < t->n_queries) {
-        weights_to_int8(1, t, query, block0, block1, step + query);
+        weights_to_int8(1, t, query, block0, block1, top + query, step + query);
     }
     for (int32_t i = 0; i < n_groups; i++) {
         weigh_int8_group(t, groups[i], block0, block1, step + groups[i].query);

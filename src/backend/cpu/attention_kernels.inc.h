@@ -194,65 +194,7 @@ INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
     }
 }
 
-/* Lanes of a block that a query sees. */
-static inline mask16 block_mask(int32_t first, int32_t end, int32_t block) {
-    return m_without(m_first(end - block * ATTN_BLOCK), m_first(first - block * ATTN_BLOCK));
-}
-
-/* exp16 of lanes that are not above 0, without its care for results that are not normal where there are none. */
-INLINE f32x16 exp_below16(f32x16 x) {
-    if (!m_all(m_le(f_set1(EXP_NORMAL), x))) {
-        return exp16(x);
-    }
-    f32x16 shifted = f_fma(x, f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
-    f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
-    f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
-    f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
-    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* the integer in shifted's low bits onto p's exponent */
-}
-
-/* Raw products of blocks block0..block1 to scores with cap and slope. */
-static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
-    float *scores = t->scores + query * ATTN_CHUNK;
-    f32x16 slope = f_set1(t->slopes[query]), lane = i_to_f(i_load((const int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
-    for (int32_t b = block0; b < block1; b++) {
-        f32x16 s = f_mul(f_load(scores + b * ATTN_BLOCK), f_set1(t->scale));
-        if (t->soft_cap > 0.0f) {
-            s = f_mul(f_set1(t->soft_cap), tanh16(f_div(s, f_set1(t->soft_cap))));
-        }
-        if (t->has_slopes) {
-            f32x16 distance = f_add(f_set1((float)(b * ATTN_BLOCK - t->position[query])), lane);
-            s = f_fma(slope, distance, s);
-        }
-        f_store(scores + b * ATTN_BLOCK, s);
-    }
-}
-
-/* From raw products to weights and their sum; weights of positions not seen are not defined. */
-static void soften(const attn_tile *t, int32_t query) {
-    float *scores = t->scores + query * ATTN_CHUNK, factor = t->scale;
-    int32_t first = t->first[query], end = t->end[query];
-    int32_t block0 = first / ATTN_BLOCK, block1 = (end + ATTN_BLOCK - 1) / ATTN_BLOCK;
-    if (t->soft_cap > 0.0f || t->has_slopes) {
-        change_scores(t, query, block0, block1);
-        factor = 1.0f;
-    }
-    f32x16 scale = f_set1(factor), max = f_set1(-INFINITY), sum = f_zero();
-    for (int32_t b = block0; b < block1; b++) {
-        f32x16 higher = f_max(max, f_mul(f_load(scores + b * ATTN_BLOCK), scale));
-        bool whole = b > block0 && b + 1 < block1;
-        max = whole ? higher : f_select(block_mask(first, end, b), higher, max);
-    }
-    float highest = f_tree_max(max);
-    for (int32_t b = block0; b < block1; b++) {
-        f32x16 weight = exp_below16(f_sub(f_mul(f_load(scores + b * ATTN_BLOCK), scale), f_set1(highest)));
-        bool whole = b > block0 && b + 1 < block1;
-        f_store(scores + b * ATTN_BLOCK, weight);
-        sum = whole ? f_add(sum, weight) : f_select(block_mask(first, end, b), f_add(sum, weight), sum);
-    }
-    t->max[query] = highest;
-    t->sum[query] = f_tree_sum(sum);
-}
+#include "backend/cpu/attention_soften.inc.h"
 
 /* Group number i of n, nearly equal ones: a group of one or two would keep the multipliers waiting. Its share of a block's n_rows rows. */
 INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_rows, int32_t row_bytes) {
@@ -316,11 +258,7 @@ INLINE void attend_floats(dtype type, const attn_tile *t) {
             dot_any(type, t, groups[i], block, block1 - block < MOST_VECTORS ? block1 : block + MOST_VECTORS);
         }
     }
-    for (int32_t i = 0; i < t->n_queries; i++) {
-        if (t->first[i] < t->end[i]) {
-            soften(t, i);
-        }
-    }
+    soften_floats(t, block0, block1);
     for (int32_t i = 0; i < n_groups; i++) {
         weigh(type, t, groups[i]);
     }

@@ -1,0 +1,109 @@
+/* Attention's softmax within one chunk: from raw products to weights, all of a tile's queries. Part of attention_kernels.inc.h;
+ * attention_plain.c says what is computed. */
+
+/* Lanes of a block that a query sees. */
+static inline mask16 block_mask(int32_t first, int32_t end, int32_t block) {
+    return m_without(m_first(end - block * ATTN_BLOCK), m_first(first - block * ATTN_BLOCK));
+}
+
+/* exp16 of lanes that are not above 0, without its care for results that are not normal where there are none. */
+INLINE f32x16 exp_below16(f32x16 x) {
+    if (!m_all(m_le(f_set1(EXP_NORMAL), x))) {
+        return exp16(x);
+    }
+    f32x16 shifted = f_fma(x, f_set1(EXP_LOG2E), f_set1(EXP_ROUND));
+    f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
+    f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
+    f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
+    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* the integer in shifted's low bits onto p's exponent */
+}
+
+/* Raw products of blocks block0..block1 to scores with cap and slope. */
+static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
+    float *scores = t->scores + query * ATTN_CHUNK;
+    f32x16 slope = f_set1(t->slopes[query]), lane = i_to_f(i_load((const int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
+    for (int32_t b = block0; b < block1; b++) {
+        f32x16 s = f_mul(f_load(scores + b * ATTN_BLOCK), f_set1(t->scale));
+        if (t->soft_cap > 0.0f) {
+            s = f_mul(f_set1(t->soft_cap), tanh16(f_div(s, f_set1(t->soft_cap))));
+        }
+        if (t->has_slopes) {
+            f32x16 distance = f_add(f_set1((float)(b * ATTN_BLOCK - t->position[query])), lane);
+            s = f_fma(slope, distance, s);
+        }
+        f_store(scores + b * ATTN_BLOCK, s);
+    }
+}
+
+/* Whether a query sees all of a block, which then needs no mask. */
+static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
+    return t->first[query] <= block * ATTN_BLOCK && (block + 1) * ATTN_BLOCK <= t->end[query];
+}
+
+#define SOFTENED 2 /* queries at a time: one waits for its steps while another goes on */
+
+/* From raw products of blocks block0..block1 to weights and their sum, n_q queries side by side. Weights of positions not seen are not
+ * defined. Of int8 values weights are stored times the values' scales, 0 where a position is not seen, and top is the largest. */
+INLINE void soften(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *top) {
+    const float factor = t->soft_cap > 0.0f || t->has_slopes ? 1.0f : t->scale;
+    float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTENED];
+    f32x16 max[SOFTENED], sum[SOFTENED], most[SOFTENED];
+    UNROLL
+    for (int i = 0; i < n_q; i++) {
+        max[i] = f_set1(-INFINITY);
+        sum[i] = most[i] = f_zero();
+    }
+    for (int32_t b = block0; b < block1; b++) {
+        UNROLL
+        for (int i = 0; i < n_q; i++) {
+            f32x16 higher = f_max(max[i], f_mul(f_load(scores + i * ATTN_CHUNK + b * ATTN_BLOCK), f_set1(factor)));
+            max[i] = sees_all(t, query + i, b) ? higher : f_select(block_mask(t->first[query + i], t->end[query + i], b), higher, max[i]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < n_q; i++) {
+        highest[i] = f_tree_max(max[i]);
+    }
+    for (int32_t b = block0; b < block1; b++) {
+        UNROLL
+        for (int i = 0; i < n_q; i++) {
+            float *s = scores + i * ATTN_CHUNK + b * ATTN_BLOCK;
+            f32x16 weight = exp_below16(f_sub(f_mul(f_load(s), f_set1(factor)), f_set1(highest[i])));
+            f32x16 stored = type == DTYPE_I8 ? f_mul(weight, f_load(t->v_scales[b])) : weight;
+            if (sees_all(t, query + i, b)) {
+                sum[i] = f_add(sum[i], weight);
+            } else {
+                mask16 seen = block_mask(t->first[query + i], t->end[query + i], b);
+                sum[i] = f_select(seen, f_add(sum[i], weight), sum[i]);
+                stored = type == DTYPE_I8 ? f_select(seen, stored, f_zero()) : stored;
+            }
+            f_store(s, stored);
+            most[i] = f_max(most[i], stored);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < n_q; i++) {
+        t->max[query + i] = highest[i];
+        t->sum[query + i] = f_tree_sum(sum[i]);
+        top[i] = type == DTYPE_I8 ? f_tree_max(most[i]) : 0.0f;
+    }
+}
+
+/* All of the tile's queries. */
+INLINE void soften_all(dtype type, const attn_tile *t, int32_t block0, int32_t block1, float *top) {
+    int32_t query = 0;
+    for (int32_t i = 0; (t->soft_cap > 0.0f || t->has_slopes) && i < t->n_queries; i++) {
+        change_scores(t, i, block0, block1);
+    }
+    for (; query + SOFTENED <= t->n_queries; query += SOFTENED) {
+        soften(type, SOFTENED, t, query, block0, block1, top + query);
+    }
+    for (; query < t->n_queries; query++) {
+        soften(type, 1, t, query, block0, block1, top + query);
+    }
+}
+
+static void soften_floats(const attn_tile *t, int32_t block0, int32_t block1) {
+    float top[ATTN_TILE];
+    soften_all(DTYPE_F32, t, block0, block1, top);
+}
