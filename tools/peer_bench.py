@@ -117,6 +117,7 @@ class Figures:
         self.rows = {}
 
     def add(self, work, unit, name, samples):
+        print(f"{name}: {work}: {', '.join(f'{s:.1f}' for s in samples)} {unit}", file=sys.stderr)
         self.rows.setdefault((work, unit), {}).setdefault(name, []).extend(samples)
 
     def best(self, row, name):
