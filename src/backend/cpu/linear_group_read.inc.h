@@ -1,5 +1,7 @@
 /* Grouped weights as the product kernels read them (pack.h says how they lie): numbers out of their planes, scales out of their codes. Part
  * of linear_kernels.inc.h. */
+#define GROUPS_A_SUPER (PACK_SUPER / PACK_GROUP)
+
 /* A grouped format, known while compiling. */
 typedef struct group_format {
     pack_kind kind;
@@ -10,6 +12,13 @@ typedef struct group_format {
 
 INLINE bool has_mins(group_format f) {
     return f.coding == SCALE_F16_MIN || f.coding == SCALE_FOUR || f.coding == SCALE_SIX_MIN;
+}
+INLINE bool has_supers(group_format f) {
+    return f.coding != SCALE_F16 && f.coding != SCALE_F16_MIN;
+}
+/* Numbers and scales that take next to nothing to unpack: Q4_0, Q4_1, Q8_0. */
+INLINE bool is_plain(group_format f) {
+    return f.bits % 4 == 0 && !has_supers(f) && f.kind != PACK_IQ4_NL;
 }
 /* Bits of the numbers that are multiplied, and what is to be taken off them: signed bytes are multiplied plus 128. */
 INLINE int dot_bits(group_format f) {
@@ -84,14 +93,28 @@ typedef struct group_scales {
     nf scale[2], min[2]; /* of each 16 or of all 32 */
 } group_scales;
 
+/* What the codes of a super block's scales and mins are multiplied with; 0 where the coding has none. */
+typedef struct group_supers {
+    nf scale, min;
+} group_supers;
+
+/* Of the super block that group lies in. */
+INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t group, int lane) {
+    const uint16_t *d = (const uint16_t *)(const void *)supers + (size_t)(group / GROUPS_A_SUPER) * (has_mins(f) ? 2 : 1) * LANES + lane;
+    group_supers s = {nf_set1(0.0f), nf_set1(0.0f)};
+    if (has_supers(f)) {
+        s.scale = nf_load_f16(d);
+        s.min = has_mins(f) ? nf_load_f16(d + LANES) : s.min;
+    }
+    return s;
+}
+
 /* Scales of a group for the N_LANES columns from lane on. odd: the group's number % 2. Two groups share bytes of SCALE_SIX and
  * SCALE_SIX_MIN, which are read once where both stand side by side and odd is known while compiling. */
-INLINE void load_scales(pack_scale coding, const uint8_t *scales, const uint8_t *supers, int32_t group, int odd, int lane,
+INLINE void load_scales(pack_scale coding, const uint8_t *scales, const group_supers *d, int32_t group, int odd, int lane,
                         group_scales *out) {
     size_t g = (size_t)group, even = (size_t)(group - odd);
     const uint16_t *halves = (const uint16_t *)(const void *)scales + lane;
-    const uint16_t *d =
-        (const uint16_t *)(const void *)supers + even / 8 * (coding == SCALE_FOUR || coding == SCALE_SIX_MIN ? 2 : 1) * LANES + lane;
     const uint8_t *codes = scales + 2 * g * LANES + lane, *sixes = scales + even / 2 * 3 * LANES + lane;
     switch (coding) {
     case SCALE_F16:
@@ -105,28 +128,28 @@ INLINE void load_scales(pack_scale coding, const uint8_t *scales, const uint8_t 
         UNROLL
         for (int i = 0; i < 2; i++) {
             ni code = n_load_u8(codes + i * LANES);
-            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_and(code, n_set1(15))));
-            out->min[i] = nf_neg(nf_mul(nf_load_f16(d + LANES), nf_of(n_shr(code, 4))));
+            out->scale[i] = nf_mul(d->scale, nf_of(n_and(code, n_set1(15))));
+            out->min[i] = nf_neg(nf_mul(d->min, nf_of(n_shr(code, 4))));
         }
         break;
     case SCALE_SIX:
         UNROLL
         for (int i = 0; i < 2; i++) {
             ni code = odd ? load_six(sixes, 2 + i) : load_six(sixes, i);
-            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_add(code, n_set1(-32))));
+            out->scale[i] = nf_mul(d->scale, nf_of(n_add(code, n_set1(-32))));
         }
         break;
     case SCALE_SIX_MIN: {
         ni code = n_and(n_load_u8(sixes + odd * LANES), n_set1(63));
         ni min = odd ? load_six(sixes, 3) : load_six(sixes, 2);
-        out->scale[0] = nf_mul(nf_load_f16(d), nf_of(code));
-        out->min[0] = nf_neg(nf_mul(nf_load_f16(d + LANES), nf_of(min)));
+        out->scale[0] = nf_mul(d->scale, nf_of(code));
+        out->min[0] = nf_neg(nf_mul(d->min, nf_of(min)));
         break;
     }
     default:
         UNROLL
         for (int i = 0; i < 2; i++) {
-            out->scale[i] = nf_mul(nf_load_f16(d), nf_of(n_load_i8(codes + i * LANES)));
+            out->scale[i] = nf_mul(d->scale, nf_of(n_load_i8(codes + i * LANES)));
         }
     }
 }

@@ -17,9 +17,9 @@
 #define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
 #define SIDE_BLOCKS    4                           /* that one row reads side by side */
 
-/* How many rows pay for unpacking first. Plain nibbles are as good as unpacked as long as memory is slower still. */
+/* How many rows pay for unpacking first. Plain numbers are as good as unpacked as long as memory is slower still. */
 INLINE int unpacked_from(group_format f) {
-    return dot_bits(f) == 4 && (f.coding == SCALE_F16 || f.coding == SCALE_F16_MIN) ? 32 : 8;
+    return is_plain(f) ? 32 : 8;
 }
 
 /* One register's columns. */
@@ -56,7 +56,8 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
                     n_store((uint8_t *)record_quad(f, n_regs, record, t, 1, c), group_quad(f, planes, t, 1));
                 }
             }
-            load_scales(f.coding, columns[c].scales, columns[c].supers, g, g % 2, columns[c].lane, &s);
+            group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
+            load_scales(f.coding, columns[c].scales, &d, g, g % 2, columns[c].lane, &s);
             UNROLL
             for (int i = 0; i < PACK_GROUP / f.group; i++) {
                 nf_store((float *)record_scale(f, n_regs, record, i, 0, c), s.scale[i]);
@@ -251,8 +252,7 @@ INLINE void find_columns(const linear *w, int32_t block0, int32_t n_blocks, int 
 
 /* Blocks that n_rows rows read side by side: memory answers several streams faster than one, but their sums take registers. */
 INLINE int side_blocks(group_format f, int n_rows) {
-    bool plain = (f.coding == SCALE_F16 || f.coding == SCALE_F16_MIN) && f.bits % 4 == 0;
-    return n_rows > 1 ? GROUP_BLOCKS : plain || N_LANES > 8 ? SIDE_BLOCKS : SIDE_BLOCKS / 2;
+    return n_rows > 1 ? GROUP_BLOCKS : is_plain(f) || N_LANES > 8 ? SIDE_BLOCKS : SIDE_BLOCKS / 2;
 }
 
 /* n_rows rows, at most GROUP_ROWS, over n_side blocks, straight from the planes. next: bytes to the blocks that come after, whose first
@@ -271,8 +271,19 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
         x[r] = (const row_group *)(const void *)(rows.data + (size_t)(row0 + r) * rows.stride);
         acc[i / n_regs / n_rows][r][i % n_regs] = nf_set1(0.0f);
     }
+    group_supers d[SIDE_BLOCKS * N_HALVES]; /* of each register's columns */
+    UNROLL
+    for (int i = 0; i < n_tiles * n_regs; i++) {
+        d[i] = load_supers(f, supers + (size_t)(i / N_HALVES) * stride, 0, i % N_HALVES * N_LANES);
+    }
     int32_t g = 0;
     for (size_t at = 0; at < end; g += step) {
+        if (has_supers(f) && g % GROUPS_A_SUPER == 0) {
+            UNROLL
+            for (int i = 0; i < n_tiles * n_regs; i++) {
+                d[i] = load_supers(f, supers + (size_t)(i / N_HALVES) * stride, g, i % N_HALVES * N_LANES);
+            }
+        }
         UNROLL
         for (int odd = 0; odd < step; odd++, at += group_bytes(f)) {
             size_t ahead = at + PREFETCH_BYTES < end ? at + PREFETCH_BYTES : next + (at + PREFETCH_BYTES - end);
@@ -288,7 +299,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                     if (lane == 0) {
                         prefetch_planes(f, block + from + ahead);
                     }
-                    load_scales(f.coding, scales + from, supers + from, g + odd, step == 2 ? odd : g % 2, lane, &v.scales[c]);
+                    load_scales(f.coding, scales + from, &d[t * n_regs + c], g + odd, step == 2 ? odd : g % 2, lane, &v.scales[c]);
                 }
                 UNROLL
                 for (int part = 0; part < PACK_GROUP / f.group; part++) {
