@@ -20,12 +20,9 @@ INLINE bool has_supers(group_format f) {
 INLINE bool is_plain(group_format f) {
     return f.bits % 4 == 0 && !has_supers(f) && f.kind != PACK_IQ4_NL;
 }
-/* Bits of the numbers that are multiplied, and what is to be taken off them: signed bytes are multiplied plus 128. */
+/* Bits of the numbers that are multiplied: 8 are signed, fewer are unsigned and have zero to be taken off them. */
 INLINE int dot_bits(group_format f) {
     return f.kind == PACK_IQ4_NL ? 8 : f.bits;
-}
-INLINE int dot_zero(group_format f) {
-    return dot_bits(f) == 8 ? 128 : f.zero;
 }
 
 INLINE size_t group_bytes(group_format f) {
@@ -60,22 +57,10 @@ INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
     return v;
 }
 
-/* Quad t as it is stored, or as signed bytes where the format has such. */
-INLINE ni signed_quad(group_format f, const uint8_t *p, int t) {
+/* Quad t as it is multiplied: unsigned numbers, or signed bytes where dot_bits is 8. */
+INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
     ni v = packed_quad(f.bits, p, t);
     return f.kind == PACK_IQ4_NL ? n_lookup(v, pack_iq4_values) : v;
-}
-
-/* Digit d of quad t as it is multiplied, unsigned. */
-INLINE ni group_quad(group_format f, const uint8_t *p, int t, int d) {
-    ni v = signed_quad(f, p, t);
-    if (dot_bits(f) != 8) {
-        return v;
-    }
-    if (n_digits(8) == 1) {
-        return n_xor(v, n_set1_bytes(128));
-    }
-    return d == 0 ? n_and(v, n_set1_bytes(15)) : n_xor(n_and(n_shr(v, 4), n_set1_bytes(15)), n_set1_bytes(8));
 }
 
 /* ---- scales ---- */

@@ -1,14 +1,14 @@
 /* Products of grouped weights. Part of linear_kernels.inc.h.
  *
- * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time: the group's int32 sums start
- * from what the format's zero takes off, so that numbers are multiplied as they are stored, unsigned.
+ * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time. Numbers of up to 6 bits are
+ * multiplied as they are stored, unsigned: the group's int32 sums start from what the format's zero takes off. Bytes are signed.
  *
  * Few rows take the numbers out of their planes as they pass: bound by memory, so one row reads several blocks side by side. For more,
  * GROUP_CHUNK groups of a tile's columns are unpacked into scratch first, with their scales as floats, and all rows pass over that while it
  * is in cache and the next planes are fetched; between chunks the sums lie in y.
  *
  * Products a cycle, AVX-512: of 64 at best 51, as each 8 dpbusd of a row need a multiplication and an fma on the same two pipes, 47 with
- * mins. AVX2: of 64 at best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for 8 bits. */
+ * mins. AVX2: of 64 at best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for bytes, of 32. */
 #include "backend/cpu/linear_group_read.inc.h"
 
 #define GROUP_ROWS     4
@@ -31,31 +31,58 @@ typedef struct group_columns {
 
 /* ---- unpacked groups: a record a group, registers in the order in which a tile reads them ---- */
 
-INLINE size_t record_bytes(group_format f, int n_regs) {
-    return (size_t)(n_regs * (QUADS * n_digits(dot_bits(f)) + PACK_GROUP / f.group * (has_mins(f) ? 2 : 1))) * sizeof(ni);
+/* Registers of a quad in a record, and of what comes behind the quads: scales, mins, and what sums of bytes lack. */
+INLINE int quad_registers(group_format f) {
+    return dot_bits(f) == 8 ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
 }
-INLINE const uint8_t *record_quad(group_format f, int n_regs, const uint8_t *record, int t, int d, int c) {
-    return record + ((t * n_digits(dot_bits(f)) + d) * n_regs + c) * (int)sizeof(ni);
+INLINE int scale_registers(group_format f) {
+    return PACK_GROUP / f.group * (has_mins(f) ? 2 : 1);
+}
+INLINE bool has_lacks(group_format f) {
+    return N_QUADS_LACK && dot_bits(f) == 8;
+}
+INLINE size_t record_bytes(group_format f, int n_regs) {
+    return (size_t)(n_regs * (QUADS * quad_registers(f) + scale_registers(f) + has_lacks(f))) * sizeof(ni);
+}
+INLINE const uint8_t *record_quad(group_format f, int n_regs, const uint8_t *record, int t, int c) {
+    return record + (t * n_regs + c) * quad_registers(f) * (int)sizeof(ni);
+}
+INLINE const uint8_t *record_behind(group_format f, int n_regs, const uint8_t *record, int i, int c) {
+    return record + ((QUADS * quad_registers(f) + i) * n_regs + c) * (int)sizeof(ni);
 }
 /* which: 0 scale, 1 min. */
 INLINE const float *record_scale(group_format f, int n_regs, const uint8_t *record, int part, int which, int c) {
-    int at = QUADS * n_digits(dot_bits(f)) + part * (has_mins(f) ? 2 : 1) + which;
-    return (const float *)(const void *)(record + (at * n_regs + c) * (int)sizeof(ni));
+    return (const float *)(const void *)record_behind(f, n_regs, record, part * (has_mins(f) ? 2 : 1) + which, c);
+}
+INLINE const uint8_t *record_lack(group_format f, int n_regs, const uint8_t *record, int c) {
+    return record_behind(f, n_regs, record, scale_registers(f), c);
+}
+
+/* The quads of a group of one register's columns. */
+INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, uint8_t *record, int c) {
+    ni lack = n_set1(0);
+    UNROLL
+    for (int t = 0; t < QUADS; t++) {
+        uint8_t *to = (uint8_t *)record_quad(f, n_regs, record, t, c);
+        ni quad = group_quad(f, planes, t);
+        if (dot_bits(f) == 8) {
+            n_quad_keep(to, quad);
+            lack = n_quad_lack(lack, quad);
+        } else {
+            n_store(to, quad);
+        }
+    }
+    if (has_lacks(f)) {
+        n_store((uint8_t *)record_lack(f, n_regs, record, c), lack);
+    }
 }
 
 INLINE void unpack_groups(group_format f, int n_regs, const group_columns *columns, int32_t g0, int32_t g1, uint8_t *record) {
     for (int32_t g = g0; g < g1; g++, record += record_bytes(f, n_regs)) {
         UNROLL
         for (int c = 0; c < n_regs; c++) {
-            const uint8_t *planes = columns[c].planes + (size_t)g * group_bytes(f);
             group_scales s;
-            UNROLL
-            for (int t = 0; t < QUADS; t++) {
-                n_store((uint8_t *)record_quad(f, n_regs, record, t, 0, c), group_quad(f, planes, t, 0));
-                if (n_digits(dot_bits(f)) == 2) {
-                    n_store((uint8_t *)record_quad(f, n_regs, record, t, 1, c), group_quad(f, planes, t, 1));
-                }
-            }
+            unpack_quads(f, n_regs, columns[c].planes + (size_t)g * group_bytes(f), record, c);
             group_supers d = load_supers(f, columns[c].supers, g, columns[c].lane);
             load_scales(f.coding, columns[c].scales, &d, g, g % 2, columns[c].lane, &s);
             UNROLL
@@ -73,7 +100,7 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
 
 /* What the sums of a part (16 or 32 of k) of a group start from. */
 INLINE ni start_of(group_format f, const row_group *x, int part) {
-    switch (dot_zero(f)) {
+    switch (f.zero) {
     case 4:
         return n_set1(x->times_4[part]);
     case 8:
@@ -82,8 +109,6 @@ INLINE ni start_of(group_format f, const row_group *x, int part) {
         return n_shl(n_set1(x->times_8), 1);
     case 32:
         return n_shl(n_set1(x->times_4[part]), 3);
-    case 128:
-        return n_set1(x->times_128);
     default:
         return n_set1(0);
     }
@@ -95,8 +120,8 @@ typedef struct group_view {
     group_scales scales[TILE_REGISTERS]; /* of packed ones */
 } group_view;
 
-INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int d, int c) {
-    return f.unpacked ? n_load(record_quad(f, n_regs, v->record, t, d, c)) : group_quad(f, v->planes[c], t, d);
+INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int c) {
+    return f.unpacked ? n_load(record_quad(f, n_regs, v->record, t, c)) : group_quad(f, v->planes[c], t);
 }
 
 /* sums[r][c] = the products of a group of signed bytes, in int32. */
@@ -105,19 +130,24 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
     n_sum dots[GROUP_ROWS][TILE_REGISTERS];
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
-        dots[i / n_regs][i % n_regs] = n_quad_start(x[i / n_regs]->times_128);
+        int r = i / n_regs, c = i % n_regs;
+        dots[r][c] = n_quad_start(x[r]->times_128);
+        if (f.unpacked && has_lacks(f)) {
+            dots[r][c] = (n_sum)n_add((ni)dots[r][c], n_load(record_lack(f, n_regs, v->record, c)));
+        }
     }
     UNROLL
     for (int t = 0; t < QUADS; t++) {
         n_quad w[TILE_REGISTERS];
         UNROLL
         for (int c = 0; c < n_regs; c++) {
-            w[c] = n_quad_of(signed_quad(f, v->planes[c], t));
+            w[c] = f.unpacked ? n_quad_kept(record_quad(f, n_regs, v->record, t, c)) : n_quad_of(group_quad(f, v->planes[c], t));
         }
         UNROLL
         for (int i = 0; i < n_rows * n_regs; i++) {
             int r = i / n_regs, c = i % n_regs;
-            dots[r][c] = n_quad_add(dots[r][c], w[c], n_set1(quad_of(x[r]->q + 4 * t)));
+            ni quad = n_set1(quad_of(x[r]->q + 4 * t));
+            dots[r][c] = f.unpacked ? n_quad_add_kept(dots[r][c], w[c], quad) : n_quad_add(dots[r][c], w[c], quad);
         }
     }
     UNROLL
@@ -126,45 +156,39 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
     }
 }
 
-/* sums[r][c] = the products of quads first.. of a group, of `part` of it, in int32. */
+/* sums[r][c] = the products of `part` of a group, in int32. */
 INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
                       ni sums[GROUP_ROWS][TILE_REGISTERS]) {
-    if (!f.unpacked && dot_bits(f) == 8) {
+    if (dot_bits(f) == 8) {
         tile_bytes(f, n_rows, n_regs, v, x, sums);
         return;
     }
-    const int bits = dot_bits(f), digits = n_digits(bits), n_quads = QUADS * f.group / PACK_GROUP;
-    const int run = n_run(bits) < n_quads ? n_run(bits) : n_quads;
+    const int n_quads = QUADS * f.group / PACK_GROUP, run = n_run(f.bits) < n_quads ? n_run(f.bits) : n_quads;
     UNROLL
     for (int first = 0; first < n_quads; first += run) {
-        ni dots[GROUP_ROWS][TILE_REGISTERS][2];
+        ni dots[GROUP_ROWS][TILE_REGISTERS];
         UNROLL
         for (int i = 0; i < n_rows * n_regs; i++) {
-            dots[i / n_regs][i % n_regs][0] = n_dot_open(start_of(f, x[i / n_regs], part));
-            dots[i / n_regs][i % n_regs][1] = n_dot_open(n_set1(0));
+            dots[i / n_regs][i % n_regs] = n_dot_open(start_of(f, x[i / n_regs], part));
         }
         UNROLL
         for (int i = 0; i < run; i++) {
             int t = part * n_quads + first + i;
-            ni w[TILE_REGISTERS][2];
+            ni w[TILE_REGISTERS];
             UNROLL
             for (int c = 0; c < n_regs; c++) {
-                w[c][0] = view_quad(f, n_regs, v, t, 0, c);
-                w[c][1] = digits == 2 ? view_quad(f, n_regs, v, t, 1, c) : n_set1(0);
+                w[c] = view_quad(f, n_regs, v, t, c);
             }
             UNROLL
-            for (int r = 0; r < n_rows; r++) {
-                ni quad = n_set1(quad_of(x[r]->q + 4 * t));
-                UNROLL
-                for (int j = 0; j < n_regs * digits; j++) {
-                    dots[r][j / digits][j % digits] = n_dot_add(dots[r][j / digits][j % digits], w[j / digits][j % digits], quad);
-                }
+            for (int j = 0; j < n_rows * n_regs; j++) {
+                int r = j / n_regs, c = j % n_regs;
+                dots[r][c] = n_dot_add(dots[r][c], w[c], n_set1(quad_of(x[r]->q + 4 * t)));
             }
         }
         UNROLL
         for (int i = 0; i < n_rows * n_regs; i++) {
             int r = i / n_regs, c = i % n_regs;
-            sums[r][c] = n_dot_close(dots[r][c], bits, first == 0 ? start_of(f, x[r], part) : sums[r][c]);
+            sums[r][c] = n_dot_close(dots[r][c], first == 0 ? start_of(f, x[r], part) : sums[r][c]);
         }
     }
 }
@@ -337,7 +361,7 @@ INLINE void direct_blocks(group_format f, int n_rows, const linear *w, row_view 
 /* n_rows rows, a multiple of GROUP_ROWS, of a part through scratch. */
 INLINE void unpacked_rows(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
                           uint8_t *scratch) {
-    const int n_regs = n_digits(dot_bits(f)) == 2 ? 1 : TILE_REGISTERS; /* as many as leave room for the sums of digits */
+    const int n_regs = TILE_REGISTERS;
     int32_t n_groups = w->layout.n_in / PACK_GROUP;
     group_format unpacked = f;
     unpacked.unpacked = true;

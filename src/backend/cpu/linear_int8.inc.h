@@ -2,24 +2,30 @@
  *
  * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. While the rows pass, the weights stay near: k is cut into
  * chunks of INT8_CHUNK, and the int32 sums wait in y for the next one. Each pass also fetches its share of the chunk to come, so that
- * memory works while the arithmetic does. One row or two need every weight once: more blocks side by side, whose streams the processor
+ * memory works while the arithmetic does. On AVX2 many rows pay for quads kept ready in scratch, where products cost less; they take more
+ * registers, which leaves a tile of INT8_KEPT_ROWS rows. One row or two need every weight once: more blocks side by side, whose streams the processor
  * fetches by itself faster than one. */
-#define INT8_FEW_ROWS 2
+#define INT8_FEW_ROWS   2
+#define INT8_KEPT_FROM  32  /* rows that pay for keeping quads ready */
+#define INT8_KEPT_ROWS  4   /* with quads kept ready: 8 sums, 4 registers of weights */
+#define INT8_KEPT_CHUNK 512 /* 16 KB of them */
 
 /* Some k of some blocks. */
 typedef struct int8_chunk {
     const linear *w;
     int32_t block, k0, n_k;
+    const uint8_t *kept; /* its quads as n_quad_keep leaves them, then what their sums lack; of one block */
     const int8_t *ahead; /* what this pass fetches: ahead_step bytes for each quad of k, and as much in each block that follows */
     size_t ahead_step;
 } int8_chunk;
 
-INLINE void int8_tile(int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y, int32_t y_stride) {
+INLINE void int8_tile(bool kept, int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y, int32_t y_stride) {
     enum { MAX_SUMS = INT8_FEW_BLOCKS * N_HALVES };
     const linear *w = c->w;
     n_sum sums[N_INT8_ROWS][MAX_SUMS];
     const int8_t *thirds[(N_INT8_ROWS + 2) / 3]; /* a pointer and three distances reach three rows */
     const int n_sums = n_blocks * N_HALVES;
+    const uint8_t *lacks = kept ? c->kept + (size_t)(c->n_k / 4 * n_sums) * sizeof(n_quad) : NULL;
     UNROLL
     for (int r = 0; r < n_rows; r++) {
         const uint8_t *row = x.data + (size_t)r * x.stride;
@@ -29,17 +35,20 @@ INLINE void int8_tile(int n_rows, int n_blocks, const int8_chunk *c, row_view x,
         UNROLL
         for (int i = 0; i < n_sums; i++) {
             int32_t times_128 = (int32_t)(-128 * (int64_t)row_sum(row, w->layout.n_in));
-            sums[r][i] = c->k0 == 0 ? n_quad_start(times_128) : (n_sum)n_load(y + r * y_stride + i * N_LANES);
+            ni from = c->k0 == 0 ? (ni)n_quad_start(times_128) : n_load(y + r * y_stride + i * N_LANES);
+            sums[r][i] = (n_sum)(kept ? n_add(from, n_load(lacks + (size_t)i * sizeof(ni))) : from);
         }
     }
-    const int8_t *from = (const int8_t *)linear_block(w, c->block) + (size_t)c->k0 * LANES, *ahead = c->ahead;
+    const uint8_t *from = kept ? c->kept : linear_block(w, c->block) + (size_t)c->k0 * LANES;
+    const int8_t *ahead = c->ahead;
     size_t block_bytes = w->layout.block_bytes;
     ROLLED
     for (int32_t k = 0; k < c->n_k; k += 4) {
         n_quad q[MAX_SUMS];
         UNROLL
         for (int i = 0; i < n_sums; i++) {
-            q[i] = n_quad_load(from + (size_t)(i / N_HALVES) * block_bytes + i % N_HALVES * 4 * N_LANES);
+            q[i] = kept ? n_quad_kept(from + (size_t)i * sizeof(n_quad))
+                        : n_quad_load((const int8_t *)from + (size_t)(i / N_HALVES) * block_bytes + i % N_HALVES * 4 * N_LANES);
             if (n_rows > INT8_FEW_ROWS && i % N_HALVES == 0) {
                 __builtin_prefetch(ahead + (size_t)(i / N_HALVES) * block_bytes);
             }
@@ -49,10 +58,10 @@ INLINE void int8_tile(int n_rows, int n_blocks, const int8_chunk *c, row_view x,
             ni row = n_set1(quad_of(thirds[r / 3] + (size_t)(r % 3) * x.stride + k));
             UNROLL
             for (int i = 0; i < n_sums; i++) {
-                sums[r][i] = n_quad_add(sums[r][i], q[i], row);
+                sums[r][i] = kept ? n_quad_add_kept(sums[r][i], q[i], row) : n_quad_add(sums[r][i], q[i], row);
             }
         }
-        from += 4 * LANES;
+        from += kept ? (size_t)n_sums * sizeof(n_quad) : 4 * LANES;
         ahead += c->ahead_step;
     }
     bool last = c->k0 + c->n_k == w->layout.k_padded;
@@ -76,7 +85,7 @@ INLINE void int8_rows(int n_rows, int n_blocks, const int8_chunk *c, row_view x,
     switch (n_rows) {
 #define INT8_ROWS(count)                                                                                                                   \
     case count:                                                                                                                            \
-        int8_tile(count, n_blocks, c, x, y, y_stride);                                                                                     \
+        int8_tile(false, count, n_blocks, c, x, y, y_stride);                                                                              \
         break;
         INT8_ROWS(3)
         INT8_ROWS(4)
@@ -97,14 +106,43 @@ INLINE void int8_rows(int n_rows, int n_blocks, const int8_chunk *c, row_view x,
 }
 
 /* All rows past n_blocks blocks of a chunk, in passes of nearly equal numbers of rows: 3 at least. next: the chunk to come. */
-INLINE void int8_passes(int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
-    int32_t n_passes = (n_rows + N_INT8_ROWS - 1) / N_INT8_ROWS;
+INLINE void int8_passes(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+    int32_t most = kept ? INT8_KEPT_ROWS : N_INT8_ROWS, n_passes = (n_rows + most - 1) / most;
     c->ahead_step = (size_t)((4 * LANES + n_passes - 1) / n_passes);
     for (int32_t pass = 0, row = 0; pass < n_passes; pass++) {
         int32_t n = (n_rows - row + n_passes - pass - 1) / (n_passes - pass);
         c->ahead = next + (size_t)pass * (size_t)c->n_k * LANES / (size_t)n_passes;
-        int8_rows(n, n_blocks, c, (row_view){x.data + (size_t)row * x.stride, x.stride}, y + row * y_stride, y_stride);
+        row_view rows = {x.data + (size_t)row * x.stride, x.stride};
+        if (!kept) {
+            int8_rows(n, n_blocks, c, rows, y + row * y_stride, y_stride);
+        } else if (n == INT8_KEPT_ROWS) {
+            int8_tile(true, INT8_KEPT_ROWS, n_blocks, c, rows, y + row * y_stride, y_stride);
+        } else {
+            int8_tile(true, INT8_KEPT_ROWS - 1, n_blocks, c, rows, y + row * y_stride, y_stride);
+        }
         row += n;
+    }
+}
+
+/* Makes the quads of a chunk of one block ready for many rows. */
+INLINE void int8_keep(int8_chunk *c, uint8_t *scratch) {
+    const uint8_t *from = linear_block(c->w, c->block) + (size_t)c->k0 * LANES;
+    ni lacks[N_HALVES];
+    UNROLL
+    for (int i = 0; i < N_HALVES; i++) {
+        lacks[i] = n_set1(0);
+    }
+    c->kept = scratch;
+    for (int32_t k = 0; k < c->n_k; k += 4) {
+        UNROLL
+        for (int i = 0; i < N_HALVES; i++, from += sizeof(ni), scratch += sizeof(n_quad)) {
+            n_quad_keep(scratch, n_load(from));
+            lacks[i] = n_quad_lack(lacks[i], n_load(from));
+        }
+    }
+    UNROLL
+    for (int i = 0; i < N_HALVES; i++) {
+        n_store(scratch + (size_t)i * sizeof(ni), lacks[i]);
     }
 }
 
@@ -115,7 +153,7 @@ static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t b
         c.block = block0 + i;
 #define FEW_ROWS(rows, blocks)                                                                                                             \
     if (n_rows == rows && n == blocks) {                                                                                                   \
-        int8_tile(rows, blocks, &c, x, y + i * LANES, stride);                                                                             \
+        int8_tile(false, rows, blocks, &c, x, y + i * LANES, stride);                                                                             \
     }
         FEW_ROWS(1, INT8_FEW_BLOCKS)
         FEW_ROWS(2, INT8_FEW_BLOCKS)
@@ -126,24 +164,28 @@ static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t b
     }
 }
 
-static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y) {
+static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {
     if (n_rows <= INT8_FEW_ROWS) {
         int8_few_rows(w, x, n_rows, block0, n_blocks, y);
         return;
     }
-    int32_t k_padded = w->layout.k_padded, stride = n_blocks * LANES;
+    const bool kept = N_QUADS_LACK && n_rows >= INT8_KEPT_FROM;
+    int32_t k_padded = w->layout.k_padded, stride = n_blocks * LANES, most_k = kept ? INT8_KEPT_CHUNK : INT8_CHUNK;
     int8_chunk c = {.w = w};
     for (c.k0 = 0; c.k0 < k_padded; c.k0 += c.n_k) {
-        c.n_k = k_padded - c.k0 < INT8_CHUNK ? k_padded - c.k0 : INT8_CHUNK;
+        c.n_k = k_padded - c.k0 < most_k ? k_padded - c.k0 : most_k;
         for (int32_t i = 0; i < n_blocks; i += INT8_BLOCKS) {
             bool more = i + INT8_BLOCKS < n_blocks;
             int32_t next_k = more ? c.k0 : (c.k0 + c.n_k) % k_padded;
             const int8_t *next = (const int8_t *)linear_block(w, more ? block0 + i + INT8_BLOCKS : block0) + (size_t)next_k * LANES;
             c.block = block0 + i;
-            if (n_blocks - i >= INT8_BLOCKS) {
-                int8_passes(INT8_BLOCKS, &c, next, x, n_rows, y + i * LANES, stride);
+            if (kept) {
+                int8_keep(&c, scratch);
+                int8_passes(true, 1, &c, next, x, n_rows, y + i * LANES, stride);
+            } else if (n_blocks - i >= INT8_BLOCKS) {
+                int8_passes(false, INT8_BLOCKS, &c, next, x, n_rows, y + i * LANES, stride);
             } else {
-                int8_passes(1, &c, next, x, n_rows, y + i * LANES, stride);
+                int8_passes(false, 1, &c, next, x, n_rows, y + i * LANES, stride);
             }
         }
     }

@@ -44,7 +44,7 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
         (w->format == ROWS_BF16 ? product_bf16 : product_bf16_wide)(w, x, n_rows, block0, n_blocks, y, scratch);
         break;
     case PACK_INT8:
-        product_int8(w, x, n_rows, block0, n_blocks, y);
+        product_int8(w, x, n_rows, block0, n_blocks, y, scratch);
         break;
 #define GROUP_CASE(name, group, bits, zero, scale)                                                                                         \
     case PACK_##name:                                                                                                                      \

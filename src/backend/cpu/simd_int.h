@@ -4,10 +4,11 @@
  * successive k, which is multiplied with the same quad of a row in every lane, and all is added in int32, exactly:
  *
  *   unsigned numbers of b bits (n_dot): AVX-512 by dpbusd. AVX2 by maddubs, whose int16 pairs are added up as long as they cannot
- *                     overflow: |x| <= 127, so 2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6). Numbers of
- *                     8 bits are two digits of 4 there.
+ *                     overflow: |x| <= 127, so 2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6).
  *   signed bytes (n_quad): AVX-512 as unsigned bytes plus 128, by dpbusd, with 128 times the sum of x taken off. AVX2 by maddubs of the
- *                     weights' magnitudes with x under the weights' signs. */
+ *                     weights' magnitudes with x under the weights' signs. Where many rows pass, x is complemented instead of negated,
+ *                     which more of its units can do: |w| ~x = -|w| x - |w|, and what is missing, the sum of |w| over negative w, is
+ *                     the same for all rows (n_quad_lack). */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
 
@@ -138,12 +139,7 @@ INLINE __m256i n_fold_max(ni v) {
     return _mm256_max_epi32(n_lower(v), n_upper(v));
 }
 
-/* How many sums, of digits, make a sum of products of unsigned numbers. */
-INLINE int n_digits(int bits) {
-    (void)bits;
-    return 1;
-}
-/* Such a sum is opened, n_dot_add for at most n_run quads, closed. */
+/* A sum of products of unsigned numbers is opened, n_dot_add for at most n_run quads, closed. */
 INLINE int n_run(int bits) {
     (void)bits;
     return QUADS;
@@ -154,11 +150,10 @@ INLINE ni n_dot_open(ni start) {
 INLINE ni n_dot_add(ni sum, ni w, ni x) {
     return _mm512_dpbusd_epi32(sum, w, x);
 }
-/* start + the digits' sums. */
-INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
-    (void)bits;
+/* start + the sum. */
+INLINE ni n_dot_close(ni sum, ni start) {
     (void)start;
-    return sums[0];
+    return sum;
 }
 
 /* A quad of signed bytes of the weights, made ready to be multiplied with a quad of a row. */
@@ -170,6 +165,21 @@ INLINE n_quad n_quad_of(ni w) {
 }
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return (n_sum)_mm512_dpbusd_epi32((ni)sum, w.v, x);
+}
+/* Quads that many rows pass are kept in the form in which products cost least. N_QUADS_LACK: sums of them lack what n_quad_lack counts. */
+#define N_QUADS_LACK 0
+INLINE void n_quad_keep(void *to, ni w) {
+    n_store(to, n_quad_of(w).v);
+}
+INLINE n_quad n_quad_kept(const void *from) {
+    return (n_quad){n_load(from)};
+}
+INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
+    return n_quad_add(sum, w, x);
+}
+INLINE ni n_quad_lack(ni lack, ni w) {
+    (void)w;
+    return lack;
 }
 /* sum + quads of unsigned numbers of 7 bits times quads of signed bytes. */
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
@@ -279,9 +289,6 @@ INLINE __m256i n_fold_max(ni v) {
     return v;
 }
 
-INLINE int n_digits(int bits) {
-    return bits == 8 ? 2 : 1;
-}
 INLINE int n_run(int bits) {
     return bits == 6 ? 2 : bits == 5 ? 4 : 8;
 }
@@ -294,12 +301,8 @@ INLINE ni n_dot_add(ni sum, ni w, ni x) {
     __asm__("" : "+x"(sum)); /* compilers that see all additions make a tree of them, which has no registers left */
     return sum;
 }
-INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
-    ni sum = _mm256_madd_epi16(sums[0], _mm256_set1_epi16(1));
-    if (n_digits(bits) == 2) {
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(sums[1], _mm256_set1_epi16(16)));
-    }
-    return _mm256_add_epi32(sum, start);
+INLINE ni n_dot_close(ni sum, ni start) {
+    return _mm256_add_epi32(_mm256_madd_epi16(sum, _mm256_set1_epi16(1)), start);
 }
 
 /* With |x| <= 127 a pair of products is at most 2 * 128 * 127 = 32512. */
@@ -311,7 +314,28 @@ INLINE n_quad n_quad_of(ni w) {
 }
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     ni pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(x, w.v));
-    return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    sum = (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    __asm__("" : "+x"(sum)); /* as in n_dot_add */
+    return sum;
+}
+/* The signs as masks. Pairs are at least -2 * 128 * 128 = -32768. */
+#define N_QUADS_LACK 1
+INLINE void n_quad_keep(void *to, ni w) {
+    n_store(to, _mm256_cmpgt_epi8(_mm256_setzero_si256(), w));
+    n_store((ni *)to + 1, _mm256_abs_epi8(w));
+}
+INLINE n_quad n_quad_kept(const void *from) {
+    return (n_quad){n_load(from), n_load((const ni *)from + 1)};
+}
+INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
+    ni pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_xor_si256(x, w.v));
+    sum = (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    __asm__("" : "+x"(sum)); /* as in n_dot_add */
+    return sum;
+}
+INLINE ni n_quad_lack(ni lack, ni w) {
+    ni below = _mm256_min_epi8(w, _mm256_setzero_si256());
+    return _mm256_sub_epi32(lack, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), below), _mm256_set1_epi16(1)));
 }
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return (n_sum)_mm256_add_epi32((ni)sum, _mm256_madd_epi16(_mm256_maddubs_epi16(small, x), _mm256_set1_epi16(1)));

@@ -108,10 +108,6 @@ INLINE ni n_fold_max(ni v) {
     return v;
 }
 
-/* The instruction multiplies signed bytes: numbers of 8 unsigned bits are two digits of 4. */
-INLINE int n_digits(int bits) {
-    return bits == 8 ? 2 : 1;
-}
 INLINE int n_run(int bits) {
     (void)bits;
     return QUADS;
@@ -123,8 +119,7 @@ INLINE ni n_dot_open(ni start) {
 INLINE ni n_dot_add(ni sum, ni w, ni x) {
     return vdotq_s32(sum, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));
 }
-INLINE ni n_dot_close(const ni *sums, int bits, ni start) {
-    ni sum = n_digits(bits) == 2 ? vaddq_s32(sums[0], vshlq_n_s32(sums[1], 4)) : sums[0];
+INLINE ni n_dot_close(ni sum, ni start) {
     return vaddq_s32(sum, start);
 }
 
@@ -136,6 +131,20 @@ INLINE n_quad n_quad_of(ni w) {
 }
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return n_dot_add(sum, w.v, x);
+}
+#define N_QUADS_LACK 0
+INLINE void n_quad_keep(void *to, ni w) {
+    n_store(to, w);
+}
+INLINE n_quad n_quad_kept(const void *from) {
+    return (n_quad){n_load(from)};
+}
+INLINE n_sum n_quad_add_kept(n_sum sum, n_quad w, ni x) {
+    return n_quad_add(sum, w, x);
+}
+INLINE ni n_quad_lack(ni lack, ni w) {
+    (void)w;
+    return lack;
 }
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return n_dot_add(sum, small, x);
