@@ -53,7 +53,8 @@ typedef struct quire_options {
     const char *audit;            /* a file to which live, reserved and wasted bytes are written at each allocation of pages; NULL: none */
     const char *isa;              /* "auto", "plain", "avx2", "avx512" */
     const char *chat_template;    /* the template's text, or NULL: the model's own */
-    int32_t n_threads;            /* 0: as many as the process may use */
+    int32_t n_threads;            /* 0: one a core that the process may use */
+    const char *cpu_bind;         /* "none": the system places threads; "auto": bound to a processor each, where they fill the cores; or the processors: "0-3,8" */
     int32_t page_tokens;          /* power of two, 1..256 */
     int32_t n_pages;              /* 0: found from memory_utilization */
     double memory_utilization;    /* part of the free memory, after weights and buffers, for KV pages */
@@ -93,9 +94,10 @@ quire_err quire_pack(const quire_options *o, const char *path, int64_t *n_bytes,
 /* Facts about an open engine; strings live as long as it. */
 typedef struct quire_info {
     const char *model_path, *architecture, *model_name;
-    const char *compute, *kv_dtype, *backend; /* "int8", "bf16", "cpu, avx2, 2 threads" */
+    const char *compute, *kv_dtype, *backend; /* "int8", "bf16", "cpu, avx2, 2 threads bound to 0-1" */
     int32_t n_layers, d_model, n_heads, n_kv_heads, d_head, d_ff, n_vocab;
     int32_t max_model_len, page_tokens, n_pages, max_batched_tokens, max_seqs;
+    int32_t n_threads;            /* compute threads */
     int64_t n_params, weight_bytes, page_bytes, token_bytes, buffer_bytes;
     int32_t bos, eos;             /* -1: none */
     bool has_vocabulary, has_chat_template;

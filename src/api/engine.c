@@ -42,7 +42,7 @@ static quire_err open_model(quire_engine *e, const quire_options *o, model_file 
     TRY(options_compute(o, &d, &compute, err));
     TRY(options_kv_dtype(o, compute, kv, err));
     TRY(options_max_model_len(o, &d, max_len, err));
-    backend_options b = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads};
+    backend_options b = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
     TRY(backend_cpu_open(&b, &e->b, err));
     TRY(model_open(f, e->b, *max_len, &e->m, err));
     if (tiers_are_kept(o)) {
@@ -126,6 +126,7 @@ static void fill_info(quire_engine *e, const quire_options *o, int32_t max_len) 
     i->page_tokens = o->page_tokens;
     i->max_batched_tokens = o->max_batched_tokens;
     i->max_seqs = o->max_seqs;
+    i->n_threads = e->b->ops->n_workers(e->b);
     i->n_params = d->n_params;
     i->weight_bytes = e->b->ops->weight_bytes(e->b);
     i->page_bytes = e->layout.page_bytes;

@@ -18,6 +18,7 @@ void quire_options_init(quire_options *o) {
                          .schedule_lambda = ORDER_LAMBDA,
                          .step_target_us = 100000,
                          .isa = "auto",
+                         .cpu_bind = "none",
                          .page_tokens = 16,
                          .memory_utilization = DEFAULT_UTILIZATION,
                          .max_batched_tokens = 512,
@@ -142,7 +143,7 @@ static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t
 }
 
 quire_err options_check(const quire_options *o, quire_error *err) {
-    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->prefix_cache || !o->eviction_policy || !o->schedule || !o->tier_write || !o->preemption_mode) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule || !o->tier_write || !o->preemption_mode) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));

@@ -170,7 +170,7 @@ static quire_err open_model(speculation *s, const quire_options *o, model_file *
     TRY(options_compute(o, &d, &compute, err));
     TRY(options_kv_dtype(o, compute, kv, err));
     *max_len = d.max_positions < *max_len ? d.max_positions : *max_len;
-    backend_options b = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads};
+    backend_options b = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
     TRY(backend_cpu_open(&b, &s->b, err));
     return model_open(f, s->b, *max_len, &s->m, err);
 }

@@ -48,7 +48,8 @@ void tiers_version(const model_file *f, const model_desc *d, const backend *b, d
     char isa[64] = "any";
     if (b->compute == COMPUTE_BF16) { /* the one mode whose bits an instruction set may change */
         (void)snprintf(isa, sizeof isa, "%s", b->ops->describe(b));
-        char *threads = strrchr(isa, ','); /* "cpu, avx2, 2 threads": how many is no matter */
+        char *threads = strchr(isa, ','); /* "cpu, avx2, 2 threads bound to 0,2": how many and where is no matter */
+        threads = threads ? strchr(threads + 1, ',') : NULL;
         if (threads) {
             *threads = 0;
         }

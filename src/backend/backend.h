@@ -88,7 +88,8 @@ typedef struct step_limits {
 typedef struct backend_options {
     compute_mode compute;
     const char *isa;   /* "auto", "plain", "avx2", "avx512" */
-    int32_t n_threads; /* 0: as many as the process may use */
+    int32_t n_threads; /* 0: one a core that the process may use */
+    const char *cpu_bind; /* "auto", "none" (or NULL), or processors to which threads are bound: "0-3,8" */
 } backend_options;
 
 /* Ops that a trace tells apart. */
@@ -114,7 +115,7 @@ typedef struct op_trace {
 typedef struct backend_ops {
     const char *name; /* "cpu" */
     void (*close)(backend *b);
-    /* A line for people: "cpu, avx2, 2 threads". Lives as long as the backend. */
+    /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Lives as long as the backend. */
     const char *(*describe)(const backend *b);
 
     /* ---- loading: each makes an object the backend owns until close; the tensor's bytes may go away afterwards, unless its view says that they stay ---- */
@@ -189,6 +190,9 @@ typedef struct backend_ops {
     /* Runs fn for every part on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such threads. */
     void (*run_parts)(backend *b, team_fn fn, void *context, int32_t n_parts);
     int32_t (*n_workers)(const backend *b);
+    /* From enter to leave the calling thread computes: it is bound as the others are, if they are. Whoever runs step after step enters. */
+    void (*enter)(backend *b);
+    void (*leave)(backend *b);
     /* Between steps: from now on every op is timed and noted in *to, until it is called with NULL. Costs nothing while it is off. A model
      * names its ops anew in each pass (b->ops), so this takes effect with the next one. */
     void (*trace)(backend *b, op_trace *to);

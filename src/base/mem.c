@@ -12,8 +12,7 @@
 #include "base/fault.h"
 #include "base/size.h"
 
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define FIRST_CAPACITY  16
+#define FIRST_CAPACITY 16
 
 #ifdef QUIRE_DEBUG
 #include <stdio.h>
@@ -82,13 +81,13 @@ void *mem_new_huge(size_t n, size_t size) {
     if (!size_mul(n, size, &n_bytes)) {
         return NULL;
     }
-    if (n_bytes < HUGE_PAGE_BYTES) {
+    if (n_bytes < MEM_HUGE_BYTES) {
         return mem_new(n, size);
     }
-    void *p = new_aligned(HUGE_PAGE_BYTES, n_bytes);
+    void *p = new_aligned(MEM_HUGE_BYTES, n_bytes);
     if (p != NULL) {
         zero_lazily(p, n_bytes);
-        (void)madvise(p, n_bytes & ~(HUGE_PAGE_BYTES - 1), MADV_HUGEPAGE); /* advice: small pages work as well, only slower */
+        (void)madvise(p, n_bytes & ~(MEM_HUGE_BYTES - 1), MADV_HUGEPAGE); /* advice: small pages work as well, only slower */
     }
     return p;
 }

@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define MEM_ALIGN 64 /* bytes: a cache line and a 512-bit vector */
+#define MEM_HUGE_BYTES ((size_t)2 << 20) /* a huge page */
+#define MEM_ALIGN      64 /* bytes: a cache line and a 512-bit vector */
 
 /* n * size zeroed bytes, aligned to MEM_ALIGN. n * size == 0 gives a block all the same. */
 void *mem_new(size_t n, size_t size);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/topology.h"
 
 #define SPIN_US      50 /* an idle member spins for this long before it sleeps: longer than the gap between two ops of a step */
 #define SPINS_A_LOOK 32 /* pauses between two looks at the clock */
@@ -39,6 +40,9 @@ struct team {
     pthread_mutex_t mutex; /* sleeping only */
     pthread_cond_t wake;
     member *members; /* [n_members]; 0 is whoever calls team_run and has no thread here */
+    int32_t first_cpu; /* member 0's processor; -1: members are not bound */
+    bool has_entered;
+    cpu_mask before; /* where the thread that has entered was allowed to run */
 };
 
 static inline uint64_t ticket_run(uint64_t ticket) {
@@ -141,6 +145,7 @@ quire_err team_open(int32_t n_threads, team **out) {
     pthread_cond_init(&t->wake, NULL);
     t->members = members;
     t->n_members = 1;
+    t->first_cpu = -1;
     while (t->n_members < n) {
         member *m = &members[t->n_members];
         *m = (member){.team = t, .number = t->n_members};
@@ -172,6 +177,34 @@ void team_close(team *t) {
 
 int32_t team_size(const team *t) {
     return t->n_members;
+}
+
+static bool bind_thread(pthread_t thread, int32_t cpu) {
+    cpu_mask one = {{0}};
+    cpu_mask_add(&one, cpu);
+    return cpu_mask_set(thread, &one);
+}
+
+bool team_bind(team *t, const int32_t *cpus) {
+    for (int32_t i = 1; i < t->n_members; i++) {
+        if (!bind_thread(t->members[i].thread, cpus[i])) {
+            return false;
+        }
+    }
+    t->first_cpu = cpus[0];
+    return true;
+}
+
+bool team_enter(team *t) {
+    t->has_entered = t->first_cpu >= 0 && cpu_mask_get(pthread_self(), &t->before) && bind_thread(pthread_self(), t->first_cpu);
+    return t->has_entered || t->first_cpu < 0;
+}
+
+void team_leave(team *t) {
+    if (t->has_entered) {
+        (void)cpu_mask_set(pthread_self(), &t->before); /* refused only where those processors have gone meanwhile */
+        t->has_entered = false;
+    }
 }
 
 /* A member that holds the last parts may have lost its processor: then the caller gives its own away. */

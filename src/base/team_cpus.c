@@ -1,13 +1,11 @@
-/* sched_getaffinity() and CPU_COUNT are outside POSIX. */
-#define _GNU_SOURCE
-/* How many processors this process may use: affinity and cgroup quota. */
+/* How many threads compute best: affinity, cores and cgroup quota. */
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/team.h"
+#include "base/topology.h"
 
 #define PATH_BYTES 4096
 
@@ -102,10 +100,12 @@ static double cgroup_limit(double cpus) {
 }
 
 int32_t team_cpus(void) {
-    cpu_set_t set;
+    cpu_mask allowed;
+    topology all;
     double cpus = 1;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        cpus = CPU_COUNT(&set);
+    if (cpu_mask_get(pthread_self(), &allowed)) {
+        topology_read("/sys", &allowed, &all);
+        cpus = all.n_cores;
     }
     cpus = cgroup_limit(cpus);
     int32_t whole = (int32_t)cpus;

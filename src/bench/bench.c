@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "base/team.h"
 #include "bench/client.h"
 #include "bench/figures.h"
 #include "bench/shape.h"
@@ -122,7 +121,7 @@ static quire_err measure_limits(bench *b, quire_error *err) {
     effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes;
     for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
         roofline r;
-        TRY(roofline_measure_with(b->options->engine.isa, threads, &effort, &r, err));
+        TRY(roofline_measure(b->options->engine.isa, threads, b->options->engine.cpu_bind, &effort, &r, err));
         b->bandwidth = fmax(b->bandwidth, r.read);
         b->peak = fmax(b->peak, peak_of_products(b, &r));
         if (b->options->json) {
@@ -201,8 +200,9 @@ quire_err bench_run(const bench_options *o, quire_error *err) {
     quire_options engine = o->engine;
     int32_t batch = largest(p.batches, p.n_batches);
     engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
-    bench b = {.options = o, .n_threads = o->engine.n_threads > 0 ? o->engine.n_threads : team_cpus()};
+    bench b = {.options = o};
     TRY(client_open(&engine, &b.client, err));
+    b.n_threads = b.client.info->n_threads;
     quire_err e = measure_all(&b, &p, err);
     client_close(&b.client);
     return e;

@@ -19,7 +19,7 @@ static quire_err open_model(const quire_options *o, int32_t max_len, model_file 
     TRY(model_describe(f, &d, err));
     TRY(options_compute(o, &d, &compute, err));
     TRY(options_kv_dtype(o, compute, &kv, err));
-    backend_options bo = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads};
+    backend_options bo = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
     TRY(backend_cpu_open(&bo, &l->b, err));
     TRY(model_open(f, l->b, max_len, &l->m, err));
     l->desc = model_description(l->m);

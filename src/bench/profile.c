@@ -202,7 +202,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
     roofline_effort effort = roofline_usual;
     int64_t megabytes = p->l.b->ops->weight_bytes(p->l.b) / (1 << 20) + 1;
     effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes; /* a small model comes from the caches */
-    TRY(roofline_measure_with(p->o->engine.isa, p->o->engine.n_threads, &effort, &r, err));
+    TRY(roofline_measure(p->o->engine.isa, p->o->engine.n_threads, p->o->engine.cpu_bind, &effort, &r, err));
     compute_mode compute = p->l.b->compute;
     double peak = products_peak(&r, compute, p->type != NULL ? p->type->published : p->l.desc->weight_type, &by);
     if (!p->o->json) {

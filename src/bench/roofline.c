@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/team.h"
 #include "bench/figures.h"
 #include "bench/peak.h"
 
@@ -78,14 +77,16 @@ static void measure_loops(backend *b, int64_t run_us, roofline *out) {
     }
 }
 
-quire_err roofline_measure_with(const char *isa, int32_t n_threads, const roofline_effort *effort, roofline *out, quire_error *err) {
+quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind, const roofline_effort *effort, roofline *out, quire_error *err) {
     backend *b;
-    TRY(backend_cpu_open(&(backend_options){.isa = isa, .n_threads = n_threads}, &b, err));
+    TRY(backend_cpu_open(&(backend_options){.isa = isa, .n_threads = n_threads, .cpu_bind = cpu_bind}, &b, err));
     *out = (roofline){.n_threads = b->ops->n_workers(b)};
     snprintf(out->machine, sizeof out->machine, "%s", b->ops->describe(b));
     int64_t run_us = (int64_t)effort->milliseconds * 1000;
+    b->ops->enter(b);
     measure_loops(b, run_us, out);
     quire_err e = bandwidth_by_way(b, (int64_t)effort->megabytes << 20, run_us, out->reads);
+    b->ops->leave(b);
     b->ops->close(b);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "%d MiB to measure the memory with: %s", (int)effort->megabytes, quire_err_text(e));
@@ -97,11 +98,6 @@ quire_err roofline_measure_with(const char *isa, int32_t n_threads, const roofli
         }
     }
     return QUIRE_OK;
-}
-
-quire_err roofline_measure(int32_t n_threads, roofline *out) {
-    quire_error err;
-    return roofline_measure_with(NULL, n_threads, &roofline_usual, out, &err);
 }
 
 /* ---- reporting ---- */
@@ -151,10 +147,21 @@ static void report(const roofline *r, bool json) {
     fflush(stdout);
 }
 
+/* How many threads a backend has that is not told. */
+static quire_err count_threads(const bench_roofline_options *o, int32_t *out, quire_error *err) {
+    backend *b;
+    TRY(backend_cpu_open(&(backend_options){.isa = o->isa, .cpu_bind = o->cpu_bind}, &b, err));
+    *out = b->ops->n_workers(b);
+    b->ops->close(b);
+    return QUIRE_OK;
+}
+
 quire_err bench_roofline_run(const bench_roofline_options *o, quire_error *err) {
-    int32_t threads[FIGURES_MAX_POINTS], n = 0, all = team_cpus();
+    int32_t threads[FIGURES_MAX_POINTS], n = 0, all = 0;
     if (o->threads != NULL) {
         TRY(figures_parse_list("--threads", o->threads, threads, &n, err));
+    } else {
+        TRY(count_threads(o, &all, err));
     }
     for (int32_t t = 1; o->threads == NULL; t = t * 2 < all ? t * 2 : all) {
         threads[n++] = t;
@@ -167,7 +174,7 @@ quire_err bench_roofline_run(const bench_roofline_options *o, quire_error *err) 
         if (threads[i] > MAX_THREADS) {
             return err_set(err, QUIRE_INVALID, -1, "--threads %s: at most %d", o->threads, MAX_THREADS);
         }
-        TRY(roofline_measure_with(o->isa, threads[i], &o->effort, &r, err));
+        TRY(roofline_measure(o->isa, threads[i], o->cpu_bind, &o->effort, &r, err));
         report(&r, o->json);
     }
     return QUIRE_OK;

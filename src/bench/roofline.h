@@ -11,7 +11,7 @@
 
 typedef struct roofline {
     int32_t n_threads;
-    char machine[96];             /* the backend's name for itself */
+    char machine[160];            /* the backend's name for itself */
     double reads[BANDWIDTH_WAYS]; /* bytes a second, each by bandwidth_names */
     double read;                  /* the best of them */
     double f32, bf16, int8,
@@ -28,14 +28,13 @@ typedef struct roofline_effort {
 
 extern const roofline_effort roofline_usual; /* about 2 seconds a measurement */
 
-/* With n_threads (0: all processors), the usual effort and the instruction set that products would choose. */
-quire_err roofline_measure(int32_t n_threads, roofline *out);
-/* isa as in backend_options. err says why it could not. */
-quire_err roofline_measure_with(const char *isa, int32_t n_threads, const roofline_effort *effort, roofline *out, quire_error *err);
+/* isa, n_threads and cpu_bind as in backend_options. err says why it could not. */
+quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind, const roofline_effort *effort, roofline *out, quire_error *err);
 
 typedef struct bench_roofline_options {
     const char *isa;
-    const char *threads; /* "1,2"; NULL: 1, 2, 4 .. all processors */
+    const char *threads; /* "1,2"; NULL: 1, 2, 4 .. one a core, or a processor of cpu_bind's list */
+    const char *cpu_bind; /* as in backend_options */
     roofline_effort effort;
     bool json; /* an object a line instead of tables */
 } bench_roofline_options;

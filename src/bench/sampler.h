@@ -10,7 +10,7 @@
 typedef struct bench_sampler_options {
     const char *vocabularies; /* sizes, "32000,151936" */
     int32_t n_rows;           /* of one step */
-    int32_t n_threads;        /* 0: all processors */
+    int32_t n_threads;        /* 0: one a core */
     int32_t n_runs;
     bool json;
 } bench_sampler_options;

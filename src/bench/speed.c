@@ -241,7 +241,7 @@ quire_err bench_speed_run(const bench_speed_options *o, quire_error *err) {
     roofline r;
     const llama_shape *shape = o->small ? &shape_small : &shape_1b;
     TRY(check(o, err));
-    TRY(roofline_measure_with(o->isa, o->n_threads, &roofline_usual, &r, err));
+    TRY(roofline_measure(o->isa, o->n_threads, NULL, &roofline_usual, &r, err));
     report_roofline(o, &r);
     for (const char *list = o->types; *list != '\0';) {
         bool is_first = list == o->types;

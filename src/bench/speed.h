@@ -13,7 +13,7 @@ typedef struct bench_speed_options {
     const char *types;   /* of weights: "q4_0,q8_0,q4_k,int8,bf16" */
     const char *batches; /* sequences that decode together: "1,4,16,32" */
     const char *isa;
-    int32_t n_threads; /* 0: all processors */
+    int32_t n_threads; /* 0: one a core */
     int32_t n_runs;    /* each figure is the mean and spread of this many */
     int32_t context;   /* longest of attention alone */
     bool small;        /* a model of a few million weights: to see that all works */

@@ -63,7 +63,7 @@ static void rates_are_there_for_every_kind_and_the_best_way_to_read_counts(void 
     for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
         roofline r;
         quire_error err;
-        assert_int_equal(roofline_measure_with(isas[isa], 2, &little, &r, &err), QUIRE_OK);
+        assert_int_equal(roofline_measure(isas[isa], 2, NULL, &little, &r, &err), QUIRE_OK);
         assert_int_equal(r.n_threads, 2);
         assert_true(r.f32 > 1e6 && r.bf16 >= r.f32 && r.int8 > 1e6 && r.int8_small > 1e6 && r.read > 1e6);
         bool found = false;
@@ -79,7 +79,7 @@ static void an_instruction_set_that_nobody_has_is_refused(void **state) {
     (void)state;
     roofline r;
     quire_error err;
-    assert_int_equal(roofline_measure_with("abacus", 1, &little, &r, &err), QUIRE_INVALID);
+    assert_int_equal(roofline_measure("abacus", 1, NULL, &little, &r, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.message, "abacus"));
 }
 

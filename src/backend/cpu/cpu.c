@@ -5,7 +5,10 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
+#include "backend/cpu/placement.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "base/numa.h"
 #include "base/size.h"
 
 /* A block of cpu_own: this header, then its bytes. */
@@ -13,12 +16,21 @@ typedef struct cpu_owned {
     struct cpu_owned *next;
 } cpu_owned;
 
+void *cpu_new_spread(cpu_backend *b, size_t n_bytes) {
+    void *p = mem_new_huge(n_bytes, 1);
+    if (p != NULL && b->nodes != 0 && n_bytes >= MEM_HUGE_BYTES && !numa_interleave(p, n_bytes, b->nodes)) {
+        log_line(LOG_WARN, "the system would not spread memory over its nodes; it lies where it is first touched");
+        b->nodes = 0;
+    }
+    return p;
+}
+
 void *cpu_own(cpu_backend *b, size_t n, size_t size) {
     size_t bytes;
     if (!size_mul(n, size, &bytes) || !size_add(bytes, MEM_ALIGN, &bytes)) {
         return NULL;
     }
-    cpu_owned *block = mem_new_huge(bytes, 1);
+    cpu_owned *block = cpu_new_spread(b, bytes);
     if (block == NULL) {
         return NULL;
     }
@@ -149,6 +161,16 @@ static int32_t cpu_n_workers(const backend *b) {
     return team_size(((const cpu_backend *)b)->team);
 }
 
+static void cpu_enter(backend *b) {
+    if (!team_enter(((cpu_backend *)b)->team)) {
+        log_line(LOG_WARN, "the system would not bind the first compute thread; it runs where it is put");
+    }
+}
+
+static void cpu_leave(backend *b) {
+    team_leave(((cpu_backend *)b)->team);
+}
+
 static const backend_ops CPU_OPS = {
     .name = "cpu",
     .close = cpu_close,
@@ -182,8 +204,62 @@ static const backend_ops CPU_OPS = {
     .act_write = cpu_act_write,
     .run_parts = cpu_run_parts,
     .n_workers = cpu_n_workers,
+    .enter = cpu_enter,
+    .leave = cpu_leave,
     .trace = cpu_trace,
 };
+
+/* Nodes to spread memory over: none where there is but one, or where the system would not have it. */
+static uint64_t spread_nodes(const cpu_placement *p) {
+    uint64_t there = numa_nodes();
+    if (there == 0 && (p->nodes & (p->nodes - 1)) != 0) {
+        log_line(LOG_WARN, "threads run on several nodes of memory, but the system lets no memory be placed (a container without CAP_SYS_NICE?)");
+    }
+    return (there & (there - 1)) != 0 ? there & p->nodes : 0;
+}
+
+static void write_description(cpu_backend *b, const cpu_placement *p) {
+    char bound[64] = "", spread[64] = "", list[40];
+    if (p->is_bound) {
+        cpu_mask cpus = {{0}};
+        for (int32_t i = 0; i < p->n_threads; i++) {
+            cpu_mask_add(&cpus, p->cpus[i]);
+        }
+        cpu_mask_print(&cpus, list, sizeof list);
+        (void)snprintf(bound, sizeof bound, " bound to %s", list);
+    }
+    if (b->nodes != 0) {
+        cpu_mask_print(&(cpu_mask){{b->nodes}}, list, sizeof list);
+        (void)snprintf(spread, sizeof spread, ", memory on nodes %s", list);
+    }
+    (void)snprintf(b->description, sizeof b->description, "cpu, %s, %d thread%s%s%s", cpu_isa_name(b->isa), p->n_threads,
+                   p->n_threads == 1 ? "" : "s", bound, spread);
+}
+
+/* The team and where it and the memory lie. */
+static quire_err open_team(cpu_backend *b, const backend_options *options, quire_error *err) {
+    cpu_mask allowed;
+    topology all = {.n_cpus = 0};
+    cpu_placement p;
+    if (cpu_mask_get(pthread_self(), &allowed)) {
+        topology_read("/sys", &allowed, &all);
+    }
+    TRY(cpu_placement_choose(options->cpu_bind, options->n_threads, team_cpus(), &all, &p, err));
+    if (!p.is_bound && options->cpu_bind != NULL && strcmp(options->cpu_bind, "auto") == 0) {
+        log_line(LOG_WARN, "--cpu-bind auto: %d thread%s on %d core%s: none is bound; a list of processors binds", p.n_threads, p.n_threads == 1 ? "" : "s",
+                 all.n_cores, all.n_cores == 1 ? "" : "s");
+    }
+    quire_err e = team_open(p.n_threads, &b->team);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "cannot start %d compute threads", p.n_threads);
+    }
+    if (p.is_bound && !team_bind(b->team, p.cpus)) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "the system would not bind compute threads to processors; leave --cpu-bind out");
+    }
+    b->nodes = spread_nodes(&p);
+    write_description(b, &p);
+    return QUIRE_OK;
+}
 
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err) {
     cpu_isa isa = ISA_PLAIN;
@@ -196,13 +272,12 @@ quire_err backend_cpu_open(const backend_options *options, backend **out, quire_
     b->isa = isa;
     b->math = cpu_isa_math(isa);
     b->linear = cpu_isa_linear(isa);
-    quire_err e = team_open(options->n_threads, &b->team);
+    quire_err e = open_team(b, options, err);
     if (e != QUIRE_OK) {
+        team_close(b->team);
         mem_free(b);
-        return err_set(err, e, -1, "cannot start %d compute threads", options->n_threads);
+        return e;
     }
-    int32_t n = team_size(b->team);
-    (void)snprintf(b->description, sizeof b->description, "cpu, %s, %d thread%s", cpu_isa_name(isa), n, n == 1 ? "" : "s");
     *out = &b->base;
     return QUIRE_OK;
 }

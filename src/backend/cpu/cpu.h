@@ -23,7 +23,8 @@ typedef struct cpu_backend {
     const struct math_kernels *math;
     const struct linear_kernels *linear;
     team *team;
-    char description[96];
+    uint64_t nodes; /* over which memory is spread; 0: it is left to the kernel */
+    char description[160];
 
     int32_t n_acts;
     cpu_act acts[CPU_MAX_ACTS];
@@ -49,6 +50,8 @@ typedef struct cpu_backend {
     int64_t rows_ns; /* of the op that runs, with a trace */
 } cpu_backend;
 
+/* mem_new_huge, spread over the nodes of memory. For mem_free. */
+void *cpu_new_spread(cpu_backend *b, size_t n_bytes);
 /* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when out of memory or on overflow. Loading and step_open
  * only. */
 void *cpu_own(cpu_backend *b, size_t n, size_t size);

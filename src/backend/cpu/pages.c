@@ -18,7 +18,7 @@ quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     if (n_pages < 1 || !size_mul((size_t)n_pages, (size_t)c->layout.page_bytes, &bytes) || !size_add(bytes, READ_AHEAD_BYTES, &bytes)) {
         return err_set(err, QUIRE_INVALID, -1, "%d KV pages of %lld bytes", n_pages, (long long)c->layout.page_bytes);
     }
-    uint8_t *kv = mem_new_huge(bytes, 1);
+    uint8_t *kv = cpu_new_spread(c, bytes);
     if (kv == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %d KV pages of %lld bytes; lower --kv-pages or --memory-utilization",
                        n_pages, (long long)c->layout.page_bytes);
