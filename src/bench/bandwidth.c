@@ -74,7 +74,7 @@ static double best_rate(backend *b, reading *r, int32_t n_stretches, int64_t run
 static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us, double *rates) {
     size_t n = (size_t)n_stretches;
     reading r = {
-        .kernels = peak_of(b), .bytes = small_pages ? mem_new(n, STRETCH) : cpu_new_spread((cpu_backend *)b, n * STRETCH), .sums = mem_new(n, sizeof *r.sums)};
+        .kernels = peak_of(b), .bytes = small_pages ? mem_new(n, STRETCH) : cpu_new_spread((const cpu_backend *)b, n * STRETCH), .sums = mem_new(n, sizeof *r.sums)};
     if (r.bytes == NULL || r.sums == NULL) {
         mem_free(r.bytes);
         mem_free(r.sums);

@@ -16,11 +16,10 @@ typedef struct cpu_owned {
     struct cpu_owned *next;
 } cpu_owned;
 
-void *cpu_new_spread(cpu_backend *b, size_t n_bytes) {
+void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
     void *p = mem_new_huge(n_bytes, 1);
-    if (p != NULL && b->nodes != 0 && n_bytes >= MEM_HUGE_BYTES && !numa_interleave(p, n_bytes, b->nodes)) {
-        log_line(LOG_WARN, "the system would not spread memory over its nodes; it lies where it is first touched");
-        b->nodes = 0;
+    if (p != NULL && b->nodes != 0 && n_bytes >= MEM_HUGE_BYTES) {
+        (void)numa_interleave(p, n_bytes, b->nodes); /* refused for want of memory only: spread_nodes has tried it */
     }
     return p;
 }
@@ -209,13 +208,20 @@ static const backend_ops CPU_OPS = {
     .trace = cpu_trace,
 };
 
-/* Nodes to spread memory over: none where there is but one, or where the system would not have it. */
+static bool is_several(uint64_t nodes) {
+    return (nodes & (nodes - 1)) != 0;
+}
+
+/* Nodes to spread memory over: none where there is but one, or where the system will not have it. */
 static uint64_t spread_nodes(const cpu_placement *p) {
-    uint64_t there = numa_nodes();
-    if (there == 0 && (p->nodes & (p->nodes - 1)) != 0) {
-        log_line(LOG_WARN, "threads run on several nodes of memory, but the system lets no memory be placed (a container without CAP_SYS_NICE?)");
+    uint64_t there = numa_nodes(), nodes = is_several(there) ? there & p->nodes : 0;
+    void *trial = nodes != 0 ? mem_new_huge(MEM_HUGE_BYTES, 1) : NULL;
+    bool works = trial != NULL && numa_interleave(trial, MEM_HUGE_BYTES, nodes);
+    mem_free(trial);
+    if (!works && is_several(p->nodes)) {
+        log_line(LOG_WARN, "threads run on several nodes of memory, but the system lets none be placed (a container without CAP_SYS_NICE?)");
     }
-    return (there & (there - 1)) != 0 ? there & p->nodes : 0;
+    return works ? nodes : 0;
 }
 
 static void write_description(cpu_backend *b, const cpu_placement *p) {

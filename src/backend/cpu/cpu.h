@@ -51,7 +51,7 @@ typedef struct cpu_backend {
 } cpu_backend;
 
 /* mem_new_huge, spread over the nodes of memory. For mem_free. */
-void *cpu_new_spread(cpu_backend *b, size_t n_bytes);
+void *cpu_new_spread(const cpu_backend *b, size_t n_bytes);
 /* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when out of memory or on overflow. Loading and step_open
  * only. */
 void *cpu_own(cpu_backend *b, size_t n, size_t size);
