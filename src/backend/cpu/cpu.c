@@ -218,7 +218,7 @@ static uint64_t spread_nodes(const cpu_placement *p) {
     void *trial = nodes != 0 ? mem_new_huge(MEM_HUGE_BYTES, 1) : NULL;
     bool works = trial != NULL && numa_interleave(trial, MEM_HUGE_BYTES, nodes);
     mem_free(trial);
-    if (!works && is_several(p->nodes)) {
+    if (!works && is_several(p->nodes) && (there == 0 || nodes != 0)) { /* not where the one node is all that we may have */
         log_line(LOG_WARN, "threads run on several nodes of memory, but the system lets none be placed (a container without CAP_SYS_NICE?)");
     }
     return works ? nodes : 0;
