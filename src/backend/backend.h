@@ -190,7 +190,8 @@ typedef struct backend_ops {
     /* Runs fn for every part on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such threads. */
     void (*run_parts)(backend *b, team_fn fn, void *context, int32_t n_parts);
     int32_t (*n_workers)(const backend *b);
-    /* From enter to leave the calling thread computes: it is bound as the others are, if they are. Whoever runs step after step enters. */
+    /* From enter to leave the calling thread computes: it is bound as the others are, if they are. Whoever runs step after step enters. Both
+     * NULL where run_parts is. */
     void (*enter)(backend *b);
     void (*leave)(backend *b);
     /* Between steps: from now on every op is timed and noted in *to, until it is called with NULL. Costs nothing while it is off. A model

@@ -40,7 +40,10 @@ static void cancel_all(engine *e) {
 
 static void *engine_main(void *arg) {
     engine *e = arg;
-    e->b->ops->enter(e->b);
+    const backend_ops *ops = e->b->ops;
+    if (ops->enter != NULL) {
+        ops->enter(e->b);
+    }
     while (!atomic_load(&e->stop)) {
         mem_guard_enter();
         bool started = !atomic_load(&e->held) && step_submit(e);
@@ -61,7 +64,9 @@ static void *engine_main(void *arg) {
     cancel_all(e);
     stats_publish(e);
     engine_view_answer(e);
-    e->b->ops->leave(e->b);
+    if (ops->leave != NULL) {
+        ops->leave(e->b);
+    }
     return NULL;
 }
 
