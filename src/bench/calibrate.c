@@ -81,6 +81,18 @@ static void choose(calibration *k) {
     }
 }
 
+/* Without one decode the fit says anything of them. */
+static quire_err check_choice(const calibration *k, quire_error *err) {
+    const quire_info *info = k->c.info;
+    for (int32_t i = 0; i < k->n; i++) {
+        if (k->measures[i].decodes) {
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "decodes are timed over sequences of at least %d tokens, but --max-model-len is %d and memory has %d pages of %d",
+                   DECODE_TOKENS + 1, (int)info->max_model_len, (int)info->n_pages, (int)info->page_tokens);
+}
+
 /* ---- measuring ---- */
 
 static quire_err send_one(calibration *k, int32_t n_prompt, int32_t n_output, sent *s, quire_error *err) {
@@ -300,6 +312,7 @@ static quire_err calibrate(calibration *k, cost_model *out, quire_error *err) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d sequences", (int)info->max_seqs);
     }
     choose(k);
+    TRY(check_choice(k, err));
     TRY(measure_all(k, err));
     fit_model(k, out);
     out->copy_us = measure_copy_us(info);

@@ -204,3 +204,9 @@ def test_costs_are_measured_before_and_after_the_run(quire, chats):
 def test_a_prediction_comes_from_one_source(quire, arguments, said):
     done = bench("serving", *arguments)
     assert done.returncode in (1, 2) and said in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("calibrate", "builtin"), ("serving", "builtin", "--rate", "100", "--requests", "2", "--calibrate")])
+def test_costs_of_decodes_that_cannot_be_timed_are_refused(quire, arguments):
+    done = bench(*arguments, "--max-model-len", "48", "--max-num-seqs", "2")
+    assert done.returncode in (1, 2) and "at least 49 tokens, but --max-model-len is 48" in done.stderr
