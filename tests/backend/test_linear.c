@@ -13,7 +13,8 @@
 #include "backend/linear_cases.h"
 #include "base/mem.h"
 
-#define MAX_ROWS 33
+#define MAX_ROWS  LINEAR_TILE_ROWS
+#define SOME_ROWS 33 /* more than a tile of any kernel, and odd */
 
 /* One matrix with its packed form and prepared rows. */
 typedef struct product_case {
@@ -66,6 +67,7 @@ static void multiply(const linear_kernels *k, const product_case *c, int32_t row
     uint8_t *rows = mem_new(MAX_ROWS, stride);
     float *tile = mem_new((size_t)tile_rows * (size_t)tile_blocks, PACK_LANES * sizeof *tile);
     void *scratch = mem_new(1, LINEAR_SCRATCH_BYTES);
+    memset(scratch, 0xff, LINEAR_SCRATCH_BYTES); /* what is read before it is written shows */
     prepare(k, c, rows);
     for (int32_t r = 0; r < n_rows; r += tile_rows) {
         int32_t n = n_rows - r < tile_rows ? n_rows - r : tile_rows;
@@ -193,9 +195,9 @@ static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(v
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0] * N_WEIGHT_TYPES; i++) {
             dtype t = weight_types[i % N_WEIGHT_TYPES];
             product_case c = case_new(t, mode, shapes[i / N_WEIGHT_TYPES].n_out, rounded_in(t, shapes[i / N_WEIGHT_TYPES].n_in), i + 1);
-            size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
+            size_t bytes = sizeof(float) * SOME_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
             float *expected = malloc(bytes), *y = malloc(bytes);
-            multiply(&linear_plain, &c, 0, MAX_ROWS, 1, 1, expected);
+            multiply(&linear_plain, &c, 0, SOME_ROWS, 1, 1, expected);
             for (int isa = 0; isa < N_ISAS; isa++) {
                 backend *b = open_isa(isa_names[isa], mode, 1);
                 if (b == NULL) {
@@ -203,12 +205,12 @@ static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(v
                 }
                 const linear_kernels *k = ((cpu_backend *)b)->linear;
                 if (mode == COMPUTE_BF16 && isa == ISA_AVX512) {
-                    multiply(k, &c, 0, MAX_ROWS, 1, 1, expected); /* the dot instruction's own bits */
+                    multiply(k, &c, 0, SOME_ROWS, 1, 1, expected); /* the dot instruction's own bits */
                 }
                 for (size_t m = 0; m < sizeof n_rows / sizeof n_rows[0]; m++) {
                     multiply(k, &c, 0, n_rows[m], tile_rows[m % 4], tile_blocks[(m + i) % 4], y);
                     expect_same_columns(&c, expected, y, n_rows[m], isa_names[isa]);
-                    multiply(k, &c, 0, n_rows[m], MAX_ROWS, LINEAR_TILE_BLOCKS, y);
+                    multiply(k, &c, 0, n_rows[m], SOME_ROWS, LINEAR_TILE_BLOCKS, y);
                     expect_same_columns(&c, expected, y, n_rows[m], isa_names[isa]);
                 }
                 b->ops->close(b);
@@ -224,17 +226,17 @@ static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(v
 static void long_int8_rows_have_the_bits_of_the_plain_twin(void **state) {
     (void)state;
     product_case c = case_new(DTYPE_F32, COMPUTE_INT8, 70, 2500, 5);
-    size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
+    size_t bytes = sizeof(float) * SOME_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
     float *expected = malloc(bytes), *y = malloc(bytes);
-    multiply(&linear_plain, &c, 0, MAX_ROWS, 1, 1, expected);
+    multiply(&linear_plain, &c, 0, SOME_ROWS, 1, 1, expected);
     for (int isa = 1; isa < N_ISAS; isa++) {
         backend *b = open_isa(isa_names[isa], COMPUTE_INT8, 1);
         if (b == NULL) {
             print_message("SKIP %s: not on this machine\n", isa_names[isa]);
             continue;
         }
-        for (int32_t n_rows = 1; n_rows <= MAX_ROWS; n_rows++) {
-            multiply(((cpu_backend *)b)->linear, &c, 0, n_rows, MAX_ROWS, n_rows % LINEAR_TILE_BLOCKS + 1, y);
+        for (int32_t n_rows = 1; n_rows <= SOME_ROWS; n_rows++) {
+            multiply(((cpu_backend *)b)->linear, &c, 0, n_rows, SOME_ROWS, n_rows % LINEAR_TILE_BLOCKS + 1, y);
             expect_same_columns(&c, expected, y, n_rows, isa_names[isa]);
         }
         b->ops->close(b);
@@ -242,6 +244,33 @@ static void long_int8_rows_have_the_bits_of_the_plain_twin(void **state) {
     free(expected);
     free(y);
     case_free(&c);
+}
+
+/* Parts as the ops cut them: up to 16 blocks of few rows, and a whole tile of rows. */
+static void wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin(void **state) {
+    (void)state;
+    static const int32_t n_rows[] = {1, 2, 3, 4, 5, 8, 16, 31, 32, 64}, tile_blocks[] = {16, 9, 16, 16, 5, 16, 16, 8, 8, 4};
+    for (compute_mode mode = COMPUTE_F32; mode <= COMPUTE_INT8; mode++) {
+        for (size_t i = 0; i < N_WEIGHT_TYPES; i++) {
+            product_case c = case_new(weight_types[i], mode, 19 * PACK_LANES - 5, rounded_in(weight_types[i], 700), i + 1);
+            size_t bytes = sizeof(float) * MAX_ROWS * PACK_LANES * (size_t)c.w.layout.n_blocks;
+            float *expected = malloc(bytes), *y = malloc(bytes);
+            multiply(&linear_plain, &c, 0, MAX_ROWS, 1, 1, expected);
+            for (int isa = 1; isa < N_ISAS; isa++) {
+                backend *b = mode == COMPUTE_BF16 && isa == ISA_AVX512 ? NULL : open_isa(isa_names[isa], mode, 1);
+                for (size_t m = 0; b != NULL && m < sizeof n_rows / sizeof n_rows[0]; m++) {
+                    multiply(((cpu_backend *)b)->linear, &c, 0, n_rows[m], n_rows[m], tile_blocks[m], y);
+                    expect_same_columns(&c, expected, y, n_rows[m], isa_names[isa]);
+                }
+                if (b != NULL) {
+                    b->ops->close(b);
+                }
+            }
+            free(expected);
+            free(y);
+            case_free(&c);
+        }
+    }
 }
 
 /* With one element of x set, y is that weight times it. Numbers and scale codes are integers of at most 8 bits, so a product this near to
@@ -389,6 +418,7 @@ int main(void) {
         cmocka_unit_test(every_product_is_near_the_sum_in_double),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set),
         cmocka_unit_test(long_int8_rows_have_the_bits_of_the_plain_twin),
+        cmocka_unit_test(wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(repacked_k_quants_keep_every_value),
         cmocka_unit_test(packed_formats_take_their_published_bits),
         cmocka_unit_test(impossible_shapes_are_refused),
