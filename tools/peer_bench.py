@@ -48,7 +48,9 @@ class Quire:
         self.version = bench_save.git("rev-parse", "HEAD")[:12]
 
     def lines(self, model, batches, contexts, n_tokens, n_most):
-        words = ["--batch", ",".join(map(str, batches)), "--context", ",".join(map(str, contexts)), "--decode", str(n_tokens), "--runs", "1"]
+        # with a target for a step the first answers would end before the last prompts are in, and no step would decode them all: 0.0
+        words = ["--step-target-ms", "0",
+                 "--batch", ",".join(map(str, batches)), "--context", ",".join(map(str, contexts)), "--decode", str(n_tokens), "--runs", "1"]
         out, _ = output([self.program, "bench", model, *words, "--max-model-len", str(n_most), "--json", *self.rest])
         lines = map(json.loads, out.splitlines())
         return {(line["bench"], line["params"]["batch"], line["params"]["context"]): line["value"] for line in lines}
