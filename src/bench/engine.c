@@ -62,7 +62,8 @@ static quire_err open_world(world *w, quire_error *err) {
                         .max_model_len = longest_of(w),
                         .max_batched_tokens = rows,
                         .max_seqs = w->n,
-                        .max_requests = 4 * w->n};
+                        .max_requests = 4 * w->n,
+                        .starts_held = true};
     TRY(engine_open(w->null->m, w->null->b, &w->layout, &o, &w->e, err));
     e = wake_init(&w->reader);
     e = e == QUIRE_OK ? engine_out_open(w->e, &w->reader, &w->out) : e;
@@ -109,6 +110,7 @@ static quire_err run_load(world *w, quire_error *err) {
     for (; n_running < n_first && e == QUIRE_OK; n_running++) {
         e = submit(w, err);
     }
+    engine_release(w->e);
     while (e == QUIRE_OK && n_running > 0) {
         engine_event ev;
         if (!engine_out_pop(w->out, &ev)) {

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/explain.h"
+#include "engine/state.h"
 #include "file/model_file.h"
 
 #define BUILTIN "models/builtin.gguf"
@@ -149,8 +150,15 @@ static inline void harness_submit(harness *h, harness_run *r) {
     }
 }
 
-/* Reads events until n requests have ended. */
+/* No step begins until harness_wait, as with starts_held: for tests of how requests share steps and pages, whose first could have ended before the last
+ * is handed over. */
+static inline void harness_hold(harness *h) {
+    atomic_store(&h->e->held, true);
+}
+
+/* Lets a held engine begin, and reads events until n requests have ended. */
 static inline void harness_wait(harness *h, int32_t n) {
+    engine_release(h->e);
     while (n > 0) {
         engine_event ev;
         if (!engine_out_pop(h->out, &ev)) {

@@ -52,6 +52,7 @@ static void sixty_four_requests_end_alike_in_a_pool_of_a_third(void **state) {
     harness_options o = harness_defaults;
     o.path = "models/builtin-small.gguf";
     o.max_seqs = N_REQUESTS;
+    o.starts_held = true;
     harness h = {0};
     harness_open(&o, &h);
     make_requests(&h);

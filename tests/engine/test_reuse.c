@@ -115,6 +115,7 @@ static void what_a_preempted_request_finds_again_is_no_hit_of_its_prompt(void **
     static int32_t prompts[24][40];
     static harness_run runs[24];
     o.n_pages = 24;
+    o.starts_held = true;
     harness_open(&o, &h);
     for (int i = 0; i < 24; i++) {
         random_prompt(&seed, h.n_vocab, 40, prompts[i]);

@@ -262,8 +262,9 @@ static int64_t rows_at_least(void) {
 }
 
 static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_cache cache, int32_t n_shared) {
-    static harness_run roomy[N_SEQS], tight[N_SEQS], swap[N_SEQS], forbidden[N_SEQS], chosen[N_SEQS];
+    static harness_run roomy[N_SEQS], tight[N_SEQS], swaps[N_SEQS], forbidden[N_SEQS], chosen[N_SEQS];
     harness_options o = small_model();
+    o.starts_held = true;
     o.preempt = PREEMPT_SWAP;
     o.compute = compute;
     o.kv = kv;
@@ -273,9 +274,9 @@ static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_
     o.n_pages = 320 / page_tokens;
     engine_stats without = run_together(&o, n_shared, tight);
     o.swap_bytes = 64 << 20;
-    engine_stats with = run_together(&o, n_shared, swap);
+    engine_stats with = run_together(&o, n_shared, swaps);
     same_tokens(roomy, tight);
-    same_tokens(roomy, swap);
+    same_tokens(roomy, swaps);
     assert_true(without.preemptions > 0 && without.swapped_out == 0 && without.swapped_pages == 0);
     assert_true(with.preemptions > 0 && with.swapped_out > 0 && with.swapped_in > 0);
     assert_true(with.swapped_pages >= with.swapped_out + with.swapped_in);
@@ -310,7 +311,7 @@ static void preempted_sequences_come_back_from_swap_space_bit_for_bit(void **sta
 /* Swap space for a few pages: who finds none is computed again. */
 static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state) {
     (void)state;
-    static harness_run roomy[N_SEQS], swap[N_SEQS];
+    static harness_run roomy[N_SEQS], swaps[N_SEQS];
     harness_options o = small_model();
     run_together(&o, 20, roomy);
     o.n_pages = 20;
@@ -322,8 +323,8 @@ static void swap_space_that_is_too_small_is_used_as_far_as_it_goes(void **state)
     for (int32_t n = 1; n < 20; n += 3) {
         o.swap_bytes = n * page_bytes;
         o.prefix_cache = n % 2 ? PREFIX_CACHE_NONE : PREFIX_CACHE_TOKEN;
-        engine_stats s = run_together(&o, 20, swap);
-        same_tokens(roomy, swap);
+        engine_stats s = run_together(&o, 20, swaps);
+        same_tokens(roomy, swaps);
         assert_true(s.preemptions >= s.swapped_out && s.swapped_out >= s.swapped_in);
     }
 }
@@ -361,6 +362,7 @@ static void cancelled_sequences_leave_no_frame_behind(void **state) {
     }
     engine_stats before, s;
     engine_stats_read(h.e, &before);
+    harness_hold(&h);
     for (int32_t i = 0; i < N_SEQS; i++) {
         after[i] = (harness_run){.prompt = strangers[i], .n_prompt = N_LONG - i, .sampling = greedy(60)};
         after[i].sampling.temperature = 0.9f;
