@@ -16,7 +16,7 @@
 enum { DEFAULT_REQUESTS = 1000 };
 
 void bench_serving_options_init(bench_serving_options *o) {
-    *o = (bench_serving_options){.lengths = "sharegpt", .rate = 2, .seed = 1};
+    *o = (bench_serving_options){.lengths = "sharegpt", .rate = 2, .seed = 1, .n_runs = 1};
     quire_options_init(&o->engine);
     compare_options_init(&o->server);
 }
@@ -58,7 +58,7 @@ typedef struct real_run {
     int32_t *ids, *text; /* [longest] of one request: the trace's, and those as the model's tokens */
     int64_t start_us;
     int32_t n_sent, n_left; /* sent; of those not done */
-    serving_result *r;
+    serving_result r;
 } real_run;
 
 /* A token of the trace as one of the model's: the same for the same. */
@@ -76,7 +76,7 @@ static quire_err send_next(real_run *run, quire_error *err) {
     int32_t i = run->n_sent++;
     const trace_request *q = &run->t->requests[i];
     if (!is_taken(run, q)) {
-        run->r->n_refused++;
+        run->r.n_refused++;
         return QUIRE_OK;
     }
     trace_tokens(run->t, q, run->text);
@@ -108,7 +108,7 @@ static quire_err serve_all(real_run *run, const serving_options *o, quire_error 
 }
 
 static void collect(real_run *run, const serving_options *o) {
-    serving_result *r = run->r;
+    serving_result *r = &run->r;
     for (int32_t i = 0; i < run->t->n_requests; i++) {
         const sent *s = &run->sent[i];
         const trace_request *q = &run->t->requests[i];
@@ -123,7 +123,7 @@ static void collect(real_run *run, const serving_options *o) {
 
 static quire_err run_open(real_run *run, const serving_options *o, quire_error *err) {
     size_t n = (size_t)run->t->n_requests, longest = (size_t)run->t->longest + 1;
-    serving_result *r = run->r;
+    serving_result *r = &run->r;
     run->sent = mem_new(n, sizeof *run->sent);
     run->ids = mem_new(longest, sizeof *run->ids);
     run->text = mem_new(longest, sizeof *run->text);
@@ -149,6 +149,7 @@ static quire_err run_open(real_run *run, const serving_options *o, quire_error *
 static const sheet_column columns[] = {
     {"what", "", 34, SHEET_TEXT},
     {"measured", "measured", 12, 4},
+    {"spread_percent", "+- %", 8, 1},
     {"predicted", "predicted", 12, 4},
     {"off_percent", "off %", 8, 1},
 };
@@ -216,19 +217,32 @@ static quire_err predict(const real_run *run, const cost_model *cost, serving_re
     return serving_run(run->t, &server, out, err);
 }
 
-/* cost NULL: nothing is predicted. */
-static quire_err print_figures(const real_run *run, const cost_model *cost, const sheet *s, quire_error *err) {
-    double measured[N_FIGURES], predicted[N_FIGURES];
-    list_figures(run->r, measured);
-    if (cost != NULL) {
+/* What the rounds of a run gave: each figure of each, and what steps cost, as told or as measured around them. */
+typedef struct rounds {
+    double figures[N_FIGURES][FIGURES_MAX_RUNS];
+    double longest_us[FIGURES_MAX_RUNS + 1]; /* of the calibrations: a step with the most rows */
+    cost_model cost;
+    int32_t n, n_costs;
+} rounds;
+
+static quire_err print_figures(const real_run *run, const rounds *f, const sheet *s, quire_error *err) {
+    double predicted[N_FIGURES];
+    if (f->n_costs > 0) {
         serving_result p;
-        TRY(predict(run, cost, &p, err));
+        TRY(predict(run, &f->cost, &p, err));
         list_figures(&p, predicted);
         serving_result_deinit(&p);
     }
     for (int i = 0; i < N_FIGURES; i++) {
-        double p = cost != NULL ? predicted[i] : SHEET_ABSENT;
-        sheet_row(s, (sheet_cell[]){{.text = figure_names[i]}, {.number = measured[i]}, {.number = p}, {.number = off_percent(measured[i], p)}});
+        figure m = figure_of(f->figures[i], f->n);
+        double p = f->n_costs > 0 ? predicted[i] : SHEET_ABSENT;
+        double spread = f->n > 1 && m.mean > 0 ? 100 * m.spread / m.mean : SHEET_ABSENT;
+        sheet_row(s, (sheet_cell[]){{.text = figure_names[i]}, {.number = m.mean}, {.number = spread}, {.number = p}, {.number = off_percent(m.mean, p)}});
+    }
+    if (run->o->calibrate) {
+        figure cost = figure_of(f->longest_us, f->n_costs);
+        sheet_note(s, "steps cost what they did on average of %d calibrations, before and after each run: with %.0f rows %.0f us, at most %.0f away", (int)f->n_costs,
+                   f->cost.rows[f->cost.n_points - 1], cost.mean, cost.spread);
     }
     return QUIRE_OK;
 }
@@ -246,48 +260,90 @@ static void print_head(const real_run *run, const sheet *s) {
 }
 
 /* What steps cost, as told or as measured now. */
-static quire_err find_cost(const bench_serving_options *o, cost_model *out, quire_error *err) {
+static quire_err add_cost(const bench_serving_options *o, rounds *f, quire_error *err) {
     calibrate_options c;
+    cost_model cost;
     if (o->server.cost != NULL) {
-        return cost_read(o->server.cost, out, err);
+        TRY(cost_read(o->server.cost, &cost, err));
+    } else {
+        calibrate_options_init(&c);
+        c.engine = o->engine;
+        TRY(calibrate_cost(&c, &cost, err));
     }
-    calibrate_options_init(&c);
-    c.engine = o->engine;
-    return calibrate_cost(&c, out, err);
+    cost_mean(&f->cost, f->n_costs, &cost);
+    f->longest_us[f->n_costs++] = cost.us[cost.n_points - 1];
+    return QUIRE_OK;
 }
 
-static quire_err run_engine(real_run *run, quire_error *err) {
-    const bench_serving_options *o = run->o;
-    serving_options clock = {.speed = o->server.speed};
-    sheet s = {.what = "serving run", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
-    cost_model cost, later;
-    if (o->server.cost != NULL || o->calibrate) {
-        TRY(find_cost(o, &cost, err));
-    }
+static void run_free(real_run *run) {
+    serving_result_deinit(&run->r);
+    mem_free(run->sent);
+    mem_free(run->ids);
+    mem_free(run->text);
+    run->sent = NULL;
+    run->ids = run->text = NULL;
+    run->r = (serving_result){0};
+    run->n_sent = 0;
+}
+
+/* One round, whose figures join the others. */
+static quire_err run_round(real_run *run, rounds *f, quire_error *err) {
+    serving_options clock = {.speed = run->o->server.speed};
+    double found[N_FIGURES];
     TRY(run_open(run, &clock, err));
-    if (run->r->times.n == 0) {
+    if (run->r.times.n == 0) {
         return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests, (int)run->c.info->max_model_len);
     }
     if (run->c.n_failed > 0) {
         return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s", (int)run->c.n_failed,
                        run->c.failure.message);
     }
-    if (o->calibrate) {
-        TRY(find_cost(o, &later, err));
-        cost_mean(&cost, &later);
+    list_figures(&run->r, found);
+    for (int i = 0; i < N_FIGURES; i++) {
+        f->figures[i][f->n] = found[i];
     }
-    print_head(run, &s);
-    TRY(print_figures(run, o->server.cost != NULL || o->calibrate ? &cost : NULL, &s, err));
-    if (o->calibrate) {
-        sheet_note(&s, "steps cost what they did on average before and after: with %.0f rows %.0f us before, %.0f after", later.rows[later.n_points - 1],
-                   2 * cost.us[cost.n_points - 1] - later.us[later.n_points - 1], later.us[later.n_points - 1]);
+    f->n++;
+    return QUIRE_OK;
+}
+
+/* The first round's engine is open: the trace was made for it. The others get their own, with nothing in its cache. */
+static quire_err run_rounds(real_run *run, rounds *f, quire_error *err) {
+    const bench_serving_options *o = run->o;
+    if (o->server.cost != NULL || o->calibrate) {
+        TRY(add_cost(o, f, err));
+    }
+    for (int32_t i = 0; i < o->n_runs; i++) {
+        if (i > 0) {
+            run_free(run);
+            client_close(&run->c);
+            run->c = (client){0};
+            TRY(client_open(&o->engine, &run->c, err));
+        }
+        TRY(run_round(run, f, err));
+        if (o->calibrate) {
+            TRY(add_cost(o, f, err));
+        }
     }
     return QUIRE_OK;
 }
 
+static quire_err run_engine(real_run *run, quire_error *err) {
+    sheet s = {.what = "serving run", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = run->o->json};
+    rounds *f = mem_new(1, sizeof *f);
+    if (f == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    quire_err e = run_rounds(run, f, err);
+    if (e == QUIRE_OK) {
+        print_head(run, &s);
+        e = print_figures(run, f, &s, err);
+    }
+    mem_free(f);
+    return e;
+}
+
 static quire_err serve_really(const bench_serving_options *o, quire_error *err) {
-    serving_result measured = {0};
-    real_run run = {.o = o, .r = &measured};
+    real_run run = {.o = o};
     trace t = {0};
     if (o->server.described != NULL || (o->calibrate && o->server.cost != NULL)) {
         return err_set(err, QUIRE_INVALID, -1, "with a MODEL the prediction is made from --cost FILE or --calibrate, one of them%s",
@@ -297,10 +353,7 @@ static quire_err serve_really(const bench_serving_options *o, quire_error *err) 
     quire_err e = make_trace(o, run.c.info->max_model_len, &t, err);
     run.t = &t;
     e = e == QUIRE_OK ? run_engine(&run, err) : e;
-    serving_result_deinit(&measured);
-    mem_free(run.sent);
-    mem_free(run.ids);
-    mem_free(run.text);
+    run_free(&run);
     client_close(&run.c);
     trace_deinit(&t);
     return e;

@@ -1,7 +1,7 @@
 /* `quire bench serving [MODEL]`: requests of a trace, or of a Poisson process, answered. Without a model by the simulation, every way to batch and to give
  * memory beside the others (sim/compare.h); with one by the engine, really, through the public API, and beside it what the simulation predicts from what
- * steps cost, which knows nothing of the run: a cost file, or the mean of a calibration before the run and one after it, since the speed of a machine that
- * is shared changes from one minute to the next. */
+ * steps cost, which knows nothing of the run: a cost file, or the mean of calibrations before the run and after it, since the speed of a machine that is
+ * shared changes from one minute to the next. The same averaged over several runs in turn with calibrations tells the model's error from the machine's. */
 #ifndef BENCH_SERVING_H
 #define BENCH_SERVING_H
 
@@ -16,7 +16,8 @@ typedef struct bench_serving_options {
     double rate;             /* requests a second */
     int32_t n_requests;      /* of a trace the first; 0: all */
     int64_t seed;
-    bool calibrate;          /* before and after a real run; server.cost is NULL then */
+    bool calibrate;          /* before and after each real run; server.cost is NULL then */
+    int32_t n_runs;          /* really, each by an engine of its own */
     bool json;
 } bench_serving_options;
 

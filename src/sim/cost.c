@@ -50,17 +50,21 @@ double cost_of(const cost_model *c, const step_work *w) {
            w->copied * c->copy_us;
 }
 
-void cost_mean(cost_model *c, const cost_model *other) {
+void cost_mean(cost_model *c, int32_t n, const cost_model *other) {
+    if (n == 0) {
+        *c = *other;
+        return;
+    }
     assert(c->n_points == other->n_points);
     for (int32_t i = 0; i < c->n_points; i++) {
         assert(c->rows[i] == other->rows[i]);
-        c->us[i] = (c->us[i] + other->us[i]) / 2;
+        c->us[i] += (other->us[i] - c->us[i]) / (n + 1);
     }
-    c->out_us = (c->out_us + other->out_us) / 2;
-    c->decode_pair_us = (c->decode_pair_us + other->decode_pair_us) / 2;
-    c->prefill_pair_us = (c->prefill_pair_us + other->prefill_pair_us) / 2;
-    c->copy_us = (c->copy_us + other->copy_us) / 2;
-    c->request_us = (c->request_us + other->request_us) / 2;
+    c->out_us += (other->out_us - c->out_us) / (n + 1);
+    c->decode_pair_us += (other->decode_pair_us - c->decode_pair_us) / (n + 1);
+    c->prefill_pair_us += (other->prefill_pair_us - c->prefill_pair_us) / (n + 1);
+    c->copy_us += (other->copy_us - c->copy_us) / (n + 1);
+    c->request_us += (other->request_us - c->request_us) / (n + 1);
 }
 
 /* Time by rows: the weights' bytes, until the rows' products take longer. */

@@ -35,8 +35,8 @@ typedef struct step_work {
     double copied;                      /* tokens whose keys and values move */
 } step_work;
 
-/* c becomes the mean of itself and `other`, which was measured at the same numbers of rows. */
-void cost_mean(cost_model *c, const cost_model *other);
+/* c, the mean of n, becomes the mean of those and `other`, which was measured at the same numbers of rows. With n = 0 it becomes `other`. */
+void cost_mean(cost_model *c, int32_t n, const cost_model *other);
 
 /* Microseconds. */
 double cost_of(const cost_model *c, const step_work *w);

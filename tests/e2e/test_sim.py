@@ -187,13 +187,15 @@ def test_a_run_is_printed_beside_its_prediction(quire, chats, tmp_path):
 
 def test_costs_are_measured_before_and_after_the_run(quire, chats):
     small = ("--max-num-seqs", "4", "--max-num-batched-tokens", "32", "--max-model-len", "256")
-    done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--calibrate", *small, "--json")
+    done = bench("serving", "builtin", "--trace", chats, "--shrink", "10", "--speed", "20", "--calibrate", "--runs", "2", *small, "--json")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     found = {row["what"]: row for row in lines if "what" in row}
-    assert found["requests answered"]["measured"] == found["requests answered"]["predicted"] == 8
+    answered, hits = found["requests answered"], found["prompt tokens found in the cache"]
+    assert (answered["measured"], answered["spread_percent"], answered["predicted"]) == (8, 0, 8)
+    assert hits["measured"] <= 7 * 200  # the second run finds nothing of the first
     assert found["time to first token 50%, s"]["predicted"] > 0
-    assert any("before and after" in row.get("note", "") for row in lines)
+    assert any("3 calibrations, before and after" in row.get("note", "") for row in lines)
 
 
 @pytest.mark.parametrize("arguments, said", [
