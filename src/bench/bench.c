@@ -2,6 +2,7 @@
 
 #include <json-c/json.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,8 +47,15 @@ static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_pr
     return QUIRE_OK;
 }
 
-/* One figure: a table's row or a JSON line. limit 0: there is none. */
+/* One figure: a table's row or a JSON line. limit 0: there is none. A mean of NAN: not measured. */
 static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
+    bool measured = !isnan(f.mean);
+    if (!b->options->json && !measured) {
+        printf("%-8s %6d %8d not measured: the first answers ended before the last prompts were computed; ask for more --decode or --step-target-ms 0\n", what,
+               (int)batch, (int)context);
+        fflush(stdout);
+        return;
+    }
     if (!b->options->json) {
         printf("%-8s %6d %8d %12.1f  +-%5.1f%%", what, (int)batch, (int)context, f.mean, f.mean > 0 ? 100 * f.spread / f.mean : 0);
         if (limit > 0) {
@@ -69,11 +77,11 @@ static void report(const bench *b, const char *what, int32_t batch, int32_t cont
     json_object_object_add(params, "backend", json_object_new_string(b->client.info->backend));
     json_object_object_add(params, "threads", json_object_new_int(b->n_threads));
     json_object_object_add(line, "params", params);
-    json_object_object_add(line, "value", json_object_new_double(f.mean));
-    json_object_object_add(line, "spread", json_object_new_double(f.spread));
+    json_object_object_add(line, "value", measured ? json_object_new_double(f.mean) : NULL);
+    json_object_object_add(line, "spread", measured ? json_object_new_double(f.spread) : NULL);
     json_object_object_add(line, "unit", json_object_new_string(strcmp(what, "read") == 0 ? "bytes/s" : "tokens/s"));
     json_object_object_add(line, "limit", limit > 0 ? json_object_new_double(limit) : NULL);
-    json_object_object_add(line, "fraction", limit > 0 ? json_object_new_double(f.mean / limit) : NULL);
+    json_object_object_add(line, "fraction", limit > 0 && measured ? json_object_new_double(f.mean / limit) : NULL);
     printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
     fflush(stdout);
     json_object_put(line);
@@ -94,14 +102,17 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
     }
     llama_shape shape = shape_of(b->client.info);
     report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs), context * b->peak / shape_prompt_operations(&shape, context));
+    int32_t n_found = 0;
     for (int32_t run = 0; run < b->options->n_runs; run++) {
         int64_t took;
         TRY(run_batch(b, requests, batch, context, n, &took, err));
-        decode[run] = client_decode_speed(requests, batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0);
+        decode[n_found] = client_decode_speed(requests, batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0);
+        n_found += decode[n_found] > 0;
     }
     double mean_context = context + n / 2.0;
     double step_bytes = (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
-    report(b, "decode", batch, context, figure_of(decode, b->options->n_runs), fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
+    figure found = n_found > 0 ? figure_of(decode, n_found) : (figure){NAN, NAN};
+    report(b, "decode", batch, context, found, fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
     return QUIRE_OK;
 }
 

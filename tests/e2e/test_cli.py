@@ -184,6 +184,17 @@ def test_bench_prints_one_object_a_line(quire):
     assert all(line["value"] > 0 and line["fraction"] > 0 for line in decode)
 
 
+def test_bench_says_what_it_could_not_measure(quire):
+    """Of twelve prompts the first answer of two tokens is over long before the last prompt is computed."""
+    arguments = ("bench", "builtin", "--batch", "12", "--context", "500", "--decode", "2", "--runs", "1", "--max-num-batched-tokens", "64", "--max-num-seqs", "12")
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "not measured" in done.stdout and "--step-target-ms 0" in done.stdout and " 0.0 " not in done.stdout
+    lines = [json.loads(line) for line in run(*arguments, "--json").stdout.splitlines()]
+    (decode,) = [line for line in lines if line["bench"] == "decode"]
+    assert decode["value"] is None and decode["fraction"] is None and decode["limit"] > 0
+
+
 def test_bench_memory_shows_what_pages_take_over_the_least(quire):
     done = run("bench", "memory", "--pages", "16,256", "--json")
     assert done.returncode == 0, done.stderr
