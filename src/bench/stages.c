@@ -142,11 +142,12 @@ void stages_finish(step_costs *c, double plan_us, double sample_us, double commi
         stage_cost *s = i < N_STAGES ? &c->stages[i] : &c->layers[i - N_STAGES];
         *s = (stage_cost){s->us / n, s->bytes / n, s->operations / n};
     }
-    c->stages[STAGE_PLAN].us = plan_us;
-    c->stages[STAGE_SAMPLE].us = sample_us;
-    c->stages[STAGE_COMMIT].us = commit_us;
-    double between = (c->cycle_us - c->pass_us) / gaps - plan_us - sample_us - commit_us;
-    c->stages[STAGE_BETWEEN].us = c->n_gaps > 0 && between > 0 ? between : 0;
+    double engine_us = plan_us + sample_us + commit_us, gap_us = (c->cycle_us - c->pass_us) / gaps;
+    double part = c->n_gaps > 0 && engine_us > gap_us ? gap_us / engine_us : 1;
+    c->stages[STAGE_PLAN].us = plan_us * part;
+    c->stages[STAGE_SAMPLE].us = sample_us * part;
+    c->stages[STAGE_COMMIT].us = commit_us * part;
+    c->stages[STAGE_BETWEEN].us = c->n_gaps > 0 && part == 1 ? gap_us - engine_us : 0;
     c->us = 0;
     for (int32_t i = 0; i < N_STAGES; i++) {
         c->us += c->stages[i].us;

@@ -78,13 +78,20 @@ static void only_passes_of_the_asked_rows_count_and_of_those_the_faster_half(voi
     put_pass(last, 8, at, 1);
     memcpy(ops + (size_t)6 * PASS_OPS, last, 3 * sizeof *last); /* cut short: no pass */
     assert_int_equal(stages_most_rows(ops, 6 * PASS_OPS + 3), 8);
-    step_costs c = {.n_rows = 8};
+    step_costs c = {.n_rows = 8}, held_up = c;
     stages_add(ops, 6 * PASS_OPS + 3, &c);
     assert_int_equal(c.n_steps, 2); /* both of unit 100 */
     assert_int_equal(c.n_gaps, 1);  /* behind the second of them stands a pass of three rows */
     stages_finish(&c, 10, 20, 5);
     assert_us(c.stages[STAGE_BETWEEN].us, 50 - 35);
     assert_us(c.us, 10.5 + 50);
+    stages_add(ops, 6 * PASS_OPS + 3, &held_up);
+    stages_finish(&held_up, 900, 60, 40); /* means with a step in them that others held up: the gap of 50 was not that long */
+    assert_us(held_up.stages[STAGE_PLAN].us, 45);
+    assert_us(held_up.stages[STAGE_SAMPLE].us, 3);
+    assert_us(held_up.stages[STAGE_COMMIT].us, 2);
+    assert_us(held_up.stages[STAGE_BETWEEN].us, 0);
+    assert_us(held_up.us, 10.5 + 50);
 }
 
 static void a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too(void **state) {
