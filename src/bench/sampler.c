@@ -86,7 +86,7 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
 static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, team *members, const sheet *t) {
     size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_members = (size_t)team_size(members);
     sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .members = members};
-    r.logits = mem_new(n, sizeof *r.logits);
+    r.logits = mem_new_huge(n, sizeof *r.logits); /* as the engine's lie */
     r.samplers = mem_new(n_members, sizeof *r.samplers);
     r.errors = mem_new((size_t)o->n_rows, sizeof *r.errors);
     quire_err e = r.logits && r.samplers && r.errors ? QUIRE_OK : QUIRE_NO_MEMORY;

@@ -1,9 +1,9 @@
 /* What the sampler's passes over rows (sampler_rows.inc.h) share with the loops that have a form of their own for each instruction set.
  * Those are, in sampler_rows_plain.c and sampler_rows_avx2.c:
  *
- *   lowest_of(bits)                        the number of the lowest bit, anything if there is none
- *   reaches(x, bound)                      bit i: whether x[i] of a group is at least the bound
- *   scan_block(x, base, scale, largest)    a block's weights against a base, added up, and its groups' largest logits
+ *   append_group(s, ids, n, first, x, side, bound)  which numbers of a group lie on a side of a bound: their places, counted from `first` on,
+ *                                                   join n others; returns how many there are then; 8 more may be written
+ *   scan_block(x, base, scale, largest)             a block's weights against a base, added up, and its groups' largest logits
  *
  * All functions are static: each instruction set compiles its own. Same bits everywhere, as each element is one exactly defined operation and
  * sums have a fixed order. */
@@ -14,9 +14,8 @@
 
 #include "engine/sampler_parts.h"
 
-#define LANES     16   /* in which weights are added */
-#define AHEAD     1024 /* logits from the one that is read to the one that is fetched */
-#define AT_A_TIME 8    /* ids written without asking how many there are */
+#define LANES 16   /* in which weights are added */
+#define AHEAD 1024 /* logits from the one that is read to the one that is fetched */
 
 /* Loops of few steps become none. */
 #ifdef __clang__
@@ -57,24 +56,7 @@ static inline float sum_of_lanes(float *lanes) {
     return lanes[0];
 }
 
-static int32_t lowest_of(uint64_t bits);
-
-/* The tokens of a group that have a bit join n ids; returns how many there are then. Without a branch a token, as whether one has its bit
- * cannot be guessed: so many places are written in any case, those too many written over by the next. */
-static inline int32_t append_ids(int32_t *ids, int32_t n, int32_t first, uint64_t bits) {
-    if (bits == 0) {
-        return n;
-    }
-    int32_t end = n + __builtin_popcountll(bits);
-    do {
-        for (int j = 0; j < AT_A_TIME; j++) {
-            ids[n + j] = first + lowest_of(bits);
-            bits &= bits - 1;
-        }
-        n += AT_A_TIME;
-    } while (n < end);
-    return end;
-}
+typedef enum side { FROM, BELOW } side; /* a bound: at least that, or less */
 
 /* A block's largest logit, and the sum of its weights against a base, which is of no use when that largest one is far above the base. */
 typedef struct block_scan {

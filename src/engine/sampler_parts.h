@@ -20,11 +20,6 @@ typedef struct candidate {
     int32_t place;
 } candidate;
 
-/* Weights from one to below another. */
-typedef struct weight_range {
-    float low, high;
-} weight_range;
-
 /* ---- sampler_rows.inc.h: passes over whole rows, one set for each instruction set ----
  * The weight of a logit l is 2^((l - s->max) * scale), scale = log2(e) / temperature; 0 when it is less than 2^-126. */
 typedef struct sampler_rows {
@@ -38,9 +33,8 @@ typedef struct sampler_rows {
     void (*weigh)(float *x, int32_t n, float max, float scale);
     /* The sum of w[0..n), and of each GROUP of it into sums; the last group is filled up with zeros. */
     double (*sum_blocks)(float *w, int32_t n, double *sums);
-    /* Of the kept tokens' weights, those from inside.high on added up; those below that, but from inside.low on, which is over 0, go into
-     * s->inside, in order. */
-    double (*divide)(sampler *s, weight_range inside, int32_t *n_inside);
+    /* Of the kept tokens' weights, those from `high` on added up; those below go into s->inside, in order. */
+    double (*divide)(sampler *s, float high, int32_t *n_inside);
     /* Of weights w[0..n) those become 0 which come after the one at `place`, whose weight is `last`, in descending order. */
     void (*drop_after)(float *w, int32_t n, float last, int32_t place);
 } sampler_rows;
@@ -70,6 +64,7 @@ struct sampler {
     int32_t *counts;     /* [n_vocab] valid where marked */
     int32_t *repeats;    /* [max_tokens + 1] lengths of common suffixes */
     double mass[N_BUCKETS];
+    uint64_t members[256]; /* of the set whose members are a byte's bits: their numbers, ascending, a byte each */
 };
 
 static inline uint32_t sampler_bits_of(float v) {

@@ -103,7 +103,7 @@ static int32_t gather(sampler *s, const float *logits, float least) {
         int32_t before = n, end = first + BLOCK / GROUP < n_groups ? first + BLOCK / GROUP : n_groups;
         for (int32_t g = first; g < end; g++) {
             if (s->largest[g] >= least) {
-                n = append_ids(s->ids, n, g * GROUP, reaches(logits + g * GROUP, least));
+                n = append_group(s, s->ids, n, g * GROUP, logits + g * GROUP, FROM, least);
             }
         }
         keep_logits(s, logits, before, n); /* while the block is near */
@@ -153,7 +153,7 @@ static double sum_blocks(float *w, int32_t n, double *sums) {
     return total;
 }
 
-static double divide(sampler *s, weight_range inside, int32_t *n_inside) {
+static double divide(sampler *s, float high, int32_t *n_inside) {
     double above = 0.0;
     int32_t n = 0, *places = (int32_t *)s->keys;
     for (int32_t i = s->n_kept; i % GROUP != 0; i++) {
@@ -163,10 +163,13 @@ static double divide(sampler *s, weight_range inside, int32_t *n_inside) {
         const float *w = s->weights + first;
         float x[GROUP];
         for (int32_t j = 0; j < GROUP; j++) {
-            x[j] = w[j] >= inside.high ? w[j] : 0.0f;
+            x[j] = w[j] >= high ? w[j] : 0.0f;
         }
         above += sum_group(x);
-        n = append_ids(places, n, first, reaches(w, inside.low) & ~reaches(w, inside.high));
+        n = append_group(s, places, n, first, w, BELOW, high);
+    }
+    while (n > 0 && places[n - 1] >= s->n_kept) {
+        n--;
     }
     for (int32_t i = 0; i < n; i++) {
         s->inside[i].place = places[i];

@@ -4,17 +4,19 @@
 
 #include "engine/sampler_block.h"
 
-static int32_t lowest_of(uint64_t bits) {
-    return (int32_t)_tzcnt_u64(bits);
-}
-
-static uint64_t reaches(const float *x, float bound) {
-    uint64_t bits = 0;
-    for (int i = 0; i < GROUP; i += 8) {
-        __m256 yes = _mm256_cmp_ps(_mm256_loadu_ps(x + i), _mm256_set1_ps(bound), _CMP_GE_OQ);
-        bits |= (uint64_t)(uint32_t)_mm256_movemask_ps(yes) << i;
+/* 8 at a time, all written, those that are meant moved to the front: the same steps whatever there is, as no branch could be guessed. */
+static inline int32_t append_group(const sampler *s, int32_t *ids, int32_t n, int32_t first, const float *x, side which, float bound) {
+    const __m256 all = _mm256_set1_ps(bound);
+    __m256i base = _mm256_set1_epi32(first);
+    size_t end = (size_t)n;
+    UNROLL for (int i = 0; i < GROUP; i += 8) {
+        unsigned set = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + i), all, _CMP_GE_OQ)) ^ (which == FROM ? 0 : 255);
+        __m256i members = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)&s->members[set]));
+        _mm256_storeu_si256((__m256i *)(ids + end), _mm256_add_epi32(members, base));
+        base = _mm256_add_epi32(base, _mm256_set1_epi32(8));
+        end += (size_t)__builtin_popcount(set);
     }
-    return bits;
+    return (int32_t)end;
 }
 
 #define REGISTERS 2 /* that go through the polynomial side by side, as each step of it waits for the one before */

@@ -12,6 +12,11 @@
 #define FIRST_BUCKET   ((int32_t)((127u - 40) << 23 >> FIRST_SHIFT)) /* of 2^-40: what weighs less counts as nothing in a guess */
 #define LAST_BUCKET    ((int32_t)(127u << 23 >> FIRST_SHIFT))        /* of 1, the most there is */
 
+/* Weights from one to below another. */
+typedef struct weight_range {
+    float low, high;
+} weight_range;
+
 /* s->mass becomes the weights of the sample by buckets; returns how many tokens it has. */
 static int32_t take_sample(sampler *s, const float *logits) {
     int32_t n = 0;
@@ -48,10 +53,10 @@ static weight_range guess(sampler *s, const float *logits, double weight, double
     return r;
 }
 
-/* Finds the cut among the tokens of this range: all such tokens are kept ones. */
-static bool find_in(sampler *s, weight_range range, double limit, candidate *last) {
+/* Finds the cut among the kept tokens of less than this weight. */
+static bool find_below(sampler *s, float high, double limit, candidate *last) {
     int32_t n_inside;
-    double above = s->rows->divide(s, range, &n_inside);
+    double above = s->rows->divide(s, high, &n_inside);
     return sampler_find_inside(s, n_inside, BY_WEIGHT, limit, above, last);
 }
 
@@ -59,7 +64,7 @@ static bool find_in(sampler *s, weight_range range, double limit, candidate *las
 static bool cut_inside(sampler *s, const float *logits, weight_range guessed, double limit) {
     candidate last;
     sampler_keep_from(s, logits, sampler_logit_below(s, guessed.low), 0.0f);
-    if (!find_in(s, guessed, limit, &last) && !find_in(s, (weight_range){guessed.low, INFINITY}, limit, &last)) {
+    if (!find_below(s, guessed.high, limit, &last) && !find_below(s, INFINITY, limit, &last)) {
         return false;
     }
     s->rows->drop_after(s->weights, s->n_kept, sampler_weight_of(last.key), last.place);

@@ -180,7 +180,7 @@ static void pass_over(sampler *s, const sampler_rows *rows, const float *logits,
     rows->weigh(s->weights, n, s->max, 2.0f);
     out->kept_total = rows->sum_blocks(s->weights, n, s->sums);
     memcpy(out->kept_sums, s->sums, ((size_t)n + GROUP - 1) / GROUP * sizeof *s->sums);
-    out->above = rows->divide(s, (weight_range){1e-3f, 0.25f}, &out->n_inside);
+    out->above = rows->divide(s, n % 2 ? 0.25f : INFINITY, &out->n_inside);
     memcpy(out->inside, s->inside, (size_t)out->n_inside * sizeof *s->inside);
     rows->drop_after(s->weights, n, s->weights[n / 2], n / 2);
     memcpy(out->weights, s->weights, (size_t)n * sizeof *s->weights);
