@@ -7,7 +7,7 @@
 
 #include "engine/sampler_parts.h"
 
-#define SAMPLED_GROUPS 32   /* one group of so many is in the sample */
+#define SAMPLED_GROUPS 48   /* one group of so many is in the sample */
 #define SMALL_VOCAB    4096 /* up to so many tokens all are looked at */
 #define FIRST_BUCKET   ((int32_t)((127u - 40) << 23 >> FIRST_SHIFT)) /* of 2^-40: what weighs less counts as nothing in a guess */
 #define LAST_BUCKET    ((int32_t)(127u << 23 >> FIRST_SHIFT))        /* of 1, the most there is */

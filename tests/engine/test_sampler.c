@@ -300,7 +300,7 @@ static void reference_cut(const float *logits, int32_t n, const sampling_params 
 }
 
 /* A logit of one of the kinds of rows that the cuts meet: even, like language, all equal, of few values, a single live token, huge, and
- * two that mislead whoever looks at every 32nd group. */
+ * two that mislead whoever looks at every 48th group. */
 static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
     switch (kind) {
     case 0:
@@ -316,7 +316,7 @@ static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
     case 5:
         return i % 7 == 3 || n < 7 ? 1e30f : -1e30f;
     default:
-        return i == n / 2 ? 6.0f : random_logit(seed, 4.0f) + (i / GROUP % 32 == 0 ? kind == 6 ? 4.0f : -4.0f : 0.0f);
+        return i == n / 2 ? 6.0f : random_logit(seed, 4.0f) + (i / GROUP % 48 == 0 ? kind == 6 ? 4.0f : -4.0f : 0.0f);
     }
 }
 
