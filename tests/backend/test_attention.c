@@ -169,6 +169,8 @@ static void the_cut_of_the_work_shows_in_no_bit(void **unused) {
     c.d_head = 16;
     c.lengths[2] = 530;
     check_every_way(&c);
+    c.n_heads = c.n_kv_heads = 8; /* of which some take a chunk one after the other */
+    check_every_way(&c);
 }
 
 static void the_cut_shows_in_no_bit_with_int8_keys_and_values(void **unused) {
@@ -181,6 +183,8 @@ static void the_cut_shows_in_no_bit_with_int8_keys_and_values(void **unused) {
     c.n_kv_heads = 1;
     c.d_head = 18; /* not a multiple of a quad */
     c.lengths[2] = 530;
+    check_every_way(&c);
+    c.n_heads = c.n_kv_heads = 6;
     check_every_way(&c);
     c = base_case();
     c.type = DTYPE_I8;

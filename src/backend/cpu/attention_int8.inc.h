@@ -173,10 +173,10 @@ static void attend_int8(const attn_tile *t) {
     if (query < t->n_queries) {
         weights_to_int8(1, t, query, block0, block1, top + query, step + query);
     }
-    for (int32_t i = 0; i < n_groups; i++) {
-        weigh_int8_group(t, groups[i], block0, block1, step + groups[i].query);
-    }
     for (int32_t b = block0; b < block1 && b < t->n_next; b++) {
         ask_for(t->next_k_scales[b]);
+    }
+    for (int32_t i = 0; i < n_groups; i++) {
+        weigh_int8_group(t, groups[i], block0, block1, step + groups[i].query);
     }
 }

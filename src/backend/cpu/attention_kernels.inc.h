@@ -29,6 +29,13 @@ typedef struct attn_group {
     int32_t query, n, first, end, fetched, step;
 } attn_group;
 
+/* What was read of memory is not kept in registers. */
+#if N_LANES == 8
+#define FORGET() __asm__ volatile("" ::: "memory")
+#else
+#define FORGET() ((void)0)
+#endif
+
 /* Into the second cache: what is asked for is wanted half a chunk later. */
 INLINE void ask_for(const void *p) {
     __builtin_prefetch(p, 0, 2);
@@ -65,6 +72,9 @@ INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbe
         for (int r = 0; r < n_q; r++) {
             sums[r][c] = f_fma(f_set1(numbers[r][k]), v, sums[r][c]);
             KEEP(sums[r][c]);
+        }
+        if (n_v > 1 && n_q * n_v > 4) {
+            FORGET(); /* beside 12 registers of sums there are none for numbers that the next vector needs too */
         }
     }
 }

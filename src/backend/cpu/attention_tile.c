@@ -1,0 +1,129 @@
+#include "backend/cpu/attention_tile.h"
+
+#include "backend/cpu/pages_int8.h"
+
+static attn_pages pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head) {
+    return (attn_pages){job->b, seq->pages[job->b->layout.layer_group[job->layer]], job->layer, kv_head};
+}
+
+void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
+    const batch *step = job->b->batch;
+    const attn_spec *spec = job->spec;
+    const batch_seq *seq = &step->seqs[item->seq];
+    s->kv_head = kv_head;
+    s->tile.n_queries = n;
+    for (int32_t t = 0; t < n; t++) {
+        int32_t at = item->row0 + (from + t) / job->group_size, row = step->work_rows != NULL ? step->work_rows[at] : at;
+        int32_t head = kv_head * job->group_size + (from + t) % job->group_size;
+        int32_t position = step->positions[(int64_t)row * step->n_axes];
+        s->row[t] = row - seq->row0;
+        s->row_head[t] = (int64_t)row * job->max_heads + head;
+        s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_head;
+        s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
+        if (s->tile.type == DTYPE_I8) {
+            cpu_int8_query(&s->tile, t);
+        }
+        s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
+        s->tile.position[t] = position;
+        s->first[t] = spec->window > 0 && position >= spec->window ? position - spec->window + 1 : 0;
+        s->end[t] = spec->causal ? position + 1 : seq->n_tokens;
+        s->states[t].sum = 0.0f;
+    }
+}
+
+/* ---- trees of drafts ---- */
+
+/* Whether the chunk holds positions of a draft tree: those behind its first row, which the tree grows from. */
+static bool has_tree(const batch_seq *seq, int32_t base) {
+    return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
+}
+
+/* The chunk's positions from `first` on, as far as they are of the tree, are those of row `row` and its ancestors. What other branches put there is overwritten. */
+static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t row, attn_scratch *s) {
+    const batch *step = job->b->batch;
+    const attn_pages pages = pages_of(job, seq, s->kv_head);
+    for (; row > 0; row = seq->parents[row]) {
+        int32_t p = step->positions[(int64_t)(seq->row0 + row) * step->n_axes] - base;
+        if (p < first) {
+            break;
+        }
+        if (p < ATTN_CHUNK) {
+            attn_pages_place(&pages, seq->n_tokens - seq->n_rows + row, p, &s->copies, &s->tile);
+        }
+    }
+}
+
+/* Queries from..from+n of a tile as a tile of their own, with their places in its results. */
+static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *part) {
+    *part = *whole;
+    part->n_queries = n;
+    for (int32_t t = 0; t < n; t++) {
+        part->q[t] = whole->q[from + t];
+        part->first[t] = whole->first[from + t];
+        part->end[t] = whole->end[from + t];
+        part->slopes[t] = whole->slopes[from + t];
+        part->position[t] = whole->position[from + t];
+        part->q_scale[t] = whole->q_scale[from + t];
+        part->q_sum[t] = whole->q_sum[from + t];
+    }
+    if (whole->type == DTYPE_I8) {
+        part->q_int8 += (int64_t)from * attn_int8_stride(whole->d_head);
+    }
+    part->scores += (int64_t)from * ATTN_CHUNK;
+    part->max += from;
+    part->sum += from;
+    part->acc += (int64_t)from * whole->acc_stride;
+}
+
+/* The tile over a chunk that holds positions of its tree: rows that follow each other see the same, so they are one part. */
+static void attend_branches(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, attn_scratch *s) {
+    for (int32_t from = 0, end; from < s->tile.n_queries; from = end) {
+        for (end = from + 1; end < s->tile.n_queries; end++) {
+            int32_t row = s->row[end], before = s->row[end - 1];
+            if (row != before && seq->parents[row] != before) {
+                break;
+            }
+        }
+        find_branch(job, seq, base, first, s->row[end - 1], s);
+        part_of(&s->tile, from, end - from, &s->branch);
+        job->b->math->attention_tile(&s->branch);
+    }
+}
+
+/* ---- chunks ---- */
+
+static int32_t clamp(int32_t v, int32_t low, int32_t high) {
+    return v < low ? low : v > high ? high : v;
+}
+
+bool attn_compute_chunk(const attn_job *job, const batch_seq *seq, int32_t chunk, attn_next next, attn_scratch *s) {
+    attn_tile *tile = &s->tile;
+    const attn_pages pages = pages_of(job, seq, s->kv_head), next_pages = pages_of(job, seq, next.kv_head);
+    int32_t next_base = next.chunk * ATTN_CHUNK;
+    int32_t base = chunk * ATTN_CHUNK, first = ATTN_CHUNK, end = 0;
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        tile->first[t] = clamp(s->first[t] - base, 0, ATTN_CHUNK);
+        tile->end[t] = clamp(s->end[t] - base, 0, ATTN_CHUNK);
+        if (tile->first[t] < tile->end[t]) {
+            first = tile->first[t] < first ? tile->first[t] : first;
+            end = tile->end[t] > end ? tile->end[t] : end;
+        }
+    }
+    if (first >= end) {
+        return false;
+    }
+    attn_pages_find(&pages, base, first, end, &s->copies, tile);
+    attn_pages_find_next(&next_pages, next_base, clamp(next.end - next_base, 0, ATTN_CHUNK), tile);
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        tile->position[t] -= base;
+    }
+    if (has_tree(seq, base)) {
+        attend_branches(job, seq, base, first, s);
+    } else {
+        job->b->math->attention_tile(tile);
+    }
+    for (int32_t t = 0; t < tile->n_queries; t++) {
+        tile->position[t] += base;
+    }
+    return true;
+}
