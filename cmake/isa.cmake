@@ -1,10 +1,11 @@
-# Instruction sets of src/backend/cpu and src/bench, by file name: *_avx2.c, *_avx512.c and *_neon.c are compiled for what their names say and called
+# Instruction sets of src/backend/cpu and src/bench, by file name: *_avx2.c, *_avx512.c, *_neon.c and *_i8mm.c are compiled for what their names say and called
 # only where the processor has it. Each processor builds its own ones, and the plain files.
 option(QUIRE_EMULATE_AVX512 "Compile the AVX-512 kernels through SIMDe, so that a machine without it can test them (slow)" OFF)
 
 file(GLOB isa_avx2 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx2.c ${CMAKE_SOURCE_DIR}/src/bench/*_avx2.c)
 file(GLOB isa_avx512 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx512.c ${CMAKE_SOURCE_DIR}/src/bench/*_avx512.c)
 file(GLOB isa_neon ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_neon.c)
+file(GLOB isa_i8mm ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_i8mm.c)
 set(isa_avx2_flags -mavx2 -mfma -mf16c)
 set(isa_avx512_flags ${isa_avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16)
 if(QUIRE_EMULATE_AVX512)
@@ -13,16 +14,18 @@ if(QUIRE_EMULATE_AVX512)
 endif()
 
 set(isa_neon_flags -march=armv8.2-a+dotprod)
+set(isa_i8mm_flags ${isa_neon_flags}+i8mm)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set_property(SOURCE ${isa_avx2} APPEND PROPERTY COMPILE_OPTIONS ${isa_avx2_flags})
     set_property(SOURCE ${isa_avx512} APPEND PROPERTY COMPILE_OPTIONS ${isa_avx512_flags})
-    set(isa_foreign ${isa_neon})
+    set(isa_foreign ${isa_neon} ${isa_i8mm})
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
     set_property(SOURCE ${isa_neon} APPEND PROPERTY COMPILE_OPTIONS ${isa_neon_flags})
+    set_property(SOURCE ${isa_i8mm} APPEND PROPERTY COMPILE_OPTIONS ${isa_i8mm_flags})
     set(isa_foreign ${isa_avx2} ${isa_avx512})
 else()
-    set(isa_foreign ${isa_avx2} ${isa_avx512} ${isa_neon})
+    set(isa_foreign ${isa_avx2} ${isa_avx512} ${isa_neon} ${isa_i8mm})
 endif()
 foreach(room quire_cpu quire_bench)
     get_target_property(isa_sources ${room} SOURCES)

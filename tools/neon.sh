@@ -20,6 +20,7 @@ flags="-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -ffp-contract=off -fno-math-errno 
 compile() {
     case $1 in
     *_neon.c) $cc $flags -march=armv8.2-a+dotprod -c "$1" -o "$2" ;;
+    *_i8mm.c) $cc $flags -march=armv8.2-a+dotprod+i8mm -c "$1" -o "$2" ;;
     *) $cc $flags -c "$1" -o "$2" ;;
     esac
 }

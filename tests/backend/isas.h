@@ -18,8 +18,8 @@
 #include "base/rng.h"
 
 #if defined(__aarch64__)
-static const char *const ISAS[] = {"plain", "neon"};
-#define N_TEST_ISAS 2
+static const char *const ISAS[] = {"plain", "neon", "i8mm"};
+#define N_TEST_ISAS 3
 #else
 static const char *const ISAS[] = {"plain", "avx2", "avx512"};
 #define N_TEST_ISAS 3

@@ -71,11 +71,10 @@ static linear *load(backend *b, const w8a8 *c, const tensor_view *scale) {
 
 static void products_are_those_of_the_files_own_numbers(void **state) {
     (void)state;
-    static const char *const isas[] = {"plain", "avx2", "avx512"};
     w8a8 *c = make();
     tensor_view scale = scale_view(c);
-    for (int i = 0; i < 3; i++) {
-        backend *b = open_isa(isas[i], COMPUTE_INT8, 2);
+    for (int i = 0; i < N_ISAS; i++) {
+        backend *b = open_isa(isa_names[i], COMPUTE_INT8, 2);
         if (b == NULL) {
             continue;
         }
@@ -93,7 +92,7 @@ static void products_are_those_of_the_files_own_numbers(void **state) {
             for (int r = 0; r < n; r++) {
                 for (int o = 0; o < OUT; o++) {
                     if (got[r][o] != expected(c, r, o)) {
-                        fail_msg("%s, %d rows: row %d, output %d is %a, not %a", isas[i], n, r, o, (double)got[r][o], (double)expected(c, r, o));
+                        fail_msg("%s, %d rows: row %d, output %d is %a, not %a", isa_names[i], n, r, o, (double)got[r][o], (double)expected(c, r, o));
                     }
                 }
             }

@@ -11,6 +11,7 @@
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #define HAS_DOT_PRODUCT (1u << 20) /* of AT_HWCAP: ASIMDDP, 8-bit products of ARMv8.2 */
+#define HAS_I8MM        (1u << 13) /* of AT_HWCAP2: products of int8 matrices, ARMv8.6 */
 #endif
 
 typedef struct isa_entry {
@@ -43,6 +44,10 @@ static bool has_avx512(void) {
 static bool has_neon(void) {
     return (getauxval(AT_HWCAP) & HAS_DOT_PRODUCT) != 0;
 }
+
+static bool has_i8mm(void) {
+    return has_neon() && (getauxval(AT_HWCAP2) & HAS_I8MM) != 0;
+}
 #endif
 
 #ifdef SIMD_EMULATE
@@ -58,14 +63,17 @@ static const isa_entry ISAS[N_ISAS] = {
     [ISA_AVX2] = {"avx2", has_avx2, false, &math_avx2, &linear_avx2},
     [ISA_AVX512] = {"avx512", has_avx512, AVX512_BY_NAME, &math_avx512, &linear_avx512},
     [ISA_NEON] = {.name = "neon"},
+    [ISA_I8MM] = {.name = "i8mm"},
 #elif defined(__aarch64__)
     [ISA_AVX2] = {.name = "avx2"},
     [ISA_AVX512] = {.name = "avx512"},
     [ISA_NEON] = {"neon", has_neon, false, &math_neon, &linear_neon},
+    [ISA_I8MM] = {"i8mm", has_i8mm, false, &math_neon, &linear_i8mm}, /* neon, but for products of int8 */
 #else
     [ISA_AVX2] = {.name = "avx2"},
     [ISA_AVX512] = {.name = "avx512"},
     [ISA_NEON] = {.name = "neon"},
+    [ISA_I8MM] = {.name = "i8mm"},
 #endif
 };
 
@@ -83,7 +91,7 @@ quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err) {
                                   : err_set(err, QUIRE_UNSUPPORTED, -1, "--isa %s: this processor does not have it; try --isa auto", name);
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "--isa %s: must be auto, plain, avx2, avx512 or neon", name);
+    return err_set(err, QUIRE_INVALID, -1, "--isa %s: must be auto, plain, avx2, avx512, neon or i8mm", name);
 }
 
 const char *cpu_isa_name(cpu_isa isa) {

@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 
-typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_NEON, N_ISAS } cpu_isa;
+typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_NEON, ISA_I8MM, N_ISAS } cpu_isa;
 
 struct math_kernels;   /* math.h: norm, exp, silu, rope, attention */
 struct linear_kernels; /* linear.h: products and activation formats */

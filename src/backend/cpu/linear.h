@@ -76,7 +76,7 @@ extern const linear_kernels linear_plain;
 #if defined(__x86_64__)
 extern const linear_kernels linear_avx2, linear_avx512;
 #elif defined(__aarch64__)
-extern const linear_kernels linear_neon;
+extern const linear_kernels linear_neon, linear_i8mm;
 #endif
 
 /* What the backend holds for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by

@@ -1,5 +1,5 @@
-/* Product kernels for AVX2, AVX-512 and NEON, written once: included by linear_avx2.c, linear_avx512.c and linear_neon.c, which name LINEAR_TABLE. The
- * arithmetic and its order are linear.h's; the plain twin has the same bits.
+/* Product kernels for AVX2, AVX-512 and NEON, written once: included by linear_avx2.c, linear_avx512.c, linear_neon.c and linear_i8mm.c, which name
+ * LINEAR_TABLE. The arithmetic and its order are linear.h's; the plain twin has the same bits.
  *
  * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. One row streams: it is bound by memory. */
 #include <math.h>
@@ -17,6 +17,12 @@
 #include "backend/cpu/linear_floats.inc.h"
 
 #include "backend/cpu/linear_int8.inc.h"
+
+#if defined(PRODUCT_INT8)
+#include "backend/cpu/linear_int8_mm.inc.h"
+#else
+#define PRODUCT_INT8 product_int8
+#endif
 
 #include "backend/cpu/linear_groups.inc.h"
 
@@ -44,7 +50,7 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
         (w->format == ROWS_BF16 ? product_bf16 : product_bf16_wide)(w, x, n_rows, block0, n_blocks, y, scratch);
         break;
     case PACK_INT8:
-        product_int8(w, x, n_rows, block0, n_blocks, y, scratch);
+        PRODUCT_INT8(w, x, n_rows, block0, n_blocks, y, scratch);
         break;
 #define GROUP_CASE(name, group, bits, zero, scale)                                                                                         \
     case PACK_##name:                                                                                                                      \

@@ -1,0 +1,5 @@
+/* Products on NEON with dot products, and with products of int8 matrices (ARMv8.6, I8MM). */
+#define LINEAR_TABLE linear_i8mm
+#define PRODUCT_INT8 product_int8_mm
+
+#include "backend/cpu/linear_kernels.inc.h"
