@@ -95,7 +95,9 @@ static void count_reuse(engine *e, sequence *s, int32_t n) {
     int64_t *total = s->n_admitted == 1 ? &e->stats.prompt_tokens_reused : &e->stats.known_tokens_reused;
     *total += n - s->n_reused;
     s->n_reused = n;
-    s->n_cached = s->n_admitted == 1 ? n : s->n_cached;
+    if (s->n_admitted == 1) {
+        s->n_cached = n; /* never again: readers look at it from the first token on */
+    }
 }
 
 void cache_take(engine *e, sequence *s) {

@@ -42,6 +42,7 @@ typedef struct harness_options {
     int64_t step_target_us;
     draft_options draft;
     bool no_chunked_prefill, no_fork_sharing, no_cascade, starts_held;
+    const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d); /* what the backend does instead, from before the engine starts; NULL: as it is */
 } harness_options;
 
 static const harness_options harness_defaults = {
@@ -119,6 +120,9 @@ static inline void harness_open(const harness_options *o, harness *h) {
     r = r ? r : kv_layout_init(&d, o->kv, o->page_tokens, &h->layout, &err);
     r = r ? r : h->b->ops->step_open(h->b, &limits, &h->layout, h->n_vocab, &err);
     r = r ? r : h->b->ops->kv_open(h->b, o->n_pages, &err);
+    if (r == QUIRE_OK && o->wrap != NULL) {
+        h->b->ops = o->wrap(h->b->ops, &d);
+    }
     r = r ? r : engine_open(h->m, h->b, &h->layout, &eo, &h->e, &err);
     r = r ? r : wake_init(&h->reader);
     r = r ? r : engine_out_open(h->e, &h->reader, &h->out);

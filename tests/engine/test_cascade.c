@@ -29,20 +29,25 @@ static void counted_attention(backend *b, int32_t layer, act q, const attn_spec 
     inner->attention(b, layer, q, &s, out);
 }
 
+static const backend_ops *count_reads(const backend_ops *ops, const model_desc *d) {
+    (void)d;
+    inner = ops;
+    counted = *inner;
+    counted.attention = counted_attention;
+    return &counted;
+}
+
 /* Opens with every other layer windowed, if o cuts its pages so. */
 static void open_counted(const harness_options *o, bool no_cascade, harness *h) {
     harness_options way = *o;
     way.no_cascade = no_cascade;
     way.starts_held = true; /* all together: who comes first computes what the others wait for */
     way.path = "models/builtin-small.gguf";
-    *h = (harness){0};
-    harness_open(&way, h);
-    inner = h->b->ops;
-    counted = *inner;
-    counted.attention = counted_attention;
-    h->b->ops = &counted;
+    way.wrap = count_reads;
     n_read = 0;
     windowed = o->layer_kinds != NULL;
+    *h = (harness){0};
+    harness_open(&way, h);
 }
 
 /* ---- requests behind a cached prefix ---- */

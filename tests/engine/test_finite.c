@@ -47,16 +47,21 @@ static float *spoil_logits(backend *b, int32_t i) {
     return logits;
 }
 
-static void open_spoilt(const harness_options *o, harness *h) {
-    harness_open(o, h);
-    real = h->b->ops;
+static const backend_ops *spoil(const backend_ops *ops, const model_desc *d) {
+    real = ops;
     spoiling = *real;
     spoiling.step_begin = note_batch;
     spoiling.embed = spoil_embedding;
     spoiling.logits = spoil_logits;
-    width = model_description(h->m)->d_model;
+    width = d->d_model;
     assert_true(width <= 1024);
-    h->b->ops = &spoiling;
+    return &spoiling;
+}
+
+static void open_spoilt(const harness_options *o, harness *h) {
+    harness_options spoilt = *o;
+    spoilt.wrap = spoil;
+    harness_open(&spoilt, h);
 }
 
 /* A prompt without the two, but at `at`. */

@@ -22,9 +22,17 @@ static void windowed_attention(backend *b, int32_t layer, act q, const attn_spec
     inner->attention(b, layer, q, &windowed, out);
 }
 
+static const backend_ops *mask_windows(const backend_ops *ops, const model_desc *d) {
+    static backend_ops windowed;
+    (void)d;
+    inner = ops;
+    windowed = *inner;
+    windowed.attention = windowed_attention;
+    return &windowed;
+}
+
 /* Opens an engine whose layers are of the given kinds in turn. */
 static void open_windowed(harness_options o, layer_kind even, layer_kind odd, bool frees, harness *h) {
-    static backend_ops windowed;
     static layer_kind full[DESC_MAX_LAYERS];
     for (int i = 0; i < DESC_MAX_LAYERS; i++) {
         kinds[i] = i % 2 == 0 ? even : odd;
@@ -33,12 +41,9 @@ static void open_windowed(harness_options o, layer_kind even, layer_kind odd, bo
     o.layer_kinds = frees ? kinds : full;
     o.window = WINDOW;
     o.max_model_len = 256;
+    o.wrap = mask_windows;
     *h = (harness){0};
     harness_open(&o, h);
-    inner = h->b->ops;
-    windowed = *inner;
-    windowed.attention = windowed_attention;
-    h->b->ops = &windowed;
 }
 
 static void run_two(harness *h, harness_run runs[2], int32_t prompts[2][N_PROMPT]) {
