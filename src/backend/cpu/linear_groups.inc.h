@@ -196,11 +196,20 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
 /* acc[r][c] += the sums of a part, scaled, and its min. */
 INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
                      ni sums[GROUP_ROWS][TILE_REGISTERS], nf acc[GROUP_ROWS][TILE_REGISTERS]) {
+    const bool floats_first = N_FLOATS_FIRST && !has_mins(f);
+    nf floats[GROUP_ROWS][TILE_REGISTERS];
+    UNROLL
+    for (int i = 0; i < n_rows * n_regs; i++) {
+        int r = i / n_regs, c = i % n_regs;
+        if (floats_first) {
+            floats[r][c] = nf_of(sums[r][c]);
+        }
+    }
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
         int r = i / n_regs, c = i % n_regs;
         nf scale = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 0, c)) : v->scales[c].scale[part];
-        acc[r][c] = nf_fma(nf_of(sums[r][c]), nf_mul(scale, nf_set1(x[r]->scale)), acc[r][c]);
+        acc[r][c] = nf_fma(floats_first ? floats[r][c] : nf_of(sums[r][c]), nf_mul(scale, nf_set1(x[r]->scale)), acc[r][c]);
         if (has_mins(f)) {
             nf min = f.unpacked ? nf_load(record_scale(f, n_regs, v->record, part, 1, c)) : v->scales[c].min[part];
             acc[r][c] = nf_fma(min, nf_set1(f.group == PACK_GROUP ? x[r]->sum : x[r]->sums[part]), acc[r][c]);

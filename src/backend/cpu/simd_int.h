@@ -34,6 +34,8 @@ INLINE int32_t quad_of(const int8_t *x) {
 #define N_HALVES     1
 #define N_FLOAT_ROWS 8 /* rows of a register tile of floats */
 
+#define N_FLOATS_FIRST 0 /* a tile of grouped weights turns all its sums into floats before it adds the first */
+
 #define N_INT8_ROWS     12
 #define INT8_BLOCKS     2
 #define INT8_FEW_BLOCKS 4
@@ -195,6 +197,12 @@ INLINE n_sum n_quad_start(int32_t times_128) {
 #define N_LANES      8
 #define N_HALVES     2
 #define N_FLOAT_ROWS 6
+
+#ifdef __clang__
+#define N_FLOATS_FIRST 0
+#else
+#define N_FLOATS_FIRST 1 /* with 16 registers gcc then keeps fewer sums on the stack, clang more */
+#endif
 
 #define N_INT8_ROWS     6 /* x 16 columns: 12 sums, 4 registers of weights; the rest is reloaded */
 #define INT8_BLOCKS     1

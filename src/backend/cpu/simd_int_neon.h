@@ -6,6 +6,8 @@
 #define N_HALVES     4
 #define N_FLOAT_ROWS 6
 
+#define N_FLOATS_FIRST 0
+
 #define N_INT8_ROWS     6
 #define INT8_BLOCKS     1
 #define INT8_FEW_BLOCKS 1
