@@ -289,6 +289,9 @@ static void reference_cut(const float *logits, int32_t n, const sampling_params 
         }
         before += all[i].weight;
     }
+    if (kept < n && all[kept].weight < all[kept - 1].weight) { /* logits an ulp apart have one weight in float, and are cut as equals */
+        *margin = fmin(*margin, 1 - all[kept].weight / all[kept - 1].weight);
+    }
     total = 0;
     for (int32_t i = 0; i < kept; i++) {
         total += all[i].weight;
