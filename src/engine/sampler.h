@@ -2,8 +2,7 @@
  *
  * Order: allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY; then greedy, or temperature,
  * top-n-sigma, min-p, top-k, typical-p, top-p, XTC (vLLM's order, with llama.cpp's and transformers' further stages fitted in); mirostat in place of all
- * that follows the temperature. Ties go to the lowest id; weights are floats, so
- * that logits a last bit apart can tie in top-p and typical-p. The draw walks the kept tokens in id order against one uniform from a counter-based generator
+ * that follows the temperature. Ties go to the lowest id. The draw walks the kept tokens in id order against one uniform from a counter-based generator
  * keyed by (seed, sample, position, purpose), so a token depends on its own row, history and key only.
  * No sort of the vocabulary, and no weight for every token: kept sets are found among the few that can be kept, by counting in buckets of the
  * keys' leading bits. One thread a sampler.

@@ -100,18 +100,20 @@ static void cut_sigma(sampler *s, const float *logits, float n) {
     s->n_kept = n_kept;
 }
 
-/* Keeps the k largest weights, and all equal to the k-th. */
-static void cut_top_k(sampler *s, int32_t k) {
+/* Keeps the k largest logits, and all equal to the k-th. */
+static void cut_top_k(sampler *s, const float *logits, int32_t k) {
     candidate last;
     if (s->n_kept > k && sampler_find_cut(s, s->weights, BY_COUNT, (double)k, &last)) {
-        sampler_cut_after(s, (candidate){last.key, s->n_kept});
+        sampler_order_equals(s, logits, true, &last);
+        sampler_cut_after(s, last);
     }
 }
 
-/* Keeps a token iff the mass before it (of larger weights, or equal ones with lower ids) is below top_p of all that were kept. */
-static void cut_top_p(sampler *s, float top_p) {
+/* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids) is below top_p of all that were kept. */
+static void cut_top_p(sampler *s, const float *logits, float top_p) {
     candidate last;
     (void)sampler_find_cut(s, s->weights, BY_WEIGHT, (double)top_p * s->rows->sum_blocks(s->weights, s->n_kept, s->sums), &last);
+    sampler_order_equals(s, logits, false, &last);
     sampler_cut_after(s, last);
 }
 
@@ -205,13 +207,13 @@ void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
         cut_sigma(s, logits, p->top_n_sigma);
     }
     if (has_top_k(s, p)) {
-        cut_top_k(s, p->top_k);
+        cut_top_k(s, logits, p->top_k);
     }
     if (p->typical_p < 1.0f) {
         cut_typical(s, logits, p->typical_p);
     }
     if (p->top_p < 1.0f) {
-        cut_top_p(s, p->top_p);
+        cut_top_p(s, logits, p->top_p);
     }
     if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && c->noise.xtc <= p->xtc_probability) {
         cut_top_choices(s, p->xtc_threshold);

@@ -86,6 +86,31 @@ bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, ca
     return sampler_find_inside(s, s->n_kept, by, fmax(limit, DBL_MIN), 0.0, last);
 }
 
+/* Larger for larger logits, equal for equal ones. */
+static uint32_t rank_of(float logit) {
+    uint32_t bits = sampler_bits_of(logit + 0.0f); /* one zero */
+    return bits >> 31 != 0 ? ~bits : bits | 1u << 31;
+}
+
+void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candidate *last) {
+    int32_t n = 0, n_stay = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        if (sampler_bits_of(s->weights[i]) == last->key) {
+            s->inside[n++] = (candidate){rank_of(logits[s->ids[i]]), i};
+            n_stay += i <= last->place;
+        }
+    }
+    candidate cut;
+    if (n_stay < n && sampler_find_inside(s, n, BY_COUNT, n_stay, 0.0, &cut)) {
+        for (int32_t i = 0; i < s->n_kept; i++) {
+            uint32_t rank = rank_of(logits[s->ids[i]]);
+            bool stays = rank > cut.key || (rank == cut.key && (ties_stay || i <= cut.place));
+            s->weights[i] = sampler_bits_of(s->weights[i]) != last->key || stays ? s->weights[i] : 0.0f;
+        }
+    }
+    last->place = s->n_kept - 1;
+}
+
 void sampler_cut_after(sampler *s, candidate last) {
     int32_t n = 0;
     for (int32_t i = 0; i < s->n_kept; i++) {

@@ -119,7 +119,7 @@ void sampler_keep_from(sampler *s, const float *logits, float least, float least
 void sampler_keep_all(sampler *s, const float *logits);
 
 /* ---- sampler_top_p.c ---- */
-/* Keeps a token iff the mass before it (of larger weights, or equal ones with lower ids) is below top_p of all. After scan_masses. */
+/* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids) is below top_p of all. After scan_masses. */
 void sampler_cut_top_p(sampler *s, const float *logits, float top_p);
 
 /* ---- sampler_order.c ---- */
@@ -132,6 +132,9 @@ bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, ca
 /* The same among the n candidates in s->inside, which lie in order of their places; those of larger keys than theirs have the sum `above`. False
  * also when that reaches the limit, which is over 0, already. */
 bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double above, candidate *last);
+/* Logits a last bit apart can have one weight: of the kept tokens with the weight of `last`, as many as were to stay do, but in the order of their logits,
+ * lower ids first or, with ties_stay, all that equal the last of them. The others weigh 0 from now on, and `last` is the last kept token. */
+void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candidate *last);
 /* Leaves out what comes after `last` by weight. */
 void sampler_cut_after(sampler *s, candidate last);
 

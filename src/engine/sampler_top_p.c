@@ -67,6 +67,7 @@ static bool cut_inside(sampler *s, const float *logits, weight_range guessed, do
     if (!find_below(s, guessed.high, limit, &last) && !find_below(s, INFINITY, limit, &last)) {
         return false;
     }
+    sampler_order_equals(s, logits, false, &last);
     s->rows->drop_after(s->weights, s->n_kept, sampler_weight_of(last.key), last.place);
     return true;
 }
@@ -82,5 +83,6 @@ void sampler_cut_top_p(sampler *s, const float *logits, float top_p) {
     }
     sampler_keep_all(s, logits);
     (void)sampler_find_cut(s, s->weights, BY_WEIGHT, limit, &last);
+    sampler_order_equals(s, logits, false, &last);
     sampler_cut_after(s, last);
 }

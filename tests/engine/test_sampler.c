@@ -289,9 +289,6 @@ static void reference_cut(const float *logits, int32_t n, const sampling_params 
         }
         before += all[i].weight;
     }
-    if (kept < n && all[kept].weight < all[kept - 1].weight) { /* logits an ulp apart have one weight in float, and are cut as equals */
-        *margin = fmin(*margin, 1 - all[kept].weight / all[kept - 1].weight);
-    }
     total = 0;
     for (int32_t i = 0; i < kept; i++) {
         total += all[i].weight;
@@ -320,6 +317,30 @@ static float logit_of_kind(int kind, int32_t i, int32_t n, uint64_t *seed) {
         return i % 7 == 3 || n < 7 ? 1e30f : -1e30f;
     default:
         return i == n / 2 ? 6.0f : random_logit(seed, 4.0f) + (i / GROUP % 48 == 0 ? kind == 6 ? 4.0f : -4.0f : 0.0f);
+    }
+}
+
+/* Two logits a last bit apart, of one weight in float, on both sides of a cut: the larger one stays, wherever it lies. */
+static void logits_of_one_weight_are_cut_in_their_order(void **state) {
+    (void)state;
+    static const int32_t sizes[] = {8, 5000, 9000};
+    static float row[9000];
+    const float low = 2.13f, high = nextafterf(low, 3.0f), zero = 0.0f;
+    for (int i = 0; i < 3 * 2 * 3; i++) {
+        int32_t n = sizes[i % 3], first = n / 3, second = n / 2, larger = i / 3 % 2 == 0 ? first : second, other = first + second - larger;
+        for (int32_t k = 0; k < n; k++) {
+            row[k] = k == n / 5 ? 4.0f : k == larger ? high : k == other ? low : -1000.0f - (float)(k % 16);
+        }
+        sampling_params p = params(8.0f); /* a last bit of a logit is less than one of a weight */
+        sampler *s;
+        const float *probs;
+        p.top_k = (int32_t[]){0, 2, 3}[i / 6];
+        p.top_p = i / 6 != 1 ? 0.6f : 1.0f; /* the best has 39%, each of the two 31 */
+        assert_int_equal(sampler_open(n, 4, &s), QUIRE_OK);
+        sample_context c = {.params = &p, .noise = {.token = 0.5f}};
+        assert_int_equal(sampler_distribution(s, row, &c, &probs), QUIRE_OK);
+        assert_true(probs[n / 5] > zero && probs[larger] > zero && probs[other] == zero);
+        sampler_close(s);
     }
 }
 
@@ -427,6 +448,7 @@ int main(void) {
         cmocka_unit_test(a_request_that_rules_out_every_token_is_at_fault_itself),
         cmocka_unit_test(fast_passes_give_the_bits_of_the_plain_ones),
         cmocka_unit_test(the_mass_of_a_row_does_not_depend_on_where_its_largest_logits_lie),
+        cmocka_unit_test(logits_of_one_weight_are_cut_in_their_order),
         cmocka_unit_test(the_usual_cuts_keep_what_sorting_everything_keeps),
         cmocka_unit_test(a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole),
     };
