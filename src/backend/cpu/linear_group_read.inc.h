@@ -29,6 +29,22 @@ INLINE size_t group_bytes(group_format f) {
     return (size_t)f.bits * PACK_GROUP * LANES / 8;
 }
 
+/* Of a group's scales and its share of the supers, which lie behind them. */
+INLINE size_t scale_bytes(group_format f) {
+    const size_t supers = has_supers(f) ? (has_mins(f) ? 4 : 2) * LANES / GROUPS_A_SUPER : 0;
+    switch (f.coding) {
+    case SCALE_F16:
+        return 2 * LANES;
+    case SCALE_F16_MIN:
+        return 4 * LANES;
+    case SCALE_SIX:
+    case SCALE_SIX_MIN:
+        return 3 * LANES / 2 + supers;
+    default:
+        return 2 * LANES + supers;
+    }
+}
+
 /* ---- numbers ---- */
 
 /* Bits `from`.. of each byte moved to bits `to`.., under a mask there. */
@@ -78,7 +94,7 @@ typedef struct group_scales {
     nf scale[2], min[2]; /* of each 16 or of all 32 */
 } group_scales;
 
-/* What the codes of a super block's scales and mins are multiplied with; 0 where the coding has none. */
+/* What the codes of a super block's scales and mins are multiplied with, the stored min's sign turned; 0 where the coding has none. */
 typedef struct group_supers {
     nf scale, min;
 } group_supers;
@@ -89,7 +105,7 @@ INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t g
     group_supers s = {nf_set1(0.0f), nf_set1(0.0f)};
     if (has_supers(f)) {
         s.scale = nf_load_f16(d);
-        s.min = has_mins(f) ? nf_load_f16(d + LANES) : s.min;
+        s.min = has_mins(f) ? nf_neg(nf_load_f16(d + LANES)) : s.min;
     }
     return s;
 }
@@ -114,7 +130,7 @@ INLINE void load_scales(pack_scale coding, const uint8_t *scales, const group_su
         for (int i = 0; i < 2; i++) {
             ni code = n_load_u8(codes + i * LANES);
             out->scale[i] = nf_mul(d->scale, nf_of(n_and(code, n_set1(15))));
-            out->min[i] = nf_neg(nf_mul(d->min, nf_of(n_shr(code, 4))));
+            out->min[i] = nf_mul(d->min, nf_of(n_shr(code, 4)));
         }
         break;
     case SCALE_SIX:
@@ -128,7 +144,7 @@ INLINE void load_scales(pack_scale coding, const uint8_t *scales, const group_su
         ni code = n_and(n_load_u8(sixes + odd * LANES), n_set1(63));
         ni min = odd ? load_six(sixes, 3) : load_six(sixes, 2);
         out->scale[0] = nf_mul(d->scale, nf_of(code));
-        out->min[0] = nf_neg(nf_mul(d->min, nf_of(min)));
+        out->min[0] = nf_mul(d->min, nf_of(min));
         break;
     }
     default:

@@ -16,6 +16,7 @@
 #define GROUP_CHUNK    32
 #define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
 #define SIDE_BLOCKS    4                           /* that one row reads side by side */
+#define AHEAD_BYTES    4096                        /* how far they look ahead, all together */
 
 /* How many rows pay for unpacking first. Plain numbers are as good as unpacked as long as memory is slower still. */
 INLINE int unpacked_from(group_format f) {
@@ -245,9 +246,11 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
         const group_view v = {.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs)};
         ni sums[GROUP_ROWS][TILE_REGISTERS];
         if (range.next != NULL) {
+            const size_t next = (size_t)(range.next_g + g - range.g0);
             UNROLL
             for (int c = 0; c < n_regs; c += N_HALVES) {
-                prefetch_planes(f, range.next[c].planes + (size_t)(range.next_g + g - range.g0) * group_bytes(f));
+                prefetch_planes(f, range.next[c].planes + next * group_bytes(f));
+                __builtin_prefetch(range.next[c].scales + next * scale_bytes(f));
             }
         }
         UNROLL
@@ -285,11 +288,20 @@ INLINE void find_columns(const linear *w, int32_t block0, int32_t n_blocks, int 
 
 /* Blocks that n_rows rows read side by side: memory answers several streams faster than one, but their sums take registers. */
 INLINE int side_blocks(group_format f, int n_rows) {
+    if (n_rows == 2 && f.bits == 8) {
+        return 2;
+    }
     return n_rows > 1 ? GROUP_BLOCKS : is_plain(f) || N_LANES > 8 ? SIDE_BLOCKS : SIDE_BLOCKS / 2;
 }
 
+/* How far ahead each of n_side streams asks for its planes. 0: not at all, since the processor follows four streams of bytes better by
+ * itself. */
+INLINE size_t ahead_bytes(group_format f, int n_side) {
+    return f.bits == 8 && n_side >= SIDE_BLOCKS ? 0 : AHEAD_BYTES / (size_t)n_side;
+}
+
 /* n_rows rows, at most GROUP_ROWS, over n_side blocks, straight from the planes. next: bytes to the blocks that come after, whose first
- * groups are asked for at the end; 0 without any. */
+ * groups are asked for at the end, and whose scales, too short a run for the processor to follow, all along; 0 without any. */
 INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows, int32_t row0, int32_t block0, size_t next,
                         float *y, int32_t y_stride) {
     const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS, n_tiles = n_side * N_HALVES / n_regs;
@@ -319,7 +331,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
         }
         UNROLL
         for (int odd = 0; odd < step; odd++, at += group_bytes(f)) {
-            size_t ahead = at + PREFETCH_BYTES < end ? at + PREFETCH_BYTES : next + (at + PREFETCH_BYTES - end);
+            const size_t far = ahead_bytes(f, n_side), ahead = at + far < end ? at + far : next + (at + far - end);
             UNROLL
             for (int t = 0; t < n_tiles; t++) {
                 group_view v = {.record = NULL};
@@ -330,7 +342,10 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
                     int lane = (t * n_regs + c) % N_HALVES * N_LANES;
                     v.planes[c] = block + from + at + lane * 4;
                     if (lane == 0) {
-                        prefetch_planes(f, block + from + ahead);
+                        if (far > 0) {
+                            prefetch_planes(f, block + from + ahead);
+                        }
+                        __builtin_prefetch(scales + from + next + (size_t)(g + odd) * scale_bytes(f));
                     }
                     load_scales(f.coding, scales + from, &d[t * n_regs + c], g + odd, step == 2 ? odd : g % 2, lane, &v.scales[c]);
                 }

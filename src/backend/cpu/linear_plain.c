@@ -186,14 +186,14 @@ static void group_scales(const linear *w, const uint8_t *block, int32_t group, i
             break;
         case SCALE_FOUR:
             *scale = half_at(supers, 2 * super * LANES + lane) * (float)(*code & 15);
-            *min = -(half_at(supers, (2 * super + 1) * LANES + lane) * (float)(*code >> 4));
+            *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)(*code >> 4);
             break;
         case SCALE_SIX:
             *scale = half_at(supers, super * LANES + lane) * (float)(six(sixes, 2 * (group % 2) + part, c) - 32);
             break;
         case SCALE_SIX_MIN:
             *scale = half_at(supers, 2 * super * LANES + lane) * (float)six(sixes, group % 2, c);
-            *min = -(half_at(supers, (2 * super + 1) * LANES + lane) * (float)six(sixes, 2 + group % 2, c));
+            *min = -half_at(supers, (2 * super + 1) * LANES + lane) * (float)six(sixes, 2 + group % 2, c);
             break;
         default:
             *scale = half_at(supers, super * LANES + lane) * (float)(int8_t)*code;
