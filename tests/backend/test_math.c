@@ -125,6 +125,43 @@ static void halves_are_those_of_the_plain_twin(void **unused) {
     free(want);
 }
 
+/* Heads of plain numbers, halves between two bytes among them, of next to nothing, huge, and with one that is no number, of all lengths. */
+static void bytes_are_those_of_the_plain_twin(void **unused) {
+    (void)unused;
+    enum { N = 300 };
+    static const float sizes[] = {1.0f, 3e38f, 1e-30f, 1e-36f, 0.0f};
+    float x[N];
+    int8_t got[N + 1], want[N + 1];
+    uint64_t seed = SEED;
+    for (int32_t n = 1; n <= N; n = n < 70 ? n + 1 : n + 115) {
+        for (int kind = 0; kind < 8; kind++) {
+            for (int32_t i = 0; i < n; i++) {
+                float unit = (float)(rng_next(&seed) >> 40) * 0x1p-23f - 1.0f;
+                x[i] = kind < 5 ? unit * sizes[kind] : (float)(rng_next(&seed) % 255) - 127.0f + 0.5f * (float)(i % 2);
+            }
+            x[n / 2] = kind == 6 ? NAN : kind == 7 ? -INFINITY : kind == 5 ? 127.0f : x[n / 2];
+            int32_t sum, got_sum, counted = 0;
+            want[n] = got[n] = 7;
+            float scale = math_plain.narrow_int8(x, n, want, &sum);
+            for (int32_t i = 0; i < n; i++) {
+                counted += want[i];
+                assert_true(isnan(scale) ? want[i] == 0
+                                         : fabs((double)want[i] * (double)scale - (double)x[i]) <= 0.5001 * (double)scale + 1e-30);
+            }
+            assert_true(counted == sum && isnan(scale) == (kind > 5));
+            for (int i = 0; i < N_TEST_ISAS; i++) {
+                const math_kernels *k = kernels(ISAS[i]);
+                if (k != NULL) {
+                    float got_scale = k->narrow_int8(x, n, got, &got_sum);
+                    assert_memory_equal(&got_scale, &scale, sizeof scale);
+                    assert_memory_equal(got, want, (size_t)n + 1);
+                    assert_int_equal(got_sum, sum);
+                }
+            }
+        }
+    }
+}
+
 /* How far got is from want, in units of want's last place. */
 static double ulps(float got, double want) {
     float rounded = (float)want;
@@ -242,6 +279,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
         cmocka_unit_test(halves_are_those_of_the_plain_twin),
+        cmocka_unit_test(bytes_are_those_of_the_plain_twin),
         cmocka_unit_test(the_functions_are_within_a_few_units_of_the_last_place),
         cmocka_unit_test(the_functions_are_defined_everywhere),
         cmocka_unit_test(norms_and_rotation_agree_with_double),

@@ -7,9 +7,34 @@
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
+#include "backend/cpu/round_int8.inc.h"
+
 #define INT8_GROUP       (N_LANES / 2) /* queries that share what is loaded: sums in 8 registers */
 #define QUAD_BYTES       64            /* of 16 positions or elements */
 #define MOST_INT8_GROUPS ((ATTN_TILE + INT8_GROUP - 1) / INT8_GROUP)
+
+static float narrow_int8_kernel(const float *x, int32_t n, int8_t *out, int32_t *sum) {
+    const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
+    float tail[ROUND_NUMBERS] = {0}, inverse, largest;
+    int8_t rounded[ROUND_NUMBERS];
+    int32_t bits, sums[2];
+    memcpy(tail, x + whole, (size_t)(n - whole) * sizeof *x);
+    ni magnitudes = magnitudes32(tail);
+    for (int32_t i = 0; i < whole; i += ROUND_NUMBERS) {
+        magnitudes = n_max(magnitudes, magnitudes32(x + i));
+    }
+    bits = lanes_max(n_fold_max(magnitudes));
+    memcpy(&largest, &bits, sizeof largest);
+    float scale = attn_int8_scale(largest, &inverse);
+    quantise32(tail, inverse, rounded, sums);
+    *sum = sums[0] + sums[1];
+    memcpy(out + whole, rounded, (size_t)(n - whole));
+    for (int32_t i = 0; i < whole; i += ROUND_NUMBERS) {
+        quantise32(x + i, inverse, out + i, sums);
+        *sum += sums[0] + sums[1];
+    }
+    return scale;
+}
 
 /* Raw scores of n_q queries with a block. */
 INLINE void score_int8(int n_q, const attn_tile *t, attn_group g, int32_t block) {

@@ -21,7 +21,7 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
         s->out[t] = cpu_act_row(job->b, job->out, row) + (int64_t)head * s->tile.d_head;
         s->tile.q[t] = cpu_act_row(job->b, job->q, row) + (int64_t)head * s->tile.d_head;
         if (s->tile.type == DTYPE_I8) {
-            cpu_int8_query(&s->tile, t);
+            cpu_int8_query(job->b, &s->tile, t);
         }
         s->tile.slopes[t] = spec->alibi_slopes != NULL ? spec->alibi_slopes[head] : 0.0f;
         s->tile.position[t] = position;

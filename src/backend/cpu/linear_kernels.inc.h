@@ -10,7 +10,6 @@
 
 #define LANES           PACK_LANES
 #define PREFETCH_BYTES  1024 /* how far kernels of few rows look ahead */
-#define GROUP_REGISTERS (32 / N_LANES)
 
 #include "backend/cpu/linear_rows.inc.h"
 

@@ -1,10 +1,11 @@
 /* Activation rows made ready for products (linear.h says how they are quantised): one row a call, on any thread. Part of
  * linear_kernels.inc.h. */
+#include "backend/cpu/round_int8.inc.h"
+
 static void prepare_f32(const float *x, int32_t k, void *row) {
     memcpy(row, x, (size_t)k * sizeof *x);
 }
 
-/* Magnitudes as integers order like the floats, with NaN above infinity. */
 INLINE float scale_of(uint32_t largest_bits, float *inverse) {
     float a;
     memcpy(&a, &largest_bits, sizeof a);
@@ -14,27 +15,6 @@ INLINE float scale_of(uint32_t largest_bits, float *inverse) {
     }
     *inverse = 127.0f / a;
     return a / 127.0f;
-}
-
-INLINE ni magnitudes32(const float *x) {
-    ni largest = n_magnitude_bits(nf_load(x));
-    UNROLL
-    for (int i = 1; i < GROUP_REGISTERS; i++) {
-        largest = n_max(largest, n_magnitude_bits(nf_load(x + i * N_LANES)));
-    }
-    return largest;
-}
-
-/* inverse 0 gives zeros, whatever x is. */
-INLINE void quantise32(const float *x, float inverse, int8_t *q, int32_t sums[2]) {
-    ni v[GROUP_REGISTERS];
-    UNROLL
-    for (int i = 0; i < GROUP_REGISTERS; i++) {
-        v[i] = inverse != 0.0f ? n_of(nf_mul(nf_load(x + i * N_LANES), nf_set1(inverse))) : n_set1(0);
-    }
-    n_store_bytes(q, v);
-    sums[0] = lanes_sum(n_fold(v, 0));
-    sums[1] = lanes_sum(n_fold(v, 1));
 }
 
 static void prepare_groups(const float *x, int32_t k, void *row) {

@@ -6,6 +6,7 @@
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 
+#include <math.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
@@ -17,8 +18,8 @@
 
 /* The queries of one kv head against one chunk of positions.
  * Query t sees the chunk's positions first[t]..end[t] (end excluded; empty when first >= end). Position p of the chunk has its keys at lane
- * p % 16 of k_blocks[p / 16], laid out [d_head][16], and its value is row p % 16 of v_blocks[p / 16], [16][d_head]. Lanes of positions nobody
- * sees may hold anything; their values are not read. 64 bytes past a value row must be readable. */
+ * p % 16 of k_blocks[p / 16], laid out [d_head][16], and its value is row p % 16 of v_blocks[p / 16], [16][d_head]. Lanes of positions
+ * nobody sees may hold anything; their values are not read. 64 bytes past a value row must be readable. */
 typedef struct attn_tile {
     int32_t n_queries, d_head, acc_stride; /* acc_stride: d_head rounded up to 16 */
     dtype type;
@@ -34,13 +35,13 @@ typedef struct attn_tile {
     /* Of type I8: blocks of keys as quads [d_head / 4][16][4], of values as quads [4][d_head][4] of four positions, d_head
      * rounded up to 4 in both, each position with its scale; queries as int8 with theirs. */
     const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS], *next_k_scales[ATTN_BLOCKS]; /* [16] each */
-    int8_t *q_int8;                                             /* [n_queries, attn_int8_stride], zeros behind d_head */
+    int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];
     int32_t q_sum[ATTN_TILE]; /* of the int8 */
     uint8_t *weights;         /* [n_queries, ATTN_CHUNK], scratch */
-    float *scores;    /* [n_queries, ATTN_CHUNK], scratch */
-    float *max, *sum; /* [n_queries], result; sum 0 when a query sees nothing, and then acc is undefined */
-    float *acc;       /* [n_queries, acc_stride], result */
+    float *scores;            /* [n_queries, ATTN_CHUNK], scratch */
+    float *max, *sum;         /* [n_queries], result; sum 0 when a query sees nothing, and then acc is undefined */
+    float *acc;               /* [n_queries, acc_stride], result */
 } attn_tile;
 
 /* Bytes from one query to the next in attn_tile.q_int8. */
@@ -48,7 +49,14 @@ static inline int32_t attn_int8_stride(int32_t d_head) {
     return (d_head + 3) / 4 * 4;
 }
 #define ATTN_INT8_TOP   126.0f /* the largest weight; with what rounding carries on, 127 */
-#define ATTN_INT8_LEAST 1e-30f /* weights all as small as this are 0 */
+#define ATTN_INT8_LEAST 1e-30f /* weights, or elements of a head, all as small as this are 0 */
+
+/* What 1 stands for in int8 numbers the largest of whose magnitudes this is, and 1 over it, or 0 where all numbers become 0. */
+static inline float attn_int8_scale(float largest, float *inverse) {
+    float scale = !isfinite(largest) ? NAN : largest > ATTN_INT8_LEAST ? largest / 127.0f : 0.0f;
+    *inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    return scale;
+}
 
 /* A softmax state of one query: weights exp(s - max), their sum, and the weighted sum of values. sum 0: nothing seen yet. */
 typedef struct attn_state {
@@ -76,6 +84,9 @@ typedef struct math_kernels {
 
     /* out[i] = x[i] as F16 or BF16, to nearest even. */
     void (*narrow)(dtype type, const float *x, int32_t n, uint16_t *out);
+    /* out[i] = x[i] / s as int8, to nearest even, where s = the largest |x| / 127. Returns s: 0 where that largest is at most
+     * ATTN_INT8_LEAST, NaN where some x is not finite, and out is zeros then. *sum: of out. */
+    float (*narrow_int8)(const float *x, int32_t n, int8_t *out, int32_t *sum);
 
     void (*attention_tile)(const attn_tile *t);
     /* to = to merged with a later chunk's state. Empty states change nothing; acc of an empty `to` is overwritten. */

@@ -98,6 +98,21 @@ static void narrow_plain(dtype type, const float *x, int32_t n, uint16_t *out) {
     }
 }
 
+static float narrow_int8_plain(const float *x, int32_t n, int8_t *out, int32_t *sum) {
+    float largest = 0.0f, inverse;
+    for (int32_t i = 0; i < n; i++) {
+        float a = fabsf(x[i]);
+        largest = a > largest || isnan(a) ? a : largest;
+    }
+    float scale = attn_int8_scale(largest, &inverse);
+    *sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        out[i] = (int8_t)(inverse > 0.0f ? rintf(x[i] * inverse) : 0.0f);
+        *sum += out[i];
+    }
+    return scale;
+}
+
 const math_kernels math_plain = {
     .exp = exp_plain,
     .tanh = tanh_plain,
@@ -108,6 +123,7 @@ const math_kernels math_plain = {
     .norm_layer = norm_layer_plain,
     .rotate = rotate_plain,
     .narrow = narrow_plain,
+    .narrow_int8 = narrow_int8_plain,
     .attention_tile = attention_tile_plain,
     .attention_merge = attention_merge_plain,
     .attention_finish = attention_finish_plain,

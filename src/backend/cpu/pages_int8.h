@@ -1,7 +1,7 @@
 /* Keys and values of int8 inside a page: version 1 of their layout (pages.h has the other types').
  *
- * A head's key or value of a token is row_bytes int8 (zeros behind d_head) times one float. K plane: [head][block][row_bytes / 4][positions a
- * block][4]: a quad of elements for each position. V plane: [head][positions / 4][row_bytes][4]: a quad of positions for each element (of
+ * A head's key or value of a token is row_bytes int8 (zeros behind d_head) times one float. K plane: [head][block][row_bytes / 4][positions
+ * a block][4]: a quad of elements for each position. V plane: [head][positions / 4][row_bytes][4]: a quad of positions for each element (of
  * page_tokens positions where a page holds fewer than 4). Behind the rows of all heads: scales [head][position]. */
 #ifndef CPU_PAGES_INT8_H
 #define CPU_PAGES_INT8_H
@@ -14,8 +14,13 @@ static inline int64_t cpu_k_int8_index(const kv_layout *l, int32_t head, int32_t
     return ((int64_t)head * l->page_tokens + offset - lane) * l->row_bytes + e / 4 * 4 * block + lane * 4 + e % 4;
 }
 
+/* Positions whose bytes of an element lie side by side. */
+static inline int32_t cpu_v_int8_quad(const kv_layout *l) {
+    return l->page_tokens < 4 ? l->page_tokens : 4;
+}
+
 static inline int64_t cpu_v_int8_index(const kv_layout *l, int32_t head, int32_t offset, int32_t e) {
-    int32_t quad = l->page_tokens < 4 ? l->page_tokens : 4, lane = offset % quad;
+    int32_t quad = cpu_v_int8_quad(l), lane = offset % quad;
     return ((int64_t)head * l->page_tokens + offset - lane) * l->row_bytes + e * quad + lane;
 }
 
@@ -23,16 +28,13 @@ static inline float *cpu_int8_scales(const kv_layout *l, uint8_t *plane, int32_t
     return (float *)(void *)(plane + (int64_t)l->n_kv_heads * l->page_tokens * l->row_bytes) + (int64_t)head * l->page_tokens;
 }
 
-/* What 1 stands for so that x[0..n) become -127..127. NaN where x has a number that is not finite, 0 where all are next to 0. */
-float cpu_int8_scale(const float *x, int32_t n);
-
-/* A head's key and value of one token (d_head floats each), in, from slot to slot, and out. A token whose key or value is not finite gets scales
- * of NaN, so that whoever sees it is not finite either. */
+/* A head's key and value of one token (d_head floats each), in, from slot to slot, and out. A token whose key or value is not finite gets
+ * scales of NaN, so that whoever sees it is not finite either. */
 void cpu_int8_store(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, const float *k, const float *v);
 void cpu_int8_move(const cpu_backend *b, int32_t layer, int32_t head, kv_slot src, kv_slot dst);
 void cpu_int8_read(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, float *k, float *v);
 
 /* Rounds query t of the tile. */
-void cpu_int8_query(attn_tile *tile, int32_t t);
+void cpu_int8_query(const cpu_backend *b, attn_tile *tile, int32_t t);
 
 #endif

@@ -1,0 +1,30 @@
+/* 32 floats as int8, by rows of activations and by heads of keys, values and queries. Needs simd_int.h. */
+#ifndef CPU_ROUND_INT8_INC_H
+#define CPU_ROUND_INT8_INC_H
+
+#define ROUND_NUMBERS   32
+#define ROUND_REGISTERS (ROUND_NUMBERS / N_LANES)
+
+/* The largest of the lanes' magnitudes, as integers: they order like the floats, with NaN above infinity. */
+INLINE ni magnitudes32(const float *x) {
+    ni largest = n_magnitude_bits(nf_load(x));
+    UNROLL
+    for (int i = 1; i < ROUND_REGISTERS; i++) {
+        largest = n_max(largest, n_magnitude_bits(nf_load(x + i * N_LANES)));
+    }
+    return largest;
+}
+
+/* q = x * inverse, ties to even; inverse 0 gives zeros, whatever x is. sums: of the first 16 of q, and of the others. */
+INLINE void quantise32(const float *x, float inverse, int8_t *q, int32_t sums[2]) {
+    ni v[ROUND_REGISTERS];
+    UNROLL
+    for (int i = 0; i < ROUND_REGISTERS; i++) {
+        v[i] = inverse != 0.0f ? n_of(nf_mul(nf_load(x + i * N_LANES), nf_set1(inverse))) : n_set1(0);
+    }
+    n_store_bytes(q, v);
+    sums[0] = lanes_sum(n_fold(v, 0));
+    sums[1] = lanes_sum(n_fold(v, 1));
+}
+
+#endif
