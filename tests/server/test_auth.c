@@ -56,10 +56,14 @@ static void a_tenants_name_has_a_longest_length(void **state) {
     auth *a;
     quire_error err;
     snprintf(line, sizeof(line), "%0*d:key\n", QUIRE_TENANT_BYTES, 0);
-    assert_int_equal(auth_load(NULL, 0, file_of(line), &a, &err), QUIRE_OK);
+    const char *path = file_of(line);
+    assert_int_equal(auth_load(NULL, 0, path, &a, &err), QUIRE_OK);
+    unlink(path);
     auth_free(a);
     snprintf(line, sizeof(line), "%0*d:key\n", QUIRE_TENANT_BYTES + 1, 0);
-    assert_int_equal(auth_load(NULL, 0, file_of(line), &a, &err), QUIRE_BAD_FILE);
+    path = file_of(line);
+    assert_int_equal(auth_load(NULL, 0, path, &a, &err), QUIRE_BAD_FILE);
+    unlink(path);
 }
 
 static void a_file_names_the_tenants(void **state) {
