@@ -32,10 +32,3 @@ foreach(room quire_cpu quire_bench)
     list(REMOVE_ITEM isa_sources ${isa_foreign})
     set_property(TARGET ${room} PROPERTY SOURCES ${isa_sources})
 endforeach()
-
-# ThreadSanitizer looks at memory that threads write. Products read little else than weights, which nobody does: watched, they take nine tenths of a test's time.
-if(QUIRE_SANITIZE MATCHES thread)
-    foreach(isa avx2 avx512 neon i8mm)
-        set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/backend/cpu/linear_${isa}.c APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=thread)
-    endforeach()
-endif()

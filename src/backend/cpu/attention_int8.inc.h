@@ -13,17 +13,12 @@
 #define QUAD_BYTES       64            /* of 16 positions or elements */
 #define MOST_INT8_GROUPS ((ATTN_TILE + INT8_GROUP - 1) / INT8_GROUP)
 
+/* A head's key, value or query (math.h). */
 static float narrow_int8_kernel(const float *x, int32_t n, int8_t *out, int32_t *sum) {
     const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
-    float tail[ROUND_NUMBERS] = {0}, inverse, largest;
+    float tail[ROUND_NUMBERS], inverse, largest;
     int8_t rounded[ROUND_NUMBERS];
-    int32_t bits, sums[2];
-    memcpy(tail, x + whole, (size_t)(n - whole) * sizeof *x);
-    ni magnitudes = magnitudes32(tail);
-    for (int32_t i = 0; i < whole; i += ROUND_NUMBERS) {
-        magnitudes = n_max(magnitudes, magnitudes32(x + i));
-    }
-    bits = lanes_max(n_fold_max(magnitudes));
+    int32_t bits = largest_magnitude(x, n, tail), sums[2];
     memcpy(&largest, &bits, sizeof largest);
     float scale = attn_int8_scale(largest, &inverse);
     quantise32(tail, inverse, rounded, sums);

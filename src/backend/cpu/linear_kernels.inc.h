@@ -9,7 +9,7 @@
 #include "core/half.h"
 
 #define LANES           PACK_LANES
-#define PREFETCH_BYTES  1024 /* how far kernels of few rows look ahead */
+#define PREFETCH_BYTES  1024 /* how far floats of few rows look ahead */
 
 #include "backend/cpu/linear_rows.inc.h"
 

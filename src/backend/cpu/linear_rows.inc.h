@@ -31,13 +31,7 @@ static void prepare_groups(const float *x, int32_t k, void *row) {
 static void prepare_token(const float *x, int32_t k, void *row) {
     int8_t *q = row;
     int32_t whole = k / PACK_GROUP * PACK_GROUP, padded = linear_pad(k, PACK_GROUP), sum = 0, sums[2];
-    float tail[PACK_GROUP] = {0}, inverse;
-    memcpy(tail, x + whole, (size_t)(k - whole) * sizeof *x);
-    ni largest = magnitudes32(tail);
-    for (int32_t i = 0; i < whole; i += PACK_GROUP) {
-        largest = n_max(largest, magnitudes32(x + i));
-    }
-    float scale = scale_of((uint32_t)lanes_max(n_fold_max(largest)), &inverse);
+    float tail[PACK_GROUP], inverse, scale = scale_of((uint32_t)largest_magnitude(x, k, tail), &inverse);
     for (int32_t i = 0; i < padded; i += PACK_GROUP) {
         quantise32(i < whole ? x + i : tail, inverse, q + i, sums);
         sum += sums[0] + sums[1];

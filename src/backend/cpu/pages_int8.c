@@ -1,6 +1,5 @@
 #include "backend/cpu/pages_int8.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 

@@ -15,6 +15,18 @@ INLINE ni magnitudes32(const float *x) {
     return largest;
 }
 
+/* The same of x[0..n), whose last n % 32 numbers become tail, with zeros behind. */
+INLINE int32_t largest_magnitude(const float *x, int32_t n, float tail[ROUND_NUMBERS]) {
+    const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
+    memset(tail, 0, ROUND_NUMBERS * sizeof *tail);
+    memcpy(tail, x + whole, (size_t)(n - whole) * sizeof *x);
+    ni largest = magnitudes32(tail);
+    for (int32_t i = 0; i < whole; i += ROUND_NUMBERS) {
+        largest = n_max(largest, magnitudes32(x + i));
+    }
+    return lanes_max(n_fold_max(largest));
+}
+
 /* q = x * inverse, ties to even; inverse 0 gives zeros, whatever x is. sums: of the first 16 of q, and of the others. */
 INLINE void quantise32(const float *x, float inverse, int8_t *q, int32_t sums[2]) {
     ni v[ROUND_REGISTERS];
