@@ -8,14 +8,6 @@
 
 #define GREEDY_BELOW 1e-5f
 
-static uint64_t members_of(unsigned set) {
-    uint64_t members = 0;
-    for (int n = 0; set != 0; set &= set - 1, n += 8) {
-        members |= (uint64_t)__builtin_ctz(set) << n;
-    }
-    return members;
-}
-
 quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     sampler *s = mem_new(1, sizeof *s);
     if (!s) {
@@ -32,17 +24,15 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
     s->largest = mem_new(n_blocks * (BLOCK / GROUP), sizeof *s->largest);
     s->bases = mem_new(n_blocks, sizeof *s->bases);
     s->sums = mem_new(s->n_groups, sizeof *s->sums);
-    s->keys = mem_new(n + PAST_END, sizeof *s->keys);
-    s->inside = mem_new(n, sizeof *s->inside);
+    s->keys = mem_new(n, sizeof *s->keys);
+    s->inside = mem_new(n + PAST_END, sizeof *s->inside);
     s->marks = mem_new(n, sizeof *s->marks);
     s->counts = mem_new(n, sizeof *s->counts);
     s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
-    if (!s->weights || !s->ids || !s->largest || !s->bases || !s->sums || !s->keys || !s->inside || !s->marks || !s->counts || !s->repeats) {
+    if (!s->weights || !s->ids || !s->largest || !s->bases || !s->sums || !s->keys || !s->inside || !s->marks || !s->counts ||
+        !s->repeats) {
         sampler_close(s);
         return QUIRE_NO_MEMORY;
-    }
-    for (unsigned set = 0; set < 256; set++) {
-        s->members[set] = members_of(set);
     }
     *out = s;
     return QUIRE_OK;

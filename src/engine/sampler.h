@@ -1,14 +1,14 @@
 /* Sampler: chooses a token from a row of logits.
  *
- * Order: allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY; then greedy, or temperature,
- * top-n-sigma, min-p, top-k, typical-p, top-p, XTC (vLLM's order, with llama.cpp's and transformers' further stages fitted in); mirostat in place of all
- * that follows the temperature. Ties go to the lowest id. The draw walks the kept tokens in id order against one uniform from a counter-based generator
- * keyed by (seed, sample, position, purpose), so a token depends on its own row, history and key only.
- * No sort of the vocabulary, and no weight for every token: kept sets are found among the few that can be kept, by counting in buckets of the
- * keys' leading bits. One thread a sampler.
+ * Order: allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY; then greedy, or
+ * temperature, top-n-sigma, min-p, top-k, typical-p, top-p, XTC (vLLM's order, with llama.cpp's and transformers' further stages fitted
+ * in); mirostat in place of all that follows the temperature. Ties go to the lowest id. The draw walks the kept tokens in id order against
+ * one uniform from a counter-based generator keyed by (seed, sample, position, purpose), so a token depends on its own row, history and key
+ * only. No sort of the vocabulary, and no weight for every token: kept sets are found among the few that can be kept, by counting in
+ * buckets of the keys' leading bits. One thread a sampler.
  *
- * Sources: typical-p Meister et al. 2023; top-p Holtzman et al. 2020; repetition penalty Keskar et al. 2019; mirostat Basu et al. 2021; min-p Nguyen et al.
- * 2024; top-n-sigma Tang et al. 2024; DRY and XTC as llama.cpp defines them. */
+ * Sources: typical-p Meister et al. 2023; top-p Holtzman et al. 2020; repetition penalty Keskar et al. 2019; mirostat Basu et al. 2021;
+ * min-p Nguyen et al. 2024; top-n-sigma Tang et al. 2024; DRY and XTC as llama.cpp defines them. */
 #ifndef ENGINE_SAMPLER_H
 #define ENGINE_SAMPLER_H
 
@@ -50,16 +50,16 @@ typedef struct sample_context {
     float *mirostat_mu; /* the sequence's state, 2 tau at first; not NULL where params->mirostat is on */
 } sample_context;
 
-/* The stages up to DRY, which change logits [n_vocab] in place by what the request says and what was written. QUIRE_NUMERIC when a logit is NaN or +inf before
- * or after. */
+/* The stages up to DRY, which change logits [n_vocab] in place by what the request says and what was written. QUIRE_NUMERIC when a logit is
+ * NaN or +inf before or after. */
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
 
 /* Chooses from logits [n_vocab], which are changed in place. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf;
  * QUIRE_BAD_REQUEST when the request's own rules leave no token. Allocates nothing. */
 quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32_t *token);
 
-/* The probabilities that a pick without mirostat draws from, [n_vocab], zero for tokens not kept; greedy gives one 1. For tests and logprobs. Errors as
- * sampler_pick. *probs is valid until the next call. */
+/* The probabilities that a pick without mirostat draws from, [n_vocab], zero for tokens not kept; greedy gives one 1. For tests and
+ * logprobs. Errors as sampler_pick. *probs is valid until the next call. */
 quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs);
 
 #endif

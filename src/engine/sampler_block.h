@@ -1,12 +1,11 @@
 /* What the sampler's passes over rows (sampler_rows.inc.h) share with the loops that have a form of their own for each instruction set.
  * Those are, in sampler_rows_plain.c and sampler_rows_avx2.c:
  *
- *   append_group(s, ids, n, first, x, side, bound)  which numbers of a group lie on a side of a bound: their places, counted from `first` on,
- *                                                   join n others; returns how many there are then; 8 more may be written
- *   scan_block(x, base, scale, largest)             a block's weights against a base, added up, and its groups' largest logits
+ *   reaches(x, bound)                    bit i: whether x[i] of a group is at least the bound
+ *   scan_block(x, base, scale, largest)  a block's weights against a base, added up, and its groups' largest logits
  *
- * All functions are static: each instruction set compiles its own. Same bits everywhere, as each element is one exactly defined operation and
- * sums have a fixed order. */
+ * All functions are static: each instruction set compiles its own. Same bits everywhere, as each element is one exactly defined operation
+ * and sums have a fixed order. */
 #ifndef ENGINE_SAMPLER_BLOCK_H
 #define ENGINE_SAMPLER_BLOCK_H
 
@@ -17,11 +16,13 @@
 #define LANES 16   /* in which weights are added */
 #define AHEAD 1024 /* logits from the one that is read to the one that is fetched */
 
-/* Loops of few steps become none. */
+/* Loops of few steps become none, or one of half as many. */
 #ifdef __clang__
-#define UNROLL _Pragma("unroll")
+#define UNROLL       _Pragma("unroll")
+#define UNROLL_TWICE _Pragma("unroll 2")
 #else
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL       _Pragma("GCC unroll 16")
+#define UNROLL_TWICE _Pragma("GCC unroll 2")
 #endif
 
 /* 2^r, |r| <= 1/2, within 2e-7 (a minimax fit): the highest power first. */
@@ -55,8 +56,6 @@ static inline float sum_of_lanes(float *lanes) {
     }
     return lanes[0];
 }
-
-typedef enum side { FROM, BELOW } side; /* a bound: at least that, or less */
 
 /* A block's largest logit, and the sum of its weights against a base, which is of no use when that largest one is far above the base. */
 typedef struct block_scan {

@@ -126,7 +126,8 @@ static uint32_t nearness_of(double surprise, double entropy) {
     return 0x7fffffffu - sampler_bits_of((float)fabs(surprise - entropy));
 }
 
-/* Keeps the tokens whose surprise is nearest to the entropy, until they together have this probability; all as near as the last one stay. */
+/* Keeps the tokens whose surprise is nearest to the entropy, until they together have this probability; all as near as the last one stay.
+ */
 static void cut_typical(sampler *s, const float *logits, float typical_p) {
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums), log_total = log(total), entropy = 0.0;
     int32_t n = 0;

@@ -103,7 +103,8 @@ static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const
     return n;
 }
 
-/* repeats[k], 1 <= k < n: length of the longest common suffix of window[0..n) and window[0..n - k) (the Z function, Gusfield 1997, read from the end). */
+/* repeats[k], 1 <= k < n: length of the longest common suffix of window[0..n) and window[0..n - k) (the Z function, Gusfield 1997, read
+ * from the end). */
 static void measure_repeats(const int32_t *window, int32_t n, int32_t *repeats) {
     int32_t left = 0, right = 0; /* the match that reaches furthest: [left, right) */
     for (int32_t k = 1; k < n; k++) {

@@ -6,6 +6,7 @@
 #include "engine/sampler_parts.h"
 
 #define ROUND_BUCKETS 128 /* that candidates are told apart by in one round: few, as all are cleared and gone through */
+#define FEW           16  /* candidates that are put in order at once */
 
 static double measure_of(const sampler *s, measure by, int32_t place) {
     return by == BY_COUNT ? 1.0 : (double)s->weights[place];
@@ -51,28 +52,53 @@ static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, m
     return reached;
 }
 
+/* Whether the keys of n > 0 candidates differ; the range that they lie in. */
+static bool find_range(const candidate *c, int32_t n, uint32_t *least, uint32_t *most) {
+    *least = UINT32_MAX;
+    *most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        *least = c[i].key < *least ? c[i].key : *least;
+        *most = c[i].key > *most ? c[i].key : *most;
+    }
+    return *least < *most;
+}
+
+/* By keys, largest first; equals stay in order. */
+static void sort_few(candidate *c, int32_t n) {
+    for (int32_t i = 1; i < n; i++) {
+        candidate moved = c[i];
+        int32_t j = i;
+        for (; j > 0 && c[j - 1].key < moved.key; j--) {
+            c[j] = c[j - 1];
+        }
+        c[j] = moved;
+    }
+}
+
 bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double above, candidate *last) {
+    uint32_t least, most;
     bool reached = false;
+    s->n_equal = 0;
     if (n == 0 || above >= limit) {
         return false;
     }
-    for (;;) {
-        uint32_t least = UINT32_MAX, most = 0;
-        for (int32_t i = 0; i < n; i++) {
-            least = s->inside[i].key < least ? s->inside[i].key : least;
-            most = s->inside[i].key > most ? s->inside[i].key : most;
-        }
-        if (least == most) {
-            break;
-        }
+    while (n > FEW && find_range(s->inside, n, &least, &most)) {
         if (!open_bucket(s, &n, least, most, by, limit, &above) && !reached) {
             return false;
         }
         reached = true; /* that the sum in a bucket, added up again, does not reach the limit is rounding */
     }
-    for (int32_t i = 0; i < n && above < limit; i++) { /* those of one key lie in order */
+    if (n <= FEW) {
+        sort_few(s->inside, n);
+    }
+    for (int32_t i = 0; i < n && above < limit; i++) {
         *last = s->inside[i];
         above += measure_of(s, by, last->place);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        candidate c = s->inside[i];
+        s->inside[s->n_equal] = c;
+        s->n_equal += c.key == last->key;
     }
     return reached || above >= limit;
 }
@@ -93,12 +119,11 @@ static uint32_t rank_of(float logit) {
 }
 
 void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candidate *last) {
-    int32_t n = 0, n_stay = 0;
-    for (int32_t i = 0; i < s->n_kept; i++) {
-        if (sampler_bits_of(s->weights[i]) == last->key) {
-            s->inside[n++] = (candidate){rank_of(logits[s->ids[i]]), i};
-            n_stay += i <= last->place;
-        }
+    int32_t n = s->n_equal, n_stay = 0;
+    for (int32_t i = 0; i < n; i++) {
+        candidate *c = &s->inside[i];
+        n_stay += c->place <= last->place;
+        c->key = rank_of(logits[s->ids[c->place]]);
     }
     candidate cut;
     if (n_stay < n && sampler_find_inside(s, n, BY_COUNT, n_stay, 0.0, &cut)) {

@@ -41,30 +41,30 @@ typedef struct sampler_rows {
 
 extern const sampler_rows sampler_rows_plain, sampler_rows_avx2;
 
-/* Invariant, behind sampler_cut: what can be drawn is the n_kept tokens of ids and weights, in id order, a weight of 0 being one that was cut;
- * or, when is_whole, every token, by the sums of blocks. */
+/* Invariant, behind sampler_cut: what can be drawn is the n_kept tokens of ids and weights, in id order, a weight of 0 being one that was
+ * cut; or, when is_whole, every token, by the sums of blocks. */
 struct sampler {
     const sampler_rows *rows;
     int32_t n_vocab, max_tokens, n_kept;
     bool is_whole;
     size_t n_groups;
-    float max;           /* the largest logit after the changes */
-    float given_max;     /* the same before them */
-    float scale;         /* log2(e) / temperature */
-    float *largest;      /* [whole blocks' groups] the largest logit of each, behind a scan */
-    float *bases;        /* [blocks] the logits that scan_masses takes weights against */
-    double *sums;        /* [groups] the weights of blocks of all tokens, or of groups of the kept ones */
-    double total;        /* the weight of all tokens, behind scan_masses */
-    float *weights;      /* [max(n_vocab + PAST_END, BLOCK)] of the kept tokens */
-    int32_t *ids;        /* [n_vocab + PAST_END] of the kept tokens */
-    uint32_t *keys;      /* [n_vocab + PAST_END] what typical-p orders the kept tokens by; places, in divide */
-    candidate *inside;   /* [n_vocab] those of them that a cut looks at */
-    int32_t *marks;      /* [n_vocab] when a token was last touched, against `mark` */
+    float max;         /* the largest logit after the changes */
+    float given_max;   /* the same before them */
+    float scale;       /* log2(e) / temperature */
+    float *largest;    /* [whole blocks' groups] the largest logit of each, behind a scan */
+    float *bases;      /* [blocks] the logits that scan_masses takes weights against */
+    double *sums;      /* [groups] the weights of blocks of all tokens, or of groups of the kept ones */
+    double total;      /* the weight of all tokens, behind scan_masses */
+    float *weights;    /* [max(n_vocab + PAST_END, BLOCK)] of the kept tokens */
+    int32_t *ids;      /* [n_vocab + PAST_END] of the kept tokens */
+    uint32_t *keys;    /* [n_vocab] what typical-p orders the kept tokens by */
+    candidate *inside; /* [n_vocab + PAST_END] those of them that a cut looks at */
+    int32_t n_equal;   /* of `inside`, behind a cut: those of the last kept token's key */
+    int32_t *marks;    /* [n_vocab] when a token was last touched, against `mark` */
     int32_t mark;
-    int32_t *counts;     /* [n_vocab] valid where marked */
-    int32_t *repeats;    /* [max_tokens + 1] lengths of common suffixes */
+    int32_t *counts;  /* [n_vocab] valid where marked */
+    int32_t *repeats; /* [max_tokens + 1] lengths of common suffixes */
     double mass[N_BUCKETS];
-    uint64_t members[256]; /* of the set whose members are a byte's bits: their numbers, ascending, a byte each */
 };
 
 static inline uint32_t sampler_bits_of(float v) {
@@ -129,11 +129,12 @@ typedef enum measure { BY_COUNT, BY_WEIGHT } measure;
 /* The kept tokens by keys (uint32 under 2^31, one a kept token), largest first, until their sum reaches `limit`: the last of them, at least
  * one. False when the sum of all does not reach the limit. */
 bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, candidate *last);
-/* The same among the n candidates in s->inside, which lie in order of their places; those of larger keys than theirs have the sum `above`. False
- * also when that reaches the limit, which is over 0, already. */
+/* The same among the n candidates in s->inside, which lie in order of their places; those of larger keys than theirs have the sum `above`.
+ * False also when that reaches the limit, which is over 0, already. */
 bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double above, candidate *last);
-/* Logits a last bit apart can have one weight: of the kept tokens with the weight of `last`, as many as were to stay do, but in the order of their logits,
- * lower ids first or, with ties_stay, all that equal the last of them. The others weigh 0 from now on, and `last` is the last kept token. */
+/* Logits a last bit apart can have one weight: of the kept tokens with the weight of `last`, as many as were to stay do, but in the order
+ * of their logits, lower ids first or, with ties_stay, all that equal the last of them. The others weigh 0 from now on, and `last` is the
+ * last kept token. */
 void sampler_order_equals(sampler *s, const float *logits, bool ties_stay, candidate *last);
 /* Leaves out what comes after `last` by weight. */
 void sampler_cut_after(sampler *s, candidate last);

@@ -1,5 +1,6 @@
-/* Passes over a whole row of the vocabulary, the sampler's cost: compiled once for each instruction set (cmake/rooms.cmake), under the name SAMPLER_ROWS,
- * behind the loops that differ between them (sampler_block.h). Written so that a compiler puts the plain loops into vector registers. */
+/* Passes over a whole row of the vocabulary, the sampler's cost: compiled once for each instruction set (cmake/rooms.cmake), under the name
+ * SAMPLER_ROWS, behind the loops that differ between them (sampler_block.h). Written so that a compiler puts the plain loops into vector
+ * registers. */
 #include "engine/sampler_block.h"
 
 /* Floats as integers of the same order: negative ones have their other bits turned round. */
@@ -90,30 +91,37 @@ static bool scan_masses(sampler *s, const float *logits, float scale) {
     return true;
 }
 
-/* The logits of kept tokens first..n, from their ids. */
-static inline void keep_logits(sampler *s, const float *logits, int32_t first, int32_t n) {
-    for (int32_t i = first; i < n; i++) {
-        s->weights[i] = logits[s->ids[i]];
+#define AT_A_TIME 4 /* members of a group written without asking how many there are */
+
+/* The members of a set of a group's places, and their values, join n others; returns how many there are then. Without a branch a member, as
+ * whether one is in the set cannot be guessed: so many are written in any case, those too many written over by the next. */
+static inline int32_t append(int32_t *places, float *values, int32_t n, int32_t first, const float *x, uint64_t set) {
+    int32_t end = n + __builtin_popcountll(set);
+    while (n < end) {
+        UNROLL for (int i = 0; i < AT_A_TIME; i++) {
+            int place = __builtin_ctzll(set | (uint64_t)1 << (GROUP - 1));
+            places[n + i] = first + place;
+            values[n + i] = x[place];
+            set &= set - 1;
+        }
+        n += AT_A_TIME;
     }
+    return end;
 }
 
 static int32_t gather(sampler *s, const float *logits, float least) {
     int32_t n = 0, n_groups = s->n_vocab / GROUP;
-    for (int32_t first = 0; first < n_groups; first += BLOCK / GROUP) {
-        int32_t before = n, end = first + BLOCK / GROUP < n_groups ? first + BLOCK / GROUP : n_groups;
-        for (int32_t g = first; g < end; g++) {
-            if (s->largest[g] >= least) {
-                n = append_group(s, s->ids, n, g * GROUP, logits + g * GROUP, FROM, least);
-            }
+    for (int32_t g = 0; g < n_groups; g++) {
+        if (s->largest[g] >= least) {
+            const float *x = logits + g * GROUP;
+            n = append(s->ids, s->weights, n, g * GROUP, x, reaches(x, least));
         }
-        keep_logits(s, logits, before, n); /* while the block is near */
     }
-    int32_t before = n;
     for (int32_t i = n_groups * GROUP; i < s->n_vocab; i++) {
         s->ids[n] = i;
+        s->weights[n] = logits[i];
         n += logits[i] >= least;
     }
-    keep_logits(s, logits, before, n);
     return n;
 }
 
@@ -153,9 +161,23 @@ static double sum_blocks(float *w, int32_t n, double *sums) {
     return total;
 }
 
+/* The same of weights that a cut looks at. */
+static inline int32_t append_inside(candidate *inside, int32_t n, int32_t first, const float *w, uint64_t set) {
+    int32_t end = n + __builtin_popcountll(set);
+    while (n < end) {
+        UNROLL for (int i = 0; i < AT_A_TIME; i++) {
+            int place = __builtin_ctzll(set | (uint64_t)1 << (GROUP - 1));
+            inside[n + i] = (candidate){sampler_bits_of(w[place]), first + place};
+            set &= set - 1;
+        }
+        n += AT_A_TIME;
+    }
+    return end;
+}
+
 static double divide(sampler *s, float high, int32_t *n_inside) {
     double above = 0.0;
-    int32_t n = 0, *places = (int32_t *)s->keys;
+    int32_t n = 0;
     for (int32_t i = s->n_kept; i % GROUP != 0; i++) {
         s->weights[i] = 0.0f;
     }
@@ -166,14 +188,10 @@ static double divide(sampler *s, float high, int32_t *n_inside) {
             x[j] = w[j] >= high ? w[j] : 0.0f;
         }
         above += sum_group(x);
-        n = append_group(s, places, n, first, w, BELOW, high);
+        n = append_inside(s->inside, n, first, w, ~reaches(w, high));
     }
-    while (n > 0 && places[n - 1] >= s->n_kept) {
+    while (n > 0 && s->inside[n - 1].place >= s->n_kept) {
         n--;
-    }
-    for (int32_t i = 0; i < n; i++) {
-        s->inside[i].place = places[i];
-        memcpy(&s->inside[i].key, s->weights + places[i], sizeof s->inside[i].key);
     }
     *n_inside = n;
     return above;

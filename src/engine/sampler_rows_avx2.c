@@ -4,19 +4,21 @@
 
 #include "engine/sampler_block.h"
 
-/* 8 at a time, all written, those that are meant moved to the front: the same steps whatever there is, as no branch could be guessed. */
-static inline int32_t append_group(const sampler *s, int32_t *ids, int32_t n, int32_t first, const float *x, side which, float bound) {
+/* Masks of 8 are packed to bytes of 32 within the halves of a register, and those put in order. */
+static inline uint64_t reaches(const float *x, float bound) {
     const __m256 all = _mm256_set1_ps(bound);
-    __m256i base = _mm256_set1_epi32(first);
-    size_t end = (size_t)n;
-    UNROLL for (int i = 0; i < GROUP; i += 8) {
-        unsigned set = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + i), all, _CMP_GE_OQ)) ^ (which == FROM ? 0 : 255);
-        __m256i members = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)&s->members[set]));
-        _mm256_storeu_si256((__m256i *)(ids + end), _mm256_add_epi32(members, base));
-        base = _mm256_add_epi32(base, _mm256_set1_epi32(8));
-        end += (size_t)__builtin_popcount(set);
+    const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    uint64_t bits = 0;
+    UNROLL for (int half = 0; half < 2; half++) {
+        __m256i m[4];
+        UNROLL for (int i = 0; i < 4; i++) {
+            m[i] = _mm256_castps_si256(_mm256_cmp_ps(_mm256_loadu_ps(x + 32 * half + 8 * i), all, _CMP_GE_OQ));
+        }
+        __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(m[0], m[1]), _mm256_packs_epi32(m[2], m[3]));
+        uint32_t set = (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
+        bits |= (uint64_t)set << 32 * half;
     }
-    return (int32_t)end;
+    return bits;
 }
 
 #define REGISTERS 2 /* that go through the polynomial side by side, as each step of it waits for the one before */
@@ -51,7 +53,7 @@ static block_scan scan_block(const float *x, float base, float scale, float *lar
     __m256 all = _mm256_set1_ps(-INFINITY), nan = _mm256_setzero_ps(), sums[2] = {nan, nan};
     for (int32_t g = 0; g < BLOCK; g += GROUP) {
         __m256 most = _mm256_set1_ps(-INFINITY);
-        for (int32_t i = g; i < g + GROUP; i += 8 * REGISTERS) {
+        UNROLL_TWICE for (int32_t i = g; i < g + GROUP; i += 8 * REGISTERS) {
             __m256 v[REGISTERS];
             _mm_prefetch((const char *)(x + i + AHEAD), _MM_HINT_T0);
             EACH v[u] = _mm256_loadu_ps(x + i + 8 * u);

@@ -7,8 +7,8 @@
 
 #include "engine/sampler_parts.h"
 
-#define SAMPLED_GROUPS 48   /* one group of so many is in the sample */
-#define SMALL_VOCAB    4096 /* up to so many tokens all are looked at */
+#define SAMPLED_GROUPS 48                                            /* one group of so many is in the sample */
+#define SMALL_VOCAB    4096                                          /* up to so many tokens all are looked at */
 #define FIRST_BUCKET   ((int32_t)((127u - 40) << 23 >> FIRST_SHIFT)) /* of 2^-40: what weighs less counts as nothing in a guess */
 #define LAST_BUCKET    ((int32_t)(127u << 23 >> FIRST_SHIFT))        /* of 1, the most there is */
 
@@ -17,14 +17,14 @@ typedef struct weight_range {
     float low, high;
 } weight_range;
 
-/* s->mass becomes the weights of the sample by buckets; returns how many tokens it has. */
+/* s->mass becomes the weights of the sample by buckets, from FIRST_BUCKET on; returns how many tokens it has. */
 static int32_t take_sample(sampler *s, const float *logits) {
     int32_t n = 0;
     for (size_t g = 0; (int32_t)((g + 1) * GROUP) <= s->n_vocab; g += SAMPLED_GROUPS, n += GROUP) {
         memcpy(s->weights + n, logits + g * GROUP, GROUP * sizeof *logits);
     }
     s->rows->weigh(s->weights, n, s->max, s->scale);
-    memset(s->mass, 0, sizeof s->mass);
+    memset(s->mass + FIRST_BUCKET, 0, (LAST_BUCKET - FIRST_BUCKET + 1) * sizeof *s->mass);
     for (int32_t i = 0; i < n; i++) {
         s->mass[sampler_bits_of(s->weights[i]) >> FIRST_SHIFT] += (double)s->weights[i];
     }
@@ -32,8 +32,8 @@ static int32_t take_sample(sampler *s, const float *logits) {
 }
 
 /* Where the unlikeliest tokens that have this weight together end, give or take so many standard errors. The low end is right above the
- * last sampled one that may be left out: in a row whose weight lies in few tokens that is right above all the others, whether the sample has
- * some of the few or not. */
+ * last sampled one that may be left out: in a row whose weight lies in few tokens that is right above all the others, whether the sample
+ * has some of the few or not. */
 static weight_range guess(sampler *s, const float *logits, double weight, double n_errors) {
     double share = weight * take_sample(s, logits) / s->n_vocab, below = 0.0, squares = 0.0;
     weight_range r = {sampler_weight_of((uint32_t)FIRST_BUCKET << FIRST_SHIFT), INFINITY};
