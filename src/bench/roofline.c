@@ -77,7 +77,8 @@ static void measure_loops(backend *b, int64_t run_us, roofline *out) {
     }
 }
 
-quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind, const roofline_effort *effort, roofline *out, quire_error *err) {
+quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind, const roofline_effort *effort, roofline *out,
+                           quire_error *err) {
     backend *b;
     TRY(backend_cpu_open(&(backend_options){.isa = isa, .n_threads = n_threads, .cpu_bind = cpu_bind}, &b, err));
     *out = (roofline){.n_threads = b->ops->n_workers(b)};
@@ -98,6 +99,24 @@ quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_b
         }
     }
     return QUIRE_OK;
+}
+
+static void raise_to(double *rate, const char **by, double later, const char *later_by) {
+    if (later > *rate) {
+        *rate = later;
+        *by = later_by;
+    }
+}
+
+void roofline_raise(roofline *r, const roofline *later) {
+    for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
+        r->reads[i] = fmax(r->reads[i], later->reads[i]);
+    }
+    raise_to(&r->read, &r->read_by, later->read, later->read_by);
+    raise_to(&r->f32, &r->f32_by, later->f32, later->f32_by);
+    raise_to(&r->bf16, &r->bf16_by, later->bf16, later->bf16_by);
+    raise_to(&r->int8, &r->int8_by, later->int8, later->int8_by);
+    raise_to(&r->int8_small, &r->int8_small_by, later->int8_small, later->int8_small_by);
 }
 
 /* ---- reporting ---- */

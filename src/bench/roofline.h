@@ -29,11 +29,14 @@ typedef struct roofline_effort {
 extern const roofline_effort roofline_usual; /* about 2 seconds a measurement */
 
 /* isa, n_threads and cpu_bind as in backend_options. err says why it could not. */
-quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind, const roofline_effort *effort, roofline *out, quire_error *err);
+quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind, const roofline_effort *effort, roofline *out,
+                           quire_error *err);
+/* Each rate becomes the better of two measurements, of the same threads and instruction set. */
+void roofline_raise(roofline *r, const roofline *later);
 
 typedef struct bench_roofline_options {
     const char *isa;
-    const char *threads; /* "1,2"; NULL: 1, 2, 4 .. one a core, or a processor of cpu_bind's list */
+    const char *threads;  /* "1,2"; NULL: 1, 2, 4 .. one a core, or a processor of cpu_bind's list */
     const char *cpu_bind; /* as in backend_options */
     roofline_effort effort;
     bool json; /* an object a line instead of tables */

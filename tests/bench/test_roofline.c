@@ -75,6 +75,21 @@ static void rates_are_there_for_every_kind_and_the_best_way_to_read_counts(void 
     }
 }
 
+static void of_two_measurements_each_rate_is_the_better_one(void **state) {
+    (void)state;
+    roofline r = {.reads = {3, 1}, .read = 3, .read_by = "a", .f32 = 10, .bf16 = 20, .int8 = 30, .int8_small = 40};
+    roofline later = {.reads = {2, 5}, .read = 5, .read_by = "b", .f32 = 9, .bf16 = 21, .int8 = 29, .int8_small = 41};
+    r.f32_by = r.bf16_by = r.int8_by = r.int8_small_by = "a";
+    later.f32_by = later.bf16_by = later.int8_by = later.int8_small_by = "b";
+    roofline_raise(&r, &later);
+    assert_true(r.reads[0] == 3 && r.reads[1] == 5 && r.read == 5 && r.f32 == 10 && r.bf16 == 21 && r.int8 == 30 && r.int8_small == 41);
+    assert_string_equal(r.read_by, "b");
+    assert_string_equal(r.f32_by, "a");
+    assert_string_equal(r.bf16_by, "b");
+    assert_string_equal(r.int8_by, "a");
+    assert_string_equal(r.int8_small_by, "b");
+}
+
 static void an_instruction_set_that_nobody_has_is_refused(void **state) {
     (void)state;
     roofline r;
@@ -88,6 +103,7 @@ int main(void) {
         cmocka_unit_test(every_way_to_read_reads_every_word_once),
         cmocka_unit_test(a_round_of_a_loop_does_the_operations_that_it_counts),
         cmocka_unit_test(rates_are_there_for_every_kind_and_the_best_way_to_read_counts),
+        cmocka_unit_test(of_two_measurements_each_rate_is_the_better_one),
         cmocka_unit_test(an_instruction_set_that_nobody_has_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,8 +241,15 @@ def test_bench_speed_prints_figures_limits_and_goals(quire):
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert all({"name", "params", "value", "unit", "limit", "fraction", "goal", "met"} <= set(line) for line in lines)
     names = [line["name"] for line in lines]
+    assert names[:5] == ["roofline"] * 5
+    limits = {line["params"]["type"]: line["value"] for line in lines[:5]}
+    for line in lines[5:]:
+        if line["name"] == "roofline":  # taken again before each part: said where it is better
+            assert line["value"] > limits[line["params"]["type"]]
+            limits[line["params"]["type"]] = line["value"]
+    names = [name for name in names if name != "roofline"]
     assert {name: names.count(name) for name in set(names)} == {
-        "roofline": 5, "prefill": 2, "decode": 4, "memory": 1, "idle": 1, "start": 1, "paged/contiguous": 3, "attention": 6}
+        "prefill": 2, "decode": 4, "memory": 1, "idle": 1, "start": 1, "paged/contiguous": 3, "attention": 6}
     assert [line["params"] for line in lines if line["name"] == "decode"] == [
         {"batch": batch, "context": 128, "type": kind} for kind in ("q4_0", "int8") for batch in (1, 3)]
     for line in lines:
