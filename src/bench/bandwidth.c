@@ -56,9 +56,11 @@ static void touch_stretch(void *context, int32_t part, int32_t member) {
     }
 }
 
-static double best_rate(backend *b, reading *r, int32_t n_stretches, int64_t run_us) {
-    int64_t best = INT64_MAX, start = clock_us();
-    int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1; /* long enough for the clock */
+/* One turn of several: *rate becomes the best so far, and the mean of equally long turns. */
+static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run_us, bandwidth *rate) {
+    int64_t best = INT64_MAX, start = clock_us(), all;
+    int32_t repeats = n_stretches < 64 ? 64 / n_stretches : 1, n_passes = 0; /* long enough for the clock */
+    double bytes = (double)n_stretches * STRETCH * repeats;
     do {
         int64_t before = clock_us();
         for (int32_t i = 0; i < repeats; i++) {
@@ -66,15 +68,19 @@ static double best_rate(backend *b, reading *r, int32_t n_stretches, int64_t run
         }
         int64_t took = clock_us() - before;
         best = took < best ? took : best;
-    } while (clock_us() - start < run_us);
-    return (double)n_stretches * STRETCH * repeats / ((double)(best > 0 ? best : 1) * 1e-6);
+        all = clock_us() - start;
+        n_passes++;
+    } while (all < run_us);
+    rate->best = fmax(rate->best, bytes / ((double)(best > 0 ? best : 1) * 1e-6));
+    rate->mean += bytes * n_passes / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS;
 }
 
 /* All ways over one buffer, of small pages or of huge ones where the system has them. */
-static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us, double *rates) {
+static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages, int64_t run_us, bandwidth *rates) {
     size_t n = (size_t)n_stretches;
-    reading r = {
-        .kernels = peak_of(b), .bytes = small_pages ? mem_new(n, STRETCH) : cpu_new_spread((const cpu_backend *)b, n * STRETCH), .sums = mem_new(n, sizeof *r.sums)};
+    reading r = {.kernels = peak_of(b),
+                 .bytes = small_pages ? mem_new(n, STRETCH) : cpu_new_spread((const cpu_backend *)b, n * STRETCH),
+                 .sums = mem_new(n, sizeof *r.sums)};
     if (r.bytes == NULL || r.sums == NULL) {
         mem_free(r.bytes);
         mem_free(r.sums);
@@ -86,7 +92,7 @@ static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages
         int32_t way = i % BANDWIDTH_WAYS;
         if (ways[way].small_pages == small_pages) {
             r.way = &ways[way].way;
-            rates[way] = fmax(rates[way], best_rate(b, &r, n_stretches, run_us / TURNS));
+            measure_way(b, &r, n_stretches, run_us / TURNS, &rates[way]);
         }
     }
     mem_free(r.bytes);
@@ -94,7 +100,7 @@ static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages
     return QUIRE_OK;
 }
 
-quire_err bandwidth_by_way(backend *b, int64_t n_bytes, int64_t run_us, double rates[BANDWIDTH_WAYS]) {
+quire_err bandwidth_by_way(backend *b, int64_t n_bytes, int64_t run_us, bandwidth rates[BANDWIDTH_WAYS]) {
     int64_t n = n_bytes > 0 ? (n_bytes + STRETCH - 1) / STRETCH : 1;
     if (n > 1 << 20) {
         return QUIRE_TOO_LARGE;

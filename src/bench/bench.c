@@ -133,12 +133,12 @@ static quire_err measure_limits(bench *b, quire_error *err) {
     for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
         roofline r;
         TRY(roofline_measure(b->options->engine.isa, threads, b->options->engine.cpu_bind, &effort, &r, err));
-        b->bandwidth = fmax(b->bandwidth, r.read);
+        b->bandwidth = fmax(b->bandwidth, r.read.best);
         b->peak = fmax(b->peak, peak_of_products(b, &r));
         if (b->options->json) {
-            report(b, "read", threads, 0, (figure){r.read, 0}, 0);
+            report(b, "read", threads, 0, (figure){r.read.best, 0}, 0);
         } else {
-            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads, threads == 1 ? "" : "s", (int)effort.megabytes, r.read / 1e9,
+            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads, threads == 1 ? "" : "s", (int)effort.megabytes, r.read.best / 1e9,
                    peak_of_products(b, &r) / 1e9);
         }
         if (threads == b->n_threads) {

@@ -129,7 +129,7 @@ static void close_profile(profile *p) {
 
 /* The least time that the machine needs for a stage over the time that it took. */
 static double fraction(const stage_cost *c, const roofline *r, double peak) {
-    double bytes_us = c->bytes / r->read * 1e6, operations_us = c->operations / peak * 1e6;
+    double bytes_us = c->bytes / r->read.best * 1e6, operations_us = c->operations / peak * 1e6;
     return c->us > 0 && c->bytes > 0 ? (bytes_us > operations_us ? bytes_us : operations_us) / c->us : SHEET_ABSENT;
 }
 
@@ -148,7 +148,7 @@ static void print_row(const sheet *t, const char *name, const stage_cost *c, dou
 
 /* Keys and values of int8 are multiplied as such, all others in f32. */
 static double attention_peak(const profile *p, const roofline *r) {
-    return p->l.layout.type == DTYPE_I8 ? r->int8 : r->f32;
+    return p->l.layout.type == DTYPE_I8 ? r->int8.best : r->f32.best;
 }
 
 static void print_step(const profile *p, const step_costs *c, const roofline *r, const char *what, double peak) {
@@ -208,7 +208,7 @@ static quire_err print_profile(const profile *p, quire_error *err) {
     if (!p->o->json) {
         printf("%s, compute %s, KV %s, %s; %d prompts of %d tokens\nlimits: reading %.1f GB/s, products (%s) %.1f GOP/s, attention %.1f\n",
                p->l.desc->name, compute_name(compute), dtype_name(p->l.layout.type), p->l.b->ops->describe(p->l.b), (int)p->o->batch,
-               (int)p->o->n_prompt, r.read / 1e9, by, peak / 1e9, attention_peak(p, &r) / 1e9);
+               (int)p->o->n_prompt, r.read.best / 1e9, by, peak / 1e9, attention_peak(p, &r) / 1e9);
     }
     print_step(p, &p->prompt, &r, "prefill", peak);
     print_step(p, &p->decode, &r, "decode", peak);

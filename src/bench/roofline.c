@@ -42,38 +42,39 @@ static int32_t rounds_of(looping *l) {
     return l->n_rounds;
 }
 
-/* Raises *rate to the operations a second of all threads together, where that is more. Nothing for a kind without instructions. */
-static void raise_rate(backend *b, const peak_loop *loop, int64_t run_us, double *rate) {
+/* One turn of several: the best becomes the operations a second of all threads together, where that is more, the mean that of equally long
+ * turns. Nothing for a kind without instructions. */
+static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roofline_rate *rate) {
+    rate->by = loop->by;
     if (loop->run == NULL) {
         return;
     }
     looping l = {.loop = loop};
-    int32_t n_parts = b->ops->n_workers(b);
+    int32_t n_parts = b->ops->n_workers(b), n_runs = 0;
     double ops = (double)loop->ops * rounds_of(&l) * n_parts;
-    int64_t start = clock_us(), took;
+    int64_t start = clock_us(), all;
     do {
         int64_t before = clock_us();
         b->ops->run_parts(b, run_loop, &l, n_parts);
-        took = clock_us() - before;
-        *rate = fmax(*rate, ops / ((double)(took > 0 ? took : 1) * 1e-6));
-    } while (clock_us() - start < run_us);
+        int64_t took = clock_us() - before;
+        rate->best = fmax(rate->best, ops / ((double)(took > 0 ? took : 1) * 1e-6));
+        all = clock_us() - start;
+        n_runs++;
+    } while (all < run_us);
+    rate->mean += ops * n_runs / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS;
 }
 
 static void measure_loops(backend *b, int64_t run_us, roofline *out) {
     const peak_kernels *k = peak_of(b);
     for (int32_t turn = 0; turn < TURNS; turn++) { /* in turns, so that a slow spell of the machine does not hit one of them alone */
-        raise_rate(b, &k->f32, run_us / TURNS, &out->f32);
-        raise_rate(b, &k->bf16, run_us / TURNS, &out->bf16);
-        raise_rate(b, &k->int8, run_us / TURNS, &out->int8);
-        raise_rate(b, &k->int8_small, run_us / TURNS, &out->int8_small);
+        measure_loop(b, &k->f32, run_us / TURNS, &out->f32);
+        measure_loop(b, &k->bf16, run_us / TURNS, &out->bf16);
+        measure_loop(b, &k->int8, run_us / TURNS, &out->int8);
+        measure_loop(b, &k->int8_small, run_us / TURNS, &out->int8_small);
     }
-    out->f32_by = k->f32.by;
-    out->bf16_by = k->bf16.by;
-    out->int8_by = k->int8.by;
-    out->int8_small_by = k->int8_small.by;
     if (k->bf16.run == NULL) {
         out->bf16 = out->f32;
-        out->bf16_by = "no dot product of bf16: as f32";
+        out->bf16.by = "no dot product of bf16: as f32";
     }
 }
 
@@ -81,7 +82,7 @@ quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_b
                            quire_error *err) {
     backend *b;
     TRY(backend_cpu_open(&(backend_options){.isa = isa, .n_threads = n_threads, .cpu_bind = cpu_bind}, &b, err));
-    *out = (roofline){.n_threads = b->ops->n_workers(b)};
+    *out = (roofline){.n_threads = b->ops->n_workers(b), .n_measurements = 1};
     snprintf(out->machine, sizeof out->machine, "%s", b->ops->describe(b));
     int64_t run_us = (int64_t)effort->milliseconds * 1000;
     b->ops->enter(b);
@@ -93,30 +94,34 @@ quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_b
         return err_set(err, e, -1, "%d MiB to measure the memory with: %s", (int)effort->megabytes, quire_err_text(e));
     }
     for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-        if (out->reads[i] > out->read) {
-            out->read = out->reads[i];
-            out->read_by = bandwidth_names[i];
+        if (out->reads[i].best > out->read.best) {
+            out->read = (roofline_rate){out->reads[i].best, out->reads[i].mean, bandwidth_names[i]};
         }
     }
     return QUIRE_OK;
 }
 
-static void raise_to(double *rate, const char **by, double later, const char *later_by) {
-    if (later > *rate) {
-        *rate = later;
-        *by = later_by;
+/* share: of all measurements that the later ones are. */
+static void join(roofline_rate *rate, const roofline_rate *later, double share) {
+    rate->mean += (later->mean - rate->mean) * share;
+    if (later->best > rate->best) {
+        rate->best = later->best;
+        rate->by = later->by;
     }
 }
 
-void roofline_raise(roofline *r, const roofline *later) {
+void roofline_join(roofline *r, const roofline *later) {
+    r->n_measurements += later->n_measurements;
+    double share = (double)later->n_measurements / r->n_measurements;
     for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-        r->reads[i] = fmax(r->reads[i], later->reads[i]);
+        r->reads[i].best = fmax(r->reads[i].best, later->reads[i].best);
+        r->reads[i].mean += (later->reads[i].mean - r->reads[i].mean) * share;
     }
-    raise_to(&r->read, &r->read_by, later->read, later->read_by);
-    raise_to(&r->f32, &r->f32_by, later->f32, later->f32_by);
-    raise_to(&r->bf16, &r->bf16_by, later->bf16, later->bf16_by);
-    raise_to(&r->int8, &r->int8_by, later->int8, later->int8_by);
-    raise_to(&r->int8_small, &r->int8_small_by, later->int8_small, later->int8_small_by);
+    join(&r->read, &later->read, share);
+    join(&r->f32, &later->f32, share);
+    join(&r->bf16, &later->bf16, share);
+    join(&r->int8, &later->int8, share);
+    join(&r->int8_small, &later->int8_small, share);
 }
 
 /* ---- reporting ---- */
@@ -125,15 +130,16 @@ void bench_roofline_options_init(bench_roofline_options *o) {
     *o = (bench_roofline_options){.effort = roofline_usual};
 }
 
-static void print_json(const roofline *r, const char *what, const char *by, double value, const char *unit) {
+static void print_json(const roofline *r, const char *what, const roofline_rate *rate, const char *unit) {
     json_object *line = json_object_new_object(), *params = json_object_new_object();
     json_object_object_add(line, "name", json_object_new_string("roofline"));
     json_object_object_add(params, "what", json_object_new_string(what));
-    json_object_object_add(params, "by", json_object_new_string(by));
+    json_object_object_add(params, "by", json_object_new_string(rate->by));
     json_object_object_add(params, "threads", json_object_new_int(r->n_threads));
     json_object_object_add(params, "machine", json_object_new_string(r->machine));
     json_object_object_add(line, "params", params);
-    json_object_object_add(line, "value", json_object_new_double(value));
+    json_object_object_add(line, "value", json_object_new_double(rate->best));
+    json_object_object_add(line, "mean", json_object_new_double(rate->mean));
     json_object_object_add(line, "unit", json_object_new_string(unit));
     printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
     json_object_put(line);
@@ -141,26 +147,25 @@ static void print_json(const roofline *r, const char *what, const char *by, doub
 
 static void report(const roofline *r, bool json) {
     const struct {
-        const char *what, *by;
-        double rate;
-    } peaks[] = {{"f32", r->f32_by, r->f32},
-                 {"bf16", r->bf16_by, r->bf16},
-                 {"int8", r->int8_by, r->int8},
-                 {"int8 by 4 bits", r->int8_small_by, r->int8_small}};
+        const char *what;
+        const roofline_rate *rate;
+    } peaks[] = {{"f32", &r->f32}, {"bf16", &r->bf16}, {"int8", &r->int8}, {"int8 by 4 bits", &r->int8_small}};
     enum { N_PEAKS = (int)(sizeof peaks / sizeof *peaks) };
     if (json) {
-        print_json(r, "read", r->read_by, r->read, "bytes/s");
+        print_json(r, "read", &r->read, "bytes/s");
         for (int i = 0; i < N_PEAKS; i++) {
-            print_json(r, peaks[i].what, peaks[i].by, peaks[i].rate, "operations/s");
+            print_json(r, peaks[i].what, peaks[i].rate, "operations/s");
         }
     } else {
-        printf("%s\n  reading %24.1f GB/s  %s\n", r->machine, r->read / 1e9, r->read_by);
+        printf("%s\n%24s %8s\n", r->machine, "best", "mean");
+        printf("  %-14s %7.1f %8.1f GB/s  %s\n", "reading", r->read.best / 1e9, r->read.mean / 1e9, r->read.by);
         for (int i = 0; i < N_PEAKS; i++) {
-            printf("  %-14s %17.1f GOP/s %s\n", peaks[i].what, peaks[i].rate / 1e9, peaks[i].by);
+            printf("  %-14s %7.1f %8.1f GOP/s %s\n", peaks[i].what, peaks[i].rate->best / 1e9, peaks[i].rate->mean / 1e9,
+                   peaks[i].rate->by);
         }
         printf("  ways to read, GB/s:\n");
         for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-            printf("    %-38s %6.1f\n", bandwidth_names[i], r->reads[i] / 1e9);
+            printf("    %-38s %6.1f %6.1f\n", bandwidth_names[i], r->reads[i].best / 1e9, r->reads[i].mean / 1e9);
         }
     }
     fflush(stdout);

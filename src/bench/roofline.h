@@ -1,7 +1,8 @@
 /* `quire bench roofline`: what this machine can do at best, which every other bench is held against.
  *
- * A rate is the best of several tries with all of so many threads at work, in loops that do nothing else (bench/peak.h). Threads and
- * instruction set are those of a CPU backend opened the same way. */
+ * A rate is the best of many tries of a fraction of a millisecond (reading: of a pass) with all of so many threads at work, in loops that
+ * do nothing else (bench/peak.h); its mean is that of all tries: where other machines share the processor, what they leave of the best over
+ * seconds. Threads and instruction set are those of a CPU backend opened the same way. */
 #ifndef BENCH_ROOFLINE_H
 #define BENCH_ROOFLINE_H
 
@@ -9,15 +10,19 @@
 
 #include "bench/bandwidth.h"
 
+/* Bytes or operations a second; a multiplication and an addition are two. */
+typedef struct roofline_rate {
+    double best, mean;
+    const char *by; /* what gave the best */
+} roofline_rate;
+
 typedef struct roofline {
-    int32_t n_threads;
-    char machine[160];            /* the backend's name for itself */
-    double reads[BANDWIDTH_WAYS]; /* bytes a second, each by bandwidth_names */
-    double read;                  /* the best of them */
-    double f32, bf16, int8,
-        int8_small; /* operations a second: a multiplication and an addition are two. bf16 is f32's where there is no dot product of
-                       bf16; int8 is the rate for any two int8 (per channel and Q8_0), int8_small for 4-bit numbers with int8 */
-    const char *read_by, *f32_by, *bf16_by, *int8_by, *int8_small_by; /* what gave the rate */
+    int32_t n_threads, n_measurements;
+    char machine[160];               /* the backend's name for itself */
+    bandwidth reads[BANDWIDTH_WAYS]; /* by each way, as bandwidth_names */
+    roofline_rate read;              /* by the best way */
+    roofline_rate f32, bf16;         /* bf16 is f32's where there is no dot product of bf16 */
+    roofline_rate int8, int8_small;  /* of any two int8 (per channel and Q8_0), and of 4-bit numbers with int8 */
 } roofline;
 
 /* How much is done for a rate. */
@@ -31,8 +36,8 @@ extern const roofline_effort roofline_usual; /* about 2 seconds a measurement */
 /* isa, n_threads and cpu_bind as in backend_options. err says why it could not. */
 quire_err roofline_measure(const char *isa, int32_t n_threads, const char *cpu_bind, const roofline_effort *effort, roofline *out,
                            quire_error *err);
-/* Each rate becomes the better of two measurements, of the same threads and instruction set. */
-void roofline_raise(roofline *r, const roofline *later);
+/* A later measurement of the same threads and instruction set joins r: the best of both, the mean of all. */
+void roofline_join(roofline *r, const roofline *later);
 
 typedef struct bench_roofline_options {
     const char *isa;

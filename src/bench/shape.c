@@ -60,10 +60,10 @@ static bool is_small(dtype t) {
 double products_peak(const roofline *r, compute_mode compute, dtype weights, const char **by) {
     if (compute != COMPUTE_INT8) {
         *by = compute == COMPUTE_BF16 ? "bf16" : "f32";
-        return compute == COMPUTE_BF16 ? r->bf16 : r->f32;
+        return compute == COMPUTE_BF16 ? r->bf16.best : r->f32.best;
     }
     *by = is_small(weights) ? "int8 by 4 bits" : "int8";
-    return is_small(weights) ? r->int8_small : r->int8;
+    return is_small(weights) ? r->int8_small.best : r->int8.best;
 }
 
 static speed_limit lower(double bytes_bound, double operations_bound, const char *by) {
@@ -73,12 +73,12 @@ static speed_limit lower(double bytes_bound, double operations_bound, const char
 speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t n) {
     const char *by;
     double peak = products_peak(r, t->compute, t->published, &by);
-    return lower(n * r->read / shape_weight_bytes(s, t), n * peak / shape_prompt_operations(s, n), by);
+    return lower(n * r->read.best / shape_weight_bytes(s, t), n * peak / shape_prompt_operations(s, n), by);
 }
 
 speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch, double context, dtype kv) {
     const char *by;
     double peak = products_peak(r, t->compute, t->published, &by);
-    return lower(batch * r->read / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)), peak / shape_token_operations(s),
+    return lower(batch * r->read.best / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)), peak / shape_token_operations(s),
                  by);
 }

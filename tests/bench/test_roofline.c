@@ -1,4 +1,5 @@
 /* Limits of the machine: every way to read reads all of the memory, rates are of what they say, and what cannot be measured is refused. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,29 +66,33 @@ static void rates_are_there_for_every_kind_and_the_best_way_to_read_counts(void 
         quire_error err;
         assert_int_equal(roofline_measure(isas[isa], 2, NULL, &little, &r, &err), QUIRE_OK);
         assert_int_equal(r.n_threads, 2);
-        assert_true(r.f32 > 1e6 && r.bf16 >= r.f32 && r.int8 > 1e6 && r.int8_small > 1e6 && r.read > 1e6);
+        const roofline_rate *const rates[] = {&r.read, &r.f32, &r.bf16, &r.int8, &r.int8_small};
+        for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
+            assert_true(rates[i]->mean > 1e6 && rates[i]->best >= rates[i]->mean);
+        }
+        assert_true(r.bf16.best >= r.f32.best && r.n_measurements == 1);
         bool found = false;
         for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
-            assert_true(r.reads[i] > 0 && r.reads[i] <= r.read);
-            found |= r.reads[i] == r.read && strcmp(r.read_by, bandwidth_names[i]) == 0;
+            assert_true(r.reads[i].mean > 0 && r.reads[i].best >= r.reads[i].mean && r.reads[i].best <= r.read.best);
+            found |= r.reads[i].best == r.read.best && strcmp(r.read.by, bandwidth_names[i]) == 0;
         }
         assert_true(found);
     }
 }
 
-static void of_two_measurements_each_rate_is_the_better_one(void **state) {
+static void measurements_join_to_the_best_and_the_mean_of_all(void **state) {
     (void)state;
-    roofline r = {.reads = {3, 1}, .read = 3, .read_by = "a", .f32 = 10, .bf16 = 20, .int8 = 30, .int8_small = 40};
-    roofline later = {.reads = {2, 5}, .read = 5, .read_by = "b", .f32 = 9, .bf16 = 21, .int8 = 29, .int8_small = 41};
-    r.f32_by = r.bf16_by = r.int8_by = r.int8_small_by = "a";
-    later.f32_by = later.bf16_by = later.int8_by = later.int8_small_by = "b";
-    roofline_raise(&r, &later);
-    assert_true(r.reads[0] == 3 && r.reads[1] == 5 && r.read == 5 && r.f32 == 10 && r.bf16 == 21 && r.int8 == 30 && r.int8_small == 41);
-    assert_string_equal(r.read_by, "b");
-    assert_string_equal(r.f32_by, "a");
-    assert_string_equal(r.bf16_by, "b");
-    assert_string_equal(r.int8_by, "a");
-    assert_string_equal(r.int8_small_by, "b");
+    roofline r = {.n_measurements = 2, .read = {30, 20, "a"}, .f32 = {10, 9, "a"}, .int8 = {7, 7, "a"}, .int8_small = {40, 10, "a"}};
+    roofline later = {.n_measurements = 1, .read = {50, 35, "b"}, .f32 = {9, 6, "b"}, .int8 = {7, 7, "b"}, .int8_small = {41, 40, "b"}};
+    r.reads[1] = (bandwidth){30, 20};
+    later.reads[1] = (bandwidth){25, 23};
+    roofline_join(&r, &later);
+    assert_int_equal(r.n_measurements, 3);
+    assert_true(r.read.best == 50 && fabs(r.read.mean - 25) < 1e-9 && strcmp(r.read.by, "b") == 0);
+    assert_true(r.f32.best == 10 && fabs(r.f32.mean - 8) < 1e-9 && strcmp(r.f32.by, "a") == 0);
+    assert_true(r.int8.best == 7 && r.int8.mean == 7 && strcmp(r.int8.by, "a") == 0);
+    assert_true(r.int8_small.best == 41 && fabs(r.int8_small.mean - 20) < 1e-9 && strcmp(r.int8_small.by, "b") == 0);
+    assert_true(r.reads[1].best == 30 && fabs(r.reads[1].mean - 21) < 1e-9);
 }
 
 static void an_instruction_set_that_nobody_has_is_refused(void **state) {
@@ -103,7 +108,7 @@ int main(void) {
         cmocka_unit_test(every_way_to_read_reads_every_word_once),
         cmocka_unit_test(a_round_of_a_loop_does_the_operations_that_it_counts),
         cmocka_unit_test(rates_are_there_for_every_kind_and_the_best_way_to_read_counts),
-        cmocka_unit_test(of_two_measurements_each_rate_is_the_better_one),
+        cmocka_unit_test(measurements_join_to_the_best_and_the_mean_of_all),
         cmocka_unit_test(an_instruction_set_that_nobody_has_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static void a_token_of_the_1b_shape_costs_what_is_published(void **state) {
 }
 
 /* The goal machine's rates: what its published limits come from. */
-static const roofline zen4 = {.n_threads = 2, .read = 38e9, .f32 = 230e9, .bf16 = 468e9, .int8 = 855e9, .int8_small = 855e9};
+static const roofline zen4 = {.n_threads = 2, .read = {38e9}, .f32 = {230e9}, .bf16 = {468e9}, .int8 = {855e9}, .int8_small = {855e9}};
 
 static void limits_are_the_lower_of_bytes_and_operations(void **state) {
     (void)state;
@@ -68,7 +68,7 @@ static void keys_and_values_count_among_the_bytes_of_a_decode(void **state) {
     const llama_shape *s = &shape_1b;
     const speed_type *t = type("q8_0");
     double bytes = shape_weight_bytes(s, t) + 2 * 1000 * shape_kv_bytes(s, DTYPE_F16);
-    assert_near(shape_decode_limit(s, t, &zen4, 2, 1000, DTYPE_F16).value, 2 * zen4.read / bytes, 1e-12);
+    assert_near(shape_decode_limit(s, t, &zen4, 2, 1000, DTYPE_F16).value, 2 * zen4.read.best / bytes, 1e-12);
 }
 
 static double peak_of_type(const roofline *r, const char *name, const char **by) {
@@ -78,7 +78,7 @@ static double peak_of_type(const roofline *r, const char *name, const char **by)
 
 static void four_bit_weights_have_the_rate_of_small_factors(void **state) {
     (void)state;
-    roofline avx2 = {.read = 1e15, .f32 = 1e9, .bf16 = 1e9, .int8 = 2e9, .int8_small = 4e9};
+    roofline avx2 = {.read = {1e15}, .f32 = {1e9}, .bf16 = {1e9}, .int8 = {2e9}, .int8_small = {4e9}};
     const char *by;
     assert_near(peak_of_type(&avx2, "q4_0", &by), 4e9, 0);
     assert_near(peak_of_type(&avx2, "q4_k", &by), 4e9, 0);
