@@ -97,6 +97,8 @@ static quire_err run_model(profile *p, const char *path, quire_error *err) {
     TRY(open_lab(p, path, err));
     TRY(make_room(p, err));
     TRY(run_phase(p, 1, 1, &p->prompt, err));
+    step_costs first = {.n_layers = p->decode.n_layers}; /* the system clears a page of memory when it is first used: not part of a step */
+    TRY(run_phase(p, 2, p->o->batch, &first, err));
     return run_phase(p, p->o->n_steps + 1, p->o->batch, &p->decode, err);
 }
 
