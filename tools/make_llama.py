@@ -20,6 +20,7 @@ from gguf_writer import F32, STRING, TYPES, U32, GgufWriter
 PRESETS = {
     "1.1b": dict(layers=22, d_model=2048, heads=32, kv_heads=4, d_ff=5632, vocab=32000, positions=2048, rope_base=10000.0, type="Q4_0"),
     "tiny-128k": dict(layers=2, d_model=128, heads=4, kv_heads=2, d_ff=256, vocab=512, positions=131072, rope_base=500000.0, type="F32"),
+    "tiny-2k": dict(layers=2, d_model=32, heads=2, kv_heads=1, d_head=32, d_ff=128, vocab=2048, positions=8192, rope_base=10000.0, type="Q8_0"),
 }
 PIECE = 1 << 22  # elements made at a time
 IQ4_NL = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.float64)
@@ -101,6 +102,10 @@ def matrices(o):
         yield "output", "lm_head", (o.vocab, o.d_model)
 
 
+def norm_weight(o, name):
+    return o.sharpness if name in ("output_norm", "model.norm") else 1.0
+
+
 def write_gguf(o):
     w = GgufWriter()
     w.add_key("general.architecture", STRING, "llama")
@@ -114,7 +119,7 @@ def write_gguf(o):
         w.add_key("llama." + key, kind, value)
     for index, (name, _, shape) in enumerate(matrices(o)):
         if len(shape) == 1:
-            w.add_tensor(name + ".weight", shape, "F32", lambda n=shape[0]: np.ones(n, dtype="<f4").tobytes())
+            w.add_tensor(name + ".weight", shape, "F32", lambda n=shape[0], x=norm_weight(o, name): np.full(n, x, dtype="<f4").tobytes())
         else:
             kind = fitting(o.type, shape[1])
             w.add_tensor(name + ".weight", shape, kind, lambda i=index, s=shape, k=kind: random_matrix(o.seed, i, s, k))
@@ -144,7 +149,8 @@ def write_directory(o):
         f.write(struct.pack("<Q", len(head)) + head)
         for index, (_, _, shape) in enumerate(matrices(o)):
             if len(shape) == 1:
-                f.write({"F32": b"\0\0\x80\x3f", "F16": b"\0\x3c", "BF16": b"\x80\x3f"}[o.type] * shape[0])
+                x = np.full(shape[0], norm_weight(o, name), dtype="<f4")
+                f.write({"F32": x, "F16": x.astype("<f2"), "BF16": (x.view("<u4") >> 16).astype("<u2")}[o.type].tobytes())
             else:
                 for piece in random_matrix(o.seed, index, shape, o.type):
                     f.write(piece)
@@ -159,6 +165,7 @@ def options():
     p.add_argument("--rope-base", type=float)
     p.add_argument("--type", choices=TYPES, help="of the matrices; norms are F32 in GGUF files")
     p.add_argument("--tied", action="store_true", help="the head is the embedding")
+    p.add_argument("--sharpness", type=float, default=1.0, help="what logits are multiplied by (1): at 1 no token is much likelier than another")
     p.add_argument("--seed", type=int, default=1)
     o = p.parse_args()
     for key, value in PRESETS[o.preset].items():

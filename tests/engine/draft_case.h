@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "core/sampling_lists.h"
-#define MODEL BUILTIN
+#define MODEL FLUENT
 #include "harness.h"
 
 enum { N_REQUESTS = 12, N_SAMPLES = 3, MAX_TOKENS = 48, WIDTH = 3 };

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "core/sampling_lists.h"
-#define MODEL BUILTIN
+#define MODEL FLUENT
 #include "engine/harness.h"
 
 enum { N_PROMPT = 37, N_OUT = 60, MAX = 512 };

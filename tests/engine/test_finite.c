@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "core/sampling_lists.h"
-#define MODEL BUILTIN
+#define MODEL FLUENT
 #include "engine/harness.h"
 
 enum { BAD_HIDDEN = 11, BAD_LOGITS = 12, N = 60, N_OUT = 20 };
