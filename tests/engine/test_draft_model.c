@@ -31,13 +31,13 @@ static void second_close(second *x) {
 static void drafts_of_a_second_model_change_nothing(void **state) {
     (void)state;
     second x;
-    draft_options o = second_open(&x, "models/builtin-small.gguf", COMPUTE_F32, 512);
+    draft_options o = second_open(&x, SIBLING, COMPUTE_F32, 512);
     matrix(COMPUTE_F32, DTYPE_F32, &o, "sibling", true);
     o.tree_width = 3;
     o.n_tokens = 6;
     matrix(COMPUTE_F32, DTYPE_F32, &o, "sibling, trees", false);
     second_close(&x);
-    o = second_open(&x, "models/builtin-small.gguf", COMPUTE_INT8, 30); /* not enough pages for all: some are not drafted for */
+    o = second_open(&x, SIBLING, COMPUTE_INT8, 30); /* not enough pages for all: some are not drafted for */
     matrix(COMPUTE_INT8, DTYPE_BF16, &o, "sibling, few pages", false);
     second_close(&x);
 }
@@ -58,7 +58,12 @@ static void a_model_that_drafts_for_itself_is_always_right(void **state) {
     second_close(&x);
 }
 
-enum { N_DRAWS = 4000, N_GROUP = 100, N_CELLS = 36 };
+#if defined(__SANITIZE_THREAD__) /* many times as slow */
+enum { N_DRAWS = 2000 };
+#else
+enum { N_DRAWS = 4000 };
+#endif
+enum { N_GROUP = 100, N_CELLS = 36 };
 
 /* How often the third and the fourth token of an answer were which two of the allowed six, in N_DRAWS samples. */
 static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts, engine_stats *stats) {
@@ -122,7 +127,7 @@ static void rejection_sampling_keeps_the_distribution(void **state) {
     second x;
     harness_options o = harness_defaults;
     count_pairs(&o, 1000, plain, &stats);
-    draft_options methods[4] = {ngram, second_open(&x, "models/builtin-small.gguf", COMPUTE_F32, 512)};
+    draft_options methods[4] = {ngram, second_open(&x, SIBLING, COMPUTE_F32, 512)};
     for (int i = 0; i < 2; i++) { /* and with branches */
         methods[2 + i] = methods[i];
         methods[2 + i].tree_width = 3;
