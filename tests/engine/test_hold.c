@@ -10,14 +10,22 @@
 
 #include "harness.h"
 
-#define N_ALL     32
-#define N_SHARED  4096
-#define MAX_TAIL  (N_ALL + 8)
+#if defined(__SANITIZE_THREAD__) /* many times as slow */
+#define SMALL    TINY
+#define N_SHARED 1024
+#define N_PLAYED 20
+#else
+#define SMALL    "models/builtin-small.gguf"
+#define N_SHARED 4096
+#define N_PLAYED 40
+#endif
+#define N_ALL    32
+#define MAX_TAIL (N_ALL + 8)
 
 static uint64_t seed;
 static harness_options small_model;
 
-/* 32 requests that share 4,096 tokens and have 1..32 of their own, at once. */
+/* 32 requests that share N_SHARED tokens and have 1..32 of their own, at once. */
 static void a_shared_prefix_of_requests_that_arrive_together_is_computed_once(void **state) {
     (void)state;
     harness h = {0};
@@ -173,7 +181,7 @@ static void the_end_of_the_one_waited_for_frees_the_others(void **state) {
 /* Requests of a few families, some cancelled, in pools too small for them. */
 typedef struct family_plan {
     int32_t prompts[5][300];
-    harness_run cold[40], warm[40];
+    harness_run cold[N_PLAYED], warm[N_PLAYED];
     int32_t n;
 } family_plan;
 
@@ -193,7 +201,7 @@ static void play(harness *h, harness_run *runs, int32_t n, bool cancels) {
 static void random_families_end_with_the_tokens_of_a_cold_run(void **state) {
     (void)state;
     static family_plan f;
-    static int32_t prompts[40][300];
+    static int32_t prompts[N_PLAYED][300];
     int rounds = getenv("QUIRE_TEST_LONG") ? 300 : 25;
     int64_t n_hits = 0, n_preempted = 0;
     for (int round = 0; round < rounds; round++) {
@@ -208,7 +216,7 @@ static void random_families_end_with_the_tokens_of_a_cold_run(void **state) {
         o.max_seqs = 1 + (int32_t)(rng_next(&seed) % 16);
         o.chunk = (int32_t)(rng_next(&seed) % 3) * 7;
         harness_open(&o, &warm);
-        f.n = 40;
+        f.n = N_PLAYED;
         for (int i = 0; i < 5; i++) {
             random_prompt(&seed, cold.n_vocab, 300, f.prompts[i]);
         }
@@ -240,7 +248,7 @@ static void random_families_end_with_the_tokens_of_a_cold_run(void **state) {
 int main(void) {
     seed = rng_os_seed();
     small_model = harness_defaults;
-    small_model.path = "models/builtin-small.gguf";
+    small_model.path = SMALL;
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_shared_prefix_of_requests_that_arrive_together_is_computed_once),
