@@ -131,9 +131,11 @@ static inline void run(const harness_options *o, workload *w) {
     static outcome first[N_REQUESTS + N_SAMPLES - 1];
     for (int round = 0; round < 2; round++) {
         memset(w->outcomes, 0, sizeof w->outcomes);
+        harness_hold(&h); /* steps are counted */
         for (int32_t i = 0; i < N_REQUESTS; i++) {
             submit(&h, w, i);
         }
+        engine_release(h.e);
         for (int32_t n = N_REQUESTS + N_SAMPLES - 1; n > 0;) {
             engine_event ev;
             if (!engine_out_pop(h.out, &ev)) {
