@@ -16,13 +16,9 @@ static inline uint64_t vec_sum(vec v) {
 
 #include "bench/peak_read.inc.h"
 
-#define FRESH(v) __asm__ volatile("" : "+x"(v)) /* for all the compiler knows v is another value now, and must be multiplied anew */
-
-enum { FLOAT_SUMS = 12, SUMS = 8, CHAINS = 4 };
-enum { RUN = 8 }; /* int16 sums of 4-bit products before they could overflow */
-enum {
-    TOGETHER = 4
-}; /* products before they are added: in turn with additions they often go to the same pipes, and the rate falls to half */
+/* TOGETHER: sums that take each step together; sum by sum, additions often go to the multipliers' pipes, and a quarter is lost. RUN: int16
+ * sums of 4-bit products before they could overflow. */
+enum { FLOAT_SUMS = 12, SUMS = 8, TOGETHER = 4, RUN = 8 };
 
 static float f32_avx2(int32_t n) {
     __m256 a[FLOAT_SUMS], x = _mm256_set1_ps(0.75f), y = _mm256_set1_ps(0.5f);
@@ -52,57 +48,56 @@ static inline __attribute__((always_inline)) float sum_of(const __m256i *a, int 
     return (float)vec_sum(sum);
 }
 
+/* One instruction for each of TOGETHER sums, in this order whatever the compiler thinks of it. */
+#define STAGE(name, to, left, right)                                                                                                       \
+    UNROLL                                                                                                                                 \
+    for (int i = 0; i < TOGETHER; i++) {                                                                                                   \
+        __asm__ volatile(name " %2, %1, %0" : "=x"(to) : "x"(left), "x"(right));                                                           \
+    }
+
+/* Magnitudes times signed numbers, as product kernels multiply bytes: complemented where the other's sign is minus. */
 static float int8_avx2(int32_t n) {
-    __m256i a[SUMS], x = _mm256_set1_epi16(3), w = _mm256_set1_epi16(5);
+    __m256i a[SUMS], x = _mm256_set1_epi8(-4), minus = _mm256_set1_epi8(-1), w = _mm256_set1_epi8(5), ones = _mm256_set1_epi16(1);
     UNROLL
     for (int i = 0; i < SUMS; i++) {
         a[i] = _mm256_set1_epi32(i);
     }
     for (int32_t r = 0; r < n; r++) {
         UNROLL
-        for (int i = 0; i < SUMS; i += TOGETHER) {
-            __m256i products[TOGETHER];
-            UNROLL
-            for (int j = 0; j < TOGETHER; j++) {
-                FRESH(x);
-                products[j] = _mm256_madd_epi16(w, x);
-                FRESH(products[j]);
-            }
-            UNROLL
-            for (int j = 0; j < TOGETHER; j++) {
-                a[i + j] = _mm256_add_epi32(a[i + j], products[j]);
-                FRESH(a[i + j]);
-            }
+        for (int first = 0; first < SUMS; first += TOGETHER) {
+            __m256i v[TOGETHER];
+            STAGE("vpxor", v[i], x, minus)
+            STAGE("vpmaddubsw", v[i], w, v[i])
+            STAGE("vpmaddwd", v[i], ones, v[i])
+            STAGE("vpaddd", a[first + i], a[first + i], v[i])
         }
     }
     return sum_of(a, SUMS);
 }
 
 static float int8_small_avx2(int32_t n) {
-    __m256i a[CHAINS], x = _mm256_set1_epi8(3), w = _mm256_set1_epi8(5), ones = _mm256_set1_epi16(1);
+    __m256i a[TOGETHER], x = _mm256_set1_epi8(3), w = _mm256_set1_epi8(5), ones = _mm256_set1_epi16(1);
     UNROLL
-    for (int i = 0; i < CHAINS; i++) {
+    for (int i = 0; i < TOGETHER; i++) {
         a[i] = _mm256_set1_epi32(i);
     }
     for (int32_t r = 0; r < n; r++) {
+        __m256i pairs[TOGETHER], v[TOGETHER];
+        STAGE("vpmaddubsw", pairs[i], w, x)
         UNROLL
-        for (int i = 0; i < CHAINS; i++) {
-            FRESH(x);
-            __m256i pairs = _mm256_maddubs_epi16(w, x);
-            UNROLL
-            for (int k = 1; k < RUN; k++) {
-                FRESH(x);
-                pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w, x));
-            }
-            a[i] = _mm256_add_epi32(a[i], _mm256_madd_epi16(pairs, ones));
+        for (int k = 1; k < RUN; k++) {
+            STAGE("vpmaddubsw", v[i], w, x)
+            STAGE("vpaddw", pairs[i], pairs[i], v[i])
         }
+        STAGE("vpmaddwd", v[i], ones, pairs[i])
+        STAGE("vpaddd", a[i], a[i], v[i])
     }
-    return sum_of(a, CHAINS);
+    return sum_of(a, TOGETHER);
 }
 
 const peak_kernels peak_avx2 = {
     .read = read_memory,
     .f32 = {"vfmadd, 256 bits", f32_avx2, FLOAT_SUMS * 8 * 2},
-    .int8 = {"vpmaddwd + vpaddd, 256 bits", int8_avx2, SUMS * 16 * 2},
-    .int8_small = {"8 vpmaddubsw + vpaddw, then vpmaddwd, 256 bits", int8_small_avx2, CHAINS *RUN * 32 * 2},
+    .int8 = {"vpxor, vpmaddubsw, vpmaddwd, vpaddd, 256 bits", int8_avx2, SUMS * 32 * 2},
+    .int8_small = {"8 vpmaddubsw + vpaddw, then vpmaddwd, 256 bits", int8_small_avx2, TOGETHER *RUN * 32 * 2},
 };
