@@ -16,9 +16,10 @@ quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, ca
     c->items = mem_new((size_t)c->max_items, sizeof *c->items);
     c->rows = mem_new((size_t)max_rows, sizeof *c->rows);
     c->order = mem_new((size_t)max_seqs, sizeof *c->order);
+    c->before = mem_new((size_t)max_seqs, sizeof *c->before);
     c->common = mem_new((size_t)max_seqs, sizeof *c->common);
     c->done = mem_new((size_t)max_seqs, sizeof *c->done);
-    if (c->items == NULL || c->rows == NULL || c->order == NULL || c->common == NULL || c->done == NULL) {
+    if (c->items == NULL || c->rows == NULL || c->order == NULL || c->before == NULL || c->common == NULL || c->done == NULL) {
         cascade_close(c);
         return QUIRE_NO_MEMORY;
     }
@@ -29,6 +30,7 @@ void cascade_close(cascade *c) {
     mem_free(c->items);
     mem_free(c->rows);
     mem_free(c->order);
+    mem_free(c->before);
     mem_free(c->common);
     mem_free(c->done);
     *c = (cascade){0};
@@ -36,8 +38,8 @@ void cascade_close(cascade *c) {
 
 /* ---- the tree ---- */
 
-/* Chunks that may be shared: those wholly before the sequence's rows, which therefore see all of them that their windows reach, and which no row of
- * this step writes. */
+/* Chunks that may be shared: those wholly before the sequence's rows, which therefore see all of them that their windows reach, and which
+ * no row of this step writes. */
 static int32_t whole_chunks(const batch_seq *s) {
     return (s->n_tokens - s->n_rows) / ATTN_CHUNK;
 }
@@ -62,33 +64,48 @@ static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *
     return n_a < n_b ? n_a : n_b;
 }
 
-/* Fills order and common. Sequences too short to share anything come last. */
+/* Puts sequence s among the n that are in order. */
+static void insert(cascade *c, const batch *b, int32_t s, int32_t n) {
+    int32_t low = 0, high = n, sign;
+    while (low < high) {
+        int32_t middle = (low + high) / 2;
+        (void)compare(c->layout, &b->seqs[s], &b->seqs[c->order[middle]], &sign);
+        low = sign < 0 ? low : middle + 1;
+        high = sign < 0 ? middle : high;
+    }
+    memmove(c->order + low + 1, c->order + low, sizeof *c->order * (size_t)(n - low));
+    c->order[low] = s;
+}
+
+/* Fills order and common, from the order before on: most steps have its sequences, and then each is compared with one other only. Sequences
+ * too short to share anything come last. */
 static void sort_sequences(cascade *c, const batch *b) {
-    int32_t n = 0, sign;
-    for (int32_t s = 0; s < b->n_seqs; s++) {
-        int32_t low = 0, high = n;
+    bool as_before = c->n_before == b->n_seqs, moved = false;
+    int32_t n = 0, n_short = 0, sign;
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        int32_t s = as_before ? c->before[i] : i;
         if (whole_chunks(&b->seqs[s]) == 0) {
+            c->done[n_short++] = s;
             continue;
         }
-        while (low < high) {
-            int32_t middle = (low + high) / 2;
-            (void)compare(c->layout, &b->seqs[s], &b->seqs[c->order[middle]], &sign);
-            low = sign < 0 ? low : middle + 1;
-            high = sign < 0 ? middle : high;
+        c->common[n] = n > 0 ? compare(c->layout, &b->seqs[s], &b->seqs[c->order[n - 1]], &sign) : 0;
+        if (n == 0 || sign >= 0) {
+            c->order[n] = s;
+        } else {
+            insert(c, b, s, n);
+            moved = true;
         }
-        memmove(c->order + low + 1, c->order + low, sizeof *c->order * (size_t)(n - low));
-        c->order[low] = s;
         n++;
     }
-    for (int32_t i = 0; i < n; i++) {
-        c->common[i] = i > 0 ? compare(c->layout, &b->seqs[c->order[i]], &b->seqs[c->order[i - 1]], &sign) : 0;
+    for (int32_t i = 1; i < n && moved; i++) {
+        c->common[i] = compare(c->layout, &b->seqs[c->order[i]], &b->seqs[c->order[i - 1]], &sign);
     }
-    for (int32_t s = 0; s < b->n_seqs; s++) {
-        if (whole_chunks(&b->seqs[s]) == 0) {
-            c->order[n] = s;
-            c->common[n++] = 0;
-        }
+    for (int32_t i = 0; i < n_short; i++) {
+        c->order[n + i] = c->done[i];
+        c->common[n + i] = 0;
     }
+    memcpy(c->before, c->order, sizeof *c->before * (size_t)b->n_seqs);
+    c->n_before = b->n_seqs;
 }
 
 /* ---- the work ---- */
