@@ -58,7 +58,6 @@ typedef struct draft_options {
 
 /* A sequence's part. */
 typedef struct draft_seq {
-    draft_tree tree;  /* what is guessed now */
     int32_t n_forced; /* 0, or all of it, a line: nothing but the request's own rules decides them */
     int32_t n_agreed; /* tokens that are still what the drafter last saw */
     draft_bounds wanted; /* what it is asked for; no nodes: it is not */
@@ -70,6 +69,7 @@ typedef struct draft_seq {
     int32_t seat;       /* model: its seat + 1; 0: none */
     const float *distributions; /* rejection sampling: what the first branch was drawn from, [its nodes][n_vocab]; all else, and where NULL, for sure */
     int32_t at, n_rows;         /* rejection sampling: the next token is chosen behind node `at` of a tree of which the first n_rows nodes were computed; n_rows 0: else */
+    draft_tree tree;  /* what is guessed now */
 } draft_seq;
 
 struct engine;

@@ -60,14 +60,18 @@ static void pick(void *context, int32_t part, int32_t member) {
 
 void presample_items(engine *e) {
     int32_t n = 0;
-    for (int32_t i = 0; i < e->step.plan.n_items && e->n_samplers > 1; i++) {
+    for (int32_t i = 0; i < e->step.plan.n_items; i++) {
         assert(!e->step.seqs[i]->is_picked);
         if (is_plain(e, i)) {
             e->step.plain[n++] = i;
         }
     }
-    if (n > 1 && (int64_t)n * e->desc->n_vocab >= WORTH_IT) {
+    if (e->n_samplers > 1 && n > 1 && (int64_t)n * e->desc->n_vocab >= WORTH_IT) {
         e->b->ops->run_parts(e->b, pick, e, n);
+        return;
+    }
+    for (int32_t part = 0; part < n; part++) {
+        pick(e, part, 0);
     }
 }
 

@@ -27,7 +27,6 @@ typedef struct sequence {
     request_id id;
     uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
     int64_t submitted_us, last_token_us;
-    sampling_params sampling;
     int32_t priority, share;  /* of order.h: its number, 0 under other policies, and its tenant's slot */
     int32_t n_preempted;      /* times */
     bool is_picked;           /* its next token was chosen ahead (presample.h) */
@@ -50,8 +49,6 @@ typedef struct sequence {
     int32_t swap_from, swap_tokens; /* which of its tokens they hold: from..tokens, from is a page's start */
     tier_wait tier_wait;
     int64_t tier_deadline_us; /* it waits for tiers no longer than that; 0: it has not begun to */
-    uint8_t space[ENGINE_SPACE_BYTES];
-    size_t n_space;
     bool retains;
     kv_retention retention;
     int32_t n_prompt, n_known, n_computed;
@@ -64,7 +61,6 @@ typedef struct sequence {
     int32_t held_until;
     int32_t n_tables;
     kv_table *tables;         /* [n_tables] one a group */
-    draft_seq draft;
 
     /* Shared with the reader. */
     int32_t *tokens;          /* [n_max]; entries below n_published are final, those behind n_known drafts */
@@ -82,6 +78,12 @@ typedef struct sequence {
     engine_out *out;
     void *user;
     int32_t n_read;           /* the reader's own */
+
+    /* The engine's again: what is large and seldom looked at comes last, as a step goes through hundreds of sequences. */
+    draft_seq draft;
+    sampling_params sampling;
+    uint8_t space[ENGINE_SPACE_BYTES];
+    size_t n_space;
 } sequence;
 
 /* Whether logits of the prompt are still to be looked at, from logits_first on. Not once a token was sampled, though a preempted sequence is computed again: its reader may

@@ -220,7 +220,7 @@ static int32_t pages_for(const engine *e, const sequence *s, int32_t n) {
 
 /* Pages for n more tokens in every group of s, or in none. */
 static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
-    int32_t n_pages = pages_for(e, s, n);
+    int32_t n_pages = e->audit_file != NULL ? pages_for(e, s, n) : 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
         quire_err err = kv_table_append(e->pool, &s->tables[g], n, e->layout.page_tokens, &e->step.copies);
         if (err != QUIRE_OK) {
