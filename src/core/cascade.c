@@ -44,7 +44,8 @@ static int32_t whole_chunks(const batch_seq *s) {
     return (s->n_tokens - s->n_rows) / ATTN_CHUNK;
 }
 
-/* How many whole chunks lie in the same pages for a and b in every group of layers. *sign: which of them comes first, as memcmp has it. */
+/* How many whole chunks lie in the same pages for a and b in every group of layers. *sign: which of them comes first,
+ * below 0 for a. */
 static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
     int32_t n_a = whole_chunks(a), n_b = whole_chunks(b), n_pages = ATTN_CHUNK / l->page_tokens;
     size_t n_bytes = (size_t)n_pages * sizeof *a->pages[0];
@@ -54,7 +55,8 @@ static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *
                 continue; /* its pages hold no positions */
             }
             int32_t at = chunk * n_pages;
-            *sign = memcmp(a->pages[g] + at, b->pages[g] + at, n_bytes);
+            int32_t first_a = a->pages[g][at], first_b = b->pages[g][at]; /* mostly they differ already */
+            *sign = first_a != first_b ? (first_a < first_b ? -1 : 1) : memcmp(a->pages[g] + at, b->pages[g] + at, n_bytes);
             if (*sign != 0) {
                 return chunk;
             }

@@ -43,10 +43,12 @@ typedef struct growth {
     bool copies_tail;
 } growth;
 
+/* Most appends fit into the tail, which takes no division to see. */
 static growth plan_growth(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens) {
-    assert(n_tokens >= 0 && n_tokens <= INT32_MAX - t->n_tokens);
-    bool writes_tail = n_tokens > 0 && t->n_tokens % page_tokens != 0;
-    return (growth){.n_new = pages_for(t->n_tokens + n_tokens, page_tokens) - t->n_pages,
+    int64_t room = (int64_t)t->n_pages * page_tokens;
+    assert(n_tokens >= 0 && n_tokens <= INT32_MAX - t->n_tokens && t->n_pages == pages_for(t->n_tokens, page_tokens));
+    bool fits = t->n_tokens + n_tokens <= room, writes_tail = n_tokens > 0 && t->n_tokens < room;
+    return (growth){.n_new = fits ? 0 : pages_for(t->n_tokens + n_tokens, page_tokens) - t->n_pages,
                     .copies_tail = writes_tail && kv_pool_is_shared(pool, t->pages[t->n_pages - 1])};
 }
 
