@@ -382,6 +382,7 @@ int main(void) {
     random_prompt(&seed, 2048, N_PROMPT, prompt);
     for (int i = 0; i < N_STRANGERS; i++) {
         random_prompt(&seed, 2048, N_PROMPT, strangers[i]);
+        strangers[i][0] = (prompt[0] + 1 + i) % 2048; /* no page of theirs is the prompt's, pages of one token neither */
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_come_back_from_host_memory_bit_for_bit),
