@@ -147,7 +147,7 @@ def write_directory(o):
     head += b" " * (-len(head) % 8)
     with open(os.path.join(o.out, "model.safetensors"), "wb") as f:
         f.write(struct.pack("<Q", len(head)) + head)
-        for index, (_, _, shape) in enumerate(matrices(o)):
+        for index, (_, name, shape) in enumerate(matrices(o)):
             if len(shape) == 1:
                 x = np.full(shape[0], norm_weight(o, name), dtype="<f4")
                 f.write({"F32": x, "F16": x.astype("<f2"), "BF16": (x.view("<u4") >> 16).astype("<u2")}[o.type].tobytes())

@@ -72,7 +72,7 @@ static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run
         n_passes++;
     } while (all < run_us);
     rate->best = fmax(rate->best, bytes / ((double)(best > 0 ? best : 1) * 1e-6));
-    rate->mean += bytes * n_passes / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS;
+    rate->mean = fmin(rate->best, rate->mean + bytes * n_passes / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS); /* rounding apart */
 }
 
 /* All ways over one buffer, of small pages or of huge ones where the system has them. */

@@ -61,7 +61,7 @@ static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roof
         all = clock_us() - start;
         n_runs++;
     } while (all < run_us);
-    rate->mean += ops * n_runs / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS;
+    rate->mean = fmin(rate->best, rate->mean + ops * n_runs / ((double)(all > 0 ? all : 1) * 1e-6) / TURNS); /* rounding apart */
 }
 
 static void measure_loops(backend *b, int64_t run_us, roofline *out) {

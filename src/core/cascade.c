@@ -44,8 +44,7 @@ static int32_t whole_chunks(const batch_seq *s) {
     return (s->n_tokens - s->n_rows) / ATTN_CHUNK;
 }
 
-/* How many whole chunks lie in the same pages for a and b in every group of layers. *sign: which of them comes first,
- * below 0 for a. */
+/* How many whole chunks lie in the same pages for a and b in every group of layers. *sign: which of them comes first, below 0 for a. */
 static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
     int32_t n_a = whole_chunks(a), n_b = whole_chunks(b), n_pages = ATTN_CHUNK / l->page_tokens;
     size_t n_bytes = (size_t)n_pages * sizeof *a->pages[0];
@@ -87,7 +86,7 @@ static void sort_sequences(cascade *c, const batch *b) {
     for (int32_t i = 0; i < b->n_seqs; i++) {
         int32_t s = as_before ? c->before[i] : i;
         if (whole_chunks(&b->seqs[s]) == 0) {
-            c->done[n_short++] = s;
+            c->done[n_short++] = s; /* where nothing is done yet */
             continue;
         }
         c->common[n] = n > 0 ? compare(c->layout, &b->seqs[s], &b->seqs[c->order[n - 1]], &sign) : 0;
