@@ -7,20 +7,21 @@
  * GROUP_CHUNK groups of a tile's columns are unpacked into scratch first, with their scales as floats, and all rows pass over that while it
  * is in cache and the next planes are fetched; between chunks the sums lie in y.
  *
- * Products a cycle, AVX-512: of 64 at best 51, as each 8 dpbusd of a row need a multiplication and an fma on the same two pipes, 47 with
- * mins. AVX2: of 64 at best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for bytes, of 32. */
+ * Products a cycle, AVX-512: of 128 at best 93, as each 8 dpbusd of a row need a conversion, a multiplication and an fma on the same two
+ * pipes, 85 with mins; where other pipes convert and each multiplication takes two cycles, as on Zen 4, of 64 51 and 47. AVX2: of 64 at
+ * best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for bytes, of 32. */
 #include "backend/cpu/linear_group_read.inc.h"
 
-#define GROUP_ROWS     4
 #define TILE_REGISTERS (N_HALVES > 2 ? N_HALVES : 2)
-#define GROUP_CHUNK    32
 #define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
 #define SIDE_BLOCKS    4                           /* that one row reads side by side */
 #define AHEAD_BYTES    4096                        /* how far they look ahead, all together */
 
+#define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
+
 /* How many rows pay for unpacking first. Plain numbers are as good as unpacked as long as memory is slower still. */
 INLINE int unpacked_from(group_format f) {
-    return is_plain(f) ? 32 : 8;
+    return is_plain(f) ? 32 : FEW_ROWS_UNPACKED;
 }
 
 /* One register's columns. */
@@ -127,8 +128,8 @@ INLINE ni view_quad(group_format f, int n_regs, const group_view *v, int t, int 
 
 /* sums[r][c] = the products of a group of signed bytes, in int32. */
 INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x,
-                       ni sums[GROUP_ROWS][TILE_REGISTERS]) {
-    n_sum dots[GROUP_ROWS][TILE_REGISTERS];
+                       ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
+    n_sum dots[N_GROUP_ROWS][TILE_REGISTERS];
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
         int r = i / n_regs, c = i % n_regs;
@@ -159,7 +160,7 @@ INLINE void tile_bytes(group_format f, int n_rows, int n_regs, const group_view 
 
 /* sums[r][c] = the products of `part` of a group, in int32. */
 INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
-                      ni sums[GROUP_ROWS][TILE_REGISTERS]) {
+                      ni sums[N_GROUP_ROWS][TILE_REGISTERS]) {
     if (dot_bits(f) == 8) {
         tile_bytes(f, n_rows, n_regs, v, x, sums);
         return;
@@ -167,7 +168,7 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
     const int n_quads = QUADS * f.group / PACK_GROUP, run = n_run(f.bits) < n_quads ? n_run(f.bits) : n_quads;
     UNROLL
     for (int first = 0; first < n_quads; first += run) {
-        ni dots[GROUP_ROWS][TILE_REGISTERS];
+        ni dots[N_GROUP_ROWS][TILE_REGISTERS];
         UNROLL
         for (int i = 0; i < n_rows * n_regs; i++) {
             dots[i / n_regs][i % n_regs] = n_dot_open(start_of(f, x[i / n_regs], part));
@@ -196,9 +197,9 @@ INLINE void tile_dots(group_format f, int n_rows, int n_regs, const group_view *
 
 /* acc[r][c] += the sums of a part, scaled, and its min. */
 INLINE void tile_add(group_format f, int n_rows, int n_regs, const group_view *v, const row_group *const *x, int part,
-                     ni sums[GROUP_ROWS][TILE_REGISTERS], nf acc[GROUP_ROWS][TILE_REGISTERS]) {
+                     ni sums[N_GROUP_ROWS][TILE_REGISTERS], nf acc[N_GROUP_ROWS][TILE_REGISTERS]) {
     const bool floats_first = N_FLOATS_FIRST && !has_mins(f);
-    nf floats[GROUP_ROWS][TILE_REGISTERS];
+    nf floats[N_GROUP_ROWS][TILE_REGISTERS];
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
         int r = i / n_regs, c = i % n_regs;
@@ -234,8 +235,8 @@ typedef struct group_range {
 
 /* n_rows rows over a range of groups; sums start from 0 when the range starts at 0, else from y. */
 INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range, row_view rows, int32_t row0, int32_t y_stride) {
-    const row_group *x[GROUP_ROWS];
-    nf acc[GROUP_ROWS][TILE_REGISTERS];
+    const row_group *x[N_GROUP_ROWS];
+    nf acc[N_GROUP_ROWS][TILE_REGISTERS];
     UNROLL
     for (int i = 0; i < n_rows * n_regs; i++) {
         int r = i / n_regs, c = i % n_regs;
@@ -244,7 +245,7 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
     }
     for (int32_t g = range.g0; g < range.g1; g++) {
         const group_view v = {.record = range.records + (size_t)(g - range.g0) * record_bytes(f, n_regs)};
-        ni sums[GROUP_ROWS][TILE_REGISTERS];
+        ni sums[N_GROUP_ROWS][TILE_REGISTERS];
         if (range.next != NULL) {
             const size_t next = (size_t)(range.next_g + g - range.g0);
             UNROLL
@@ -300,7 +301,7 @@ INLINE size_t ahead_bytes(group_format f, int n_side) {
     return f.bits == 8 && n_side >= SIDE_BLOCKS ? 0 : AHEAD_BYTES / (size_t)n_side;
 }
 
-/* n_rows rows, at most GROUP_ROWS, over n_side blocks, straight from the planes. next: bytes to the blocks that come after, whose first
+/* n_rows rows, at most N_GROUP_ROWS, over n_side blocks, straight from the planes. next: bytes to the blocks that come after, whose first
  * groups are asked for at the end, and whose scales, too short a run for the processor to follow, all along; 0 without any. */
 INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows, int32_t row0, int32_t block0, size_t next,
                         float *y, int32_t y_stride) {
@@ -308,8 +309,8 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
     const int step = n_rows <= 2 && (f.coding == SCALE_SIX || f.coding == SCALE_SIX_MIN) ? 2 : 1; /* groups at a time, see load_scales */
     const uint8_t *block = linear_block(w, block0), *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
     const size_t stride = w->layout.block_bytes, end = (size_t)(w->layout.n_in / PACK_GROUP) * group_bytes(f);
-    const row_group *x[GROUP_ROWS];
-    nf acc[SIDE_BLOCKS][GROUP_ROWS][TILE_REGISTERS];
+    const row_group *x[N_GROUP_ROWS];
+    nf acc[SIDE_BLOCKS][N_GROUP_ROWS][TILE_REGISTERS];
     UNROLL
     for (int i = 0; i < n_tiles * n_rows * n_regs; i++) {
         int r = i / n_regs % n_rows;
@@ -335,7 +336,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
             UNROLL
             for (int t = 0; t < n_tiles; t++) {
                 group_view v = {.record = NULL};
-                ni sums[GROUP_ROWS][TILE_REGISTERS];
+                ni sums[N_GROUP_ROWS][TILE_REGISTERS];
                 UNROLL
                 for (int c = 0; c < n_regs; c++) {
                     size_t from = (size_t)((t * n_regs + c) / N_HALVES) * stride;
@@ -368,7 +369,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
     }
 }
 
-/* n_rows rows, at most GROUP_ROWS, of n_blocks blocks; more: others come after them. */
+/* n_rows rows, at most N_GROUP_ROWS, of n_blocks blocks; more: others come after them. */
 INLINE void direct_blocks(group_format f, int n_rows, const linear *w, row_view x, int32_t row0, int32_t block0, int32_t n_blocks,
                           bool more, float *y, int32_t y_stride) {
     const int n_side = side_blocks(f, n_rows);
@@ -382,8 +383,30 @@ INLINE void direct_blocks(group_format f, int n_rows, const linear *w, row_view 
     }
 }
 
-/* n_rows rows, a multiple of GROUP_ROWS, of a part through scratch. */
-INLINE void unpacked_rows(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
+/* Rows of the next of n_passes passes over n_rows rows, which differ by one at most. */
+INLINE int32_t pass_rows(int32_t n_rows, int32_t n_passes) {
+    return (n_rows + n_passes - 1) / n_passes;
+}
+
+/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups; the first rows fetch what comes next. */
+INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows, int32_t y_stride) {
+    int32_t n_passes = pass_rows(n_rows, N_GROUP_ROWS);
+    for (int32_t row = 0; n_passes > 0; n_passes--) {
+        int32_t n = pass_rows(n_rows - row, n_passes);
+        if (n == N_GROUP_ROWS) {
+            group_tile(f, N_GROUP_ROWS, n_regs, range, x, row, y_stride);
+        } else if (n == N_GROUP_ROWS - 1) {
+            group_tile(f, N_GROUP_ROWS - 1, n_regs, range, x, row, y_stride);
+        } else {
+            group_tile(f, N_GROUP_ROWS - 2, n_regs, range, x, row, y_stride);
+        }
+        range.next = NULL;
+        row += n;
+    }
+}
+
+/* A part's rows, FEW_ROWS_UNPACKED at least, through scratch. */
+INLINE void unpacked_part(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
                           uint8_t *scratch) {
     const int n_regs = TILE_REGISTERS;
     int32_t n_groups = w->layout.n_in / PACK_GROUP;
@@ -399,43 +422,44 @@ INLINE void unpacked_rows(group_format f, const linear *w, row_view x, int32_t n
             memcpy(columns, next, sizeof columns);
             find_columns(w, block0, n_blocks, n_regs, last ? 0 : first + n_regs, y, next);
             unpack_groups(f, n_regs, columns, g0, range.g1, scratch);
-            for (int32_t r = 0; r < n_rows; r += GROUP_ROWS) {
-                group_tile(unpacked, GROUP_ROWS, n_regs, range, x, r, n_blocks * LANES);
-                range.next = NULL;
-            }
+            unpacked_rows(unpacked, n_regs, range, x, n_rows, n_blocks * LANES);
         }
     }
 }
 
-/* The first GROUP_ROWS of n_rows rows. */
 INLINE void direct_rows(group_format f, const linear *w, row_view x, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks,
                         bool more, float *y, int32_t y_stride) {
     switch (n_rows) {
-    case 1:
-        direct_blocks(f, 1, w, x, row0, block0, n_blocks, more, y, y_stride);
+#define DIRECT_ROWS(count)                                                                                                                 \
+    case count:                                                                                                                            \
+        direct_blocks(f, count, w, x, row0, block0, n_blocks, more, y, y_stride);                                                          \
         break;
-    case 2:
-        direct_blocks(f, 2, w, x, row0, block0, n_blocks, more, y, y_stride);
-        break;
-    case 3:
-        direct_blocks(f, 3, w, x, row0, block0, n_blocks, more, y, y_stride);
-        break;
+        DIRECT_ROWS(1)
+        DIRECT_ROWS(2)
+        DIRECT_ROWS(3)
+        DIRECT_ROWS(4)
+#if N_GROUP_ROWS == 6
+        DIRECT_ROWS(5)
+        DIRECT_ROWS(6)
+#endif
+#undef DIRECT_ROWS
     default:
-        direct_blocks(f, GROUP_ROWS, w, x, row0, block0, n_blocks, more, y, y_stride);
+        break;
     }
 }
 
 INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
                            uint8_t *scratch) {
-    int32_t row0 = 0;
     if (n_rows >= unpacked_from(f)) {
-        row0 = n_rows / GROUP_ROWS * GROUP_ROWS;
-        unpacked_rows(f, w, x, row0, block0, n_blocks, y, scratch);
+        unpacked_part(f, w, x, n_rows, block0, n_blocks, y, scratch);
+        return;
     }
     for (int32_t b = 0; b < n_blocks; b += SIDE_BLOCKS) {
         int32_t n = n_blocks - b < SIDE_BLOCKS ? n_blocks - b : SIDE_BLOCKS;
-        for (int32_t r = row0; r < n_rows; r += GROUP_ROWS) {
-            direct_rows(f, w, x, r, n_rows - r, block0 + b, n, b + n < n_blocks, y + b * LANES, n_blocks * LANES);
+        for (int32_t r = 0, n_passes = pass_rows(n_rows, N_GROUP_ROWS); n_passes > 0; n_passes--) {
+            int32_t rows = pass_rows(n_rows - r, n_passes);
+            direct_rows(f, w, x, r, rows, block0 + b, n, b + n < n_blocks, y + b * LANES, n_blocks * LANES);
+            r += rows;
         }
     }
 }

@@ -41,6 +41,9 @@ INLINE int32_t quad_of(const int8_t *x) {
 #define INT8_FEW_BLOCKS 4
 #define INT8_CHUNK      1024
 
+#define N_GROUP_ROWS 6  /* x 32 columns of grouped weights: 12 float sums, 12 of integers */
+#define GROUP_CHUNK  16 /* groups of them unpacked at a time: 18 KB, and 6 of rows */
+
 typedef __m512 nf;
 typedef __m512i ni;
 typedef int32_t n_sum __attribute__((vector_size(64))); /* sums kept over a loop: as ni, of 64-bit elements, gcc copies each to and fro */
@@ -208,6 +211,9 @@ INLINE n_sum n_quad_start(int32_t times_128) {
 #define INT8_BLOCKS     1
 #define INT8_FEW_BLOCKS 2
 #define INT8_CHUNK      1024 /* 16 KB: half of the nearest cache */
+
+#define N_GROUP_ROWS 4
+#define GROUP_CHUNK  32
 
 typedef __m256 nf;
 typedef __m256i ni;

@@ -13,6 +13,9 @@
 #define INT8_FEW_BLOCKS 1
 #define INT8_CHUNK      1024
 
+#define N_GROUP_ROWS 4
+#define GROUP_CHUNK  32
+
 typedef float32x4_t nf;
 typedef int32x4_t ni;
 typedef int32x4_t n_sum;
