@@ -10,7 +10,8 @@
 #define MAX_USES        8
 #define MAX_PART_BLOCKS 16
 #define PARTS_A_MEMBER  8
-#define SERIAL_ROWS     4 /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
+#define LINE_FLOATS     16 /* of a cache line */
+#define SERIAL_ROWS     4  /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
 
 /* ---- preparing rows ---- */
 
@@ -98,15 +99,16 @@ static int32_t widest_part(const product_job *job) {
     for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
         n_blocks += job->weights[i]->layout.n_blocks;
     }
-    while (blocks < MAX_PART_BLOCKS && 2 * blocks * job->n_rows <= LINEAR_TILE_BLOCKS * LINEAR_TILE_ROWS && n_blocks >= 2 * blocks * enough) {
+    while (blocks < MAX_PART_BLOCKS && 2 * blocks * job->n_rows <= LINEAR_TILE_BLOCKS * LINEAR_TILE_ROWS &&
+           n_blocks >= 2 * blocks * enough) {
         blocks *= 2;
     }
     return blocks;
 }
 
 /* y[n_rows][n_blocks * 16] = x w^T + bias. */
-static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks,
-                         float *y, void *scratch) {
+static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
+                         void *scratch) {
     row_view x = job->views[w->format];
     x.data += (size_t)row0 * x.stride;
     job->b->linear->product(w, x, n_rows, block0, n_blocks, y, scratch);
@@ -138,6 +140,15 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
     }
 }
 
+/* Has the lines of a tile's results come while they are computed. */
+static void ask_for(const float *out, int32_t n_rows, int32_t n_columns, int32_t width) {
+    for (int32_t r = 0; r < n_rows; r++, out += width) {
+        for (int32_t c = 0; c < n_columns; c += LINE_FLOATS) {
+            __builtin_prefetch(out + c, 1);
+        }
+    }
+}
+
 static void product_part(void *context, int32_t part, int32_t member) {
     const product_job *job = context;
     int32_t use = 0;
@@ -154,12 +165,14 @@ static void product_part(void *context, int32_t part, int32_t member) {
     void *scratch = job->b->linear_state->scratch + (size_t)member * LINEAR_SCRATCH_BYTES;
     for (int32_t row0 = 0; row0 < job->n_rows; row0 += LINEAR_TILE_ROWS) {
         int32_t n_rows = job->n_rows - row0 < LINEAR_TILE_ROWS ? job->n_rows - row0 : LINEAR_TILE_ROWS;
+        float *out = job->out[use] + (int64_t)row0 * job->widths[use] + column0;
+        ask_for(out, n_rows, n_columns, job->widths[use]);
         tile_product(job, w, row0, n_rows, block0, n_blocks, y, scratch);
         if (job->end == END_GATE_UP) {
             tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, scratch);
         }
         for (int32_t r = 0; r < n_rows; r++) {
-            tile_end(job, y + r * stride, up + r * stride, n_columns, job->out[use] + (int64_t)(row0 + r) * job->widths[use] + column0);
+            tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * job->widths[use]);
         }
     }
 }

@@ -2,19 +2,18 @@
  *
  * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. While the rows pass, the weights stay near: k is cut into
  * chunks of INT8_CHUNK, and the int32 sums wait in y for the next one. Each pass also fetches its share of the chunk to come, so that
- * memory works while the arithmetic does. On AVX2 many rows pay for quads kept ready in scratch, where products cost less; they take more
- * registers, which leaves a tile of INT8_KEPT_ROWS rows. One row or two need every weight once: more blocks side by side, whose streams the processor
- * fetches by itself faster than one. */
+ * memory works while the arithmetic does. On x86 many rows pay for quads kept ready in scratch: on AVX2 products of them cost less, but
+ * take more registers, which leaves a tile of INT8_KEPT_ROWS rows; on AVX-512 they are unsigned once, not by each pass. One row or two need
+ * every weight once: more blocks side by side, whose streams the processor fetches by itself faster than one. */
 #define INT8_FEW_ROWS   2
 #define INT8_KEPT_FROM  32  /* rows that pay for keeping quads ready */
-#define INT8_KEPT_ROWS  4   /* with quads kept ready: 8 sums, 4 registers of weights */
 #define INT8_KEPT_CHUNK 512 /* 16 KB of them */
 
 /* Some k of some blocks. */
 typedef struct int8_chunk {
     const linear *w;
     int32_t block, k0, n_k;
-    const uint8_t *kept; /* its quads as n_quad_keep leaves them, then what their sums lack; of one block */
+    const uint8_t *kept; /* its quads as n_quad_keep leaves them, then what their sums lack */
     const int8_t *ahead; /* what this pass fetches: ahead_step bytes for each quad of k, and as much in each block that follows */
     size_t ahead_step;
 } int8_chunk;
@@ -81,11 +80,11 @@ INLINE void int8_tile(bool kept, int n_rows, int n_blocks, const int8_chunk *c, 
     }
 }
 
-INLINE void int8_rows(int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y, int32_t y_stride) {
+INLINE void int8_rows(bool kept, int n_rows, int n_blocks, const int8_chunk *c, row_view x, float *y, int32_t y_stride) {
     switch (n_rows) {
 #define INT8_ROWS(count)                                                                                                                   \
     case count:                                                                                                                            \
-        int8_tile(false, count, n_blocks, c, x, y, y_stride);                                                                              \
+        int8_tile(kept, count, n_blocks, c, x, y, y_stride);                                                                               \
         break;
         INT8_ROWS(3)
         INT8_ROWS(4)
@@ -106,43 +105,51 @@ INLINE void int8_rows(int n_rows, int n_blocks, const int8_chunk *c, row_view x,
 }
 
 /* All rows past n_blocks blocks of a chunk, in passes of nearly equal numbers of rows: 3 at least. next: the chunk to come. */
-INLINE void int8_passes(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y, int32_t y_stride) {
+INLINE void int8_passes(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y,
+                        int32_t y_stride) {
     int32_t most = kept ? INT8_KEPT_ROWS : N_INT8_ROWS, n_passes = (n_rows + most - 1) / most;
     c->ahead_step = (size_t)((4 * LANES + n_passes - 1) / n_passes);
     for (int32_t pass = 0, row = 0; pass < n_passes; pass++) {
         int32_t n = (n_rows - row + n_passes - pass - 1) / (n_passes - pass);
         c->ahead = next + (size_t)pass * (size_t)c->n_k * LANES / (size_t)n_passes;
         row_view rows = {x.data + (size_t)row * x.stride, x.stride};
-        if (!kept) {
-            int8_rows(n, n_blocks, c, rows, y + row * y_stride, y_stride);
-        } else if (n == INT8_KEPT_ROWS) {
-            int8_tile(true, INT8_KEPT_ROWS, n_blocks, c, rows, y + row * y_stride, y_stride);
-        } else {
-            int8_tile(true, INT8_KEPT_ROWS - 1, n_blocks, c, rows, y + row * y_stride, y_stride);
-        }
+        int8_rows(kept, n, n_blocks, c, rows, y + row * y_stride, y_stride);
         row += n;
     }
 }
 
-/* Makes the quads of a chunk of one block ready for many rows. */
-INLINE void int8_keep(int8_chunk *c, uint8_t *scratch) {
+/* Makes the quads of a chunk of n_blocks blocks ready for many rows. */
+INLINE void int8_keep(int n_blocks, int8_chunk *c, uint8_t *scratch) {
     const uint8_t *from = linear_block(c->w, c->block) + (size_t)c->k0 * LANES;
-    ni lacks[N_HALVES];
+    const int n_sums = n_blocks * N_HALVES;
+    ni lacks[INT8_BLOCKS * N_HALVES];
     UNROLL
-    for (int i = 0; i < N_HALVES; i++) {
+    for (int i = 0; i < n_sums; i++) {
         lacks[i] = n_set1(0);
     }
     c->kept = scratch;
-    for (int32_t k = 0; k < c->n_k; k += 4) {
+    for (int32_t k = 0; k < c->n_k; k += 4, from += 4 * LANES) {
         UNROLL
-        for (int i = 0; i < N_HALVES; i++, from += sizeof(ni), scratch += sizeof(n_quad)) {
-            n_quad_keep(scratch, n_load(from));
-            lacks[i] = n_quad_lack(lacks[i], n_load(from));
+        for (int i = 0; i < n_sums; i++, scratch += sizeof(n_quad)) {
+            ni quad = n_load(from + (size_t)(i / N_HALVES) * c->w->layout.block_bytes + i % N_HALVES * 4 * N_LANES);
+            n_quad_keep(scratch, quad);
+            lacks[i] = n_quad_lack(lacks[i], quad);
         }
     }
     UNROLL
-    for (int i = 0; i < N_HALVES; i++) {
+    for (int i = 0; i < n_sums; i++) {
         n_store(scratch + (size_t)i * sizeof(ni), lacks[i]);
+    }
+}
+
+/* A chunk of n_blocks blocks, next to come after it. */
+INLINE void int8_part(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y, int32_t y_stride,
+                      uint8_t *scratch) {
+    if (kept) {
+        int8_keep(n_blocks, c, scratch);
+        int8_passes(true, n_blocks, c, next, x, n_rows, y, y_stride);
+    } else {
+        int8_passes(false, n_blocks, c, next, x, n_rows, y, y_stride);
     }
 }
 
@@ -153,7 +160,7 @@ static void int8_few_rows(const linear *w, row_view x, int32_t n_rows, int32_t b
         c.block = block0 + i;
 #define FEW_ROWS(rows, blocks)                                                                                                             \
     if (n_rows == rows && n == blocks) {                                                                                                   \
-        int8_tile(false, rows, blocks, &c, x, y + i * LANES, stride);                                                                             \
+        int8_tile(false, rows, blocks, &c, x, y + i * LANES, stride);                                                                      \
     }
         FEW_ROWS(1, INT8_FEW_BLOCKS)
         FEW_ROWS(2, INT8_FEW_BLOCKS)
@@ -169,7 +176,7 @@ static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t bl
         int8_few_rows(w, x, n_rows, block0, n_blocks, y);
         return;
     }
-    const bool kept = N_QUADS_LACK && n_rows >= INT8_KEPT_FROM;
+    const bool kept = INT8_KEPT_ROWS > 0 && n_rows >= INT8_KEPT_FROM;
     int32_t k_padded = w->layout.k_padded, stride = n_blocks * LANES, most_k = kept ? INT8_KEPT_CHUNK : INT8_CHUNK;
     int8_chunk c = {.w = w};
     for (c.k0 = 0; c.k0 < k_padded; c.k0 += c.n_k) {
@@ -179,13 +186,10 @@ static void product_int8(const linear *w, row_view x, int32_t n_rows, int32_t bl
             int32_t next_k = more ? c.k0 : (c.k0 + c.n_k) % k_padded;
             const int8_t *next = (const int8_t *)linear_block(w, more ? block0 + i + INT8_BLOCKS : block0) + (size_t)next_k * LANES;
             c.block = block0 + i;
-            if (kept) {
-                int8_keep(&c, scratch);
-                int8_passes(true, 1, &c, next, x, n_rows, y + i * LANES, stride);
-            } else if (n_blocks - i >= INT8_BLOCKS) {
-                int8_passes(false, INT8_BLOCKS, &c, next, x, n_rows, y + i * LANES, stride);
+            if (n_blocks - i >= INT8_BLOCKS) {
+                int8_part(kept, INT8_BLOCKS, &c, next, x, n_rows, y + i * LANES, stride, scratch);
             } else {
-                int8_passes(false, 1, &c, next, x, n_rows, y + i * LANES, stride);
+                int8_part(kept, 1, &c, next, x, n_rows, y + i * LANES, stride, scratch);
             }
         }
     }

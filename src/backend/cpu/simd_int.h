@@ -40,6 +40,7 @@ INLINE int32_t quad_of(const int8_t *x) {
 #define INT8_BLOCKS     2
 #define INT8_FEW_BLOCKS 4
 #define INT8_CHUNK      1024
+#define INT8_KEPT_ROWS  12 /* of a tile with quads kept ready; 0: none are */
 
 #define N_GROUP_ROWS 6  /* x 32 columns of grouped weights: 12 float sums, 12 of integers */
 #define GROUP_CHUNK  16 /* groups of them unpacked at a time: 18 KB, and 6 of rows */
@@ -211,6 +212,7 @@ INLINE n_sum n_quad_start(int32_t times_128) {
 #define INT8_BLOCKS     1
 #define INT8_FEW_BLOCKS 2
 #define INT8_CHUNK      1024 /* 16 KB: half of the nearest cache */
+#define INT8_KEPT_ROWS  4    /* 8 sums, 4 registers of weights */
 
 #define N_GROUP_ROWS 4
 #define GROUP_CHUNK  32

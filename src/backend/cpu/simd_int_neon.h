@@ -12,6 +12,7 @@
 #define INT8_BLOCKS     1
 #define INT8_FEW_BLOCKS 1
 #define INT8_CHUNK      1024
+#define INT8_KEPT_ROWS  0
 
 #define N_GROUP_ROWS 4
 #define GROUP_CHUNK  32
