@@ -51,7 +51,7 @@ typedef struct quire_options {
     const quire_prefix *public_prefixes; /* [n_public_prefixes] with which prompts of all tenants begin: these share their pages. Copied */
     int32_t n_public_prefixes;
     const char *audit;            /* a file to which live, reserved and wasted bytes are written at each allocation of pages; NULL: none */
-    const char *isa;              /* "auto", "plain", "avx2", "avx512" */
+    const char *isa;              /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
     const char *chat_template;    /* the template's text, or NULL: the model's own */
     int32_t n_threads;            /* 0: one a core that the process may use */
     const char *cpu_bind;         /* "none": the system places threads; "auto": bound to a processor each, where they fill the cores; or the processors: "0-3,8" */

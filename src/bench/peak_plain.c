@@ -65,8 +65,16 @@ const peak_kernels peak_plain = {
 
 const peak_kernels *peak_of(const backend *b) {
 #if defined(__x86_64__)
-    cpu_isa isa = ((const cpu_backend *)b)->isa;
-    return isa == ISA_AVX512 ? &peak_avx512 : isa == ISA_AVX2 ? &peak_avx2 : &peak_plain;
+    switch (((const cpu_backend *)b)->isa) {
+    case ISA_AVX512_BF16:
+        return &peak_avx512bf16;
+    case ISA_AVX512:
+        return &peak_avx512;
+    case ISA_AVX2:
+        return &peak_avx2;
+    default:
+        return &peak_plain;
+    }
 #else
     (void)b;
     return &peak_plain;

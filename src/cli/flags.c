@@ -27,7 +27,7 @@ static const flag_choice preemption_modes[] = {{"auto", "auto"}, {"recompute", "
 static const flag_choice tier_writes[] = {{"evict", "evict"}, {"through", "through"}, {NULL, NULL}};
 static const flag_choice prefix_caches[] = {{"none", "none"}, {"page", "page"}, {"token", "token"}, {NULL, NULL}};
 static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}}, prefix_cache_off[] = {{"none", "none"}, {NULL, NULL}};
-static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "neon"}, {"i8mm", "i8mm"}, {NULL, NULL}};
+static const flag_choice isas[] = {{"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"avx512bf16", "avx512bf16"}, {"neon", "neon"}, {"i8mm", "i8mm"}, {NULL, NULL}};
 
 const flag cli_flags[] = {
     {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", ALL | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},

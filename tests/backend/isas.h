@@ -21,8 +21,8 @@
 static const char *const ISAS[] = {"plain", "neon", "i8mm"};
 #define N_TEST_ISAS 3
 #else
-static const char *const ISAS[] = {"plain", "avx2", "avx512"};
-#define N_TEST_ISAS 3
+static const char *const ISAS[] = {"plain", "avx2", "avx512", "avx512bf16"};
+#define N_TEST_ISAS 4
 #endif
 
 /* Opens a backend, or gives NULL when this processor (or build) has no such instruction set. */

@@ -275,6 +275,22 @@ static void a_name_that_is_no_instruction_set_is_refused(void **unused) {
     b->ops->close(b);
 }
 
+#if defined(__x86_64__)
+/* Only by its name on Intel's, where vfmadd over widened weights is faster. An emulated one is never taken: there it is AVX2. */
+static void auto_takes_the_dot_instruction_of_bf16_where_it_is_fast(void **unused) {
+    (void)unused;
+    backend *b = open_isa("auto", 1);
+    cpu_isa chosen = ((cpu_backend *)b)->isa;
+    printf("auto: %s\n", b->ops->describe(b));
+    if (__builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel")) {
+        assert_true(chosen == ISA_AVX512_BF16 || chosen == ISA_AVX2);
+    } else {
+        assert_true(chosen != ISA_AVX512_BF16);
+    }
+    b->ops->close(b);
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
@@ -284,6 +300,9 @@ int main(void) {
         cmocka_unit_test(the_functions_are_defined_everywhere),
         cmocka_unit_test(norms_and_rotation_agree_with_double),
         cmocka_unit_test(a_name_that_is_no_instruction_set_is_refused),
+#if defined(__x86_64__)
+        cmocka_unit_test(auto_takes_the_dot_instruction_of_bf16_where_it_is_fast),
+#endif
     };
     note_isas();
     return cmocka_run_group_tests(tests, NULL, NULL);

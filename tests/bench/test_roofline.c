@@ -12,17 +12,30 @@
 #include "bench/peak.h"
 #include "bench/roofline.h"
 
-static const char *const isas[] = {"plain", "auto"};
+static const char *const isas[] = {"plain", "avx2", "avx512", "avx512bf16", "auto"};
 static const roofline_effort little = {.megabytes = 1, .milliseconds = 1};
+
+/* NULL when this processor (or build) lacks the instruction set. */
+static backend *open_isa(const char *isa) {
+    backend *b = NULL;
+    quire_error err;
+    quire_err e = backend_cpu_open(&(backend_options){.isa = isa, .n_threads = 1}, &b, &err);
+    assert_true(e == QUIRE_OK || (e == QUIRE_UNSUPPORTED && strcmp(isa, "auto") != 0));
+    if (e != QUIRE_OK) {
+        print_message("SKIP %s: not on this machine\n", isa);
+    }
+    return b;
+}
 
 static void every_way_to_read_reads_every_word_once(void **state) {
     (void)state;
     enum { N = 1024 * 8 };
     uint64_t *words = mem_new(N, 1);
     for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
-        backend *b;
-        quire_error err;
-        assert_int_equal(backend_cpu_open(&(backend_options){.isa = isas[isa], .n_threads = 1}, &b, &err), QUIRE_OK);
+        backend *b = open_isa(isas[isa]);
+        if (b == NULL) {
+            continue;
+        }
         const peak_kernels *k = peak_of(b);
         for (int32_t streams = 1; streams <= 8; streams *= 2) {
             for (int32_t ahead = 0; ahead <= 512; ahead += 512) {
@@ -60,6 +73,22 @@ static void a_round_of_a_loop_does_the_operations_that_it_counts(void **state) {
         assert_true(peak_avx2.int8_small.run(1) == (float)(both_lanes * (6 + 4 * 480)));
         assert_int_equal(peak_avx2.int8_small.ops, 4 * 8 * 32 * 2);
     }
+    /* 16 sums of 16 lanes that start at 0..15; vdpbf16ps adds two products of 1 and 0.5 to each */
+    const float start = 16 * 120;
+    backend *b = open_isa("avx512");
+    if (b != NULL) {
+        assert_true(peak_of(b) == &peak_avx512 && peak_avx512.bf16.run == NULL);
+        assert_true(peak_avx512.f32.run(1) == 0.75f * start + 0.5f * 256);
+        assert_int_equal(peak_avx512.f32.ops, 16 * 16 * 2);
+        b->ops->close(b);
+    }
+    b = open_isa("avx512bf16");
+    if (b != NULL) {
+        assert_true(peak_of(b) == &peak_avx512bf16 && peak_avx512bf16.f32.run == peak_avx512.f32.run);
+        assert_true(peak_avx512bf16.bf16.run(1) == start + 256);
+        assert_int_equal(peak_avx512bf16.bf16.ops, 16 * 32 * 2);
+        b->ops->close(b);
+    }
 #endif
 }
 
@@ -68,13 +97,20 @@ static void rates_are_there_for_every_kind_and_the_best_way_to_read_counts(void 
     for (size_t isa = 0; isa < sizeof isas / sizeof *isas; isa++) {
         roofline r;
         quire_error err;
+        backend *b = open_isa(isas[isa]);
+        if (b == NULL) {
+            continue;
+        }
+        b->ops->close(b);
         assert_int_equal(roofline_measure(isas[isa], 2, NULL, &little, &r, &err), QUIRE_OK);
         assert_int_equal(r.n_threads, 2);
         const roofline_rate *const rates[] = {&r.read, &r.f32, &r.bf16, &r.int8, &r.int8_small};
         for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
             assert_true(rates[i]->mean > 1e6 && rates[i]->best >= rates[i]->mean);
         }
-        assert_true(r.bf16.best >= r.f32.best && r.n_measurements == 1);
+        assert_true(r.n_measurements == 1);
+        bool is_named = strcmp(isas[isa], "avx512bf16") == 0; /* its dot instruction can be slow: auto leaves it then */
+        assert_true(is_named || r.bf16.best >= r.f32.best);
         bool found = false;
         for (int32_t i = 0; i < BANDWIDTH_WAYS; i++) {
             assert_true(r.reads[i].mean > 0 && r.reads[i].best >= r.reads[i].mean && r.reads[i].best <= r.read.best);

@@ -4,13 +4,14 @@
 
 #include "base/err.h"
 
-typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_NEON, ISA_I8MM, N_ISAS } cpu_isa;
+typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_NEON, ISA_I8MM, N_ISAS } cpu_isa;
 
 struct math_kernels;   /* math.h: norm, exp, silu, rope, attention */
 struct linear_kernels; /* linear.h: products and activation formats */
 
-/* The one of this name, or for "auto" (or NULL) the best that runs here. QUIRE_UNSUPPORTED for one that this processor (or build) lacks,
- * QUIRE_INVALID for an unknown name. */
+/* The one of this name, or for "auto" (or NULL) the best that runs here, known by the processor's features and vendor: never by a
+ * measurement, as it is a part of the numeric configuration. QUIRE_UNSUPPORTED for one that this processor (or build) lacks, QUIRE_INVALID
+ * for an unknown name. */
 quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err);
 
 const char *cpu_isa_name(cpu_isa isa);

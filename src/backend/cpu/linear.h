@@ -4,7 +4,7 @@
  *
  *   ROWS_F32     x f32; weights F32, F16 or BF16, widened exactly: acc = fma(x_k, w_k, acc) from acc = 0, k ascending.
  *   ROWS_BF16    x and weights bf16 (ties to even), k padded to 2 by zeros: as above over the widened values.
- *                AVX-512 has its dot instruction for that: a pair at a time, ascending, with bits of its own.
+ *                AVX512_BF16 has a dot instruction for that: a pair at a time, ascending, with bits of its own.
  *   ROWS_TOKEN   x int8 with one scale a row; INT8 weights:
  *                y = (float)(sum of x_k w_k in int32) * (x_scale * w_scale).
  *   ROWS_GROUPS  x int8 with one scale for each 32 of k; grouped weights. For each weight scale's 16 or 32 of k, ascending:
@@ -74,7 +74,7 @@ typedef struct linear_kernels {
 
 extern const linear_kernels linear_plain;
 #if defined(__x86_64__)
-extern const linear_kernels linear_avx2, linear_avx512;
+extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
 #elif defined(__aarch64__)
 extern const linear_kernels linear_neon, linear_i8mm;
 #endif

@@ -1,4 +1,4 @@
-/* Products of float weights: F32, F16, BF16. Part of linear_kernels.inc.h.
+/* Products of float weights: F32, F16, BF16. Part of linear_kernels.inc.h, and of linear_avx512bf16.c, which names LINEAR_DOT_BF16.
  *
  * A tile of rows x blocks of 16 columns stays in registers while k runs.
  *   Few rows   read the packed weights as they are, once, and ask for them ahead: they are bound by memory.
@@ -7,7 +7,8 @@
  * A multiplication takes its weights from a register and its element of x from memory, to all lanes. With 256 bits 6 rows x 1 block are 12
  * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications; with 512 bits 8 rows x 2 blocks are 16, and 10; with 128 bits and 32 registers
  * 6 rows x 1 block are 24. */
-#define CHUNK_BYTES 16384 /* weights that stay in L1 */
+#define CHUNK_BYTES    16384 /* weights that stay in L1 */
+#define PREFETCH_BYTES 1024  /* how far few rows look ahead */
 
 /* With 16 registers and 12 sums gcc has to be told which values to have where: KEEP (simd.h) a sum in its registers between two multiplications,
  * FORGET that a pointer's bytes were loaded before and could have stayed in one. */

@@ -8,8 +8,7 @@
 #include "backend/cpu/simd_int.h"
 #include "core/half.h"
 
-#define LANES           PACK_LANES
-#define PREFETCH_BYTES  1024 /* how far floats of few rows look ahead */
+#define LANES PACK_LANES
 
 #include "backend/cpu/linear_rows.inc.h"
 

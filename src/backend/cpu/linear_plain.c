@@ -1,4 +1,5 @@
-/* Products in plain C: the reference that the SIMD kernels equal bit for bit (bf16 on AVX-512 apart). Clear before fast. */
+/* Products in plain C: the reference that the SIMD kernels equal bit for bit (bf16 by the dot instruction of AVX512_BF16 apart). Clear
+ * before fast. */
 #include <math.h>
 #include <string.h>
 

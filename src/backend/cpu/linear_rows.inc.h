@@ -40,7 +40,6 @@ static void prepare_token(const float *x, int32_t k, void *row) {
     memcpy(q + padded + sizeof scale, &sum, sizeof sum);
 }
 
-#ifndef LINEAR_DOT_BF16 /* who has such an instruction has rows for it */
 /* Kept as the f32 they are equal to. */
 static void prepare_bf16(const float *x, int32_t k, void *row) {
     float *out = row;
@@ -50,4 +49,3 @@ static void prepare_bf16(const float *x, int32_t k, void *row) {
         f_store(out + i, f_of_bits(i_shl(f_to_bf16_lanes(v), 16)));
     }
 }
-#endif

@@ -1,0 +1,46 @@
+/* Products on AVX-512 with VNNI and BF16: those of bf16 rows by its dot instruction, all others linear_avx512's. */
+#include "backend/cpu/linear.h"
+#include "backend/cpu/simd_int.h"
+
+#define LANES PACK_LANES
+
+/* acc + the pair of products of each lane. */
+static inline f32x16 dot_bf16(f32x16 acc, i32x16 w, i32x16 x) {
+    return (f32x16){_mm512_dpbf16_ps(acc.v, (__m512bh)w.v, (__m512bh)x.v)};
+}
+#define LINEAR_DOT_BF16 dot_bf16
+
+#include "backend/cpu/linear_floats.inc.h"
+
+static void prepare_bf16(const float *x, int32_t k, void *row) {
+    uint16_t *out = row;
+    for (int32_t i = 0; i < k; i += 16) {
+        int32_t n = k - i < 16 ? k - i : 16;
+        f_store_bf16(out + i, n == 16 ? f_load(x + i) : f_load_first(x + i, n));
+    }
+}
+
+static void prepare_f32(const float *x, int32_t k, void *row) {
+    linear_avx512.prepare[ROWS_F32](x, k, row);
+}
+
+static void prepare_token(const float *x, int32_t k, void *row) {
+    linear_avx512.prepare[ROWS_TOKEN](x, k, row);
+}
+
+static void prepare_groups(const float *x, int32_t k, void *row) {
+    linear_avx512.prepare[ROWS_GROUPS](x, k, row);
+}
+
+static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {
+    if (w->format == ROWS_BF16) {
+        product_floats(PACK_BF16, ROWS_BF16, w, x, n_rows, block0, n_blocks, y, scratch);
+    } else {
+        linear_avx512.product(w, x, n_rows, block0, n_blocks, y, scratch);
+    }
+}
+
+const linear_kernels linear_avx512bf16 = {
+    .prepare = {[ROWS_F32] = prepare_f32, [ROWS_BF16] = prepare_bf16, [ROWS_TOKEN] = prepare_token, [ROWS_GROUPS] = prepare_groups},
+    .product = product,
+};
