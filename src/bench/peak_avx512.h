@@ -1,4 +1,5 @@
-/* What the loops of AVX-512 share with that of AVX512_BF16, which is compiled apart. Included by files of their instruction sets only. */
+/* The loops for AVX-512 with VNNI: what they share with that of AVX512_BF16, which is compiled apart. Included by files of these
+ * instruction sets only. */
 #ifndef BENCH_PEAK_AVX512_H
 #define BENCH_PEAK_AVX512_H
 

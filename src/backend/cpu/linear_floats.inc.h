@@ -4,14 +4,15 @@
  *   Few rows   read the packed weights as they are, once, and ask for them ahead: they are bound by memory.
  *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows pass, widened to f32 where nothing computes with
  *              them as they are packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in L2 while the blocks pass.
+ *              Each tile asks for its share of the weights to come, so that memory works while the tiles do.
  * A multiplication takes its weights from a register and its element of x from memory, to all lanes. With 256 bits 6 rows x 1 block are 12
- * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications; with 512 bits 8 rows x 2 blocks are 16, and 10; with 128 bits and 32 registers
- * 6 rows x 1 block are 24. */
+ * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications; with 512 bits 8 rows x 2 blocks are 16, and 10; with
+ * 128 bits and 32 registers 6 rows x 1 block are 24. */
 #define CHUNK_BYTES    16384 /* weights that stay in L1 */
 #define PREFETCH_BYTES 1024  /* how far few rows look ahead */
 
-/* With 16 registers and 12 sums gcc has to be told which values to have where: KEEP (simd.h) a sum in its registers between two multiplications,
- * FORGET that a pointer's bytes were loaded before and could have stayed in one. */
+/* With 16 registers and 12 sums gcc has to be told which values to have where: KEEP (simd.h) a sum in its registers between two
+ * multiplications, FORGET that a pointer's bytes were loaded before and could have stayed in one. */
 #if N_LANES == 16
 #define TILE_BLOCKS(n_rows) ((n_rows) <= 4 ? 4 : 2)
 #else
@@ -41,6 +42,10 @@ typedef struct float_tile {
     float *y;
     int32_t y_stride, n_k;
     bool go_on; /* from the sums in y, not from 0 */
+
+    /* Of many rows: the weights to come, and how many bytes of each block this tile asks for with each k. */
+    const uint8_t *next;
+    size_t next_stride, next_step;
 } float_tile;
 
 /* 16 columns of a block at k. BF16 are pairs: even k in the low halves, odd k in the high ones. */
@@ -66,6 +71,14 @@ INLINE void fetch_ahead(pack_kind kind, int n_blocks, const float_tile *t, int32
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
         __builtin_prefetch(t->w + (size_t)c * t->w_stride + (size_t)(k * LANES * (kind == PACK_F32 ? 4 : 2)) + PREFETCH_BYTES);
+    }
+}
+
+/* The same for many rows, a share each tile. */
+INLINE void fetch_next(int n_blocks, const float_tile *t, int32_t k) {
+    UNROLL
+    for (int c = 0; c < n_blocks; c++) {
+        __builtin_prefetch(t->next + (size_t)c * t->next_stride + (size_t)k * t->next_step);
     }
 }
 
@@ -111,6 +124,8 @@ INLINE void tile_sums(pack_kind kind, row_format format, bool few, int n_rows, i
     for (; kind == PACK_BF16 && k + 2 <= t->n_k; k += 2) {
         if (few) {
             fetch_ahead(kind, n_blocks, t, k);
+        } else {
+            fetch_next(n_blocks, t, k);
         }
         if (DOTS(format)) {
             dot_pair(n_rows, n_blocks, t, k, acc);
@@ -122,6 +137,8 @@ INLINE void tile_sums(pack_kind kind, row_format format, bool few, int n_rows, i
     for (; !DOTS(format) && k < t->n_k; k++) { /* of BF16 the last, when it has no other */
         if (few) {
             fetch_ahead(kind, n_blocks, t, k);
+        } else {
+            fetch_next(n_blocks, t, k);
         }
         add_k(kind, n_rows, n_blocks, t, k, 0, acc);
     }
@@ -153,7 +170,7 @@ INLINE void tile_rows(pack_kind kind, row_format format, bool few, int32_t n_row
     switch (n_rows) {
 #define TILE_CASE(count)                                                                                                                   \
     case count:                                                                                                                            \
-        tile_columns(kind, format, few, count, *t, n_blocks);                                                                                   \
+        tile_columns(kind, format, few, count, *t, n_blocks);                                                                              \
         break;
         TILE_CASE(1)
         TILE_CASE(2)
@@ -183,9 +200,13 @@ INLINE void widen(pack_kind kind, const uint8_t *blocks, size_t stride, int32_t 
     }
 }
 
+INLINE int32_t tiles_of(int32_t n_rows) {
+    return (n_rows + N_FLOAT_ROWS - 1) / N_FLOAT_ROWS;
+}
+
 /* All rows over one chunk, in tiles of nearly the same number of rows: a tile of one or two would keep the multipliers waiting. */
 INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, int32_t n_rows, float_tile t, int32_t n_blocks) {
-    int32_t n_tiles = (n_rows + N_FLOAT_ROWS - 1) / N_FLOAT_ROWS;
+    int32_t n_tiles = tiles_of(n_rows);
     float *y = t.y;
     for (int32_t i = 0; i < n_tiles; i++) {
         int32_t r0 = n_rows * i / n_tiles, r1 = n_rows * (i + 1) / n_tiles;
@@ -194,6 +215,7 @@ INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, 
         }
         t.y = y + r0 * t.y_stride;
         tile_rows(kind, format, few, r1 - r0, &t, n_blocks);
+        t.next += t.next_step * (size_t)t.n_k;
     }
 }
 
@@ -204,19 +226,25 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear *w, r
     int32_t k_end = format == ROWS_BF16 ? w->layout.k_padded : w->layout.n_in;
     const uint8_t *blocks = linear_block(w, block0);
     size_t stride = w->layout.block_bytes;
-    float_tile t = {.w = blocks, .w_stride = stride, .y = y, .y_stride = n_blocks * LANES, .n_k = k_end};
+    float_tile t = {
+        .w = blocks, .w_stride = stride, .next = blocks, .next_stride = stride, .y = y, .y_stride = n_blocks * LANES, .n_k = k_end};
     if (n_rows <= N_FLOAT_ROWS) {
         chunk_rows(kind, format, true, x, n_rows, t, n_blocks);
         return;
     }
     const int32_t chunk = CHUNK_BYTES / MANY_BLOCKS / LANES / (widens ? 4 : weight_bytes);
+    const int32_t row_bytes = LANES * weight_bytes; /* of a block at one k */
+    t.next_step = (size_t)((row_bytes + tiles_of(n_rows) - 1) / tiles_of(n_rows));
     for (int32_t k0 = 0; k0 < k_end; k0 += chunk) {
         row_view xk = {x.data + (size_t)(k0 * x_bytes), x.stride};
         t.n_k = k_end - k0 < chunk ? k_end - k0 : chunk;
         t.go_on = k0 > 0;
         for (int32_t i = 0; i < n_blocks; i += MANY_BLOCKS) {
             int32_t n = n_blocks - i < MANY_BLOCKS ? n_blocks - i : MANY_BLOCKS;
-            const uint8_t *from = blocks + (size_t)i * stride + (size_t)(k0 * LANES * weight_bytes);
+            const uint8_t *from = blocks + (size_t)i * stride + (size_t)(k0 * row_bytes);
+            bool more = i + MANY_BLOCKS < n_blocks;
+            int32_t next_k = more ? k0 : k0 + chunk < k_end ? k0 + chunk : 0; /* from the start again: for the rows to come */
+            t.next = blocks + (size_t)(more ? i + MANY_BLOCKS : 0) * stride + (size_t)(next_k * row_bytes);
             t.y = y + i * LANES;
             if (widens) {
                 t.w = scratch;
