@@ -103,8 +103,10 @@ quire_err bare_forward(bare *b, const bare_part *parts, int32_t n) {
         add_part(b, &parts[i]);
     }
     b->rows.n_work = batch_plan_work(b->seqs, n, TILE_ROWS, b->work, b->max_work);
+    b->b->ops->enter(b->b);
     model_forward(b->m, &b->rows);
     b->b->ops->step_wait(b->b);
+    b->b->ops->leave(b->b);
     return QUIRE_OK;
 }
 

@@ -109,6 +109,7 @@ static double time_pair(const bench_kernels_options *o, kernels_run *r, int32_t 
     const backend_ops *ops = r->b->ops;
     const batch step = {.n_rows = n_rows};
     int64_t best = INT64_MAX, deadline = clock_us() + (int64_t)o->run_ms * 1000;
+    ops->enter(r->b);
     for (int32_t i = 0; i < MIN_TIMES + r->n_pairs || clock_us() < deadline; i++) {
         const linear_use up = {r->up[i % r->n_pairs], NULL, r->h}, down = {r->down[i % r->n_pairs], NULL, r->y};
         int64_t start = figures_time_us(r->n_threads);
@@ -119,6 +120,7 @@ static double time_pair(const bench_kernels_options *o, kernels_run *r, int32_t 
         int64_t took = figures_time_us(r->n_threads) - start;
         best = took < best ? took : best;
     }
+    ops->leave(r->b);
     return best > 0 ? (double)best : 1.0;
 }
 
