@@ -9,8 +9,12 @@
 
 #include "backend/cpu/round_int8.inc.h"
 
-#define INT8_GROUP       (N_LANES / 2) /* queries that share what is loaded: sums in 8 registers */
-#define QUAD_BYTES       64            /* of 16 positions or elements */
+#define INT8_GROUP (N_LANES / 2) /* queries that share what is loaded */
+#define INT8_VECTORS                                                                                                                       \
+    (N_LANES == 16 ? 2 : 1) /* blocks of keys, or vectors of elements, that share weights or queries: sums in 16 registers or 8 */
+#define INT8_SUMS        (INT8_VECTORS * N_HALVES)
+#define INT8_ROUNDED     (N_LANES == 16 ? 4 : 2) /* queries whose weights are rounded side by side */
+#define QUAD_BYTES       64                      /* of 16 positions or elements */
 #define MOST_INT8_GROUPS ((ATTN_TILE + INT8_GROUP - 1) / INT8_GROUP)
 
 /* A head's key, value or query (math.h). */
@@ -31,43 +35,48 @@ static float narrow_int8_kernel(const float *x, int32_t n, int8_t *out, int32_t 
     return scale;
 }
 
-/* Raw scores of n_q queries with a block. */
-INLINE void score_int8(int n_q, const attn_tile *t, attn_group g, int32_t block) {
-    const int8_t *keys = t->k_blocks[block], *values = (const int8_t *)t->v_blocks[block] + g.fetched;
+/* Raw scores of n_q queries with n_b blocks. */
+INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32_t block) {
     int32_t query = g.query, n_quads = (t->d_head + 3) / 4, stride = attn_int8_stride(t->d_head);
     const int8_t *x = t->q_int8 + query * stride;
-    n_sum s[INT8_GROUP][N_HALVES];
+    n_sum s[INT8_GROUP][INT8_SUMS];
     UNROLL
     for (int i = 0; i < n_q; i++) {
         UNROLL
-        for (int h = 0; h < N_HALVES; h++) {
-            s[i][h] = n_quad_start(-128 * t->q_sum[query + i]);
+        for (int c = 0; c < n_b * N_HALVES; c++) {
+            s[i][c] = n_quad_start(-128 * t->q_sum[query + i]);
         }
     }
-    ask_for(t->v_scales[block]);
+    UNROLL
+    for (int c = 0; c < n_b; c++) {
+        ask_for(t->v_scales[block + c]);
+    }
     for (int32_t quad = 0; quad < n_quads; quad++) {
-        n_quad k[N_HALVES];
+        n_quad k[INT8_SUMS];
         UNROLL
-        for (int h = 0; h < N_HALVES; h++) {
-            k[h] = n_quad_load(keys + 4 * (quad * ATTN_BLOCK + h * N_LANES));
+        for (int c = 0; c < n_b * N_HALVES; c++) {
+            k[c] = n_quad_load((const int8_t *)t->k_blocks[block + c / N_HALVES] + 4 * (quad * ATTN_BLOCK + c % N_HALVES * N_LANES));
         }
-        ask_for(values + quad * g.step);
+        UNROLL
+        for (int c = 0; c < n_b; c++) {
+            ask_for((const int8_t *)t->v_blocks[block + c] + g.fetched + quad * g.step);
+        }
         UNROLL
         for (int i = 0; i < n_q; i++) {
             ni q = n_set1(quad_of(x + i * stride + 4 * quad));
             UNROLL
-            for (int h = 0; h < N_HALVES; h++) {
-                s[i][h] = n_quad_add(s[i][h], k[h], q);
+            for (int c = 0; c < n_b * N_HALVES; c++) {
+                s[i][c] = n_quad_add(s[i][c], k[c], q);
             }
         }
     }
     UNROLL
     for (int i = 0; i < n_q; i++) {
-        float *out = t->scores + (query + i) * ATTN_CHUNK + block * ATTN_BLOCK;
         UNROLL
-        for (int h = 0; h < N_HALVES; h++) {
-            nf scaled = nf_mul(nf_of((ni)s[i][h]), nf_load(t->k_scales[block] + h * N_LANES));
-            nf_store(out + h * N_LANES, nf_mul(scaled, nf_set1(t->q_scale[query + i])));
+        for (int c = 0; c < n_b * N_HALVES; c++) {
+            float *out = t->scores + (query + i) * ATTN_CHUNK + block * ATTN_BLOCK + c * N_LANES;
+            nf scaled = nf_mul(nf_of((ni)s[i][c]), nf_load(t->k_scales[block + c / N_HALVES] + c % N_HALVES * N_LANES));
+            nf_store(out, nf_mul(scaled, nf_set1(t->q_scale[query + i])));
         }
     }
 }
@@ -76,7 +85,7 @@ INLINE void score_int8(int n_q, const attn_tile *t, attn_group g, int32_t block)
  * of them wait. */
 INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, const float *top, float *step) {
     const float *scores = t->scores + query * ATTN_CHUNK;
-    f32x16 carry[2], inverse[2];
+    f32x16 carry[INT8_ROUNDED], inverse[INT8_ROUNDED];
     UNROLL
     for (int i = 0; i < n_q; i++) {
         step[i] = top[i] > ATTN_INT8_LEAST ? top[i] / ATTN_INT8_TOP : 0.0f;
@@ -94,48 +103,62 @@ INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t 
     }
 }
 
-/* acc of n_q queries from their weights over blocks block0..block1. step: what a weight of 1 stands for. */
-INLINE void weigh_int8(int n_q, const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step) {
+/* acc of n_q queries, n_v vectors of elements from d on, from their weights over blocks block0..block1. step: what a weight of 1 stands
+ * for. */
+INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step,
+                               int32_t d) {
     int32_t query = g.query, quad_bytes = 4 * ((t->d_head + 3) / 4 * 4);
-    for (int32_t d = 0; d < t->acc_stride; d += LANES) {
-        n_sum s[INT8_GROUP][N_HALVES];
+    n_sum s[INT8_GROUP][INT8_SUMS];
+    UNROLL
+    for (int i = 0; i < n_q; i++) {
         UNROLL
-        for (int i = 0; i < n_q; i++) {
+        for (int c = 0; c < n_v * N_HALVES; c++) {
+            s[i][c] = (n_sum)n_set1(0);
+        }
+    }
+    for (int32_t block = block0; block < block1; block++) {
+        const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
+        const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
+        const int8_t *next =
+            (const int8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]) + g.fetched + d / 4 * g.step;
+        ROLLED
+        for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step) {
+            ni v[INT8_SUMS];
             UNROLL
-            for (int h = 0; h < N_HALVES; h++) {
-                s[i][h] = (n_sum)n_set1(0);
+            for (int c = 0; c < n_v * N_HALVES; c++) {
+                v[c] = n_load(values + 4 * c * N_LANES);
             }
-        }
-        for (int32_t block = block0; block < block1; block++) {
-            const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
-            const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
-            const int8_t *next =
-                (const int8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]) + g.fetched + d / 4 * g.step;
-            ROLLED
-            for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step) {
-                ni v[N_HALVES];
-                ask_for(next);
+            UNROLL
+            for (int c = 0; c < n_v; c++) {
+                ask_for(next + c * 4 * g.step);
+            }
+            UNROLL
+            for (int i = 0; i < n_q; i++) {
+                ni w = n_set1(quad_of((const int8_t *)weights + i * ATTN_CHUNK));
                 UNROLL
-                for (int h = 0; h < N_HALVES; h++) {
-                    v[h] = n_load(values + 4 * h * N_LANES);
-                }
-                UNROLL
-                for (int i = 0; i < n_q; i++) {
-                    ni w = n_set1(quad_of((const int8_t *)weights + i * ATTN_CHUNK));
-                    UNROLL
-                    for (int h = 0; h < N_HALVES; h++) {
-                        s[i][h] = n_add_small(s[i][h], w, v[h]);
-                    }
+                for (int c = 0; c < n_v * N_HALVES; c++) {
+                    s[i][c] = n_add_small(s[i][c], w, v[c]);
                 }
             }
         }
+    }
+    UNROLL
+    for (int i = 0; i < n_q; i++) {
         UNROLL
-        for (int i = 0; i < n_q; i++) {
-            UNROLL
-            for (int h = 0; h < N_HALVES; h++) {
-                nf_store(t->acc + (int64_t)(query + i) * t->acc_stride + d + h * N_LANES, nf_mul(nf_of((ni)s[i][h]), nf_set1(step[i])));
-            }
+        for (int c = 0; c < n_v * N_HALVES; c++) {
+            float *out = t->acc + (int64_t)(query + i) * t->acc_stride + d + c * N_LANES;
+            nf_store(out, nf_mul(nf_of((ni)s[i][c]), nf_set1(step[i])));
         }
+    }
+}
+
+INLINE void weigh_int8(int n_q, const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step) {
+    int32_t d = 0;
+    for (; d + INT8_VECTORS * LANES <= t->acc_stride; d += INT8_VECTORS * LANES) {
+        weigh_int8_vectors(n_q, INT8_VECTORS, t, g, block0, block1, step, d);
+    }
+    for (; INT8_VECTORS > 1 && d < t->acc_stride; d += LANES) {
+        weigh_int8_vectors(n_q, 1, t, g, block0, block1, step, d);
     }
 }
 
@@ -147,13 +170,20 @@ INLINE void weigh_int8(int n_q, const attn_tile *t, attn_group g, int32_t block0
 #define EACH_INT8_GROUP(CASE) CASE(1) CASE(2)
 #endif
 
+INLINE void score_int8_blocks(int n_q, const attn_tile *t, attn_group g, int32_t block, int32_t end) {
+    for (; block + INT8_VECTORS <= end; block += INT8_VECTORS) {
+        score_int8(n_q, INT8_VECTORS, t, g, block);
+    }
+    for (; INT8_VECTORS > 1 && block < end; block++) {
+        score_int8(n_q, 1, t, g, block);
+    }
+}
+
 static void score_int8_group(const attn_tile *t, attn_group g, int32_t block0, int32_t block1) {
     switch (g.n) {
 #define CASE(count)                                                                                                                        \
     case count:                                                                                                                            \
-        for (int32_t b = block0; b < block1; b++) {                                                                                        \
-            score_int8(count, t, g, b);                                                                                                    \
-        }                                                                                                                                  \
+        score_int8_blocks(count, t, g, block0, block1);                                                                                    \
         break;
         EACH_INT8_GROUP(CASE)
 #undef CASE
@@ -187,10 +217,10 @@ static void attend_int8(const attn_tile *t) {
         }
     }
     soften_all(DTYPE_I8, t, block0, block1, top);
-    for (; query + 2 <= t->n_queries; query += 2) {
-        weights_to_int8(2, t, query, block0, block1, top + query, step + query);
+    for (; query + INT8_ROUNDED <= t->n_queries; query += INT8_ROUNDED) {
+        weights_to_int8(INT8_ROUNDED, t, query, block0, block1, top + query, step + query);
     }
-    if (query < t->n_queries) {
+    for (; query < t->n_queries; query++) {
         weights_to_int8(1, t, query, block0, block1, top + query, step + query);
     }
     for (int32_t b = block0; b < block1 && b < t->n_next; b++) {
