@@ -119,10 +119,10 @@ INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group 
     for (int32_t block = block0; block < block1; block++) {
         const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
         const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
-        const int8_t *next =
-            (const int8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]) + g.fetched + d / 4 * g.step;
+        const int8_t *next = (const int8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]);
+        next += QUAD_BYTES * lines_for_soften(t) + (g.fetched + d / 4 * g.step) / 2; /* the other half */
         ROLLED
-        for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step) {
+        for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step / 2) {
             ni v[INT8_SUMS];
             UNROLL
             for (int c = 0; c < n_v * N_HALVES; c++) {
@@ -130,7 +130,7 @@ INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group 
             }
             UNROLL
             for (int c = 0; c < n_v; c++) {
-                ask_for(next + c * 4 * g.step);
+                ask_for(next + c * 2 * g.step);
             }
             UNROLL
             for (int i = 0; i < n_q; i++) {

@@ -40,6 +40,12 @@ static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
     return t->first[query] <= block * ATTN_BLOCK && (block + 1) * ATTN_BLOCK <= t->end[query];
 }
 
+/* Of a block of int8 keys of the chunk to come, how many lines (quads of 16 positions) are asked for while weights are made: that takes
+ * half of a chunk's time, and memory would idle. */
+INLINE int32_t lines_for_soften(const attn_tile *t) {
+    return (t->d_head + 3) / 4 / 2;
+}
+
 #define SOFTENED 2 /* queries at a time: one waits for its steps while another goes on */
 
 /* From raw products of blocks block0..block1 to weights and their sum, n_q queries side by side. Weights of positions not seen are not
@@ -48,6 +54,8 @@ INLINE void soften(dtype type, int n_q, const attn_tile *t, int32_t query, int32
     const float factor = t->soft_cap > 0.0f || t->has_slopes ? 1.0f : t->scale;
     float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTENED];
     f32x16 max[SOFTENED], sum[SOFTENED], most[SOFTENED];
+    const int32_t n_lines = type == DTYPE_I8 ? lines_for_soften(t) : 0;
+    const int32_t line0 = n_lines * query / t->n_queries, line1 = n_lines * (query + n_q) / t->n_queries;
     UNROLL
     for (int i = 0; i < n_q; i++) {
         max[i] = f_set1(-INFINITY);
@@ -65,6 +73,9 @@ INLINE void soften(dtype type, int n_q, const attn_tile *t, int32_t query, int32
         highest[i] = f_tree_max(max[i]);
     }
     for (int32_t b = block0; b < block1; b++) {
+        for (int32_t i = line0; i < line1 && b < t->n_next; i++) {
+            ask_for((const uint8_t *)t->next_k_blocks[b] + i * 64);
+        }
         UNROLL
         for (int i = 0; i < n_q; i++) {
             float *s = scores + i * ATTN_CHUNK + b * ATTN_BLOCK;
