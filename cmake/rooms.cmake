@@ -28,6 +28,7 @@ set(quire_rows_options -O3 -fno-trapping-math)
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/engine/sampler_rows_plain.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options}")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/src/engine/sampler_rows_avx2.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options};-mavx2;-mfma;-mbmi;-mpopcnt")
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/engine/sampler_rows_avx512.c PROPERTIES COMPILE_OPTIONS "${quire_rows_options};-mavx512f;-mavx512dq;-mavx512bw;-mavx512vl;-mfma;-mbmi;-mpopcnt")
 endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")

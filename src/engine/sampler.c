@@ -14,7 +14,8 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
         return QUIRE_NO_MEMORY;
     }
     size_t n = (size_t)n_vocab;
-    s->rows = sampler_rows_best();
+    const sampler_rows *all[SAMPLER_ROWS_MOST];
+    s->rows = all[sampler_rows_here(all) - 1];
     s->n_vocab = n_vocab;
     s->max_tokens = max_tokens;
     s->weights = mem_new(n + PAST_END > BLOCK ? n + PAST_END : BLOCK, sizeof *s->weights);

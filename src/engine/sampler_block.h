@@ -1,5 +1,5 @@
 /* What the sampler's passes over rows (sampler_rows.inc.h) share with the loops that have a form of their own for each instruction set.
- * Those are, in sampler_rows_plain.c and sampler_rows_avx2.c:
+ * Those are, in sampler_rows_plain.c, sampler_rows_avx2.c and sampler_rows_avx512.c:
  *
  *   reaches(x, bound)                    bit i: whether x[i] of a group is at least the bound
  *   scan_block(x, base, scale, largest)  a block's weights against a base, added up, and its groups' largest logits

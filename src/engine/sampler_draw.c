@@ -1,14 +1,30 @@
 /* The draw, and which passes suit this processor. */
 #include "engine/sampler_parts.h"
 
-const sampler_rows *sampler_rows_best(void) {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-        __builtin_cpu_supports("popcnt")) {
-        return &sampler_rows_avx2;
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("popcnt");
+}
+
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]) {
+    int32_t n = 0;
+    all[n++] = &sampler_rows_plain;
+#if defined(__x86_64__)
+    if (has_avx2()) {
+        all[n++] = &sampler_rows_avx2;
+    }
+    if (has_avx512()) {
+        all[n++] = &sampler_rows_avx512;
     }
 #endif
-    return &sampler_rows_plain;
+    return n;
 }
 
 /* The block of n whose part of their sum `target` falls into, the last one that weighs anything where rounding lets the walk run out;

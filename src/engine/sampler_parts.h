@@ -39,7 +39,7 @@ typedef struct sampler_rows {
     void (*drop_after)(float *w, int32_t n, float last, int32_t place);
 } sampler_rows;
 
-extern const sampler_rows sampler_rows_plain, sampler_rows_avx2;
+extern const sampler_rows sampler_rows_plain, sampler_rows_avx2, sampler_rows_avx512;
 
 /* Invariant, behind sampler_cut: what can be drawn is the n_kept tokens of ids and weights, in id order, a weight of 0 being one that was
  * cut; or, when is_whole, every token, by the sums of blocks. */
@@ -95,8 +95,9 @@ static inline bool sampler_mark(sampler *s, int32_t id) {
 }
 
 /* ---- sampler_draw.c ---- */
-/* The fastest passes that this processor has; all give the same bits. */
-const sampler_rows *sampler_rows_best(void);
+/* The passes that this processor has, the fastest last; all give the same bits. Returns how many: 1 at least. */
+#define SAMPLER_ROWS_MOST 3
+int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]);
 /* The token, in id order, in whose part of the whole `uniform` falls. Some weight is not 0. */
 int32_t sampler_draw(sampler *s, const float *logits, float uniform);
 

@@ -21,6 +21,9 @@ static bool scan(sampler *s, const float *logits) {
     int32_t most = INT32_MIN, bad = 0, infinity = order_of(INFINITY), least = order_of(-INFINITY);
     for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
         int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP, largest = INT32_MIN;
+        UNROLL for (int32_t i = 0; i < GROUP; i += LANES) {
+            __builtin_prefetch(logits + first + i + AHEAD);
+        }
         for (int32_t i = 0; i < n; i++) {
             int32_t order = order_of(logits[first + i]);
             largest = order > largest ? order : largest;

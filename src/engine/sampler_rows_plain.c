@@ -1,4 +1,4 @@
-/* The sampler's passes for any processor: what those of sampler_rows_avx2.c are held against. */
+/* The sampler's passes for any processor: what the others are held against. */
 #include "engine/sampler_block.h"
 
 static uint64_t reaches(const float *x, float bound) {
