@@ -1,5 +1,9 @@
-/* The sampler's passes for x86-64 processors with AVX-512. */
+/* The sampler's passes for x86-64 processors with AVX-512. With SIMD_EMULATE through SIMDe, for tests. */
 #if defined(__x86_64__)
+#ifdef SIMD_EMULATE
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+#endif
 #include <immintrin.h>
 
 #include "engine/sampler_block.h"
@@ -37,6 +41,13 @@ static inline void power_of_2_each(__m512 *x) {
     }
 }
 
+static float largest_of_lanes(__m512 x) {
+    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(x), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)));
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_shuffle_ps(m, m, 1)));
+}
+
 static block_scan scan_block(const float *x, float base, float scale, float *largest) {
     __m512 all = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps();
     uint32_t nan = 0;
@@ -52,11 +63,11 @@ static block_scan scan_block(const float *x, float base, float scale, float *lar
         power_of_2_each(v);
         EACH sum = _mm512_add_ps(sum, v[u]);
         all = _mm512_max_ps(all, most);
-        largest[g / GROUP] = _mm512_reduce_max_ps(most);
+        largest[g / GROUP] = largest_of_lanes(most);
     }
     float lanes[LANES];
     _mm512_storeu_ps(lanes, sum);
-    return (block_scan){.largest = _mm512_reduce_max_ps(all), .sum = sum_of_lanes(lanes), .is_nan = nan != 0};
+    return (block_scan){.largest = largest_of_lanes(all), .sum = sum_of_lanes(lanes), .is_nan = nan != 0};
 }
 
 #define SAMPLER_ROWS sampler_rows_avx512
