@@ -222,6 +222,39 @@ static void a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set(v
     }
 }
 
+/* Some numbers next to nothing, zero, huge or none at all; what a row holds beside its numbers is compared too. */
+static void prepared_rows_are_those_of_the_plain_twin(void **state) {
+    (void)state;
+    enum { MOST = 11 * PACK_GROUP, ROOM = 2 * MOST + 64 };
+    static const float kinds[] = {1.0f, 0x1p-110f, 0.0f, 3e38f, 1.0f, NAN, -1e-3f, 1.0f, INFINITY, 1.0f, 0x1p-100f};
+    _Alignas(64) uint8_t want[ROOM], got[ROOM];
+    float x[MOST];
+    uint64_t seed = 77;
+    for (int32_t i = 0; i < MOST; i++) {
+        float kind = kinds[i / PACK_GROUP];
+        x[i] = isfinite(kind) ? kind * random_float(&seed) : i % PACK_GROUP == 21 ? kind : 1.0f;
+    }
+    for (int isa = 1; isa < N_ISAS; isa++) {
+        backend *b = open_isa(isa_names[isa], COMPUTE_INT8, 1);
+        for (int32_t k = 1; b != NULL && k <= MOST; k++) {
+            for (row_format f = ROWS_TOKEN; f <= ROWS_GROUPS; f++) {
+                for (int32_t from = 0; from + k <= MOST && (f == ROWS_TOKEN || k % PACK_GROUP == 0); from += PACK_GROUP) {
+                    memset(want, 7, ROOM);
+                    memset(got, 7, ROOM);
+                    linear_plain.prepare[f](x + from, k, want);
+                    ((cpu_backend *)b)->linear->prepare[f](x + from, k, got);
+                    if (memcmp(want, got, ROOM) != 0) {
+                        fail_msg("%s: %d numbers from %d, format %d", isa_names[isa], k, from, (int)f);
+                    }
+                }
+            }
+        }
+        if (b != NULL) {
+            b->ops->close(b);
+        }
+    }
+}
+
 /* Rows so long that their sums wait in y, in every number of passes. */
 static void long_int8_rows_have_the_bits_of_the_plain_twin(void **state) {
     (void)state;
@@ -422,6 +455,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_product_is_near_the_sum_in_double),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_tile_and_on_every_instruction_set),
+        cmocka_unit_test(prepared_rows_are_those_of_the_plain_twin),
         cmocka_unit_test(long_int8_rows_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(wide_parts_and_whole_tiles_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(repacked_k_quants_keep_every_value),

@@ -17,25 +17,63 @@ INLINE float scale_of(uint32_t largest_bits, float *inverse) {
     return a / 127.0f;
 }
 
+/* scale_of for 4 groups. */
+INLINE n_four scales_of(n_four a, n_four *inverse) {
+    const n_four nan = {NAN, NAN, NAN, NAN};
+    n_four_ints finite = a < INFINITY, some = finite & (a >= ROWS_TINY);
+    *inverse = (n_four)((n_four_ints)(127.0f / a) & some);
+    return (n_four)(((n_four_ints)(a / 127.0f) & some) | ((n_four_ints)nan & ~finite));
+}
+
+/* row_group_sums for 4 groups, with their scales. */
+INLINE void store_sums(row_group *to, n_four scale, n_four_ints first, n_four_ints last) {
+    n_four_ints sum = first + last;
+    n_four sums[] = {scale * n_four_of(sum), scale * n_four_of(first), scale * n_four_of(last)};
+    n_four_ints fields[] = {(n_four_ints)scale,  -8 * sum, -128 * sum, -4 * first, -4 * last, (n_four_ints)sums[0], (n_four_ints)sums[1],
+                            (n_four_ints)sums[2]};
+    n_store_lanes(&to->scale, sizeof *to, fields);
+}
+
+/* 4 groups: what is one number a group is computed for all of them together. */
+INLINE void prepare_four(const float *x, row_group *to) {
+    ni largest[4];
+    n_bytes q[4];
+    n_four inverse, scale;
+    n_four_ints sums[2];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        largest[i] = magnitudes32(x + i * PACK_GROUP);
+    }
+    scale = scales_of((n_four)n_max_lanes(largest), &inverse);
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        q[i] = rounded32(x + i * PACK_GROUP, inverse[i]);
+        n_store_bytes(to[i].q, q[i]);
+    }
+    n_byte_sums(q, sums);
+    store_sums(to, scale, sums[0], sums[1]);
+}
+
 static void prepare_groups(const float *x, int32_t k, void *row) {
     row_group *to = row;
-    for (int32_t g = 0; g < k / PACK_GROUP; g++, to++, x += PACK_GROUP) {
-        int32_t sums[2];
-        float inverse;
-        to->scale = scale_of((uint32_t)lanes_max(n_fold_max(magnitudes32(x))), &inverse);
-        quantise32(x, inverse, to->q, sums);
-        row_group_sums(to, sums[0], sums[1]);
+    int32_t n = k / PACK_GROUP, whole = n / 4 * 4, rest = n - whole;
+    for (int32_t g = 0; g < whole; g += 4) {
+        prepare_four(x + g * PACK_GROUP, to + g);
+    }
+    if (rest > 0) {
+        float last[4 * PACK_GROUP] = {0};
+        row_group groups[4];
+        memcpy(last, x + whole * PACK_GROUP, (size_t)rest * PACK_GROUP * sizeof *x);
+        prepare_four(last, groups);
+        memcpy(to + whole, groups, (size_t)rest * sizeof *to);
     }
 }
 
 static void prepare_token(const float *x, int32_t k, void *row) {
     int8_t *q = row;
-    int32_t whole = k / PACK_GROUP * PACK_GROUP, padded = linear_pad(k, PACK_GROUP), sum = 0, sums[2];
+    int32_t whole = k / PACK_GROUP * PACK_GROUP, padded = linear_pad(k, PACK_GROUP);
     float tail[PACK_GROUP], inverse, scale = scale_of((uint32_t)largest_magnitude(x, k, tail), &inverse);
-    for (int32_t i = 0; i < padded; i += PACK_GROUP) {
-        quantise32(i < whole ? x + i : tail, inverse, q + i, sums);
-        sum += sums[0] + sums[1];
-    }
+    int32_t sum = round_all(x, inverse, whole, q) + round_all(tail, inverse, padded - whole, q + whole);
     memcpy(q + padded, &scale, sizeof scale);
     memcpy(q + padded + sizeof scale, &sum, sizeof sum);
 }

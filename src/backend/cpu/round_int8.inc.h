@@ -24,19 +24,38 @@ INLINE int32_t largest_magnitude(const float *x, int32_t n, float tail[ROUND_NUM
     for (int32_t i = 0; i < whole; i += ROUND_NUMBERS) {
         largest = n_max(largest, magnitudes32(x + i));
     }
-    return lanes_max(n_fold_max(largest));
+    return n_max_lane(largest);
 }
 
-/* q = x * inverse, ties to even; inverse 0 gives zeros, whatever x is. sums: of the first 16 of q, and of the others. */
-INLINE void quantise32(const float *x, float inverse, int8_t *q, int32_t sums[2]) {
+/* x * inverse, ties to even; inverse 0 gives zeros, whatever x is. */
+INLINE n_bytes rounded32(const float *x, float inverse) {
     ni v[ROUND_REGISTERS];
     UNROLL
     for (int i = 0; i < ROUND_REGISTERS; i++) {
         v[i] = inverse != 0.0f ? n_of(nf_mul(nf_load(x + i * N_LANES), nf_set1(inverse))) : n_set1(0);
     }
+    return n_bytes_of(v);
+}
+
+/* The same to q. sums: of the first 16 of q, and of the others. */
+INLINE void quantise32(const float *x, float inverse, int8_t *q, int32_t sums[2]) {
+    const n_bytes v = rounded32(x, inverse), four[4] = {v, v, v, v};
+    n_four_ints both[2];
     n_store_bytes(q, v);
-    sums[0] = lanes_sum(n_fold(v, 0));
-    sums[1] = lanes_sum(n_fold(v, 1));
+    n_byte_sums(four, both);
+    sums[0] = both[0][0];
+    sums[1] = both[1][0];
+}
+
+/* The same of n numbers, a multiple of 32. Returns their sum. */
+INLINE int32_t round_all(const float *x, float inverse, int32_t n, int8_t *q) {
+    n_byte_sum sum = n_byte_sum_zero();
+    for (int32_t i = 0; i < n; i += ROUND_NUMBERS) {
+        n_bytes v = rounded32(x + i, inverse);
+        n_store_bytes(q + i, v);
+        sum = n_byte_sum_add(sum, v);
+    }
+    return n_byte_sum_total(sum);
 }
 
 #endif

@@ -20,6 +20,14 @@
 
 #define QUADS 8 /* of a group of 32 */
 
+/* 4 lanes on every processor. */
+typedef float n_four __attribute__((vector_size(16)));
+typedef int32_t n_four_ints __attribute__((vector_size(16)));
+
+INLINE n_four n_four_of(n_four_ints v) {
+    return __builtin_convertvector(v, n_four);
+}
+
 INLINE int32_t quad_of(const int8_t *x) {
     int32_t v;
     memcpy(&v, x, sizeof v);
@@ -47,6 +55,7 @@ INLINE int32_t quad_of(const int8_t *x) {
 
 typedef __m512 nf;
 typedef __m512i ni;
+typedef __m256i n_bytes;                                /* 32 int8 */
 typedef int32_t n_sum __attribute__((vector_size(64))); /* sums kept over a loop: as ni, of 64-bit elements, gcc copies each to and fro */
 
 INLINE nf nf_load(const float *p) {
@@ -129,20 +138,14 @@ INLINE __m256i n_upper(ni v) {
 INLINE __m256i n_lower(ni v) {
     return _mm512_castsi512_si256(v);
 }
-/* 32 integers of -128..127 as bytes, in order. */
-INLINE void n_store_bytes(int8_t *p, const ni v[2]) {
-    for (int i = 0; i < 2; i++) {
-        __m256i h = _mm256_permute4x64_epi64(_mm256_packs_epi32(n_lower(v[i]), n_upper(v[i])), 0xd8);
-        __m128i q = _mm_packs_epi16(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
-        _mm_storeu_si128((__m128i *)(void *)(p + 16 * i), q);
-    }
-}
-/* The sum of the first 16 and of the last 16 of 32 integers. */
-INLINE __m256i n_fold(const ni v[2], int which) {
-    return _mm256_add_epi32(n_lower(v[which]), n_upper(v[which]));
-}
-INLINE __m256i n_fold_max(ni v) {
+INLINE __m256i n_max_halves(ni v) {
     return _mm256_max_epi32(n_lower(v), n_upper(v));
+}
+/* 32 integers of -128..127 as bytes, in order. */
+INLINE n_bytes n_bytes_of(const ni v[2]) {
+    ni words = _mm512_packs_epi32(v[0], v[1]);
+    ni bytes = _mm512_packs_epi16(words, words);
+    return n_lower(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0), bytes));
 }
 
 /* A sum of products of unsigned numbers is opened, n_dot_add for at most n_run quads, closed. */
@@ -219,6 +222,7 @@ INLINE n_sum n_quad_start(int32_t times_128) {
 
 typedef __m256 nf;
 typedef __m256i ni;
+typedef __m256i n_bytes;
 typedef int32_t n_sum __attribute__((vector_size(32)));
 
 INLINE nf nf_load(const float *p) {
@@ -293,16 +297,12 @@ INLINE ni n_load_u8(const uint8_t *p) {
 INLINE ni n_load_i8(const uint8_t *p) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
 }
-INLINE void n_store_bytes(int8_t *p, const ni v[4]) {
-    ni bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
-    bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256((__m256i *)(void *)p, bytes);
-}
-INLINE __m256i n_fold(const ni v[4], int which) {
-    return _mm256_add_epi32(v[2 * which], v[2 * which + 1]);
-}
-INLINE __m256i n_fold_max(ni v) {
+INLINE __m256i n_max_halves(ni v) {
     return v;
+}
+INLINE n_bytes n_bytes_of(const ni v[4]) {
+    ni bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]), _mm256_packs_epi32(v[2], v[3]));
+    return _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 INLINE int n_run(int bits) {
@@ -368,16 +368,62 @@ INLINE n_quad n_quad_load(const int8_t *w) {
 }
 
 #if defined(__x86_64__)
-/* The sum and the largest of 8 integers. */
-INLINE int32_t lanes_sum(__m256i v) {
-    __m128i q = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+INLINE void n_store_bytes(int8_t *p, n_bytes v) {
+    _mm256_storeu_si256((__m256i *)(void *)p, v);
 }
-INLINE int32_t lanes_max(__m256i v) {
-    __m128i q = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+/* The largest lane. */
+INLINE int32_t n_max_lane(ni v) {
+    __m256i h = n_max_halves(v);
+    __m128i q = _mm_max_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
     q = _mm_max_epi32(q, _mm_shuffle_epi32(q, 0x4e));
     return _mm_cvtsi128_si32(_mm_max_epi32(q, _mm_shuffle_epi32(q, 0xb1)));
+}
+/* The largest lane of each of 4. */
+INLINE n_four_ints n_max_lanes(const ni v[4]) {
+    __m256i a = n_max_halves(v[0]), b = n_max_halves(v[1]), c = n_max_halves(v[2]), d = n_max_halves(v[3]);
+    __m256i ab = _mm256_max_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    __m256i cd = _mm256_max_epi32(_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    __m256i all = _mm256_max_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
+    return (n_four_ints)_mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+}
+/* The sum of any number of bytes, spread over 8 lanes. */
+typedef __m256i n_byte_sum;
+INLINE n_byte_sum n_byte_sum_zero(void) {
+    return _mm256_setzero_si256();
+}
+INLINE n_byte_sum n_byte_sum_add(n_byte_sum sum, n_bytes v) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), v), _mm256_set1_epi16(1)));
+}
+INLINE int32_t n_byte_sum_total(n_byte_sum sum) {
+    __m128i q = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+    q = _mm_hadd_epi32(q, q);
+    return _mm_cvtsi128_si32(_mm_hadd_epi32(q, q));
+}
+/* The sums of the first 16 bytes of each of 4, and of the last 16. */
+INLINE void n_byte_sums(const n_bytes v[4], n_four_ints out[2]) {
+    n_byte_sum sums[4];
+    UNROLL
+    for (int i = 0; i < 4; i++) {
+        sums[i] = n_byte_sum_add(n_byte_sum_zero(), v[i]);
+    }
+    __m256i all = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+    out[0] = (n_four_ints)_mm256_castsi256_si128(all);
+    out[1] = (n_four_ints)_mm256_extracti128_si256(all, 1);
+}
+INLINE __m256i n_pair(n_four_ints low, n_four_ints high) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)low), (__m128i)high, 1);
+}
+/* Lane i of the 8, in their order, to to + i * stride. */
+INLINE void n_store_lanes(void *to, size_t stride, const n_four_ints v[8]) {
+    __m256i a = n_pair(v[0], v[4]), b = n_pair(v[1], v[5]), c = n_pair(v[2], v[6]), d = n_pair(v[3], v[7]);
+    __m256i ab[] = {_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b)};
+    __m256i cd[] = {_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d)};
+    UNROLL
+    for (int i = 0; i < 2; i++) {
+        uint8_t *p = (uint8_t *)to + 2 * (size_t)i * stride;
+        _mm256_storeu_si256((__m256i *)(void *)p, _mm256_unpacklo_epi64(ab[i], cd[i]));
+        _mm256_storeu_si256((__m256i *)(void *)(p + stride), _mm256_unpackhi_epi64(ab[i], cd[i]));
+    }
 }
 #endif
 

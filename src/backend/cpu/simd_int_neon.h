@@ -20,6 +20,8 @@
 typedef float32x4_t nf;
 typedef int32x4_t ni;
 typedef int32x4_t n_sum;
+typedef int8x16x2_t n_bytes; /* 32 int8 */
+typedef int32x4_t n_byte_sum;
 
 INLINE nf nf_load(const float *p) {
     return vld1q_f32(p);
@@ -98,20 +100,18 @@ INLINE ni n_load_i8(const uint8_t *p) {
     return vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(bytes))));
 }
 /* 32 integers of -128..127 as bytes, in order. */
-INLINE void n_store_bytes(int8_t *p, const ni v[8]) {
+INLINE n_bytes n_bytes_of(const ni v[8]) {
+    n_bytes bytes;
     for (int i = 0; i < 2; i++) {
         int16x8_t low = vcombine_s16(vmovn_s32(v[4 * i]), vmovn_s32(v[4 * i + 1]));
         int16x8_t high = vcombine_s16(vmovn_s32(v[4 * i + 2]), vmovn_s32(v[4 * i + 3]));
-        vst1q_s8(p + 16 * i, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+        bytes.val[i] = vcombine_s8(vmovn_s16(low), vmovn_s16(high));
     }
+    return bytes;
 }
-/* The sum of the first 16 and of the last 16 of 32 integers. */
-INLINE ni n_fold(const ni v[8], int which) {
-    const ni *half = v + 4 * which;
-    return vaddq_s32(vaddq_s32(half[0], half[1]), vaddq_s32(half[2], half[3]));
-}
-INLINE ni n_fold_max(ni v) {
-    return v;
+INLINE void n_store_bytes(int8_t *p, n_bytes v) {
+    vst1q_s8(p, v.val[0]);
+    vst1q_s8(p + 16, v.val[1]);
 }
 
 INLINE int n_run(int bits) {
@@ -160,12 +160,39 @@ INLINE n_sum n_quad_start(int32_t times_128) {
     return vdupq_n_s32(0);
 }
 
-/* The sum and the largest of 4 integers. */
-INLINE int32_t lanes_sum(ni v) {
-    return vaddvq_s32(v);
-}
-INLINE int32_t lanes_max(ni v) {
+INLINE int32_t n_max_lane(ni v) {
     return vmaxvq_s32(v);
+}
+INLINE n_four_ints n_max_lanes(const ni v[4]) {
+    return (n_four_ints)vpmaxq_s32(vpmaxq_s32(v[0], v[1]), vpmaxq_s32(v[2], v[3]));
+}
+INLINE n_byte_sum n_byte_sum_zero(void) {
+    return vdupq_n_s32(0);
+}
+INLINE n_byte_sum n_byte_sum_add(n_byte_sum sum, n_bytes v) {
+    return vdotq_s32(vdotq_s32(sum, v.val[0], vdupq_n_s8(1)), v.val[1], vdupq_n_s8(1));
+}
+INLINE int32_t n_byte_sum_total(n_byte_sum sum) {
+    return vaddvq_s32(sum);
+}
+INLINE void n_byte_sums(const n_bytes v[4], n_four_ints out[2]) {
+    for (int half = 0; half < 2; half++) {
+        int32x4_t sums[4];
+        for (int i = 0; i < 4; i++) {
+            sums[i] = vdotq_s32(vdupq_n_s32(0), v[i].val[half], vdupq_n_s8(1));
+        }
+        out[half] = (n_four_ints)vpaddq_s32(vpaddq_s32(sums[0], sums[1]), vpaddq_s32(sums[2], sums[3]));
+    }
+}
+INLINE void n_store_lanes(void *to, size_t stride, const n_four_ints v[8]) {
+    for (size_t half = 0; half < 2; half++, v += 4) {
+        int32x4x4_t all = {{(int32x4_t)v[0], (int32x4_t)v[1], (int32x4_t)v[2], (int32x4_t)v[3]}};
+        uint8_t *p = (uint8_t *)to + 16 * half;
+        vst4q_lane_s32((int32_t *)(void *)p, all, 0);
+        vst4q_lane_s32((int32_t *)(void *)(p + stride), all, 1);
+        vst4q_lane_s32((int32_t *)(void *)(p + 2 * stride), all, 2);
+        vst4q_lane_s32((int32_t *)(void *)(p + 3 * stride), all, 3);
+    }
 }
 
 #endif
