@@ -220,15 +220,31 @@ static inline f32x16 turned_b(f32x16 a, f32x16 b, f32x16 c, f32x16 s) {
     return f_add(f_mul(b, c), f_mul(a, s));
 }
 
-static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x) {
-    if (pairs == ROPE_NEIGHBOURS) {
-        for (int32_t i = 0; i < n_pairs; i++) {
-            float a = x[2 * i], b = x[2 * i + 1];
-            x[2 * i] = a * cosines[i] - b * sines[i];
-            x[2 * i + 1] = b * cosines[i] + a * sines[i];
-        }
-        return;
+/* 8 pairs (a, b): x c plus (b, a) times (-s, s), which has turned_a's and turned_b's bits, since p - q is p + -q, and -b s is b times -s.
+ */
+static inline f32x16 turned_neighbours(f32x16 x, f32x16 c, f32x16 s) {
+    static const float signs[LANES] = {-0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f,
+                                       -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f};
+    f32x16 product = f_mul(f_swap_neighbours(x), s);
+    return f_add(f_mul(x, c), f_of_bits(i_xor(f_bits(product), f_bits(f_load(signs)))));
+}
+
+static void rotate_neighbours(const float *cosines, const float *sines, int32_t n_pairs, float *x) {
+    int32_t i = 0;
+    for (; i + LANES <= n_pairs; i += LANES) {
+        float *y = x + 2 * i;
+        f32x16 c = f_load(cosines + i), s = f_load(sines + i);
+        f_store(y, turned_neighbours(f_load(y), f_twice_low(c), f_twice_low(s)));
+        f_store(y + LANES, turned_neighbours(f_load(y + LANES), f_twice_high(c), f_twice_high(s)));
     }
+    for (; i < n_pairs; i += LANES / 2) {
+        int32_t n = n_pairs - i < LANES / 2 ? n_pairs - i : LANES / 2;
+        f32x16 c = f_load_first(cosines + i, n), s = f_load_first(sines + i, n), v = f_load_first(x + 2 * i, 2 * n);
+        f_store_first(x + 2 * i, 2 * n, turned_neighbours(v, f_twice_low(c), f_twice_low(s)));
+    }
+}
+
+static void rotate_halves(const float *cosines, const float *sines, int32_t n_pairs, float *x) {
     float *y = x + n_pairs;
     int32_t i = 0;
     for (; i + LANES <= n_pairs; i += LANES) {
@@ -243,6 +259,10 @@ static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *s
         f_store_first(x + i, n, turned_a(a, b, c, s));
         f_store_first(y + i, n, turned_b(a, b, c, s));
     }
+}
+
+static void rotate_kernel(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x) {
+    (pairs == ROPE_NEIGHBOURS ? rotate_neighbours : rotate_halves)(cosines, sines, n_pairs, x);
 }
 
 static void narrow_kernel(dtype type, const float *x, int32_t n, uint16_t *out) {

@@ -63,6 +63,22 @@ static inline i32x16 i_load_i8(const int8_t *p) {
     return (i32x16){_mm256_cvtepi8_epi32(r), _mm256_cvtepi8_epi32(_mm_srli_si128(r, 8))};
 }
 
+/* Each of the first, or of the last, 8 lanes twice. */
+static inline f32x16 f_twice(__m256 v) {
+    __m256 low = _mm256_unpacklo_ps(v, v), high = _mm256_unpackhi_ps(v, v);
+    return (f32x16){_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
+}
+static inline f32x16 f_twice_low(f32x16 v) {
+    return f_twice(v.a);
+}
+static inline f32x16 f_twice_high(f32x16 v) {
+    return f_twice(v.b);
+}
+/* Lanes 2i and 2i + 1 exchanged. */
+static inline f32x16 f_swap_neighbours(f32x16 v) {
+    return (f32x16){_mm256_permute_ps(v.a, 0xb1), _mm256_permute_ps(v.b, 0xb1)};
+}
+
 /* A value's lanes in another order: the even ones in a, the odd ones in b. bf16 widen to it with half the instructions. */
 #define SIMD_APART
 static inline f32x16 f_apart(f32x16 v) {

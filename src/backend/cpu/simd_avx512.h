@@ -95,6 +95,32 @@ static inline i32x16 i_load_i8(const int8_t *p) {
 }
 #endif
 
+#ifdef SIMD_EMULATE
+static inline f32x16 f_twice(__m256 v) {
+    __m256 low = _mm256_unpacklo_ps(v, v), high = _mm256_unpackhi_ps(v, v);
+    return f_join(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+}
+static inline f32x16 f_twice_low(f32x16 x) {
+    return f_twice(f_low(x));
+}
+static inline f32x16 f_twice_high(f32x16 x) {
+    return f_twice(f_high(x));
+}
+static inline f32x16 f_swap_neighbours(f32x16 x) {
+    return f_join(_mm256_permute_ps(f_low(x), 0xb1), _mm256_permute_ps(f_high(x), 0xb1));
+}
+#else
+static inline f32x16 f_twice_low(f32x16 x) {
+    return (f32x16){_mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7), x.v)};
+}
+static inline f32x16 f_twice_high(f32x16 x) {
+    return (f32x16){_mm512_permutexvar_ps(_mm512_setr_epi32(8, 8, 9, 9, 10, 10, 11, 11, 12, 12, 13, 13, 14, 14, 15, 15), x.v)};
+}
+static inline f32x16 f_swap_neighbours(f32x16 x) {
+    return (f32x16){_mm512_permute_ps(x.v, 0xb1)};
+}
+#endif
+
 /* ---- floats ---- */
 static inline f32x16 f_set1(float x) {
     return (f32x16){_mm512_set1_ps(x)};

@@ -69,7 +69,20 @@ static inline void i_store_u8(uint8_t *p, i32x16 x) {
 static inline i32x16 i_load_i8(const int8_t *p) {
     int8x16_t bytes = vld1q_s8(p);
     int16x8_t low = vmovl_s8(vget_low_s8(bytes)), high = vmovl_s8(vget_high_s8(bytes));
-    return (i32x16){{vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
+    return (i32x16){
+        {vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))}};
+}
+
+/* Each of the first, or of the last, 8 lanes twice. */
+static inline f32x16 f_twice_low(f32x16 x) {
+    return (f32x16){{vzip1q_f32(x.v[0], x.v[0]), vzip2q_f32(x.v[0], x.v[0]), vzip1q_f32(x.v[1], x.v[1]), vzip2q_f32(x.v[1], x.v[1])}};
+}
+static inline f32x16 f_twice_high(f32x16 x) {
+    return (f32x16){{vzip1q_f32(x.v[2], x.v[2]), vzip2q_f32(x.v[2], x.v[2]), vzip1q_f32(x.v[3], x.v[3]), vzip2q_f32(x.v[3], x.v[3])}};
+}
+/* Lanes 2i and 2i + 1 exchanged. */
+static inline f32x16 f_swap_neighbours(f32x16 x) {
+    NEON_EACH(f32x16, vrev64q_f32(x.v[i]));
 }
 
 /* ---- floats ---- */
