@@ -20,10 +20,10 @@ typedef struct pool {
     int32_t n_pages, *pages; /* a table of N_TOKENS tokens, out of order; two pages more are free */
 } pool;
 
-static void pool_open(pool *p, dtype type, int32_t page_tokens) {
+static void pool_open(pool *p, dtype type, int32_t page_tokens, int32_t n_threads) {
     quire_error err;
     model_desc d = {.n_layers = N_LAYERS, .n_heads = N_HEADS, .n_kv_heads = N_HEADS, .d_head = D_HEAD};
-    p->b = open_isa("plain", 2);
+    p->b = open_isa("plain", n_threads);
     assert_int_equal(kv_layout_init(&d, type, page_tokens, &p->layout, &err), QUIRE_OK);
     p->q = p->b->ops->act_reserve(p->b, ROW);
     p->k = p->b->ops->act_reserve(p->b, ROW);
@@ -47,17 +47,17 @@ static kv_slot slot_of(const pool *p, int32_t token) {
     return (kv_slot){(int64_t)p->pages[token / p->layout.page_tokens] * p->layout.page_tokens + token % p->layout.page_tokens};
 }
 
-/* Writes k and v [N_TOKENS, ROW] of a layer; row `skip` gets no slot. */
-static void pool_write(pool *p, int32_t layer, const float *k, const float *v, int32_t skip) {
+/* Writes the first n of k and v [N_TOKENS, ROW] of a layer; row `skip` gets no slot. */
+static void pool_write(pool *p, int32_t layer, const float *k, const float *v, int32_t skip, int32_t n) {
     kv_slot slots[N_TOKENS];
     int32_t positions[N_TOKENS];
-    for (int32_t t = 0; t < N_TOKENS; t++) {
+    for (int32_t t = 0; t < n; t++) {
         slots[t] = t == skip ? (kv_slot){-1} : slot_of(p, t);
         positions[t] = t;
     }
-    batch step = {.n_rows = N_TOKENS, .n_axes = 1, .positions = positions, .slots = {slots}};
-    p->b->ops->act_write(p->b, p->k, 0, N_TOKENS, k);
-    p->b->ops->act_write(p->b, p->v, 0, N_TOKENS, v);
+    batch step = {.n_rows = n, .n_axes = 1, .positions = positions, .slots = {slots}};
+    p->b->ops->act_write(p->b, p->k, 0, n, k);
+    p->b->ops->act_write(p->b, p->v, 0, n, v);
     p->b->ops->step_begin(p->b, &step);
     p->b->ops->qk_norm_rope_store(p->b, layer, p->q, p->k, p->v, NULL, NULL);
     p->b->ops->step_wait(p->b);
@@ -104,12 +104,12 @@ static void gather_gives_back_what_was_written_at_the_slots(void **unused) {
     for (int t = 0; t < 4; t++) {
         for (int s = 0; s < 6; s++) {
             pool p;
-            pool_open(&p, TYPES[t], PAGE_TOKENS[s]);
+            pool_open(&p, TYPES[t], PAGE_TOKENS[s], 2);
             float *k[N_LAYERS], *v[N_LAYERS];
             for (int32_t layer = 0; layer < N_LAYERS; layer++) {
                 k[layer] = values(SEED + (uint64_t)layer);
                 v[layer] = values(SEED + 10 + (uint64_t)layer);
-                pool_write(&p, layer, k[layer], v[layer], -1);
+                pool_write(&p, layer, k[layer], v[layer], -1, N_TOKENS);
             }
             for (int32_t layer = 0; layer < N_LAYERS; layer++) {
                 check_rows(&p, layer, k[layer], v[layer]);
@@ -124,10 +124,10 @@ static void gather_gives_back_what_was_written_at_the_slots(void **unused) {
 static void a_row_without_a_slot_is_not_written(void **unused) {
     (void)unused;
     pool p;
-    pool_open(&p, DTYPE_F32, 16);
+    pool_open(&p, DTYPE_F32, 16, 2);
     float *k = values(1), *v = values(2), *other_k = values(3), *other_v = values(4);
-    pool_write(&p, 1, k, v, -1);
-    pool_write(&p, 1, other_k, other_v, 33);
+    pool_write(&p, 1, k, v, -1, N_TOKENS);
+    pool_write(&p, 1, other_k, other_v, 33, N_TOKENS);
     memcpy(other_k + 33 * ROW, k + 33 * ROW, sizeof *k * ROW);
     memcpy(other_v + 33 * ROW, v + 33 * ROW, sizeof *v * ROW);
     check_rows(&p, 1, other_k, other_v);
@@ -138,13 +138,36 @@ static void a_row_without_a_slot_is_not_written(void **unused) {
     pool_close(&p);
 }
 
+/* What a step writes is the same however its rows are shared out; rows behind it are left alone. */
+static void every_number_of_rows_is_stored_by_every_team(void **unused) {
+    (void)unused;
+    static const int32_t n_rows[] = {1, 2, 3, 15, 16, 17, 33, 64, 69}, teams[] = {1, 2, 5};
+    float *before = values(1), *x = values(2), *expected = values(1);
+    for (int t = 0; t < 3; t++) {
+        for (int i = 0; i < 9; i++) {
+            pool p;
+            pool_open(&p, DTYPE_BF16, 16, teams[t]);
+            pool_write(&p, 0, before, before, -1, N_TOKENS);
+            pool_write(&p, 0, x, x, n_rows[i] / 2, n_rows[i]);
+            memcpy(expected, x, sizeof *x * ROW * (size_t)n_rows[i]);
+            memcpy(expected + n_rows[i] / 2 * ROW, before + n_rows[i] / 2 * ROW, sizeof *x * ROW);
+            check_rows(&p, 0, expected, expected);
+            memcpy(expected, before, sizeof *x * ROW * (size_t)n_rows[i]);
+            pool_close(&p);
+        }
+    }
+    free(before);
+    free(x);
+    free(expected);
+}
+
 static void a_copied_or_transferred_page_holds_the_same_tokens(void **unused) {
     (void)unused;
     for (int s = 0; s < 12; s++) {
         pool p;
-        pool_open(&p, s < 6 ? DTYPE_BF16 : DTYPE_I8, PAGE_TOKENS[s % 6]);
+        pool_open(&p, s < 6 ? DTYPE_BF16 : DTYPE_I8, PAGE_TOKENS[s % 6], 2);
         float *k = values(1), *v = values(2), *other = values(3);
-        pool_write(&p, 2, k, v, -1);
+        pool_write(&p, 2, k, v, -1, N_TOKENS);
         int32_t spare = p.n_pages - 1, old = p.pages[0];
         p.b->ops->kv_copy(p.b, &(kv_copy_pair){.src = old, .dst = spare}, 1);
         p.pages[0] = spare;
@@ -152,10 +175,10 @@ static void a_copied_or_transferred_page_holds_the_same_tokens(void **unused) {
 
         void *host = malloc((size_t)p.layout.page_bytes);
         p.b->ops->kv_read_page(p.b, spare, host);
-        pool_write(&p, 2, other, other, -1); /* over the page that was read, and all others */
+        pool_write(&p, 2, other, other, -1, N_TOKENS); /* over the page that was read, and all others */
         int32_t read = p.pages[0];
         p.pages[0] = old;
-        pool_write(&p, 2, k, v, -1);
+        pool_write(&p, 2, k, v, -1, N_TOKENS);
         assert_true(read == spare);
         p.b->ops->kv_write_page(p.b, spare - 1, host);
         p.pages[0] = spare - 1;
@@ -172,10 +195,10 @@ static void a_moved_token_takes_its_keys_and_values_in_every_layer(void **unused
     (void)unused;
     for (int s = 0; s < 12; s++) {
         pool p;
-        pool_open(&p, s < 6 ? DTYPE_F16 : DTYPE_I8, PAGE_TOKENS[s % 6]);
+        pool_open(&p, s < 6 ? DTYPE_F16 : DTYPE_I8, PAGE_TOKENS[s % 6], 2);
         float *k = values(1), *v = values(2);
         for (int32_t layer = 0; layer < N_LAYERS; layer++) {
-            pool_write(&p, layer, k, v, -1);
+            pool_write(&p, layer, k, v, -1, N_TOKENS);
         }
         kv_move_pair moves[] = {{.src = slot_of(&p, 60), .dst = slot_of(&p, 3)}, {.src = slot_of(&p, 5), .dst = slot_of(&p, 5)}};
         p.b->ops->kv_move(p.b, moves, 2);
@@ -208,6 +231,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gather_gives_back_what_was_written_at_the_slots),
         cmocka_unit_test(a_row_without_a_slot_is_not_written),
+        cmocka_unit_test(every_number_of_rows_is_stored_by_every_team),
         cmocka_unit_test(a_copied_or_transferred_page_holds_the_same_tokens),
         cmocka_unit_test(layers_that_there_are_no_ops_for_are_refused),
         cmocka_unit_test(a_moved_token_takes_its_keys_and_values_in_every_layer),

@@ -11,6 +11,8 @@
 #include "core/half.h"
 
 #define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */
+#define PART_ROWS        16 /* rows of a part at most: successive tokens of a page share its lines of keys */
+#define PARTS_A_MEMBER   4
 
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
@@ -129,7 +131,7 @@ void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_to
 
 typedef struct store_job {
     const cpu_backend *b;
-    int32_t layer;
+    int32_t layer, part_rows;
     act q, k, v;
     const qk_norms *norms;
     const rope *r;
@@ -149,12 +151,10 @@ static void norm_and_rotate(const store_job *job, const norm *nm, int32_t row, f
     }
 }
 
-static void store_row(void *context, int32_t row, int32_t member) {
-    const store_job *job = context;
+static void store_row(const store_job *job, int32_t row) {
     const cpu_backend *b = job->b;
     const kv_layout *l = &b->layout;
     float *k = cpu_act_row(b, job->k, row), *v = cpu_act_row(b, job->v, row);
-    (void)member;
     norm_and_rotate(job, job->norms != NULL ? job->norms->q : NULL, row, cpu_act_row(b, job->q, row), b->acts[job->q.id].width);
     norm_and_rotate(job, job->norms != NULL ? job->norms->k : NULL, row, k, b->acts[job->k.id].width);
 
@@ -176,7 +176,19 @@ static void store_row(void *context, int32_t row, int32_t member) {
     }
 }
 
+static void store_part(void *context, int32_t part, int32_t member) {
+    const store_job *job = context;
+    int32_t row = part * job->part_rows, left = job->b->batch->n_rows - row;
+    (void)member;
+    for (int32_t end = row + (left < job->part_rows ? left : job->part_rows); row < end; row++) {
+        store_row(job, row);
+    }
+}
+
 void cpu_qk_norm_rope_store(backend *b, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r) {
     cpu_backend *c = (cpu_backend *)b;
-    team_run(c->team, store_row, &(store_job){c, layer, q, k, v, norms, r}, c->batch->n_rows);
+    int32_t n_rows = c->batch->n_rows, share = n_rows / (PARTS_A_MEMBER * team_size(c->team));
+    int32_t part_rows = share < 1 ? 1 : share < PART_ROWS ? share : PART_ROWS;
+    store_job job = {c, layer, part_rows, q, k, v, norms, r};
+    team_run(c->team, store_part, &job, (n_rows + part_rows - 1) / part_rows);
 }
