@@ -22,16 +22,11 @@ static float narrow_int8_kernel(const float *x, int32_t n, int8_t *out, int32_t 
     const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
     float tail[ROUND_NUMBERS], inverse, largest;
     int8_t rounded[ROUND_NUMBERS];
-    int32_t bits = largest_magnitude(x, n, tail), sums[2];
+    int32_t bits = largest_magnitude(x, n, tail);
     memcpy(&largest, &bits, sizeof largest);
     float scale = attn_int8_scale(largest, &inverse);
-    quantise32(tail, inverse, rounded, sums);
-    *sum = sums[0] + sums[1];
+    *sum = round_all(x, inverse, whole, out) + round_all(tail, inverse, ROUND_NUMBERS, rounded);
     memcpy(out + whole, rounded, (size_t)(n - whole));
-    for (int32_t i = 0; i < whole; i += ROUND_NUMBERS) {
-        quantise32(x + i, inverse, out + i, sums);
-        *sum += sums[0] + sums[1];
-    }
     return scale;
 }
 

@@ -37,17 +37,7 @@ INLINE n_bytes rounded32(const float *x, float inverse) {
     return n_bytes_of(v);
 }
 
-/* The same to q. sums: of the first 16 of q, and of the others. */
-INLINE void quantise32(const float *x, float inverse, int8_t *q, int32_t sums[2]) {
-    const n_bytes v = rounded32(x, inverse), four[4] = {v, v, v, v};
-    n_four_ints both[2];
-    n_store_bytes(q, v);
-    n_byte_sums(four, both);
-    sums[0] = both[0][0];
-    sums[1] = both[1][0];
-}
-
-/* The same of n numbers, a multiple of 32. Returns their sum. */
+/* The same to q, of n numbers, a multiple of 32. Returns their sum. */
 INLINE int32_t round_all(const float *x, float inverse, int32_t n, int8_t *q) {
     n_byte_sum sum = n_byte_sum_zero();
     for (int32_t i = 0; i < n; i += ROUND_NUMBERS) {
