@@ -383,16 +383,16 @@ INLINE void direct_blocks(group_format f, int n_rows, const linear *w, row_view 
     }
 }
 
-/* Rows of the next of n_passes passes over n_rows rows, which differ by one at most. */
-INLINE int32_t pass_rows(int32_t n_rows, int32_t n_passes) {
-    return (n_rows + n_passes - 1) / n_passes;
+INLINE int32_t divide_up(int32_t n, int32_t by) {
+    return (n + by - 1) / by;
 }
 
-/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups; the first rows fetch what comes next. */
+/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly equal numbers of rows; the first fetches what comes next.
+ */
 INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows, int32_t y_stride) {
-    int32_t n_passes = pass_rows(n_rows, N_GROUP_ROWS);
+    int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS);
     for (int32_t row = 0; n_passes > 0; n_passes--) {
-        int32_t n = pass_rows(n_rows - row, n_passes);
+        int32_t n = divide_up(n_rows - row, n_passes);
         if (n == N_GROUP_ROWS) {
             group_tile(f, N_GROUP_ROWS, n_regs, range, x, row, y_stride);
         } else if (n == N_GROUP_ROWS - 1) {
@@ -456,8 +456,8 @@ INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t 
     }
     for (int32_t b = 0; b < n_blocks; b += SIDE_BLOCKS) {
         int32_t n = n_blocks - b < SIDE_BLOCKS ? n_blocks - b : SIDE_BLOCKS;
-        for (int32_t r = 0, n_passes = pass_rows(n_rows, N_GROUP_ROWS); n_passes > 0; n_passes--) {
-            int32_t rows = pass_rows(n_rows - r, n_passes);
+        for (int32_t r = 0, n_passes = divide_up(n_rows, N_GROUP_ROWS); n_passes > 0; n_passes--) {
+            int32_t rows = divide_up(n_rows - r, n_passes);
             direct_rows(f, w, x, r, rows, block0 + b, n, b + n < n_blocks, y + b * LANES, n_blocks * LANES);
             r += rows;
         }
