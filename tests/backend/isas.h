@@ -20,9 +20,12 @@
 #if defined(__aarch64__)
 static const char *const ISAS[] = {"plain", "neon", "i8mm"};
 #define N_TEST_ISAS 3
+#define N_MATH_ISAS 2
 #else
 static const char *const ISAS[] = {"plain", "avx2", "avx512", "avx512bf16"};
 #define N_TEST_ISAS 4
+#define N_MATH_ISAS                                                                                                                        \
+    3 /* the first ones, whose kernels beside the products are their own: the others have those of the last of them (test_math.c) */
 #endif
 
 /* Opens a backend, or gives NULL when this processor (or build) has no such instruction set. */

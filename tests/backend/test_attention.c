@@ -122,7 +122,7 @@ static void check_every_way(const attention_case *c) {
     fixture f;
     fixture_fill(&f, *c);
     case_run_all(&f.c, f.base);
-    for (int i = 0; i < N_TEST_ISAS; i++) {
+    for (int i = 0; i < N_MATH_ISAS; i++) {
         backend *b = open_isa(ISAS[i], 1);
         if (b == NULL) {
             continue;
@@ -220,7 +220,7 @@ static void int8_heads_of_every_size_are_near_double_and_have_the_plain_twins_bi
         if (!(worst < 0.1)) {
             fail_msg("heads of %d, %d over %d: off by %g", c.d_head, c.n_heads, c.n_kv_heads, worst);
         }
-        for (int j = 1; j < N_TEST_ISAS; j++) {
+        for (int j = 1; j < N_MATH_ISAS; j++) {
             backend *b = open_isa(ISAS[j], 1);
             if (b != NULL) {
                 b->ops->close(b);
@@ -238,7 +238,7 @@ static void what_is_not_finite_in_int8_is_passed_on(void **unused) {
     attention_case c = base_case();
     c.type = DTYPE_I8;
     c.n_seqs = 1;
-    for (int i = 0; i < N_TEST_ISAS; i++) {
+    for (int i = 0; i < N_MATH_ISAS; i++) {
         backend *b = open_isa(ISAS[i], 1);
         if (b == NULL) {
             continue;
@@ -300,7 +300,7 @@ static void heads_of_every_size_agree_with_double_and_the_plain_twin(void **unus
         if (!(worst < 3e-6)) {
             fail_msg("heads of %d, %d over %d: off by %g", c.d_head, c.n_heads, c.n_kv_heads, worst);
         }
-        for (int j = 1; j < N_TEST_ISAS; j++) {
+        for (int j = 1; j < N_MATH_ISAS; j++) {
             backend *b = open_isa(ISAS[j], 1);
             if (b != NULL) {
                 b->ops->close(b);
@@ -340,7 +340,7 @@ static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **un
 
 static void the_result_has_the_stored_bits(void **unused) {
     (void)unused;
-    for (int i = 0; i < N_TEST_ISAS; i++) {
+    for (int i = 0; i < N_MATH_ISAS; i++) {
         backend *b = open_isa(ISAS[i], 1);
         if (b == NULL) {
             continue;

@@ -81,7 +81,7 @@ static void check(tree_case *t) {
         in_line(t, i, wanted + (size_t)i * q_row);
     }
     static const int32_t page_tokens[] = {1, 4, 8, 16, 64, 256}, tiles[] = {16, 3, 1000};
-    for (int i = 0; i < N_TEST_ISAS; i++) {
+    for (int i = 0; i < N_MATH_ISAS; i++) {
         backend *b = open_isa(ISAS[i], 1);
         if (b == NULL) {
             continue;

@@ -29,7 +29,7 @@ static void check_cascade(attention_case c, const int32_t *steps, int32_t n_step
     c.n_threads = 1;
     case_run_all(&c, base);
     c.cascade = true;
-    for (int i = 0; i < N_TEST_ISAS; i++) {
+    for (int i = 0; i < N_MATH_ISAS; i++) {
         backend *b = open_isa(ISAS[i], 1);
         if (b == NULL) {
             continue;

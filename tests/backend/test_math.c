@@ -98,6 +98,17 @@ static void every_instruction_set_gives_the_plain_twins_bits(void **unused) {
     }
 }
 
+/* What need not be tested again: attention's tests leave these sets out. */
+static void sets_that_differ_in_products_only_share_the_rest(void **unused) {
+    (void)unused;
+    for (int i = N_MATH_ISAS; i < N_TEST_ISAS; i++) {
+        const math_kernels *k = kernels(ISAS[i]);
+        if (k != NULL) {
+            assert_ptr_equal(k, kernels(ISAS[N_MATH_ISAS - 1]));
+        }
+    }
+}
+
 /* Exactly half way, at both ends of what a half holds, subnormal and NaN: any bits, and lengths of all kinds. */
 static void halves_are_those_of_the_plain_twin(void **unused) {
     (void)unused;
@@ -294,6 +305,7 @@ static void auto_takes_the_dot_instruction_of_bf16_where_it_is_fast(void **unuse
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_gives_the_plain_twins_bits),
+        cmocka_unit_test(sets_that_differ_in_products_only_share_the_rest),
         cmocka_unit_test(halves_are_those_of_the_plain_twin),
         cmocka_unit_test(bytes_are_those_of_the_plain_twin),
         cmocka_unit_test(the_functions_are_within_a_few_units_of_the_last_place),
