@@ -9,8 +9,9 @@ export QUIRE_TEST_EMULATED=1 # slow, and without threads: qemu does not start th
 cc=aarch64-linux-gnu-gcc
 out=build/neon
 cmocka=/usr/lib/aarch64-linux-gnu/libcmocka.so.0
-if ! command -v $cc >/dev/null || ! command -v qemu-aarch64-static >/dev/null || [ ! -e /usr/include/cmocka.h ] || [ ! -e $cmocka ]; then
-    echo "SKIP: NEON: no $cc, qemu-aarch64-static or libcmocka0:arm64 (tools/packages.sh neon installs them)"
+json=/usr/lib/aarch64-linux-gnu/libjson-c.so.5
+if ! command -v $cc >/dev/null || ! command -v qemu-aarch64-static >/dev/null || [ ! -e /usr/include/cmocka.h ] || [ ! -e $cmocka ] || [ ! -e $json ]; then
+    echo "SKIP: NEON: no $cc, qemu-aarch64-static, libcmocka0:arm64 or libjson-c5:arm64 (tools/packages.sh neon installs them)"
     exit 77
 fi
 mkdir -p $out
@@ -39,7 +40,7 @@ failed=0
 for test in tests/backend/test_*.c; do
     name=$(basename "$test" .c)
     [ $# -eq 0 ] || [[ " $* " == *" ${name#test_} "* ]] || continue
-    $cc $flags -Wno-conversion "$test" "${objects[@]}" -o "$out/$name" "$cmocka" -lpthread -lm || exit 1
+    $cc $flags -Wno-conversion "$test" "${objects[@]}" -o "$out/$name" "$cmocka" "$json" -lpthread -lm || exit 1
     if timeout -s KILL 300 qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=/usr/lib/aarch64-linux-gnu "$out/$name" >"$out/$name.log" 2>&1; then
         echo "NEON: $name passed"
     else

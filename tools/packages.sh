@@ -9,7 +9,7 @@ build) wanted="$build" ;;
 test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server chromium" ;;
 test-long) wanted="gcc libc6-dev spin" ;;
 fuzz) wanted="$build clang libcmocka-dev libclang-rt-14-dev" ;;
-neon) wanted="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev libcmocka0:arm64" ;;
+neon) wanted="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev libcmocka0:arm64 libjson-c-dev libjson-c5:arm64" ;;
 format) wanted="clang-format" ;;
 *) echo "usage: $0 build|test|test-long|fuzz|neon|format" >&2; exit 2 ;;
 esac

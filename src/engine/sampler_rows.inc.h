@@ -22,7 +22,7 @@ static bool scan(sampler *s, const float *logits) {
     for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
         int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP, largest = INT32_MIN;
         UNROLL for (int32_t i = 0; i < GROUP; i += LANES) {
-            __builtin_prefetch(logits + first + i + AHEAD);
+            __builtin_prefetch(logits + first + i + AHEAD, 0, 2);
         }
         for (int32_t i = 0; i < n; i++) {
             int32_t order = order_of(logits[first + i]);
@@ -94,24 +94,6 @@ static bool scan_masses(sampler *s, const float *logits, float scale) {
     return true;
 }
 
-#define AT_A_TIME 4 /* members of a group written without asking how many there are */
-
-/* The members of a set of a group's places, and their values, join n others; returns how many there are then. Without a branch a member, as
- * whether one is in the set cannot be guessed: so many are written in any case, those too many written over by the next. */
-static inline int32_t append(int32_t *places, float *values, int32_t n, int32_t first, const float *x, uint64_t set) {
-    int32_t end = n + __builtin_popcountll(set);
-    while (n < end) {
-        UNROLL for (int i = 0; i < AT_A_TIME; i++) {
-            int place = __builtin_ctzll(set | (uint64_t)1 << (GROUP - 1));
-            places[n + i] = first + place;
-            values[n + i] = x[place];
-            set &= set - 1;
-        }
-        n += AT_A_TIME;
-    }
-    return end;
-}
-
 static int32_t gather(sampler *s, const float *logits, float least) {
     int32_t n = 0, n_groups = s->n_vocab / GROUP;
     for (int32_t g = 0; g < n_groups; g++) {
@@ -162,20 +144,6 @@ static double sum_blocks(float *w, int32_t n, double *sums) {
         total += sums[first / GROUP];
     }
     return total;
-}
-
-/* The same of weights that a cut looks at. */
-static inline int32_t append_inside(candidate *inside, int32_t n, int32_t first, const float *w, uint64_t set) {
-    int32_t end = n + __builtin_popcountll(set);
-    while (n < end) {
-        UNROLL for (int i = 0; i < AT_A_TIME; i++) {
-            int place = __builtin_ctzll(set | (uint64_t)1 << (GROUP - 1));
-            inside[n + i] = (candidate){sampler_bits_of(w[place]), first + place};
-            set &= set - 1;
-        }
-        n += AT_A_TIME;
-    }
-    return end;
 }
 
 static double divide(sampler *s, float high, int32_t *n_inside) {

@@ -2,7 +2,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#include "engine/sampler_block.h"
+#include "engine/sampler_append.h"
 
 /* Masks of 8 are packed to bytes of 32 within the halves of a register, and those put in order. */
 static inline uint64_t reaches(const float *x, float bound) {

@@ -1,5 +1,5 @@
 /* The sampler's passes for any processor: what the others are held against. */
-#include "engine/sampler_block.h"
+#include "engine/sampler_append.h"
 
 static uint64_t reaches(const float *x, float bound) {
     uint64_t bits = 0;

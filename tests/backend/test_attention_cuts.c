@@ -1,0 +1,43 @@
+/* Attention gives the same bits however its work is cut: pages, chunks, tiles, threads, instruction sets. */
+#include "backend/attention_fixture.h"
+
+static void the_cut_of_the_work_shows_in_no_bit(void **unused) {
+    (void)unused;
+    attention_case c = base_case();
+    check_every_way(&c);
+    c.type = DTYPE_BF16;
+    c.n_heads = 7;
+    c.n_kv_heads = 1;
+    c.d_head = 16;
+    c.lengths[2] = 530;
+    check_every_way(&c);
+    c.n_heads = c.n_kv_heads = 8; /* of which some take a chunk one after the other */
+    check_every_way(&c);
+}
+
+static void the_cut_shows_in_no_bit_with_masks_and_score_changes(void **unused) {
+    (void)unused;
+    static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f};
+    attention_case c = base_case();
+    c.type = DTYPE_F16;
+    c.lengths[2] = 530;
+    c.spec.window = 19;
+    c.spec.sinks = sinks;
+    check_every_way(&c);
+    c = base_case();
+    c.lengths[2] = 300;
+    c.spec.alibi_slopes = slopes;
+    c.spec.soft_cap = 3.0f;
+    check_every_way(&c);
+    c.spec.causal = false;
+    check_every_way(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cut_of_the_work_shows_in_no_bit),
+        cmocka_unit_test(the_cut_shows_in_no_bit_with_masks_and_score_changes),
+    };
+    note_isas();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,98 @@
+/* Attention over int8 keys and values: near the reference in double, and the same bits however its work is cut. */
+#include "backend/attention_fixture.h"
+
+/* Keys and values lose up to a 254th of their largest number, weights of a chunk a 252nd of theirs: of normal numbers the worst is off by
+ * less than 0.1. */
+static void int8_heads_of_every_size_are_near_double_and_have_the_plain_twins_bits(void **unused) {
+    (void)unused;
+    static const int32_t sizes[] = {8, 10, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256};
+    static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        attention_case c = {.n_heads = ratios[i % 6][0],
+                            .n_kv_heads = ratios[i % 6][1],
+                            .d_head = sizes[i],
+                            .n_seqs = 2,
+                            .lengths = {23, 341},
+                            .type = DTYPE_I8,
+                            .spec = {.scale = 1.0f / sqrtf((float)sizes[i]), .causal = true},
+                            .isa = "plain",
+                            .n_threads = 1,
+                            .page_tokens = i % 2 ? 16 : 2,
+                            .tile_rows = 5};
+        fixture f;
+        fixture_fill(&f, c);
+        case_run_all(&f.c, f.base);
+        double worst = worst_difference(&f.c, f.base);
+        if (!(worst < 0.1)) {
+            fail_msg("heads of %d, %d over %d: off by %g", c.d_head, c.n_heads, c.n_kv_heads, worst);
+        }
+        for (int j = 1; j < N_MATH_ISAS; j++) {
+            backend *b = open_isa(ISAS[j], 1);
+            if (b != NULL) {
+                b->ops->close(b);
+                c.isa = ISAS[j];
+                check_same(&f, &c);
+            }
+        }
+        fixture_free(&f);
+    }
+}
+
+/* A key or value that is not finite shows in all rows that see it, and in no other. */
+static void what_is_not_finite_in_int8_is_passed_on(void **unused) {
+    (void)unused;
+    attention_case c = base_case();
+    c.type = DTYPE_I8;
+    c.n_seqs = 1;
+    for (int i = 0; i < N_MATH_ISAS; i++) {
+        backend *b = open_isa(ISAS[i], 1);
+        if (b == NULL) {
+            continue;
+        }
+        b->ops->close(b);
+        c.isa = ISAS[i];
+        fixture f;
+        fixture_fill(&f, c);
+        size_t row = (size_t)(c.n_heads * c.d_head);
+        f.v[(size_t)20 * (size_t)(c.n_kv_heads * c.d_head)] = INFINITY; /* position 20, head 0 */
+        case_run_all(&f.c, f.base);
+        for (size_t p = 0; p < (size_t)c.lengths[0]; p++) {
+            assert_true((isnan(f.base[p * row]) != 0) == (p >= 20));
+            assert_true(!isnan(f.base[p * row + row - 1]));
+        }
+        fixture_free(&f);
+    }
+}
+
+static void the_cut_shows_in_no_bit_with_int8_keys_and_values(void **unused) {
+    (void)unused;
+    static const float slopes[] = {0.5f, 0.25f, 0.125f, 0.0625f}, sinks[] = {0.5f, -1.0f, 3.0f, 0.0f};
+    attention_case c = base_case();
+    c.type = DTYPE_I8;
+    check_every_way(&c);
+    c.n_heads = 9;
+    c.n_kv_heads = 1;
+    c.d_head = 18; /* not a multiple of a quad */
+    c.lengths[2] = 530;
+    check_every_way(&c);
+    c.n_heads = c.n_kv_heads = 6;
+    check_every_way(&c);
+    c = base_case();
+    c.type = DTYPE_I8;
+    c.lengths[2] = 530;
+    c.spec.window = 19;
+    c.spec.sinks = sinks;
+    check_every_way(&c);
+    c.spec = (attn_spec){.scale = 0.3f, .causal = false, .soft_cap = 3.0f, .alibi_slopes = slopes};
+    check_every_way(&c);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(int8_heads_of_every_size_are_near_double_and_have_the_plain_twins_bits),
+        cmocka_unit_test(what_is_not_finite_in_int8_is_passed_on),
+        cmocka_unit_test(the_cut_shows_in_no_bit_with_int8_keys_and_values),
+    };
+    note_isas();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
