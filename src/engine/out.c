@@ -4,9 +4,9 @@
 
 void out_publish(sequence *s, finish_reason reason) {
     s->out->rung_later = true; /* first: once the reader has seen the end, it may close the ring */
-    atomic_store(&s->n_published, s->n_known);
+    atomic_store_explicit(&s->n_published, s->n_known, memory_order_release);
     if (reason != FINISH_NONE) {
-        atomic_store(&s->finish, reason);
+        atomic_store_explicit(&s->finish, reason, memory_order_release);
     }
     if (!atomic_exchange(&s->queued, true)) {
         ring_push(s->out->ring, &s); /* has room: at most one cell a sequence, and a sequence has a place in the table */
@@ -32,7 +32,8 @@ static bool next_of(sequence *s, engine_event *event) {
     if (s->n_read < n) {
         event->n_cached = s->n_cached;
         event->position = s->n_read;
-        event->logprobs = s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
+        event->logprobs =
+            s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
         event->token = s->tokens[s->n_read++];
         return true;
     }
@@ -65,9 +66,10 @@ bool engine_out_pop(engine_out *o, engine_event *event) {
             }
             return true;
         }
-        /* Drained. Growth between the look and this store would be lost but for the second look: whoever sees `queued` false queues it. */
+        /* Drained. Growth between the look and this exchange would be lost but for the second look: whoever sees `queued` false queues it,
+         * and who saw it true has shown his growth to this exchange. */
         o->current = NULL;
-        atomic_store(&s->queued, false);
+        (void)atomic_exchange(&s->queued, false);
         bool grown = atomic_load(&s->n_published) > s->n_read || atomic_load(&s->finish) != FINISH_NONE;
         if (grown && !atomic_exchange(&s->queued, true)) {
             o->current = s;

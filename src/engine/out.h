@@ -8,9 +8,9 @@ struct engine_out {
     engine *e;
     ring *ring; /* of sequence* */
     wake *reader;
-    bool rung_later;   /* the engine's: something was put in during this step */
-    sequence *current; /* the reader's: being drained */
-    engine_out *next;  /* the engine's list, under its lock */
+    bool rung_later;                       /* the engine's: something was put in during this step */
+    engine_out *next;                      /* the engine's list, under its lock */
+    _Alignas(MEM_ALIGN) sequence *current; /* the reader's: being drained */
 };
 
 /* Shows s's reader the tokens known by now and, unless reason is FINISH_NONE, the end. Engine thread. */

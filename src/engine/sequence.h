@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "base/mem.h"
 #include "engine/draft.h"
 #include "engine/engine.h"
 #include "kv/index.h"
@@ -20,66 +21,72 @@ typedef enum seq_state { SEQ_WAITING, SEQ_PREFILL, SEQ_DECODE, SEQ_DONE } seq_st
 typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
 
 typedef struct sequence {
+    /* The engine's, and looked at in every step, which goes through hundreds of sequences. */
     seq_state state;
+    int32_t n_known, n_computed;
+    int32_t n_preempted;      /* times */
     struct sequence *followers; /* the next of its group, see fork.h; or NULL */
     struct beams *beams;      /* the beam search that it is beam number `beam` of, see beam.h; or NULL */
-    int32_t beam;
-    request_id id;
-    uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
-    int64_t submitted_us, last_token_us;
-    int32_t priority, share;  /* of order.h: its number, 0 under other policies, and its tenant's slot */
-    int32_t n_preempted;      /* times */
+    int64_t last_token_us;
+    int32_t share;            /* its tenant's slot (order.h) */
     bool is_picked;           /* its next token was chosen ahead (presample.h) */
+    bool cached;              /* it stands in a space of the prefix cache, at path */
     int32_t pick;
     quire_err pick_error;
-    int32_t n_found;          /* tokens that the cache held when it came */
-    int64_t deadline_us;      /* when its first token must be there (clock_us); 0: whenever */
-    uint32_t sample_index;
     float mirostat_mu;
+    struct explain *explain;  /* what its request is told (explain.h), or NULL. The engine thread's until finish is set, then the reader's */
+    kv_path path;
+    float *logits_out;
+    int32_t logits_first;
+
+    /* For both, engine and reader, and the same from the beginning on. */
+    _Alignas(MEM_ALIGN) int32_t n_prompt;
+    int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
+    int32_t *tokens;          /* [n_max]; entries below n_published are final, those behind n_known drafts */
+    token_logprob *logprobs, *prompt_logprobs; /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or NULL */
+    kv_table *tables;         /* [n_tables] one a group */
+    engine_out *out;
+    void *user;
+    request_id id;
+    int32_t n_tables;
+    int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
+    int32_t n_given;          /* tokens that it began with: the prompt, and for a branch what comes before its own */
+    uint32_t sample_index;
+    uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
+    int64_t deadline_us;      /* when its first token must be there (clock_us); 0: whenever */
+
+    /* Written by one and read by the other, each in turn: nothing else is in this cache line. */
+    _Alignas(MEM_ALIGN) atomic_int n_published;
+    atomic_int finish;        /* finish_reason, set once, after the last token was published */
+    atomic_bool queued;       /* an entry for it is in the out-ring */
+    bool stopped_by_eos;      /* written before finish */
+    atomic_int holders;
+    int32_t n_read;           /* the reader's own */
+    int32_t n_cached;         /* tokens reused at the first admission; written before the first token is published */
+    quire_err error;          /* written before finish, as what follows */
+    int32_t retry_after_s;    /* QUIRE_BUSY only */
+    double beam_score, beam_sum;
+
+    /* The engine's again, and seldom looked at. */
+    _Alignas(MEM_ALIGN) int32_t priority; /* of order.h; 0 under other policies than that */
+    int32_t beam;
+    int64_t submitted_us;
     float *mus;               /* with mirostat: [n_max - n_prompt] what it was before each token of the answer, for branches; else NULL */
+    int32_t n_found;          /* tokens that the cache held when it came */
     struct sequence *stem;    /* until the engine thread has it: whose tokens its first stem_tokens are (branch.h); held. NULL: nobody's */
     int32_t stem_tokens;
     bool replaces_stem;
-    float *logits_out;
-    int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
-    int32_t logits_first;
-    bool cached;              /* it stands in a space of the prefix cache, at path */
-    kv_path path;
     int32_t swap_frames;      /* its first frame in the swap space + 1, or 0: it left nothing there */
     int32_t swap_from, swap_tokens; /* which of its tokens they hold: from..tokens, from is a page's start */
     tier_wait tier_wait;
     int64_t tier_deadline_us; /* it waits for tiers no longer than that; 0: it has not begun to */
     bool retains;
     kv_retention retention;
-    int32_t n_prompt, n_known, n_computed;
-    int32_t n_given;          /* tokens that it began with: the prompt, and for a branch what comes before its own */
-    int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
     int32_t n_admitted;       /* times it was; more than once after preemption */
     int32_t n_reused;         /* tokens that the last admission took from the cache */
     uint64_t held_for;        /* while it waits: the arrival of the sequence that computes its tokens up to held_until, 0: nobody (hold.h) */
     int32_t held_priority;    /* that one's */
     int32_t held_until;
-    int32_t n_tables;
-    kv_table *tables;         /* [n_tables] one a group */
-
-    /* Shared with the reader. */
-    int32_t *tokens;          /* [n_max]; entries below n_published are final, those behind n_known drafts */
-    token_logprob *logprobs, *prompt_logprobs; /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or NULL */
-    atomic_int n_published;
-    atomic_int finish;        /* finish_reason, set once, after the last token was published */
-    quire_err error;          /* written before finish */
-    int32_t retry_after_s;    /* the same; QUIRE_BUSY only */
-    bool stopped_by_eos;      /* written before finish */
-    double beam_score, beam_sum; /* written before finish */
-    int32_t n_cached;         /* tokens reused at the first admission; written before the first token is published */
-    atomic_bool queued;       /* an entry for it is in the out-ring */
-    atomic_int holders;
-    struct explain *explain;  /* what its request is told (explain.h), or NULL. The engine thread's until finish is set, then the reader's */
-    engine_out *out;
-    void *user;
-    int32_t n_read;           /* the reader's own */
-
-    /* The engine's again: what is large and seldom looked at comes last, as a step goes through hundreds of sequences. */
     draft_seq draft;
     sampling_params sampling;
     uint8_t space[ENGINE_SPACE_BYTES];
