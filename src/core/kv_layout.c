@@ -2,7 +2,6 @@
 
 #include "base/size.h"
 
-#define LAYOUT_VERSION  1
 #define PLANE_ALIGN     64
 #define N_KINDS         4
 #define MAX_LAYER_BYTES ((int64_t)1 << 40) /* so that a group's, and the padding of all groups, fit int64_t by far */
@@ -153,8 +152,7 @@ static void assign_layers(const model_desc *d, const cut_input *in, int32_t size
 
 quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err) {
     TRY(check_options(type, page_tokens, err));
-    kv_layout l = {.version = LAYOUT_VERSION,
-                   .type = type,
+    kv_layout l = {.type = type,
                    .page_tokens = page_tokens,
                    .n_kv_heads = d->n_kv_heads,
                    .d_head = d->d_head,

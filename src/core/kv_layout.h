@@ -20,6 +20,7 @@
 
 #define KV_MAX_GROUPS 64
 #define KV_MAX_PAGE_TOKENS 256
+#define KV_LAYOUT_VERSION  2 /* of what lies where inside a plane: part of every stored page's identity */
 
 typedef enum kv_plane_kind { KV_PLANE_K, KV_PLANE_V, KV_PLANE_LATENT, KV_PLANE_STATE } kv_plane_kind;
 
@@ -34,13 +35,12 @@ typedef struct kv_group {
 } kv_group;
 
 typedef struct kv_layout {
-    int32_t version;      /* of the inner layout; part of every stored page's identity */
     dtype type;           /* F32, F16, BF16 or I8 */
     int32_t page_tokens;  /* power of two, 1..256 */
     int32_t n_kv_heads, d_head;
     int64_t row_bytes;    /* a head's key or value: d_head elements, I8 rounded up to 4 */
     int32_t scale_bytes;  /* its scale: 4 for I8, else 0 */
-    int64_t plane_bytes;  /* n_kv_heads * page_tokens * (row_bytes + scale_bytes), rounded up to 64; the scales behind all rows */
+    int64_t plane_bytes;  /* n_kv_heads * page_tokens * (row_bytes + scale_bytes), rounded up to 64; a head's scales behind its rows */
     int32_t d_latent;     /* elements a token of a latent layer; 0: the model has none */
     int64_t latent_bytes; /* a latent plane: d_latent * page_tokens * element bytes, rounded up to 64 */
     int64_t state_bytes;  /* a state layer's, rounded up to 64; 0: the model has none */

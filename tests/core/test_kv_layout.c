@@ -323,7 +323,7 @@ static void planes_start_at_multiples_of_64_bytes(void **state) {
 static void what_cannot_be_laid_out_is_refused_with_a_reason(void **state) {
     (void)state;
     model_desc d = plain(2, 1, 8);
-    kv_layout l = {.version = 77};
+    kv_layout l = {.n_layers = 77};
     quire_error err;
     static const int32_t bad[] = {0, -16, 3, 24, 512, INT32_MIN};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -332,15 +332,15 @@ static void what_cannot_be_laid_out_is_refused_with_a_reason(void **state) {
     }
     assert_int_equal(kv_layout_init(&d, DTYPE_Q8_0, 16, &l, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.message, "Q8_0"));
-    assert_int_equal(l.version, 77);
+    assert_int_equal(l.n_layers, 77);
 }
 
 static void expect_refused(const model_desc *d) {
-    kv_layout l = {.version = 77};
+    kv_layout l = {.n_layers = 77};
     quire_error err = {.message = ""};
     assert_int_equal(kv_layout_init(d, DTYPE_F32, 256, &l, &err), QUIRE_INVALID);
     assert_true(err.message[0] != 0);
-    assert_int_equal(l.version, 77);
+    assert_int_equal(l.n_layers, 77);
 }
 
 static void sizes_that_would_overflow_are_refused(void **state) {

@@ -104,9 +104,9 @@ void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t e
         uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_K),
                 *v = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_V);
         for (; offset < l->page_tokens && block * ATTN_BLOCK < end; offset += ATTN_BLOCK, block++) {
-            int64_t token = (int64_t)a->head * l->page_tokens + offset;
-            tile->k_blocks[block] = k + token * l->row_bytes;
-            tile->v_blocks[block] = v + token * l->row_bytes;
+            int64_t at = cpu_kv_head(l, a->head) + offset * l->row_bytes;
+            tile->k_blocks[block] = k + at;
+            tile->v_blocks[block] = v + at;
             if (l->type == DTYPE_I8) {
                 tile->k_scales[block] = cpu_int8_scales(l, k, a->head) + offset;
                 tile->v_scales[block] = cpu_int8_scales(l, v, a->head) + offset;
@@ -124,7 +124,7 @@ void attn_pages_find_next(const attn_pages *a, int32_t base, int32_t n, attn_til
     for (int32_t p = 0, page = base / l->page_tokens; p < n; page++) {
         uint8_t *k = cpu_kv_plane(a->b, a->pages[page], a->layer, KV_PLANE_K);
         for (int32_t offset = 0; offset < l->page_tokens && p < n; offset += ATTN_BLOCK, p += ATTN_BLOCK, tile->n_next++) {
-            tile->next_k_blocks[tile->n_next] = k + ((int64_t)a->head * l->page_tokens + offset) * l->row_bytes;
+            tile->next_k_blocks[tile->n_next] = k + cpu_kv_head(l, a->head) + offset * l->row_bytes;
             if (l->type == DTYPE_I8) {
                 tile->next_k_scales[tile->n_next] = cpu_int8_scales(l, k, a->head) + offset;
             }

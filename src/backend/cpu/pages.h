@@ -1,4 +1,4 @@
-/* Where a key or value element lies inside a page: version 1 of the inner layout (kv_layout.version). Of int8: pages_int8.h.
+/* Where a key or value element lies inside a page: KV_LAYOUT_VERSION of core/kv_layout.h. Of int8: pages_int8.h.
  *
  * K plane: [head][block][d_head][positions a block], blocks of 16 positions (of page_tokens positions where a page holds fewer), so that
  * scores have positions across lanes. V plane: [head][position][d_head]. */
@@ -21,6 +21,11 @@ static inline size_t cpu_kv_element_bytes(const kv_layout *l) {
 static inline uint8_t *cpu_kv_plane(const cpu_backend *b, int32_t page, int32_t layer, kv_plane_kind kind) {
     int64_t plane = 2 * (int64_t)b->layout.layer_index[layer] + (kind == KV_PLANE_V ? 1 : 0);
     return b->kv + (int64_t)page * b->layout.page_bytes + plane * b->layout.plane_bytes;
+}
+
+/* Bytes from a plane's start to a head's: its rows, and of int8 their scales. */
+static inline int64_t cpu_kv_head(const kv_layout *l, int32_t head) {
+    return (int64_t)head * l->page_tokens * (l->row_bytes + l->scale_bytes);
 }
 
 /* Element index in a K plane; the elements of a head's key are cpu_kv_block apart. */

@@ -1,8 +1,9 @@
-/* Keys and values of int8 inside a page: version 1 of their layout (pages.h has the other types').
+/* Keys and values of int8 inside a page (pages.h has the other types').
  *
  * A head's key or value of a token is row_bytes int8 (zeros behind d_head) times one float. K plane: [head][block][row_bytes / 4][positions
  * a block][4]: a quad of elements for each position. V plane: [head][positions / 4][row_bytes][4]: a quad of positions for each element (of
- * page_tokens positions where a page holds fewer than 4). Behind the rows of all heads: scales [head][position]. */
+ * page_tokens positions where a page holds fewer than 4). A head's scales [position] lie behind its
+ * rows: among other heads' scales each would cost the line that processors fetch beside it as well. */
 #ifndef CPU_PAGES_INT8_H
 #define CPU_PAGES_INT8_H
 
@@ -11,7 +12,7 @@
 
 static inline int64_t cpu_k_int8_index(const kv_layout *l, int32_t head, int32_t offset, int32_t e) {
     int32_t block = cpu_kv_block(l), lane = offset % block;
-    return ((int64_t)head * l->page_tokens + offset - lane) * l->row_bytes + e / 4 * 4 * block + lane * 4 + e % 4;
+    return cpu_kv_head(l, head) + (int64_t)(offset - lane) * l->row_bytes + e / 4 * 4 * block + lane * 4 + e % 4;
 }
 
 /* Positions whose bytes of an element lie side by side. */
@@ -21,11 +22,11 @@ static inline int32_t cpu_v_int8_quad(const kv_layout *l) {
 
 static inline int64_t cpu_v_int8_index(const kv_layout *l, int32_t head, int32_t offset, int32_t e) {
     int32_t quad = cpu_v_int8_quad(l), lane = offset % quad;
-    return ((int64_t)head * l->page_tokens + offset - lane) * l->row_bytes + e * quad + lane;
+    return cpu_kv_head(l, head) + (int64_t)(offset - lane) * l->row_bytes + e * quad + lane;
 }
 
 static inline float *cpu_int8_scales(const kv_layout *l, uint8_t *plane, int32_t head) {
-    return (float *)(void *)(plane + (int64_t)l->n_kv_heads * l->page_tokens * l->row_bytes) + (int64_t)head * l->page_tokens;
+    return (float *)(void *)(plane + cpu_kv_head(l, head) + (int64_t)l->page_tokens * l->row_bytes);
 }
 
 /* A head's key and value of one token (d_head floats each), in, from slot to slot, and out. A token whose key or value is not finite gets
