@@ -88,7 +88,7 @@ void lab_close(lab *l) {
 typedef struct course {
     lab *l;
     lab_request *requests;
-    int32_t n, n_sent, n_open, n_ended;
+    int32_t n, n_sent, n_open, n_ended, n_runners, n_going;
     lab_result *result;
     double first_sum, gap_sum;
     int64_t n_gaps;
@@ -98,6 +98,7 @@ typedef struct course {
 typedef struct runner {
     lab_request *request;
     bool leads; /* the first sample: its tokens are kept */
+    int32_t n_tokens;
     int64_t last_us;
     uint64_t digest;
 } runner;
@@ -190,6 +191,10 @@ static void take_token(course *c, runner *u, int32_t token) {
         r->whole[r->n_whole++] = token;
     }
     c->result->n_output++;
+    c->n_going += ++u->n_tokens == LAB_GOING;
+    if (u->n_tokens == LAB_GOING && c->n_going == c->n_runners) {
+        engine_stats_read(c->l->e, &c->result->going);
+    }
 }
 
 static quire_err take_end(course *c, const runner *u, const engine_event *ev, quire_error *err) {
@@ -276,16 +281,16 @@ static void fill_result(course *c, int64_t start_us) {
 quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err) {
     *out = (lab_result){0};
     course c = {.l = l, .requests = requests, .n = n, .result = out};
-    int32_t n_runners = 0, *runner0 = mem_new((size_t)n, sizeof *runner0);
+    int32_t *runner0 = mem_new((size_t)n, sizeof *runner0);
     for (int32_t i = 0; runner0 != NULL && i < n; i++) {
         if (requests[i].n_samples > MAX_SAMPLES || requests[i].after >= i) {
             mem_free(runner0);
             return err_set(err, QUIRE_INVALID, -1, "request %d: at most %d samples, and after an earlier one", (int)i + 1, MAX_SAMPLES);
         }
-        runner0[i] = n_runners;
-        n_runners += samples_of(&requests[i]);
+        runner0[i] = c.n_runners;
+        c.n_runners += samples_of(&requests[i]);
     }
-    runner *runners = mem_new((size_t)n_runners, sizeof *runners);
+    runner *runners = mem_new((size_t)c.n_runners, sizeof *runners);
     quire_err e =
         runner0 != NULL && runners != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
     int64_t start = figures_time_us(l->n_threads);

@@ -38,6 +38,9 @@ typedef struct lab_request {
     bool is_sent;
 } lab_request;
 
+/* Tokens after which a sample's steps are like each other: its pages are copied, the system has given memory for the next. */
+#define LAB_GOING 3
+
 typedef struct lab_result {
     int64_t n_prompt, n_output;  /* tokens; each sample's prompt counts */
     int64_t n_prompt_computed;   /* prompt tokens that were not found but computed, with what preempted sequences computed again */
@@ -48,6 +51,7 @@ typedef struct lab_result {
     double seconds;            /* from the first sent to the last token, by figures_time_us */
     double first_ms, token_ms; /* wall time, means: to the first token; between tokens */
     uint64_t digest;           /* of all answers: equal where they are */
+    engine_stats going;        /* the engine's counts when the last sample had LAB_GOING tokens; zeros where some had fewer */
 } lab_result;
 
 /* Opens model and engine. Of o these count: model, compute, kv_dtype, isa, n_threads, prefix_cache, eviction_policy, schedule, page_tokens,

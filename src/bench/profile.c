@@ -81,15 +81,16 @@ static quire_err run_phase(profile *p, int32_t n_output, int32_t at_once, step_c
     engine_stats_read(p->l.e, &before);
     quire_err e = lab_run(&p->l, p->requests, o->batch, at_once, &result, err);
     engine_stats_read(p->l.e, &after);
+    const engine_stats *from = result.going.steps > 0 ? &result.going : &before;
     p->l.b->ops->trace(p->l.b, NULL);
     lab_forget(p->requests, o->batch);
     TRY(e);
-    double steps = after.steps > before.steps ? (double)(after.steps - before.steps) : 1;
+    double steps = after.steps > from->steps ? (double)(after.steps - from->steps) : 1;
     out->n_rows = stages_most_rows(p->trace.ops, p->trace.n);
     stages_add(p->trace.ops, p->trace.n, out);
     out->n_gaps = n_output > 1 ? out->n_gaps : 0; /* between single tokens the engine waits to be asked again */
-    stages_finish(out, (double)(after.plan_ns - before.plan_ns) / steps * 1e-3, (double)(after.sample_ns - before.sample_ns) / steps * 1e-3,
-                  (double)(after.commit_ns - before.commit_ns) / steps * 1e-3);
+    stages_finish(out, (double)(after.plan_ns - from->plan_ns) / steps * 1e-3, (double)(after.sample_ns - from->sample_ns) / steps * 1e-3,
+                  (double)(after.commit_ns - from->commit_ns) / steps * 1e-3);
     return QUIRE_OK;
 }
 
