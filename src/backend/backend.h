@@ -169,8 +169,10 @@ typedef struct backend_ops {
     void (*attention)(backend *b, int32_t layer, act q, const attn_spec *spec, act out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, act a, const linear_use *w, float scale, act x);
-    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w and lora are read. */
-    void (*norm_gate_up)(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h);
+    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w and lora are read. reader: the weights of the one linear_add that
+     * reads h, which then may lie as they want it and cannot be read otherwise; NULL: h is f32. */
+    void (*norm_gate_up)(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
+                         const linear *reader);
     /* Mixture of experts over norm(x), added to x. */
     void (*moe_add)(backend *b, act x, const norm *nm, const moe *m, act x_out);
     /* Short convolution of a sequence's rows, with state carried in the sequence's state pages. */

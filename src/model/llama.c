@@ -89,7 +89,8 @@ static void llama_layer(backend *b, const llama_weights *m, const llama_layer_we
     op->qk_norm_rope_store(b, layer, m->q, m->k, m->v, NULL, m->rope);
     op->attention(b, layer, m->q, mask, m->a);
     op->linear_add(b, m->a, &(linear_use){w->wo, NULL, m->x}, 1.0f, m->x);
-    op->norm_gate_up(b, m->x, w->ffn_norm, &(linear_use){w->gate, NULL, m->h}, &(linear_use){w->up, NULL, m->h}, f, m->h);
+    op->norm_gate_up(b, m->x, w->ffn_norm, &(linear_use){w->gate, NULL, m->h}, &(linear_use){w->up, NULL, m->h}, f, m->h,
+                     w->down);
     op->linear_add(b, m->h, &(linear_use){w->down, NULL, m->x}, 1.0f, m->x);
 }
 

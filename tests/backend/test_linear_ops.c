@@ -94,7 +94,7 @@ static void run(fixture *f, int32_t row0, int32_t n, float soft_cap) {
     ops->act_write(f->b, f->x, 0, n, f->rows + row0 * D);
     ops->norm_linears(f->b, f->x, f->nm, qkv, 3);
     ops->norm_linears(f->b, f->x, f->nm, apart, 2);
-    ops->norm_gate_up(f->b, f->x, f->nm, &apart[0], &apart[1], ACT_SILU, f->gated);
+    ops->norm_gate_up(f->b, f->x, f->nm, &apart[0], &apart[1], ACT_SILU, f->gated, NULL);
     ops->linear_add(f->b, f->gated, &down, 0.5f, f->x);
     ops->head(f->b, f->x, f->nm, f->head, 2.0f, soft_cap);
     ops->step_wait(f->b);
@@ -185,6 +185,69 @@ static void gate_up_is_the_activation_of_one_product_times_the_other(void **stat
     fixture_close(&f);
 }
 
+/* Rows of D through gate, up and down products of `wide` activations. */
+typedef struct feed_forward {
+    compute_mode mode;
+    int32_t n_rows, wide;
+} feed_forward;
+
+/* x of the rows afterwards; the last product is named as the reader of what lies between, or not. */
+static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_threads, bool is_named, float *x) {
+    uint64_t seed = 21;
+    quire_error err;
+    backend *b = open_isa(isa, c->mode, n_threads);
+    const backend_ops *ops = b->ops;
+    act rows = ops->act_reserve(b, D), h = ops->act_reserve(b, c->wide);
+    linear *gate = load(b, DTYPE_Q4_0, c->wide, D, NULL, 1), *up = load(b, DTYPE_Q8_0, c->wide, D, NULL, 2);
+    linear *down = load(b, DTYPE_Q4_0, D, c->wide, NULL, 3);
+    assert_int_equal(ops->step_open(b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
+    for (int32_t i = 0; i < c->n_rows * D; i++) {
+        x[i] = random_float(&seed) * 3.0f;
+    }
+    ops->step_begin(b, &(batch){.n_rows = c->n_rows});
+    ops->act_write(b, rows, 0, c->n_rows, x);
+    for (int layer = 0; layer < 2; layer++) {
+        ops->norm_gate_up(b, rows, NULL, &(linear_use){gate, NULL, h}, &(linear_use){up, NULL, h}, ACT_SILU, h, is_named ? down : NULL);
+        ops->linear_add(b, h, &(linear_use){down, NULL, rows}, 0.01f, rows);
+    }
+    ops->step_wait(b);
+    ops->act_read(b, rows, 0, c->n_rows, x);
+    float written[32 * 33] = {1.0f, 2.0f}, read[32 * 33]; /* who writes h again finds f32 */
+    ops->act_write(b, h, 0, 1, written);
+    ops->act_read(b, h, 0, 1, read);
+    assert_memory_equal(written, read, sizeof *read * (size_t)c->wide);
+    ops->close(b);
+}
+
+static void activations_that_become_their_readers_rows_at_once_have_the_same_bits(void **state) {
+    (void)state;
+    /* 33, 3 and 1 groups: the last part is half a tile; of the others rows are a line longer than their groups; with many, and one thread,
+     * parts are wider than a tile */
+    static const feed_forward cases[] = {{COMPUTE_INT8, 7, 64},  {COMPUTE_INT8, 6, 192},      {COMPUTE_INT8, 5, 1024},
+                                         {COMPUTE_F32, 5, 96},   {COMPUTE_INT8, 1, 1056},     {COMPUTE_INT8, 33, 96},
+                                         {COMPUTE_INT8, 65, 96}, {COMPUTE_INT8, MAX_ROWS, 32}};
+    float *apart = malloc(sizeof *apart * MAX_ROWS * D), *at_once = malloc(sizeof *at_once * MAX_ROWS * D);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        run_feed_forward(&cases[i], "plain", 1, false, apart);
+        for (int isa = 0; isa < N_ISAS; isa++) {
+            backend *probe = open_isa(isa_names[isa], COMPUTE_INT8, 1);
+            if (probe == NULL) {
+                print_message("SKIP %s: not on this machine\n", isa_names[isa]);
+                continue;
+            }
+            probe->ops->close(probe);
+            for (int32_t threads = 1; threads <= 3; threads += 2) {
+                run_feed_forward(&cases[i], isa_names[isa], threads, true, at_once);
+                if (memcmp(apart, at_once, sizeof *apart * (size_t)(cases[i].n_rows * D)) != 0) {
+                    fail_msg("%s, %d rows of %d: other bits", isa_names[isa], cases[i].n_rows, cases[i].wide);
+                }
+            }
+        }
+    }
+    free(apart);
+    free(at_once);
+}
+
 static void linear_add_adds_the_scaled_product_and_its_bias(void **state) {
     (void)state;
     fixture f = fixture_open(COMPUTE_F32, "auto", 1);
@@ -260,6 +323,7 @@ int main(void) {
         cmocka_unit_test(a_row_does_not_depend_on_its_batch_or_on_threads),
         cmocka_unit_test(ops_have_the_bits_of_the_plain_twin),
         cmocka_unit_test(gate_up_is_the_activation_of_one_product_times_the_other),
+        cmocka_unit_test(activations_that_become_their_readers_rows_at_once_have_the_same_bits),
         cmocka_unit_test(linear_add_adds_the_scaled_product_and_its_bias),
         cmocka_unit_test(head_gives_scaled_and_capped_logits_of_the_rows_asked_for),
         cmocka_unit_test(impossible_weights_are_refused_with_their_name),

@@ -148,7 +148,8 @@ static void cpu_act_read(backend *b, act a, int32_t row0, int32_t n, float *out)
 }
 
 static void cpu_act_write(backend *b, act a, int32_t row0, int32_t n, const float *in) {
-    const cpu_backend *c = (const cpu_backend *)b;
+    cpu_backend *c = (cpu_backend *)b;
+    c->acts[a.id].is_prepared = false;
     memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->acts[a.id].width);
 }
 

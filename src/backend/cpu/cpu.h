@@ -5,6 +5,8 @@
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
+#include <assert.h>
+
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
 #include "base/team.h"
@@ -13,6 +15,7 @@
 typedef struct cpu_act {
     int32_t width;
     float *rows;
+    bool is_prepared; /* they are ROWS_GROUPS (linear.h) for the product that reads them, in the same memory */
 } cpu_act;
 
 #define CPU_MAX_ACTS 64
@@ -44,8 +47,8 @@ typedef struct cpu_backend {
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
 
-    op_trace *trace;              /* NULL: ops are not timed */
-    const backend_ops *untraced;  /* while they are: the ops that the traced ones call */
+    op_trace *trace;             /* NULL: ops are not timed */
+    const backend_ops *untraced; /* while they are: the ops that the traced ones call */
     backend_ops traced;
     int64_t rows_ns; /* of the op that runs, with a trace */
 } cpu_backend;
@@ -57,6 +60,7 @@ void *cpu_new_spread(const cpu_backend *b, size_t n_bytes);
 void *cpu_own(cpu_backend *b, size_t n, size_t size);
 
 static inline float *cpu_act_row(const cpu_backend *b, act a, int32_t row) {
+    assert(!b->acts[a.id].is_prepared);
     return b->acts[a.id].rows + (int64_t)row * b->acts[a.id].width;
 }
 
@@ -68,7 +72,8 @@ void cpu_linear_close(cpu_backend *b);
 quire_err cpu_linear_step_open(cpu_backend *b);
 void cpu_norm_linears(backend *b, act x, const norm *nm, const linear_use *uses, int32_t n);
 void cpu_linear_add(backend *b, act a, const linear_use *w, float scale, act x);
-void cpu_norm_gate_up(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h);
+void cpu_norm_gate_up(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
+                      const linear *reader);
 void cpu_head(backend *b, act x, const norm *nm, const linear *w, float scale, float soft_cap);
 
 /* ---- implemented in norm.c ---- */

@@ -12,6 +12,10 @@
 #define PARTS_A_MEMBER  8
 #define LINE_FLOATS     16 /* of a cache line */
 #define SERIAL_ROWS     4  /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
+#define GROUPS_AT_ONCE  4
+#define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: 32 take a row_group */
+
+_Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group), "groups take half of what floats do");
 
 /* ---- preparing rows ---- */
 
@@ -21,6 +25,7 @@ typedef struct rows_job {
     const float *x; /* [.., width] */
     int32_t width, n_rows;
     const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
+    bool is_prepared;    /* x is what its only reader wants */
     const norm *nm;      /* or NULL */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
@@ -50,7 +55,10 @@ static void prepare_rows(rows_job *job, const linear *const *weights, int32_t n)
     for (int32_t i = 0; i < n; i++) {
         row_format f = weights[i]->format;
         assert(weights[i]->layout.n_in == job->width && job->width <= s->widest[f]);
-        if (f == ROWS_F32 && job->nm == NULL && job->rows == NULL) {
+        assert(!job->is_prepared || (f == ROWS_GROUPS && job->nm == NULL && job->rows == NULL));
+        if (job->is_prepared) {
+            job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, linear_row_bytes(f, job->width)};
+        } else if (f == ROWS_F32 && job->nm == NULL && job->rows == NULL) {
             job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, (size_t)job->width * sizeof(float)};
         } else {
             job->views[f] = (row_view){s->rows[f], linear_row_bytes(f, job->width)};
@@ -81,10 +89,11 @@ typedef struct product_job {
     int32_t n_rows, n;
     int32_t part_blocks; /* column blocks of a part */
     const linear *weights[MAX_USES];
-    float *out[MAX_USES]; /* [n_rows, width] */
-    int32_t widths[MAX_USES];
+    float *out[MAX_USES];     /* [n_rows, width] */
+    int32_t widths[MAX_USES]; /* floats from row to row */
     product_end end;
     act_kind f;
+    bool to_groups; /* END_GATE_UP: the results become ROWS_GROUPS while they are near, in place of f32 */
     float scale, cap;
 } product_job;
 
@@ -140,6 +149,24 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
     }
 }
 
+/* A tile's activations as groups. Kernels prepare GROUPS_AT_ONCE together: where a row of the tile has fewer, all rows are prepared as one,
+ * in the second tile, which nobody needs by then. */
+static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
+    const int32_t n_floats = n / COLUMNS_A_FLOAT;
+    const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
+    job->b->math->gate_up(job->f, y, up, n_rows * n, y);
+    if (is_narrow) {
+        job->b->linear->prepare[ROWS_GROUPS](y, n_rows * n, up);
+    }
+    for (int32_t r = 0; r < n_rows; r++, out += job->widths[0]) {
+        if (is_narrow) {
+            memcpy(out, up + r * n_floats, (size_t)n_floats * sizeof *out);
+        } else {
+            job->b->linear->prepare[ROWS_GROUPS](y + r * n, n, out);
+        }
+    }
+}
+
 /* Has the lines of a tile's results come while they are computed. */
 static void ask_for(const float *out, int32_t n_rows, int32_t n_columns, int32_t width) {
     for (int32_t r = 0; r < n_rows; r++, out += width) {
@@ -165,14 +192,18 @@ static void product_part(void *context, int32_t part, int32_t member) {
     void *scratch = job->b->linear_state->scratch + (size_t)member * LINEAR_SCRATCH_BYTES;
     for (int32_t row0 = 0; row0 < job->n_rows; row0 += LINEAR_TILE_ROWS) {
         int32_t n_rows = job->n_rows - row0 < LINEAR_TILE_ROWS ? job->n_rows - row0 : LINEAR_TILE_ROWS;
-        float *out = job->out[use] + (int64_t)row0 * job->widths[use] + column0;
-        ask_for(out, n_rows, n_columns, job->widths[use]);
+        int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
+        float *out = job->out[use] + (int64_t)row0 * width + column0 / columns_a_float;
+        ask_for(out, n_rows, n_columns / columns_a_float, width);
         tile_product(job, w, row0, n_rows, block0, n_blocks, y, scratch);
         if (job->end == END_GATE_UP) {
             tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, scratch);
         }
-        for (int32_t r = 0; r < n_rows; r++) {
-            tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * job->widths[use]);
+        if (job->to_groups) {
+            store_groups(job, n_rows, n_columns, y, up, out);
+        }
+        for (int32_t r = 0; r < n_rows && !job->to_groups; r++) {
+            tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
         }
     }
 }
@@ -196,11 +227,13 @@ static void run_products(product_job *job, rows_job *rows) {
 }
 
 static rows_job rows_of(cpu_backend *b, act x, const norm *nm) {
-    return (rows_job){.b = b, .x = b->acts[x.id].rows, .width = b->acts[x.id].width, .n_rows = b->batch->n_rows, .nm = nm};
+    const cpu_act *a = &b->acts[x.id];
+    return (rows_job){.b = b, .x = a->rows, .width = a->width, .n_rows = b->batch->n_rows, .nm = nm, .is_prepared = a->is_prepared};
 }
 
 static void add_product(product_job *job, const linear_use *use, act out) {
-    const cpu_act *to = &job->b->acts[out.id];
+    cpu_act *to = &job->b->acts[out.id];
+    to->is_prepared = false;
     assert(use->lora == NULL && job->n < MAX_USES && to->width >= use->w->layout.n_out);
     job->weights[job->n] = use->w;
     job->out[job->n] = to->rows;
@@ -228,13 +261,25 @@ void cpu_linear_add(backend *base, act a, const linear_use *w, float scale, act 
     run_products(&job, &rows);
 }
 
-void cpu_norm_gate_up(backend *base, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h) {
+/* Whether h's rows may become groups, each whole in a part, in their own memory. */
+static bool can_be_groups(const cpu_act *h, const linear *reader) {
+    return reader != NULL && reader->format == ROWS_GROUPS && h->width % PACK_GROUP == 0 &&
+           linear_row_bytes(ROWS_GROUPS, h->width) <= (size_t)h->width * sizeof *h->rows;
+}
+
+void cpu_norm_gate_up(backend *base, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
+                      const linear *reader) {
     cpu_backend *b = (cpu_backend *)base;
     assert(h.id != x.id && gate->w->layout.n_out == up->w->layout.n_out);
     rows_job rows = rows_of(b, x, nm);
     product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_GATE_UP, .f = f};
     add_product(&job, gate, h);
     add_product(&job, up, h);
+    job.to_groups = b->acts[h.id].is_prepared = can_be_groups(&b->acts[h.id], reader);
+    if (job.to_groups) {
+        job.widths[0] = (int32_t)(linear_row_bytes(ROWS_GROUPS, job.widths[0]) / sizeof(float));
+    }
+    assert(reader == NULL || reader->layout.n_in == gate->w->layout.n_out);
     run_products(&job, &rows);
 }
 

@@ -24,15 +24,16 @@ static void count_product(op_time *op, const linear *w) {
     op->operations += (int64_t)2 * w->layout.n_out * w->layout.n_in * op->n_rows;
 }
 
-/* Every sequence's keys and values that its rows see, once, and once for all what they share; a window sees no more than its length and the rows,
- * and is counted as if nothing were shared. */
+/* Every sequence's keys and values that its rows see, once, and once for all what they share; a window sees no more than its length and the
+ * rows, and is counted as if nothing were shared. */
 static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, act q, const attn_spec *spec) {
     const kv_layout *l = &b->layout;
     int32_t group = l->layer_group[layer];
     int64_t token_bytes = kv_layout_group_token_bytes(l, group) / l->groups[group].n_layers;
     for (int32_t i = 0; i < b->batch->n_seqs; i++) {
         const batch_seq *s = &b->batch->seqs[i];
-        int64_t most = spec->window > 0 && spec->window < s->n_tokens ? spec->window : s->n_tokens, first = s->n_tokens - s->n_rows, seen = 0;
+        int64_t most = spec->window > 0 && spec->window < s->n_tokens ? spec->window : s->n_tokens, first = s->n_tokens - s->n_rows,
+                seen = 0;
         for (int64_t r = 0; r < s->n_rows; r++) {
             int64_t visible = spec->causal ? first + r + 1 : s->n_tokens;
             seen += visible < most ? visible : most;
@@ -84,12 +85,13 @@ static void traced_linear_add(backend *base, act a, const linear_use *w, float s
     end(b, &op);
 }
 
-static void traced_gate_up(backend *base, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h) {
+static void traced_gate_up(backend *base, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
+                           const linear *reader) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_GATE_UP, b->batch->n_rows);
     count_product(&op, gate->w);
     count_product(&op, up->w);
-    b->untraced->norm_gate_up(base, x, nm, gate, up, f, h);
+    b->untraced->norm_gate_up(base, x, nm, gate, up, f, h, reader);
     end(b, &op);
 }
 
