@@ -161,4 +161,40 @@ static inline void check_every_way(const attention_case *c) {
     fixture_free(&f);
 }
 
+/* Heads of 8 to 256 elements in several ratios, in each type in turn; a sequence of 23 tokens and one of n, over pages of `small` tokens or
+ * 16: less than `most` from double, and the bits of the plain twin. */
+static inline void check_heads_of_every_size(const dtype *types, int n_types, int32_t n, int32_t small, double most) {
+    static const int32_t sizes[] = {8, 10, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256};
+    static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}};
+    for (int i = 0; i < (int)(sizeof sizes / sizeof sizes[0]); i++) {
+        attention_case c = {.n_heads = ratios[i % 6][0],
+                            .n_kv_heads = ratios[i % 6][1],
+                            .d_head = sizes[i],
+                            .n_seqs = 2,
+                            .lengths = {23, n},
+                            .type = types[i % n_types],
+                            .spec = {.scale = 1.0f / sqrtf((float)sizes[i]), .causal = true},
+                            .isa = "plain",
+                            .n_threads = 1,
+                            .page_tokens = i % 2 ? 16 : small,
+                            .tile_rows = 5};
+        fixture f;
+        fixture_fill(&f, c);
+        case_run_all(&f.c, f.base);
+        double worst = worst_difference(&f.c, f.base);
+        if (!(worst < most)) {
+            fail_msg("heads of %d, %d over %d: off by %g", c.d_head, c.n_heads, c.n_kv_heads, worst);
+        }
+        for (int j = 1; j < N_MATH_ISAS; j++) {
+            backend *b = open_isa(ISAS[j], 1);
+            if (b != NULL) {
+                b->ops->close(b);
+                c.isa = ISAS[j];
+                check_same(&f, &c);
+            }
+        }
+        fixture_free(&f);
+    }
+}
+
 #endif

@@ -5,38 +5,8 @@
 
 static void heads_of_every_size_agree_with_double_and_the_plain_twin(void **unused) {
     (void)unused;
-    static const int32_t sizes[] = {8, 10, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256};
-    static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}};
     static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        attention_case c = {.n_heads = ratios[i % 6][0],
-                            .n_kv_heads = ratios[i % 6][1],
-                            .d_head = sizes[i],
-                            .n_seqs = 2,
-                            .lengths = {23, 41},
-                            .type = types[i % 3],
-                            .spec = {.scale = 1.0f / sqrtf((float)sizes[i]), .causal = true},
-                            .isa = "plain",
-                            .n_threads = 1,
-                            .page_tokens = i % 2 ? 16 : 4,
-                            .tile_rows = 5};
-        fixture f;
-        fixture_fill(&f, c);
-        case_run_all(&f.c, f.base);
-        double worst = worst_difference(&f.c, f.base);
-        if (!(worst < 3e-6)) {
-            fail_msg("heads of %d, %d over %d: off by %g", c.d_head, c.n_heads, c.n_kv_heads, worst);
-        }
-        for (int j = 1; j < N_MATH_ISAS; j++) {
-            backend *b = open_isa(ISAS[j], 1);
-            if (b != NULL) {
-                b->ops->close(b);
-                c.isa = ISAS[j];
-                check_same(&f, &c);
-            }
-        }
-        fixture_free(&f);
-    }
+    check_heads_of_every_size(types, 3, 41, 4, 3e-6);
 }
 
 static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **unused) {

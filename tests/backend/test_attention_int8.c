@@ -5,37 +5,8 @@
  * less than 0.1. */
 static void int8_heads_of_every_size_are_near_double_and_have_the_plain_twins_bits(void **unused) {
     (void)unused;
-    static const int32_t sizes[] = {8, 10, 16, 20, 32, 48, 64, 80, 96, 128, 192, 256};
-    static const int32_t ratios[][2] = {{1, 1}, {3, 3}, {4, 2}, {8, 1}, {6, 2}, {71, 1}};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        attention_case c = {.n_heads = ratios[i % 6][0],
-                            .n_kv_heads = ratios[i % 6][1],
-                            .d_head = sizes[i],
-                            .n_seqs = 2,
-                            .lengths = {23, 341},
-                            .type = DTYPE_I8,
-                            .spec = {.scale = 1.0f / sqrtf((float)sizes[i]), .causal = true},
-                            .isa = "plain",
-                            .n_threads = 1,
-                            .page_tokens = i % 2 ? 16 : 2,
-                            .tile_rows = 5};
-        fixture f;
-        fixture_fill(&f, c);
-        case_run_all(&f.c, f.base);
-        double worst = worst_difference(&f.c, f.base);
-        if (!(worst < 0.1)) {
-            fail_msg("heads of %d, %d over %d: off by %g", c.d_head, c.n_heads, c.n_kv_heads, worst);
-        }
-        for (int j = 1; j < N_MATH_ISAS; j++) {
-            backend *b = open_isa(ISAS[j], 1);
-            if (b != NULL) {
-                b->ops->close(b);
-                c.isa = ISAS[j];
-                check_same(&f, &c);
-            }
-        }
-        fixture_free(&f);
-    }
+    static const dtype type = DTYPE_I8;
+    check_heads_of_every_size(&type, 1, 341, 2, 0.1);
 }
 
 /* A key or value that is not finite shows in all rows that see it, and in no other. */
