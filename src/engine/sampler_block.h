@@ -1,12 +1,13 @@
 /* What the sampler's passes over rows (sampler_rows.inc.h) share with the loops that have a form of their own for each instruction set.
- * Those are, in sampler_rows_plain.c, sampler_rows_avx2.c and sampler_rows_avx512.c:
+ * Those are, in sampler_rows_plain.c, sampler_rows_avx2.c and sampler_rows_avx512.c (the first two have the appends of sampler_append.h):
  *
  *   reaches(x, bound)                        bit i: whether x[i] of a group is at least the bound
  *   scan_block(x, base, scale, largest)      a block's weights against a base, added up, and its groups' largest logits
- *   append(ids, values, n, first, x, set)    a set's members, of a group x that begins with the token `first`, join n others, ids and
- * values: returns how many there are then append_inside(inside, n, first, w, set)  the same of weights that a cut looks at
+ *   append(ids, values, n, first, x, set)    a set's members join n others, ids and values; returns how many there are then
+ *   append_inside(inside, n, first, w, set)  the same of weights that a cut looks at
  *
- * The last two write past what they return, up to PAST_END.
+ * The set is one of places in a group, x or w, that begins with token (or kept place) `first`. Appends write past what they return, up to
+ * PAST_END.
  *
  * All functions are static: each instruction set compiles its own. Same bits everywhere, as each element is one exactly defined operation
  * and sums have a fixed order. */

@@ -38,8 +38,9 @@ typedef struct sequence {
     kv_path path;
     float *logits_out;
     int32_t logits_first;
+    int64_t deadline_us;      /* when its first token must be there (clock_us); 0: whenever */
 
-    /* For both, engine and reader, and the same from the beginning on. */
+    /* For both, engine and reader, and the same from when the engine has it. */
     _Alignas(MEM_ALIGN) int32_t n_prompt;
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
     int32_t *tokens;          /* [n_max]; entries below n_published are final, those behind n_known drafts */
@@ -53,7 +54,6 @@ typedef struct sequence {
     int32_t n_given;          /* tokens that it began with: the prompt, and for a branch what comes before its own */
     uint32_t sample_index;
     uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
-    int64_t deadline_us;      /* when its first token must be there (clock_us); 0: whenever */
 
     /* Written by one and read by the other, each in turn: nothing else is in this cache line. */
     _Alignas(MEM_ALIGN) atomic_int n_published;
@@ -67,7 +67,7 @@ typedef struct sequence {
     int32_t retry_after_s;    /* QUIRE_BUSY only */
     double beam_score, beam_sum;
 
-    /* The engine's again, and seldom looked at. */
+    /* The engine's again: what is seldom looked at, then what is large. */
     _Alignas(MEM_ALIGN) int32_t priority; /* of order.h; 0 under other policies than that */
     int32_t beam;
     int64_t submitted_us;

@@ -17,6 +17,7 @@
 #include "backend/cpu/math.h"
 #include "base/rng.h"
 
+/* The first N_MATH_ISAS have kernels of their own beside those of products; the others have the last one's (test_math.c). */
 #if defined(__aarch64__)
 static const char *const ISAS[] = {"plain", "neon", "i8mm"};
 #define N_TEST_ISAS 3
@@ -24,8 +25,7 @@ static const char *const ISAS[] = {"plain", "neon", "i8mm"};
 #else
 static const char *const ISAS[] = {"plain", "avx2", "avx512", "avx512bf16"};
 #define N_TEST_ISAS 4
-#define N_MATH_ISAS                                                                                                                        \
-    3 /* the first ones, whose kernels beside the products are their own: the others have those of the last of them (test_math.c) */
+#define N_MATH_ISAS 3
 #endif
 
 /* Opens a backend, or gives NULL when this processor (or build) has no such instruction set. */
@@ -38,13 +38,19 @@ static inline backend *open_isa(const char *isa, int32_t n_threads) {
     return e == QUIRE_OK ? b : NULL;
 }
 
+/* Whether tests of an instruction set can run. */
+static inline bool isa_is_here(const char *isa) {
+    backend *b = open_isa(isa, 1);
+    if (b != NULL) {
+        b->ops->close(b);
+    }
+    return b != NULL;
+}
+
 static inline void note_isas(void) {
     for (int i = 0; i < N_TEST_ISAS; i++) {
-        backend *b = open_isa(ISAS[i], 1);
-        if (b == NULL) {
+        if (!isa_is_here(ISAS[i])) {
             printf("SKIP: no %s here (configure with -DQUIRE_EMULATE_AVX512=ON to run it through SIMDe)\n", ISAS[i]);
-        } else {
-            b->ops->close(b);
         }
     }
 }

@@ -38,11 +38,9 @@ static void windows_sinks_caps_slopes_and_full_masks_agree_with_double(void **un
 static void the_result_has_the_stored_bits(void **unused) {
     (void)unused;
     for (int i = 0; i < N_MATH_ISAS; i++) {
-        backend *b = open_isa(ISAS[i], 1);
-        if (b == NULL) {
+        if (!isa_is_here(ISAS[i])) {
             continue;
         }
-        b->ops->close(b);
         attention_case c = base_case();
         c.isa = ISAS[i];
         fixture f;

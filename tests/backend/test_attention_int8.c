@@ -16,11 +16,9 @@ static void what_is_not_finite_in_int8_is_passed_on(void **unused) {
     c.type = DTYPE_I8;
     c.n_seqs = 1;
     for (int i = 0; i < N_MATH_ISAS; i++) {
-        backend *b = open_isa(ISAS[i], 1);
-        if (b == NULL) {
+        if (!isa_is_here(ISAS[i])) {
             continue;
         }
-        b->ops->close(b);
         c.isa = ISAS[i];
         fixture f;
         fixture_fill(&f, c);

@@ -82,11 +82,9 @@ static void check(tree_case *t) {
     }
     static const int32_t page_tokens[] = {1, 4, 8, 16, 64, 256}, tiles[] = {16, 3, 1000};
     for (int i = 0; i < N_MATH_ISAS; i++) {
-        backend *b = open_isa(ISAS[i], 1);
-        if (b == NULL) {
+        if (!isa_is_here(ISAS[i])) {
             continue;
         }
-        b->ops->close(b);
         for (int way = 0; way < 6; way++) {
             tree_case o = *t;
             o.c.isa = ISAS[i];
