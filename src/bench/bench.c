@@ -51,8 +51,9 @@ static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_pr
 static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
     bool measured = !isnan(f.mean);
     if (!b->options->json && !measured) {
-        printf("%-8s %6d %8d not measured: the first answers ended before the last prompts were computed; ask for more --decode or --step-target-ms 0\n", what,
+        printf("%-8s %6d %8d not measured: the first answers ended before the last prompts were computed, or the machine is busy;", what,
                (int)batch, (int)context);
+        printf(" ask for more --decode or --step-target-ms 0\n");
         fflush(stdout);
         return;
     }
@@ -91,9 +92,24 @@ static llama_shape shape_of(const quire_info *i) {
     return (llama_shape){.n_layers = i->n_layers, .d_model = i->d_model, .n_heads = i->n_heads, .n_kv_heads = i->n_kv_heads, .d_head = i->d_head, .d_ff = i->d_ff, .n_vocab = i->n_vocab};
 }
 
+typedef struct decoding {
+    bench *b;
+    sent *requests; /* [batch] */
+    int32_t batch, context;
+} decoding;
+
+static quire_err decode_once(void *context, double *speed, quire_error *err) {
+    const decoding *d = context;
+    int32_t n = d->b->options->n_decode;
+    int64_t took;
+    TRY(run_batch(d->b, d->requests, d->batch, d->context, n, &took, err));
+    *speed = client_decode_speed(d->requests, d->batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0);
+    return QUIRE_OK;
+}
+
 /* Prefill, then decode, at one batch size and context. */
 static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t context, quire_error *err) {
-    double prefill[FIGURES_MAX_RUNS], decode[FIGURES_MAX_RUNS];
+    double prefill[FIGURES_MAX_RUNS];
     int32_t n = b->options->n_decode;
     for (int32_t run = 0; run < b->options->n_runs; run++) {
         int64_t took;
@@ -102,16 +118,10 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
     }
     llama_shape shape = shape_of(b->client.info);
     report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs), context * b->peak / shape_prompt_operations(&shape, context));
-    int32_t n_found = 0;
-    for (int32_t run = 0; run < b->options->n_runs; run++) {
-        int64_t took;
-        TRY(run_batch(b, requests, batch, context, n, &took, err));
-        decode[n_found] = client_decode_speed(requests, batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0);
-        n_found += decode[n_found] > 0;
-    }
+    figure found;
+    TRY(client_measure(decode_once, &(decoding){b, requests, batch, context}, b->options->n_runs, &found, err));
     double mean_context = context + n / 2.0;
     double step_bytes = (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
-    figure found = n_found > 0 ? figure_of(decode, n_found) : (figure){NAN, NAN};
     report(b, "decode", batch, context, found, fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
     return QUIRE_OK;
 }

@@ -1,11 +1,15 @@
 #include "bench/client.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
+
+/* What a speed is told by: tokens of a request that came at so many moments at least, not more than so many at each; and how often it is tried. */
+enum { LEAST_MOMENTS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
 quire_err client_open(const quire_options *o, client *out, quire_error *err) {
     *out = (client){.failure = {.message = ""}};
@@ -75,10 +79,11 @@ int32_t client_receive(client *c, int64_t wait_us) {
         quire_queue_wait(c->queue, wait_us);
         any = quire_queue_next(c->queue, &ev);
     }
+    int64_t now_us = clock_us();
     for (; any; any = quire_queue_next(c->queue, &ev)) {
         sent *s = ev.user;
         if (ev.kind == QUIRE_EVENT_DELTA || ev.kind == QUIRE_EVENT_END) {
-            note_tokens(s, &ev, clock_us());
+            note_tokens(s, &ev, now_us);
         } else if (ev.kind == QUIRE_EVENT_DONE) {
             if (ev.finish == QUIRE_FINISH_ERROR) {
                 c->failure = c->n_failed++ == 0 && ev.error != NULL ? *ev.error : c->failure;
@@ -91,8 +96,18 @@ int32_t client_receive(client *c, int64_t wait_us) {
     return n_done;
 }
 
+/* Moments at which tokens of s came, and the tokens, after `start` and not after `end`. */
+static void count_arrivals(const sent *s, int64_t start, int64_t end, int64_t *n_moments, int64_t *n_tokens) {
+    for (int32_t j = 0; j < s->n_output; j++) {
+        if (s->times_us[j] > start && s->times_us[j] <= end) {
+            *n_moments += s->times_us[j] > s->times_us[j - 1]; /* not the first: all have that by `start` */
+            *n_tokens += 1;
+        }
+    }
+}
+
 double client_decode_speed(const sent *requests, int32_t n, int32_t from) {
-    int64_t start = 0, end = INT64_MAX, n_tokens = 0;
+    int64_t start = 0, end = INT64_MAX;
     for (int32_t i = 0; i < n; i++) {
         const sent *s = &requests[i];
         if (s->n_seen < s->n_output) {
@@ -101,10 +116,29 @@ double client_decode_speed(const sent *requests, int32_t n, int32_t from) {
         start = s->times_us[from] > start ? s->times_us[from] : start;
         end = s->times_us[s->n_output - 1] < end ? s->times_us[s->n_output - 1] : end;
     }
-    for (int32_t i = 0; i < n; i++) {
-        for (int32_t j = 0; j < requests[i].n_output; j++) {
-            n_tokens += requests[i].times_us[j] > start && requests[i].times_us[j] <= end;
-        }
+    if (end < start || from + 1 >= requests[0].n_output) {
+        return 0;
     }
-    return end > start ? (double)n_tokens / ((double)(end - start) * 1e-6) : 0;
+    int64_t n_all = 0;
+    for (int32_t i = 0; i < n; i++) {
+        int64_t n_moments = 0, n_tokens = 0;
+        count_arrivals(&requests[i], start, end, &n_moments, &n_tokens);
+        if (n_moments < (n_tokens < LEAST_MOMENTS ? n_tokens : LEAST_MOMENTS) || n_moments * MOST_TOGETHER < n_tokens) {
+            return NAN;
+        }
+        n_all += n_tokens;
+    }
+    return end > start ? (double)n_all / ((double)(end - start) * 1e-6) : NAN;
+}
+
+quire_err client_measure(client_run *once, void *context, int32_t n_runs, figure *out, quire_error *err) {
+    double speeds[FIGURES_MAX_RUNS];
+    int32_t n_late = 0, n_found = 0;
+    for (int32_t n = 0; n - n_late < n_runs && n < MOST_TRIES * n_runs; n++) {
+        TRY(once(context, &speeds[n_found], err));
+        n_late += isnan(speeds[n_found]);
+        n_found += speeds[n_found] > 0;
+    }
+    *out = n_found > 0 ? figure_of(speeds, n_found) : (figure){NAN, NAN};
+    return QUIRE_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef BENCH_CLIENT_H
 #define BENCH_CLIENT_H
 
+#include "bench/figures.h"
 #include "quire.h"
 
 typedef struct client {
@@ -15,11 +16,14 @@ typedef struct client {
 /* A request and what came of it. */
 typedef struct sent {
     quire_stream *stream;
-    int64_t *times_us;         /* [n_output] when each token came, or NULL: first and last only */
+    int64_t *times_us; /* [n_output] when each token came, those of one client_receive at once; or NULL: first and last only */
     int64_t first_us, last_us;
     int32_t n_output, n_seen, n_cached; /* tokens asked for, those that came; prompt tokens found in the cache */
     bool done;
 } sent;
+
+/* One run: *speed as client_decode_speed. */
+typedef quire_err client_run(void *context, double *speed, quire_error *err);
 
 quire_err client_open(const quire_options *o, client *out, quire_error *err);
 void client_close(client *c);
@@ -27,9 +31,13 @@ void client_close(client *c);
 quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err);
 /* The same with a prompt of n ids drawn from *draw, a generator's state: none is like another. */
 quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s, quire_error *err);
-/* Tokens a second while all n requests decode: from the moment when each has more than its first `from` tokens until the first of them has all. 0: they were
- * not all at work together. Their times_us are there. */
+/* Tokens a second while all n requests decode: from the moment when each has more than its first `from` tokens until the first of them has
+ * all. 0: they were not all at work together, or have no more tokens than that. NAN: this thread came late, so that tokens of many steps
+ * reached it at once and their times tell nothing: to be run again. Their times_us are there. */
 double client_decode_speed(const sent *requests, int32_t n, int32_t from);
+/* The speeds that n_runs calls of once(context, speed, err) find. A call that says NAN (see above) is repeated, three times for each run at
+ * most. What none measured, or what is 0, is left out; a mean of NAN: nothing is left. */
+quire_err client_measure(client_run *once, void *context, int32_t n_runs, figure *out, quire_error *err);
 /* Takes what came, waiting for at most wait_us (-1: for ever) when nothing has; how many requests ended. */
 int32_t client_receive(client *c, int64_t wait_us);
 

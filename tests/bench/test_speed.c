@@ -55,12 +55,70 @@ static void decode_speed_counts_the_time_in_which_all_are_at_work(void **state) 
     assert_true(client_decode_speed(requests, 2, 0) == 0);
 }
 
+static void tokens_that_came_all_at_once_tell_no_speed(void **state) {
+    (void)state;
+    int64_t at_once[] = {100, 100, 100, 100, 100}, late[] = {100, 500, 500, 500, 500}, steady[] = {100, 200, 300, 400, 500};
+    sent s = {.times_us = at_once, .n_output = 5, .n_seen = 5};
+    assert_true(isnan(client_decode_speed(&s, 1, 0)));
+    s.times_us = late;
+    assert_true(isnan(client_decode_speed(&s, 1, 0)));
+    sent both[] = {{.times_us = steady, .n_output = 5, .n_seen = 5}, s};
+    assert_true(isnan(client_decode_speed(both, 2, 0)) && fabs(client_decode_speed(both, 1, 0) - 4 / 400e-6) < 1e-6);
+    int64_t drafted[100]; /* eight a step are none too many, nine are */
+    for (int32_t i = 0; i < 100; i++) {
+        drafted[i] = 100 + (i + 7) / 8;
+    }
+    s = (sent){.times_us = drafted, .n_output = 100, .n_seen = 100};
+    assert_true(client_decode_speed(&s, 1, 0) > 0);
+    for (int32_t i = 0; i < 100; i++) {
+        drafted[i] = 100 + (i + 8) / 9;
+    }
+    assert_true(isnan(client_decode_speed(&s, 1, 0)));
+}
+
+static void runs_that_do_not_overlap_have_no_speed(void **state) {
+    (void)state;
+    int64_t a[] = {100, 200, 300}, b[] = {400, 500, 600};
+    sent requests[] = {{.times_us = a, .n_output = 3, .n_seen = 3}, {.times_us = b, .n_output = 3, .n_seen = 3}};
+    assert_true(client_decode_speed(requests, 2, 0) == 0);
+    assert_true(client_decode_speed(requests, 1, 2) == 0); /* nothing after the third */
+}
+
+typedef struct script {
+    const double *speeds;
+    int32_t n;
+} script;
+
+static quire_err next_speed(void *context, double *speed, quire_error *err) {
+    script *s = context;
+    (void)err;
+    *speed = s->speeds[s->n++];
+    return QUIRE_OK;
+}
+
+static void late_runs_are_made_again_and_not_for_ever(void **state) {
+    (void)state;
+    const double mixed[] = {NAN, 10, NAN, 0, 30, 99}, never[] = {NAN, NAN, NAN, NAN, NAN, NAN, 99};
+    script s = {mixed, 0};
+    figure f;
+    assert_int_equal(client_measure(next_speed, &s, 3, &f, NULL), QUIRE_OK);
+    assert_int_equal(s.n, 5); /* 10, 0 and 30 are the three runs; 0 measured nothing */
+    assert_true(f.mean == 20 && f.spread == 10);
+    s = (script){never, 0};
+    assert_int_equal(client_measure(next_speed, &s, 2, &f, NULL), QUIRE_OK);
+    assert_int_equal(s.n, 6);
+    assert_true(isnan(f.mean));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fraction_is_of_the_limit_whichever_way_is_better),
         cmocka_unit_test(without_a_limit_a_goal_bounds_the_value_itself),
         cmocka_unit_test(goals_are_those_that_were_set),
         cmocka_unit_test(decode_speed_counts_the_time_in_which_all_are_at_work),
+        cmocka_unit_test(tokens_that_came_all_at_once_tell_no_speed),
+        cmocka_unit_test(runs_that_do_not_overlap_have_no_speed),
+        cmocka_unit_test(late_runs_are_made_again_and_not_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,7 +175,7 @@ def test_inspect_for_people_and_for_programs(quire):
 
 
 def test_bench_prints_one_object_a_line(quire):
-    done = run("bench", "builtin", "--batch", "1,4", "--context", "32", "--decode", "16", "--runs", "2", "--json")
+    done = run("bench", "builtin", "--batch", "1,4", "--context", "32", "--decode", "128", "--runs", "2", "--json")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
     assert {"bench", "name", "params", "value", "unit", "limit", "fraction"} <= set(lines[0])
