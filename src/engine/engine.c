@@ -35,7 +35,7 @@ static void cancel_all(engine *e) {
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
-    step_wake_readers(e);
+    out_wake_readers(e);
 }
 
 static void *engine_main(void *arg) {
@@ -54,7 +54,7 @@ static void *engine_main(void *arg) {
         engine_audit(e);
 #endif
         stats_publish(e); /* before the readers are told: what they ask for then includes what they were told */
-        step_wake_readers(e);
+        out_wake_readers(e);
         mem_guard_leave();
         engine_view_answer(e);
         if (!started) {
@@ -124,7 +124,11 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;
     }
-    e->lock_ready = true;
+    if (pthread_mutex_init(&e->readers_lock, NULL) != 0) {
+        pthread_mutex_destroy(&e->lock);
+        return QUIRE_NO_MEMORY;
+    }
+    e->locks_ready = true;
     stats_publish(e);
     if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
         return QUIRE_NO_MEMORY;
@@ -172,8 +176,9 @@ void engine_close(engine *e) {
         wake_ring(&e->in_wake);
         pthread_join(e->thread, NULL);
     }
-    if (e->lock_ready) {
+    if (e->locks_ready) {
         pthread_mutex_destroy(&e->lock);
+        pthread_mutex_destroy(&e->readers_lock);
     }
     audit_file_close(e);
     draft_close(e);
@@ -193,43 +198,6 @@ void engine_close(engine *e) {
     mem_free(e->running);
     mem_free(e->waiting);
     mem_free(e);
-}
-
-/* ---- readers ---- */
-
-quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
-    engine_out *o = mem_new(1, sizeof *o);
-    if (!o) {
-        return QUIRE_NO_MEMORY;
-    }
-    quire_err r = ring_open(sizeof(sequence *), power_of_two_from(e->options.max_requests), &o->ring);
-    if (r != QUIRE_OK) {
-        mem_free(o);
-        return r;
-    }
-    o->e = e;
-    o->reader = reader;
-    pthread_mutex_lock(&e->lock);
-    o->next = e->outs;
-    e->outs = o;
-    pthread_mutex_unlock(&e->lock);
-    *out = o;
-    return QUIRE_OK;
-}
-
-void engine_out_close(engine_out *o) {
-    if (!o) {
-        return;
-    }
-    pthread_mutex_lock(&o->e->lock);
-    engine_out **at = &o->e->outs;
-    while (*at != o) {
-        at = &(*at)->next;
-    }
-    *at = o->next;
-    pthread_mutex_unlock(&o->e->lock);
-    ring_close(o->ring);
-    mem_free(o);
 }
 
 /* ---- submission ---- */
@@ -292,6 +260,9 @@ static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
         s->arrival = e->n_arrivals++;
         s->submitted_us = clock_us();
         s->deadline_us = s->deadline_us > 0 ? s->submitted_us + s->deadline_us : 0;
+        if (k < n) {
+            out_enter(s);
+        }
     }
     if (has_places) {
         if (leader->beams != NULL) {

@@ -1,9 +1,8 @@
 /* The engine: sequences, scheduler and steps on one thread; token ids in, token ids out. It never sees text.
  *
- * Requests arrive through one in-ring (any thread may submit). Tokens leave through the out-ring that the request names: a sequence's tokens stand in
- * its own array, of full length from the start, and the ring only says whose array has grown, at most once a sequence. A request counts until
- * its end was read, so a ring with room for every request never fills, and the engine never waits for a reader. One thread owns every sequence,
- * page and device buffer. */
+ * Requests arrive through one in-ring (any thread may submit). Tokens leave by the board of the reader that the request names (out.h): a sequence's tokens
+ * stand in its own array, of full length from the start, and the board only says how far it has grown. It has a place for every request, and a request keeps
+ * its place until its end was read, so that nothing fills and the engine never waits for a reader. One thread owns every sequence, page and device buffer. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -139,10 +138,10 @@ typedef struct engine_request {
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err);
 /* Lets an engine that was opened with starts_held begin. Any thread. */
 void engine_release(engine *e);
-/* Stops the thread; requests that stand end with FINISH_CANCELLED. Readers pop and close their out-rings before. */
+/* Stops the thread; requests that stand end with FINISH_CANCELLED. Readers pop and close their boards before. */
 void engine_close(engine *e);
 
-/* An out-ring for one reader, with the wake call that tells it: rung once a step that had something for it. */
+/* A board for one reader, with the wake call that tells it: rung once a step that had something for it. */
 quire_err engine_out_open(engine *e, wake *reader, engine_out **out);
 /* Every request that names it must have ended, and its end been popped. */
 void engine_out_close(engine_out *o);

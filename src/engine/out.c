@@ -2,20 +2,118 @@
 
 #include "engine/state.h"
 
-void out_publish(sequence *s, finish_reason reason) {
-    s->out->rung_later = true; /* first: once the reader has seen the end, it may close the ring */
-    atomic_store_explicit(&s->n_published, s->n_known, memory_order_release);
-    if (reason != FINISH_NONE) {
-        atomic_store_explicit(&s->finish, reason, memory_order_release);
+#define MARKS_A_WORD 64
+
+/* ---- a place's word: | ended: 1 | tokens: 31 | the newest: 32 | ---- */
+
+#define WORD_ENDED (UINT64_C(1) << 63)
+
+static uint64_t word_of(int32_t n, int32_t newest, bool ended) {
+    return (ended ? WORD_ENDED : 0) | (uint64_t)(uint32_t)n << 32 | (uint32_t)newest;
+}
+
+static int32_t word_tokens(uint64_t word) {
+    return (int32_t)(word >> 32 & INT32_MAX);
+}
+
+static int32_t word_newest(uint64_t word) {
+    return (int32_t)(uint32_t)word;
+}
+
+/* ---- open and close ---- */
+
+static void free_board(engine_out *o) {
+    mem_free((void *)o->sequences);
+    mem_free(o->words);
+    mem_free(o->marks);
+    mem_free(o->fresh);
+    mem_free(o);
+}
+
+quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
+    engine_out *o = mem_new(1, sizeof *o);
+    if (!o) {
+        return QUIRE_NO_MEMORY;
     }
-    if (!atomic_exchange(&s->queued, true)) {
-        ring_push(s->out->ring, &s); /* has room: at most one cell a sequence, and a sequence has a place in the table */
+    size_t n = (size_t)e->options.max_requests;
+    o->e = e;
+    o->reader = reader;
+    o->n_marks = (int32_t)((n + MARKS_A_WORD - 1) / MARKS_A_WORD);
+    o->sequences = mem_new(n, sizeof *o->sequences);
+    o->words = mem_new(n, sizeof *o->words);
+    o->marks = mem_new((size_t)o->n_marks, sizeof *o->marks);
+    o->fresh = mem_new((size_t)o->n_marks, sizeof *o->fresh);
+    if (!o->sequences || !o->words || !o->marks || !o->fresh) {
+        free_board(o);
+        return QUIRE_NO_MEMORY;
+    }
+    pthread_mutex_lock(&e->readers_lock);
+    o->next = e->outs;
+    e->outs = o;
+    pthread_mutex_unlock(&e->readers_lock);
+    *out = o;
+    return QUIRE_OK;
+}
+
+void engine_out_close(engine_out *o) {
+    if (!o) {
+        return;
+    }
+    pthread_mutex_lock(&o->e->readers_lock);
+    engine_out **at = &o->e->outs;
+    while (*at != o) {
+        at = &(*at)->next;
+    }
+    *at = o->next;
+    pthread_mutex_unlock(&o->e->readers_lock);
+    free_board(o);
+}
+
+/* ---- the engine's side ---- */
+
+void out_enter(sequence *s) {
+    engine_out *o = s->out;
+    uint32_t place = s->id.index;
+    atomic_store_explicit(&o->words[place], word_of(s->n_read, 0, false), memory_order_relaxed);
+    atomic_store_explicit(&o->sequences[place], s, memory_order_release);
+}
+
+void out_publish(sequence *s, finish_reason reason) {
+    engine_out *o = s->out;
+    uint32_t place = s->id.index;
+    o->is_rung_later = true; /* first, and the mark: once the reader has seen the end, it may close the board */
+    o->fresh[place / MARKS_A_WORD] |= UINT64_C(1) << place % MARKS_A_WORD;
+    s->finish = reason;
+    atomic_store_explicit(&o->words[place], word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE), memory_order_release);
+}
+
+static void show_marks(engine_out *o) {
+    for (int32_t i = 0; i < o->n_marks; i++) {
+        if (o->fresh[i] != 0) {
+            atomic_fetch_or_explicit(&o->marks[i], o->fresh[i], memory_order_release);
+            o->fresh[i] = 0;
+        }
     }
 }
+
+void out_wake_readers(engine *e) {
+    pthread_mutex_lock(&e->readers_lock);
+    for (engine_out *o = e->outs; o; o = o->next) {
+        if (o->is_rung_later) {
+            o->is_rung_later = false;
+            show_marks(o);
+            wake_ring(o->reader);
+        }
+    }
+    pthread_mutex_unlock(&e->readers_lock);
+}
+
+/* ---- the reader's side ---- */
 
 /* Nobody will hear of s any more: its place in the table is free for another. */
 static void leave_table(sequence *s) {
     engine *e = s->out->e;
+    atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed); /* a mark may be on its way still */
     pthread_mutex_lock(&e->lock);
     e->entries[s->id.index].generation++;
     e->entries[s->id.index].sequence = NULL;
@@ -24,23 +122,8 @@ static void leave_table(sequence *s) {
     sequence_drop(s);
 }
 
-/* The next event of s, false when it has none now. */
-static bool next_of(sequence *s, engine_event *event) {
-    finish_reason finish = (finish_reason)atomic_load(&s->finish); /* before the count: a finish is set after the last token */
-    int32_t n = atomic_load(&s->n_published);
-    *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
-    if (s->n_read < n) {
-        event->n_cached = s->n_cached;
-        event->position = s->n_read;
-        event->logprobs =
-            s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
-        event->token = s->tokens[s->n_read++];
-        return true;
-    }
-    if (finish == FINISH_NONE) {
-        return false;
-    }
-    event->finish = finish;
+static void take_end(sequence *s, engine_event *event) {
+    event->finish = s->finish;
     event->prompt_logprobs = NULL; /* the sequence may go with its end */
     event->error = s->error;
     event->retry_after_s = s->retry_after_s;
@@ -50,14 +133,50 @@ static bool next_of(sequence *s, engine_event *event) {
     event->beam_score = s->beam_score;
     event->beam_sum = s->beam_sum;
     event->n_cached = s->n_cached;
-    return true;
+}
+
+/* The next event of s, false when it has none now. */
+static bool next_of(sequence *s, engine_event *event) {
+    uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
+    int32_t n = word_tokens(word);
+    *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
+    if (s->n_read < n) {
+        event->n_cached = s->n_cached;
+        event->position = s->n_read;
+        event->logprobs =
+            s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
+        event->token = s->n_read == n - 1 ? word_newest(word) : s->tokens[s->n_read]; /* the array stays with the engine's processor */
+        s->n_read++;
+        return true;
+    }
+    if ((word & WORD_ENDED) != 0) {
+        take_end(s, event);
+        return true;
+    }
+    return false;
+}
+
+/* The next sequence with a mark, or NULL. Marks of one word are taken together, and words in turn, so that none waits for ever. */
+static sequence *next_marked(engine_out *o) {
+    for (int32_t looked = 0; looked <= o->n_marks; looked++) {
+        while (o->left != 0) {
+            int32_t place = o->at * MARKS_A_WORD + __builtin_ctzll(o->left);
+            o->left &= o->left - 1;
+            sequence *s = atomic_load_explicit(&o->sequences[place], memory_order_acquire);
+            if (s != NULL) {
+                return s;
+            }
+        }
+        o->at = o->at + 1 < o->n_marks ? o->at + 1 : 0;
+        if (atomic_load_explicit(&o->marks[o->at], memory_order_relaxed) != 0) {
+            o->left = atomic_exchange_explicit(&o->marks[o->at], 0, memory_order_acquire);
+        }
+    }
+    return NULL;
 }
 
 bool engine_out_pop(engine_out *o, engine_event *event) {
-    for (;;) {
-        if (!o->current && !ring_pop(o->ring, &o->current)) {
-            return false;
-        }
+    while (o->current != NULL || (o->current = next_marked(o)) != NULL) {
         sequence *s = o->current;
         if (next_of(s, event)) {
             if (event->finish != FINISH_NONE) {
@@ -66,13 +185,7 @@ bool engine_out_pop(engine_out *o, engine_event *event) {
             }
             return true;
         }
-        /* Drained. Growth between the look and this exchange would be lost but for the second look: whoever sees `queued` false queues it,
-         * and who saw it true has shown his growth to this exchange. */
-        o->current = NULL;
-        (void)atomic_exchange(&s->queued, false);
-        bool grown = atomic_load(&s->n_published) > s->n_read || atomic_load(&s->finish) != FINISH_NONE;
-        if (grown && !atomic_exchange(&s->queued, true)) {
-            o->current = s;
-        }
+        o->current = NULL; /* what grows after this look comes with a mark of its own */
     }
+    return false;
 }

@@ -93,9 +93,6 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     s->n_max = n_max;
     s->out = r->out;
     s->user = r->user;
-    atomic_init(&s->n_published, s->n_read);
-    atomic_init(&s->finish, FINISH_NONE);
-    atomic_init(&s->queued, false);
     atomic_init(&s->holders, 2);
     *out = s;
     return QUIRE_OK;

@@ -34,7 +34,7 @@ typedef struct sequence {
     int32_t pick;
     quire_err pick_error;
     float mirostat_mu;
-    struct explain *explain;  /* what its request is told (explain.h), or NULL. The engine thread's until finish is set, then the reader's */
+    struct explain *explain;  /* what its request is told (explain.h), or NULL. The engine thread's until the end is shown, then the reader's */
     kv_path path;
     float *logits_out;
     int32_t logits_first;
@@ -43,7 +43,7 @@ typedef struct sequence {
     /* For both, engine and reader, and the same from when the engine has it. */
     _Alignas(MEM_ALIGN) int32_t n_prompt;
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
-    int32_t *tokens;          /* [n_max]; entries below n_published are final, those behind n_known drafts */
+    int32_t *tokens;          /* [n_max]; those that its reader was shown are final, those behind n_known drafts */
     token_logprob *logprobs, *prompt_logprobs; /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or NULL */
     kv_table *tables;         /* [n_tables] one a group */
     engine_out *out;
@@ -55,16 +55,14 @@ typedef struct sequence {
     uint32_t sample_index;
     uint64_t arrival;         /* order of arrival, never changes: preemption keeps a sequence's place */
 
-    /* Written by one and read by the other, each in turn: nothing else is in this cache line. */
-    _Alignas(MEM_ALIGN) atomic_int n_published;
-    atomic_int finish;        /* finish_reason, set once, after the last token was published */
-    atomic_bool queued;       /* an entry for it is in the out-ring */
-    bool stopped_by_eos;      /* written before finish */
+    /* The reader's in every step; and what both write, but seldom. */
+    _Alignas(MEM_ALIGN) int32_t n_read; /* tokens that its reader has been given */
     atomic_int holders;
-    int32_t n_read;           /* the reader's own */
-    int32_t n_cached;         /* tokens reused at the first admission; written before the first token is published */
-    quire_err error;          /* written before finish, as what follows */
+    int32_t n_cached;         /* tokens reused at the first admission; written before the first token is shown */
+    finish_reason finish;     /* written before the end is shown, as what follows */
+    quire_err error;
     int32_t retry_after_s;    /* QUIRE_BUSY only */
+    bool stopped_by_eos;
     double beam_score, beam_sum;
 
     /* The engine's again: what is seldom looked at, then what is large. */

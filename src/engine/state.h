@@ -65,12 +65,13 @@ struct engine {
     atomic_uint n_cancels;   /* calls of engine_cancel */
     engine_entry *entries;   /* [max_requests] */
     _Atomic(struct engine_view *) views; /* looks that are asked for (view.h): a stack */
-    pthread_mutex_t lock;    /* guards the six below */
+    pthread_mutex_t lock;    /* guards the four below */
     int32_t *free_entries, n_free_entries;
     uint64_t n_arrivals;
-    engine_out *outs;
     engine_stats published;
-    bool lock_ready, thread_ready;
+    pthread_mutex_t readers_lock; /* guards the list: of its own, since readers are rung for under it, which takes a while */
+    engine_out *outs;
+    bool locks_ready, thread_ready;
 
     /* engine thread */
     pthread_t thread;
@@ -101,8 +102,6 @@ struct engine {
 bool step_submit(engine *e);
 /* Second half: waits, samples, commits, tells the readers. */
 void step_collect(engine *e);
-/* Rings for every reader that was given something since the last call. */
-void step_wake_readers(engine *e);
 /* Ends s: pages back, readers told. s must stand in neither list any more, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Samples s's next token from a row of logits, which is changed, and commits it. */

@@ -482,24 +482,13 @@ static void collect_item(engine *e, int32_t item) {
     }
 }
 
-void step_wake_readers(engine *e) {
-    pthread_mutex_lock(&e->lock);
-    for (engine_out *o = e->outs; o; o = o->next) {
-        if (o->rung_later) {
-            o->rung_later = false;
-            wake_ring(o->reader);
-        }
-    }
-    pthread_mutex_unlock(&e->lock);
-}
+#define ASKED_AHEAD 6 /* sequences */
 
-#define ASKED_AHEAD 6 /* sequences: what another processor's reader had is about as long on its way as so many take */
-
-/* Asks for what the reader of a sequence to come looked at last: its count, and the end of its tokens. */
+/* Asks for the end of the tokens of a sequence to come, and for the word that its reader looked at. */
 static void ask_ahead(const engine *e, int32_t item) {
     if (item + ASKED_AHEAD < e->step.plan.n_items) {
         sequence *s = e->step.seqs[item + ASKED_AHEAD];
-        __builtin_prefetch(&s->n_published, 1);
+        __builtin_prefetch(&s->out->words[s->id.index], 1);
         __builtin_prefetch(s->tokens + s->n_known, 1);
     }
 }

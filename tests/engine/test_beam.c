@@ -233,7 +233,7 @@ static bool step(engine *e) {
         step_collect(e);
     }
     stats_publish(e);
-    step_wake_readers(e);
+    out_wake_readers(e);
     mem_guard_leave();
     return started;
 }
@@ -282,7 +282,7 @@ static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out
         assert_int_equal(h.e->n_running, n_steps == 0 ? 1 : 4);
         step_collect(h.e);
         assert_true(held_pages(h.e) <= most);
-        step_wake_readers(h.e);
+        out_wake_readers(h.e);
         stats_publish(h.e);
     }
     assert_int_equal(n_steps, 11); /* none lost for want of pages */
