@@ -1,39 +1,33 @@
 #include "engine/finite.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
-enum { LANES = 16 }; /* values looked at together: compilers put them into vector registers */
+/* Values looked at together. */
+typedef float some_floats __attribute__((vector_size(16)));
+typedef int32_t some_flags __attribute__((vector_size(16)));
+enum { SOME = sizeof(some_floats) / sizeof(float) };
 
-#define INFINITY_BITS 0x7f800000 /* what is not a number, and infinity, has these bits or more beside its sign */
-#define MINUS_INF     (INT32_MIN + INFINITY_BITS)
-
-/* Less than 0 unless it is a number, or -inf where that may be. */
-static inline int32_t fault_of(float v, bool masked) {
-    int32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    int32_t fault = INFINITY_BITS - 1 - (bits & INT32_MAX);
-    return masked && bits == MINUS_INF ? 0 : fault;
-}
-
-static inline bool are_all(const float *v, int32_t n, bool masked) {
-    int32_t faults[LANES] = {0}, fault = 0, whole = n - n % LANES;
-    for (int32_t i = 0; i < whole; i += LANES) {
-        for (int32_t j = 0; j < LANES; j++) {
-            faults[j] |= fault_of(v[i + j], masked);
-        }
+/* Whether every value lies between least and the largest number: what is not a number lies nowhere. */
+static bool are_from(const float *v, int32_t n, float least) {
+    some_flags hold = {-1, -1, -1, -1};
+    bool all = true;
+    int32_t i = 0;
+    for (; i + SOME <= n; i += SOME) {
+        some_floats x;
+        memcpy(&x, v + i, sizeof x);
+        hold &= (x >= least) & (x <= FLT_MAX);
     }
-    for (int32_t i = whole; i < n; i++) {
-        fault |= fault_of(v[i], masked);
+    for (; i < n; i++) {
+        all = all && v[i] >= least && v[i] <= FLT_MAX;
     }
-    for (int32_t j = 0; j < LANES; j++) {
-        fault |= faults[j];
-    }
-    return fault >= 0;
+    return all && (hold[0] & hold[1] & hold[2] & hold[3]) != 0;
 }
 
 /* Whether every value is a number; -inf is one where logits are masked. */
 static bool are_numbers(const float *v, int32_t n, bool masked) {
-    return masked ? are_all(v, n, true) : are_all(v, n, false);
+    return are_from(v, n, masked ? -INFINITY : -FLT_MAX);
 }
 
 bool finite_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out) {

@@ -27,12 +27,16 @@ static double key_of(const engine *e, const sequence *s, int64_t now_us) {
     return 0.0;
 }
 
-/* The place of the least key, the oldest of equals, among the first n of which some were taken (NAN); n when all were. */
-static int32_t least_of(const double *keys, int32_t n) {
+/* The place of the least key, the oldest of equals, among the first n of which some were taken (NAN); n when all were. None is less than
+ * `bound`. */
+static int32_t least_of(const double *keys, int32_t n, double bound) {
     int32_t least = n;
     for (int32_t i = 0; i < n; i++) {
         if (keys[i] == keys[i] && (least == n || keys[i] < keys[least])) {
             least = i;
+            if (keys[i] <= bound) {
+                break;
+            }
         }
     }
     return least;
@@ -42,6 +46,7 @@ int32_t ready_order_begin(engine *e) {
     bool by_prefix = e->options.schedule == ORDER_PREFIX; /* looks each one up, so not at all of them: the oldest, whose scores grow */
     int32_t n = by_prefix && e->n_waiting > READY_LOOKED_AT ? READY_LOOKED_AT : e->n_waiting;
     int64_t now_us = clock_us();
+    e->step.last_key = -INFINITY;
     for (int32_t i = 0; i < n; i++) {
         e->step.keys[i] = key_of(e, e->waiting[i], now_us);
     }
@@ -49,8 +54,9 @@ int32_t ready_order_begin(engine *e) {
 }
 
 int32_t ready_order_next(engine *e, int32_t n) {
-    int32_t i = least_of(e->step.keys, n);
+    int32_t i = least_of(e->step.keys, n, e->step.last_key);
     if (i < n) {
+        e->step.last_key = e->step.keys[i]; /* keys only grow */
         e->step.keys[i] = NAN;
     }
     return i;

@@ -37,7 +37,7 @@ typedef struct step_arrays {
     batch_seq *batch_seqs;
     cascade cascade;                /* the attention work list, and the room to plan it in */
     float *hidden;                  /* [d_model] */
-    double *keys;                   /* [max_requests] what waiting sequences are ordered by */
+    double *keys, last_key;         /* [max_requests] what waiting sequences are ordered by; that of the last one taken */
     float *raw, *forked;            /* [n_vocab] a row of logits as the model gave it; a copy for a follower to choose from */
     kv_copies copies;
     kv_copy_pair *copy_pairs;

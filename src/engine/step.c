@@ -281,22 +281,37 @@ static void reserve_step(engine *e) {
     }
 }
 
-/* Whether the logits of position p are looked at. */
-static bool wants_row(const sequence *s, int32_t p) {
-    return verify_wants(s, p) || (sequence_wants_logits(s) && p >= s->logits_first);
+/* The first position whose logits are looked at; those of all behind it are. */
+static int32_t first_wanted(const sequence *s) {
+    int32_t sampled = verify_first(s);
+    return sequence_wants_logits(s) && s->logits_first < sampled ? s->logits_first : sampled;
 }
 
-/* One row: token, position, slots, and whether its logits are wanted. */
-static void fill_row(engine *e, const sequence *s, int32_t token, int32_t position, int32_t place) {
-    step_arrays *a = &e->step;
-    int32_t row = a->rows.n_rows++;
-    a->tokens[row] = token;
-    a->positions[row] = position;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        a->slots[g][row] = (kv_slot){kv_table_slot(&s->tables[g], place, e->layout.page_tokens)};
+/* Slots of the tokens at places p0..p0+n. */
+static void fill_slots(const kv_table *t, int32_t p0, int32_t n, int32_t page_tokens, kv_slot *out) {
+    for (int32_t done = 0; done < n;) {
+        int64_t slot = kv_table_slot(t, p0 + done, page_tokens);
+        int32_t in_page = page_tokens - (p0 + done) % page_tokens, end = done + (in_page < n - done ? in_page : n - done);
+        for (; done < end; done++) {
+            out[done] = (kv_slot){slot++};
+        }
     }
-    if (wants_row(s, position)) {
-        a->out_rows[a->rows.n_out++] = row;
+}
+
+/* n rows of tokens[0..n), the first of which is s's at p0: tokens, positions, slots, and which logits are wanted. */
+static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
+    step_arrays *a = &e->step;
+    int32_t row0 = a->rows.n_rows, wanted = first_wanted(s) - p0;
+    a->rows.n_rows += n;
+    memcpy(a->tokens + row0, tokens, (size_t)n * sizeof *tokens);
+    for (int32_t i = 0; i < n; i++) {
+        a->positions[row0 + i] = p0 + i;
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        fill_slots(&s->tables[g], p0, n, e->layout.page_tokens, a->slots[g] + row0);
+    }
+    for (int32_t i = wanted > 0 ? wanted : 0; i < n; i++) {
+        a->out_rows[a->rows.n_out++] = row0 + i;
     }
 }
 
@@ -308,13 +323,14 @@ static void fill_item(engine *e, int32_t item) {
     int32_t row0 = a->rows.n_rows, n = a->plan.items[item].n_rows, n_drafts = a->plan.items[item].n_drafts, n_own = n - n_drafts;
     bool branches = false;
     a->out0[item] = a->rows.n_out;
-    for (int32_t p = s->n_computed; p < s->n_computed + n_own; p++) {
-        fill_row(e, s, s->tokens[p], p, p);
+    fill_rows(e, s, s->tokens + s->n_computed, s->n_computed, n_own);
+    if (n_drafts > 0) {
+        fill_rows(e, s, tree->tokens, s->n_known, n_drafts);
     }
     for (int32_t i = 0; i < n_drafts; i++) {
         a->parents[row0 + n_own + i] = n_own + tree->parents[i];
         branches = branches || tree->parents[i] != i - 1;
-        fill_row(e, s, tree->tokens[i], s->n_known - 1 + tree->depths[i], s->n_known + i);
+        a->positions[row0 + n_own + i] = s->n_known - 1 + tree->depths[i];
     }
     batch_seq *q = &a->batch_seqs[a->rows.n_seqs++];
     q->row0 = row0;
@@ -452,13 +468,12 @@ static void collect_item(engine *e, int32_t item) {
     if (s->state == SEQ_DONE) {
         return; /* another beam of its search failed */
     }
-    for (int32_t p = s->n_computed; p < s->n_computed + n; p++) {
-        if (wants_row(s, p)) {
-            if (sequence_wants_logits(s) && p >= s->logits_first) {
-                keep_row(e, s, p, e->b->ops->logits(e->b, out));
-            }
-            out += p + 1 < s->n_known;
+    int32_t wanted = first_wanted(s);
+    for (int32_t p = wanted > s->n_computed ? wanted : s->n_computed; p < s->n_computed + n; p++) {
+        if (sequence_wants_logits(s) && p >= s->logits_first) {
+            keep_row(e, s, p, e->b->ops->logits(e->b, out));
         }
+        out += p + 1 < s->n_known;
     }
     shares_serve(&e->shares, s->share, s->n_known == s->n_prompt ? SHARE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
     s->n_computed += n;

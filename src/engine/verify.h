@@ -14,10 +14,10 @@
 
 #include "engine/state.h"
 
-/* Whether the logits behind position p of s are looked at when it is sampled from: not those behind which a forced token comes. */
-static inline bool verify_wants(const sequence *s, int32_t p) {
-    int32_t ahead = p + 1 - s->n_known;
-    return ahead >= 0 && ahead >= s->draft.n_forced;
+/* The first position of s whose logits are looked at when it is sampled from, as are those behind it: not those behind which a forced token
+ * comes. */
+static inline int32_t verify_first(const sequence *s) {
+    return s->n_known - 1 + s->draft.n_forced;
 }
 
 /* Whether s's drafts are accepted by rejection sampling. */
