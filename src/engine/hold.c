@@ -50,11 +50,14 @@ static int32_t common_ground(const engine *e, const sequence *a, const sequence 
 /* Up to which token w could take pages from `other`, of whose tokens n_computed are computed, and could not now; 0: nothing worth a wait.
  */
 static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *other, int32_t n_computed) {
-    int32_t size = e->layout.page_tokens, n = common_ground(e, w->s, other);
+    int32_t size = e->layout.page_tokens;
+    if (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached) {
+        return 0; /* w would have found its pages, were they of use to it. The first alone sorts out nearly all */
+    }
+    int32_t n = common_ground(e, w->s, other);
     n = n < w->n_wanted ? n : w->n_wanted;
     n -= n % size;
-    if (other->arrival > w->s->arrival || n - w->n_cached < size ||
-        n_computed - n_computed % size > w->n_cached /* w would have found its pages, were they of use to it */) {
+    if (other->arrival > w->s->arrival || n - w->n_cached < size) {
         return 0;
     }
     const int32_t *own = w->s->tokens, *others = other->tokens;

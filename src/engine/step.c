@@ -56,12 +56,38 @@ static void enter_order(engine *e, sequence *s) {
     }
 }
 
-/* Takes in what was submitted; true when something was. */
+/* Asks for all of a sequence that another processor has just made. */
+static void ask_for(const sequence *s) {
+    for (size_t at = 0; at < sizeof *s; at += MEM_ALIGN) {
+        __builtin_prefetch((const char *)s + at, 1);
+    }
+    for (int32_t i = 0; i < s->n_known; i += (int32_t)(MEM_ALIGN / sizeof *s->tokens)) {
+        __builtin_prefetch(s->tokens + i);
+    }
+}
+
+static bool is_cancelled(const engine *e, const sequence *s) {
+    if (s->beams != NULL) {
+        return beam_is_cancelled(e, s->beams);
+    }
+    return atomic_load(&e->entries[s->id.index].cancel) == s->id.generation;
+}
+
+static bool any_is_cancelled(const engine *e, const sequence *leader) {
+    bool any = false;
+    for (const sequence *s = leader; s != NULL; s = s->followers) {
+        any = any || is_cancelled(e, s);
+    }
+    return any;
+}
+
+/* Takes in what was submitted; true when some of it is cancelled already. */
 static bool ingest(engine *e) {
     sequence *s;
-    bool some_came = false;
+    bool some_cancelled = false;
     while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
-        some_came = true;
+        ask_for(s);
+        some_cancelled = any_is_cancelled(e, s) || some_cancelled;
         enter_order(e, s);
         if (s->stem) {
             branch_enter(e, s);
@@ -78,14 +104,7 @@ static bool ingest(engine *e) {
             fork_split(e, s);
         }
     }
-    return some_came;
-}
-
-static bool is_cancelled(const engine *e, const sequence *s) {
-    if (s->beams != NULL) {
-        return beam_is_cancelled(e, s->beams);
-    }
-    return atomic_load(&e->entries[s->id.index].cancel) == s->id.generation;
+    return some_cancelled;
 }
 
 /* Followers that were cancelled leave their leader's group. */
@@ -103,10 +122,10 @@ static void drop_cancelled_followers(engine *e, sequence *leader) {
     }
 }
 
-/* Whoever was cancelled ends. Nobody was whom this has not seen, unless engine_cancel was called, or somebody came, since the last time. */
-static void drop_cancelled(engine *e, bool some_came) {
+/* Whoever was cancelled ends. Nobody is, unless engine_cancel was called since the last time, or one came who was cancelled before. */
+static void drop_cancelled(engine *e, bool some_came_so) {
     unsigned n_cancels = atomic_load(&e->n_cancels);
-    if (n_cancels == e->n_cancels_seen && !some_came) {
+    if (n_cancels == e->n_cancels_seen && !some_came_so) {
         return;
     }
     e->n_cancels_seen = n_cancels;
