@@ -27,6 +27,7 @@ static void free_board(engine_out *o) {
     mem_free(o->words);
     mem_free(o->marks);
     mem_free(o->fresh);
+    mem_free(o->fresh_words);
     mem_free(o);
 }
 
@@ -43,7 +44,8 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
     o->words = mem_new(n, sizeof *o->words);
     o->marks = mem_new((size_t)o->n_marks, sizeof *o->marks);
     o->fresh = mem_new((size_t)o->n_marks, sizeof *o->fresh);
-    if (!o->sequences || !o->words || !o->marks || !o->fresh) {
+    o->fresh_words = mem_new(n, sizeof *o->fresh_words);
+    if (!o->sequences || !o->words || !o->marks || !o->fresh || !o->fresh_words) {
         free_board(o);
         return QUIRE_NO_MEMORY;
     }
@@ -81,16 +83,21 @@ void out_enter(sequence *s) {
 void out_publish(sequence *s, finish_reason reason) {
     engine_out *o = s->out;
     uint32_t place = s->id.index;
-    o->is_rung_later = true; /* first, and the mark: once the reader has seen the end, it may close the board */
+    o->has_fresh = true;
     o->fresh[place / MARKS_A_WORD] |= UINT64_C(1) << place % MARKS_A_WORD;
+    o->fresh_words[place] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
     s->finish = reason;
-    atomic_store_explicit(&o->words[place], word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE), memory_order_release);
 }
 
-static void show_marks(engine_out *o) {
+static void show_fresh(engine_out *o) {
     for (int32_t i = 0; i < o->n_marks; i++) {
-        if (o->fresh[i] != 0) {
-            atomic_fetch_or_explicit(&o->marks[i], o->fresh[i], memory_order_release);
+        uint64_t fresh = o->fresh[i];
+        for (uint64_t left = fresh; left != 0; left &= left - 1) {
+            int32_t place = i * MARKS_A_WORD + __builtin_ctzll(left);
+            atomic_store_explicit(&o->words[place], o->fresh_words[place], memory_order_release);
+        }
+        if (fresh != 0) {
+            atomic_fetch_or_explicit(&o->marks[i], fresh, memory_order_release);
             o->fresh[i] = 0;
         }
     }
@@ -99,9 +106,9 @@ static void show_marks(engine_out *o) {
 void out_wake_readers(engine *e) {
     pthread_mutex_lock(&e->readers_lock);
     for (engine_out *o = e->outs; o; o = o->next) {
-        if (o->is_rung_later) {
-            o->is_rung_later = false;
-            show_marks(o);
+        if (o->has_fresh) {
+            o->has_fresh = false;
+            show_fresh(o);
             wake_ring(o->reader);
         }
     }

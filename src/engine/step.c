@@ -142,20 +142,21 @@ static void drop_cancelled(engine *e, bool some_came_so) {
     }
 }
 
-static sched_seq describe(const engine *e, const sequence *s) {
-    sched_seq d = {.n_known = s->n_known,
-                   .n_computed = s->n_computed,
-                   .n_groups = e->layout.n_groups,
-                   .n_most = s->n_max,
-                   .n_preempted = s->n_preempted,
-                   .wants_logits = sequence_wants_logits(s)};
+/* Fills *d in place: a copy of it would wait for what was just written. */
+static void describe(const engine *e, const sequence *s, sched_seq *d) {
+    memset(d, 0, sizeof *d);
+    d->n_known = s->n_known;
+    d->n_computed = s->n_computed;
+    d->n_groups = e->layout.n_groups;
+    d->n_most = s->n_max;
+    d->n_preempted = s->n_preempted;
+    d->wants_logits = sequence_wants_logits(s);
     for (int32_t g = 0; g < s->n_tables; g++) {
-        d.n_pages += s->tables[g].n_pages;
+        d->n_pages += s->tables[g].n_pages;
     }
     if (s->beams != NULL) {
-        beam_describe(e, s, &d);
+        beam_describe(e, s, d);
     }
-    return d;
 }
 
 void step_preempt(engine *e, sequence *s) {
@@ -212,12 +213,12 @@ static void plan_step(engine *e) {
     int32_t n_waiting = ready_find(e);
     draft_propose(e);
     for (int32_t i = 0; i < e->n_running; i++) {
-        a->running[i] = describe(e, e->running[i]);
+        describe(e, e->running[i], &a->running[i]);
         a->running[i].n_drafts = e->running[i]->draft.tree.n;
         a->running[i].forced = e->running[i]->draft.n_forced > 0;
     }
     for (int32_t i = 0; i < n_waiting; i++) {
-        a->waiting[i] = describe(e, a->ready[i]);
+        describe(e, a->ready[i], &a->waiting[i]);
         a->waiting[i].n_computed = swap_peek(e, a->ready[i], cache_peek(e, a->ready[i], &a->waiting[i].n_pages));
         hold_find(e, a->ready, i);
     }
@@ -322,8 +323,8 @@ static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32
     step_arrays *a = &e->step;
     int32_t row0 = a->rows.n_rows, wanted = first_wanted(s) - p0;
     a->rows.n_rows += n;
-    memcpy(a->tokens + row0, tokens, (size_t)n * sizeof *tokens);
     for (int32_t i = 0; i < n; i++) {
+        a->tokens[row0 + i] = tokens[i];
         a->positions[row0 + i] = p0 + i;
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -518,11 +519,10 @@ static void collect_item(engine *e, int32_t item) {
 
 #define ASKED_AHEAD 6 /* sequences */
 
-/* Asks for the end of the tokens of a sequence to come, and for the word that its reader looked at. */
+/* Asks for the end of the tokens of a sequence to come. */
 static void ask_ahead(const engine *e, int32_t item) {
     if (item + ASKED_AHEAD < e->step.plan.n_items) {
         sequence *s = e->step.seqs[item + ASKED_AHEAD];
-        __builtin_prefetch(&s->out->words[s->id.index], 1);
         __builtin_prefetch(s->tokens + s->n_known, 1);
     }
 }
