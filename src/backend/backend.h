@@ -185,6 +185,9 @@ typedef struct backend_ops {
     /* ---- results, after step_wait ---- */
     /* Row i of the logits, host memory [V], valid until the next step_begin. The caller may change it in place. */
     float *(*logits)(backend *b, int32_t i);
+    /* The id of the largest logit of row i as head computed them, the lowest of equals: known without another look at them. -1: one is no
+     * number, or infinite. NULL: the backend does not note it. */
+    int32_t (*largest)(const backend *b, int32_t i);
     /* Host copy of rows row0..row0+n of an activation, f32 [n, width]: hidden states for drafters, pooling and tests. */
     void (*act_read)(backend *b, act a, int32_t row0, int32_t n, float *out);
     /* The opposite, for tests and external inputs. */

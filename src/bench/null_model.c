@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "model/arch.h"
 
-enum { N_VOCAB = 32, WIDTH = 16 };
+enum { N_VOCAB = 32, WIDTH = 16, LARGEST = 3 };
 
 typedef struct null_backend {
     backend head;
@@ -61,6 +61,11 @@ static float *logits(backend *b, int32_t i) {
     return n->logits;
 }
 
+static int32_t largest(const backend *b, int32_t i) {
+    (void)b, (void)i;
+    return LARGEST;
+}
+
 static void act_read(backend *b, act a, int32_t row0, int32_t n, float *out) {
     (void)b, (void)a, (void)row0;
     memset(out, 0, (size_t)n * WIDTH * sizeof *out);
@@ -71,7 +76,8 @@ static void kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n) {
 }
 
 static const arch null_arch = {.forward = forward, .hidden = hidden};
-static const backend_ops null_ops = {.name = "null", .step_wait = step_wait, .logits = logits, .act_read = act_read, .kv_copy = kv_copy};
+static const backend_ops null_ops = {
+    .name = "null", .step_wait = step_wait, .logits = logits, .largest = largest, .act_read = act_read, .kv_copy = kv_copy};
 
 quire_err null_model_open(int32_t max_steps, null_model **out) {
     null_model *n = mem_new(1, sizeof *n);
@@ -87,7 +93,7 @@ quire_err null_model_open(int32_t max_steps, null_model **out) {
     }
     b->head.ops = &null_ops;
     b->owner = n;
-    b->logits[3] = 1.0f;
+    b->logits[LARGEST] = 1.0f;
     *m = (model){.b = &b->head, .arch = &null_arch};
     m->desc = (model_desc){.n_layers = 1, .d_model = WIDTH, .n_heads = 1, .n_kv_heads = 1, .d_head = WIDTH, .n_vocab = N_VOCAB, .bos = -1};
     *n = (null_model){.m = m, .b = &b->head, .steps = steps, .cap = max_steps};

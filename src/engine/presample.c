@@ -49,6 +49,17 @@ static bool is_plain(const engine *e, int32_t item) {
            s->sampling.mirostat == MIROSTAT_OFF;
 }
 
+/* The pick where the backend knows it already; false: from the logits, then. */
+static bool take_largest(const engine *e, sequence *s, int32_t out) {
+    if (e->b->ops->largest == NULL || !sampler_takes_largest(&s->sampling, s->n_known - s->n_prompt)) {
+        return false;
+    }
+    s->pick = e->b->ops->largest(e->b, out);
+    s->pick_error = QUIRE_OK;
+    s->is_picked = s->pick >= 0;
+    return s->is_picked;
+}
+
 static void pick(void *context, int32_t part, int32_t member) {
     engine *e = context;
     int32_t item = e->step.plain[part];
@@ -62,7 +73,7 @@ void presample_items(engine *e) {
     int32_t n = 0;
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
         assert(!e->step.seqs[i]->is_picked);
-        if (is_plain(e, i)) {
+        if (is_plain(e, i) && !take_largest(e, e->step.seqs[i], e->step.out0[i])) {
             e->step.plain[n++] = i;
         }
     }

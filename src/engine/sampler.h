@@ -50,6 +50,10 @@ typedef struct sample_context {
     float *mirostat_mu; /* the sequence's state, 2 tau at first; not NULL where params->mirostat is on */
 } sample_context;
 
+/* Whether sampler_pick takes the largest of the logits behind n_output tokens of an answer, the lowest id of equals, where all are numbers.
+ */
+bool sampler_takes_largest(const sampling_params *p, int32_t n_output);
+
 /* The stages up to DRY, which change logits [n_vocab] in place by what the request says and what was written. QUIRE_NUMERIC when a logit is
  * NaN or +inf before or after. */
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);

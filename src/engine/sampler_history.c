@@ -160,16 +160,14 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
     }
 }
 
-/* Whether the request has a stage that may change this row. */
-static bool has_changes(const sample_context *c) {
-    const sampling_params *p = c->params;
-    return p->lists != NULL || p->no_repeat_ngram_size > 0 || c->n_tokens - c->n_prompt < p->min_tokens || p->repetition_penalty != 1.0f ||
+bool sampler_may_change(const sampling_params *p, int32_t n_output) {
+    return p->lists != NULL || p->no_repeat_ngram_size > 0 || n_output < p->min_tokens || p->repetition_penalty != 1.0f ||
            p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f || p->dry_multiplier != 0.0f;
 }
 
 bool sampler_change(sampler *s, float *logits, const sample_context *c) {
     const sampling_params *p = c->params;
-    if (!has_changes(c)) {
+    if (!sampler_may_change(p, c->n_tokens - c->n_prompt)) {
         return false;
     }
     if (p->lists != NULL && p->lists->has_allowed) {

@@ -102,6 +102,8 @@ int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]);
 int32_t sampler_draw(sampler *s, const float *logits, float uniform);
 
 /* ---- sampler_history.c: stages 1 to 9, which change logits by what the request says and what was written ---- */
+/* Whether the request has a stage that may change the row behind n_output tokens of its answer. */
+bool sampler_may_change(const sampling_params *p, int32_t n_output);
 /* Whether it changed any. */
 bool sampler_change(sampler *s, float *logits, const sample_context *c);
 

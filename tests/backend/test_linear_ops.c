@@ -284,6 +284,78 @@ static void head_gives_scaled_and_capped_logits_of_the_rows_asked_for(void **sta
     fixture_close(&f);
 }
 
+enum { WIDE_V = 700, WIDE_ROWS = 70 };
+
+/* Weights of a vocabulary that repeats itself after n_own tokens: those that follow have the same logits. */
+static linear *load_repeated(backend *b, int32_t n_own) {
+    float *data = malloc(sizeof *data * WIDE_V * D);
+    uint64_t seed = 5;
+    for (int32_t i = 0; i < WIDE_V * D; i++) {
+        data[i] = i < n_own * D ? random_float(&seed) : data[i - n_own * D];
+    }
+    tensor_view w = matrix_view(DTYPE_F32, WIDE_V, D, (uint8_t *)data);
+    linear *l = NULL;
+    quire_error err;
+    assert_int_equal(b->ops->linear_load(b, &w, NULL, &l, &err), QUIRE_OK);
+    free(data);
+    return l;
+}
+
+/* The largest logit of each row as the backend noted it is the first of the largest that stand there; rows with one that is no number, or
+ * infinite, have none. */
+static void check_largest(compute_mode mode, const char *isa, int32_t n_threads, int32_t n_own, int32_t n_rows) {
+    backend *b = open_isa(isa, mode, n_threads);
+    if (b == NULL) {
+        return;
+    }
+    quire_error err;
+    linear *w = load_repeated(b, n_own);
+    act x = b->ops->act_reserve(b, D);
+    const step_limits limits = {.max_rows = WIDE_ROWS, .max_seqs = 1, .max_out = WIDE_ROWS};
+    assert_int_equal(b->ops->step_open(b, &limits, NULL, WIDE_V, &err), QUIRE_OK);
+    float rows[WIDE_ROWS * D];
+    int32_t out_rows[WIDE_ROWS];
+    uint64_t seed = 17;
+    for (int32_t i = 0; i < n_rows * D; i++) {
+        rows[i] = random_float(&seed) * (i / D % 9 == 4 ? 0x1p126f : 1.0f);
+        out_rows[i / D] = i / D;
+    }
+    rows[n_rows / 2 * D + 3] = NAN;
+    const batch step = {.n_rows = n_rows, .n_out = n_rows, .out_rows = out_rows};
+    b->ops->step_begin(b, &step);
+    b->ops->act_write(b, x, 0, n_rows, rows);
+    b->ops->head(b, x, NULL, w, 1.0f, 0.0f);
+    b->ops->step_wait(b);
+    for (int32_t r = 0; r < n_rows; r++) {
+        const float *logits = b->ops->logits(b, r);
+        int32_t best = 0;
+        bool all_finite = true;
+        for (int32_t i = 0; i < WIDE_V; i++) {
+            all_finite = all_finite && isfinite(logits[i]);
+            best = logits[i] > logits[best] ? i : best;
+        }
+        assert_int_equal(b->ops->largest(b, r), all_finite ? best : -1);
+        assert_true(best < n_own);
+        assert_true(r != n_rows / 2 || !all_finite || mode == COMPUTE_INT8);
+    }
+    b->ops->close(b);
+}
+
+static void the_largest_logit_is_known_with_the_logits(void **state) {
+    (void)state;
+    static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8};
+    static const int32_t own[] = {WIDE_V, 5, 1}, rows[] = {1, 2, 33, WIDE_ROWS};
+    for (int isa = 0; isa < N_ISAS; isa++) {
+        for (int m = 0; m < 3; m++) {
+            for (int i = 0; i < 3 * 4; i++) {
+                for (int32_t threads = 1; threads <= 3; threads++) {
+                    check_largest(modes[m], isa_names[isa], threads, own[i % 3], rows[i / 3]);
+                }
+            }
+        }
+    }
+}
+
 static void impossible_weights_are_refused_with_their_name(void **state) {
     (void)state;
     backend *b = open_isa("auto", COMPUTE_INT8, 1);
@@ -326,6 +398,7 @@ int main(void) {
         cmocka_unit_test(activations_that_become_their_readers_rows_at_once_have_the_same_bits),
         cmocka_unit_test(linear_add_adds_the_scaled_product_and_its_bias),
         cmocka_unit_test(head_gives_scaled_and_capped_logits_of_the_rows_asked_for),
+        cmocka_unit_test(the_largest_logit_is_known_with_the_logits),
         cmocka_unit_test(impossible_weights_are_refused_with_their_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -173,6 +173,37 @@ static void bytes_are_those_of_the_plain_twin(void **unused) {
     }
 }
 
+/* Numbers alone, -0 the largest of them, and each with one that is none, or infinite, at every place. */
+static void the_largest_is_the_plain_twins(void **unused) {
+    (void)unused;
+    static const float spoils[] = {NAN, -NAN, INFINITY, -INFINITY};
+    float x[MAX_N];
+    uint64_t seed = SEED;
+    for (int32_t n = 1; n <= MAX_N; n++) {
+        for (int32_t spoilt = -1; spoilt < n; spoilt++) {
+            fill_normal(x, n, &seed);
+            for (int32_t i = 0; i < n && spoilt % 3 == 1; i++) {
+                x[i] = i % 2 == 0 ? -0.0f : -fabsf(x[i]);
+            }
+            float most = x[0];
+            for (int32_t i = 1; i < n; i++) {
+                most = fmaxf(most, x[i]);
+            }
+            if (spoilt >= 0 && spoilt % 2 == 0) {
+                x[spoilt] = spoils[spoilt / 2 % 4];
+                most = NAN;
+            }
+            float want = math_plain.largest(x, n);
+            assert_true(isnan(most) ? isnan(want) : want == most && !(want == 0.0f && signbit(want)));
+            for (int i = 0; i < N_TEST_ISAS; i++) {
+                const math_kernels *k = kernels(ISAS[i]);
+                float got = k != NULL ? k->largest(x, n) : want;
+                assert_true(same_floats(&got, &want, 1));
+            }
+        }
+    }
+}
+
 /* How far got is from want, in units of want's last place. */
 static double ulps(float got, double want) {
     float rounded = (float)want;
@@ -308,6 +339,7 @@ int main(void) {
         cmocka_unit_test(sets_that_differ_in_products_only_share_the_rest),
         cmocka_unit_test(halves_are_those_of_the_plain_twin),
         cmocka_unit_test(bytes_are_those_of_the_plain_twin),
+        cmocka_unit_test(the_largest_is_the_plain_twins),
         cmocka_unit_test(the_functions_are_within_a_few_units_of_the_last_place),
         cmocka_unit_test(the_functions_are_defined_everywhere),
         cmocka_unit_test(norms_and_rotation_agree_with_double),

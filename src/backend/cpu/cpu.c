@@ -200,6 +200,7 @@ static const backend_ops CPU_OPS = {
     .norm_gate_up = cpu_norm_gate_up,
     .head = cpu_head,
     .logits = cpu_logits,
+    .largest = cpu_largest,
     .act_read = cpu_act_read,
     .act_write = cpu_act_write,
     .run_parts = cpu_run_parts,

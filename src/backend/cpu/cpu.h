@@ -75,6 +75,7 @@ void cpu_linear_add(backend *b, act a, const linear_use *w, float scale, act x);
 void cpu_norm_gate_up(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
                       const linear *reader);
 void cpu_head(backend *b, act x, const norm *nm, const linear *w, float scale, float soft_cap);
+int32_t cpu_largest(const backend *b, int32_t i);
 
 /* ---- implemented in norm.c ---- */
 /* A norm's weight and bias are f32 here, 1 + w already added. Adds to b->weight_bytes. */

@@ -149,6 +149,21 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
     }
 }
 
+/* Columns column0.. of a row's logits count for its largest. */
+static void note_largest(const math_kernels *math, const float *logits, int32_t n, int32_t column0, row_largest *to) {
+    float value = math->largest(logits, n);
+    bool is_it = value > to->value || (value == to->value && column0 < to->id);
+    if (isnan(value)) {
+        to->value = NAN; /* and stays so: nothing compares with it */
+    } else if (is_it) {
+        int32_t i = 0;
+        while (logits[i] != value) {
+            i++;
+        }
+        *to = (row_largest){value, column0 + i};
+    }
+}
+
 /* A tile's activations as groups. Kernels prepare GROUPS_AT_ONCE together: where a row of the tile has fewer, all rows are prepared as one,
  * in the second tile, which nobody needs by then. */
 static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
@@ -165,6 +180,10 @@ static void store_groups(const product_job *job, int32_t n_rows, int32_t n, floa
             job->b->linear->prepare[ROWS_GROUPS](y + r * n, n, out);
         }
     }
+}
+
+static row_largest *member_largest(const cpu_backend *b, int32_t member) {
+    return b->linear_state->largest + (int64_t)member * b->limits.max_out;
 }
 
 /* Has the lines of a tile's results come while they are computed. */
@@ -204,6 +223,9 @@ static void product_part(void *context, int32_t part, int32_t member) {
         }
         for (int32_t r = 0; r < n_rows && !job->to_groups; r++) {
             tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
+            if (job->end == END_LOGITS) {
+                note_largest(job->b->math, y + r * stride, n_columns, column0, &member_largest(job->b, member)[row0 + r]);
+            }
         }
     }
 }
@@ -293,5 +315,24 @@ void cpu_head(backend *base, act x, const norm *nm, const linear *w, float scale
     job.weights[0] = w;
     job.out[0] = b->logits;
     job.widths[0] = b->n_vocab;
+    for (int32_t member = 0; member < team_size(b->team); member++) {
+        for (int32_t i = 0; i < rows.n_rows; i++) {
+            member_largest(b, member)[i] = (row_largest){-INFINITY, INT32_MAX};
+        }
+    }
     run_products(&job, &rows);
+}
+
+int32_t cpu_largest(const backend *base, int32_t i) {
+    const cpu_backend *b = (const cpu_backend *)base;
+    row_largest whole = {-INFINITY, INT32_MAX};
+    assert(i >= 0 && i < b->limits.max_out);
+    for (int32_t member = 0; member < team_size(b->team); member++) {
+        const row_largest *part = &member_largest(b, member)[i];
+        if (isnan(part->value)) {
+            return -1;
+        }
+        whole = part->value > whole.value || (part->value == whole.value && part->id < whole.id) ? *part : whole;
+    }
+    return whole.id;
 }

@@ -81,6 +81,12 @@ extern const linear_kernels linear_neon, linear_i8mm;
 
 /* What the backend holds for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
  * cpu_linear_step_open. */
+/* The largest logit of a row in the column tiles that one member did; value -INFINITY: it did none, NaN: one was infinite or no number. */
+typedef struct row_largest {
+    float value;
+    int32_t id; /* the lowest of equals */
+} row_largest;
+
 typedef struct cpu_linear_state {
     linear *loaded;
     int32_t widest[N_ROW_FORMATS];
@@ -89,6 +95,7 @@ typedef struct cpu_linear_state {
     int32_t normed_width;
     float *tiles;     /* [members][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
     uint8_t *scratch; /* [members][LINEAR_SCRATCH_BYTES] */
+    row_largest *largest; /* [members][max_out], of the last head */
 } cpu_linear_state;
 
 /* Bytes from one prepared row of k elements to the next, a multiple of 64. */

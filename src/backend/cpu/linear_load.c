@@ -198,6 +198,8 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
     size_t tiles = members * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
     s->scratch = cpu_own(b, members, LINEAR_SCRATCH_BYTES);
-    b->step_bytes += (int64_t)((bytes + tiles) * sizeof(float) + members * LINEAR_SCRATCH_BYTES);
+    s->largest = cpu_own(b, members * (size_t)b->limits.max_out, sizeof *s->largest);
+    b->step_bytes +=
+        (int64_t)((bytes + tiles) * sizeof(float) + members * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
     return s->normed != NULL && s->tiles != NULL && s->scratch != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }

@@ -72,6 +72,8 @@ typedef struct math_kernels {
     void (*gate_up)(act_kind f, const float *gate, const float *up, int32_t n, float *out);
     /* x[i] = scale * x[i]; then with cap > 0: cap * tanh(x[i] / cap). In place. */
     void (*scale_cap)(float scale, float cap, int32_t n, float *x);
+    /* The largest of x[0..n), n > 0, as a zero +0; NaN where some number is none, or infinite. */
+    float (*largest)(const float *x, int32_t n);
     /* x[i] += scale * y[i], rounded once. */
     void (*add_scaled)(float scale, const float *y, int32_t n, float *x);
     /* out = x / sqrt(mean(x^2) + eps) * weight. */

@@ -146,6 +146,23 @@ static void scale_cap_kernel(float scale, float cap, int32_t n, float *x) {
     }
 }
 
+/* A number less itself is 0, but for infinities and what is none: so the sum of these differences tells whether there were such. */
+static float largest_kernel(const float *x, int32_t n) {
+    f32x16 most = f_set1(-INFINITY), fault = f_zero();
+    int32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        f32x16 v = f_load(x + i);
+        most = f_max(most, v);
+        fault = f_add(fault, f_sub(v, v));
+    }
+    if (i < n) {
+        f32x16 v = f_load_first(x + i, n - i);
+        most = f_select(m_first(n - i), f_max(most, v), most);
+        fault = f_add(fault, f_sub(v, v));
+    }
+    return f_tree_sum(fault) + f_tree_max(most);
+}
+
 static void add_scaled_kernel(float scale, const float *y, int32_t n, float *x) {
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES) {

@@ -46,6 +46,16 @@ static void scale_cap_plain(float scale, float cap, int32_t n, float *x) {
     }
 }
 
+static float largest_plain(const float *x, int32_t n) {
+    float largest = x[0];
+    bool is_finite = true;
+    for (int32_t i = 0; i < n; i++) {
+        is_finite = is_finite && isfinite(x[i]);
+        largest = x[i] > largest ? x[i] : largest;
+    }
+    return is_finite ? largest + 0.0f : NAN;
+}
+
 static void add_scaled_plain(float scale, const float *y, int32_t n, float *x) {
     for (int32_t i = 0; i < n; i++) {
         x[i] = fmaf(scale, y[i], x[i]);
@@ -118,6 +128,7 @@ const math_kernels math_plain = {
     .tanh = tanh_plain,
     .gate_up = gate_up_plain,
     .scale_cap = scale_cap_plain,
+    .largest = largest_plain,
     .add_scaled = add_scaled_plain,
     .norm_rms = norm_rms_plain,
     .norm_layer = norm_layer_plain,

@@ -4,6 +4,7 @@ const math_kernels MATH_TABLE = {
     .tanh = tanh_kernel,
     .gate_up = gate_up_kernel,
     .scale_cap = scale_cap_kernel,
+    .largest = largest_kernel,
     .add_scaled = add_scaled_kernel,
     .norm_rms = norm_rms_kernel,
     .norm_layer = norm_layer_kernel,
