@@ -1,7 +1,7 @@
 /* Streams and queues: one request on its way, and where its events come out.
  *
  * A stream is made by quire_submit on the queue's thread, lent to a text thread (stream_prepare), and from then on lives on the queue's
- * thread: engine events arrive through the queue's out-ring, the text thread's verdict through its inbox. It is freed when the text thread
+ * thread: engine events arrive through the queue's board, the text thread's verdict through its inbox. It is freed when the text thread
  * is done with it, every choice has ended in the engine, and the user has released it (or the queue closes). */
 #ifndef API_STREAM_H
 #define API_STREAM_H

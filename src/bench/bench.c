@@ -101,9 +101,11 @@ typedef struct decoding {
 static quire_err decode_once(void *context, double *speed, quire_error *err) {
     const decoding *d = context;
     int32_t n = d->b->options->n_decode;
+    int64_t steps_before = client_steps(&d->b->client);
     int64_t took;
     TRY(run_batch(d->b, d->requests, d->batch, d->context, n, &took, err));
-    *speed = client_decode_speed(d->requests, d->batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0);
+    *speed =
+        client_decode_speed(d->requests, d->batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0, client_steps(&d->b->client) - steps_before);
     return QUIRE_OK;
 }
 
@@ -189,10 +191,11 @@ static quire_err measure_all(bench *b, const points *p, quire_error *err) {
     int32_t batch = largest(p->batches, p->n_batches), n = b->options->n_decode;
     sent *requests = mem_new((size_t)batch, sizeof *requests);
     int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
-    quire_err e = requests && times ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)batch);
+    int32_t *looks = mem_new((size_t)batch * (size_t)n, sizeof *looks);
+    quire_err e = requests && times && looks ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)batch);
     if (e == QUIRE_OK) {
         for (int32_t i = 0; i < batch; i++) {
-            requests[i] = (sent){.times_us = times + (size_t)i * (size_t)n};
+            requests[i] = (sent){.times_us = times + (size_t)i * (size_t)n, .looks = looks + (size_t)i * (size_t)n};
         }
         e = measure_limits(b, err);
     }
@@ -207,6 +210,7 @@ static quire_err measure_all(bench *b, const points *p, quire_error *err) {
         }
     }
     mem_free(times);
+    mem_free(looks);
     mem_free(requests);
     return e;
 }

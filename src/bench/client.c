@@ -8,8 +8,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* What a speed is told by: tokens of a request that came at so many moments at least, not more than so many at each; and how often it is tried. */
-enum { LEAST_MOMENTS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
+/* What a speed is told by: tokens of a request that so many looks found at least, those of not more than so many steps each; and how often
+ * it is tried. */
+enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
 
 quire_err client_open(const quire_options *o, client *out, quire_error *err) {
     *out = (client){.failure = {.message = ""}};
@@ -59,12 +60,15 @@ quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_out
     return e;
 }
 
-static void note_tokens(sent *s, const quire_event *ev, int64_t now_us) {
+static void note_tokens(sent *s, const quire_event *ev, int64_t now_us, int32_t look) {
     for (int32_t i = 0; i < ev->n_tokens && s->n_seen < s->n_output; i++) {
         s->first_us = s->n_seen == 0 ? now_us : s->first_us;
         s->last_us = now_us;
         if (s->times_us != NULL) {
             s->times_us[s->n_seen] = now_us;
+        }
+        if (s->looks != NULL) {
+            s->looks[s->n_seen] = look;
         }
         s->n_seen++;
         s->n_cached = ev->cached_tokens;
@@ -79,11 +83,11 @@ int32_t client_receive(client *c, int64_t wait_us) {
         quire_queue_wait(c->queue, wait_us);
         any = quire_queue_next(c->queue, &ev);
     }
-    int64_t now_us = clock_us();
+    c->n_looks += any;
     for (; any; any = quire_queue_next(c->queue, &ev)) {
         sent *s = ev.user;
         if (ev.kind == QUIRE_EVENT_DELTA || ev.kind == QUIRE_EVENT_END) {
-            note_tokens(s, &ev, now_us);
+            note_tokens(s, &ev, clock_us(), c->n_looks);
         } else if (ev.kind == QUIRE_EVENT_DONE) {
             if (ev.finish == QUIRE_FINISH_ERROR) {
                 c->failure = c->n_failed++ == 0 && ev.error != NULL ? *ev.error : c->failure;
@@ -96,34 +100,47 @@ int32_t client_receive(client *c, int64_t wait_us) {
     return n_done;
 }
 
-/* Moments at which tokens of s came, and the tokens, after `start` and not after `end`. */
-static void count_arrivals(const sent *s, int64_t start, int64_t end, int64_t *n_moments, int64_t *n_tokens) {
-    for (int32_t j = 0; j < s->n_output; j++) {
-        if (s->times_us[j] > start && s->times_us[j] <= end) {
-            *n_moments += s->times_us[j] > s->times_us[j - 1]; /* not the first: all have that by `start` */
-            *n_tokens += 1;
-        }
-    }
+int64_t client_steps(const client *c) {
+    quire_stats stats;
+    quire_engine_stats(c->engine, &stats);
+    return stats.steps;
 }
 
-double client_decode_speed(const sent *requests, int32_t n, int32_t from) {
-    int64_t start = 0, end = INT64_MAX;
+/* Tokens of s that came after `start` and not after `end`, and the looks that found them: *n_looks. */
+static int64_t count_tokens(const sent *s, int64_t start, int64_t end, int64_t *n_looks) {
+    int64_t n = 0;
+    *n_looks = 0;
+    for (int32_t j = 1; j < s->n_output; j++) { /* all have the first by `start` */
+        if (s->times_us[j] > start && s->times_us[j] <= end) {
+            *n_looks += s->looks[j] != s->looks[j - 1];
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Whether tokens of so many steps, found by so many looks, tell a speed. */
+static bool are_apart(int64_t n_steps, int64_t n_looks) {
+    return n_looks >= (n_steps < LEAST_LOOKS ? n_steps : LEAST_LOOKS) && n_looks * MOST_TOGETHER >= n_steps;
+}
+
+double client_decode_speed(const sent *requests, int32_t n, int32_t from, int64_t n_steps) {
+    const sent *last = &requests[0], *first = &requests[0]; /* to have begun, and to end */
     for (int32_t i = 0; i < n; i++) {
         const sent *s = &requests[i];
-        if (s->n_seen < s->n_output) {
+        if (s->n_seen < s->n_output || from + 1 >= s->n_output) {
             return 0;
         }
-        start = s->times_us[from] > start ? s->times_us[from] : start;
-        end = s->times_us[s->n_output - 1] < end ? s->times_us[s->n_output - 1] : end;
+        last = s->times_us[from] > last->times_us[from] ? s : last;
+        first = s->times_us[s->n_output - 1] < first->times_us[first->n_output - 1] ? s : first;
     }
-    if (end < start || from + 1 >= requests[0].n_output) {
+    int64_t start = last->times_us[from], end = first->times_us[first->n_output - 1], n_all = 0;
+    if (end < start && first->looks[first->n_output - 1] < last->looks[from]) {
         return 0;
     }
-    int64_t n_all = 0;
     for (int32_t i = 0; i < n; i++) {
-        int64_t n_moments = 0, n_tokens = 0;
-        count_arrivals(&requests[i], start, end, &n_moments, &n_tokens);
-        if (n_moments < (n_tokens < LEAST_MOMENTS ? n_tokens : LEAST_MOMENTS) || n_moments * MOST_TOGETHER < n_tokens) {
+        int64_t n_looks, n_tokens = count_tokens(&requests[i], start, end, &n_looks);
+        if (!are_apart(n_tokens < n_steps - 1 ? n_tokens : n_steps - 1, n_looks)) { /* the first step is before `start` */
             return NAN;
         }
         n_all += n_tokens;

@@ -13,7 +13,7 @@ typedef struct null_backend {
     null_model *owner;
     float logits[N_VOCAB];
     int64_t began_ns, began_cpu_ns, waited_ns, looked_ns; /* the pass before: its start, the wait for it, the last look at a row of it */
-    int32_t n_seqs, n_rows, n_out;
+    int32_t n_seqs, n_rows;
 } null_backend;
 
 static int64_t now_ns(clockid_t id) {
@@ -39,7 +39,6 @@ static void forward(const model *m, const batch *rows) {
     }
     b->n_seqs = rows->n_seqs;
     b->n_rows = rows->n_rows;
-    b->n_out = rows->n_out;
     b->began_cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
     b->began_ns = now_ns(CLOCK_MONOTONIC);
 }
@@ -54,11 +53,8 @@ static void step_wait(backend *b) {
 }
 
 static float *logits(backend *b, int32_t i) {
-    null_backend *n = (null_backend *)b;
-    if (i == n->n_out - 1) {
-        n->looked_ns = now_ns(CLOCK_MONOTONIC);
-    }
-    return n->logits;
+    (void)i;
+    return ((null_backend *)b)->logits;
 }
 
 static int32_t largest(const backend *b, int32_t i) {
@@ -67,7 +63,11 @@ static int32_t largest(const backend *b, int32_t i) {
 }
 
 static void act_read(backend *b, act a, int32_t row0, int32_t n, float *out) {
-    (void)b, (void)a, (void)row0;
+    null_backend *of = (null_backend *)b;
+    (void)a;
+    if (row0 + n == of->n_rows) {
+        of->looked_ns = now_ns(CLOCK_MONOTONIC);
+    }
     memset(out, 0, (size_t)n * WIDTH * sizeof *out);
 }
 

@@ -25,6 +25,7 @@ typedef struct run {
     int32_t *prompts; /* [most * DECODE_PROMPT] */
     sent *requests;   /* [most] */
     int64_t *times;   /* [most * DECODE_TOKENS] */
+    int32_t *looks;   /* likewise */
     uint64_t draw;
 } run;
 
@@ -66,7 +67,7 @@ typedef struct decoding {
 
 static quire_err decode_once(run *m, int32_t batch, int32_t n_tokens, quire_error *err) {
     for (int32_t i = 0; i < batch; i++) {
-        m->requests[i] = (sent){.times_us = m->times + (size_t)i * DECODE_TOKENS};
+        m->requests[i] = (sent){.times_us = m->times + (size_t)i * DECODE_TOKENS, .looks = m->looks + (size_t)i * DECODE_TOKENS};
         TRY(client_send(&m->c, m->prompts + (size_t)i * DECODE_PROMPT, DECODE_PROMPT, n_tokens, &m->requests[i], err));
     }
     return await(m, batch, err);
@@ -74,8 +75,9 @@ static quire_err decode_once(run *m, int32_t batch, int32_t n_tokens, quire_erro
 
 static quire_err decode_timed(void *context, double *speed, quire_error *err) {
     const decoding *d = context;
+    int64_t steps_before = client_steps(&d->m->c);
     TRY(decode_once(d->m, d->batch, DECODE_TOKENS, err));
-    *speed = client_decode_speed(d->m->requests, d->batch, 0);
+    *speed = client_decode_speed(d->m->requests, d->batch, 0, client_steps(&d->m->c) - steps_before);
     return QUIRE_OK;
 }
 
@@ -84,7 +86,8 @@ static quire_err measure_decode(run *m, int32_t batch, quire_error *err) {
     TRY(decode_once(m, batch, 1, err)); /* computes the prompts */
     TRY(client_measure(decode_timed, &(decoding){m, batch}, m->o->n_runs, &speed, err));
     if (isnan(speed.mean)) {
-        speed_report_skipped("decode", m->type->name, "tokens reached their reader late: other programs take this machine's time",
+        speed_report_skipped("decode", m->type->name,
+                             "tokens reached their reader late, or answers not together: other programs take this machine's time",
                              m->o->json);
         return QUIRE_OK;
     }
@@ -165,7 +168,8 @@ static quire_err open_run(run *m, const char *path, quire_error *err) {
     m->prompts = mem_new((size_t)m->most * DECODE_PROMPT, sizeof *m->prompts);
     m->requests = mem_new((size_t)m->most, sizeof *m->requests);
     m->times = mem_new((size_t)m->most * DECODE_TOKENS, sizeof *m->times);
-    if (m->prompts == NULL || m->requests == NULL || m->times == NULL) {
+    m->looks = mem_new((size_t)m->most * DECODE_TOKENS, sizeof *m->looks);
+    if (m->prompts == NULL || m->requests == NULL || m->times == NULL || m->looks == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)m->most);
     }
     for (int32_t i = 0; i < m->most * DECODE_PROMPT; i++) {
@@ -204,5 +208,6 @@ quire_err speed_model_run(const bench_speed_options *o, const llama_shape *shape
     mem_free(m.prompts);
     mem_free(m.requests);
     mem_free(m.times);
+    mem_free(m.looks);
     return e;
 }

@@ -166,7 +166,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     explain_end(e, g->teller, clock_us());
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
-    for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first reader may take and drop what the others are told from */
+    for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first is dropped of what others are told from */
         sequence *s = g->beams[i].seq;
         finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
         reasons[i] = reason == FINISH_LENGTH ? r : reason;

@@ -86,7 +86,9 @@ void out_publish(sequence *s, finish_reason reason) {
     o->has_fresh = true;
     o->fresh[place / MARKS_A_WORD] |= UINT64_C(1) << place % MARKS_A_WORD;
     o->fresh_words[place] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
-    s->finish = reason;
+    if (reason != FINISH_NONE) {
+        s->finish = reason; /* not otherwise: the reader writes that line */
+    }
 }
 
 static void show_fresh(engine_out *o) {
@@ -165,7 +167,7 @@ static bool next_of(sequence *s, engine_event *event) {
 
 /* The next sequence with a mark, or NULL. Marks of one word are taken together, and words in turn, so that none waits for ever. */
 static sequence *next_marked(engine_out *o) {
-    for (int32_t looked = 0; looked <= o->n_marks; looked++) {
+    for (int32_t looked = 0;; looked++) {
         while (o->left != 0) {
             int32_t place = o->at * MARKS_A_WORD + __builtin_ctzll(o->left);
             o->left &= o->left - 1;
@@ -174,12 +176,14 @@ static sequence *next_marked(engine_out *o) {
                 return s;
             }
         }
+        if (looked == o->n_marks) {
+            return NULL;
+        }
         o->at = o->at + 1 < o->n_marks ? o->at + 1 : 0;
         if (atomic_load_explicit(&o->marks[o->at], memory_order_relaxed) != 0) {
             o->left = atomic_exchange_explicit(&o->marks[o->at], 0, memory_order_acquire);
         }
     }
-    return NULL;
 }
 
 bool engine_out_pop(engine_out *o, engine_event *event) {

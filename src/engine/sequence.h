@@ -2,8 +2,9 @@
  *
  *   WAITING --admitted--> PREFILL --prompt computed--> DECODE --finished--> DONE      (preempted: back to WAITING)
  *
- * Made whole by the submitting thread, so that the engine thread allocates nothing for it. Owner: the engine thread, but for the part named
- * "shared with the reader". Two holders, engine and reader; the last one frees it. Invariant: n_computed < n_known <= n_max while it runs. */
+ * Made whole by the submitting thread, so that the engine thread allocates nothing for it. Owner: the engine thread, but for what is
+ * said to be the reader's, or for both. Two holders, engine and reader; the last one frees it. Invariant: n_computed < n_known <= n_max
+ * while it runs. */
 #ifndef ENGINE_SEQUENCE_H
 #define ENGINE_SEQUENCE_H
 

@@ -100,13 +100,13 @@ struct engine {
 /* ---- step.c ---- */
 /* First half of a step: takes in what came, plans, reserves pages, fills the batch, starts the forward pass. false: nothing to do. */
 bool step_submit(engine *e);
-/* Second half: waits, samples, commits, tells the readers. */
+/* Second half: waits, samples, commits, and publishes for readers what out_wake_readers shows them. */
 void step_collect(engine *e);
-/* Ends s: pages back, readers told. s must stand in neither list any more, or the caller removes it. */
+/* Ends s: pages back, the end published. s must stand in neither list any more, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Samples s's next token from a row of logits, which is changed, and commits it. */
 void step_sample(engine *e, sequence *s, float *logits);
-/* s's next token is `token`: known, shown to its reader, and perhaps its end. */
+/* s's next token is `token`: known, published for its reader, and perhaps its end. */
 void step_commit(engine *e, sequence *s, int32_t token);
 
 /* s gives its pages up and waits in its old place. It must stand in neither list. */

@@ -47,41 +47,59 @@ static void goals_are_those_that_were_set(void **state) {
 static void decode_speed_counts_the_time_in_which_all_are_at_work(void **state) {
     (void)state;
     int64_t a[] = {100, 200, 300, 400, 500}, b[] = {250, 350, 450, 550, 650};
-    sent requests[] = {{.times_us = a, .n_output = 5, .n_seen = 5}, {.times_us = b, .n_output = 5, .n_seen = 5}};
+    int32_t looks_a[] = {1, 2, 4, 6, 8}, looks_b[] = {3, 5, 7, 9, 10};
+    sent requests[] = {{.times_us = a, .looks = looks_a, .n_output = 5, .n_seen = 5},
+                       {.times_us = b, .looks = looks_b, .n_output = 5, .n_seen = 5}};
     /* from 250, when both have a token, to 500: 300 400 500 of one, 350 450 of the other */
-    assert_true(fabs(client_decode_speed(requests, 2, 0) - 5 / 250e-6) < 1e-6);
-    assert_true(fabs(client_decode_speed(requests, 1, 2) - 2 / 200e-6) < 1e-6);
+    assert_true(fabs(client_decode_speed(requests, 2, 0, 10) - 5 / 250e-6) < 1e-6);
+    assert_true(fabs(client_decode_speed(requests, 1, 2, 10) - 2 / 200e-6) < 1e-6);
     requests[1].n_seen = 4;
-    assert_true(client_decode_speed(requests, 2, 0) == 0);
+    assert_true(client_decode_speed(requests, 2, 0, 10) == 0);
 }
 
 static void tokens_that_came_all_at_once_tell_no_speed(void **state) {
     (void)state;
-    int64_t at_once[] = {100, 100, 100, 100, 100}, late[] = {100, 500, 500, 500, 500}, steady[] = {100, 200, 300, 400, 500};
-    sent s = {.times_us = at_once, .n_output = 5, .n_seen = 5};
-    assert_true(isnan(client_decode_speed(&s, 1, 0)));
-    s.times_us = late;
-    assert_true(isnan(client_decode_speed(&s, 1, 0)));
-    sent both[] = {{.times_us = steady, .n_output = 5, .n_seen = 5}, s};
-    assert_true(isnan(client_decode_speed(both, 2, 0)) && fabs(client_decode_speed(both, 1, 0) - 4 / 400e-6) < 1e-6);
-    int64_t drafted[100]; /* eight a step are none too many, nine are */
+    int64_t fast[] = {100, 101, 102, 103, 104}, steady[] = {100, 200, 300, 400, 500};
+    int32_t at_once[] = {7, 7, 7, 7, 7}, late[] = {7, 8, 8, 8, 8}, each[] = {7, 8, 9, 10, 11};
+    sent s = {.times_us = fast, .looks = at_once, .n_output = 5, .n_seen = 5};
+    assert_true(isnan(client_decode_speed(&s, 1, 0, 5)));
+    s.looks = late;
+    assert_true(isnan(client_decode_speed(&s, 1, 0, 5)));
+    s.looks = each;
+    assert_true(fabs(client_decode_speed(&s, 1, 0, 5) - 4 / 4e-6) < 1e-3);
+    sent both[] = {{.times_us = steady, .looks = each, .n_output = 5, .n_seen = 5},
+                   {.times_us = steady, .looks = late, .n_output = 5, .n_seen = 5}};
+    assert_true(isnan(client_decode_speed(both, 2, 0, 5)) && fabs(client_decode_speed(both, 1, 0, 5) - 4 / 400e-6) < 1e-6);
+}
+
+/* Of 100 tokens, n found together each time, in one step or in a step each. */
+static double speed_of(int32_t n, int64_t n_steps) {
+    int64_t times[100];
+    int32_t looks[100];
     for (int32_t i = 0; i < 100; i++) {
-        drafted[i] = 100 + (i + 7) / 8;
+        times[i] = 100 + i;
+        looks[i] = (i + n - 1) / n;
     }
-    s = (sent){.times_us = drafted, .n_output = 100, .n_seen = 100};
-    assert_true(client_decode_speed(&s, 1, 0) > 0);
-    for (int32_t i = 0; i < 100; i++) {
-        drafted[i] = 100 + (i + 8) / 9;
-    }
-    assert_true(isnan(client_decode_speed(&s, 1, 0)));
+    return client_decode_speed(&(sent){.times_us = times, .looks = looks, .n_output = 100, .n_seen = 100}, 1, 0, n_steps);
+}
+
+static void tokens_of_one_step_may_come_together_and_those_of_eight(void **state) {
+    (void)state;
+    assert_true(speed_of(8, 100) > 0 && isnan(speed_of(9, 100)));
+    assert_true(speed_of(20, 6) > 0); /* drafts, all accepted: 99 tokens behind the first, in 5 steps */
+    assert_true(isnan(speed_of(33, 30)));
 }
 
 static void runs_that_do_not_overlap_have_no_speed(void **state) {
     (void)state;
     int64_t a[] = {100, 200, 300}, b[] = {400, 500, 600};
-    sent requests[] = {{.times_us = a, .n_output = 3, .n_seen = 3}, {.times_us = b, .n_output = 3, .n_seen = 3}};
-    assert_true(client_decode_speed(requests, 2, 0) == 0);
-    assert_true(client_decode_speed(requests, 1, 2) == 0); /* nothing after the third */
+    int32_t looks_a[] = {1, 2, 3}, looks_b[] = {4, 5, 6}, with_a[] = {3, 4, 5};
+    sent requests[] = {{.times_us = a, .looks = looks_a, .n_output = 3, .n_seen = 3},
+                       {.times_us = b, .looks = looks_b, .n_output = 3, .n_seen = 3}};
+    assert_true(client_decode_speed(requests, 2, 0, 6) == 0);
+    assert_true(client_decode_speed(requests, 1, 2, 6) == 0); /* nothing after the third */
+    requests[1].looks = with_a;                               /* the reader cannot tell what was first */
+    assert_true(isnan(client_decode_speed(requests, 2, 0, 6)));
 }
 
 typedef struct script {
@@ -117,6 +135,7 @@ int main(void) {
         cmocka_unit_test(goals_are_those_that_were_set),
         cmocka_unit_test(decode_speed_counts_the_time_in_which_all_are_at_work),
         cmocka_unit_test(tokens_that_came_all_at_once_tell_no_speed),
+        cmocka_unit_test(tokens_of_one_step_may_come_together_and_those_of_eight),
         cmocka_unit_test(runs_that_do_not_overlap_have_no_speed),
         cmocka_unit_test(late_runs_are_made_again_and_not_for_ever),
     };

@@ -79,14 +79,14 @@ extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
 extern const linear_kernels linear_neon, linear_i8mm;
 #endif
 
-/* What the backend holds for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
- * cpu_linear_step_open. */
 /* The largest logit of a row in the column tiles that one member did; value -INFINITY: it did none, NaN: one was infinite or no number. */
 typedef struct row_largest {
     float value;
     int32_t id; /* the lowest of equals */
 } row_largest;
 
+/* What the backend holds for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
+ * cpu_linear_step_open. */
 typedef struct cpu_linear_state {
     linear *loaded;
     int32_t widest[N_ROW_FORMATS];

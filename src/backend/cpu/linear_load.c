@@ -201,5 +201,6 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
     s->largest = cpu_own(b, members * (size_t)b->limits.max_out, sizeof *s->largest);
     b->step_bytes +=
         (int64_t)((bytes + tiles) * sizeof(float) + members * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
-    return s->normed != NULL && s->tiles != NULL && s->scratch != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+    bool is_there = s->normed != NULL && s->tiles != NULL && s->scratch != NULL && (s->largest != NULL || b->limits.max_out == 0);
+    return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
