@@ -344,13 +344,12 @@ static void check_largest(compute_mode mode, const char *isa, int32_t n_threads,
 static void the_largest_logit_is_known_with_the_logits(void **state) {
     (void)state;
     static const compute_mode modes[] = {COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8};
-    static const int32_t own[] = {WIDE_V, 5, 1}, rows[] = {1, 2, 33, WIDE_ROWS};
+    static const int32_t own[] = {WIDE_V, 5, 1}, rows[] = {1, 33, WIDE_ROWS};
     for (int isa = 0; isa < N_ISAS; isa++) {
         for (int m = 0; m < 3; m++) {
-            for (int i = 0; i < 3 * 4; i++) {
-                for (int32_t threads = 1; threads <= 3; threads++) {
-                    check_largest(modes[m], isa_names[isa], threads, own[i % 3], rows[i / 3]);
-                }
+            for (int i = 0; i < 3 * 3; i++) {
+                check_largest(modes[m], isa_names[isa], 1, own[i % 3], rows[i / 3]);
+                check_largest(modes[m], isa_names[isa], 3, own[i % 3], rows[i / 3]);
             }
         }
     }
