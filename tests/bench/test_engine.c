@@ -64,6 +64,7 @@ static void a_real_engine_runs_over_it_and_every_step_is_noted(void **state) {
     int32_t n_full = 0;
     for (int32_t i = 0; i < null->n_steps; i++) {
         assert_true(null->steps[i].wall_ns > 0);
+        assert_true(null->steps[i].collect_ns > 0 && null->steps[i].collect_ns < null->steps[i].wall_ns);
         assert_true(null->steps[i].cpu_ns >= 0);
         n_full += null->steps[i].n_seqs == N && null->steps[i].n_rows == N;
     }
