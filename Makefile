@@ -5,7 +5,7 @@ PROMPT ?= The prince looked at her and
 CMAKE  := cmake -S . -G Ninja
 export QUIRE_SHARED := $(abspath $(SHARED))
 
-.PHONY: all packages run test test-long bench bench-json bench-save asan tsan fuzz neon layers size format install clean
+.PHONY: all packages run test test-quick test-long bench bench-json bench-save asan tsan fuzz neon layers size format install clean
 
 all: ## build/quire
 	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
@@ -21,6 +21,10 @@ run: packages all ## a continuation by the built-in model
 test: ## everything below 15 minutes: unit, second compiler, emulated AVX-512, expected outputs, end to end
 	@tools/packages.sh test
 	@tools/test.sh
+
+test-quick: ## the unit tests and the expected outputs, with one compiler: some five minutes
+	@tools/packages.sh unit
+	@tools/test.sh --quick
 
 test-long: ## the same with more rounds, the Promela models, then the sanitizers
 	@tools/packages.sh test

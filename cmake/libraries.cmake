@@ -1,7 +1,7 @@
 # The C libraries Quire stands on, as imported targets PkgConfig::NAME. tools/packages.sh installs them.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
-pkg_check_modules(JSONC REQUIRED IMPORTED_TARGET json-c)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(EVENT REQUIRED IMPORTED_TARGET libevent_core libevent_extra libevent_pthreads)

@@ -1,17 +1,18 @@
 # Rooms, lowest first, and the programs and libraries made of them.
 quire_room(base base Threads::Threads)
 quire_room(core core)
-quire_room(file file PkgConfig::JSONC)
-quire_room(text text PkgConfig::JSONC PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+quire_room(json json PkgConfig::JANSSON)
+quire_room(file file)
+quire_room(text text PkgConfig::PCRE2 PkgConfig::UTF8PROC)
 quire_room(kv kv PkgConfig::XXHASH PkgConfig::URING PkgConfig::HIREDIS)
 quire_room(cpu backend/cpu)
 quire_room(model model)
 quire_room(engine engine)
-quire_room(api api PkgConfig::JSONC)
-quire_room(server server PkgConfig::EVENT http_parser PkgConfig::JSONC PkgConfig::OPENSSL)
-quire_room(bench bench PkgConfig::JSONC)
-quire_room(sim sim PkgConfig::JSONC)
-quire_room(cli cli PkgConfig::EDIT PkgConfig::JSONC)
+quire_room(api api)
+quire_room(server server PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
+quire_room(bench bench)
+quire_room(sim sim)
+quire_room(cli cli PkgConfig::EDIT)
 include(cmake/isa.cmake)
 
 # The built-in models, as bytes in the binary.
@@ -38,19 +39,19 @@ endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
 
-set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JSONC PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::OPENSSL PkgConfig::URING PkgConfig::HIREDIS m)
-set(QUIRE_CORE_ROOMS base core file text kv cpu model engine api)
+set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS m)
+set(QUIRE_CORE_ROOMS base core json file text kv cpu model engine api)
 
-# libquire: everything below the programs.
+# Everything below the programs, for those of this repository: they use inner names too. What is installed is in library.cmake.
 set(quire_objects)
 foreach(room ${QUIRE_CORE_ROOMS})
     list(APPEND quire_objects $<TARGET_OBJECTS:quire_${room}>)
 endforeach()
-add_library(quire STATIC ${quire_objects})
-target_include_directories(quire PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
-target_link_libraries(quire PUBLIC ${QUIRE_LIBRARIES})
+add_library(quire_rooms STATIC ${quire_objects})
+target_include_directories(quire_rooms PUBLIC ${CMAKE_SOURCE_DIR}/include)
+target_link_libraries(quire_rooms PUBLIC ${QUIRE_LIBRARIES})
 
 add_executable(quire_program $<TARGET_OBJECTS:quire_cli> $<TARGET_OBJECTS:quire_server> $<TARGET_OBJECTS:quire_bench>
     $<TARGET_OBJECTS:quire_sim>)
 set_target_properties(quire_program PROPERTIES OUTPUT_NAME quire)
-target_link_libraries(quire_program PRIVATE quire PkgConfig::EVENT http_parser PkgConfig::EDIT PkgConfig::JSONC)
+target_link_libraries(quire_program PRIVATE quire_rooms PkgConfig::EVENT http_parser PkgConfig::OPENSSL PkgConfig::EDIT)

@@ -24,24 +24,33 @@ endfunction()
 
 quire_tests(base base)
 quire_tests(core base core)
-quire_tests(file base core file)
-quire_tests(text base core file text)
+quire_tests(json base json)
+quire_tests(file base core json file)
+quire_tests(text base core json file text)
 quire_tests(kv base core kv)
-quire_tests(backend base core cpu)
-quire_tests(model base core file cpu kv model)
-quire_tests(engine base core file cpu kv model engine)
+quire_tests(backend base core json cpu)
+quire_tests(model base core json file cpu kv model)
+quire_tests(engine base core json file cpu kv model engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
-quire_tests(server base core kv server)
+quire_tests(server base core json kv server)
+quire_tests(cli base json)
 quire_tests(sim ${QUIRE_CORE_ROOMS} bench sim)
 quire_tests(bench ${QUIRE_CORE_ROOMS} bench sim)
+
+# Our names of src/json beside the library's, which begin with json_ too.
+add_test(NAME json_symbols COMMAND ${CMAKE_SOURCE_DIR}/tests/json/symbols.sh ${JANSSON_LINK_LIBRARIES} $<TARGET_OBJECTS:quire_json> COMMAND_EXPAND_LISTS)
+set_tests_properties(json_symbols PROPERTIES LABELS json)
 
 # The server's tests run over a stand-in for the engine.
 file(GLOB server_tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/server/test_*.c)
 foreach(file ${server_tests})
     get_filename_component(name ${file} NAME_WE)
     target_sources(server_${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/server/fake_quire.c)
-    target_link_libraries(server_${name} PRIVATE PkgConfig::EVENT http_parser)
+    target_link_libraries(server_${name} PRIVATE PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
 endforeach()
+
+# The program's files are tested one by one, without its main.
+target_sources(cli_test_batch_part PRIVATE ${CMAKE_SOURCE_DIR}/src/cli/batch_part.c ${CMAKE_SOURCE_DIR}/src/cli/files.c)
 
 # The example of quire_kv.h, which is right when its slots hold what they should and 37 tokens are found.
 add_executable(example_kv ${CMAKE_SOURCE_DIR}/examples/kv.c $<TARGET_OBJECTS:quire_base> $<TARGET_OBJECTS:quire_core> $<TARGET_OBJECTS:quire_kv>)
@@ -51,3 +60,13 @@ set_target_properties(example_kv PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BIN
 add_test(NAME example_kv COMMAND example_kv)
 set_tests_properties(example_kv PROPERTIES LABELS kv PASS_REGULAR_EXPRESSION "37 of 50 tokens from the cache.*7 held  2 cached 55 free")
 add_dependencies(tests_kv example_kv)
+
+# The libraries as they are installed: which names they export, and whether a program builds against them.
+set(library_flags)
+if(QUIRE_SANITIZE)
+    set(library_flags -fsanitize=${QUIRE_SANITIZE})
+endif()
+add_test(NAME library_names COMMAND ${CMAKE_SOURCE_DIR}/tests/library/names.sh ${CMAKE_BINARY_DIR} ${CMAKE_C_COMPILER})
+add_test(NAME library_install COMMAND ${CMAKE_SOURCE_DIR}/tests/library/install.sh ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND} ${CMAKE_C_COMPILER} ${library_flags})
+set_tests_properties(library_names library_install PROPERTIES LABELS library TIMEOUT 600)
+add_custom_target(tests_library DEPENDS quire_program quire quire_shared)

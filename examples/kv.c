@@ -1,7 +1,7 @@
 /* The KV cache alone, by example: two questions to one text, and three answers tried for the second. No model: "computing" a token here is
  * writing a number into its slot, and reading it back shows that what was reused is right.
  *
- *   cc examples/kv.c -Iinclude -lquire -lm -pthread -o kv        (pkg-config quire names the other libraries) */
+ *   cc examples/kv.c $(pkg-config --cflags --libs quire) -o kv */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

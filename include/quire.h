@@ -21,7 +21,16 @@
 extern "C" {
 #endif
 
+/* The library exports what is declared here, and nothing else. */
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
+/* The version of this header; the build reads it from here. */
 #define QUIRE_VERSION "0.1.0"
+
+/* The version of the library that runs. Static. */
+const char *quire_version(void);
 
 typedef struct quire_engine quire_engine;
 typedef struct quire_request quire_request;
@@ -40,6 +49,7 @@ typedef struct quire_prefix {
 } quire_prefix;
 
 typedef struct quire_options {
+    size_t size;                  /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
     const char *model;            /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
     const char *compute;          /* "auto", "f32", "bf16", "int8" */
     const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
@@ -78,9 +88,18 @@ typedef struct quire_options {
     int64_t tier_redis_bytes;     /* most that this process leaves there */
     const char *tier_write;       /* when pages go to file and Redis: "evict": when they leave the pool; "through": soon after they were computed */
     int64_t tier_wait_us;         /* how long a request waits for its pages from there before it computes them */
+    const char *generation_config; /* what temperature, top_k, top_p, min_p and repetition_penalty are where a request leaves them out: "auto": as the model
+                                      recommends in generation_config.json or general.sampling.*; "none": as the API has them; or such a file, or its directory */
+    int64_t max_answer_bytes;     /* an answer's, in JSON: a request that asks for more by n, echo, logprobs and max_tokens is refused; 0: no limit */
 } quire_options;
 
-void quire_options_init(quire_options *o);
+/* The defaults, in a struct of `size` bytes: for programs that do not read this header. What lies beyond the members that this library knows becomes 0. */
+void quire_options_init_sized(quire_options *o, size_t size);
+/* The defaults. A program made with another version's header works: options that it does not know have their defaults; options that the library does
+ * not know must be as this left them, or whatever takes the struct says so with QUIRE_INVALID. */
+static inline void quire_options_init(quire_options *o) {
+    quire_options_init_sized(o, sizeof *o);
+}
 
 /* Loads the model and starts the engine's threads. On failure *out is NULL and err says what to do. */
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err);
@@ -101,6 +120,9 @@ typedef struct quire_info {
     int64_t n_params, weight_bytes, page_bytes, token_bytes, buffer_bytes;
     int32_t bos, eos;             /* -1: none */
     bool has_vocabulary, has_chat_template;
+    const char *generation_config;   /* the file that defaults of requests come from; NULL: there are none but the API's own */
+    const char *generation_defaults; /* them: "temperature 0.6, top_k 20"; "": none */
+    size_t max_answer_bytes;         /* 0: no limit */
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);
@@ -152,6 +174,8 @@ quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, 
 /* The vocabulary's spelling of an id, borrowed; "" when there is none. */
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
 void quire_free(void *p);
+/* n bytes, freed with quire_free; NULL when out of memory. */
+void *quire_alloc(size_t n);
 
 /* ---- requests ---- */
 
@@ -160,7 +184,17 @@ typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT } quire_endpoint;
 /* Reads and validates the JSON body of an OpenAI request. err->param names the field at fault. Does not tokenise. */
 quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err);
 void quire_request_free(quire_request *r);
-/* A prompt of ids, no text: what tests, benchmarks and `quire logits` use. Copies the ids. Other fields are set by name. */
+
+/* The same on a text thread, for a body that takes long to read: a PARSED event on q brings the request, or the error. */
+typedef struct quire_parse quire_parse;
+/* Takes body, memory of quire_alloc, also on failure; it is freed once it is read. Does not block. From q's thread. *out is valid until its PARSED was
+ * given out. QUIRE_NO_MEMORY. */
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out);
+/* Its PARSED does not come any more; what was read is freed. From q's thread. */
+void quire_parse_cancel(quire_parse *p);
+
+/* A prompt of ids, no text: what tests, benchmarks and `quire logits` use. Copies the ids. Other fields are set by name; until then they are as in a body that
+ * leaves them out (quire_options' generation_config). */
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 /* Sets a field by its OpenAI name, value as JSON text ("0.7", "true", "[\"a\"]"). */
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
@@ -169,7 +203,7 @@ quire_err quire_request_set(quire_request *r, const char *field, const char *jso
 quire_err quire_request_tenant(quire_request *r, const char *tenant);
 #define QUIRE_TENANT_BYTES 128
 /* All logits of the prompt go to out, f32 [n_prompt_tokens, n_vocab], which stays alive until the stream is done, or, if
- * it is released before, until its queue is closed. Single prompt only. */
+ * it is released before, until its queue is closed. Single prompt only, and not by a fork. */
 void quire_request_logits(quire_request *r, float *out);
 
 /* What a server wants to know of a parsed request. Strings live as long as the request or, after submit, its stream. */
@@ -182,11 +216,12 @@ typedef struct quire_request_info {
     int32_t n_samples, n_best;    /* samples of each prompt, and how many of them are wanted: fewer with best_of */
     int32_t beam_width;           /* beam search with this many beams, whose results are the samples, the best first; 0: none */
     int32_t logprobs, prompt_logprobs; /* likeliest tokens to report beside each token of the answer, and of the prompt; -1: report nothing */
+    const char *ignored;          /* members of the body that mean nothing here, "foo, bar", the first few, printable; NULL: none */
 } quire_request_info;
 
 const quire_request_info *quire_request_describe(const quire_request *r);
 
-/* Sets every field of a JSON object, as quire_request_parse reads them; those that it does not know are ignored. After an error r is to be freed. */
+/* Sets every field of a JSON object, as quire_request_parse reads them; an unknown one is refused where it would change what is generated, else noted in info. After an error r is to be freed. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
 /* ---- streams ---- */
@@ -199,7 +234,8 @@ typedef enum quire_event_kind {
     QUIRE_EVENT_ROLLBACK, /* this choice was taken back (see quire_stream_rollback): of all that was given out only this stands */
     QUIRE_EVENT_REFUSED,  /* a rollback or steer could not be done after all: error says why, and the choice goes on as it was */
     QUIRE_EVENT_END,   /* this choice is finished */
-    QUIRE_EVENT_DONE   /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
+    QUIRE_EVENT_DONE,  /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
+    QUIRE_EVENT_PARSED /* quire_parse_start's: request is the receiver's, or NULL and error says why; stream is NULL */
 } quire_event_kind;
 
 /* A token's log-probability under the model's own logits. rank is how many tokens have at least as much, so 1 is the likeliest. */
@@ -230,7 +266,8 @@ typedef struct quire_event {
     double beam_score;        /* END: of a result of beam search: by which it was ranked */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
     int32_t cached_tokens;    /* of prompt_tokens: not computed, but found in the prefix cache; known from the first DELTA on */
-    const quire_error *error; /* DONE with finish ERROR, REFUSED: what; else NULL */
+    const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request: what; else NULL */
+    quire_request *request;   /* PARSED */
 } quire_event;
 
 /* A queue on which streams deliver events. */
@@ -311,6 +348,10 @@ const quire_kv_view *quire_pool_view_get(quire_pool_view *v);
 
 /* A summary of a model file for people (json false) or programs. *text is freed with quire_free. */
 quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_error *err);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }

@@ -6,6 +6,15 @@
 
 #include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The library exports what is declared here, and nothing else. */
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
 #define QUIRE_ERR_LIST(X)                                                     \
     X(OK, "success")                                                          \
     X(NO_MEMORY, "out of memory")                                             \
@@ -21,7 +30,8 @@
     X(BUSY, "too many requests")                                              \
     X(CANCELLED, "cancelled")                                                 \
     X(NUMERIC, "the model produced a value that is not finite")               \
-    X(INTERNAL, "internal error")
+    X(INTERNAL, "internal error")                                             \
+    X(CONTEXT_LENGTH, "the conversation does not fit the context")
 
 typedef enum quire_err {
 #define QUIRE_ERR_NAME(name, text) QUIRE_##name,
@@ -44,5 +54,13 @@ typedef struct quire_error {
 /* The name ("BAD_FILE") and meaning of an error; never NULL. Any thread. */
 const char *quire_err_name(quire_err e);
 const char *quire_err_text(quire_err e);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

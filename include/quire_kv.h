@@ -31,6 +31,11 @@
 extern "C" {
 #endif
 
+/* The library exports what is declared here, and nothing else. */
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
 typedef struct quire_kv quire_kv;
 typedef struct quire_kv_seq quire_kv_seq;
 
@@ -158,8 +163,11 @@ typedef struct quire_kv_view_page {
 
 typedef enum quire_kv_view_state { QUIRE_KV_OPEN, QUIRE_KV_PREFILL, QUIRE_KV_DECODE } quire_kv_view_state;
 
+#define QUIRE_KV_VIEW_OWNER 129 /* bytes of a tenant's name and its end */
+
 typedef struct quire_kv_view_seq {
     int64_t id;
+    char owner[QUIRE_KV_VIEW_OWNER]; /* its tenant; "": none */
     int32_t n_tokens, n_pages; /* slots it has, and the pages that they lie in, in all groups */
     quire_kv_view_state state;
 } quire_kv_view_seq;
@@ -218,6 +226,10 @@ void quire_kv_look(const quire_kv *kv, quire_kv_view *v);
 int64_t quire_kv_seq_id(const quire_kv_seq *seq);
 /* Evicts, longest unused first, until n pages are free. QUIRE_NO_ROOM when all others are held: what could go is gone then. */
 quire_err quire_kv_evict(quire_kv *kv, int32_t n);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 
 #ifdef __cplusplus
 }

@@ -4,30 +4,31 @@ import pathlib
 import re
 import sys
 
-ALL = "base core file text grammar kv backend backend/cpu backend/cuda model engine api server bench sim public"
+ALL = "base core json file text grammar kv backend backend/cpu backend/cuda model engine api server bench sim public"
 
 # room: (what it may include besides itself, libraries besides libc). "backend" is backend/backend.h, "public" the headers of include/.
 ROOMS = {
     "base": ("", ""),
     "core": ("base", ""),
-    "text": ("core base", "json-c pcre2 utf8proc"),
-    "file": ("core base", "json-c curl openssl"),
-    "grammar": ("core base", "json-c"),
+    "json": ("base", "jansson"),
+    "text": ("json core base", "pcre2 utf8proc"),
+    "file": ("json core base", "curl openssl"),
+    "grammar": ("json core base", ""),
     "kv": ("core base quire_kv.h", "xxhash hiredis liburing"),
     "backend": ("core base", ""),
     "backend/cpu": ("backend core base", "simd"),
     "backend/cuda": ("backend core base", "cuda"),
     "model": ("backend file core base", ""),
     "engine": ("kv model grammar backend core base quire_explain.h", "simd"),
-    "api": ("engine text model kv file grammar backend backend/cpu backend/cuda core base public", "json-c"),
-    "server": ("public base", "libevent http-parser json-c openssl libzmq msgpack libyaml"),
-    "cli": ("public base server/server.h bench/attention.h bench/bench.h bench/calibrate.h bench/demo.h bench/engine.h bench/experiment.h bench/kernels.h bench/kv.h bench/memory.h bench/preempt.h bench/profile.h bench/roofline.h bench/runs.h bench/sampler.h bench/serving.h bench/speed.h bench/stall.h bench/start.h bench/tiers.h sim/sim.h", "libedit json-c"),
-    "bench": (ALL, "json-c simd"),
-    "sim": (ALL, "json-c"),
+    "api": ("engine text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
+    "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
+    "cli": ("public json base server/server.h bench/attention.h bench/bench.h bench/calibrate.h bench/demo.h bench/engine.h bench/experiment.h bench/kernels.h bench/kv.h bench/memory.h bench/preempt.h bench/profile.h bench/roofline.h bench/runs.h bench/sampler.h bench/serving.h bench/speed.h bench/stall.h bench/start.h bench/tiers.h sim/sim.h", "libedit"),
+    "bench": (ALL, "simd"),
+    "sim": (ALL, ""),
 }
 
 LIBRARIES = [
-    ("json-c", r"json-c/.*"), ("pcre2", r"pcre2\.h"), ("utf8proc", r"utf8proc\.h"), ("curl", r"curl/.*"), ("openssl", r"openssl/.*"),
+    ("jansson", r"jansson\.h"), ("pcre2", r"pcre2\.h"), ("utf8proc", r"utf8proc\.h"), ("curl", r"curl/.*"), ("openssl", r"openssl/.*"),
     ("xxhash", r"xxhash\.h"), ("hiredis", r"hiredis/.*"), ("liburing", r"liburing\.h"), ("libevent", r"event2/.*"),
     ("http-parser", r"http_parser\.h"), ("libzmq", r"zmq\.h"), ("msgpack", r"msgpack.*"), ("libyaml", r"yaml\.h"),
     ("libedit", r"(histedit|editline/readline)\.h"), ("simd", r"(immintrin|cpuid|arm_neon|simde/.*)(\.h)?"), ("cuda", r"(cuda|cublas|nvrtc).*"),
@@ -35,7 +36,7 @@ LIBRARIES = [
 
 # ISO C, POSIX and Linux, and the compiler's header of the floating-point control word.
 LIBC = re.compile(
-    r"(assert|ctype|errno|fenv|float|inttypes|iso646|limits|locale|math|setjmp|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|"
+    r"(assert|ctype|errno|fenv|float|inttypes|iso646|malloc|limits|locale|math|setjmp|signal|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|"
     r"stdlib|stdnoreturn|string|strings|time|wchar|dirent|dlfcn|fcntl|glob|libgen|netdb|poll|pthread|sched|semaphore|spawn|termios|unistd|"
     r"arpa/inet|netinet/(in|tcp)|sys/[a-z_]+|linux/[a-z_]+|xmmintrin)\.h"
 )

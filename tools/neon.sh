@@ -9,9 +9,9 @@ export QUIRE_TEST_EMULATED=1 # slow, and without threads: qemu does not start th
 cc=aarch64-linux-gnu-gcc
 out=build/neon
 cmocka=/usr/lib/aarch64-linux-gnu/libcmocka.so.0
-json=/usr/lib/aarch64-linux-gnu/libjson-c.so.5
+json=/usr/lib/aarch64-linux-gnu/libjansson.so.4
 if ! command -v $cc >/dev/null || ! command -v qemu-aarch64-static >/dev/null || [ ! -e /usr/include/cmocka.h ] || [ ! -e $cmocka ] || [ ! -e $json ]; then
-    echo "SKIP: NEON: no $cc, qemu-aarch64-static, libcmocka0:arm64 or libjson-c5:arm64 (tools/packages.sh neon installs them)"
+    echo "SKIP: NEON: no $cc, qemu-aarch64-static, libcmocka0:arm64 or libjansson4:arm64 (tools/packages.sh neon installs them)"
     exit 77
 fi
 mkdir -p $out
@@ -27,7 +27,7 @@ compile() {
 }
 
 objects=()
-for file in src/base/*.c src/core/*.c src/backend/cpu/*.c; do
+for file in src/base/*.c src/core/*.c src/json/*.c src/backend/cpu/*.c; do
     case $file in *_avx2.c | *_avx512.c | *_avx512bf16.c) continue ;; esac
     object=$out/$(tr / _ <<<"${file%.c}").o
     objects+=("$object")

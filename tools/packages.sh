@@ -1,17 +1,18 @@
 #!/bin/sh
-# Makes sure that the Debian packages for a purpose are there: packages.sh build|test|test-long|fuzz|neon|format
-# Installs what is missing as root or through sudo without a password; else prints the one line to run. Says nothing when nothing is missing.
+# Makes sure that the Debian packages for a purpose are there: packages.sh build|unit|test|test-long|fuzz|neon|format
+# The names are those of Debian 12 and 13 alike. Installs what is missing as root or through sudo without a password; else prints the one line to run. Says nothing when nothing is missing.
 set -eu
 
-build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjson-c-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev libxxhash-dev liburing-dev libhiredis-dev"
+build="gcc libc6-dev make cmake ninja-build pkg-config libevent-dev libhttp-parser-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev libedit-dev libxxhash-dev liburing-dev libhiredis-dev"
 case "${1:-build}" in
 build) wanted="$build" ;;
-test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server chromium" ;;
+unit) wanted="$build libcmocka-dev redis-server" ;;
+test) wanted="$build clang libcmocka-dev libsimde-dev python3 python3-venv redis-server chromium curl" ;;
 test-long) wanted="gcc libc6-dev spin" ;;
-fuzz) wanted="$build clang libcmocka-dev libclang-rt-14-dev" ;;
-neon) wanted="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev libcmocka0:arm64 libjson-c-dev libjson-c5:arm64" ;;
+fuzz) wanted="$build clang libcmocka-dev libclang-rt-dev" ;;
+neon) wanted="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static libcmocka-dev libcmocka0:arm64 libjansson-dev libjansson4:arm64" ;;
 format) wanted="clang-format" ;;
-*) echo "usage: $0 build|test|test-long|fuzz|neon|format" >&2; exit 2 ;;
+*) echo "usage: $0 build|unit|test|test-long|fuzz|neon|format" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then

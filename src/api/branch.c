@@ -176,22 +176,18 @@ static quire_err add_ids(token_list *to, const int32_t *ids, size_t n) {
 
 /* Changes fields of a running choice. */
 static quire_err change(quire_request *r, const char *fields, size_t n, quire_error *err) {
-    json_object *body;
-    TRY(json_read(fields, n, &body, err));
-    if (!json_object_is_type(body, json_type_object)) {
-        json_object_put(body);
-        return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
-    }
-    json_object_object_foreach(body, key, value) {
-        (void)value;
-        if (params_field(key, request_endpoint_flag(r)) != NULL && !request_field_steers(key)) {
-            quire_err e = err_set_param(err, QUIRE_BAD_REQUEST, key, "%s cannot be changed while the answer is made; a fork can have another", key);
-            json_object_put(body);
-            return e;
+    json_value *body;
+    TRY(request_read_value((str){fields, n}, 0, NULL, &body, err));
+    quire_err e = json_is(body, JSON_KIND_OBJECT) ? QUIRE_OK
+                                                  : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
+    for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
+        if (params_field(m.name, request_endpoint_flag(r)) != NULL && !request_field_steers(m.name)) {
+            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name, "%s cannot be changed while the answer is made; a fork can have another", m.name);
         }
     }
-    json_object_put(body);
-    return quire_request_set_all(r, fields, n, err);
+    json_drop(body);
+    e = e == QUIRE_OK ? quire_request_set_all(r, fields, n, err) : e;
+    return e == QUIRE_OK ? request_check_lengths(r, err) : e;
 }
 
 /* The command's tokens, fields and tail. */
@@ -213,15 +209,22 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
     m->fields->sampling.seed = c->sampling.seed;
     if (fields != NULL) {
         TRY(change(m->fields, fields, n_fields, err));
-        if (m->fields->max_completion_tokens >= 0) {
-            m->fields->sampling.max_tokens = m->fields->max_completion_tokens;
-        }
         if (!m->fields->sampling.has_seed) { /* null: another, whichever */
             m->fields->sampling.seed = rng_os_seed();
             m->fields->sampling.has_seed = true;
         }
     }
     return QUIRE_OK;
+}
+
+/* The tail's text as tokens; one that cannot fit is not tokenised to its end. */
+static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_error *err) {
+    size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, m->tail_text.n);
+    encode_options options = {.special = ENCODE_PARSE, .max_tokens = limit};
+    quire_err er = least > limit ? QUIRE_NO_ROOM : tokenizer_encode(e->tokenizer, (str){m->tail_text.p, m->tail_text.n}, options, &m->tail, err);
+    return er != QUIRE_NO_ROOM ? er
+                               : err_set_param(err, QUIRE_BAD_REQUEST, "text", "text has at least %zu tokens; a sequence has at most %zu tokens here",
+                                               least > limit ? least : limit + 1, limit);
 }
 
 /* Tokenises the tail, and reads again what stands. */
@@ -233,9 +236,9 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
         return err_set_param(err, QUIRE_UNSUPPORTED, "text", "this model has no vocabulary that this server can use; give token ids");
     }
     if (m->has_text) {
-        TRY(tokenizer_encode(e->tokenizer, (str){m->tail_text.p, m->tail_text.n}, (encode_options){ENCODE_PARSE, false}, &m->tail, err));
+        TRY(tokenise_tail(m, e, err));
     }
-    TRY(request_tokenize_lists(m->fields, e->tokenizer, err));
+    TRY(request_tokenize_lists(m->fields, e->tokenizer, &c->stream->released, err));
     quire_err er = stream_open_text(e, r, &c->prompt, first_prompt(c), &m->detok, &m->stopper);
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;

@@ -7,9 +7,11 @@
     __asm__(".section .rodata, \"a\"\n"         \
             ".balign 64\n"                      \
             ".global " name "_begin\n"          \
+            ".hidden " name "_begin\n"          \
             name "_begin:\n"                    \
             ".incbin \"" path "\"\n"            \
             ".global " name "_end\n"            \
+            ".hidden " name "_end\n"            \
             name "_end:\n"                      \
             ".byte 0\n"                         \
             ".previous\n")

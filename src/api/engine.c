@@ -24,11 +24,16 @@ static quire_err open_text(quire_engine *e, const quire_options *o, const model_
     if (r == QUIRE_UNSUPPORTED) {
         log_line(LOG_WARN, "%s; prompts of token ids only", e->text_error.message);
     }
+    chat_tokens tokens = {.tokenizer = e->tokenizer};
+    if (e->tokenizer != NULL) {
+        tokens.bos = tokenizer_bos_text(e->tokenizer);
+        tokens.eos = tokenizer_eos_text(e->tokenizer);
+    }
     if (o->chat_template) {
-        return chat_template_open(str_of(o->chat_template), &e->chat, err);
+        return chat_template_open(str_of(o->chat_template), &tokens, &e->chat, err);
     }
     str own = model_file_chat_template(f);
-    if (own.n > 0 && chat_template_open(own, &e->chat, &e->template_error) != QUIRE_OK) {
+    if (own.n > 0 && chat_template_open(own, &tokens, &e->chat, &e->template_error) != QUIRE_OK) {
         log_line(LOG_WARN, "the model's chat template is not understood (%s); give --chat-template to chat", e->template_error.message);
     }
     return QUIRE_OK;
@@ -106,7 +111,9 @@ static void fill_info(quire_engine *e, const quire_options *o, int32_t max_len) 
     e->context = (request_context){.n_vocab = d->n_vocab,
                                    .max_model_len = max_len,
                                    .has_vocabulary = e->tokenizer != NULL,
+                                   .tokenizer = e->tokenizer,
                                    .has_chat_template = e->chat != NULL,
+                                   .defaults = e->defaults.n > 0 ? &e->defaults : NULL,
                                    .content = e->chat != NULL ? chat_template_content(e->chat) : CHAT_CONTENT_TEXT};
     quire_info *i = &e->info;
     i->model_path = e->model_path;
@@ -136,13 +143,17 @@ static void fill_info(quire_engine *e, const quire_options *o, int32_t max_len) 
     i->eos = d->n_eos > 0 ? d->eos[0] : -1;
     i->has_vocabulary = e->tokenizer != NULL;
     i->has_chat_template = e->chat != NULL;
+    i->max_answer_bytes = (size_t)o->max_answer_bytes;
+    i->generation_config = e->defaults.n > 0 ? e->defaults.source.p : NULL;
+    i->generation_defaults = e->defaults.n > 0 ? e->defaults.text.p : "";
 }
 
 static quire_err open_parts(quire_engine *e, const quire_options *options, quire_error *err) {
-    quire_options own = *options, *o = &own;
+    quire_options own, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
     dtype kv = DTYPE_F32;
+    TRY(options_read(options, o, err));
     TRY(options_check(o, err));
     TRY(tiers_check(o, err));
     TRY(speculation_read(o, &e->speculation, err));
@@ -153,6 +164,7 @@ static quire_err open_parts(quire_engine *e, const quire_options *options, quire
     TRY(options_open_file(o, &f, err));
     quire_err r = open_model(e, o, f, &max_len, &kv, err);
     r = r ? r : open_text(e, o, f, err);
+    r = r ? r : defaults_open(o, f, &e->defaults, err);
     model_file_close(f);
     TRY(r);
     own.max_batched_tokens = options_max_rows(o, max_len);
@@ -192,8 +204,13 @@ void quire_engine_close(quire_engine *e) {
         e->b->ops->close(e->b);
     }
     speculation_close(&e->speculation);
+    defaults_close(&e->defaults);
     mem_free(e->model_path);
     mem_free(e);
+}
+
+const char *quire_version(void) {
+    return QUIRE_VERSION;
 }
 
 const quire_info *quire_engine_info(const quire_engine *e) {

@@ -17,6 +17,7 @@
 struct quire_engine {
     quire_info info;
     request_context context;
+    request_defaults defaults;  /* of the context */
     quire_error text_error;     /* why there is no tokenizer, when there is none */
     quire_error template_error; /* why the model's own template is not used, when it is not */
     char *model_path;

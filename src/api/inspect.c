@@ -1,14 +1,13 @@
 /* `quire inspect`: what a model file is and what it will take, without loading its weights. */
 #include <stdio.h>
 
-#include <json-c/json.h>
-
 #include "api/memory.h"
 #include "api/options.h"
 #include "base/mem.h"
 #include "base/str.h"
+#include "base/utf8.h"
+#include "json/json_out.h"
 #include "model/model.h"
-#include "text/utf8.h"
 
 enum { N_KV_TYPES = 4 };
 
@@ -154,38 +153,31 @@ static quire_err write_text(strbuf *b, const summary *s) {
     return write_memory(b, s);
 }
 
-static void add_int(json_object *o, const char *key, int64_t v) {
-    json_object_object_add(o, key, json_object_new_int64(v));
+static void add_int(json_out *o, const char *name, int64_t v) {
+    json_int(json_name(o, name), v);
 }
 
-static void add_text(json_object *o, const char *key, const char *v) {
-    json_object_object_add(o, key, json_object_new_string(v));
+static void add_text(json_out *o, const char *name, const char *v) {
+    json_cstr(json_name(o, name), v);
 }
 
-static json_object *kv_json(const summary *s, int i) {
+static void write_plan(json_out *o, const summary *s, int i) {
     const kv_layout *l = &s->kv[i].layout;
-    json_object *o = json_object_new_object();
+    json_begin(json_item(o), '{');
     add_text(o, "kv_dtype", dtype_name(s->kv[i].type));
     add_int(o, "token_bytes", kv_layout_token_bytes(l));
     add_int(o, "page_bytes", l->page_bytes);
     add_int(o, "n_pages", s->kv[i].n_pages);
     add_int(o, "n_tokens", s->kv[i].n_pages / l->n_groups * l->page_tokens);
     add_int(o, "full_length_requests", requests_held(s, i, s->max_len));
-    return o;
+    json_end(o, '}');
 }
 
-static quire_err write_json(strbuf *b, const summary *s) {
+static void write_description(json_out *o, const summary *s) {
     const model_desc *d = &s->d;
-    json_object *o = json_object_new_object(), *kv = json_object_new_array(), *types = json_object_new_object();
-    if (!o || !kv || !types) {
-        json_object_put(o);
-        json_object_put(kv);
-        json_object_put(types);
-        return QUIRE_NO_MEMORY;
-    }
     add_text(o, "model", s->path.p);
     add_text(o, "format", model_file_format(s->f) == MODEL_GGUF ? "gguf" : "huggingface");
-    json_object_object_add(o, "packed", json_object_new_boolean(d->is_packed));
+    json_bool(json_name(o, "packed"), d->is_packed);
     add_text(o, "architecture", d->architecture);
     add_text(o, "name", s->name.p);
     add_int(o, "n_layers", d->n_layers);
@@ -196,33 +188,43 @@ static quire_err write_json(strbuf *b, const summary *s) {
     add_int(o, "d_ff", d->d_ff);
     add_int(o, "n_vocab", d->n_vocab);
     add_int(o, "max_positions", d->max_positions);
-    json_object_object_add(o, "tied_embeddings", json_object_new_boolean(d->tied_embeddings));
+    json_bool(json_name(o, "tied_embeddings"), d->tied_embeddings);
     add_int(o, "n_params", d->n_params);
     add_int(o, "weight_bytes", d->weight_bytes);
+    json_begin(json_name(o, "weight_bytes_by_type"), '{');
     for (int t = 0; t < N_DTYPES; t++) {
         if (s->by_type[t] > 0) {
-            add_int(types, dtype_name((dtype)t), s->by_type[t]);
+            add_int(o, dtype_name((dtype)t), s->by_type[t]);
         }
     }
-    json_object_object_add(o, "weight_bytes_by_type", types);
-    add_text(o, "compute", compute_name(s->compute));
-    add_text(o, "vocabulary", s->vocabulary.p);
-    json_object_object_add(o, "chat_template", json_object_new_boolean(model_file_chat_template(s->f).n > 0));
-    add_int(o, "page_tokens", s->page_tokens);
-    add_int(o, "free_bytes", s->free_bytes);
-    for (int i = 0; i < s->n_kv; i++) {
-        json_object_array_add(kv, kv_json(s, i));
-    }
-    json_object_object_add(o, "memory_plan", kv);
-    quire_err e = strbuf_addf(b, "%s\n", json_object_to_json_string_ext(o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(o);
-    return e;
+    json_end(o, '}');
 }
 
-quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_error *err) {
+static quire_err write_json(strbuf *b, const summary *s) {
+    json_out o = {.to = b, .indent = 2};
+    json_begin(&o, '{');
+    write_description(&o, s);
+    add_text(&o, "compute", compute_name(s->compute));
+    add_text(&o, "vocabulary", s->vocabulary.p);
+    json_bool(json_name(&o, "chat_template"), model_file_chat_template(s->f).n > 0);
+    add_int(&o, "page_tokens", s->page_tokens);
+    add_int(&o, "free_bytes", s->free_bytes);
+    json_begin(json_name(&o, "memory_plan"), '[');
+    for (int i = 0; i < s->n_kv; i++) {
+        write_plan(&o, s, i);
+    }
+    json_end(&o, ']');
+    json_end(&o, '}');
+    json_raw(&o, "\n");
+    return o.err;
+}
+
+quire_err quire_inspect(const quire_options *given, bool json, char **text, quire_error *err) {
     model_file *f;
+    quire_options own, *o = &own;
     strbuf b = {0};
     *text = NULL;
+    TRY(options_read(given, o, err));
     TRY(options_check(o, err));
     TRY(options_open_file(o, &f, err));
     summary *s = mem_new(1, sizeof *s);

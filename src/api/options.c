@@ -7,28 +7,58 @@
 
 #define DEFAULT_UTILIZATION 0.5
 #define MAX_PAGES           ((int64_t)1 << 30)
+#define LEAST_SIZE          (offsetof(quire_options, model) + sizeof(const char *)) /* a caller's quire_options names its model at least */
+#define MAX_SIZE            4096                                                    /* beyond that its size is no size */
 
-void quire_options_init(quire_options *o) {
-    *o = (quire_options){.model = "builtin",
-                         .compute = "auto",
-                         .kv_dtype = "auto",
-                         .prefix_cache = "token",
-                         .eviction_policy = "lru",
-                         .schedule = "fcfs",
-                         .schedule_lambda = ORDER_LAMBDA,
-                         .step_target_us = 100000,
-                         .isa = "auto",
-                         .cpu_bind = "none",
-                         .page_tokens = 16,
-                         .memory_utilization = DEFAULT_UTILIZATION,
-                         .max_batched_tokens = 512,
-                         .max_seqs = 64,
-                         .tier_file_bytes = (int64_t)16 << 30,
-                         .tier_redis_bytes = (int64_t)4 << 30,
-                         .preemption_mode = "auto",
-                         .tier_write = "evict",
-                         .tier_wait_us = 200000,
-                         .n_text_threads = 1};
+static const quire_options defaults = {.size = sizeof(quire_options),
+                                       .model = "builtin",
+                                       .compute = "auto",
+                                       .kv_dtype = "auto",
+                                       .prefix_cache = "token",
+                                       .eviction_policy = "lru",
+                                       .schedule = "fcfs",
+                                       .schedule_lambda = ORDER_LAMBDA,
+                                       .step_target_us = 100000,
+                                       .isa = "auto",
+                                       .cpu_bind = "none",
+                                       .page_tokens = 16,
+                                       .memory_utilization = DEFAULT_UTILIZATION,
+                                       .max_batched_tokens = 512,
+                                       .max_seqs = 64,
+                                       .tier_file_bytes = (int64_t)16 << 30,
+                                       .tier_redis_bytes = (int64_t)4 << 30,
+                                       .preemption_mode = "auto",
+                                       .tier_write = "evict",
+                                       .tier_wait_us = 200000,
+                                       .n_text_threads = 1,
+                                       .generation_config = "auto"};
+
+void quire_options_init_sized(quire_options *o, size_t size) {
+    if (size < sizeof o->size) {
+        return; /* no room for anything; whoever reads it refuses it */
+    }
+    memset(o, 0, size);
+    memcpy(o, &defaults, size < sizeof defaults ? size : sizeof defaults);
+    o->size = size;
+}
+
+quire_err options_read(const quire_options *given, quire_options *out, quire_error *err) {
+    size_t size = given->size;
+    if (size < LEAST_SIZE || size > MAX_SIZE || size % _Alignof(quire_options) != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size, sizeof *out);
+    }
+    for (size_t i = sizeof *out; i < size; i++) {
+        if (((const unsigned char *)given)[i] != 0) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "quire_options has %zu bytes, and byte %zu sets an option that libquire " QUIRE_VERSION
+                           " does not know (its own has %zu); use the library that belongs to the header",
+                           size, i, sizeof *out);
+        }
+    }
+    *out = defaults;
+    memcpy(out, given, size < sizeof *out ? size : sizeof *out);
+    out->size = sizeof *out;
+    return QUIRE_OK;
 }
 
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
@@ -143,7 +173,8 @@ static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t
 }
 
 quire_err options_check(const quire_options *o, quire_error *err) {
-    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule || !o->tier_write || !o->preemption_mode) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule || !o->tier_write || !o->preemption_mode ||
+        !o->generation_config) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
@@ -158,6 +189,9 @@ quire_err options_check(const quire_options *o, quire_error *err) {
     preempt_mode preempt;
     TRY(options_schedule(o, &schedule, err));
     TRY(options_preemption(o, &preempt, err));
+    if (o->max_answer_bytes < 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--max-answer-bytes: must be at least 0");
+    }
     if (o->step_target_us < 0) {
         return err_set(err, QUIRE_INVALID, -1, "--step-target-ms: must not be negative");
     }

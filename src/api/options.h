@@ -8,6 +8,8 @@
 #include "file/model_file.h"
 #include "quire.h"
 
+/* Copies what a caller gave, whose header may be another version's (quire_options_init). INVALID says what is wrong with its size. */
+quire_err options_read(const quire_options *given, quire_options *out, quire_error *err);
 /* Opens the file that o->model names: a path, or "builtin". */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
 /* "auto" goes by the weights: F32: f32, 16-bit: bf16, quantised: int8; a packed model has one mode only. */

@@ -61,9 +61,11 @@ static quire_err pack(const quire_options *o, model_file *f, const char *path, i
 
 quire_err quire_pack(const quire_options *o, const char *path, int64_t *n_bytes, quire_error *err) {
     model_file *f;
-    TRY(options_check(o, err));
-    TRY(options_open_file(o, &f, err));
-    quire_err e = pack(o, f, path, n_bytes, err);
+    quire_options own;
+    TRY(options_read(o, &own, err));
+    TRY(options_check(&own, err));
+    TRY(options_open_file(&own, &f, err));
+    quire_err e = pack(&own, f, path, n_bytes, err);
     model_file_close(f);
     return e;
 }

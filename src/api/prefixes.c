@@ -9,7 +9,7 @@ static quire_err read_ids(const quire_prefix *p, const tokenizer *t, token_list 
             return err_set(err, QUIRE_UNSUPPORTED, -1,
                            "this model has no vocabulary that this build can use; give the public prefix as token ids");
         }
-        return tokenizer_encode(t, (str){p->text, p->n_text}, (encode_options){ENCODE_PARSE, true}, out, err);
+        return tokenizer_encode(t, (str){p->text, p->n_text}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, out, err);
     }
     for (size_t i = 0; i < p->n_ids; i++) {
         if (token_list_add(out, p->ids[i]) != QUIRE_OK) {

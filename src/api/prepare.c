@@ -16,20 +16,42 @@ static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
                          "this model has no vocabulary that this server can use; give the prompt as token ids");
 }
 
+/* The ids of a text. One that cannot fit is refused by its length, where that says so, and no more is tokenised than can fit. */
+static quire_err encode(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out, quire_error *err) {
+    size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
+    if (least > limit) {
+        return request_too_long_by(r, least, err);
+    }
+    encode_options options = {.special = ENCODE_PARSE, .add_special = r->add_special, .marks = marks, .max_tokens = limit};
+    quire_err er = tokenizer_encode(e->tokenizer, text, options, out, err);
+    return er == QUIRE_NO_ROOM ? request_too_long_by(r, limit + 1, err) : er;
+}
+
+/* The ids of the conversation. A special token is one only where the template wrote it. */
+static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, quire_error *err) {
+    strbuf marked = {0}, text = {0};
+    text_marks marks = {0};
+    quire_err er = request_render(r, e->chat, &marked, err);
+    if (er == QUIRE_OK && marks_take((str){marked.p, marked.n}, (str){r->roles.p, r->roles.n}, &text, &marks) != QUIRE_OK) {
+        er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
+    }
+    strbuf_deinit(&marked);
+    er = er == QUIRE_OK ? encode(e, r, (str){text.p, text.n}, &marks, out, err) : er;
+    text_marks_deinit(&marks);
+    strbuf_deinit(&text);
+    return er;
+}
+
 /* The ids of prompt i. */
 static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, quire_error *err) {
     if (r->info.endpoint == QUIRE_CHAT && r->stem.held == NULL) {
-        strbuf text = {0};
         TRY(need_vocabulary(e, err));
-        quire_err er = request_render(r, e->chat, tokenizer_bos_text(e->tokenizer), tokenizer_eos_text(e->tokenizer), &text, err);
-        er = er ? er : tokenizer_encode(e->tokenizer, (str){text.p, text.n}, (encode_options){ENCODE_PARSE, r->add_special}, out, err);
-        strbuf_deinit(&text);
-        return er;
+        return make_chat(e, r, out, err);
     }
     const request_prompt *p = &r->prompts[i];
     if (!p->ids) {
         TRY(need_vocabulary(e, err));
-        return tokenizer_encode(e->tokenizer, p->text, (encode_options){ENCODE_PARSE, r->add_special}, out, err);
+        return encode(e, r, p->text, NULL, out, err);
     }
     for (int32_t k = 0; k < p->n_ids; k++) {
         if (token_list_add(out, p->ids[k]) != QUIRE_OK) {
@@ -39,19 +61,58 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
     return QUIRE_OK;
 }
 
-/* The prompt must leave room for a token. A max_tokens over what is left is cut by the engine, as vLLM does. */
-static quire_err check_length(const quire_engine *e, const choice *c, quire_error *err) {
-    int32_t limit = e->info.max_model_len;
+/* A max_tokens over what is left is cut by the engine, as vLLM does. */
+static quire_err check_length(const quire_engine *e, const quire_request *r, const choice *c, quire_error *err) {
     if (c->prompt.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
     }
-    if (c->prompt.n >= (size_t)limit) {
-        return err_set_param(
-            err, QUIRE_BAD_REQUEST, c->prompt.n == (size_t)limit ? "max_tokens" : "input_tokens",
-            "the prompt has %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens",
-            c->prompt.n, (int)limit);
+    return c->prompt.n >= (size_t)e->info.max_model_len ? request_too_long(r, c->prompt.n, err) : QUIRE_OK;
+}
+
+/* ---- how long an answer can become, in bytes of JSON ---- */
+
+enum {
+    TOKEN_BYTES = 8,        /* of text, or of an id */
+    LISTED_BYTES = 32,      /* a token and its log-probability in a completion's lists */
+    CHAT_LISTED_BYTES = 96, /* the same in a chat's, with its bytes */
+    PROMPT_LISTED_BYTES = 80
+};
+
+/* Of one token of the answer, or of the echo. */
+static int64_t token_bytes(const quire_request_info *info) {
+    int64_t listed = info->endpoint == QUIRE_CHAT ? CHAT_LISTED_BYTES : LISTED_BYTES;
+    return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) + (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
+}
+
+/* What the choices of a prompt of n tokens may take: what they show of the prompt and, in a whole answer, as many tokens as the request names. max_tokens
+ * that it leaves out are not counted: the answer is then cut where it grows too long. */
+static int64_t answer_bytes(const quire_request *r, size_t n_prompt) {
+    const quire_request_info *info = &r->info;
+    int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) + (info->echo ? token_bytes(info) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
+    int64_t n_shown = info->endpoint == QUIRE_CHAT ? 1 : info->n_samples; /* a chat shows its prompt once, a completion with every choice */
+    int64_t n_new = info->stream || r->sampling.max_tokens < 0 ? 0 : r->sampling.max_tokens;
+    return info->n_samples * n_new * token_bytes(info) + n_shown * (int64_t)n_prompt * shown;
+}
+
+/* No prompt is cut yet: truncate_prompt_tokens is taken where it cuts nothing. */
+static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire_error *err) {
+    if (r->truncate_prompt_tokens < 0 || n_prompt <= (size_t)r->truncate_prompt_tokens) {
+        return QUIRE_OK;
     }
-    return QUIRE_OK;
+    return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens", "the prompt has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here",
+                         n_prompt, (int)r->truncate_prompt_tokens);
+}
+
+/* Adds the bytes of one more prompt's choices to *total. */
+static quire_err count_answer(const quire_engine *e, const quire_request *r, size_t n_prompt, int64_t *total, quire_error *err) {
+    int64_t limit = (int64_t)e->info.max_answer_bytes;
+    *total += answer_bytes(r, n_prompt);
+    if (limit == 0 || *total <= limit) {
+        return QUIRE_OK;
+    }
+    return err_set_param(err, QUIRE_BAD_REQUEST, r->info.n_samples > 1 ? "n" : r->info.logprobs >= 0 ? "logprobs" : "max_tokens",
+                         "the answer could take %lld bytes, and --max-answer-bytes is %lld: ask for fewer choices, tokens or logprobs, or for no echo",
+                         (long long)*total, (long long)limit);
 }
 
 /* The ids of c's prompt: made for its first sample, copied for the others. */
@@ -94,7 +155,7 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     c->sampling = r->sampling;
     c->prompt_only = r->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
-    TRY(check_length(e, c, err));
+    TRY(check_length(e, r, c, err));
     int32_t n_prompt = r->stem.held != NULL ? r->stem.n_prompt : (int32_t)c->prompt.n;
     quire_err er = stream_open_text(e, r, &c->prompt, n_prompt, &c->detok, &c->stopper);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
@@ -210,9 +271,15 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
 }
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
-    TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, err));
+    int64_t n_bytes = 0;
+    TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
+        TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);
         TRY(open_choice(s->q->e, s->request, &s->choices[i], err));
+        if (i % s->request->info.n_samples == 0) {
+            TRY(check_truncation(s->request, s->choices[i].prompt.n, err));
+            TRY(count_answer(s->q->e, s->request, s->choices[i].prompt.n, &n_bytes, err));
+        }
     }
     if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->tokenizer != NULL &&
         stop_watch_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {

@@ -44,6 +44,7 @@ void quire_queue_close(quire_queue *q) {
             quire_queue_wait(q, -1);
         }
     }
+    parse_close(q);
     engine_out_close(q->out);
     pthread_mutex_destroy(&q->lock);
     wake_deinit(&q->wake);
@@ -421,6 +422,10 @@ static bool take_prepared(quire_queue *q) {
         choice *c = &s->choices[i];
         c->current = c->n_replaced == 0 ? c->id : c->current;
     }
+    for (int32_t i = 0; s->verdict.code == QUIRE_CANCELLED && i < s->n_choices; i++) { /* released before the engine had any */
+        s->choices[i].finish = QUIRE_FINISH_CANCELLED;
+        settle(&s->choices[i]);
+    }
     if (s->error.code == QUIRE_OK) {
         s->error = s->verdict;
     }
@@ -516,6 +521,8 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
             if (next_stage(q, out)) {
                 return true;
             }
+        } else if (parse_next(q, out)) {
+            return true;
         } else if (take_prepared(q)) { /* before tokens: those may come without end */
             continue;
         } else if (take_command(q)) {

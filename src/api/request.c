@@ -1,7 +1,11 @@
 #include "api/request.h"
 
+#include <stdio.h>
+
 #include "api/request_read.h"
 #include "base/mem.h"
+#include "core/foreign.h"
+#include "json/json_scan.h"
 
 uint32_t request_endpoint_flag(const quire_request *r) {
     return r->info.endpoint == QUIRE_CHAT ? FIELD_CHAT : FIELD_COMPLETIONS;
@@ -18,11 +22,10 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->n = 1;
     r->best_of = r->beams.width = -1;
     request_count_choices(r);
-    r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
+    r->truncate_prompt_tokens = r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
     r->cache_priority = -1;
     sampling_params_init(&r->sampling);
-    r->values = json_object_new_array();
-    quire_err e = r->values == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
+    quire_err e = QUIRE_OK;
     int32_t n = 0;
     const field_desc *fields = params_fields(&n);
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
@@ -44,44 +47,131 @@ void quire_request_free(quire_request *r) {
         return;
     }
     request_prompts_free(r->prompts, r->n_prompts);
-    mem_free(r->messages);
+    strbuf_deinit(&r->messages);
+    strbuf_deinit(&r->ignored);
+    strbuf_deinit(&r->roles);
     sampling_lists_drop(r->sampling.lists);
-    json_object_put(r->values);
+    for (size_t i = 0; i < r->n_values; i++) {
+        json_drop(r->values[i].value);
+    }
+    mem_free(r->values);
     engine_stem_drop(r->stem.held);
     mem_free(r);
 }
 
-quire_err request_keep(quire_request *r, json_object *v, quire_error *err) {
-    if (json_object_array_add(r->values, v) != 0) {
-        json_object_put(v);
+quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err) {
+    void *p = r->values;
+    bool copied = f->type == FIELD_MESSAGES || (f->flags & FIELD_IGNORED);
+    if (!mem_grow_(&p, &r->cap_values, r->n_values + 1, sizeof *r->values)) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    r->values = p;
+    TRY(request_set_field(r, f, v, err));
+    if (!copied && !(f->type == FIELD_PROMPT && r->prompts[0].ids != NULL)) {
+        r->values[r->n_values++] = (request_value){f, json_share(v)};
     }
     return QUIRE_OK;
 }
 
-/* Reads every field of a body; with a stem, all but what the stem has said. */
-static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
-    json_object *body;
-    TRY(json_read(text, n, &body, err));
-    TRY(request_keep(r, body, err));
-    if (!json_object_is_type(body, json_type_object)) {
-        char brief[JSON_BRIEF_BYTES];
-        return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is %s; it must be a JSON object", json_brief(body, brief));
+/* A member's text, or what stands for it where only its kind matters, so that nothing large is built which nobody reads. */
+static str worth_building(const field_desc *f, str span) {
+    bool only_kind = (f->flags & (FIELD_IGNORED | FIELD_LATER)) && span.n > 4096;
+    return !only_kind ? span : span.p[0] == '{' ? str_of("{}") : span.p[0] == '[' ? str_of("[0]") : span;
+}
+
+/* Reads one member of a body, whose value is span. */
+static quire_err read_member(quire_request *r, const field_desc *f, str body, str span, quire_error *err) {
+    json_value *v;
+    TRY(f->type == FIELD_PROMPT && r->stem.held == NULL ? request_check_prompt_length(r, span, err) : QUIRE_OK);
+    TRY(request_read_value(worth_building(f, span), (size_t)(span.p - body.p), f->name, &v, err));
+    quire_err e;
+    if (r->stem.held != NULL && v != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
+        e = err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is given; a fork has the prompt of what it was forked from", f->name);
+    } else {
+        e = request_set_and_keep(r, f, v, err);
     }
-    json_object_object_foreach(body, key, value) {
-        const field_desc *f = strchr(key, '.') == NULL ? params_field(key, request_endpoint_flag(r)) : NULL;
-        if (f != NULL && r->stem.held != NULL && value != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is given; a fork has the prompt of what it was forked from", f->name);
-        }
-        if (f != NULL) {
-            TRY(request_set_field(r, f, value, err));
-        }
+    json_drop(v);
+    return e;
+}
+
+quire_err request_ignore(quire_request *r, const char *before, str name) {
+    enum { MOST = 200 }; /* bytes */
+    if (r->ignored.n + strlen(before) + name.n + 2 > MOST) {
+        return QUIRE_OK;
     }
-    json_object_object_del(body, "messages"); /* copied already */
-    if (r->n_prompts > 0 && r->prompts[0].ids != NULL) {
-        json_object_object_del(body, "prompt");
+    if (r->ignored.n > 0) {
+        TRY(strbuf_add_str(&r->ignored, ", "));
     }
+    TRY(strbuf_add_str(&r->ignored, before));
+    for (size_t i = 0; i < name.n; i++) {
+        bool shown = name.p[i] > ' ' && name.p[i] < 0x7f && strchr("\",\\", name.p[i]) == NULL;
+        TRY(strbuf_add_char(&r->ignored, shown ? name.p[i] : '?'));
+    }
+    r->info.ignored = r->ignored.p;
     return QUIRE_OK;
+}
+
+/* A member that is no field. null means nothing anywhere. */
+static quire_err read_foreign(quire_request *r, str name, str span, quire_error *err) {
+    const char *instead;
+    if (str_is(span, "null")) {
+        return QUIRE_OK;
+    }
+    if (!foreign_changes_generation(name, request_endpoint_flag(r), &instead)) {
+        quire_err e = request_ignore(r, "", name);
+        return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+    }
+    char field[64]; /* a longer one is none of these */
+    snprintf(field, sizeof field, "%.*s", (int)name.n, name.p);
+    return instead != NULL ? err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not a field here; use %s", field, instead)
+                           : err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not supported; leave it out", field);
+}
+
+/* The field that a member sets, or NULL: none is called so. */
+static const field_desc *field_of(const quire_request *r, str name) {
+    char text[64];
+    if (name.n >= sizeof text || (name.n > 0 && memchr(name.p, '.', name.n) != NULL)) {
+        return NULL;
+    }
+    memcpy(text, name.p, name.n);
+    text[name.n] = 0;
+    return params_field(text, request_endpoint_flag(r));
+}
+
+/* Reads every field of a body that was looked over and is an object; with a stem, all but what the stem has said. */
+static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire_error *err) {
+    json_scan s = {.text = body};
+    bool more;
+    TRY(json_scan_open(&s, '{'));
+    for (;;) {
+        str name, span;
+        TRY(json_scan_more(&s, '}', &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        TRY(json_scan_key(&s, scratch, &name));
+        const field_desc *f = field_of(r, name);
+        TRY(json_scan_span(&s, &span));
+        TRY(f != NULL ? read_member(r, f, body, span, err) : read_foreign(r, name, span, err));
+    }
+}
+
+static quire_err read_body(quire_request *r, const char *text, size_t n, quire_error *err) {
+    str body = {text, n};
+    strbuf scratch = {0};
+    TRY(request_check_body(body, err));
+    if (json_scan_peek(&(json_scan){.text = body}) != '{') {
+        char brief[JSON_BRIEF_BYTES];
+        json_value *v = NULL;
+        bool is_array = json_scan_peek(&(json_scan){.text = body}) == '[';
+        TRY(is_array ? QUIRE_OK : request_read_value(body, 0, NULL, &v, err));
+        err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is %s; it must be a JSON object", is_array ? "an array" : json_brief(v, brief));
+        json_drop(v);
+        return QUIRE_BAD_REQUEST;
+    }
+    quire_err e = read_members(r, body, &scratch, err);
+    strbuf_deinit(&scratch);
+    return e;
 }
 
 /* A chat needs messages and a model that can read them; a completion needs a prompt. */
@@ -104,7 +194,7 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "this model has no chat template, so it cannot chat; start with --chat-template FILE to give it one");
     }
-    if (r->messages == NULL) {
+    if (r->messages.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages", "messages is missing; give an array of messages");
     }
     if (r->continue_final_message && r->add_generation_prompt) {
@@ -152,23 +242,17 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     }
     i->logprobs = chat && r->n_logprobs >= 0 ? r->n_top_logprobs : r->n_logprobs;
     i->prompt_logprobs = i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
+    if (r->stem.held != NULL && i->prompt_logprobs >= 0) { /* prompt_logprobs itself was refused before */
+        return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
+                             "echo with logprobs asks for those of what stands before the fork, which it does not compute; leave echo out, or give null for logprobs");
+    }
     return QUIRE_OK;
 }
 
-quire_err request_check(quire_request *r, quire_error *err) {
-    TRY(check_required(r, err));
-    TRY(check_choices(r, err));
-    TRY(request_check_beams(r, err));
-    TRY(check_logprobs(r, err));
+quire_err request_check_lengths(quire_request *r, quire_error *err) {
     sampling_params *s = &r->sampling;
-    if (r->has_stream_options && !r->info.stream) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options", "stream_options is given without stream; set stream to true");
-    }
     if (r->max_completion_tokens >= 0) {
         s->max_tokens = r->max_completion_tokens;
-    }
-    if (s->max_tokens == 0 && !r->info.echo) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens", "max_tokens is 0; it must be at least 1, or echo must be true");
     }
     if (s->max_tokens > r->context.max_model_len) {
         return err_set_param(err, QUIRE_BAD_REQUEST, r->max_completion_tokens >= 0 ? "max_completion_tokens" : "max_tokens",
@@ -178,8 +262,28 @@ quire_err request_check(quire_request *r, quire_error *err) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens", "min_tokens is %d; it must be at most max_tokens, which is %d",
                              (int)s->min_tokens, (int)s->max_tokens);
     }
-    if (r->logits_out != NULL && r->n_prompts != 1) {
-        return err_set(err, QUIRE_INVALID, -1, "logits can be had of a single prompt only");
+    if (s->min_tokens > r->context.max_model_len) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens", "min_tokens is %d; a sequence has at most %d tokens here", (int)s->min_tokens,
+                             (int)r->context.max_model_len);
+    }
+    return QUIRE_OK;
+}
+
+quire_err request_check(quire_request *r, quire_error *err) {
+    TRY(check_required(r, err));
+    TRY(check_choices(r, err));
+    TRY(request_settle_drawing(r, err));
+    TRY(request_check_beams(r, err));
+    TRY(check_logprobs(r, err));
+    TRY(request_check_lengths(r, err));
+    if (r->has_stream_options && !r->info.stream) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "stream_options", "stream_options is given without stream; set stream to true");
+    }
+    if (r->sampling.max_tokens == 0 && !r->info.echo) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens", "max_tokens is 0; it must be at least 1, or echo must be true");
+    }
+    if (r->logits_out != NULL && (r->n_prompts != 1 || r->stem.held != NULL)) {
+        return err_set(err, QUIRE_INVALID, -1, "logits can be had of a single prompt only, and not by a fork");
     }
     return QUIRE_OK;
 }
@@ -245,16 +349,11 @@ quire_err quire_request_set(quire_request *r, const char *field, const char *jso
     if (f == NULL) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "a request has no field %s", field);
     }
-    json_object *value;
-    TRY(json_read(json, strlen(json), &value, err));
-    json_object *body = json_object_new_object(); /* kept as a body, for request_copy */
-    if (body == NULL || json_object_object_add(body, field, value) != 0) {
-        json_object_put(value);
-        json_object_put(body);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    TRY(request_keep(r, body, err));
-    return request_set_field(r, f, value, err);
+    json_value *value;
+    TRY(request_read_value(str_of(json), 0, NULL, &value, err));
+    quire_err e = request_set_and_keep(r, f, value, err);
+    json_drop(value);
+    return e;
 }
 
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err) {

@@ -5,15 +5,22 @@
 #ifndef API_REQUEST_H
 #define API_REQUEST_H
 
+#include <stdatomic.h>
+
+#include "api/defaults.h"
 #include "base/str.h"
 #include "core/params.h"
 #include "engine/engine.h"
+#include "json/json.h"
 #include "quire.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
 
 #define REQUEST_MAX_BYTES   ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE past that */
 #define REQUEST_MAX_DEPTH   64                 /* nesting of its JSON */
+#define REQUEST_MAX_VALUES  ((size_t)1 << 21)  /* of every kind: as many ids as a long context has */
+#define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* arrays and objects among them */
+#define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
 #define REQUEST_MAX_PROMPTS 1024
 
 /* The facts about an engine against which a request is checked. */
@@ -21,8 +28,10 @@ typedef struct request_context {
     int32_t n_vocab;        /* ids are 0..n_vocab-1 */
     int32_t max_model_len;  /* tokens */
     bool has_vocabulary;    /* else only prompts of ids are taken */
+    const tokenizer *tokenizer; /* whose texts' least numbers of tokens are known; NULL: none are */
     bool has_chat_template; /* else chat is refused */
     chat_content content;   /* what the chat template can do with content (chat_template_content) */
+    const request_defaults *defaults; /* what fields are that a request leaves out or gives as null; NULL: as the table of fields has them */
 } request_context;
 
 /* One prompt: a text, or ids where ids is not NULL. */
@@ -38,19 +47,25 @@ typedef struct request_stem {
     int32_t n_prompt; /* of the tokens, those that were a prompt; the others were generated */
 } request_stem;
 
-struct json_object;
+/* A field that was set, for copies of the request. */
+typedef struct request_value {
+    const field_desc *field;
+    json_value *value;
+} request_value;
 
 struct quire_request {
     quire_request_info info;
     request_context context;    /* as when it was made */
-    struct json_object *values; /* an array of what was parsed; the texts below are borrowed from it */
+    request_value *values;      /* what was set, in order; the texts below are borrowed from it */
+    size_t n_values, cap_values;
 
     /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation as a JSON array for the template. */
     request_prompt *prompts;
     int32_t n_prompts;
-    char *messages;
-    size_t n_messages;
-    const char *template_kwargs; /* a JSON object, or NULL */
+    strbuf messages;
+    strbuf roles; /* of the messages, and the usual ones, each with a zero byte behind it: names that may stand inside a special token */
+    size_t continue_at; /* in messages: behind the last one's text, inside its quotes; 0: it has no text */
+    const json_value *template_kwargs; /* an object borrowed from values, or NULL */
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
@@ -60,14 +75,16 @@ struct quire_request {
     bool use_beam_search;
     beam_params beams;  /* width: as given, -1 where it was not; info has what comes of it */
     int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs; /* as given: -1 for null; request_check makes info's of them */
+    int32_t truncate_prompt_tokens; /* -1: not given, or as many as fit; a longer prompt is refused, for none is cut yet */
     int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
-    struct json_object *bad_words, *dry_breakers; /* borrowed from values, or NULL: request_tokenize_lists makes them tokens */
+    const json_value *bad_words, *dry_breakers; /* borrowed from values, or NULL: request_tokenize_lists makes them tokens */
     str stops[PARAMS_MAX_STOP];
     int32_t n_stops;
     bool include_stop, skip_special;
     bool has_stream_options;
     request_stem stem;
     float *logits_out; /* the caller's; see quire_request_logits */
+    strbuf ignored;     /* names of members that are no fields, as info has them */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
     str cache_salt;         /* empty: none */
     int32_t cache_priority; /* -1: not given */
@@ -85,24 +102,33 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
 /* Whether a running choice can change that field: one that only shapes the choice of tokens. */
 bool request_field_steers(const char *name);
 
+/* The error of a prompt of n tokens, which leave no room for one more. */
+quire_err request_too_long(const quire_request *r, size_t n, quire_error *err);
+/* The error of a prompt of which only the least number of its tokens is known. */
+quire_err request_too_long_by(const quire_request *r, size_t least, quire_error *err);
+
 /* The checks between fields. request_parse has made them; quire_submit makes them again, since fields may have been set one by one. */
 quire_err request_check(quire_request *r, quire_error *err);
+/* Of these, those of max_tokens and min_tokens, after which sampling.max_tokens is what holds, and sums with positions stay within int32_t. */
+quire_err request_check_lengths(quire_request *r, quire_error *err);
 
-/* Renders a chat request's prompt: the template's variables are messages, tools and documents (none), add_generation_prompt, bos_token,
- * eos_token and template_kwargs. Appends to *out. With continue_final_message the text ends where the last message's content does. Any
- * thread. */
-quire_err request_render(const quire_request *r, const chat_template *t, str bos, str eos, strbuf *out, quire_error *err);
+/* Renders a chat request's prompt: the template's variables are messages, tools and documents (none), add_generation_prompt and template_kwargs.
+ * Appends to *out, with marks (text/marks.h). With continue_final_message the text ends where the last message's content does. Any thread. */
+quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err);
 
 /* Brings info's numbers of choices up to date with the prompts, n and best_of. */
 void request_count_choices(quire_request *r);
 
 /* The number of beams that r asks for; 0: no beam search. */
 int32_t request_beam_width(const quire_request *r);
+/* Beam search draws no tokens, so defaults of the context that say how to draw them do not count in it; without it they do. */
+quire_err request_settle_drawing(quire_request *r, quire_error *err);
 /* The checks between r's beam search and its other fields. */
 quire_err request_check_beams(const quire_request *r, quire_error *err);
 
-/* Turns the texts of bad_words and dry_sequence_breakers into tokens in r->sampling.lists. Once, before the request is submitted. */
-quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, quire_error *err);
+/* Turns the texts of bad_words and dry_sequence_breakers into tokens in r->sampling.lists. Once, before the request is submitted. QUIRE_CANCELLED between two
+ * of them once *stop is true (NULL: never), which any thread may set. */
+quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err);
 
 /* The context of an open engine; lives as long as it. Defined beside quire_engine (src/api/engine.c). */
 const request_context *engine_request_context(const quire_engine *e);

@@ -11,25 +11,25 @@ int32_t request_beam_width(const quire_request *r) {
     return r->best_of > r->n ? r->best_of : r->n;
 }
 
-quire_err request_read_beams(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+quire_err request_read_beams(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)err;
     int64_t width = -1;
     if (f->type == FIELD_BOOL) {
-        r->use_beam_search = json_object_get_boolean(v);
+        r->use_beam_search = json_truth(v);
     } else {
-        json_integer(v, &width);
+        json_whole(v, &width);
         r->beams.width = (int32_t)width;
     }
     request_count_choices(r);
     return QUIRE_OK;
 }
 
-quire_err request_read_early_stopping(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
-    if (json_object_is_type(v, json_type_boolean)) {
-        r->beams.stopping = json_object_get_boolean(v) ? BEAM_STOPPING_EARLY : BEAM_STOPPING_LIKELY;
+quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    if (json_is(v, JSON_KIND_BOOL)) {
+        r->beams.stopping = json_truth(v) ? BEAM_STOPPING_EARLY : BEAM_STOPPING_LIKELY;
         return QUIRE_OK;
     }
-    if (json_object_is_type(v, json_type_string) && strcmp(json_object_get_string(v), "never") == 0) {
+    if (json_is(v, JSON_KIND_TEXT) && strcmp(json_str(v).p, "never") == 0) {
         r->beams.stopping = BEAM_STOPPING_NEVER;
         return QUIRE_OK;
     }
@@ -56,6 +56,31 @@ static const char *drawing_field(const sampling_params *p) {
         }
     }
     return NULL;
+}
+
+/* Whether the request itself gave the field a value. */
+static bool is_given(const quire_request *r, const char *name) {
+    const json_value *v = NULL;
+    for (size_t i = 0; i < r->n_values; i++) {
+        v = strcmp(r->values[i].field->name, name) == 0 ? r->values[i].value : v;
+    }
+    return v != NULL;
+}
+
+quire_err request_settle_drawing(quire_request *r, quire_error *err) {
+    static const char *const names[] = {"temperature", "top_k", "top_p", "min_p"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (defaults_find(r->context.defaults, names[i]) == NULL || is_given(r, names[i])) {
+            continue;
+        }
+        const field_desc *f = params_field(names[i], request_endpoint_flag(r));
+        json_value *v = NULL;
+        TRY(r->info.beam_width > 0 ? request_read_value(str_of(f->fallback), 0, f->name, &v, err) : QUIRE_OK);
+        quire_err e = request_set_field(r, f, v, err);
+        json_drop(v);
+        TRY(e);
+    }
+    return QUIRE_OK;
 }
 
 quire_err request_check_beams(const quire_request *r, quire_error *err) {

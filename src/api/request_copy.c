@@ -3,22 +3,6 @@
 
 #include "api/request_read.h"
 
-/* Sets in r what was set in another by the object `set`. */
-static quire_err replay(quire_request *r, json_object *set, quire_error *err) {
-    json_object *copy = NULL;
-    if (json_object_deep_copy(set, &copy, NULL) != 0) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    TRY(request_keep(r, copy, err));
-    json_object_object_foreach(copy, key, value) {
-        const field_desc *f = strchr(key, '.') == NULL ? params_field(key, request_endpoint_flag(r)) : NULL;
-        if (f != NULL && f->type != FIELD_PROMPT && f->type != FIELD_MESSAGES) {
-            TRY(request_set_field(r, f, value, err));
-        }
-    }
-    return QUIRE_OK;
-}
-
 quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err) {
     static const char *const own[] = {"stream", "n", "best_of", "echo", "prompt_logprobs"};
     quire_request *copy;
@@ -27,8 +11,9 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     quire_err e = QUIRE_OK;
-    for (size_t i = 0; i < json_object_array_length(r->values) && e == QUIRE_OK; i++) {
-        e = replay(copy, json_object_array_get_idx(r->values, i), err);
+    for (size_t i = 0; i < r->n_values && e == QUIRE_OK; i++) {
+        const field_desc *f = r->values[i].field;
+        e = f->type != FIELD_PROMPT ? request_set_and_keep(copy, f, r->values[i].value, err) : QUIRE_OK;
     }
     for (size_t i = 0; i < sizeof own / sizeof *own && e == QUIRE_OK; i++) {
         const field_desc *f = params_field(own[i], request_endpoint_flag(copy));

@@ -6,7 +6,7 @@
 
 #include "api/request_read.h"
 
-typedef quire_err (*field_reader)(quire_request *r, const field_desc *f, json_object *v, quire_error *err);
+typedef quire_err (*field_reader)(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 
 /* Where a field's value goes: at an offset, by its type (bool, int32_t with -1 for null, float, const char *), or through a reader of its
  * own. */
@@ -16,7 +16,7 @@ typedef struct binding {
     field_reader read;
 } binding;
 
-quire_err request_type_error(const field_desc *f, int64_t index, json_object *v, const char *what, quire_error *err) {
+quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what, quire_error *err) {
     char param[64], brief[JSON_BRIEF_BYTES];
     const char *value = json_brief(v, brief);
     if (index < 0) {
@@ -37,7 +37,7 @@ quire_err request_range_error(const field_desc *f, quire_error *err, const char 
 }
 
 /* Checks a number against its row's bounds: "top_p is 1.5; it must be over 0 and at most 1". */
-static quire_err check_range(const field_desc *f, double value, json_object *v, quire_error *err) {
+static quire_err check_range(const field_desc *f, double value, const json_value *v, quire_error *err) {
     bool open = f->flags & FIELD_MIN_OPEN;
     bool has_min = f->minimum > -FIELD_NO_LIMIT, has_max = f->maximum < FIELD_NO_LIMIT;
     bool low = has_min && (open ? value <= f->minimum : value < f->minimum);
@@ -56,25 +56,25 @@ static quire_err check_range(const field_desc *f, double value, json_object *v, 
     return request_range_error(f, err, "%s is %s; it must be %s", f->name, json_brief(v, brief), bounds);
 }
 
-static quire_err check_number(const field_desc *f, json_object *v, quire_error *err) {
-    if (!json_object_is_type(v, json_type_int) && !json_object_is_type(v, json_type_double)) {
+static quire_err check_number(const field_desc *f, const json_value *v, quire_error *err) {
+    if (!json_is(v, JSON_KIND_INT) && !json_is(v, JSON_KIND_REAL)) {
         return request_type_error(f, -1, v, "a number", err);
     }
-    double value = json_object_get_double(v);
+    double value = json_double(v);
     if (!isfinite(value)) {
         return request_type_error(f, -1, v, "a finite number", err);
     }
     return check_range(f, value, v, err);
 }
 
-static quire_err check_ints(const field_desc *f, json_object *v, quire_error *err) {
-    if (!json_object_is_type(v, json_type_array)) {
+static quire_err check_ints(const field_desc *f, const json_value *v, quire_error *err) {
+    if (!json_is(v, JSON_KIND_ARRAY)) {
         return request_type_error(f, -1, v, "an array of integers", err);
     }
-    for (size_t i = 0; i < json_object_array_length(v); i++) {
+    for (size_t i = 0; i < json_length(v); i++) {
         int64_t value;
-        json_object *item = json_object_array_get_idx(v, i);
-        if (!json_integer(item, &value)) {
+        const json_value *item = json_at(v, i);
+        if (!json_whole(item, &value)) {
             return request_type_error(f, (int64_t)i, item, "an integer", err);
         }
         TRY(check_range(f, (double)value, item, err));
@@ -82,16 +82,16 @@ static quire_err check_ints(const field_desc *f, json_object *v, quire_error *er
     return QUIRE_OK;
 }
 
-static quire_err check_strings(const field_desc *f, json_object *v, quire_error *err) {
-    if (json_object_is_type(v, json_type_string)) {
+static quire_err check_strings(const field_desc *f, const json_value *v, quire_error *err) {
+    if (json_is(v, JSON_KIND_TEXT)) {
         return QUIRE_OK;
     }
-    if (!json_object_is_type(v, json_type_array)) {
+    if (!json_is(v, JSON_KIND_ARRAY)) {
         return request_type_error(f, -1, v, "a string or an array of strings", err);
     }
-    for (size_t i = 0; i < json_object_array_length(v); i++) {
-        json_object *item = json_object_array_get_idx(v, i);
-        if (!json_object_is_type(item, json_type_string)) {
+    for (size_t i = 0; i < json_length(v); i++) {
+        const json_value *item = json_at(v, i);
+        if (!json_is(item, JSON_KIND_TEXT)) {
             return request_type_error(f, (int64_t)i, item, "a string", err);
         }
     }
@@ -99,71 +99,71 @@ static quire_err check_strings(const field_desc *f, json_object *v, quire_error 
 }
 
 /* Type and bounds of a value that is not null. */
-static quire_err check_field(const field_desc *f, json_object *v, quire_error *err) {
+static quire_err check_field(const field_desc *f, const json_value *v, quire_error *err) {
     int64_t value;
     switch (f->type) {
     case FIELD_BOOL:
-        return json_object_is_type(v, json_type_boolean) ? QUIRE_OK : request_type_error(f, -1, v, "true or false", err);
+        return json_is(v, JSON_KIND_BOOL) ? QUIRE_OK : request_type_error(f, -1, v, "true or false", err);
     case FIELD_INT:
-        return json_integer(v, &value) ? check_range(f, (double)value, v, err) : request_type_error(f, -1, v, "an integer", err);
+        return json_whole(v, &value) ? check_range(f, (double)value, v, err) : request_type_error(f, -1, v, "an integer", err);
     case FIELD_NUMBER:
         return check_number(f, v, err);
     case FIELD_STRING:
-        return json_object_is_type(v, json_type_string) ? QUIRE_OK : request_type_error(f, -1, v, "a string", err);
+        return json_is(v, JSON_KIND_TEXT) ? QUIRE_OK : request_type_error(f, -1, v, "a string", err);
     case FIELD_STRINGS:
         return check_strings(f, v, err);
     case FIELD_INTS:
         return check_ints(f, v, err);
     case FIELD_OBJECT:
-        return json_object_is_type(v, json_type_object) ? QUIRE_OK : request_type_error(f, -1, v, "an object", err);
+        return json_is(v, JSON_KIND_OBJECT) ? QUIRE_OK : request_type_error(f, -1, v, "an object", err);
     case FIELD_ARRAY:
-        return json_object_is_type(v, json_type_array) ? QUIRE_OK : request_type_error(f, -1, v, "an array", err);
+        return json_is(v, JSON_KIND_ARRAY) ? QUIRE_OK : request_type_error(f, -1, v, "an array", err);
     default:
         return QUIRE_OK; /* prompt, messages: their readers check */
     }
 }
 
-static quire_err read_seed(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+static quire_err read_seed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
     int64_t value = -1;
-    r->sampling.has_seed = v != NULL && json_integer(v, &value) && value != -1;
+    r->sampling.has_seed = v != NULL && json_whole(v, &value) && value != -1;
     r->sampling.seed = r->sampling.has_seed ? (uint64_t)value : 0;
     return QUIRE_OK;
 }
 
-static quire_err read_model(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+static quire_err read_model(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)f, (void)err;
-    r->info.model = v != NULL && json_object_get_string_len(v) > 0 ? json_object_get_string(v) : NULL;
+    r->info.model = v != NULL && json_str(v).n > 0 ? json_str(v).p : NULL;
     return QUIRE_OK;
 }
 
-static quire_err read_n(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+static quire_err read_n(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)err;
     bool is_best_of = strcmp(f->name, "best_of") == 0;
     int64_t n = is_best_of ? -1 : 1;
-    json_integer(v, &n);
+    json_whole(v, &n);
     *(is_best_of ? &r->best_of : &r->n) = (int32_t)n;
     request_count_choices(r);
     return QUIRE_OK;
 }
 
 /* A number in completions; in chat a bool, and top_logprobs is the number. */
-static quire_err read_logprobs(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+static quire_err read_logprobs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)err;
     int64_t n = -1;
     if (f->type == FIELD_BOOL) {
-        n = json_object_get_boolean(v) ? 0 : -1;
+        n = json_truth(v) ? 0 : -1;
     } else {
-        json_integer(v, &n);
+        json_whole(v, &n);
     }
     r->n_logprobs = (int32_t)n;
     return QUIRE_OK;
 }
 
-static quire_err read_salt(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+static quire_err read_salt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     str salt = {NULL, 0};
     if (v != NULL) {
-        salt = (str){json_object_get_string(v), (size_t)json_object_get_string_len(v)};
+        salt = json_str(v);
         if (salt.n == 0 || salt.n > PARAMS_MAX_SALT_BYTES) {
             return request_range_error(f, err, "cache_salt has %zu bytes; it must have from 1 to %d", salt.n, PARAMS_MAX_SALT_BYTES);
         }
@@ -172,35 +172,35 @@ static quire_err read_salt(quire_request *r, const field_desc *f, json_object *v
     return QUIRE_OK;
 }
 
-static quire_err read_stop(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
-    bool single = json_object_is_type(v, json_type_string);
-    size_t n = single ? 1 : v == NULL ? 0 : json_object_array_length(v);
+static quire_err read_stop(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    bool single = json_is(v, JSON_KIND_TEXT);
+    size_t n = single ? 1 : v == NULL ? 0 : json_length(v);
     if (n > PARAMS_MAX_STOP) {
         return request_range_error(f, err, "stop has %zu strings; at most %d are allowed", n, PARAMS_MAX_STOP);
     }
     for (size_t i = 0; i < n; i++) {
-        json_object *item = single ? v : json_object_array_get_idx(v, i);
-        if (json_object_get_string_len(item) == 0) {
+        const json_value *item = single ? v : json_at(v, i);
+        if (json_str(item).n == 0) {
             return request_range_error(f, err, "stop has an empty string; each must have at least one character");
         }
     }
     for (size_t i = 0; i < n; i++) {
-        json_object *item = single ? v : json_object_array_get_idx(v, i);
-        r->stops[i] = (str){json_object_get_string(item), (size_t)json_object_get_string_len(item)};
+        const json_value *item = single ? v : json_at(v, i);
+        r->stops[i] = json_str(item);
     }
     r->n_stops = (int32_t)n;
     return QUIRE_OK;
 }
 
-static quire_err read_stop_tokens(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
-    size_t n = v == NULL ? 0 : json_object_array_length(v);
+static quire_err read_stop_tokens(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    size_t n = v == NULL ? 0 : json_length(v);
     if (n > PARAMS_MAX_STOP_TOKENS) {
         return request_range_error(f, err, "stop_token_ids has %zu ids; at most %d are allowed", n, PARAMS_MAX_STOP_TOKENS);
     }
     int32_t ids[PARAMS_MAX_STOP_TOKENS];
     for (size_t i = 0; i < n; i++) {
         int64_t id = -1;
-        json_integer(json_object_array_get_idx(v, i), &id);
+        json_whole(json_at(v, i), &id);
         if (id >= r->context.n_vocab) {
             return request_range_error(f, err, "stop_token_ids[%zu] is %lld; the vocabulary has %d ids", i, (long long)id,
                                        (int)r->context.n_vocab);
@@ -214,17 +214,19 @@ static quire_err read_stop_tokens(quire_request *r, const field_desc *f, json_ob
     return QUIRE_OK;
 }
 
-static quire_err read_stream_options(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+static quire_err read_stream_options(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     quire_request changed = *r; /* only plain members change below */
     changed.has_stream_options = v != NULL;
     changed.info.include_usage = changed.info.continuous_usage = false;
     if (v != NULL) {
-        json_object_object_foreach(v, key, member) {
+        for (json_member m = {0}; json_next(v, &m);) {
             char name[64];
-            snprintf(name, sizeof name, "%s.%s", f->name, key);
+            snprintf(name, sizeof name, "%s.%s", f->name, m.name);
             const field_desc *row = params_field(name, request_endpoint_flag(r));
             if (row != NULL) {
-                TRY(request_set_field(&changed, row, member, err));
+                TRY(request_set_field(&changed, row, m.value, err));
+            } else if (m.value != NULL && request_ignore(&changed, "stream_options.", str_of(m.name)) != QUIRE_OK) {
+                return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
             }
         }
     }
@@ -232,15 +234,15 @@ static quire_err read_stream_options(quire_request *r, const field_desc *f, json
     return QUIRE_OK;
 }
 
-static quire_err read_template_kwargs(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+static quire_err read_template_kwargs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     static const char *const taken[] = {"messages", "tools", "documents"};
     for (size_t i = 0; v != NULL && i < sizeof taken / sizeof taken[0]; i++) {
-        if (json_object_object_get_ex(v, taken[i], NULL)) {
+        if (json_has(v, taken[i])) {
             return request_range_error(f, err, "chat_template_kwargs may not hold %s; give it as a field of the request", taken[i]);
         }
     }
-    r->template_kwargs = v == NULL ? NULL : json_object_to_json_string_ext(v, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-    return v != NULL && r->template_kwargs == NULL ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory") : QUIRE_OK;
+    r->template_kwargs = v;
+    return QUIRE_OK;
 }
 
 #define AT(member) offsetof(quire_request, member), NULL
@@ -306,6 +308,7 @@ static const binding bindings[] = {
     {"top_logprobs", AT(n_top_logprobs)},
     {"top_n_sigma", AT(sampling.top_n_sigma)},
     {"top_p", AT(sampling.top_p)},
+    {"truncate_prompt_tokens", AT(truncate_prompt_tokens)},
     {"ttft_deadline_ms", AT(ttft_deadline_ms)},
     {"typical_p", AT(sampling.typical_p)},
     {"use_beam_search", 0, request_read_beams},
@@ -324,7 +327,7 @@ static const binding *find_binding(const char *name) {
 }
 
 /* Stores a checked value (NULL: null without a default). */
-static quire_err store(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+static quire_err store(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     const binding *b = find_binding(f->name);
     if (b == NULL) {
         return err_set_param(err, QUIRE_INTERNAL, f->name, "%s has no place in the request", f->name);
@@ -336,14 +339,14 @@ static quire_err store(quire_request *r, const field_desc *f, json_object *v, qu
     int64_t integer = -1;
     switch (f->type) {
     case FIELD_BOOL:
-        *(bool *)at = json_object_get_boolean(v);
+        *(bool *)at = json_truth(v);
         break;
     case FIELD_INT:
-        json_integer(v, &integer);
+        json_whole(v, &integer);
         *(int32_t *)at = (int32_t)integer;
         break;
     case FIELD_NUMBER: {
-        double value = json_object_get_double(v);
+        double value = json_double(v);
         *(float *)at = value != 0 && (float)value == 0 ? FLT_MIN : (float)value; /* what was over 0 stays over 0 */
         break;
     }
@@ -353,35 +356,42 @@ static quire_err store(quire_request *r, const field_desc *f, json_object *v, qu
     return QUIRE_OK;
 }
 
-static bool is_number(json_object *v) {
-    return json_object_is_type(v, json_type_int) || json_object_is_type(v, json_type_double);
+static bool is_number(const json_value *v) {
+    return json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL);
 }
 
-static bool is_default(json_object *v, json_object *fallback) {
+/* Values of fields that are not done yet which mean nothing where what they are about is left out, and which some clients always send. */
+static bool is_harmless(const field_desc *f, const json_value *v) {
+    bool chooses_a_tool = strcmp(f->name, "tool_choice") == 0 || strcmp(f->name, "function_call") == 0;
+    return chooses_a_tool && json_is(v, JSON_KIND_TEXT) && (str_is(json_str(v), "auto") || str_is(json_str(v), "none"));
+}
+
+static bool is_default(const json_value *v, const json_value *fallback) {
     if (v == NULL || (is_number(v) && is_number(fallback))) {
-        return v == NULL || json_object_get_double(v) == json_object_get_double(fallback);
+        return v == NULL || json_double(v) == json_double(fallback);
     }
-    return json_object_equal(v, fallback) != 0;
+    return json_same(v, fallback);
 }
 
-quire_err request_set_field(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     if (f->flags & FIELD_IGNORED) {
         return v == NULL ? QUIRE_OK : check_field(f, v, err);
     }
-    json_object *fallback = NULL;
+    json_value *fallback = NULL;
     if ((f->flags & FIELD_LATER) || v == NULL) {
-        TRY(json_read(f->fallback, strlen(f->fallback), &fallback, err));
+        const char *own = defaults_find(r->context.defaults, f->name);
+        TRY(request_read_value(str_of(own != NULL ? own : f->fallback), 0, f->name, &fallback, err));
     }
     quire_err e;
     if (f->flags & FIELD_LATER) {
-        e = is_default(v, fallback)
+        e = is_default(v, fallback) || is_harmless(f, v)
                 ? QUIRE_OK
                 : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is not supported yet; leave it out or give %s", f->name, f->fallback);
     } else {
-        json_object *value = v != NULL ? v : fallback;
+        const json_value *value = v != NULL ? v : fallback;
         e = value == NULL ? QUIRE_OK : check_field(f, value, err);
         e = e != QUIRE_OK ? e : store(r, f, value, err);
     }
-    json_object_put(fallback);
+    json_drop(fallback);
     return e;
 }

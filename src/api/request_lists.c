@@ -5,7 +5,7 @@
 #include "api/request_read.h"
 #include "base/mem.h"
 
-enum { MAX_BIASES = 4096, MAX_WORDS = 1024, MAX_BREAKERS = 64, MAX_BREAKER_TOKENS = 4096 };
+enum { MAX_BIASES = 4096, MAX_WORDS = 1024, MAX_BREAKERS = 64, MAX_BREAKER_TOKENS = 4096, MAX_WORD_TOKENS = 16384, MAX_TEXT_BYTES = 256 << 10 };
 
 static quire_err no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
@@ -22,7 +22,7 @@ static quire_err need_lists(quire_request *r, quire_error *err) {
 /* ---- ids ---- */
 
 /* One member of logit_bias: "ID": number. Biases lie in [-100, 100]; what is over is cut, as in vLLM. */
-static quire_err read_bias(const quire_request *r, const field_desc *f, const char *key, json_object *v, int32_t *id, float *bias,
+static quire_err read_bias(const quire_request *r, const field_desc *f, const char *key, const json_value *v, int32_t *id, float *bias,
                            quire_error *err) {
     char *end;
     long long value = strtoll(key, &end, 10);
@@ -32,10 +32,10 @@ static quire_err read_bias(const quire_request *r, const field_desc *f, const ch
     if (value < 0 || value >= r->context.n_vocab) {
         return request_range_error(f, err, "logit_bias names the id %lld; the vocabulary has %d ids", value, (int)r->context.n_vocab);
     }
-    if (!json_object_is_type(v, json_type_int) && !json_object_is_type(v, json_type_double)) {
+    if (!json_is(v, JSON_KIND_INT) && !json_is(v, JSON_KIND_REAL)) {
         return request_type_error(f, -1, v, "an object of numbers", err);
     }
-    double number = json_object_get_double(v);
+    double number = json_double(v);
     if (number != number) {
         return request_type_error(f, -1, v, "an object of finite numbers", err);
     }
@@ -44,8 +44,8 @@ static quire_err read_bias(const quire_request *r, const field_desc *f, const ch
     return QUIRE_OK;
 }
 
-quire_err request_read_logit_bias(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
-    int32_t n = v == NULL ? 0 : json_object_object_length(v), i = 0;
+quire_err request_read_logit_bias(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    int32_t n = (int32_t)json_length(v), i = 0;
     if (n > MAX_BIASES) {
         return request_range_error(f, err, "logit_bias has %d ids; at most %d are allowed", (int)n, MAX_BIASES);
     }
@@ -56,9 +56,8 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, json_ob
     float *bias = mem_new((size_t)n + 1, sizeof *bias);
     quire_err e = ids == NULL || bias == NULL ? no_memory(err) : need_lists(r, err);
     if (e == QUIRE_OK && n > 0) {
-        json_object_object_foreach(v, key, number) {
-            e = e == QUIRE_OK ? read_bias(r, f, key, number, &ids[i], &bias[i], err) : e;
-            i++;
+        for (json_member m = {0}; json_next(v, &m); i++) {
+            e = e == QUIRE_OK ? read_bias(r, f, m.name, m.value, &ids[i], &bias[i], err) : e;
         }
     }
     if (e == QUIRE_OK && sampling_lists_set_bias(r->sampling.lists, ids, bias, n) != QUIRE_OK) {
@@ -69,14 +68,14 @@ quire_err request_read_logit_bias(quire_request *r, const field_desc *f, json_ob
     return e;
 }
 
-quire_err request_read_allowed(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+quire_err request_read_allowed(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     if (v == NULL) {
         if (r->sampling.lists != NULL) {
             r->sampling.lists->has_allowed = false;
         }
         return QUIRE_OK;
     }
-    size_t n = json_object_array_length(v);
+    size_t n = json_length(v);
     if (n == 0 || n > (size_t)r->context.n_vocab) {
         return request_range_error(f, err, "allowed_token_ids has %zu ids; it must have 1 to %d", n, (int)r->context.n_vocab);
     }
@@ -84,7 +83,7 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, json_objec
     quire_err e = ids == NULL ? no_memory(err) : need_lists(r, err);
     for (size_t i = 0; e == QUIRE_OK && i < n; i++) {
         int64_t id = -1;
-        json_integer(json_object_array_get_idx(v, i), &id);
+        json_whole(json_at(v, i), &id);
         if (id < 0 || id >= r->context.n_vocab) {
             e = request_range_error(f, err, "allowed_token_ids[%zu] is %lld; the vocabulary has %d ids", i, (long long)id,
                                     (int)r->context.n_vocab);
@@ -101,64 +100,83 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, json_objec
 /* ---- texts ---- */
 
 /* Text i of a string or an array of strings. */
-static str text_at(json_object *v, size_t i) {
-    json_object *item = json_object_is_type(v, json_type_array) ? json_object_array_get_idx(v, i) : v;
-    return (str){json_object_get_string(item), (size_t)json_object_get_string_len(item)};
+static str text_at(const json_value *v, size_t i) {
+    const json_value *item = json_is(v, JSON_KIND_ARRAY) ? json_at(v, i) : v;
+    return json_str(item);
 }
 
-static size_t n_texts(json_object *v) {
-    return v == NULL ? 0 : json_object_is_type(v, json_type_array) ? json_object_array_length(v) : 1;
+static size_t n_texts(const json_value *v) {
+    return v == NULL ? 0 : json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 1;
 }
 
-static quire_err check_texts(const field_desc *f, json_object *v, size_t max, quire_error *err) {
+static quire_err check_texts(const field_desc *f, const json_value *v, size_t max, quire_error *err) {
     size_t n = n_texts(v);
     if (n > max) {
         return request_range_error(f, err, "%s has %zu texts; at most %zu are allowed", f->name, n, max);
     }
+    size_t n_bytes = 0;
     for (size_t i = 0; i < n; i++) {
         if (text_at(v, i).n == 0) {
             return request_range_error(f, err, "%s has an empty text; each must have at least one character", f->name);
         }
+        n_bytes += text_at(v, i).n;
     }
-    return QUIRE_OK;
+    return n_bytes <= MAX_TEXT_BYTES ? QUIRE_OK
+                                     : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s has texts of %zu bytes in all; at most %d are taken", f->name,
+                                                     n_bytes, MAX_TEXT_BYTES);
 }
 
-quire_err request_read_bad_words(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     TRY(check_texts(f, v, MAX_WORDS, err));
     r->bad_words = n_texts(v) > 0 ? v : NULL;
     return QUIRE_OK;
 }
 
-quire_err request_read_breakers(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     TRY(check_texts(f, v, MAX_BREAKERS, err));
     r->dry_breakers = v;
     return QUIRE_OK;
 }
 
-static quire_err encode(const tokenizer *t, str text, token_list *out, quire_error *err) {
+/* max_tokens as encode_options have it. */
+static quire_err encode(const tokenizer *t, str text, size_t max_tokens, token_list *out, quire_error *err) {
     out->n = 0;
-    return tokenizer_encode(t, text, (encode_options){ENCODE_PLAIN, false}, out, err);
+    return tokenizer_encode(t, text, (encode_options){.special = ENCODE_PLAIN, .max_tokens = max_tokens}, out, err);
 }
 
-/* A word is banned as it stands, and, where that is a single other token's beginning, behind a space (vLLM's rule). */
-static quire_err add_bad_word(sampling_lists *lists, const tokenizer *t, str word, quire_error *err) {
-    token_list plain = {0}, spaced = {0};
-    strbuf text = {0};
+static quire_err add_sequence(token_seqs *to, const token_list *l, quire_error *err) {
+    return token_seqs_add(to, l->ids, (int32_t)l->n) == QUIRE_OK ? QUIRE_OK : no_memory(err);
+}
+
+/* What a word is as it stands and behind a space, in lists that the caller frees; of at most max_tokens tokens each. */
+static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, token_list *plain, token_list *spaced, strbuf *text, quire_error *err) {
     while (word.n > 0 && word.p[0] == ' ') {
         word.p++;
         word.n--;
     }
-    quire_err e = encode(t, word, &plain, err);
-    if (e == QUIRE_OK && (strbuf_add(&text, " ", 1) != QUIRE_OK || strbuf_add(&text, word.p, word.n) != QUIRE_OK)) {
-        e = no_memory(err);
+    TRY(encode(t, word, max_tokens, plain, err));
+    if (strbuf_add(text, " ", 1) != QUIRE_OK || strbuf_add(text, word.p, word.n) != QUIRE_OK) {
+        return no_memory(err);
     }
-    e = e == QUIRE_OK ? encode(t, (str){text.p, text.n}, &spaced, err) : e;
-    if (e == QUIRE_OK && plain.n > 0 && token_seqs_add(&lists->bad_words, plain.ids, (int32_t)plain.n) != QUIRE_OK) {
-        e = no_memory(err);
-    }
+    return encode(t, (str){text->p, text->n}, max_tokens, spaced, err);
+}
+
+/* A word is banned as it stands, and, where that is a single other token's beginning, behind a space (vLLM's rule). */
+static quire_err add_bad_word(token_seqs *words, const tokenizer *t, str word, quire_error *err) {
+    token_list plain = {0}, spaced = {0};
+    strbuf text = {0};
+    size_t n_before = words->n > 0 ? (size_t)words->starts[words->n] : 0;
+    quire_err e = encode_word(t, word, MAX_WORD_TOKENS - n_before + 1, &plain, &spaced, &text, err);
     bool another = e == QUIRE_OK && plain.n > 0 && spaced.n == plain.n && spaced.ids[0] != plain.ids[0];
-    if (another && token_seqs_add(&lists->bad_words, spaced.ids, (int32_t)spaced.n) != QUIRE_OK) {
-        e = no_memory(err);
+    if (e == QUIRE_NO_ROOM || (e == QUIRE_OK && n_before + plain.n + (another ? spaced.n : 0) > MAX_WORD_TOKENS)) {
+        e = err_set_param(err, QUIRE_BAD_REQUEST, "bad_words", "bad_words has texts of more than %d tokens in all; give fewer or shorter ones",
+                          MAX_WORD_TOKENS);
+    }
+    if (e == QUIRE_OK && plain.n > 0) {
+        e = add_sequence(words, &plain, err);
+    }
+    if (e == QUIRE_OK && another) {
+        e = add_sequence(words, &spaced, err);
     }
     token_list_deinit(&plain);
     token_list_deinit(&spaced);
@@ -175,28 +193,62 @@ static bool contains(str text, str part) {
     return false;
 }
 
-/* A breaker is every token whose text holds it, and the tokens that spell it. */
-static quire_err add_breaker(sampling_lists *lists, const tokenizer *t, str breaker, quire_error *err) {
-    token_list spelt = {0};
-    strbuf piece = {0};
-    quire_err e = encode(t, breaker, &spelt, err);
-    if (e == QUIRE_OK && spelt.n > 1 && token_seqs_add(&lists->dry_breakers, spelt.ids, (int32_t)spelt.n) != QUIRE_OK) {
-        e = no_memory(err);
+static const char *const usual_breakers[] = {"\n", ":", "\"", "*"};
+
+static str breaker_at(const quire_request *r, size_t i) {
+    return r->dry_breakers != NULL ? text_at(r->dry_breakers, i) : str_of(usual_breakers[i]);
+}
+
+static size_t n_breakers(const quire_request *r) {
+    return r->dry_breakers != NULL ? n_texts(r->dry_breakers) : sizeof usual_breakers / sizeof *usual_breakers;
+}
+
+static quire_err stopped(const atomic_bool *stop, quire_error *err) {
+    return stop != NULL && atomic_load(stop) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK;
+}
+
+/* The tokens that spell each breaker, where they are several. */
+static quire_err add_spelt(const quire_request *r, const tokenizer *t, const atomic_bool *stop, token_list *spelt, quire_error *err) {
+    for (size_t i = 0; i < n_breakers(r); i++) {
+        TRY(stopped(stop, err));
+        TRY(encode(t, breaker_at(r, i), 0, spelt, err));
+        TRY(spelt->n > 1 ? add_sequence(&r->sampling.lists->dry_breakers, spelt, err) : QUIRE_OK);
     }
-    for (int32_t id = 0; e == QUIRE_OK && id < tokenizer_n_tokens(t) && lists->dry_breakers.n < MAX_BREAKER_TOKENS; id++) {
-        strbuf_clear(&piece);
-        e = tokenizer_decode(t, &id, 1, false, &piece) == QUIRE_OK ? QUIRE_OK : no_memory(err);
-        if (e == QUIRE_OK && contains((str){piece.p, piece.n}, breaker) && token_seqs_add(&lists->dry_breakers, &id, 1) != QUIRE_OK) {
-            e = no_memory(err);
+    return QUIRE_OK;
+}
+
+/* Every token whose text holds a breaker. */
+static quire_err add_holders(const quire_request *r, const tokenizer *t, const atomic_bool *stop, strbuf *piece, quire_error *err) {
+    token_seqs *breakers = &r->sampling.lists->dry_breakers;
+    size_t n = n_breakers(r);
+    for (int32_t id = 0; id < tokenizer_n_tokens(t) && breakers->n < MAX_BREAKER_TOKENS; id++) {
+        size_t i = 0;
+        TRY(id % 1024 == 0 ? stopped(stop, err) : QUIRE_OK);
+        strbuf_clear(piece);
+        if (tokenizer_decode(t, &id, 1, false, piece) != QUIRE_OK) {
+            return no_memory(err);
+        }
+        while (i < n && !contains((str){piece->p, piece->n}, breaker_at(r, i))) {
+            i++;
+        }
+        if (i < n && token_seqs_add(breakers, &id, 1) != QUIRE_OK) {
+            return no_memory(err);
         }
     }
+    return QUIRE_OK;
+}
+
+static quire_err add_breakers(const quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err) {
+    token_list spelt = {0};
+    strbuf piece = {0};
+    quire_err e = add_spelt(r, t, stop, &spelt, err);
+    e = e == QUIRE_OK ? add_holders(r, t, stop, &piece, err) : e;
     token_list_deinit(&spelt);
     strbuf_deinit(&piece);
     return e;
 }
 
-quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, quire_error *err) {
-    static const char *const usual_breakers[] = {"\n", ":", "\"", "*"};
+quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err) {
     bool repeats = r->sampling.dry_multiplier != 0.0f;
     if (t == NULL || (r->bad_words == NULL && !repeats)) {
         return r->bad_words == NULL ? QUIRE_OK
@@ -204,12 +256,8 @@ quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, quire_err
     }
     TRY(need_lists(r, err));
     for (size_t i = 0; i < n_texts(r->bad_words); i++) {
-        TRY(add_bad_word(r->sampling.lists, t, text_at(r->bad_words, i), err));
+        TRY(stopped(stop, err));
+        TRY(add_bad_word(&r->sampling.lists->bad_words, t, text_at(r->bad_words, i), err));
     }
-    size_t n = !repeats ? 0 : r->dry_breakers == NULL ? sizeof usual_breakers / sizeof *usual_breakers : n_texts(r->dry_breakers);
-    for (size_t i = 0; i < n; i++) {
-        str breaker = r->dry_breakers == NULL ? str_of(usual_breakers[i]) : text_at(r->dry_breakers, i);
-        TRY(add_breaker(r->sampling.lists, t, breaker, err));
-    }
-    return QUIRE_OK;
+    return repeats ? add_breakers(r, t, stop, err) : QUIRE_OK;
 }

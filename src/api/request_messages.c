@@ -3,10 +3,12 @@
 #include <stdio.h>
 
 #include "api/request_read.h"
-#include "base/mem.h"
+#include "json/json_out.h"
+
+enum { MAX_ROLES = 64, MAX_ROLE = 64 /* bytes */ };
 
 /* What is wrong at messages[i].MEMBER; param is body.messages.I.MEMBER. */
-static quire_err message_error(size_t i, const char *member, json_object *v, const char *what, quire_error *err) {
+static quire_err message_error(size_t i, const char *member, const json_value *v, const char *what, quire_error *err) {
     char param[64], brief[JSON_BRIEF_BYTES];
     snprintf(param, sizeof param, "body.messages.%zu%s%s", i, *member ? "." : "", member);
     return err_set_param(err, QUIRE_BAD_REQUEST, param, "messages[%zu]%s%s is %s; it must be %s", i, *member ? "." : "", member,
@@ -14,122 +16,175 @@ static quire_err message_error(size_t i, const char *member, json_object *v, con
 }
 
 /* The text of a part: a string, or an object of a text type. *text is borrowed from the part. */
-static quire_err part_text(size_t i, size_t j, json_object *part, json_object **text, quire_error *err) {
+static quire_err part_text(size_t i, size_t j, const json_value *part, const json_value **text, quire_error *err) {
     char where[40];
     snprintf(where, sizeof where, "content.%zu", j);
-    if (json_object_is_type(part, json_type_string)) {
+    if (json_is(part, JSON_KIND_TEXT)) {
         *text = part;
         return QUIRE_OK;
     }
-    if (!json_object_is_type(part, json_type_object)) {
+    if (!json_is(part, JSON_KIND_OBJECT)) {
         return message_error(i, where, part, "a text or an object with a type", err);
     }
-    json_object *type = json_object_object_get(part, "type");
-    if (!json_object_is_type(type, json_type_string)) {
+    const json_value *type = json_get(part, "type");
+    if (!json_is(type, JSON_KIND_TEXT)) {
         snprintf(where, sizeof where, "content.%zu.type", j);
         return message_error(i, where, type, "a string", err);
     }
-    const char *name = json_object_get_string(type);
+    const char *name = json_str(type).p;
     if (strcmp(name, "text") != 0 && strcmp(name, "input_text") != 0 && strcmp(name, "output_text") != 0) {
         char brief[JSON_BRIEF_BYTES];
         return err_set_param(err, QUIRE_BAD_REQUEST, "", "messages[%zu].content[%zu] is of type %s; only text is taken", i, j,
                              json_brief(type, brief));
     }
-    *text = json_object_object_get(part, "text");
-    if (!json_object_is_type(*text, json_type_string)) {
+    *text = json_get(part, "text");
+    if (!json_is(*text, JSON_KIND_TEXT)) {
         snprintf(where, sizeof where, "content.%zu.text", j);
         return message_error(i, where, *text, "a string", err);
     }
     return QUIRE_OK;
 }
 
-static quire_err no_memory(quire_error *err) {
-    return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for messages");
+/* ---- writing ---- */
+
+/* What is written of a conversation: JSON, and where in it the last text ends, inside its quotes (0: none was written). */
+typedef struct conversation {
+    strbuf text, roles;
+    json_out o; /* into text */
+    size_t last_end;
+} conversation;
+
+static void write_text(conversation *c, str text) {
+    json_text(&c->o, text.p, text.n);
+    c->last_end = c->text.n > 0 ? c->text.n - 1 : 0;
 }
 
-/* Appends {"type": "text", "text": TEXT} to parts. */
-static bool add_part(json_object *parts, json_object *text) {
-    json_object *part = json_object_new_object();
-    if (part == NULL || json_object_object_add(part, "type", json_object_new_string("text")) != 0 ||
-        json_object_object_add(part, "text", json_object_get(text)) != 0 || json_object_array_add(parts, part) != 0) {
-        json_object_put(part);
-        return false;
+/* {"type": "text", "text": TEXT} for each part. */
+static quire_err write_parts(conversation *c, size_t i, const json_value *content, bool list, quire_error *err) {
+    size_t n = list ? json_length(content) : content != NULL;
+    json_begin(&c->o, '[');
+    for (size_t j = 0; j < n; j++) {
+        const json_value *text = content;
+        TRY(list ? part_text(i, j, json_at(content, j), &text, err) : QUIRE_OK);
+        json_begin(json_item(&c->o), '{');
+        json_cstr(json_name(&c->o, "type"), "text");
+        json_name(&c->o, "text");
+        write_text(c, json_str(text));
+        json_end(&c->o, '}');
     }
-    return true;
+    json_end(&c->o, ']');
+    return QUIRE_OK;
 }
 
-/* content (NULL: none) as a list of text parts or as one text, whichever form the template takes: a new object in *out. */
-static quire_err convert_content(size_t i, json_object *content, chat_content form, json_object **out, quire_error *err) {
-    bool list = json_object_is_type(content, json_type_array);
-    bool as_parts = form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list);
-    if (!list && content != NULL && !json_object_is_type(content, json_type_string)) {
+/* The parts' texts with newlines between them. */
+static quire_err join_parts(strbuf *joined, size_t i, const json_value *content, quire_error *err) {
+    for (size_t j = 0; j < json_length(content); j++) {
+        const json_value *text;
+        TRY(part_text(i, j, json_at(content, j), &text, err));
+        TRY(j > 0 ? strbuf_add_char(joined, '\n') : QUIRE_OK);
+        TRY(strbuf_add(joined, json_str(text).p, json_str(text).n));
+    }
+    return QUIRE_OK;
+}
+
+/* content (NULL: none) as a list of text parts or as one text, whichever form the template takes. */
+static quire_err write_content(conversation *c, size_t i, const json_value *content, chat_content form, quire_error *err) {
+    bool list = json_is(content, JSON_KIND_ARRAY);
+    c->last_end = 0;
+    if (!list && content != NULL && !json_is(content, JSON_KIND_TEXT)) {
         return message_error(i, "content", content, "a string or an array of text parts", err);
     }
-    size_t n = list ? json_object_array_length(content) : content != NULL;
-    json_object *parts = json_object_new_array();
-    strbuf joined = {0};
-    quire_err e = parts == NULL ? no_memory(err) : QUIRE_OK;
-    for (size_t j = 0; j < n && e == QUIRE_OK; j++) {
-        json_object *text = content;
-        e = list ? part_text(i, j, json_object_array_get_idx(content, j), &text, err) : QUIRE_OK;
-        if (e == QUIRE_OK && as_parts) {
-            e = add_part(parts, text) ? QUIRE_OK : no_memory(err);
-        } else if (e == QUIRE_OK) {
-            e = j > 0 ? strbuf_add_char(&joined, '\n') : QUIRE_OK;
-            e = e == QUIRE_OK ? strbuf_add(&joined, json_object_get_string(text), (size_t)json_object_get_string_len(text)) : e;
-        }
+    if (form == CHAT_CONTENT_PARTS || (form == CHAT_CONTENT_BOTH && list)) {
+        return write_parts(c, i, content, list, err);
     }
-    if (e == QUIRE_OK && !as_parts) {
-        json_object_put(parts);
-        parts = json_object_new_string_len(joined.n > 0 ? joined.p : "", (int)joined.n);
-        e = parts == NULL ? no_memory(err) : QUIRE_OK;
+    strbuf joined = {0};
+    quire_err e = list ? join_parts(&joined, i, content, err) : QUIRE_OK;
+    if (e == QUIRE_OK) {
+        write_text(c, list ? (str){joined.n > 0 ? joined.p : "", joined.n} : json_str(content));
     }
     strbuf_deinit(&joined);
-    if (e != QUIRE_OK) {
-        json_object_put(parts);
-        return e;
-    }
-    *out = parts;
-    return QUIRE_OK;
+    return e;
 }
 
-static quire_err convert_message(size_t i, json_object *message, chat_content form, quire_error *err) {
-    if (!json_object_is_type(message, json_type_object)) {
+/* Adds a role to those that a template may put inside its own special tokens, <|ROLE|>. */
+static quire_err add_role(conversation *c, str role) {
+    bool is_name = role.n > 0 && role.n <= MAX_ROLE && memchr(role.p, '\0', role.n) == NULL;
+    size_t n_roles = 0;
+    for (size_t at = 0; at < c->roles.n; at += strlen(c->roles.p + at) + 1) {
+        is_name = is_name && !str_is(role, c->roles.p + at);
+        n_roles++;
+    }
+    if (!is_name || n_roles >= MAX_ROLES) {
+        return QUIRE_OK;
+    }
+    TRY(strbuf_add(&c->roles, role.p, role.n));
+    return strbuf_add_char(&c->roles, '\0');
+}
+
+static quire_err write_message(conversation *c, size_t i, const json_value *message, chat_content form, quire_error *err) {
+    if (!json_is(message, JSON_KIND_OBJECT)) {
         return message_error(i, "", message, "an object", err);
     }
-    json_object *role = json_object_object_get(message, "role"), *converted = NULL;
-    if (!json_object_is_type(role, json_type_string)) {
+    const json_value *role = json_get(message, "role");
+    if (!json_is(role, JSON_KIND_TEXT)) {
         return message_error(i, "role", role, "a string", err);
     }
-    TRY(convert_content(i, json_object_object_get(message, "content"), form, &converted, err));
-    if (json_object_object_add(message, "content", converted) != 0) {
-        json_object_put(converted);
-        return no_memory(err);
+    TRY(add_role(c, json_str(role)));
+    json_begin(json_item(&c->o), '{');
+    for (json_member m = {0}; json_next(message, &m);) {
+        if (strcmp(m.name, "content") != 0) {
+            json_add(json_name(&c->o, m.name), m.value);
+        } else {
+            json_name(&c->o, m.name);
+            TRY(write_content(c, i, m.value, form, err));
+        }
+    }
+    if (!json_has(message, "content")) {
+        json_name(&c->o, "content");
+        TRY(write_content(c, i, NULL, form, err));
+    }
+    json_end(&c->o, '}');
+    return c->o.err;
+}
+
+/* Those that templates write of themselves. */
+static quire_err add_usual_roles(conversation *c) {
+    static const char *const usual[] = {"system", "developer", "user", "assistant", "tool"};
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        TRY(add_role(c, str_of(usual[i])));
     }
     return QUIRE_OK;
 }
 
-quire_err request_read_messages(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     if (v == NULL) {
         return request_range_error(f, err, "messages is null; it must be an array of messages");
     }
-    if (!json_object_is_type(v, json_type_array)) {
+    if (!json_is(v, JSON_KIND_ARRAY)) {
         return request_type_error(f, -1, v, "an array of messages", err);
     }
-    size_t n_messages = json_object_array_length(v), n = 0;
-    if (n_messages == 0) {
+    if (json_length(v) == 0) {
         return request_range_error(f, err, "messages is empty; give at least one message");
     }
-    for (size_t i = 0; i < n_messages; i++) {
-        TRY(convert_message(i, json_object_array_get_idx(v, i), r->context.content, err));
+    conversation c = {0};
+    c.o.to = &c.text;
+    quire_err e = QUIRE_OK;
+    json_begin(&c.o, '[');
+    for (size_t i = 0; i < json_length(v) && e == QUIRE_OK; i++) {
+        e = write_message(&c, i, json_at(v, i), r->context.content, err);
     }
-    const char *text = json_object_to_json_string_length(v, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE, &n);
-    char *copy = text == NULL ? NULL : mem_dup(text, n);
-    if (copy == NULL) {
-        return no_memory(err);
+    json_end(&c.o, ']');
+    e = e == QUIRE_OK ? c.o.err : e;
+    e = e == QUIRE_OK ? add_usual_roles(&c) : e;
+    if (e != QUIRE_OK) {
+        strbuf_deinit(&c.text);
+        strbuf_deinit(&c.roles);
+        return e == QUIRE_BAD_REQUEST ? e : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for messages");
     }
-    mem_free(r->messages);
-    r->messages = copy;
-    r->n_messages = n;
+    strbuf_deinit(&r->messages);
+    strbuf_deinit(&r->roles);
+    r->messages = c.text;
+    r->roles = c.roles;
+    r->continue_at = c.last_end;
     return QUIRE_OK;
 }

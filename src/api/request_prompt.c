@@ -1,6 +1,7 @@
 /* The prompt field in its four forms: a text, several, ids, several lists of ids. */
 #include "api/request_read.h"
 #include "base/mem.h"
+#include "json/json_scan.h"
 
 void request_prompts_free(request_prompt *prompts, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
@@ -10,9 +11,9 @@ void request_prompts_free(request_prompt *prompts, int32_t n) {
 }
 
 /* Checks one id. index is its place in an array of ids, or that of the array which holds it. */
-static quire_err read_id(const quire_request *r, const field_desc *f, json_object *v, int64_t index, int32_t *out, quire_error *err) {
+static quire_err read_id(const quire_request *r, const field_desc *f, const json_value *v, int64_t index, int32_t *out, quire_error *err) {
     int64_t id;
-    if (!json_integer(v, &id) || id < 0) {
+    if (!json_whole(v, &id) || id < 0) {
         return request_type_error(f, index, v, "a token id, an integer from 0 on", err);
     }
     if (id >= r->context.n_vocab) {
@@ -24,9 +25,9 @@ static quire_err read_id(const quire_request *r, const field_desc *f, json_objec
 }
 
 /* Reads an array of ids; index >= 0: it is that element of the prompt array. */
-static quire_err read_ids(const quire_request *r, const field_desc *f, json_object *v, int64_t index, request_prompt *out,
+static quire_err read_ids(const quire_request *r, const field_desc *f, const json_value *v, int64_t index, request_prompt *out,
                           quire_error *err) {
-    size_t n = json_object_array_length(v);
+    size_t n = json_length(v);
     if (n == 0) {
         return request_range_error(f, err, "prompt has an empty array; give at least one token id");
     }
@@ -35,7 +36,7 @@ static quire_err read_ids(const quire_request *r, const field_desc *f, json_obje
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %zu ids", n);
     }
     for (size_t i = 0; i < n; i++) {
-        quire_err e = read_id(r, f, json_object_array_get_idx(v, i), index < 0 ? (int64_t)i : index, &ids[i], err);
+        quire_err e = read_id(r, f, json_at(v, i), index < 0 ? (int64_t)i : index, &ids[i], err);
         if (e != QUIRE_OK) {
             mem_free(ids);
             return e;
@@ -46,34 +47,76 @@ static quire_err read_ids(const quire_request *r, const field_desc *f, json_obje
     return QUIRE_OK;
 }
 
-static quire_err read_text(const quire_request *r, const field_desc *f, json_object *v, request_prompt *out, quire_error *err) {
+static quire_err read_text(const quire_request *r, const field_desc *f, const json_value *v, request_prompt *out, quire_error *err) {
     if (!r->context.has_vocabulary) {
         return request_range_error(f, err, "this model has no vocabulary; give the prompt as an array of token ids");
     }
-    out->text = (str){json_object_get_string(v), (size_t)json_object_get_string_len(v)};
+    out->text = json_str(v);
     return out->text.n > 0 ? QUIRE_OK : request_range_error(f, err, "prompt is empty; give a text or token ids");
 }
 
 /* Reads element index of the prompt array (or the whole prompt, index -1). */
-static quire_err read_one(const quire_request *r, const field_desc *f, json_object *v, int64_t index, request_prompt *out,
+static quire_err read_one(const quire_request *r, const field_desc *f, const json_value *v, int64_t index, request_prompt *out,
                           quire_error *err) {
-    switch (json_object_get_type(v)) {
-    case json_type_string:
+    switch (json_kind_of(v)) {
+    case JSON_KIND_TEXT:
         return read_text(r, f, v, out, err);
-    case json_type_array:
+    case JSON_KIND_ARRAY:
         return read_ids(r, f, v, index, out, err);
     default:
         return request_type_error(f, index, v, "a string or an array of token ids", err);
     }
 }
 
-quire_err request_read_prompt(quire_request *r, const field_desc *f, json_object *v, quire_error *err) {
+quire_err request_too_long(const quire_request *r, size_t n, quire_error *err) {
+    int32_t limit = r->context.max_model_len;
+    bool chat = r->info.endpoint == QUIRE_CHAT;
+    const char *param = chat ? "messages" : n == (size_t)limit ? "max_tokens" : "input_tokens";
+    return err_set_param(err, chat ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST, param,
+                         "the prompt has %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens", n, (int)limit);
+}
+
+quire_err request_too_long_by(const quire_request *r, size_t least, quire_error *err) {
+    bool chat = r->info.endpoint == QUIRE_CHAT;
+    return err_set_param(err, chat ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST, chat ? "messages" : "input_tokens",
+                         "the prompt has at least %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens", least,
+                         (int)r->context.max_model_len);
+}
+
+/* The longest escape of JSON makes one byte of six. */
+static quire_err check_text_length(const quire_request *r, str span, quire_error *err) {
+    size_t least = span.n > 2 && span.p[0] == '"' ? tokenizer_least_tokens(r->context.tokenizer, (span.n - 2) / 6) : 0;
+    return least > (size_t)r->context.max_model_len ? request_too_long_by(r, least, err) : QUIRE_OK;
+}
+
+quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err) {
+    json_scan s = {.text = span};
+    bool more;
+    str item;
+    if (r->context.tokenizer == NULL || tokenizer_least_tokens(r->context.tokenizer, span.n) <= (size_t)r->context.max_model_len) {
+        return QUIRE_OK;
+    }
+    if (span.p[0] != '[') {
+        return check_text_length(r, span, err);
+    }
+    TRY(json_scan_open(&s, '['));
+    for (;;) {
+        TRY(json_scan_more(&s, ']', &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        TRY(json_scan_span(&s, &item));
+        TRY(check_text_length(r, item, err));
+    }
+}
+
+quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     size_t n = 1;
     bool many = false;
-    if (json_object_is_type(v, json_type_array)) {
-        json_object *first = json_object_array_length(v) > 0 ? json_object_array_get_idx(v, 0) : NULL;
-        many = json_object_is_type(first, json_type_string) || json_object_is_type(first, json_type_array);
-        n = many ? json_object_array_length(v) : 1;
+    if (json_is(v, JSON_KIND_ARRAY)) {
+        const json_value *first = json_length(v) > 0 ? json_at(v, 0) : NULL;
+        many = json_is(first, JSON_KIND_TEXT) || json_is(first, JSON_KIND_ARRAY);
+        n = many ? json_length(v) : 1;
     }
     if (n > REQUEST_MAX_PROMPTS) {
         return request_range_error(f, err, "prompt has %zu prompts; at most %d are taken at once", n, REQUEST_MAX_PROMPTS);
@@ -87,8 +130,8 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, json_object
     }
     quire_err e = QUIRE_OK;
     for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
-        json_object *item = many ? json_object_array_get_idx(v, i) : v;
-        if (many && json_object_get_type(item) != json_object_get_type(json_object_array_get_idx(v, 0))) {
+        const json_value *item = many ? json_at(v, i) : v;
+        if (many && json_kind_of(item) != json_kind_of(json_at(v, 0))) {
             e = request_type_error(f, (int64_t)i, item, "of the same type as the first", err);
         } else {
             e = read_one(r, f, item, many ? (int64_t)i : -1, &prompts[i], err);

@@ -1,11 +1,11 @@
 #include "api/speculation.h"
 
-#include <json-c/json.h>
 #include <string.h>
 
 #include "api/options.h"
 #include "api/request_read.h"
 #include "base/mem.h"
+#include "json/json.h"
 
 #define FLAG            "--speculative-config"
 #define METHODS         "ngram, suffix or draft_model"
@@ -16,7 +16,7 @@
 
 /* The object, and where errors go. */
 typedef struct reader {
-    json_object *o;
+    const json_value *o;
     quire_error *err;
 } reader;
 
@@ -34,12 +34,12 @@ static bool is_known(const char *name) {
 
 /* A whole number in least..most; *out stays as it is where the object has none. */
 static quire_err read_count(const reader *r, const char *name, int32_t least, int32_t most, int32_t *out) {
-    json_object *v;
-    if (!json_object_object_get_ex(r->o, name, &v)) {
+    const json_value *v = json_get(r->o, name);
+    if (!json_has(r->o, name)) {
         return QUIRE_OK;
     }
     int64_t n;
-    if (!json_integer(v, &n) || n < least || n > most) {
+    if (!json_whole(v, &n) || n < least || n > most) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be a whole number from %d to %d", name, (int)least, (int)most);
     }
     *out = (int32_t)n;
@@ -47,12 +47,12 @@ static quire_err read_count(const reader *r, const char *name, int32_t least, in
 }
 
 static quire_err read_number(const reader *r, const char *name, double least, double most, double *out) {
-    json_object *v;
-    if (!json_object_object_get_ex(r->o, name, &v)) {
+    const json_value *v = json_get(r->o, name);
+    if (!json_has(r->o, name)) {
         return QUIRE_OK;
     }
-    double d = json_object_get_double(v);
-    bool is_number = json_object_is_type(v, json_type_double) || json_object_is_type(v, json_type_int);
+    double d = json_double(v);
+    bool is_number = json_is(v, JSON_KIND_REAL) || json_is(v, JSON_KIND_INT);
     if (!is_number || !(d >= least && d <= most)) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be a number from %g to %g", name, least, most);
     }
@@ -62,12 +62,12 @@ static quire_err read_number(const reader *r, const char *name, double least, do
 
 /* One of names[0..n), by its number; *out stays as it is where the object has none. */
 static quire_err read_choice(const reader *r, const char *name, const char *const *names, int n, const char *all, int *out) {
-    json_object *v;
-    if (!json_object_object_get_ex(r->o, name, &v)) {
+    const json_value *v = json_get(r->o, name);
+    if (!json_has(r->o, name)) {
         return QUIRE_OK;
     }
-    for (int i = 0; i < n && json_object_is_type(v, json_type_string); i++) {
-        if (names[i] != NULL && strcmp(json_object_get_string(v), names[i]) == 0) {
+    for (int i = 0; i < n && json_is(v, JSON_KIND_TEXT); i++) {
+        if (names[i] != NULL && strcmp(json_str(v).p, names[i]) == 0) {
             *out = i;
             return QUIRE_OK;
         }
@@ -76,15 +76,15 @@ static quire_err read_choice(const reader *r, const char *name, const char *cons
 }
 
 static quire_err read_model(const reader *r, speculation *s) {
-    json_object *v;
-    bool is_there = json_object_object_get_ex(r->o, "model", &v);
+    const json_value *v = json_get(r->o, "model");
+    bool is_there = json_has(r->o, "model");
     if (s->draft.method != DRAFT_METHOD_MODEL) {
         return is_there ? err_set(r->err, QUIRE_INVALID, -1, FLAG ": model belongs to the method draft_model") : QUIRE_OK;
     }
-    if (!is_there || !json_object_is_type(v, json_type_string) || json_object_get_string_len(v) == 0) {
+    if (!is_there || !json_is(v, JSON_KIND_TEXT) || json_str(v).n == 0) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": the method draft_model needs the draft's file, directory or name as model");
     }
-    s->name = mem_dup(json_object_get_string(v), strlen(json_object_get_string(v)));
+    s->name = mem_dup(json_str(v).p, strlen(json_str(v).p));
     return s->name ? QUIRE_OK : err_set(r->err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
@@ -120,13 +120,12 @@ static quire_err read_object(const reader *r, speculation *s) {
     static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
     static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact", [DRAFT_RULE_STANDARD] = "standard"};
     static const char *const lengths[] = {"adaptive", "fixed"};
-    if (!json_object_is_type(r->o, json_type_object)) {
+    if (!json_is(r->o, JSON_KIND_OBJECT)) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
     }
-    json_object_object_foreach(r->o, name, value) {
-        (void)value;
-        if (!is_known(name)) {
-            return err_set(r->err, QUIRE_INVALID, -1, FLAG ": there is no member %.40s", name);
+    for (json_member m = {0}; json_next(r->o, &m);) {
+        if (!is_known(m.name)) {
+            return err_set(r->err, QUIRE_INVALID, -1, FLAG ": there is no member %.40s", m.name);
         }
     }
     int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT, length = 0;
@@ -152,13 +151,13 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     if (!o->speculative_config) {
         return QUIRE_OK;
     }
-    reader r = {.err = err};
-    quire_error why = {0};
-    if (json_read(o->speculative_config, strlen(o->speculative_config), &r.o, &why) != QUIRE_OK) {
-        return err_set(err, QUIRE_INVALID, -1, FLAG ": %s", why.message);
+    json_value *config;
+    json_fault fault;
+    if (json_read(str_of(o->speculative_config), &json_limits_file, JSON_WIDE_REFUSED, &config, &fault) != QUIRE_OK) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": not valid JSON at byte %zu: %s", fault.at, fault.what);
     }
-    quire_err e = read_object(&r, out);
-    json_object_put(r.o);
+    quire_err e = read_object(&(reader){.o = config, .err = err}, out);
+    json_drop(config);
     return e;
 }
 

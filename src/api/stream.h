@@ -65,7 +65,8 @@ struct quire_stream {
     quire_error verdict;            /* the text thread's, until it is done with the stream */
     quire_error error;              /* QUIRE_OK, or why it failed */
     bool prepared;                  /* the text thread is done with it */
-    bool released, cancelled, done; /* done: DONE was given out */
+    bool cancelled, done;           /* done: DONE was given out */
+    atomic_bool released;           /* by the queue's thread; a text thread stops preparing then */
 };
 
 /* What quire_queue_next gives out before it looks for anything new. */
@@ -79,6 +80,9 @@ struct quire_queue {
     pthread_mutex_t lock;  /* guards inbox */
     quire_stream *inbox;   /* prepared or failed, in no order */
     struct stream_command *commands; /* ready to be done, in no order; under the lock, too */
+    quire_parse *parsed;             /* bodies that were read, in no order; under the lock, too */
+    int32_t n_parses;                /* under way, or read and not given out */
+    quire_error parse_error;         /* of the PARSED */
     quire_error refusal;   /* of the REFUSED */
     choice *current;       /* whose stages are being given out */
     queue_stage stage;
@@ -95,6 +99,12 @@ quire_err stream_prepare(quire_stream *s, quire_error *err);
 quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stopper **stops);
 /* What the engine is to know of r, but for tokens, users and choice of tokens. space is where its name is written. */
 engine_request stream_engine_request(const quire_request *r, uint8_t space[ENGINE_SPACE_BYTES], engine_out *out);
+
+/* ---- parse.c ---- */
+/* Gives out a body that a text thread has read, as PARSED; false when none waits. */
+bool parse_next(quire_queue *q, quire_event *out);
+/* Cancels all that are under way and waits for them. The queue's thread, at its close. */
+void parse_close(quire_queue *q);
 
 /* ---- branch.c ---- */
 /* A rollback or steer on its way: from the queue's thread to a text thread and back. */

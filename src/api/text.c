@@ -16,7 +16,7 @@ quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool
     if (!e->tokenizer) {
         return no_vocabulary(e, err);
     }
-    quire_err r = tokenizer_encode(e->tokenizer, (str){text, n}, (encode_options){ENCODE_PARSE, add_special}, &l, err);
+    quire_err r = tokenizer_encode(e->tokenizer, (str){text, n}, (encode_options){.special = ENCODE_PARSE, .add_special = add_special}, &l, err);
     if (r != QUIRE_OK) {
         token_list_deinit(&l);
         return r;
@@ -53,6 +53,10 @@ const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n) {
     str piece = e->tokenizer ? tokenizer_piece(e->tokenizer, id) : (str){"", 0};
     *n = piece.n;
     return piece.p ? piece.p : "";
+}
+
+void *quire_alloc(size_t n) {
+    return mem_new(n, 1);
 }
 
 void quire_free(void *p) {

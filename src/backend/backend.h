@@ -155,7 +155,7 @@ typedef struct backend_ops {
     void (*kv_write_page)(backend *b, int32_t page, const void *host);
 
     /* ---- a step: begin, ops, wait ---- */
-    /* The batch stays unchanged and alive until step_wait returns. */
+    /* The batch stays unchanged and alive until step_wait returns. What buffers held before is gone: debug builds make it NaN. */
     void (*step_begin)(backend *b, const batch *batch);
     void (*step_wait)(backend *b);
 

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/visible.h"
+
 #define PREFIX     "quire: "
 #define LINE_BYTES 2048 /* longer lines are cut */
 
@@ -13,6 +15,27 @@ static _Atomic int max_level = LOG_INFO;
 
 void log_set_level(log_level level) {
     atomic_store_explicit(&max_level, (int)level, memory_order_relaxed);
+}
+
+/* One write a line, unless the pipe is nearly full. */
+static void write_all(const char *line, size_t n) {
+    for (size_t done = 0; done < n;) {
+        ssize_t w = write(STDERR_FILENO, line + done, n - done);
+        if (w <= 0) {
+            return;
+        }
+        done += (size_t)w;
+    }
+}
+
+/* To a terminal: names out of files and requests are no commands to it. */
+static void write_visible(const char *line, size_t n) {
+    visible v = {0};
+    strbuf shown = {0};
+    if (visible_add(&v, line, n, &shown) == QUIRE_OK && visible_end(&v, &shown) == QUIRE_OK && strbuf_add_char(&shown, '\n') == QUIRE_OK) {
+        write_all(shown.p, shown.n);
+    }
+    strbuf_deinit(&shown);
 }
 
 void log_line(log_level level, const char *format, ...) {
@@ -30,12 +53,10 @@ void log_line(log_level level, const char *format, ...) {
         return;
     }
     at += (size_t)n < room ? (size_t)n : room - 1;
-    line[at++] = '\n';
-    for (size_t done = 0; done < at;) { /* one write a line, unless the pipe is nearly full */
-        ssize_t w = write(STDERR_FILENO, line + done, at - done);
-        if (w <= 0) {
-            return;
-        }
-        done += (size_t)w;
+    if (isatty(STDERR_FILENO)) {
+        write_visible(line, at);
+    } else {
+        line[at++] = '\n';
+        write_all(line, at);
     }
 }

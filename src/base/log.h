@@ -1,4 +1,5 @@
-/* Log lines on stderr: "quire: message". Any thread; a line is written whole. */
+/* Log lines on stderr: "quire: message". Any thread; a line is written whole. On a terminal
+ * control characters in it are shown as escapes. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,10 @@ bool mem_grow_(void **p, size_t *cap, size_t n, size_t size) {
 
 void mem_free(void *p) {
     free(p);
+}
+
+void mem_trim(void) {
+    (void)malloc_trim(0);
 }
 
 char *mem_dup(const void *p, size_t n) {

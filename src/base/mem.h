@@ -21,6 +21,9 @@ void mem_free(void *p);
 /* A copy of n bytes, with a 0 byte behind them; NULL when out of memory. */
 char *mem_dup(const void *p, size_t n);
 
+/* Gives freed memory back to the system where the allocator keeps it; milliseconds after much was freed. Any thread. */
+void mem_trim(void);
+
 /* Between enter and leave, an allocation by the calling thread through this header aborts in debug builds. Nest freely. */
 void mem_guard_enter(void);
 void mem_guard_leave(void);

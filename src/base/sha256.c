@@ -40,26 +40,54 @@ static void add_block(uint32_t h[8], const uint8_t *p) {
     }
 }
 
-void sha256(const void *bytes, size_t n, uint8_t out[SHA256_BYTES]) {
-    uint32_t h[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+void sha256_begin(sha256_sum *s) {
+    *s = (sha256_sum){.h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+}
+
+void sha256_add(sha256_sum *s, const void *bytes, size_t n) {
     const uint8_t *p = bytes;
-    size_t rest = n;
-    for (; rest >= BLOCK; rest -= BLOCK, p += BLOCK) {
-        add_block(h, p);
+    s->n += n;
+    if (s->n_rest > 0) {
+        size_t room = BLOCK - s->n_rest, taken = n < room ? n : room;
+        if (taken > 0) {
+            memcpy(s->rest + s->n_rest, p, taken);
+        }
+        s->n_rest += taken;
+        if (s->n_rest < BLOCK) {
+            return;
+        }
+        add_block(s->h, s->rest);
+        p += taken;
+        n -= taken;
     }
+    for (; n >= BLOCK; n -= BLOCK, p += BLOCK) {
+        add_block(s->h, p);
+    }
+    if (n > 0) {
+        memcpy(s->rest, p, n);
+    }
+    s->n_rest = n;
+}
+
+void sha256_end(sha256_sum *s, uint8_t out[SHA256_BYTES]) {
     uint8_t end[2 * BLOCK] = {0}; /* what is left, a one bit, zeros, and the length in bits */
-    size_t n_end = rest + 9 <= BLOCK ? BLOCK : 2 * BLOCK;
-    if (rest > 0) {
-        memcpy(end, p, rest);
-    }
-    end[rest] = 0x80;
+    size_t n_end = s->n_rest + 9 <= BLOCK ? BLOCK : 2 * BLOCK;
+    memcpy(end, s->rest, s->n_rest);
+    end[s->n_rest] = 0x80;
     for (size_t i = 0; i < 8; i++) {
-        end[n_end - 1 - i] = (uint8_t)((uint64_t)n << 3 >> 8 * i);
+        end[n_end - 1 - i] = (uint8_t)(s->n << 3 >> 8 * i);
     }
     for (size_t at = 0; at < n_end; at += BLOCK) {
-        add_block(h, end + at);
+        add_block(s->h, end + at);
     }
     for (int i = 0; i < SHA256_BYTES; i++) {
-        out[i] = (uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
+        out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
     }
+}
+
+void sha256(const void *bytes, size_t n, uint8_t out[SHA256_BYTES]) {
+    sha256_sum s;
+    sha256_begin(&s);
+    sha256_add(&s, bytes, n);
+    sha256_end(&s, out);
 }

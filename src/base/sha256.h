@@ -11,4 +11,17 @@
 /* The digest of n bytes. O(n). */
 void sha256(const void *bytes, size_t n, uint8_t out[SHA256_BYTES]);
 
+/* The digest of bytes that come in pieces: begin, add any number of times, end. */
+typedef struct sha256_sum {
+    uint32_t h[8];
+    uint8_t rest[64]; /* behind the last whole block */
+    size_t n_rest;
+    uint64_t n;
+} sha256_sum;
+
+void sha256_begin(sha256_sum *s);
+void sha256_add(sha256_sum *s, const void *bytes, size_t n);
+/* s wants a begin before it is used again. */
+void sha256_end(sha256_sum *s, uint8_t out[SHA256_BYTES]);
+
 #endif

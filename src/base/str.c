@@ -17,8 +17,7 @@ void strbuf_clear(strbuf *b) {
     }
 }
 
-/* Room for n more bytes and the 0 behind them. */
-static quire_err reserve(strbuf *b, size_t n) {
+quire_err strbuf_reserve(strbuf *b, size_t n) {
     size_t total, with_zero;
     if (!size_add(b->n, n, &total) || !size_add(total, 1, &with_zero) || (b->max != 0 && total > b->max)) {
         return QUIRE_TOO_LARGE;
@@ -32,7 +31,7 @@ static quire_err reserve(strbuf *b, size_t n) {
 }
 
 quire_err strbuf_add(strbuf *b, const void *p, size_t n) {
-    TRY(reserve(b, n));
+    TRY(strbuf_reserve(b, n));
     if (n > 0) {
         memcpy(b->p + b->n, p, n);
     }
@@ -57,7 +56,7 @@ quire_err strbuf_addf(strbuf *b, const char *format, ...) {
     if (n < 0) {
         return QUIRE_INVALID;
     }
-    TRY(reserve(b, (size_t)n));
+    TRY(strbuf_reserve(b, (size_t)n));
     va_start(args, format);
     (void)vsnprintf(b->p + b->n, (size_t)n + 1, format, args);
     va_end(args);

@@ -35,6 +35,8 @@ typedef struct strbuf {
 void strbuf_deinit(strbuf *b);
 /* Empties it, keeping its memory. */
 void strbuf_clear(strbuf *b);
+/* Room for n more bytes in one piece, where their number is known; errors as below. */
+quire_err strbuf_reserve(strbuf *b, size_t n);
 /* Append; QUIRE_NO_MEMORY or QUIRE_TOO_LARGE leave it as it was. */
 quire_err strbuf_add(strbuf *b, const void *p, size_t n);
 quire_err strbuf_add_str(strbuf *b, const char *s);

@@ -1,6 +1,5 @@
 #include "bench/bench.h"
 
-#include <json-c/json.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include "bench/client.h"
 #include "bench/figures.h"
 #include "bench/shape.h"
+#include "json/json_out.h"
 
 enum { LAST_TOKENS = 256 };
 
@@ -66,26 +66,26 @@ static void report(const bench *b, const char *what, int32_t batch, int32_t cont
         fflush(stdout);
         return;
     }
-    json_object *line = json_object_new_object(), *params = json_object_new_object();
-    json_object_object_add(line, "bench", json_object_new_string(what));
-    json_object_object_add(line, "name", json_object_new_string(b->client.info->model_name));
-    json_object_object_add(params, "batch", json_object_new_int(batch));
-    json_object_object_add(params, "context", json_object_new_int(context));
-    json_object_object_add(params, "tokens", json_object_new_int(b->options->n_decode));
-    json_object_object_add(params, "runs", json_object_new_int(b->options->n_runs));
-    json_object_object_add(params, "compute", json_object_new_string(b->client.info->compute));
-    json_object_object_add(params, "kv_dtype", json_object_new_string(b->client.info->kv_dtype));
-    json_object_object_add(params, "backend", json_object_new_string(b->client.info->backend));
-    json_object_object_add(params, "threads", json_object_new_int(b->n_threads));
-    json_object_object_add(line, "params", params);
-    json_object_object_add(line, "value", measured ? json_object_new_double(f.mean) : NULL);
-    json_object_object_add(line, "spread", measured ? json_object_new_double(f.spread) : NULL);
-    json_object_object_add(line, "unit", json_object_new_string(strcmp(what, "read") == 0 ? "bytes/s" : "tokens/s"));
-    json_object_object_add(line, "limit", limit > 0 ? json_object_new_double(limit) : NULL);
-    json_object_object_add(line, "fraction", limit > 0 && measured ? json_object_new_double(f.mean / limit) : NULL);
-    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    fflush(stdout);
-    json_object_put(line);
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "bench"), what);
+    json_cstr(json_name(line, "name"), b->client.info->model_name);
+    json_begin(json_name(line, "params"), '{');
+    json_int(json_name(line, "batch"), batch);
+    json_int(json_name(line, "context"), context);
+    json_int(json_name(line, "tokens"), b->options->n_decode);
+    json_int(json_name(line, "runs"), b->options->n_runs);
+    json_cstr(json_name(line, "compute"), b->client.info->compute);
+    json_cstr(json_name(line, "kv_dtype"), b->client.info->kv_dtype);
+    json_cstr(json_name(line, "backend"), b->client.info->backend);
+    json_int(json_name(line, "threads"), b->n_threads);
+    json_end(line, '}');
+    json_exact(json_name(line, "value"), measured ? f.mean : (double)NAN);
+    json_exact(json_name(line, "spread"), measured ? f.spread : (double)NAN);
+    json_cstr(json_name(line, "unit"), strcmp(what, "read") == 0 ? "bytes/s" : "tokens/s");
+    json_exact(json_name(line, "limit"), limit > 0 ? limit : (double)NAN);
+    json_exact(json_name(line, "fraction"), limit > 0 && measured ? f.mean / limit : (double)NAN);
+    json_line_print(&l);
 }
 
 static llama_shape shape_of(const quire_info *i) {

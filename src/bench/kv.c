@@ -1,6 +1,5 @@
 #include "bench/kv.h"
 
-#include <json-c/json.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -8,6 +7,7 @@
 #include "bench/kv_index.h"
 #include "bench/kv_pool.h"
 #include "core/kv_layout.h"
+#include "json/json_out.h"
 
 enum { SEED = 1, N_SAMPLES = 20000, MAX_SEQS = 1024, SEQ_PAGES = 64, GOAL_PAGE_NS = 50, GOAL_TOKEN_NS = 20 };
 
@@ -15,21 +15,15 @@ void bench_kv_options_init(bench_kv_options *o) {
     *o = (bench_kv_options){.threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16, .prompt_tokens = 1024, .run_ms = 20, .n_runs = 5};
 }
 
-static json_object *start_line(const char *bench, const char *op) {
-    json_object *line = json_object_new_object();
-    json_object_object_add(line, "bench", json_object_new_string(bench));
-    json_object_object_add(line, "op", json_object_new_string(op));
+static json_out *start_line(json_line *l, const char *bench, const char *op) {
+    json_out *line = json_line_begin(l);
+    json_cstr(json_name(line, "bench"), bench);
+    json_cstr(json_name(line, "op"), op);
     return line;
 }
 
-static void add_number(json_object *line, const char *key, double v) {
-    json_object_object_add(line, key, json_object_new_double(v));
-}
-
-static void end_line(json_object *line) {
-    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    fflush(stdout);
-    json_object_put(line);
+static void add_number(json_out *line, const char *key, double v) {
+    json_exact(json_name(line, key), v);
 }
 
 /* ---- the pool ---- */
@@ -73,16 +67,17 @@ static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_thr
                    free.spread, to_one, mutex.mean, mutex.spread, mutex_to_one, mutex.mean / free.mean);
             continue;
         }
-        json_object *line = start_line("kv", kv_op_name((kv_op)op));
-        json_object_object_add(line, "pages", json_object_new_int(n_pages));
-        json_object_object_add(line, "threads", json_object_new_int(n_threads));
+        json_line l;
+        json_out *line = start_line(&l, "kv", kv_op_name((kv_op)op));
+        json_int(json_name(line, "pages"), n_pages);
+        json_int(json_name(line, "threads"), n_threads);
         add_number(line, "cpu_ns_a_page", free.mean);
         add_number(line, "spread", free.spread);
         add_number(line, "to_one_thread", to_one);
         add_number(line, "mutex_cpu_ns_a_page", mutex.mean);
         add_number(line, "mutex_spread", mutex.spread);
         add_number(line, "mutex_to_one_thread", mutex_to_one);
-        end_line(line);
+        json_line_print(&l);
     }
 }
 
@@ -122,11 +117,12 @@ static quire_err bench_append_times(const bench_kv_options *o, quire_error *err)
         e = kv_bench_append_times(store, n_seqs, N_SAMPLES, ns);
         double p50 = figures_percentile(ns, N_SAMPLES, 0.5), p99 = figures_percentile(ns, N_SAMPLES, 0.99);
         if (o->json) {
-            json_object *line = start_line("kv", "append_one");
-            json_object_object_add(line, "sequences", json_object_new_int(n_seqs));
+            json_line l;
+            json_out *line = start_line(&l, "kv", "append_one");
+            json_int(json_name(line, "sequences"), n_seqs);
             add_number(line, "p50_ns", p50);
             add_number(line, "p99_ns", p99);
-            end_line(line);
+            json_line_print(&l);
         } else {
             printf("%10d %9.0f %9.0f\n", (int)n_seqs, p50, p99);
         }
@@ -144,14 +140,15 @@ static void report_index(const bench_kv_options *o, int32_t n_pages, const char 
         printf("%-10s %9.2f +-%5.2f ns a %s\n", op, f.mean, f.spread, unit);
         return;
     }
-    json_object *line = start_line("kv", op);
-    json_object_object_add(line, "pages", json_object_new_int(n_pages));
-    json_object_object_add(line, "page_tokens", json_object_new_int(o->page_tokens));
-    json_object_object_add(line, "prompt_tokens", json_object_new_int(o->prompt_tokens));
+    json_line l;
+    json_out *line = start_line(&l, "kv", op);
+    json_int(json_name(line, "pages"), n_pages);
+    json_int(json_name(line, "page_tokens"), o->page_tokens);
+    json_int(json_name(line, "prompt_tokens"), o->prompt_tokens);
     add_number(line, "cpu_ns", f.mean);
     add_number(line, "spread", f.spread);
-    json_object_object_add(line, "a", json_object_new_string(unit));
-    end_line(line);
+    json_cstr(json_name(line, "a"), unit);
+    json_line_print(&l);
 }
 
 static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_error *err) {
@@ -177,12 +174,13 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
     report_index(o, n_pages, "insert", "token", insert);
     report_index(o, n_pages, "evict", "page", evict);
     if (o->json) {
-        json_object *line = start_line("kv", "bytes");
-        json_object_object_add(line, "pages", json_object_new_int(n_pages));
+        json_line l;
+        json_out *line = start_line(&l, "kv", "bytes");
+        json_int(json_name(line, "pages"), n_pages);
         add_number(line, "index_bytes_a_page", sizes.index_bytes);
         add_number(line, "pool_bytes_a_page", sizes.pool_bytes);
         add_number(line, "table_bytes_a_token", sizes.table_bytes);
-        end_line(line);
+        json_line_print(&l);
     } else {
         printf("bytes      %9.1f a page in the index, %.1f a page in the pool, %.3f a token in a block table\n", sizes.index_bytes, sizes.pool_bytes,
                sizes.table_bytes);

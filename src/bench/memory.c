@@ -1,11 +1,11 @@
 #include "bench/memory.h"
 
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/figures.h"
 #include "bench/memory_cases.h"
+#include "json/json_out.h"
 
 #define MODEL_LLAMA_1B_WEIGHTS 2471628800.0 /* 1,235,814,400 parameters of 2 bytes */
 
@@ -64,27 +64,27 @@ static void report_row(const memory_bench *b, const memory_case *c, const memory
     }
     static const char *const methods[] = {"static", "contiguous", "paged"};
     static const char *const parameters[] = {"length", "growth_percent", "page"};
-    json_object *line = json_object_new_object();
-    json_object_object_add(line, "bench", json_object_new_string("memory"));
-    json_object_object_add(line, "scenario", json_object_new_string(memory_scenario_name(c->scenario)));
-    json_object_object_add(line, "method", json_object_new_string(methods[c->method]));
-    json_object_object_add(line, parameters[c->method], json_object_new_int(c->parameter));
-    json_object_object_add(line, "live_tokens", json_object_new_int64(r->live_tokens));
-    json_object_object_add(line, "minimum_bytes", json_object_new_int64(r->minimum_bytes));
-    json_object_object_add(line, "peak_bytes", json_object_new_int64(r->peak_bytes));
-    json_object_object_add(line, "end_bytes", json_object_new_int64(r->end_bytes));
-    json_object_object_add(line, "copied_bytes", json_object_new_int64(r->copied_bytes));
-    json_object_object_add(line, "weight_bytes", json_object_new_int64((int64_t)b->o->weight_bytes));
-    json_object_object_add(line, "overhead", json_object_new_double(over / kv));
-    json_object_object_add(line, "overhead_with_weights", json_object_new_double(over / all));
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "bench"), "memory");
+    json_cstr(json_name(line, "scenario"), memory_scenario_name(c->scenario));
+    json_cstr(json_name(line, "method"), methods[c->method]);
+    json_int(json_name(line, parameters[c->method]), c->parameter);
+    json_int(json_name(line, "live_tokens"), r->live_tokens);
+    json_int(json_name(line, "minimum_bytes"), r->minimum_bytes);
+    json_int(json_name(line, "peak_bytes"), r->peak_bytes);
+    json_int(json_name(line, "end_bytes"), r->end_bytes);
+    json_int(json_name(line, "copied_bytes"), r->copied_bytes);
+    json_int(json_name(line, "weight_bytes"), (int64_t)b->o->weight_bytes);
+    json_exact(json_name(line, "overhead"), over / kv);
+    json_exact(json_name(line, "overhead_with_weights"), over / all);
     if (c->method == MEMORY_PAGED) {
-        json_object_object_add(line, "pages", json_object_new_int64(r->n_pages));
-        json_object_object_add(line, "metadata_bytes", json_object_new_int64(r->metadata_bytes));
-        json_object_object_add(line, "metadata", json_object_new_double((double)r->metadata_bytes / kv));
-        json_object_object_add(line, "metadata_with_weights", json_object_new_double((double)r->metadata_bytes / all));
+        json_int(json_name(line, "pages"), r->n_pages);
+        json_int(json_name(line, "metadata_bytes"), r->metadata_bytes);
+        json_exact(json_name(line, "metadata"), (double)r->metadata_bytes / kv);
+        json_exact(json_name(line, "metadata_with_weights"), (double)r->metadata_bytes / all);
     }
-    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(line);
+    json_line_print(&l);
 }
 
 static quire_err run_case(const memory_bench *b, memory_scenario scenario, memory_method method, int32_t parameter, quire_error *err) {

@@ -1,12 +1,12 @@
 #include "bench/roofline.h"
 
-#include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "bench/figures.h"
 #include "bench/peak.h"
+#include "json/json_out.h"
 
 enum { MAX_THREADS = 1024, FIRST_ROUNDS = 1000, PART_US = 200, TURNS = 3 };
 
@@ -131,18 +131,19 @@ void bench_roofline_options_init(bench_roofline_options *o) {
 }
 
 static void print_json(const roofline *r, const char *what, const roofline_rate *rate, const char *unit) {
-    json_object *line = json_object_new_object(), *params = json_object_new_object();
-    json_object_object_add(line, "name", json_object_new_string("roofline"));
-    json_object_object_add(params, "what", json_object_new_string(what));
-    json_object_object_add(params, "by", json_object_new_string(rate->by));
-    json_object_object_add(params, "threads", json_object_new_int(r->n_threads));
-    json_object_object_add(params, "machine", json_object_new_string(r->machine));
-    json_object_object_add(line, "params", params);
-    json_object_object_add(line, "value", json_object_new_double(rate->best));
-    json_object_object_add(line, "mean", json_object_new_double(rate->mean));
-    json_object_object_add(line, "unit", json_object_new_string(unit));
-    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(line);
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "name"), "roofline");
+    json_begin(json_name(line, "params"), '{');
+    json_cstr(json_name(line, "what"), what);
+    json_cstr(json_name(line, "by"), rate->by);
+    json_int(json_name(line, "threads"), r->n_threads);
+    json_cstr(json_name(line, "machine"), r->machine);
+    json_end(line, '}');
+    json_exact(json_name(line, "value"), rate->best);
+    json_exact(json_name(line, "mean"), rate->mean);
+    json_cstr(json_name(line, "unit"), unit);
+    json_line_print(&l);
 }
 
 static void report(const roofline *r, bool json) {

@@ -1,10 +1,10 @@
 #include "bench/runs.h"
 
-#include <json-c/json.h>
 #include <stdio.h>
 
 #include "bench/figures.h"
 #include "bench/runs_measure.h"
+#include "json/json_out.h"
 
 enum { N_ROWS = 6, N_STAGES = 3, CHURN_SEQS = 64, CHURN_ENDED = 2000, SEED = 1, ADJACENT = INT32_MAX };
 
@@ -19,11 +19,6 @@ static const struct row {
 
 void bench_runs_options_init(bench_runs_options *o) {
     *o = (bench_runs_options){.shape = "16,8,64", .contexts = "1024,8192", .page_tokens = 16, .n_runs = 15};
-}
-
-static void end_line(json_object *line) {
-    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(line);
 }
 
 /* ---- attention ---- */
@@ -41,17 +36,18 @@ static void report_row(const bench_runs_options *o, int32_t context, int64_t tok
                ratio, entry_bytes, 100 * entry_bytes / (double)token_bytes);
         return;
     }
-    json_object *line = json_object_new_object();
-    json_object_object_add(line, "bench", json_object_new_string("runs"));
-    json_object_object_add(line, "context", json_object_new_int(context));
-    json_object_object_add(line, "page_tokens", json_object_new_int(page_tokens));
-    json_object_object_add(line, "pages", json_object_new_string(rows[row].what));
-    json_object_object_add(line, "attention_us_a_layer", json_object_new_double(ways[row].least_us));
-    json_object_object_add(line, "median_us", json_object_new_double(ways[row].median_us));
-    json_object_object_add(line, "to_apart", json_object_new_double(ratio));
-    json_object_object_add(line, "table_bytes_a_token", json_object_new_double(entry_bytes));
-    json_object_object_add(line, "table_to_kv", json_object_new_double(entry_bytes / (double)token_bytes));
-    end_line(line);
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "bench"), "runs");
+    json_int(json_name(line, "context"), context);
+    json_int(json_name(line, "page_tokens"), page_tokens);
+    json_cstr(json_name(line, "pages"), rows[row].what);
+    json_exact(json_name(line, "attention_us_a_layer"), ways[row].least_us);
+    json_exact(json_name(line, "median_us"), ways[row].median_us);
+    json_exact(json_name(line, "to_apart"), ratio);
+    json_exact(json_name(line, "table_bytes_a_token"), entry_bytes);
+    json_exact(json_name(line, "table_to_kv"), entry_bytes / (double)token_bytes);
+    json_line_print(&l);
 }
 
 static quire_err measure_attention(const bench_runs_options *o, const model_desc *d, int32_t context, quire_error *err) {
@@ -100,15 +96,16 @@ static quire_err measure_pool(const bench_runs_options *o, quire_error *err) {
         printf("after %-5d sequences have ended %7.1f%% %7.1f%%\n", (int)CHURN_ENDED, 100 * f.end_4, 100 * f.end_16);
         return QUIRE_OK;
     }
-    json_object *line = json_object_new_object();
-    json_object_object_add(line, "bench", json_object_new_string("runs"));
-    json_object_object_add(line, "sequences", json_object_new_int(CHURN_SEQS));
-    json_object_object_add(line, "ended", json_object_new_int(CHURN_ENDED));
-    json_object_object_add(line, "in_runs_of_4_new", json_object_new_double(f.new_4));
-    json_object_object_add(line, "in_runs_of_16_new", json_object_new_double(f.new_16));
-    json_object_object_add(line, "in_runs_of_4", json_object_new_double(f.end_4));
-    json_object_object_add(line, "in_runs_of_16", json_object_new_double(f.end_16));
-    end_line(line);
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "bench"), "runs");
+    json_int(json_name(line, "sequences"), CHURN_SEQS);
+    json_int(json_name(line, "ended"), CHURN_ENDED);
+    json_exact(json_name(line, "in_runs_of_4_new"), f.new_4);
+    json_exact(json_name(line, "in_runs_of_16_new"), f.new_16);
+    json_exact(json_name(line, "in_runs_of_4"), f.end_4);
+    json_exact(json_name(line, "in_runs_of_16"), f.end_16);
+    json_line_print(&l);
     return QUIRE_OK;
 }
 

@@ -1,14 +1,9 @@
 #include "bench/sheet.h"
 
-#include <json-c/json.h>
 #include <stdarg.h>
 #include <stdio.h>
 
-static void print_json(json_object *line) {
-    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    fflush(stdout);
-    json_object_put(line);
-}
+#include "json/json_out.h"
 
 void sheet_begin(const sheet *s, const char *heading) {
     if (s->json) {
@@ -24,24 +19,26 @@ void sheet_begin(const sheet *s, const char *heading) {
     printf("\n");
 }
 
-static json_object *json_of(const sheet_column *c, const sheet_cell *v) {
+static void add_cell(json_out *line, const sheet_column *c, const sheet_cell *v) {
+    json_name(line, c->name);
     if (c->decimals == SHEET_TEXT) {
-        return json_object_new_string(v->text != NULL ? v->text : "");
+        json_cstr(line, v->text != NULL ? v->text : "");
+    } else if (c->decimals == 0 && isfinite(v->number)) {
+        json_int(line, (int64_t)llround(v->number));
+    } else {
+        json_exact(line, v->number);
     }
-    if (!isfinite(v->number)) {
-        return NULL;
-    }
-    return c->decimals == 0 ? json_object_new_int64((int64_t)llround(v->number)) : json_object_new_double(v->number);
 }
 
 void sheet_row(const sheet *s, const sheet_cell *cells) {
     if (s->json) {
-        json_object *line = json_object_new_object();
-        json_object_object_add(line, "experiment", json_object_new_string(s->what));
+        json_line l;
+        json_out *line = json_line_begin(&l);
+        json_cstr(json_name(line, "experiment"), s->what);
         for (int32_t i = 0; i < s->n_columns; i++) {
-            json_object_object_add(line, s->columns[i].name, json_of(&s->columns[i], &cells[i]));
+            add_cell(line, &s->columns[i], &cells[i]);
         }
-        print_json(line);
+        json_line_print(&l);
         return;
     }
     for (int32_t i = 0; i < s->n_columns; i++) {
@@ -69,8 +66,9 @@ void sheet_note(const sheet *s, const char *format, ...) {
         fflush(stdout);
         return;
     }
-    json_object *line = json_object_new_object();
-    json_object_object_add(line, "experiment", json_object_new_string(s->what));
-    json_object_object_add(line, "note", json_object_new_string(text));
-    print_json(line);
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "experiment"), s->what);
+    json_cstr(json_name(line, "note"), text);
+    json_line_print(&l);
 }

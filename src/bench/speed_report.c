@@ -1,9 +1,10 @@
 #include "bench/speed_report.h"
 
-#include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "json/json_out.h"
 
 typedef struct speed_target {
     const char *name, *type;
@@ -75,45 +76,37 @@ static void print_row(const speed_line *l) {
     }
 }
 
-static void print_json(json_object *line) {
-    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(line);
-}
-
-static json_object *params_of(const speed_line *l) {
-    json_object *params = json_object_new_object();
+static void add_params(json_out *line, const speed_line *l) {
     const struct {
         const char *name;
         int32_t value;
     } numbers[] = {{"prompt", l->prompt}, {"batch", l->batch}, {"context", l->context}};
+    json_begin(json_name(line, "params"), '{');
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         if (numbers[i].value > 0) {
-            json_object_object_add(params, numbers[i].name, json_object_new_int(numbers[i].value));
+            json_int(json_name(line, numbers[i].name), numbers[i].value);
         }
     }
     if (l->type != NULL) {
-        json_object_object_add(params, "type", json_object_new_string(l->type));
+        json_cstr(json_name(line, "type"), l->type);
     }
-    return params;
-}
-
-static json_object *number_or_null(double x) {
-    return isfinite(x) ? json_object_new_double(x) : NULL;
+    json_end(line, '}');
 }
 
 static void print_object(const speed_line *l) {
-    json_object *line = json_object_new_object();
-    json_object_object_add(line, "name", json_object_new_string(l->name));
-    json_object_object_add(line, "params", params_of(l));
-    json_object_object_add(line, "value", number_or_null(l->value.mean));
-    json_object_object_add(line, "spread", number_or_null(l->value.spread));
-    json_object_object_add(line, "unit", json_object_new_string(l->unit));
-    json_object_object_add(line, "limit", l->limit.by != NULL ? number_or_null(l->limit.value) : NULL);
-    json_object_object_add(line, "limit_by", l->limit.by != NULL ? json_object_new_string(l->limit.by) : NULL);
-    json_object_object_add(line, "fraction", number_or_null(speed_fraction(l)));
-    json_object_object_add(line, "goal", number_or_null(l->goal));
-    json_object_object_add(line, "met", isnan(l->goal) ? NULL : json_object_new_boolean(speed_is_met(l)));
-    print_json(line);
+    json_line object;
+    json_out *line = json_line_begin(&object);
+    json_cstr(json_name(line, "name"), l->name);
+    add_params(line, l);
+    json_exact(json_name(line, "value"), l->value.mean);
+    json_exact(json_name(line, "spread"), l->value.spread);
+    json_cstr(json_name(line, "unit"), l->unit);
+    json_exact(json_name(line, "limit"), l->limit.by != NULL ? l->limit.value : (double)NAN);
+    json_cstr(json_name(line, "limit_by"), l->limit.by);
+    json_exact(json_name(line, "fraction"), speed_fraction(l));
+    json_exact(json_name(line, "goal"), l->goal);
+    json_raw(json_name(line, "met"), isnan(l->goal) ? "null" : speed_is_met(l) ? "true" : "false");
+    json_line_print(&object);
 }
 
 void speed_report(const speed_line *l, bool json) {
@@ -129,12 +122,14 @@ void speed_report_skipped(const char *name, const char *type, const char *why, b
     if (!json) {
         printf("%s %s: skipped: %s\n", name, type, why);
     } else {
-        json_object *line = json_object_new_object(), *params = json_object_new_object();
-        json_object_object_add(line, "name", json_object_new_string(name));
-        json_object_object_add(params, "type", json_object_new_string(type));
-        json_object_object_add(line, "params", params);
-        json_object_object_add(line, "skipped", json_object_new_string(why));
-        print_json(line);
+        json_line l;
+        json_out *line = json_line_begin(&l);
+        json_cstr(json_name(line, "name"), name);
+        json_begin(json_name(line, "params"), '{');
+        json_cstr(json_name(line, "type"), type);
+        json_end(line, '}');
+        json_cstr(json_name(line, "skipped"), why);
+        json_line_print(&l);
     }
     fflush(stdout);
 }

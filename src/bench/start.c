@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <json-c/json.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include "bench/client.h"
 #include "bench/figures.h"
 #include "bench/sheet.h"
+#include "json/json_out.h"
 
 #define N_TOKENS 20 /* requests in the open engine, the fastest of which counts */
 
@@ -122,25 +122,20 @@ quire_err bench_start_measure(const bench_start_options *o, start_times *out, qu
 
 /* ---- what is printed ---- */
 
-static quire_err print_json(const bench_start_options *o, const start_times *t, quire_error *err) {
-    json_object *line = json_object_new_object(), *params = json_object_new_object();
-    if (!line || !params) {
-        json_object_put(line);
-        json_object_put(params);
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    json_object_object_add(line, "name", json_object_new_string("start"));
-    json_object_object_add(params, "model", json_object_new_string(o->engine.model));
-    json_object_object_add(params, "runs", json_object_new_int(o->n_runs));
-    json_object_object_add(line, "params", params);
-    json_object_object_add(line, "value", json_object_new_double(t->least_ms - t->token_ms));
-    json_object_object_add(line, "unit", json_object_new_string("ms"));
-    json_object_object_add(line, "first_token_ms", json_object_new_double(t->least_ms));
-    json_object_object_add(line, "first_token_median_ms", json_object_new_double(t->median_ms));
-    json_object_object_add(line, "token_ms", json_object_new_double(t->token_ms));
-    printf("%s\n", json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(line);
-    return QUIRE_OK;
+static void print_json(const bench_start_options *o, const start_times *t) {
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "name"), "start");
+    json_begin(json_name(line, "params"), '{');
+    json_cstr(json_name(line, "model"), o->engine.model);
+    json_int(json_name(line, "runs"), o->n_runs);
+    json_end(line, '}');
+    json_exact(json_name(line, "value"), t->least_ms - t->token_ms);
+    json_cstr(json_name(line, "unit"), "ms");
+    json_exact(json_name(line, "first_token_ms"), t->least_ms);
+    json_exact(json_name(line, "first_token_median_ms"), t->median_ms);
+    json_exact(json_name(line, "token_ms"), t->token_ms);
+    json_line_print(&l);
 }
 
 quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
@@ -149,7 +144,8 @@ quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
     start_times s;
     TRY(bench_start_measure(o, &s, err));
     if (o->json) {
-        return print_json(o, &s, err);
+        print_json(o, &s);
+        return QUIRE_OK;
     }
     sheet_begin(&t, "from exec to the first token of a prompt of one token");
     sheet_row(&t, (sheet_cell[]){{NULL, s.least_ms}, {NULL, s.median_ms}, {NULL, s.token_ms}, {NULL, s.least_ms - s.token_ms}});

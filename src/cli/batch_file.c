@@ -1,8 +1,7 @@
-/* Many prompts from a JSON Lines file, all in flight at once. A line is
- *   {"prompt": "text"} or {"prompt": [1,2,3]} or {"ids": [1,2,3]}, with request fields as the API names them, answered by
- *       {"index", "id" when given, "text", "token_ids", "finish_reason", "usage"}, or "choices" of those where a prompt is a list;
- *   {"custom_id", "method", "url", "body"}, OpenAI's batch format, answered by {"id", "custom_id", "response": {"status_code", "body"}, "error"}. */
+/* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read as there is room, sent to the engine as far as it takes them, and answered in any
+ * order. Of all prompts only those between the oldest without an answer and BATCH_AHEAD behind it are looked at, so memory is bounded for any number. */
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -10,351 +9,372 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/batch_about.h"
+#include "cli/batch_input.h"
+#include "cli/batch_line.h"
+#include "cli/batch_part.h"
 #include "cli/commands.h"
-#include "cli/files.h"
 
+enum {
+    HELD_BYTES = 64 << 20,  /* of requests and of answers that wait for their turn; one more line is read while they are fewer */
+    LOOK_US = 200000,       /* how often signals are looked at while nothing comes */
+    PROGRESS_US = 500000
+};
+
+typedef enum job_state {
+    JOB_NONE,    /* not read yet */
+    JOB_WAITING, /* for the engine */
+    JOB_RUNNING,
+    JOB_ANSWERED
+} job_state;
+
+/* Prompt i has place i mod BATCH_AHEAD. */
 typedef struct job {
-    json_object *line;     /* what was asked; NULL: not JSON */
-    json_object *body;     /* the request */
-    quire_endpoint endpoint;
-    bool is_openai, running;
+    size_t index;
+    job_state state;
+    bool dropped; /* cancelled by us: it is not answered */
+    batch_line line;
     answer answer;
+    strbuf written; /* its line, where that waits for its turn */
 } job;
 
 typedef struct batch {
-    job *jobs; /* mem_new'd */
-    size_t n_jobs, cap, n_done;
-    size_t n_running, most_running; /* the engine takes no more at once than most_running; found by trying */
+    const cli_options *o;
+    session *s;
+    batch_input in;
+    job *jobs;          /* [BATCH_AHEAD], mem_new'd */
+    size_t oldest;      /* without an answer */
+    size_t n_waiting, n_running, most_running; /* the engine takes no more at once than most_running; found by trying */
+    size_t n_answered, n_failed, n_before;     /* in all; by errors; by the run that this one goes on with */
+    size_t held_bytes;
+    int64_t n_tokens;
+    bool keeps;         /* answers pass through part; else they go to `file` in order */
+    batch_part part;
+    FILE *file;
+    strbuf text;        /* a line being written */
+    int64_t start_us, shown_us;
 } batch;
 
-static void batch_deinit(batch *b) {
-    for (size_t i = 0; i < b->n_jobs; i++) {
-        answer_deinit(&b->jobs[i].answer);
-        json_object_put(b->jobs[i].body);
-        json_object_put(b->jobs[i].line);
-    }
-    mem_free(b->jobs);
+static volatile sig_atomic_t stopped_by;
+
+/* The first signal stops the batch, another one the process. */
+static void on_stop(int signal_number) {
+    stopped_by = signal_number;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
 }
 
-static json_object *get(json_object *object, const char *name) {
-    json_object *value = NULL;
-    if (json_object_is_type(object, json_type_object)) {
-        json_object_object_get_ex(object, name, &value);
-    }
-    return value;
+static job *job_of(const batch *b, size_t index) {
+    return &b->jobs[index % BATCH_AHEAD];
 }
 
-/* The body of an OpenAI line, by its url. */
-static void read_openai(job *j) {
-    j->is_openai = true;
-    const char *url = json_object_get_string(get(j->line, "url"));
-    const char *method = json_object_get_string(get(j->line, "method"));
-    json_object *body = get(j->line, "body");
-    if (method && strcmp(method, "POST") != 0) {
-        err_set_param(&j->answer.error, QUIRE_BAD_REQUEST, "method", "method is %s; it must be POST", method);
-    } else if (url && strcmp(url, "/v1/chat/completions") == 0) {
-        j->endpoint = QUIRE_CHAT;
-    } else if (!url || strcmp(url, "/v1/completions") != 0) {
-        err_set_param(&j->answer.error, QUIRE_BAD_REQUEST, "url", "url is %s; it must be /v1/completions or /v1/chat/completions", url ? url : "missing");
-    }
-    if (j->answer.error.code == QUIRE_OK && !json_object_is_type(body, json_type_object)) {
-        err_set_param(&j->answer.error, QUIRE_BAD_REQUEST, "body", "body is missing; it is the request as the API takes it");
-    }
-    if (j->answer.error.code == QUIRE_OK) {
-        j->body = json_object_get(body);
-    }
+/* ---- answers ---- */
+
+static quire_err write_plain(batch *b, const strbuf *line, quire_error *err) {
+    bool good = fwrite(line->p, 1, line->n, b->file) == line->n && fputc('\n', b->file) != EOF && fflush(b->file) == 0;
+    return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", b->o->out, strerror(errno));
 }
 
-/* The flags' fields, overridden by the line's own; "ids" is another name for a prompt of ids. */
-static quire_err read_plain(const cli_options *o, session *s, job *j, quire_error *err) {
-    j->endpoint = get(j->line, "messages") ? QUIRE_CHAT : QUIRE_COMPLETIONS;
-    j->body = request_body(o);
-    if (!j->body) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    json_object_object_foreach(j->line, name, value) {
-        if (strcmp(name, "id") != 0) {
-            json_object_object_add(j->body, strcmp(name, "ids") == 0 ? "prompt" : name, json_object_get(value));
+/* Prompts from the oldest on that have their answers are over. */
+static quire_err advance(batch *b, quire_error *err) {
+    for (job *j; b->oldest < b->in.n_lines && (j = job_of(b, b->oldest))->state == JOB_ANSWERED; b->oldest++) {
+        if (j->written.n > 0) {
+            TRY(write_plain(b, &j->written, err));
+            b->held_bytes -= j->written.n;
         }
-    }
-    json_object *prompt = get(j->body, "prompt");
-    if (j->endpoint == QUIRE_COMPLETIONS && !get(j->body, "max_tokens") && o->n_predict < 0) {
-        if (json_object_is_type(prompt, json_type_string)) {
-            request_fill_length(o, s, j->body, json_object_get_string(prompt), &j->answer.error);
-        } else if (json_object_is_type(prompt, json_type_array)) {
-            int64_t left = (int64_t)quire_engine_info(s->engine)->max_model_len - (int64_t)json_object_array_length(prompt);
-            json_object_object_add(j->body, "max_tokens", json_object_new_int64(left > 0 ? left : 1));
-        }
+        strbuf_deinit(&j->written);
+        *j = (job){.state = JOB_NONE};
     }
     return QUIRE_OK;
 }
 
-/* One line becomes one job; what is wrong with the line becomes the job's error. */
-static quire_err add_line(const cli_options *o, session *s, batch *b, const char *text, size_t n, quire_error *err) {
-    void *p = b->jobs;
-    if (!mem_grow_(&p, &b->cap, b->n_jobs + 1, sizeof *b->jobs)) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory after %zu lines", b->n_jobs);
+/* j has its answer: it is written, or kept until it is its turn. */
+static quire_err answered(batch *b, job *j, quire_error *err) {
+    strbuf *to = b->keeps ? &b->text : &j->written;
+    strbuf_clear(to);
+    if (batch_line_answer(&j->line, j->index, &j->answer, quire_engine_info(b->s->engine)->model_name, to) != QUIRE_OK) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the answer of line %zu", j->index + 1);
     }
-    b->jobs = p;
-    job *j = &b->jobs[b->n_jobs++];
-    *j = (job){.endpoint = QUIRE_COMPLETIONS};
-    struct json_tokener *tokener = json_tokener_new_ex(64);
-    if (!tokener) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    b->n_failed += j->answer.error.code != QUIRE_OK;
+    b->n_answered++;
+    b->held_bytes -= j->line.body.n;
+    b->held_bytes += j->written.n;
+    j->state = JOB_ANSWERED;
+    answer_deinit(&j->answer);
+    batch_line_deinit(&j->line);
+    if (b->keeps) {
+        TRY(batch_part_add(&b->part, j->index, (str){to->p, to->n}, err));
     }
-    j->line = json_tokener_parse_ex(tokener, text, (int)n);
-    enum json_tokener_error problem = json_tokener_get_error(tokener);
-    json_tokener_free(tokener);
-    if (problem != json_tokener_success || !json_object_is_type(j->line, json_type_object)) {
-        err_set(&j->answer.error, QUIRE_BAD_REQUEST, -1, "line %zu is not a JSON object: %s", b->n_jobs,
-                problem == json_tokener_success ? "another kind of value" : json_tokener_error_desc(problem));
-    } else if (get(j->line, "custom_id") || get(j->line, "body")) {
-        read_openai(j);
-    } else {
-        TRY(read_plain(o, s, j, err));
+    return advance(b, err);
+}
+
+/* ---- prompts ---- */
+
+static quire_err read_job(batch *b, quire_error *err) {
+    str text;
+    size_t index = b->in.n_read;
+    job *j = job_of(b, index);
+    TRY(batch_input_next(&b->in, &text, err));
+    if (j->state == JOB_ANSWERED) { /* by the run before */
+        return QUIRE_OK;
     }
-    j->answer.done = j->answer.error.code != QUIRE_OK;
-    b->n_done += j->answer.done;
+    j->index = index;
+    j->state = JOB_WAITING;
+    TRY(batch_line_read(b->o, b->s, index + 1, text, &j->line, &j->answer.error, err));
+    b->held_bytes += j->line.body.n;
+    if (j->answer.error.code != QUIRE_OK) {
+        return answered(b, j, err);
+    }
+    b->n_waiting++;
     return QUIRE_OK;
 }
 
-static quire_err read_jobs(const cli_options *o, session *s, batch *b, quire_error *err) {
-    strbuf text = {0};
-    quire_err e = files_read(o->prompts, &text, err);
-    for (size_t at = 0; e == QUIRE_OK && at < text.n;) {
-        const char *end = memchr(text.p + at, '\n', text.n - at);
-        size_t n = end ? (size_t)(end - text.p) - at : text.n - at;
-        if (n > INT32_MAX) {
-            e = err_set(err, QUIRE_TOO_LARGE, (int64_t)at, "%s: a line is longer than 2 GiB", o->prompts);
-        } else if (strspn(text.p + at, " \t\r") < n) {
-            e = add_line(o, s, b, text.p + at, n, err);
-        }
-        at += n + 1;
+static quire_err read_jobs(batch *b, quire_error *err) {
+    while (b->in.n_read < b->in.n_lines && b->in.n_read < b->oldest + BATCH_AHEAD && (b->held_bytes < HELD_BYTES || b->n_waiting + b->n_running == 0)) {
+        TRY(read_job(b, err));
     }
-    strbuf_deinit(&text);
-    return e;
+    return QUIRE_OK;
 }
 
 /* The engine was full: the job waits until another has ended. */
 static void put_back(batch *b, job *j) {
     answer_deinit(&j->answer);
-    b->most_running = b->n_running > 1 ? b->n_running : 1;
+    j->state = JOB_WAITING;
+    b->n_waiting++;
+    b->most_running = b->n_running;
 }
 
-static void send_job(batch *b, session *s, job *j) {
-    const char *body = json_object_to_json_string_ext(j->body, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-    quire_err e = body ? answer_submit(&j->answer, s, j->endpoint, body, strlen(body)) : err_set(&j->answer.error, QUIRE_NO_MEMORY, -1, "out of memory");
-    if (e == QUIRE_BUSY) {
-        put_back(b, j);
-        return;
+/* A job's stream has ended, or could not begin: it is answered, or it waits again. */
+static quire_err end_job(batch *b, job *j, quire_error *err) {
+    if (j->dropped) {
+        answer_deinit(&j->answer);
+        j->state = JOB_WAITING;
+        return QUIRE_OK;
     }
-    j->answer.done = e != QUIRE_OK;
-    j->running = e == QUIRE_OK;
-    b->n_running += j->running;
-    b->n_done += j->answer.done;
+    if (j->answer.error.code == QUIRE_BUSY && b->n_running > 0) {
+        put_back(b, j);
+        return QUIRE_OK;
+    }
+    return answered(b, j, err);
 }
 
 /* Everything that waits, as far as the engine takes it. */
-static void send_jobs(batch *b, session *s) {
-    for (size_t i = 0; i < b->n_jobs && b->n_running < b->most_running && b->n_done + b->n_running < b->n_jobs; i++) {
-        if (!b->jobs[i].running && !b->jobs[i].answer.done) {
-            send_job(b, s, &b->jobs[i]);
-        }
-    }
-}
-
-/* A job's stream has ended: it is answered, or it waits again. */
-static void end_job(batch *b, job *j) {
-    j->running = false;
-    b->n_running--;
-    if (j->answer.error.code == QUIRE_BUSY) {
-        put_back(b, j);
-    } else {
-        b->n_done++;
-    }
-}
-
-static void run_jobs(batch *b, session *s) {
-    bool progress = isatty(STDERR_FILENO);
-    int64_t told = clock_us();
-    b->most_running = SIZE_MAX;
-    for (;;) {
-        quire_event ev;
-        send_jobs(b, s);
-        if (b->n_done == b->n_jobs) {
-            break;
-        }
-        if (!quire_queue_next(s->queue, &ev)) {
-            quire_queue_wait(s->queue, -1);
+static quire_err send_jobs(batch *b, quire_error *err) {
+    for (size_t i = b->oldest; i < b->in.n_read && b->n_waiting > 0 && b->n_running < b->most_running; i++) {
+        job *j = job_of(b, i);
+        if (j->state != JOB_WAITING) {
             continue;
         }
-        job *j = (job *)((char *)ev.user - offsetof(job, answer));
-        answer_add(&j->answer, &ev);
-        if (j->answer.done) {
-            end_job(b, j);
-        }
-        if (progress && clock_us() - told > 500000) {
-            told = clock_us();
-            fprintf(stderr, "\r%zu of %zu", b->n_done, b->n_jobs);
+        b->n_waiting--;
+        if (answer_submit(&j->answer, b->s, j->line.endpoint, j->line.body.p, j->line.body.n) == QUIRE_OK) {
+            j->state = JOB_RUNNING;
+            b->n_running++;
+        } else {
+            TRY(end_job(b, j, err));
         }
     }
-    if (progress) {
-        fprintf(stderr, "\r%zu of %zu\n", b->n_done, b->n_jobs);
+    return QUIRE_OK;
+}
+
+static quire_err take_event(batch *b, const quire_event *ev, quire_error *err) {
+    job *j = (job *)((char *)ev->user - offsetof(job, answer));
+    b->n_tokens += ev->kind == QUIRE_EVENT_DELTA ? ev->n_tokens : 0;
+    answer_add(&j->answer, ev);
+    if (!j->answer.done) {
+        return QUIRE_OK;
     }
+    b->n_running--;
+    return end_job(b, j, err);
 }
 
-static json_object *id_array(const int32_t *ids, size_t n) {
-    json_object *list = json_object_new_array_ext((int)(n ? n : 1));
-    for (size_t i = 0; i < n; i++) {
-        json_object_array_add(list, json_object_new_int(ids[i]));
+/* ---- running ---- */
+
+static void show_progress(batch *b, bool last) {
+    int64_t now = clock_us();
+    if (b->o->quiet || !isatty(STDERR_FILENO) || (!last && now - b->shown_us < PROGRESS_US)) {
+        return;
     }
-    return list;
+    double seconds = (double)(now - b->start_us + 1) / 1e6;
+    b->shown_us = now;
+    fprintf(stderr, "\r%zu of %zu, %.1f a second, %.0f tokens/s\x1b[K%s", b->n_answered, b->in.n_lines, (double)(b->n_answered - b->n_before) / seconds,
+            (double)b->n_tokens / seconds, last ? "\n" : "");
 }
 
-static json_object *string_or_null(const char *text) {
-    return text ? json_object_new_string(text) : NULL;
-}
-
-static json_object *error_object(const quire_error *error, int status) {
-    json_object *out = json_object_new_object();
-    json_object_object_add(out, "message", json_object_new_string(error->message));
-    json_object_object_add(out, "type", json_object_new_string(status == 500 ? "internal_error" : "invalid_request_error"));
-    json_object_object_add(out, "param", string_or_null(error->param[0] ? error->param : NULL));
-    json_object_object_add(out, "code", json_object_new_int(status));
-    return out;
-}
-
-static json_object *usage_object(const answer *a) {
-    json_object *out = json_object_new_object();
-    json_object_object_add(out, "prompt_tokens", json_object_new_int(a->prompt_tokens));
-    json_object_object_add(out, "completion_tokens", json_object_new_int(a->completion_tokens));
-    json_object_object_add(out, "total_tokens", json_object_new_int(a->prompt_tokens + a->completion_tokens));
-    return out;
-}
-
-/* Adds text, ids and the reason of the end to out. */
-static void add_choice(json_object *out, const answer_choice *c, bool message) {
-    json_object *text = json_object_new_string_len(c->text.n ? c->text.p : "", (int)c->text.n);
-    if (message) {
-        json_object *m = json_object_new_object();
-        json_object_object_add(m, "role", json_object_new_string("assistant"));
-        json_object_object_add(m, "content", text);
-        json_object_object_add(out, "message", m);
-    } else {
-        json_object_object_add(out, "text", text);
-    }
-    json_object_object_add(out, "token_ids", id_array(c->tokens, c->n_tokens));
-    json_object_object_add(out, "finish_reason", string_or_null(answer_finish_name(c->finish)));
-    json_object *why = c->stop_string ? json_object_new_string(c->stop_string) : c->stop_token >= 0 ? json_object_new_int(c->stop_token) : NULL;
-    json_object_object_add(out, "stop_reason", why);
-}
-
-static json_object *choice_list(const answer *a, bool message) {
-    json_object *choices = json_object_new_array();
+static bool has_begun(const answer *a) {
+    bool begun = false;
     for (size_t i = 0; i < a->n_choices; i++) {
-        json_object *choice = json_object_new_object();
-        json_object_object_add(choice, "index", json_object_new_int64((int64_t)i));
-        add_choice(choice, &a->choices[i], message);
-        json_object_array_add(choices, choice);
+        begun = begun || a->choices[i].n_prompt_tokens > 0;
     }
-    return choices;
+    return begun;
 }
 
-static json_object *plain_answer(const answer *a, size_t index, json_object *id) {
-    json_object *out = json_object_new_object();
-    json_object_object_add(out, "index", json_object_new_int64((int64_t)index));
-    if (id) {
-        json_object_object_add(out, "id", json_object_get(id));
+/* Answers that have begun are finished; the other prompts wait for another run. */
+static void drop_jobs(batch *b) {
+    size_t n_begun = 0;
+    for (size_t i = b->oldest; i < b->in.n_read; i++) {
+        job *j = job_of(b, i);
+        if (j->state == JOB_RUNNING && !has_begun(&j->answer)) {
+            j->dropped = true;
+            quire_stream_cancel(j->answer.stream);
+        }
+        n_begun += j->state == JOB_RUNNING && !j->dropped;
     }
-    if (a->error.code != QUIRE_OK) {
-        json_object_object_add(out, "error", error_object(&a->error, a->error.code == QUIRE_INTERNAL ? 500 : 400));
-        return out;
+    show_progress(b, true);
+    log_line(LOG_WARN, "%zu of %zu are answered, %zu more that have begun are finished; %s stops at once", b->n_answered, b->in.n_lines, n_begun,
+             stopped_by == SIGINT ? "another Ctrl-C" : "another signal");
+}
+
+static quire_err run_jobs(batch *b, quire_error *err) {
+    bool stopping = false;
+    b->most_running = SIZE_MAX;
+    b->start_us = clock_us();
+    for (;;) {
+        quire_event ev;
+        if (stopped_by && !stopping) {
+            stopping = true;
+            drop_jobs(b);
+        }
+        if (!stopping) {
+            TRY(read_jobs(b, err));
+            TRY(send_jobs(b, err));
+        }
+        if (b->oldest == b->in.n_lines || (stopping && b->n_running == 0)) {
+            show_progress(b, true);
+            return QUIRE_OK;
+        }
+        if (quire_queue_next(b->s->queue, &ev)) {
+            TRY(take_event(b, &ev, err));
+        } else if (b->n_running > 0) {
+            quire_queue_wait(b->s->queue, LOOK_US);
+        }
+        show_progress(b, false);
     }
-    if (a->n_choices == 1) {
-        add_choice(out, &a->choices[0], false);
-    } else {
-        json_object_object_add(out, "choices", choice_list(a, false));
+}
+
+/* ---- the files ---- */
+
+/* Marks what the part answers already. */
+static quire_err take_part(batch *b, quire_error *err) {
+    size_t index;
+    bool is_error, more;
+    TRY(batch_part_next(&b->part, &index, &is_error, &more, err));
+    while (more) {
+        if (index < b->oldest || index >= b->in.n_lines || index - b->oldest >= BATCH_AHEAD || job_of(b, index)->state == JOB_ANSWERED) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %zu answers prompt %zu, which cannot stand there: the file is damaged; delete it to begin anew",
+                           b->part.path.p, b->part.n, index);
+        }
+        job_of(b, index)->state = JOB_ANSWERED;
+        b->n_before++;
+        b->n_failed += is_error;
+        TRY(advance(b, err));
+        TRY(batch_part_next(&b->part, &index, &is_error, &more, err));
     }
-    json_object_object_add(out, "usage", usage_object(a));
-    return out;
-}
-
-static json_object *openai_answer(const job *j, size_t index, const char *model) {
-    const answer *a = &j->answer;
-    char id[48];
-    bool failed = a->error.code != QUIRE_OK;
-    int status = !failed ? 200 : a->error.code == QUIRE_INTERNAL ? 500 : 400;
-    json_object *body = json_object_new_object();
-    if (failed) {
-        json_object_object_add(body, "error", error_object(&a->error, status));
-    } else {
-        bool chat = j->endpoint == QUIRE_CHAT;
-        snprintf(id, sizeof id, "%s-%zu", chat ? "chatcmpl" : "cmpl", index);
-        json_object_object_add(body, "id", json_object_new_string(id));
-        json_object_object_add(body, "object", json_object_new_string(chat ? "chat.completion" : "text_completion"));
-        json_object_object_add(body, "created", json_object_new_int64(clock_unix_s()));
-        json_object_object_add(body, "model", json_object_new_string(model));
-        json_object_object_add(body, "choices", choice_list(a, chat));
-        json_object_object_add(body, "usage", usage_object(a));
+    b->n_answered = b->n_before;
+    if (b->n_before > 0) {
+        log_line(LOG_INFO, "%s: %zu of %zu are answered", b->part.path.p, b->n_before, b->in.n_lines);
     }
-    json_object *response = json_object_new_object();
-    json_object_object_add(response, "status_code", json_object_new_int(status));
-    snprintf(id, sizeof id, "req-%zu", index);
-    json_object_object_add(response, "request_id", json_object_new_string(id));
-    json_object_object_add(response, "body", body);
-    json_object *out = json_object_new_object();
-    snprintf(id, sizeof id, "batch_req-%zu", index);
-    json_object_object_add(out, "id", json_object_new_string(id));
-    json_object_object_add(out, "custom_id", json_object_get(get(j->line, "custom_id")));
-    json_object_object_add(out, "response", response);
-    json_object_object_add(out, "error", NULL);
-    return out;
+    return QUIRE_OK;
 }
 
-/* Writes one line and gives the object back. */
-static bool write_line(FILE *f, json_object *line) {
-    const char *text = json_object_to_json_string_ext(line, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-    bool good = text && fprintf(f, "%s\n", text) > 0;
-    json_object_put(line);
-    return good;
+static quire_err open_out(batch *b, quire_error *err) {
+    if (!b->keeps) {
+        b->file = strcmp(b->o->out, "-") == 0 ? stdout : fopen(b->o->out, "wb");
+        return b->file ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: %s", b->o->out, strerror(errno));
+    }
+    strbuf about = {0};
+    quire_err e = batch_about(b->o, b->s, b->in.digest, &about, err);
+    e = e == QUIRE_OK ? batch_part_open(b->o->out, b->o->resume, (str){about.p, about.n}, &b->part, err) : e;
+    strbuf_deinit(&about);
+    return e == QUIRE_OK ? take_part(b, err) : e;
 }
 
-static quire_err open_out(const char *path, FILE **out, quire_error *err) {
-    *out = strcmp(path, "-") == 0 ? stdout : fopen(path, "wb");
-    return *out ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: %s", path, strerror(errno));
+/* The error of a batch that was stopped: where its answers are and how to go on. */
+static quire_err stopped(const batch *b, quire_error *err) {
+    if (!b->keeps) {
+        return err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are written", b->n_answered, b->in.n_lines);
+    }
+    strbuf command = {0};
+    bool fits = batch_about_resume(b->o, &command) == QUIRE_OK && command.n + b->part.path.n + 80 < sizeof err->message;
+    err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are in %s; go on with: %s", b->n_answered, b->in.n_lines, b->part.path.p,
+            fits ? command.p : "the same command and --resume");
+    strbuf_deinit(&command);
+    return QUIRE_CANCELLED;
 }
 
-static quire_err close_out(const char *path, FILE *f, bool good, quire_error *err) {
-    bool closed = f == stdout ? fflush(f) == 0 : fclose(f) == 0;
-    return good && closed ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", path, strerror(errno));
+/* Answers that wait behind others which do not come: a pipe gets them all the same. */
+static quire_err write_rest(batch *b, quire_error *err) {
+    for (size_t i = b->oldest; !b->keeps && i < b->in.n_read; i++) {
+        if (job_of(b, i)->written.n > 0) {
+            TRY(write_plain(b, &job_of(b, i)->written, err));
+        }
+    }
+    return QUIRE_OK;
 }
 
-quire_err batch_file_write_one(const char *path, const answer *a, quire_error *err) {
-    FILE *f;
-    TRY(open_out(path, &f, err));
-    return close_out(path, f, write_line(f, plain_answer(a, 0, NULL)), err);
+static quire_err finish(batch *b, quire_error *err) {
+    TRY(write_rest(b, err));
+    if (b->oldest < b->in.n_lines) {
+        return stopped(b, err);
+    }
+    if (b->keeps) {
+        TRY(batch_part_finish(&b->part, err));
+    }
+    log_line(LOG_INFO, "%zu requests, %zu failed, answers in %s", b->in.n_lines, b->n_failed, b->o->out);
+    return QUIRE_OK;
+}
+
+static quire_err close_batch(batch *b, quire_err e, quire_error *err) {
+    for (size_t i = 0; b->jobs && i < BATCH_AHEAD; i++) {
+        answer_deinit(&b->jobs[i].answer);
+        batch_line_deinit(&b->jobs[i].line);
+        strbuf_deinit(&b->jobs[i].written);
+    }
+    mem_free(b->jobs);
+    strbuf_deinit(&b->text);
+    batch_part_close(&b->part);
+    batch_input_close(&b->in);
+    if (b->file && b->file != stdout && fclose(b->file) != 0 && e == QUIRE_OK) {
+        return err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", b->o->out, strerror(errno));
+    }
+    return e;
+}
+
+quire_err batch_file_check(const cli_options *o, quire_error *err) {
+    if (!o->prompts) {
+        return o->resume ? err_set(err, QUIRE_INVALID, -1, "--resume: goes on with --prompts and --out, which are missing") : QUIRE_OK;
+    }
+    if (!o->out) {
+        return err_set(err, QUIRE_INVALID, -1, "--prompts: needs --out FILE for the answers");
+    }
+    return batch_part_check(o->out, o->resume, err);
 }
 
 quire_err batch_file_run(const cli_options *o, session *s, quire_error *err) {
-    batch b = {0};
-    FILE *f = NULL;
-    quire_err e = read_jobs(o, s, &b, err);
+    batch b = {.o = o, .s = s, .keeps = batch_part_wanted(o->out), .jobs = mem_new(BATCH_AHEAD, sizeof(job))};
+    struct sigaction action = {.sa_handler = on_stop, .sa_flags = SA_RESTART}, interrupt, terminate;
+    quire_err e = b.jobs ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    e = e == QUIRE_OK ? batch_input_open(o->prompts, b.keeps ? o->out : NULL, &b.in, err) : e;
+    e = e == QUIRE_OK ? open_out(&b, err) : e;
     if (e == QUIRE_OK) {
-        e = open_out(o->out, &f, err);
+        stopped_by = 0;
+        sigaction(SIGINT, &action, &interrupt);
+        sigaction(SIGTERM, &action, &terminate);
+        e = run_jobs(&b, err);
+        sigaction(SIGINT, &interrupt, NULL);
+        sigaction(SIGTERM, &terminate, NULL);
+        e = e == QUIRE_OK ? finish(&b, err) : e;
     }
-    if (e == QUIRE_OK) {
-        const char *model = quire_engine_info(s->engine)->model_name;
-        size_t n_failed = 0;
-        bool good = true;
-        run_jobs(&b, s);
-        for (size_t i = 0; i < b.n_jobs; i++) {
-            job *j = &b.jobs[i];
-            good = write_line(f, j->is_openai ? openai_answer(j, i, model) : plain_answer(&j->answer, i, get(j->line, "id"))) && good;
-            n_failed += j->answer.error.code != QUIRE_OK;
-        }
-        e = close_out(o->out, f, good, err);
-        log_line(LOG_INFO, "%zu requests, %zu failed, answers in %s", b.n_jobs, n_failed, o->out);
+    return close_batch(&b, e, err);
+}
+
+quire_err batch_file_write_one(const char *path, const answer *a, quire_error *err) {
+    FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "wb");
+    if (f == NULL) {
+        return err_set(err, QUIRE_IO, -1, "--out %s: %s", path, strerror(errno));
     }
-    batch_deinit(&b);
-    return e;
+    strbuf line = {0};
+    bool good = batch_line_answer(&(batch_line){0}, 0, a, "", &line) == QUIRE_OK && fprintf(f, "%s\n", line.p) > 0;
+    good = (f == stdout ? fflush(f) : fclose(f)) == 0 && good;
+    strbuf_deinit(&line);
+    return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", path, strerror(errno));
 }

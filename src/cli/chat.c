@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "cli/commands.h"
+#include "json/json_out.h"
 
 static volatile sig_atomic_t interrupted;
 
@@ -20,83 +20,100 @@ static char *prompt_text(EditLine *el) {
     return text;
 }
 
-static json_object *message(const char *role, const char *content) {
-    json_object *m = json_object_new_object();
-    json_object_object_add(m, "role", json_object_new_string(role));
-    json_object_object_add(m, "content", json_object_new_string(content));
-    return m;
+/* The conversation: messages as JSON objects with commas between them, not yet in brackets. */
+static quire_err add_message(strbuf *messages, const char *role, str content) {
+    json_out o = {.to = messages};
+    size_t before = messages->n;
+    if (before > 0) {
+        json_raw(&o, ",");
+    }
+    json_begin(&o, '{');
+    json_cstr(json_name(&o, "role"), role);
+    json_name(&o, "content");
+    json_text(&o, content.p, content.n);
+    json_end(&o, '}');
+    messages->n = o.err == QUIRE_OK ? messages->n : before;
+    return o.err;
 }
 
 /* Forgets the conversation, keeping the system message. */
-static json_object *fresh_messages(const cli_options *o) {
-    json_object *messages = json_object_new_array();
-    if (messages && o->system) {
-        json_object_array_add(messages, message("system", o->system));
-    }
-    return messages;
+static quire_err begin_conversation(const cli_options *o, strbuf *messages) {
+    strbuf_clear(messages);
+    return o->system ? add_message(messages, "system", str_of(o->system)) : QUIRE_OK;
 }
 
-/* One line of the user: a turn of the chat, or a text to complete. A failed turn is taken out of the conversation again. */
-static quire_err take_turn(const cli_options *o, session *s, json_object *messages, const char *line, quire_error *err) {
-    json_object *body = request_body(o);
-    if (!body) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    quire_err e = QUIRE_OK;
-    if (messages) {
-        json_object_array_add(messages, message("user", line));
-        json_object_object_add(body, "messages", json_object_get(messages));
+/* The body of a turn: the conversation, or a text to complete. */
+static quire_err turn_body(const cli_options *o, session *s, const strbuf *messages, str line, body *out, quire_error *err) {
+    TRY(request_begin(o, out, err));
+    strbuf list = {0};
+    quire_err e;
+    if (messages != NULL) {
+        e = strbuf_addf(&list, "[%s]", messages->p);
+        e = e == QUIRE_OK ? body_set(out, "messages", (str){list.p, list.n}) : e;
     } else {
-        json_object_object_add(body, "prompt", json_object_new_string(line));
-        e = request_fill_length(o, s, body, line, err);
+        e = body_set_text(out, "prompt", line);
     }
+    strbuf_deinit(&list);
+    return e != QUIRE_OK ? err_set(err, e, -1, "out of memory") : request_complete(s, messages != NULL ? QUIRE_CHAT : QUIRE_COMPLETIONS, out, err);
+}
+
+/* One line of the user: a turn of the chat (messages not NULL), or a text to complete. A failed turn is taken out of the conversation again. */
+static quire_err take_turn(const cli_options *o, session *s, strbuf *messages, str line, quire_error *err) {
+    size_t before = messages != NULL ? messages->n : 0;
+    body b = {0};
     answer a = {0};
+    quire_err e = messages != NULL && add_message(messages, "user", line) != QUIRE_OK ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory") : QUIRE_OK;
+    e = e == QUIRE_OK ? turn_body(o, s, messages, line, &b, err) : e;
     if (e == QUIRE_OK) {
-        e = answer_run(&a, s, messages ? QUIRE_CHAT : QUIRE_COMPLETIONS, body, answer_print, NULL, &interrupted);
+        text_out out;
+        text_out_init(&out);
+        e = answer_run(&a, s, messages ? QUIRE_CHAT : QUIRE_COMPLETIONS, &b, &out, &interrupted);
         if (e != QUIRE_OK) {
             *err = a.error;
         }
-        putchar('\n');
+        quire_err ended = text_out_end_line(&out, e == QUIRE_OK ? err : NULL);
+        e = e == QUIRE_OK ? ended : e;
+        text_out_deinit(&out);
     }
-    json_object_put(body);
-    if (messages && e == QUIRE_OK) {
-        json_object_array_add(messages, message("assistant", a.choices[0].text.n ? a.choices[0].text.p : ""));
-    } else if (messages) {
-        json_object_array_del_idx(messages, json_object_array_length(messages) - 1, 1);
+    if (messages != NULL && e == QUIRE_OK) {
+        const strbuf *said = &a.choices[0].text;
+        e = add_message(messages, "assistant", (str){said->n ? said->p : "", said->n});
+        e = e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
     }
+    if (messages != NULL && e != QUIRE_OK) {
+        messages->n = before;
+    }
+    body_deinit(&b);
     answer_deinit(&a);
     return e;
 }
 
 static quire_err read_lines(const cli_options *o, session *s, EditLine *el, History *past, bool chats, quire_error *err) {
-    json_object *messages = chats ? fresh_messages(o) : NULL;
+    strbuf messages = {0};
     HistEvent event;
     const char *typed;
     int n;
-    while ((typed = el_gets(el, &n)) != NULL && n > 0) {
-        size_t length = strcspn(typed, "\n");
-        if (length == 0) {
+    quire_err e = begin_conversation(o, &messages);
+    while (e == QUIRE_OK && (typed = el_gets(el, &n)) != NULL && n > 0) {
+        str line = {typed, strcspn(typed, "\n")};
+        if (line.n == 0) {
             continue;
         }
         history(past, &event, H_ENTER, typed);
-        char *line = mem_dup(typed, length);
-        if (!line || strcmp(line, "/exit") == 0) {
-            mem_free(line);
+        if (str_is(line, "/exit")) {
             break;
         }
-        if (strcmp(line, "/clear") == 0 && chats) {
-            json_object_put(messages);
-            messages = fresh_messages(o);
-        } else {
-            interrupted = 0;
-            if (take_turn(o, s, messages, line, err) != QUIRE_OK) {
-                log_line(LOG_ERROR, "%s", err->message);
-            }
+        if (str_is(line, "/clear") && chats) {
+            e = begin_conversation(o, &messages);
+            continue;
         }
-        mem_free(line);
+        interrupted = 0;
+        if (take_turn(o, s, chats ? &messages : NULL, line, err) != QUIRE_OK) {
+            log_line(LOG_ERROR, "%s", err->message);
+        }
     }
-    json_object_put(messages);
-    return QUIRE_OK;
+    strbuf_deinit(&messages);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {

@@ -1,6 +1,5 @@
 /* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several answers to one question go through
  * the real cache (quire_kv.h). A token is a word; a pool of 40 makes room by evicting what was unused longest. */
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/demo_tree.h"
+#include "json/json_out.h"
 
 #define POOL_TOKENS 40
 #define MAX_WORDS   256
@@ -60,7 +60,7 @@ typedef struct demo {
     int32_t n_seqs;
     int32_t n_prompt, n_found, n_generated;
     bool colours;
-    json_object *lines; /* of the state being written; NULL: text */
+    json_out *lines; /* where the state is written as JSON */
 } demo;
 
 /* ---- words ---- */
@@ -199,18 +199,20 @@ static quire_err add_json_line(void *context, int32_t depth, const bool *last, c
     const demo *d = context;
     strbuf text = {0};
     quire_err e = QUIRE_OK;
-    json_object *line = json_object_new_object(), *list = json_object_new_array();
-    json_object_object_add(line, "depth", json_object_new_int(depth));
+    json_out *o = d->lines;
+    json_begin(json_item(o), '{');
+    json_int(json_name(o, "depth"), depth);
+    json_begin(json_name(o, "parts"), '[');
     for (int32_t i = 0; i < n_parts && e == QUIRE_OK; i++) {
-        json_object *part = json_object_new_object();
         e = join_words(d, &parts[i], &text);
-        json_object_object_add(part, "mark", json_object_new_string(marks[parts[i].mark].name));
-        json_object_object_add(part, "tokens", json_object_new_int(parts[i].n));
-        json_object_object_add(part, "text", json_object_new_string(text.p != NULL ? text.p : ""));
-        json_object_array_add(list, part);
+        json_begin(json_item(o), '{');
+        json_cstr(json_name(o, "mark"), marks[parts[i].mark].name);
+        json_int(json_name(o, "tokens"), parts[i].n);
+        json_cstr(json_name(o, "text"), text.p != NULL ? text.p : "");
+        json_end(o, '}');
     }
-    json_object_object_add(line, "parts", list);
-    json_object_array_add(d->lines, line);
+    json_end(o, ']');
+    json_end(o, '}');
     strbuf_deinit(&text);
     return e;
 }
@@ -233,16 +235,17 @@ static quire_err print_json(demo *d, int32_t i) {
                    {"held", v->n_held},
                    {"cached", v->n_cached},
                    {"nodes", v->n_nodes}};
-    json_object *state = json_object_new_object();
-    json_object_object_add(state, "title", json_object_new_string(scenes[i].title));
+    json_line line;
+    json_out *state = json_line_begin(&line);
+    json_cstr(json_name(state, "title"), scenes[i].title);
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
-        json_object_object_add(state, numbers[k].name, json_object_new_int(numbers[k].value));
+        json_int(json_name(state, numbers[k].name), numbers[k].value);
     }
-    d->lines = json_object_new_array();
-    json_object_object_add(state, "tree", d->lines);
+    json_begin(json_name(state, "tree"), '[');
+    d->lines = state;
     quire_err e = demo_tree_draw(&d->now, add_json_line, d);
-    printf("%s\n", json_object_to_json_string_ext(state, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE));
-    json_object_put(state);
+    json_end(state, ']');
+    json_line_print(&line);
     return e;
 }
 

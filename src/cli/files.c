@@ -1,12 +1,13 @@
 #include "cli/files.h"
 
 #include <errno.h>
-#include <json-c/json.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
+#include "json/json.h"
 
 quire_err files_read(const char *path, strbuf *out, quire_error *err) {
     bool standard = strcmp(path, "-") == 0;
@@ -29,6 +30,21 @@ quire_err files_read(const char *path, strbuf *out, quire_error *err) {
         fclose(f);
     }
     return e;
+}
+
+quire_err files_check_text(const char *where, str text, quire_err code, quire_error *err) {
+    size_t at = utf8_valid_run(text);
+    if (at == text.n) {
+        return QUIRE_OK;
+    }
+    return err_set(err, code, (int64_t)at, "%s: byte %zu is 0x%02x, which is not UTF-8 there; convert the text, for instance with iconv", where, at,
+                   (unsigned)(unsigned char)text.p[at]);
+}
+
+quire_err files_read_text(const char *path, strbuf *out, quire_error *err) {
+    size_t before = out->n;
+    TRY(files_read(path, out, err));
+    return out->n == before ? QUIRE_OK : files_check_text(path, (str){out->p + before, out->n - before}, QUIRE_BAD_FILE, err);
 }
 
 void id_list_deinit(id_list *l) {
@@ -62,14 +78,13 @@ quire_err id_list_parse(const char *text, id_list *out, quire_error *err) {
     return QUIRE_OK;
 }
 
-static quire_err read_json(const char *path, json_object **out, quire_error *err) {
+static quire_err read_json(const char *path, json_value **out, quire_error *err) {
     strbuf text = {0};
     quire_err e = files_read(path, &text, err);
     if (e == QUIRE_OK) {
-        enum json_tokener_error problem = json_tokener_success;
-        *out = text.n ? json_tokener_parse_verbose(text.p, &problem) : NULL;
-        if (!*out) {
-            e = err_set(err, QUIRE_BAD_FILE, -1, "%s: not JSON: %s", path, text.n ? json_tokener_error_desc(problem) : "it is empty");
+        json_fault fault;
+        if (json_read((str){text.p, text.n}, &json_limits_file, JSON_WIDE_REFUSED, out, &fault) != QUIRE_OK) {
+            e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at, text.n ? fault.what : "it is empty");
         }
     }
     strbuf_deinit(&text);
@@ -77,23 +92,20 @@ static quire_err read_json(const char *path, json_object **out, quire_error *err
 }
 
 /* The ids in a JSON array of them, or in an object that holds it. */
-static quire_err ids_of_json(const char *path, json_object *value, id_list *out, quire_error *err) {
-    json_object *list = value;
-    if (json_object_is_type(value, json_type_object) && !json_object_object_get_ex(value, "prompt", &list)) {
-        json_object_object_get_ex(value, "ids", &list);
-    }
-    if (!json_object_is_type(list, json_type_array)) {
+static quire_err ids_of_json(const char *path, const json_value *value, id_list *out, quire_error *err) {
+    const json_value *list = json_is(value, JSON_KIND_OBJECT) ? json_get(value, json_has(value, "prompt") ? "prompt" : "ids") : value;
+    if (!json_is(list, JSON_KIND_ARRAY)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list of ids, as in [1,2,3] or {\"prompt\": [1,2,3]}", path);
     }
-    size_t n = json_object_array_length(list);
+    size_t n = json_length(list);
     int32_t *ids = mem_new(n, sizeof *ids);
     if (!ids) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
     }
     for (size_t i = 0; i < n; i++) {
-        json_object *v = json_object_array_get_idx(list, i);
-        int64_t id = json_object_get_int64(v);
-        if (!json_object_is_type(v, json_type_int) || id < 0 || id > INT32_MAX) {
+        const json_value *v = json_at(list, i);
+        int64_t id = json_int64(v);
+        if (!json_is(v, JSON_KIND_INT) || id < 0 || id > INT32_MAX) {
             mem_free(ids);
             return err_set(err, QUIRE_BAD_FILE, -1, "%s: element %zu is not a token id", path, i);
         }
@@ -104,29 +116,29 @@ static quire_err ids_of_json(const char *path, json_object *value, id_list *out,
 }
 
 quire_err id_list_read(const char *path, id_list *out, quire_error *err) {
-    json_object *value;
+    json_value *value;
     TRY(read_json(path, &value, err));
     quire_err e = ids_of_json(path, value, out, err);
-    json_object_put(value);
+    json_drop(value);
     return e;
 }
 
 quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error *err) {
-    json_object *value;
+    json_value *value;
     TRY(read_json(path, &value, err));
     quire_err e = QUIRE_OK;
-    size_t n_lists = 0, wanted = json_object_is_type(value, json_type_array) ? json_object_array_length(value) : 0;
+    size_t n_lists = 0, wanted = json_is(value, JSON_KIND_ARRAY) ? json_length(value) : 0;
     id_list *lists = mem_new(wanted, sizeof *lists);
     if (!lists) {
         e = err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
-    } else if (!json_object_is_type(value, json_type_array)) {
+    } else if (!json_is(value, JSON_KIND_ARRAY)) {
         e = err_set(err, QUIRE_BAD_FILE, -1, "%s: must be a list of id lists, as in [[1,2],[3,4,5]]", path);
     }
     while (e == QUIRE_OK && n_lists < wanted) {
-        e = ids_of_json(path, json_object_array_get_idx(value, n_lists), &lists[n_lists], err);
+        e = ids_of_json(path, json_at(value, n_lists), &lists[n_lists], err);
         n_lists += e == QUIRE_OK;
     }
-    json_object_put(value);
+    json_drop(value);
     if (e != QUIRE_OK) {
         for (size_t i = 0; i < n_lists; i++) {
             id_list_deinit(&lists[i]);

@@ -1,4 +1,4 @@
-/* Files that the commands read and write: whole texts, lists of ids, logits in numpy's format. */
+/* Files that the commands read and write: whole texts, prompts, lists of ids, logits in numpy's format. */
 #ifndef CLI_FILES_H
 #define CLI_FILES_H
 
@@ -8,6 +8,11 @@
 
 /* Appends the whole file to *out; "-" is standard input. IO or NOT_FOUND: err names the file. */
 quire_err files_read(const char *path, strbuf *out, quire_error *err);
+
+/* The same for text: BAD_FILE where it is no UTF-8; err names the byte. */
+quire_err files_read_text(const char *path, strbuf *out, quire_error *err);
+/* Whether text, which `where` names, is UTF-8; code says what else it is, and err where. */
+quire_err files_check_text(const char *where, str text, quire_err code, quire_error *err);
 
 typedef struct id_list {
     int32_t *ids; /* mem_new'd */

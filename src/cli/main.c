@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/standard_files.h"
 
 #define DEMO_RADIX "radix" /* of this room; the others are src/bench's */
 
@@ -224,7 +225,7 @@ static const command commands[] = {
 enum { N_COMMANDS = (int)(sizeof commands / sizeof commands[0]) };
 
 static void print_help(void) {
-    printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", QUIRE_VERSION);
+    printf("quire %s: runs and serves language models\n\nusage: quire COMMAND [MODEL] [flags]\n\n", quire_version());
     for (int i = 0; i < N_COMMANDS; i++) {
         printf("  %-12s %s\n", commands[i].name, commands[i].summary);
     }
@@ -279,15 +280,14 @@ static int count_words(const char *name, int argc, char **argv) {
     return n;
 }
 
-int main(int argc, char **argv) {
-    setlocale(LC_CTYPE, "");
+static int run_main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         print_help();
         return argc > 1 ? 0 : 2;
     }
     if (strcmp(name, "--version") == 0) {
-        printf("quire %s\n", QUIRE_VERSION);
+        printf("quire %s\n", quire_version());
         return 0;
     }
     for (int i = N_COMMANDS - 1; i >= 0; i--) { /* a command of two words stands behind that of its first */
@@ -298,4 +298,10 @@ int main(int argc, char **argv) {
     }
     log_line(LOG_ERROR, "%s: no such command; `quire --help` lists them", name);
     return 2;
+}
+
+int main(int argc, char **argv) {
+    setlocale(LC_CTYPE, "");
+    standard_files_open();
+    return standard_files_finish(run_main(argc, argv));
 }

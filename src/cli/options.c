@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli/flags.h"
+#include "json/json_out.h"
 
 static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack", "bench profile", "bench speed", "bench start"};
 
@@ -24,6 +25,7 @@ static const char *command_name(unsigned command) {
 quire_err cli_options_init(cli_options *o) {
     *o = (cli_options){.n_predict = -1};
     quire_options_init(&o->engine);
+    o->engine.max_answer_bytes = (int64_t)64 << 20;
     server_options_init(&o->server);
     bench_options_init(&o->bench);
     sim_options_init(&o->sim);
@@ -46,8 +48,7 @@ quire_err cli_options_init(cli_options *o) {
     calibrate_options_init(&o->calibrate);
     experiment_options_init(&o->experiment);
     o->engine.model = NULL;
-    o->fields = json_object_new_object();
-    return o->fields ? QUIRE_OK : QUIRE_NO_MEMORY;
+    return QUIRE_OK;
 }
 
 void cli_options_deinit(cli_options *o) {
@@ -56,7 +57,7 @@ void cli_options_deinit(cli_options *o) {
         id_list_deinit(&o->prefix_ids[i]);
     }
     strbuf_deinit(&o->template_text);
-    json_object_put(o->fields);
+    body_deinit(&o->fields);
 }
 
 /* Whether `name` is one of the flag's names. */
@@ -165,29 +166,26 @@ static quire_err set_choice(const flag *f, const char *name, const char *text, c
 }
 
 /* Request fields keep their JSON form; the API judges the range when the request is made. */
-static quire_err set_field(const flag *f, const char *name, const char *text, json_object *fields, quire_error *err) {
-    json_object *value = NULL;
+static quire_err set_field(const flag *f, const char *name, const char *text, body *fields, quire_error *err) {
+    quire_err e;
     if (f->type == FLAG_FIELD_INTEGER) {
         int64_t v;
         TRY(parse_integer(name, text, &v, err));
-        value = json_object_new_int64(v);
+        e = body_set_int(fields, f->field, v);
     } else if (f->type == FLAG_FIELD_NUMBER) {
         double v;
+        strbuf json = {0};
+        json_out o = {.to = &json};
         TRY(parse_number(name, text, &v, err));
-        value = json_object_new_double(v);
+        json_exact(&o, v);
+        e = o.err == QUIRE_OK ? body_set(fields, f->field, (str){json.p, json.n}) : o.err;
+        strbuf_deinit(&json);
     } else if (f->type == FLAG_FIELD_SWITCH) {
-        value = json_object_new_boolean(1);
+        e = body_set(fields, f->field, str_of("true"));
     } else {
-        json_object *texts = json_object_object_get(fields, f->field);
-        value = texts ? json_object_get(texts) : json_object_new_array();
-        if (value && json_object_array_add(value, json_object_new_string(text)) != 0) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", name);
-        }
+        e = body_add_text(fields, f->field, text);
     }
-    if (!value || json_object_object_add(fields, f->field, value) != 0) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", name);
-    }
-    return QUIRE_OK;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: out of memory", name);
 }
 
 static quire_err set_flag(cli_options *o, const flag *f, const char *name, const char *text, quire_error *err) {
@@ -232,7 +230,7 @@ static quire_err set_flag(cli_options *o, const flag *f, const char *name, const
         o->prefix_files[o->engine.n_public_prefixes++] = text;
         return QUIRE_OK;
     default:
-        return set_field(f, name, text, o->fields, err);
+        return set_field(f, name, text, &o->fields, err);
     }
 }
 
@@ -245,7 +243,7 @@ static quire_err resolve_template(cli_options *o, quire_error *err) {
         o->engine.chat_template = o->chat_template;
         return QUIRE_OK;
     }
-    quire_err e = files_read(o->chat_template, &o->template_text, err);
+    quire_err e = files_read_text(o->chat_template, &o->template_text, err);
     if (e != QUIRE_OK) {
         return err_prefix(err, e, "--chat-template (a file, or a template's text)");
     }
@@ -259,7 +257,7 @@ static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
         const char *path = o->prefix_files[i];
         size_t n = strlen(path);
         bool is_json = n > 5 && strcmp(path + n - 5, ".json") == 0;
-        quire_err e = is_json ? id_list_read(path, &o->prefix_ids[i], err) : files_read(path, &o->prefix_texts[i], err);
+        quire_err e = is_json ? id_list_read(path, &o->prefix_ids[i], err) : files_read_text(path, &o->prefix_texts[i], err);
         if (e != QUIRE_OK) {
             return err_prefix(err, e, "--public-prefix");
         }
@@ -321,6 +319,11 @@ static quire_err resolve_serving(cli_options *o, quire_error *err) {
 
 quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char **argv, quire_error *err) {
     const char *positional = NULL;
+    o->n_arguments = argc;
+    o->arguments = argv;
+    if (!(command & (CLI_RUN | CLI_SERVE))) {
+        o->engine.generation_config = "none"; /* what is measured or compared is as its flags say */
+    }
     for (int i = 0; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != 0) {
             TRY(parse_flag(o, command, argc, argv, &i, err));
@@ -374,6 +377,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         o->engine.model = "builtin";
     }
     o->server.api_keys = o->api_keys;
+    o->engine.max_answer_bytes = command == CLI_SERVE ? o->engine.max_answer_bytes : 0; /* what no client asked for has no limit */
     TRY(resolve_template(o, err));
     TRY(resolve_prefixes(o, err));
     o->bench.engine = o->engine;

@@ -5,7 +5,7 @@
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
-#include <json-c/json.h>
+#include "cli/body.h"
 
 #include "base/str.h"
 #include "bench/attention.h"
@@ -97,9 +97,11 @@ typedef struct cli_options {
     strbuf prefix_texts[CLI_MAX_PREFIXES];     /* owned: what engine.public_prefixes points to, and ids where the file has those */
     id_list prefix_ids[CLI_MAX_PREFIXES];
     quire_prefix prefixes[CLI_MAX_PREFIXES];
-    json_object *fields;                       /* owned: request fields by name */
+    body fields;                             /* owned: request fields that flags set */
     int32_t n_predict;                         /* -1: until the model ends or the sequence is full */
-    bool echo, complete, json, show_ids, quiet, help, help_all;
+    bool echo, complete, json, show_ids, quiet, resume, help, help_all;
+    int n_arguments;                         /* as given behind the command's name, borrowed */
+    char **arguments;
 } cli_options;
 
 /* Defaults; cli_options_deinit frees what parsing added. argv is borrowed until then. */

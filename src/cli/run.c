@@ -1,76 +1,88 @@
 /* `quire run`: one prompt, streamed to standard output. */
-#include <stdio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands.h"
-#include "cli/files.h"
 
-json_object *request_body(const cli_options *o) {
-    json_object *body = json_object_new_object();
-    if (!body) {
-        return NULL;
+/* How the terminal programs draw tokens, where neither flags nor the model say how. */
+static const struct {
+    const char *field, *json;
+} custom[] = {{"temperature", "0.8"}, {"top_k", "40"}, {"top_p", "0.95"}, {"min_p", "0.05"}};
+
+enum { N_CUSTOM = (int)(sizeof custom / sizeof custom[0]) };
+
+/* Whether the body says itself how tokens are chosen. */
+static bool says_how(const body *b) {
+    static const char *const others[] = {"typical_p", "top_n_sigma", "mirostat", "xtc_probability", "dynatemp_range", "use_beam_search", "beam_width", "num_beams"};
+    bool found = false;
+    for (int i = 0; i < N_CUSTOM; i++) {
+        found = found || body_has(b, custom[i].field);
     }
-    json_object_object_foreach(o->fields, name, value) {
-        json_object_object_add(body, name, json_object_get(value));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        found = found || body_has(b, others[i]);
     }
-    if (o->n_predict >= 0) {
-        json_object_object_add(body, "max_tokens", json_object_new_int(o->n_predict));
-    }
-    return body;
+    return found;
 }
 
-quire_err request_fill_length(const cli_options *o, session *s, json_object *body, const char *prompt, quire_error *err) {
-    if (o->n_predict >= 0) {
-        return QUIRE_OK;
+/* Says once what a prompt is continued with where nobody chose. */
+static void announce_custom(const cli_options *o, const session *s) {
+    if (!says_how(&o->fields) && !quire_engine_info(s->engine)->generation_config && isatty(STDERR_FILENO)) {
+        log_line(LOG_INFO, "requests that do not say otherwise: temperature %s, top_k %s, top_p %s, min_p %s, as is the custom; --temp 1 is the model as it is",
+                 custom[0].json, custom[1].json, custom[2].json, custom[3].json);
     }
-    int32_t *ids;
-    size_t n;
-    TRY(quire_tokenize(s->engine, prompt, strlen(prompt), true, &ids, &n, err));
-    quire_free(ids);
-    int64_t left = (int64_t)quire_engine_info(s->engine)->max_model_len - (int64_t)n;
-    json_object_object_add(body, "max_tokens", json_object_new_int64(left > 0 ? left : 1));
-    return QUIRE_OK;
 }
 
-/* -p, -f, or what comes on standard input when that is no terminal. *has is false when the user is to be asked instead. */
-static quire_err find_prompt(const cli_options *o, strbuf *prompt, bool *has, quire_error *err) {
-    *has = true;
-    if (o->prompt) {
-        return strbuf_add_str(prompt, o->prompt);
+quire_err request_begin(const cli_options *o, body *out, quire_error *err) {
+    quire_err e = body_set_all(out, &o->fields);
+    if (e == QUIRE_OK && o->n_predict >= 0) {
+        e = body_set_int(out, "max_tokens", o->n_predict);
     }
-    if (o->prompt_file) {
-        return files_read(o->prompt_file, prompt, err);
-    }
-    if (isatty(STDIN_FILENO)) {
-        *has = false;
-        return QUIRE_OK;
-    }
-    return files_read("-", prompt, err);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
-static quire_err run_prompt(const cli_options *o, session *s, const char *prompt, quire_error *err) {
-    json_object *body = request_body(o);
-    if (!body) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+quire_err request_complete(const session *s, quire_endpoint endpoint, body *b, quire_error *err) {
+    const quire_info *info = quire_engine_info(s->engine);
+    quire_err e = QUIRE_OK;
+    if (endpoint == QUIRE_COMPLETIONS && !body_has(b, "max_tokens")) {
+        e = body_set_int(b, "max_tokens", info->max_model_len); /* cut to what the prompt leaves */
     }
+    bool by_custom = !info->generation_config && !says_how(b);
+    for (int i = 0; i < N_CUSTOM && by_custom && e == QUIRE_OK; i++) {
+        e = body_set(b, custom[i].field, str_of(custom[i].json));
+    }
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
+}
+
+static quire_err prompt_body(const cli_options *o, session *s, str prompt, body *out, quire_error *err) {
+    TRY(request_begin(o, out, err));
+    TRY(body_set_text(out, "prompt", prompt) == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory"));
+    return request_complete(s, QUIRE_COMPLETIONS, out, err);
+}
+
+/* The prompt where --echo asks for it, its continuation, and the end of the line. */
+static quire_err print_answer(const cli_options *o, session *s, str prompt, const body *b, answer *a, quire_error *err) {
+    text_out out;
+    text_out_init(&out);
+    quire_err e = o->echo ? text_out_add(&out, prompt, err) : QUIRE_OK;
+    if (e == QUIRE_OK) {
+        e = answer_run(a, s, QUIRE_COMPLETIONS, b, &out, NULL);
+        if (e != QUIRE_OK) {
+            *err = a->error;
+        }
+    }
+    e = e == QUIRE_OK ? text_out_end_line(&out, err) : e;
+    text_out_deinit(&out);
+    return e;
+}
+
+static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_error *err) {
+    body b = {0};
     answer a = {0};
     int64_t start = clock_us();
-    json_object_object_add(body, "prompt", json_object_new_string(prompt));
-    quire_err e = request_fill_length(o, s, body, prompt, err);
+    quire_err e = prompt_body(o, s, prompt, &b, err);
+    e = e == QUIRE_OK ? print_answer(o, s, prompt, &b, &a, err) : e;
     if (e == QUIRE_OK) {
-        if (o->echo) {
-            answer_print(NULL, prompt, strlen(prompt));
-        }
-        e = answer_run(&a, s, QUIRE_COMPLETIONS, body, answer_print, NULL, NULL);
-        if (e != QUIRE_OK && err) {
-            *err = a.error;
-        }
-    }
-    if (e == QUIRE_OK) {
-        putchar('\n');
-        fflush(stdout);
         if (isatty(STDERR_FILENO)) {
             double seconds = (double)(clock_us() - start) / 1e6;
             log_line(LOG_INFO, "%d tokens in %.2f s: %.1f tokens/s, the prompt's %d included", (int)a.completion_tokens, seconds,
@@ -79,36 +91,30 @@ static quire_err run_prompt(const cli_options *o, session *s, const char *prompt
         e = o->out ? batch_file_write_one(o->out, &a, err) : QUIRE_OK;
     }
     answer_deinit(&a);
-    json_object_put(body);
+    body_deinit(&b);
     return e;
 }
 
-static quire_err run_open(const cli_options *o, session *s, quire_error *err) {
+static quire_err run_on(const cli_options *o, session *s, bool has_prompt, const strbuf *prompt, quire_error *err) {
     if (o->prompts) {
         return batch_file_run(o, s, err);
     }
-    strbuf prompt = {0};
-    bool has;
-    quire_err e = find_prompt(o, &prompt, &has, err);
-    if (e == QUIRE_OK && !has) {
-        e = chat_loop(o, s, err);
-    } else if (e == QUIRE_OK) {
-        e = run_prompt(o, s, prompt.n ? prompt.p : "", err);
-    }
-    strbuf_deinit(&prompt);
-    return e;
+    return has_prompt ? run_prompt(o, s, (str){prompt->n ? prompt->p : "", prompt->n}, err) : chat_loop(o, s, err);
 }
 
 quire_err command_run(const cli_options *o, quire_error *err) {
-    if (o->prompts && !o->out) {
-        return err_set(err, QUIRE_INVALID, -1, "--prompts: needs --out FILE for the answers");
-    }
-    if (o->prompts && (o->prompt || o->prompt_file)) {
-        return err_set(err, QUIRE_INVALID, -1, "--prompts: the prompts are in that file; leave out -p and -f");
-    }
+    bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO)); /* else the user is asked */
+    strbuf prompt = {0};
     session s;
-    TRY(session_open(o, &s, err));
-    quire_err e = run_open(o, &s, err);
-    session_close(&s);
+    TRY(prompt_check(o, err));
+    TRY(batch_file_check(o, err));
+    quire_err e = has_prompt ? prompt_read(o, &prompt, err) : QUIRE_OK;
+    e = e == QUIRE_OK ? session_open(o, &s, err) : e;
+    if (e == QUIRE_OK) {
+        announce_custom(o, &s);
+        e = run_on(o, &s, has_prompt, &prompt, err);
+        session_close(&s);
+    }
+    strbuf_deinit(&prompt);
     return e;
 }

@@ -1,7 +1,5 @@
 #include "cli/session.h"
 
-#include <stdio.h>
-
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -25,6 +23,9 @@ static void announce(const quire_options *o, const quire_info *i) {
     int64_t pages_each = (i->max_model_len + i->page_tokens - 1) / i->page_tokens;
     log_line(LOG_INFO, "KV: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages, (int)i->page_tokens,
              (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens, (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
+    if (i->generation_config) {
+        log_line(LOG_INFO, "requests that do not say otherwise: %s (%s)", i->generation_defaults, i->generation_config);
+    }
 }
 
 quire_err session_open(const cli_options *o, session *s, quire_error *err) {
@@ -67,22 +68,22 @@ void answer_deinit(answer *a) {
     *a = (answer){0};
 }
 
-quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *body, size_t n_body) {
+quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *text, size_t n) {
     quire_request *request;
     a->chat = endpoint == QUIRE_CHAT;
-    quire_err e = quire_request_parse(s->engine, endpoint, body, n_body, &request, &a->error);
+    quire_err e = quire_request_parse(s->engine, endpoint, text, n, &request, &a->error);
     if (e == QUIRE_OK) {
-        size_t n = (size_t)quire_request_describe(request)->n_choices;
-        if (n > a->n_choices) {
+        size_t n_choices = (size_t)quire_request_describe(request)->n_choices;
+        if (n_choices > a->n_choices) {
             mem_free(a->choices);
             a->n_choices = 0;
-            a->choices = mem_new(n, sizeof *a->choices);
+            a->choices = mem_new(n_choices, sizeof *a->choices);
         }
         if (!a->choices) {
             quire_request_free(request);
             e = err_set(&a->error, QUIRE_NO_MEMORY, -1, "out of memory");
         } else {
-            a->n_choices = n;
+            a->n_choices = n_choices;
             e = quire_submit(s->queue, request, a, &a->stream, &a->error);
         }
     }
@@ -154,27 +155,27 @@ const char *answer_finish_name(quire_finish f) {
     return (size_t)f < sizeof names / sizeof names[0] ? names[f] : NULL;
 }
 
-void answer_print(void *context, const char *text, size_t n) {
-    (void)context;
-    fwrite(text, 1, n, stdout);
-    fflush(stdout);
+/* Prints what an event says; an answer that can't be printed ends with that error. */
+static void print_event(answer *a, text_out *out, const quire_event *ev) {
+    bool has_text = ev->n_text > 0 && ev->choice == 0 && (ev->kind == QUIRE_EVENT_DELTA || ev->kind == QUIRE_EVENT_END);
+    if (has_text && a->error.code == QUIRE_OK && text_out_add(out, (str){ev->text, ev->n_text}, &a->error) != QUIRE_OK) {
+        quire_stream_cancel(a->stream);
+    }
 }
 
-quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, json_object *body, answer_heard heard, void *context, const volatile int *cancel) {
-    const char *text = json_object_to_json_string_ext(body, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
-    if (!text) {
-        return err_set(&a->error, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    TRY(answer_submit(a, s, endpoint, text, strlen(text)));
+quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel) {
+    strbuf text = {0};
+    quire_err e = body_write(request, &text);
+    e = e == QUIRE_OK ? answer_submit(a, s, endpoint, text.p, text.n) : err_set(&a->error, e, -1, "out of memory");
+    strbuf_deinit(&text);
+    TRY(e);
     bool cancelled = false;
     while (!a->done) {
         quire_event ev;
         if (!quire_queue_next(s->queue, &ev)) {
             quire_queue_wait(s->queue, cancel ? 50000 : -1);
         } else {
-            if (heard && ev.choice == 0 && ev.n_text && (ev.kind == QUIRE_EVENT_DELTA || ev.kind == QUIRE_EVENT_END)) {
-                heard(context, ev.text, ev.n_text);
-            }
+            print_event(a, out, &ev);
             answer_add(a, &ev);
         }
         if (cancel && *cancel && !cancelled && a->stream) {

@@ -2,9 +2,10 @@
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
-#include <json-c/json.h>
+#include "cli/body.h"
 
 #include "cli/options.h"
+#include "cli/text_out.h"
 
 typedef struct session {
     quire_engine *engine;
@@ -38,17 +39,14 @@ typedef struct answer {
 void answer_deinit(answer *a);
 /* Sends a request whose events come with `a` as their user pointer. On failure a->error says why, and a->done is true. BUSY, here or as the error of
  * the DONE, means: try again when another stream has ended. */
-quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *body, size_t n_body);
+quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
 /* Takes an event in. On its DONE the stream is released. Out of memory ends the answer with that error. */
 void answer_add(answer *a, const quire_event *ev);
 /* "stop", "length", "cancelled", "error", or NULL while unfinished. */
 const char *answer_finish_name(quire_finish f);
 
-/* What is told of each piece as it comes: text of choice 0. */
-typedef void (*answer_heard)(void *context, const char *text, size_t n);
-/* An answer_heard that writes to stdout at once. */
-void answer_print(void *context, const char *text, size_t n);
-/* Runs one request to its end; heard (may be NULL) gets its text piece by piece. When *cancel (may be NULL) turns non-zero, it is cancelled. */
-quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, json_object *body, answer_heard heard, void *context, const volatile int *cancel);
+/* Runs one request to its end and prints the text of choice 0 piece by piece, without the end of its line. When *cancel (may be NULL) turns non-zero, it is
+ * cancelled, as it is when nothing can be printed any more. */
+quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel);
 
 #endif

@@ -1,24 +1,24 @@
 /* `quire tokenize`: text to ids and back. */
-#include <stdio.h>
-
 #include "cli/commands.h"
 #include "cli/files.h"
+#include "cli/text_out.h"
 
 /* "[1,2,3]" for programs, or a line a token for people: the id and what the vocabulary calls it. */
-static void print_ids(const quire_engine *e, const int32_t *ids, size_t n, bool ids_only) {
+static quire_err write_ids(const quire_engine *e, const int32_t *ids, size_t n, bool ids_only, strbuf *out) {
     if (ids_only) {
-        putchar('[');
+        TRY(strbuf_add_char(out, '['));
         for (size_t i = 0; i < n; i++) {
-            printf("%s%d", i ? ", " : "", (int)ids[i]);
+            TRY(strbuf_addf(out, "%s%d", i ? ", " : "", (int)ids[i]));
         }
-        printf("]\n");
-        return;
+        return strbuf_add_char(out, ']');
     }
     for (size_t i = 0; i < n; i++) {
         size_t n_piece;
         const char *piece = quire_token_piece(e, ids[i], &n_piece);
-        printf("%8d  %.*s\n", (int)ids[i], (int)n_piece, piece);
+        TRY(strbuf_addf(out, "%s%8d  ", i ? "\n" : "", (int)ids[i]));
+        TRY(strbuf_add(out, piece, n_piece));
     }
+    return QUIRE_OK;
 }
 
 static quire_err decode(const quire_engine *engine, const char *text, quire_error *err) {
@@ -31,27 +31,26 @@ static quire_err decode(const quire_engine *engine, const char *text, quire_erro
     size_t n;
     e = quire_detokenize(engine, list.ids, list.n, false, &out, &n, err);
     if (e == QUIRE_OK) {
-        fwrite(out, 1, n, stdout);
-        putchar('\n');
+        e = text_out_print((str){out, n}, err);
         quire_free(out);
     }
     id_list_deinit(&list);
     return e;
 }
 
-static quire_err encode(const cli_options *o, const quire_engine *engine, quire_error *err) {
-    strbuf text = {0};
-    quire_err e = o->prompt ? strbuf_add_str(&text, o->prompt) : files_read(o->prompt_file ? o->prompt_file : "-", &text, err);
+static quire_err encode(const cli_options *o, const quire_engine *engine, str text, quire_error *err) {
+    strbuf out = {0};
     int32_t *ids;
     size_t n;
-    if (e == QUIRE_OK) {
-        e = quire_tokenize(engine, text.n ? text.p : "", text.n, true, &ids, &n, err);
+    TRY(quire_tokenize(engine, text.p, text.n, true, &ids, &n, err));
+    quire_err e = write_ids(engine, ids, n, o->show_ids, &out);
+    quire_free(ids);
+    if (e != QUIRE_OK) {
+        err_set(err, e, -1, "out of memory");
+    } else if (out.n > 0) { /* an empty text may have no tokens */
+        e = text_out_print((str){out.p, out.n}, err);
     }
-    if (e == QUIRE_OK) {
-        print_ids(engine, ids, n, o->show_ids);
-        quire_free(ids);
-    }
-    strbuf_deinit(&text);
+    strbuf_deinit(&out);
     return e;
 }
 
@@ -60,9 +59,15 @@ quire_err command_tokenize(const cli_options *o, quire_error *err) {
     small.n_pages = 4;
     small.max_model_len = small.page_tokens;
     small.n_threads = 1;
-    quire_engine *engine;
-    TRY(quire_engine_open(&small, &engine, err));
-    quire_err e = o->ids ? decode(engine, o->ids, err) : encode(o, engine, err);
+    quire_engine *engine = NULL;
+    strbuf text = {0};
+    TRY(prompt_check(o, err));
+    quire_err e = o->ids ? QUIRE_OK : prompt_read(o, &text, err);
+    e = e == QUIRE_OK ? quire_engine_open(&small, &engine, err) : e;
+    if (e == QUIRE_OK) {
+        e = o->ids ? decode(engine, o->ids, err) : encode(o, engine, (str){text.n ? text.p : "", text.n}, err);
+    }
     quire_engine_close(engine);
+    strbuf_deinit(&text);
     return e;
 }

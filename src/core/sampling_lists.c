@@ -71,26 +71,19 @@ quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, 
     return QUIRE_OK;
 }
 
+static bool grow(int32_t **p, size_t *cap, size_t n) {
+    void *grown = *p;
+    bool ok = mem_grow_(&grown, cap, n, sizeof **p);
+    *p = grown;
+    return ok;
+}
+
 quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n) {
     int32_t end = s->n > 0 ? s->starts[s->n] : 0;
-    if (n > INT32_MAX - end) {
+    if (n > INT32_MAX - end || !grow(&s->starts, &s->cap_starts, (size_t)s->n + 2) || !grow(&s->tokens, &s->cap_tokens, (size_t)end + (size_t)n)) {
         return QUIRE_NO_MEMORY;
     }
-    size_t n_starts = (size_t)s->n + 2, n_tokens = (size_t)end + (size_t)n;
-    int32_t *starts = mem_new(n_starts, sizeof *starts), *all = mem_new(n_tokens, sizeof *all);
-    if (starts == NULL || all == NULL) {
-        mem_free(starts);
-        mem_free(all);
-        return QUIRE_NO_MEMORY;
-    }
-    if (s->n > 0) {
-        memcpy(starts, s->starts, ((size_t)s->n + 1) * sizeof *starts);
-        memcpy(all, s->tokens, (size_t)end * sizeof *all);
-    }
-    memcpy(all + end, tokens, (size_t)n * sizeof *all);
-    starts[++s->n] = end + n;
-    free_seqs(s);
-    s->starts = starts;
-    s->tokens = all;
+    memcpy(s->tokens + end, tokens, (size_t)n * sizeof *tokens);
+    s->starts[++s->n] = end + n;
     return QUIRE_OK;
 }

@@ -13,6 +13,7 @@
 typedef struct token_seqs {
     int32_t n;
     int32_t *starts, *tokens;
+    size_t cap_starts, cap_tokens;
 } token_seqs;
 
 typedef struct sampling_lists {
@@ -33,7 +34,7 @@ void sampling_lists_drop(sampling_lists *lists);
 /* Only while the maker is the one holder. QUIRE_NO_MEMORY leaves the list as it was. */
 quire_err sampling_lists_set_bias(sampling_lists *lists, const int32_t *ids, const float *bias, int32_t n);
 quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, int32_t n);
-/* A sequence of n >= 1 tokens. */
+/* A sequence of n >= 1 tokens. O(n) on average. */
 quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n);
 
 #endif

@@ -141,9 +141,20 @@ bool cache_can_go_back(const engine *e, const sequence *s, int32_t n) {
     return true;
 }
 
+/* Whether nobody else holds the pages of s's last tokens. Were they published all the same, the other holder would have to copy them to write on, and a full
+ * pool has no page for that. */
+static bool owns_tail(const engine *e, const sequence *s) {
+    bool owns = true;
+    for (int32_t g = 0; g < s->n_tables && s->n_computed % e->layout.page_tokens != 0; g++) {
+        page_id tail = s->tables[g].pages[s->n_computed / e->layout.page_tokens];
+        owns = owns && (tail.v == PAGE_NONE.v || kv_pool_count(e->pool, tail) == 1);
+    }
+    return owns;
+}
+
 void cache_release(engine *e, sequence *s, cache_keep keep) {
     if (s->cached && keep == CACHE_KEEP && s->n_computed > 0) {
-        (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables, KV_PUBLISH_TAIL);
+        (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables, owns_tail(e, s) ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
         kv_table_clear(e->pool, &s->tables[g]);
@@ -191,4 +202,8 @@ bool cache_drop_tail(engine *e, sequence *s) {
     }
     cache_keep_whole_pages(e, s);
     return true;
+}
+
+bool cache_take_over_tail(engine *e, sequence *s) {
+    return e->index != NULL && kv_index_take_over_tail(e->index, s->tables, s->n_computed);
 }

@@ -52,5 +52,7 @@ void cache_keep_whole_pages(engine *e, sequence *s);
 bool cache_can_go_back(const engine *e, const sequence *s, int32_t n);
 /* s cannot have the page that continuing inside a shared page takes: back to the page's start. True when that gave something back. */
 bool cache_drop_tail(engine *e, sequence *s);
+/* The same for a page that only the cache can find beside s: it leaves the cache, and s writes on in it. True when that saved a copy. */
+bool cache_take_over_tail(engine *e, sequence *s);
 
 #endif

@@ -142,11 +142,6 @@ void draft_told(engine *e, sequence *s, const draft_outcome *o) {
     }
 }
 
-void draft_rewind(sequence *s, int32_t n) {
-    s->draft.tree.n = 0;
-    s->draft.n_agreed = min_i32(s->draft.n_agreed, n);
-}
-
 void draft_forget(engine *e, sequence *s, bool over) {
     s->draft.tree.n = s->draft.n_forced = 0;
     if (e->drafter && e->drafter->ops->forget) {

@@ -1,7 +1,8 @@
 /* Drafts: tokens that are guessed to come next, so that one step can verify several (verify.h) where it would have computed one.
  *
  * A drafter is asked, once a step, for the sequences that decode: it leaves a tree of guesses with each (draft_tree.h), a line unless the options allow branches.
- * What came of them is in the sequence: of tokens[0..draft.n_agreed) the drafter may believe that they are still what it saw.
+ * Known tokens of a sequence that it is asked for never change, so what a drafter keeps of these stays true; a rolled back or steered stream goes on as another
+ * sequence. Where a drafter wrote on, tokens[0..draft.n_agreed) are still what it saw.
  * Drafts change how fast tokens come, never which ones (DESIGN.md, 4), so a drafter may guess as it likes; it must guess the same in every run of
  * the same requests, for figures to repeat.
  *
@@ -59,7 +60,7 @@ typedef struct draft_options {
 /* A sequence's part. */
 typedef struct draft_seq {
     int32_t n_forced; /* 0, or all of it, a line: nothing but the request's own rules decides them */
-    int32_t n_agreed; /* tokens that are still what the drafter last saw */
+    int32_t n_agreed; /* model: tokens that are still what the drafter last saw */
     draft_bounds wanted; /* what it is asked for; no nodes: it is not */
     int32_t length;   /* how deep to ask for; 0: not asked yet */
     int32_t n_misses, n_pauses, pause;
@@ -109,8 +110,6 @@ typedef struct draft_outcome {
 
 /* s may have ended with them. */
 void draft_told(struct engine *e, struct sequence *s, const draft_outcome *o);
-/* s's tokens from n on are no longer what they were. */
-void draft_rewind(struct sequence *s, int32_t n);
 /* s gives its pages back. */
 void draft_forget(struct engine *e, struct sequence *s, bool over);
 

@@ -134,10 +134,7 @@ static bool index_own(suffix_drafter *d, sequence *s, int32_t *work) {
     }
     if (q->own.root == SUFFIX_NONE) {
         suffix_cursor_init(&q->own, suffix_tree_root(d->tree));
-        q->n_indexed = q->n_agreed = s->n_known > SUFFIX_OWN ? s->n_known - SUFFIX_OWN : 0;
-    } else if (q->n_agreed < q->n_indexed) {
-        q->n_indexed = q->n_agreed;
-        suffix_cursor_find(d->tree, &q->own, s->tokens, q->n_indexed);
+        q->n_indexed = s->n_known > SUFFIX_OWN ? s->n_known - SUFFIX_OWN : 0;
     }
     for (; q->n_indexed < s->n_known && *work > 0 && q->own.root != SUFFIX_NONE; q->n_indexed++, (*work)--) {
         while (!suffix_tree_has_room(d->tree) && d->n_texts > 0) {
@@ -148,7 +145,6 @@ static bool index_own(suffix_drafter *d, sequence *s, int32_t *work) {
         }
     }
     q->own_failed = q->own.root == SUFFIX_NONE;
-    q->n_agreed = s->n_known;
     return q->own_failed || q->n_indexed == s->n_known;
 }
 

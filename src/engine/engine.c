@@ -360,10 +360,12 @@ void engine_stem_drop(engine_stem *stem) {
 }
 
 void engine_cancel(engine *e, request_id id) {
-    atomic_uint *cancel = &e->entries[id.index].cancel;
-    unsigned seen = atomic_load(cancel);
-    while ((int32_t)(id.generation - seen) > 0 && !atomic_compare_exchange_weak(cancel, &seen, id.generation)) {
+    pthread_mutex_lock(&e->lock);
+    engine_entry *entry = &e->entries[id.index];
+    if (entry->generation == id.generation) { /* else its request is gone, and another may use the place */
+        atomic_store(&entry->cancel, id.generation);
     }
+    pthread_mutex_unlock(&e->lock);
     atomic_fetch_add(&e->n_cancels, 1); /* after the mark: who sees the number sees it */
     wake_ring(&e->in_wake);
 }

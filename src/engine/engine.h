@@ -93,6 +93,7 @@ typedef struct engine_event {
     const token_logprob *logprobs, *prompt_logprobs;
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
     struct explain *explain; /* at the end of a request that asked (explain.h): mem_new'd, the reader's from now on */
+    uint64_t n_ended_before; /* at the end: how many requests of this engine had ended before this one. Ends are read in another order than they came in */
     double beam_score, beam_sum; /* at the end of a beam search's result: by which it was ranked; of its tokens' log-probabilities */
     int32_t n_cached;     /* prompt tokens that were not computed but found in the prefix cache when the request was first admitted */
 } engine_event;

@@ -7,7 +7,7 @@ double order_prefix_score(int32_t n_matched, int64_t waited_us, double lambda) {
 }
 
 quire_err shares_open(shares *s, int32_t n) {
-    *s = (shares){.slots = mem_new((size_t)n, sizeof *s->slots), .n = n};
+    *s = (shares){.slots = mem_new((size_t)n + 1, sizeof *s->slots), .n = n};
     return s->slots ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
@@ -28,7 +28,7 @@ static uint64_t hash_of(const void *tenant, size_t n) {
 /* The least counter of the tenants that stand; false when none does. */
 static bool least_served(const shares *s, double *least) {
     bool found = false;
-    for (int32_t i = 0; i < s->n; i++) {
+    for (int32_t i = 0; i <= s->n; i++) {
         if (s->slots[i].n_active > 0 && (!found || s->slots[i].served < *least)) {
             *least = s->slots[i].served;
             found = true;
@@ -49,11 +49,10 @@ int32_t shares_enter(shares *s, const void *tenant, size_t n) {
         bool better = at->n_active == 0 && (slot == SHARE_NONE || (s->slots[slot].is_used && (!at->is_used || at->served < s->slots[slot].served)));
         slot = better ? i : slot; /* an unused slot, else that of the absent tenant that loses least */
     }
-    if (slot == SHARE_NONE) {
-        return SHARE_NONE;
-    }
+    bool is_common = slot == SHARE_NONE;
+    slot = is_common ? s->n : slot;
     share *at = &s->slots[slot];
-    if (!at->is_used || at->tenant != hash) {
+    if (!is_common && (!at->is_used || at->tenant != hash)) {
         *at = (share){.tenant = hash, .is_used = true};
     }
     double least = 0.0;
@@ -77,5 +76,5 @@ void shares_serve(shares *s, int32_t slot, double weighted_tokens) {
 }
 
 double shares_served(const shares *s, int32_t slot) {
-    return slot == SHARE_NONE ? -1.0 : s->slots[slot].served;
+    return s->slots[slot].served;
 }

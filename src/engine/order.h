@@ -30,11 +30,11 @@ typedef struct share {
 } share;
 
 typedef struct shares {
-    share *slots;
+    share *slots; /* [n + 1]: the last is common to all tenants that find no other */
     int32_t n;
 } shares;
 
-#define SHARE_NONE (-1) /* more tenants at once than slots: such a one is always served first */
+#define SHARE_NONE (-1) /* not entered yet */
 
 /* A computed token of a prompt weighs 1; one that was produced weighs 2, since it takes a pass of its own. */
 #define SHARE_PROMPT_WEIGHT 1.0
@@ -42,7 +42,7 @@ typedef struct shares {
 
 quire_err shares_open(shares *s, int32_t n);
 void shares_close(shares *s);
-/* A request of that tenant stands: the tenant's slot. O(slots). */
+/* A request of that tenant stands: the tenant's slot, or n where as many other tenants stand: those share a counter as if they were one. O(slots). */
 int32_t shares_enter(shares *s, const void *tenant, size_t n);
 void shares_leave(shares *s, int32_t slot);
 void shares_serve(shares *s, int32_t slot, double weighted_tokens);

@@ -88,6 +88,7 @@ void out_publish(sequence *s, finish_reason reason) {
     o->fresh_words[place] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
         s->finish = reason; /* not otherwise: the reader writes that line */
+        s->n_ended_before = o->e->n_ended++;
     }
 }
 
@@ -137,6 +138,7 @@ static void take_end(sequence *s, engine_event *event) {
     event->error = s->error;
     event->retry_after_s = s->retry_after_s;
     event->stopped_by_eos = s->stopped_by_eos;
+    event->n_ended_before = s->n_ended_before;
     event->explain = s->explain;
     s->explain = NULL;
     event->beam_score = s->beam_score;

@@ -11,7 +11,8 @@
  * Its pages are given back and it waits, in its old place, to be computed again (bit for bit the same, DESIGN.md, 1). One that was preempted
  * max_preemptions times has aged: it comes back when all pages that it may ever need can be had, these are promised to it, and it is not preempted again.
  *
- * Progress: the first running sequence is never preempted for another, and a lone sequence always fits (admission at submit proves it). */
+ * Progress: the first running sequence is never preempted for another, and a lone sequence always fits (admission at submit proves it): a page that it
+ * shared is its own by then. Where a step finds pages for nobody all the same, step.c preempts the newest. */
 #ifndef ENGINE_SCHED_H
 #define ENGINE_SCHED_H
 
@@ -22,7 +23,8 @@
 typedef struct sched_seq {
     int32_t n_known;     /* tokens known: prompt and sampled */
     int32_t n_computed;  /* of these, tokens whose keys and values are in pages; < n_known */
-    int32_t n_pages;     /* pages it holds, in all groups; of a waiting one those that it will share with others that run */
+    int32_t n_pages;     /* pages it holds, in all groups, but for shared ones that it copies before its next token; of a waiting one those that it will
+                          * share with others that run */
     int32_t n_groups;    /* block tables: pages that one more page of tokens takes */
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was */

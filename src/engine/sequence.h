@@ -64,6 +64,7 @@ typedef struct sequence {
     quire_err error;
     int32_t retry_after_s;    /* QUIRE_BUSY only */
     bool stopped_by_eos;
+    uint64_t n_ended_before;
     double beam_score, beam_sum;
 
     /* The engine's again: what is seldom looked at, then what is large. */

@@ -91,6 +91,7 @@ struct engine {
     pace pace;               /* what steps cost */
     int32_t n_running, n_waiting;
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for who was cancelled */
+    uint64_t n_ended;        /* requests whose end was published */
     int32_t n_explained;     /* of all, those that are told what they waited for (explain.h) */
     atomic_llong step_started_us; /* 0 between steps; any thread may read */
     step_arrays step;

@@ -156,6 +156,36 @@ static void describe(const engine *e, const sequence *s, sched_seq *d) {
     }
     if (s->beams != NULL) {
         beam_describe(e, s, d);
+        return;
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        d->n_pages -= kv_table_copies_tail(e->pool, &s->tables[g], e->layout.page_tokens); /* it is taken again, as a copy */
+    }
+}
+
+/* Pages of s that preempting it does not give back, since others hold them too; but for tails that are not among d's pages. */
+static int32_t shared_pages(const engine *e, const sequence *s, const sched_seq *d) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        const kv_table *t = &s->tables[g];
+        int32_t n_kept = t->n_pages - kv_table_copies_tail(e->pool, t, e->layout.page_tokens);
+        for (int32_t i = 0; i < n_kept; i++) {
+            n += t->pages[i].v == PAGE_NONE.v || kv_pool_count(e->pool, t->pages[i]) > 1;
+        }
+    }
+    return n < d->n_pages ? n : d->n_pages;
+}
+
+/* Where pages are so few that somebody may be preempted for them, what each of the running gives back is counted. */
+static void describe_shares(engine *e, int32_t n_waiting) {
+    int32_t n_growing = e->limits.max_rows / e->layout.page_tokens + 2 * (e->n_running + n_waiting + 1);
+    if (cache_available(e) >= n_growing * e->layout.n_groups) {
+        return;
+    }
+    for (int32_t i = 0; i < e->n_running; i++) {
+        if (e->running[i]->beams == NULL) {
+            e->step.running[i].n_shared = shared_pages(e, e->running[i], &e->step.running[i]);
+        }
     }
 }
 
@@ -217,6 +247,7 @@ static void plan_step(engine *e) {
         a->running[i].n_drafts = e->running[i]->draft.tree.n;
         a->running[i].forced = e->running[i]->draft.n_forced > 0;
     }
+    describe_shares(e, n_waiting);
     for (int32_t i = 0; i < n_waiting; i++) {
         describe(e, a->ready[i], &a->waiting[i]);
         a->waiting[i].n_computed = swap_peek(e, a->ready[i], cache_peek(e, a->ready[i], &a->waiting[i].n_pages));
@@ -285,6 +316,9 @@ static void reserve_step(engine *e) {
         }
         if (r == QUIRE_NO_ROOM && cache_drop_tail(e, s)) {
             cache_make_free(e, pages_needed(e));
+            r = reserve_pages(e, s, n);
+        }
+        if (r == QUIRE_NO_ROOM && cache_take_over_tail(e, s)) {
             r = reserve_pages(e, s, n);
         }
         if (r == QUIRE_OK) {
@@ -376,6 +410,21 @@ static void fill_batch(engine *e) {
     }
 }
 
+/* Nobody found pages: the newest gives its own back, with its group, and the others try again. The first stays, so a step with rows comes in the end. */
+static void preempt_newest(engine *e) {
+    sched_plan *plan = &e->step.plan;
+    const sequence *victim = e->running[e->n_running - 1], *first = e->running[0];
+    plan->n_preempted = 0;
+    for (int32_t i = 0; i < e->n_running; i++) {
+        const sequence *s = e->running[i];
+        bool goes = s == victim || (s->beams != NULL && s->beams == victim->beams);
+        plan->fates[i] = goes && s != first && (s->beams == NULL || s->beams != first->beams) ? SCHED_PREEMPTED : SCHED_IDLE;
+        plan->n_preempted += plan->fates[i] == SCHED_PREEMPTED;
+    }
+    preempt_planned(e);
+    beam_settle(e);
+}
+
 bool step_submit(engine *e) {
     int64_t start_ns = clock_ns();
     drop_cancelled(e, ingest(e));
@@ -391,6 +440,9 @@ bool step_submit(engine *e) {
     plan_step(e);
     reserve_step(e);
     if (e->step.plan.n_items == 0) {
+        if (e->step.plan.n_preempted == 0 && e->n_running > 1) {
+            preempt_newest(e);
+        }
         atomic_store(&e->step_started_us, 0);
         return false;
     }

@@ -200,17 +200,6 @@ bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token) {
     return true;
 }
 
-void suffix_cursor_find(const suffix_tree *t, suffix_cursor *c, const int32_t *tokens, int32_t n) {
-    c->n_active = 0;
-    while (c->n_active < t->depth && c->n_active < n) {
-        int32_t length = c->n_active + 1, i = suffix_tree_find(t, c->root, tokens + n - length, length);
-        if (i == SUFFIX_NONE) {
-            break;
-        }
-        c->active[c->n_active++] = i;
-    }
-}
-
 /* Takes the run of `length` tokens once out. */
 static void take_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t length) {
     int32_t path[SUFFIX_MAX_DEPTH], i = root;

@@ -39,8 +39,6 @@ bool suffix_tree_has_room(suffix_tree *t);
 void suffix_cursor_init(suffix_cursor *c, int32_t root);
 /* Adds the next token. False when nodes are lacking: the text ends here, and this token counts for its shorter runs only. O(depth). */
 bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token);
-/* The place behind tokens[0..n) of a text under c->root whose runs are there already. O(depth^2). */
-void suffix_cursor_find(const suffix_tree *t, suffix_cursor *c, const int32_t *tokens, int32_t n);
 
 /* Counts the runs of a text of n tokens once more under root: those that begin at tokens[from..n), as far as nodes suffice. Returns where it got to, n: all are in.
  * O(n depth). */

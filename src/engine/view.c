@@ -1,5 +1,7 @@
 #include "engine/view.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "engine/state.h"
 
@@ -85,7 +87,9 @@ static void fill(const engine *e, quire_kv_view *v) {
     for (int32_t i = 0; i < e->n_running; i++) {
         const sequence *s = e->running[i];
         quire_kv_view_state state = s->state == SEQ_PREFILL ? QUIRE_KV_PREFILL : QUIRE_KV_DECODE;
-        kv_view_seq(v, (int64_t)s->arrival + 1, state, s->tokens, s->tables, s->n_tables);
+        const uint8_t *end = memchr(s->space, 0, s->n_space); /* of the tenant's name, where a salt follows */
+        str owner = {(const char *)s->space, end != NULL ? (size_t)(end - s->space) : s->n_space};
+        kv_view_seq(v, (int64_t)s->arrival + 1, owner, state, s->tokens, s->tables, s->n_tables);
     }
     kv_view_end(v, e->index, e->events);
 }

@@ -1,7 +1,6 @@
 /* Opens Hugging Face directories: JSON files and safetensors, one or several. */
 #include <dirent.h>
 #include <errno.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -51,49 +50,47 @@ static quire_err read_optional(model_file *f, const char *dir, const char *name,
 }
 
 /* Parses text, the content of dir/name; an absent file (p NULL) leaves *out absent. */
-static quire_err parse(const char *dir, const char *name, str text, json_keys keys, json_doc *out, quire_error *err) {
+static quire_err parse(const char *dir, const char *name, str text, json_names names, json_doc *out, quire_error *err) {
     strbuf path = {0};
     if (text.p == NULL) {
         return QUIRE_OK;
     }
     TRY(open_file_join(&path, dir, name, err));
-    quire_err e = json_doc_parse(out, text, keys, path.p, err);
+    quire_err e = json_doc_parse(out, text, names, path.p, err);
     strbuf_deinit(&path);
     return e;
 }
 
 static quire_err read_json(model_file *f, const char *dir, const char *name, str *text, json_doc *out, quire_error *err) {
     TRY(read_optional(f, dir, name, MAX_JSON_BYTES, text, err));
-    return parse(dir, name, *text, JSON_KEYS_LAST, out, err);
+    return parse(dir, name, *text, JSON_NAMES_LAST, out, err);
 }
 
 static quire_err list_config_keys(model_file *f, quire_error *err) {
     if (f->config.root == NULL) {
         return QUIRE_OK;
     }
-    f->config_keys = mem_new((size_t)json_object_object_length(f->config.root), sizeof *f->config_keys);
+    f->config_keys = mem_new(json_length(f->config.root), sizeof *f->config_keys);
     if (f->config_keys == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for config.json", f->path);
     }
-    json_object_object_foreach(f->config.root, key, value) {
-        (void)value;
-        f->config_keys[f->n_config_keys++] = key;
+    for (json_member m = {0}; json_next(f->config.root, &m);) {
+        f->config_keys[f->n_config_keys++] = m.name;
     }
     return QUIRE_OK;
 }
 
 /* tokenizer_config.json's template: a string, or the one named "default" of several. */
 static str configured_template(const json_doc *config) {
-    struct json_object *v = json_doc_find(config, "chat_template");
-    meta_value whole = json_meta(v);
+    json_value *v = json_doc_find(config, "chat_template");
+    meta_value whole = json_doc_meta(v);
     if (whole.kind == META_STR) {
         return whole.s;
     }
     for (size_t i = 0; whole.kind == META_ARRAY && i < whole.n; i++) {
-        struct json_object *entry = json_object_array_get_idx(v, i);
-        meta_value name = json_meta(json_object_is_type(entry, json_type_object) ? json_object_object_get(entry, "name") : NULL);
-        if (name.kind == META_STR && str_is(name.s, "default")) {
-            meta_value text = json_meta(json_object_object_get(entry, "template"));
+        json_value *entry = json_at(v, i);
+        if (str_is(json_get_str(entry, "name"), "default")) {
+            meta_value text = json_doc_meta(json_get(entry, "template"));
             return text.kind == META_STR ? text.s : (str){0};
         }
     }
@@ -155,24 +152,25 @@ static int32_t shards_find(const shard_list *l, const char *name) {
 }
 
 /* A plain file name: nothing that leads out of the directory. */
-static bool is_plain_name(const char *name) {
-    return name[0] != 0 && name[0] != '.' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL;
+static bool is_plain_name(str name) {
+    return name.n > 0 && name.p[0] != '.' && memchr(name.p, '/', name.n) == NULL && memchr(name.p, '\\', name.n) == NULL &&
+           memchr(name.p, 0, name.n) == NULL;
 }
 
 /* The shards that the index names, each once. */
 static quire_err list_indexed(const model_file *f, const json_doc *index, shard_list *out, quire_error *err) {
-    struct json_object *map = json_doc_find(index, "weight_map");
-    if (!json_object_is_type(map, json_type_object)) {
+    json_value *map = json_doc_find(index, "weight_map");
+    if (!json_is(map, JSON_KIND_OBJECT)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s/model.safetensors.index.json: no weight_map; download it again", f->path);
     }
     const char *last = "";
-    json_object_object_foreach(map, tensor, file) {
-        if (!json_object_is_type(file, json_type_string) || !is_plain_name(json_object_get_string(file))) {
+    for (json_member m = {0}; json_next(map, &m);) {
+        if (!is_plain_name(json_str(m.value))) {
             return err_set(err, QUIRE_BAD_FILE, -1,
                            "%s/model.safetensors.index.json: tensor %s: its file must be a plain name inside the directory", f->path,
-                           show_name(str_of(tensor)).text);
+                           show_name(str_of(m.name)).text);
         }
-        const char *name = json_object_get_string(file);
+        const char *name = json_str(m.value).p;
         if (strcmp(name, last) != 0 && !shards_add(out, name)) { /* neighbours mostly share a file */
             return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
         }
@@ -200,14 +198,14 @@ static void shards_unique(shard_list *l) {
 
 /* Every tensor lies in the file that the index names for it. */
 static quire_err check_index(const model_file *f, const json_doc *index, const shard_list *shards, quire_error *err) {
-    json_object_object_foreach(json_doc_find(index, "weight_map"), tensor, file) {
-        int32_t i = tensor_dir_find(&f->tensors, str_of(tensor));
-        bool right = i >= 0 ? f->tensors.parts[i] == shards_find(shards, json_object_get_string(file))
-                            : tensor_dir_why_unread(&f->tensors, str_of(tensor)) != NULL;
+    for (json_member m = {0}; json_next(json_doc_find(index, "weight_map"), &m);) {
+        str tensor = str_of(m.name), file = json_str(m.value);
+        int32_t i = tensor_dir_find(&f->tensors, tensor);
+        bool right = i >= 0 ? f->tensors.parts[i] == shards_find(shards, file.p) : tensor_dir_why_unread(&f->tensors, tensor) != NULL;
         if (!right) {
             return err_set(err, QUIRE_BAD_FILE, -1,
                            "%s/model.safetensors.index.json: tensor %s is not in %s; the files are of different models", f->path,
-                           show_name(str_of(tensor)).text, show_name(str_of(json_object_get_string(file))).text);
+                           show_name(tensor).text, show_name(file).text);
         }
     }
     return QUIRE_OK;
@@ -274,7 +272,7 @@ static quire_err open_indexed(model_file *f, shard_list *l, quire_error *err) {
     json_doc index = {0};
     str text;
     TRY(read_optional(f, f->path, "model.safetensors.index.json", MAX_JSON_BYTES, &text, err));
-    TRY(parse(f->path, "model.safetensors.index.json", text, JSON_KEYS_UNIQUE, &index, err));
+    TRY(parse(f->path, "model.safetensors.index.json", text, JSON_NAMES_UNIQUE, &index, err));
     quire_err e = list_indexed(f, &index, l, err);
     shards_unique(l);
     if (e == QUIRE_OK) {

@@ -1,6 +1,5 @@
 /* Metadata accessors: one conversion for both formats. */
 #include <float.h>
-#include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -13,14 +12,14 @@ static meta_value find(const model_file *f, const char *key) {
     if (f->format == MODEL_GGUF) {
         return gguf_meta(gguf_find(&f->gguf, key));
     }
-    return json_meta(json_doc_find(&f->config, key));
+    return json_doc_meta(json_doc_find(&f->config, key));
 }
 
 static meta_value item(const model_file *f, const meta_value *array, size_t i) {
     if (f->format == MODEL_GGUF) {
         return gguf_item(array->node, i);
     }
-    return json_item((struct json_object *)(uintptr_t)array->node, i);
+    return json_doc_item((json_value *)(uintptr_t)array->node, i);
 }
 
 /* ---- one value ---- */
@@ -152,13 +151,8 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
 }
 
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n) {
-    meta_value v = json_meta(json_doc_find(&f->generation, key));
+    meta_value v = json_doc_meta(json_doc_find(&f->generation, key));
     return to_i64s(f, &v, out, max, n);
-}
-
-quire_err model_file_generation_f32(const model_file *f, const char *key, float *out) {
-    meta_value v = json_meta(json_doc_find(&f->generation, key));
-    return to_f32(&v, out);
 }
 
 /* ---- printing ---- */
@@ -208,7 +202,7 @@ bool model_file_meta_at(const model_file *f, int32_t i, str *key, char *value, s
         v = gguf_meta(&f->gguf.keys[i].value);
     } else {
         *key = str_of(f->config_keys[i]);
-        v = json_meta(json_object_object_get(f->config.root, f->config_keys[i]));
+        v = json_doc_meta(json_get(f->config.root, f->config_keys[i]));
     }
     print_value(f, &v, value, n_value);
     return true;

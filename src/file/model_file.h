@@ -55,9 +55,8 @@ quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, si
 quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n);
 /* Array of strings: element i; *n (when not NULL) its length. QUIRE_NOT_FOUND past the end, *n is then set. */
 quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n);
-/* The same three for generation_config.json of a Hugging Face directory (NOT_FOUND for GGUF). */
+/* model_file_i64s for generation_config.json of a Hugging Face directory (NOT_FOUND for GGUF). */
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n);
-quire_err model_file_generation_f32(const model_file *f, const char *key, float *out);
 /* Every metadata key in file order, for `quire inspect`: name and a short printable value; false past the end. GGUF only, config.json's top
  * level otherwise. */
 bool model_file_meta_at(const model_file *f, int32_t i, str *key, char *value, size_t n_value);

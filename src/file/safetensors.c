@@ -1,6 +1,5 @@
 #include "file/safetensors.h"
 
-#include <json-c/json.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -42,10 +41,10 @@ static bool whole(meta_value v, uint64_t *out) {
     return true;
 }
 
-static quire_err read_range(reader *r, const char *name, struct json_object *entry, byte_range *out) {
-    struct json_object *offsets = json_object_object_get(entry, "data_offsets");
-    if (!json_object_is_type(offsets, json_type_array) || json_object_array_length(offsets) != 2 ||
-        !whole(json_item(offsets, 0), &out->begin) || !whole(json_item(offsets, 1), &out->end) || out->begin > out->end) {
+static quire_err read_range(reader *r, const char *name, json_value *entry, byte_range *out) {
+    json_value *offsets = json_get(entry, "data_offsets");
+    if (!json_is(offsets, JSON_KIND_ARRAY) || json_length(offsets) != 2 ||
+        !whole(json_doc_item(offsets, 0), &out->begin) || !whole(json_doc_item(offsets, 1), &out->end) || out->begin > out->end) {
         return bad(r, name, "data_offsets is not [begin, end]");
     }
     if (out->end > r->n_data) {
@@ -58,16 +57,16 @@ static quire_err read_range(reader *r, const char *name, struct json_object *ent
 }
 
 /* The shape into dims[0..*rank) of up to MAX_RANK, and the number of elements. */
-static quire_err read_shape(reader *r, const char *name, struct json_object *entry, int64_t *dims, size_t *rank, size_t *n_elements) {
-    struct json_object *shape = json_object_object_get(entry, "shape");
-    if (!json_object_is_type(shape, json_type_array) || json_object_array_length(shape) > MAX_RANK) {
+static quire_err read_shape(reader *r, const char *name, json_value *entry, int64_t *dims, size_t *rank, size_t *n_elements) {
+    json_value *shape = json_get(entry, "shape");
+    if (!json_is(shape, JSON_KIND_ARRAY) || json_length(shape) > MAX_RANK) {
         return bad(r, name, "shape is no array of dimensions");
     }
-    *rank = json_object_array_length(shape);
+    *rank = json_length(shape);
     *n_elements = 1;
     for (size_t i = 0; i < *rank; i++) {
         uint64_t dim;
-        if (!whole(json_item(shape, i), &dim) || !size_mul(*n_elements, (size_t)dim, n_elements)) {
+        if (!whole(json_doc_item(shape, i), &dim) || !size_mul(*n_elements, (size_t)dim, n_elements)) {
             return bad(r, name, "shape has a dimension that is absurd");
         }
         dims[i] = (int64_t)dim;
@@ -86,12 +85,11 @@ static const char *why_unread(bool known, const char *dtype_text, size_t rank, s
     return n_elements == 0 ? "no elements" : NULL;
 }
 
-static quire_err add_tensor(reader *r, const char *name, struct json_object *entry) {
-    struct json_object *dtype_value = json_object_object_get(entry, "dtype");
-    if (!json_object_is_type(entry, json_type_object) || !json_object_is_type(dtype_value, json_type_string)) {
+static quire_err add_tensor(reader *r, const char *name, json_value *entry) {
+    str dtype_text = json_get_str(entry, "dtype");
+    if (dtype_text.n == 0 || memchr(dtype_text.p, 0, dtype_text.n) != NULL) {
         return bad(r, name, "it has no dtype");
     }
-    const char *dtype_text = json_object_get_string(dtype_value);
     int64_t dims[MAX_RANK];
     size_t rank = 0, n_elements = 0, n_bytes;
     byte_range range = {0};
@@ -100,11 +98,11 @@ static quire_err add_tensor(reader *r, const char *name, struct json_object *ent
     r->ranges[r->n_ranges++] = range;
 
     dtype type = DTYPE_F32;
-    bool known = dtype_from_name(dtype_text, strlen(dtype_text), &type) && !dtype_is_quantised(type);
+    bool known = dtype_from_name(dtype_text.p, dtype_text.n, &type) && !dtype_is_quantised(type);
     if (known && (!size_mul(n_elements, (size_t)dtype_block_bytes(type), &n_bytes) || n_bytes != range.end - range.begin)) {
         return bad(r, name, "shape and dtype do not give the bytes of data_offsets");
     }
-    const char *why = why_unread(known, dtype_text, rank, n_elements);
+    const char *why = why_unread(known, dtype_text.p, rank, n_elements);
     if (why != NULL) {
         return tensor_dir_add_unread(r->dir, str_of(name), why);
     }
@@ -135,16 +133,16 @@ static quire_err check_overlap(reader *r) {
     return QUIRE_OK;
 }
 
-static quire_err add_tensors(reader *r, struct json_object *root) {
-    r->ranges = mem_new((size_t)json_object_object_length(root), sizeof *r->ranges);
+static quire_err add_tensors(reader *r, json_value *root) {
+    r->ranges = mem_new(json_length(root), sizeof *r->ranges);
     if (r->ranges == NULL) {
         return err_set(r->err, QUIRE_NO_MEMORY, -1, "%s: no memory for its tensors", r->file);
     }
-    json_object_object_foreach(root, name, entry) {
-        if (strcmp(name, "__metadata__") == 0) {
+    for (json_member m = {0}; json_next(root, &m);) {
+        if (strcmp(m.name, "__metadata__") == 0) {
             continue;
         }
-        quire_err e = name[0] == 0 ? bad(r, name, "the name is empty") : add_tensor(r, name, entry);
+        quire_err e = m.name[0] == 0 ? bad(r, m.name, "the name is empty") : add_tensor(r, m.name, m.value);
         if (e == QUIRE_NO_MEMORY) {
             return err_set(r->err, e, -1, "%s: no memory for its tensors", r->file);
         }
@@ -165,7 +163,7 @@ quire_err safetensors_parse(const void *bytes, size_t n, const char *file, int32
                        show_count(n_header).text, show_count(MAX_HEADER_BYTES).text);
     }
     TRY(cursor_take(&c, n_header, "the header", &header));
-    TRY(json_doc_parse(&doc, (str){(const char *)header, (size_t)n_header}, JSON_KEYS_UNIQUE, file, err));
+    TRY(json_doc_parse(&doc, (str){(const char *)header, (size_t)n_header}, JSON_NAMES_UNIQUE, file, err));
     reader r = {.file = file, .data = c.p + c.at, .n_data = c.n - c.at, .part = part, .dir = dir, .err = err};
     quire_err e = add_tensors(&r, doc.root);
     mem_free(r.ranges);

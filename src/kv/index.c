@@ -545,6 +545,21 @@ quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, i
     return QUIRE_OK;
 }
 
+bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n) {
+    int32_t i = n / ix->o.page_tokens;
+    bool changed = false;
+    for (int32_t g = 0; g < ix->o.n_groups && n % ix->o.page_tokens != 0; g++) {
+        page_id page = tables[g].pages[i];
+        int32_t e = page.v != PAGE_NONE.v && kv_pool_count(ix->pool, page) == 1 ? kv_pool_entry(ix->pool, page) : -1;
+        if (e >= 0 && e < ix->tree.cap_entries && kv_tree_is_last(&ix->tree, e) && kv_tree_entry(&ix->tree, e)->n_pins == 0) {
+            remove_page(ix, e, g);
+            prune(ix, e);
+            changed = true;
+        }
+    }
+    return changed;
+}
+
 /* ---- eviction ---- */
 
 quire_err kv_index_evict(kv_index *ix, int32_t n) {

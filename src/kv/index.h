@@ -119,6 +119,9 @@ typedef enum kv_publish_what { KV_PUBLISH_PAGES, KV_PUBLISH_TAIL } kv_publish_wh
  * the sequence ends). Where an equal page is in the tree already, the tables take that one and give theirs back. QUIRE_NO_ROOM when the
  * tree is full: what was published before stays. O(pages not published yet). */
 quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, kv_publish_what what);
+/* A sequence of n tokens writes on into the page of its last ones, where nobody else holds it: what the tree found in that page is found no more, and no copy
+ * is needed. True when something changed. */
+bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n);
 /* ---- recurrent states; states[n_state_groups] are a sequence's tables of them ---- */
 /* Keeps the state behind tokens[0..n), n >= 1, which states hold, after publishing these tokens as kv_index_publish does, tail and all. The
  * states' pages count as shared from now on. QUIRE_NO_ROOM when the tree is full or may not hold the tokens: no snapshot. */

@@ -509,7 +509,7 @@ int64_t quire_kv_seq_id(const quire_kv_seq *seq) {
 void quire_kv_look(const quire_kv *kv, quire_kv_view *v) {
     kv_view_begin(v, kv->pool, kv->o.page_tokens, kv->n_token_groups);
     for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
-        kv_view_seq(v, seq->id, QUIRE_KV_OPEN, seq->tokens, seq->tables, kv->o.n_groups);
+        kv_view_seq(v, seq->id, (str){"", 0}, QUIRE_KV_OPEN, seq->tokens, seq->tables, kv->o.n_groups);
     }
     kv_view_end(v, kv->ix, kv->events);
 }

@@ -57,6 +57,10 @@ int32_t kv_table_needs(const kv_pool *pool, const kv_table *t, int32_t n_tokens,
     return g.n_new + g.copies_tail;
 }
 
+bool kv_table_copies_tail(const kv_pool *pool, const kv_table *t, int32_t page_tokens) {
+    return plan_growth(pool, t, 1, page_tokens).copies_tail;
+}
+
 /* The growth, with its pages: those at the end are there already, `copy` is the shared tail's. */
 static void grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_tokens, kv_copies *copies) {
     if (g.copies_tail) {

@@ -35,6 +35,8 @@ void kv_table_clear(kv_pool *pool, kv_table *t);
 
 /* Pages that appending n tokens would take from the pool (copies of a shared tail included). */
 int32_t kv_table_needs(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens);
+/* Whether the next token is written into a page that others hold or can find, so that this page is copied first. */
+bool kv_table_copies_tail(const kv_pool *pool, const kv_table *t, int32_t page_tokens);
 /* Makes room for n more tokens: reserves pages, and copies the tail page if it is shared and would be written.
  * QUIRE_NO_ROOM leaves table, pool and copies as they were. */
 quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t page_tokens, kv_copies *copies);

@@ -82,7 +82,7 @@ static void show_tokens(quire_kv_view *v, const int32_t *tokens, int32_t n) {
     }
 }
 
-void kv_view_seq(quire_kv_view *v, int64_t id, quire_kv_view_state state, const int32_t *tokens, const kv_table *tables, int32_t n_tables) {
+void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens, const kv_table *tables, int32_t n_tables) {
     int32_t seq = v->n_seqs++, n_pages = 0;
     for (int32_t g = 0; g < n_tables; g++) {
         const kv_table *t = &tables[g];
@@ -98,7 +98,10 @@ void kv_view_seq(quire_kv_view *v, int64_t id, quire_kv_view_state state, const 
         }
     }
     if (seq < v->cap_seqs) {
-        v->seqs[seq] = (quire_kv_view_seq){.id = id, .n_tokens = n_tables > 0 ? tables[0].n_tokens : 0, .n_pages = n_pages, .state = state};
+        quire_kv_view_seq *s = &v->seqs[seq];
+        size_t n_owner = owner.n < sizeof s->owner - 1 ? owner.n : sizeof s->owner - 1;
+        *s = (quire_kv_view_seq){.id = id, .n_tokens = n_tables > 0 ? tables[0].n_tokens : 0, .n_pages = n_pages, .state = state};
+        memcpy(s->owner, owner.p, n_owner);
     }
 }
 

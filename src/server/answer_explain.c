@@ -19,7 +19,7 @@ static void write_waits(const quire_explain *x, json_out *o) {
     for (int i = 0; i < QUIRE_N_WAITS; i++) {
         if (x->n_waits[i] > 0) {
             json_raw(o, first ? "{\"cause\":" : ",{\"cause\":");
-            json_string(o, causes[i]);
+            json_cstr(o, causes[i]);
             member(o, "us", x->wait_us[i], false);
             member(o, "times", x->n_waits[i], false);
             json_raw(o, "}");

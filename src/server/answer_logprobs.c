@@ -1,7 +1,7 @@
 /* Log-probabilities in answers: OpenAI's two forms, and the reference's prompt_logprobs. */
 #include <string.h>
 
-
+#include "base/mem.h"
 #include "server/answer.h"
 
 /* What the APIs show of minus infinity. */
@@ -9,27 +9,39 @@ static double shown(float logprob) {
     return logprob > -9999.0f ? (double)logprob : -9999.0;
 }
 
-/* The text of a token by itself, "" where it is only a part of a character. Freed with quire_free. */
-static char *text_of(const answer *a, int32_t token, size_t *n) {
-    char *text = NULL;
-    quire_error err;
-    if (quire_detokenize(a->conn->loop->server->engine, &token, 1, false, &text, n, &err) != QUIRE_OK) {
-        *n = 0;
-        return NULL;
-    }
-    for (size_t i = 0; i + 3 <= *n; i++) {
-        if (memcmp(text + i, "\xEF\xBF\xBD", 3) == 0) {
-            *n = 0;
+/* Whether U+FFFD is in it, which stands for a part of a character. */
+static bool has_replacement(str text) {
+    for (size_t i = 0; i + 3 <= text.n; i++) {
+        if (memcmp(text.p + i, "\xEF\xBF\xBD", 3) == 0) {
+            return true;
         }
     }
-    return text;
+    return false;
+}
+
+/* The text of a token by itself, "" where it is only a part of a character. Made once for each token and kept by the loop; without memory for it: "". */
+static str text_of(const answer *a, int32_t token) {
+    loop *l = a->conn->loop;
+    const quire_engine *e = l->server->engine;
+    int32_t n_vocab = quire_engine_info(e)->n_vocab;
+    quire_error err;
+    if (l->token_texts == NULL) {
+        l->token_texts = mem_new((size_t)n_vocab, sizeof *l->token_texts);
+        l->n_token_texts = l->token_texts != NULL ? n_vocab : 0;
+    }
+    if (token < 0 || token >= l->n_token_texts) {
+        return (str){"", 0};
+    }
+    token_text *t = &l->token_texts[token];
+    if (t->p == NULL && quire_detokenize(e, &token, 1, false, &t->p, &t->n, &err) == QUIRE_OK && has_replacement((str){t->p, t->n})) {
+        t->n = 0;
+    }
+    return t->p != NULL ? (str){t->p, t->n} : (str){"", 0};
 }
 
 static void write_token_text(const answer *a, int32_t token, json_out *o) {
-    size_t n;
-    char *text = text_of(a, token, &n);
-    json_text(o, text != NULL ? text : "", n);
-    quire_free(text);
+    str text = text_of(a, token);
+    json_text(o, text.p, text.n);
 }
 
 /* ---- completions: four lists ---- */
@@ -51,14 +63,12 @@ static void begin_value(json_out *o) {
 /* One token into the lists; width 0: the prompt's first, which has no log-probability. */
 static quire_err add_to_lists(const answer *a, answer_logprobs *l, int32_t token, const quire_logprob *p, int32_t width) {
     json_out tokens = {.to = &l->tokens}, values = {.to = &l->values}, tops = {.to = &l->tops}, offsets = {.to = &l->offsets};
-    size_t n;
-    char *text = text_of(a, token, &n);
+    str text = text_of(a, token);
     begin_value(&tokens);
-    json_text(&tokens, text != NULL ? text : "", n);
+    json_text(&tokens, text.p, text.n);
     begin_value(&offsets);
     json_int(&offsets, l->n_chars);
-    l->n_chars += text != NULL ? count_chars(text, n) : 0;
-    quire_free(text);
+    l->n_chars += count_chars(text.p, text.n);
     begin_value(&values);
     begin_value(&tops);
     if (width == 0) {
@@ -84,19 +94,17 @@ static quire_err add_to_lists(const answer *a, answer_logprobs *l, int32_t token
 /* ---- chat: an object a token ---- */
 
 static void write_members(const answer *a, const quire_logprob *p, json_out *o) {
-    size_t n;
-    char *text = text_of(a, p->token, &n);
+    str text = text_of(a, p->token);
     json_raw(o, "\"token\":");
-    json_text(o, text != NULL ? text : "", n);
+    json_text(o, text.p, text.n);
     json_raw(o, ",\"logprob\":");
     json_number(o, shown(p->logprob));
     json_raw(o, ",\"bytes\":[");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < text.n; i++) {
         json_raw(o, i > 0 ? "," : "");
-        json_int(o, (unsigned char)text[i]);
+        json_int(o, (unsigned char)text.p[i]);
     }
     json_raw(o, "]");
-    quire_free(text);
 }
 
 static quire_err add_content(const answer *a, answer_logprobs *l, const quire_logprob *p, int32_t width) {
@@ -116,8 +124,8 @@ static quire_err add_content(const answer *a, answer_logprobs *l, const quire_lo
 
 /* ---- the prompt's: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} a token ---- */
 
-static quire_err add_prompt(const answer *a, answer_choice *c, const quire_logprob *p, int32_t width) {
-    json_out o = {.to = &c->prompt_logprobs};
+static quire_err add_prompt(const answer *a, answer_prompt *to, const quire_logprob *p, int32_t width) {
+    json_out o = {.to = &to->prompt_logprobs};
     json_raw(&o, ",{");
     for (int32_t i = 0; i < width; i++) {
         if (i > 0 && p[i].token == p[0].token) {
@@ -137,26 +145,26 @@ static quire_err add_prompt(const answer *a, answer_choice *c, const quire_logpr
     return o.err;
 }
 
-static quire_err take_prompt(const answer *a, answer_choice *c, const quire_event *ev) {
+quire_err answer_take_prompt_logprobs(const answer *a, answer_prompt *to, const quire_event *ev) {
+    if (a->info->prompt_logprobs < 0) {
+        return QUIRE_OK;
+    }
     bool listed = a->info->echo && a->info->logprobs >= 0 && a->info->endpoint == QUIRE_COMPLETIONS;
     int32_t listed_width = a->info->logprobs + 1 < ev->n_logprobs ? a->info->logprobs + 1 : ev->n_logprobs;
     if (listed && ev->n_tokens > 0) {
-        TRY(add_to_lists(a, &c->logprobs, ev->tokens[0], NULL, 0));
+        TRY(add_to_lists(a, &to->logprobs, ev->tokens[0], NULL, 0));
     }
     for (int32_t i = 1; i < ev->n_tokens && ev->logprobs != NULL; i++) {
         const quire_logprob *p = ev->logprobs + (size_t)(i - 1) * (size_t)ev->n_logprobs;
-        TRY(add_prompt(a, c, p, ev->n_logprobs));
+        TRY(add_prompt(a, to, p, ev->n_logprobs));
         if (listed) {
-            TRY(add_to_lists(a, &c->logprobs, ev->tokens[i], p, listed_width));
+            TRY(add_to_lists(a, &to->logprobs, ev->tokens[i], p, listed_width));
         }
     }
     return QUIRE_OK;
 }
 
 quire_err answer_take_logprobs(const answer *a, answer_choice *c, const quire_event *ev) {
-    if (ev->kind == QUIRE_EVENT_START) {
-        return a->info->prompt_logprobs >= 0 ? take_prompt(a, c, ev) : QUIRE_OK;
-    }
     if (ev->logprobs == NULL) {
         return QUIRE_OK;
     }
@@ -175,48 +183,56 @@ void answer_clear_logprobs(answer_choice *c) {
 void answer_rollback_logprobs(const answer *a, answer_choice *c, const int32_t *tokens, int32_t n) {
     c->logprobs.n_chars = c->logprobs.n_prompt_chars;
     for (int32_t i = 0; a->info->logprobs >= 0 && i < n; i++) {
-        size_t n_text;
-        char *text = text_of(a, tokens[i], &n_text);
-        c->logprobs.n_chars += text != NULL ? count_chars(text, n_text) : 0;
-        quire_free(text);
+        str text = text_of(a, tokens[i]);
+        c->logprobs.n_chars += count_chars(text.p, text.n);
     }
 }
 
-void answer_deinit_logprobs(answer_choice *c) {
-    strbuf_deinit(&c->logprobs.tokens);
-    strbuf_deinit(&c->logprobs.values);
-    strbuf_deinit(&c->logprobs.tops);
-    strbuf_deinit(&c->logprobs.offsets);
-    strbuf_deinit(&c->logprobs.content);
-    strbuf_deinit(&c->prompt_logprobs);
+size_t answer_logprobs_bytes(const answer_logprobs *l) {
+    return l->tokens.n + l->values.n + l->tops.n + l->offsets.n + l->content.n;
 }
 
-static void write_list(const char *before, const strbuf *list, json_out *o) {
+void answer_deinit_logprobs(answer_logprobs *l) {
+    strbuf_deinit(&l->tokens);
+    strbuf_deinit(&l->values);
+    strbuf_deinit(&l->tops);
+    strbuf_deinit(&l->offsets);
+    strbuf_deinit(&l->content);
+}
+
+/* One list behind the other, either of which may be empty. */
+static void write_lists(const char *before, const strbuf *first, const strbuf *second, json_out *o) {
     json_raw(o, before);
-    json_raw(o, list->n > 0 ? list->p : "");
+    json_raw(o, first->n > 0 ? first->p : "");
+    json_raw(o, first->n > 0 && second->n > 0 ? "," : "");
+    json_raw(o, second->n > 0 ? second->p : "");
     json_raw(o, "]");
 }
 
 void answer_write_logprobs(const answer *a, const answer_choice *c, json_out *o) {
-    const answer_logprobs *l = &c->logprobs;
-    if (l->tokens.n + l->content.n == 0) {
+    static const answer_logprobs none = {.n_chars = 0};
+    const answer_logprobs *l = &c->logprobs, *p = c->prompt_sent ? &none : &answer_prompt_of(a, c)->logprobs;
+    if (answer_logprobs_bytes(l) + answer_logprobs_bytes(p) == 0) {
         json_raw(o, "\"logprobs\":null");
     } else if (a->info->endpoint == QUIRE_CHAT) {
-        write_list("\"logprobs\":{\"content\":[", &l->content, o);
+        write_lists("\"logprobs\":{\"content\":[", &p->content, &l->content, o);
         json_raw(o, "}");
     } else {
-        write_list("\"logprobs\":{\"text_offset\":[", &l->offsets, o);
-        write_list(",\"token_logprobs\":[", &l->values, o);
-        write_list(",\"tokens\":[", &l->tokens, o);
-        write_list(",\"top_logprobs\":[", &l->tops, o);
+        write_lists("\"logprobs\":{\"text_offset\":[", &p->offsets, &l->offsets, o);
+        write_lists(",\"token_logprobs\":[", &p->values, &l->values, o);
+        write_lists(",\"tokens\":[", &p->tokens, &l->tokens, o);
+        write_lists(",\"top_logprobs\":[", &p->tops, &l->tops, o);
         json_raw(o, "}");
     }
 }
 
 void answer_write_prompt_logprobs(const answer *a, const answer_choice *c, json_out *o) {
+    const strbuf *list = &answer_prompt_of(a, c)->prompt_logprobs;
     if (a->info->prompt_logprobs < 0) {
         json_raw(o, "\"prompt_logprobs\":null");
-    } else {
-        write_list("\"prompt_logprobs\":[null", &c->prompt_logprobs, o);
+        return;
     }
+    json_raw(o, "\"prompt_logprobs\":[null");
+    json_raw(o, list->n > 0 ? list->p : "");
+    json_raw(o, "]");
 }

@@ -3,13 +3,13 @@
 
 void answer_write_head(const answer *a, const char *object, json_out *o) {
     json_raw(o, "\"id\":");
-    json_string(o, a->id);
+    json_cstr(o, a->id);
     json_raw(o, ",\"object\":");
-    json_string(o, object);
+    json_cstr(o, object);
     json_raw(o, ",\"created\":");
     json_int(o, a->created_s);
     json_raw(o, ",\"model\":");
-    json_string(o, a->conn->loop->server->model_name);
+    json_cstr(o, a->conn->loop->server->model_name);
 }
 
 void answer_write_finish(const answer_choice *c, json_out *o) {
@@ -18,7 +18,7 @@ void answer_write_finish(const answer_choice *c, json_out *o) {
         [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error",
     };
     json_raw(o, "\"finish_reason\":");
-    json_string(o, words[c->finish]);
+    json_cstr(o, words[c->finish]);
     json_raw(o, ",\"stop_reason\":");
     if (c->stop_string.n > 0) {
         json_text(o, c->stop_string.p, c->stop_string.n);
@@ -42,11 +42,21 @@ void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o
 }
 
 void answer_write_prompt_ids(const answer *a, const answer_choice *c, json_out *o) {
+    const answer_prompt *p = answer_prompt_of(a, c);
     if (a->info->return_token_ids && !c->prompt_sent) {
-        json_ints(o, c->prompt, c->n_prompt);
+        json_ints(o, p->ids, p->n_ids);
     } else {
         json_raw(o, "null");
     }
+}
+
+answer_prompt *answer_prompt_of(const answer *a, const answer_choice *c) {
+    return &a->prompts[(c - a->choices) / a->n_samples];
+}
+
+void answer_write_text(const answer *a, const answer_choice *c, json_out *o) {
+    const strbuf *echo = &answer_prompt_of(a, c)->text;
+    json_texts(o, c->prompt_sent ? (str){"", 0} : (str){echo->p, echo->n}, (str){c->text.p, c->text.n});
 }
 
 static void usage_fields(int32_t prompt_tokens, int32_t completion_tokens, json_out *o) {

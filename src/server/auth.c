@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <strings.h>
 
 #include "base/mem.h"
-#include "quire.h"
 
 #define DIGEST_BYTES 32
 #define MAX_FILE_BYTES (16u << 20)
@@ -17,9 +17,14 @@ typedef struct key {
     unsigned char digest[DIGEST_BYTES];
 } key;
 
-struct auth {
+typedef struct key_set {
     key *keys;
     size_t n, cap;
+} key_set;
+
+struct auth {
+    pthread_rwlock_t lock; /* of set */
+    key_set set;
     bool has_operator;
     unsigned char operator_digest[DIGEST_BYTES];
 };
@@ -29,7 +34,7 @@ static bool digest_of(str text, unsigned char out[DIGEST_BYTES]) {
     return EVP_Digest(text.p, text.n, out, &n, EVP_sha256(), NULL) == 1 && n == DIGEST_BYTES;
 }
 
-static quire_err add_key(auth *a, str tenant, str text, quire_error *err) {
+static quire_err add_key(key_set *a, str tenant, str text, quire_error *err) {
     void *p = a->keys;
     char *name = mem_dup(tenant.p, tenant.n);
     if (name == NULL || !mem_grow_(&p, &a->cap, a->n + 1, sizeof(key))) {
@@ -76,7 +81,7 @@ static str trim(str s) {
     return s;
 }
 
-static quire_err add_line(auth *a, const char *path, int32_t number, str line, quire_error *err) {
+static quire_err add_line(key_set *a, const char *path, int32_t number, str line, quire_error *err) {
     line = trim(line);
     if (line.n == 0 || line.p[0] == '#') {
         return QUIRE_OK;
@@ -93,7 +98,7 @@ static quire_err add_line(auth *a, const char *path, int32_t number, str line, q
     return add_key(a, (str){line.p, n_tenant}, (str){colon + 1, line.n - n_tenant - 1}, err);
 }
 
-static quire_err add_lines(auth *a, const char *path, const strbuf *text, quire_error *err) {
+static quire_err add_lines(key_set *a, const char *path, const strbuf *text, quire_error *err) {
     size_t start = 0;
     int32_t number = 1;
     while (start < text->n) {
@@ -105,7 +110,7 @@ static quire_err add_lines(auth *a, const char *path, const strbuf *text, quire_
     return a->n > 0 ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: no key in it: expected lines tenant:key", path);
 }
 
-static quire_err add_file(auth *a, const char *path, quire_error *err) {
+static quire_err add_file(key_set *a, const char *path, quire_error *err) {
     strbuf text = {0};
     quire_err e = read_file(path, &text, err);
     if (e == QUIRE_OK) {
@@ -119,7 +124,7 @@ static quire_err add_file(auth *a, const char *path, quire_error *err) {
 }
 
 /* A key without a tenant's name is a tenant of its own, named by its digest. */
-static quire_err add_nameless(auth *a, const char *text, quire_error *err) {
+static quire_err add_nameless(key_set *a, const char *text, quire_error *err) {
     unsigned char digest[DIGEST_BYTES];
     char name[32];
     if (text[0] == '\0') {
@@ -133,12 +138,15 @@ static quire_err add_nameless(auth *a, const char *text, quire_error *err) {
     return add_key(a, str_of(name), str_of(text), err);
 }
 
-quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err) {
-    *out = NULL;
-    auth *a = mem_new(1, sizeof(*a));
-    if (a == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "API keys: out of memory");
+static void drop_keys(key_set *a) {
+    for (size_t i = 0; i < a->n; i++) {
+        mem_free(a->keys[i].tenant);
     }
+    mem_free(a->keys);
+    *a = (key_set){0};
+}
+
+static quire_err load_keys(key_set *a, const char *const *keys, int32_t n, const char *file, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < n && e == QUIRE_OK; i++) {
         e = add_nameless(a, keys[i], err);
@@ -146,6 +154,20 @@ quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth *
     if (e == QUIRE_OK && file != NULL) {
         e = add_file(a, file, err);
     }
+    if (e != QUIRE_OK) {
+        drop_keys(a);
+    }
+    return e;
+}
+
+quire_err auth_load(const char *const *keys, int32_t n, const char *file, auth **out, quire_error *err) {
+    *out = NULL;
+    auth *a = mem_new(1, sizeof(*a));
+    if (a == NULL || pthread_rwlock_init(&a->lock, NULL) != 0) {
+        mem_free(a);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "API keys: out of memory");
+    }
+    quire_err e = load_keys(&a->set, keys, n, file, err);
     if (e != QUIRE_OK) {
         auth_free(a);
         return e;
@@ -158,15 +180,29 @@ void auth_free(auth *a) {
     if (a == NULL) {
         return;
     }
-    for (size_t i = 0; i < a->n; i++) {
-        mem_free(a->keys[i].tenant);
-    }
-    mem_free(a->keys);
+    drop_keys(&a->set);
+    pthread_rwlock_destroy(&a->lock);
     mem_free(a);
 }
 
+/* The set is read under the lock: a const auth is one whose keys the caller does not change. */
+static const key_set *lock_keys(const auth *a) {
+    pthread_rwlock_rdlock((pthread_rwlock_t *)&a->lock);
+    return &a->set;
+}
+
+static void unlock_keys(const auth *a) {
+    pthread_rwlock_unlock((pthread_rwlock_t *)&a->lock);
+}
+
+int64_t auth_count(const auth *a) {
+    int64_t n = (int64_t)lock_keys(a)->n;
+    unlock_keys(a);
+    return n;
+}
+
 bool auth_required(const auth *a) {
-    return a->n > 0;
+    return auth_count(a) > 0;
 }
 
 /* The digest of the key in a header "Bearer KEY"; false when there is none. */
@@ -179,7 +215,7 @@ static bool digest_of_header(str header, unsigned char out[DIGEST_BYTES]) {
     return digest_of(trim((str){header.p + n_scheme, header.n - n_scheme}), out);
 }
 
-static const key *find_key(const auth *a, const unsigned char digest[DIGEST_BYTES]) {
+static const key *find_key(const key_set *a, const unsigned char digest[DIGEST_BYTES]) {
     const key *found = NULL;
     for (size_t i = 0; i < a->n; i++) {
         if (CRYPTO_memcmp(a->keys[i].digest, digest, DIGEST_BYTES) == 0) {
@@ -189,10 +225,21 @@ static const key *find_key(const auth *a, const unsigned char digest[DIGEST_BYTE
     return found;
 }
 
-const char *auth_check(const auth *a, str header) {
+bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]) {
     unsigned char digest[DIGEST_BYTES];
-    const key *found = digest_of_header(header, digest) ? find_key(a, digest) : NULL;
-    return found != NULL ? found->tenant : NULL;
+    if (!digest_of_header(header, digest)) {
+        return false;
+    }
+    const key *found = find_key(lock_keys(a), digest);
+    if (found != NULL) {
+        snprintf(tenant, QUIRE_TENANT_BYTES + 1, "%s", found->tenant);
+    }
+    unlock_keys(a);
+    return found != NULL;
+}
+
+static quire_err operator_is_a_tenant(quire_error *err) {
+    return err_set(err, QUIRE_INVALID, -1, "--operator-key: it is a tenant's API key too; the operator needs one of its own");
 }
 
 quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
@@ -203,11 +250,26 @@ quire_err auth_set_operator(auth *a, const char *text, quire_error *err) {
     if (!digest_of(trim(str_of(text)), digest)) {
         return err_set(err, QUIRE_INTERNAL, -1, "API keys: SHA-256 failed");
     }
-    if (find_key(a, digest) != NULL) {
-        return err_set(err, QUIRE_INVALID, -1, "--operator-key: it is a tenant's API key too; the operator needs one of its own");
+    if (find_key(&a->set, digest) != NULL) {
+        return operator_is_a_tenant(err);
     }
     memcpy(a->operator_digest, digest, DIGEST_BYTES);
     a->has_operator = true;
+    return QUIRE_OK;
+}
+
+quire_err auth_reload(auth *a, const char *const *keys, int32_t n, const char *file, quire_error *err) {
+    key_set fresh = {0};
+    TRY(load_keys(&fresh, keys, n, file, err));
+    if (a->has_operator && find_key(&fresh, a->operator_digest) != NULL) {
+        drop_keys(&fresh);
+        return operator_is_a_tenant(err);
+    }
+    pthread_rwlock_wrlock(&a->lock);
+    key_set old = a->set;
+    a->set = fresh;
+    pthread_rwlock_unlock(&a->lock);
+    drop_keys(&old);
     return QUIRE_OK;
 }
 

@@ -1,6 +1,6 @@
 /* API keys. Only SHA-256 digests are kept, and every one of them is compared, each in constant time, so that an answer's timing tells nothing.
  *
- * Owner: the server. Read-only once loaded: any thread may check. */
+ * Owner: the server. Any thread may check, also while one reloads. */
 #ifndef SERVER_AUTH_H
 #define SERVER_AUTH_H
 
@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "quire.h"
 
 typedef struct auth auth;
 
@@ -19,8 +20,11 @@ void auth_free(auth *a);
 
 /* False when no key was given: everybody may ask. */
 bool auth_required(const auth *a);
-/* The tenant of an Authorization header's value ("Bearer KEY"), or NULL when no key matches. Lives as long as a. */
-const char *auth_check(const auth *a, str header);
+int64_t auth_count(const auth *a);
+/* Copies the tenant of an Authorization header's value ("Bearer KEY"); false when no key matches. */
+bool auth_check(const auth *a, str header, char tenant[QUIRE_TENANT_BYTES + 1]);
+/* Loads the keys again, as auth_load does, and replaces all of them at once; the operator's stays. On failure a is as it was. One thread at a time. */
+quire_err auth_reload(auth *a, const char *const *keys, int32_t n, const char *file, quire_error *err);
 
 /* One more key, the operator's: it opens what shows the server's inside, and is nobody's tenant. INVALID: it is empty, or one of the others. On
  * failure a is as it was. Before any thread checks. */

@@ -1,24 +1,28 @@
 /* POST /v1/chat/completions: how its answers are written. */
 #include "server/answer.h"
 
-static void write_whole(const answer *a, json_out *o) {
+static void write_begin(const answer *a, json_out *o) {
     json_raw(o, "{");
     answer_write_head(a, "chat.completion", o);
     json_raw(o, ",\"choices\":[");
-    for (int32_t i = 0; i < a->n_shown; i++) {
-        const answer_choice *c = &a->choices[a->shown[i]];
-        json_raw(o, i > 0 ? ",{\"index\":" : "{\"index\":");
-        json_int(o, i);
-        json_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
-        json_text(o, c->text.p, c->text.n);
-        json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null},");
-        answer_write_logprobs(a, c, o);
-        json_raw(o, ",");
-        answer_write_finish(c, o);
-        json_raw(o, ",\"token_ids\":");
-        answer_write_token_ids(a, c, o);
-        json_raw(o, "}");
-    }
+}
+
+static void write_choice(const answer *a, int32_t i, json_out *o) {
+    const answer_choice *c = &a->choices[a->shown[i]];
+    json_raw(o, i > 0 ? ",{\"index\":" : "{\"index\":");
+    json_int(o, i);
+    json_raw(o, ",\"message\":{\"role\":\"assistant\",\"content\":");
+    answer_write_text(a, c, o);
+    json_raw(o, ",\"refusal\":null,\"annotations\":null,\"audio\":null,\"function_call\":null,\"reasoning\":null},");
+    answer_write_logprobs(a, c, o);
+    json_raw(o, ",");
+    answer_write_finish(c, o);
+    json_raw(o, ",\"token_ids\":");
+    answer_write_token_ids(a, c, o);
+    json_raw(o, "}");
+}
+
+static void write_end(const answer *a, json_out *o) {
     json_raw(o, "]");
     answer_write_tail(a, o);
     json_raw(o, ",");
@@ -38,7 +42,7 @@ static void begin_chunk(const answer *a, int32_t choice, json_out *o) {
 }
 
 static void write_role(const answer *a, int32_t choice, json_out *o) {
-    const answer_choice *c = &a->choices[a->first_started]; /* all have the same prompt */
+    const answer_choice *c = &a->choices[choice];
     begin_chunk(a, choice, o);
     json_raw(o, "{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}],\"prompt_token_ids\":");
     answer_write_prompt_ids(a, c, o);
@@ -50,9 +54,9 @@ static void write_chunk(const answer *a, int32_t choice, json_out *o) {
     const answer_choice *c = &a->choices[choice];
     begin_chunk(a, choice, o);
     json_raw(o, "{");
-    if (c->text.n > 0) {
+    if (c->text.n > 0 || (!c->prompt_sent && answer_prompt_of(a, c)->text.n > 0)) {
         json_raw(o, "\"content\":");
-        json_text(o, c->text.p, c->text.n);
+        answer_write_text(a, c, o);
     }
     json_raw(o, "},");
     answer_write_logprobs(a, c, o);
@@ -71,5 +75,5 @@ static void write_chunk(const answer *a, int32_t choice, json_out *o) {
 
 const answer_format chat_format = {
     .id_prefix = "chatcmpl", .chunk_object = "chat.completion.chunk", .skips_empty = true,
-    .whole = write_whole, .first = write_role, .chunk = write_chunk,
+    .begin = write_begin, .choice = write_choice, .end = write_end, .first = write_role, .chunk = write_chunk,
 };

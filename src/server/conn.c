@@ -3,19 +3,22 @@
 #include <event2/buffer.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "server/answer.h"
-#include "server/error_body.h"
 #include "server/routes.h"
 #include "server/streams.h"
 #include "server/watch.h"
 
 #define AHEAD_BYTES (1u << 20)     /* what a client may send ahead of the answers that it waits for */
 #define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
+#define PROBE_US 250000            /* between looks whether a client that half-closed is still there */
+#define PATIENT_US 1000000         /* who took some output within it is no slow reader */
+#define TAKE_BYTES (64u << 10)     /* from that on a piece's memory is handed over instead of copied */
 #define LINGER_US 2000000          /* a client's time to read the last answer of a closing connection */
 
 static void process(conn *c);
@@ -29,6 +32,100 @@ static struct evbuffer *output(const conn *c) {
     return bufferevent_get_output(c->bev);
 }
 
+/* ---- large bodies: room for them, and their way over a text thread ---- */
+
+void conn_forget_parse(conn *c) {
+    if (c->parse != NULL) {
+        quire_parse_cancel(c->parse);
+        c->parse = NULL;
+    }
+}
+
+static void stop_waiting(conn *c) {
+    if (c->body_ticket > 0) {
+        c->body_ticket = 0;
+        atomic_fetch_sub(&c->loop->server->bodies.n_waiting, 1);
+    }
+}
+
+void conn_give_body_room(conn *c) {
+    server *s = c->loop->server;
+    size_t n = c->body_room;
+    c->body_room = 0;
+    if (n > 0 && body_room_give(&s->bodies, n)) {
+        for (int32_t i = 0; i < s->n_loops; i++) {
+            if (s->loops[i].bell.fd >= 0) { /* not closed yet */
+                wake_ring(&s->loops[i].bell);
+            }
+        }
+    }
+}
+
+/* Whether the body that is being read has the room that it needs; else the connection reads no further until there is some. A body whose length is not
+ * told in advance takes the largest there may be once it is not small any more. */
+static bool has_body_room(conn *c) {
+    http_request *r = &c->request;
+    bool told = r->n_encodings == 0;
+    uint64_t n = told ? r->length : r->n_body_bytes;
+    if (n <= BODY_SMALL_BYTES || c->body_room > 0 || r->drop_body) {
+        return true;
+    }
+    size_t wanted = told ? (size_t)r->length : r->max_body_bytes;
+    if (body_room_take(&c->loop->server->bodies, wanted)) {
+        c->body_room = wanted;
+        return true;
+    }
+    if (c->body_ticket > 0) {
+        return false;
+    }
+    c->body_ticket = ++c->loop->n_body_waits;
+    atomic_fetch_add(&c->loop->server->bodies.n_waiting, 1);
+    if (body_room_take(&c->loop->server->bodies, wanted)) { /* given back before anybody could know that we wait */
+        c->body_room = wanted;
+        stop_waiting(c);
+        return true;
+    }
+    bufferevent_disable(c->bev, EV_READ);
+    return false;
+}
+
+/* The body may be read now: its deadline begins. */
+static void begin_body(conn *c) {
+    http_request *r = &c->request;
+    set_deadline(c, c->loop->server->options.body_deadline_us);
+    if (c->body_room > 0 && r->n_encodings == 0) {
+        (void)strbuf_reserve(&r->body, c->body_room); /* where that fails, appending will say so */
+    }
+    if (r->expects_continue) {
+        r->expects_continue = false;
+        evbuffer_add_printf(output(c), "HTTP/1.1 100 Continue\r\n\r\n");
+    }
+}
+
+void conn_resume_bodies(loop *l) {
+    for (;;) {
+        conn *first = NULL;
+        for (conn *c = l->conns; c != NULL; c = c->next) {
+            if (c->body_ticket > 0 && (first == NULL || c->body_ticket < first->body_ticket)) {
+                first = c;
+            }
+        }
+        if (first == NULL || !has_body_room(first)) {
+            return;
+        }
+        stop_waiting(first);
+        begin_body(first);
+        bufferevent_enable(first->bev, EV_READ);
+        process(first);
+    }
+}
+
+/* How long a connection may stay between requests: less while the client leaves output unread. */
+static int64_t between_us(const conn *c) {
+    const server_options *o = &c->loop->server->options;
+    return conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us;
+}
+
 /* ---- closing ---- */
 
 void conn_close(conn *c) {
@@ -39,6 +136,9 @@ void conn_close(conn *c) {
     if (c->watcher != NULL) {
         watch_close(c->watcher);
     }
+    conn_forget_parse(c);
+    stop_waiting(c);
+    conn_give_body_room(c);
     streams_forget(c);
     if (c->previous != NULL) {
         c->previous->next = c->next;
@@ -48,6 +148,7 @@ void conn_close(conn *c) {
     if (c->next != NULL) {
         c->next->previous = c->previous;
     }
+    l->n_unread -= (int64_t)conn_unsent(c);
     event_free(c->deadline);
     bufferevent_free(c->bev);
     http_deinit(&c->request);
@@ -89,6 +190,39 @@ void conn_drain(conn *c) {
     }
 }
 
+/* ---- clients that read slowly ---- */
+
+void conn_count_slow(conn *c) {
+    if (!c->is_slow) {
+        c->is_slow = true;
+        atomic_fetch_add(&c->loop->n_slow_readers, 1);
+    }
+}
+
+/* Who has taken nothing for longest, and for PATIENT_US at least; NULL: nobody. */
+static conn *slowest(const loop *l) {
+    conn *found = NULL;
+    int64_t latest_us = clock_us() - PATIENT_US;
+    for (conn *c = l->conns; c != NULL; c = c->next) {
+        if (conn_unsent(c) > 0 && c->taken_us < latest_us) {
+            latest_us = c->taken_us;
+            found = c;
+        }
+    }
+    return found;
+}
+
+void conn_relieve(loop *l) {
+    while (l->n_unread > (int64_t)l->server->options.max_unread_bytes) {
+        conn *c = slowest(l);
+        if (c == NULL) {
+            return;
+        }
+        conn_count_slow(c);
+        conn_close(c);
+    }
+}
+
 /* A client that left while its answer was being made. */
 static void disconnected(conn *c) {
     atomic_fetch_add(&c->loop->n_disconnects, 1);
@@ -99,6 +233,7 @@ static void disconnected(conn *c) {
 
 /* The answer is written: on to the next request, or to the end. */
 static void finish(conn *c) {
+    conn_give_body_room(c);
     if (!c->keep_alive) {
         flush_and_close(c);
         return;
@@ -107,9 +242,9 @@ static void finish(conn *c) {
     c->state = CONN_HEAD;
     c->refusal = 0;
     c->refusal_headers = NULL;
-    c->tenant = NULL;
+    c->has_tenant = false;
     c->is_operator = false;
-    set_deadline(c, c->loop->server->options.idle_deadline_us);
+    set_deadline(c, between_us(c));
     if (!c->processing) {
         process(c);
     }
@@ -122,7 +257,7 @@ static void write_head(conn *c, int status, const char *content_type, const char
     time_t now = (time_t)clock_unix_s();
     const char *origin = c->loop->server->options.allow_origin;
     struct evbuffer *out = output(c);
-    c->keep_alive = c->keep_alive && c->loop->stops_seen == 0;
+    c->keep_alive = c->keep_alive && c->loop->stops_seen == 0 && !(c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", status, http_reason(status), date,
@@ -136,6 +271,8 @@ static void write_head(conn *c, int status, const char *content_type, const char
     if (headers != NULL) {
         evbuffer_add(out, headers, strlen(headers));
     }
+    evbuffer_add(out, c->warning, strlen(c->warning));
+    c->warning[0] = '\0';
     atomic_fetch_add(&c->loop->n_requests, 1);
     if (status >= 400) {
         atomic_fetch_add(&c->loop->n_errors, 1);
@@ -155,12 +292,22 @@ void conn_reply(conn *c, const reply *r) {
     finish(c);
 }
 
-void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers) {
+static void reply_api_error(conn *c, const api_error *e, const char *headers) {
     strbuf *body = &c->loop->scratch;
     strbuf_clear(body);
     json_out o = {.to = body};
-    error_body(&o, status, param, message);
-    conn_reply(c, &(reply){.status = status, .content_type = "application/json", .headers = headers, .body = {body->p, body->n}});
+    error_body(&o, e);
+    conn_reply(c, &(reply){.status = e->status, .content_type = "application/json", .headers = headers, .body = {body->p, body->n}});
+}
+
+void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers) {
+    reply_api_error(c, &(api_error){.status = status, .param = param, .message = message}, headers);
+}
+
+void conn_reply_failure(conn *c, const api_error *e) {
+    char retry[40];
+    snprintf(retry, sizeof retry, "Retry-After: %d\r\n", (int)(e->retry_after_s > 0 ? e->retry_after_s : 1));
+    reply_api_error(c, e, e->status == 429 || e->status == 503 ? retry : NULL);
 }
 
 void conn_stream_begin(conn *c, const char *content_type) {
@@ -174,21 +321,42 @@ size_t conn_unsent(const conn *c) {
     return evbuffer_get_length(output(c));
 }
 
-bool conn_stream_add(conn *c, str piece) {
-    struct evbuffer *out = output(c);
+static void begin_piece(const conn *c, size_t n) {
     if (c->chunked) {
-        evbuffer_add_printf(out, "%zx\r\n", piece.n);
+        evbuffer_add_printf(output(c), "%zx\r\n", n);
     }
-    evbuffer_add(out, piece.p, piece.n);
+}
+
+static void end_piece(const conn *c) {
     if (c->chunked) {
-        evbuffer_add(out, "\r\n", 2);
+        evbuffer_add(output(c), "\r\n", 2);
     }
-    if (evbuffer_get_length(out) > c->loop->server->options.max_output_bytes) {
-        atomic_fetch_add(&c->loop->n_slow_readers, 1);
-        conn_close(c);
-        return false;
+}
+
+void conn_stream_add(conn *c, str piece) {
+    begin_piece(c, piece.n);
+    evbuffer_add(output(c), piece.p, piece.n);
+    end_piece(c);
+}
+
+static void free_piece(const void *data, size_t n, void *arg) {
+    (void)data;
+    (void)n;
+    mem_free(arg);
+}
+
+void conn_stream_take(conn *c, strbuf *piece) {
+    if (piece->n < TAKE_BYTES) {
+        conn_stream_add(c, (str){piece->p, piece->n});
+        return;
     }
-    return true;
+    begin_piece(c, piece->n);
+    if (evbuffer_add_reference(output(c), piece->p, piece->n, free_piece, piece->p) == 0) {
+        *piece = (strbuf){.max = piece->max};
+    } else {
+        evbuffer_add(output(c), piece->p, piece->n);
+    }
+    end_piece(c);
 }
 
 void conn_stream_end(conn *c) {
@@ -219,8 +387,8 @@ static void on_body_begin(conn *c) {
     if (r->expects_continue && c->refusal != 0) {
         c->keep_alive = false; /* the client may send the body or not: what follows can't be told apart */
         send_refusal(c);
-    } else if (r->expects_continue) {
-        evbuffer_add_printf(output(c), "HTTP/1.1 100 Continue\r\n\r\n");
+    } else if (has_body_room(c)) {
+        begin_body(c);
     }
 }
 
@@ -242,7 +410,7 @@ static void process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
     c->processing = true;
-    while ((c->state == CONN_HEAD || c->state == CONN_BODY) && evbuffer_get_length(output(c)) <= PIPELINE_BYTES &&
+    while ((c->state == CONN_HEAD || (c->state == CONN_BODY && has_body_room(c))) && evbuffer_get_length(output(c)) <= PIPELINE_BYTES &&
            evbuffer_peek(in, -1, NULL, &v, 1) > 0 && v.iov_len > 0) {
         bool was_started = c->request.started;
         size_t used;
@@ -281,19 +449,54 @@ static void on_written(struct bufferevent *bev, void *arg) {
     (void)bev;
     conn *c = arg;
     if (c->state == CONN_FLUSH) {
-        linger(c);
+        if (conn_unsent(c) == 0) {
+            linger(c);
+        }
+    } else if (c->answer != NULL) {
+        answer_drained(c->answer);
     } else {
         process(c);
+    }
+}
+
+/* ---- a client that closed its side, and perhaps the other too: TCP tells only when something is sent ---- */
+
+static bool is_waiting(const conn *c) {
+    bool looks_once = c->watcher != NULL && !watch_is_stream(c->watcher);
+    return c->state == CONN_ANSWER && (c->answer != NULL || c->parse != NULL || c->order != NULL || looks_once);
+}
+
+/* Whether nothing goes out by itself that would show that the client is gone. */
+static bool needs_probe(const conn *c) {
+    return c->half_closed && c->state == CONN_ANSWER && conn_unsent(c) == 0 && (c->answer == NULL || !answer_has_begun(c->answer));
+}
+
+static void half_close(conn *c) {
+    c->half_closed = true;
+    if (needs_probe(c)) {
+        set_deadline(c, PROBE_US);
+    }
+}
+
+/* An interim response, which every client of HTTP/1.1 reads over; who is gone answers it with a reset. */
+static void probe(conn *c) {
+    if (c->request.chunks_allowed) {
+        evbuffer_add_printf(output(c), "HTTP/1.1 100 Continue\r\n\r\n");
     }
 }
 
 static void on_event(struct bufferevent *bev, short what, void *arg) {
     (void)bev;
     conn *c = arg;
-    if (c->answer != NULL) {
+    if ((what & BEV_EVENT_EOF) != 0 && is_waiting(c)) {
+        half_close(c);
+    } else if (c->answer != NULL || c->parse != NULL) {
         disconnected(c);
     } else if (c->watcher != NULL) { /* who looks goes like that */
         conn_close(c);
+    } else if ((what & BEV_EVENT_EOF) != 0 && (c->state == CONN_BODY || (c->state == CONN_HEAD && c->request.started))) {
+        c->keep_alive = false;
+        conn_reply_error(c, 400, NULL, "the request ended before it was complete", NULL);
     } else if ((what & BEV_EVENT_EOF) != 0 && c->state != CONN_LINGER && evbuffer_get_length(output(c)) > 0) {
         c->keep_alive = false;
         flush_and_close(c);
@@ -307,32 +510,57 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
 static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
     conn *c = arg;
     const server_options *o = &c->loop->server->options;
+    c->loop->n_unread += (int64_t)info->n_added - (int64_t)info->n_deleted;
     if (info->n_deleted == 0 && info->orig_size > 0) {
         return;
     }
+    c->taken_us = clock_us();
     if (c->state == CONN_ANSWER && evbuffer_get_length(out) == 0) {
         event_del(c->deadline);
+        if (needs_probe(c)) {
+            set_deadline(c, PROBE_US);
+        }
     } else if (c->state == CONN_ANSWER || c->state == CONN_FLUSH) {
         set_deadline(c, o->write_deadline_us);
     } else if (c->state == CONN_HEAD && !c->request.started) {
-        set_deadline(c, o->idle_deadline_us);
+        set_deadline(c, between_us(c));
     }
+}
+
+/* The client took none of the output for too long. */
+static void read_too_slowly(conn *c) {
+    if (c->state == CONN_ANSWER && c->answer != NULL) {
+        answer_cut(c->answer, "the client took nothing of the stream for too long");
+        return;
+    }
+    conn_count_slow(c);
+    conn_close(c);
+}
+
+/* A request did not come in time. */
+static void sent_too_slowly(conn *c) {
+    c->keep_alive = false;
+    if (c->body_ticket > 0) {
+        stop_waiting(c);
+        conn_reply_error(c, 503, NULL, "too many large bodies are being read; try again", "Retry-After: 1\r\n");
+        return;
+    }
+    conn_reply_error(c, 408, NULL, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
 }
 
 static void on_deadline(evutil_socket_t fd, short what, void *arg) {
     (void)fd;
     (void)what;
     conn *c = arg;
-    bool late = (c->state == CONN_HEAD && c->request.started) || c->state == CONN_BODY;
-    if (c->state == CONN_ANSWER || c->state == CONN_FLUSH) {
-        atomic_fetch_add(&c->loop->n_slow_readers, 1);
-    }
-    if (!late) {
+    if (needs_probe(c)) {
+        probe(c);
+    } else if ((c->state == CONN_HEAD && c->request.started) || c->state == CONN_BODY) {
+        sent_too_slowly(c);
+    } else if (c->state != CONN_LINGER && conn_unsent(c) > 0) {
+        read_too_slowly(c);
+    } else {
         conn_close(c);
-        return;
     }
-    c->keep_alive = false;
-    conn_reply_error(c, 408, NULL, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
 }
 
 /* ---- opening ---- */
@@ -384,6 +612,7 @@ void conn_open(loop *l, evutil_socket_t fd) {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* only slower without it */
     bufferevent_setcb(bev, on_read, on_written, on_event, c);
+    bufferevent_setwatermark(bev, EV_WRITE, o->max_output_bytes / 2, 0);
     bufferevent_enable(bev, EV_READ | EV_WRITE);
     set_deadline(c, o->header_deadline_us);
 }

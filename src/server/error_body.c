@@ -1,11 +1,14 @@
 #include "server/error_body.h"
 
+#include <string.h>
+
 int error_status(quire_err e) {
     switch (e) {
     case QUIRE_INVALID:
     case QUIRE_BAD_REQUEST:
     case QUIRE_UNSUPPORTED:
-    case QUIRE_TOO_LARGE: return 400;
+    case QUIRE_CONTEXT_LENGTH:
+    case QUIRE_TOO_LARGE: return 400; /* for the pool or the context; a body is another thing (error_of) */
     case QUIRE_UNAUTHORIZED: return 401;
     case QUIRE_NOT_FOUND: return 404;
     case QUIRE_BUSY: return 429;
@@ -23,14 +26,27 @@ static const char *error_type(int status) {
     }
 }
 
-void error_body(json_out *o, int status, const char *param, const char *message) {
+api_error error_of(const quire_error *err) {
+    bool is_body = err->code == QUIRE_TOO_LARGE && strcmp(err->param, "body") == 0;
+    return (api_error){.status = is_body ? 413 : error_status(err->code),
+                       .code = err->code == QUIRE_CONTEXT_LENGTH ? "context_length_exceeded" : NULL,
+                       .param = err->param,
+                       .message = err->message,
+                       .retry_after_s = err->retry_after_s};
+}
+
+void error_body(json_out *o, const api_error *e) {
     json_raw(o, "{\"error\":{\"message\":");
-    json_string(o, message);
+    json_cstr(o, e->message);
     json_raw(o, ",\"type\":");
-    json_string(o, error_type(status));
+    json_cstr(o, error_type(e->status));
     json_raw(o, ",\"param\":");
-    json_string(o, param != NULL && param[0] != '\0' ? param : NULL);
+    json_cstr(o, e->param != NULL && e->param[0] != '\0' ? e->param : NULL);
     json_raw(o, ",\"code\":");
-    json_int(o, status);
+    if (e->code != NULL) {
+        json_cstr(o, e->code);
+    } else {
+        json_int(o, e->status);
+    }
     json_raw(o, "}}");
 }

@@ -47,6 +47,27 @@ static int keep_value(http_request *r, strbuf *to) {
     return append(r, to, r->value.p, r->value.n);
 }
 
+/* Keeps the value of a header that a request may have once. */
+static int end_single(http_request *r) {
+    const struct {
+        const char *name;
+        strbuf *value;
+        int *n;
+    } singles[] = {
+        {"content-type", &r->content_type, &r->n_types},
+        {"authorization", &r->authorization, &r->n_authorizations},
+        {"origin", &r->origin, &r->n_origins},
+        {"sec-fetch-site", &r->fetch_site, &r->n_fetch_sites},
+    };
+    for (size_t i = 0; i < sizeof singles / sizeof *singles; i++) {
+        if (header_is(r, singles[i].name)) {
+            return ++*singles[i].n > 1 ? refuse(r, 400, "Content-Type, Authorization, Origin and Sec-Fetch-Site may be given once")
+                                       : keep_value(r, singles[i].value);
+        }
+    }
+    return 0;
+}
+
 /* A header is complete in name and value. */
 static int end_header(http_request *r) {
     if (!r->in_value) {
@@ -70,14 +91,8 @@ static int end_header(http_request *r) {
     } else if (header_is(r, "expect")) {
         r->expects_continue = value_is(r, "100-continue");
         r->expectation_unknown = !r->expects_continue;
-    } else if (header_is(r, "content-type")) {
-        return keep_value(r, &r->content_type);
-    } else if (header_is(r, "authorization")) {
-        return keep_value(r, &r->authorization);
-    } else if (header_is(r, "origin")) {
-        return keep_value(r, &r->origin);
     }
-    return 0;
+    return end_single(r);
 }
 
 static int on_begin(http_parser *p) {
@@ -118,6 +133,18 @@ static int hex_value(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+/* An absolute target names the host (RFC 9112, 3.2.2): what the header says does not count then. */
+static int take_authority(http_request *r, const struct http_parser_url *url) {
+    const char *host = r->target.p + url->field_data[UF_HOST].off;
+    size_t n = url->field_data[UF_HOST].len;
+    bool is_v6 = memchr(host, ':', n) != NULL; /* http-parser gives it without its brackets */
+    strbuf_clear(&r->host);
+    if (is_v6 && append(r, &r->host, "[", 1) != 0) {
+        return -1;
+    }
+    return append(r, &r->host, host, n) != 0 || (is_v6 && append(r, &r->host, "]", 1) != 0) ? -1 : 0;
+}
+
 /* The decoded path of the request target: "/a%2Fb?q" or "http://host/a%2Fb?q" give "/a/b". */
 static int decode_path(http_request *r) {
     str t = {r->target.p, r->target.n};
@@ -128,6 +155,9 @@ static int decode_path(http_request *r) {
     http_parser_url_init(&url);
     if (http_parser_parse_url(t.p, t.n, r->method == HTTP_CONNECT, &url) != 0) {
         return refuse(r, 400, "malformed request target");
+    }
+    if ((url.field_set & (1 << UF_HOST)) != 0 && take_authority(r, &url) != 0) {
+        return -1;
     }
     if ((url.field_set & (1 << UF_PATH)) == 0) {
         return append(r, &r->path, "/", 1);
@@ -232,7 +262,7 @@ void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes) {
 }
 
 static void each_buffer(http_request *r, void (*f)(strbuf *)) {
-    strbuf *all[] = {&r->target, &r->path, &r->content_type, &r->authorization, &r->origin, &r->host, &r->body, &r->line, &r->name, &r->value};
+    strbuf *all[] = {&r->target, &r->path, &r->content_type, &r->authorization, &r->origin, &r->fetch_site, &r->host, &r->body, &r->line, &r->name, &r->value};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         f(all[i]);
     }
@@ -255,7 +285,7 @@ void http_next(http_request *r) {
     *r = (http_request){
         .max_head_bytes = r->max_head_bytes, .max_body_bytes = r->max_body_bytes,
         .target = r->target, .path = r->path, .content_type = r->content_type, .authorization = r->authorization,
-        .origin = r->origin, .host = r->host, .body = r->body, .line = r->line, .name = r->name, .value = r->value,
+        .origin = r->origin, .fetch_site = r->fetch_site, .host = r->host, .body = r->body, .line = r->line, .name = r->name, .value = r->value,
     };
     start(r);
 }
@@ -317,6 +347,7 @@ static http_event feed_head(http_request *r, const char *p, size_t n, size_t *us
 
 static http_event feed_body(http_request *r, const char *p, size_t n, size_t *used) {
     size_t data;
+    uint64_t announced = 0; /* of a chunk, still to come */
     bool done;
     if (r->n_encodings > 0) {
         if (!chunked_feed(&r->chunks, p, n, r->max_head_bytes, used, &data)) {
@@ -324,12 +355,14 @@ static http_event feed_body(http_request *r, const char *p, size_t n, size_t *us
             return HTTP_REFUSED;
         }
         done = r->chunks.state == CHUNKED_DONE;
+        announced = r->chunks.state == CHUNKED_DATA ? r->chunks.left : 0;
     } else {
         uint64_t left = r->length - r->n_body_bytes;
         *used = data = left < n ? (size_t)left : n;
         done = data == left;
     }
-    if (data > r->max_body_bytes - r->n_body_bytes) {
+    size_t room = r->max_body_bytes - r->n_body_bytes;
+    if (data > room || announced > room - data) {
         refuse(r, 413, "the body is too large");
         return HTTP_REFUSED;
     }

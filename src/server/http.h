@@ -20,8 +20,9 @@ typedef enum http_event { HTTP_WANTS_MORE, HTTP_GOT_HEAD, HTTP_GOT_ALL, HTTP_REF
 typedef struct http_request {
     http_parser parser;
     size_t max_head_bytes, max_body_bytes;
-    /* The head, complete at HTTP_GOT_HEAD. path is decoded and without its query. */
-    strbuf target, path, content_type, authorization, origin, host;
+    /* The head, complete at HTTP_GOT_HEAD. path is decoded and without its query. host is the authority that the request is for: an absolute target's, else
+     * the Host header; n_hosts == 0: there is none. fetch_site: what a browser says of the page that asks (Sec-Fetch-Site). */
+    strbuf target, path, content_type, authorization, origin, fetch_site, host;
     enum http_method method;
     bool keep_alive, chunks_allowed; /* what the client understands */
     bool has_body, expects_continue;
@@ -37,7 +38,7 @@ typedef struct http_request {
     size_t n_head_bytes, n_body_bytes;
     uint64_t length;         /* Content-Length */
     chunked chunks;
-    int n_hosts, n_lengths, n_encodings;
+    int n_hosts, n_lengths, n_encodings, n_types, n_authorizations, n_origins, n_fetch_sites;
     bool encoding_is_chunked, expectation_unknown;
     strbuf line, name, value; /* the request line; the header being read */
 } http_request;

@@ -2,6 +2,7 @@
 
 #include <event2/util.h>
 
+#include "base/mem.h"
 #include "base/rng.h"
 #include "server/answer.h"
 #include "server/conn.h"
@@ -52,6 +53,7 @@ static void on_queue(evutil_socket_t fd, short what, void *arg) {
         answer_event(&ev);
     }
     answer_flush_unsent(l);
+    conn_relieve(l);
 }
 
 /* ---- shutting down ---- */
@@ -82,7 +84,8 @@ static void cut_short(loop *l) {
             answer_abort(c->answer);
         } else if (c->watcher != NULL) {
             watch_end(c->watcher);
-        } else if (c->order != NULL) {
+        } else if (c->order != NULL || c->parse != NULL) {
+            conn_forget_parse(c);
             streams_forget(c);
             conn_reply_error(c, 503, NULL, "the server is shutting down", NULL);
         }
@@ -113,6 +116,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
     loop *l = arg;
     wake_wait(&l->bell, 0);
     streams_take(l);
+    conn_resume_bodies(l);
     go_to_stop(l, atomic_load(&l->server->stops));
 }
 
@@ -182,6 +186,10 @@ void loop_close(loop *l) {
     if (l->bell.fd >= 0) {
         wake_deinit(&l->bell);
     }
+    for (int32_t i = 0; i < l->n_token_texts; i++) {
+        quire_free(l->token_texts[i].p);
+    }
+    mem_free(l->token_texts);
     strbuf_deinit(&l->scratch);
     *l = (loop){.bell = {.fd = -1}};
 }

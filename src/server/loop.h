@@ -13,7 +13,9 @@
 #include "base/str.h"
 #include "base/wake.h"
 #include "server/auth.h"
+#include "server/body_room.h"
 #include "server/page.h"
+#include "server/pool_json.h"
 #include "server/sandbox.h"
 #include "server/server.h"
 
@@ -21,6 +23,12 @@ struct conn;
 struct answer;
 struct watch;
 struct stream_order;
+
+/* The text of a token by itself, as log-probabilities show it. p NULL: not made yet. */
+typedef struct token_text {
+    char *p; /* quire_free */
+    size_t n;
+} token_text;
 
 typedef struct loop {
     server *server;
@@ -35,7 +43,11 @@ typedef struct loop {
     _Atomic(struct stream_order *) orders; /* to streams here, and back from others (streams.h): a stack; any thread adds */
     struct answer *unsent;   /* streams that hold back a chunk until the queue is drained */
     strbuf scratch;          /* where answers are written before they go to a connection */
+    token_text *token_texts; /* [n_token_texts] by id; NULL until somebody asked for log-probabilities */
+    int32_t n_token_texts;
     uint64_t random;         /* of the ids of answers */
+    int64_t n_unread;        /* bytes of answers that wait for their readers: of streams, and of what is complete */
+    uint64_t n_body_waits;   /* connections here that found no room for their body so far: their tickets */
     int stops_seen;          /* 0: serving; 1: draining; 2: cancelling */
     quire_err failure;
     /* Counters, read by /metrics on any loop. */
@@ -47,7 +59,9 @@ struct server {
     server_options options;
     auth *keys;
     sandboxes *sandboxes;
+    body_room bodies;
     web_page *pool_page;
+    uint8_t pool_key[POOL_KEY_BYTES]; /* of the hashes that /debug/pool shows */
     bool on_loopback;        /* only this machine can connect */
     const char *model_name;
     int64_t started_s;

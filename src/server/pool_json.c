@@ -2,6 +2,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+
+#include "base/sha256.h"
 
 #define MAX_PAGES_BYTES (2u << 20) /* of pages in one state; what is past them is not shown */
 #define MAX_NODES       1024       /* of the tree: more cannot be looked at */
@@ -11,9 +14,20 @@ static void member(json_out *o, const char *name_and_comma, int64_t value) {
     json_int(o, value);
 }
 
-static void write_hash(json_out *o, uint64_t hash) {
+/* 0, of part-filled pages, stays 0. */
+static uint64_t keyed(const uint8_t key[POOL_KEY_BYTES], uint64_t hash) {
+    uint8_t message[POOL_KEY_BYTES + sizeof hash], digest[SHA256_BYTES];
+    uint64_t out = 0;
+    memcpy(message, key, POOL_KEY_BYTES);
+    memcpy(message + POOL_KEY_BYTES, &hash, sizeof hash);
+    sha256(message, sizeof message, digest);
+    memcpy(&out, digest, sizeof out);
+    return hash == 0 ? 0 : out;
+}
+
+static void write_hash(const pool_viewer *who, uint64_t hash, json_out *o) {
     char text[24];
-    snprintf(text, sizeof text, "\"%016" PRIx64 "\"", hash);
+    snprintf(text, sizeof text, "\"%016" PRIx64 "\"", keyed(who->key, hash));
     json_raw(o, text);
 }
 
@@ -31,12 +45,17 @@ static void write_counts(const quire_kv_view *v, json_out *o) {
     json_raw(o, "}");
 }
 
-static void write_seqs(const quire_kv_view *v, json_out *o) {
+/* Returns how many were written. */
+static int32_t write_seqs(const quire_kv_view *v, const char *owner, json_out *o) {
     static const char *const states[] = {"open", "prefill", "decode"};
+    int32_t n = 0;
     json_raw(o, ",\"seqs\":[");
     for (int32_t i = 0; i < v->n_seqs && i < v->cap_seqs; i++) {
         const quire_kv_view_seq *s = &v->seqs[i];
-        member(o, i > 0 ? ",{\"id\":" : "{\"id\":", s->id);
+        if (owner != NULL && strcmp(s->owner, owner) != 0) {
+            continue;
+        }
+        member(o, n++ > 0 ? ",{\"id\":" : "{\"id\":", s->id);
         member(o, ",\"tokens\":", s->n_tokens);
         member(o, ",\"pages\":", s->n_pages);
         json_raw(o, ",\"state\":\"");
@@ -44,6 +63,7 @@ static void write_seqs(const quire_kv_view *v, json_out *o) {
         json_raw(o, "\"}");
     }
     json_raw(o, "]");
+    return n;
 }
 
 /* Returns how many pages, from the first, were looked at. */
@@ -71,7 +91,7 @@ static int32_t write_pages(const quire_kv_view *v, json_out *o) {
 }
 
 /* The node whose entries are first..: returns the place behind them. */
-static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_text *text, json_out *o) {
+static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_viewer *who, json_out *o) {
     const quire_kv_view_entry *e = &v->entries[first];
     int32_t i = first, n_pins = 0;
     int64_t n_tokens = 0;
@@ -93,35 +113,51 @@ static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_text
     member(o, "],\"tokens\":", n_tokens);
     member(o, ",\"pins\":", n_pins);
     json_raw(o, ",\"hash\":");
-    write_hash(o, v->entries[i - 1].hash);
-    if (text != NULL) {
+    write_hash(who, v->entries[i - 1].hash, o);
+    if (who->text != NULL) {
         json_raw(o, ",\"text\":");
-        text->write(text->context, e->label, e->n_tokens < QUIRE_KV_VIEW_LABEL ? e->n_tokens : QUIRE_KV_VIEW_LABEL, o);
+        who->text->write(who->text->context, e->label, e->n_tokens < QUIRE_KV_VIEW_LABEL ? e->n_tokens : QUIRE_KV_VIEW_LABEL, o);
     }
     json_raw(o, "}");
     return i;
 }
 
-void pool_json_state(const quire_kv_view *v, const pool_text *text, json_out *o) {
-    int32_t n_nodes = 0;
+/* Returns how many nodes were written. */
+static int32_t write_tree(const quire_kv_view *v, const pool_viewer *who, json_out *o) {
+    int32_t n = 0;
+    json_raw(o, ",\"tree\":[");
+    for (int32_t i = 0; i < v->n_entries_shown && n < MAX_NODES; n++) {
+        json_raw(o, i > 0 ? "," : "");
+        i = write_node(v, i, who, o);
+    }
+    json_raw(o, "]");
+    return n;
+}
+
+void pool_json_state(const quire_kv_view *v, const pool_viewer *who, json_out *o) {
     member(o, "\"page_tokens\":", v->page_tokens);
     member(o, ",\"groups\":", v->n_groups);
     json_raw(o, ",");
     write_counts(v, o);
-    write_seqs(v, o);
-    int32_t n_pages = write_pages(v, o);
-    json_raw(o, ",\"tree\":[");
-    for (int32_t i = 0; i < v->n_entries_shown && n_nodes < MAX_NODES; n_nodes++) {
-        json_raw(o, i > 0 ? "," : "");
-        i = write_node(v, i, text, o);
+    int32_t n_seqs = write_seqs(v, who->owner, o), n_pages = 0, n_nodes = 0;
+    if (who->owner != NULL) {
+        json_raw(o, ",\"pages\":[],\"tree\":[]");
+    } else {
+        n_pages = write_pages(v, o);
+        n_nodes = write_tree(v, who, o);
     }
-    member(o, "],\"shown\":{\"pages\":", n_pages);
-    member(o, ",\"seqs\":", v->n_seqs < v->cap_seqs ? v->n_seqs : v->cap_seqs);
+    member(o, ",\"shown\":{\"pages\":", n_pages);
+    member(o, ",\"seqs\":", n_seqs);
     member(o, ",\"nodes\":", n_nodes);
-    json_raw(o, text != NULL ? ",\"texts\":true}" : ",\"texts\":false}");
+    json_raw(o, who->owner != NULL ? ",\"all\":false" : ",\"all\":true");
+    json_raw(o, who->text != NULL ? ",\"texts\":true}" : ",\"texts\":false}");
 }
 
-void pool_json_events(const quire_kv_view *v, uint64_t after, json_out *o) {
+void pool_json_events(const quire_kv_view *v, const pool_viewer *who, uint64_t after, json_out *o) {
+    if (who->owner != NULL) {
+        json_raw(o, "\"events\":{\"last\":0,\"lost\":0,\"list\":[]}");
+        return;
+    }
     static const char *const kinds[] = {"", "stored", "removed", "cleared"};
     uint64_t first = v->n_events > 0 ? v->events[0].number : v->last_event + 1;
     const char *comma = "";
@@ -142,12 +178,12 @@ void pool_json_events(const quire_kv_view *v, uint64_t after, json_out *o) {
         if (e->kind != QUIRE_KV_CLEARED) {
             member(o, ",\"group\":", e->group);
             json_raw(o, ",\"hash\":");
-            write_hash(o, e->hash);
+            write_hash(who, e->hash, o);
         }
         if (e->kind == QUIRE_KV_STORED) {
             member(o, ",\"tokens\":", e->n_tokens);
             json_raw(o, ",\"parent\":");
-            write_hash(o, e->parent);
+            write_hash(who, e->parent, o);
         }
         json_raw(o, "}");
     }

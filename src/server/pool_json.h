@@ -5,12 +5,13 @@
  *    "tree":[{"node","above","space","tokens","pins","entries":[[entry, page],..],"hash","text"}],  above: null at the start of a prefix
  *    "events":{"last","lost","list":[{"n","kind","group","tokens","hash","parent"}]}}
  *
- * Texts are written for the operator only. */
+ * Each viewer sees what is his (pool_viewer). Hashes are chained over tokens, so who knew them could guess what others' pages hold: they leave the process only
+ * as their SHA-256 under a random key of the process, equal where they are equal. */
 #ifndef SERVER_POOL_JSON_H
 #define SERVER_POOL_JSON_H
 
 #include "quire_kv.h"
-#include "server/json_out.h"
+#include "json/json_out.h"
 
 /* Writes the text of n tokens as a JSON string. */
 typedef struct pool_text {
@@ -18,10 +19,19 @@ typedef struct pool_text {
     const void *context;
 } pool_text;
 
-/* The members without braces, but for events. text NULL: none is shown. */
-void pool_json_state(const quire_kv_view *v, const pool_text *text, json_out *o);
+#define POOL_KEY_BYTES 32
+
+/* Who looks. */
+typedef struct pool_viewer {
+    const uint8_t *key;    /* [POOL_KEY_BYTES] of the hashes */
+    const pool_text *text; /* NULL: no texts */
+    const char *owner;     /* not NULL: only counts and the sequences of this tenant; no pages, tree or events */
+} pool_viewer;
+
+/* The members without braces, but for events. */
+void pool_json_state(const quire_kv_view *v, const pool_viewer *who, json_out *o);
 /* "events":{..}: those behind number `after`, of the ones that v has. */
-void pool_json_events(const quire_kv_view *v, uint64_t after, json_out *o);
+void pool_json_events(const quire_kv_view *v, const pool_viewer *who, uint64_t after, json_out *o);
 /* {"page","count","entry","holders":[..],"tokens":[..],"text"}: page v->page, which is shown. */
 void pool_json_page(const quire_kv_view *v, const pool_text *text, json_out *o);
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "server/answer.h"
 #include "server/error_body.h"
+#include "server/host.h"
 #include "server/metrics.h"
 #include "server/streams.h"
 #include "server/watch.h"
@@ -60,11 +61,11 @@ static void get_metrics(conn *c) {
 
 static void write_model(const server *s, json_out *o) {
     json_raw(o, "{\"id\":");
-    json_string(o, s->model_name);
+    json_cstr(o, s->model_name);
     json_raw(o, ",\"object\":\"model\",\"created\":");
     json_int(o, s->started_s);
     json_raw(o, ",\"owned_by\":\"quire\",\"root\":");
-    json_string(o, s->model_name);
+    json_cstr(o, s->model_name);
     json_raw(o, ",\"parent\":null,\"max_model_len\":");
     json_int(o, quire_engine_info(s->engine)->max_model_len);
     json_raw(o, "}");
@@ -212,25 +213,80 @@ static bool starts_with(str s, const char *start) {
     return s.n >= n && memcmp(s.p, start, n) == 0;
 }
 
+/* Whether path is `folder` or below it. */
+static bool path_is_in(str path, const char *folder) {
+    size_t n = strlen(folder);
+    return starts_with(path, folder) && (path.n == n || path.p[n] == '/');
+}
+
 /* The page at /pool is the same for everybody and shows nothing by itself: a browser can open it without a header. */
 static bool needs_key(str path) {
     return starts_with(path, "/v1/") || starts_with(path, "/debug/") || starts_with(path, "/pool/");
 }
 
-/* Whether a Host header names this machine by address or as localhost. A page that made its own name lead here says that name. */
-static bool names_this_machine(str host) {
-    return starts_with(host, "127.") || starts_with(host, "[::1]") || str_is(host, "localhost") || starts_with(host, "localhost:");
+/* Whether the operator let requests use this name (--allowed-hosts, --host). */
+static bool is_allowed(const server_options *o, str name) {
+    if (strlen(o->host) == name.n && strncasecmp(o->host, name.p, name.n) == 0) {
+        return true;
+    }
+    for (const char *p = o->allowed_hosts; p != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ",");
+        if (n == name.n && strncasecmp(p, name.p, n) == 0) {
+            return true;
+        }
+        p += p[n] == ',' ? n + 1 : n;
+    }
+    return false;
+}
+
+/* Whether no web page can have made up the name that the request is for. A request without one comes from no browser. */
+static bool has_safe_host(const conn *c) {
+    str name = {"", 0};
+    if (c->request.n_hosts == 0) {
+        return true;
+    }
+    host_kind kind = host_parse((str){c->request.host.p, c->request.host.n}, &name);
+    return kind != HOST_MALFORMED && (kind != HOST_NAME || is_allowed(&c->loop->server->options, name));
+}
+
+/* Whether a browser says that a page of another site asks. */
+static bool is_cross_site(const conn *c) {
+    str site = {c->request.fetch_site.p, c->request.fetch_site.n};
+    return site.n > 0 && !str_is(site, "same-origin") && !str_is(site, "none");
 }
 
 /* Whether the request may see what the pages hold: it carries the operator's key; or nobody needs any key, only this machine can connect,
- * and it is no other web page that asks through a browser here. */
+ * the request is for this machine by its address, and it is no other web page that asks through a browser here. */
 static bool is_operator(const conn *c, str authorization) {
     const server *s = c->loop->server;
     if (auth_has_operator(s->keys)) {
         return auth_is_operator(s->keys, authorization);
     }
     return !auth_required(s->keys) && s->on_loopback && c->request.origin.n == 0 &&
-           names_this_machine((str){c->request.host.p, c->request.host.n});
+           host_parse((str){c->request.host.p, c->request.host.n}, NULL) == HOST_LOOPBACK;
+}
+
+/* Refuses who may not come here: without a key where keys are needed; where none are, a page that reached this server by a name of its own. */
+static bool may_enter(conn *c, str path, str authorization) {
+    const auth *keys = c->loop->server->keys;
+    bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
+    if (shows_inside && is_cross_site(c)) {
+        refuse(c, 403, "the request comes from a page of another site", NULL);
+        return false;
+    }
+    if (!auth_required(keys) && (shows_inside || path_is_in(path, "/v1")) && !has_safe_host(c)) {
+        refuse(c, 403, "the request names a host that this server does not know as its own: use an address, allow the name with --allowed-hosts, or set --api-key",
+               NULL);
+        return false;
+    }
+    if (needs_key(path) && auth_required(keys)) {
+        c->has_tenant = auth_check(keys, authorization, c->tenant);
+        if (!c->has_tenant && (starts_with(path, "/v1/") || !c->is_operator)) {
+            refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"", "WWW-Authenticate: Bearer\r\n");
+            return false;
+        }
+    }
+    return true;
 }
 
 void routes_check(conn *c) {
@@ -239,15 +295,10 @@ void routes_check(conn *c) {
     if (r->method == HTTP_OPTIONS) {
         return;
     }
-    const auth *keys = c->loop->server->keys;
     str authorization = {r->authorization.p, r->authorization.n};
     c->is_operator = is_operator(c, authorization);
-    if (needs_key(path) && auth_required(keys)) {
-        c->tenant = auth_check(keys, authorization);
-        if (c->tenant == NULL && (starts_with(path, "/v1/") || !c->is_operator)) {
-            refuse(c, 401, "missing or wrong API key; send it as \"Authorization: Bearer KEY\"", "WWW-Authenticate: Bearer\r\n");
-            return;
-        }
+    if (!may_enter(c, path, authorization)) {
+        return;
     }
     const route *to = find(path);
     if (to == NULL) {
@@ -264,11 +315,13 @@ void routes_check(conn *c) {
 
 /* What a browser asks before it lets a page from elsewhere post here. */
 static void answer_options(conn *c) {
+    bool allowed = c->loop->server->options.allow_origin != NULL;
     conn_reply(c, &(reply){.status = 204,
-                           .headers = "Allow: GET, HEAD, POST, OPTIONS\r\n"
-                                      "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
-                                      "Access-Control-Allow-Headers: Authorization, Content-Type\r\n"
-                                      "Access-Control-Max-Age: 600\r\n"});
+                           .headers = !allowed ? "Allow: GET, HEAD, POST, OPTIONS\r\n"
+                                               : "Allow: GET, HEAD, POST, OPTIONS\r\n"
+                                                 "Access-Control-Allow-Methods: GET, HEAD, POST, OPTIONS\r\n"
+                                                 "Access-Control-Allow-Headers: Authorization, Content-Type\r\n"
+                                                 "Access-Control-Max-Age: 600\r\n"});
 }
 
 void routes_run(conn *c) {

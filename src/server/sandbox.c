@@ -1,13 +1,14 @@
 #include "server/sandbox.h"
 
 #include <inttypes.h>
-#include <json-c/json.h>
+#include <openssl/rand.h>
 #include <pthread.h>
 #include <stdio.h>
 
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "json/json_out.h"
 #include "quire_kv.h"
 #include "server/pool_json.h"
 
@@ -18,7 +19,6 @@
 #define MAX_EVENTS  256
 #define N_STORIES   4
 #define ID_BYTES    32
-#define MAX_DEPTH   3
 
 /* A word's token: a story's are numbered by story and place, so that equal beginnings are equal tokens; those appended or written are all
  * different, so that forks part. */
@@ -38,6 +38,7 @@ typedef struct sandbox {
 struct sandboxes {
     pthread_mutex_t lock;
     uint64_t random;
+    uint8_t key[POOL_KEY_BYTES];
     quire_kv_view *view;
     sandbox places[SANDBOX_MAX];
 };
@@ -96,6 +97,7 @@ quire_err sandboxes_open(sandboxes **out) {
         return QUIRE_NO_MEMORY;
     }
     quire_err e = quire_kv_view_open(N_PAGES, MAX_SEQS, N_PAGES, MAX_EVENTS, &s->view);
+    e = e == QUIRE_OK && RAND_bytes(s->key, sizeof s->key) != 1 ? QUIRE_INTERNAL : e;
     if (e != QUIRE_OK || pthread_mutex_init(&s->lock, NULL) != 0) {
         quire_kv_view_close(s->view);
         mem_free(s);
@@ -157,18 +159,18 @@ static quire_err take_place(sandboxes *s, int64_t now_us, sandbox **out) {
 typedef struct command {
     sandboxes *all;
     sandbox *b;
-    json_object *fields;
+    json_value *fields;
     json_out *o;
     quire_error *err;
 } command;
 
 /* A whole number in least..most, which must be there. */
 static quire_err read_number(const command *c, const char *name, int64_t least, int64_t most, int64_t *out) {
-    json_object *v = NULL;
-    if (!json_object_object_get_ex(c->fields, name, &v) || !json_object_is_type(v, json_type_int)) {
+    const json_value *v = json_get(c->fields, name);
+    if (!json_is(v, JSON_KIND_INT)) {
         return err_set_param(c->err, QUIRE_BAD_REQUEST, name, "%s must be a whole number from %" PRId64 " to %" PRId64, name, least, most);
     }
-    int64_t n = json_object_get_int64(v);
+    int64_t n = json_int64(v);
     if (n < least || n > most) {
         return err_set_param(c->err, QUIRE_BAD_REQUEST, name, "%s is out of range; it must be from %" PRId64 " to %" PRId64, name, least, most);
     }
@@ -334,15 +336,16 @@ static quire_err write_page(command *c) {
 
 static void write_state(command *c) {
     quire_kv_view *v = c->all->view;
+    pool_viewer who = {.key = c->all->key, .text = &words};
     const quire_kv_copy *copies;
     int32_t n_copies = quire_kv_copies(c->b->kv, &copies);
     v->page = -1;
     v->after = c->b->last_event;
     quire_kv_look(c->b->kv, v);
     json_raw(c->o, "{\"sandbox\":");
-    json_string(c->o, c->b->id);
+    json_cstr(c->o, c->b->id);
     json_raw(c->o, ",");
-    pool_json_state(v, &words, c->o);
+    pool_json_state(v, &who, c->o);
     json_raw(c->o, ",\"copies\":[");
     for (int32_t i = 0; i < n_copies; i++) {
         json_raw(c->o, i > 0 ? ",[" : "[");
@@ -352,7 +355,7 @@ static void write_state(command *c) {
         json_raw(c->o, "]");
     }
     json_raw(c->o, "],");
-    pool_json_events(v, c->b->last_event, c->o);
+    pool_json_events(v, &who, c->b->last_event, c->o);
     json_raw(c->o, "}");
     c->b->last_event = v->last_event;
 }
@@ -365,17 +368,11 @@ static const struct {
 } commands[] = {{"new", do_new},     {"append", do_append}, {"fork", do_fork},  {"write", do_write},   {"finish", do_finish},
                 {"evict", do_evict}, {"reset", do_reset},   {"state", do_nothing}};
 
-static const char *text_field(json_object *fields, const char *name) {
-    json_object *v = NULL;
-    bool is_text = json_object_object_get_ex(fields, name, &v) && json_object_is_type(v, json_type_string);
-    return is_text ? json_object_get_string(v) : "";
-}
-
 static quire_err find_sandbox(command *c, int64_t now_us) {
-    const char *id = text_field(c->fields, "sandbox");
+    str id = json_get_str(c->fields, "sandbox");
     for (int32_t i = 0; i < SANDBOX_MAX; i++) {
         sandbox *b = &c->all->places[i];
-        if (b->kv != NULL && strcmp(b->id, id) == 0 && now_us - b->used_us <= SANDBOX_IDLE_US) {
+        if (b->kv != NULL && str_is(id, b->id) && now_us - b->used_us <= SANDBOX_IDLE_US) {
             b->used_us = now_us;
             c->b = b;
             return QUIRE_OK;
@@ -386,8 +383,8 @@ static quire_err find_sandbox(command *c, int64_t now_us) {
 
 /* The command is read; the lock is held. */
 static quire_err run(command *c, int64_t now_us) {
-    const char *what = text_field(c->fields, "do");
-    if (strcmp(what, "open") == 0) {
+    str what = json_get_str(c->fields, "do");
+    if (str_is(what, "open")) {
         quire_err e = take_place(c->all, now_us, &c->b);
         if (e != QUIRE_OK) {
             return err_set(c->err, e, -1, "a sandbox could not be made: %s", quire_err_text(e));
@@ -396,11 +393,11 @@ static quire_err run(command *c, int64_t now_us) {
         return QUIRE_OK;
     }
     TRY(find_sandbox(c, now_us));
-    if (strcmp(what, "page") == 0) {
+    if (str_is(what, "page")) {
         return write_page(c);
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(what, commands[i].name) == 0) {
+        if (str_is(what, commands[i].name)) {
             TRY(commands[i].run(c));
             write_state(c);
             return QUIRE_OK;
@@ -409,20 +406,18 @@ static quire_err run(command *c, int64_t now_us) {
     return err_set_param(c->err, QUIRE_BAD_REQUEST, "do", "do must be one of open, new, append, fork, write, finish, evict, page, state, reset");
 }
 
+static const json_limits limits = {.max_depth = 3, .max_values = SANDBOX_BODY_BYTES, .max_containers = SANDBOX_BODY_BYTES, .max_names = SANDBOX_BODY_BYTES};
+
 /* A JSON object, or NULL and err. */
-static json_object *parse(str body, quire_error *err) {
-    json_tokener *parser = body.n <= SANDBOX_BODY_BYTES ? json_tokener_new_ex(MAX_DEPTH) : NULL;
-    if (parser == NULL) {
+static json_value *parse(str body, quire_error *err) {
+    json_value *o = NULL;
+    json_fault fault;
+    if (body.n > SANDBOX_BODY_BYTES) {
         err_set(err, QUIRE_BAD_REQUEST, -1, "the command has %zu bytes; it may have %d", body.n, SANDBOX_BODY_BYTES);
         return NULL;
     }
-    json_tokener_set_flags(parser, JSON_TOKENER_STRICT);
-    json_object *o = body.n > 0 ? json_tokener_parse_ex(parser, body.p, (int)body.n) : NULL;
-    bool good = o != NULL && json_tokener_get_error(parser) == json_tokener_success && json_tokener_get_parse_end(parser) == body.n &&
-                json_object_is_type(o, json_type_object);
-    json_tokener_free(parser);
-    if (!good) {
-        json_object_put(o);
+    if (json_read(body, &limits, JSON_WIDE_REAL, &o, &fault) != QUIRE_OK || !json_is(o, JSON_KIND_OBJECT)) {
+        json_drop(o);
         err_set(err, QUIRE_BAD_REQUEST, -1, "the body must be one JSON object, as in {\"do\":\"open\"}");
         return NULL;
     }
@@ -431,7 +426,7 @@ static json_object *parse(str body, quire_error *err) {
 
 quire_err sandboxes_run(sandboxes *s, str body, int64_t now_us, strbuf *out, quire_error *err) {
     json_out o = {.to = out};
-    json_object *fields = parse(body, err);
+    json_value *fields = parse(body, err);
     if (fields == NULL) {
         return err->code;
     }
@@ -439,7 +434,7 @@ quire_err sandboxes_run(sandboxes *s, str body, int64_t now_us, strbuf *out, qui
     pthread_mutex_lock(&s->lock);
     quire_err e = run(&c, now_us);
     pthread_mutex_unlock(&s->lock);
-    json_object_put(fields);
+    json_drop(fields);
     if (e == QUIRE_OK && o.err != QUIRE_OK) {
         e = err_set(err, o.err, -1, "out of memory");
     }

@@ -4,6 +4,7 @@
 #include <event2/util.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <openssl/rand.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,12 +24,13 @@ void server_options_init(server_options *o) {
     *o = (server_options){
         .host = "127.0.0.1",
         .port = 8000,
-        .allow_origin = "*",
         .n_loops = 1,
         .max_connections = 1024,
         .max_header_bytes = 32u << 10,
-        .max_body_bytes = 32u << 20,
-        .max_output_bytes = 4u << 20,
+        .max_body_bytes = 16u << 20, /* what the API reads */
+        .max_bodies_bytes = 64u << 20,
+        .max_output_bytes = 1u << 20,
+        .max_unread_bytes = 64u << 20,
         .header_deadline_us = 10000000,
         .body_deadline_us = 60000000,
         .idle_deadline_us = 75000000,
@@ -146,6 +148,9 @@ static quire_err open_parts(server *s, quire_error *err) {
     if (o->operator_key != NULL) {
         TRY(auth_set_operator(s->keys, o->operator_key, err));
     }
+    if (RAND_bytes(s->pool_key, sizeof s->pool_key) != 1) {
+        return err_set(err, QUIRE_INTERNAL, -1, "server: no random numbers for the key of page hashes");
+    }
     if (page_open(&s->pool_page) != QUIRE_OK || sandboxes_open(&s->sandboxes) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
@@ -160,7 +165,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     if (s == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "server: out of memory");
     }
-    *s = (server){.engine = e, .options = *o, .listen_fd = -1, .started_s = clock_unix_s()};
+    *s = (server){.engine = e, .options = *o, .listen_fd = -1, .started_s = clock_unix_s(), .bodies = {.max_bytes = o->max_bodies_bytes}};
     s->model_name = name_of_model(e, o);
     signal(SIGPIPE, SIG_IGN); /* a client that is gone is an error of write(), not the end of the process */
     quire_err r = open_parts(s, err);
@@ -234,37 +239,73 @@ quire_err server_serve(server *s, quire_error *err) {
     return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "server: waiting for events failed");
 }
 
-static void on_signal(evutil_socket_t number, short what, void *arg) {
+static void on_stop_signal(evutil_socket_t number, short what, void *arg) {
     (void)number;
     (void)what;
     server_stop(arg);
 }
 
-static struct event *catch_signal(server *s, int number) {
-    struct event *ev = evsignal_new(s->loops[0].base, number, on_signal, s);
-    if (ev != NULL && event_add(ev, NULL) != 0) {
-        event_free(ev);
-        ev = NULL;
+/* SIGHUP. */
+static void on_reload_signal(evutil_socket_t number, short what, void *arg) {
+    (void)number;
+    (void)what;
+    server *s = arg;
+    const server_options *o = &s->options;
+    quire_error err = {0};
+    if (o->api_key_file == NULL) {
+        log_line(LOG_INFO, "SIGHUP: there is no key file to read again (--api-key-file)");
+    } else if (auth_reload(s->keys, o->api_keys, o->n_api_keys, o->api_key_file, &err) != QUIRE_OK) {
+        log_line(LOG_WARN, "SIGHUP: %s; the keys stay as they were", err.message);
+    } else {
+        log_line(LOG_INFO, "SIGHUP: %lld keys from now on", (long long)auth_count(s->keys));
     }
-    return ev;
+}
+
+static void on_other_signal(evutil_socket_t number, short what, void *arg) {
+    (void)number;
+    (void)what;
+    (void)arg;
+}
+
+static const struct {
+    int number;
+    event_callback_fn run;
+} caught[] = {{SIGINT, on_stop_signal}, {SIGTERM, on_stop_signal}, {SIGHUP, on_reload_signal}, {SIGUSR1, on_other_signal}};
+
+enum { N_CAUGHT = sizeof caught / sizeof *caught };
+
+static bool catch_signals(server *s, struct event *events[N_CAUGHT]) {
+    for (int i = 0; i < N_CAUGHT; i++) {
+        events[i] = evsignal_new(s->loops[0].base, caught[i].number, caught[i].run, s);
+        if (events[i] == NULL || event_add(events[i], NULL) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void warn_if_open(const server *s) {
+    if (!s->on_loopback && !auth_required(s->keys)) {
+        log_line(LOG_WARN, "anybody who reaches %s can use the model: --host opens it to other machines and no key is set; set --api-key or --api-key-file", s->url);
+    }
 }
 
 quire_err server_run(quire_engine *e, const server_options *o, quire_error *err) {
     server *s;
     TRY(server_open(e, o, &s, err));
-    struct event *interrupted = catch_signal(s, SIGINT), *terminated = catch_signal(s, SIGTERM);
+    struct event *events[N_CAUGHT] = {NULL};
     quire_err r;
-    if (interrupted == NULL || terminated == NULL) {
+    if (!catch_signals(s, events)) {
         r = err_set(err, QUIRE_NO_MEMORY, -1, "server: signals can't be caught");
     } else {
+        warn_if_open(s);
         log_line(LOG_INFO, "listening on %s", s->url);
         r = server_serve(s, err);
     }
-    if (interrupted != NULL) {
-        event_free(interrupted);
-    }
-    if (terminated != NULL) {
-        event_free(terminated);
+    for (int i = 0; i < N_CAUGHT; i++) {
+        if (events[i] != NULL) {
+            event_free(events[i]);
+        }
     }
     server_close(s);
     return r;

@@ -1,16 +1,18 @@
 #include "server/streams.h"
 
 #include <inttypes.h>
-#include <json-c/json.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "json/json_out.h"
 #include "server/error_body.h"
 
 #define LOOP_BITS  12 /* of an id's number; more loops than that cannot be opened */
 #define LOOP_CHARS 3
-#define MAX_DEPTH  64
+
+/* Read on a loop's thread: as many ids as a long context has, in milliseconds. */
+static const json_limits limits = {.max_depth = 64, .max_values = (size_t)1 << 18, .max_containers = (size_t)1 << 12, .max_names = (size_t)1 << 12};
 
 static const char prefix[] = "/v1/streams/";
 
@@ -25,13 +27,12 @@ struct stream_order {
     order_kind kind;
     char id[40], tenant[QUIRE_TENANT_BYTES + 1];
     bool has_tenant;
-    json_object *body;    /* owns the texts below */
+    json_value *body;     /* owns the texts below */
     int32_t index, position;
     const char *text;     /* STEER: either */
     int32_t *ids;
     size_t n_text, n_ids;
-    char *fields;         /* the other members, as JSON */
-    size_t n_fields;
+    strbuf fields;        /* the other members, as JSON; p NULL: none */
     quire_request *fork;  /* FORK: what came of it */
     quire_error err;
 };
@@ -43,9 +44,9 @@ uint64_t streams_number(loop *l) {
 
 static void order_drop(stream_order *o) {
     if (atomic_fetch_sub(&o->holders, 1) == 1) {
-        json_object_put(o->body);
+        json_drop(o->body);
         mem_free(o->ids);
-        mem_free(o->fields);
+        strbuf_deinit(&o->fields);
         quire_request_free(o->fork);
         mem_free(o);
     }
@@ -71,29 +72,28 @@ static void send_back(stream_order *o) {
 
 /* ---- asking ---- */
 
-/* An integer member, taken out of the body; false when it is something else. */
-static bool take_int(json_object *body, const char *name, int32_t *out, quire_error *err) {
-    json_object *v;
-    if (!json_object_object_get_ex(body, name, &v)) {
+/* An integer member; false when it is something else. */
+static bool read_int(const json_value *body, const char *name, int32_t *out, quire_error *err) {
+    if (!json_has(body, name)) {
         return true;
     }
-    int64_t value = json_object_is_type(v, json_type_int) ? json_object_get_int64(v) : -1;
+    const json_value *v = json_get(body, name);
+    int64_t value = json_is(v, JSON_KIND_INT) ? json_int64(v) : -1;
     if (value < 0 || value > INT32_MAX) {
         err_set_param(err, QUIRE_BAD_REQUEST, name, "%s must be an integer of at least 0", name);
         return false;
     }
     *out = (int32_t)value;
-    json_object_object_del(body, name);
     return true;
 }
 
-static quire_err take_ids(stream_order *o, json_object *v, quire_error *err) {
-    o->n_ids = json_object_is_type(v, json_type_array) ? json_object_array_length(v) : 0;
+static quire_err take_ids(stream_order *o, const json_value *v, quire_error *err) {
+    o->n_ids = json_is(v, JSON_KIND_ARRAY) ? json_length(v) : 0;
     o->ids = mem_new(o->n_ids, sizeof *o->ids);
-    bool valid = json_object_is_type(v, json_type_array) && o->ids != NULL;
+    bool valid = json_is(v, JSON_KIND_ARRAY) && o->ids != NULL;
     for (size_t i = 0; valid && i < o->n_ids; i++) {
-        json_object *id = json_object_array_get_idx(v, i);
-        int64_t value = json_object_is_type(id, json_type_int) ? json_object_get_int64(id) : -1;
+        const json_value *id = json_at(v, i);
+        int64_t value = json_is(id, JSON_KIND_INT) ? json_int64(id) : -1;
         valid = value >= 0 && value <= INT32_MAX;
         o->ids[i] = (int32_t)value;
     }
@@ -102,54 +102,66 @@ static quire_err take_ids(stream_order *o, json_object *v, quire_error *err) {
 
 /* What is to be put in the place of the tail: a text or ids. */
 static quire_err take_tail(stream_order *o, quire_error *err) {
-    json_object *text = NULL, *ids = NULL;
-    json_object_object_get_ex(o->body, "text", &text);
-    json_object_object_get_ex(o->body, "tokens", &ids);
+    const json_value *text = json_get(o->body, "text"), *ids = json_get(o->body, "tokens");
     if ((text == NULL) == (ids == NULL)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "text", "give the new tail as text or as tokens, one of the two");
     }
     if (ids != NULL) {
         return take_ids(o, ids, err);
     }
-    if (!json_object_is_type(text, json_type_string)) {
+    if (!json_is(text, JSON_KIND_TEXT)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "text", "text must be a string");
     }
-    o->text = json_object_get_string(text); /* lives as long as the body, which keeps it */
-    o->n_text = (size_t)json_object_get_string_len(text);
+    o->text = json_str(text).p; /* lives as long as the body, which keeps it */
+    o->n_text = json_str(text).n;
     return QUIRE_OK;
 }
 
+/* The members that are fields of a request, as a JSON object in *out; nothing where there are none. */
+static quire_err write_fields(const json_value *body, strbuf *out) {
+    static const char *const own[] = {"index", "position", "text", "tokens"};
+    json_out o = {.to = out};
+    json_begin(&o, '{');
+    for (json_member m = {0}; json_next(body, &m);) {
+        bool is_own = false;
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+            is_own |= strcmp(m.name, own[i]) == 0;
+        }
+        if (!is_own) {
+            json_add(json_name(&o, m.name), m.value);
+        }
+    }
+    json_end(&o, '}');
+    if (out->n == strlen("{}")) {
+        strbuf_deinit(out);
+    }
+    return o.err;
+}
+
+/* What only a steer takes: of no use to the others, and so not to be passed over. */
+static quire_err refuse_tail(const stream_order *o, quire_error *err) {
+    const char *given = json_get(o->body, "text") != NULL ? "text" : json_get(o->body, "tokens") != NULL ? "tokens" : NULL;
+    return given == NULL ? QUIRE_OK : err_set_param(err, QUIRE_BAD_REQUEST, given, "%s is given; only a steer takes a new tail", given);
+}
+
 static quire_err read_order(stream_order *o, const char *text, size_t n, quire_error *err) {
-    json_tokener *t = json_tokener_new_ex(MAX_DEPTH);
-    o->body = t != NULL && n <= INT32_MAX ? json_tokener_parse_ex(t, text, (int)n) : NULL;
-    bool whole = o->body != NULL && json_tokener_get_parse_end(t) == n;
-    json_tokener_free(t);
-    if (!whole || !json_object_is_type(o->body, json_type_object)) {
+    json_fault fault;
+    if (json_read((str){text, n}, &limits, JSON_WIDE_REFUSED, &o->body, &fault) != QUIRE_OK) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is not valid JSON at byte %zu: %s", fault.at, fault.what);
+    }
+    if (!json_is(o->body, JSON_KIND_OBJECT)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
     }
     o->position = QUIRE_HERE;
-    if (!take_int(o->body, "index", &o->index, err) || !take_int(o->body, "position", &o->position, err)) {
+    if (!read_int(o->body, "index", &o->index, err) || !read_int(o->body, "position", &o->position, err)) {
         return err->code;
     }
     if (o->kind == ORDER_ROLLBACK && o->position == QUIRE_HERE) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "position", "position is missing; it counts tokens from the start of the prompt");
     }
-    if (o->kind == ORDER_STEER) {
-        TRY(take_tail(o, err));
-    }
-    json_object *fields = NULL;
-    if (json_object_deep_copy(o->body, &fields, NULL) != 0) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
-    }
-    json_object_object_del(fields, "text");
-    json_object_object_del(fields, "tokens");
-    if (json_object_object_length(fields) > 0) {
-        const char *written = json_object_to_json_string_ext(fields, JSON_C_TO_STRING_PLAIN);
-        o->n_fields = strlen(written);
-        o->fields = mem_dup(written, o->n_fields);
-    }
-    json_object_put(fields);
-    return o->n_fields == 0 || o->fields != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    TRY(o->kind == ORDER_STEER ? take_tail(o, err) : refuse_tail(o, err));
+    quire_err e = write_fields(o->body, &o->fields);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
 /* The loop that an id names, or NULL. */
@@ -175,8 +187,8 @@ static bool read_path(const conn *c, stream_order *o) {
         if (str_is((str){slash + 1, (size_t)(end - slash - 1)}, verbs[i])) {
             o->kind = (order_kind)i;
             o->to = loop_of(c->loop->server, o->id);
-            o->has_tenant = c->tenant != NULL;
-            snprintf(o->tenant, sizeof o->tenant, "%s", c->tenant != NULL ? c->tenant : "");
+            o->has_tenant = c->has_tenant;
+            snprintf(o->tenant, sizeof o->tenant, "%s", c->has_tenant ? c->tenant : "");
             return true;
         }
     }
@@ -201,7 +213,8 @@ void streams_post(conn *c) {
     e = e == QUIRE_OK && o->to == NULL ? err_set(&err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id") : e;
     if (e != QUIRE_OK) {
         order_drop(o);
-        conn_reply_error(c, error_status(e), err.param, err.message, NULL);
+        api_error failure = error_of(&err);
+        conn_reply_failure(c, &failure);
         return;
     }
     o->from = c->loop;
@@ -226,7 +239,7 @@ static answer *find(const loop *l, const stream_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         answer *a = c->answer;
         if (a != NULL && a->started && strcmp(a->id, o->id) == 0) {
-            bool same = (c->tenant != NULL) == o->has_tenant && (!o->has_tenant || strcmp(c->tenant, o->tenant) == 0);
+            bool same = c->has_tenant == o->has_tenant && (!o->has_tenant || strcmp(c->tenant, o->tenant) == 0);
             return same ? a : NULL;
         }
     }
@@ -235,7 +248,7 @@ static answer *find(const loop *l, const stream_order *o) {
 
 static quire_err run_fork(stream_order *o, const answer *a) {
     TRY(quire_stream_fork(a->stream, o->index, o->position, &o->fork, &o->err));
-    return o->fields != NULL ? quire_request_set_all(o->fork, o->fields, o->n_fields, &o->err) : QUIRE_OK;
+    return o->fields.n > 0 ? quire_request_set_all(o->fork, o->fields.p, o->fields.n, &o->err) : QUIRE_OK;
 }
 
 /* Does what can be done at once; a rollback or steer comes back when its event does. */
@@ -246,11 +259,13 @@ static void run_order(loop *l, stream_order *o) {
         e = err_set(&o->err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id");
     } else if (o->kind == ORDER_FORK) {
         e = run_fork(o, a);
+    } else if (conn_unsent(a->conn) >= l->server->options.max_output_bytes) {
+        e = err_set(&o->err, QUIRE_BUSY, -1, "the stream's client is behind with reading; try again when it has read");
     } else if (o->kind == ORDER_ROLLBACK) {
-        e = quire_stream_rollback(a->stream, o->index, o->position, o->fields, o->n_fields, &o->err);
+        e = quire_stream_rollback(a->stream, o->index, o->position, o->fields.p, o->fields.n, &o->err);
     } else {
         quire_tail tail = {.text = o->text, .n_text = o->n_text, .ids = o->ids, .n_ids = o->n_ids};
-        e = quire_stream_steer(a->stream, o->index, o->position, &tail, o->fields, o->n_fields, &o->err);
+        e = quire_stream_steer(a->stream, o->index, o->position, &tail, o->fields.p, o->fields.n, &o->err);
     }
     if (e == QUIRE_OK && o->kind != ORDER_FORK) {
         a->choices[o->index].order = o; /* the API takes one at a time */
@@ -291,7 +306,7 @@ static void reply_done(conn *c, const stream_order *o) {
     strbuf_clear(&c->loop->scratch);
     json_out out = {.to = &c->loop->scratch};
     json_raw(&out, "{\"id\":");
-    json_string(&out, o->id);
+    json_cstr(&out, o->id);
     json_raw(&out, o->kind == ORDER_STEER ? ",\"object\":\"stream.steer\",\"index\":" : ",\"object\":\"stream.rollback\",\"index\":");
     json_int(&out, o->index);
     json_raw(&out, ",\"position\":");
@@ -308,8 +323,8 @@ static void answer_order(stream_order *o) {
     c->order = NULL;
     o->conn = NULL;
     if (o->err.code != QUIRE_OK) {
-        int status = error_status(o->err.code);
-        conn_reply_error(c, status, o->err.param, o->err.message, status == 429 ? "Retry-After: 1\r\n" : NULL);
+        api_error failure = error_of(&o->err);
+        conn_reply_failure(c, &failure);
     } else if (o->kind == ORDER_FORK) {
         quire_request *r = o->fork;
         o->fork = NULL;

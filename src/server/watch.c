@@ -30,7 +30,8 @@ typedef struct watch {
     bool asked;
     int64_t next_us;    /* not before this */
     quire_stats before; /* when it was asked last */
-    strbuf text[2];     /* the state without texts, and with them */
+    strbuf text[2];     /* the state of everything without texts, and with them */
+    strbuf own;         /* that of one tenant's, made anew for each that looks */
 } watch;
 
 /* ---- asking ---- */
@@ -76,17 +77,27 @@ static void write_text(const void *context, const int32_t *tokens, int32_t n, js
     quire_free(text);
 }
 
-/* The state as `who` may see it, written once an answer. */
-static str state_text(loop *l, const quire_kv_view *v, bool texts) {
+/* The operator sees everything; where no key is needed everybody sees all but texts; a tenant what is its own. */
+static pool_viewer viewer_of(const conn *c, const pool_text *text) {
+    const server *s = c->loop->server;
+    return (pool_viewer){.key = s->pool_key,
+                         .text = c->is_operator ? text : NULL,
+                         .owner = c->is_operator || !c->has_tenant ? NULL : c->tenant};
+}
+
+/* The state as `who` may see it; what several may see is written once an answer. */
+static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
-    strbuf *b = &h->text[texts];
-    pool_text text = {write_text, l->server->engine};
+    strbuf *b = who->owner != NULL ? &h->own : &h->text[who->text != NULL];
+    if (who->owner != NULL) {
+        strbuf_clear(b);
+    }
     if (b->n == 0) {
         json_out o = {.to = b};
         json_raw(&o, "\"waiting\":");
         json_int(&o, h->before.n_requests_waiting);
         json_raw(&o, ",");
-        pool_json_state(v, texts ? &text : NULL, &o);
+        pool_json_state(v, who, &o);
         if (o.err != QUIRE_OK) {
             strbuf_clear(b);
         }
@@ -96,7 +107,9 @@ static str state_text(loop *l, const quire_kv_view *v, bool texts) {
 
 /* Sends w the state; false when its connection is gone. */
 static bool send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_us) {
-    str state = state_text(l, v, w->conn->is_operator);
+    pool_text text = {write_text, l->server->engine};
+    pool_viewer who = viewer_of(w->conn, &text);
+    str state = state_text(l, v, &who);
     strbuf_clear(&l->scratch);
     json_out o = {.to = &l->scratch};
     json_raw(&o, w->kind == WATCH_STREAM ? "data: {" : "{");
@@ -104,7 +117,7 @@ static bool send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_
         o.err = strbuf_add(o.to, state.p, state.n);
         json_raw(&o, ",");
     }
-    pool_json_events(v, w->started ? w->seen : v->last_event, &o);
+    pool_json_events(v, &who, w->started ? w->seen : v->last_event, &o);
     json_raw(&o, w->kind == WATCH_STREAM ? "}\n\n" : "}");
     str all = {l->scratch.p, l->scratch.n};
     conn *c = w->conn;
@@ -121,7 +134,8 @@ static bool send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_
     w->behind = false;
     w->seen = v->last_event;
     w->spoke_us = now_us;
-    return conn_stream_add(c, all);
+    conn_stream_add(c, all);
+    return true;
 }
 
 static void send_page(loop *l, const quire_kv_view *v, watcher *w) {
@@ -255,6 +269,7 @@ void watch_shut(loop *l) {
     quire_pool_view_close(h->view);
     strbuf_deinit(&h->text[0]);
     strbuf_deinit(&h->text[1]);
+    strbuf_deinit(&h->own);
     mem_free(h);
     l->watch = NULL;
 }
@@ -318,6 +333,10 @@ void watch_close(watcher *w) {
     h->n--;
     w->conn->watcher = NULL;
     mem_free(w);
+}
+
+bool watch_is_stream(const watcher *w) {
+    return w->kind == WATCH_STREAM;
 }
 
 void watch_end(watcher *w) {

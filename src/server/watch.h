@@ -17,12 +17,14 @@ quire_err watch_open(loop *l);
 /* Its watchers are gone with their connections. */
 void watch_shut(loop *l);
 
-/* Streams states to c. Texts are for c->is_operator only. */
+/* Streams states to c, as much of them as c may see. */
 void watch_stream(conn *c);
 /* Answers c with one state. */
 void watch_state(conn *c);
 /* Answers c with what lies in a page, which the pool has. */
 void watch_page(conn *c, int32_t page);
+/* Whether it streams, or waits for one answer. */
+bool watch_is_stream(const struct watcher *w);
 /* Ends a stream in order: the server is shutting down. */
 void watch_end(struct watcher *w);
 /* Its connection is closing, or was answered: forgets it. */

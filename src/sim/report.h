@@ -19,7 +19,7 @@ const char *sim_row_name(const sim_row *row);
 
 /* The table's head; JSON has none. */
 void report_head(const sim_options *o, const trace *t);
-/* One line, written at once. */
+/* One line, written at once. IO: standard output is full or closed; errno says why. */
 quire_err report_row(const sim_options *o, const sim_row *row);
 
 #endif

@@ -118,7 +118,7 @@ static quire_err add_row(sim *s, kv_policy policy, int32_t n_pages, quire_error 
     TRY(e);
     s->n_rows++;
     e = report_row(s->o, row);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "standard output: %s", quire_err_text(e));
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "standard output could not be written: %s", strerror(errno));
 }
 
 /* Without --pages: halves of what the whole trace fills, as far down as its longest request fits. */

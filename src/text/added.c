@@ -3,7 +3,22 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "text/chars.h"
+
+static bool begins(str s, const char *with) {
+    size_t n = strlen(with);
+    return s.n >= n && memcmp(s.p, with, n) == 0;
+}
+
+static bool ends(str s, const char *with) {
+    size_t n = strlen(with);
+    return s.n >= n && memcmp(s.p + s.n - n, with, n) == 0;
+}
+
+/* <|user|>, also with the full-width bars that some makers use: a control token, whatever its flags are. */
+static bool looks_like_control(str content) {
+    return content.n > 4 && ((begins(content, "<|") && ends(content, "|>")) || (begins(content, "<\xEF\xBD\x9C") && ends(content, "\xEF\xBD\x9C>")));
+}
 
 quire_err added_set_add(added_set *a, const added_token *t) {
     if (!mem_grow_((void **)&a->tokens, &a->cap, a->n + 1, sizeof *a->tokens)) {
@@ -18,6 +33,8 @@ quire_err added_set_add(added_set *a, const added_token *t) {
     a->tokens[a->n] = *t;
     a->tokens[a->n].content.p = content;
     a->tokens[a->n].pattern.p = pattern;
+    a->tokens[a->n].control = t->special || looks_like_control(t->content);
+    a->finds_control = a->finds_control || (t->normalized && a->tokens[a->n].control);
     a->n++;
     return QUIRE_OK;
 }
@@ -134,7 +151,7 @@ int32_t added_set_find(const added_set *a, str content) {
     return -1;
 }
 
-static const trie_node *child_of(const added_trie *t, const trie_node *node, uint8_t byte) {
+const trie_node *added_trie_child(const added_trie *t, const trie_node *node, uint8_t byte) {
     size_t low = (size_t)node->first_child, high = low + node->n_children;
     while (low < high) {
         size_t mid = (low + high) / 2;
@@ -148,23 +165,6 @@ static const trie_node *child_of(const added_trie *t, const trie_node *node, uin
         }
     }
     return NULL;
-}
-
-/* The longest token that begins at text[at], or -1; its end goes to *end. */
-static int32_t longest_at(const added_trie *t, str text, size_t at, size_t *end) {
-    const trie_node *node = &t->nodes[0];
-    int32_t best = -1;
-    for (size_t i = at; i < text.n; i++) {
-        node = child_of(t, node, (uint8_t)text.p[i]);
-        if (node == NULL) {
-            break;
-        }
-        if (node->token >= 0) {
-            best = node->token;
-            *end = i + 1;
-        }
-    }
-    return best;
 }
 
 /* ---- the walk ---- */
@@ -202,6 +202,27 @@ static size_t skip_spaces_right(str text, size_t at) {
     return at;
 }
 
+static bool may_stand(const added_walk *w, const added_token *t, size_t start, size_t end) {
+    return w->marks == NULL || !t->control || text_marks_allow(w->marks, w->offset + start, w->offset + end);
+}
+
+/* The longest token that begins at text[at], or -1; its end goes to *end. */
+static int32_t longest_at(const added_walk *w, size_t at, size_t *end) {
+    const trie_node *node = &w->trie->nodes[0];
+    int32_t best = -1;
+    for (size_t i = at; i < w->text.n; i++) {
+        node = added_trie_child(w->trie, node, (uint8_t)w->text.p[i]);
+        if (node == NULL) {
+            break;
+        }
+        if (node->token >= 0 && may_stand(w, &w->set->tokens[node->token], at, i + 1)) {
+            best = node->token;
+            *end = i + 1;
+        }
+    }
+    return best;
+}
+
 void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special) {
     *w = (added_walk){.set = set, .trie = trie, .text = text, .skip_special = skip_special, .id = -1};
 }
@@ -210,7 +231,7 @@ bool added_walk_next(added_walk *w) {
     w->id = -1;
     while (w->trie->n > 1 && w->from < w->text.n) {
         size_t start = w->from, end = start + 1;
-        int32_t token = w->trie->starts[(uint8_t)w->text.p[start]] ? longest_at(w->trie, w->text, start, &end) : -1;
+        int32_t token = w->trie->starts[(uint8_t)w->text.p[start]] ? longest_at(w, start, &end) : -1;
         w->from = end;
         if (token < 0) {
             continue;

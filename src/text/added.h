@@ -7,12 +7,14 @@
 #include <stdint.h>
 
 #include "base/str.h"
+#include "text/marks.h"
 
 typedef struct added_token {
     int32_t id;
     str content;         /* as the vocabulary names it; in the set's text */
     str pattern;         /* what is looked for: content, normalized if the token is; in the set's text */
     bool special;        /* skipped when decoding, ordinary text when special tokens are not parsed */
+    bool control;        /* says who speaks: special, or spelled like <|this|>; added_set_add finds out */
     bool normalized;     /* looked for in the normalized text */
     bool single_word;    /* only where no word character touches it */
     bool lstrip, rstrip; /* takes the white space around it */
@@ -35,6 +37,7 @@ typedef struct added_set {
     added_token *tokens;
     size_t n, cap;
     added_trie raw, normalized;
+    bool finds_control; /* in the normalized text */
     int32_t *by_id; /* [n_ids]: a token's index plus 1, or 0 */
     int32_t n_ids;
 } added_set;
@@ -49,17 +52,23 @@ const added_token *added_set_get(const added_set *a, int32_t id);
 /* The id of a content, or -1. */
 int32_t added_set_find(const added_set *a, str content);
 
+/* The child of a node for a byte, or NULL. */
+const trie_node *added_trie_child(const added_trie *t, const trie_node *node, uint8_t byte);
+
 /* A walk over a text: stretches without tokens, and tokens, in order. */
 typedef struct added_walk {
     const added_set *set;
     const added_trie *trie;
     str text;
     bool skip_special;            /* special tokens are ordinary text */
+    const text_marks *marks;      /* where control tokens may stand, others are ordinary text; NULL: anywhere */
+    size_t offset;                /* of text in what the marks are of */
     size_t done, from;            /* given out up to here; searched up to here */
     size_t stretch_at, stretch_n; /* found: what lies before the token, perhaps empty */
     int32_t id;                   /* found: the token, or -1 at the end */
 } added_walk;
 
+/* The caller may set marks and offset before the first step. */
 void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special);
 /* The next stretch and token; false when all was given out. Leftmost and longest first. */
 bool added_walk_next(added_walk *w);

@@ -1,7 +1,7 @@
 #include "text/bpe.h"
 
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 #define GONE (-2)
 

@@ -1,7 +1,7 @@
 /* Builds the merge table of a BPE vocabulary. */
 #include "base/mem.h"
 #include "text/bpe.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 /* The symbol of one character: its id, its number among the inner characters, or -1. */
 static int32_t symbol_of(const bpe *b, str character) {

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "text/byte_level.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 void decoder_deinit(decoder *d) {
     for (int32_t i = 0; i < d->n; i++) {

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "text/tokenizer_impl.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 struct detok {
     const tokenizer *t;

@@ -22,6 +22,7 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
     quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);
     e = e == QUIRE_OK ? jinja_parse(tokens, &p->arena, &p->root, err) : e;
     mem_free(tokens);
+    e = e == QUIRE_OK && options.marker != NULL ? jinja_mark(p->root, options.marker, &p->arena, err) : e;
     if (e != QUIRE_OK) {
         jinja_close(p);
         return e;
@@ -35,6 +36,25 @@ void jinja_close(jinja_program *p) {
         jarena_deinit(&p->arena);
         mem_free(p);
     }
+}
+
+static bool copy_text(jarena *a, str s, str *out) {
+    char *copy = jarena_bytes(a, s.n);
+    if (copy != NULL && s.n > 0) {
+        memcpy(copy, s.p, s.n);
+    }
+    *out = (str){copy, s.n};
+    return copy != NULL;
+}
+
+quire_err jinja_define(jinja_program *p, const char *name, str text) {
+    str own_name, own_text;
+    if (p->n_defined == JINJA_MAX_DEFINED || !copy_text(&p->arena, str_of(name), &own_name) || !copy_text(&p->arena, text, &own_text)) {
+        return QUIRE_NO_MEMORY;
+    }
+    p->defined[p->n_defined].name = own_name;
+    p->defined[p->n_defined++].text = own_text;
+    return QUIRE_OK;
 }
 
 /* ---- steps and errors ---- */
@@ -271,6 +291,16 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
 
 /* ---- rendering ---- */
 
+/* The texts that the program defines, where the variables have none of that name. */
+static quire_err add_defined(jrun *r, const jinja_program *p) {
+    for (size_t i = 0; i < p->n_defined; i++) {
+        if (jdict_get_str(r->variables, p->defined[i].name) == NULL) {
+            TRY(jrun_set(r, r->variables, jstring(p->defined[i].name), jstring(p->defined[i].text)));
+        }
+    }
+    return QUIRE_OK;
+}
+
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err) {
     quire_error unwanted;
     strbuf text = {.max = JINJA_MAX_OUTPUT};
@@ -288,7 +318,8 @@ quire_err jinja_render(const jinja_program *p, str variables_json, const struct 
     }
     if (e == QUIRE_OK) {
         r.variables = variables.u.dict;
-        e = jscope_new(&r, NULL, &scope);
+        e = add_defined(&r, p);
+        e = e == QUIRE_OK ? jscope_new(&r, NULL, &scope) : e;
     }
     e = e == QUIRE_OK ? jexec(&r, p->root, scope) : e;
     if (e == QUIRE_OK && text.n > 0) {

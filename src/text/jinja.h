@@ -20,15 +20,19 @@
 #define JINJA_MAX_OUTPUT  ((size_t)64 << 20)
 
 typedef struct jinja_program jinja_program;
+struct marker;
 
 typedef struct jinja_options {
     bool trim_blocks;   /* a newline after a block or comment is dropped */
     bool lstrip_blocks; /* blanks before a block or comment that begins its line are dropped */
+    const struct marker *marker; /* what marks its literals (marker.h), or NULL; used while it is opened */
 } jinja_options;
 
 /* Compiles; the source is copied. On failure *out is NULL. */
 quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err);
 void jinja_close(jinja_program *p);
+/* Before the first render: a text that renders have under that name where their variables have none. text is copied. QUIRE_NO_MEMORY. */
+quire_err jinja_define(jinja_program *p, const char *name, str text);
 /* Renders with the members of the JSON object variables_json as variables; appends to *out, which on failure is as it was. now: what
  * strftime_now tells, NULL for the local time. */
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err);

@@ -42,6 +42,7 @@ static quire_err set_member(jrun *r, const jnode *target, jscope *scope, jvalue 
     if (!jis(object, J_NAMESPACE)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "cannot assign attribute on non-namespace object");
     }
+    TRY(jrun_check_stored(r, jstring(target->name)));
     return jrun_set(r, object.u.dict, jstring(target->name), value);
 }
 

@@ -70,17 +70,21 @@ GLOBAL(global_dict) {
     return QUIRE_OK;
 }
 
+quire_err jrun_check_stored(jrun *r, jvalue name) {
+    if (!jis(name, J_STRING) || name.u.s.n == 0 || name.u.s.p[0] != '_') {
+        return QUIRE_OK;
+    }
+    return jrun_fail(r, QUIRE_BAD_REQUEST,
+                     "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. Please rename the attribute.",
+                     (int)(name.u.s.n < 80 ? name.u.s.n : 80), name.u.s.p);
+}
+
 GLOBAL(global_namespace) {
     jdict *d;
     (void)args;
     TRY(gather(r, rest, &d));
     for (size_t i = 0; i < d->n; i++) {
-        if (jis(d->entries[i].key, J_STRING) && d->entries[i].key.u.s.n > 0 && d->entries[i].key.u.s.p[0] == '_') {
-            return jrun_fail(
-                r, QUIRE_BAD_REQUEST,
-                "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. Please rename the attribute.",
-                (int)d->entries[i].key.u.s.n, d->entries[i].key.u.s.p);
-        }
+        TRY(jrun_check_stored(r, d->entries[i].key));
     }
     *out = (jvalue){.kind = J_NAMESPACE, .u.dict = d};
     return QUIRE_OK;

@@ -1,88 +1,140 @@
 /* JSON in and out of values. */
-#include <json-c/json.h>
 #include <math.h>
+#include <stdlib.h>
 
+#include "base/mem.h"
+#include "json/json_check.h"
+#include "json/json_scan.h"
 #include "text/jinja_run.h"
 
-enum { MAX_JSON_DEPTH = 128 }; /* under JVALUE_MAX_DEPTH */
+/* ---- reading: of text that json_check took, so that only memory can fail ---- */
 
-/* ---- reading ---- */
+static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH */
+                                   .max_values = (size_t)1 << 26,
+                                   .max_containers = (size_t)1 << 22,
+                                   .max_names = (size_t)1 << 24};
 
-static quire_err convert(jrun *r, json_object *v, jvalue *out);
+static quire_err convert(jrun *r, json_scan *s, jvalue *out);
 
-static quire_err convert_text(jrun *r, const char *p, size_t n, jvalue *out) {
-    return jrun_text(r, (str){p, n}, out);
+static quire_err convert_text(jrun *r, json_scan *s, bool is_name, jvalue *out) {
+    strbuf scratch = {0};
+    str text = {0};
+    quire_err e = is_name ? json_scan_key(s, &scratch, &text) : json_scan_string(s, &scratch, &text);
+    e = e == QUIRE_OK ? jrun_text(r, text, out) : jrun_no_memory(r);
+    strbuf_deinit(&scratch);
+    return e;
 }
 
-static quire_err convert_array(jrun *r, json_object *v, jvalue *out) {
-    jvalue *items;
-    size_t n = json_object_array_length(v);
-    TRY(jrun_values(r, n, &items));
-    for (size_t i = 0; i < n; i++) {
-        TRY(convert(r, json_object_array_get_idx(v, i), &items[i]));
+/* The items of the array at s in *items, which grows and is the caller's. */
+static quire_err convert_items(jrun *r, json_scan *s, jvalue **items, size_t *n) {
+    size_t cap = 0;
+    bool more;
+    TRY(json_scan_open(s, '['));
+    for (;;) {
+        TRY(json_scan_more(s, ']', &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        void *p = *items;
+        if (!mem_grow_(&p, &cap, *n + 1, sizeof **items)) {
+            return jrun_no_memory(r);
+        }
+        *items = p;
+        TRY(convert(r, s, *items + *n));
+        ++*n;
     }
-    return jrun_list(r, J_LIST, items, n, out);
 }
 
-static quire_err convert_object(jrun *r, json_object *v, jvalue *out) {
+static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
+    jvalue *found = NULL, *items;
+    size_t n = 0;
+    quire_err e = convert_items(r, s, &found, &n);
+    e = e == QUIRE_OK ? jrun_values(r, n, &items) : e;
+    if (e == QUIRE_OK) {
+        if (n > 0) {
+            memcpy(items, found, n * sizeof *items);
+        }
+        e = jrun_list(r, J_LIST, items, n, out);
+    }
+    mem_free(found);
+    return e;
+}
+
+static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
     jdict *d = jdict_new(&r->arena);
+    bool more;
     if (d == NULL) {
         return jrun_no_memory(r);
     }
-    json_object_object_foreach(v, name, member) {
+    TRY(json_scan_open(s, '{'));
+    for (;;) {
         jvalue key, value;
-        TRY(convert_text(r, name, strlen(name), &key));
-        TRY(convert(r, member, &value));
+        TRY(json_scan_more(s, '}', &more));
+        if (!more) {
+            break;
+        }
+        TRY(convert_text(r, s, true, &key));
+        TRY(convert(r, s, &value));
         TRY(jrun_set(r, d, key, value));
     }
     *out = (jvalue){.kind = J_DICT, .u.dict = d};
     return QUIRE_OK;
 }
 
-static quire_err convert(jrun *r, json_object *v, jvalue *out) {
-    switch (json_object_get_type(v)) {
-    case json_type_null:
-        *out = jnone();
-        return QUIRE_OK;
-    case json_type_boolean:
-        *out = jbool(json_object_get_boolean(v));
-        return QUIRE_OK;
-    case json_type_double:
-        *out = jfloat(json_object_get_double(v));
-        return QUIRE_OK;
-    case json_type_int: {
-        /* json-c saturates what an int64 cannot hold, to its smallest value or to an uint64 above its largest. */
-        int64_t i = json_object_get_int64(v);
-        *out = i == INT64_MIN || json_object_get_uint64(v) > (uint64_t)INT64_MAX ? (jvalue){.kind = J_HUGE} : jint(i);
+static quire_err convert_number(jrun *r, json_scan *s, jvalue *out) {
+    char digits[64];
+    json_scan_value v;
+    TRY(json_scan_number(s, &v));
+    if (v.is_integer) {
+        *out = v.fits ? jint(v.value) : (jvalue){.kind = J_HUGE};
         return QUIRE_OK;
     }
-    case json_type_string:
-        return convert_text(r, json_object_get_string(v), (size_t)json_object_get_string_len(v), out);
-    case json_type_array:
-        return convert_array(r, v, out);
+    if (v.text.n < sizeof digits) {
+        memcpy(digits, v.text.p, v.text.n);
+        digits[v.text.n] = 0;
+        *out = jfloat(strtod(digits, NULL));
+        return QUIRE_OK;
+    }
+    char *copy = mem_dup(v.text.p, v.text.n);
+    if (copy == NULL) {
+        return jrun_no_memory(r);
+    }
+    *out = jfloat(strtod(copy, NULL));
+    mem_free(copy);
+    return QUIRE_OK;
+}
+
+static quire_err convert(jrun *r, json_scan *s, jvalue *out) {
+    str word;
+    switch (json_scan_peek(s)) {
+    case '"':
+        return convert_text(r, s, false, out);
+    case '[':
+        return convert_array(r, s, out);
+    case '{':
+        return convert_object(r, s, out);
+    case 't':
+    case 'f':
+    case 'n':
+        TRY(json_scan_word(s, &word));
+        *out = word.p[0] == 'n' ? jnone() : jbool(word.p[0] == 't');
+        return QUIRE_OK;
     default:
-        return convert_object(r, v, out);
+        return convert_number(r, s, out);
     }
 }
 
 quire_err jjson_read(jrun *r, str text, jvalue *out) {
-    if (text.n > INT32_MAX) {
-        return jrun_fail(r, QUIRE_TOO_LARGE, "%zu bytes of variables", text.n);
-    }
-    json_tokener *parser = json_tokener_new_ex(MAX_JSON_DEPTH);
-    if (parser == NULL) {
+    json_fault fault;
+    quire_err e = json_check(text, &limits, NULL, &fault);
+    if (e == QUIRE_NO_MEMORY) {
         return jrun_no_memory(r);
     }
-    json_tokener_set_flags(parser, JSON_TOKENER_STRICT);
-    json_object *v = json_tokener_parse_ex(parser, text.p, (int)text.n);
-    enum json_tokener_error state = json_tokener_get_error(parser);
-    size_t end = json_tokener_get_parse_end(parser);
-    json_tokener_free(parser);
-    quire_err e = state != json_tokener_success || end != text.n
-                      ? jrun_fail(r, QUIRE_INVALID, "the variables are not JSON: %s at byte %zu", json_tokener_error_desc(state), end)
-                      : convert(r, v, out);
-    json_object_put(v);
-    return e;
+    if (e != QUIRE_OK) {
+        return jrun_fail(r, e == QUIRE_TOO_LARGE ? e : QUIRE_INVALID, "the variables are not JSON: %s at byte %zu", fault.what, fault.at);
+    }
+    json_scan s = {.text = text};
+    return convert(r, &s, out);
 }
 
 /* ---- writing: Python's json.dumps ---- */

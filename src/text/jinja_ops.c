@@ -335,6 +335,8 @@ static quire_err contains(jrun *r, jvalue container, jvalue item, bool *out) {
 }
 
 quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out) {
+    TRY(jrun_unmarked(r, &a));
+    TRY(jrun_unmarked(r, &b));
     static const char *const names[] = {"==", "!=", "<", "<=", ">", ">="};
     if (op == CMP_IN || op == CMP_NOT_IN) {
         TRY(contains(r, b, a, out));

@@ -96,6 +96,9 @@ quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
 /* Escapes & < > ' " for HTML; a safe string passes as it is. */
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
 
+/* v, if it is a short text, without marks (marks.h): comparisons are of what was written (jinja_mark.c). */
+quire_err jrun_unmarked(jrun *r, jvalue *v);
+
 /* ---- expressions and statements ---- */
 
 quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out); /* jinja_eval.c */
@@ -141,6 +144,9 @@ bool jchar_is_numeric(int32_t c);
 
 /* Cuts s at line ends as Python's splitlines does. */
 quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_t *n);
+
+/* A SecurityError for a name that a namespace may not have (jinja_globals.c). */
+quire_err jrun_check_stored(jrun *r, jvalue name);
 
 /* ---- tables; *missing: Jinja has it, this program lacks it ---- */
 

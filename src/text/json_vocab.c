@@ -1,7 +1,7 @@
 #include "text/json_vocab.h"
 
 #include "base/mem.h"
-#include "text/json_scan.h"
+#include "json/json_scan.h"
 
 void json_vocab_deinit(json_vocab *r) {
     mem_free(r->entries);

@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "text/tables.h"
 #include "text/tokenizer_impl.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
 

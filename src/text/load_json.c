@@ -1,34 +1,34 @@
 /* A tokenizer from tokenizer.json, with what tokenizer_config.json and special_tokens_map.json say of its special tokens. */
 #include "base/mem.h"
-#include "text/json_get.h"
-#include "text/json_scan.h"
+#include "json/json.h"
+#include "json/json_scan.h"
 #include "text/json_vocab.h"
 #include "text/tables.h"
 #include "text/tokenizer_impl.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 #define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids that name nothing, at most this many and three times those that do */
 
 /* ---- the vocabulary and added tokens ---- */
 
 /* The largest id of the added tokens, or -1. */
-static int64_t max_added_id(struct json_object *added) {
+static int64_t max_added_id(json_value *added) {
     int64_t max = -1;
-    for (size_t i = 0; added != NULL && i < json_object_array_length(added); i++) {
-        int64_t id = json_get_int32(json_object_array_get_idx(added, i), "id", -1);
+    for (size_t i = 0; added != NULL && i < json_length(added); i++) {
+        int64_t id = json_get_int32(json_at(added, i), "id", -1);
         max = id > max ? id : max;
     }
     return max;
 }
 
 /* The vocabulary of a packed model: the added tokens are in it. */
-static quire_err take_vocab(tokenizer *t, str tables, struct json_object *added, quire_error *err) {
+static quire_err take_vocab(tokenizer *t, str tables, json_value *added, quire_error *err) {
     TRY(tables_take(t, tables, err));
     return max_added_id(added) < t->vocab.n ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: an added token that its tables do not have");
 }
 
-static quire_err build_vocab(tokenizer *t, const json_vocab *r, struct json_object *added, quire_error *err) {
-    size_t n_added = added == NULL ? 0 : json_object_array_length(added), n_bytes = 0;
+static quire_err build_vocab(tokenizer *t, const json_vocab *r, json_value *added, quire_error *err) {
+    size_t n_added = added == NULL ? 0 : json_length(added), n_bytes = 0;
     int64_t max = max_added_id(added) > r->max_id ? max_added_id(added) : r->max_id;
     int64_t named = (int64_t)(r->n + n_added);
     if (max < 0 || max >= MAX_SPARE_IDS + 4 * named) {
@@ -45,7 +45,7 @@ static quire_err build_vocab(tokenizer *t, const json_vocab *r, struct json_obje
     return QUIRE_OK;
 }
 
-static quire_err add_token(tokenizer *t, struct json_object *o, norm_scratch *ns, regex_scratch *rs, quire_error *err) {
+static quire_err add_token(tokenizer *t, json_value *o, norm_scratch *ns, regex_scratch *rs, quire_error *err) {
     added_token a = {.id = json_get_int32(o, "id", -1),
                      .content = json_get_str(o, "content"),
                      .special = json_get_bool(o, "special", false),
@@ -67,12 +67,12 @@ static quire_err add_token(tokenizer *t, struct json_object *o, norm_scratch *ns
     return str_eq(piece_table_get(&t->vocab, a.id), a.content) ? QUIRE_OK : piece_table_add_hidden(&t->vocab, a.id, a.content);
 }
 
-static quire_err build_added(tokenizer *t, struct json_object *added, quire_error *err) {
+static quire_err build_added(tokenizer *t, json_value *added, quire_error *err) {
     norm_scratch ns = {0};
     regex_scratch rs = {0};
     quire_err e = QUIRE_OK;
-    for (size_t i = 0; added != NULL && i < json_object_array_length(added) && e == QUIRE_OK; i++) {
-        e = add_token(t, json_object_array_get_idx(added, i), &ns, &rs, err);
+    for (size_t i = 0; added != NULL && i < json_length(added) && e == QUIRE_OK; i++) {
+        e = add_token(t, json_at(added, i), &ns, &rs, err);
     }
     norm_scratch_deinit(&ns);
     regex_scratch_deinit(&rs);
@@ -176,7 +176,7 @@ static quire_err build_model(tokenizer *t, const json_vocab *r, quire_error *err
 /* ---- the special tokens ---- */
 
 /* "bos_token": "<s>", or {"content": "<s>", ...}; of the first of the documents that has it. */
-static quire_err read_special(struct json_object *const docs[2], const char *key, const tokenizer *t, strbuf *text, int32_t *id) {
+static quire_err read_special(json_value *const docs[2], const char *key, const tokenizer *t, strbuf *text, int32_t *id) {
     for (int i = 0; i < 2; i++) {
         str s = json_get_str(docs[i], key);
         s = s.n > 0 ? s : json_get_str(json_get(docs[i], key), "content");
@@ -193,7 +193,7 @@ static bool has_parts(const postprocessor *p) {
 }
 
 static quire_err load_specials(tokenizer *t, const vocab *v) {
-    struct json_object *docs[2] = {json_get_document(v->tokenizer_config_json), json_get_document(v->special_tokens_map_json)};
+    json_value *docs[2] = {json_document(v->tokenizer_config_json), json_document(v->special_tokens_map_json)};
     quire_err e = read_special(docs, "bos_token", t, &t->bos_text, &t->bos);
     e = e != QUIRE_OK ? e : read_special(docs, "eos_token", t, &t->eos_text, &t->eos);
     bool add_bos = json_get_bool(docs[0], "add_bos_token", false) && t->bos >= 0;
@@ -201,12 +201,12 @@ static quire_err load_specials(tokenizer *t, const vocab *v) {
     if (e == QUIRE_OK && !has_parts(&t->post) && (add_bos || add_eos)) {
         e = tokenizer_surround(t, add_bos ? t->bos : -1, add_eos ? t->eos : -1);
     }
-    json_object_put(docs[0]);
-    json_object_put(docs[1]);
+    json_drop(docs[0]);
+    json_drop(docs[1]);
     return e;
 }
 
-static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, struct json_object *added, quire_error *err) {
+static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, json_value *added, quire_error *err) {
     if (!str_is(r->type, "BPE") && !(r->type.n == 0 && r->merges.n > 0)) {
         str name = r->type.n > 0 ? r->type : str_of("without a type");
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer.json: the model %.*s is not supported by this version",
@@ -227,19 +227,19 @@ static quire_err build(tokenizer *t, const json_vocab *r, const vocab *v, struct
 
 quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err) {
     json_vocab r = {0};
-    struct json_object *added = NULL;
+    json_value *added = NULL;
     if (!utf8_is_valid(v->tokenizer_json)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: not UTF-8");
     }
     quire_err e = json_vocab_read(&r, v->tokenizer_json, err);
     if (e == QUIRE_OK && r.added.n > 0 && !str_is(r.added, "null")) {
-        added = json_get_document(r.added);
-        if (!json_object_is_type(added, json_type_array)) {
+        added = json_document(r.added);
+        if (!json_is(added, JSON_KIND_ARRAY)) {
             e = err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: added_tokens is malformed");
         }
     }
     e = e != QUIRE_OK ? e : build(t, &r, v, added, err);
-    json_object_put(added);
+    json_drop(added);
     json_vocab_deinit(&r);
     return e;
 }

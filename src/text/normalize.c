@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "text/byte_level.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 void normalizer_deinit(normalizer *n) {
     for (int32_t i = 0; i < n->n; i++) {
@@ -238,6 +238,43 @@ static quire_err run_step(const norm_step *step, str text, norm_scratch *s, rege
     default:
         return map_chars(step->kind, text, out);
     }
+}
+
+str normalizer_lead(const normalizer *n) {
+    for (int32_t i = 0; i < n->n; i++) {
+        if (n->steps[i].kind == NORM_PREPEND) {
+            return (str){n->steps[i].content, n->steps[i].n_content};
+        }
+    }
+    return (str){"", 0};
+}
+
+/* The worst in Unicode's tables: four bytes to one in compatibility forms, U+1FBE with two marks, whose seven bytes compose to the two of U+0390, and
+ * U+212A in lower case, three to one. */
+static size_t step_shrinks(const norm_step *step) {
+    switch (step->kind) {
+    case NORM_PREPEND:
+    case NORM_BYTE_LEVEL:
+        return 1;
+    case NORM_NFC:
+    case NORM_NFD:
+    case NORM_NFKC:
+    case NORM_NFKD:
+    case NORM_LOWERCASE:
+        return 4;
+    case NORM_REPLACE:
+        return step->match.re == NULL && step->n_content >= step->match.n_literal ? 1 : 0;
+    default:
+        return 0;
+    }
+}
+
+size_t normalizer_shrinks(const normalizer *n) {
+    size_t all = 1;
+    for (int32_t i = 0; i < n->n && all > 0; i++) {
+        all = all > 4096 ? 0 : all * step_shrinks(&n->steps[i]);
+    }
+    return all;
 }
 
 quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_scratch *rs, str *out) {

@@ -52,6 +52,11 @@ typedef struct norm_scratch {
 
 void norm_scratch_deinit(norm_scratch *s);
 
+/* How many bytes of a text at most make one of its normalized text; 0: steps may delete any number of them. */
+size_t normalizer_shrinks(const normalizer *n);
+/* What is put before every text that is not empty; empty: nothing. */
+str normalizer_lead(const normalizer *n);
+
 /* text (valid UTF-8) through all steps: *out is text itself where nothing changes, or lies in the scratch until its next use.
  * O(n). QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next). */
 quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_scratch *rs, str *out);

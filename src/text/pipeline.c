@@ -1,8 +1,8 @@
 #include "text/pipeline.h"
 
 #include "base/mem.h"
-#include "text/json_get.h"
-#include "text/utf8.h"
+#include "json/json.h"
+#include "text/chars.h"
 
 static quire_err unsupported(quire_error *err, const char *component, str what) {
     return err_set(err, QUIRE_UNSUPPORTED, -1, "tokenizer: %s %.*s is not supported by this version", component,
@@ -13,42 +13,42 @@ static quire_err malformed(quire_error *err, const char *component) {
     return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer: the %s is malformed", component);
 }
 
-static str type_of(struct json_object *o) {
+static str type_of(json_value *o) {
     return json_get_str(o, "type");
 }
 
 /* Reads a document and hands it to load; "null" and no text are no steps. */
-static quire_err load_document(str json, const char *component, void *out, quire_err (*load)(struct json_object *, void *, quire_error *),
+static quire_err load_document(str json, const char *component, void *out, quire_err (*load)(json_value *, void *, quire_error *),
                                quire_error *err) {
     if (json.n == 0 || str_is(json, "null")) {
         return QUIRE_OK;
     }
-    struct json_object *o = json_get_document(json);
+    json_value *o = json_document(json);
     quire_err e = o == NULL ? malformed(err, component) : load(o, out, err);
-    json_object_put(o);
+    json_drop(o);
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the %s", component) : e;
 }
 
 /* Calls load for each member of the array o[key]. */
-static quire_err load_each(struct json_object *o, const char *key, const char *component, void *out,
-                           quire_err (*load)(struct json_object *, void *, quire_error *), quire_error *err) {
-    struct json_object *list = json_get(o, key);
-    if (!json_object_is_type(list, json_type_array)) {
+static quire_err load_each(json_value *o, const char *key, const char *component, void *out,
+                           quire_err (*load)(json_value *, void *, quire_error *), quire_error *err) {
+    json_value *list = json_get(o, key);
+    if (!json_is(list, JSON_KIND_ARRAY)) {
         return malformed(err, component);
     }
-    for (size_t i = 0; i < json_object_array_length(list); i++) {
-        TRY(load(json_object_array_get_idx(list, i), out, err));
+    for (size_t i = 0; i < json_length(list); i++) {
+        TRY(load(json_at(list, i), out, err));
     }
     return QUIRE_OK;
 }
 
 /* {"String": "..."} or {"Regex": "..."}. */
-static quire_err load_pattern(struct json_object *o, const char *component, matcher *out, quire_error *err) {
-    struct json_object *pattern = json_get(o, "pattern");
-    if (json_object_is_type(json_get(pattern, "String"), json_type_string)) {
+static quire_err load_pattern(json_value *o, const char *component, matcher *out, quire_error *err) {
+    json_value *pattern = json_get(o, "pattern");
+    if (json_is(json_get(pattern, "String"), JSON_KIND_TEXT)) {
         return matcher_open_literal(json_get_str(pattern, "String"), out);
     }
-    if (json_object_is_type(json_get(pattern, "Regex"), json_type_string)) {
+    if (json_is(json_get(pattern, "Regex"), JSON_KIND_TEXT)) {
         return regex_open(json_get_str(pattern, "Regex"), &out->re, err);
     }
     return malformed(err, component);
@@ -71,7 +71,7 @@ static quire_err norm_add(normalizer *n, norm_kind kind, norm_step **step, quire
     return QUIRE_OK;
 }
 
-static quire_err load_bert_normalizer(struct json_object *o, normalizer *n, quire_error *err) {
+static quire_err load_bert_normalizer(json_value *o, normalizer *n, quire_error *err) {
     norm_step *step;
     bool lower = json_get_bool(o, "lowercase", true);
     if (json_get_bool(o, "clean_text", true)) {
@@ -87,7 +87,7 @@ static quire_err load_bert_normalizer(struct json_object *o, normalizer *n, quir
     return lower ? norm_add(n, NORM_LOWERCASE, &step, err) : QUIRE_OK;
 }
 
-static quire_err load_normalizer(struct json_object *o, void *out, quire_error *err) {
+static quire_err load_normalizer(json_value *o, void *out, quire_error *err) {
     static const struct {
         const char *name;
         norm_kind kind;
@@ -140,7 +140,7 @@ static quire_err pre_add(pretokenizer *p, pre_step step, pre_step **added, quire
     return QUIRE_OK;
 }
 
-static quire_err load_behavior(struct json_object *o, split_behavior *out, quire_error *err) {
+static quire_err load_behavior(json_value *o, split_behavior *out, quire_error *err) {
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     str name = json_get_str(o, "behavior");
     *out = SPLIT_ISOLATED;
@@ -153,8 +153,8 @@ static quire_err load_behavior(struct json_object *o, split_behavior *out, quire
     return name.n == 0 ? QUIRE_OK : unsupported(err, "the behavior", name);
 }
 
-static quire_err load_metaspace(struct json_object *o, pretokenizer *p, quire_error *err) {
-    pre_step *step;
+static quire_err load_metaspace(json_value *o, pretokenizer *p, quire_error *err) {
+    pre_step *step = NULL;
     str mark = json_get_str(o, "replacement"), scheme = json_get_str(o, "prepend_scheme");
     size_t len = 0;
     int32_t c = mark.n == 0 ? -1 : utf8_decode(mark.p, mark.n, &len);
@@ -190,7 +190,7 @@ quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t deli
     return pre_add(p, (pre_step){.kind = PRE_CHARS, .class = class, .delimiter = delimiter, .behavior = behavior}, &step, err);
 }
 
-static quire_err load_char_pre(struct json_object *o, str type, pretokenizer *p, quire_error *err) {
+static quire_err load_char_pre(json_value *o, str type, pretokenizer *p, quire_error *err) {
     if (str_is(type, "Digits")) {
         split_behavior b = json_get_bool(o, "individual_digits", false) ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
         return pretokenizer_add_chars(p, CLASS_NUMERIC, 0, b, err);
@@ -216,9 +216,9 @@ static quire_err load_char_pre(struct json_object *o, str type, pretokenizer *p,
     return unsupported(err, "the pre-tokenizer", type);
 }
 
-static quire_err load_pretokenizer(struct json_object *o, void *out, quire_error *err) {
+static quire_err load_pretokenizer(json_value *o, void *out, quire_error *err) {
     pretokenizer *p = out;
-    pre_step *step;
+    pre_step *step = NULL;
     str type = type_of(o);
     if (str_is(type, "Sequence")) {
         return load_each(o, "pretokenizers", "pre-tokenizer", out, load_pretokenizer, err);
@@ -251,7 +251,7 @@ quire_err pipeline_load_pretokenizer(str json, pretokenizer *out, quire_error *e
 
 /* ---- decoders ---- */
 
-static quire_err load_decoder_step(struct json_object *o, str type, decode_step *step, quire_error *err) {
+static quire_err load_decoder_step(json_value *o, str type, decode_step *step, quire_error *err) {
     if (str_is(type, "ByteLevel")) {
         step->kind = DECODE_BYTE_LEVEL;
         return QUIRE_OK;
@@ -290,7 +290,7 @@ static quire_err load_decoder_step(struct json_object *o, str type, decode_step 
     return unsupported(err, "the decoder", type);
 }
 
-static quire_err load_decoder(struct json_object *o, void *out, quire_error *err) {
+static quire_err load_decoder(json_value *o, void *out, quire_error *err) {
     decoder *d = out;
     str type = type_of(o);
     if (str_is(type, "Sequence")) {

@@ -1,6 +1,6 @@
 /* Post-processors: TemplateProcessing, BertProcessing, RobertaProcessing, and ByteLevel, which only concerns offsets. */
 #include "base/mem.h"
-#include "text/json_get.h"
+#include "json/json.h"
 #include "text/pipeline.h"
 
 typedef struct post_reader {
@@ -42,16 +42,16 @@ static quire_err malformed(quire_error *err) {
 }
 
 /* The ids that special_tokens gives for a name. */
-static quire_err add_named(const post_reader *r, struct json_object *special_tokens, str name, int32_t type_id, post_template *t,
+static quire_err add_named(const post_reader *r, json_value *special_tokens, str name, int32_t type_id, post_template *t,
                            quire_error *err) {
-    struct json_object *ids = json_get(json_get(special_tokens, name.p), "ids");
+    json_value *ids = json_get(json_get(special_tokens, name.p), "ids");
     int32_t values[64];
-    if (!json_object_is_type(ids, json_type_array) || json_object_array_length(ids) > 64) {
+    if (!json_is(ids, JSON_KIND_ARRAY) || json_length(ids) > 64) {
         return malformed(err);
     }
-    size_t n = json_object_array_length(ids);
+    size_t n = json_length(ids);
     for (size_t i = 0; i < n; i++) {
-        int64_t id = json_object_get_int64(json_object_array_get_idx(ids, i));
+        int64_t id = json_int64(json_at(ids, i));
         if (id < 0 || id >= r->n_ids) {
             return malformed(err);
         }
@@ -60,13 +60,13 @@ static quire_err add_named(const post_reader *r, struct json_object *special_tok
     return post_template_add(t, POST_TOKENS, type_id, values, n);
 }
 
-static quire_err load_template(const post_reader *r, struct json_object *o, const char *key, post_template *t, quire_error *err) {
-    struct json_object *list = json_get(o, key);
-    if (!json_object_is_type(list, json_type_array) || t->n > 0) {
+static quire_err load_template(const post_reader *r, json_value *o, const char *key, post_template *t, quire_error *err) {
+    json_value *list = json_get(o, key);
+    if (!json_is(list, JSON_KIND_ARRAY) || t->n > 0) {
         return malformed(err);
     }
-    for (size_t i = 0; i < json_object_array_length(list); i++) {
-        struct json_object *part = json_object_array_get_idx(list, i), *v = json_get(part, "Sequence");
+    for (size_t i = 0; i < json_length(list); i++) {
+        json_value *part = json_at(list, i), *v = json_get(part, "Sequence");
         if (v != NULL) {
             TRY(post_template_add(t, str_is(json_get_str(v, "id"), "B") ? POST_B : POST_A, json_get_int32(v, "type_id", 0), NULL, 0));
             continue;
@@ -79,12 +79,12 @@ static quire_err load_template(const post_reader *r, struct json_object *o, cons
 }
 
 /* "cls": ["<s>", 0]. */
-static quire_err read_token_pair(const post_reader *r, struct json_object *o, const char *key, int32_t *id, quire_error *err) {
-    struct json_object *pair = json_get(o, key);
-    if (!json_object_is_type(pair, json_type_array) || json_object_array_length(pair) != 2) {
+static quire_err read_token_pair(const post_reader *r, json_value *o, const char *key, int32_t *id, quire_error *err) {
+    json_value *pair = json_get(o, key);
+    if (!json_is(pair, JSON_KIND_ARRAY) || json_length(pair) != 2) {
         return malformed(err);
     }
-    int64_t value = json_object_get_int64(json_object_array_get_idx(pair, 1));
+    int64_t value = json_int64(json_at(pair, 1));
     if (value < 0 || value >= r->n_ids) {
         return malformed(err);
     }
@@ -93,7 +93,7 @@ static quire_err read_token_pair(const post_reader *r, struct json_object *o, co
 }
 
 /* cls A sep, and cls A sep B sep; Roberta has two sep between the texts and no segments. */
-static quire_err load_bert(const post_reader *r, struct json_object *o, bool roberta, quire_error *err) {
+static quire_err load_bert(const post_reader *r, json_value *o, bool roberta, quire_error *err) {
     postprocessor *p = r->out;
     int32_t cls, sep, second = roberta ? 0 : 1;
     TRY(read_token_pair(r, o, "cls", &cls, err));
@@ -114,7 +114,7 @@ static quire_err load_bert(const post_reader *r, struct json_object *o, bool rob
     return post_template_add(&p->pair, POST_TOKENS, second, &sep, 1);
 }
 
-static quire_err load_post(const post_reader *r, struct json_object *o, quire_error *err) {
+static quire_err load_post(const post_reader *r, json_value *o, quire_error *err) {
     str type = json_get_str(o, "type");
     if (str_is(type, "ByteLevel")) {
         return QUIRE_OK;
@@ -127,12 +127,12 @@ static quire_err load_post(const post_reader *r, struct json_object *o, quire_er
         return load_bert(r, o, type.p[0] == 'R', err);
     }
     if (str_is(type, "Sequence")) {
-        struct json_object *list = json_get(o, "processors");
-        if (!json_object_is_type(list, json_type_array)) {
+        json_value *list = json_get(o, "processors");
+        if (!json_is(list, JSON_KIND_ARRAY)) {
             return malformed(err);
         }
-        for (size_t i = 0; i < json_object_array_length(list); i++) {
-            TRY(load_post(r, json_object_array_get_idx(list, i), err));
+        for (size_t i = 0; i < json_length(list); i++) {
+            TRY(load_post(r, json_at(list, i), err));
         }
         return QUIRE_OK;
     }
@@ -144,8 +144,8 @@ quire_err pipeline_load_postprocessor(str json, int32_t n_ids, postprocessor *ou
     if (json.n == 0 || str_is(json, "null")) {
         return QUIRE_OK;
     }
-    struct json_object *o = json_get_document(json);
+    json_value *o = json_document(json);
     quire_err e = o == NULL ? malformed(err) : load_post(&(post_reader){out, n_ids}, o, err);
-    json_object_put(o);
+    json_drop(o);
     return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "tokenizer: out of memory for the post-processor") : e;
 }

@@ -2,13 +2,23 @@
 
 #include "base/mem.h"
 #include "text/byte_level.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 void pretokenizer_deinit(pretokenizer *p) {
     for (int32_t i = 0; i < p->n; i++) {
         matcher_deinit(&p->steps[i].match);
     }
     *p = (pretokenizer){0};
+}
+
+bool pretokenizer_deletes(const pretokenizer *p) {
+    for (int32_t i = 0; i < p->n; i++) {
+        bool splits = p->steps[i].kind == PRE_SPLIT || p->steps[i].kind == PRE_CHARS;
+        if (splits && p->steps[i].behavior == SPLIT_REMOVED) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void pre_scratch_deinit(pre_scratch *s) {
@@ -34,6 +44,9 @@ static quire_err list_add(piece_list *l, size_t at, size_t n) {
 }
 
 static quire_err add_cut(pre_scratch *s, size_t start, size_t end, bool match) {
+    if (s->max_cuts > 0 && s->n_cuts >= s->max_cuts) {
+        return QUIRE_NO_ROOM;
+    }
     if (!mem_grow_((void **)&s->cuts, &s->cap_cuts, s->n_cuts + 1, sizeof *s->cuts)) {
         return QUIRE_NO_MEMORY;
     }
@@ -200,7 +213,9 @@ static quire_err run_piece(const pre_step *step, const piece_list *in, size_t i,
                            piece_list *out) {
     size_t at = in->pieces[i].at;
     str text = {in->text.p + at, in->pieces[i].n};
+    bool each = step->kind == PRE_BYTE_LEVEL || step->behavior == SPLIT_ISOLATED; /* cut becomes a piece */
     s->n_cuts = 0;
+    s->max_cuts = each ? s->max_pieces : 0;
     switch (step->kind) {
     case PRE_SPLIT:
         TRY(cut_by_matches(&step->match, text, s, rs));
@@ -222,6 +237,9 @@ static quire_err run_step(const pre_step *step, const piece_list *in, pre_scratc
     strbuf_clear(own);
     for (size_t i = 0; i < in->n; i++) {
         TRY(run_piece(step, in, i, s, rs, own, out));
+        if (s->max_pieces > 0 && out->n > s->max_pieces) {
+            return QUIRE_NO_ROOM;
+        }
     }
     bool rewrites = own->n > 0;
     out->text = rewrites ? (str){own->p, own->n} : in->text;

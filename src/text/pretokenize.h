@@ -50,6 +50,8 @@ typedef struct pretokenizer {
 } pretokenizer;
 
 void pretokenizer_deinit(pretokenizer *p);
+/* Whether a step leaves characters out. */
+bool pretokenizer_deletes(const pretokenizer *p);
 /* Each appends a step. QUIRE_UNSUPPORTED past PRE_MAX_STEPS; errors of regex_open. */
 quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert, quire_error *err);
 quire_err pretokenizer_add_chars(pretokenizer *p, char_class class, int32_t delimiter, split_behavior behavior, quire_error *err);
@@ -77,12 +79,14 @@ typedef struct pre_scratch {
         bool match;
     } * cuts;
     size_t n_cuts, cap_cuts;
+    size_t max_pieces; /* set by the caller, of pretokenizers that delete nothing: past that cutting stops; 0: no bound */
+    size_t max_cuts;   /* of the step at hand, where each cut becomes a piece */
 } pre_scratch;
 
 void pre_scratch_deinit(pre_scratch *s);
 
 /* Cuts text (valid UTF-8); first: it begins where the whole input begins. *out lies in the scratch until its next use and may borrow text.
- * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next). */
+ * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next), QUIRE_NO_ROOM past s->max_pieces. */
 quire_err pretokenizer_run(const pretokenizer *p, str text, bool first, pre_scratch *s, regex_scratch *rs, const piece_list **out);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "text/regex.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 #define MAX_DEPTH 64
 

@@ -1,7 +1,9 @@
 #include "text/template.h"
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "text/jinja.h"
+#include "text/marker.h"
 
 struct chat_template {
     jinja_program *program;
@@ -26,14 +28,43 @@ static bool takes(const chat_template *t, const char *content) {
     return found;
 }
 
-quire_err chat_template_open(str source, chat_template **out, quire_error *err) {
+static quire_err define_token(chat_template *t, const marker *m, const char *name, str text) {
+    strbuf marked = {0};
+    quire_err e = marker_write(m, text, &marked);
+    e = e == QUIRE_OK ? jinja_define(t->program, name, (str){marked.n > 0 ? marked.p : "", marked.n}) : e;
+    strbuf_deinit(&marked);
+    return e;
+}
+
+static quire_err compile_with(chat_template *t, str source, const chat_tokens *tokens, const marker *m, quire_error *err) {
+    /* As transformers renders chat templates. */
+    TRY(jinja_open(source, (jinja_options){.trim_blocks = true, .lstrip_blocks = true, .marker = m}, &t->program, err));
+    quire_err e = define_token(t, m, "bos_token", tokens->bos);
+    e = e == QUIRE_OK ? define_token(t, m, "eos_token", tokens->eos) : e;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
+}
+
+static quire_err compile(chat_template *t, str source, const chat_tokens *tokens, quire_error *err) {
+    strbuf clean = {0};
+    marker m = {0};
+    quire_err e = marker_open(tokens->tokenizer, &m);
+    if (e == QUIRE_OK && !utf8_is_valid(source)) { /* its bytes might be taken for marks */
+        e = utf8_add_lossy(&clean, source);
+        source = (str){clean.p, clean.n};
+    }
+    e = e == QUIRE_OK ? compile_with(t, source, tokens, &m, err) : err_set(err, e, -1, "out of memory for a chat template");
+    strbuf_deinit(&clean);
+    marker_deinit(&m);
+    return e;
+}
+
+quire_err chat_template_open(str source, const chat_tokens *tokens, chat_template **out, quire_error *err) {
     *out = NULL;
     chat_template *t = mem_new(1, sizeof *t);
     if (t == NULL) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a chat template");
     }
-    /* As transformers renders chat templates. */
-    quire_err e = jinja_open(source, (jinja_options){.trim_blocks = true, .lstrip_blocks = true}, &t->program, err);
+    quire_err e = compile(t, source, tokens, err);
     if (e != QUIRE_OK) {
         chat_template_close(t);
         return e;
@@ -52,7 +83,11 @@ void chat_template_close(chat_template *t) {
 }
 
 quire_err chat_template_render(const chat_template *t, str variables_json, strbuf *out, quire_error *err) {
-    return jinja_render(t->program, variables_json, NULL, out, err);
+    quire_err e = jinja_render(t->program, variables_json, NULL, out, err);
+    if (e != QUIRE_OK && err != NULL) {
+        marks_strip(err->message);
+    }
+    return e;
 }
 
 chat_content chat_template_content(const chat_template *t) {

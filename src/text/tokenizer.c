@@ -1,7 +1,7 @@
 #include "text/tokenizer_impl.h"
 
 #include "base/mem.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 void token_list_deinit(token_list *l) {
     mem_free(l->ids);
@@ -30,6 +30,10 @@ quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
         tokenizer_close(t);
         return e == QUIRE_NO_MEMORY ? err_set(err, e, -1, "out of memory for the tokenizer") : e;
     }
+    if (tokenizer_find_max_bytes(t, &t->max_bytes) != QUIRE_OK) {
+        tokenizer_close(t);
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the tokenizer");
+    }
     *out = t;
     return QUIRE_OK;
 }
@@ -53,63 +57,145 @@ void tokenizer_close(tokenizer *t) {
 
 /* ---- encoding ---- */
 
-typedef struct encode_scratch {
+/* An encoding under way. */
+typedef struct encode_run {
+    const tokenizer *t;
+    encode_options options;
     strbuf clean; /* the text, when it had to be made valid */
     regex_scratch regex;
-    norm_scratch norm;
+    norm_scratch norm, norm_part;
     pre_scratch pre;
     bpe_scratch bpe;
-} encode_scratch;
+} encode_run;
 
-static void encode_scratch_deinit(encode_scratch *s) {
-    strbuf_deinit(&s->clean);
-    regex_scratch_deinit(&s->regex);
-    norm_scratch_deinit(&s->norm);
-    pre_scratch_deinit(&s->pre);
-    bpe_scratch_deinit(&s->bpe);
+static void encode_run_deinit(encode_run *r) {
+    strbuf_deinit(&r->clean);
+    regex_scratch_deinit(&r->regex);
+    norm_scratch_deinit(&r->norm);
+    norm_scratch_deinit(&r->norm_part);
+    pre_scratch_deinit(&r->pre);
+    bpe_scratch_deinit(&r->bpe);
 }
 
-static quire_err encode_pieces(const tokenizer *t, str text, bool first, encode_scratch *s, token_list *out) {
+static quire_err check_room(const encode_run *r, const token_list *out) {
+    return r->options.max_tokens > 0 && out->n > r->options.max_tokens ? QUIRE_NO_ROOM : QUIRE_OK;
+}
+
+static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
+    for (size_t i = from; i < l->n; i++) {
+        const added_token *a = added_set_get(&t->added, l->ids[i]);
+        if (a != NULL && a->control && a->id != t->bpe.unk) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The ids of a piece. Where marks say which control tokens there are, merges make none: such a piece is spelt by its characters. */
+static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
+    size_t before = out->n, len;
+    TRY(bpe_encode(&r->t->bpe, piece, &r->bpe, out));
+    if (r->options.marks == NULL || !has_control(r->t, out, before)) {
+        return QUIRE_OK;
+    }
+    out->n = before;
+    for (size_t i = 0; i < piece.n; i += len) {
+        utf8_next(piece.p + i, &len);
+        TRY(bpe_encode(&r->t->bpe, (str){piece.p + i, len}, &r->bpe, out));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err encode_pieces(encode_run *r, str text, bool first, token_list *out) {
     const piece_list *pieces;
-    TRY(pretokenizer_run(&t->pretokenizer, text, first, &s->pre, &s->regex, &pieces));
+    TRY(pretokenizer_run(&r->t->pretokenizer, text, first, &r->pre, &r->regex, &pieces));
     for (size_t i = 0; i < pieces->n; i++) {
-        TRY(bpe_encode(&t->bpe, (str){pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n}, &s->bpe, out));
+        TRY(encode_piece(r, (str){pieces->text.p + pieces->pieces[i].at, pieces->pieces[i].n}, out));
+        TRY(check_room(r, out));
     }
     return QUIRE_OK;
 }
 
-/* A stretch between tokens that are found in the raw text. */
-static quire_err encode_stretch(const tokenizer *t, str text, bool first, bool skip_special, encode_scratch *s, token_list *out) {
-    added_walk w;
-    TRY(normalizer_run(&t->normalizer, text, &s->norm, &s->regex, &text));
-    added_walk_begin(&w, &t->added, &t->added.normalized, text, skip_special);
-    while (added_walk_next(&w)) {
-        if (w.stretch_n > 0) {
-            TRY(encode_pieces(t, (str){text.p + w.stretch_at, w.stretch_n}, first && w.stretch_at == 0, s, out));
+/* The first of the list's places from `from` on, or SIZE_MAX. *i: where to look on. */
+static size_t place_from(const mark_list *l, size_t from, size_t *i) {
+    while (*i < l->n && l->at[*i] < from) {
+        ++*i;
+    }
+    return *i < l->n ? l->at[*i] : SIZE_MAX;
+}
+
+/* The marks of a stretch, text[offset ..], in what normalizing has made of it. Found by normalizing what lies between them: where the parts do not make the
+ * whole, no control token counts there. */
+static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
+    const text_marks *m = r->options.marks;
+    size_t done = 0, to = 0, i = 0, j = 0;
+    out->lead = normalizer_lead(&r->t->normalizer).n;
+    for (;;) {
+        size_t start = place_from(&m->starts, offset + done, &i), end = place_from(&m->ends, offset + done, &j);
+        size_t mark = start < end ? start : end, upto = mark <= offset + text.n ? mark - offset : text.n;
+        str part = {text.p + done, upto - done};
+        TRY(normalizer_run(&r->t->normalizer, part, &r->norm_part, &r->regex, &part));
+        size_t lead = done > 0 && part.n >= out->lead ? out->lead : 0;
+        part = (str){part.p + lead, part.n - lead};
+        if (to + part.n > normalized.n || (part.n > 0 && memcmp(normalized.p + to, part.p, part.n) != 0)) {
+            break;
         }
-        if (w.id >= 0) {
-            TRY(token_list_add(out, w.id));
+        to += part.n;
+        done = upto;
+        if (mark > offset + text.n) {
+            if (to == normalized.n) {
+                return QUIRE_OK;
+            }
+            break;
+        }
+        TRY(start == mark ? mark_list_add(&out->starts, to) : QUIRE_OK);
+        TRY(end == mark ? mark_list_add(&out->ends, to) : QUIRE_OK);
+        i += start == mark;
+        j += end == mark;
+    }
+    out->starts.n = out->ends.n = 0;
+    return QUIRE_OK;
+}
+
+/* A stretch between tokens that are found in the raw text, which begins at offset there. */
+static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_list *out) {
+    const tokenizer *t = r->t;
+    text_marks moved = {0};
+    added_walk w;
+    str normalized;
+    TRY(normalizer_run(&t->normalizer, text, &r->norm, &r->regex, &normalized));
+    added_walk_begin(&w, &t->added, &t->added.normalized, normalized, r->options.special == ENCODE_PLAIN);
+    w.marks = r->options.marks == NULL ? NULL : &moved;
+    quire_err e = w.marks != NULL && t->added.finds_control ? move_marks(r, offset, text, normalized, &moved) : QUIRE_OK;
+    while (e == QUIRE_OK && added_walk_next(&w)) {
+        if (w.stretch_n > 0) {
+            e = encode_pieces(r, (str){normalized.p + w.stretch_at, w.stretch_n}, offset == 0 && w.stretch_at == 0, out);
+        }
+        if (e == QUIRE_OK && w.id >= 0) {
+            e = token_list_add(out, w.id);
         }
     }
-    return QUIRE_OK;
+    text_marks_deinit(&moved);
+    return e;
 }
 
 /* The ids of a text's content, without what the post-processor puts around it. */
-static quire_err encode_content(const tokenizer *t, str text, encode_special special, encode_scratch *s, token_list *out) {
+static quire_err encode_content(encode_run *r, str text, token_list *out) {
     if (!utf8_is_valid(text)) {
-        strbuf_clear(&s->clean);
-        TRY(utf8_add_lossy(&s->clean, text));
-        text = (str){s->clean.p, s->clean.n};
+        strbuf_clear(&r->clean);
+        TRY(utf8_add_lossy(&r->clean, text));
+        text = (str){r->clean.p, r->clean.n};
     }
     added_walk w;
-    bool skip_special = special == ENCODE_PLAIN;
-    added_walk_begin(&w, &t->added, &t->added.raw, text, skip_special);
+    added_walk_begin(&w, &r->t->added, &r->t->added.raw, text, r->options.special == ENCODE_PLAIN);
+    w.marks = r->options.marks;
     while (added_walk_next(&w)) {
         if (w.stretch_n > 0) {
-            TRY(encode_stretch(t, (str){text.p + w.stretch_at, w.stretch_n}, w.stretch_at == 0, skip_special, s, out));
+            TRY(encode_stretch(r, (str){text.p + w.stretch_at, w.stretch_n}, w.stretch_at, out));
         }
         if (w.id >= 0) {
             TRY(token_list_add(out, w.id));
+            TRY(check_room(r, out));
         }
     }
     return QUIRE_OK;
@@ -164,24 +250,24 @@ static size_t n_already_there(const post_template *p, const token_list *content)
 
 typedef enum around { AROUND_NOTHING, AROUND_ONCE, AROUND_ALWAYS } around;
 
-static quire_err encode_texts(const tokenizer *t, str text, const str *pair, encode_special special, around how, encode_scratch *s,
-                              token_list lists[2], token_list *out, token_list *types) {
-    TRY(encode_content(t, text, special, s, &lists[0]));
+static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2], token_list *out, token_list *types) {
+    TRY(encode_content(r, text, &lists[0]));
     if (pair != NULL) {
-        TRY(encode_content(t, *pair, special, s, &lists[1]));
+        TRY(encode_content(r, *pair, &lists[1]));
     }
     static const post_template none;
-    const post_template *p = how == AROUND_NOTHING ? &none : pair != NULL ? &t->post.pair : &t->post.single;
+    const post_template *p = how == AROUND_NOTHING ? &none : pair != NULL ? &r->t->post.pair : &r->t->post.single;
     return add_template(p, &lists[0], &lists[1], how == AROUND_ONCE ? n_already_there(p, &lists[0]) : 0, out, types);
 }
 
-static quire_err encode(const tokenizer *t, str text, const str *pair, encode_special special, around how, token_list *out,
-                        token_list *types, quire_error *err) {
-    encode_scratch s = {0};
+static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out, token_list *types,
+                        quire_error *err) {
+    encode_run r = {.t = t, .options = options};
+    r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* none of its pieces is without a token */
     token_list lists[2] = {{0}, {0}};
     size_t before = out->n, before_types = types != NULL ? types->n : 0;
-    quire_err e = encode_texts(t, text, pair, special, how, &s, lists, out, types);
-    encode_scratch_deinit(&s);
+    quire_err e = encode_texts(&r, text, pair, how, lists, out, types);
+    encode_run_deinit(&r);
     token_list_deinit(&lists[0]);
     token_list_deinit(&lists[1]);
     if (e == QUIRE_OK) {
@@ -192,18 +278,19 @@ static quire_err encode(const tokenizer *t, str text, const str *pair, encode_sp
         types->n = before_types;
     }
     const char *what = e == QUIRE_NO_MEMORY     ? "out of memory while tokenizing"
+                       : e == QUIRE_NO_ROOM     ? "the text has more tokens than wanted"
                        : e == QUIRE_BAD_REQUEST ? "the tokenizer's regular expressions take too long on this text"
                                                 : "the text is too large to tokenize";
     return err_set(err, e, -1, "%s", what);
 }
 
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err) {
-    return encode(t, text, NULL, options.special, options.add_special ? AROUND_ONCE : AROUND_NOTHING, out, NULL, err);
+    return encode(t, text, NULL, options, options.add_special ? AROUND_ONCE : AROUND_NOTHING, out, NULL, err);
 }
 
 quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special, token_list *out, token_list *types,
                                 quire_error *err) {
-    return encode(t, text, pair, special, AROUND_ALWAYS, out, types, err);
+    return encode(t, text, pair, (encode_options){.special = special}, AROUND_ALWAYS, out, types, err);
 }
 
 /* ---- decoding ---- */

@@ -10,6 +10,7 @@
 
 #include "base/str.h"
 #include "core/vocab.h"
+#include "text/marks.h"
 
 typedef struct tokenizer tokenizer;
 
@@ -35,13 +36,18 @@ typedef enum encode_special {
 typedef struct encode_options {
     encode_special special;
     bool add_special; /* the post-processor's tokens, or BOS/EOS by add_bos/add_eos */
+    const text_marks *marks; /* of the text: control tokens elsewhere in it are ordinary text; NULL: wherever they stand */
+    size_t max_tokens;       /* of the text by itself: past that encoding stops; 0: no bound */
 } encode_options;
 
 /* Appends the ids of text to *out. A BOS is not added when the ids already begin with one (a template wrote it). O(n log n).
  * Bytes that are not UTF-8 count as U+FFFD, one for each maximal wrong part. A character for which the vocabulary has neither token, bytes
- * nor an unknown token is dropped, as the references do. QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when the
- * tokenizer's own regular expressions take too long on the text; *out is then as it was. */
+ * nor an unknown token is dropped, as the references do. QUIRE_NO_MEMORY; QUIRE_NO_ROOM past max_tokens, found out early; QUIRE_TOO_LARGE
+ * past 2 GiB; QUIRE_BAD_REQUEST when the tokenizer's own regular expressions take too long on the text; *out is then as it was. */
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err);
+
+/* The least number of tokens that a text of n_bytes can have; 0 where nothing is known, because the tokenizer may delete characters. O(1). */
+size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);
 
 /* Appends the text of ids as a whole (the tokenizer's own decoder: leading space rules, byte runs, clean-up). */
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out);

@@ -21,6 +21,7 @@ struct tokenizer {
     decoder decoder;
     postprocessor post;
     uint8_t *classes; /* [vocab.n] piece_class, or NULL: all normal */
+    size_t max_bytes; /* of a text that one token may stand for; 0: not known, since characters may be deleted */
     int32_t bos, eos;
     strbuf bos_text, eos_text;
 };
@@ -30,6 +31,9 @@ quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err);
 quire_err tokenizer_load_json(tokenizer *t, const vocab *v, quire_error *err);
 /* The pre-tokenizer, and what goes with it, that a GGUF file names; QUIRE_UNSUPPORTED for a name that is not known. */
 quire_err tokenizer_apply_pre(tokenizer *t, str pre, quire_error *err);
+
+/* What max_bytes is, once all else is built. *max is 0 where it is not known. QUIRE_NO_MEMORY. */
+quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max);
 
 /* A postprocessor that puts bos before and eos behind; -1: not. */
 quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos);

@@ -158,6 +158,9 @@ static inline void take(const quire_event *ev) {
     case QUIRE_EVENT_END:
         take_end(a, c, ev);
         break;
+    case QUIRE_EVENT_PARSED:
+        fail_msg("a PARSED for a stream");
+        break;
     case QUIRE_EVENT_DONE:
         assert_int_equal(a->n_started, a->n_ended);
         a->done = true;

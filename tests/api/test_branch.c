@@ -83,7 +83,7 @@ static void a_rollback_with_other_fields_says_what_those_say(void **state) {
     quire_queue *q = queue_new(e);
     answer plain, a, other;
     complete(e, q, &plain, "{" PROMPT ", \"seed\": 4}");
-    complete(e, q, &other, "{" PROMPT ", \"seed\": 5, \"max_tokens\": 50}");
+    complete(e, q, &other, "{\"prompt\": \"The prince went\", \"ignore_eos\": true, \"seed\": 5, \"max_tokens\": 50}");
     submit(e, q, &a, "{" PROMPT ", \"seed\": 4}");
     read_to(q, &a, 0, 20);
     rollback(&a, 0, plain.prompt_tokens, "{\"seed\": 5, \"max_tokens\": 50}");
@@ -301,6 +301,13 @@ static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     assert_int_equal(quire_stream_rollback(s, 0, n, "{\"stop\": \"x\"}", 13, &err), QUIRE_BAD_REQUEST);
     assert_string_equal(err.param, "stop");
     assert_int_equal(quire_stream_rollback(s, 0, n, "{\"top_p\": 7}", 12, &err), QUIRE_BAD_REQUEST);
+    static const char *const bounds[][2] = {{"{\"max_tokens\": 2147483647}", "max_tokens"},
+                                            {"{\"min_tokens\": 2147483647}", "min_tokens"},
+                                            {"{\"max_tokens\": 40, \"min_tokens\": 41}", "min_tokens"}};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+        assert_int_equal(quire_stream_rollback(s, 0, n, bounds[i][0], strlen(bounds[i][0]), &err), QUIRE_BAD_REQUEST);
+        assert_string_equal(err.param, bounds[i][1]);
+    }
     assert_int_equal(quire_stream_rollback(s, 0, n, "[]", 2, &err), QUIRE_BAD_REQUEST);
     assert_int_equal(quire_stream_rollback(s, 0, n, "{", 1, &err), QUIRE_BAD_REQUEST);
     int32_t bad = 1 << 30;
@@ -358,6 +365,63 @@ static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     quire_stream_release(a.stream);
     answer_clear(&a);
     answer_clear(&plain);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+/* Submits a fork of a running answer, which has the given fields beside PROMPT, with fields of its own; the name of the field it is refused by, or "". */
+static void expect_fork(const char *fields, const char *own, const char *refused) {
+    quire_queue *q = queue_new(e);
+    answer a, forked = {.n_choices = 1, .choices = mem_new(1, sizeof(outcome))};
+    quire_error err = {0};
+    char body[200];
+    snprintf(body, sizeof body, "{" PROMPT ", \"seed\": 4%s}", fields);
+    submit(e, q, &a, body);
+    read_to(q, &a, 0, 2);
+    quire_request *r = fork_of(&a, 0, QUIRE_HERE);
+    assert_int_equal(quire_request_set_all(r, own, strlen(own), &err), QUIRE_OK);
+    assert_int_equal(quire_submit(q, r, &forked, &forked.stream, &err), refused[0] != 0 ? QUIRE_BAD_REQUEST : QUIRE_OK);
+    assert_string_equal(err.param, refused);
+    if (refused[0] == 0) {
+        wait_done(q, &forked);
+        assert_int_equal(forked.error.code, QUIRE_OK);
+        quire_stream_release(forked.stream);
+    }
+    answer_clear(&forked);
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    answer_clear(&a);
+    quire_queue_close(q);
+    wait_until_idle(e);
+}
+
+/* A fork does not compute what stands before it, so all that would need it is refused by the name of a field, whether that was asked for or inherited. */
+static void a_fork_reports_nothing_of_what_stands_before_it(void **state) {
+    (void)state;
+    expect_fork("", "{\"echo\": true, \"logprobs\": 1}", "echo");
+    expect_fork("", "{\"echo\": true, \"logprobs\": 0, \"max_tokens\": 0}", "echo");
+    expect_fork(", \"logprobs\": 2", "{\"echo\": true}", "echo");
+    expect_fork("", "{\"prompt_logprobs\": 0}", "prompt_logprobs");
+    expect_fork(", \"logprobs\": 2", "{\"echo\": true, \"logprobs\": null}", "");
+    expect_fork(", \"echo\": true, \"logprobs\": 2", "{\"logprobs\": 1}", "");
+}
+
+static void a_fork_gives_no_logits_of_its_prompt(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    answer a;
+    quire_error err = {0};
+    float logits;
+    quire_stream *none;
+    submit(e, q, &a, "{" PROMPT "}");
+    read_to(q, &a, 0, 2);
+    quire_request *r = fork_of(&a, 0, QUIRE_HERE);
+    quire_request_logits(r, &logits);
+    assert_int_equal(quire_submit(q, r, NULL, &none, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "fork"));
+    wait_done(q, &a);
+    quire_stream_release(a.stream);
+    answer_clear(&a);
     quire_queue_close(q);
     wait_until_idle(e);
 }
@@ -428,8 +492,33 @@ static int close_engine(void **state) {
     return 0;
 }
 
+static void a_text_that_cannot_fit_is_not_steered_to(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(e);
+    static char text[60000];
+    quire_error err = {0};
+    const size_t sizes[] = {sizeof text, 20000};
+    const char *const words[] = {"at least 4616 tokens", "at least 2049 tokens"};
+    for (size_t i = 0; i < 2; i++) {
+        answer a;
+        submit(e, q, &a, "{\"prompt\": \"The prince went\", \"max_tokens\": 200, \"ignore_eos\": true}");
+        read_to(q, &a, 0, 2);
+        memset(text, '1', sizeof text);
+        quire_tail tail = {.text = text, .n_text = sizes[i]};
+        assert_int_equal(quire_stream_steer(a.stream, 0, QUIRE_HERE, &tail, NULL, 0, &err), QUIRE_OK);
+        wait_done(q, &a);
+        assert_int_equal(a.n_refused, 1);
+        assert_string_equal(a.refusal.param, "text");
+        assert_non_null(strstr(a.refusal.message, words[i]));
+        quire_stream_release(a.stream);
+        answer_clear(&a);
+    }
+    quire_queue_close(q);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_text_that_cannot_fit_is_not_steered_to),
         cmocka_unit_test(what_was_rolled_back_is_said_again),
         cmocka_unit_test(a_rollback_with_other_fields_says_what_those_say),
         cmocka_unit_test(a_steered_answer_says_the_given_text_and_goes_on),
@@ -438,6 +527,8 @@ int main(void) {
         cmocka_unit_test(choices_are_named_by_index),
         cmocka_unit_test(samples_without_a_seed_say_again_what_they_said),
         cmocka_unit_test(what_cannot_be_is_refused_and_changes_nothing),
+        cmocka_unit_test(a_fork_reports_nothing_of_what_stands_before_it),
+        cmocka_unit_test(a_fork_gives_no_logits_of_its_prompt),
         cmocka_unit_test(commands_meet_the_end_of_their_stream),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);

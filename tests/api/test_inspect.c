@@ -4,10 +4,10 @@
 
 #include <math.h>
 
-#include <json-c/json.h>
+#include "json/json.h"
 
 #include "quire.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static quire_options options_for(const char *model) {
     quire_options o;
@@ -26,27 +26,26 @@ static char *inspect(const quire_options *o, bool json) {
     return text;
 }
 
-static json_object *inspect_json(const quire_options *o) {
+static json_value *inspect_json(const quire_options *o) {
     char *text = inspect(o, true);
-    json_object *v = json_tokener_parse(text);
+    json_value *v = json_document(str_of(text));
     assert_non_null(v);
     assert_true(utf8_is_valid(str_of(text)));
     quire_free(text);
     return v;
 }
 
-static int64_t number(json_object *o, const char *key) {
-    json_object *v;
-    assert_true(json_object_object_get_ex(o, key, &v));
-    assert_true(json_object_is_type(v, json_type_int));
-    return json_object_get_int64(v);
+static int64_t number(json_value *o, const char *key) {
+    json_value *v = json_get(o, key);
+    assert_true(json_is(v, JSON_KIND_INT));
+    return json_int64(v);
 }
 
-static json_object *plan_of(json_object *o, const char *kv_dtype) {
-    json_object *plan = json_object_object_get(o, "memory_plan");
-    for (size_t i = 0; i < json_object_array_length(plan); i++) {
-        json_object *one = json_object_array_get_idx(plan, i);
-        if (strcmp(json_object_get_string(json_object_object_get(one, "kv_dtype")), kv_dtype) == 0) {
+static json_value *plan_of(json_value *o, const char *kv_dtype) {
+    json_value *plan = json_get(o, "memory_plan");
+    for (size_t i = 0; i < json_length(plan); i++) {
+        json_value *one = json_at(plan, i);
+        if (str_is(json_get_str(one, "kv_dtype"), kv_dtype)) {
             return one;
         }
     }
@@ -57,17 +56,17 @@ static json_object *plan_of(json_object *o, const char *kv_dtype) {
 static void the_builtin_model_is_summed_up(void **state) {
     (void)state;
     quire_options o = options_for("builtin");
-    json_object *v = inspect_json(&o);
+    json_value *v = inspect_json(&o);
     assert_int_equal(number(v, "n_layers"), 6);
     assert_int_equal(number(v, "n_vocab"), 2048);
     int64_t d = number(v, "d_model"), ff = number(v, "d_ff"), kv = number(v, "n_kv_heads") * number(v, "d_head");
     int64_t matrices = 2048 * d + 6 * (2 * d * d + 2 * kv * d + 3 * ff * d), norms = 13 * d;
     assert_int_equal(number(v, "n_params"), matrices + norms);
     assert_int_equal(number(v, "weight_bytes"), matrices / 32 * 34 + norms * 4);
-    json_object *types = json_object_object_get(v, "weight_bytes_by_type");
+    json_value *types = json_get(v, "weight_bytes_by_type");
     assert_int_equal(number(types, "Q8_0"), matrices / 32 * 34);
     assert_int_equal(number(types, "F32"), norms * 4);
-    json_object *f32 = plan_of(v, "F32"), *f16 = plan_of(v, "F16"), *bf16 = plan_of(v, "BF16");
+    json_value *f32 = plan_of(v, "F32"), *f16 = plan_of(v, "F16"), *bf16 = plan_of(v, "BF16");
     assert_int_equal(number(f32, "token_bytes"), 2 * 6 * kv * 4);
     assert_int_equal(number(f16, "token_bytes"), 2 * 6 * kv * 2);
     assert_int_equal(number(bf16, "page_bytes"), 16 * number(bf16, "token_bytes"));
@@ -75,13 +74,13 @@ static void the_builtin_model_is_summed_up(void **state) {
     assert_int_equal(number(f16, "n_tokens"), 16 * number(f16, "n_pages"));
     assert_int_equal(number(f16, "full_length_requests"), number(f16, "n_pages") / 128);
     quire_options hf = options_for("models/builtin-hf");
-    json_object *w = inspect_json(&hf);
-    assert_string_equal(json_object_get_string(json_object_object_get(w, "format")), "huggingface");
+    json_value *w = inspect_json(&hf);
+    assert_string_equal(json_get_str(w, "format").p, "huggingface");
     assert_int_equal(number(w, "n_params"), number(v, "n_params"));
     assert_int_equal(number(w, "max_positions"), number(v, "max_positions"));
     assert_int_equal(number(plan_of(w, "F16"), "page_bytes"), number(f16, "page_bytes"));
-    json_object_put(w);
-    json_object_put(v);
+    json_drop(w);
+    json_drop(v);
     char *text = inspect(&o, false);
     assert_non_null(strstr(text, "6 layers"));
     assert_non_null(strstr(text, "tied head"));
@@ -90,13 +89,13 @@ static void the_builtin_model_is_summed_up(void **state) {
 }
 
 /* A file on disk with the plan's numbers; its tensors need not be theirs, since nothing is loaded. */
-static json_object *inspect_plan(const model_plan *p, const char *text_has) {
+static json_value *inspect_plan(const model_plan *p, const char *text_has) {
     temp_dir dir = temp_new();
     strbuf b = {0};
     put_plan(&b, p);
     write_file(temp_path(&dir, "m.gguf"), b.p, b.n);
     quire_options o = options_for(temp_path(&dir, "m.gguf"));
-    json_object *v = inspect_json(&o);
+    json_value *v = inspect_json(&o);
     char *text = inspect(&o, false);
     assert_non_null(strstr(text, text_has));
     assert_null(strstr(text, "nan"));
@@ -125,11 +124,11 @@ static void bytes_a_token_are_those_of_the_worked_examples(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         model_plan p;
         numbers_of(&p, cases[i].n_layers, cases[i].n_heads, cases[i].n_kv_heads);
-        json_object *v = inspect_plan(&p, "4096");
+        json_value *v = inspect_plan(&p, "4096");
         assert_int_equal(number(plan_of(v, "F16"), "token_bytes"), cases[i].token_bytes);
         assert_int_equal(number(plan_of(v, "F16"), "page_bytes"), cases[i].token_bytes * 16);
         assert_int_equal(number(plan_of(v, "F32"), "token_bytes"), cases[i].token_bytes * 2);
-        json_object_put(v);
+        json_drop(v);
     }
 }
 
@@ -141,8 +140,8 @@ static void hostile_words_stay_harmless(void **state) {
         plan_llama(&p);
         set_str(&p, "general.name", names[i]);
         set_str(&p, "tokenizer.ggml.pre", names[i]);
-        json_object *v = inspect_plan(&p, "architecture    llama");
-        json_object_put(v);
+        json_value *v = inspect_plan(&p, "architecture    llama");
+        json_drop(v);
     }
     model_plan p;
     char longest[400];
@@ -153,8 +152,8 @@ static void hostile_words_stay_harmless(void **state) {
     }
     longest[0] = 'x';
     set_str(&p, "general.name", longest);
-    json_object *v = inspect_plan(&p, "x\xe2\x82\xac");
-    json_object_put(v);
+    json_value *v = inspect_plan(&p, "x\xe2\x82\xac");
+    json_drop(v);
 }
 
 static void a_file_without_weights_is_no_division_by_zero(void **state) {
@@ -163,9 +162,9 @@ static void a_file_without_weights_is_no_division_by_zero(void **state) {
     plan_llama(&p);
     set_u32(&p, "llama.vocab_size", 40);
     p.n_tensors = 0;
-    json_object *v = inspect_plan(&p, "0 parameters");
+    json_value *v = inspect_plan(&p, "0 parameters");
     assert_int_equal(number(v, "n_params"), 0);
-    json_object_put(v);
+    json_drop(v);
 }
 
 /* ---- options ---- */
@@ -224,6 +223,66 @@ static void options_out_of_bounds_are_refused_by_name(void **state) {
     assert_null(text);
 }
 
+/* What a program compiled with another version's header hands over: `size` bytes of options, initialised by this library. */
+static quire_err open_sized(size_t size, unsigned char *bytes, quire_error *err) {
+    quire_options *o = (quire_options *)bytes;
+    quire_engine *e = NULL;
+    o->model = "models/builtin-small.gguf";
+    quire_err r = quire_engine_open(o, &e, err);
+    if (r == QUIRE_OK) {
+        assert_int_equal(quire_engine_info(e)->page_tokens, 16); /* a default */
+        quire_engine_close(e);
+    }
+    char *text = NULL;
+    int64_t n;
+    assert_int_equal(quire_inspect(o, true, &text, NULL), r);
+    quire_free(text);
+    assert_int_equal(o->size, size);
+    if (r != QUIRE_OK) {
+        assert_int_equal(quire_pack(o, "/nonexistent/packed", &n, NULL), QUIRE_INVALID);
+    }
+    return r;
+}
+
+static void options_of_another_header_are_read_by_their_size(void **state) {
+    (void)state;
+    static const size_t fewer[] = {offsetof(quire_options, compute), offsetof(quire_options, audit), sizeof(quire_options)};
+    quire_error err = {0};
+    for (size_t i = 0; i < sizeof fewer / sizeof *fewer; i++) { /* an older program: what it does not know has its default */
+        _Alignas(quire_options) unsigned char bytes[sizeof(quire_options) + 64];
+        memset(bytes, 0xa5, sizeof bytes);
+        quire_options_init_sized((quire_options *)bytes, fewer[i]);
+        for (size_t k = fewer[i]; k < sizeof bytes; k++) {
+            assert_int_equal(bytes[k], 0xa5); /* nothing is written past the caller's struct */
+        }
+        if (open_sized(fewer[i], bytes, &err) != QUIRE_OK) {
+            fail_msg("%zu bytes: %s", fewer[i], err.message);
+        }
+    }
+    _Alignas(quire_options) unsigned char newer[sizeof(quire_options) + 64]; /* a newer program */
+    memset(newer, 0xa5, sizeof newer);
+    quire_options_init_sized((quire_options *)newer, sizeof newer);
+    assert_int_equal(open_sized(sizeof newer, newer, &err), QUIRE_OK);
+    newer[sizeof newer - 1] = 1; /* it sets an option that only its header has */
+    assert_int_equal(open_sized(sizeof newer, newer, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.message, "does not know"));
+}
+
+static void options_without_a_size_are_refused(void **state) {
+    (void)state;
+    static const size_t wrong[] = {0, 1, sizeof(size_t), offsetof(quire_options, model) + sizeof(char *) - 1, sizeof(quire_options) - 1, 4104, SIZE_MAX};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        quire_options o = options_for("builtin-small");
+        o.size = wrong[i];
+        refused(&o, "quire_options.size");
+    }
+}
+
+static void the_version_is_the_header_s(void **state) {
+    (void)state;
+    assert_string_equal(quire_version(), QUIRE_VERSION);
+}
+
 static void extreme_options_that_are_allowed_work(void **state) {
     (void)state;
     static const struct {
@@ -274,6 +333,9 @@ int main(void) {
         cmocka_unit_test(hostile_words_stay_harmless),
         cmocka_unit_test(a_file_without_weights_is_no_division_by_zero),
         cmocka_unit_test(options_out_of_bounds_are_refused_by_name),
+        cmocka_unit_test(options_of_another_header_are_read_by_their_size),
+        cmocka_unit_test(options_without_a_size_are_refused),
+        cmocka_unit_test(the_version_is_the_header_s),
         cmocka_unit_test(extreme_options_that_are_allowed_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

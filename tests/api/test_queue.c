@@ -289,27 +289,90 @@ static void a_prompt_that_is_too_long_fails_without_a_start(void **state) {
     quire_queue_close(q);
 }
 
+/* The error of a prompt of n words: at_once, when the body is read, or of its stream. */
+static quire_error refusal_of(quire_engine *e, quire_endpoint endpoint, bool at_once, const char *head, const char *word, size_t n, const char *tail) {
+    quire_queue *q = queue_new(e);
+    quire_error err = {0};
+    quire_request *r;
+    strbuf body = {0};
+    answer a;
+    assert_int_equal(strbuf_add_str(&body, head), QUIRE_OK);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(strbuf_add_str(&body, word), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&body, tail), QUIRE_OK);
+    bool parsed = quire_request_parse(e, endpoint, body.p, body.n, &r, &err) == QUIRE_OK;
+    assert_int_equal(parsed, !at_once);
+    if (parsed) {
+        submit_request(q, r, &a);
+        wait_done(q, &a);
+        quire_stream_release(a.stream);
+        assert_int_equal(a.finish, QUIRE_FINISH_ERROR);
+        err = a.error;
+        answer_clear(&a);
+    }
+    assert_int_equal(err.code, endpoint == QUIRE_CHAT ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST);
+    strbuf_deinit(&body);
+    wait_until_idle(e);
+    quire_queue_close(q);
+    return err;
+}
+
+static void expect_count(quire_error err, const char *param, const char *count) {
+    assert_string_equal(err.param, param);
+    if (strstr(err.message, count) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", err.message, count);
+    }
+}
+
+/* The model has 2,048 positions, and its longest token 13 bytes. */
+static void a_text_that_cannot_fit_is_refused_by_its_length(void **state) {
+    (void)state;
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "aaaaa", 10400, "\"}"), "input_tokens", "has at least 4000 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":\"", "\\u0061", 39000, "\"}"), "input_tokens", "has at least 3000 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":[\"a\",\"", "aaaaa", 52000, "\"]}"), "input_tokens", "has at least 3334 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "1 a ", 5000, "\"}"), "input_tokens", "has at least 2049 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":[", "5,", 2999, "5]}"), "input_tokens", "has 3000 tokens");
+}
+
+static void a_chat_that_cannot_fit_names_its_messages(void **state) {
+    (void)state;
+    quire_options o;
+    quire_engine *e;
+    quire_error err = {0};
+    quire_options_init(&o);
+    o.model = "models/builtin-small.gguf";
+    o.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    o.n_pages = 256;
+    o.n_threads = 1;
+    assert_int_equal(quire_engine_open(&o, &e, &err), QUIRE_OK);
+    const char *head = "{\"messages\":[{\"role\":\"user\",\"content\":\"", *tail = "\"}]}";
+    expect_count(refusal_of(e, QUIRE_CHAT, false, head, "aaaaa", 52000, tail), "messages", "has at least 20000 tokens");
+    expect_count(refusal_of(e, QUIRE_CHAT, false, head, "1 a ", 5000, tail), "messages", "has at least 2049 tokens");
+    quire_engine_close(e);
+}
+
 /* Nobody reads until the table of requests is full: then a request of several prompts fails, and nothing that had a place is lost. */
 static void a_full_engine_is_busy_and_loses_nothing(void **state) {
     (void)state;
     quire_engine *e = world_open(256, 16); /* 1,024 places */
     quire_queue *q = queue_new(e);
     strbuf body = {0};
-    answer first, second, third;
+    answer first, second, third, refused;
     assert_int_equal(strbuf_add_str(&body, "{\"max_tokens\": 1, \"ignore_eos\": true, \"prompt\": [[1]"), QUIRE_OK);
     for (int i = 1; i < 1022; i++) {
         assert_int_equal(strbuf_addf(&body, ", [%d, %d]", i, i), QUIRE_OK);
     }
     assert_int_equal(strbuf_add_str(&body, "]}"), QUIRE_OK);
     submit(e, q, &first, body.p);
-    for (int i = 0; i < 60000 && stats_of(e).generation_tokens < 1022; i++) {
+    while (stats_of(e).generation_tokens < 1022) {
         sleep_ms(1);
     }
     submit(e, q, &second, "{\"max_tokens\": 200, \"prompt\": [[1], [2], [3], [4]]}");
-    for (int i = 0; i < 60000 && stats_of(e).generation_tokens < 1024; i++) {
-        sleep_ms(1);
-    }
-    sleep_ms(50); /* two have run; the third was refused a moment after they were taken */
+    quire_queue *other = queue_new(e);
+    submit(e, other, &refused, "{\"max_tokens\": 2, \"prompt\": [5]}");
+    wait_done(other, &refused); /* the one text thread comes to it when it is done with the second */
+    assert_int_equal(refused.error.code, QUIRE_BUSY);
     wait_done(q, &second);
     submit(e, q, &third, "{\"max_tokens\": 2, \"prompt\": [5]}");
     wait_done(q, &first);
@@ -323,10 +386,13 @@ static void a_full_engine_is_busy_and_loses_nothing(void **state) {
     quire_stream_release(first.stream);
     quire_stream_release(second.stream);
     quire_stream_release(third.stream);
+    quire_stream_release(refused.stream);
     wait_until_idle(e);
     answer_clear(&first);
     answer_clear(&second);
     answer_clear(&third);
+    answer_clear(&refused);
+    quire_queue_close(other);
     strbuf_deinit(&body);
     quire_queue_close(q);
     quire_engine_close(e);
@@ -611,6 +677,8 @@ int main(void) {
         cmocka_unit_test(ids_are_answered_as_their_text),
         cmocka_unit_test(logits_are_the_same_bytes_every_time),
         cmocka_unit_test(a_prompt_that_is_too_long_fails_without_a_start),
+        cmocka_unit_test(a_text_that_cannot_fit_is_refused_by_its_length),
+        cmocka_unit_test(a_chat_that_cannot_fit_names_its_messages),
         cmocka_unit_test(a_full_engine_is_busy_and_loses_nothing),
         cmocka_unit_test(cancel_ends_a_stream_at_every_moment),
         cmocka_unit_test(a_released_stream_is_never_heard_of_again),

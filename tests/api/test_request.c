@@ -1,6 +1,5 @@
 #include "api/request.h"
 
-#include <json-c/json.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +12,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "json/json.h"
+#include "json/json_scan.h"
 
 static const request_context context = {.n_vocab = 2048, .max_model_len = 1024, .has_vocabulary = true, .has_chat_template = true};
 
@@ -67,7 +68,7 @@ static void a_bare_completion_has_the_defaults(void **state) {
 static void a_bare_chat_has_the_defaults(void **state) {
     (void)state;
     quire_request *r = parse(QUIRE_CHAT, "{" USER "}");
-    assert_string_equal(r->messages, "[{\"role\":\"user\",\"content\":\"Hi\"}]");
+    assert_string_equal(r->messages.p, "[{\"role\":\"user\",\"content\":\"Hi\"}]");
     assert_int_equal(r->sampling.max_tokens, -1);
     assert_true(r->add_generation_prompt);
     assert_false(r->add_special || r->continue_final_message);
@@ -107,7 +108,7 @@ static void every_working_field_arrives(void **state) {
     assert_int_equal(r->sampling.max_tokens, 4);
     assert_true(r->continue_final_message);
     assert_false(r->add_generation_prompt);
-    assert_string_equal(r->template_kwargs, "{\"x\":1}");
+    assert_int_equal(json_get_int32(r->template_kwargs, "x", 0), 1);
     assert_int_equal(r->n_stops, 1);
     assert_true(str_is(r->stops[0], "end"));
     quire_request_free(r);
@@ -288,15 +289,51 @@ static void a_field_of_a_later_issue_is_refused_by_name(void **state) {
     (void)state;
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"suffix\":\"end\"}", "suffix", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"tools\":[{\"type\":\"function\"}]}", "tools", "not supported yet");
-    refuse(QUIRE_CHAT, "{" USER ",\"tool_choice\":\"auto\"}", "tool_choice", "not supported yet");
+    refuse(QUIRE_CHAT, "{" USER ",\"tool_choice\":\"required\"}", "tool_choice", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"response_format\":{\"type\":\"json_object\"}}", "response_format", "not supported yet");
     refuse(QUIRE_CHAT, "{" USER ",\"echo\":true}", "echo", "not supported yet");
 }
 
-static void unknown_fields_are_ignored(void **state) {
+static void values_that_clients_always_send_and_that_mean_nothing_are_taken(void **state) {
     (void)state;
-    quire_request_free(parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"unknown_field\":[1],\"stream_options.include_usage\":5}"));
-    quire_request_free(parse(QUIRE_CHAT, "{" USER ",\"prompt\":5}"));
+    static const char *const harmless[] = {"\"tool_choice\":\"auto\"",     "\"tool_choice\":\"none\"",         "\"function_call\":\"auto\"", "\"tools\":[]",
+                                           "\"parallel_tool_calls\":true", "\"parallel_tool_calls\":false",   "\"reasoning_effort\":\"low\"",
+                                           "\"verbosity\":\"high\"",       "\"response_format\":{\"type\":\"text\"}", "\"truncate_prompt_tokens\":-1",
+                                           "\"truncate_prompt_tokens\":100", "\"include_reasoning\":false",    "\"guided_json\":null"};
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
+        char body[256];
+        snprintf(body, sizeof body, "{" USER ",%s}", harmless[i]);
+        quire_request *r = parse(QUIRE_CHAT, body);
+        assert_null(r->info.ignored);
+        quire_request_free(r);
+    }
+    refuse(QUIRE_CHAT, "{" USER ",\"reasoning_effort\":5}", "body.reasoning_effort", "must be a string");
+    refuse(QUIRE_CHAT, "{" USER ",\"truncate_prompt_tokens\":-2}", "truncate_prompt_tokens", "at least -1");
+}
+
+static void unknown_members_that_would_change_what_is_generated_are_refused_by_name(void **state) {
+    (void)state;
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"guided_json\":{\"a\":1}}", "guided_json", "guided_json is not supported; leave it out");
+    refuse(QUIRE_CHAT, "{" USER ",\"lora\":\"x\"}", "lora", "lora is not supported");
+    refuse(QUIRE_CHAT, "{" USER ",\"repeat_penalty\":1.1}", "repeat_penalty", "use repetition_penalty");
+}
+
+static void other_unknown_members_are_named_and_mean_nothing(void **state) {
+    (void)state;
+    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"unknown_field\":[1],\"stream_options.include_usage\":5,\"a\\r\\nSet-Cookie: b\":1,\"absent\":null}");
+    assert_string_equal(r->info.ignored, "unknown_field, stream_options.include_usage, a??Set-Cookie:?b");
+    quire_request_free(r);
+    r = parse(QUIRE_CHAT, "{" USER ",\"prompt\":5,\"stream\":true,\"stream_options\":{\"x\":1}}");
+    assert_string_equal(r->info.ignored, "prompt, stream_options.x");
+    quire_request_free(r);
+    char body[8000] = "{\"prompt\":\"x\"";
+    for (int i = 0; i < 300; i++) {
+        snprintf(body + strlen(body), sizeof body - strlen(body), ",\"member_%d\":1", i);
+    }
+    strcat(body, "}");
+    r = parse(QUIRE_COMPLETIONS, body);
+    assert_true(strlen(r->info.ignored) <= 200);
+    quire_request_free(r);
 }
 
 static void wrong_types_name_the_field_under_body(void **state) {
@@ -304,12 +341,13 @@ static void wrong_types_name_the_field_under_body(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":\"ten\"}", "body.max_tokens",
            "max_tokens is \"ten\"; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1.5}", "body.max_tokens", "max_tokens is 1.5; it must be an integer");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1e400}", "body.max_tokens", "it must be an integer");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1e400}", "body.max_tokens", "max_tokens has a number beyond a double");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":9223372036854775808}", "body.seed", "seed has an integer beyond 64 bits at byte 21");
+    quire_request_free(parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":9223372036854775808}"));
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":\"hot\"}", "body.temperature",
            "temperature is \"hot\"; it must be a number");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":true}", "body.temperature", "it must be a number");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":9223372036854775808}", "body.seed", "it must be an integer");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-99999999999999999999999}", "body.seed", "it must be an integer");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":-99999999999999999999999}", "body.seed", "seed has an integer beyond 64 bits");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":1.5}", "body.seed", "seed is 1.5; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream\":\"yes\"}", "body.stream", "it must be true or false");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stop\":[\"a\",5]}", "body.stop.1", "stop[1] is 5; it must be a string");
@@ -343,6 +381,7 @@ static void fields_are_checked_against_each_other(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"stream_options\":{\"include_usage\":true}}", "stream_options", "without stream");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"min_tokens\":17}", "min_tokens", "at most max_tokens, which is 16");
     refuse(QUIRE_CHAT, "{" USER ",\"continue_final_message\":true}", "continue_final_message", "exclude each other");
+    refuse(QUIRE_CHAT, "{" USER ",\"min_tokens\":2147483647}", "min_tokens", "a sequence has at most");
     quire_request_free(parse(QUIRE_CHAT, "{" USER ",\"min_tokens\":17}"));
 }
 
@@ -405,9 +444,9 @@ static void content_parts_become_one_text(void **state) {
                                          "{\"type\":\"input_text\",\"text\":\"you\"},\"there\"]},{\"role\":\"assistant\",\"name\":\"n\"},"
                                          "{\"content\":null,\"role\":\"king\"}]}");
     assert_string_equal(
-        r->messages, "[{\"role\":\"user\",\"content\":\"Hello \\nyou\\nthere\"},{\"role\":\"assistant\",\"name\":\"n\",\"content\":\"\"},"
+        r->messages.p, "[{\"role\":\"user\",\"content\":\"Hello \\nyou\\nthere\"},{\"role\":\"assistant\",\"name\":\"n\",\"content\":\"\"},"
                      "{\"content\":\"\",\"role\":\"king\"}]");
-    assert_int_equal(r->n_messages, strlen(r->messages));
+    assert_int_equal(r->messages.n, strlen(r->messages.p));
     quire_request_free(r);
 }
 
@@ -418,7 +457,7 @@ static void expect_messages(chat_content form, const char *want) {
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\",\"c\"]},{\"role\":\"user\"}]}";
     quire_request *r;
     assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, NULL), QUIRE_OK);
-    assert_string_equal(r->messages, want);
+    assert_string_equal(r->messages.p, want);
     quire_request_free(r);
 }
 
@@ -462,11 +501,11 @@ static void malformed_json_is_refused_with_its_position(void **state) {
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}}", "body.14", "not valid JSON");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\"} x", "body.15", "not valid JSON");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",}", "body.14", "not valid JSON");
-    refuse(QUIRE_COMPLETIONS, "{'prompt':\"x\"}", "body.1", "unexpected character");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"k\":NaN}", "body.18", "unexpected character");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\"/**/}", "body.13", "unexpected character");
+    refuse(QUIRE_COMPLETIONS, "{'prompt':\"x\"}", "body.1", "a name in double quotes");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"k\":NaN}", "body.18", "NaN and Infinity");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\"/**/}", "body.13", "neither a comma nor");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\ny\"}", "body.12", "control character");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\\\ny\"}", "body.13", "not valid JSON");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\\\ny\"}", "body.12", "an escape that JSON does not have");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\xff\"}", "body.12", "not UTF-8");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\xc0\x80\"}", "body.12", "not UTF-8");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\xed\xa0\x80\"}", "body.12", "not UTF-8");
@@ -476,12 +515,33 @@ static void malformed_json_is_refused_with_its_position(void **state) {
     assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, "{\"prompt\":\"x\"}\0{}", 17, &r, &err), QUIRE_BAD_REQUEST);
 }
 
-static void of_duplicate_keys_the_last_counts(void **state) {
+static void a_name_that_occurs_twice_is_refused(void **state) {
     (void)state;
-    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_k\":1,\"prompt\":\"y\",\"top_k\":2}");
-    assert_true(str_is(r->prompts[0].text, "y"));
-    assert_int_equal(r->sampling.top_k, 2);
-    quire_request_free(r);
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"top_k\":1,\"prompt\":\"y\",\"top_k\":2}", "body.37", "the name \"top_k\" a second time");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"pr\\u006fmpt\":\"y\"}", "body.14", "the name \"prompt\" a second time");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":{\"a\":1,\"a\":2}}", "body.29", "a second time");
+}
+
+static void a_name_with_a_nul_is_refused(void **state) {
+    (void)state;
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\\u0000\":5}", "body.14", "a name with a NUL character");
+    refuse(QUIRE_CHAT, "{" USER ",\"metadata\":{\"a\\u0000b\":\"c\"}}", "body.57", "a name with a NUL character");
+}
+
+static void too_many_values_are_refused_before_any_is_built(void **state) {
+    (void)state;
+    enum { N = 1 << 18 };
+    strbuf b = {0};
+    assert_int_equal(strbuf_add_str(&b, "{\"prompt\":\"x\",\"other\":[{}"), QUIRE_OK);
+    for (int i = 1; i < N; i++) {
+        assert_int_equal(strbuf_add_str(&b, ",{}"), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&b, "]}"), QUIRE_OK);
+    quire_request *r;
+    quire_error err;
+    assert_int_equal(request_parse(&context, QUIRE_COMPLETIONS, b.p, b.n, &r, &err), QUIRE_BAD_REQUEST);
+    assert_non_null(strstr(err.message, "too many arrays and objects"));
+    strbuf_deinit(&b);
 }
 
 static void nesting_and_size_are_bounded(void **state) {
@@ -572,11 +632,12 @@ static void truncated_and_mutated_bodies_never_crash(void **state) {
 static quire_err render(const char *source, const char *body, strbuf *out, quire_error *err) {
     chat_template *t;
     quire_request *r;
-    assert_int_equal(chat_template_open(str_of(source), &t, err), QUIRE_OK);
+    const chat_tokens tokens = {.bos = str_of("<s>"), .eos = str_of("</s>\"\n")};
+    assert_int_equal(chat_template_open(str_of(source), &tokens, &t, err), QUIRE_OK);
     request_context ctx = context;
     ctx.content = chat_template_content(t);
     assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, err), QUIRE_OK);
-    quire_err e = request_render(r, t, str_of("<s>"), str_of("</s>\"\n"), out, err);
+    quire_err e = request_render(r, t, out, err);
     quire_request_free(r);
     chat_template_close(t);
     return e;
@@ -648,20 +709,22 @@ static void recorded_questions_are_answered_as_the_reference_does(void **state) 
     size_t cap = 0;
     char *line = NULL;
     while (getline(&line, &cap, f) > 0) {
-        json_object *record = json_tokener_parse(line);
-        const char *where = json_object_get_string(json_object_object_get(record, "path"));
-        json_object *body = json_object_object_get(record, "body"), *raw = json_object_object_get(record, "raw");
+        json_value *record = json_document(str_of(line));
+        const char *where = json_get_str(record, "path").p;
+        str text = json_get_str(record, "raw");
+        if (json_get(record, "body") != NULL) {
+            assert_int_equal(json_scan_member(str_of(line), "body", &text), QUIRE_OK);
+        }
         bool chat = strcmp(where, "/v1/chat/completions") == 0;
-        int status = json_object_get_int(json_object_object_get(record, "status"));
-        const char *name = json_object_get_string(json_object_object_get(record, "name"));
+        int status = (int)json_int64(json_get(record, "status"));
+        const char *name = json_get_str(record, "name").p;
         if ((!chat && strcmp(where, "/v1/completions") != 0) || (status != 200 && status != 400) || strstr(name, "content type") != NULL) {
-            json_object_put(record);
+            json_drop(record);
             continue;
         }
-        const char *text = body != NULL ? json_object_to_json_string(body) : raw != NULL ? json_object_get_string(raw) : "";
         quire_request *r;
         quire_error err = {0};
-        quire_err e = request_parse(&context, chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, text, strlen(text), &r, &err);
+        quire_err e = request_parse(&context, chat ? QUIRE_CHAT : QUIRE_COMPLETIONS, text.p, text.n, &r, &err);
         quire_request_free(r);
         bool no_tokens = strcmp(name, "completion: echo, no new tokens") == 0; /* of use with logprobs only, a later issue */
         if (e != QUIRE_OK && (no_tokens || strstr(err.message, "not supported yet") != NULL)) {
@@ -672,17 +735,18 @@ static void recorded_questions_are_answered_as_the_reference_does(void **state) 
             }
             accepted++;
         } else if (e == QUIRE_OK) { /* what only a tokenised prompt shows */
-            assert_true(strstr(name, "prompt too long") != NULL || strstr(name, "no room") != NULL || strstr(name, "n 2 greedy") != NULL);
+            bool harmless = strcmp(name, "chat: tool_choice without tools") == 0 || strcmp(name, "completion: truncate_prompt_tokens = 0") == 0;
+            assert_true(harmless || strstr(name, "prompt too long") != NULL || strstr(name, "no room") != NULL || strstr(name, "n 2 greedy") != NULL);
         } else {
-            json_object *error = json_object_object_get(json_object_object_get(record, "json"), "error");
-            const char *param = json_object_get_string(json_object_object_get(error, "param"));
-            bool same = strcmp(param != NULL ? param : "", err.param) == 0;
+            json_value *error = json_get(json_get(record, "json"), "error");
+            const char *param = json_get_str(error, "param").p;
+            bool same = strcmp(param, err.param) == 0;
             if (!same && strcmp(name, "chat: content number") != 0) { /* the reference names a class of its own there */
                 fail_msg("%s: param \"%s\", the reference's is \"%s\": %s", name, err.param, param, err.message);
             }
             refused++;
         }
-        json_object_put(record);
+        json_drop(record);
     }
     free(line);
     fclose(f);
@@ -703,7 +767,9 @@ int main(void) {
         cmocka_unit_test(beam_search_goes_by_the_names_of_vllm_and_transformers),
         cmocka_unit_test(what_beam_search_excludes_is_refused_by_name),
         cmocka_unit_test(a_field_of_a_later_issue_is_refused_by_name),
-        cmocka_unit_test(unknown_fields_are_ignored),
+        cmocka_unit_test(values_that_clients_always_send_and_that_mean_nothing_are_taken),
+        cmocka_unit_test(unknown_members_that_would_change_what_is_generated_are_refused_by_name),
+        cmocka_unit_test(other_unknown_members_are_named_and_mean_nothing),
         cmocka_unit_test(wrong_types_name_the_field_under_body),
         cmocka_unit_test(values_out_of_range_say_what_the_range_is),
         cmocka_unit_test(fields_are_checked_against_each_other),
@@ -715,7 +781,9 @@ int main(void) {
         cmocka_unit_test(content_takes_the_form_that_the_template_takes),
         cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(malformed_json_is_refused_with_its_position),
-        cmocka_unit_test(of_duplicate_keys_the_last_counts),
+        cmocka_unit_test(a_name_that_occurs_twice_is_refused),
+        cmocka_unit_test(a_name_with_a_nul_is_refused),
+        cmocka_unit_test(too_many_values_are_refused_before_any_is_built),
         cmocka_unit_test(nesting_and_size_are_bounded),
         cmocka_unit_test(a_request_of_ids_is_set_by_name),
         cmocka_unit_test(a_failed_set_leaves_the_request_as_it_was),

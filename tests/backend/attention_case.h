@@ -150,9 +150,6 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
         }
         of_seq[n_seqs] = s;
         seqs[n_seqs++] = (batch_seq){.row0 = n_rows, .n_rows = end - from, .n_tokens = end, .pages = {r->pages[s]}};
-        r->b->ops->act_write(r->b, r->q, n_rows, end - from, c->q + (size_t)(r->first[s] + from) * q_row);
-        r->b->ops->act_write(r->b, r->k, n_rows, end - from, c->k + (size_t)(r->first[s] + from) * k_row);
-        r->b->ops->act_write(r->b, r->v, n_rows, end - from, c->v + (size_t)(r->first[s] + from) * k_row);
         for (int32_t p = from; p < end; p++) {
             positions[n_rows] = p;
             bool stored = c->cascade && p < c->shared[s]; /* by the sequence before */
@@ -177,6 +174,12 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
             r->n_carried += step.n_waves > 0 ? step.wave_ends[step.n_waves - 1] : 0;
         }
         r->b->ops->step_begin(r->b, &step);
+        for (int32_t i = 0; i < n_seqs; i++) {
+            size_t first = (size_t)(r->first[of_seq[i]] + from);
+            r->b->ops->act_write(r->b, r->q, seqs[i].row0, seqs[i].n_rows, c->q + first * q_row);
+            r->b->ops->act_write(r->b, r->k, seqs[i].row0, seqs[i].n_rows, c->k + first * k_row);
+            r->b->ops->act_write(r->b, r->v, seqs[i].row0, seqs[i].n_rows, c->v + first * k_row);
+        }
         r->b->ops->qk_norm_rope_store(r->b, CASE_LAYER, r->q, r->k, r->v, NULL, NULL);
         r->b->ops->attention(r->b, CASE_LAYER, r->q, &c->spec, r->out);
         r->b->ops->step_wait(r->b);

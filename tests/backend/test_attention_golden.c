@@ -1,8 +1,9 @@
 /* Attention against ../shared/golden/attention: the cases whose masks need no program. Others are counted as not covered. */
 #include "backend/attention_case.h"
 
-#include <json-c/json.h>
 #include <math.h>
+
+#include "json/json.h"
 
 #define MAX_ARRAY_DIMS 4
 
@@ -75,21 +76,19 @@ static void transpose(const array *a, int32_t seq, float *out, int32_t row0) {
     }
 }
 
-static int32_t int_of(json_object *o, const char *key) {
-    json_object *v = NULL;
-    return json_object_object_get_ex(o, key, &v) ? json_object_get_int(v) : 0;
+static int32_t int_of(json_value *o, const char *key) {
+    return (int32_t)json_double(json_get(o, key));
 }
-static double double_of(json_object *o, const char *key) {
-    json_object *v = NULL;
-    return json_object_object_get_ex(o, key, &v) ? json_object_get_double(v) : 0.0;
+static double double_of(json_value *o, const char *key) {
+    return json_double(json_get(o, key));
 }
 
 /* false: this kind needs a mask program, a tree or a latent. */
-static bool spec_of(json_object *o, const array *sinks, const array *slopes, attn_spec *spec) {
+static bool spec_of(json_value *o, const array *sinks, const array *slopes, attn_spec *spec) {
     static const char *const kinds[] = {
         "causal", "full", "sliding_window", "sinks", "sinks+sliding_window", "softcap", "softcap+sliding_window", "alibi"};
-    const char *kind = json_object_get_string(json_object_object_get(o, "kind"));
-    json_object *params = json_object_object_get(o, "params");
+    const char *kind = json_get_str(o, "kind").p;
+    json_value *params = json_get(o, "params");
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         if (strcmp(kind, kinds[i]) == 0) {
             *spec = (attn_spec){.scale = (float)double_of(o, "scale"),
@@ -105,12 +104,12 @@ static bool spec_of(json_object *o, const array *sinks, const array *slopes, att
 }
 
 /* Runs a case and returns the largest difference, or -1 when the case is not covered. */
-static double run_case(json_object *o, const char *isa) {
+static double run_case(json_value *o, const char *isa) {
     char path[1024];
     size_t n_inputs = 0, n_outputs = 0;
-    snprintf(path, sizeof path, "%s/golden/attention/%s", shared_root(), json_object_get_string(json_object_object_get(o, "file")));
+    snprintf(path, sizeof path, "%s/golden/attention/%s", shared_root(), json_get_str(o, "file").p);
     uint8_t *outputs = read_whole(path, &n_outputs);
-    snprintf(path, sizeof path, "%s/golden/attention/%s", shared_root(), json_object_get_string(json_object_object_get(o, "inputs")));
+    snprintf(path, sizeof path, "%s/golden/attention/%s", shared_root(), json_get_str(o, "inputs").p);
     uint8_t *inputs = read_whole(path, &n_inputs);
     assert_non_null(outputs);
     array sinks = npz_array(outputs, n_outputs, "sinks"), slopes = npz_array(outputs, n_outputs, "slope");
@@ -168,15 +167,18 @@ static void plain_masks_agree_with_the_golden_vectors(void **unused) {
     (void)unused;
     char path[1024];
     snprintf(path, sizeof path, "%s/golden/attention/manifest.json", shared_root());
-    json_object *manifest = json_object_from_file(path);
+    size_t n = 0;
+    uint8_t *bytes = read_whole(path, &n);
+    json_value *manifest = bytes != NULL ? json_document((str){(const char *)bytes, n}) : NULL;
+    free(bytes);
     if (manifest == NULL) {
         printf("SKIP: %s is not there (set QUIRE_SHARED)\n", path);
         skip();
     }
     int32_t n_passed = 0, n_uncovered = 0;
-    for (size_t i = 0; i < json_object_array_length(manifest); i++) {
-        json_object *o = json_object_array_get_idx(manifest, i);
-        const char *name = json_object_get_string(json_object_object_get(o, "name"));
+    for (size_t i = 0; i < json_length(manifest); i++) {
+        json_value *o = json_at(manifest, i);
+        const char *name = json_get_str(o, "name").p;
         double worst = run_case(o, "auto");
         double limit = strstr(name, "hot") != NULL ? 2e-4 : 2e-5;
         if (worst < 0.0) {
@@ -189,7 +191,7 @@ static void plain_masks_agree_with_the_golden_vectors(void **unused) {
     }
     printf("%d cases agree, %d need mask programs, trees or latents\n", n_passed, n_uncovered);
     assert_true(n_passed >= 20);
-    json_object_put(manifest);
+    json_drop(manifest);
 }
 
 int main(void) {

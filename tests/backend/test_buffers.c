@@ -1,10 +1,12 @@
-/* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a step, in every compute mode. */
+/* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a step, in every compute mode. And what lies there when it begins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
+#include <string.h>
 
 #include "backend/linear_cases.h"
 
@@ -50,7 +52,33 @@ static void buffers_of_a_step_stay_under_64_megabytes(void **state) {
     }
 }
 
+/* In debug builds, so that what an op leaves out shows instead of an earlier step's values, which may be another tenant's. */
+static void a_step_begins_with_rows_that_are_no_numbers(void **state) {
+    (void)state;
+#ifndef QUIRE_DEBUG
+    skip();
+#endif
+    enum { WIDTH = 40, ROWS = 3, VOCAB = 50 };
+    backend *b = open_isa("auto", COMPUTE_F32, 1);
+    quire_error err;
+    float rows[ROWS * WIDTH] = {0};
+    act a = b->ops->act_reserve(b, WIDTH);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1, .max_out = 2}, NULL, VOCAB, &err), QUIRE_OK);
+    b->ops->step_begin(b, &(batch){.n_rows = ROWS, .n_out = 2});
+    b->ops->act_write(b, a, 0, ROWS, rows);
+    memset(b->ops->logits(b, 0), 0, sizeof(float) * 2 * VOCAB);
+    b->ops->step_begin(b, &(batch){.n_rows = 2, .n_out = 1});
+    b->ops->act_read(b, a, 0, ROWS, rows);
+    for (int32_t i = 0; i < ROWS * WIDTH; i++) {
+        assert_int_equal(isnan(rows[i]) != 0, i < 2 * WIDTH);
+    }
+    for (int32_t i = 0; i < VOCAB; i++) {
+        assert_true(isnan(b->ops->logits(b, 0)[i]) && b->ops->logits(b, 1)[i] == 0.0f);
+    }
+    b->ops->close(b);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(buffers_of_a_step_stay_under_64_megabytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(buffers_of_a_step_stay_under_64_megabytes), cmocka_unit_test(a_step_begins_with_rows_that_are_no_numbers)};
     return cmocka_run_group_tests_name("buffers of a step", tests, NULL, NULL);
 }

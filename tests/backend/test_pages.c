@@ -56,9 +56,9 @@ static void pool_write(pool *p, int32_t layer, const float *k, const float *v, i
         positions[t] = t;
     }
     batch step = {.n_rows = n, .n_axes = 1, .positions = positions, .slots = {slots}};
+    p->b->ops->step_begin(p->b, &step);
     p->b->ops->act_write(p->b, p->k, 0, n, k);
     p->b->ops->act_write(p->b, p->v, 0, n, v);
-    p->b->ops->step_begin(p->b, &step);
     p->b->ops->qk_norm_rope_store(p->b, layer, p->q, p->k, p->v, NULL, NULL);
     p->b->ops->step_wait(p->b);
 }

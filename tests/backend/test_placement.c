@@ -114,7 +114,7 @@ static void look(void *context, int32_t part, int32_t member) {
     seen *s = context;
     (void)cpu_mask_get(pthread_self(), &s->where[member]);
     atomic_fetch_add(&s->came, 1);
-    for (int32_t i = 0; i < 10000 && atomic_load(&s->came) < 2; i++) {
+    for (int32_t i = 0; i < 600000 && atomic_load(&s->came) < 2; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
     }
 }

@@ -43,6 +43,7 @@ static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t 
 static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n, const qk_norms *norms, float *q, float *k) {
     kv_slot slots[MAX_ROWS] = {{-1}, {-1}, {-1}, {-1}};
     batch step = {.n_rows = n, .n_axes = 1, .positions = positions, .slots = {slots}};
+    g->b->ops->step_begin(g->b, &step);
     for (int32_t row = 0; row < n; row++) {
         float both[2 * DESC_MAX_HEAD];
         memcpy(both, x, sizeof *x * (size_t)g->d_head);
@@ -50,7 +51,6 @@ static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n,
         g->b->ops->act_write(g->b, g->q, row, 1, both);
         g->b->ops->act_write(g->b, g->k, row, 1, x);
     }
-    g->b->ops->step_begin(g->b, &step);
     g->b->ops->qk_norm_rope_store(g->b, 0, g->q, g->k, g->v, norms, g->r);
     g->b->ops->step_wait(g->b);
     g->b->ops->act_read(g->b, g->q, 0, n, q);
@@ -166,14 +166,14 @@ static void only_the_rotary_part_of_a_head_turns_and_norms_come_before_or_after(
             if (pass == after) {
                 double mean = 0.0;
                 for (int32_t i = 0; i < HEAD; i++) {
-                    mean += y[i] * y[i] / HEAD;
+                    mean += y[i] * y[i] / (double)HEAD;
                 }
                 for (int32_t i = 0; i < HEAD; i++) {
                     y[i] = y[i] / sqrt(mean + 1e-6) * (1.0 + (double)weight[i]);
                 }
             } else {
                 for (int32_t i = 0; i < TURNED / 2; i++) {
-                    double a = y[i], b = y[i + TURNED / 2], angle = 3.0 * pow(100.0, -2.0 * i / TURNED);
+                    double a = y[i], b = y[i + TURNED / 2], angle = 3.0 * pow(100.0, -2.0 * i / (double)TURNED);
                     y[i] = a * cos(angle) - b * sin(angle);
                     y[i + TURNED / 2] = b * cos(angle) + a * sin(angle);
                 }

@@ -45,10 +45,34 @@ static void lengths_around_a_block_have_their_digests(void **state) {
     expect(x, 119, "000b48d4edf0fa7bee3c6236ecd2785baa5db4eeb8bb54341b029e0d9fa5fb0c");
 }
 
+/* Pieces of every two lengths, whole blocks between them. */
+static void pieces_have_the_digest_of_the_whole(void **state) {
+    (void)state;
+    char text[300];
+    for (size_t i = 0; i < sizeof text; i++) {
+        text[i] = (char)(i * i % 251);
+    }
+    for (size_t first = 0; first <= 130; first++) {
+        for (size_t second = 0; second <= 130; second++) {
+            uint8_t whole[SHA256_BYTES], pieces[SHA256_BYTES];
+            sha256_sum s;
+            sha256_begin(&s);
+            sha256_add(&s, text, first);
+            sha256_add(&s, text + first, second);
+            sha256_add(&s, text + first + second, sizeof text - first - second);
+            sha256_end(&s, pieces);
+            sha256(text, sizeof text, whole);
+            assert_memory_equal(whole, pieces, sizeof whole);
+        }
+    }
+    expect(text, sizeof text, "edb958a7f74112c74420fcece4248ced7ddd5cad837f3f86ccb21a3ec2bcb87b");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_standards_examples_have_their_digests),
         cmocka_unit_test(lengths_around_a_block_have_their_digests),
+        cmocka_unit_test(pieces_have_the_digest_of_the_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

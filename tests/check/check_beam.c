@@ -1,12 +1,12 @@
 /* Beam search: cases.json of a directory, on the model in DIR/model: sequences exact, scores and sums of log-probabilities to 1e-4 of their
  * size. */
-#include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "check/check.h"
+#include "json/json_out.h"
 #include "quire.h"
 
 #define KIND "beam"
@@ -22,40 +22,38 @@ typedef struct found {
     quire_finish finish;
 } found;
 
-static json_object *member(json_object *o, const char *name) {
-    json_object *v = NULL;
-    json_object_object_get_ex(o, name, &v);
-    return v;
+static int32_t length_of(json_value *array) {
+    return json_is(array, JSON_KIND_ARRAY) ? (int32_t)json_length(array) : 0;
 }
 
-static int32_t length_of(json_object *array) {
-    return json_object_is_type(array, json_type_array) ? (int32_t)json_object_array_length(array) : 0;
+static int32_t int_at(json_value *array, int32_t i) {
+    return (int)json_int64(json_at(array, (size_t)i));
 }
 
-static int32_t int_at(json_object *array, int32_t i) {
-    return json_object_get_int(json_object_array_get_idx(array, (size_t)i));
-}
-
-static double number_at(json_object *array, int32_t i) {
-    return json_object_get_double(json_object_array_get_idx(array, (size_t)i));
+static double number_at(json_value *array, int32_t i) {
+    return json_double(json_at(array, (size_t)i));
 }
 
 /* Sets the request's field `name` to what the case has under `key`, if it has it. */
-static quire_err set(quire_request *r, json_object *c, const char *key, const char *name, quire_error *err) {
-    json_object *v = member(c, key);
-    return v == NULL ? QUIRE_OK : quire_request_set(r, name, json_object_to_json_string(v), err);
+static quire_err set(quire_request *r, json_value *c, const char *key, const char *name, quire_error *err) {
+    json_value *v = json_get(c, key);
+    strbuf json = {0};
+    json_add(&(json_out){.to = &json}, v);
+    quire_err e = v == NULL ? QUIRE_OK : quire_request_set(r, name, json.p, err);
+    strbuf_deinit(&json);
+    return e;
 }
 
-static quire_err make_request(quire_engine *engine, json_object *c, quire_request **out, quire_error *err) {
+static quire_err make_request(quire_engine *engine, json_value *c, quire_request **out, quire_error *err) {
     static const char *const same[] = {"num_beams", "length_penalty", "early_stopping", "num_beam_groups", "diversity_penalty"};
-    json_object *prompt = member(c, "prompt");
+    json_value *prompt = json_get(c, "prompt");
     int32_t ids[MAX_TOKENS], n = length_of(prompt);
     for (int32_t i = 0; i < n && i < MAX_TOKENS; i++) {
         ids[i] = int_at(prompt, i);
     }
     TRY(quire_request_ids(engine, ids, n < MAX_TOKENS ? (size_t)n : MAX_TOKENS, out, err));
     char number[24];
-    snprintf(number, sizeof number, "%d", (int)length_of(member(c, "sequences")));
+    snprintf(number, sizeof number, "%d", (int)length_of(json_get(c, "sequences")));
     quire_err e = quire_request_set(*out, "n", number, err);
     for (size_t i = 0; i < sizeof same / sizeof *same && e == QUIRE_OK; i++) {
         e = set(*out, c, same[i], same[i], err);
@@ -81,7 +79,7 @@ static void take(const quire_event *ev, found *results) {
     }
 }
 
-static quire_err search(quire_engine *engine, json_object *c, found *results, quire_error *err) {
+static quire_err search(quire_engine *engine, json_value *c, found *results, quire_error *err) {
     quire_request *request;
     quire_queue *queue;
     quire_stream *stream;
@@ -115,14 +113,14 @@ static bool is_near(double a, double b) {
 }
 
 /* Result i against the case's; false when it was reported to differ. */
-static bool compare(check_report *r, const char *name, json_object *c, const found *f, int32_t i) {
-    json_object *sequence = json_object_array_get_idx(member(c, "sequences"), (size_t)i), *ends = member(c, "eos_token_id");
+static bool compare(check_report *r, const char *name, json_value *c, const found *f, int32_t i) {
+    json_value *sequence = json_at(json_get(c, "sequences"), (size_t)i), *ends = json_get(c, "eos_token_id");
     int32_t n = length_of(sequence);
     bool same = f->n_tokens == n;
     for (int32_t k = 0; k < n && same; k++) {
         same = f->tokens[k] == int_at(sequence, k);
     }
-    double score = number_at(member(c, "sequences_scores"), i), sum = number_at(member(c, "logprobs"), i);
+    double score = number_at(json_get(c, "sequences_scores"), i), sum = number_at(json_get(c, "logprobs"), i);
     bool ended = false;
     for (int32_t k = 0; k < length_of(ends) && n > 0; k++) {
         ended = ended || int_at(ends, k) == int_at(sequence, n - 1);
@@ -139,12 +137,12 @@ static bool compare(check_report *r, const char *name, json_object *c, const fou
     return false;
 }
 
-static void check_case(check_report *r, quire_engine *engine, json_object *c) {
-    const char *name = json_object_get_string(member(c, "name"));
+static void check_case(check_report *r, quire_engine *engine, json_value *c) {
+    const char *name = json_get_str(c, "name").p;
     static found results[MAX_RESULTS];
-    int32_t n = length_of(member(c, "sequences"));
+    int32_t n = length_of(json_get(c, "sequences"));
     quire_error err = {0};
-    name = name == NULL ? "?" : name;
+    name = name[0] == '\0' ? "?" : name;
     if (n < 1 || n > MAX_RESULTS) {
         check_fail(r, KIND, name, "%d sequences", (int)n);
         return;
@@ -162,11 +160,10 @@ static void check_case(check_report *r, quire_engine *engine, json_object *c) {
     check_pass(r, KIND, name);
 }
 
-static void check_all(check_report *r, quire_engine *engine, json_object *cases) {
-    json_object_object_foreach(cases, key, list) {
-        (void)key;
-        for (int32_t i = 0; i < length_of(list); i++) {
-            check_case(r, engine, json_object_array_get_idx(list, (size_t)i));
+static void check_all(check_report *r, quire_engine *engine, json_value *cases) {
+    for (json_member m = {0}; json_next(cases, &m);) {
+        for (int32_t i = 0; i < length_of(m.value); i++) {
+            check_case(r, engine, json_at(m.value, (size_t)i));
         }
     }
 }
@@ -178,11 +175,11 @@ int check_beam(const char *dir, const char *root, check_report *r) {
     snprintf(model, sizeof model, "%s/model", dir);
     size_t n;
     char *text = check_read_file(path, &n);
-    json_object *cases = text == NULL ? NULL : json_tokener_parse(text);
+    json_value *cases = text == NULL ? NULL : json_document((str){text, n});
     mem_free(text);
-    if (!json_object_is_type(cases, json_type_object)) {
+    if (!json_is(cases, JSON_KIND_OBJECT)) {
         fprintf(stderr, "quire-check: %s: must be an object of lists of cases\n", path);
-        json_object_put(cases);
+        json_drop(cases);
         return 1;
     }
     quire_options o;
@@ -190,6 +187,7 @@ int check_beam(const char *dir, const char *root, check_report *r) {
     o.model = model;
     o.compute = "f32";
     o.kv_dtype = "f32";
+    o.generation_config = "none";
     o.n_pages = 256;
     quire_error err = {0};
     quire_engine *engine;
@@ -201,6 +199,6 @@ int check_beam(const char *dir, const char *root, check_report *r) {
         fprintf(stderr, "quire-check: %s\n", err.message);
         status = 1;
     }
-    json_object_put(cases);
+    json_drop(cases);
     return status;
 }

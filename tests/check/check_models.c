@@ -2,13 +2,13 @@
  * model.gguf. In f32 compute with f32 KV the logits of the prompt must be within the tolerance and the greedy ids exact, from both files.
  * DIR/manifest.json may say models.NAME.gguf.lacks: what that file format does not carry, so that it cannot match. */
 #include <glob.h>
-#include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "check/check.h"
+#include "json/json.h"
 #include "quire.h"
 
 #define KIND "models"
@@ -32,18 +32,18 @@ static void case_deinit(model_case *c) {
     mem_free(c->logits);
 }
 
-static quire_err take_ids(json_object *object, const char *name, const char *path, int32_t **ids, size_t *n, quire_error *err) {
-    json_object *list;
-    if (!json_object_object_get_ex(object, name, &list) || !json_object_is_type(list, json_type_array)) {
+static quire_err take_ids(json_value *object, const char *name, const char *path, int32_t **ids, size_t *n, quire_error *err) {
+    json_value *list = json_get(object, name);
+    if (!json_is(list, JSON_KIND_ARRAY)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: has no list \"%s\"", path, name);
     }
-    *n = json_object_array_length(list);
+    *n = json_length(list);
     *ids = mem_new(*n, sizeof **ids);
     if (!*ids) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: out of memory", path);
     }
     for (size_t i = 0; i < *n; i++) {
-        (*ids)[i] = json_object_get_int(json_object_array_get_idx(list, i));
+        (*ids)[i] = (int)json_int64(json_at(list, i));
     }
     return QUIRE_OK;
 }
@@ -53,12 +53,12 @@ static quire_err read_case(const char *dir, model_case *c, quire_error *err) {
     size_t n;
     snprintf(path, sizeof path, "%s/ids.json", dir);
     TRY(check_read(path, &text, &n, err));
-    json_object *ids = json_tokener_parse(text);
+    json_value *ids = json_document((str){text, n});
     mem_free(text);
     quire_err e = take_ids(ids, "prompt", path, &c->prompt, &c->n_prompt, err);
     e = e ? e : take_ids(ids, "greedy", path, &c->greedy, &c->n_greedy, err);
-    c->cache_dependent = json_object_object_get_ex(ids, "greedy_cached", NULL);
-    json_object_put(ids);
+    c->cache_dependent = json_has(ids, "greedy_cached");
+    json_drop(ids);
     TRY(e);
     int64_t dims[2];
     snprintf(path, sizeof path, "%s/logits.npy", dir);
@@ -157,6 +157,7 @@ static void check_file(check_report *r, const char *where, const char *path, con
     o.model = path;
     o.compute = "f32";
     o.kv_dtype = "f32";
+    o.generation_config = "none"; /* the reference chooses the likeliest token of plain logits */
     o.max_model_len = (int32_t)(c->n_prompt + c->n_greedy); /* rotary scaling may depend on it, and the reference goes by the sequence */
     o.n_pages = 64 + o.max_model_len / o.page_tokens * 16;  /* several groups of layers each take pages of their own */
     quire_error err = {0};
@@ -173,15 +174,13 @@ static void check_file(check_report *r, const char *where, const char *path, con
 }
 
 /* What manifest.json says that model.gguf of this case lacks, or NULL. */
-static const char *gguf_lacks(json_object *manifest, const char *name) {
-    json_object *value = manifest;
+static const char *gguf_lacks(json_value *manifest, const char *name) {
+    json_value *value = manifest;
     const char *const path[] = {"models", name, "gguf", "lacks"};
     for (size_t i = 0; i < sizeof path / sizeof path[0]; i++) {
-        if (!json_object_is_type(value, json_type_object) || !json_object_object_get_ex(value, path[i], &value)) {
-            return NULL;
-        }
+        value = json_get(value, path[i]);
     }
-    return json_object_get_string(value);
+    return json_is(value, JSON_KIND_TEXT) ? json_str(value).p : NULL;
 }
 
 static bool exists(const char *path) {
@@ -191,7 +190,7 @@ static bool exists(const char *path) {
     return there;
 }
 
-static void check_case(check_report *r, const char *dir, const char *name, json_object *manifest) {
+static void check_case(check_report *r, const char *dir, const char *name, json_value *manifest) {
     char model_dir[MAX_PATH - 64], gguf[MAX_PATH], where[512];
     snprintf(model_dir, sizeof model_dir, "%s/%s", dir, name);
     snprintf(gguf, sizeof gguf, "%s/model.gguf", model_dir);
@@ -231,11 +230,11 @@ int check_models(const char *dir, const char *root, check_report *r) {
     (void)root;
     char path[MAX_PATH], *text;
     size_t n;
-    json_object *manifest = NULL;
+    json_value *manifest = NULL;
     quire_error ignored;
     snprintf(path, sizeof path, "%s/manifest.json", dir);
     if (check_read(path, &text, &n, &ignored) == QUIRE_OK) {
-        manifest = json_tokener_parse(text);
+        manifest = json_document((str){text, n});
         mem_free(text);
     }
     glob_t found = {0};
@@ -248,7 +247,7 @@ int check_models(const char *dir, const char *root, check_report *r) {
         check_case(r, dir, name, manifest);
     }
     globfree(&found);
-    json_object_put(manifest);
+    json_drop(manifest);
     if (n_cases == 0) {
         fprintf(stderr, "quire-check: %s: holds no */ids.json\n", dir);
     }

@@ -1,5 +1,4 @@
 /* Sampling: cases.jsonl (final distributions), mirostat.jsonl (trajectories), logprobs.jsonl and spec.jsonl (speculative sampling) of a directory. */
-#include <json-c/json.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,58 +9,53 @@
 #include "engine/logprobs.h"
 #include "engine/rejection.h"
 #include "engine/sampler.h"
+#include "json/json.h"
 
 #define KIND "sampling"
 
-static json_object *member(json_object *o, const char *name) {
-    json_object *v = NULL;
-    json_object_object_get_ex(o, name, &v);
-    return v;
+static int32_t int_of(json_value *o, const char *name) {
+    return (int)json_int64(json_get(o, name));
 }
 
-static int32_t int_of(json_object *o, const char *name) {
-    return json_object_get_int(member(o, name));
-}
-
-static double number_of(json_object *v) {
-    const char *text = json_object_is_type(v, json_type_string) ? json_object_get_string(v) : NULL;
+static double number_of(json_value *v) {
+    const char *text = json_is(v, JSON_KIND_TEXT) ? json_str(v).p : NULL;
     if (text == NULL) {
-        return json_object_get_double(v);
+        return json_double(v);
     }
     return strcmp(text, "inf") == 0 ? INFINITY : strcmp(text, "-inf") == 0 ? -INFINITY : NAN;
 }
 
-static int32_t length_of(json_object *array) {
-    return array == NULL ? 0 : (int32_t)json_object_array_length(array);
+static int32_t length_of(json_value *array) {
+    return array == NULL ? 0 : (int32_t)json_length(array);
 }
 
 /* The numbers of an array, or of the arrays in it one behind the other; mem_free frees them. */
-static float *floats_of(json_object *array) {
+static float *floats_of(json_value *array) {
     int32_t n = length_of(array);
-    bool nested = n > 0 && json_object_is_type(json_object_array_get_idx(array, 0), json_type_array);
-    int32_t width = nested ? length_of(json_object_array_get_idx(array, 0)) : 1;
+    bool nested = n > 0 && json_is(json_at(array, 0), JSON_KIND_ARRAY);
+    int32_t width = nested ? length_of(json_at(array, 0)) : 1;
     float *out = mem_new((size_t)n * (size_t)width + 1, sizeof *out);
     for (int32_t i = 0; out != NULL && i < n * width; i++) {
-        json_object *row = json_object_array_get_idx(array, (size_t)(i / width));
-        out[i] = (float)number_of(nested ? json_object_array_get_idx(row, (size_t)(i % width)) : row);
+        json_value *row = json_at(array, (size_t)(i / width));
+        out[i] = (float)number_of(nested ? json_at(row, (size_t)(i % width)) : row);
     }
     return out;
 }
 
-static int32_t *ints_of(json_object *array) {
+static int32_t *ints_of(json_value *array) {
     int32_t n = length_of(array);
     int32_t *out = mem_new((size_t)n + 1, sizeof *out);
     for (int32_t i = 0; out != NULL && i < n; i++) {
-        out[i] = json_object_get_int(json_object_array_get_idx(array, (size_t)i));
+        out[i] = (int)json_int64(json_at(array, (size_t)i));
     }
     return out;
 }
 
 /* ---- parameters ---- */
 
-static quire_err read_seqs(json_object *array, token_seqs *out) {
+static quire_err read_seqs(json_value *array, token_seqs *out) {
     for (int32_t i = 0; i < length_of(array); i++) {
-        json_object *seq = json_object_array_get_idx(array, (size_t)i);
+        json_value *seq = json_at(array, (size_t)i);
         int32_t *ids = ints_of(seq);
         quire_err e = ids == NULL ? QUIRE_NO_MEMORY : token_seqs_add(out, ids, length_of(seq));
         mem_free(ids);
@@ -70,20 +64,20 @@ static quire_err read_seqs(json_object *array, token_seqs *out) {
     return QUIRE_OK;
 }
 
-static quire_err read_bias(json_object *object, sampling_lists *lists) {
+static quire_err read_bias(json_value *object, sampling_lists *lists) {
     int32_t n = 0, ids[1024];
     float bias[1024];
-    json_object_object_foreach(object, key, value) {
+    for (json_member m = {0}; json_next(object, &m);) {
         if (n < 1024) {
-            ids[n] = (int32_t)strtol(key, NULL, 10);
-            bias[n++] = (float)number_of(value);
+            ids[n] = (int32_t)strtol(m.name, NULL, 10);
+            bias[n++] = (float)number_of(m.value);
         }
     }
     return sampling_lists_set_bias(lists, ids, bias, n);
 }
 
 /* The members of sampling_params that are plain numbers. */
-static bool read_number(sampling_params *p, const char *key, json_object *v) {
+static bool read_number(sampling_params *p, const char *key, json_value *v) {
     const struct {
         const char *name;
         float *number;
@@ -112,7 +106,7 @@ static bool read_number(sampling_params *p, const char *key, json_object *v) {
             if (places[i].number != NULL) {
                 *places[i].number = (float)number_of(v);
             } else {
-                *places[i].integer = json_object_get_int(v);
+                *places[i].integer = (int)json_double(v);
             }
             return true;
         }
@@ -121,13 +115,15 @@ static bool read_number(sampling_params *p, const char *key, json_object *v) {
 }
 
 /* Fills *p; *eos is the model's end token where the case has one. QUIRE_UNSUPPORTED for a parameter that is not known. */
-static quire_err read_params(json_object *o, sampling_params *p, int32_t *eos, int32_t *n_eos) {
+static quire_err read_params(json_value *o, sampling_params *p, int32_t *eos, int32_t *n_eos) {
     sampling_params_init(p);
     p->lists = sampling_lists_new();
     if (p->lists == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    json_object_object_foreach(o, key, v) {
+    for (json_member m = {0}; json_next(o, &m);) {
+        const char *key = m.name;
+        json_value *v = m.value;
         if (read_number(p, key, v)) {
             continue;
         }
@@ -138,7 +134,7 @@ static quire_err read_params(json_object *o, sampling_params *p, int32_t *eos, i
         } else if (strcmp(key, "dry_sequence_breakers") == 0) {
             TRY(read_seqs(v, &p->lists->dry_breakers));
         } else if (strcmp(key, "eos_token_id") == 0) {
-            *eos = json_object_get_int(v);
+            *eos = (int)json_int64(v);
             *n_eos = 1;
         } else if (strcmp(key, "allowed_token_ids") == 0) {
             int32_t *ids = ints_of(v);
@@ -147,7 +143,7 @@ static quire_err read_params(json_object *o, sampling_params *p, int32_t *eos, i
             TRY(e);
         } else if (strcmp(key, "stop_token_ids") == 0 && length_of(v) <= PARAMS_MAX_STOP_TOKENS) {
             for (int32_t i = 0; i < length_of(v); i++) {
-                p->stop_tokens[p->n_stop_tokens++] = json_object_get_int(json_object_array_get_idx(v, (size_t)i));
+                p->stop_tokens[p->n_stop_tokens++] = (int)json_int64(json_at(v, (size_t)i));
             }
         } else {
             return QUIRE_UNSUPPORTED;
@@ -159,19 +155,19 @@ static quire_err read_params(json_object *o, sampling_params *p, int32_t *eos, i
 /* ---- cases.jsonl ---- */
 
 /* Compares a distribution with kept ids and their probabilities; *worst is the largest error over the tolerance. False when other tokens are kept. */
-static bool same_distribution(const float *probs, int32_t n, json_object *kept, json_object *want, double *worst) {
+static bool same_distribution(const float *probs, int32_t n, json_value *kept, json_value *want, double *worst) {
     int32_t next = 0, n_kept = length_of(kept);
     *worst = 0.0;
     for (int32_t i = 0; i < n; i++) {
-        bool is_kept = next < n_kept && json_object_get_int(json_object_array_get_idx(kept, (size_t)next)) == i;
+        bool is_kept = next < n_kept && (int)json_int64(json_at(kept, (size_t)next)) == i;
         if (is_kept != (probs[i] > 0.0f)) {
-            double expected = is_kept ? number_of(json_object_array_get_idx(want, (size_t)next)) : 0.0;
+            double expected = is_kept ? number_of(json_at(want, (size_t)next)) : 0.0;
             if (!is_kept || expected > 1e-37) { /* what no float32 can hold may be 0 */
                 return false;
             }
         }
         if (is_kept) {
-            double w = number_of(json_object_array_get_idx(want, (size_t)next++));
+            double w = number_of(json_at(want, (size_t)next++));
             double error = fabs((double)probs[i] - w) / (2e-5 * w + 1e-7);
             *worst = error > *worst ? error : *worst;
         }
@@ -187,13 +183,13 @@ typedef struct distribution_case {
     sample_context context;
 } distribution_case;
 
-static bool matches(distribution_case *d, json_object *want, check_report *r, const char *name) {
+static bool matches(distribution_case *d, json_value *want, check_report *r, const char *name) {
     const float *probs;
     double worst;
     memcpy(d->row, d->logits, (size_t)d->n * sizeof *d->row);
     if (sampler_distribution(d->s, d->row, &d->context, &probs) != QUIRE_OK) {
         check_fail(r, KIND, name, "the row is refused");
-    } else if (!same_distribution(probs, d->n, member(want, "kept"), member(want, "probs"), &worst)) {
+    } else if (!same_distribution(probs, d->n, json_get(want, "kept"), json_get(want, "probs"), &worst)) {
         check_fail(r, KIND, name, "other tokens are kept");
     } else if (!(worst <= 1.0)) {
         check_fail(r, KIND, name, "a probability is off by %.1f times the tolerance", worst);
@@ -203,16 +199,16 @@ static bool matches(distribution_case *d, json_object *want, check_report *r, co
     return false;
 }
 
-static void run_distribution(distribution_case *d, json_object *o, check_report *r, const char *name) {
-    json_object *error = member(o, "error"), *draw = member(o, "xtc_draw");
+static void run_distribution(distribution_case *d, json_value *o, check_report *r, const char *name) {
+    json_value *error = json_get(o, "error"), *draw = json_get(o, "xtc_draw");
     const char *field;
     const float *probs;
     if (error != NULL) {
         quire_err e = sampling_params_check(d->context.params, d->n, &field);
-        if (e != QUIRE_OK && strcmp(field, json_object_get_string(error)) != 0) {
-            check_fail(r, KIND, name, "%s is refused, must be %s", field, json_object_get_string(error));
+        if (e != QUIRE_OK && strcmp(field, json_str(error).p) != 0) {
+            check_fail(r, KIND, name, "%s is refused, must be %s", field, json_str(error).p);
         } else if (e == QUIRE_OK && sampler_distribution(d->s, d->row, &d->context, &probs) == QUIRE_OK) {
-            check_fail(r, KIND, name, "it is taken, but %s must be refused", json_object_get_string(error));
+            check_fail(r, KIND, name, "it is taken, but %s must be refused", json_str(error).p);
         } else {
             check_pass(r, KIND, name);
         }
@@ -224,24 +220,24 @@ static void run_distribution(distribution_case *d, json_object *o, check_report 
         return;
     }
     bool ok = matches(d, o, r, name);
-    if (ok && member(o, "xtc_on") != NULL) {
+    if (ok && json_get(o, "xtc_on") != NULL) {
         d->context.noise.xtc = 0.0f; /* fires always, and never */
-        ok = matches(d, member(o, "xtc_on"), r, name);
+        ok = matches(d, json_get(o, "xtc_on"), r, name);
         d->context.noise.xtc = 2.0f;
-        ok = ok && matches(d, member(o, "xtc_off"), r, name);
+        ok = ok && matches(d, json_get(o, "xtc_off"), r, name);
     }
     if (ok) {
         check_pass(r, KIND, name);
     }
 }
 
-static void check_case(json_object *o, check_report *r, const char *name) {
+static void check_case(json_value *o, check_report *r, const char *name) {
     sampling_params p;
     int32_t eos = 0, n_eos = 0, n = int_of(o, "vocab");
-    float *logits = floats_of(member(o, "logits")), *row = floats_of(member(o, "logits"));
-    int32_t *history = ints_of(member(o, "history")), n_history = length_of(member(o, "history"));
+    float *logits = floats_of(json_get(o, "logits")), *row = floats_of(json_get(o, "logits"));
+    int32_t *history = ints_of(json_get(o, "history")), n_history = length_of(json_get(o, "history"));
     sampler *s = NULL;
-    quire_err e = read_params(member(o, "params"), &p, &eos, &n_eos);
+    quire_err e = read_params(json_get(o, "params"), &p, &eos, &n_eos);
     e = e != QUIRE_OK ? e : sampler_open(n, n_history, &s);
     if (e != QUIRE_OK || logits == NULL || row == NULL || history == NULL) {
         check_unsupported(r, KIND, name, e == QUIRE_UNSUPPORTED ? "a parameter that this build does not know" : "out of memory");
@@ -260,15 +256,15 @@ static void check_case(json_object *o, check_report *r, const char *name) {
 
 /* ---- mirostat.jsonl ---- */
 
-static void check_mirostat(json_object *o, check_report *r, const char *name) {
+static void check_mirostat(json_value *o, check_report *r, const char *name) {
     sampling_params p;
     sampler *s = NULL;
-    int32_t n = int_of(o, "vocab"), n_steps = length_of(member(o, "steps"));
-    float *logits = floats_of(member(o, "logits")), mu = (float)number_of(member(o, "mu0"));
+    int32_t n = int_of(o, "vocab"), n_steps = length_of(json_get(o, "steps"));
+    float *logits = floats_of(json_get(o, "logits")), mu = (float)number_of(json_get(o, "mu0"));
     sampling_params_init(&p);
     p.mirostat = int_of(o, "version");
-    p.mirostat_tau = (float)number_of(member(o, "tau"));
-    p.mirostat_eta = (float)number_of(member(o, "eta"));
+    p.mirostat_tau = (float)number_of(json_get(o, "tau"));
+    p.mirostat_eta = (float)number_of(json_get(o, "eta"));
     if (logits == NULL || sampler_open(n, 1, &s) != QUIRE_OK) {
         check_fail(r, KIND, name, "out of memory");
         mem_free(logits);
@@ -276,12 +272,12 @@ static void check_mirostat(json_object *o, check_report *r, const char *name) {
     }
     bool ok = true;
     for (int32_t i = 0; ok && i < n_steps; i++) {
-        json_object *step = json_object_array_get_idx(member(o, "steps"), (size_t)i);
-        float u = (float)number_of(json_object_array_get_idx(member(o, "uniforms"), (size_t)i));
+        json_value *step = json_at(json_get(o, "steps"), (size_t)i);
+        float u = (float)number_of(json_at(json_get(o, "uniforms"), (size_t)i));
         sample_context c = {.params = &p, .noise = {.token = u}, .mirostat_mu = &mu};
         int32_t token = -1;
         quire_err e = sampler_pick(s, logits + (size_t)i * (size_t)n, &c, &token);
-        double want = number_of(member(step, "mu"));
+        double want = number_of(json_get(step, "mu"));
         if (e != QUIRE_OK || token != int_of(step, "token") || !(fabs((double)mu - want) <= 1e-4 * fmax(1.0, fabs(want)))) {
             check_fail(r, KIND, name, "step %d: token %d, mu %.6f; must be %d, %.6f", i, token, (double)mu, int_of(step, "token"), want);
             ok = false;
@@ -300,18 +296,18 @@ static bool near(double got, double want) {
     return got == want || fabs(got - want) <= 2e-5 * fabs(want) + 1e-6;
 }
 
-static bool same_entry(const token_logprob *got, json_object *want) {
-    return got->id == json_object_get_int(json_object_array_get_idx(want, 0)) &&
-           near((double)got->logprob, number_of(json_object_array_get_idx(want, 1))) &&
-           got->rank == json_object_get_int(json_object_array_get_idx(want, 2));
+static bool same_entry(const token_logprob *got, json_value *want) {
+    return got->id == (int)json_int64(json_at(want, 0)) &&
+           near((double)got->logprob, number_of(json_at(want, 1))) &&
+           got->rank == (int)json_int64(json_at(want, 2));
 }
 
 /* One position: the row against {"token", "logprob", "rank", "top"}. */
-static bool same_position(const float *row, int32_t n, json_object *want) {
+static bool same_position(const float *row, int32_t n, json_value *want) {
     double normalizer = logprobs_normalizer(row, n);
     token_logprob got = logprobs_of(row, n, normalizer, int_of(want, "token"));
-    int32_t n_top = length_of(member(want, "top"));
-    bool ok = near((double)got.logprob, number_of(member(want, "logprob"))) && got.rank == int_of(want, "rank");
+    int32_t n_top = length_of(json_get(want, "top"));
+    bool ok = near((double)got.logprob, number_of(json_get(want, "logprob"))) && got.rank == int_of(want, "rank");
     token_logprob *top = mem_new((size_t)n_top + 1, sizeof *top);
     if (top == NULL || n_top > n) {
         mem_free(top);
@@ -319,30 +315,30 @@ static bool same_position(const float *row, int32_t n, json_object *want) {
     }
     logprobs_top(row, n, normalizer, n_top, top);
     for (int32_t i = 0; ok && i < n_top; i++) {
-        ok = same_entry(&top[i], json_object_array_get_idx(member(want, "top"), (size_t)i));
+        ok = same_entry(&top[i], json_at(json_get(want, "top"), (size_t)i));
     }
     mem_free(top);
     return ok;
 }
 
 /* The likeliest tokens of the final distribution: pairs of id and log-probability. */
-static bool same_processed(json_object *o, const float *last_row, int32_t n) {
+static bool same_processed(json_value *o, const float *last_row, int32_t n) {
     sampling_params p;
     sampler *s = NULL;
-    int32_t eos, n_eos = 0, n_history = length_of(member(o, "history")), *history = ints_of(member(o, "history"));
+    int32_t eos, n_eos = 0, n_history = length_of(json_get(o, "history")), *history = ints_of(json_get(o, "history"));
     float *row = mem_new((size_t)n, sizeof *row);
     const float *probs;
-    bool ok = row != NULL && history != NULL && read_params(member(o, "params"), &p, &eos, &n_eos) == QUIRE_OK &&
+    bool ok = row != NULL && history != NULL && read_params(json_get(o, "params"), &p, &eos, &n_eos) == QUIRE_OK &&
               sampler_open(n, n_history, &s) == QUIRE_OK;
     if (ok) {
         memcpy(row, last_row, (size_t)n * sizeof *row);
         sample_context c = {.params = &p, .tokens = history, .n_tokens = n_history, .n_prompt = int_of(o, "prompt_len")};
         ok = sampler_distribution(s, row, &c, &probs) == QUIRE_OK;
     }
-    for (int32_t i = 0; ok && i < length_of(member(o, "top")); i++) {
-        json_object *pair = json_object_array_get_idx(member(o, "top"), (size_t)i);
-        int32_t id = json_object_get_int(json_object_array_get_idx(pair, 0));
-        ok = id >= 0 && id < n && near(log((double)probs[id]), number_of(json_object_array_get_idx(pair, 1)));
+    for (int32_t i = 0; ok && i < length_of(json_get(o, "top")); i++) {
+        json_value *pair = json_at(json_get(o, "top"), (size_t)i);
+        int32_t id = (int)json_int64(json_at(pair, 0));
+        ok = id >= 0 && id < n && near(log((double)probs[id]), number_of(json_at(pair, 1)));
     }
     sampler_close(s);
     sampling_lists_drop(p.lists);
@@ -351,19 +347,19 @@ static bool same_processed(json_object *o, const float *last_row, int32_t n) {
     return ok;
 }
 
-static void check_logprobs(json_object *o, check_report *r, const char *name) {
-    int32_t n = int_of(o, "vocab"), n_rows = length_of(member(o, "logits")), bad = -1;
-    float *logits = floats_of(member(o, "logits"));
-    json_object *prompt = member(o, "prompt_logprobs");
+static void check_logprobs(json_value *o, check_report *r, const char *name) {
+    int32_t n = int_of(o, "vocab"), n_rows = length_of(json_get(o, "logits")), bad = -1;
+    float *logits = floats_of(json_get(o, "logits"));
+    json_value *prompt = json_get(o, "prompt_logprobs");
     for (int32_t t = 1; logits != NULL && t < length_of(prompt) && bad < 0; t++) {
-        bad = t <= n_rows && same_position(logits + (size_t)(t - 1) * (size_t)n, n, json_object_array_get_idx(prompt, (size_t)t)) ? -1 : t;
+        bad = t <= n_rows && same_position(logits + (size_t)(t - 1) * (size_t)n, n, json_at(prompt, (size_t)t)) ? -1 : t;
     }
     const float *last = logits == NULL ? NULL : logits + (size_t)(n_rows - 1) * (size_t)n;
     if (last == NULL || bad >= 0) {
         check_fail(r, KIND, name, "prompt position %d differs", bad);
-    } else if (!same_position(last, n, member(o, "sampled"))) {
+    } else if (!same_position(last, n, json_get(o, "sampled"))) {
         check_fail(r, KIND, name, "the sampled token's log-probabilities differ");
-    } else if (!same_processed(member(o, "processed"), last, n)) {
+    } else if (!same_processed(json_get(o, "processed"), last, n)) {
         check_fail(r, KIND, name, "the processed log-probabilities differ");
     } else {
         check_pass(r, KIND, name);
@@ -373,9 +369,9 @@ static void check_logprobs(json_object *o, check_report *r, const char *name) {
 
 /* ---- spec.jsonl ---- */
 
-static bool same_row(const float *got, json_object *want, int32_t n) {
+static bool same_row(const float *got, json_value *want, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
-        if (!near((double)got[i], number_of(json_object_array_get_idx(want, (size_t)i)))) {
+        if (!near((double)got[i], number_of(json_at(want, (size_t)i)))) {
             return false;
         }
     }
@@ -389,11 +385,11 @@ typedef struct spec_case {
 } spec_case;
 
 /* NULL when accept probabilities and residuals agree, else what does not. */
-static const char *compare_spec(const spec_case *c, json_object *o) {
+static const char *compare_spec(const spec_case *c, json_value *o) {
     for (int32_t i = 0; i < c->gamma; i++) {
         const float *p = c->target + (size_t)i * (size_t)c->n, *q = c->draft + (size_t)i * (size_t)c->n;
-        double want = number_of(json_object_array_get_idx(member(o, "accept_prob"), (size_t)i));
-        json_object *residual = json_object_array_get_idx(member(o, "residual"), (size_t)i);
+        double want = number_of(json_at(json_get(o, "accept_prob"), (size_t)i));
+        json_value *residual = json_at(json_get(o, "residual"), (size_t)i);
         if (!near(rejection_accept(p, q, c->drafted[i]), want)) {
             return "an acceptance probability differs";
         }
@@ -402,11 +398,11 @@ static const char *compare_spec(const spec_case *c, json_object *o) {
             return "a residual distribution differs";
         }
     }
-    return same_row(c->target + (size_t)c->gamma * (size_t)c->n, member(o, "bonus"), c->n) ? NULL : "the bonus distribution differs";
+    return same_row(c->target + (size_t)c->gamma * (size_t)c->n, json_get(o, "bonus"), c->n) ? NULL : "the bonus distribution differs";
 }
 
-static void check_spec(json_object *o, check_report *r, const char *name) {
-    json_object *draw = member(o, "draw"), *emitted = member(draw, "emitted");
+static void check_spec(json_value *o, check_report *r, const char *name) {
+    json_value *draw = json_get(o, "draw"), *emitted = json_get(draw, "emitted");
     spec_case c = {.n = int_of(o, "vocab"), .gamma = int_of(o, "gamma")};
     double uniforms[64] = {0};
     int32_t out[65], n_accepted = 0;
@@ -414,22 +410,22 @@ static void check_spec(json_object *o, check_report *r, const char *name) {
         check_unsupported(r, KIND, name, "more than 64 drafted tokens");
         return;
     }
-    c.target = floats_of(member(o, "target"));
-    c.draft = floats_of(member(o, "draft"));
-    c.drafted = ints_of(member(o, "drafted"));
+    c.target = floats_of(json_get(o, "target"));
+    c.draft = floats_of(json_get(o, "draft"));
+    c.drafted = ints_of(json_get(o, "drafted"));
     c.residual = mem_new((size_t)c.n, sizeof *c.residual);
     for (int32_t i = 0; draw != NULL && i < c.gamma; i++) {
-        uniforms[i] = number_of(json_object_array_get_idx(member(draw, "uniforms"), (size_t)i));
+        uniforms[i] = number_of(json_at(json_get(draw, "uniforms"), (size_t)i));
     }
-    double v = draw != NULL ? number_of(member(draw, "v")) : 0.0;
+    double v = draw != NULL ? number_of(json_get(draw, "v")) : 0.0;
     quire_err e = rejection_walk(c.target, c.draft, c.n, c.drafted, c.gamma, uniforms, v, c.residual, out, &n_accepted);
     const char *wrong = NULL;
-    if (member(o, "error") != NULL) {
+    if (json_get(o, "error") != NULL) {
         wrong = e != QUIRE_OK ? NULL : "it is taken, but must be refused";
     } else {
         wrong = e != QUIRE_OK ? "it is refused" : compare_spec(&c, o);
         for (int32_t i = 0; wrong == NULL && i <= n_accepted; i++) {
-            bool same = n_accepted + 1 == length_of(emitted) && out[i] == json_object_get_int(json_object_array_get_idx(emitted, (size_t)i));
+            bool same = n_accepted + 1 == length_of(emitted) && out[i] == (int)json_int64(json_at(emitted, (size_t)i));
             wrong = same ? NULL : "other tokens come out";
         }
     }
@@ -446,7 +442,7 @@ static void check_spec(json_object *o, check_report *r, const char *name) {
 
 /* ---- files ---- */
 
-typedef void (*line_check)(json_object *o, check_report *r, const char *name);
+typedef void (*line_check)(json_value *o, check_report *r, const char *name);
 
 static int check_file(const char *dir, const char *file, line_check check, check_report *r) {
     char *path = check_path(dir, file);
@@ -462,15 +458,13 @@ static int check_file(const char *dir, const char *file, line_check check, check
         if (line.n == 0) {
             continue;
         }
-        json_tokener *parser = json_tokener_new();
-        json_object *o = parser == NULL ? NULL : json_tokener_parse_ex(parser, line.p, (int)line.n);
-        if (o == NULL || !json_object_is_type(o, json_type_object)) {
+        json_value *o = json_document(line);
+        if (!json_is(o, JSON_KIND_OBJECT)) {
             check_fail(r, KIND, file, "a line is not a JSON object");
         } else {
-            check(o, r, json_object_get_string(member(o, "name")));
+            check(o, r, json_get_str(o, "name").p);
         }
-        json_object_put(o);
-        json_tokener_free(parser);
+        json_drop(o);
     }
     mem_free(text);
     mem_free(path);

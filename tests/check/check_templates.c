@@ -2,12 +2,13 @@
  * must be the expected text to the byte. Where an error is expected, any error is right, with the reference's words where the template
  * chose them (raise_exception) or named what is undefined, and its line for a syntax error. */
 #include <glob.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "check/check.h"
+#include "json/json.h"
+#include "json/json_scan.h"
 #include "text/jinja.h"
 
 enum { MAX_PATH = 4096 };
@@ -15,33 +16,43 @@ enum { MAX_PATH = 4096 };
 #define KIND         "templates"
 #define CONTINUE_TAG "CONTINUE_FINAL_MESSAGE_TAG "
 
-static str text_of(json_object *record, const char *member) {
-    json_object *v = json_object_object_get(record, member);
-    return json_object_is_type(v, json_type_string) ? (str){json_object_get_string(v), (size_t)json_object_get_string_len(v)}
+static str text_of(json_value *record, const char *member) {
+    json_value *v = json_get(record, member);
+    return json_is(v, JSON_KIND_TEXT) ? json_str(v)
                                                     : (str){NULL, 0};
 }
 
-static bool flag_of(json_object *record, const char *member, bool fallback) {
-    json_object *v;
-    return json_object_object_get_ex(record, member, &v) ? json_object_get_boolean(v) != 0 : fallback;
+static bool flag_of(json_value *record, const char *member, bool fallback) {
+    return json_get_bool(record, member, fallback);
 }
 
-/* Puts the tag behind the last message's content, which is a text. */
-static bool tag_last_message(json_object *context) {
-    json_object *messages = json_object_object_get(context, "messages");
-    size_t n = json_object_is_type(messages, json_type_array) ? json_object_array_length(messages) : 0;
-    json_object *last = n > 0 ? json_object_array_get_idx(messages, n - 1) : NULL;
-    str content = text_of(last, "content");
-    char *tagged = mem_new(content.n + sizeof CONTINUE_TAG, 1);
-    if (tagged == NULL || content.p == NULL) {
-        mem_free(tagged);
-        return false;
+/* The last item of an array, as written. */
+static quire_err last_item(str array, str *out) {
+    json_scan s = {.text = array};
+    bool more;
+    TRY(json_scan_open(&s, '['));
+    for (*out = (str){NULL, 0};;) {
+        TRY(json_scan_more(&s, ']', &more));
+        if (!more) {
+            return out->p != NULL ? QUIRE_OK : QUIRE_NOT_FOUND;
+        }
+        TRY(json_scan_span(&s, out));
     }
-    memcpy(tagged, content.p, content.n);
-    memcpy(tagged + content.n, CONTINUE_TAG, sizeof CONTINUE_TAG - 1);
-    json_object_object_add(last, "content", json_object_new_string_len(tagged, (int)(content.n + sizeof CONTINUE_TAG - 1)));
-    mem_free(tagged);
-    return true;
+}
+
+/* Appends the context with the tag behind the last message's content, which must be a text. */
+static quire_err add_tagged(str context, strbuf *out) {
+    str messages, last, content;
+    TRY(json_scan_member(context, "messages", &messages));
+    TRY(last_item(messages, &last));
+    TRY(json_scan_member(last, "content", &content));
+    if (content.p[0] != '"') {
+        return QUIRE_NOT_FOUND;
+    }
+    size_t n_before = (size_t)(content.p + content.n - 1 - context.p);
+    TRY(strbuf_add(out, context.p, n_before));
+    TRY(strbuf_add_str(out, CONTINUE_TAG));
+    return strbuf_add(out, context.p + n_before, context.n - n_before);
 }
 
 /* The text up to the last tag, without blanks before it when the template took the tag's own. */
@@ -73,12 +84,12 @@ static void compare_text(check_report *r, const char *where, str got, str want) 
                got.p + from, (int)(want.n - from > 60 ? 60 : want.n - from), want.p + from);
 }
 
-static void compare_error(check_report *r, const char *where, json_object *record, const quire_error *err) {
+static void compare_error(check_report *r, const char *where, json_value *record, const quire_error *err) {
     char type[40], words[400], line[32];
     str t = text_of(record, "error_type"), w = text_of(record, "error");
     snprintf(type, sizeof type, "%.*s", (int)t.n, t.p);
     snprintf(words, sizeof words, "%.*s", (int)(w.n > 380 ? 380 : w.n), w.p);
-    snprintf(line, sizeof line, "line %d,", json_object_get_int(json_object_object_get(record, "lineno")));
+    snprintf(line, sizeof line, "line %d,", (int)json_int64(json_get(record, "lineno")));
     bool has_words = strcmp(type, "TemplateError") == 0 || strcmp(type, "UndefinedError") == 0;
     if (has_words && strstr(err->message, words) == NULL) {
         check_fail(r, KIND, where, "the error is \"%s\", must be \"%s\"", err->message, words);
@@ -89,24 +100,26 @@ static void compare_error(check_report *r, const char *where, json_object *recor
     }
 }
 
-static void check_case(check_report *r, const char *where, json_object *record, str source) {
+/* text: the record as written. */
+static void check_case(check_report *r, const char *where, json_value *record, str text, str source) {
     /* The vectors' clock. */
     const struct tm now = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 10, .tm_min = 30, .tm_wday = 6, .tm_yday = 324};
-    jinja_options options = {flag_of(record, "trim_blocks", true), flag_of(record, "lstrip_blocks", true)};
-    json_object *context = json_object_object_get(record, "context");
+    jinja_options options = {.trim_blocks = flag_of(record, "trim_blocks", true), .lstrip_blocks = flag_of(record, "lstrip_blocks", true)};
+    str context = {"{}", 2};
+    (void)json_scan_member(text, "context", &context);
+    strbuf tagged = {0};
     bool continues = flag_of(record, "continue_final_message", false);
     jinja_program *program = NULL;
     quire_error err = {0};
     strbuf out = {0};
-    if (continues && !tag_last_message(context)) {
+    if (continues && add_tagged(context, &tagged) != QUIRE_OK) {
         check_unsupported(r, KIND, where, "its last message has no text to continue");
+        strbuf_deinit(&tagged);
         return;
     }
     quire_err e = jinja_open(source, options, &program, &err);
     if (e == QUIRE_OK) {
-        size_t n;
-        const char *variables = json_object_to_json_string_length(context, JSON_C_TO_STRING_PLAIN, &n);
-        e = jinja_render(program, (str){variables, n}, &now, &out, &err);
+        e = jinja_render(program, continues ? (str){tagged.p, tagged.n} : context, &now, &out, &err);
     }
     str expected = text_of(record, "expected"), got = {out.p, out.n};
     if (e == QUIRE_UNSUPPORTED) {
@@ -122,6 +135,7 @@ static void check_case(check_report *r, const char *where, json_object *record, 
         compare_text(r, where, continues ? cut_at_tag(got) : got, expected);
     }
     strbuf_deinit(&out);
+    strbuf_deinit(&tagged);
     jinja_close(program);
 }
 
@@ -134,17 +148,16 @@ static bool check_file(const char *path, const char *name, str source, check_rep
     }
     str rest = {bytes, n}, line;
     for (int number = 1; check_line(&rest, &line); number++) {
-        char where[256], *copy = mem_dup(line.p, line.n);
-        json_object *record = copy == NULL ? NULL : json_tokener_parse(copy);
+        char where[256];
+        json_value *record = json_document(line);
         str label = text_of(record, "name");
         snprintf(where, sizeof where, "%s:%d%s%.*s", name, number, label.n > 0 ? " " : "", (int)label.n, label.n > 0 ? label.p : "");
         if (record != NULL) {
-            check_case(r, where, record, source.p != NULL ? source : text_of(record, "template"));
+            check_case(r, where, record, line, source.p != NULL ? source : text_of(record, "template"));
         } else if (line.n > 0) {
             check_fail(r, KIND, where, "is not JSON");
         }
-        json_object_put(record);
-        mem_free(copy);
+        json_drop(record);
     }
     mem_free(bytes);
     return true;

@@ -1,13 +1,13 @@
 /* Tokenizer vectors: encoding, decoding and streaming of whole tokenizers, and normalizers and pre-tokenizers one at a time. */
-#include <json-c/json.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "check.h"
 #include "file/model_file.h"
+#include "json/json_out.h"
 #include "text/detok.h"
-#include "text/json_get.h"
+#include "json/json.h"
 #include "text/tokenizer_impl.h"
 
 #define KIND "tokenizers"
@@ -82,15 +82,15 @@ static void open_file(subject *s, const char *path) {
 }
 
 /* Opens what the manifest's entry names: its own tokenizer.json, or a source that this build can read. */
-static void subject_open(subject *s, const char *dir, const char *root, struct json_object *entry) {
+static void subject_open(subject *s, const char *dir, const char *root, json_value *entry) {
     char own[256];
-    struct json_object *sources = json_get(entry, "sources");
+    json_value *sources = json_get(entry, "sources");
     str given = json_get_str(entry, "tokenizer_json");
     (void)snprintf(own, sizeof own, "%s/tokenizer.json", s->name);
     char *path = find_file(dir, root, given.n > 0 ? given.p : own);
-    for (size_t i = 0; path == NULL && json_object_is_type(sources, json_type_array) && i < json_object_array_length(sources); i++) {
-        const char *source = json_object_get_string(json_object_array_get_idx(sources, i));
-        if (source != NULL && (ends_with(source, ".gguf") || ends_with(source, "tokenizer.json"))) {
+    for (size_t i = 0; path == NULL && json_is(sources, JSON_KIND_ARRAY) && i < json_length(sources); i++) {
+        const char *source = json_str(json_at(sources, i)).p;
+        if (ends_with(source, ".gguf") || ends_with(source, "tokenizer.json")) {
             path = find_file(dir, root, source);
         }
     }
@@ -108,24 +108,24 @@ typedef struct verdict {
     char text[1024];
 } verdict;
 
-static bool ids_equal(const token_list *l, struct json_object *ids) {
-    if (json_object_array_length(ids) != l->n) {
+static bool ids_equal(const token_list *l, json_value *ids) {
+    if (json_length(ids) != l->n) {
         return false;
     }
     for (size_t i = 0; i < l->n; i++) {
-        if (json_object_get_int64(json_object_array_get_idx(ids, i)) != l->ids[i]) {
+        if (json_int64(json_at(ids, i)) != l->ids[i]) {
             return false;
         }
     }
     return true;
 }
 
-static void print_ids(const token_list *l, struct json_object *expected, const char *what, verdict *v) {
-    size_t n = json_object_array_length(expected), i = 0;
-    while (i < n && i < l->n && json_object_get_int64(json_object_array_get_idx(expected, i)) == l->ids[i]) {
+static void print_ids(const token_list *l, json_value *expected, const char *what, verdict *v) {
+    size_t n = json_length(expected), i = 0;
+    while (i < n && i < l->n && json_int64(json_at(expected, i)) == l->ids[i]) {
         i++;
     }
-    long long want = i < n ? (long long)json_object_get_int64(json_object_array_get_idx(expected, i)) : -1;
+    long long want = i < n ? (long long)json_int64(json_at(expected, i)) : -1;
     (void)snprintf(v->text, sizeof v->text, "%s: %zu where %zu were expected; at %zu: %d, expected %lld", what, l->n, n, i,
                    i < l->n ? l->ids[i] : -1, want);
 }
@@ -148,7 +148,7 @@ static void add_list(const token_list *from, token_list *to) {
 }
 
 /* What the reference's call gives. */
-static quire_err encode_record(const subject *s, struct json_object *rec, token_list *out, token_list *types, quire_error *err) {
+static quire_err encode_record(const subject *s, json_value *rec, token_list *out, token_list *types, quire_error *err) {
     str text = json_get_str(rec, "text"), second = json_get_str(rec, "pair");
     encode_special special = str_is(json_get_str(rec, "special"), "parse") ? ENCODE_PARSE : ENCODE_PLAIN;
     if (!json_get_bool(rec, "add_special_tokens", false) || s->bare) {
@@ -170,10 +170,10 @@ static quire_err encode_record(const subject *s, struct json_object *rec, token_
     return e;
 }
 
-static void check_encode(const subject *s, struct json_object *rec, verdict *v) {
+static void check_encode(const subject *s, json_value *rec, verdict *v) {
     token_list ids = {0}, types = {0};
     quire_error err = {0};
-    struct json_object *type_ids = json_get(rec, "type_ids");
+    json_value *type_ids = json_get(rec, "type_ids");
     if (encode_record(s, rec, &ids, &types, &err) != QUIRE_OK) {
         (void)snprintf(v->text, sizeof v->text, "encode: %s", err.message);
     } else if (!ids_equal(&ids, json_get(rec, "ids"))) {
@@ -185,7 +185,7 @@ static void check_encode(const subject *s, struct json_object *rec, verdict *v) 
     token_list_deinit(&types);
 }
 
-static void check_decode(const subject *s, struct json_object *rec, const token_list *ids, verdict *v) {
+static void check_decode(const subject *s, json_value *rec, const token_list *ids, verdict *v) {
     strbuf text = {0};
     str decoded = json_get_str(rec, json_get(rec, "decoded") != NULL ? "decoded" : "text");
     if (tokenizer_decode(s->t, ids->ids, ids->n, s->sentencepiece, &text) != QUIRE_OK) {
@@ -201,18 +201,18 @@ static void check_decode(const subject *s, struct json_object *rec, const token_
     strbuf_deinit(&text);
 }
 
-static void check_stream(const subject *s, struct json_object *rec, const token_list *ids, verdict *v) {
-    struct json_object *stream = json_get(rec, "stream");
+static void check_stream(const subject *s, json_value *rec, const token_list *ids, verdict *v) {
+    json_value *stream = json_get(rec, "stream");
     detok *d;
     strbuf text = {0};
     if (stream == NULL || detok_open(s->t, s->sentencepiece, &d) != QUIRE_OK) {
         return;
     }
     for (size_t i = 0; i < ids->n; i++) {
-        struct json_object *want = json_object_array_get_idx(stream, i);
+        json_value *want = json_at(stream, i);
         text.n = 0;
         (void)detok_add(d, ids->ids[i], &text);
-        compare_text((str){text.p, text.n}, (str){json_object_get_string(want), (size_t)json_object_get_string_len(want)}, "stream", v);
+        compare_text((str){text.p, text.n}, json_str(want), "stream", v);
     }
     text.n = 0;
     (void)detok_flush(d, &text);
@@ -221,12 +221,12 @@ static void check_stream(const subject *s, struct json_object *rec, const token_
     detok_close(d);
 }
 
-static void check_record(const subject *s, const char *case_name, struct json_object *rec, check_report *r) {
+static void check_record(const subject *s, const char *case_name, json_value *rec, check_report *r) {
     verdict v = {{0}};
     token_list ids = {0};
-    struct json_object *list = json_get(rec, "ids");
-    for (size_t i = 0; i < json_object_array_length(list); i++) {
-        (void)token_list_add(&ids, (int32_t)json_object_get_int64(json_object_array_get_idx(list, i)));
+    json_value *list = json_get(rec, "ids");
+    for (size_t i = 0; i < json_length(list); i++) {
+        (void)token_list_add(&ids, (int32_t)json_int64(json_at(list, i)));
     }
     if (json_get(rec, "text") != NULL) {
         check_encode(s, rec, &v);
@@ -251,7 +251,7 @@ static void check_record(const subject *s, const char *case_name, struct json_ob
 
 /* Calls check for every line of the file dir/name; the case is name:line. */
 static void each_line(const char *path, const char *name, check_report *r, void *context,
-                      void (*check)(void *context, const char *case_name, struct json_object *rec, check_report *r)) {
+                      void (*check)(void *context, const char *case_name, json_value *rec, check_report *r)) {
     size_t n;
     char *bytes = check_read_file(path, &n);
     if (bytes == NULL) {
@@ -261,37 +261,37 @@ static void each_line(const char *path, const char *name, check_report *r, void 
     str rest = {bytes, n}, line;
     for (int number = 1; check_line(&rest, &line); number++) {
         char case_name[320];
-        struct json_object *rec = line.n > 0 ? json_get_document(line) : NULL;
+        json_value *rec = line.n > 0 ? json_document(line) : NULL;
         (void)snprintf(case_name, sizeof case_name, "%s:%d", name, number);
         if (rec != NULL) {
             check(context, case_name, rec, r);
         } else if (line.n > 0) {
             check_fail(r, KIND, case_name, "the record is not JSON");
         }
-        json_object_put(rec);
+        json_drop(rec);
     }
     mem_free(bytes);
 }
 
-static void check_subject_record(void *context, const char *case_name, struct json_object *rec, check_report *r) {
+static void check_subject_record(void *context, const char *case_name, json_value *rec, check_report *r) {
     const subject *s = context;
     if (s->t == NULL) {
         check_unsupported(r, KIND, case_name, s->why);
-    } else if (!json_object_is_type(json_get(rec, "ids"), json_type_array)) {
+    } else if (!json_is(json_get(rec, "ids"), JSON_KIND_ARRAY)) {
         check_fail(r, KIND, case_name, "the record has no ids");
     } else {
         check_record(s, case_name, rec, r);
     }
 }
 
-static void check_entry(const char *dir, const char *root, struct json_object *entry, check_report *r) {
+static void check_entry(const char *dir, const char *root, json_value *entry, check_report *r) {
     str name = json_get_str(entry, "name"), vectors = json_get_str(entry, "vectors");
     if (name.n == 0 || vectors.n == 0) {
         check_fail(r, KIND, "manifest.json", "an entry without name or vectors");
         return;
     }
     subject s = {.name = name.p, .sentencepiece = str_is(json_get_str(entry, "library"), "sentencepiece")};
-    struct json_object *pipeline = json_get(entry, "pipeline");
+    json_value *pipeline = json_get(entry, "pipeline");
     s.skips = str_is(json_get_str(entry, "library"), "tokenizers");
     s.bare = pipeline != NULL && json_get(pipeline, "post_processor") == NULL;
     char *path = check_path(dir, vectors.p);
@@ -305,7 +305,7 @@ static void check_entry(const char *dir, const char *root, struct json_object *e
 
 /* ---- components ---- */
 
-static void check_normalizer(void *context, const char *case_name, struct json_object *rec, check_report *r) {
+static void check_normalizer(void *context, const char *case_name, json_value *rec, check_report *r) {
     (void)context;
     normalizer n = {0};
     norm_scratch scratch = {0};
@@ -313,7 +313,10 @@ static void check_normalizer(void *context, const char *case_name, struct json_o
     quire_error err = {0};
     verdict v = {{0}};
     str text = json_get_str(rec, "text"), got = {"", 0};
-    quire_err e = pipeline_load_normalizer(str_of(json_object_to_json_string(json_get(rec, "normalizer"))), &n, &err);
+    strbuf json = {0};
+    json_add(&(json_out){.to = &json}, json_get(rec, "normalizer"));
+    quire_err e = pipeline_load_normalizer((str){json.p, json.n}, &n, &err);
+    strbuf_deinit(&json);
     if (e == QUIRE_UNSUPPORTED) {
         check_unsupported(r, KIND, case_name, err.message);
     } else if (e != QUIRE_OK || normalizer_run(&n, text, &scratch, &rs, &got) != QUIRE_OK) {
@@ -331,13 +334,13 @@ static void check_normalizer(void *context, const char *case_name, struct json_o
     regex_scratch_deinit(&rs);
 }
 
-static void compare_pieces(const piece_list *l, struct json_object *pieces, const char *case_name, check_report *r) {
-    size_t n = json_object_array_length(pieces);
+static void compare_pieces(const piece_list *l, json_value *pieces, const char *case_name, check_report *r) {
+    size_t n = json_length(pieces);
     verdict v = {{0}};
     for (size_t i = 0; i < n && i < l->n; i++) {
-        struct json_object *want = json_object_array_get_idx(pieces, i);
+        json_value *want = json_at(pieces, i);
         compare_text((str){l->text.p + l->pieces[i].at, l->pieces[i].n},
-                     (str){json_object_get_string(want), (size_t)json_object_get_string_len(want)}, "piece", &v);
+                     json_str(want), "piece", &v);
     }
     if (n != l->n && v.text[0] == '\0') {
         (void)snprintf(v.text, sizeof v.text, "%zu pieces, %zu expected", l->n, n);
@@ -349,14 +352,17 @@ static void compare_pieces(const piece_list *l, struct json_object *pieces, cons
     }
 }
 
-static void check_pretokenizer(void *context, const char *case_name, struct json_object *rec, check_report *r) {
+static void check_pretokenizer(void *context, const char *case_name, json_value *rec, check_report *r) {
     (void)context;
     pretokenizer p = {0};
     pre_scratch scratch = {0};
     regex_scratch rs = {0};
     quire_error err = {0};
     const piece_list *pieces;
-    quire_err e = pipeline_load_pretokenizer(str_of(json_object_to_json_string(json_get(rec, "pre_tokenizer"))), &p, &err);
+    strbuf json = {0};
+    json_add(&(json_out){.to = &json}, json_get(rec, "pre_tokenizer"));
+    quire_err e = pipeline_load_pretokenizer((str){json.p, json.n}, &p, &err);
+    strbuf_deinit(&json);
     if (e == QUIRE_UNSUPPORTED) {
         check_unsupported(r, KIND, case_name, err.message);
     } else if (e != QUIRE_OK || pretokenizer_run(&p, json_get_str(rec, "text"), true, &scratch, &rs, &pieces) != QUIRE_OK) {
@@ -370,7 +376,7 @@ static void check_pretokenizer(void *context, const char *case_name, struct json
 }
 
 static void check_component(const char *dir, const char *file, check_report *r,
-                            void (*check)(void *, const char *, struct json_object *, check_report *)) {
+                            void (*check)(void *, const char *, json_value *, check_report *)) {
     char *path = check_path(dir, file);
     if (path != NULL && access(path, R_OK) == 0) {
         each_line(path, file, r, NULL, check);
@@ -382,20 +388,20 @@ int check_tokenizers(const char *dir, const char *root, check_report *r) {
     size_t n = 0;
     char *path = check_path(dir, "manifest.json");
     char *bytes = path == NULL ? NULL : check_read_file(path, &n);
-    struct json_object *manifest = bytes == NULL ? NULL : json_get_document((str){bytes, n});
-    struct json_object *list = json_get(manifest, "tokenizers");
+    json_value *manifest = bytes == NULL ? NULL : json_document((str){bytes, n});
+    json_value *list = json_get(manifest, "tokenizers");
     mem_free(path);
     mem_free(bytes);
-    if (!json_object_is_type(list, json_type_array)) {
+    if (!json_is(list, JSON_KIND_ARRAY)) {
         fprintf(stderr, "quire-check: %s/manifest.json cannot be read, or lists no tokenizers\n", dir);
-        json_object_put(manifest);
+        json_drop(manifest);
         return 1;
     }
-    for (size_t i = 0; i < json_object_array_length(list); i++) {
-        check_entry(dir, root, json_object_array_get_idx(list, i), r);
+    for (size_t i = 0; i < json_length(list); i++) {
+        check_entry(dir, root, json_at(list, i), r);
     }
     check_component(dir, "normalize.jsonl", r, check_normalizer);
     check_component(dir, "pretokenize.jsonl", r, check_pretokenizer);
-    json_object_put(manifest);
+    json_drop(manifest);
     return 0;
 }

@@ -1,18 +1,18 @@
-#include <json-c/json.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "check.h"
+#include "json/json_out.h"
 
 static void print_json(const char *kind, const char *case_name, const char *result, const char *what) {
-    struct json_object *o = json_object_new_object();
-    json_object_object_add(o, "kind", json_object_new_string(kind));
-    json_object_object_add(o, "case", json_object_new_string(case_name));
-    json_object_object_add(o, "result", json_object_new_string(result));
-    json_object_object_add(o, "what", json_object_new_string(what));
-    puts(json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN));
-    json_object_put(o);
+    json_line line;
+    json_out *o = json_line_begin(&line);
+    json_cstr(json_name(o, "kind"), kind);
+    json_cstr(json_name(o, "case"), case_name);
+    json_cstr(json_name(o, "result"), result);
+    json_cstr(json_name(o, "what"), what);
+    json_line_print(&line);
 }
 
 void check_pass(check_report *r, const char *kind, const char *case_name) {

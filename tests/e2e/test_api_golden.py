@@ -28,6 +28,8 @@ def records():
 
 
 def later_field(record):
+    if (record["body"] or {}).get("truncate_prompt_tokens") == -1:  # cuts nothing
+        return None
     later = LATER_ON_CHAT if record["path"] == "/v1/chat/completions" else LATER
     fields = sorted(later & set(record["body"] or {}))
     return fields[0] if fields else None
@@ -102,6 +104,9 @@ def test_answer(golden_server, record):
         assert status == (200 if record["path"].endswith("tiny") else 404)
         if status == 200:
             assert json.loads(text)["id"] == "tiny"
+        return
+    if record["name"] == "chat: tool_choice without tools":  # the reference refuses it; clients that always send it are answered here
+        assert status == 200, text
         return
     field = later_field(record)
     if field is not None:  # refused, never passed over in silence

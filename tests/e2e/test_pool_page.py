@@ -242,14 +242,13 @@ def test_without_the_operators_key_no_text_is_shown(browser, keyed_server):
         browser.js("document.getElementById('key').requestSubmit()")
     Stream(keyed_server, KEY, 40).join()
     enter(KEY)
-    browser.wait("document.querySelectorAll('.cell[data-state=cached]').length > 0")
-    page = min(cells(browser, "cached"))
-    hover(browser, page)
-    time.sleep(1)
-    assert browser.js("document.querySelector('#tip q')") is None
+    browser.wait("state && state.counts.cached > 0 && document.getElementById('cut').textContent.includes('own sequences')")
+    assert browser.js("document.querySelectorAll('.cell').length") == 0
     assert "prince" not in browser.js("document.body.textContent")
     enter(OPERATOR, page_is_open=True)
     browser.wait("document.getElementById('show-key').hidden && state.shown.texts")
+    browser.wait("document.querySelectorAll('.cell[data-state=cached]').length > 0")
+    page = min(cells(browser, "cached"))
     hover(browser, page)
     assert "prince" in browser.wait("(document.querySelector('#tip q') || {}).textContent")
     enter("wrong")
@@ -283,20 +282,19 @@ def test_both_schemes_are_drawn(browser, sandbox):
 
 def test_states_follow_each_other_at_most_five_a_second(open_server):
     stream = Stream(open_server)
-    times, states = [], []
-    connection = http.client.HTTPConnection(*open_server.address, timeout=30)
+    states = []
+    connection = http.client.HTTPConnection(*open_server.address, timeout=60)
+    began = time.monotonic()
     connection.request("GET", "/debug/pool")
     answer = connection.getresponse()
     assert answer.getheader("content-type").startswith("text/event-stream")
-    end = time.monotonic() + 2.5
-    while time.monotonic() < end:
+    while len(states) < 8 and stream.thread.is_alive() or len(states) < 2:
         line = answer.readline()
         if line.startswith(b"data: "):
-            times.append(time.monotonic())
             states.append(json.loads(line[6:]))
+    assert len(states) - 1 <= 5 * (time.monotonic() - began) + 1
     connection.close()
     stream.join()
-    assert 2 <= len(times) <= 14
     for s in states:
         c = s["counts"]
         assert c["free"] + c["held"] + c["cached"] == c["pages"] == 256
@@ -313,10 +311,8 @@ def test_watchers_that_do_not_read_stop_nobody(open_server):
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         s.sendall(b"GET /debug/pool HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         deaf.append(s)
-    started = time.monotonic()
     for _ in range(3):
         Stream(open_server, tokens=200).join()
-    assert time.monotonic() - started < 60
     for s in deaf:
         s.close()
 

@@ -107,7 +107,7 @@ def test_tenants_share_nothing(cached):
 
 def counters(server):
     """Prompt tokens looked up, of these found, and rows computed, once nothing runs."""
-    text, deadline = "", time.monotonic() + 10
+    text, deadline = "", time.monotonic() + 60
     while time.monotonic() < deadline:
         text = server.ask("GET", "/metrics")[2]
         if re.search(r"^vllm:num_requests_running\S* 0(\.0)?$", text, re.M):
@@ -137,7 +137,7 @@ def test_a_cached_token_is_never_computed_again_and_every_hit_is_counted(cached)
 
 def test_pages_come_back_to_the_cache_and_none_stay_held(cached):
     complete(cached, STORY)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while cached.metric("quire_pages_held") > 0 and time.monotonic() < deadline:
         time.sleep(0.01)  # the counters are published after the step that sent the last token
     assert cached.metric("quire_pages_held") == 0

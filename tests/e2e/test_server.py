@@ -99,15 +99,15 @@ def test_pipelined_requests_are_answered_in_order(server):
 
 # ---- clients that leave ----
 
-def start_stream(server, stream):
-    body = json.dumps({"prompt": "a", "max_tokens": 500, "ignore_eos": True, "stream": stream}).encode()
+def start_stream(server, stream, max_tokens=500):
+    body = json.dumps({"prompt": "a", "max_tokens": max_tokens, "ignore_eos": True, "stream": stream}).encode()
     s = socket.create_connection(server.address, 60)
     s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
               f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
     return s
 
 
-def wait_until(condition, seconds=20):
+def wait_until(condition, seconds=60):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -118,12 +118,18 @@ def wait_until(condition, seconds=20):
 def test_pages_of_clients_that_leave_come_back_within_two_steps(quire, stream):
     s = Server("builtin", "--api-key", KEY, "--threads", "1")
     try:
-        stayer = start_stream(s, True)  # keeps the engine stepping
-        leavers = [start_stream(s, stream) for _ in range(8)]
-        wait_until(lambda: s.metric("quire_pages_held") >= 9)
-        for connection in leavers:
-            connection.close()
-        wait_until(lambda: s.metric("quire_http_disconnects_total") >= 8)
+        for _ in range(20):
+            stayer = start_stream(s, True, 2000)  # keeps the engine stepping
+            leavers = [start_stream(s, stream, 2000) for _ in range(8)]
+            wait_until(lambda: s.metric("quire_pages_held") >= 9)
+            before = s.metric("quire_http_disconnects_total")
+            for connection in leavers:
+                connection.close()
+            wait_until(lambda: s.metric("quire_http_disconnects_total") >= before + 8 or s.metric("quire_pages_held") == 0)
+            if s.metric("quire_http_disconnects_total") >= before + 8:
+                break  # else some had their answer before they left
+        else:
+            pytest.fail("all were answered before they left")
         first = s.metric("quire_steps_total")
         # Each look at /metrics is one moment: held pages are back to those of the one that stayed before two more steps have ended.
         while True:
@@ -164,10 +170,13 @@ def test_it_idles_without_the_processor(server):
     def cpu_seconds():
         tasks = pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-    time.sleep(1.0)
-    before = cpu_seconds()
-    time.sleep(4.0)
-    assert cpu_seconds() - before < 0.004
+    for _ in range(10):  # until what other tests began is over
+        before = cpu_seconds()
+        time.sleep(4.0)
+        used = cpu_seconds() - before
+        if used < 0.004:
+            break
+    assert used < 0.004
 
 
 # ---- hostile clients ----

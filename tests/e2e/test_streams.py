@@ -194,17 +194,22 @@ def test_only_its_tenant_knows_a_stream(server, plain):
 
 
 def test_what_cannot_be_says_why(server, plain):
-    stream = Stream(server, LONG).read(10)
-    n = stream.prompt
+    n = plain[2]
     for verb, body, param in (
         ("rollback", {}, "position"), ("rollback", {"position": n - 1}, "position"), ("rollback", {"position": 100000}, "position"),
         ("rollback", {"position": "3"}, "position"), ("rollback", {"position": n, "index": 1}, "index"), ("fork", {"position": n - 1}, "position"),
         ("rollback", {"position": n, "stop": "x"}, "stop"), ("rollback", {"position": n, "temperature": -1}, "temperature"),
         ("steer", {}, "text"), ("steer", {"text": "a", "tokens": [1]}, "text"), ("steer", {"text": 3}, "text"), ("steer", {"tokens": ["a"]}, "tokens"),
         ("steer", {"tokens": [99999999]}, "tokens"), ("fork", {"prompt": "x"}, "prompt"), ("fork", {"top_p": 3}, "top_p"),
+        ("fork", {"echo": True, "logprobs": 1}, "echo"), ("fork", {"echo": True, "logprobs": 0, "max_tokens": 0}, "echo"),
+        ("fork", {"prompt_logprobs": 1}, "prompt_logprobs"), ("fork", {"text": "x"}, "text"), ("rollback", {"position": n, "tokens": [1]}, "tokens"),
+        ("rollback", {"position": n, "max_tokens": 2**31 - 1}, "max_tokens"), ("steer", {"text": "x", "min_tokens": 2**31 - 1}, "min_tokens"),
     ):
+        stream = Stream(server, LONG).read(10)  # each comes while its stream runs
         status, told = command(server, stream, verb, **body)
         assert (status, told["error"]["param"]) == (400, param), (verb, body, told)
+        stream.connection.close()
+    stream = Stream(server, LONG).read(10)
     assert server.ask("POST", f"/v1/streams/{stream.id}/fork", raw="[1]")[0] == 400
     assert server.ask("POST", f"/v1/streams/{stream.id}/stop", {})[0] == 404
     assert server.ask("GET", f"/v1/streams/{stream.id}/fork")[0] == 405
@@ -215,8 +220,9 @@ def test_what_cannot_be_says_why(server, plain):
 
 
 def test_choices_are_addressed_by_index(server):
-    body = {**LONG, "n": 2, "max_tokens": 300, "return_token_ids": False}
-    texts = [c["text"] for c in complete(server, n=2, max_tokens=300)["choices"]]
+    body = {**LONG, "n": 2, "return_token_ids": False}
+    answer = complete(server, n=2, max_tokens=1000)
+    texts, n = [c["text"] for c in answer["choices"]], answer["usage"]["prompt_tokens"]
     connection = http.client.HTTPConnection(*server.address, timeout=120)
     connection.request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json", "authorization": f"Bearer {KEY}"})
     answer, seen, sent = connection.getresponse(), ["", ""], False
@@ -231,7 +237,6 @@ def test_choices_are_addressed_by_index(server):
             seen[1] = chunk["quire"]["text"]
         if not sent and len(seen[1]) > 40:
             sent = True
-            n = complete(server, max_tokens=1)["usage"]["prompt_tokens"]
             assert command(server, chunk["id"], "rollback", index=1, position=n + 2)[0] == 200
     connection.close()
     assert seen == texts
@@ -242,8 +247,10 @@ def test_commands_meet_the_end_of_their_stream(server):
     short = {**LONG, "max_tokens": 30}
     expected = complete(server, max_tokens=30)["choices"][0]["token_ids"]
     seen = set()
-    for i in range(40):
-        stream = Stream(server, short).read(1 + i * 29 // 40)
+    for i in range(400):
+        if i >= 40 and 200 in seen:
+            break
+        stream = Stream(server, short).read(1 + i % 40 * 29 // 40)
         result = []
         asks = [threading.Thread(target=lambda: result.append(command(server, stream, "rollback", position=stream.prompt + 1)[0])) for _ in range(2)]
         for t in asks:

@@ -66,7 +66,7 @@ typedef struct harness {
     engine *e;
     engine_out *out;
     wake reader;
-    int32_t n_vocab, n_ended;
+    int32_t n_vocab;
 } harness;
 
 /* One request and what came of it. */
@@ -82,7 +82,7 @@ typedef struct harness_run {
     kv_retention retention;
     int32_t priority, n_cached, retry_after_s;
     int64_t deadline_us;
-    int32_t place; /* how many of the harness's requests had ended before */
+    int32_t place; /* how many of the engine's requests had ended before */
     finish_reason finish;
     quire_err error;
     request_id id;
@@ -171,31 +171,76 @@ static inline void harness_hold(harness *h) {
     atomic_store(&h->e->held, true);
 }
 
+/* Notes the next event with its request; false when there is none now. *ended: it was an end. */
+static inline bool harness_read(harness *h, bool *ended) {
+    engine_event ev;
+    *ended = false;
+    if (!engine_out_pop(h->out, &ev)) {
+        return false;
+    }
+    harness_run *r = ev.user;
+    *ended = ev.finish != FINISH_NONE;
+    if (!*ended) {
+        if (r->n_tokens < (int32_t)(sizeof r->tokens / sizeof *r->tokens)) {
+            r->tokens[r->n_tokens] = ev.token;
+        }
+        r->n_tokens++;
+        return true;
+    }
+    r->finish = ev.finish;
+    r->error = ev.error;
+    r->n_cached = ev.n_cached;
+    r->told = ev.explain;
+    r->retry_after_s = ev.retry_after_s;
+    r->place = (int32_t)ev.n_ended_before;
+    return true;
+}
+
 /* Lets a held engine begin, and reads events until n requests have ended. */
 static inline void harness_wait(harness *h, int32_t n) {
     engine_release(h->e);
     while (n > 0) {
-        engine_event ev;
-        if (!engine_out_pop(h->out, &ev)) {
+        bool ended;
+        if (!harness_read(h, &ended)) {
             wake_wait(&h->reader, -1);
-            continue;
         }
-        harness_run *r = ev.user;
-        if (ev.finish == FINISH_NONE) {
-            if (r->n_tokens < (int32_t)(sizeof r->tokens / sizeof *r->tokens)) {
-                r->tokens[r->n_tokens] = ev.token;
-            }
-            r->n_tokens++;
-        } else {
-            r->finish = ev.finish;
-            r->error = ev.error;
-            r->n_cached = ev.n_cached;
-            r->told = ev.explain;
-            r->retry_after_s = ev.retry_after_s;
-            r->place = h->n_ended++;
-            n--;
-        }
+        n -= ended;
     }
+}
+
+/* Ends the engine's thread: the test's own takes its part from now on, a harness_step at a time, so that what happens between steps is the test's choice.
+ * Every request must have ended, and its end been read, before harness_close. */
+static inline void harness_take_over(harness *h) {
+    atomic_store(&h->e->stop, true);
+    wake_ring(&h->e->in_wake);
+    pthread_join(h->e->thread, NULL);
+    h->e->thread_ready = false;
+}
+
+/* One step, without an allocation, and the audit; false when there was nothing to do. */
+static inline bool harness_step(harness *h) {
+    mem_guard_enter();
+    bool started = step_submit(h->e);
+    if (started) {
+        step_collect(h->e);
+    }
+    engine_audit(h->e);
+    stats_publish(h->e);
+    out_wake_readers(h->e);
+    mem_guard_leave();
+    return started;
+}
+
+/* Steps until there is nothing to do, no more than `most` of them, and reads what came; how many there were. */
+static inline int32_t harness_steps(harness *h, int32_t most) {
+    int32_t n = 0;
+    bool ended;
+    while (n < most && harness_step(h)) {
+        n++;
+    }
+    while (harness_read(h, &ended)) {
+    }
+    return n;
 }
 
 /* The counters once nothing stands any more: events may be read before the step that sent them has published its counters. */

@@ -217,27 +217,6 @@ static void what_else_ends_a_beam_ends_it_in_the_search(void **state) {
 
 /* ---- pages ---- */
 
-/* Ends the engine's thread: the test's own takes its part. */
-static void take_over(engine *e) {
-    atomic_store(&e->stop, true);
-    wake_ring(&e->in_wake);
-    pthread_join(e->thread, NULL);
-    e->thread_ready = false;
-}
-
-/* One step, without an allocation; false when there was nothing to do. */
-static bool step(engine *e) {
-    mem_guard_enter();
-    bool started = step_submit(e);
-    if (started) {
-        step_collect(e);
-    }
-    stats_publish(e);
-    out_wake_readers(e);
-    mem_guard_leave();
-    return started;
-}
-
 /* Proves that exactly the pages of running sequences are held; how many these are. */
 static int32_t held_pages(engine *e) {
     const kv_table *tables[64];
@@ -272,7 +251,7 @@ static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out
     o.prefix_cache = PREFIX_CACHE_NONE;
     harness h;
     harness_open(&o, &h);
-    take_over(h.e);
+    harness_take_over(&h);
     static search s;
     search_init(&s, &h, 12, 64, 4, 11); /* the eleventh is never computed */
     assert_int_equal(search_submit(&h, &s), QUIRE_OK);
@@ -319,12 +298,12 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
         o.prefix_cache = cache ? PREFIX_CACHE_TOKEN : PREFIX_CACHE_NONE;
         harness h;
         harness_open(&o, &h);
-        take_over(h.e);
+        harness_take_over(&h);
         static search s;
         search_init(&s, &h, 40, 20, 6, 24);
         assert_int_equal(search_submit(&h, &s), QUIRE_OK);
         int32_t n_dropped = 0, before = 0;
-        while (step(h.e)) {
+        while (harness_step(&h)) {
             int32_t held = held_pages(h.e), n_known = h.e->n_running > 0 ? h.e->running[0]->n_known : 0;
             kv_counts c = kv_pool_counts(h.e->pool);
             /* The prompt and each path behind it once: what was held plus a page for each beam's row, less the branches that were cut off. */
@@ -350,7 +329,7 @@ static void copies_of_shared_pages_are_planned(void **state) {
     o.prefix_cache = PREFIX_CACHE_NONE;
     harness h;
     harness_open(&o, &h);
-    take_over(h.e);
+    harness_take_over(&h);
     static search s;
     static int32_t prompt[100];
     uint64_t seed = 4;
@@ -362,14 +341,14 @@ static void copies_of_shared_pages_are_planned(void **state) {
     engine_stats stats = {0};
     int32_t n_steps = 0;
     for (; stats.finished[FINISH_LENGTH] < 4; n_steps++) {
-        assert_true(step(h.e));
+        assert_true(harness_step(&h));
         assert_true(held_pages(h.e) <= 10);
         engine_stats_read(h.e, &stats);
     }
     assert_int_equal(n_steps, 6);
     assert_int_equal(stats.preemptions, 1);
     engine_cancel(h.e, later.id);
-    (void)step(h.e);
+    (void)harness_step(&h);
     engine_event ev;
     for (int32_t n_ends = 0; n_ends < 5;) {
         assert_true(engine_out_pop(h.out, &ev));
@@ -427,7 +406,7 @@ static void run_in(const setting *set, search *searches, int32_t n, engine_stats
     search_wait(&h, &searches[0], n_ends);
     harness_wait(&besides, set->n_others);
     engine_stats_read(h.e, stats);
-    take_over(h.e);
+    harness_take_over(&h);
     if (h.e->index) { /* no path of a beam was forgotten */
         kv_index_clear(h.e->index);
         assert_int_equal(kv_index_count(h.e->index).n_spaces, 0);

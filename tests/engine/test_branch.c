@@ -115,7 +115,7 @@ static quire_err branch(harness *h, watched *from, watched *to, int32_t position
 static void nothing_is_held(harness *h) {
     engine_stats s;
     engine_event ev;
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 60000; i++) {
         while (engine_out_pop(h->out, &ev)) {
             take(&ev);
         }

@@ -67,7 +67,14 @@ static void who_comes_back_has_saved_no_credit_up(void **state) {
     assert_true(shares_served(&s, b) == 200.0); /* as the least of those who stand */
     int32_t c = shares_enter(&s, "c", 1);
     assert_true(shares_served(&s, c) == 200.0);
-    assert_int_equal(shares_enter(&s, "d", 1), SHARE_NONE); /* more tenants than slots */
+    int32_t d = shares_enter(&s, "d", 1), common = shares_enter(&s, "x", 1); /* more tenants than slots: they count as one, and go before nobody */
+    assert_int_equal(d, 3);
+    assert_int_equal(common, d);
+    assert_true(shares_served(&s, d) == 200.0);
+    shares_serve(&s, d, 30.0);
+    assert_true(shares_served(&s, common) == 230.0);
+    shares_leave(&s, d);
+    shares_leave(&s, common);
     shares_leave(&s, c);
     assert_int_equal(shares_enter(&s, "d", 1), c); /* a slot that nobody stands in */
     shares_leave(&s, a);

@@ -188,12 +188,51 @@ static void a_reader_that_reads_nothing_fills_the_table(void **state) {
     fake_engine_deinit(&e);
 }
 
+/* Marks are looked at by place, so a reader that comes late reads ends in another order than they came in: each says how many came before it. */
+static void ends_that_are_read_late_say_in_which_order_they_came(void **state) {
+    (void)state;
+    static const int32_t order[N_PLACES] = {5, 2, 7, 0, 3, 6, 1, 4};
+    engine e;
+    engine_out *o;
+    wake reader;
+    script scripts[N_PLACES] = {0};
+    sequence *all[N_PLACES];
+    fake_engine_init(&e);
+    assert_int_equal(wake_init(&reader), QUIRE_OK);
+    assert_int_equal(engine_out_open(&e, &reader, &o), QUIRE_OK);
+    for (uint64_t round = 0; round < 2; round++) {
+        bool was_read[N_PLACES] = {false}, as_they_came = true;
+        for (int i = 0; i < N_PLACES; i++) {
+            all[i] = begin(&e, o, &scripts[i]);
+        }
+        for (int i = 0; i < N_PLACES; i++) {
+            assert_false(advance(&e, all[order[i]]));
+        }
+        out_wake_readers(&e);
+        for (uint64_t i = 0; i < N_PLACES; i++) {
+            engine_event ev;
+            assert_true(engine_out_pop(o, &ev));
+            assert_in_range(ev.n_ended_before, round * N_PLACES, round * N_PLACES + N_PLACES - 1);
+            uint64_t place = ev.n_ended_before - round * N_PLACES;
+            assert_false(was_read[place]);
+            was_read[place] = true;
+            assert_ptr_equal(ev.user, &scripts[order[place]]);
+            as_they_came = as_they_came && place == i;
+        }
+        assert_false(as_they_came); /* else this shows nothing */
+    }
+    engine_out_close(o);
+    wake_deinit(&reader);
+    fake_engine_deinit(&e);
+}
+
 int main(void) {
     seed = rng_os_seed();
     printf("seed %llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_token_arrives_once_and_in_order_and_the_end_last),
         cmocka_unit_test(a_reader_that_reads_nothing_fills_the_table),
+        cmocka_unit_test(ends_that_are_read_late_say_in_which_order_they_came),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,6 +222,41 @@ static void what_is_kept_is_what_requests_say(void **state) {
     }
 }
 
+/* A lone request that fills the pool goes on inside a page of another's: there is no page to copy that into. It goes back to the page's start, which lets that page
+ * be evicted. */
+static void who_finds_no_page_for_a_copy_goes_back_to_the_pages_start(void **state) {
+    (void)state;
+    enum { PAGE = 16, N_PAGES = 4, AGREED = 54, N = 58, N_OUT = 6 };
+    harness h = {0};
+    harness_options o = small_model;
+    int32_t first[60], prompt[N];
+    random_prompt(&seed, 2048, 60, first);
+    memcpy(prompt, first, sizeof prompt);
+    for (int32_t i = AGREED; i < N; i++) {
+        prompt[i] = first[i] % 2000 + 1;
+    }
+    harness_run cold = {.prompt = prompt, .n_prompt = N, .sampling = greedy(N_OUT)}, filler = {.prompt = first, .n_prompt = 60, .sampling = greedy(4)}, r = cold;
+    harness_open(&o, &h);
+    (void)rows_of(&h, &cold);
+    harness_close(&h);
+    o.n_pages = N_PAGES;
+    h = (harness){0};
+    harness_open(&o, &h);
+    harness_take_over(&h);
+    harness_submit(&h, &filler);
+    harness_steps(&h, 10);
+    assert_int_equal(filler.finish, FINISH_LENGTH);
+    assert_int_equal(kv_pool_counts(h.e->pool).n_cached, N_PAGES);
+    harness_submit(&h, &r);
+    int64_t rows = h.e->stats.step_rows;
+    assert_int_equal(harness_steps(&h, 100), 1 + N_OUT); /* one more, for what it gave back */
+    assert_int_equal(h.e->stats.step_rows - rows, N - AGREED / PAGE * PAGE + N_OUT - 1);
+    assert_int_equal(r.finish, FINISH_LENGTH);
+    assert_int_equal(r.n_cached, AGREED / PAGE * PAGE);
+    assert_memory_equal(r.tokens, cold.tokens, N_OUT * sizeof(int32_t));
+    harness_close(&h);
+}
+
 static void more_tenants_than_spaces_find_room_when_the_oldest_have_gone(void **state) {
     (void)state;
     enum { N_TENANTS = 4200, N = 17 };
@@ -257,6 +292,7 @@ int main(void) {
         cmocka_unit_test(page_granularity_reuses_whole_pages_only),
         cmocka_unit_test(tenants_share_a_public_prefix_and_nothing_behind_it),
         cmocka_unit_test(what_is_kept_is_what_requests_say),
+        cmocka_unit_test(who_finds_no_page_for_a_copy_goes_back_to_the_pages_start),
         cmocka_unit_test(more_tenants_than_spaces_find_room_when_the_oldest_have_gone),
         cmocka_unit_test(what_a_preempted_request_finds_again_is_no_hit_of_its_prompt),
     };

@@ -1,51 +1,12 @@
 /* Layers with a sliding window through the whole engine: pages behind the window are given back while a sequence runs, and nothing that is
- * computed changes. The built-in model has no such layers, so a mask is put over its attention here, and its pages are cut accordingly. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+ * computed changes. */
 #include <stdio.h>
 
-#include <cmocka.h>
+#include "window_world.h"
 
-#include "harness.h"
-
-enum { WINDOW = 40, N_TOKENS = 110, N_PROMPT = 19 };
+enum { N_TOKENS = 110, N_PROMPT = 19 };
 
 static uint64_t seed;
-static const backend_ops *inner;
-static layer_kind kinds[DESC_MAX_LAYERS];
-
-static void windowed_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
-    attn_spec windowed = *spec;
-    windowed.window = kinds[layer] == LAYER_WINDOW ? WINDOW : 0;
-    inner->attention(b, layer, q, &windowed, out);
-}
-
-static const backend_ops *mask_windows(const backend_ops *ops, const model_desc *d) {
-    static backend_ops windowed;
-    (void)d;
-    inner = ops;
-    windowed = *inner;
-    windowed.attention = windowed_attention;
-    return &windowed;
-}
-
-/* Opens an engine whose layers are of the given kinds in turn. */
-static void open_windowed(harness_options o, layer_kind even, layer_kind odd, bool frees, harness *h) {
-    static layer_kind full[DESC_MAX_LAYERS];
-    for (int i = 0; i < DESC_MAX_LAYERS; i++) {
-        kinds[i] = i % 2 == 0 ? even : odd;
-    }
-    o.path = "models/builtin-small.gguf";
-    o.layer_kinds = frees ? kinds : full;
-    o.window = WINDOW;
-    o.max_model_len = 256;
-    o.wrap = mask_windows;
-    *h = (harness){0};
-    harness_open(&o, h);
-}
-
 static void run_two(harness *h, harness_run runs[2], int32_t prompts[2][N_PROMPT]) {
     for (int i = 0; i < 2; i++) {
         runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = N_PROMPT, .sampling = greedy(N_TOKENS)};

@@ -61,7 +61,7 @@ static void numbers_strings_and_arrays_are_read_by_key(void **state) {
     assert_int_equal(model_file_str_at(f, "tokenizer.ggml.tokens", 2, &s, &n), QUIRE_OK);
     assert_true(str_is(s, "ab") && n == 3);
     assert_int_equal(model_file_str_at(f, "tokenizer.ggml.tokens", 3, &s, &n), QUIRE_NOT_FOUND);
-    assert_int_equal(model_file_generation_f32(f, "temperature", &x), QUIRE_NOT_FOUND);
+    assert_int_equal(model_file_generation_i64s(f, "eos_token_id", many, 2, &n), QUIRE_NOT_FOUND);
     model_file_close(f);
     strbuf_deinit(&b);
 }

@@ -18,7 +18,8 @@ static const char *const names[] = {"config.json",
 #define CONFIG                                                                                                                             \
     "{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"rms_norm_eps\": 1e-05, \"tie_word_embeddings\": true, "            \
     "\"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"llama3\"}, \"head_dim\": null, \"eos_token_id\": [2, 3], "                       \
-    "\"limits\": [0.0, Infinity, -Infinity, {\"__float__\": \"Infinity\"}, NaN], \"huge\": 18446744073709551615, \"wide\": 1e300}"
+    "\"limits\": [0.0, {\"__float__\": \"Infinity\"}, {\"__float__\": \"-Infinity\"}, {\"__float__\": \"Infinity\"}, "                     \
+    "{\"__float__\": \"NaN\"}], \"huge\": 18446744073709551615, \"wide\": 1e300}"
 
 /* One F32 tensor of n elements called name. */
 static void write_shard(const temp_dir *d, const char *file, const char *name, int n) {
@@ -92,7 +93,7 @@ static void config_is_read_by_dotted_path(void **state) {
     temp_delete(&d, names);
 }
 
-static void infinity_and_nan_are_numbers(void **state) {
+static void infinity_and_nan_are_numbers_where_they_are_wrapped(void **state) {
     (void)state;
     temp_dir d = good_directory();
     model_file *f = open_good(d.path);
@@ -110,7 +111,8 @@ static void infinity_and_nan_are_numbers(void **state) {
 static void a_malformed_config_is_refused_with_its_place(void **state) {
     (void)state;
     static const char *const wrong[] = {"",       "{",        "[]",  "{\"a\": 1} x", "{\"a\": 1,}",
-                                        "{a: 1}", "{'a': 1}", "nul", "\"x\"",        "{\"a\": \"\n\xc3\"}"};
+                                        "{a: 1}", "{'a': 1}", "nul", "\"x\"",        "{\"a\": \"\n\xc3\"}",
+                                        "{\"a\": Infinity}", "{\"a\": -Infinity}", "{\"a\": NaN}"};
     temp_dir d = good_directory();
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         write_text(&d, "config.json", wrong[i]);
@@ -178,8 +180,6 @@ static void generation_config_is_apart_from_config(void **state) {
     size_t n;
     assert_int_equal(model_file_generation_i64s(f, "eos_token_id", ids, 2, &n), QUIRE_OK);
     assert_true(n == 1 && ids[0] == 9);
-    assert_int_equal(model_file_generation_f32(f, "temperature", &x), QUIRE_OK);
-    assert_true(x == 0.6f);
     assert_int_equal(model_file_f32(f, "temperature", &x), QUIRE_NOT_FOUND);
     model_file_close(f);
     temp_delete(&d, names);
@@ -246,7 +246,7 @@ static void an_index_that_leads_astray_is_refused(void **state) {
         {"{\"weight_map\": {\"a\": \"model-00003-of-00002.safetensors\"}}", QUIRE_NOT_FOUND, "the index names it"},
         {"{\"weight_map\": {\"a\": " SHARD1 ", \"b\": " SHARD1 "}}", QUIRE_BAD_FILE, "tensor b is not in model-00001"},
         {"{\"weight_map\": {\"a\": " SHARD2 ", \"b\": " SHARD1 "}}", QUIRE_BAD_FILE, "tensor a is not in model-00002"},
-        {"{\"weight_map\": {\"a\": " SHARD1 ", \"a\": " SHARD2 "}}", QUIRE_BAD_FILE, "occurs twice"},
+        {"{\"weight_map\": {\"a\": " SHARD1 ", \"a\": " SHARD2 "}}", QUIRE_BAD_FILE, "a second time"},
         {"{\"weight_map\": []}", QUIRE_BAD_FILE, "no weight_map"},
         {"{}", QUIRE_BAD_FILE, "no weight_map"},
         {"", QUIRE_BAD_FILE, "index.json: "},
@@ -348,7 +348,7 @@ static void a_config_or_index_cut_at_any_byte_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(config_is_read_by_dotted_path),
-        cmocka_unit_test(infinity_and_nan_are_numbers),
+        cmocka_unit_test(infinity_and_nan_are_numbers_where_they_are_wrapped),
         cmocka_unit_test(a_malformed_config_is_refused_with_its_place),
         cmocka_unit_test(a_model_without_a_vocabulary_opens),
         cmocka_unit_test(a_tokenizer_without_a_model_opens),

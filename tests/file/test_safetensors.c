@@ -85,17 +85,17 @@ static void overlapping_and_repeated_tensors_are_refused(void **state) {
         8, "tensor b: its data overlap");
     assert_refused(
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
-        8, "occurs twice");
+        8, "a second time");
     /* the same name, spelled with an escape; and a name that would end early */
     assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"\\u0061\":{\"dtype\":\"F32\",\"shape\":[1],\"data_"
                    "offsets\":[4,8]}}",
-                   8, "occurs twice");
-    assert_refused("{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "0 character");
+                   8, "a second time");
+    assert_refused("{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 8, "NUL character");
 }
 
 static void a_header_that_is_no_json_object_is_refused(void **state) {
     (void)state;
-    assert_refused("", 0, "ends in the middle");
+    assert_refused("", 0, "ends where a value must be");
     assert_refused("[1]", 0, "JSON object");
     assert_refused("{} x", 0, "JSON");
     assert_refused("{}{}", 0, "JSON");
@@ -123,7 +123,7 @@ static void json_nested_too_deep_is_refused(void **state) {
     static char deep[200001];
     memset(deep, '[', 200000);
     memcpy(deep, "{\"a\":", 5);
-    assert_refused(deep, 0, "nesting too deep");
+    assert_refused(deep, 0, "nested too deeply");
 }
 
 /* Parses n bytes in an allocation of their own; reads all that was accepted. */

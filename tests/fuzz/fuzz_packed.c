@@ -32,7 +32,7 @@ static void use_tokenizer(const vocab *v, fuzz_sum *sum) {
         fuzz_check(err.message[0] != 0);
         return;
     }
-    *sum += (fuzz_sum)tokenizer_encode(t, (str){text, sizeof text - 1}, (encode_options){ENCODE_PARSE, true}, &ids, &err);
+    *sum += (fuzz_sum)tokenizer_encode(t, (str){text, sizeof text - 1}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, &err);
     *sum += (fuzz_sum)tokenizer_decode(t, ids.ids, ids.n, false, &out) + out.n;
     token_list_deinit(&ids);
     strbuf_deinit(&out);

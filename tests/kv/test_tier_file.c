@@ -14,6 +14,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -549,8 +551,8 @@ static void a_limit_of_the_system_is_a_full_disk(void **state) {
 
 /* ---- death ---- */
 
-/* A child writes until it is killed. */
-static void write_for_ever(const way *w) {
+/* A child writes until it is killed, and counts what it has put. */
+static void write_for_ever(const way *w, atomic_int *n_put) {
     kv_tiers *t = open_file(w, 40); /* far less than there is: slots are overwritten all the time */
     for (;;) {
         prefix p = random_prefix();
@@ -558,20 +560,27 @@ static void write_for_ever(const way *w) {
             p.n_pages = i;
             put(t, &p);
             kv_tiers_poll(t);
+            atomic_fetch_add(n_put, 1);
         }
     }
 }
 
 static void killed(const way *w) {
     int32_t n_found = 0;
+    atomic_int *n_put = mmap(NULL, sizeof *n_put, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(n_put != MAP_FAILED);
     empty_directory();
     for (int i = 0; i < 40 / SLOWER; i++) {
-        int32_t us = below(20000 * SLOWER);
+        int32_t most = below(200), us = below(2000);
+        atomic_store(n_put, 0);
         pid_t child = fork();
         if (child == 0) {
-            write_for_ever(w);
+            write_for_ever(w, n_put);
         }
-        nanosleep(&(struct timespec){0, us * 1000L}, NULL);
+        while (atomic_load(n_put) < most) {
+            nanosleep(&(struct timespec){0, 10000}, NULL);
+        }
+        nanosleep(&(struct timespec){0, us * 1000L}, NULL); /* anywhere in the next */
         kill(child, SIGKILL);
         int status;
         assert_int_equal(waitpid(child, &status, 0), child);
@@ -580,6 +589,7 @@ static void killed(const way *w) {
         kv_tiers_close(t);
     }
     assert_true(n_found > 100 / SLOWER / SLOWER);
+    munmap(n_put, sizeof *n_put);
 }
 
 static void a_process_killed_while_it_writes_leaves_no_wrong_byte(void **state) {

@@ -1,6 +1,5 @@
 #include "server/fake_quire.h"
 
-#include <json-c/json.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,11 +10,12 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "json/json.h"
 
 struct quire_engine {
     int64_t tick_us;
-    atomic_llong running, cancelled, generation_tokens;
-    atomic_bool unhealthy;
+    atomic_llong running, cancelled, generation_tokens, parses;
+    atomic_bool unhealthy, held;
     quire_info info;
 };
 
@@ -41,10 +41,17 @@ struct quire_stream {
 struct quire_queue {
     quire_engine *engine;
     quire_stream *streams, *at; /* at: the next one to speak in this tick */
+    quire_parse *parses;        /* bodies that come out with the next tick */
+    quire_error parse_err;
+    bool ticked;
     int fd;
     char *text;
     int32_t ids[4];
 };
+
+int64_t fake_parses(const quire_engine *e) {
+    return atomic_load(&((quire_engine *)(uintptr_t)e)->parses);
+}
 
 quire_engine *fake_open(int64_t tick_us) {
     quire_engine *e = calloc(1, sizeof(*e));
@@ -59,6 +66,10 @@ void fake_close(quire_engine *e) {
 
 void fake_set_healthy(quire_engine *e, bool healthy) {
     atomic_store(&e->unhealthy, !healthy);
+}
+
+void fake_hold(quire_engine *e, bool held) {
+    atomic_store(&e->held, held);
 }
 
 int64_t fake_running(const quire_engine *e) {
@@ -98,7 +109,7 @@ const double *quire_stats_bounds(void) {
     return bounds;
 }
 
-/* ---- the pool: a real one, small, with one sequence whose tokens are 0, 1, 2, ... ---- */
+/* ---- the pool: a real one, small, with one sequence of the tenant alice, whose tokens are 0, 1, 2, ... ---- */
 
 struct quire_pool_view {
     quire_kv *kv;
@@ -156,6 +167,7 @@ const quire_kv_view *quire_pool_view_get(quire_pool_view *v) {
         return NULL;
     }
     quire_kv_look(v->kv, v->view);
+    snprintf(v->view->seqs[0].owner, sizeof v->view->seqs[0].owner, "alice");
     return v->view;
 }
 
@@ -177,31 +189,25 @@ void quire_free(void *p) {
 
 /* ---- requests ---- */
 
-static int32_t int_of(json_object *o, const char *key, int32_t otherwise) {
-    json_object *v;
-    return json_object_object_get_ex(o, key, &v) && v != NULL ? json_object_get_int(v) : otherwise;
+static int32_t int_of(const json_value *o, const char *key, int32_t otherwise) {
+    json_value *v = json_get(o, key);
+    return v == NULL ? otherwise : json_is(v, JSON_KIND_BOOL) ? json_truth(v) : (int32_t)json_int64(v);
 }
 
-static void string_of(json_object *o, const char *key, char *out, size_t size) {
-    json_object *v;
-    out[0] = '\0';
-    if (json_object_object_get_ex(o, key, &v) && v != NULL) {
-        snprintf(out, size, "%s", json_object_get_string(v));
-    }
+static void string_of(json_value *o, const char *key, char *out, size_t size) {
+    snprintf(out, size, "%s", json_get_str(o, key).p);
 }
 
-static bool bool_of(json_object *o, const char *key) {
+static bool bool_of(const json_value *o, const char *key) {
     return int_of(o, key, 0) != 0;
 }
 
 quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err) {
     (void)e;
     *out = NULL;
-    json_tokener *t = json_tokener_new();
-    json_object *o = json_tokener_parse_ex(t, body, (int)n), *v;
-    json_tokener_free(t);
-    if (!json_object_is_type(o, json_type_object)) {
-        json_object_put(o);
+    json_value *o = json_document((str){body, n});
+    if (!json_is(o, JSON_KIND_OBJECT)) {
+        json_drop(o);
         return err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body must be a JSON object");
     }
     quire_request *r = calloc(1, sizeof(*r));
@@ -215,14 +221,15 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     r->info = (quire_request_info){.endpoint = endpoint, .model = r->model[0] != '\0' ? r->model : NULL, .n_choices = 1, .n_samples = 1, .n_best = 1, .logprobs = -1, .prompt_logprobs = -1,
                                    .stream = bool_of(o, "stream"),
                                    .return_token_ids = bool_of(o, "return_token_ids"), .echo = bool_of(o, "echo")};
-    if (json_object_object_get_ex(o, "prompt", &v) && json_object_is_type(v, json_type_array)) {
-        r->info.n_choices = (int32_t)json_object_array_length(v);
+    if (json_is(json_get(o, "prompt"), JSON_KIND_ARRAY)) {
+        r->info.n_choices = (int32_t)json_length(json_get(o, "prompt"));
     }
-    if (json_object_object_get_ex(o, "stream_options", &v)) {
+    const json_value *v = json_get(o, "stream_options");
+    if (v != NULL) {
         r->info.include_usage = bool_of(v, "include_usage");
         r->info.continuous_usage = bool_of(v, "continuous_usage_stats");
     }
-    json_object_put(o);
+    json_drop(o);
     if (strcmp(r->fail, "parse") == 0) {
         free(r);
         return err_set_param(err, QUIRE_BAD_REQUEST, "top_p", "top_p is 1.5; it must be over 0 and at most 1");
@@ -261,6 +268,14 @@ quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_strea
     return QUIRE_OK;
 }
 
+/* The first of s and those behind it that has events to come: a stream may be kept after its DONE. */
+static quire_stream *next_unfinished(quire_stream *s) {
+    while (s != NULL && s->phase == 4) {
+        s = s->next;
+    }
+    return s;
+}
+
 void quire_stream_release(quire_stream *s) {
     if (s->phase < 4) {
         atomic_fetch_add(&s->queue->engine->cancelled, 1);
@@ -274,7 +289,7 @@ void quire_stream_release(quire_stream *s) {
         }
     }
     if (q->at == s) {
-        q->at = s->next;
+        q->at = next_unfinished(s->next);
     }
     free(s->r);
     free(s);
@@ -320,7 +335,7 @@ static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
     bool last_choice = s->choice == r->info.n_choices - 1;
     *ev = (quire_event){.stream = s, .user = s->user, .choice = s->choice, .stop_token = -1, .prompt_tokens = 5, .cached_tokens = 3, .text = q->text};
     if (strcmp(r->fail, "start") == 0 || (strcmp(r->fail, "middle") == 0 && s->produced == 1)) {
-        err_set_param(&s->error, QUIRE_TOO_LARGE, "input_tokens", "the prompt is too long");
+        err_set_param(&s->error, QUIRE_BAD_REQUEST, "input_tokens", "the prompt is too long");
         ev->kind = QUIRE_EVENT_DONE;
         ev->finish = QUIRE_FINISH_ERROR;
         ev->error = &s->error;
@@ -371,27 +386,79 @@ static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
     return s->phase == 4 || (last_choice && s->phase < 2 && s->produced % r->burst == 0);
 }
 
+void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
+    struct pollfd p = {.fd = q->fd, .events = POLLIN};
+    poll(&p, 1, (int)(timeout_us / 1000));
+}
+
+/* ---- large bodies: read at the tick ---- */
+
+struct quire_parse {
+    quire_request *r;
+    quire_error err;
+    void *user;
+    bool cancelled;
+    quire_parse *next;
+};
+
+quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out) {
+    quire_parse *p = calloc(1, sizeof(*p));
+    (void)quire_request_parse(q->engine, endpoint, body, n, &p->r, &p->err);
+    free(body);
+    p->user = user;
+    p->next = q->parses;
+    q->parses = p;
+    atomic_fetch_add(&q->engine->parses, 1);
+    *out = p;
+    return QUIRE_OK;
+}
+
+void quire_parse_cancel(quire_parse *p) {
+    p->cancelled = true;
+}
+
+/* The next one that is wanted. */
+static bool parse_next(quire_queue *q, quire_event *out) {
+    while (q->parses != NULL) {
+        quire_parse *p = q->parses;
+        bool wanted = !p->cancelled;
+        q->parses = p->next;
+        q->parse_err = p->err;
+        *out = (quire_event){.kind = QUIRE_EVENT_PARSED, .user = p->user, .request = wanted ? p->r : NULL, .error = p->r == NULL ? &q->parse_err : NULL};
+        if (!wanted) {
+            free(p->r);
+        }
+        free(p);
+        if (wanted) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool quire_queue_next(quire_queue *q, quire_event *out) {
     if (q->at == NULL) {
         uint64_t ticks;
-        if (read(q->fd, &ticks, sizeof(ticks)) != sizeof(ticks) || q->streams == NULL) {
+        if (q->ticked && parse_next(q, out)) {
+            return true;
+        }
+        q->ticked = read(q->fd, &ticks, sizeof(ticks)) == sizeof(ticks);
+        if (q->ticked && parse_next(q, out)) {
+            return true;
+        }
+        q->at = q->ticked && !atomic_load(&q->engine->held) ? next_unfinished(q->streams) : NULL;
+        if (q->at == NULL) {
             return false;
         }
-        q->at = q->streams;
     }
     quire_stream *s = q->at;
     if (speak(q, s, out)) {
-        q->at = s->next;
+        q->at = next_unfinished(s->next);
         if (s->phase == 4) {
             atomic_fetch_sub(&q->engine->running, 1);
         }
     }
     return true;
-}
-
-void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
-    struct pollfd p = {.fd = q->fd, .events = POLLIN};
-    poll(&p, 1, (int)(timeout_us / 1000));
 }
 
 /* ---- branches of streams: none here ---- */

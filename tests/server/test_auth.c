@@ -24,7 +24,8 @@ static const char *file_of(const char *text) {
 }
 
 static const char *check(const auth *a, const char *header) {
-    return auth_check(a, str_of(header));
+    static char tenant[QUIRE_TENANT_BYTES + 1];
+    return auth_check(a, str_of(header), tenant) ? tenant : NULL;
 }
 
 static void without_keys_nobody_needs_one(void **state) {
@@ -127,6 +128,35 @@ static void the_operators_key_is_nobodys_tenant(void **state) {
     auth_free(a);
 }
 
+static void a_reload_replaces_the_keys_and_a_bad_file_does_not(void **state) {
+    (void)state;
+    auth *a;
+    quire_error err = {0};
+    const char *keys[] = {"k0"};
+    const char *path = file_of("acme:k1\n");
+    assert_int_equal(auth_load(keys, 1, path, &a, NULL), QUIRE_OK);
+    assert_int_equal(auth_set_operator(a, "root", &err), QUIRE_OK);
+    unlink(path);
+    path = file_of("acme:k1\nnocolon\n");
+    assert_int_equal(auth_reload(a, keys, 1, path, &err), QUIRE_BAD_FILE);
+    assert_non_null(strstr(err.message, "line 2"));
+    assert_string_equal(check(a, "Bearer k1"), "acme");
+    unlink(path);
+    path = file_of("acme:root\n");
+    assert_int_equal(auth_reload(a, keys, 1, path, &err), QUIRE_INVALID); /* the operator's key is no tenant's */
+    assert_string_equal(check(a, "Bearer k1"), "acme");
+    unlink(path);
+    path = file_of("acme:k2\nother:k3\n");
+    assert_int_equal(auth_reload(a, keys, 1, path, &err), QUIRE_OK);
+    unlink(path);
+    assert_null(check(a, "Bearer k1"));
+    assert_string_equal(check(a, "Bearer k2"), "acme");
+    assert_memory_equal(check(a, "Bearer k0"), "key-", 4);
+    assert_true(auth_is_operator(a, str_of("Bearer root")));
+    assert_int_equal(auth_count(a), 3);
+    auth_free(a);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_keys_nobody_needs_one),
@@ -136,6 +166,7 @@ int main(void) {
         cmocka_unit_test(a_bad_file_names_its_line),
         cmocka_unit_test(a_file_without_keys_does_not_open_the_door),
         cmocka_unit_test(the_operators_key_is_nobodys_tenant),
+        cmocka_unit_test(a_reload_replaces_the_keys_and_a_bad_file_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

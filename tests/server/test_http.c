@@ -110,6 +110,11 @@ static void malformed_requests_are_refused(void **state) {
         "GET / HTTP/1.1\r\nHost: h\r\nX: a\001b\r\n\r\n",
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nauthorization: Bearer a\r\nX: y\r\nAUTHORIZATION: Bearer a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Type: text/plain\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nOrigin: http://a\r\nOrigin: http://b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: h\r\nSec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\nBad Name: x\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\nName : x\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: h\r\n: x\r\n\r\n",
@@ -231,8 +236,14 @@ static void damaged_requests_are_survived(void **state) {
     }
 }
 
+static void a_chunk_over_the_limit_is_refused_by_its_size(void **state) {
+    (void)state;
+    expect_status("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n{", 413);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_chunk_over_the_limit_is_refused_by_its_size),
         cmocka_unit_test(a_request_is_read_whatever_its_pieces),
         cmocka_unit_test(a_chunked_body_is_put_together),
         cmocka_unit_test(the_next_request_starts_clean),

@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "json/json.h"
 #include "server/sandbox.h"
 
 static sandboxes *all;
@@ -36,8 +36,8 @@ static quire_err run(const char *body) {
 }
 
 /* The answer of the last command; the caller puts it. */
-static json_object *answer(void) {
-    json_object *o = json_tokener_parse(out.p);
+static json_value *answer(void) {
+    json_value *o = json_document((str){out.p, out.n});
     assert_non_null(o);
     return o;
 }
@@ -46,9 +46,9 @@ static char name[40];
 
 static void open_sandbox(void) {
     assert_int_equal(run("{\"do\":\"open\"}"), QUIRE_OK);
-    json_object *o = answer();
-    snprintf(name, sizeof name, "%s", json_object_get_string(json_object_object_get(o, "sandbox")));
-    json_object_put(o);
+    json_value *o = answer();
+    snprintf(name, sizeof name, "%s", json_get_str(o, "sandbox").p);
+    json_drop(o);
 }
 
 /* Members of a command in the present sandbox, without quotes around names: do:new,... is written 'do':'new',... */
@@ -69,34 +69,34 @@ static void do_it(const char *members) {
 }
 
 static void expect(int held, int free_pages, int cached, int unshared) {
-    json_object *o = answer(), *c = json_object_object_get(o, "counts");
-    assert_int_equal(json_object_get_int(json_object_object_get(c, "held")), held);
-    assert_int_equal(json_object_get_int(json_object_object_get(c, "free")), free_pages);
-    assert_int_equal(json_object_get_int(json_object_object_get(c, "cached")), cached);
-    assert_int_equal(json_object_get_int(json_object_object_get(c, "unshared")), unshared);
-    json_object *pages = json_object_object_get(o, "pages");
-    assert_int_equal(json_object_array_length(pages), (size_t)(held + cached));
-    json_object_put(o);
+    json_value *o = answer(), *c = json_get(o, "counts");
+    assert_int_equal((int)json_int64(json_get(c, "held")), held);
+    assert_int_equal((int)json_int64(json_get(c, "free")), free_pages);
+    assert_int_equal((int)json_int64(json_get(c, "cached")), cached);
+    assert_int_equal((int)json_int64(json_get(c, "unshared")), unshared);
+    json_value *pages = json_get(o, "pages");
+    assert_int_equal(json_length(pages), (size_t)(held + cached));
+    json_drop(o);
 }
 
 /* Of the first sequence listed. */
 static int tokens_of_first(void) {
-    json_object *o = answer(), *first = json_object_array_get_idx(json_object_object_get(o, "seqs"), 0);
-    int n = json_object_get_int(json_object_object_get(first, "tokens"));
-    json_object_put(o);
+    json_value *o = answer(), *first = json_at(json_get(o, "seqs"), 0);
+    int n = (int)json_int64(json_get(first, "tokens"));
+    json_drop(o);
     return n;
 }
 
 static int count_of_page(int page) {
-    json_object *o = answer(), *pages = json_object_object_get(o, "pages");
+    json_value *o = answer(), *pages = json_get(o, "pages");
     int count = 0;
-    for (size_t i = 0; i < json_object_array_length(pages); i++) {
-        json_object *p = json_object_array_get_idx(pages, i);
-        if (json_object_get_int(json_object_array_get_idx(p, 0)) == page) {
-            count = json_object_get_int(json_object_array_get_idx(p, 1));
+    for (size_t i = 0; i < json_length(pages); i++) {
+        json_value *p = json_at(pages, i);
+        if ((int)json_int64(json_at(p, 0)) == page) {
+            count = (int)json_int64(json_at(p, 1));
         }
     }
-    json_object_put(o);
+    json_drop(o);
     return count;
 }
 
@@ -161,11 +161,11 @@ static void what_is_finished_is_cached_found_again_and_evicted(void **state) {
     expect(0, 64, 0, 0);
     do_it("'do':'new','tokens':16,'story':3");
     do_it("'do':'page','page':0");
-    json_object *o = answer();
-    const char *text = json_object_get_string(json_object_object_get(o, "text"));
+    json_value *o = answer();
+    const char *text = json_get_str(o, "text").p;
     assert_memory_equal(text, "Once upon a time", 16);
-    assert_int_equal(json_object_array_length(json_object_object_get(o, "tokens")), 16);
-    json_object_put(o);
+    assert_int_equal(json_length(json_get(o, "tokens")), 16);
+    json_drop(o);
     do_it("'do':'reset'");
     expect(0, 64, 0, 0);
 }
@@ -283,19 +283,19 @@ static void random_commands_keep_the_counts_right(void **state) {
             assert_true(err.code == QUIRE_BAD_REQUEST || err.code == QUIRE_NO_ROOM);
             continue;
         }
-        json_object *o = answer(), *c = json_object_object_get(o, "counts"), *seqs = json_object_object_get(o, "seqs");
-        int held = json_object_get_int(json_object_object_get(c, "held")), cached = json_object_get_int(json_object_object_get(c, "cached"));
+        json_value *o = answer(), *c = json_get(o, "counts"), *seqs = json_get(o, "seqs");
+        int held = (int)json_int64(json_get(c, "held")), cached = (int)json_int64(json_get(c, "cached"));
         int unshared = 0;
-        assert_int_equal(held + cached + json_object_get_int(json_object_object_get(c, "free")), 64);
-        assert_int_equal(json_object_array_length(json_object_object_get(o, "pages")), (size_t)(held + cached));
-        for (size_t k = 0; k < json_object_array_length(seqs); k++) {
-            json_object *s = json_object_array_get_idx(seqs, k);
-            int id = json_object_get_int(json_object_object_get(s, "id"));
+        assert_int_equal(held + cached + (int)json_int64(json_get(c, "free")), 64);
+        assert_int_equal(json_length(json_get(o, "pages")), (size_t)(held + cached));
+        for (size_t k = 0; k < json_length(seqs); k++) {
+            json_value *s = json_at(seqs, k);
+            int id = (int)json_int64(json_get(s, "id"));
             newest = id > newest ? id : newest;
-            unshared += json_object_get_int(json_object_object_get(s, "pages"));
+            unshared += (int)json_int64(json_get(s, "pages"));
         }
-        assert_int_equal(json_object_get_int(json_object_object_get(c, "unshared")), unshared);
-        json_object_put(o);
+        assert_int_equal((int)json_int64(json_get(c, "unshared")), unshared);
+        json_drop(o);
     }
 }
 

@@ -21,7 +21,8 @@
 #include "server/server.h"
 
 #define TICK_US 2000
-#define PATIENCE_US 10000000
+#define PATIENCE_US 60000000 /* only what never comes takes so long */
+#define NEVER_US    INT64_C(3600000000)
 
 /* ---- a server in a thread ---- */
 
@@ -188,9 +189,64 @@ static void simple_routes_answer(void **state) {
     assert_null(strstr(head, "{"));
     const char *options = ask(s, "OPTIONS /v1/completions HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n");
     expect_in(options, "HTTP/1.1 204 No Content\r\n");
-    expect_in(options, "Access-Control-Allow-Origin: *\r\n");
+    assert_null(strstr(options, "Access-Control"));
     fake_set_healthy(s->engine, false);
     expect_in(ask(s, "GET /health HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 503 ");
+    stop(s);
+}
+
+static void web_pages_elsewhere_may_ask_only_where_that_was_allowed(void **state) {
+    (void)state;
+    static const char get_models[] = "GET /v1/models HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n";
+    site *s = start_default();
+    assert_null(strstr(ask(s, get_models), "Access-Control"));
+    stop(s);
+    server_options o;
+    server_options_init(&o);
+    o.allow_origin = "http://x";
+    s = start(&o, TICK_US);
+    expect_in(ask(s, get_models), "Access-Control-Allow-Origin: http://x\r\nVary: Origin\r\n");
+    expect_in(ask(s, "OPTIONS /v1/completions HTTP/1.1\r\nHost: h\r\nOrigin: http://x\r\n" CLOSE "\r\n"), "Access-Control-Allow-Headers: ");
+    stop(s);
+}
+
+/* The status of a request whose target and Host are these. */
+static int status_of(const site *s, const char *target, const char *host) {
+    char text[400];
+    int status = 0;
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: %s\r\n" CLOSE "\r\n", target, host);
+    assert_int_equal(sscanf(ask(s, text), "HTTP/1.1 %d", &status), 1);
+    return status;
+}
+
+static void without_keys_a_name_of_somebody_else_is_refused(void **state) {
+    (void)state;
+    static const char *const paths[] = {"/v1/models", "/debug/pool/state", "/pool"};
+    static const char *const ours[] = {"127.0.0.1", "localhost:8000", "[::1]", "192.168.0.7:8000", "quire:8000", "api.example", "API.example:80", "b.example"};
+    static const char *const others[] = {"127.evil.com", "localhost.evil.com", "evil.com:8000", "127.0.0.1.evil.com", "[::1", "api.example.evil.com", "example.org"};
+    server_options o;
+    server_options_init(&o);
+    o.allowed_hosts = "api.example,b.example";
+    site *s = start(&o, TICK_US);
+    for (size_t p = 0; p < sizeof paths / sizeof *paths; p++) {
+        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+            assert_int_equal(status_of(s, paths[p], ours[i]), 200);
+        }
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+            assert_int_equal(status_of(s, paths[p], others[i]), 403);
+        }
+    }
+    assert_int_equal(status_of(s, "http://evil.com/v1/models", "127.0.0.1"), 403); /* the target's authority counts */
+    assert_int_equal(status_of(s, "http://[::1]:80/v1/models", "evil.com"), 200);
+    assert_int_equal(status_of(s, "/health", "evil.com"), 200);
+    assert_int_equal(status_of(s, "/metrics", "evil.com"), 200);
+    expect_in(ask(s, "GET /v1/models HTTP/1.0\r\n\r\n"), "HTTP/1.1 200 ");
+    stop(s);
+    const char *keys[] = {"k"};
+    o.api_keys = keys;
+    o.n_api_keys = 1;
+    s = start(&o, TICK_US);
+    expect_in(ask(s, "GET /v1/models HTTP/1.1\r\nHost: any.example\r\nAuthorization: Bearer k\r\n" CLOSE "\r\n"), "HTTP/1.1 200 ");
     stop(s);
 }
 
@@ -325,29 +381,58 @@ static void http_1_0_is_spoken(void **state) {
 
 /* ---- deadlines and limits ---- */
 
-static void slow_requests_are_cut_off(void **state) {
-    (void)state;
+/* A byte now and then, until there is an answer. */
+static void trickle(int fd) {
+    int64_t end = clock_us() + PATIENCE_US;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    while (poll(&p, 1, 10) == 0) {
+        assert_true(clock_us() < end);
+        (void)send(fd, "x", 1, MSG_NOSIGNAL); /* the other side may just have closed */
+    }
+}
+
+/* The other deadlines never come: each is told from them by that it comes at all. */
+static server_options only_deadline(size_t offset, int64_t us) {
     server_options o;
     server_options_init(&o);
-    o.header_deadline_us = o.body_deadline_us = 150000;
-    o.idle_deadline_us = 100000;
+    o.header_deadline_us = o.body_deadline_us = o.idle_deadline_us = NEVER_US;
+    memcpy((char *)&o + offset, &us, sizeof us);
+    return o;
+}
+
+static void slow_headers_are_cut_off(void **state) {
+    (void)state;
+    server_options o = only_deadline(offsetof(server_options, header_deadline_us), 100000);
     site *s = start(&o, TICK_US);
-    int silent = dial(s), header = dial(s), body = dial(s), idle = dial(s);
-    int64_t began = clock_us();
-    say(body, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n");
-    say(idle, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
-    hear(idle, "}");
-    for (int i = 0; i < 5; i++) { /* a byte now and then does not help */
-        say(header, i == 0 ? "G" : i == 1 ? "E" : i == 2 ? "T" : "");
-        say(body, "x");
-        pause_us(20000);
-    }
-    expect_in(hear(header, NULL), "HTTP/1.1 408 ");
-    expect_in(hear(body, NULL), "HTTP/1.1 408 ");
+    int silent = dial(s), slow = dial(s);
+    say(slow, "GET /");
+    trickle(slow); /* does not help */
+    expect_in(hear(slow, NULL), "HTTP/1.1 408 ");
     assert_true(closed(silent));
-    assert_true(closed(idle));
-    assert_true(clock_us() - began < 3000000);
-    close(silent), close(header), close(body), close(idle);
+    close(silent), close(slow);
+    stop(s);
+}
+
+static void slow_bodies_are_cut_off(void **state) {
+    (void)state;
+    server_options o = only_deadline(offsetof(server_options, body_deadline_us), 100000);
+    site *s = start(&o, TICK_US);
+    int slow = dial(s);
+    say(slow, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n");
+    trickle(slow);
+    expect_in(hear(slow, NULL), "HTTP/1.1 408 ");
+    close(slow);
+    stop(s);
+}
+
+static void idle_connections_are_closed(void **state) {
+    (void)state;
+    server_options o = only_deadline(offsetof(server_options, idle_deadline_us), 100000);
+    site *s = start(&o, TICK_US);
+    int idle = dial(s);
+    say(idle, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
+    expect_in(hear(idle, NULL), "HTTP/1.1 200 OK\r\n");
+    close(idle);
     stop(s);
 }
 
@@ -528,10 +613,8 @@ static void a_client_that_leaves_cancels_its_stream(void **state) {
             assert_int_equal(send(fd, ahead, sizeof(ahead), MSG_NOSIGNAL), sizeof(ahead));
             pause_us(20000);
         }
-        int64_t left = clock_us();
         close(fd);
-        await(fake_running, s->engine, 0);
-        assert_true(clock_us() - left < 500000);
+        await(fake_running, s->engine, 0); /* long before its million tokens */
         assert_int_equal(fake_cancelled(s->engine), i + 1);
     }
     stop(s);
@@ -548,36 +631,6 @@ static void a_client_that_floods_while_it_waits_is_cut(void **state) {
     }
     await(fake_cancelled, s->engine, 1);
     close(fd);
-    stop(s);
-}
-
-static void a_slow_reader_is_cut_and_others_are_not(void **state) {
-    (void)state;
-    server_options o;
-    server_options_init(&o);
-    o.max_output_bytes = 1 << 20;
-    site *s = start(&o, TICK_US);
-    int slow = dial_narrow(s);
-    say(slow, post(COMPLETIONS, "{\"max_tokens\":1000000,\"stream\":true,\"text_bytes\":100000}", ""));
-    await(fake_running, s->engine, 1);
-    expect_in(ask(s, post(COMPLETIONS, "{\"max_tokens\":20,\"stream\":true}", CLOSE)), "\" t19\"");
-    await(fake_cancelled, s->engine, 1);
-    expect_in(ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "\nquire_http_slow_readers_total 1\n");
-    close(slow);
-    stop(s);
-}
-
-static void a_reader_that_takes_nothing_is_cut_after_the_deadline(void **state) {
-    (void)state;
-    server_options o;
-    server_options_init(&o);
-    o.max_output_bytes = 1u << 30;
-    o.write_deadline_us = 100000;
-    site *s = start(&o, TICK_US);
-    int slow = dial_narrow(s);
-    say(slow, post(COMPLETIONS, "{\"max_tokens\":1000000,\"stream\":true,\"text_bytes\":10000}", ""));
-    await(fake_cancelled, s->engine, 1);
-    close(slow);
     stop(s);
 }
 
@@ -627,7 +680,11 @@ static void many_clients_on_several_loops_all_get_everything(void **state) {
 
 static void what_runs_may_finish_after_a_stop(void **state) {
     (void)state;
-    site *s = start_default();
+    server_options o;
+    server_options_init(&o);
+    o.shutdown_deadline_us = NEVER_US;
+    site *s = start(&o, TICK_US);
+    fake_hold(s->engine, true);
     int idle = dial(s), busy = dial(s), late = dial(s);
     say(late, "GET /version HTTP/1.1\r\nHo");
     say(idle, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -638,6 +695,7 @@ static void what_runs_may_finish_after_a_stop(void **state) {
     assert_true(closed(idle));
     say(late, "st: h\r\n\r\n");
     expect_in(hear(late, NULL), "Connection: close\r\n");
+    fake_hold(s->engine, false);
     const char *answer = hear(busy, NULL);
     expect_in(answer, "HTTP/1.1 200 ");
     expect_in(answer, "Connection: close\r\n");
@@ -659,8 +717,7 @@ static void a_deadline_ends_what_runs_too_long(void **state) {
     int streamed = dial(s);
     say(streamed, post(COMPLETIONS, "{\"max_tokens\":1000000,\"stream\":true}", ""));
     await(fake_running, s->engine, 2);
-    pause_us(20000);
-    int64_t began = clock_us();
+    hear(streamed, "data: ");
     server_stop(s->server);
     const char *answer = hear(whole, NULL);
     expect_in(answer, "HTTP/1.1 503 ");
@@ -670,7 +727,6 @@ static void a_deadline_ends_what_runs_too_long(void **state) {
     close(whole), close(streamed);
     pthread_join(s->thread, NULL);
     s->stopped = true;
-    assert_true(clock_us() - began < 3000000);
     assert_int_equal(fake_running(s->engine), 0);
     stop(s);
 }
@@ -702,6 +758,8 @@ static void options_are_checked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simple_routes_answer),
+        cmocka_unit_test(web_pages_elsewhere_may_ask_only_where_that_was_allowed),
+        cmocka_unit_test(without_keys_a_name_of_somebody_else_is_refused),
         cmocka_unit_test(malformed_requests_get_a_status_and_the_connection_closes),
         cmocka_unit_test(pipelined_requests_are_answered_in_order),
         cmocka_unit_test(many_pipelined_requests_are_all_answered),
@@ -709,7 +767,9 @@ int main(void) {
         cmocka_unit_test(a_chunked_body_and_expect_continue_work),
         cmocka_unit_test(a_refused_body_is_read_over_and_the_connection_stays),
         cmocka_unit_test(http_1_0_is_spoken),
-        cmocka_unit_test(slow_requests_are_cut_off),
+        cmocka_unit_test(slow_headers_are_cut_off),
+        cmocka_unit_test(slow_bodies_are_cut_off),
+        cmocka_unit_test(idle_connections_are_closed),
         cmocka_unit_test(too_many_connections_are_turned_away),
         cmocka_unit_test(keys_guard_v1_alone),
         cmocka_unit_test(whole_answers_have_the_shape),
@@ -719,8 +779,6 @@ int main(void) {
         cmocka_unit_test(errors_before_the_stream_have_a_status_and_later_ones_an_event),
         cmocka_unit_test(a_client_that_leaves_cancels_its_stream),
         cmocka_unit_test(a_client_that_floods_while_it_waits_is_cut),
-        cmocka_unit_test(a_slow_reader_is_cut_and_others_are_not),
-        cmocka_unit_test(a_reader_that_takes_nothing_is_cut_after_the_deadline),
         cmocka_unit_test(many_clients_on_several_loops_all_get_everything),
         cmocka_unit_test(what_runs_may_finish_after_a_stop),
         cmocka_unit_test(a_deadline_ends_what_runs_too_long),

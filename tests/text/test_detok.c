@@ -3,7 +3,7 @@
 
 #include "base/rng.h"
 #include "text/detok.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 static const char *const paths[] = {"golden/tokenizers/bpe-bytelevel/tokenizer.json",
                                     "golden/tokenizers/bpe-llama/tokenizer.json",

@@ -148,7 +148,7 @@ static void check_forged(const char *path) {
             token_list ids = {0};
             strbuf text = {0};
             n_opened++;
-            (void)tokenizer_encode(t, (str){TEXT, sizeof TEXT - 1}, (encode_options){ENCODE_PARSE, true}, &ids, NULL);
+            (void)tokenizer_encode(t, (str){TEXT, sizeof TEXT - 1}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, NULL);
             (void)tokenizer_decode(t, ids.ids, ids.n, false, &text);
             token_list_deinit(&ids);
             strbuf_deinit(&text);

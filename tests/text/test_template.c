@@ -1,7 +1,6 @@
 #include "text/template.h"
 
 #include <glob.h>
-#include <json-c/json.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +12,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "json/json.h"
+#include "json/json_scan.h"
 #include "text/jinja.h"
 
 static const jinja_options chat = {.trim_blocks = true, .lstrip_blocks = true};
@@ -128,6 +129,17 @@ static void a_template_error_carries_its_own_words(void **state) {
     strbuf_deinit(&out);
 }
 
+static void a_namespace_takes_no_names_with_an_underscore(void **state) {
+    (void)state;
+    const char *words = "cannot store underscore-prefixed attributes on a namespace, but got '_x'";
+    refuse("{% set ns = namespace(_x=1) %}", "{}", QUIRE_BAD_REQUEST, words);
+    refuse("{% set ns = namespace() %}{% set ns._x = 1 %}", "{}", QUIRE_BAD_REQUEST, words);
+    refuse("{% set ns = namespace() %}{% set ns._x %}text{% endset %}", "{}", QUIRE_BAD_REQUEST, words);
+    refuse("{% set ns = namespace() %}{% for i in [1] %}{% set ns.__class__ = i %}{% endfor %}", "{}", QUIRE_BAD_REQUEST, "'__class__'");
+    refuse("{% set ns = namespace(d) %}{{ ns._x }}", "{\"d\":{\"_x\":1}}", QUIRE_BAD_REQUEST, words);
+    expect("{% set ns = namespace() %}{% set ns.x_ = 1 %}{% set _x = 2 %}{{ ns.x_ }}{{ _x }}", "{}", "12");
+}
+
 static void malformed_templates_are_refused_with_line_and_column(void **state) {
     (void)state;
     refuse("a\n{% if x %}", "{}", QUIRE_INVALID, "line 2");
@@ -239,7 +251,7 @@ static void a_chat_template_renders_the_conversation(void **state) {
     quire_error err;
     const char *source = "{% for m in messages %}<|{{ m['role'] }}|>\n{{ m['content'] }}\n{% endfor %}"
                          "{% if add_generation_prompt %}<|assistant|>\n{% endif %}";
-    assert_int_equal(chat_template_open(str_of(source), &t, &err), QUIRE_OK);
+    assert_int_equal(chat_template_open(str_of(source), &(chat_tokens){0}, &t, &err), QUIRE_OK);
     const char *variables = "{\"messages\":[{\"role\":\"user\",\"content\":\"Tell me a story.\"}],\"add_generation_prompt\":true}";
     assert_int_equal(chat_template_render(t, str_of(variables), &out, &err), QUIRE_OK);
     assert_true(str_is((str){out.p, out.n}, "<|user|>\nTell me a story.\n<|assistant|>\n"));
@@ -249,7 +261,7 @@ static void a_chat_template_renders_the_conversation(void **state) {
 
 static void expect_content(const char *source, chat_content want) {
     chat_template *t;
-    assert_int_equal(chat_template_open(str_of(source), &t, NULL), QUIRE_OK);
+    assert_int_equal(chat_template_open(str_of(source), &(chat_tokens){0}, &t, NULL), QUIRE_OK);
     assert_int_equal(chat_template_content(t), want);
     chat_template_close(t);
 }
@@ -381,27 +393,28 @@ static void the_language_vectors_render_as_recorded(void **state) {
     size_t cap = 0;
     char *line = NULL;
     while (getline(&line, &cap, f) > 0) {
-        json_object *record = json_tokener_parse(line);
-        json_object *source = json_object_object_get(record, "template"), *want = json_object_object_get(record, "expected");
-        jinja_options options = {json_object_get_boolean(json_object_object_get(record, "trim_blocks")),
-                                 json_object_get_boolean(json_object_object_get(record, "lstrip_blocks"))};
-        const char *variables = json_object_to_json_string(json_object_object_get(record, "context"));
+        json_value *record = json_document(str_of(line));
+        str variables;
+        assert_int_equal(json_scan_member(str_of(line), "context", &variables), QUIRE_OK);
+        json_value *source = json_get(record, "template"), *want = json_get(record, "expected");
+        jinja_options options = {.trim_blocks = json_truth(json_get(record, "trim_blocks")),
+                                 .lstrip_blocks = json_truth(json_get(record, "lstrip_blocks"))};
         jinja_program *p;
         strbuf out = {0};
         quire_error err = {0};
-        quire_err e = jinja_open((str){json_object_get_string(source), (size_t)json_object_get_string_len(source)}, options, &p, &err);
-        e = e == QUIRE_OK ? jinja_render(p, str_of(variables), &clock_at, &out, &err) : e;
-        str expected = {json_object_get_string(want), (size_t)json_object_get_string_len(want)};
+        quire_err e = jinja_open(json_str(source), options, &p, &err);
+        e = e == QUIRE_OK ? jinja_render(p, variables, &clock_at, &out, &err) : e;
+        str expected = {json_str(want).p, json_str(want).n};
         if (e == QUIRE_UNSUPPORTED) {
             unsupported++;
         } else if (want != NULL ? e == QUIRE_OK && str_eq((str){out.p, out.n}, expected) : e != QUIRE_OK) {
             passed++;
         } else {
-            fail_msg("%s: \"%.*s\" %s", json_object_get_string(source), (int)out.n, out.n > 0 ? out.p : "", err.message);
+            fail_msg("%s: \"%.*s\" %s", json_str(source).p, (int)out.n, out.n > 0 ? out.p : "", err.message);
         }
         jinja_close(p);
         strbuf_deinit(&out);
-        json_object_put(record);
+        json_drop(record);
     }
     free(line);
     fclose(f);
@@ -416,6 +429,7 @@ int main(void) {
         cmocka_unit_test(whitespace_is_controlled_by_signs_and_options),
         cmocka_unit_test(filters_and_methods_work_on_characters),
         cmocka_unit_test(a_template_error_carries_its_own_words),
+        cmocka_unit_test(a_namespace_takes_no_names_with_an_underscore),
         cmocka_unit_test(malformed_templates_are_refused_with_line_and_column),
         cmocka_unit_test(what_is_not_understood_is_refused_at_open_and_not_guessed),
         cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),

@@ -10,7 +10,7 @@
 static token_list encode(const tokenizer *t, const char *text, encode_special special, bool add) {
     token_list ids = {0};
     quire_error err = {0};
-    if (tokenizer_encode(t, str_of(text), (encode_options){special, add}, &ids, &err) != QUIRE_OK) {
+    if (tokenizer_encode(t, str_of(text), (encode_options){.special = special, .add_special = add}, &ids, &err) != QUIRE_OK) {
         fail_msg("%s: %s", text, err.message);
     }
     return ids;
@@ -245,7 +245,8 @@ static void random_bytes_encode_to_ids_that_decode(void **state) {
             token_list ids = {0};
             strbuf back = {0};
             quire_error err = {0};
-            assert_int_equal(tokenizer_encode(t, (str){bytes, n}, (encode_options){ENCODE_PARSE, round % 2 == 0}, &ids, &err), QUIRE_OK);
+            encode_options options = {.special = ENCODE_PARSE, .add_special = round % 2 == 0};
+            assert_int_equal(tokenizer_encode(t, (str){bytes, n}, options, &ids, &err), QUIRE_OK);
             for (size_t i = 0; i < ids.n; i++) {
                 assert_in_range(ids.ids[i], 0, tokenizer_n_tokens(t) - 1);
             }
@@ -305,7 +306,7 @@ static void open_damaged(const char *json, size_t n) {
     quire_err e = tokenizer_open(&v, &t, &err);
     if (e == QUIRE_OK) {
         token_list ids = {0};
-        (void)tokenizer_encode(t, str_of("abc <x> d\xC3\xA9 1 '"), (encode_options){ENCODE_PARSE, true}, &ids, &err);
+        (void)tokenizer_encode(t, str_of("abc <x> d\xC3\xA9 1 '"), (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, &err);
         token_list_deinit(&ids);
         tokenizer_close(t);
     } else {

@@ -4,10 +4,10 @@
 #include "base/rng.h"
 #include "text/bpe.h"
 #include "text/byte_level.h"
-#include "text/json_scan.h"
+#include "json/json_scan.h"
 #include "text/normalize.h"
 #include "text/regex.h"
-#include "text/utf8.h"
+#include "text/chars.h"
 
 /* ---- regular expressions ---- */
 
@@ -82,7 +82,7 @@ static void a_json_string_gives_its_characters(void **state) {
     } cases[] = {{"\"ab\"", "ab"},
                  {"\"a\\n\\u00e9\\\"\"", "a\n\xC3\xA9\""},
                  {"\"\\ud83d\\ude00\"", "\xF0\x9F\x98\x80"},
-                 {"\"\\ud83dx\"", UTF8_REPLACEMENT "x"},
+                 {"\"\\ud83dx\"", NULL}, /* half of a pair */
                  {"\"a", NULL},
                  {"\"\\u12\"", NULL},
                  {"\"\\q\"", NULL},

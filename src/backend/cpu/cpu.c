@@ -124,11 +124,26 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
     return e == QUIRE_OK ? e : err_set(err, e, -1, "no memory for a step of %d rows; lower --max-batch-tokens", limits->max_rows);
 }
 
+#ifdef QUIRE_DEBUG
+/* Makes the step's rows NaN, so that a value that an op leaves out is no value of an earlier step, which may be another tenant's. */
+static void poison_rows(cpu_backend *b) {
+    for (int32_t i = 0; i < b->n_acts; i++) {
+        memset(b->acts[i].rows, 0xFF, sizeof(float) * (size_t)b->batch->n_rows * (size_t)b->acts[i].width);
+    }
+    if (b->logits != NULL) {
+        memset(b->logits, 0xFF, sizeof(float) * (size_t)b->batch->n_out * (size_t)b->n_vocab);
+    }
+}
+#endif
+
 static void cpu_step_begin(backend *b, const batch *step) {
     cpu_backend *c = (cpu_backend *)b;
     assert(step->n_rows <= c->limits.max_rows && step->n_out <= c->limits.max_out && step->n_partials <= c->limits.max_partials);
     c->batch = step;
     c->step++;
+#ifdef QUIRE_DEBUG
+    poison_rows(c);
+#endif
 }
 
 /* Ops ran when they were called. */

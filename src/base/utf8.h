@@ -1,6 +1,6 @@
-/* UTF-8: reading, writing and repairing it, and the classes of characters that tokenizers ask for. Stateless: any thread. */
-#ifndef TEXT_UTF8_H
-#define TEXT_UTF8_H
+/* UTF-8: reading, writing and repairing it. Stateless: any thread. */
+#ifndef BASE_UTF8_H
+#define BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,18 +20,9 @@ quire_err utf8_add(strbuf *b, int32_t c);
 /* True when p[0..n), an invalid part, may become a character when more bytes come. */
 bool utf8_is_unfinished(const char *p, size_t n);
 bool utf8_is_valid(str s);
+/* The length of the valid text that s begins with. */
+size_t utf8_valid_run(str s);
 /* Appends s with each maximal invalid part replaced by U+FFFD. */
 quire_err utf8_add_lossy(strbuf *b, str s);
-
-/* Classes. c is a scalar value. */
-bool char_is_space(int32_t c);       /* White_Space: 25 members */
-bool char_is_numeric(int32_t c);     /* N */
-bool char_is_punctuation(int32_t c); /* P and ASCII symbols */
-bool char_is_word(int32_t c);        /* Alphabetic, M, Nd, Pc: what \w matches */
-bool char_is_mark(int32_t c);        /* M */
-bool char_is_nonspacing(int32_t c);  /* Mn */
-bool char_is_other(int32_t c);       /* Cc, Cf, Cs, Co */
-/* The lower case of one character by itself, one or two characters in out; their number. */
-int char_lower(int32_t c, int32_t out[2]);
 
 #endif

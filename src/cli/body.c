@@ -1,0 +1,103 @@
+#include "cli/body.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "json/json_out.h"
+
+void body_deinit(body *b) {
+    for (size_t i = 0; i < b->n; i++) {
+        mem_free(b->members[i].name);
+        strbuf_deinit(&b->members[i].json);
+    }
+    mem_free(b->members);
+    *b = (body){0};
+}
+
+static body_member *find(const body *b, const char *name) {
+    for (size_t i = 0; i < b->n; i++) {
+        if (strcmp(b->members[i].name, name) == 0) {
+            return &b->members[i];
+        }
+    }
+    return NULL;
+}
+
+bool body_has(const body *b, const char *name) {
+    return find(b, name) != NULL;
+}
+
+/* Takes json, also on failure. */
+static quire_err put(body *b, const char *name, strbuf json) {
+    body_member *m = find(b, name);
+    void *p = b->members;
+    char *copy = m != NULL ? NULL : mem_dup(name, strlen(name));
+    if (m == NULL && (copy == NULL || !mem_grow_(&p, &b->cap, b->n + 1, sizeof *b->members))) {
+        mem_free(copy);
+        strbuf_deinit(&json);
+        return QUIRE_NO_MEMORY;
+    }
+    b->members = p;
+    if (m == NULL) {
+        m = &b->members[b->n++];
+        *m = (body_member){.name = copy};
+    }
+    strbuf_deinit(&m->json);
+    m->json = json;
+    return QUIRE_OK;
+}
+
+quire_err body_set(body *b, const char *name, str json) {
+    strbuf copy = {0};
+    TRY(strbuf_add(&copy, json.p, json.n));
+    return put(b, name, copy);
+}
+
+quire_err body_set_int(body *b, const char *name, int64_t v) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, v);
+    return body_set(b, name, str_of(text));
+}
+
+quire_err body_set_text(body *b, const char *name, str text) {
+    strbuf json = {0};
+    json_out o = {.to = &json};
+    json_text(&o, text.p, text.n);
+    if (o.err != QUIRE_OK) {
+        strbuf_deinit(&json);
+        return o.err;
+    }
+    return put(b, name, json);
+}
+
+quire_err body_add_text(body *b, const char *name, const char *text) {
+    const body_member *m = find(b, name);
+    strbuf json = {0};
+    json_out o = {.to = &json};
+    o.err = m != NULL ? strbuf_add(&json, m->json.p, m->json.n - 1) : strbuf_add_char(&json, '[');
+    json_cstr(json_item(&o), text);
+    json_end(&o, ']');
+    if (o.err != QUIRE_OK) {
+        strbuf_deinit(&json);
+        return o.err;
+    }
+    return put(b, name, json);
+}
+
+quire_err body_set_all(body *b, const body *from) {
+    for (size_t i = 0; i < from->n; i++) {
+        TRY(body_set(b, from->members[i].name, (str){from->members[i].json.p, from->members[i].json.n}));
+    }
+    return QUIRE_OK;
+}
+
+quire_err body_write(const body *b, strbuf *out) {
+    json_out o = {.to = out};
+    json_begin(&o, '{');
+    for (size_t i = 0; i < b->n; i++) {
+        json_raw(json_name(&o, b->members[i].name), b->members[i].json.p);
+    }
+    json_end(&o, '}');
+    return o.err;
+}

@@ -1,0 +1,221 @@
+#include "json/json.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "json/json_lex.h"
+
+/* jansson's calls take no const, and most change nothing. */
+static json_t *mutable(const json_value *v) {
+    return (json_t *)(uintptr_t)v;
+}
+
+static json_value *or_null(json_t *v) {
+    return json_is_null(v) ? NULL : v;
+}
+
+/* ---- reading ---- */
+
+/* Copies text with "e0" behind every integer that an int64 does not hold: then it is a real. text was checked. */
+static quire_err widen(str text, strbuf *out) {
+    size_t done = 0;
+    for (size_t at = 0; at < text.n;) {
+        const char *what;
+        bool escaped;
+        json_number number;
+        char c = text.p[at];
+        if (c == '"') {
+            TRY(json_lex_string(text, &at, &escaped, &what));
+        } else if (c == '-' || (c >= '0' && c <= '9')) {
+            TRY(json_lex_number(text, &at, &number, &what));
+            if (number.is_integer && !number.fits) {
+                TRY(strbuf_add(out, text.p + done, at - done));
+                TRY(strbuf_add_str(out, "e0"));
+                done = at;
+            }
+        } else {
+            at++;
+        }
+    }
+    return strbuf_add(out, text.p + done, text.n - done);
+}
+
+/* Whether the name between at's quotes holds a NUL; a failure to find out is a no. */
+static bool has_nul(str inside, strbuf *scratch) {
+    strbuf_clear(scratch);
+    return json_lex_unescape(inside, scratch) == QUIRE_OK && scratch->n > 0 && memchr(scratch->p, 0, scratch->n) != NULL;
+}
+
+static bool is_beyond_double(str digits, strbuf *scratch) {
+    strbuf_clear(scratch);
+    return strbuf_add(scratch, digits.p, digits.n) == QUIRE_OK && isinf(strtod(scratch->p, NULL));
+}
+
+/* What in a checked text the library does not take, and where: a number beyond a double, or a NUL in a name. */
+static void explain_refusal(str text, json_fault *fault) {
+    strbuf scratch = {0};
+    const char *what, *found = NULL;
+    size_t start = 0;
+    for (size_t at = 0; at < text.n && found == NULL;) {
+        bool escaped;
+        json_number number;
+        char c = text.p[start = at];
+        if (c == '"') {
+            (void)json_lex_string(text, &at, &escaped, &what);
+            size_t behind = json_lex_space(text, at);
+            bool is_name = behind < text.n && text.p[behind] == ':';
+            found = is_name && escaped && has_nul((str){text.p + start + 1, at - start - 2}, &scratch) ? "a name with a NUL character" : NULL;
+        } else if (c == '-' || (c >= '0' && c <= '9')) {
+            (void)json_lex_number(text, &at, &number, &what);
+            found = is_beyond_double((str){text.p + start, at - start}, &scratch) ? "a number beyond a double" : NULL;
+        } else {
+            at++;
+        }
+    }
+    strbuf_deinit(&scratch);
+    fault->at = found != NULL ? start : 0;
+    snprintf(fault->what, sizeof fault->what, "%s", found != NULL ? found : "no valid JSON");
+}
+
+quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault) {
+    json_counts counts;
+    json_error_t error;
+    strbuf widened = {0};
+    *out = NULL;
+    TRY(json_check(text, limits, &counts, fault));
+    if (counts.n_wide > 0 && wide == JSON_WIDE_REFUSED) {
+        *fault = (json_fault){.at = counts.wide_at, .what = "an integer beyond 64 bits"};
+        return QUIRE_BAD_FILE;
+    }
+    if (counts.n_wide > 0) {
+        quire_err e = widen(text, &widened);
+        if (e != QUIRE_OK) {
+            strbuf_deinit(&widened);
+            *fault = (json_fault){.what = "out of memory"};
+            return e;
+        }
+    }
+    size_t flags = JSON_DECODE_ANY | JSON_ALLOW_NUL | (limits->names == JSON_NAMES_UNIQUE ? JSON_REJECT_DUPLICATES : 0);
+    json_t *v = counts.n_wide > 0 ? json_loadb(widened.p, widened.n, flags, &error) : json_loadb(text.p, text.n, flags, &error);
+    strbuf_deinit(&widened);
+    if (v == NULL && json_error_code(&error) == json_error_out_of_memory) {
+        *fault = (json_fault){.what = "out of memory"};
+        return QUIRE_NO_MEMORY;
+    }
+    if (v == NULL) {
+        explain_refusal(text, fault);
+        return QUIRE_BAD_FILE;
+    }
+    *out = or_null(v);
+    return QUIRE_OK;
+}
+
+json_value *json_document(str text) {
+    json_value *v;
+    json_fault fault;
+    (void)json_read(text, &json_limits_config, JSON_WIDE_REAL, &v, &fault);
+    return v;
+}
+
+json_value *json_share(json_value *v) {
+    return json_incref(v);
+}
+
+void json_drop(json_value *v) {
+    json_decref(v);
+}
+
+/* ---- looking ---- */
+
+json_kind json_kind_of(const json_value *v) {
+    if (v == NULL) {
+        return JSON_KIND_NULL;
+    }
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: return JSON_KIND_OBJECT;
+    case JSON_ARRAY: return JSON_KIND_ARRAY;
+    case JSON_STRING: return JSON_KIND_TEXT;
+    case JSON_INTEGER: return JSON_KIND_INT;
+    case JSON_REAL: return JSON_KIND_REAL;
+    case JSON_TRUE:
+    case JSON_FALSE: return JSON_KIND_BOOL;
+    default: return JSON_KIND_NULL;
+    }
+}
+
+bool json_truth(const json_value *v) {
+    return json_is_true(v);
+}
+
+int64_t json_int64(const json_value *v) {
+    return json_integer_value(v);
+}
+
+double json_double(const json_value *v) {
+    return json_number_value(v);
+}
+
+bool json_whole(const json_value *v, int64_t *out) {
+    if (json_is(v, JSON_KIND_INT)) {
+        *out = json_int64(v);
+        return true;
+    }
+    double d = json_double(v);
+    if (!json_is(v, JSON_KIND_REAL) || !(fabs(d) < 0x1p53) || d != floor(d)) {
+        return false;
+    }
+    *out = (int64_t)d;
+    return true;
+}
+
+str json_str(const json_value *v) {
+    return json_is_string(v) ? (str){json_string_value(v), json_string_length(v)} : (str){"", 0};
+}
+
+size_t json_length(const json_value *v) {
+    return json_is_array(v) ? json_array_size(v) : json_object_size(v);
+}
+
+json_value *json_at(const json_value *v, size_t i) {
+    return or_null(json_array_get(v, i));
+}
+
+json_value *json_get(const json_value *v, const char *name) {
+    return or_null(json_object_get(v, name));
+}
+
+bool json_has(const json_value *v, const char *name) {
+    return json_object_get(v, name) != NULL;
+}
+
+str json_get_str(const json_value *v, const char *name) {
+    return json_str(json_get(v, name));
+}
+
+bool json_get_bool(const json_value *v, const char *name, bool otherwise) {
+    const json_value *member = json_get(v, name);
+    return json_is(member, JSON_KIND_BOOL) ? json_truth(member) : otherwise;
+}
+
+int32_t json_get_int32(const json_value *v, const char *name, int32_t otherwise) {
+    const json_value *member = json_get(v, name);
+    int64_t n = json_int64(member);
+    return json_is(member, JSON_KIND_INT) && n >= INT32_MIN && n <= INT32_MAX ? (int32_t)n : otherwise;
+}
+
+bool json_same(const json_value *a, const json_value *b) {
+    return a == b || (a != NULL && b != NULL && json_equal(mutable(a), mutable(b)) == 1);
+}
+
+bool json_next(const json_value *object, json_member *m) {
+    json_t *o = mutable(object);
+    m->at = m->at == NULL ? json_object_iter(o) : json_object_iter_next(o, m->at);
+    if (m->at == NULL) {
+        return false;
+    }
+    m->name = json_object_iter_key(m->at);
+    m->value = or_null(json_object_iter_value(m->at));
+    return true;
+}

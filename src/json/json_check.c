@@ -1,0 +1,281 @@
+#include "json/json_check.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "json/json_lex.h"
+
+#define FILE_LIMITS .max_depth = 64, .max_values = (size_t)1 << 26, .max_containers = (size_t)1 << 22, .max_names = (size_t)1 << 24
+const json_limits json_limits_file = {FILE_LIMITS, .names = JSON_NAMES_UNIQUE};
+const json_limits json_limits_config = {FILE_LIMITS, .names = JSON_NAMES_LAST};
+
+/* A name of an open object. */
+typedef struct name_seen {
+    uint64_t hash;
+    size_t at; /* its opening quote */
+} name_seen;
+
+/* The walk over one text. frames[0..depth) are the open containers. */
+typedef struct walk {
+    str text;
+    size_t at;
+    const json_limits *limits;
+    json_counts counts;
+    json_fault *fault;
+    name_seen *names; /* of all open objects, the outermost's first */
+    size_t n_names, cap_names;
+    strbuf scratch, other;
+    int depth;
+    struct {
+        size_t first_name;
+        bool is_object;
+    } frames[JSON_MAX_DEPTH];
+} walk;
+
+static quire_err fail(walk *w, quire_err code, size_t at, const char *what) {
+    w->fault->at = at;
+    snprintf(w->fault->what, sizeof w->fault->what, "%s", what);
+    return code;
+}
+
+static quire_err no_memory(walk *w) {
+    return fail(w, QUIRE_NO_MEMORY, w->at, "out of memory");
+}
+
+/* ---- names ---- */
+
+/* What the name whose opening quote is at at means, in *out: borrowed from the text, or in scratch where it has escapes. */
+static quire_err name_at(const walk *w, size_t at, strbuf *scratch, str *out) {
+    const char *what;
+    bool escaped;
+    size_t end = at;
+    TRY(json_lex_string(w->text, &end, &escaped, &what));
+    *out = (str){w->text.p + at + 1, end - at - 2};
+    if (escaped) {
+        strbuf_clear(scratch);
+        TRY(json_lex_unescape(*out, scratch));
+        *out = (str){scratch->p, scratch->n};
+    }
+    return QUIRE_OK;
+}
+
+static uint64_t hash_of(str s) { /* FNV-1a: equal hashes are compared, so a forged one gains nothing */
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < s.n; i++) {
+        h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3u;
+    }
+    return h;
+}
+
+/* Remembers the name whose opening quote is at start. */
+static quire_err note_name(walk *w, size_t start) {
+    str name;
+    if (name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
+        return no_memory(w);
+    }
+    if (name.n > 0 && memchr(name.p, 0, name.n) != NULL) {
+        return fail(w, QUIRE_BAD_FILE, start, "a name with a NUL character");
+    }
+    void *p = w->names;
+    if (!mem_grow_(&p, &w->cap_names, w->n_names + 1, sizeof *w->names)) {
+        return no_memory(w);
+    }
+    w->names = p;
+    w->names[w->n_names++] = (name_seen){hash_of(name), start};
+    return QUIRE_OK;
+}
+
+static quire_err take_name(walk *w) {
+    const char *what;
+    bool escaped;
+    size_t start = w->at;
+    quire_err e = json_lex_string(w->text, &w->at, &escaped, &what);
+    if (e != QUIRE_OK) {
+        return fail(w, e, w->at, what);
+    }
+    if (++w->counts.n_names > w->limits->max_names) {
+        return fail(w, QUIRE_TOO_LARGE, start, "too many members of objects");
+    }
+    if (w->limits->names == JSON_NAMES_UNIQUE) {
+        TRY(note_name(w, start));
+    }
+    w->at = json_lex_space(w->text, w->at);
+    if (w->at == w->text.n || w->text.p[w->at] != ':') {
+        return fail(w, QUIRE_BAD_FILE, w->at, "no colon behind a name");
+    }
+    w->at = json_lex_space(w->text, w->at + 1);
+    return QUIRE_OK;
+}
+
+static int by_hash(const void *a, const void *b) {
+    const name_seen *x = a, *y = b;
+    return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->at < y->at ? -1 : 1;
+}
+
+/* An object is complete: none of its names may occur twice. */
+static quire_err check_names(walk *w, size_t first) {
+    size_t count = w->n_names - first;
+    if (count < 2) {
+        w->n_names = first;
+        return QUIRE_OK;
+    }
+    name_seen *n = w->names + first;
+    qsort(n, count, sizeof *n, by_hash);
+    for (size_t i = 1; i < count; i++) {
+        str a, b;
+        if (n[i].hash != n[i - 1].hash) {
+            continue;
+        }
+        if (name_at(w, n[i - 1].at, &w->other, &a) != QUIRE_OK || name_at(w, n[i].at, &w->scratch, &b) != QUIRE_OK) {
+            return no_memory(w);
+        }
+        if (str_eq(a, b)) {
+            char what[sizeof w->fault->what];
+            snprintf(what, sizeof what, "the name \"%.*s\" a second time", (int)(b.n < 40 ? b.n : 0), b.p);
+            return fail(w, QUIRE_BAD_FILE, n[i].at, b.n < 40 ? what : "a name a second time");
+        }
+    }
+    w->n_names = first;
+    return QUIRE_OK;
+}
+
+/* ---- values ---- */
+
+static quire_err take_number(walk *w) {
+    json_number number;
+    const char *what;
+    size_t start = w->at;
+    quire_err e = json_lex_number(w->text, &w->at, &number, &what);
+    if (e != QUIRE_OK) {
+        return fail(w, e, w->at, what);
+    }
+    if (number.is_integer && !number.fits && w->counts.n_wide++ == 0) {
+        w->counts.wide_at = start;
+    }
+    return QUIRE_OK;
+}
+
+/* Opens an array or object whose bracket is at w->at. */
+static quire_err open_container(walk *w, bool is_object) {
+    if (w->depth >= w->limits->max_depth || w->depth >= JSON_MAX_DEPTH) {
+        return fail(w, QUIRE_TOO_LARGE, w->at, "nested too deeply");
+    }
+    if (++w->counts.n_containers > w->limits->max_containers) {
+        return fail(w, QUIRE_TOO_LARGE, w->at, "too many arrays and objects");
+    }
+    w->frames[w->depth].is_object = is_object;
+    w->frames[w->depth++].first_name = w->n_names;
+    w->at++;
+    return QUIRE_OK;
+}
+
+/* Takes a scalar, or opens a container; *scalar says which. */
+static quire_err take_value(walk *w, bool *scalar) {
+    const char *what;
+    bool escaped;
+    *scalar = true;
+    if (w->at == w->text.n) {
+        return fail(w, QUIRE_BAD_FILE, w->at, "the text ends where a value must be");
+    }
+    if (++w->counts.n_values > w->limits->max_values) {
+        return fail(w, QUIRE_TOO_LARGE, w->at, "too many values");
+    }
+    char c = w->text.p[w->at];
+    if (c == '{' || c == '[') {
+        *scalar = false;
+        return open_container(w, c == '{');
+    }
+    if (c == '-' || (c >= '0' && c <= '9')) {
+        return take_number(w);
+    }
+    quire_err e = c == '"' ? json_lex_string(w->text, &w->at, &escaped, &what) : json_lex_word(w->text, &w->at, &what);
+    return e == QUIRE_OK ? e : fail(w, e, w->at, what);
+}
+
+/* Behind a value: closes every container that ends here. *more: another member of an open container follows. */
+static quire_err close_containers(walk *w, bool *more) {
+    *more = false;
+    while (w->depth > 0) {
+        bool is_object = w->frames[w->depth - 1].is_object;
+        w->at = json_lex_space(w->text, w->at);
+        char c = w->at < w->text.n ? w->text.p[w->at] : '\0';
+        if (c == ',') {
+            w->at = json_lex_space(w->text, w->at + 1);
+            *more = true;
+            return QUIRE_OK;
+        }
+        if (c != (is_object ? '}' : ']')) {
+            return fail(w, QUIRE_BAD_FILE, w->at, w->at == w->text.n ? "the text ends inside an array or object" : "neither a comma nor the closing bracket");
+        }
+        if (is_object) {
+            TRY(check_names(w, w->frames[w->depth - 1].first_name));
+        }
+        w->at++;
+        w->depth--;
+    }
+    return QUIRE_OK;
+}
+
+/* One value with all that it holds, no recursion. */
+static quire_err walk_value(walk *w) {
+    bool more = true, first = false; /* first: a container was just opened and may be empty */
+    while (more) {
+        bool scalar;
+        if (w->depth > 0) {
+            bool is_object = w->frames[w->depth - 1].is_object;
+            w->at = json_lex_space(w->text, w->at);
+            if (first && w->at < w->text.n && w->text.p[w->at] == (is_object ? '}' : ']')) {
+                first = false;
+                TRY(close_containers(w, &more));
+                continue;
+            }
+            if (is_object) {
+                if (w->at == w->text.n || w->text.p[w->at] != '"') {
+                    return fail(w, QUIRE_BAD_FILE, w->at, "a name in double quotes must be here");
+                }
+                TRY(take_name(w));
+            }
+        }
+        TRY(take_value(w, &scalar));
+        first = !scalar;
+        if (scalar) {
+            TRY(close_containers(w, &more));
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err json_check_value(str text, size_t *at, const json_limits *limits, json_counts *counts, json_fault *fault) {
+    walk *w = mem_new(1, sizeof *w);
+    if (w == NULL) {
+        *fault = (json_fault){.at = *at, .what = "out of memory"};
+        return QUIRE_NO_MEMORY;
+    }
+    w->text = text;
+    w->at = json_lex_space(text, *at);
+    w->limits = limits;
+    w->fault = fault;
+    quire_err e = walk_value(w);
+    *at = w->at;
+    if (counts != NULL) {
+        *counts = w->counts;
+    }
+    mem_free(w->names);
+    strbuf_deinit(&w->scratch);
+    strbuf_deinit(&w->other);
+    mem_free(w);
+    return e;
+}
+
+quire_err json_check(str text, const json_limits *limits, json_counts *counts, json_fault *fault) {
+    size_t at = 0;
+    TRY(json_check_value(text, &at, limits, counts, fault));
+    at = json_lex_space(text, at);
+    if (at < text.n) {
+        *fault = (json_fault){.at = at, .what = "something follows the value"};
+        return QUIRE_BAD_FILE;
+    }
+    return QUIRE_OK;
+}

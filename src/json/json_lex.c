@@ -1,0 +1,188 @@
+#include "json/json_lex.h"
+
+#include "base/utf8.h"
+
+size_t json_lex_space(str text, size_t at) {
+    while (at < text.n && (text.p[at] == ' ' || text.p[at] == '\n' || text.p[at] == '\r' || text.p[at] == '\t')) {
+        at++;
+    }
+    return at;
+}
+
+static quire_err fail(const char **what, const char *phrase) {
+    *what = phrase;
+    return QUIRE_BAD_FILE;
+}
+
+/* ---- strings ---- */
+
+/* Four hexadecimal digits at text.p[at], or -1. */
+static int32_t hex4(str text, size_t at) {
+    int32_t v = 0;
+    if (text.n - at < 4) {
+        return -1;
+    }
+    for (size_t i = at; i < at + 4; i++) {
+        int c = text.p[i], lower = c | 32;
+        int digit = c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+        if (digit < 0) {
+            return -1;
+        }
+        v = v << 4 | digit;
+    }
+    return v;
+}
+
+/* The code point of \uXXXX or of a pair of them at text.p[at], and its bytes in *n; -1: not four digits, -2: a surrogate alone. */
+static int32_t unicode_escape(str text, size_t at, size_t *n) {
+    int32_t c = hex4(text, at + 2);
+    *n = 6;
+    if (c < 0xD800 || c > 0xDFFF) {
+        return c;
+    }
+    if (c > 0xDBFF || text.n - at < 12 || text.p[at + 6] != '\\' || text.p[at + 7] != 'u') {
+        return -2;
+    }
+    int32_t low = hex4(text, at + 8);
+    *n = 12;
+    return low >= 0xDC00 && low <= 0xDFFF ? 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00) : -2;
+}
+
+static quire_err pass_escape(str text, size_t *at, const char **what) {
+    if (text.n - *at < 2) {
+        return fail(what, "a string without its closing quote");
+    }
+    if (text.p[*at + 1] != 'u') {
+        if (text.p[*at + 1] == '\0' || strchr("\"\\/bfnrt", text.p[*at + 1]) == NULL) {
+            return fail(what, "an escape that JSON does not have");
+        }
+        *at += 2;
+        return QUIRE_OK;
+    }
+    size_t n;
+    int32_t c = unicode_escape(text, *at, &n);
+    if (c < 0) {
+        return fail(what, c == -2 ? "half of a surrogate pair" : "\\u without four hexadecimal digits");
+    }
+    *at += n;
+    return QUIRE_OK;
+}
+
+quire_err json_lex_string(str text, size_t *at, bool *escaped, const char **what) {
+    *escaped = false;
+    for (++*at; *at < text.n;) {
+        unsigned char c = (unsigned char)text.p[*at];
+        if (c == '"') {
+            ++*at;
+            return QUIRE_OK;
+        }
+        if (c < 0x20) {
+            return fail(what, "a control character in a string");
+        }
+        if (c == '\\') {
+            *escaped = true;
+            TRY(pass_escape(text, at, what));
+        } else if (c < 0x80) {
+            ++*at;
+        } else {
+            size_t n;
+            if (utf8_decode(text.p + *at, text.n - *at, &n) < 0) {
+                return fail(what, "not UTF-8");
+            }
+            *at += n;
+        }
+    }
+    return fail(what, "a string without its closing quote");
+}
+
+quire_err json_lex_unescape(str s, strbuf *out) {
+    static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
+    for (size_t i = 0; i < s.n;) {
+        const char *backslash = memchr(s.p + i, '\\', s.n - i);
+        size_t run = backslash == NULL ? s.n - i : (size_t)(backslash - (s.p + i));
+        TRY(strbuf_add(out, s.p + i, run));
+        i += run;
+        if (i == s.n) {
+            break;
+        }
+        if (s.p[i + 1] == 'u') {
+            size_t n;
+            TRY(utf8_add(out, unicode_escape(s, i, &n)));
+            i += n;
+        } else {
+            TRY(strbuf_add_char(out, values[strchr(names, s.p[i + 1]) - names]));
+            i += 2;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* ---- numbers and words ---- */
+
+static bool is_digit(str text, size_t at) {
+    return at < text.n && text.p[at] >= '0' && text.p[at] <= '9';
+}
+
+/* Passes one digit or more. */
+static quire_err pass_digits(str text, size_t *at, const char **what) {
+    if (!is_digit(text, *at)) {
+        return fail(what, "a number without a digit where one must be");
+    }
+    while (is_digit(text, *at)) {
+        ++*at;
+    }
+    return QUIRE_OK;
+}
+
+/* The value of digits p[0..n), where an int64 holds it. */
+static bool integer_value(const char *p, size_t n, bool negative, int64_t *out) {
+    uint64_t v = 0, top = (uint64_t)INT64_MAX + negative;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t digit = (uint64_t)(p[i] - '0');
+        if (v > (top - digit) / 10) {
+            return false;
+        }
+        v = v * 10 + digit;
+    }
+    *out = negative ? (int64_t)(0 - v) : (int64_t)v;
+    return true;
+}
+
+quire_err json_lex_number(str text, size_t *at, json_number *out, const char **what) {
+    bool negative = text.p[*at] == '-';
+    *at += negative;
+    size_t first = *at;
+    TRY(pass_digits(text, at, what));
+    if (text.p[first] == '0' && *at > first + 1) {
+        *at = first + 1;
+        return fail(what, "a number that begins with 0");
+    }
+    *out = (json_number){.is_integer = true};
+    size_t n_digits = *at - first;
+    if (*at < text.n && text.p[*at] == '.') {
+        out->is_integer = false;
+        ++*at;
+        TRY(pass_digits(text, at, what));
+    }
+    if (*at < text.n && (text.p[*at] | 32) == 'e') {
+        out->is_integer = false;
+        ++*at;
+        *at += *at < text.n && (text.p[*at] == '+' || text.p[*at] == '-');
+        TRY(pass_digits(text, at, what));
+    }
+    out->fits = out->is_integer && integer_value(text.p + first, n_digits, negative, &out->value);
+    return QUIRE_OK;
+}
+
+quire_err json_lex_word(str text, size_t *at, const char **what) {
+    static const char *const words[] = {"true", "false", "null"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        size_t n = strlen(words[i]);
+        if (text.n - *at >= n && memcmp(text.p + *at, words[i], n) == 0) {
+            *at += n;
+            return QUIRE_OK;
+        }
+    }
+    char c = text.p[*at];
+    return fail(what, c == '\0' ? "a NUL byte" : c == 'N' || c == 'I' ? "NaN and Infinity are no JSON" : "unexpected character");
+}

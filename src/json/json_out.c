@@ -1,0 +1,230 @@
+#include "json/json_out.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/utf8.h"
+
+#define NUMBER_BYTES 21 /* of an int64, with its sign and a comma */
+
+static void add(json_out *o, const char *p, size_t n) {
+    if (o->err == QUIRE_OK) {
+        o->err = strbuf_add(o->to, p, n);
+    }
+}
+
+void json_raw(json_out *o, const char *json) {
+    add(o, json, strlen(json));
+}
+
+/* ---- arrays and objects ---- */
+
+static void break_line(json_out *o) {
+    if (o->indent > 0) {
+        add(o, "\n", 1);
+        for (int i = 0; i < o->indent * o->depth; i++) {
+            add(o, " ", 1);
+        }
+    }
+}
+
+void json_begin(json_out *o, char bracket) {
+    add(o, &bracket, 1);
+    o->depth++;
+}
+
+void json_end(json_out *o, char bracket) {
+    bool empty = o->to->n > 0 && strchr("{[", o->to->p[o->to->n - 1]) != NULL;
+    o->depth--;
+    if (!empty) {
+        break_line(o);
+    }
+    add(o, &bracket, 1);
+}
+
+json_out *json_item(json_out *o) {
+    if (o->to->n > 0 && strchr("{[,", o->to->p[o->to->n - 1]) == NULL) {
+        add(o, ",", 1);
+    }
+    break_line(o);
+    return o;
+}
+
+json_out *json_name(json_out *o, const char *name) {
+    json_item(o);
+    json_cstr(o, name);
+    add(o, ": ", o->indent > 0 ? 2 : 1);
+    return o;
+}
+
+/* ---- texts and numbers ---- */
+
+static bool is_plain(unsigned char c) {
+    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+}
+
+/* Writes the escape of one ASCII character that needs it. */
+static void escape(json_out *o, unsigned char c) {
+    switch (c) {
+    case '"': add(o, "\\\"", 2); return;
+    case '\\': add(o, "\\\\", 2); return;
+    case '\n': add(o, "\\n", 2); return;
+    case '\r': add(o, "\\r", 2); return;
+    case '\t': add(o, "\\t", 2); return;
+    default: break;
+    }
+    char text[8];
+    int n = snprintf(text, sizeof(text), "\\u%04x", c);
+    add(o, text, (size_t)n);
+}
+
+/* What stands between the quotes of a string. */
+static void add_text(json_out *o, const char *text, size_t n) {
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t i = 0; i < n;) {
+        size_t run = i;
+        while (run < n && is_plain(p[run])) {
+            run++;
+        }
+        if (run > i) {
+            add(o, text + i, run - i);
+            i = run;
+        } else if (p[i] < 0x80) {
+            escape(o, p[i]);
+            i++;
+        } else {
+            size_t length;
+            bool valid = utf8_decode(text + i, n - i, &length) >= 0;
+            length = valid ? length : 1;
+            add(o, valid ? text + i : UTF8_REPLACEMENT, valid ? length : 3);
+            i += length;
+        }
+    }
+}
+
+void json_text(json_out *o, const char *text, size_t n) {
+    json_texts(o, (str){text, n}, (str){"", 0});
+}
+
+void json_texts(json_out *o, str first, str second) {
+    add(o, "\"", 1);
+    add_text(o, first.p, first.n);
+    add_text(o, second.p, second.n);
+    add(o, "\"", 1);
+}
+
+void json_cstr(json_out *o, const char *s) {
+    if (s == NULL) {
+        json_raw(o, "null");
+    } else {
+        json_text(o, s, strlen(s));
+    }
+}
+
+/* Writes v so that it ends before `end`, from the last digit; returns its start. */
+static char *digits(int64_t v, char *end) {
+    uint64_t left = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    do {
+        *--end = (char)('0' + left % 10);
+        left /= 10;
+    } while (left > 0);
+    if (v < 0) {
+        *--end = '-';
+    }
+    return end;
+}
+
+void json_int(json_out *o, int64_t v) {
+    char text[NUMBER_BYTES], *p = digits(v, text + sizeof(text));
+    add(o, p, (size_t)(text + sizeof(text) - p));
+}
+
+void json_number(json_out *o, double v) {
+    char text[40];
+    int n = isfinite(v) ? snprintf(text, sizeof(text), "%.9g", v) : snprintf(text, sizeof(text), "null");
+    add(o, text, (size_t)n);
+}
+
+void json_exact(json_out *o, double v) {
+    char text[40] = "null";
+    for (int digits = 15; isfinite(v) && digits <= 17; digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, v);
+        if (strtod(text, NULL) == v) {
+            break;
+        }
+    }
+    json_raw(o, text);
+    if (strpbrk(text, ".en") == NULL) { /* stays a real where it is read again */
+        add(o, ".0", 2);
+    }
+}
+
+void json_bool(json_out *o, bool v) {
+    json_raw(o, v ? "true" : "false");
+}
+
+void json_ints(json_out *o, const int32_t *v, size_t n) {
+    json_raw(o, "[");
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0) {
+            json_raw(o, ",");
+        }
+        json_int(o, v[i]);
+    }
+    json_raw(o, "]");
+}
+
+void json_row(json_out *o, const int64_t *v, int32_t n) {
+    char text[JSON_ROW_MAX * NUMBER_BYTES + 1], *p = text + sizeof(text);
+    *--p = ']';
+    for (int32_t i = n - 1; i >= 0; i--) {
+        p = digits(v[i], p);
+        *--p = i > 0 ? ',' : '[';
+    }
+    add(o, p, (size_t)(text + sizeof(text) - p));
+}
+
+/* ---- trees ---- */
+
+static void add_object(json_out *o, const json_value *v) {
+    json_begin(o, '{');
+    for (json_member m = {0}; json_next(v, &m);) {
+        json_add(json_name(o, m.name), m.value);
+    }
+    json_end(o, '}');
+}
+
+void json_add(json_out *o, const json_value *v) {
+    str s = json_str(v);
+    switch (json_kind_of(v)) {
+    case JSON_KIND_BOOL: json_bool(o, json_truth(v)); return;
+    case JSON_KIND_INT: json_int(o, json_int64(v)); return;
+    case JSON_KIND_REAL: json_exact(o, json_double(v)); return;
+    case JSON_KIND_TEXT: json_text(o, s.p, s.n); return;
+    case JSON_KIND_OBJECT: add_object(o, v); return;
+    case JSON_KIND_ARRAY: break;
+    default: json_raw(o, "null"); return;
+    }
+    json_begin(o, '[');
+    for (size_t i = 0; i < json_length(v); i++) {
+        json_add(json_item(o), json_at(v, i));
+    }
+    json_end(o, ']');
+}
+
+/* ---- an object a line ---- */
+
+json_out *json_line_begin(json_line *l) {
+    *l = (json_line){0};
+    l->out.to = &l->text;
+    json_begin(&l->out, '{');
+    return &l->out;
+}
+
+void json_line_print(json_line *l) {
+    json_end(&l->out, '}');
+    printf("%s\n", l->out.err == QUIRE_OK ? l->text.p : "{\"error\":\"out of memory\"}");
+    fflush(stdout);
+    strbuf_deinit(&l->text);
+}

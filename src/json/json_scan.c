@@ -1,0 +1,110 @@
+#include "json/json_scan.h"
+
+#include "json/json_check.h"
+#include "json/json_lex.h"
+
+char json_scan_peek(json_scan *s) {
+    s->at = json_lex_space(s->text, s->at);
+    return s->at < s->text.n ? s->text.p[s->at] : '\0';
+}
+
+static quire_err take(json_scan *s, char c) {
+    if (json_scan_peek(s) != c) {
+        return QUIRE_BAD_FILE;
+    }
+    s->at++;
+    return QUIRE_OK;
+}
+
+quire_err json_scan_open(json_scan *s, char bracket) {
+    s->begun = true;
+    return take(s, bracket);
+}
+
+quire_err json_scan_more(json_scan *s, char closing, bool *more) {
+    bool begun = s->begun;
+    s->begun = false;
+    *more = json_scan_peek(s) != closing;
+    return !*more ? take(s, closing) : begun ? QUIRE_OK : take(s, ',');
+}
+
+quire_err json_scan_string(json_scan *s, strbuf *scratch, str *out) {
+    const char *what;
+    bool escaped;
+    if (json_scan_peek(s) != '"') {
+        return QUIRE_BAD_FILE;
+    }
+    size_t start = s->at + 1;
+    TRY(json_lex_string(s->text, &s->at, &escaped, &what));
+    *out = (str){s->text.p + start, s->at - 1 - start};
+    if (escaped) {
+        strbuf_clear(scratch);
+        TRY(json_lex_unescape(*out, scratch));
+        *out = (str){scratch->p, scratch->n};
+    }
+    return QUIRE_OK;
+}
+
+quire_err json_scan_key(json_scan *s, strbuf *scratch, str *out) {
+    TRY(json_scan_string(s, scratch, out));
+    return take(s, ':');
+}
+
+quire_err json_scan_number(json_scan *s, json_scan_value *out) {
+    const char *what;
+    json_number number;
+    char c = json_scan_peek(s);
+    if (c != '-' && (c < '0' || c > '9')) {
+        return QUIRE_BAD_FILE;
+    }
+    size_t start = s->at;
+    TRY(json_lex_number(s->text, &s->at, &number, &what));
+    *out = (json_scan_value){{s->text.p + start, s->at - start}, number.is_integer, number.fits, number.value};
+    return QUIRE_OK;
+}
+
+quire_err json_scan_int(json_scan *s, int64_t *out) {
+    json_scan_value number;
+    TRY(json_scan_number(s, &number));
+    *out = number.value;
+    return number.fits ? QUIRE_OK : QUIRE_BAD_FILE;
+}
+
+quire_err json_scan_word(json_scan *s, str *out) {
+    const char *what;
+    if (json_scan_peek(s) == '\0') {
+        return QUIRE_BAD_FILE;
+    }
+    size_t start = s->at;
+    TRY(json_lex_word(s->text, &s->at, &what));
+    *out = (str){s->text.p + start, s->at - start};
+    return QUIRE_OK;
+}
+
+quire_err json_scan_span(json_scan *s, str *span) {
+    json_fault fault;
+    (void)json_scan_peek(s);
+    size_t start = s->at;
+    quire_err e = json_check_value(s->text, &s->at, &json_limits_config, NULL, &fault);
+    *span = (str){s->text.p + start, s->at - start};
+    return e == QUIRE_TOO_LARGE ? QUIRE_BAD_FILE : e;
+}
+
+quire_err json_scan_member(str text, const char *name, str *span) {
+    json_scan s = {.text = text};
+    strbuf scratch = {0};
+    bool more = false, found = false;
+    quire_err e = json_scan_open(&s, '{');
+    while (e == QUIRE_OK && !found) {
+        str key;
+        e = json_scan_more(&s, '}', &more);
+        if (e != QUIRE_OK || !more) {
+            break;
+        }
+        e = json_scan_key(&s, &scratch, &key);
+        found = e == QUIRE_OK && str_is(key, name);
+        e = e == QUIRE_OK ? json_scan_span(&s, span) : e;
+    }
+    strbuf_deinit(&scratch);
+    return e != QUIRE_OK ? e : found ? QUIRE_OK : QUIRE_NOT_FOUND;
+}

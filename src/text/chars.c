@@ -1,0 +1,59 @@
+#include "text/chars.h"
+
+#include <utf8proc.h>
+
+bool char_is_space(int32_t c) {
+    if (c < 0x80) {
+        return c == ' ' || (c >= '\t' && c <= '\r');
+    }
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+           c == 0x205F || c == 0x3000;
+}
+
+bool char_is_numeric(int32_t c) {
+    if (c < 0x80) {
+        return c >= '0' && c <= '9';
+    }
+    utf8proc_category_t k = utf8proc_category(c);
+    return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+}
+
+bool char_is_punctuation(int32_t c) {
+    if (c < 0x80) {
+        return (c >= 0x21 && c <= 0x2F) || (c >= 0x3A && c <= 0x40) || (c >= 0x5B && c <= 0x60) || (c >= 0x7B && c <= 0x7E);
+    }
+    utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+}
+
+bool char_is_mark(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_MN && k <= UTF8PROC_CATEGORY_ME;
+}
+
+bool char_is_nonspacing(int32_t c) {
+    return utf8proc_category(c) == UTF8PROC_CATEGORY_MN;
+}
+
+bool char_is_word(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    /* Alphabetic is L, Nl, some marks (which are in M), and these symbols: circled and squared Latin letters. */
+    return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_ND) || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_PC ||
+           (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+           (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D;
+}
+
+bool char_is_other(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_CC && k <= UTF8PROC_CATEGORY_CO;
+}
+
+int char_lower(int32_t c, int32_t out[2]) {
+    if (c == 0x130) { /* the one character whose lower case is two */
+        out[0] = 'i';
+        out[1] = 0x307;
+        return 2;
+    }
+    out[0] = c >= 'A' && c <= 'Z' ? c + 32 : c < 0x80 ? c : utf8proc_tolower(c);
+    return 1;
+}

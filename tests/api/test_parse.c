@@ -1,0 +1,98 @@
+/* Bodies read on a text thread: PARSED brings the request or the error, and nothing stays of what is not wanted any more. */
+#include "api_world.h"
+#include "base/mem.h"
+
+static quire_engine *shared;
+
+static quire_parse *start(quire_queue *q, const char *body, void *user) {
+    quire_parse *p;
+    size_t n = strlen(body);
+    char *copy = quire_alloc(n);
+    memcpy(copy, body, n);
+    assert_int_equal(quire_parse_start(q, QUIRE_COMPLETIONS, copy, n, user, &p), QUIRE_OK);
+    return p;
+}
+
+static quire_event await(quire_queue *q) {
+    quire_event ev;
+    while (!quire_queue_next(q, &ev)) {
+        quire_queue_wait(q, -1);
+    }
+    return ev;
+}
+
+static void a_body_comes_back_as_a_request_that_can_be_submitted(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(shared);
+    int user;
+    start(q, "{\"prompt\": \"The prince\", \"max_tokens\": 3, \"n\": 2}", &user);
+    quire_event ev = await(q);
+    assert_int_equal(ev.kind, QUIRE_EVENT_PARSED);
+    assert_ptr_equal(ev.user, &user);
+    assert_null(ev.error);
+    assert_null(ev.stream);
+    assert_int_equal(quire_request_describe(ev.request)->n_samples, 2);
+    quire_stream *s;
+    quire_error err;
+    assert_int_equal(quire_submit(q, ev.request, NULL, &s, &err), QUIRE_OK);
+    do {
+        ev = await(q);
+    } while (ev.kind != QUIRE_EVENT_DONE);
+    assert_int_equal(ev.completion_tokens, 6);
+    quire_stream_release(s);
+    quire_queue_close(q);
+}
+
+static void a_wrong_body_comes_back_as_its_error(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(shared);
+    start(q, "{\"prompt\": \"x\", \"top_p\": 1.5}", NULL);
+    quire_event ev = await(q);
+    assert_int_equal(ev.kind, QUIRE_EVENT_PARSED);
+    assert_null(ev.request);
+    assert_int_equal(ev.error->code, QUIRE_BAD_REQUEST);
+    assert_string_equal(ev.error->param, "top_p");
+    quire_queue_close(q);
+}
+
+static void a_cancelled_parse_is_never_heard_of_again(void **state) {
+    (void)state;
+    quire_queue *q = queue_new(shared);
+    int wanted;
+    for (int i = 0; i < 200; i++) {
+        quire_parse *p = start(q, "{\"prompt\": \"x\"}", NULL);
+        if (i % 3 == 0) { /* perhaps it is read already */
+            quire_queue_wait(q, 100);
+        }
+        quire_parse_cancel(p);
+    }
+    start(q, "{\"prompt\": \"x\"}", &wanted);
+    quire_event ev = await(q);
+    assert_ptr_equal(ev.user, &wanted);
+    quire_request_free(ev.request);
+    quire_queue_close(q);
+}
+
+static void a_queue_may_close_while_bodies_are_read(void **state) {
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        quire_queue *q = queue_new(shared);
+        for (int i = 0; i < round; i++) {
+            start(q, i % 2 == 0 ? "{\"prompt\": \"x\"}" : "{", NULL);
+        }
+        quire_queue_close(q);
+    }
+}
+
+int main(void) {
+    shared = world_open(512, 8);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_body_comes_back_as_a_request_that_can_be_submitted),
+        cmocka_unit_test(a_wrong_body_comes_back_as_its_error),
+        cmocka_unit_test(a_cancelled_parse_is_never_heard_of_again),
+        cmocka_unit_test(a_queue_may_close_while_bodies_are_read),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    quire_engine_close(shared);
+    return failed;
+}

@@ -1,0 +1,49 @@
+/* A model of sliding windows for tests: the built-in one has no such layers, so a mask is put over its attention here, and its pages are cut accordingly. */
+#ifndef TESTS_ENGINE_WINDOW_WORLD_H
+#define TESTS_ENGINE_WINDOW_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "harness.h"
+
+enum { WINDOW = 40 };
+
+static const backend_ops *inner;
+static layer_kind kinds[DESC_MAX_LAYERS];
+
+static inline void windowed_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
+    attn_spec windowed = *spec;
+    windowed.window = kinds[layer] == LAYER_WINDOW ? WINDOW : 0;
+    inner->attention(b, layer, q, &windowed, out);
+}
+
+static inline const backend_ops *mask_windows(const backend_ops *ops, const model_desc *d) {
+    static backend_ops windowed;
+    (void)d;
+    inner = ops;
+    windowed = *inner;
+    windowed.attention = windowed_attention;
+    return &windowed;
+}
+
+/* Opens an engine whose layers are of the given kinds in turn. frees: else all pages are kept, to compare with. */
+static inline void open_windowed(harness_options o, layer_kind even, layer_kind odd, bool frees, harness *h) {
+    static layer_kind full[DESC_MAX_LAYERS];
+    for (int i = 0; i < DESC_MAX_LAYERS; i++) {
+        kinds[i] = i % 2 == 0 ? even : odd;
+    }
+    o.path = "models/builtin-small.gguf";
+    o.layer_kinds = frees ? kinds : full;
+    o.window = WINDOW;
+    o.max_model_len = 256;
+    o.wrap = mask_windows;
+    *h = (harness){0};
+    harness_open(&o, h);
+}
+
+#endif

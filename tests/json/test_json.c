@@ -1,0 +1,449 @@
+/* Texts that are looked over and read: what is refused and at which byte, limits, names, integers of any size, and the tree. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "json/json.h"
+#include "json/json_out.h"
+
+#define LIMITS(depth, values, containers, names_) \
+    { .max_depth = (depth), .max_values = (values), .max_containers = (containers), .max_names = (names_) }
+
+static json_value *read_as(str text, json_wide wide) {
+    json_fault fault = {0};
+    json_value *v;
+    if (json_read(text, &json_limits_file, wide, &v, &fault) != QUIRE_OK) {
+        fail_msg("%.*s: %s at byte %zu", (int)text.n, text.p, fault.what, fault.at);
+    }
+    return v;
+}
+
+static json_value *read_text(const char *text) {
+    return read_as(str_of(text), JSON_WIDE_REFUSED);
+}
+
+/* The text is refused by the check and the reader alike, at byte `at`, for this reason. */
+static void refuse(str text, const json_limits *limits, quire_err code, size_t at, const char *what) {
+    char *exact = malloc(text.n > 0 ? text.n : 1); /* its end is the allocation's, where a sanitizer looks */
+    assert_non_null(exact);
+    memcpy(exact, text.p, text.n);
+    for (int reading = 0; reading < 2; reading++) {
+        json_fault fault = {.at = SIZE_MAX};
+        json_value *v = NULL;
+        str t = {exact, text.n};
+        quire_err e = reading ? json_read(t, limits, JSON_WIDE_REAL, &v, &fault) : json_check(t, limits, NULL, &fault);
+        if (e != code || fault.at != at || strcmp(fault.what, what) != 0) {
+            fail_msg("%.*s: %d, \"%s\" at byte %zu; not %d, \"%s\" at byte %zu", (int)text.n, text.p, (int)e, fault.what, fault.at, (int)code, what, at);
+        }
+        assert_null(v);
+    }
+    free(exact);
+}
+
+typedef struct refusal {
+    const char *text;
+    size_t at;
+    const char *what;
+} refusal;
+
+static void what_is_no_json_is_refused_at_its_byte(void **state) {
+    (void)state;
+    static const refusal table[] = {
+        {"", 0, "the text ends where a value must be"},
+        {" \n\t\r", 4, "the text ends where a value must be"},
+        {"[1,", 3, "the text ends where a value must be"},
+        {"{\"a\":", 5, "the text ends where a value must be"},
+        {"[1", 2, "the text ends inside an array or object"},
+        {"{\"a\":{}", 7, "the text ends inside an array or object"},
+        {"[1 2]", 3, "neither a comma nor the closing bracket"},
+        {"[1}", 2, "neither a comma nor the closing bracket"},
+        {"{\"a\":1]", 6, "neither a comma nor the closing bracket"},
+        {"[1,]", 3, "unexpected character"},
+        {"[,1]", 1, "unexpected character"},
+        {"{\"a\":1,}", 7, "a name in double quotes must be here"},
+        {"{a:1}", 1, "a name in double quotes must be here"},
+        {"{'a':1}", 1, "a name in double quotes must be here"},
+        {"{1:1}", 1, "a name in double quotes must be here"},
+        {"{\"a\" 1}", 5, "no colon behind a name"},
+        {"{\"a\"", 4, "no colon behind a name"},
+        {"1 2", 2, "something follows the value"},
+        {"{}}", 2, "something follows the value"},
+        {"01", 1, "a number that begins with 0"},
+        {"[-012]", 3, "a number that begins with 0"},
+        {"[-]", 2, "a number without a digit where one must be"},
+        {"1.", 2, "a number without a digit where one must be"},
+        {"1e+", 3, "a number without a digit where one must be"},
+        {"[.5]", 1, "unexpected character"},
+        {"+1", 0, "unexpected character"},
+        {"0x10", 1, "something follows the value"},
+        {"[NaN]", 1, "NaN and Infinity are no JSON"},
+        {"Infinity", 0, "NaN and Infinity are no JSON"},
+        {"-Infinity", 1, "a number without a digit where one must be"},
+        {"nul", 0, "unexpected character"},
+        {"TRUE", 0, "unexpected character"},
+        {"truex", 4, "something follows the value"},
+        {"/* */1", 0, "unexpected character"},
+        {"\xEF\xBB\xBF{}", 0, "unexpected character"},
+        {"\"a\nb\"", 2, "a control character in a string"},
+        {"\"a", 2, "a string without its closing quote"},
+        {"\"a\\\"", 4, "a string without its closing quote"},
+        {"\"a\\", 2, "a string without its closing quote"},
+        {"\"a\\x\"", 2, "an escape that JSON does not have"},
+        {"\"\\U0041\"", 1, "an escape that JSON does not have"},
+        {"\"\\u12g4\"", 1, "\\u without four hexadecimal digits"},
+        {"\"\\u12", 1, "\\u without four hexadecimal digits"},
+        {"\"a\\ud800\"", 2, "half of a surrogate pair"},
+        {"\"a\\udc00\"", 2, "half of a surrogate pair"},
+        {"\"a\\ud800\\ud800\"", 2, "half of a surrogate pair"},
+        {"\"a\\ud800\\n\"", 2, "half of a surrogate pair"},
+        {"\"a\\udc00\\udc00\"", 2, "half of a surrogate pair"},
+        {"\"\\udfff\\udc00\"", 1, "half of a surrogate pair"},
+        {"{\"\xFF\":1}", 2, "not UTF-8"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        refuse(str_of(table[i].text), &json_limits_file, QUIRE_BAD_FILE, table[i].at, table[i].what);
+    }
+}
+
+static void a_nul_byte_is_refused_wherever_it_stands(void **state) {
+    (void)state;
+    refuse((str){"123\0", 4}, &json_limits_file, QUIRE_BAD_FILE, 3, "something follows the value");
+    refuse((str){"\0", 1}, &json_limits_file, QUIRE_BAD_FILE, 0, "a NUL byte");
+    refuse((str){"[1,\0]", 5}, &json_limits_file, QUIRE_BAD_FILE, 3, "a NUL byte");
+    refuse((str){"[1\0]", 4}, &json_limits_file, QUIRE_BAD_FILE, 2, "neither a comma nor the closing bracket");
+    refuse((str){"\"a\0b\"", 5}, &json_limits_file, QUIRE_BAD_FILE, 2, "a control character in a string");
+    refuse((str){"\"a\\\0\"", 5}, &json_limits_file, QUIRE_BAD_FILE, 2, "an escape that JSON does not have");
+}
+
+static void every_control_character_is_refused_in_a_string(void **state) {
+    (void)state;
+    for (char c = 0; c < 0x20; c++) {
+        const char text[] = {'[', '"', 'a', c, '"', ']'};
+        refuse((str){text, sizeof text}, &json_limits_file, QUIRE_BAD_FILE, 3, "a control character in a string");
+    }
+}
+
+static void bytes_that_are_not_utf8_are_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {"\x80", "\xC0\xAF", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80", "\xE2\x82", "\xFE"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[16];
+        int n = snprintf(text, sizeof text, "[\"ab%s\"]", bad[i]);
+        refuse((str){text, (size_t)n}, &json_limits_file, QUIRE_BAD_FILE, 4, "not UTF-8");
+    }
+    refuse((str){"\"\xE2\x82", 3}, &json_limits_file, QUIRE_BAD_FILE, 1, "not UTF-8");
+    json_value *v = read_text("\"\x7f\xC2\x80\xED\x9F\xBF\xEE\x80\x80\xEF\xBF\xBF\xF4\x8F\xBF\xBF\"");
+    assert_int_equal(json_str(v).n, 16);
+    json_drop(v);
+}
+
+static void every_kind_of_value_is_read(void **state) {
+    (void)state;
+    json_value *v = read_text(" {\"n\":null,\"b\":[true,false],\"i\":-7,\"r\":1.5e2,\"t\":\"\\u00e9\\ud83d\\ude00\\n\\/\\u0000x\",\"o\":{},\"\":0} ");
+    assert_int_equal(json_kind_of(v), JSON_KIND_OBJECT);
+    assert_int_equal(json_length(v), 7);
+    assert_null(json_get(v, "n"));
+    assert_true(json_has(v, "n"));
+    assert_false(json_has(v, "missing"));
+    assert_true(json_truth(json_at(json_get(v, "b"), 0)));
+    assert_false(json_truth(json_at(json_get(v, "b"), 1)));
+    assert_null(json_at(json_get(v, "b"), 2));
+    assert_int_equal(json_int64(json_get(v, "i")), -7);
+    assert_true(json_double(json_get(v, "r")) == 150.0);
+    str t = json_get_str(v, "t");
+    assert_int_equal(t.n, 10);
+    assert_memory_equal(t.p, "\xC3\xA9\xF0\x9F\x98\x80\n/\0x", 11); /* and the 0 byte behind it */
+    assert_int_equal(json_length(json_get(v, "o")), 0);
+    assert_true(json_is(json_get(v, ""), JSON_KIND_INT));
+    json_drop(v);
+}
+
+static void a_scalar_may_be_the_whole_text(void **state) {
+    (void)state;
+    json_value *v = read_text("\"a\"");
+    assert_true(str_is(json_str(v), "a"));
+    json_drop(v);
+    assert_null(read_text("null"));
+    v = read_text("-0.0");
+    assert_true(json_is(v, JSON_KIND_REAL) && signbit(json_double(v)));
+    json_drop(v);
+}
+
+static void members_keep_the_order_of_the_text(void **state) {
+    (void)state;
+    json_value *v = read_text("{\"z\":1,\"a\":null,\"m\":3,\"b\":4}");
+    char seen[8] = "";
+    for (json_member m = {0}; json_next(v, &m);) {
+        strcat(seen, m.name);
+        assert_true((m.value == NULL) == (m.name[0] == 'a'));
+    }
+    assert_string_equal(seen, "zamb");
+    for (json_member m = {0}; json_next(NULL, &m);) {
+        fail_msg("null has a member");
+    }
+    json_drop(v);
+}
+
+static void a_member_of_another_kind_counts_as_missing(void **state) {
+    (void)state;
+    json_value *v = read_text("{\"s\":\"x\",\"i\":5,\"large\":2147483648,\"r\":2.0,\"b\":true}");
+    assert_true(str_is(json_get_str(v, "s"), "x"));
+    assert_int_equal(json_get_str(v, "i").n, 0);
+    assert_int_equal(json_get_int32(v, "i", 9), 5);
+    assert_int_equal(json_get_int32(v, "large", 9), 9);
+    assert_int_equal(json_get_int32(v, "r", 9), 9);
+    assert_int_equal(json_get_int32(v, "s", 9), 9);
+    assert_true(json_get_bool(v, "b", false));
+    assert_true(json_get_bool(v, "i", true));
+    assert_false(json_get_bool(v, "missing", false));
+    json_drop(v);
+}
+
+static void whole_numbers_are_integers_however_they_are_written(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        bool whole;
+        int64_t value;
+    } table[] = {
+        {"3", true, 3}, {"3.0", true, 3}, {"-2e1", true, -20}, {"-0.0", true, 0}, {"9007199254740991.0", true, 9007199254740991},
+        {"9223372036854775807", true, INT64_MAX}, {"3.5", false, 0}, {"9007199254740992.0", false, 0}, {"1e300", false, 0}, {"true", false, 0},
+        {"\"3\"", false, 0}, {"null", false, 0},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        json_value *v = read_text(table[i].text);
+        int64_t n = 0;
+        assert_int_equal(json_whole(v, &n), table[i].whole);
+        assert_true(n == table[i].value);
+        json_drop(v);
+    }
+}
+
+/* ---- integers and reals of any size ---- */
+
+static void integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place(void **state) {
+    (void)state;
+    json_value *v = read_text("[9223372036854775807,-9223372036854775808,-0]");
+    assert_true(json_int64(json_at(v, 0)) == INT64_MAX);
+    assert_true(json_int64(json_at(v, 1)) == INT64_MIN);
+    json_drop(v);
+    static const char *const wide[] = {"9223372036854775808", "-9223372036854775809", "18446744073709551616", "99999999999999999999999999"};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        char text[80];
+        json_counts counts;
+        json_fault fault;
+        snprintf(text, sizeof text, "{\"a\":[1, %s,%s]}", wide[i], wide[i]);
+        assert_int_equal(json_check(str_of(text), &json_limits_file, &counts, &fault), QUIRE_OK);
+        assert_int_equal(counts.n_wide, 2);
+        assert_int_equal(counts.wide_at, 9);
+        assert_int_equal(json_read(str_of(text), &json_limits_file, JSON_WIDE_REFUSED, &v, &fault), QUIRE_BAD_FILE);
+        assert_string_equal(fault.what, "an integer beyond 64 bits");
+        assert_int_equal(fault.at, 9);
+        assert_null(v);
+    }
+}
+
+static void a_wide_integer_is_the_nearest_real_where_the_caller_takes_that(void **state) {
+    (void)state;
+    const char *text = "[9223372036854775808, -99999999999999999999 ,{\"12345678901234567890\":\"12345678901234567890\"},7,12345678901234567890]";
+    json_value *v = read_as(str_of(text), JSON_WIDE_REAL);
+    assert_int_equal(json_length(v), 5);
+    assert_true(json_is(json_at(v, 0), JSON_KIND_REAL) && json_double(json_at(v, 0)) == 0x1p63);
+    assert_true(json_double(json_at(v, 1)) == -1e20);
+    assert_true(str_is(json_get_str(json_at(v, 2), "12345678901234567890"), "12345678901234567890")); /* digits in texts stay */
+    assert_true(json_is(json_at(v, 3), JSON_KIND_INT));
+    assert_true(json_double(json_at(v, 4)) == 12345678901234567890.0);
+    json_drop(v);
+}
+
+static void a_number_beyond_a_double_is_refused_by_place(void **state) {
+    (void)state;
+    static const refusal table[] = {
+        {"1e309", 0, "a number beyond a double"},
+        {"[\"1e999\", -1e400]", 10, "a number beyond a double"},
+        {"[99999999999999999999, 99999999999999999999, 1E+0400]", 45, "a number beyond a double"}, /* the place in the text as it came */
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        json_fault fault;
+        json_value *v;
+        assert_int_equal(json_read(str_of(table[i].text), &json_limits_file, JSON_WIDE_REAL, &v, &fault), QUIRE_BAD_FILE);
+        assert_string_equal(fault.what, table[i].what);
+        assert_int_equal(fault.at, table[i].at);
+    }
+    char digits[402];
+    memset(digits, '9', sizeof digits - 1);
+    digits[sizeof digits - 1] = '\0';
+    json_fault fault;
+    json_value *v;
+    assert_int_equal(json_read(str_of(digits), &json_limits_file, JSON_WIDE_REAL, &v, &fault), QUIRE_BAD_FILE);
+    assert_string_equal(fault.what, "a number beyond a double");
+    v = read_text("[1.7976931348623157e308,5e-324,1e-999]");
+    assert_true(json_double(json_at(v, 0)) == 0x1.fffffffffffffp1023);
+    assert_true(json_double(json_at(v, 1)) == 0x1p-1074);
+    assert_true(json_double(json_at(v, 2)) == 0);
+    json_drop(v);
+}
+
+/* ---- names ---- */
+
+static void a_name_twice_is_refused_where_names_are_unique(void **state) {
+    (void)state;
+    static const refusal table[] = {
+        {"{\"a\":1,\"a\":2}", 7, "the name \"a\" a second time"},
+        {"{\"a\":1,\"b\":{\"a\":1},\"\\u0061\":2}", 19, "the name \"a\" a second time"},
+        {"[{\"x\":{\"\":1,\"b\":2,\"\":1}}]", 18, "the name \"\" a second time"},
+        {"{\"0123456789012345678901234567890123456789\":1,\"0123456789012345678901234567890123456789\":1}", 46, "a name a second time"},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        refuse(str_of(table[i].text), &json_limits_file, QUIRE_BAD_FILE, table[i].at, table[i].what);
+    }
+    json_value *v = read_text("{\"a\":{\"a\":[{\"a\":1},{\"a\":2}]},\"A\":1,\"aa\":2}"); /* once in each object */
+    json_drop(v);
+}
+
+static void of_equal_names_the_last_counts_where_the_caller_takes_them(void **state) {
+    (void)state;
+    json_value *v;
+    json_fault fault;
+    assert_int_equal(json_read(str_of("{\"a\":1,\"b\":2,\"\\u0061\":3}"), &json_limits_config, JSON_WIDE_REFUSED, &v, &fault), QUIRE_OK);
+    assert_int_equal(json_int64(json_get(v, "a")), 3);
+    assert_int_equal(json_length(v), 2);
+    json_drop(v);
+}
+
+static void a_name_with_a_nul_is_refused_and_never_read_as_its_beginning(void **state) {
+    (void)state;
+    refuse(str_of("{\"max\":1,\"max\\u0000\":2}"), &json_limits_file, QUIRE_BAD_FILE, 9, "a name with a NUL character");
+    refuse(str_of("{\"\\u0000\":2}"), &json_limits_file, QUIRE_BAD_FILE, 1, "a name with a NUL character");
+    json_value *v;
+    json_fault fault;
+    assert_int_equal(json_read(str_of("{\"t\":\"\\u0000\",\"max\\u0000\":2}"), &json_limits_config, JSON_WIDE_REFUSED, &v, &fault), QUIRE_BAD_FILE);
+    assert_string_equal(fault.what, "a name with a NUL character");
+    assert_int_equal(fault.at, 14);
+    assert_null(v);
+}
+
+static void one_equal_pair_among_many_names_is_found(void **state) {
+    (void)state;
+    enum { N = 20000 };
+    uint64_t seed = rng_os_seed(), random = seed;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    int first = (int)(rng_next(&random) % (N - 1)), second = first + 1 + (int)(rng_next(&random) % (uint64_t)(N - first - 1));
+    strbuf b = {0};
+    size_t at = 0;
+    assert_int_equal(strbuf_add_char(&b, '{'), QUIRE_OK);
+    for (int i = 0; i < N; i++) {
+        at = i == second ? b.n : at;
+        assert_int_equal(strbuf_addf(&b, "\"n%d\":%d%c", i == second ? first : i, i, i < N - 1 ? ',' : '}'), QUIRE_OK);
+    }
+    char what[64];
+    snprintf(what, sizeof what, "the name \"n%d\" a second time", first);
+    refuse((str){b.p, b.n}, &json_limits_file, QUIRE_BAD_FILE, at, what);
+    strbuf_deinit(&b);
+}
+
+/* ---- limits ---- */
+
+static void a_limit_holds_to_the_last_one_that_it_lets_pass(void **state) {
+    (void)state;
+    const str text = str_of("{\"a\":[1,{}],\"b\":[[]]}"); /* depth 3, 6 values, 5 containers, 2 names */
+    json_counts counts;
+    json_fault fault;
+    const json_limits enough = LIMITS(3, 6, 5, 2);
+    assert_int_equal(json_check(text, &enough, &counts, &fault), QUIRE_OK);
+    assert_int_equal(counts.n_values, 6);
+    assert_int_equal(counts.n_containers, 5);
+    assert_int_equal(counts.n_names, 2);
+    const json_limits depth = LIMITS(2, 6, 5, 2), values = LIMITS(3, 5, 5, 2), containers = LIMITS(3, 6, 4, 2), names = LIMITS(3, 6, 5, 1);
+    refuse(text, &depth, QUIRE_TOO_LARGE, 8, "nested too deeply");
+    refuse(text, &values, QUIRE_TOO_LARGE, 17, "too many values");
+    refuse(text, &containers, QUIRE_TOO_LARGE, 17, "too many arrays and objects");
+    refuse(text, &names, QUIRE_TOO_LARGE, 12, "too many members of objects");
+}
+
+static void arrays_inside_each_other_end_at_the_rooms_depth(void **state) {
+    (void)state;
+    char text[2 * (JSON_MAX_DEPTH + 1)];
+    memset(text, '[', JSON_MAX_DEPTH + 1);
+    memset(text + JSON_MAX_DEPTH + 1, ']', JSON_MAX_DEPTH + 1);
+    const json_limits any = LIMITS(1 << 20, 1 << 20, 1 << 20, 1 << 20);
+    json_fault fault;
+    json_value *v;
+    assert_int_equal(json_read((str){text + 1, 2 * JSON_MAX_DEPTH}, &any, JSON_WIDE_REFUSED, &v, &fault), QUIRE_OK);
+    json_drop(v);
+    refuse((str){text, sizeof text}, &any, QUIRE_TOO_LARGE, JSON_MAX_DEPTH, "nested too deeply");
+}
+
+/* ---- values ---- */
+
+static void values_are_the_same_whatever_the_order_of_members(void **state) {
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } table[] = {
+        {"{\"a\":1,\"b\":[true,null]}", "{\"b\":[true,null],\"a\":1}", true}, {"[1,2]", "[2,1]", false}, {"1", "1.0", false},
+        {"null", "null", true}, {"null", "false", false}, {"{\"a\":null}", "{}", false}, {"\"a\"", "\"a\\u0000\"", false},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        json_value *a = read_text(table[i].a), *b = read_text(table[i].b);
+        assert_int_equal(json_same(a, b), table[i].same);
+        json_drop(a);
+        json_drop(b);
+    }
+}
+
+static void a_shared_value_outlives_the_tree_it_came_from(void **state) {
+    (void)state;
+    json_value *v = read_text("{\"a\":[\"x\"]}");
+    json_value *a = json_share(json_get(v, "a"));
+    json_drop(v);
+    assert_true(str_is(json_str(json_at(a, 0)), "x"));
+    json_drop(a);
+    assert_null(json_share(NULL));
+    json_drop(NULL);
+}
+
+static void a_document_of_the_operators_may_hold_wide_integers_and_equal_names(void **state) {
+    (void)state;
+    json_value *v = json_document(str_of("{\"model_max_length\":1000000000000000019884624838656,\"a\":1,\"a\":2}"));
+    assert_true(json_double(json_get(v, "model_max_length")) == 1e30);
+    assert_int_equal(json_int64(json_get(v, "a")), 2);
+    json_drop(v);
+    assert_null(json_document(str_of("{\"a\":1")));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_no_json_is_refused_at_its_byte),
+        cmocka_unit_test(a_nul_byte_is_refused_wherever_it_stands),
+        cmocka_unit_test(every_control_character_is_refused_in_a_string),
+        cmocka_unit_test(bytes_that_are_not_utf8_are_refused),
+        cmocka_unit_test(every_kind_of_value_is_read),
+        cmocka_unit_test(a_scalar_may_be_the_whole_text),
+        cmocka_unit_test(members_keep_the_order_of_the_text),
+        cmocka_unit_test(a_member_of_another_kind_counts_as_missing),
+        cmocka_unit_test(whole_numbers_are_integers_however_they_are_written),
+        cmocka_unit_test(integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place),
+        cmocka_unit_test(a_wide_integer_is_the_nearest_real_where_the_caller_takes_that),
+        cmocka_unit_test(a_number_beyond_a_double_is_refused_by_place),
+        cmocka_unit_test(a_name_twice_is_refused_where_names_are_unique),
+        cmocka_unit_test(of_equal_names_the_last_counts_where_the_caller_takes_them),
+        cmocka_unit_test(a_name_with_a_nul_is_refused_and_never_read_as_its_beginning),
+        cmocka_unit_test(one_equal_pair_among_many_names_is_found),
+        cmocka_unit_test(a_limit_holds_to_the_last_one_that_it_lets_pass),
+        cmocka_unit_test(arrays_inside_each_other_end_at_the_rooms_depth),
+        cmocka_unit_test(values_are_the_same_whatever_the_order_of_members),
+        cmocka_unit_test(a_shared_value_outlives_the_tree_it_came_from),
+        cmocka_unit_test(a_document_of_the_operators_may_hold_wide_integers_and_equal_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,36 @@
+/* Error bodies: OpenAI's shape, and the status of each error. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "server/error_body.h"
+
+static void errors_have_openais_shape(void **state) {
+    (void)state;
+    strbuf b = {0};
+    json_out o = {.to = &b};
+    error_body(&o, &(api_error){.status = 400, .param = "top_p", .message = "top_p is \"x\""});
+    assert_string_equal(b.p, "{\"error\":{\"message\":\"top_p is \\\"x\\\"\",\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":400}}");
+    strbuf_clear(&b);
+    error_body(&o, &(api_error){.status = 404, .param = "", .message = "m"});
+    assert_string_equal(b.p, "{\"error\":{\"message\":\"m\",\"type\":\"not_found_error\",\"param\":null,\"code\":404}}");
+    quire_error err = {.code = QUIRE_CONTEXT_LENGTH, .param = "messages", .message = "m"};
+    api_error failure = error_of(&err);
+    strbuf_clear(&b);
+    error_body(&o, &failure);
+    assert_string_equal(b.p, "{\"error\":{\"message\":\"m\",\"type\":\"invalid_request_error\",\"param\":\"messages\",\"code\":\"context_length_exceeded\"}}");
+    strbuf_deinit(&b);
+    assert_int_equal(failure.status, 400);
+    assert_int_equal(error_status(QUIRE_TOO_LARGE), 400);
+    assert_int_equal(error_of(&(quire_error){.code = QUIRE_TOO_LARGE, .param = "body"}).status, 413);
+    assert_int_equal(error_of(&(quire_error){.code = QUIRE_TOO_LARGE, .param = "beam_width"}).status, 400);
+    assert_int_equal(error_status(QUIRE_BUSY), 429);
+    assert_int_equal(error_status(QUIRE_NUMERIC), 500);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(errors_have_openais_shape)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

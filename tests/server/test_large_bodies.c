@@ -1,0 +1,188 @@
+/* Large bodies: read on a text thread, and bounded in memory by all connections together. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/str.h"
+#include "server/body_room.h"
+#include "server/fake_quire.h"
+#include "server/server.h"
+
+#define LARGE ((size_t)200 << 10)
+
+static quire_engine *engine;
+static server *srv;
+static pthread_t thread;
+
+static void *serve(void *arg) {
+    server_serve(arg, NULL);
+    return NULL;
+}
+
+static void start(size_t max_bodies) {
+    server_options o;
+    quire_error err = {0};
+    server_options_init(&o);
+    o.port = 0;
+    o.max_bodies_bytes = max_bodies;
+    engine = fake_open(2000);
+    assert_int_equal(server_open(engine, &o, &srv, &err), QUIRE_OK);
+    pthread_create(&thread, NULL, serve, srv);
+}
+
+static void stop(void) {
+    server_stop(srv);
+    server_stop(srv);
+    pthread_join(thread, NULL);
+    server_close(srv);
+    fake_close(engine);
+}
+
+static int dial(void) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(srv)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    return fd;
+}
+
+static void say(int fd, const char *p, size_t n) {
+    for (size_t at = 0; at < n;) {
+        ssize_t sent = send(fd, p + at, n - at, MSG_NOSIGNAL);
+        assert_true(sent > 0);
+        at += (size_t)sent;
+    }
+}
+
+/* The head of a request with a body of n bytes, and that body in *body: a JSON object whose field "pad" fills it. */
+static void say_head(int fd, const char *fields, size_t n, strbuf *body) {
+    char head[256];
+    int length = snprintf(head, sizeof(head),
+                          "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", n);
+    say(fd, head, (size_t)length);
+    strbuf_clear(body);
+    assert_int_equal(strbuf_addf(body, "{%s,\"pad\":\"", fields), QUIRE_OK);
+    while (body->n < n - 2) {
+        assert_int_equal(strbuf_add_char(body, 'x'), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(body, "\"}"), QUIRE_OK);
+}
+
+/* All that comes until the connection closes. */
+static const char *hear(int fd) {
+    static char text[1 << 16];
+    size_t n = 0;
+    ssize_t got;
+    while ((got = recv(fd, text + n, sizeof(text) - 1 - n, 0)) > 0) {
+        n += (size_t)got;
+    }
+    text[n] = '\0';
+    close(fd);
+    return text;
+}
+
+static void a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not(void **state) {
+    (void)state;
+    strbuf body = {0};
+    start((size_t)64 << 20);
+    int fd = dial();
+    say_head(fd, "\"prompt\":\"x\"", 1000, &body);
+    say(fd, body.p, body.n);
+    assert_non_null(strstr(hear(fd), "HTTP/1.1 200"));
+    assert_int_equal(fake_parses(engine), 0);
+    fd = dial();
+    say_head(fd, "\"prompt\":\"x\"", LARGE, &body);
+    say(fd, body.p, body.n);
+    assert_non_null(strstr(hear(fd), "HTTP/1.1 200"));
+    assert_int_equal(fake_parses(engine), 1);
+    fd = dial();
+    say_head(fd, "\"prompt\":\"x\",\"fail\":\"parse\"", LARGE, &body);
+    say(fd, body.p, body.n);
+    const char *answer = hear(fd);
+    assert_non_null(strstr(answer, "HTTP/1.1 400"));
+    assert_non_null(strstr(answer, "\"param\":\"top_p\""));
+    strbuf_deinit(&body);
+    stop();
+}
+
+static void a_client_that_leaves_while_its_body_is_read_is_forgotten(void **state) {
+    (void)state;
+    strbuf body = {0};
+    start((size_t)64 << 20);
+    for (int i = 0; i < 20; i++) {
+        int fd = dial();
+        say_head(fd, "\"prompt\":\"x\"", LARGE, &body);
+        say(fd, body.p, body.n);
+        close(fd);
+    }
+    int fd = dial();
+    say_head(fd, "\"prompt\":\"x\"", LARGE, &body);
+    say(fd, body.p, body.n);
+    assert_non_null(strstr(hear(fd), "HTTP/1.1 200"));
+    strbuf_deinit(&body);
+    stop();
+}
+
+static void bodies_wait_for_room_in_turn_and_small_ones_do_not(void **state) {
+    (void)state;
+    enum { N = 6 };
+    strbuf body = {0};
+    int fds[N], small;
+    start(LARGE + 1000); /* one at a time */
+    for (int i = 0; i < N; i++) { /* each has said its head and half of its body; the first holds all the room */
+        fds[i] = dial();
+        say_head(fds[i], "\"prompt\":\"x\"", LARGE, &body);
+        say(fds[i], body.p, 1000);
+    }
+    small = dial();
+    say_head(small, "\"prompt\":\"x\"", 1000, &body);
+    say(small, body.p, body.n);
+    assert_non_null(strstr(hear(small), "HTTP/1.1 200"));
+    strbuf_clear(&body);
+    assert_int_equal(strbuf_addf(&body, "{\"prompt\":\"x\",\"pad\":\""), QUIRE_OK);
+    while (body.n < LARGE - 2) {
+        assert_int_equal(strbuf_add_char(&body, 'x'), QUIRE_OK);
+    }
+    assert_int_equal(strbuf_add_str(&body, "\"}"), QUIRE_OK);
+    for (int i = 0; i < N; i++) {
+        say(fds[i], body.p + 1000, body.n - 1000);
+    }
+    for (int i = 0; i < N; i++) {
+        assert_non_null(strstr(hear(fds[i]), "HTTP/1.1 200"));
+    }
+    strbuf_deinit(&body);
+    stop();
+}
+
+static void room_is_counted_and_the_first_always_finds_some(void **state) {
+    (void)state;
+    body_room r = {.max_bytes = 100};
+    assert_true(body_room_take(&r, 1000));
+    assert_false(body_room_take(&r, 1));
+    assert_false(body_room_give(&r, 1000));
+    assert_true(body_room_take(&r, 60));
+    assert_true(body_room_take(&r, 40));
+    assert_false(body_room_take(&r, 1));
+    atomic_store(&r.n_waiting, 1);
+    assert_true(body_room_give(&r, 40));
+    assert_int_equal(atomic_load(&r.n_bytes), 60);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not),
+        cmocka_unit_test(a_client_that_leaves_while_its_body_is_read_is_forgotten),
+        cmocka_unit_test(bodies_wait_for_room_in_turn_and_small_ones_do_not),
+        cmocka_unit_test(room_is_counted_and_the_first_always_finds_some),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,317 @@
+/* Clients that read late, little or nothing, and clients that close their side: over a stand-in for the engine, through real sockets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "server/fake_quire.h"
+#include "server/server.h"
+
+#define TICK_US     1000
+#define PATIENCE_US 60000000
+#define BODY_BYTES  (32u << 20) /* room for what a client reads */
+
+typedef struct site {
+    quire_engine *engine;
+    server *server;
+    pthread_t thread;
+} site;
+
+static void *serve(void *arg) {
+    server_serve(arg, NULL);
+    return NULL;
+}
+
+static server_options defaults(void) {
+    server_options o;
+    server_options_init(&o);
+    o.port = 0;
+    return o;
+}
+
+static site start(const server_options *o) {
+    site s = {.engine = fake_open(TICK_US)};
+    assert_int_equal(server_open(s.engine, o, &s.server, NULL), QUIRE_OK);
+    pthread_create(&s.thread, NULL, serve, s.server);
+    return s;
+}
+
+static void stop(site *s) {
+    server_stop(s->server);
+    server_stop(s->server);
+    pthread_join(s->thread, NULL);
+    server_close(s->server);
+    fake_close(s->engine);
+}
+
+/* A client whose side takes in little before it reads. */
+static int dial(const site *s) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0), small = 4096;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    return fd;
+}
+
+static void send_text(int fd, const char *text) {
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
+
+static void post(int fd, const char *body) {
+    char text[2000];
+    snprintf(text, sizeof text, "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    send_text(fd, text);
+}
+
+/* Reads until the connection closes; the text is the caller's to free. */
+static char *read_all(int fd) {
+    char *text = malloc(BODY_BYTES);
+    size_t n = 0;
+    for (ssize_t got; n + 1 < BODY_BYTES && (got = recv(fd, text + n, BODY_BYTES - 1 - n, 0)) > 0; n += (size_t)got) {
+    }
+    text[n] = '\0';
+    return text;
+}
+
+static int count(const char *text, const char *part) {
+    int n = 0;
+    for (const char *p = text; (p = strstr(p, part)) != NULL; p += strlen(part)) {
+        n++;
+    }
+    return n;
+}
+
+static void nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+static void await(int64_t (*f)(const quire_engine *), const quire_engine *e, int64_t n) {
+    for (int64_t end = clock_us() + PATIENCE_US; f(e) != n; nap()) {
+        assert_true(clock_us() < end);
+    }
+}
+
+/* Until n tokens were made and nothing runs any more. */
+static void await_all(const quire_engine *e, int64_t n) {
+    await(fake_produced, e, n);
+    await(fake_running, e, 0);
+}
+
+/* What /metrics says of readers that were cut. */
+static int slow_readers(const site *s) {
+    static const char name[] = "\nquire_http_slow_readers_total ";
+    int fd = dial(s);
+    send_text(fd, "GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    char *text = read_all(fd);
+    close(fd);
+    const char *at = strstr(text, name);
+    assert_non_null(at);
+    int n = atoi(at + strlen(name));
+    free(text);
+    return n;
+}
+
+static void await_slow(const site *s, int n) {
+    for (int64_t end = clock_us() + PATIENCE_US; slow_readers(s) < n; nap()) {
+        assert_true(clock_us() < end);
+    }
+}
+
+/* ---- readers that are late ---- */
+
+static void a_late_reader_gets_the_whole_stream(void **state) {
+    (void)state;
+    server_options o = defaults();
+    o.max_output_bytes = 64 << 10;
+    site s = start(&o);
+    int fd = dial(&s);
+    post(fd, "{\"max_tokens\":100,\"stream\":true,\"text_bytes\":100000}"); /* 10 MB, of which the buffers take a part */
+    await_all(s.engine, 100);                                                 /* all of it is made before a byte is read */
+    char *text = read_all(fd);
+    assert_int_equal(strlen(text) > 10000000, 1);
+    assert_int_equal(count(text, "\"error\""), 0);
+    assert_true(count(text, "data: ") < 100); /* chunks grew while the buffers were full */
+    assert_int_equal(count(text, "data: [DONE]"), 1);
+    assert_int_equal(count(text, "\"finish_reason\":\"length\""), 1);
+    free(text);
+    close(fd);
+    assert_int_equal(slow_readers(&s), 0);
+    stop(&s);
+}
+
+static void who_reads_nothing_of_a_stream_is_cut_with_an_error_event(void **state) {
+    (void)state;
+    server_options o = defaults();
+    o.max_output_bytes = 64 << 10;
+    o.write_deadline_us = 1500000;
+    site s = start(&o);
+    int fd = dial(&s);
+    post(fd, "{\"max_tokens\":1000000,\"stream\":true,\"text_bytes\":1000}");
+    await(fake_cancelled, s.engine, 1);
+    char *text = read_all(fd);
+    assert_int_equal(count(text, "data: {\"error\":{\"message\":\"the client took nothing"), 1);
+    assert_int_equal(count(text, "data: [DONE]"), 1);
+    free(text);
+    close(fd);
+    assert_int_equal(slow_readers(&s), 1);
+    stop(&s);
+}
+
+static void a_long_whole_answer_is_written_as_it_is_read(void **state) {
+    (void)state;
+    server_options o = defaults();
+    o.max_output_bytes = 64 << 10;
+    site s = start(&o);
+    int fd = dial(&s);
+    post(fd, "{\"max_tokens\":20,\"prompt\":[1,2,3,4],\"text_bytes\":100000}");
+    await_all(s.engine, 80);
+    char *text = read_all(fd);
+    assert_int_equal(count(text, "HTTP/1.1 200 OK\r\n"), 1);
+    assert_int_equal(count(text, "Transfer-Encoding: chunked\r\n"), 1);
+    assert_int_equal(count(text, "\"finish_reason\":\"length\""), 4);
+    assert_int_equal(count(text, "\"usage\":{"), 1);
+    assert_true(strlen(text) > 8000000);
+    assert_string_equal(text + strlen(text) - 5, "0\r\n\r\n");
+    free(text);
+    close(fd);
+    assert_int_equal(slow_readers(&s), 0);
+    stop(&s);
+}
+
+static void an_answer_that_nobody_reads_is_cut_and_counted(void **state) {
+    (void)state;
+    server_options o = defaults();
+    o.write_deadline_us = 300000;
+    o.max_output_bytes = 64 << 10;
+    site s = start(&o);
+    int fd = dial(&s);
+    post(fd, "{\"max_tokens\":90,\"text_bytes\":100000}");
+    await_slow(&s, 1);
+    char *text = read_all(fd); /* what the system had taken; the end is missing */
+    assert_int_equal(count(text, "\"usage\":{"), 0);
+    free(text);
+    close(fd);
+    assert_int_equal(slow_readers(&s), 1);
+    stop(&s);
+}
+
+/* Short answers on a connection that is kept alive, of which the client reads none. */
+static void requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted(void **state) {
+    (void)state;
+    server_options o = defaults();
+    o.write_deadline_us = 300000;
+    site s = start(&o);
+    int fd = dial(&s);
+    for (int i = 0; i < 2000; i++) {
+        send_text(fd, "GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n");
+    }
+    await_slow(&s, 1);
+    close(fd);
+    stop(&s);
+}
+
+static void answers_that_nobody_reads_have_a_bound_in_bytes(void **state) {
+    (void)state;
+    enum { N = 8 };
+    server_options o = defaults();
+    o.max_unread_bytes = 8 << 20;
+    o.write_deadline_us = 3600000000;
+    site s = start(&o);
+    int fds[N];
+    for (int i = 0; i < N; i++) {
+        fds[i] = dial(&s);
+        post(fds[i], i % 2 == 0 ? "{\"max_tokens\":60,\"text_bytes\":100000}" : "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}");
+    }
+    await_slow(&s, N / 2); /* 48 MB do not wait: the longest unread go, and no deadline ends them */
+    for (int i = 0; i < N; i++) {
+        close(fds[i]);
+    }
+    await(fake_running, s.engine, 0);
+    stop(&s);
+}
+
+/* ---- clients that close their side ---- */
+
+static void a_client_that_half_closes_gets_its_answer(void **state) {
+    (void)state;
+    static const char *const bodies[] = {"{\"max_tokens\":3}", "{\"max_tokens\":600}", "{\"max_tokens\":600,\"stream\":true}"}; /* 600 ticks: over several probes */
+    server_options o = defaults();
+    site s = start(&o);
+    for (int i = 0; i < 3; i++) {
+        int fd = dial(&s);
+        post(fd, bodies[i]);
+        shutdown(fd, SHUT_WR);
+        char *text = read_all(fd);
+        assert_int_equal(count(text, "HTTP/1.1 200 OK\r\n"), 1);
+        assert_non_null(strstr(text, i == 0 ? " t2" : " t599"));
+        assert_int_equal(count(text, "\"finish_reason\":\"length\""), 1);
+        free(text);
+        close(fd);
+    }
+    assert_int_equal(fake_cancelled(s.engine), 0);
+    stop(&s);
+}
+
+static void pipelined_requests_are_answered_behind_a_half_close(void **state) {
+    (void)state;
+    static const char request[] = "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"max_tokens\":2}";
+    server_options o = defaults();
+    site s = start(&o);
+    int fd = dial(&s);
+    send_text(fd, request);
+    send_text(fd, request);
+    send_text(fd, "GET /debug/pool/state HTTP/1.1\r\nHost: h\r\n\r\n");
+    shutdown(fd, SHUT_WR);
+    char *text = read_all(fd);
+    assert_int_equal(count(text, "HTTP/1.1 200 OK\r\n"), 3);
+    assert_int_equal(count(text, "\"finish_reason\":\"length\""), 2);
+    assert_int_equal(count(text, "\"counts\":{"), 1);
+    free(text);
+    close(fd);
+    stop(&s);
+}
+
+static void a_request_that_ends_too_early_is_told_so(void **state) {
+    (void)state;
+    static const char *const parts[] = {"GET /health HTTP/1.1\r\nHo", "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"};
+    server_options o = defaults();
+    site s = start(&o);
+    for (int i = 0; i < 2; i++) {
+        int fd = dial(&s);
+        send_text(fd, parts[i]);
+        shutdown(fd, SHUT_WR);
+        char *text = read_all(fd);
+        assert_int_equal(count(text, "HTTP/1.1 400 "), 1);
+        free(text);
+        close(fd);
+    }
+    stop(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_late_reader_gets_the_whole_stream),
+        cmocka_unit_test(who_reads_nothing_of_a_stream_is_cut_with_an_error_event),
+        cmocka_unit_test(a_long_whole_answer_is_written_as_it_is_read),
+        cmocka_unit_test(an_answer_that_nobody_reads_is_cut_and_counted),
+        cmocka_unit_test(requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted),
+        cmocka_unit_test(answers_that_nobody_reads_have_a_bound_in_bytes),
+        cmocka_unit_test(a_client_that_half_closes_gets_its_answer),
+        cmocka_unit_test(pipelined_requests_are_answered_behind_a_half_close),
+        cmocka_unit_test(a_request_that_ends_too_early_is_told_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Does a fresh clone build and pass its tests on a bare Debian? Makes a minimal system with git and make only, clones the committed HEAD into it
+# and runs `make run` and `make test` there.
+#   bare.sh 12|13            all of it
+#   bare.sh 12|13 --quick    `make run` and `make test-quick`
+# Runs as root on a Debian system with debootstrap. The mirror, proxies, certificates and pip settings are this machine's own. ../shared (or
+# QUIRE_SHARED) is there read-only where this machine has it. build/bare-NN/base is the system, kept for the next run, and debs the packages
+# fetched; build/bare-NN/root is a run's copy, left for a look. All mounts lie in a mount namespace that ends with the script, however it
+# ends. The log is build/bare-NN.log. Exits 77 where it cannot run here, saying why.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() { echo "usage: $0 12|13 [--quick]" >&2; exit 2; }
+case ${1:-} in
+12) codename=bookworm ;;
+13) codename=trixie ;;
+*) usage ;;
+esac
+case ${2:-} in
+'') target='test' ;;
+--quick) target=test-quick ;;
+*) usage ;;
+esac
+place=$PWD/build/bare-$1
+base=$place/base root=$place/root log=$place.log
+shared=${QUIRE_SHARED:-../shared}
+
+say() { printf '== bare %s: %s\n' "$codename" "$*"; }
+cannot() { say "cannot run here: $*"; exit 77; }
+
+# The namespace's side: mounts, the run itself. Its mounts and processes end with it.
+inside() {
+    trap 'exit 130' INT TERM
+    mkdir -p "$root/work/shared" "$place/debs/partial"
+    mount -t proc proc "$root/proc"
+    mount --bind /dev "$root/dev"
+    for sub in /dev/pts /dev/shm; do
+        [ ! -d $sub ] || mount --bind $sub "$root$sub"
+    done
+    mount --bind /sys "$root/sys"
+    mount -o remount,ro,bind "$root/sys"
+    mount --bind "$place/debs" "$root/var/cache/apt/archives"
+    if [ -d "$shared" ]; then
+        mount --bind "$shared" "$root/work/shared"
+        mount -o remount,ro,bind "$root/work/shared"
+    else
+        rmdir "$root/work/shared"
+    fi
+    if [ -n "${PIP_FIND_LINKS:-}" ] && [ -d "$PIP_FIND_LINKS" ]; then
+        mkdir -p "$root/$PIP_FIND_LINKS"
+        mount --bind "$PIP_FIND_LINKS" "$root/$PIP_FIND_LINKS"
+        mount -o remount,ro,bind "$root/$PIP_FIND_LINKS"
+    fi
+    local settings=() name
+    for name in $(compgen -e | grep -E '^(PIP_.*|(http|https|ftp|all|no)_proxy|(HTTP|HTTPS|FTP|ALL|NO)_PROXY)$'); do
+        settings+=("$name=${!name}")
+    done
+    if [ -e "$root/etc/bare-ca.crt" ]; then
+        for name in PIP_CERT SSL_CERT_FILE REQUESTS_CA_BUNDLE; do
+            settings+=("$name=/etc/bare-ca.crt")
+        done
+    fi
+    env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM="${TERM:-dumb}" "${settings[@]}" \
+        chroot "$root" sh -ec "cd /work && git clone -q quire.bundle quire && cd quire && make run && make $target"
+}
+
+if [ "${BARE_INSIDE:-}" = "$place" ]; then
+    inside
+    exit
+fi
+
+[ "$(id -u)" = 0 ] || cannot "it needs root"
+command -v debootstrap >/dev/null || cannot "debootstrap is not installed"
+unshare --mount --pid --fork true 2>/dev/null || cannot "no mount namespace (unshare) is allowed here"
+
+# This machine's mirror: "URI SUITE KEYRING" lines of its own Debian release, and the same for the wanted one.
+here=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+[ -n "$here" ] || cannot "/etc/os-release names no release"
+sources=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
+    awk -v here="$here" -v wanted="$codename" '$3 == "main" && ($2 == here || index($2, here "-") == 1) {sub(here, wanted, $2); print $1, $2}' | sort -u)
+mirror=$(awk -v suite="$codename" '$2 == suite {print $1; exit}' <<<"$sources")
+[ -n "$mirror" ] || cannot "no apt source of this machine has the suite $here, component main"
+# debootstrap and its wget go by the environment; apt's own proxy counts where that has none.
+eval "$(apt-config shell apt_http Acquire::http::Proxy apt_https Acquire::https::Proxy)"
+export http_proxy="${http_proxy:-${apt_http:-}}" https_proxy="${https_proxy:-${apt_https:-}}"
+[ "$http_proxy" != DIRECT ] || http_proxy=
+[ "$https_proxy" != DIRECT ] || https_proxy=
+case $mirror in
+http:* | https:*)
+    wget -q -T 30 -t 2 -O /dev/null "${mirror}dists/$codename/InRelease" || cannot "this machine's mirror cannot be reached, or has no $codename" ;;
+esac
+
+mkdir -p "$place"
+exec 9>"$place/lock"
+flock -n 9 || cannot "another run has $place"
+: >"$log"
+
+if [ ! -e "$place/base-is-whole" ]; then
+    say "debootstrap"
+    rm -rf --one-file-system "$base"
+    script=/usr/share/debootstrap/scripts/$codename
+    [ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid # a release younger than this debootstrap
+    if ! debootstrap --variant=minbase --include=git,make "$codename" "$base" "$mirror" "$script" >>"$log" 2>&1; then
+        tail -n 5 "$log"
+        say "debootstrap failed: $log"
+        exit 1
+    fi
+    touch "$place/base-is-whole"
+fi
+
+# The run's copy with this machine's settings.
+rm -rf --one-file-system "$root"
+cp -a --reflink=auto "$base" "$root"
+mkdir -p "$root/work"
+rm -f "$root/etc/apt/sources.list"
+awk '{print "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]", $1, $2, "main"}' <<<"$sources" >"$root/etc/apt/sources.list.d/bare.list"
+apt-config dump | grep -E '^Acquire::(http|https|ftp|Check-|Retries|Languages)' >"$root/etc/apt/apt.conf.d/90bare" || true
+for certificates in "${PIP_CERT:-}" "${SSL_CERT_FILE:-}" /etc/ssl/certs/ca-certificates.crt; do
+    if [ -f "$certificates" ]; then
+        cp "$certificates" "$root/etc/bare-ca.crt"
+        echo 'Acquire::https::CaInfo "/etc/bare-ca.crt";' >>"$root/etc/apt/apt.conf.d/90bare"
+        break
+    fi
+done
+cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
+[ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
+[ ! -f ~/.config/pip/pip.conf ] || install -D ~/.config/pip/pip.conf "$root/root/.config/pip/pip.conf"
+git bundle create -q "$root/work/quire.bundle" HEAD
+
+say "commit $(git rev-parse --short HEAD), make run, make $target; log: $log"
+started=$SECONDS
+status=0
+BARE_INSIDE=$place unshare --mount --propagation private --pid --fork --kill-child "$0" "$@" >>"$log" 2>&1 9>&- </dev/null &
+child=$!
+trap 'kill -KILL $child 2>/dev/null; say "interrupted"; exit 130' INT TERM HUP
+wait $child || status=$?
+trap - INT TERM HUP
+
+grep -E '^(== |SKIP)' "$log" || true
+warnings=$(cat "$log" "$root"/work/quire/build/*/build.log "$root"/work/quire/build/build.log 2>/dev/null | grep -cE '(: |^)warning: ' || true)
+if [ "$status" -ne 0 ]; then
+    tail -n 30 "$log"
+elif [ "$warnings" -gt 0 ]; then
+    grep -hE '(: |^)warning: ' "$log" "$root"/work/quire/build/*/build.log "$root"/work/quire/build/build.log 2>/dev/null | sort -u | head -n 20
+    status=1
+fi
+say "$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1 || true), $warnings warnings, exit $status, $((SECONDS - started)) s"
+exit "$status"
