@@ -136,10 +136,10 @@ fi
 build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
 build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && unit build/debug
 if [ "${1:-}" != --quick ]; then
-    build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang" tests_core tests_backend engine_test_exact engine_test_sampler &&
+    build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang" tests_core tests_backend engine_test_exact sample_test_sampler &&
         unit build/clang -R '^(core|backend)_|^engine_test_exact$'
-    build build/emulated "-DCMAKE_BUILD_TYPE=Release -DQUIRE_EMULATE_AVX512=ON" tests_backend engine_test_exact engine_test_sampler &&
-        unit build/emulated -R '^backend_|^engine_test_(exact|sampler)$'
+    build build/emulated "-DCMAKE_BUILD_TYPE=Release -DQUIRE_EMULATE_AVX512=ON" tests_backend engine_test_exact sample_test_sampler &&
+        unit build/emulated -R '^backend_|^engine_test_exact$|^sample_test_sampler$'
 fi
 if [ -n "$release" ]; then
     for set in "$QUIRE_SHARED/golden" tests/golden; do

@@ -1,6 +1,6 @@
 /* The pages of an engine, looked at through quire.h: engine/view.h under the public names. */
-#include "api/engine.h"
-#include "engine/view.h"
+#include "api/open_engine.h"
+#include "engine/engine_view.h"
 
 /* A quire_pool_view is an engine_view. */
 static engine_view *view_of(quire_pool_view *v) {

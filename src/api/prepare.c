@@ -1,7 +1,7 @@
 /* From a parsed request to sequences in the engine: templates and tokens, on a text thread. */
 #include <string.h>
 
-#include "api/stop_watch.h"
+#include "api/beam_stop_matcher.h"
 #include "api/stream.h"
 #include "base/clock.h"
 #include "base/mem.h"

@@ -130,7 +130,7 @@ quire_err request_check_beams(const quire_request *r, quire_error *err);
  * of them once *stop is true (NULL: never), which any thread may set. */
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err);
 
-/* The context of an open engine; lives as long as it. Defined beside quire_engine (src/api/engine.c). */
+/* The context of an open engine; lives as long as it. Defined beside quire_engine (src/api/open_engine.c). */
 const request_context *engine_request_context(const quire_engine *e);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "api/options.h"
+#include "api/engine_config.h"
 #include "api/request_read.h"
 #include "base/mem.h"
 #include "json/json.h"

@@ -1,6 +1,6 @@
 #include "api/stream.h"
 
-#include "api/stop_watch.h"
+#include "api/beam_stop_matcher.h"
 #include "base/mem.h"
 
 quire_err stream_new(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err) {

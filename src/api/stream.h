@@ -8,11 +8,11 @@
 
 #include <pthread.h>
 
-#include "api/engine.h"
+#include "api/open_engine.h"
 #include "base/wake.h"
 #include "engine/explain.h"
 #include "text/detok.h"
-#include "text/stop.h"
+#include "text/stop_matcher.h"
 
 /* One completion: a prompt and what grows behind it. */
 typedef struct choice {

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "api/engine.h"
+#include "api/open_engine.h"
 #include "base/mem.h"
 
 static quire_err no_vocabulary(const quire_engine *e, quire_error *err) {

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/team.h"
+#include "base/thread_pool.h"
 #include "core/batch.h"
 #include "core/dtype.h"
 #include "core/kv_layout.h"

@@ -1,6 +1,6 @@
 #include "bench/bare.h"
 
-#include "api/options.h"
+#include "api/engine_config.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"

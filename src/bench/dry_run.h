@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "engine/sched.h"
+#include "sched/sched.h"
 #include "kv/table.h"
 
 typedef struct dry_request {

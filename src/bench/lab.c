@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/options.h"
+#include "api/engine_config.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"

@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "base/team.h"
+#include "base/thread_pool.h"
 #include "bench/figures.h"
 #include "bench/sheet.h"
-#include "engine/sampler.h"
+#include "sample/sampler.h"
 
 #define SPREAD   3.0f /* standard deviation of normal logits: thousands of tokens are likely */
 #define EXPONENT 1.5f /* of Zipf's law: some tens are, as in text */

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "api/memory.h"
+#include "api/memory_limits.h"
 #include "base/rng.h"
 #include "base/size.h"
 #include "base/str.h"

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "core/params.h"
-#include "engine/logprobs.h"
+#include "sample/logprobs.h"
 
 struct beam_pick;
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "engine/lists.h"
-#include "engine/ready.h"
+#include "engine/admission_candidates.h"
 
 #define MEASURED    8 /* steps after which costs are believed */
 #define LONGEST_S   3600

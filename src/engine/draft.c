@@ -4,7 +4,7 @@
 #include "engine/draft_model.h"
 #include "engine/draft_ngram.h"
 #include "engine/draft_suffix.h"
-#include "engine/jump.h"
+#include "engine/jump_forward.h"
 #include "engine/state.h"
 
 #define MAX_PAUSES 5 /* doublings of a pause: 1, 2, 4, 8, 16 steps */

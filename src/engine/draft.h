@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "engine/draft_tree.h"
-#include "engine/suffix_tree.h"
+#include "spec/draft_tree.h"
+#include "spec/suffix_tree.h"
 #include "kv/table.h"
 #include "model/model.h"
 

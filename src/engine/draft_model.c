@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/logprobs.h"
-#include "engine/rejection.h"
+#include "sample/logprobs.h"
+#include "spec/rejection.h"
 #include "engine/state.h"
 #include "engine/verify.h"
 

@@ -6,11 +6,11 @@
 #include "engine/audit_file.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
-#include "engine/presample.h"
+#include "engine/batch_sample.h"
 #include "engine/state.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
-#include "engine/view.h"
+#include "engine/engine_view.h"
 
 #define MAX_PREEMPTIONS 8 /* of one sequence */
 #define MAX_SHARES 1024 /* tenants whose shares are counted at once */

@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/hold.h"
+#include "engine/prefix_wait.h"
 #include "engine/state.h"
 
 explain *explain_new(void) {

@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 
 #include "core/cascade.h"
-#include "engine/order.h"
-#include "engine/out.h"
-#include "engine/pace.h"
-#include "engine/sampler.h"
-#include "engine/sched.h"
+#include "sched/admission_policy.h"
+#include "engine/output.h"
+#include "sched/step_cost.h"
+#include "sample/sampler.h"
+#include "sched/sched.h"
 #include "engine/sequence.h"
 #include "kv/index.h"
 #include "kv/pool.h"

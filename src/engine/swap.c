@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "engine/cache.h"
 #include "engine/explain.h"
-#include "engine/preempt.h"
+#include "sched/preempt_cost.h"
 
 #define FRAME_NONE    (-1)
 #define PROBED_FRAMES 16 /* copied at open, so that the first victim has a measured cost */

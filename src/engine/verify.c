@@ -2,7 +2,7 @@
 
 #include "engine/cache.h"
 #include "engine/finite.h"
-#include "engine/rejection.h"
+#include "spec/rejection.h"
 
 /* Where s's drafts were drawn from: node `at`'s distribution is row depth - 1 of the first branch's, or else certain, in which it alone is 1. */
 static const float *drawn_from(const sequence *s, int32_t at, const float *certain, size_t n_vocab) {

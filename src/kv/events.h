@@ -7,7 +7,7 @@
 #define KV_EVENTS_H
 
 #include "core/kv_layout.h"
-#include "kv/space.h"
+#include "kv/namespace.h"
 
 typedef enum kv_event_kind {
     KV_EVENT_STORED = 1, /* a page can be found */

@@ -29,7 +29,7 @@
 #include "core/kv_layout.h"
 #include "kv/events.h"
 #include "kv/evict.h"
-#include "kv/space.h"
+#include "kv/namespace.h"
 #include "kv/table.h"
 
 typedef struct kv_index kv_index;

@@ -7,7 +7,7 @@
 #ifndef KV_TIER_DIR_H
 #define KV_TIER_DIR_H
 
-#include "kv/space.h"
+#include "kv/namespace.h"
 #include "kv/tier_record.h"
 
 #define SLOT_NONE (-1)

@@ -5,7 +5,7 @@
 #include "base/sha256.h"
 #include "base/size.h"
 #include "core/kv_layout.h"
-#include "kv/space.h"
+#include "kv/namespace.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,5 +1,5 @@
 /* POST /v1/completions: how its answers are written. */
-#include "server/answer.h"
+#include "server/response.h"
 
 static void write_begin(const answer *a, json_out *o) {
     json_raw(o, "{");

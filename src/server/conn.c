@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "server/answer.h"
+#include "server/response.h"
 #include "server/routes.h"
 #include "server/streams.h"
 #include "server/watch.h"

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "server/answer.h"
+#include "server/response.h"
 #include "server/conn.h"
 #include "server/streams.h"
 #include "server/watch.h"

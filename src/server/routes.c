@@ -3,7 +3,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "server/answer.h"
+#include "server/response.h"
 #include "server/error_body.h"
 #include "server/host.h"
 #include "server/metrics.h"

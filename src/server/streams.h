@@ -6,7 +6,7 @@
 #ifndef SERVER_STREAMS_H
 #define SERVER_STREAMS_H
 
-#include "server/answer.h"
+#include "server/response.h"
 
 typedef struct stream_order stream_order;
 

@@ -3,7 +3,7 @@
 
 #include "sim/serving_state.h"
 
-enum { MAX_LOOKED_AT = 64 }; /* as in src/engine/ready.c */
+enum { MAX_LOOKED_AT = 64 }; /* as in src/engine/admission_candidates.c */
 
 /* ---- lists ---- */
 
@@ -24,7 +24,7 @@ void serving_list_remove(int32_t *list, int32_t *n, int32_t number) {
     *n -= 1;
 }
 
-/* ---- holds, as src/engine/hold.c has them: who waits for pages that another computes ---- */
+/* ---- holds, as src/engine/prefix_wait.c has them: who waits for pages that another computes ---- */
 
 static bool hold_stands(const serving *s, const served *a) {
     bool runs = false;

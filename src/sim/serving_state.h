@@ -2,11 +2,11 @@
 #ifndef SIM_SERVING_STATE_H
 #define SIM_SERVING_STATE_H
 
-#include "engine/pace.h"
+#include "sched/step_cost.h"
 #include "sim/first_fit.h"
 #include "sim/serving.h"
 
-enum { SERVING_MAX_ADMIT = 16 }; /* waiting requests that a plan looks at, as in src/engine/ready.c */
+enum { SERVING_MAX_ADMIT = 16 }; /* waiting requests that a plan looks at, as in src/engine/admission_candidates.c */
 
 /* A request from its arrival to its end. */
 typedef struct served {

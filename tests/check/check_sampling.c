@@ -6,9 +6,9 @@
 
 #include "base/mem.h"
 #include "check/check.h"
-#include "engine/logprobs.h"
-#include "engine/rejection.h"
-#include "engine/sampler.h"
+#include "sample/logprobs.h"
+#include "spec/rejection.h"
+#include "sample/sampler.h"
 #include "json/json.h"
 
 #define KIND "sampling"

@@ -204,7 +204,7 @@ INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
     }
 }
 
-#include "backend/cpu/attention_soften.inc.h"
+#include "backend/cpu/attention_softmax.inc.h"
 
 /* Group number i of n, nearly equal ones: a group of one or two would keep the multipliers waiting. Its share of a block's n_rows rows. */
 INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_rows, int32_t row_bytes) {

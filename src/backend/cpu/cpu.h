@@ -9,7 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
-#include "base/team.h"
+#include "base/thread_pool.h"
 
 /* An activation buffer: f32 [limits.max_rows, width]. */
 typedef struct cpu_act {

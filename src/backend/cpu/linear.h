@@ -20,7 +20,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/pack.h"
+#include "backend/cpu/pack_weights.h"
 
 #define LINEAR_TILE_BLOCKS  4 /* column blocks of one part of the work */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)

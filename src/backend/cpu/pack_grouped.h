@@ -2,7 +2,7 @@
 #ifndef CPU_PACK_GROUPED_H
 #define CPU_PACK_GROUPED_H
 
-#include "backend/cpu/pack.h"
+#include "backend/cpu/pack_weights.h"
 
 /* Up to PACK_SUPER elements of one column, taken apart: numbers as the format has them (before zero is taken off; int8 as bytes), not yet
  * values. scale and min: codes of each 16 or 32 of k; d and m: halves of each 32 (SCALE_F16*) or of all (the others). */

@@ -1,0 +1,114 @@
+/* How many threads compute best: affinity, cores and cgroup quota. */
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/thread_pool.h"
+#include "base/topology.h"
+
+#define PATH_BYTES 4096
+
+/* cgroup v2: one file, "quota period" or "max period". false: no quota there. */
+static bool read_quota_v2(const char *directory, double *cpus) {
+    char path[PATH_BYTES + 32], text[64];
+    long long quota, period;
+    (void)snprintf(path, sizeof path, "%s/cpu.max", directory);
+    FILE *f = fopen(path, "re");
+    bool ok = f != NULL && fgets(text, sizeof text, f) != NULL && sscanf(text, "%lld %lld", &quota, &period) == 2;
+    if (f != NULL) {
+        fclose(f);
+    }
+    if (!ok || quota <= 0 || period <= 0) {
+        return false;
+    }
+    *cpus = (double)quota / (double)period;
+    return true;
+}
+
+static bool read_number(const char *directory, const char *name, long long *out) {
+    char path[PATH_BYTES + 32];
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *f = fopen(path, "re");
+    bool ok = f != NULL && fscanf(f, "%lld", out) == 1;
+    if (f != NULL) {
+        fclose(f);
+    }
+    return ok;
+}
+
+/* cgroup v1: two files; no quota is -1. */
+static bool read_quota_v1(const char *directory, double *cpus) {
+    long long quota, period;
+    if (!read_number(directory, "cpu.cfs_quota_us", &quota) || !read_number(directory, "cpu.cfs_period_us", &period) || quota <= 0 ||
+        period <= 0) {
+        return false;
+    }
+    *cpus = (double)quota / (double)period;
+    return true;
+}
+
+/* The least quota of the directory root/path and all its parents down to root; a parent's limit binds its children. */
+static double least_quota(const char *root, const char *path, bool (*read_quota)(const char *, double *), double cpus) {
+    char directory[PATH_BYTES];
+    int n = snprintf(directory, sizeof directory, "%s%s", root, path);
+    if (n < 0 || (size_t)n >= sizeof directory) {
+        return cpus;
+    }
+    size_t root_n = strlen(root);
+    for (;;) {
+        double quota;
+        if (read_quota(directory, &quota) && quota < cpus) {
+            cpus = quota;
+        }
+        if (strlen(directory) <= root_n) {
+            return cpus;
+        }
+        *strrchr(directory, '/') = '\0';
+    }
+}
+
+static bool names_cpu(const char *controllers) {
+    size_t n = strcspn(controllers, ",");
+    return (n == 3 && strncmp(controllers, "cpu", 3) == 0) || (controllers[n] == ',' && names_cpu(controllers + n + 1));
+}
+
+/* /proc/self/cgroup has lines "id:controllers:path"; v2 has id 0 and no controllers. */
+static double cgroup_limit(double cpus) {
+    char line[PATH_BYTES];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (f == NULL) {
+        return cpus;
+    }
+    while (fgets(line, sizeof line, f) != NULL) {
+        char *controllers = strchr(line, ':');
+        char *path = controllers != NULL ? strchr(controllers + 1, ':') : NULL;
+        if (path == NULL) {
+            continue;
+        }
+        *path++ = '\0';
+        path[strcspn(path, "\n")] = '\0';
+        controllers++;
+        if (*controllers == '\0') {
+            cpus = least_quota("/sys/fs/cgroup", path, read_quota_v2, cpus);
+        } else if (names_cpu(controllers)) {
+            cpus = least_quota("/sys/fs/cgroup/cpu", path, read_quota_v1, cpus);
+        }
+    }
+    fclose(f);
+    return cpus;
+}
+
+int32_t team_cpus(void) {
+    cpu_mask allowed;
+    topology all;
+    double cpus = 1;
+    if (cpu_mask_get(pthread_self(), &allowed)) {
+        topology_read("/sys", &allowed, &all);
+        cpus = all.n_cores;
+    }
+    cpus = cgroup_limit(cpus);
+    int32_t whole = (int32_t)cpus;
+    whole += (double)whole < cpus; /* a part of a processor is worth a thread */
+    return whole > 1 ? whole : 1;
+}

@@ -1,0 +1,91 @@
+#include "engine/admission_candidates.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "engine/cache.h"
+#include "engine/prefix_wait.h"
+#include "engine/tiering.h"
+
+#define MAX_ADMIT     16 /* sequences that a plan looks at: each is looked up in the prefix cache first */
+
+/* What a waiting sequence is ordered by, the least first. */
+static double key_of(const engine *e, const sequence *s, int64_t now_us) {
+    int32_t n_held;
+    if (s->n_preempted >= e->limits.max_preemptions) {
+        return -INFINITY; /* it waits for all pages that it may need, which come together only if nobody overtakes it */
+    }
+    switch (e->options.schedule) {
+    case ORDER_PREFIX:
+        return -order_prefix_score(cache_peek(e, s, &n_held), now_us - s->submitted_us, e->options.schedule_lambda);
+    case ORDER_FAIR:
+        return shares_served(&e->shares, s->share);
+    case ORDER_PRIORITY: /* the list is in that order */
+    case ORDER_FCFS:
+        break;
+    }
+    return 0.0;
+}
+
+/* The place of the least key, the oldest of equals, among the first n of which some were taken (NAN); n when all were. None is less than
+ * `bound`. */
+static int32_t least_of(const double *keys, int32_t n, double bound) {
+    int32_t least = n;
+    for (int32_t i = 0; i < n; i++) {
+        if (keys[i] == keys[i] && (least == n || keys[i] < keys[least])) {
+            least = i;
+            if (keys[i] <= bound) {
+                break;
+            }
+        }
+    }
+    return least;
+}
+
+int32_t ready_order_begin(engine *e) {
+    bool by_prefix = e->options.schedule == ORDER_PREFIX; /* looks each one up, so not at all of them: the oldest, whose scores grow */
+    int32_t n = by_prefix && e->n_waiting > READY_LOOKED_AT ? READY_LOOKED_AT : e->n_waiting;
+    int64_t now_us = clock_us();
+    e->step.last_key = -INFINITY;
+    for (int32_t i = 0; i < n; i++) {
+        e->step.keys[i] = key_of(e, e->waiting[i], now_us);
+    }
+    return n;
+}
+
+int32_t ready_order_next(engine *e, int32_t n) {
+    int32_t i = least_of(e->step.keys, n, e->step.last_key);
+    if (i < n) {
+        e->step.last_key = e->step.keys[i]; /* keys only grow */
+        e->step.keys[i] = NAN;
+    }
+    return i;
+}
+
+void ready_order_served(engine *e, int32_t n, const sequence *s) {
+    for (int32_t i = 0; i < n && e->options.schedule == ORDER_FAIR; i++) {
+        e->step.keys[i] += e->waiting[i]->share == s->share ? SHARE_PROMPT_WEIGHT * (double)(s->n_known - s->n_computed) : 0.0;
+    }
+}
+
+int32_t ready_find(engine *e) {
+    int32_t n_ready = 0, places = e->limits.max_seqs - e->n_running, most = places < MAX_ADMIT ? places : MAX_ADMIT;
+    if (most <= 0) {
+        return 0;
+    }
+    int32_t n = ready_order_begin(e);
+    for (int32_t i = 0; i < n; i++) {
+        e->step.keys[i] = hold_stands(e, e->waiting[i]) ? NAN : e->step.keys[i];
+    }
+    for (int32_t looked_at = 0; n_ready < most && looked_at < READY_LOOKED_AT; looked_at++) {
+        int32_t i = ready_order_next(e, n);
+        if (i == n) {
+            break;
+        }
+        if (!tiering_waits(e, e->waiting[i])) {
+            e->step.ready[n_ready++] = e->waiting[i];
+            ready_order_served(e, n, e->waiting[i]);
+        }
+    }
+    return n_ready;
+}

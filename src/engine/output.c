@@ -1,0 +1,204 @@
+#include "engine/output.h"
+
+#include "engine/state.h"
+
+#define MARKS_A_WORD 64
+
+/* ---- a place's word: | ended: 1 | tokens: 31 | the newest: 32 | ---- */
+
+#define WORD_ENDED (UINT64_C(1) << 63)
+
+static uint64_t word_of(int32_t n, int32_t newest, bool ended) {
+    return (ended ? WORD_ENDED : 0) | (uint64_t)(uint32_t)n << 32 | (uint32_t)newest;
+}
+
+static int32_t word_tokens(uint64_t word) {
+    return (int32_t)(word >> 32 & INT32_MAX);
+}
+
+static int32_t word_newest(uint64_t word) {
+    return (int32_t)(uint32_t)word;
+}
+
+/* ---- open and close ---- */
+
+static void free_board(engine_out *o) {
+    mem_free((void *)o->sequences);
+    mem_free(o->words);
+    mem_free(o->marks);
+    mem_free(o->fresh);
+    mem_free(o->fresh_words);
+    mem_free(o);
+}
+
+quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
+    engine_out *o = mem_new(1, sizeof *o);
+    if (!o) {
+        return QUIRE_NO_MEMORY;
+    }
+    size_t n = (size_t)e->options.max_requests;
+    o->e = e;
+    o->reader = reader;
+    o->n_marks = (int32_t)((n + MARKS_A_WORD - 1) / MARKS_A_WORD);
+    o->sequences = mem_new(n, sizeof *o->sequences);
+    o->words = mem_new(n, sizeof *o->words);
+    o->marks = mem_new((size_t)o->n_marks, sizeof *o->marks);
+    o->fresh = mem_new((size_t)o->n_marks, sizeof *o->fresh);
+    o->fresh_words = mem_new(n, sizeof *o->fresh_words);
+    if (!o->sequences || !o->words || !o->marks || !o->fresh || !o->fresh_words) {
+        free_board(o);
+        return QUIRE_NO_MEMORY;
+    }
+    pthread_mutex_lock(&e->readers_lock);
+    o->next = e->outs;
+    e->outs = o;
+    pthread_mutex_unlock(&e->readers_lock);
+    *out = o;
+    return QUIRE_OK;
+}
+
+void engine_out_close(engine_out *o) {
+    if (!o) {
+        return;
+    }
+    pthread_mutex_lock(&o->e->readers_lock);
+    engine_out **at = &o->e->outs;
+    while (*at != o) {
+        at = &(*at)->next;
+    }
+    *at = o->next;
+    pthread_mutex_unlock(&o->e->readers_lock);
+    free_board(o);
+}
+
+/* ---- the engine's side ---- */
+
+void out_enter(sequence *s) {
+    engine_out *o = s->out;
+    uint32_t place = s->id.index;
+    atomic_store_explicit(&o->words[place], word_of(s->n_read, 0, false), memory_order_relaxed);
+    atomic_store_explicit(&o->sequences[place], s, memory_order_release);
+}
+
+void out_publish(sequence *s, finish_reason reason) {
+    engine_out *o = s->out;
+    uint32_t place = s->id.index;
+    o->has_fresh = true;
+    o->fresh[place / MARKS_A_WORD] |= UINT64_C(1) << place % MARKS_A_WORD;
+    o->fresh_words[place] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
+    if (reason != FINISH_NONE) {
+        s->finish = reason; /* not otherwise: the reader writes that line */
+        s->n_ended_before = o->e->n_ended++;
+    }
+}
+
+static void show_fresh(engine_out *o) {
+    for (int32_t i = 0; i < o->n_marks; i++) {
+        uint64_t fresh = o->fresh[i];
+        for (uint64_t left = fresh; left != 0; left &= left - 1) {
+            int32_t place = i * MARKS_A_WORD + __builtin_ctzll(left);
+            atomic_store_explicit(&o->words[place], o->fresh_words[place], memory_order_release);
+        }
+        if (fresh != 0) {
+            atomic_fetch_or_explicit(&o->marks[i], fresh, memory_order_release);
+            o->fresh[i] = 0;
+        }
+    }
+}
+
+void out_wake_readers(engine *e) {
+    pthread_mutex_lock(&e->readers_lock);
+    for (engine_out *o = e->outs; o; o = o->next) {
+        if (o->has_fresh) {
+            o->has_fresh = false;
+            show_fresh(o);
+            wake_ring(o->reader);
+        }
+    }
+    pthread_mutex_unlock(&e->readers_lock);
+}
+
+/* ---- the reader's side ---- */
+
+/* Nobody will hear of s any more: its place in the table is free for another. */
+static void leave_table(sequence *s) {
+    engine *e = s->out->e;
+    atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed); /* a mark may be on its way still */
+    pthread_mutex_lock(&e->lock);
+    e->entries[s->id.index].generation++;
+    e->entries[s->id.index].sequence = NULL;
+    e->free_entries[e->n_free_entries++] = (int32_t)s->id.index;
+    pthread_mutex_unlock(&e->lock);
+    sequence_drop(s);
+}
+
+static void take_end(sequence *s, engine_event *event) {
+    event->finish = s->finish;
+    event->prompt_logprobs = NULL; /* the sequence may go with its end */
+    event->error = s->error;
+    event->retry_after_s = s->retry_after_s;
+    event->stopped_by_eos = s->stopped_by_eos;
+    event->n_ended_before = s->n_ended_before;
+    event->explain = s->explain;
+    s->explain = NULL;
+    event->beam_score = s->beam_score;
+    event->beam_sum = s->beam_sum;
+    event->n_cached = s->n_cached;
+}
+
+/* The next event of s, false when it has none now. */
+static bool next_of(sequence *s, engine_event *event) {
+    uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
+    int32_t n = word_tokens(word);
+    *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
+    if (s->n_read < n) {
+        event->n_cached = s->n_cached;
+        event->position = s->n_read;
+        event->logprobs =
+            s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
+        event->token = s->n_read == n - 1 ? word_newest(word) : s->tokens[s->n_read]; /* the array stays with the engine's processor */
+        s->n_read++;
+        return true;
+    }
+    if ((word & WORD_ENDED) != 0) {
+        take_end(s, event);
+        return true;
+    }
+    return false;
+}
+
+/* The next sequence with a mark, or NULL. Marks of one word are taken together, and words in turn, so that none waits for ever. */
+static sequence *next_marked(engine_out *o) {
+    for (int32_t looked = 0;; looked++) {
+        while (o->left != 0) {
+            int32_t place = o->at * MARKS_A_WORD + __builtin_ctzll(o->left);
+            o->left &= o->left - 1;
+            sequence *s = atomic_load_explicit(&o->sequences[place], memory_order_acquire);
+            if (s != NULL) {
+                return s;
+            }
+        }
+        if (looked == o->n_marks) {
+            return NULL;
+        }
+        o->at = o->at + 1 < o->n_marks ? o->at + 1 : 0;
+        if (atomic_load_explicit(&o->marks[o->at], memory_order_relaxed) != 0) {
+            o->left = atomic_exchange_explicit(&o->marks[o->at], 0, memory_order_acquire);
+        }
+    }
+}
+
+bool engine_out_pop(engine_out *o, engine_event *event) {
+    while (o->current != NULL || (o->current = next_marked(o)) != NULL) {
+        sequence *s = o->current;
+        if (next_of(s, event)) {
+            if (event->finish != FINISH_NONE) {
+                o->current = NULL;
+                leave_table(s);
+            }
+            return true;
+        }
+        o->current = NULL; /* what grows after this look comes with a mark of its own */
+    }
+    return false;
+}

@@ -1,0 +1,99 @@
+#include "engine/prefix_wait.h"
+
+#include <string.h>
+
+#include "engine/cache.h"
+#include "engine/lists.h"
+
+/* The running sequence that s is held for, or NULL. */
+static const sequence *find_running(const engine *e, const sequence *s) {
+    const sequence wanted = {.priority = s->held_priority, .arrival = s->held_for};
+    int32_t low = 0, high = e->n_running;
+    while (low < high) {
+        int32_t mid = low + (high - low) / 2;
+        if (list_goes_after(&wanted, e->running[mid])) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low < e->n_running && e->running[low]->arrival == s->held_for ? e->running[low] : NULL;
+}
+
+bool hold_stands(const engine *e, const sequence *s) {
+    if (s->held_until == 0) {
+        return false;
+    }
+    const sequence *other = find_running(e, s);
+    return other != NULL && other->n_computed < s->held_until;
+}
+
+/* What a sequence that waits knows of itself. */
+typedef struct waiter {
+    const sequence *s;
+    int32_t n_cached, n_wanted; /* tokens it finds in the cache now, and would at most take from there */
+} waiter;
+
+/* How many tokens a and b may find in the same place: all in one space, else the pages that are public for both: one's public prefix may be the
+ * beginning of the other's. */
+static int32_t common_ground(const engine *e, const sequence *a, const sequence *b) {
+    if (!a->cached || !b->cached) {
+        return 0;
+    }
+    if (a->path.space == b->path.space) {
+        return a->n_known < b->n_known ? a->n_known : b->n_known;
+    }
+    int32_t n_public = a->path.n_public < b->path.n_public ? a->path.n_public : b->path.n_public;
+    return n_public > 0 && a->path.public_space == b->path.public_space ? n_public * e->layout.page_tokens : 0;
+}
+
+/* Up to which token w could take pages from `other`, of whose tokens n_computed are computed, and could not now; 0: nothing worth a wait.
+ */
+static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *other, int32_t n_computed) {
+    int32_t size = e->layout.page_tokens;
+    if (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached) {
+        return 0; /* w would have found its pages, were they of use to it. Where the first holds so does the second, which takes longer */
+    }
+    int32_t n = common_ground(e, w->s, other);
+    n = n < w->n_wanted ? n : w->n_wanted;
+    n -= n % size;
+    if (other->arrival > w->s->arrival || n - w->n_cached < size) {
+        return 0;
+    }
+    const int32_t *own = w->s->tokens, *others = other->tokens;
+    int32_t least = w->n_cached + size;
+    if (memcmp(own, others, (size_t)least * sizeof *own) != 0) {
+        return 0;
+    }
+    int32_t at = least;
+    while (at < n && own[at] == others[at]) {
+        at++;
+    }
+    at -= at % size;
+    return at - w->n_cached >= size ? at : 0;
+}
+
+void hold_find(engine *e, sequence *const *ready, int32_t i) {
+    sequence *s = ready[i];
+    sched_seq *planned = e->step.waiting;
+    waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = cache_reusable(s)};
+    s->held_until = 0;
+    if (!s->cached || w.n_wanted - w.n_cached < e->layout.page_tokens) {
+        return;
+    }
+    for (int32_t k = 0; k < e->n_running + i; k++) {
+        bool runs = k < e->n_running;
+        const sequence *other = runs ? e->running[k] : ready[k - e->n_running];
+        if (!runs && planned[k - e->n_running].held) {
+            continue;
+        }
+        int32_t until = worth_waiting(e, &w, other, runs ? other->n_computed : planned[k - e->n_running].n_computed);
+        if (until > s->held_until) {
+            s->held_until = until;
+            s->held_for = other->arrival;
+            s->held_priority = other->priority;
+            planned[i].held = true;
+            planned[i].waits_for = k;
+        }
+    }
+}

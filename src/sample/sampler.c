@@ -1,0 +1,162 @@
+#include "sample/sampler.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "sample/sampler_parts.h"
+
+#define GREEDY_BELOW 1e-5f
+
+quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
+    sampler *s = mem_new(1, sizeof *s);
+    if (!s) {
+        return QUIRE_NO_MEMORY;
+    }
+    size_t n = (size_t)n_vocab;
+    const sampler_rows *all[SAMPLER_ROWS_MOST];
+    s->rows = all[sampler_rows_here(all) - 1];
+    s->n_vocab = n_vocab;
+    s->max_tokens = max_tokens;
+    s->weights = mem_new(n + PAST_END > BLOCK ? n + PAST_END : BLOCK, sizeof *s->weights);
+    s->ids = mem_new(n + PAST_END, sizeof *s->ids);
+    s->n_groups = (n + GROUP - 1) / GROUP;
+    size_t n_blocks = (n + BLOCK - 1) / BLOCK;
+    s->largest = mem_new(n_blocks * (BLOCK / GROUP), sizeof *s->largest);
+    s->bases = mem_new(n_blocks, sizeof *s->bases);
+    s->sums = mem_new(s->n_groups, sizeof *s->sums);
+    s->keys = mem_new(n, sizeof *s->keys);
+    s->inside = mem_new(n + PAST_END, sizeof *s->inside);
+    s->marks = mem_new(n, sizeof *s->marks);
+    s->counts = mem_new(n, sizeof *s->counts);
+    s->repeats = mem_new((size_t)max_tokens + 1, sizeof *s->repeats);
+    if (!s->weights || !s->ids || !s->largest || !s->bases || !s->sums || !s->keys || !s->inside || !s->marks || !s->counts ||
+        !s->repeats) {
+        sampler_close(s);
+        return QUIRE_NO_MEMORY;
+    }
+    *out = s;
+    return QUIRE_OK;
+}
+
+void sampler_close(sampler *s) {
+    if (s) {
+        mem_free(s->weights);
+        mem_free(s->ids);
+        mem_free(s->largest);
+        mem_free(s->bases);
+        mem_free(s->sums);
+        mem_free(s->keys);
+        mem_free(s->inside);
+        mem_free(s->marks);
+        mem_free(s->counts);
+        mem_free(s->repeats);
+        mem_free(s);
+    }
+}
+
+enum { NOISE_TOKEN = 1, NOISE_XTC = 2 }; /* what a draw is for, beside sample_purpose: part of the counter */
+
+static float draw(sample_key key, uint32_t purpose) {
+    uint32_t counter[4] = {key.position, key.sample_index, purpose, 0}, words[4];
+    uint32_t seed[2] = {(uint32_t)key.seed, (uint32_t)(key.seed >> 32)};
+    rng_philox(counter, seed, words);
+    return rng_uniform(words[0]);
+}
+
+sample_noise sample_noise_of(sample_key key) {
+    return (sample_noise){.token = draw(key, NOISE_TOKEN), .xtc = draw(key, NOISE_XTC)};
+}
+
+float sample_uniform(sample_key key, sample_purpose purpose) {
+    return draw(key, (uint32_t)purpose);
+}
+
+/* The lowest id of the largest logit, after a scan. */
+static int32_t find_max(const sampler *s, const float *logits) {
+    int32_t g = 0;
+    while (s->largest[g] != s->max) {
+        g++;
+    }
+    int32_t id = g * GROUP;
+    while (logits[id] != s->max) {
+        id++;
+    }
+    return id;
+}
+
+/* A look at the row: with the weights of blocks for scale > 0. */
+static quire_err look(sampler *s, const float *logits, float scale) {
+    return (scale > 0.0f ? s->rows->scan_masses(s, logits, scale) : s->rows->scan(s, logits)) ? QUIRE_OK : QUIRE_NUMERIC;
+}
+
+static quire_err adjust(sampler *s, float *logits, const sample_context *c, float scale) {
+    TRY(look(s, logits, scale));
+    s->given_max = s->max;
+    return sampler_change(s, logits, c) ? look(s, logits, scale) : QUIRE_OK; /* a tiny repetition penalty makes infinities */
+}
+
+quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
+    return adjust(s, logits, c, 0.0f);
+}
+
+/* Leaves what may be drawn (sampler_parts.h); *greedy: the choice is *best. */
+static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
+    const sampling_params *p = c->params;
+    bool masses = sampler_wants_masses(p), dynamic = p->dynatemp_range > 0.0f;
+    *greedy = p->temperature < GREEDY_BELOW;
+    s->scale = LOG2_E / p->temperature;
+    TRY(adjust(s, logits, c, masses && !dynamic && !*greedy ? s->scale : 0.0f));
+    if (s->max == -INFINITY) {
+        return s->given_max == -INFINITY ? QUIRE_NUMERIC : QUIRE_BAD_REQUEST;
+    }
+    if (!*greedy && dynamic) {
+        float temperature = sampler_temperature(s, logits, p);
+        *greedy = temperature < GREEDY_BELOW; /* it can come down to 0 */
+        s->scale = LOG2_E / temperature;
+        TRY(masses && !*greedy ? look(s, logits, s->scale) : QUIRE_OK);
+    }
+    if (*greedy) {
+        *best = find_max(s, logits);
+    } else {
+        sampler_cut(s, logits, c);
+    }
+    return QUIRE_OK;
+}
+
+bool sampler_takes_largest(const sampling_params *p, int32_t n_output) {
+    return p->temperature < GREEDY_BELOW && !sampler_may_change(p, n_output);
+}
+
+quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32_t *token) {
+    bool greedy;
+    TRY(distribute(s, logits, c, token, &greedy));
+    if (greedy) {
+        return QUIRE_OK;
+    }
+    bool mirostat = c->params->mirostat != MIROSTAT_OFF;
+    *token = mirostat ? sampler_mirostat(s, c->params, c->noise.token, c->mirostat_mu) : sampler_draw(s, logits, c->noise.token);
+    return QUIRE_OK;
+}
+
+quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs) {
+    bool greedy;
+    int32_t best;
+    TRY(distribute(s, logits, c, &best, &greedy));
+    if (greedy) {
+        s->n_kept = 1;
+        s->ids[0] = best;
+        s->weights[0] = 1.0f;
+    } else if (s->is_whole) {
+        sampler_keep_all(s, logits);
+    }
+    double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
+    memset(s->weights + s->n_kept, 0, (size_t)(s->n_vocab - s->n_kept) * sizeof *s->weights);
+    for (int32_t i = s->n_kept - 1; i >= 0; i--) { /* ids[i] >= i: from the last on each finds its place free */
+        float prob = (float)((double)s->weights[i] / total);
+        s->weights[i] = 0.0f;
+        s->weights[s->ids[i]] = prob;
+    }
+    *probs = s->weights;
+    return QUIRE_OK;
+}

@@ -1,0 +1,38 @@
+/* Members of a set of places joined to others bit by bit: for processors that cannot compress bytes. */
+#ifndef SAMPLE_SAMPLER_APPEND_H
+#define SAMPLE_SAMPLER_APPEND_H
+
+#include "sample/sampler_block.h"
+
+#define AT_A_TIME 4 /* members of a group written without asking how many there are */
+
+/* Without a branch a member, as whether one is in the set cannot be guessed: so many are written in any case, those too many written over
+ * by the next. */
+static inline int32_t append(int32_t *ids, float *values, int32_t n, int32_t first, const float *x, uint64_t set) {
+    int32_t end = n + __builtin_popcountll(set);
+    while (n < end) {
+        UNROLL for (int i = 0; i < AT_A_TIME; i++) {
+            int place = __builtin_ctzll(set | (uint64_t)1 << (GROUP - 1));
+            ids[n + i] = first + place;
+            values[n + i] = x[place];
+            set &= set - 1;
+        }
+        n += AT_A_TIME;
+    }
+    return end;
+}
+
+static inline int32_t append_inside(candidate *inside, int32_t n, int32_t first, const float *w, uint64_t set) {
+    int32_t end = n + __builtin_popcountll(set);
+    while (n < end) {
+        UNROLL for (int i = 0; i < AT_A_TIME; i++) {
+            int place = __builtin_ctzll(set | (uint64_t)1 << (GROUP - 1));
+            inside[n + i] = (candidate){sampler_bits_of(w[place]), first + place};
+            set &= set - 1;
+        }
+        n += AT_A_TIME;
+    }
+    return end;
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* Sampling stages that look at the whole distribution: temperature, and what leaves the unlikely (or the likeliest) tokens out.
+ *
+ * Few tokens are kept of a large vocabulary, so the cuts begin with those whose logits reach a bound below which nothing can be kept: known
+ * for top-k and min-p; for top-p alone sampler_top_p.c guesses it. */
+#include <float.h>
+#include <math.h>
+
+#include "sample/sampler_parts.h"
+
+/* ---- temperature ---- */
+
+float sampler_temperature(const sampler *s, const float *logits, const sampling_params *p) {
+    if (p->dynatemp_range <= 0.0f) {
+        return p->temperature;
+    }
+    double sum = 0.0, weighted = 0.0; /* of exp(l - max), and of that times (l - max) */
+    int32_t n_live = 0;
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        double x = (double)logits[i] - (double)s->max, w = exp(x);
+        if (logits[i] > -INFINITY) {
+            sum += w;
+            weighted += w * x;
+            n_live++;
+        }
+    }
+    if (n_live < 2) {
+        return p->temperature;
+    }
+    double entropy = log(sum) - weighted / sum;
+    double low = fmax(0.0, (double)p->temperature - (double)p->dynatemp_range), high = (double)p->temperature + (double)p->dynatemp_range;
+    return (float)(low + (high - low) * pow(fmax(0.0, entropy) / log((double)n_live), (double)p->dynatemp_exponent));
+}
+
+/* ---- what the cuts begin with ---- */
+
+float sampler_logit_below(const sampler *s, float weight) {
+    double l = (double)s->max + (log2((double)weight) - 1e-3) / (double)s->scale;
+    return weight > 0.0f ? (float)(l - 1e-6 * fabs(l)) : -INFINITY;
+}
+
+void sampler_keep_from(sampler *s, const float *logits, float least, float least_weight) {
+    int32_t n = 0;
+    s->is_whole = false;
+    least = fmaxf(least, sampler_logit_below(s, LEAST_WEIGHT));
+    s->n_kept = s->rows->gather(s, logits, least > -FLT_MAX ? least : -FLT_MAX);
+    s->rows->weigh(s->weights, s->n_kept, s->max, s->scale);
+    for (int32_t i = 0; i < s->n_kept && least_weight > 0.0f; i++) {
+        s->weights[n] = s->weights[i];
+        s->ids[n] = s->ids[i];
+        n += s->weights[i] >= least_weight;
+    }
+    s->n_kept = least_weight > 0.0f ? n : s->n_kept;
+}
+
+void sampler_keep_all(sampler *s, const float *logits) {
+    sampler_keep_from(s, logits, -INFINITY, LEAST_WEIGHT);
+}
+
+/* A logit that at least k tokens reach: the k-th largest of the groups' largest, or a little less. */
+static float bound_of_top_k(sampler *s, int32_t k) {
+    int32_t n_above = 0, b = N_BUCKETS - 1;
+    if ((size_t)k > s->n_groups) {
+        return -INFINITY;
+    }
+    memcpy(s->weights, s->largest, s->n_groups * sizeof *s->weights);
+    s->rows->weigh(s->weights, (int32_t)s->n_groups, s->max, s->scale);
+    memset(s->mass, 0, sizeof s->mass);
+    for (size_t g = 0; g < s->n_groups; g++) {
+        s->mass[sampler_bits_of(s->weights[g]) >> FIRST_SHIFT & (N_BUCKETS - 1)] += 1.0;
+    }
+    while (n_above + (int32_t)s->mass[b] < k) {
+        n_above += (int32_t)s->mass[b--];
+    }
+    return sampler_logit_below(s, sampler_weight_of((uint32_t)b << FIRST_SHIFT));
+}
+
+/* ---- the cuts ---- */
+
+/* Keeps logits of at least the best one less n standard deviations of the live ones. */
+static void cut_sigma(sampler *s, const float *logits, float n) {
+    double sum = 0.0, squares = 0.0;
+    int32_t n_live = 0, n_kept = 0;
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        if (logits[i] > -INFINITY) {
+            sum += (double)logits[i];
+            n_live++;
+        }
+    }
+    double mean = sum / n_live;
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        double d = (double)logits[i] - mean;
+        squares += logits[i] > -INFINITY ? d * d : 0.0;
+    }
+    double least = (double)s->max - (double)n * sqrt(squares / n_live);
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->weights[n_kept] = s->weights[i];
+        s->ids[n_kept] = s->ids[i];
+        n_kept += (double)logits[s->ids[i]] >= least;
+    }
+    s->n_kept = n_kept;
+}
+
+/* Keeps the k largest logits, and all equal to the k-th. */
+static void cut_top_k(sampler *s, const float *logits, int32_t k) {
+    candidate last;
+    if (s->n_kept > k && sampler_find_cut(s, s->weights, BY_COUNT, (double)k, &last)) {
+        sampler_order_equals(s, logits, true, &last);
+        sampler_cut_after(s, last);
+    }
+}
+
+/* Keeps a token iff the mass before it (of larger logits, or equal ones with lower ids) is below top_p of all that were kept. */
+static void cut_top_p(sampler *s, const float *logits, float top_p) {
+    candidate last;
+    (void)sampler_find_cut(s, s->weights, BY_WEIGHT, (double)top_p * s->rows->sum_blocks(s->weights, s->n_kept, s->sums), &last);
+    sampler_order_equals(s, logits, false, &last);
+    sampler_cut_after(s, last);
+}
+
+static double surprise_of(const sampler *s, const float *logits, int32_t id, double log_total) {
+    return log_total - ((double)logits[id] - (double)s->max) * (double)s->scale * 0.6931471805599453; /* ln 2 */
+}
+
+/* Larger for what is nearer to the entropy. */
+static uint32_t nearness_of(double surprise, double entropy) {
+    return 0x7fffffffu - sampler_bits_of((float)fabs(surprise - entropy));
+}
+
+/* Keeps the tokens whose surprise is nearest to the entropy, until they together have this probability; all as near as the last one stay.
+ */
+static void cut_typical(sampler *s, const float *logits, float typical_p) {
+    double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums), log_total = log(total), entropy = 0.0;
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        entropy += (double)s->weights[i] * surprise_of(s, logits, s->ids[i], log_total);
+    }
+    entropy /= total;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->keys[i] = nearness_of(surprise_of(s, logits, s->ids[i], log_total), entropy);
+    }
+    candidate last;
+    (void)sampler_find_cut(s, s->keys, BY_WEIGHT, (double)typical_p * total, &last);
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        s->weights[n] = s->weights[i];
+        s->ids[n] = s->ids[i];
+        n += s->keys[i] >= last.key;
+    }
+    s->n_kept = n;
+}
+
+/* Leaves out all tokens of at least this probability but the least likely of them, the last one of equals. */
+static void cut_top_choices(sampler *s, float threshold) {
+    double least = (double)threshold * s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
+    int32_t last = -1, n = 0;
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        if ((double)s->weights[i] >= least && (last < 0 || s->weights[i] <= s->weights[last])) {
+            last = i;
+        }
+    }
+    for (int32_t i = 0; i < s->n_kept; i++) {
+        bool stays = i == last || (double)s->weights[i] < least;
+        s->weights[n] = s->weights[i];
+        s->ids[n] = s->ids[i];
+        n += stays;
+    }
+    s->n_kept = n;
+}
+
+static bool has_top_k(const sampler *s, const sampling_params *p) {
+    return p->top_k > 0 && p->top_k < s->n_vocab;
+}
+
+/* Whether a stage needs every live token's weight. */
+static bool needs_all(const sampling_params *p) {
+    return p->mirostat != MIROSTAT_OFF || p->top_n_sigma > 0.0f || p->typical_p < 1.0f || p->xtc_probability > 0.0f;
+}
+
+bool sampler_wants_masses(const sampling_params *p) {
+    return !needs_all(p) && p->min_p <= 0.0f && p->top_k <= 0;
+}
+
+/* Keeps all that may stay: min-p is done with it. */
+static void begin(sampler *s, const float *logits, const sampling_params *p) {
+    float least = -INFINITY;
+    if (!needs_all(p) && has_top_k(s, p)) {
+        least = bound_of_top_k(s, p->top_k);
+    }
+    if (p->min_p > 0.0f) {
+        least = fmaxf(least, sampler_logit_below(s, p->min_p)); /* the largest weight is 1 */
+    }
+    sampler_keep_from(s, logits, least, fmaxf(p->min_p, LEAST_WEIGHT));
+}
+
+void sampler_cut(sampler *s, const float *logits, const sample_context *c) {
+    const sampling_params *p = c->params;
+    if (sampler_wants_masses(p)) {
+        s->is_whole = p->top_p >= 1.0f;
+        if (!s->is_whole) {
+            sampler_cut_top_p(s, logits, p->top_p);
+        }
+        return;
+    }
+    begin(s, logits, p);
+    if (p->mirostat != MIROSTAT_OFF) {
+        return;
+    }
+    if (p->top_n_sigma > 0.0f) {
+        cut_sigma(s, logits, p->top_n_sigma);
+    }
+    if (has_top_k(s, p)) {
+        cut_top_k(s, logits, p->top_k);
+    }
+    if (p->typical_p < 1.0f) {
+        cut_typical(s, logits, p->typical_p);
+    }
+    if (p->top_p < 1.0f) {
+        cut_top_p(s, logits, p->top_p);
+    }
+    if (p->xtc_probability > 0.0f && p->xtc_threshold <= 0.5f && c->noise.xtc <= p->xtc_probability) {
+        cut_top_choices(s, p->xtc_threshold);
+    }
+}

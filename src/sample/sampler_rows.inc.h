@@ -1,0 +1,178 @@
+/* Passes over a whole row of the vocabulary, the sampler's cost: compiled once for each instruction set (cmake/rooms.cmake), under the name
+ * SAMPLER_ROWS, behind the loops that differ between them (sampler_block.h). Written so that a compiler puts the plain loops into vector
+ * registers. */
+#include "sample/sampler_block.h"
+
+/* Floats as integers of the same order: negative ones have their other bits turned round. */
+static inline int32_t order_of(float v) {
+    int32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits ^ ((bits >> 31) & INT32_MAX);
+}
+
+static float float_of(int32_t order) {
+    int32_t bits = order ^ ((order >> 31) & INT32_MAX);
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static bool scan(sampler *s, const float *logits) {
+    int32_t most = INT32_MIN, bad = 0, infinity = order_of(INFINITY), least = order_of(-INFINITY);
+    for (int32_t g = 0; g * GROUP < s->n_vocab; g++) {
+        int32_t first = g * GROUP, n = s->n_vocab - first < GROUP ? s->n_vocab - first : GROUP, largest = INT32_MIN;
+        UNROLL for (int32_t i = 0; i < GROUP; i += LANES) {
+            __builtin_prefetch(logits + first + i + AHEAD, 0, 2);
+        }
+        for (int32_t i = 0; i < n; i++) {
+            int32_t order = order_of(logits[first + i]);
+            largest = order > largest ? order : largest;
+            bad |= (order >= infinity) | (order < least); /* NaN, of either sign, and +inf */
+        }
+        s->largest[g] = float_of(largest);
+        most = largest > most ? largest : most;
+    }
+    s->max = float_of(most);
+    return bad == 0;
+}
+
+static void weigh(float *x, int32_t n, float max, float scale) {
+    for (int32_t i = 0; i < n; i++) {
+        float v = (x[i] - max) * scale, w = power_of_2(v);
+        x[i] = v > -126.0f ? w : 0.0f;
+    }
+}
+
+#define FAR_ABOVE 16.0f /* binary orders: further up, weights have fewer exact digits */
+
+/* The weight of `base` against max, for base <= max: in double, as a whole block is multiplied by it. */
+static double weight_of_base(float base, float max, float scale) {
+    double x = ((double)base - (double)max) * (double)scale;
+    if (!(x > -1000.0)) {
+        return 0.0;
+    }
+    double n = rint(x);
+    return ldexp((double)power_of_2((float)(x - n)), (int)n);
+}
+
+/* Each block's weights are taken against the base of the one before, which is some logit, so that one reading does; where they come out too
+ * large, against the block's own largest logit, which is the base of those that follow. */
+static bool scan_masses(sampler *s, const float *logits, float scale) {
+    float max = -INFINITY, base = logits[0], padded[BLOCK];
+    int32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
+    for (int32_t b = 0; b < n_blocks; b++) {
+        const float *x = logits + b * BLOCK;
+        float *largest = s->largest + b * (BLOCK / GROUP);
+        int32_t n = s->n_vocab - b * BLOCK;
+        if (n < BLOCK) { /* the last one */
+            memcpy(padded, x, (size_t)n * sizeof *x);
+            for (int32_t i = n; i < BLOCK; i++) {
+                padded[i] = -INFINITY;
+            }
+            x = padded;
+        }
+        block_scan found = scan_block(x, base, scale, largest);
+        if (found.is_nan || found.largest == INFINITY) {
+            return false;
+        }
+        if (found.largest > -INFINITY && !((found.largest - base) * scale <= FAR_ABOVE)) {
+            base = found.largest;
+            found = scan_block(x, base, scale, largest);
+        }
+        s->bases[b] = base;
+        s->sums[b] = found.largest > -INFINITY ? (double)found.sum : 0.0;
+        max = found.largest > max ? found.largest : max;
+    }
+    s->max = max;
+    s->total = 0.0;
+    double weight = 0.0;
+    for (int32_t b = 0; b < n_blocks && max > -INFINITY; b++) {
+        weight = b > 0 && s->bases[b] == s->bases[b - 1] ? weight : weight_of_base(s->bases[b], max, scale);
+        s->sums[b] *= weight;
+        s->total += s->sums[b];
+    }
+    return true;
+}
+
+static int32_t gather(sampler *s, const float *logits, float least) {
+    int32_t n = 0, n_groups = s->n_vocab / GROUP;
+    for (int32_t g = 0; g < n_groups; g++) {
+        if (s->largest[g] >= least) {
+            const float *x = logits + g * GROUP;
+            n = append(s->ids, s->weights, n, g * GROUP, x, reaches(x, least));
+        }
+    }
+    for (int32_t i = n_groups * GROUP; i < s->n_vocab; i++) {
+        s->ids[n] = i;
+        s->weights[n] = logits[i];
+        n += logits[i] >= least;
+    }
+    return n;
+}
+
+/* A group's lanes added up. */
+static inline double sum_of_doubles(double *lanes) {
+    UNROLL for (int32_t width = LANES / 2; width > 0; width /= 2) {
+        UNROLL for (int32_t j = 0; j < width; j++) {
+            lanes[j] += lanes[j + width];
+        }
+    }
+    return lanes[0];
+}
+
+/* A group of weights added up in double. */
+static inline double sum_group(const float *w) {
+    double lanes[LANES];
+    for (int32_t j = 0; j < LANES; j++) {
+        lanes[j] = (double)w[j];
+    }
+    for (int32_t i = LANES; i < GROUP; i += LANES) {
+        for (int32_t j = 0; j < LANES; j++) {
+            lanes[j] += (double)w[i + j];
+        }
+    }
+    return sum_of_doubles(lanes);
+}
+
+static double sum_blocks(float *w, int32_t n, double *sums) {
+    double total = 0.0;
+    for (int32_t i = n; i % GROUP != 0; i++) {
+        w[i] = 0.0f;
+    }
+    for (int32_t first = 0; first < n; first += GROUP) {
+        sums[first / GROUP] = sum_group(w + first);
+        total += sums[first / GROUP];
+    }
+    return total;
+}
+
+static double divide(sampler *s, float high, int32_t *n_inside) {
+    double above = 0.0;
+    int32_t n = 0;
+    for (int32_t i = s->n_kept; i % GROUP != 0; i++) {
+        s->weights[i] = 0.0f;
+    }
+    for (int32_t first = 0; first < s->n_kept; first += GROUP) {
+        const float *w = s->weights + first;
+        float x[GROUP];
+        for (int32_t j = 0; j < GROUP; j++) {
+            x[j] = w[j] >= high ? w[j] : 0.0f;
+        }
+        above += sum_group(x);
+        n = append_inside(s->inside, n, first, w, ~reaches(w, high));
+    }
+    while (n > 0 && s->inside[n - 1].place >= s->n_kept) {
+        n--;
+    }
+    *n_inside = n;
+    return above;
+}
+
+static void drop_after(float *w, int32_t n, float last, int32_t place) {
+    for (int32_t i = 0; i < n; i++) {
+        bool stays = (w[i] > last) | ((w[i] == last) & (i <= place));
+        w[i] = stays ? w[i] : 0.0f;
+    }
+}
+
+const sampler_rows SAMPLER_ROWS = {scan, scan_masses, gather, weigh, sum_blocks, divide, drop_after};

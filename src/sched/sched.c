@@ -1,0 +1,289 @@
+#include "sched/sched.h"
+
+#include <math.h>
+
+#define NEWEST 4 /* sequences among which a victim is chosen */
+
+typedef struct budget {
+    int32_t rows, out, pages;
+    double us; /* for prefills */
+} budget;
+
+typedef struct planner {
+    const sched_limits *l;
+    const sched_seq *running;
+    int32_t n_running;
+    budget left;
+    bool has_prefill; /* one is planned */
+    sched_plan *plan;
+} planner;
+
+static int32_t min_i32(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
+double sched_predict_us(const sched_cost *c, double n_rows, double n_pairs) {
+    return c->step_us + n_rows * c->row_us + n_pairs * c->pair_us;
+}
+
+static bool is_decode(const sched_seq *s) {
+    return s->n_known - s->n_computed == 1;
+}
+
+static bool has_aged(const sched_limits *l, const sched_seq *s) {
+    return s->n_preempted >= l->max_preemptions;
+}
+
+/* Pairs of the next n_rows of s. */
+static double pairs_of(const sched_seq *s, double n_rows) {
+    return n_rows * ((double)s->n_computed + (n_rows + 1.0) / 2.0);
+}
+
+/* The most rows of s that take no longer than us. */
+static int32_t rows_in(const sched_cost *c, const sched_seq *s, double us) {
+    if (us <= 0.0) {
+        return 0;
+    }
+    double one = c->row_us + c->pair_us * ((double)s->n_computed + 0.5), half = c->pair_us / 2.0;
+    double n = half > 0.0 ? (sqrt(one * one + 4.0 * half * us) - one) / (2.0 * half) : one > 0.0 ? us / one : 1e9;
+    return n < 1e9 ? (int32_t)n : 1000000000;
+}
+
+/* Pages that s takes beyond what it holds when it has n_tokens in all. */
+static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
+    int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups - s->n_pages;
+    return pages > 0 ? pages : 0;
+}
+
+/* Pages that were promised to s and not taken yet. */
+static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
+    return has_aged(l, s) ? pages_wanted(l, s, s->n_most) + s->n_behind : 0;
+}
+
+/* Rows s can have of what is left; 0: none now. */
+static int32_t rows_possible(const planner *p, const sched_seq *s) {
+    int32_t n = min_i32(s->n_known - s->n_computed, min_i32(p->l->max_chunk, p->left.rows));
+    if (p->l->whole_prefills && !s->wants_logits) {
+        return n == s->n_known - s->n_computed && p->left.out > 0 ? n : 0;
+    }
+    if (!is_decode(s)) {
+        int32_t in_time = rows_in(&p->l->cost, s, p->left.us);
+        n = min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one always goes on */
+    }
+    if (s->wants_logits) {
+        return min_i32(n, p->left.out);
+    }
+    bool reaches_end = s->n_computed + n == s->n_known;
+    return reaches_end && p->left.out == 0 ? n - 1 : n;
+}
+
+static int32_t out_wanted(const sched_seq *s, int32_t n_rows) {
+    if (s->wants_logits) {
+        return n_rows;
+    }
+    return s->n_computed + n_rows == s->n_known ? 1 : 0;
+}
+
+/* Adds n_rows of s to the plan; they are known to fit. */
+static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_rows) {
+    sched_plan *plan = p->plan;
+    int32_t out = out_wanted(s, n_rows), pages = pages_wanted(p->l, s, s->n_computed + n_rows);
+    double pairs = pairs_of(s, n_rows);
+    plan->items[plan->n_items++] = (sched_item){.seq = index, .n_rows = n_rows};
+    plan->n_rows += n_rows;
+    plan->n_out += out;
+    plan->n_pages += pages;
+    plan->n_pairs += pairs;
+    p->left.rows -= n_rows;
+    p->left.out -= out;
+    if (!is_decode(s)) {
+        p->has_prefill = true;
+        p->left.us -= n_rows * p->l->cost.row_us + pairs * p->l->cost.pair_us;
+    }
+}
+
+static bool is_with(const sched_seq *a, const sched_seq *b) {
+    return a == b || (a->group != 0 && a->group == b->group);
+}
+
+/* Whether i or one of its group has rows in the plan. */
+static bool group_is_planned(const planner *p, int32_t i) {
+    bool planned = p->plan->fates[i] == SCHED_PLANNED;
+    for (int32_t k = 0; k < p->n_running && p->running[i].group != 0 && !planned; k++) {
+        planned = p->plan->fates[k] == SCHED_PLANNED && is_with(&p->running[k], &p->running[i]);
+    }
+    return planned;
+}
+
+static void preempt_one(planner *p, int32_t i) {
+    p->plan->fates[i] = SCHED_PREEMPTED;
+    p->plan->n_preempted++;
+    p->left.pages += p->running[i].n_pages - p->running[i].n_shared;
+}
+
+/* i and those of its group, none of which is planned. */
+static void preempt(planner *p, int32_t i) {
+    for (int32_t k = 0; k < p->n_running && p->running[i].group != 0; k++) {
+        if (k != i && p->plan->fates[k] == SCHED_IDLE && is_with(&p->running[k], &p->running[i])) {
+            preempt_one(p, k);
+        }
+    }
+    preempt_one(p, i);
+}
+
+/* Whom to preempt for running sequence i; -1: nobody. What has rows in the plan stays: its pages are in use this step. */
+static int32_t victim_for(const planner *p, int32_t i) {
+    int32_t victim = -1, n_seen = 0;
+    for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
+        bool idle = p->plan->fates[k] == SCHED_IDLE && !is_with(&p->running[k], &p->running[i]) && !group_is_planned(p, k);
+        if (!idle || has_aged(p->l, &p->running[k])) {
+            continue;
+        }
+        n_seen++;
+        victim = victim == -1 || p->running[k].n_computed < p->running[victim].n_computed ? k : victim;
+    }
+    return victim;
+}
+
+/* Whether i gives way itself when it finds no pages: it is the last that stays, but not the only one, and was not promised any. */
+static bool gives_way(const planner *p, int32_t i) {
+    for (int32_t k = i + 1; k < p->n_running; k++) {
+        if (p->plan->fates[k] != SCHED_PREEMPTED) {
+            return false;
+        }
+    }
+    return i > 0 && !has_aged(p->l, &p->running[i]) && !group_is_planned(p, i);
+}
+
+static void plan_running_one(planner *p, int32_t i) {
+    const sched_seq *s = &p->running[i];
+    int32_t n = rows_possible(p, s);
+    if (n <= 0) {
+        return;
+    }
+    bool promised = has_aged(p->l, s);
+    int32_t pages = pages_wanted(p->l, s, s->n_computed + n);
+    for (int32_t victim; !promised && pages > p->left.pages && (victim = victim_for(p, i)) != -1;) {
+        preempt(p, victim);
+    }
+    if (!promised && pages > 0 && pages > p->left.pages) {
+        if (gives_way(p, i)) {
+            preempt(p, i);
+        }
+        return;
+    }
+    plan_add(p, s, i, n);
+    p->left.pages -= promised ? 0 : pages;
+    p->plan->fates[i] = SCHED_PLANNED;
+}
+
+/* Plans the running sequences of one phase. */
+static void plan_running(planner *p, bool decodes) {
+    for (int32_t i = 0; i < p->n_running; i++) {
+        if (p->plan->fates[i] == SCHED_IDLE && is_decode(&p->running[i]) == decodes) {
+            plan_running_one(p, i);
+        }
+    }
+}
+
+/* Gives the planned decodes rows for their drafts, in order; none where a prompt may need them all. */
+static void plan_drafts(planner *p, bool others_want_rows) {
+    const sched_plan *plan = p->plan;
+    int32_t room = others_want_rows ? p->l->whole_prefills ? 0 : p->left.rows / 2 : p->left.rows;
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        sched_item *item = &plan->items[i];
+        const sched_seq *s = &p->running[item->seq];
+        int32_t n = min_i32(s->n_drafts, s->forced ? room : min_i32(room, p->left.out));
+        item->n_drafts = n > 0 ? n : 0;
+        room -= item->n_drafts;
+        p->left.rows -= item->n_drafts;
+        p->left.out -= s->forced ? 0 : item->n_drafts;
+        p->left.us -= item->n_drafts * p->l->cost.row_us;
+    }
+}
+
+/* Cuts drafts to the pages that everybody else left; those that were promised to a sequence are its own. */
+static void fit_drafts(planner *p) {
+    sched_plan *plan = p->plan;
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        sched_item *item = &plan->items[i];
+        if (item->n_drafts == 0) {
+            continue;
+        }
+        const sched_seq *s = &p->running[item->seq];
+        int32_t n = s->n_computed + item->n_rows, alone = pages_wanted(p->l, s, n), left = has_aged(p->l, s) ? INT32_MAX : p->left.pages;
+        while (item->n_drafts > 0 && pages_wanted(p->l, s, n + item->n_drafts) - alone > left) {
+            item->n_drafts--;
+        }
+        int32_t more = pages_wanted(p->l, s, n + item->n_drafts) - alone;
+        plan->n_pairs += pairs_of(s, item->n_rows + item->n_drafts) - pairs_of(s, item->n_rows);
+        item->n_rows += item->n_drafts;
+        p->left.pages -= has_aged(p->l, s) ? 0 : more;
+        plan->n_rows += item->n_drafts;
+        plan->n_out += s->forced ? 0 : item->n_drafts;
+        plan->n_pages += more;
+    }
+}
+
+/* What the decodes leave of the step's time. */
+static double time_left(const planner *p) {
+    const sched_limits *l = p->l;
+    if (l->target_us <= 0.0 || p->plan->n_items == 0) {
+        return INFINITY;
+    }
+    double decodes_us = sched_predict_us(&l->cost, p->plan->n_rows, p->plan->n_pairs);
+    return fmax(l->target_us - decodes_us, decodes_us);
+}
+
+/* Whether sequence k runs from now on: it was running, and nobody was preempted, or it is admitted. */
+static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
+    bool runs = k < n_running;
+    for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items && !runs; i++) {
+        runs = plan->items[i].seq == k;
+    }
+    return runs;
+}
+
+static void plan_waiting(planner *p, const sched_seq *waiting, int32_t n_waiting) {
+    const sched_limits *l = p->l;
+    sched_plan *plan = p->plan;
+    int32_t places = l->max_seqs - p->n_running;
+    for (int32_t i = 0; i < p->n_running; i++) {
+        places -= p->running[i].n_beside;
+    }
+    for (int32_t i = 0; i < n_waiting && places > waiting[i].n_beside && plan->n_items < l->max_seqs; i++) {
+        const sched_seq *s = &waiting[i];
+        if (s->held && will_run(plan, s->waits_for, p->n_running)) {
+            continue;
+        }
+        int32_t n = rows_possible(p, s);
+        int32_t whole = pages_wanted(l, s, s->n_known + 1) + s->n_behind;
+        int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
+        bool alone = p->n_running + plan->n_admitted == 0; /* then what it will need is there */
+        if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {
+            return;
+        }
+        plan_add(p, s, p->n_running + i, n);
+        p->left.pages -= claimed;
+        places -= 1 + s->n_beside;
+        plan->n_admitted++;
+    }
+}
+
+void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
+                     int32_t n_free, sched_plan *plan) {
+    *plan = (sched_plan){.items = plan->items, .fates = plan->fates};
+    planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY}, false, plan};
+    for (int32_t i = 0; i < n_running; i++) {
+        plan->fates[i] = SCHED_IDLE;
+        p.left.pages -= pages_promised(l, &running[i]);
+    }
+    plan_running(&p, true);
+    p.left.us = time_left(&p);
+    plan_drafts(&p, plan->n_items < n_running || n_waiting > 0);
+    plan_running(&p, false);
+    if (plan->n_preempted == 0) { /* else pages are short: nobody new comes in */
+        plan_waiting(&p, waiting, n_waiting);
+    }
+    fit_drafts(&p);
+}

@@ -1,0 +1,48 @@
+#include "sched/step_cost.h"
+
+#include <math.h>
+
+#define FADE       0.98  /* weight of a step against the one after it: fifty steps count */
+#define SWEEPS     8     /* of coordinate descent, which starts from the last solution */
+#define SURPRISE   4.0   /* a step that takes longer than this many times what was foretold was held up by others */
+#define TRUSTED    8     /* steps after which that is said */
+#define ROW_SCALE  64.0  /* so that the terms are of one order */
+#define PAIR_SCALE 65536.0
+
+static double foretold(const pace *p, const double *terms) {
+    double us = 0.0;
+    for (int i = 0; i < PACE_TERMS; i++) {
+        us += p->factors[i] * terms[i];
+    }
+    return us;
+}
+
+/* Minimises over each factor in turn. Where steps were all alike the factors cannot be told apart: then they stay near where they were. */
+static void solve(pace *p) {
+    for (int sweep = 0; sweep < SWEEPS; sweep++) {
+        for (int i = 0; i < PACE_TERMS; i++) {
+            double rest = p->sums[i];
+            for (int j = 0; j < PACE_TERMS; j++) {
+                rest -= j == i ? 0.0 : p->products[i][j] * p->factors[j];
+            }
+            p->factors[i] = p->products[i][i] > 0.0 ? fmax(0.0, rest / p->products[i][i]) : 0.0;
+        }
+    }
+}
+
+void pace_note(pace *p, double n_rows, double n_pairs, double us) {
+    double terms[PACE_TERMS] = {1.0, n_rows / ROW_SCALE, n_pairs / PAIR_SCALE};
+    us = p->n_steps >= TRUSTED ? fmin(us, SURPRISE * foretold(p, terms)) : us;
+    for (int i = 0; i < PACE_TERMS; i++) {
+        for (int j = 0; j < PACE_TERMS; j++) {
+            p->products[i][j] = FADE * p->products[i][j] + terms[i] * terms[j];
+        }
+        p->sums[i] = FADE * p->sums[i] + terms[i] * us;
+    }
+    solve(p);
+    p->n_steps++;
+}
+
+sched_cost pace_cost(const pace *p) {
+    return (sched_cost){p->factors[0], p->factors[1] / ROW_SCALE, p->factors[2] / PAIR_SCALE};
+}

@@ -1,0 +1,238 @@
+/* Log-probabilities in answers: OpenAI's two forms, and the reference's prompt_logprobs. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "server/response.h"
+
+/* What the APIs show of minus infinity. */
+static double shown(float logprob) {
+    return logprob > -9999.0f ? (double)logprob : -9999.0;
+}
+
+/* Whether U+FFFD is in it, which stands for a part of a character. */
+static bool has_replacement(str text) {
+    for (size_t i = 0; i + 3 <= text.n; i++) {
+        if (memcmp(text.p + i, "\xEF\xBF\xBD", 3) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The text of a token by itself, "" where it is only a part of a character. Made once for each token and kept by the loop; without memory for it: "". */
+static str text_of(const answer *a, int32_t token) {
+    loop *l = a->conn->loop;
+    const quire_engine *e = l->server->engine;
+    int32_t n_vocab = quire_engine_info(e)->n_vocab;
+    quire_error err;
+    if (l->token_texts == NULL) {
+        l->token_texts = mem_new((size_t)n_vocab, sizeof *l->token_texts);
+        l->n_token_texts = l->token_texts != NULL ? n_vocab : 0;
+    }
+    if (token < 0 || token >= l->n_token_texts) {
+        return (str){"", 0};
+    }
+    token_text *t = &l->token_texts[token];
+    if (t->p == NULL && quire_detokenize(e, &token, 1, false, &t->p, &t->n, &err) == QUIRE_OK && has_replacement((str){t->p, t->n})) {
+        t->n = 0;
+    }
+    return t->p != NULL ? (str){t->p, t->n} : (str){"", 0};
+}
+
+static void write_token_text(const answer *a, int32_t token, json_out *o) {
+    str text = text_of(a, token);
+    json_text(o, text.p, text.n);
+}
+
+/* ---- completions: four lists ---- */
+
+static int64_t count_chars(const char *text, size_t n) {
+    int64_t chars = 0;
+    for (size_t i = 0; i < n; i++) {
+        chars += ((unsigned char)text[i] & 0xc0) != 0x80;
+    }
+    return chars;
+}
+
+static void begin_value(json_out *o) {
+    if (o->to->n > 0) {
+        json_raw(o, ",");
+    }
+}
+
+/* One token into the lists; width 0: the prompt's first, which has no log-probability. */
+static quire_err add_to_lists(const answer *a, answer_logprobs *l, int32_t token, const quire_logprob *p, int32_t width) {
+    json_out tokens = {.to = &l->tokens}, values = {.to = &l->values}, tops = {.to = &l->tops}, offsets = {.to = &l->offsets};
+    str text = text_of(a, token);
+    begin_value(&tokens);
+    json_text(&tokens, text.p, text.n);
+    begin_value(&offsets);
+    json_int(&offsets, l->n_chars);
+    l->n_chars += count_chars(text.p, text.n);
+    begin_value(&values);
+    begin_value(&tops);
+    if (width == 0) {
+        json_raw(&values, "null");
+        json_raw(&tops, "null");
+    } else {
+        json_number(&values, shown(p[0].logprob));
+        json_raw(&tops, "{");
+        for (int32_t i = 0; i < width; i++) {
+            if (i > 0 && p[i].token == p[0].token) {
+                continue; /* it stands first already */
+            }
+            json_raw(&tops, i > 0 ? "," : "");
+            write_token_text(a, p[i].token, &tops);
+            json_raw(&tops, ":");
+            json_number(&tops, shown(p[i].logprob));
+        }
+        json_raw(&tops, "}");
+    }
+    return tokens.err ? tokens.err : values.err ? values.err : tops.err ? tops.err : offsets.err;
+}
+
+/* ---- chat: an object a token ---- */
+
+static void write_members(const answer *a, const quire_logprob *p, json_out *o) {
+    str text = text_of(a, p->token);
+    json_raw(o, "\"token\":");
+    json_text(o, text.p, text.n);
+    json_raw(o, ",\"logprob\":");
+    json_number(o, shown(p->logprob));
+    json_raw(o, ",\"bytes\":[");
+    for (size_t i = 0; i < text.n; i++) {
+        json_raw(o, i > 0 ? "," : "");
+        json_int(o, (unsigned char)text.p[i]);
+    }
+    json_raw(o, "]");
+}
+
+static quire_err add_content(const answer *a, answer_logprobs *l, const quire_logprob *p, int32_t width) {
+    json_out o = {.to = &l->content};
+    begin_value(&o);
+    json_raw(&o, "{");
+    write_members(a, &p[0], &o);
+    json_raw(&o, ",\"top_logprobs\":[");
+    for (int32_t i = 1; i < width; i++) {
+        json_raw(&o, i > 1 ? ",{" : "{");
+        write_members(a, &p[i], &o);
+        json_raw(&o, "}");
+    }
+    json_raw(&o, "]}");
+    return o.err;
+}
+
+/* ---- the prompt's: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} a token ---- */
+
+static quire_err add_prompt(const answer *a, answer_prompt *to, const quire_logprob *p, int32_t width) {
+    json_out o = {.to = &to->prompt_logprobs};
+    json_raw(&o, ",{");
+    for (int32_t i = 0; i < width; i++) {
+        if (i > 0 && p[i].token == p[0].token) {
+            continue;
+        }
+        json_raw(&o, i > 0 ? ",\"" : "\"");
+        json_int(&o, p[i].token);
+        json_raw(&o, "\":{\"logprob\":");
+        json_number(&o, shown(p[i].logprob));
+        json_raw(&o, ",\"rank\":");
+        json_int(&o, p[i].rank);
+        json_raw(&o, ",\"decoded_token\":");
+        write_token_text(a, p[i].token, &o);
+        json_raw(&o, "}");
+    }
+    json_raw(&o, "}");
+    return o.err;
+}
+
+quire_err answer_take_prompt_logprobs(const answer *a, answer_prompt *to, const quire_event *ev) {
+    if (a->info->prompt_logprobs < 0) {
+        return QUIRE_OK;
+    }
+    bool listed = a->info->echo && a->info->logprobs >= 0 && a->info->endpoint == QUIRE_COMPLETIONS;
+    int32_t listed_width = a->info->logprobs + 1 < ev->n_logprobs ? a->info->logprobs + 1 : ev->n_logprobs;
+    if (listed && ev->n_tokens > 0) {
+        TRY(add_to_lists(a, &to->logprobs, ev->tokens[0], NULL, 0));
+    }
+    for (int32_t i = 1; i < ev->n_tokens && ev->logprobs != NULL; i++) {
+        const quire_logprob *p = ev->logprobs + (size_t)(i - 1) * (size_t)ev->n_logprobs;
+        TRY(add_prompt(a, to, p, ev->n_logprobs));
+        if (listed) {
+            TRY(add_to_lists(a, &to->logprobs, ev->tokens[i], p, listed_width));
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err answer_take_logprobs(const answer *a, answer_choice *c, const quire_event *ev) {
+    if (ev->logprobs == NULL) {
+        return QUIRE_OK;
+    }
+    return a->info->endpoint == QUIRE_CHAT ? add_content(a, &c->logprobs, ev->logprobs, ev->n_logprobs)
+                                           : add_to_lists(a, &c->logprobs, ev->tokens[0], ev->logprobs, ev->n_logprobs);
+}
+
+void answer_clear_logprobs(answer_choice *c) {
+    strbuf_clear(&c->logprobs.tokens);
+    strbuf_clear(&c->logprobs.values);
+    strbuf_clear(&c->logprobs.tops);
+    strbuf_clear(&c->logprobs.offsets);
+    strbuf_clear(&c->logprobs.content);
+}
+
+void answer_rollback_logprobs(const answer *a, answer_choice *c, const int32_t *tokens, int32_t n) {
+    c->logprobs.n_chars = c->logprobs.n_prompt_chars;
+    for (int32_t i = 0; a->info->logprobs >= 0 && i < n; i++) {
+        str text = text_of(a, tokens[i]);
+        c->logprobs.n_chars += count_chars(text.p, text.n);
+    }
+}
+
+size_t answer_logprobs_bytes(const answer_logprobs *l) {
+    return l->tokens.n + l->values.n + l->tops.n + l->offsets.n + l->content.n;
+}
+
+void answer_deinit_logprobs(answer_logprobs *l) {
+    strbuf_deinit(&l->tokens);
+    strbuf_deinit(&l->values);
+    strbuf_deinit(&l->tops);
+    strbuf_deinit(&l->offsets);
+    strbuf_deinit(&l->content);
+}
+
+/* One list behind the other, either of which may be empty. */
+static void write_lists(const char *before, const strbuf *first, const strbuf *second, json_out *o) {
+    json_raw(o, before);
+    json_raw(o, first->n > 0 ? first->p : "");
+    json_raw(o, first->n > 0 && second->n > 0 ? "," : "");
+    json_raw(o, second->n > 0 ? second->p : "");
+    json_raw(o, "]");
+}
+
+void answer_write_logprobs(const answer *a, const answer_choice *c, json_out *o) {
+    static const answer_logprobs none = {.n_chars = 0};
+    const answer_logprobs *l = &c->logprobs, *p = c->prompt_sent ? &none : &answer_prompt_of(a, c)->logprobs;
+    if (answer_logprobs_bytes(l) + answer_logprobs_bytes(p) == 0) {
+        json_raw(o, "\"logprobs\":null");
+    } else if (a->info->endpoint == QUIRE_CHAT) {
+        write_lists("\"logprobs\":{\"content\":[", &p->content, &l->content, o);
+        json_raw(o, "}");
+    } else {
+        write_lists("\"logprobs\":{\"text_offset\":[", &p->offsets, &l->offsets, o);
+        write_lists(",\"token_logprobs\":[", &p->values, &l->values, o);
+        write_lists(",\"tokens\":[", &p->tokens, &l->tokens, o);
+        write_lists(",\"top_logprobs\":[", &p->tops, &l->tops, o);
+        json_raw(o, "}");
+    }
+}
+
+void answer_write_prompt_logprobs(const answer *a, const answer_choice *c, json_out *o) {
+    const strbuf *list = &answer_prompt_of(a, c)->prompt_logprobs;
+    if (a->info->prompt_logprobs < 0) {
+        json_raw(o, "\"prompt_logprobs\":null");
+        return;
+    }
+    json_raw(o, "\"prompt_logprobs\":[null");
+    json_raw(o, list->n > 0 ? list->p : "");
+    json_raw(o, "]");
+}

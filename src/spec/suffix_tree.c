@@ -1,0 +1,401 @@
+#include "spec/suffix_tree.h"
+
+#include "base/mem.h"
+
+typedef struct node {
+    int32_t parent, token, count;
+    int32_t child, next, previous; /* its first child; its siblings */
+    int32_t best;                  /* the child that was the last to have the highest count */
+    int32_t bucket;                /* the next in its hash bucket; in the free list or the dropped list the next there */
+    uint8_t depth;
+} node;
+
+struct suffix_tree {
+    node *nodes;
+    int32_t *buckets; /* [mask + 1] */
+    uint32_t mask;
+    int32_t max_nodes, n_used, n_free; /* n_used: those that were ever in use; n_free: in the free list */
+    int32_t free, dropped;             /* dropped: subtrees whose nodes are to be freed */
+    int32_t depth;
+};
+
+quire_err suffix_tree_open(int32_t max_nodes, int32_t depth, suffix_tree **out) {
+    suffix_tree *t = mem_new(1, sizeof *t);
+    if (!t) {
+        return QUIRE_NO_MEMORY;
+    }
+    uint32_t n_buckets = 2;
+    while (n_buckets < (uint32_t)max_nodes) {
+        n_buckets *= 2;
+    }
+    t->nodes = mem_new((size_t)max_nodes, sizeof *t->nodes);
+    t->buckets = mem_new(n_buckets, sizeof *t->buckets);
+    if (!t->nodes || !t->buckets) {
+        suffix_tree_close(t);
+        return QUIRE_NO_MEMORY;
+    }
+    t->mask = n_buckets - 1;
+    t->max_nodes = max_nodes;
+    t->depth = depth;
+    t->free = t->dropped = SUFFIX_NONE;
+    for (uint32_t i = 0; i < n_buckets; i++) {
+        t->buckets[i] = SUFFIX_NONE;
+    }
+    *out = t;
+    return QUIRE_OK;
+}
+
+void suffix_tree_close(suffix_tree *t) {
+    if (t) {
+        mem_free(t->nodes);
+        mem_free(t->buckets);
+        mem_free(t);
+    }
+}
+
+/* ---- nodes ---- */
+
+static int32_t *bucket_of(const suffix_tree *t, int32_t parent, int32_t token) {
+    uint64_t h = ((uint64_t)(uint32_t)parent << 32 | (uint32_t)token) * 0x9e3779b97f4a7c15u;
+    h = (h ^ h >> 32) * 0xd6e8feb86659fd93u;
+    return &t->buckets[(uint32_t)(h >> 32) & t->mask];
+}
+
+static int32_t find_child(const suffix_tree *t, int32_t parent, int32_t token) {
+    int32_t i = *bucket_of(t, parent, token);
+    while (i != SUFFIX_NONE && (t->nodes[i].parent != parent || t->nodes[i].token != token)) {
+        i = t->nodes[i].bucket;
+    }
+    return i;
+}
+
+static void leave_bucket(suffix_tree *t, int32_t i) {
+    int32_t *at = bucket_of(t, t->nodes[i].parent, t->nodes[i].token);
+    while (*at != i) {
+        at = &t->nodes[*at].bucket;
+    }
+    *at = t->nodes[i].bucket;
+}
+
+/* One node of a dropped subtree, free; its children are the next to go. */
+static int32_t take_dropped(suffix_tree *t) {
+    int32_t i = t->dropped;
+    t->dropped = t->nodes[i].bucket;
+    for (int32_t c = t->nodes[i].child, next; c != SUFFIX_NONE; c = next) {
+        next = t->nodes[c].next;
+        leave_bucket(t, c);
+        t->nodes[c].bucket = t->dropped;
+        t->dropped = c;
+    }
+    return i;
+}
+
+static int32_t new_node(suffix_tree *t, int32_t parent, int32_t token) {
+    int32_t i = SUFFIX_NONE;
+    if (t->free != SUFFIX_NONE) {
+        i = t->free;
+        t->free = t->nodes[i].bucket;
+        t->n_free--;
+    } else if (t->n_used < t->max_nodes) {
+        i = t->n_used++;
+    } else if (t->dropped != SUFFIX_NONE) {
+        i = take_dropped(t);
+    }
+    if (i == SUFFIX_NONE) {
+        return i;
+    }
+    node *n = &t->nodes[i];
+    *n = (node){.parent = parent, .token = token, .child = SUFFIX_NONE, .next = SUFFIX_NONE, .previous = SUFFIX_NONE, .best = SUFFIX_NONE};
+    if (parent != SUFFIX_NONE) {
+        node *p = &t->nodes[parent];
+        n->depth = (uint8_t)(p->depth + 1);
+        n->next = p->child;
+        if (p->child != SUFFIX_NONE) {
+            t->nodes[p->child].previous = i;
+        }
+        p->child = i;
+        int32_t *bucket = bucket_of(t, parent, token);
+        n->bucket = *bucket;
+        *bucket = i;
+    }
+    return i;
+}
+
+/* A child that occurs no more, and has no children. */
+static void free_node(suffix_tree *t, int32_t i) {
+    node *n = &t->nodes[i], *p = &t->nodes[n->parent];
+    leave_bucket(t, i);
+    if (n->previous != SUFFIX_NONE) {
+        t->nodes[n->previous].next = n->next;
+    } else {
+        p->child = n->next;
+    }
+    if (n->next != SUFFIX_NONE) {
+        t->nodes[n->next].previous = n->previous;
+    }
+    if (p->best == i) {
+        p->best = p->child;
+        for (int32_t c = p->child; c != SUFFIX_NONE && p->parent != SUFFIX_NONE; c = t->nodes[c].next) { /* under a root nobody asks for the best */
+            p->best = t->nodes[c].count > t->nodes[p->best].count ? c : p->best;
+        }
+    }
+    n->bucket = t->free;
+    t->free = i;
+    t->n_free++;
+}
+
+/* The child, made where there is none, counted once more. */
+static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
+    int32_t i = find_child(t, parent, token);
+    i = i != SUFFIX_NONE ? i : new_node(t, parent, token);
+    if (i != SUFFIX_NONE) {
+        t->nodes[i].count++;
+        node *p = &t->nodes[parent];
+        if (p->best == SUFFIX_NONE || t->nodes[i].count >= t->nodes[p->best].count) {
+            p->best = i;
+        }
+    }
+    return i;
+}
+
+bool suffix_tree_has_room(suffix_tree *t) {
+    while (t->max_nodes - t->n_used + t->n_free < t->depth && t->dropped != SUFFIX_NONE) {
+        int32_t i = take_dropped(t);
+        t->nodes[i].bucket = t->free;
+        t->free = i;
+        t->n_free++;
+    }
+    return t->max_nodes - t->n_used + t->n_free >= t->depth;
+}
+
+int32_t suffix_tree_root(suffix_tree *t) {
+    return new_node(t, SUFFIX_NONE, 0);
+}
+
+void suffix_tree_drop(suffix_tree *t, int32_t root) {
+    t->nodes[root].bucket = t->dropped;
+    t->dropped = root;
+}
+
+/* ---- texts ---- */
+
+void suffix_cursor_init(suffix_cursor *c, int32_t root) {
+    c->root = root;
+    c->n_active = 0;
+}
+
+bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token) {
+    int32_t before = c->n_active < t->depth ? c->n_active : t->depth - 1;
+    int32_t parent = c->root;
+    for (int32_t length = 0; length <= before; length++) {
+        int32_t child = count_child(t, parent, token);
+        if (child == SUFFIX_NONE) {
+            c->n_active = length;
+            return false;
+        }
+        parent = c->active[length]; /* of the text before this token */
+        c->active[length] = child;
+    }
+    c->n_active = before + 1;
+    return true;
+}
+
+/* Takes the run of `length` tokens once out. */
+static void take_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t length) {
+    int32_t path[SUFFIX_MAX_DEPTH], i = root;
+    for (int32_t k = 0; k < length; k++) {
+        i = path[k] = find_child(t, i, tokens[k]);
+    }
+    for (int32_t k = length - 1; k >= 0; k--) {
+        if (--t->nodes[path[k]].count == 0) {
+            free_node(t, path[k]);
+        }
+    }
+}
+
+/* Counts the run of tokens once more; returns how much of it nodes sufficed for. */
+static int32_t put_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t length) {
+    int32_t i = root, k = 0;
+    while (k < length && (i = count_child(t, i, tokens[k])) != SUFFIX_NONE) {
+        k++;
+    }
+    return k;
+}
+
+static int32_t run_length(const suffix_tree *t, int32_t n, int32_t from) {
+    return n - from < t->depth ? n - from : t->depth;
+}
+
+int32_t suffix_tree_put(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t from) {
+    for (; from < n; from++) {
+        int32_t length = run_length(t, n, from), put = put_run(t, root, tokens + from, length);
+        if (put < length) {
+            take_run(t, root, tokens + from, put);
+            break;
+        }
+    }
+    return from;
+}
+
+void suffix_tree_take(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t end) {
+    for (int32_t from = 0; from < end; from++) {
+        take_run(t, root, tokens + from, run_length(t, n, from));
+    }
+}
+
+/* ---- questions ---- */
+
+int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n) {
+    int32_t i = root;
+    for (int32_t k = 0; k < n && i != SUFFIX_NONE; k++) {
+        i = find_child(t, i, tokens[k]);
+    }
+    return i;
+}
+
+int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t *length) {
+    int32_t found = SUFFIX_NONE, low = 0, high = n < t->depth - 1 ? n : t->depth - 1; /* a suffix of low tokens is found; none of more than high is */
+    while (low < high) {
+        int32_t middle = (low + high + 1) / 2, i = suffix_tree_find(t, root, tokens + n - middle, middle);
+        if (i != SUFFIX_NONE && t->nodes[i].child != SUFFIX_NONE) {
+            low = middle;
+            found = i;
+        } else {
+            high = middle - 1;
+        }
+    }
+    *length = low;
+    return found;
+}
+
+int32_t suffix_tree_count(const suffix_tree *t, int32_t i) {
+    return t->nodes[i].count;
+}
+
+/* ---- guesses ---- */
+
+/* What may be guessed next: that the token of `node` follows node `parent` of the tree of guesses. */
+typedef struct guess {
+    double p;
+    int32_t node, parent;
+} guess;
+
+typedef struct guesser {
+    const suffix_tree *t;
+    int32_t root;
+    const int32_t *tokens; /* [n] what was there before */
+    int32_t n, width;
+    draft_tree *out;
+    int32_t n_open;
+    guess open[(DRAFT_MAX + 1) * DRAFT_MAX_WIDTH];
+} guesser;
+
+/* The node of the last `length` tokens that end with `parent`, those before it and what was there before. */
+static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
+    int32_t run[SUFFIX_MAX_DEPTH], n = g->n;
+    for (int32_t i = length - 1; i >= 0; i--) {
+        run[i] = parent != DRAFT_ROOT ? g->out->tokens[parent] : g->tokens[--n];
+        parent = parent != DRAFT_ROOT ? g->out->parents[parent] : parent;
+    }
+    return suffix_tree_find(g->t, g->root, run, length);
+}
+
+/* Opens what most often followed node i, which has probability p and stands for `parent`. Of those that are as frequent the best is the first. */
+static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
+    const node *nodes = g->t->nodes;
+    guess *first = g->open + g->n_open;
+    if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) { /* too deep to know more: from half as many tokens */
+        i = find_end(g, parent, g->t->depth / 2);
+    }
+    if (i == SUFFIX_NONE || nodes[i].best == SUFFIX_NONE) {
+        return;
+    }
+    double each = p / (double)nodes[i].count;
+    int32_t n = 0;
+    first[n++] = (guess){each * (double)nodes[nodes[i].best].count, nodes[i].best, parent};
+    for (int32_t c = g->width > 1 ? nodes[i].child : SUFFIX_NONE; c != SUFFIX_NONE; c = nodes[c].next) {
+        int32_t at = n;
+        while (at > 1 && nodes[c].count > nodes[first[at - 1].node].count) {
+            at--;
+        }
+        if (c == nodes[i].best || at == g->width) {
+            continue;
+        }
+        n = n < g->width ? n + 1 : n;
+        for (int32_t k = n - 1; k > at; k--) {
+            first[k] = first[k - 1];
+        }
+        first[at] = (guess){each * (double)nodes[c].count, c, parent};
+    }
+    g->n_open += n;
+}
+
+/* Takes the likeliest guess out; the one that was opened first among equals. */
+static guess take_likeliest(guesser *g) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < g->n_open; i++) {
+        best = g->open[i].p > g->open[best].p ? i : best;
+    }
+    guess taken = g->open[best];
+    g->n_open--;
+    for (int32_t i = best; i < g->n_open; i++) {
+        g->open[i] = g->open[i + 1];
+    }
+    return taken;
+}
+
+double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const int32_t *tokens, int32_t n, const draft_bounds *most, double min_prob, draft_tree *out) {
+    guesser g = {.t = t, .root = root, .tokens = tokens, .n = n, .width = most->width, .out = out};
+    double score = 0.0;
+    if (most->depth > 0) {
+        open_children(&g, i, DRAFT_ROOT, 1.0);
+    }
+    while (out->n < most->nodes && g.n_open > 0) {
+        guess next = take_likeliest(&g);
+        if (next.p < min_prob) {
+            break;
+        }
+        score += next.p;
+        int32_t at = draft_tree_add(out, next.parent, t->nodes[next.node].token);
+        if (out->depths[at] < most->depth) {
+            open_children(&g, next.node, at, next.p);
+        }
+    }
+    draft_tree_sort(out);
+    return score;
+}
+
+bool suffix_tree_has_children(const suffix_tree *t, int32_t i) {
+    return t->nodes[i].child != SUFFIX_NONE;
+}
+
+/* Whether the node's own links and counts agree. */
+static bool check_node(const suffix_tree *t, int32_t i) {
+    const node *n = &t->nodes[i];
+    int64_t sum = 0;
+    int32_t previous = SUFFIX_NONE;
+    bool has_best = n->best == SUFFIX_NONE && n->child == SUFFIX_NONE;
+    for (int32_t c = n->child; c != SUFFIX_NONE; previous = c, c = t->nodes[c].next) {
+        sum += t->nodes[c].count;
+        has_best = has_best || c == n->best;
+        if (t->nodes[c].parent != i || t->nodes[c].previous != previous || t->nodes[c].depth != n->depth + 1) {
+            return false;
+        }
+    }
+    return n->count >= 1 && sum <= n->count && has_best && find_child(t, n->parent, n->token) == i;
+}
+
+bool suffix_tree_check(const suffix_tree *t) {
+    int32_t n_free = 0;
+    for (int32_t i = t->free; i != SUFFIX_NONE; i = t->nodes[i].bucket) {
+        n_free++;
+    }
+    for (uint32_t b = 0; b <= t->mask; b++) {
+        for (int32_t i = t->buckets[b]; i != SUFFIX_NONE; i = t->nodes[i].bucket) {
+            if (!check_node(t, i)) {
+                return false;
+            }
+        }
+    }
+    return n_free == t->n_free && t->n_used <= t->max_nodes;
+}

@@ -1,0 +1,156 @@
+/* One Knuth-Morris-Pratt automaton a string (Knuth, Morris, Pratt 1977): its state is the length of the longest suffix of the text that
+ * begins the string, which is just what must be held back. */
+#include "text/stop_matcher.h"
+
+#include "base/mem.h"
+
+typedef struct automaton {
+    char *text;
+    size_t n;
+    size_t *border; /* [n] border[k]: the longest proper prefix of text[0..k] that is its suffix too */
+    size_t state;
+} automaton;
+
+struct stopper {
+    automaton *automata;
+    size_t n;
+    strbuf held; /* held.p[shown..] is what is held back */
+    size_t shown;
+    bool matched;
+};
+
+static size_t automaton_step(const automaton *a, size_t state, char c) {
+    while (state > 0 && (state == a->n || a->text[state] != c)) {
+        state = a->border[state - 1];
+    }
+    return a->text[state] == c ? state + 1 : 0;
+}
+
+static quire_err automaton_init(automaton *a, str text) {
+    a->text = mem_dup(text.p, text.n);
+    a->border = mem_new(text.n, sizeof *a->border);
+    if (a->text == NULL || a->border == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    a->n = text.n;
+    for (size_t k = 1; k < text.n; k++) {
+        a->border[k] = automaton_step(a, a->border[k - 1], text.p[k]);
+    }
+    return QUIRE_OK;
+}
+
+quire_err stopper_open(const str *stops, size_t n, stopper **out) {
+    *out = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (stops[i].n == 0) {
+            return QUIRE_INVALID;
+        }
+    }
+    stopper *s = mem_new(1, sizeof *s);
+    if (s == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    s->automata = mem_new(n, sizeof *s->automata);
+    if (s->automata == NULL) {
+        stopper_close(s);
+        return QUIRE_NO_MEMORY;
+    }
+    s->n = n;
+    for (size_t i = 0; i < n; i++) {
+        if (automaton_init(&s->automata[i], stops[i]) != QUIRE_OK) {
+            stopper_close(s);
+            return QUIRE_NO_MEMORY;
+        }
+    }
+    *out = s;
+    return QUIRE_OK;
+}
+
+void stopper_close(stopper *s) {
+    if (s == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        mem_free(s->automata[i].text);
+        mem_free(s->automata[i].border);
+    }
+    mem_free(s->automata);
+    strbuf_deinit(&s->held);
+    mem_free(s);
+}
+
+/* Shows held text up to `end` (an offset in held). Moves the rest down once that is the smaller part, which keeps the whole linear. */
+static quire_err show_until(stopper *s, size_t end, strbuf *out) {
+    TRY(strbuf_add(out, s->held.p + s->shown, end - s->shown));
+    s->shown = end;
+    size_t rest = s->held.n - s->shown;
+    if (s->shown > rest) {
+        memmove(s->held.p, s->held.p + s->shown, rest);
+        s->held.n = rest;
+        s->shown = 0;
+    }
+    return QUIRE_OK;
+}
+
+/* Takes one byte into every automaton: the longest string that is now complete, or -1. */
+static int32_t step_all(stopper *s, char c) {
+    int32_t best = -1;
+    for (size_t i = 0; i < s->n; i++) {
+        automaton *a = &s->automata[i];
+        a->state = automaton_step(a, a->state, c);
+        if (a->state == a->n && (best < 0 || a->n > s->automata[best].n)) {
+            best = (int32_t)i;
+        }
+    }
+    return best;
+}
+
+/* The longest suffix of the text that begins a stop string. */
+static size_t longest_begun(const stopper *s) {
+    size_t longest = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        longest = s->automata[i].state > longest ? s->automata[i].state : longest;
+    }
+    return longest;
+}
+
+quire_err stopper_feed(stopper *s, str piece, bool include, strbuf *out, int32_t *match) {
+    *match = -1;
+    if (s->matched || piece.n == 0) {
+        return QUIRE_OK;
+    }
+    if (s->n == 0) {
+        return strbuf_add(out, piece.p, piece.n);
+    }
+    size_t base = s->held.n;
+    TRY(strbuf_add(&s->held, piece.p, piece.n));
+    for (size_t i = 0; i < piece.n; i++) {
+        int32_t found = step_all(s, piece.p[i]);
+        if (found >= 0) {
+            size_t end = base + i + 1;
+            s->matched = true;
+            *match = found;
+            return show_until(s, include ? end : end - s->automata[found].n, out);
+        }
+    }
+    return show_until(s, s->held.n - longest_begun(s), out);
+}
+
+quire_err stopper_pass(stopper *s, str piece, strbuf *out) {
+    if (s->matched || piece.n == 0) {
+        return QUIRE_OK;
+    }
+    TRY(strbuf_add(&s->held, piece.p, piece.n));
+    for (size_t i = 0; i < piece.n; i++) {
+        (void)step_all(s, piece.p[i]);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        automaton *a = &s->automata[i];
+        a->state = a->state == a->n ? a->border[a->n - 1] : a->state;
+    }
+    return show_until(s, s->held.n - longest_begun(s), out);
+}
+
+quire_err stopper_flush(stopper *s, strbuf *out) {
+    return s->matched || s->held.n == 0 ? QUIRE_OK : show_until(s, s->held.n, out);
+}
