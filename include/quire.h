@@ -148,7 +148,7 @@ typedef struct quire_stats {
     int64_t swapped_pages, swap_us;                      /* pages copied there and back, and the time that took */
     int64_t drafts, draft_tokens, draft_accepted;        /* drafts verified (one a sequence and step), their tokens, and those accepted */
     int64_t draft_accepted_at[32];                       /* the accepted by their place in the draft */
-    int64_t forced_tokens;                               /* that only one continuation made needless to choose */
+    int64_t jump_forward_tokens;                               /* that only one continuation made needless to choose */
     int64_t promoted_tokens;                             /* that came back into the pages from a tier */
     quire_tier_stats tiers[3];                           /* host memory, file, Redis */
     int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */

@@ -54,7 +54,7 @@ typedef struct quire_kv_options {
     int32_t n_groups;                     /* 1..QUIRE_KV_MAX_GROUPS */
     int32_t windows[QUIRE_KV_MAX_GROUPS]; /* tokens that a group's layers look back, the present one included; 0: all */
     int32_t max_seqs;                     /* sequences at once */
-    int32_t max_spaces;                   /* name spaces at once, of running sequences and of cached pages */
+    int32_t max_namespaces;                   /* namespaces at once, of running sequences and of cached pages */
     quire_kv_policy policy;               /* which cached page goes first when room is needed */
     quire_kv_granularity granularity;
     uint64_t seed;    /* decides between what is equally good; 0: the system's, so that nobody who sends prompts can foresee it */
@@ -66,7 +66,7 @@ typedef struct quire_kv_options {
                                                  but n_pages */
 } quire_kv_options;
 
-/* 1 group, pages of 16, 256 sequences, 1,024 spaces; n_pages is left to the caller. All else 0. */
+/* 1 group, pages of 16, 256 sequences, 1,024 namespaces; n_pages is left to the caller. All else 0. */
 void quire_kv_options_init(quire_kv_options *o);
 
 /* QUIRE_INVALID for options out of range. */
@@ -74,18 +74,18 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out);
 /* Closes the sequences that are open as well. */
 void quire_kv_close(quire_kv *kv);
 
-/* A sequence with a prompt of n >= 1 tokens. It starts with the longest prefix of tokens[0..n - 1) that was committed in a space of the
+/* A sequence with a prompt of n >= 1 tokens. It starts with the longest prefix of tokens[0..n - 1) that was committed in a namespace of the
  * same name (at most 255 bytes; put in it all that must agree: tenant, model, adapter, type of the values): *n_cached of its tokens are in
- * their slots. The rest has slots, and is the caller's to compute. QUIRE_NO_ROOM when the pages, sequences or spaces do not suffice. */
-quire_err quire_kv_seq_open(quire_kv *kv, const void *space, size_t n_space, const int32_t *tokens, int32_t n, quire_kv_seq **out,
+ * their slots. The rest has slots, and is the caller's to compute. QUIRE_NO_ROOM when the pages, sequences or namespaces do not suffice. */
+quire_err quire_kv_seq_open(quire_kv *kv, const void *ns, size_t n_ns, const int32_t *tokens, int32_t n, quire_kv_seq **out,
                             int32_t *n_cached);
 /* tokens[0..n), whole pages of them, become a public prefix: what sequences opened with quire_kv_seq_open_public have of it lies in pages
- * that all of one scope share, whatever their spaces. scope (at most 255 bytes) holds what must agree all the same: model, adapter, type of
+ * that all of one scope share, whatever their namespaces. scope (at most 255 bytes) holds what must agree all the same: model, adapter, type of
  * the values. Stays until the cache is closed. QUIRE_INVALID when n is less than a page. */
 quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n);
-/* As quire_kv_seq_open; where the tokens begin with a public prefix of that scope, the longest counts, and what follows it is the space's
+/* As quire_kv_seq_open; where the tokens begin with a public prefix of that scope, the longest counts, and what follows it is the namespace's
  * own. A sequence that is truncated inside the prefix and goes on with other tokens keeps these to itself: nothing behind is findable. */
-quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *space, size_t n_space,
+quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *ns, size_t n_ns,
                                    const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached);
 /* Gives its pages back; those that were committed stay cached. */
 void quire_kv_seq_close(quire_kv_seq *seq);
@@ -140,7 +140,7 @@ int32_t quire_kv_copies(quire_kv *kv, const quire_kv_copy **out);
 
 typedef struct quire_kv_counts {
     int32_t n_pages, n_free, n_held, n_cached; /* n_free + n_held + n_cached == n_pages */
-    int32_t n_seqs, n_spaces, n_snapshots;
+    int32_t n_seqs, n_namespaces, n_snapshots;
 } quire_kv_counts;
 
 quire_kv_counts quire_kv_count(const quire_kv *kv);
@@ -176,7 +176,7 @@ typedef struct quire_kv_view_seq {
 typedef struct quire_kv_view_entry {
     int32_t entry, up;   /* its number, and that of the one before it on its path; -1: none */
     int32_t node, above; /* the run of entries without a branch that it is in, and the run before that; -1: none */
-    int32_t space, page; /* page of the first group; -1: not cached in that one */
+    int32_t ns, page; /* page of the first group; -1: not cached in that one */
     int32_t n_tokens, n_pins;
     uint64_t hash;                      /* 0: part-filled */
     int32_t label[QUIRE_KV_VIEW_LABEL]; /* the first of its tokens */
@@ -203,7 +203,7 @@ typedef struct quire_kv_view {
     int32_t n_pages, n_free, n_held, n_cached;
     int32_t n_shared;   /* pages held more than once */
     int64_t n_unshared; /* pages that would be held if sequences shared none */
-    int32_t n_seqs, n_entries, n_nodes, n_spaces;
+    int32_t n_seqs, n_entries, n_nodes, n_namespaces;
     /* what is shown of it */
     int32_t cap_pages, cap_seqs, cap_entries, cap_events;
     int32_t n_entries_shown; /* 0 where there are more than cap_entries: a tree is shown whole or not at all */

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "text/token_texts.h"
 
-struct stop_watch {
+struct beam_stop_matcher {
     const quire_request *request;
     const tokenizer *tokenizer;
     const token_texts *texts;
@@ -28,14 +28,14 @@ static quire_err texts_of(quire_engine *e, const token_texts **out) {
     return QUIRE_OK;
 }
 
-quire_err stop_watch_open(quire_engine *e, const quire_request *r, stop_watch **out) {
+quire_err beam_stop_matcher_open(quire_engine *e, const quire_request *r, beam_stop_matcher **out) {
     const token_texts *texts;
     TRY(texts_of(e, &texts));
-    stop_watch *w = mem_new(1, sizeof *w);
+    beam_stop_matcher *w = mem_new(1, sizeof *w);
     if (w == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    *w = (stop_watch){.request = r, .tokenizer = e->tokenizer, .texts = texts};
+    *w = (beam_stop_matcher){.request = r, .tokenizer = e->tokenizer, .texts = texts};
     for (int32_t i = 0; i < r->n_stops; i++) {
         w->longest_stop = r->stops[i].n > w->longest_stop ? r->stops[i].n : w->longest_stop;
     }
@@ -49,20 +49,20 @@ quire_err stop_watch_open(quire_engine *e, const quire_request *r, stop_watch **
     return QUIRE_OK;
 }
 
-void stop_watch_close(stop_watch *w) {
+void beam_stop_matcher_close(beam_stop_matcher *w) {
     if (w != NULL) {
         mem_free(w->tail);
         mem_free(w);
     }
 }
 
-static str text_of(const stop_watch *w, int32_t token) {
+static str text_of(const beam_stop_matcher *w, int32_t token) {
     bool hidden = w->request->skip_special && tokenizer_is_special(w->tokenizer, token);
     return hidden ? (str){"", 0} : token_texts_of(w->texts, token);
 }
 
 /* Writes the end of the text into the buffer's end; its length. */
-static size_t write_tail(const stop_watch *w, const int32_t *tokens, int32_t from, int32_t n) {
+static size_t write_tail(const beam_stop_matcher *w, const int32_t *tokens, int32_t from, int32_t n) {
     size_t length = 0;
     for (int32_t i = n - 1; i >= from && length < w->cap; i--) {
         str text = text_of(w, tokens[i]);
@@ -74,7 +74,7 @@ static size_t write_tail(const stop_watch *w, const int32_t *tokens, int32_t fro
 }
 
 /* Whether a stop string ends in the last n_last bytes of the tail. */
-static bool ends_in(const stop_watch *w, str stop, size_t length, size_t n_last) {
+static bool ends_in(const beam_stop_matcher *w, str stop, size_t length, size_t n_last) {
     const char *end = w->tail + w->cap;
     for (size_t behind = 0; behind < n_last && behind + stop.n <= length; behind++) {
         if (memcmp(end - behind - stop.n, stop.p, stop.n) == 0) {
@@ -84,8 +84,8 @@ static bool ends_in(const stop_watch *w, str stop, size_t length, size_t n_last)
     return false;
 }
 
-bool stop_watch_is_over(void *watch, const int32_t *tokens, int32_t n_prompt, int32_t n) {
-    const stop_watch *w = watch;
+bool beam_stop_matcher_is_over(void *watch, const int32_t *tokens, int32_t n_prompt, int32_t n) {
+    const beam_stop_matcher *w = watch;
     size_t n_last = text_of(w, tokens[n - 1]).n, length = n_last > 0 ? write_tail(w, tokens, n_prompt, n) : 0;
     bool is_over = false;
     for (int32_t i = 0; i < w->request->n_stops && !is_over; i++) {

@@ -17,7 +17,7 @@ static const quire_options defaults = {.size = sizeof(quire_options),
                                        .prefix_cache = "token",
                                        .eviction_policy = "lru",
                                        .schedule = "fcfs",
-                                       .schedule_lambda = ORDER_LAMBDA,
+                                       .schedule_lambda = ADMISSION_LAMBDA,
                                        .step_target_us = 100000,
                                        .isa = "auto",
                                        .cpu_bind = "none",
@@ -141,9 +141,9 @@ int32_t options_max_rows(const quire_options *o, int32_t max_model_len) {
     return rows <= o->max_batched_tokens ? o->max_batched_tokens : rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
 }
 
-quire_err options_schedule(const quire_options *o, order_policy *out, quire_error *err) {
-    static const char *const names[] = {[ORDER_FCFS] = "fcfs", [ORDER_PRIORITY] = "priority", [ORDER_PREFIX] = "prefix", [ORDER_FAIR] = "fair"};
-    for (order_policy p = ORDER_FCFS; p <= ORDER_FAIR; p++) {
+quire_err options_schedule(const quire_options *o, admission_policy *out, quire_error *err) {
+    static const char *const names[] = {[ADMISSION_FCFS] = "fcfs", [ADMISSION_PRIORITY] = "priority", [ADMISSION_PREFIX] = "prefix", [ADMISSION_FAIR] = "fair"};
+    for (admission_policy p = ADMISSION_FCFS; p <= ADMISSION_FAIR; p++) {
         if (strcmp(o->schedule, names[p]) == 0) {
             *out = p;
             return QUIRE_OK;
@@ -185,7 +185,7 @@ quire_err options_check(const quire_options *o, quire_error *err) {
     TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
     prefix_cache cache;
     kv_policy policy;
-    order_policy schedule;
+    admission_policy schedule;
     preempt_mode preempt;
     TRY(options_schedule(o, &schedule, err));
     TRY(options_preemption(o, &preempt, err));

@@ -20,7 +20,7 @@ quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
 /* Rows a step: o->max_batched_tokens, or, without chunks, as many as the longest prompt takes beside the others. */
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len);
-quire_err options_schedule(const quire_options *o, order_policy *out, quire_error *err);
+quire_err options_schedule(const quire_options *o, admission_policy *out, quire_error *err);
 quire_err options_preemption(const quire_options *o, preempt_mode *out, quire_error *err);
 quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_error *err);
 /* Checks the counts in o, and what of its texts does not depend on the model. */

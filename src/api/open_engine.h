@@ -29,7 +29,7 @@ struct quire_engine {
     kv_layout layout;
     engine *core;
     tokenizer *tokenizer; /* NULL: prompts of ids only */
-    _Atomic(struct token_texts *) texts; /* once someone needs it (stop_watch.h) */
+    _Atomic(struct token_texts *) texts; /* once someone needs it (beam_stop_matcher.h) */
     chat_template *chat;  /* NULL: no chat */
     text_pool *text;
     atomic_llong finished[4]; /* choices ended, by quire_finish - 1 */

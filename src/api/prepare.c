@@ -44,7 +44,7 @@ static quire_err make_chat(const quire_engine *e, const quire_request *r, token_
 
 /* The ids of prompt i. */
 static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, quire_error *err) {
-    if (r->info.endpoint == QUIRE_CHAT && r->stem.held == NULL) {
+    if (r->info.endpoint == QUIRE_CHAT && r->fork_from.held == NULL) {
         TRY(need_vocabulary(e, err));
         return make_chat(e, r, out, err);
     }
@@ -69,7 +69,7 @@ static quire_err check_length(const quire_engine *e, const quire_request *r, con
     return c->prompt.n >= (size_t)e->info.max_model_len ? request_too_long(r, c->prompt.n, err) : QUIRE_OK;
 }
 
-/* ---- how long an answer can become, in bytes of JSON ---- */
+/* ---- how long a response can become, in bytes of JSON ---- */
 
 enum {
     TOKEN_BYTES = 8,        /* of text, or of an id */
@@ -78,15 +78,15 @@ enum {
     PROMPT_LISTED_BYTES = 80
 };
 
-/* Of one token of the answer, or of the echo. */
+/* Of one token of the response, or of the echo. */
 static int64_t token_bytes(const quire_request_info *info) {
     int64_t listed = info->endpoint == QUIRE_CHAT ? CHAT_LISTED_BYTES : LISTED_BYTES;
     return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) + (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
 }
 
-/* What the choices of a prompt of n tokens may take: what they show of the prompt and, in a whole answer, as many tokens as the request names. max_tokens
- * that it leaves out are not counted: the answer is then cut where it grows too long. */
-static int64_t answer_bytes(const quire_request *r, size_t n_prompt) {
+/* What the choices of a prompt of n tokens may take: what they show of the prompt and, in a whole response, as many tokens as the request names. max_tokens
+ * that it leaves out are not counted: the response is then cut where it grows too long. */
+static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
     const quire_request_info *info = &r->info;
     int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) + (info->echo ? token_bytes(info) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
     int64_t n_shown = info->endpoint == QUIRE_CHAT ? 1 : info->n_samples; /* a chat shows its prompt once, a completion with every choice */
@@ -104,9 +104,9 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
 }
 
 /* Adds the bytes of one more prompt's choices to *total. */
-static quire_err count_answer(const quire_engine *e, const quire_request *r, size_t n_prompt, int64_t *total, quire_error *err) {
+static quire_err count_response(const quire_engine *e, const quire_request *r, size_t n_prompt, int64_t *total, quire_error *err) {
     int64_t limit = (int64_t)e->info.max_answer_bytes;
-    *total += answer_bytes(r, n_prompt);
+    *total += response_bytes(r, n_prompt);
     if (limit == 0 || *total <= limit) {
         return QUIRE_OK;
     }
@@ -130,7 +130,7 @@ static quire_err take_prompt(const quire_engine *e, const quire_request *r, choi
     return QUIRE_OK;
 }
 
-quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stopper **stops) {
+quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stop_matcher **stops) {
     strbuf shown = {0};
     quire_err er = QUIRE_OK;
     if (e->tokenizer) {
@@ -139,7 +139,7 @@ quire_err stream_open_text(const quire_engine *e, const quire_request *r, const 
         er = detok_prime(*d, prompt->ids, (size_t)n_prompt);
     }
     if (er == QUIRE_OK && r->n_stops > 0) {
-        er = stopper_open(r->stops, (size_t)r->n_stops, stops);
+        er = stop_matcher_open(r->stops, (size_t)r->n_stops, stops);
     }
     for (size_t i = (size_t)n_prompt; i < prompt->n && er == QUIRE_OK; i++) {
         int32_t match;
@@ -156,13 +156,13 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     c->prompt_only = r->sampling.max_tokens == 0;
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, r, c, err));
-    int32_t n_prompt = r->stem.held != NULL ? r->stem.n_prompt : (int32_t)c->prompt.n;
-    quire_err er = stream_open_text(e, r, &c->prompt, n_prompt, &c->detok, &c->stopper);
+    int32_t n_prompt = r->fork_from.held != NULL ? r->fork_from.n_prompt : (int32_t)c->prompt.n;
+    quire_err er = stream_open_text(e, r, &c->prompt, n_prompt, &c->detok, &c->stop_matcher);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
-/* The name of the space in which r finds prefixes: its tenant, and behind a zero byte, which no tenant's name has, a digest of its salt. */
-static size_t write_space(const quire_request *r, uint8_t out[ENGINE_SPACE_BYTES]) {
+/* The name of the namespace in which r finds prefixes: its tenant, and behind a zero byte, which no tenant's name has, a digest of its salt. */
+static size_t write_namespace(const quire_request *r, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
     size_t n = strlen(r->tenant);
     memcpy(out, r->tenant, n);
     if (r->cache_salt.n > 0) {
@@ -181,7 +181,7 @@ static kv_retention retention_of(const quire_request *r) {
     return keep;
 }
 
-engine_request stream_engine_request(const quire_request *r, uint8_t space[ENGINE_SPACE_BYTES], engine_out *out) {
+engine_request stream_engine_request(const quire_request *r, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out) {
     bool ranked = r->info.n_samples > r->info.n_best; /* by the log-probabilities of their tokens */
     engine_request q = {.priority = r->priority,
                         .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
@@ -189,8 +189,8 @@ engine_request stream_engine_request(const quire_request *r, uint8_t space[ENGIN
                         .prompt_logprobs_width = r->info.prompt_logprobs + 1,
                         .beams = r->beams,
                         .logits_out = r->logits_out,
-                        .space = space,
-                        .n_space = write_space(r, space),
+                        .namespace = namespace,
+                        .n_namespace = write_namespace(r, namespace),
                         .retains = r->cache_priority >= 0 || r->cache_ttl_s > 0,
                         .retention = retention_of(r),
                         .explain = r->info.explain,
@@ -200,11 +200,11 @@ engine_request stream_engine_request(const quire_request *r, uint8_t space[ENGIN
 }
 
 /* A forked request's fields count from where it was forked; the engine counts from the prompt's end. */
-static void add_stem(const request_stem *stem, engine_request *r) {
-    int32_t n = r->n_tokens - stem->n_prompt;
-    r->stem = stem->held;
-    r->stem_tokens = r->n_tokens;
-    r->n_prompt = stem->n_prompt;
+static void add_fork(const request_fork *fork_from, engine_request *r) {
+    int32_t n = r->n_tokens - fork_from->n_prompt;
+    r->fork_from = fork_from->held;
+    r->fork_position = r->n_tokens;
+    r->n_prompt = fork_from->n_prompt;
     r->sampling.max_tokens += r->sampling.max_tokens >= 0 ? n : 0;
     r->sampling.min_tokens += n;
 }
@@ -217,17 +217,17 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
     memcpy(tokens, c->prompt.ids, c->prompt.n * sizeof *tokens);
-    uint8_t space[ENGINE_SPACE_BYTES];
-    engine_request r = stream_engine_request(q, space, s->q->out);
+    uint8_t namespace[ENGINE_NAMESPACE_BYTES];
+    engine_request r = stream_engine_request(q, namespace, s->q->out);
     r.tokens = tokens;
     r.n_tokens = (int32_t)c->prompt.n;
     r.sampling = c->sampling;
     r.sample_index = (uint32_t)(c->index % q->info.n_samples);
     if (s->watch != NULL) {
-        r.ending = (engine_ending){stop_watch_is_over, s->watch};
+        r.ending = (engine_ending){beam_stop_matcher_is_over, s->watch};
     }
-    if (q->stem.held != NULL) {
-        add_stem(&q->stem, &r);
+    if (q->fork_from.held != NULL) {
+        add_fork(&q->fork_from, &r);
     }
     for (int32_t k = 0; k < n; k++) {
         users[k] = c + k;
@@ -278,11 +278,11 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
         TRY(open_choice(s->q->e, s->request, &s->choices[i], err));
         if (i % s->request->info.n_samples == 0) {
             TRY(check_truncation(s->request, s->choices[i].prompt.n, err));
-            TRY(count_answer(s->q->e, s->request, s->choices[i].prompt.n, &n_bytes, err));
+            TRY(count_response(s->q->e, s->request, s->choices[i].prompt.n, &n_bytes, err));
         }
     }
     if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->tokenizer != NULL &&
-        stop_watch_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
+        beam_stop_matcher_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }
     return submit_all(s, err);

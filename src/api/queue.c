@@ -243,9 +243,9 @@ static void fill_rollback(quire_queue *q, const choice *c, quire_event *out) {
 static void fill_end(const choice *c, quire_event *out) {
     fill_choice(c, QUIRE_EVENT_END, out);
     if (c->explain) {
-        c->explain->told.tokenise_us = c->stream->tokenise_us;
-        c->explain->told.detokenise_us = c->detokenise_us;
-        out->explain = &c->explain->told;
+        c->explain->report.tokenise_us = c->stream->tokenise_us;
+        c->explain->report.detokenise_us = c->detokenise_us;
+        out->explain = &c->explain->report;
     }
     out->finish = c->finish;
     out->sum_logprob = c->sum_logprob;
@@ -304,7 +304,7 @@ static void take_token(quire_queue *q, choice *c, int32_t token) {
     quire_err e = remember(c, token);
     if (e == QUIRE_OK && c->detok && !c->prompt_only) {
         bool may_end = c->n_completion > c->sampling.min_tokens;
-        e = stream_feed(q->e, c->stream->request, &c->sampling, c->detok, c->stopper, token, may_end, &q->text, &match);
+        e = stream_feed(q->e, c->stream->request, &c->sampling, c->detok, c->stop_matcher, token, may_end, &q->text, &match);
     }
     if (e != QUIRE_OK) {
         set_failed(c->stream, e);
@@ -345,7 +345,7 @@ static bool start_first(quire_queue *q, choice *c, quire_event *out) {
 /* Text that was held back for a stop string which did not come, into q->text. True when there is some. */
 static bool flush_text(quire_queue *q, const choice *c) {
     strbuf_clear(&q->text);
-    quire_err e = c->stopper && c->stop_string < 0 ? stopper_flush(c->stopper, &q->text) : QUIRE_OK;
+    quire_err e = c->stop_matcher && c->stop_string < 0 ? stop_matcher_flush(c->stop_matcher, &q->text) : QUIRE_OK;
     if (e != QUIRE_OK) {
         set_failed(c->stream, e);
     }

@@ -55,7 +55,7 @@ void quire_request_free(quire_request *r) {
         json_drop(r->values[i].value);
     }
     mem_free(r->values);
-    engine_stem_drop(r->stem.held);
+    engine_fork_release(r->fork_from.held);
     mem_free(r);
 }
 
@@ -82,10 +82,10 @@ static str worth_building(const field_desc *f, str span) {
 /* Reads one member of a body, whose value is span. */
 static quire_err read_member(quire_request *r, const field_desc *f, str body, str span, quire_error *err) {
     json_value *v;
-    TRY(f->type == FIELD_PROMPT && r->stem.held == NULL ? request_check_prompt_length(r, span, err) : QUIRE_OK);
+    TRY(f->type == FIELD_PROMPT && r->fork_from.held == NULL ? request_check_prompt_length(r, span, err) : QUIRE_OK);
     TRY(request_read_value(worth_building(f, span), (size_t)(span.p - body.p), f->name, &v, err));
     quire_err e;
-    if (r->stem.held != NULL && v != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
+    if (r->fork_from.held != NULL && v != NULL && (f->type == FIELD_PROMPT || f->type == FIELD_MESSAGES)) {
         e = err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s is given; a fork has the prompt of what it was forked from", f->name);
     } else {
         e = request_set_and_keep(r, f, v, err);
@@ -138,7 +138,7 @@ static const field_desc *field_of(const quire_request *r, str name) {
     return params_field(text, request_endpoint_flag(r));
 }
 
-/* Reads every field of a body that was looked over and is an object; with a stem, all but what the stem has said. */
+/* Reads every field of a body that was looked over and is an object; with a fork parent, all but what the fork parent has said. */
 static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire_error *err) {
     json_scan s = {.text = body};
     bool more;
@@ -176,7 +176,7 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
 
 /* A chat needs messages and a model that can read them; a completion needs a prompt. */
 static quire_err check_required(const quire_request *r, quire_error *err) {
-    if (r->stem.held != NULL) {
+    if (r->fork_from.held != NULL) {
         if (r->info.beam_width > 0) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beam_width is given; a fork goes on by sampling");
         }
@@ -242,7 +242,7 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     }
     i->logprobs = chat && r->n_logprobs >= 0 ? r->n_top_logprobs : r->n_logprobs;
     i->prompt_logprobs = i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
-    if (r->stem.held != NULL && i->prompt_logprobs >= 0) { /* prompt_logprobs itself was refused before */
+    if (r->fork_from.held != NULL && i->prompt_logprobs >= 0) { /* prompt_logprobs itself was refused before */
         return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
                              "echo with logprobs asks for those of what stands before the fork, which it does not compute; leave echo out, or give null for logprobs");
     }
@@ -282,7 +282,7 @@ quire_err request_check(quire_request *r, quire_error *err) {
     if (r->sampling.max_tokens == 0 && !r->info.echo) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens", "max_tokens is 0; it must be at least 1, or echo must be true");
     }
-    if (r->logits_out != NULL && (r->n_prompts != 1 || r->stem.held != NULL)) {
+    if (r->logits_out != NULL && (r->n_prompts != 1 || r->fork_from.held != NULL)) {
         return err_set(err, QUIRE_INVALID, -1, "logits can be had of a single prompt only, and not by a fork");
     }
     return QUIRE_OK;

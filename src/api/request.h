@@ -42,10 +42,10 @@ typedef struct request_prompt {
 } request_prompt;
 
 /* Where a request goes on from tokens of another: its one prompt is those. held NULL: nowhere. */
-typedef struct request_stem {
-    engine_stem *held;
+typedef struct request_fork {
+    engine_fork *held;
     int32_t n_prompt; /* of the tokens, those that were a prompt; the others were generated */
-} request_stem;
+} request_fork;
 
 /* A field that was set, for copies of the request. */
 typedef struct request_value {
@@ -82,7 +82,7 @@ struct quire_request {
     int32_t n_stops;
     bool include_stop, skip_special;
     bool has_stream_options;
-    request_stem stem;
+    request_fork fork_from;
     float *logits_out; /* the caller's; see quire_request_logits */
     strbuf ignored;     /* names of members that are no fields, as info has them */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
@@ -96,7 +96,7 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
                         quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 
-/* A request of its own with the fields that were set in r, but those that belong to its answer rather than to its tokens: stream and its options, n, best_of,
+/* A request of its own with the fields that were set in r, but those that belong to its response rather than to its tokens: stream and its options, n, best_of,
  * echo, prompt_logprobs. Without a prompt. */
 quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err);
 /* Whether a running choice can change that field: one that only shapes the choice of tokens. */

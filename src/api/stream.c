@@ -28,14 +28,14 @@ void stream_free(quire_stream *s) {
         choice *c = &s->choices[i];
         token_list_deinit(&c->prompt);
         detok_close(c->detok);
-        stopper_close(c->stopper);
+        stop_matcher_close(c->stop_matcher);
         mem_free(c->explain);
         token_list_deinit(&c->history);
         mem_free(c->sums);
         quire_request_free(c->changed);
     }
     mem_free(s->choices);
-    stop_watch_close(s->watch);
+    beam_stop_matcher_close(s->watch);
     quire_request_free(s->request);
     mem_free(s);
 }

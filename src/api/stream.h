@@ -21,7 +21,7 @@ typedef struct choice {
     /* set by the text thread before the engine knows the choice */
     token_list prompt;
     detok *detok;     /* NULL without a vocabulary */
-    stopper *stopper; /* NULL without stop strings */
+    stop_matcher *stop_matcher; /* NULL without stop strings */
     sampling_params sampling;
     bool prompt_only; /* max_tokens 0 with echo: the engine makes a token, which is counted and not shown */
     request_id id;
@@ -30,7 +30,7 @@ typedef struct choice {
     bool started, ended; /* START and END were given out */
     request_id current;  /* the sequence that it is: known with the first event or once it is prepared */
     bool gone;           /* the engine's end has come */
-    token_list history; /* the tokens of the answer that stand */
+    token_list history; /* the tokens of the response that stand */
     double *sums;       /* [history.n] of their log-probabilities, where the engine reports them */
     size_t cap_sums;
     quire_request *changed; /* its fields, once they differ from the stream's; else NULL */
@@ -61,7 +61,7 @@ struct quire_stream {
     int32_t n_replaced, n_gone; /* further sequences of its choices; sequences whose end has come */
     int32_t n_commands;         /* under way */
     choice *choices;
-    struct stop_watch *watch;       /* beam search with stop strings: the engine's, until its last end */
+    struct beam_stop_matcher *watch;       /* beam search with stop strings: the engine's, until its last end */
     quire_error verdict;            /* the text thread's, until it is done with the stream */
     quire_error error;              /* QUIRE_OK, or why it failed */
     bool prepared;                  /* the text thread is done with it */
@@ -95,10 +95,10 @@ struct quire_queue {
 /* ---- prepare.c: on a text thread ---- */
 /* Renders, tokenises, opens detokenizers and hands every choice to the engine; on failure some of them may be there already. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
-/* What turns the tokens of an answer into text, behind a prompt's ids of which those from n_prompt on were an answer already. */
-quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stopper **stops);
-/* What the engine is to know of r, but for tokens, users and choice of tokens. space is where its name is written. */
-engine_request stream_engine_request(const quire_request *r, uint8_t space[ENGINE_SPACE_BYTES], engine_out *out);
+/* What turns the tokens of a response into text, behind a prompt's ids of which those from n_prompt on were a response already. */
+quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stop_matcher **stops);
+/* What the engine is to know of r, but for tokens, users and choice of tokens. namespace is where its name is written. */
+engine_request stream_engine_request(const quire_request *r, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out);
 
 /* ---- parse.c ---- */
 /* Gives out a body that a text thread has read, as PARSED; false when none waits. */
@@ -111,14 +111,14 @@ void parse_close(quire_queue *q);
 typedef struct stream_command {
     text_job job; /* first: a job* is a stream_command* */
     choice *c;
-    engine_stem *stem;     /* what the choice was when it was asked for */
+    engine_fork *fork_from;     /* what the choice was when it was asked for */
     quire_request *fields; /* of the choice from now on */
     bool has_changes;      /* they differ from what they were */
     bool has_text;
     strbuf tail_text;
-    token_list kept, tail; /* tokens of the answer that stand; what is put behind them */
+    token_list kept, tail; /* tokens of the response that stand; what is put behind them */
     detok *detok;
-    stopper *stopper;
+    stop_matcher *stop_matcher;
     strbuf text;           /* of what stands */
     quire_error verdict;
     struct stream_command *next;
@@ -129,7 +129,7 @@ quire_err stream_command_do(stream_command *m, quire_error *err);
 void stream_command_free(stream_command *m);
 /* Detokenises a token behind the others: appends to *out what can be shown. *match is the stop string that it completes, or -1; with may_end false none
  * can end here. Any thread that has d and stops. */
-quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stopper *stops, int32_t token, bool may_end,
+quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end,
                       strbuf *out, int32_t *match);
 
 /* ---- stream.c ---- */

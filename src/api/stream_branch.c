@@ -21,7 +21,7 @@ static bool is_stop_token(const quire_engine *e, const sampling_params *p, int32
     return stops;
 }
 
-quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stopper *stops, int32_t token, bool may_end,
+quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end,
                       strbuf *out, int32_t *match) {
     *match = -1;
     if (d == NULL || (is_stop_token(e, p, token) && !r->include_stop)) {
@@ -34,7 +34,7 @@ quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampl
     quire_err er = detok_add(d, token, &piece);
     str text = {piece.p, piece.n};
     if (er == QUIRE_OK) {
-        er = may_end ? stopper_feed(stops, text, r->include_stop, out, match) : stopper_pass(stops, text, out);
+        er = may_end ? stop_matcher_feed(stops, text, r->include_stop, out, match) : stop_matcher_pass(stops, text, out);
     }
     strbuf_deinit(&piece);
     return er;
@@ -46,10 +46,10 @@ static const quire_request *fields_of(const choice *c) {
     return c->changed != NULL ? c->changed : c->stream->request;
 }
 
-/* Tokens of c's prompt that were one from the beginning, not the answer of what c was forked from. */
+/* Tokens of c's prompt that were one from the beginning, not the response of what c was forked from. */
 static int32_t first_prompt(const choice *c) {
-    const request_stem *stem = &c->stream->request->stem;
-    return stem->held != NULL ? stem->n_prompt : (int32_t)c->prompt.n;
+    const request_fork *fork_from = &c->stream->request->fork_from;
+    return fork_from->held != NULL ? fork_from->n_prompt : (int32_t)c->prompt.n;
 }
 
 /* The running choice of that index. */
@@ -96,7 +96,7 @@ static quire_err find_position(const choice *c, int32_t position, int32_t *n_kep
 
 /* ---- fork ---- */
 
-/* c's prompt and the first n_kept tokens of its answer. */
+/* c's prompt and the first n_kept tokens of its response. */
 static int32_t *copy_tokens(const choice *c, int32_t n_kept, int32_t n_more) {
     int32_t *ids = mem_new(c->prompt.n + (size_t)n_kept + (size_t)n_more, sizeof *ids);
     if (ids != NULL) {
@@ -132,7 +132,7 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     r->prompts = mem_new(1, sizeof *r->prompts);
     int32_t *ids = copy_tokens(c, n_kept, 0);
     quire_err e = r->prompts != NULL && ids != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-    if (e == QUIRE_OK && engine_stem_hold(s->q->e->core, c->current, &r->stem.held) != QUIRE_OK) {
+    if (e == QUIRE_OK && engine_fork_acquire(s->q->e->core, c->current, &r->fork_from.held) != QUIRE_OK) {
         e = err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)choice_index);
     }
     if (e != QUIRE_OK) {
@@ -142,7 +142,7 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     }
     r->prompts[0] = (request_prompt){.ids = ids, .n_ids = (int32_t)c->prompt.n + n_kept};
     r->n_prompts = 1;
-    r->stem.n_prompt = first_prompt(c);
+    r->fork_from.n_prompt = first_prompt(c);
     count_from(r, c, n_kept);
     r->sampling.has_seed = true;
     r->sampling.seed = forked_seed(c->sampling.seed, ++c->n_forks);
@@ -155,13 +155,13 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
 
 void stream_command_free(stream_command *m) {
     if (m != NULL) {
-        engine_stem_drop(m->stem);
+        engine_fork_release(m->fork_from);
         quire_request_free(m->fields);
         strbuf_deinit(&m->tail_text);
         token_list_deinit(&m->kept);
         token_list_deinit(&m->tail);
         detok_close(m->detok);
-        stopper_close(m->stopper);
+        stop_matcher_close(m->stop_matcher);
         strbuf_deinit(&m->text);
         mem_free(m);
     }
@@ -239,10 +239,10 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
         TRY(tokenise_tail(m, e, err));
     }
     TRY(request_tokenize_lists(m->fields, e->tokenizer, &c->stream->released, err));
-    quire_err er = stream_open_text(e, r, &c->prompt, first_prompt(c), &m->detok, &m->stopper);
+    quire_err er = stream_open_text(e, r, &c->prompt, first_prompt(c), &m->detok, &m->stop_matcher);
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;
-        er = stream_feed(e, r, &c->sampling, m->detok, m->stopper, m->kept.ids[i], false, &m->text, &match);
+        er = stream_feed(e, r, &c->sampling, m->detok, m->stop_matcher, m->kept.ids[i], false, &m->text, &match);
     }
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
@@ -280,7 +280,7 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     }
     m->c = c;
-    quire_err e = engine_stem_hold(s->q->e->core, c->current, &m->stem);
+    quire_err e = engine_fork_acquire(s->q->e->core, c->current, &m->fork_from);
     e = e != QUIRE_OK ? err_set(err, e, -1, "choice %d of the stream has ended", (int)index) : fill_command(m, n_kept, tail, fields, n_fields, err);
     if (e != QUIRE_OK) {
         stream_command_free(m);
@@ -313,16 +313,16 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
     choice *c = m->c;
     quire_stream *s = c->stream;
     int32_t n_kept = (int32_t)m->kept.n, n_prompt = first_prompt(c), generated = (int32_t)c->prompt.n - n_prompt;
-    uint8_t space[ENGINE_SPACE_BYTES];
-    engine_request r = stream_engine_request(s->request, space, s->q->out);
+    uint8_t namespace[ENGINE_NAMESPACE_BYTES];
+    engine_request r = stream_engine_request(s->request, namespace, s->q->out);
     r.prompt_logprobs_width = 0;
     r.logits_out = NULL;
     r.deadline_us = 0;
     r.tokens = copy_tokens(c, n_kept, (int32_t)m->tail.n);
     r.n_tokens = (int32_t)c->prompt.n + n_kept + (int32_t)m->tail.n;
     r.n_prompt = n_prompt;
-    r.stem_tokens = (int32_t)c->prompt.n + n_kept;
-    r.replaces_stem = true;
+    r.fork_position = (int32_t)c->prompt.n + n_kept;
+    r.fork_replaces = true;
     r.sampling = m->has_changes ? m->fields->sampling : c->sampling;
     r.sampling.max_tokens += r.sampling.max_tokens >= 0 ? generated : 0;
     r.sampling.min_tokens += generated;
@@ -332,9 +332,9 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
     if (m->tail.n > 0) {
-        memcpy(r.tokens + r.stem_tokens, m->tail.ids, m->tail.n * sizeof *r.tokens);
+        memcpy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);
     }
-    r.stem = m->stem;
+    r.fork_from = m->fork_from;
     quire_err e = engine_submit(s->q->e->core, &r, id, err);
     if (e != QUIRE_OK) {
         mem_free(r.tokens);
@@ -356,11 +356,11 @@ quire_err stream_command_do(stream_command *m, quire_error *err) {
     s->n_replaced++;
     c->n_replaced++;
     detok_close(c->detok);
-    stopper_close(c->stopper);
+    stop_matcher_close(c->stop_matcher);
     c->detok = m->detok;
-    c->stopper = m->stopper;
+    c->stop_matcher = m->stop_matcher;
     m->detok = NULL;
-    m->stopper = NULL;
+    m->stop_matcher = NULL;
     c->history.n = m->kept.n;
     c->n_completion = (int32_t)m->kept.n;
     c->sum_logprob = c->sums != NULL && m->kept.n > 0 ? c->sums[m->kept.n - 1] : 0.0;

@@ -102,7 +102,7 @@ void quire_engine_stats(const quire_engine *e, quire_stats *out) {
     out->draft_tokens = s.draft_tokens;
     out->draft_accepted = s.draft_accepted;
     memcpy(out->draft_accepted_at, s.draft_accepted_at, sizeof out->draft_accepted_at);
-    out->forced_tokens = s.forced_tokens;
+    out->jump_forward_tokens = s.jump_forward_tokens;
     for (int i = 0; i < KV_N_TIERS; i++) {
         const kv_tier_stats *t = &s.tiers[i];
         out->tiers[i] = (quire_tier_stats){t->is_open, t->hits, t->misses, t->puts, t->dropped, t->errors, t->bytes};

@@ -33,7 +33,7 @@ static uint64_t hash_description(const model_desc *d) {
     const rope_desc *r = &d->rope;
     (void)snprintf(text, sizeof text, "%s %d %d %d %d %d %d %d %a %a %d %d %d %d %lld | %d %d %d %a %a %a %a %a %a %a %d %d",
                    d->architecture, d->n_layers, d->d_model, d->n_heads, d->n_kv_heads, d->d_head, d->d_ff, d->n_vocab, (double)d->norm_eps,
-                   (double)d->attention_scale, (int)d->act, d->tied_embeddings, d->window, d->d_latent, (long long)d->state_bytes,
+                   (double)d->attention_scale, (int)d->activation, d->tied_embeddings, d->window, d->d_latent, (long long)d->state_bytes,
                    (int)r->kind, (int)r->pairs, r->n_dims, (double)r->theta, (double)r->factor, (double)r->low_freq_factor,
                    (double)r->high_freq_factor, (double)r->beta_fast, (double)r->beta_slow, (double)r->attention_factor, r->truncate,
                    r->original_positions);

@@ -1,7 +1,7 @@
 /* The op contract: what a device must be able to do, with the shape of every operand.
  *
  * A model (src/model) is written over these ops and knows no device. A backend implements the table `backend_ops`; cpu and cuda are the two.
- * Activations are opaque: a model reserves named buffers (`act`) once at open and passes them around; in which format their rows travel into a
+ * Activations are opaque: a model reserves named buffers (`buffer`) once at open and passes them around; in which format their rows travel into a
  * product (f32, bf16, int8 a token, int8 per 32) is chosen by the weights that consume them, inside the op. That is why ops are fused: norm with
  * the products that read it, a product with its residual, gate with up and the activation function.
  *
@@ -37,10 +37,10 @@ typedef struct delta delta;         /* gated delta rule layer */
 typedef struct adapter adapter;     /* low-rank addends of one linear, for several adapters */
 
 /* An activation buffer, reserved at open. */
-typedef struct act {
+typedef struct buffer {
     int32_t id;
-} act;
-#define ACT_NONE ((act){-1})
+} buffer;
+#define BUFFER_NONE ((buffer){-1})
 
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 
@@ -48,7 +48,7 @@ typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 typedef struct linear_use {
     const linear *w;
     const adapter *lora; /* NULL: none; rows choose by batch.row_adapters */
-    act out;
+    buffer out;
 } linear_use;
 
 /* Which keys a query row sees and how scores change, as data. Zero-initialised with causal = true and scale set is a plain decoder. */
@@ -136,7 +136,7 @@ typedef struct backend_ops {
 
     /* ---- memory ---- */
     /* Reserves an activation of max_rows rows (of the later step_open) by width f32 elements. */
-    act (*act_reserve)(backend *b, int32_t width);
+    buffer (*buffer_reserve)(backend *b, int32_t width);
     /* Sizes every buffer; called once, after the model reserved its activations. vocab 0: no logits. */
     quire_err (*step_open)(backend *b, const step_limits *limits, const kv_layout *layout, int32_t n_vocab, quire_error *err);
     /* Bytes step_open took (kv apart). */
@@ -160,43 +160,43 @@ typedef struct backend_ops {
     void (*step_wait)(backend *b);
 
     /* x [M, D] = rows of e by token id, times scale; external rows copied as they are. */
-    void (*embed)(backend *b, const embedding *e, float scale, act x);
+    void (*embed)(backend *b, const embedding *e, float scale, buffer x);
     /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. */
-    void (*norm_linears)(backend *b, act x, const norm *nm, const linear_use *uses, int32_t n);
+    void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
     /* q [M, H E] and k [M, G E] normed and rotated in place (r NULL: no rotary); k and v written to the layer's pages at the batch's slots. */
-    void (*qk_norm_rope_store)(backend *b, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r);
+    void (*qk_norm_rope_store)(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r);
     /* out [M, H E] = softmax(scale q K^T, masked) V over the layer's pages, by the batch's work list. */
-    void (*attention)(backend *b, int32_t layer, act q, const attn_spec *spec, act out);
+    void (*attention)(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
-    void (*linear_add)(backend *b, act a, const linear_use *w, float scale, act x);
+    void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);
     /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w and lora are read. reader: the weights of the one linear_add that
      * reads h, which then may lie as they want it and cannot be read otherwise; NULL: h is f32. */
-    void (*norm_gate_up)(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
+    void (*norm_gate_up)(backend *b, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
                          const linear *reader);
     /* Mixture of experts over norm(x), added to x. */
-    void (*moe_add)(backend *b, act x, const norm *nm, const moe *m, act x_out);
+    void (*moe_add)(backend *b, buffer x, const norm *nm, const moe *m, buffer x_out);
     /* Short convolution of a sequence's rows, with state carried in the sequence's state pages. */
-    void (*conv_step)(backend *b, int32_t layer, act x, const conv *c, act out);
-    void (*ssm_step)(backend *b, int32_t layer, act x, const ssm *s, act out);
-    void (*delta_step)(backend *b, int32_t layer, act x, const delta *d, act out);
+    void (*conv_step)(backend *b, int32_t layer, buffer x, const conv *c, buffer out);
+    void (*ssm_step)(backend *b, int32_t layer, buffer x, const ssm *s, buffer out);
+    void (*delta_step)(backend *b, int32_t layer, buffer x, const delta *d, buffer out);
     /* Logits [n_out, V] of the batch's out_rows: scale * norm(x) W^T, soft-capped when cap > 0. Into the backend's own logits buffer. */
-    void (*head)(backend *b, act x, const norm *nm, const linear *w, float scale, float soft_cap);
+    void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);
 
     /* ---- results, after step_wait ---- */
     /* Row i of the logits, host memory [V], valid until the next step_begin. The caller may change it in place. */
     float *(*logits)(backend *b, int32_t i);
     /* The id of the largest logit of row i as head computed them, the lowest of equals: known without another look at them. -1: one is no
      * number, or infinite. NULL: the backend does not note it. */
-    int32_t (*largest)(const backend *b, int32_t i);
+    int32_t (*argmax)(const backend *b, int32_t i);
     /* Host copy of rows row0..row0+n of an activation, f32 [n, width]: hidden states for drafters, pooling and tests. */
-    void (*act_read)(backend *b, act a, int32_t row0, int32_t n, float *out);
+    void (*buffer_read)(backend *b, buffer a, int32_t row0, int32_t n, float *out);
     /* The opposite, for tests and external inputs. */
-    void (*act_write)(backend *b, act a, int32_t row0, int32_t n, const float *in);
-    /* Runs fn for every part on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such threads. */
-    void (*run_parts)(backend *b, team_fn fn, void *context, int32_t n_parts);
+    void (*buffer_write)(backend *b, buffer a, int32_t row0, int32_t n, const float *in);
+    /* Runs fn for every task on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such threads. */
+    void (*run_tasks)(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
     int32_t (*n_workers)(const backend *b);
     /* From enter to leave the calling thread computes: it is bound as the others are, if they are. Whoever runs step after step enters. Both
-     * NULL where run_parts is. */
+     * NULL where run_tasks is. */
     void (*enter)(backend *b);
     void (*leave)(backend *b);
     /* Between steps: from now on every op is timed and noted in *to, until it is called with NULL. Costs nothing while it is off. A model

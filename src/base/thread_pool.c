@@ -12,41 +12,41 @@
 #include "base/mem.h"
 #include "base/topology.h"
 
-#define SPIN_US      50 /* an idle member spins for this long before it sleeps: longer than the gap between two ops of a step */
+#define SPIN_US      50 /* an idle worker spins for this long before it sleeps: longer than the gap between two ops of a step */
 #define SPINS_A_LOOK 32 /* pauses between two looks at the clock */
-#define MAX_MEMBERS  4096
+#define MAX_WORKERS  4096
 
-/* A ticket holds all that a member must know to take a part of the right run, in one word: (run, n_parts, next). A member that is late
- * takes a ticket past the end, or a part of a newer run, whose fn and context it then reads: they cannot change while one of its parts is
+/* A ticket holds all that a worker must know to take a task of the right run, in one word: (run, n_tasks, next). A worker that is late
+ * takes a ticket past the end, or a task of a newer run, whose fn and context it then reads: they cannot change while one of its tasks is
  * not done. */
-#define PART_BITS 24
-#define PART_MASK (((uint64_t)1 << PART_BITS) - 1)
-#define MAX_PARTS ((int32_t)PART_MASK - MAX_MEMBERS) /* every member may step past the end once */
+#define TASK_BITS 24
+#define TASK_MASK (((uint64_t)1 << TASK_BITS) - 1)
+#define MAX_TASKS ((int32_t)TASK_MASK - MAX_WORKERS) /* every worker may step past the end once */
 
-typedef struct member {
-    team *team;
+typedef struct worker {
+    thread_pool *thread_pool;
     pthread_t thread;
     int32_t number;
-} member;
+} worker;
 
-struct team {
+struct thread_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t ticket;
-    _Alignas(MEM_ALIGN) _Atomic int32_t n_done; /* parts of this run that are done */
-    _Alignas(MEM_ALIGN) team_fn fn;
+    _Alignas(MEM_ALIGN) _Atomic int32_t n_done; /* tasks of this run that are done */
+    _Alignas(MEM_ALIGN) thread_pool_fn fn;
     void *context;
     _Atomic int32_t n_sleeping;
     _Atomic bool closing;
-    int32_t n_members;
+    int32_t n_workers;
     pthread_mutex_t mutex; /* sleeping only */
     pthread_cond_t wake;
-    member *members; /* [n_members]; 0 is whoever calls team_run and has no thread here */
-    int32_t first_cpu; /* member 0's processor; -1: members are not bound */
+    worker *workers; /* [n_workers]; 0 is whoever calls thread_pool_run and has no thread here */
+    int32_t first_cpu; /* worker 0's processor; -1: workers are not bound */
     bool has_entered;
     cpu_mask before; /* where the thread that has entered was allowed to run */
 };
 
 static inline uint64_t ticket_run(uint64_t ticket) {
-    return ticket >> (2 * PART_BITS);
+    return ticket >> (2 * TASK_BITS);
 }
 
 static inline void pause_cpu(void) {
@@ -57,24 +57,24 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-/* Takes parts until none are left. Returns the run of the last ticket seen. */
-static uint64_t work(team *t, int32_t number) {
+/* Takes tasks until none are left. Returns the run of the last ticket seen. */
+static uint64_t work(thread_pool *t, int32_t number) {
     for (;;) {
         uint64_t ticket = atomic_fetch_add_explicit(&t->ticket, 1, memory_order_acq_rel);
-        int32_t part = (int32_t)(ticket & PART_MASK);
-        if (part >= (int32_t)(ticket >> PART_BITS & PART_MASK)) {
+        int32_t task = (int32_t)(ticket & TASK_MASK);
+        if (task >= (int32_t)(ticket >> TASK_BITS & TASK_MASK)) {
             return ticket_run(ticket);
         }
-        t->fn(t->context, part, number);
+        t->fn(t->context, task, number);
         atomic_fetch_add_explicit(&t->n_done, 1, memory_order_release);
     }
 }
 
-static bool has_news(const team *t, uint64_t seen_run) {
+static bool has_news(const thread_pool *t, uint64_t seen_run) {
     return ticket_run(atomic_load(&t->ticket)) != seen_run || atomic_load(&t->closing);
 }
 
-static bool spin(const team *t, uint64_t seen_run) {
+static bool spin(const thread_pool *t, uint64_t seen_run) {
     int64_t deadline = clock_us() + SPIN_US;
     do {
         for (int i = 0; i < SPINS_A_LOOK; i++) {
@@ -87,8 +87,8 @@ static bool spin(const team *t, uint64_t seen_run) {
     return false;
 }
 
-/* The sleeper counts itself, then looks; team_run publishes, then looks at the count: sequentially consistent, so one sees the other. */
-static void sleep_until_news(team *t, uint64_t seen_run) {
+/* The sleeper counts itself, then looks; thread_pool_run publishes, then looks at the count: sequentially consistent, so one sees the other. */
+static void sleep_until_news(thread_pool *t, uint64_t seen_run) {
     pthread_mutex_lock(&t->mutex);
     atomic_fetch_add(&t->n_sleeping, 1);
     while (!has_news(t, seen_run)) {
@@ -98,7 +98,7 @@ static void sleep_until_news(team *t, uint64_t seen_run) {
     pthread_mutex_unlock(&t->mutex);
 }
 
-static void wake_sleepers(team *t) {
+static void wake_sleepers(thread_pool *t) {
     if (atomic_load(&t->n_sleeping) > 0) {
         pthread_mutex_lock(&t->mutex);
         pthread_cond_broadcast(&t->wake);
@@ -106,77 +106,77 @@ static void wake_sleepers(team *t) {
     }
 }
 
-static void *member_main(void *argument) {
-    const member *m = argument;
+static void *worker_main(void *argument) {
+    const worker *m = argument;
     uint64_t seen_run = 0;
     fesetenv(FE_DFL_ENV);
-    while (!atomic_load(&m->team->closing)) {
-        if (!spin(m->team, seen_run)) {
-            sleep_until_news(m->team, seen_run);
+    while (!atomic_load(&m->thread_pool->closing)) {
+        if (!spin(m->thread_pool, seen_run)) {
+            sleep_until_news(m->thread_pool, seen_run);
         }
-        seen_run = work(m->team, m->number);
+        seen_run = work(m->thread_pool, m->number);
     }
     return NULL;
 }
 
 /* Signals stay with the threads of the program. */
-static quire_err start_member(member *m) {
+static quire_err start_member(worker *m) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pthread_create(&m->thread, NULL, member_main, m);
+    int e = pthread_create(&m->thread, NULL, worker_main, m);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return e == 0 ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err team_open(int32_t n_threads, team **out) {
-    int32_t n = n_threads == 0 ? team_cpus() : n_threads;
-    if (n < 1 || n > MAX_MEMBERS) {
+quire_err thread_pool_open(int32_t n_threads, thread_pool **out) {
+    int32_t n = n_threads == 0 ? thread_pool_cpus() : n_threads;
+    if (n < 1 || n > MAX_WORKERS) {
         return QUIRE_INVALID;
     }
-    team *t = mem_new(1, sizeof *t);
-    member *members = mem_new((size_t)n, sizeof *members);
-    if (t == NULL || members == NULL) {
+    thread_pool *t = mem_new(1, sizeof *t);
+    worker *workers = mem_new((size_t)n, sizeof *workers);
+    if (t == NULL || workers == NULL) {
         mem_free(t);
-        mem_free(members);
+        mem_free(workers);
         return QUIRE_NO_MEMORY;
     }
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->wake, NULL);
-    t->members = members;
-    t->n_members = 1;
+    t->workers = workers;
+    t->n_workers = 1;
     t->first_cpu = -1;
-    while (t->n_members < n) {
-        member *m = &members[t->n_members];
-        *m = (member){.team = t, .number = t->n_members};
+    while (t->n_workers < n) {
+        worker *m = &workers[t->n_workers];
+        *m = (worker){.thread_pool = t, .number = t->n_workers};
         quire_err e = start_member(m);
         if (e != QUIRE_OK) {
-            team_close(t);
+            thread_pool_close(t);
             return e;
         }
-        t->n_members++;
+        t->n_workers++;
     }
     *out = t;
     return QUIRE_OK;
 }
 
-void team_close(team *t) {
+void thread_pool_close(thread_pool *t) {
     if (t == NULL) {
         return;
     }
     atomic_store(&t->closing, true);
     wake_sleepers(t);
-    for (int32_t i = 1; i < t->n_members; i++) {
-        pthread_join(t->members[i].thread, NULL);
+    for (int32_t i = 1; i < t->n_workers; i++) {
+        pthread_join(t->workers[i].thread, NULL);
     }
     pthread_cond_destroy(&t->wake);
     pthread_mutex_destroy(&t->mutex);
-    mem_free(t->members);
+    mem_free(t->workers);
     mem_free(t);
 }
 
-int32_t team_size(const team *t) {
-    return t->n_members;
+int32_t thread_pool_size(const thread_pool *t) {
+    return t->n_workers;
 }
 
 static bool bind_thread(pthread_t thread, int32_t cpu) {
@@ -185,9 +185,9 @@ static bool bind_thread(pthread_t thread, int32_t cpu) {
     return cpu_mask_set(thread, &one);
 }
 
-bool team_bind(team *t, const int32_t *cpus) {
-    for (int32_t i = 1; i < t->n_members; i++) {
-        if (!bind_thread(t->members[i].thread, cpus[i])) {
+bool thread_pool_bind(thread_pool *t, const int32_t *cpus) {
+    for (int32_t i = 1; i < t->n_workers; i++) {
+        if (!bind_thread(t->workers[i].thread, cpus[i])) {
             return false;
         }
     }
@@ -195,21 +195,21 @@ bool team_bind(team *t, const int32_t *cpus) {
     return true;
 }
 
-bool team_enter(team *t) {
+bool thread_pool_enter(thread_pool *t) {
     t->has_entered = t->first_cpu >= 0 && cpu_mask_get(pthread_self(), &t->before) && bind_thread(pthread_self(), t->first_cpu);
     return t->has_entered || t->first_cpu < 0;
 }
 
-void team_leave(team *t) {
+void thread_pool_leave(thread_pool *t) {
     if (t->has_entered) {
         (void)cpu_mask_set(pthread_self(), &t->before); /* refused only where those processors have gone meanwhile */
         t->has_entered = false;
     }
 }
 
-/* A member that holds the last parts may have lost its processor: then the caller gives its own away. */
-static void wait_until_done(team *t, int32_t n_parts) {
-    for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) < n_parts; spins++) {
+/* A worker that holds the last tasks may have lost its processor: then the caller gives its own away. */
+static void wait_until_done(thread_pool *t, int32_t n_tasks) {
+    for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) < n_tasks; spins++) {
         if (spins < 10000) {
             pause_cpu();
         } else {
@@ -218,12 +218,12 @@ static void wait_until_done(team *t, int32_t n_parts) {
     }
 }
 
-void team_run(team *t, team_fn fn, void *context, int32_t n_parts) {
-    assert(n_parts <= MAX_PARTS);
+void thread_pool_run(thread_pool *t, thread_pool_fn fn, void *context, int32_t n_tasks) {
+    assert(n_tasks <= MAX_TASKS);
     fesetenv(FE_DFL_ENV);
-    if (t->n_members == 1 || n_parts <= 1) {
-        for (int32_t part = 0; part < n_parts; part++) {
-            fn(context, part, 0);
+    if (t->n_workers == 1 || n_tasks <= 1) {
+        for (int32_t task = 0; task < n_tasks; task++) {
+            fn(context, task, 0);
         }
         return;
     }
@@ -231,8 +231,8 @@ void team_run(team *t, team_fn fn, void *context, int32_t n_parts) {
     t->fn = fn;
     t->context = context;
     atomic_store_explicit(&t->n_done, 0, memory_order_relaxed);
-    atomic_store(&t->ticket, run << (2 * PART_BITS) | (uint64_t)n_parts << PART_BITS);
+    atomic_store(&t->ticket, run << (2 * TASK_BITS) | (uint64_t)n_tasks << TASK_BITS);
     wake_sleepers(t);
     (void)work(t, 0);
-    wait_until_done(t, n_parts);
+    wait_until_done(t, n_tasks);
 }

@@ -99,7 +99,7 @@ static double cgroup_limit(double cpus) {
     return cpus;
 }
 
-int32_t team_cpus(void) {
+int32_t thread_pool_cpus(void) {
     cpu_mask allowed;
     topology all;
     double cpus = 1;
@@ -109,6 +109,6 @@ int32_t team_cpus(void) {
     }
     cpus = cgroup_limit(cpus);
     int32_t whole = (int32_t)cpus;
-    whole += (double)whole < cpus; /* a part of a processor is worth a thread */
+    whole += (double)whole < cpus; /* a task of a processor is worth a thread */
     return whole > 1 ? whole : 1;
 }

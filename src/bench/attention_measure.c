@@ -23,7 +23,7 @@ typedef struct stage {
     const attention_shape *shape;
     backend *b;
     kv_layout layout;
-    act q, k, v, out;
+    buffer q, k, v, out;
     int32_t pages_each; /* of a sequence */
     int32_t n_pages;    /* of all */
     page_id *pages;     /* [n_seqs, pages_each] */
@@ -53,7 +53,7 @@ static void stage_close(stage *s) {
 }
 
 /* Normal-like numbers into n rows of an activation. */
-static quire_err fill_act(backend *b, act a, int32_t width, int32_t n) {
+static quire_err fill_buffer(backend *b, buffer a, int32_t width, int32_t n) {
     float *x = mem_new((size_t)width * (size_t)n, sizeof *x);
     uint64_t state = (uint64_t)a.id + 1;
     if (x == NULL) {
@@ -63,7 +63,7 @@ static quire_err fill_act(backend *b, act a, int32_t width, int32_t n) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         x[i] = (float)((state >> 40) & 0xffff) / 16384.0f - 2.0f;
     }
-    b->ops->act_write(b, a, 0, n, x);
+    b->ops->buffer_write(b, a, 0, n, x);
     mem_free(x);
     return QUIRE_OK;
 }
@@ -115,16 +115,16 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     const step_limits limits = {.max_rows = s->max_rows, .max_seqs = shape->n_seqs};
     TRY(backend_cpu_open(&options, &s->b, err));
     int32_t q_width = shape->n_heads * shape->d_head, k_width = shape->n_kv_heads * shape->d_head;
-    s->q = s->b->ops->act_reserve(s->b, q_width);
-    s->k = s->b->ops->act_reserve(s->b, k_width);
-    s->v = s->b->ops->act_reserve(s->b, k_width);
-    s->out = s->b->ops->act_reserve(s->b, q_width);
+    s->q = s->b->ops->buffer_reserve(s->b, q_width);
+    s->k = s->b->ops->buffer_reserve(s->b, k_width);
+    s->v = s->b->ops->buffer_reserve(s->b, k_width);
+    s->out = s->b->ops->buffer_reserve(s->b, q_width);
     TRY(s->b->ops->step_open(s->b, &limits, &s->layout, 0, err));
     TRY(s->b->ops->kv_open(s->b, s->n_pages, err));
     TRY(open_arrays(s));
-    TRY(fill_act(s->b, s->q, q_width, s->max_rows));
-    TRY(fill_act(s->b, s->k, k_width, s->max_rows));
-    TRY(fill_act(s->b, s->v, k_width, s->max_rows));
+    TRY(fill_buffer(s->b, s->q, q_width, s->max_rows));
+    TRY(fill_buffer(s->b, s->k, k_width, s->max_rows));
+    TRY(fill_buffer(s->b, s->v, k_width, s->max_rows));
     fill_pages(s);
     return shape->n_shared > 0 ? cascade_open(&s->layout, &(cascade_limits){s->max_rows, shape->n_seqs, TILE_ROWS, s->b->ops->n_workers(s->b)}, &s->cascade) : QUIRE_OK;
 }

@@ -41,18 +41,18 @@ typedef struct reading {
     uint64_t *sums; /* one a stretch, so that no read is for nothing */
 } reading;
 
-static void read_stretch(void *context, int32_t part, int32_t member) {
-    (void)member;
+static void read_stretch(void *context, int32_t task, int32_t worker) {
+    (void)worker;
     const reading *r = context;
-    r->sums[part] += r->kernels->read(r->bytes + (size_t)part * STRETCH, STRETCH, r->way);
+    r->sums[task] += r->kernels->read(r->bytes + (size_t)task * STRETCH, STRETCH, r->way);
 }
 
 /* Every page is a page of its own, near the thread that reads it first. */
-static void touch_stretch(void *context, int32_t part, int32_t member) {
-    (void)member;
+static void touch_stretch(void *context, int32_t task, int32_t worker) {
+    (void)worker;
     const reading *r = context;
     for (size_t i = 0; i < STRETCH; i += TOUCH) {
-        r->bytes[(size_t)part * STRETCH + i] = (uint8_t)i;
+        r->bytes[(size_t)task * STRETCH + i] = (uint8_t)i;
     }
 }
 
@@ -64,7 +64,7 @@ static void measure_way(backend *b, reading *r, int32_t n_stretches, int64_t run
     do {
         int64_t before = clock_us();
         for (int32_t i = 0; i < repeats; i++) {
-            b->ops->run_parts(b, read_stretch, r, n_stretches);
+            b->ops->run_tasks(b, read_stretch, r, n_stretches);
         }
         int64_t took = clock_us() - before;
         best = took < best ? took : best;
@@ -86,7 +86,7 @@ static quire_err measure_pages(backend *b, int32_t n_stretches, bool small_pages
         mem_free(r.sums);
         return QUIRE_NO_MEMORY;
     }
-    b->ops->run_parts(b, touch_stretch, &r, n_stretches);
+    b->ops->run_tasks(b, touch_stretch, &r, n_stretches);
     for (int32_t i = 0; i < TURNS * BANDWIDTH_WAYS;
          i++) { /* in turns, so that a slow spell of the machine does not hit one of them alone */
         int32_t way = i % BANDWIDTH_WAYS;

@@ -31,18 +31,18 @@ struct baseline_kv {
     int32_t max_seqs, max_len;
     int32_t acc_stride;
     piece *pieces;   /* [layers][max_seqs] growing; [max_seqs] padded; [1] gathered */
-    worker *workers; /* [team] */
+    worker *workers; /* [thread pool] */
     float *scratch;
     int64_t copied_bytes, bytes;
     quire_err error;
 };
 
-/* One call of an op: what the team's parts read. */
+/* One call of an op: what the thread pool's parts read. */
 typedef struct job {
     baseline_kv *k;
     cpu_backend *c;
     const attn_spec *spec;
-    act q, key, value, out;
+    buffer q, key, value, out;
     int32_t layer, seq; /* seq: the only one, or -1: all */
     int32_t longest;    /* padded: positions computed for each */
 } job;
@@ -131,7 +131,7 @@ static void store_token(const cpu_backend *c, piece *p, const float *key, const 
 }
 
 /* Norms and rotates as always, with nothing stored in pages (the rows have no slots); then every sequence's piece grows by its rows. */
-static void store_growing(backend *b, int32_t layer, act q, act key, act value, const qk_norms *norms, const rope *r) {
+static void store_growing(backend *b, int32_t layer, buffer q, buffer key, buffer value, const qk_norms *norms, const rope *r) {
     baseline_kv *k = (baseline_kv *)(uintptr_t)b->ops;
     cpu_backend *c = (cpu_backend *)b;
     k->own->qk_norm_rope_store(b, layer, q, key, value, norms, r);
@@ -166,11 +166,11 @@ static void gather_head(const job *j, int32_t s, int32_t head) {
     }
 }
 
-static void gather_part(void *context, int32_t part, int32_t member) {
-    (void)member;
+static void gather_task(void *context, int32_t task, int32_t thread) {
+    (void)thread;
     const job *j = context;
     int32_t heads = j->c->layout.n_kv_heads;
-    gather_head(j, j->seq >= 0 ? j->seq : part / heads, part % heads);
+    gather_head(j, j->seq >= 0 ? j->seq : task / heads, task % heads);
 }
 
 /* ---- attention over a piece ---- */
@@ -227,7 +227,7 @@ static void attend(const job *j, int32_t s, int32_t head, worker *w) {
     const cpu_backend *c = j->c;
     const batch_seq *seq = &c->batch->seqs[s];
     const piece *p = piece_of(j->k, j->layer, s);
-    int32_t group = c->acts[j->q.id].width / c->layout.d_head / c->layout.n_kv_heads, n_queries = seq->n_rows * group;
+    int32_t group = c->buffers[j->q.id].width / c->layout.d_head / c->layout.n_kv_heads, n_queries = seq->n_rows * group;
     w->tile.scale = j->spec->scale;
     for (int32_t from = 0; from < n_queries; from += ATTN_TILE) {
         set_queries(j, seq, head, from, n_queries - from < ATTN_TILE ? n_queries - from : ATTN_TILE, group, w);
@@ -246,10 +246,10 @@ static void attend(const job *j, int32_t s, int32_t head, worker *w) {
     }
 }
 
-static void attend_part(void *context, int32_t part, int32_t member) {
+static void attend_task(void *context, int32_t task, int32_t thread) {
     const job *j = context;
     int32_t heads = j->c->layout.n_kv_heads;
-    attend(j, j->seq >= 0 ? j->seq : part / heads, part % heads, &j->k->workers[member]);
+    attend(j, j->seq >= 0 ? j->seq : task / heads, task % heads, &j->k->workers[thread]);
 }
 
 static void attention_one_by_one(job *j) {
@@ -257,9 +257,9 @@ static void attention_one_by_one(job *j) {
     for (j->seq = 0; j->seq < j->c->batch->n_seqs; j->seq++) {
         if (j->k->way == BASELINE_GATHERED) {
             j->k->copied_bytes += (int64_t)(2 * v_bytes(j->c, j->c->batch->seqs[j->seq].n_tokens));
-            team_run(j->c->team, gather_part, j, heads);
+            thread_pool_run(j->c->thread_pool, gather_task, j, heads);
         }
-        team_run(j->c->team, attend_part, j, heads);
+        thread_pool_run(j->c->thread_pool, attend_task, j, heads);
     }
 }
 
@@ -271,11 +271,11 @@ static void attention_padded(job *j) {
         j->longest = n > j->longest ? n : j->longest;
         j->k->copied_bytes += (int64_t)(2 * v_bytes(j->c, n));
     }
-    team_run(j->c->team, gather_part, j, parts);
-    team_run(j->c->team, attend_part, j, parts);
+    thread_pool_run(j->c->thread_pool, gather_task, j, parts);
+    thread_pool_run(j->c->thread_pool, attend_task, j, parts);
 }
 
-static void baseline_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
+static void baseline_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
     baseline_kv *k = (baseline_kv *)(uintptr_t)b->ops;
     job j = {.k = k, .c = (cpu_backend *)b, .spec = spec, .q = q, .out = out, .layer = layer};
     if (k->error != QUIRE_OK) {
@@ -291,7 +291,7 @@ static void baseline_attention(backend *b, int32_t layer, act q, const attn_spec
 /* ---- attach and detach ---- */
 
 static quire_err open_workers(baseline_kv *k, const cpu_backend *c) {
-    size_t n = (size_t)team_size(c->team), acc = (size_t)ATTN_TILE * (size_t)k->acc_stride,
+    size_t n = (size_t)thread_pool_size(c->thread_pool), acc = (size_t)ATTN_TILE * (size_t)k->acc_stride,
            each = ATTN_TILE * ATTN_CHUNK + 2 * ATTN_TILE + 2 * acc;
     k->workers = mem_new(n, sizeof *k->workers);
     k->scratch = mem_new(n * each, sizeof *k->scratch);

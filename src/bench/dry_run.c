@@ -27,8 +27,8 @@ static quire_err open_arrays(dry_run *d) {
     d->running_view = mem_new(n, sizeof *d->running_view);
     d->waiting_view = mem_new(n, sizeof *d->waiting_view);
     d->plan.items = mem_new((size_t)d->limits.max_seqs, sizeof *d->plan.items);
-    d->plan.fates = mem_new(n, sizeof *d->plan.fates);
-    return d->seqs && d->running && d->waiting && d->running_view && d->waiting_view && d->plan.items && d->plan.fates ? QUIRE_OK
+    d->plan.decisions = mem_new(n, sizeof *d->plan.decisions);
+    return d->seqs && d->running && d->waiting && d->running_view && d->waiting_view && d->plan.items && d->plan.decisions ? QUIRE_OK
                                                                                                                        : QUIRE_NO_MEMORY;
 }
 
@@ -66,7 +66,7 @@ void dry_run_close(dry_run *d) {
     mem_free(d->running_view);
     mem_free(d->waiting_view);
     mem_free(d->plan.items);
-    mem_free(d->plan.fates);
+    mem_free(d->plan.decisions);
     *d = (dry_run){0};
 }
 
@@ -140,7 +140,7 @@ static void plan(dry_run *d) {
     name_items(d);
     int32_t kept = 0;
     for (int32_t i = 0, n = d->n_running; i < n; i++) {
-        if (d->plan.fates[i] == SCHED_PREEMPTED) {
+        if (d->plan.decisions[i] == SCHED_PREEMPTED) {
             preempt(d, d->running[i]);
         } else {
             d->running[kept++] = d->running[i];

@@ -63,7 +63,7 @@ static quire_err open_world(world *w, quire_error *err) {
                         .max_batched_tokens = rows,
                         .max_seqs = w->n,
                         .max_requests = 4 * w->n,
-                        .starts_held = true};
+                        .starts_paused = true};
     TRY(engine_open(w->null->m, w->null->b, &w->layout, &o, &w->e, err));
     e = wake_init(&w->reader);
     e = e == QUIRE_OK ? engine_out_open(w->e, &w->reader, &w->out) : e;
@@ -81,7 +81,7 @@ static void close_world(world *w) {
 
 static quire_err submit(world *w, quire_error *err) {
     int32_t n = w->options->n_prompt;
-    engine_request r = {.tokens = mem_new((size_t)n, sizeof *r.tokens), .n_tokens = n, .space = "bench", .n_space = 5, .out = w->out};
+    engine_request r = {.tokens = mem_new((size_t)n, sizeof *r.tokens), .n_tokens = n, .namespace = "bench", .n_namespace = 5, .out = w->out};
     if (!r.tokens) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }

@@ -29,7 +29,7 @@ static double cpu_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-static quire_err run_parts(lab *l, measured *m, quire_error *err) {
+static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
     lab_result first = {0}, rest = {0};
     if (m->n_first > 0) {
         TRY(lab_run(l, m->requests, m->n_first, m->at_once, &first, err));
@@ -45,7 +45,7 @@ static quire_err run_once(measured *m, quire_error *err) {
     lab l;
     TRY(lab_open(&m->options, m->max_len, &l, err));
     double start = cpu_ms();
-    quire_err e = run_parts(&l, m, err);
+    quire_err e = run_tasks(&l, m, err);
     double took = cpu_ms() - start;
     lab_close(&l);
     lab_forget(m->requests, m->n);

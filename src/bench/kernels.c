@@ -36,7 +36,7 @@ typedef struct kernels_run {
     int32_t n_threads, n_pairs;
     int64_t pair_bytes;
     linear *up[MAX_PAIRS], *down[MAX_PAIRS];
-    act x, h, y;
+    buffer x, h, y;
 } kernels_run;
 
 static float random_float(uint64_t *seed) {
@@ -86,9 +86,9 @@ static quire_err open_run(const bench_kernels_options *o, int32_t max_rows, cons
     TRY(backend_cpu_open(&bo, &r->b, err));
     const backend_ops *ops = r->b->ops;
     TRY(load_pairs(o, weights, r, err));
-    r->x = ops->act_reserve(r->b, NARROW);
-    r->h = ops->act_reserve(r->b, WIDE);
-    r->y = ops->act_reserve(r->b, NARROW);
+    r->x = ops->buffer_reserve(r->b, NARROW);
+    r->h = ops->buffer_reserve(r->b, WIDE);
+    r->y = ops->buffer_reserve(r->b, NARROW);
     step_limits limits = {.max_rows = max_rows, .max_seqs = 1};
     TRY(ops->step_open(r->b, &limits, NULL, 0, err));
     float *x = mem_new((size_t)max_rows, NARROW * sizeof *x);
@@ -99,7 +99,7 @@ static quire_err open_run(const bench_kernels_options *o, int32_t max_rows, cons
     for (int64_t i = 0; i < (int64_t)max_rows * NARROW; i++) {
         x[i] = random_float(&seed);
     }
-    ops->act_write(r->b, r->x, 0, max_rows, x);
+    ops->buffer_write(r->b, r->x, 0, max_rows, x);
     mem_free(x);
     return QUIRE_OK;
 }
@@ -168,7 +168,7 @@ quire_err bench_kernels_run(const bench_kernels_options *o, quire_error *err) {
                                            {"rows", "rows", 5, 0},          {"us", "us", 9, 0},
                                            {"gb_per_s", "GB/s", 7, 2},      {"gop_per_s", "GOP/s", 8, 1}};
     sheet t = {.what = "kernels", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
-    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {team_cpus()}, n_threads = 1;
+    int32_t rows[FIGURES_MAX_POINTS], n_rows, threads[FIGURES_MAX_POINTS] = {thread_pool_cpus()}, n_threads = 1;
     TRY(figures_parse_list("--rows", o->rows, rows, &n_rows, err));
     if (o->threads != NULL) {
         TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));

@@ -104,7 +104,7 @@ static quire_err run(forest *f, kv_index_times *out) {
 }
 
 static quire_err open_forest(forest *f) {
-    kv_index_options o = {.page_tokens = f->page_tokens, .n_groups = 1, .max_spaces = 16, .seed = 1};
+    kv_index_options o = {.page_tokens = f->page_tokens, .n_groups = 1, .max_namespaces = 16, .seed = 1};
     TRY(kv_pool_open(f->n_pages, &f->pool));
     TRY(kv_index_open(f->pool, &o, &f->ix));
     TRY(kv_table_init(&f->table, f->prompt_tokens / f->page_tokens + 1));

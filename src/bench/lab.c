@@ -42,7 +42,7 @@ static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, qu
                          .step_target_us = o->step_target_us,
                          .swap_bytes = o->swap_bytes,
                          .max_requests = MAX_REQUESTS,
-                         .starts_held = true};
+                         .starts_paused = true};
     TRY(options_prefix_cache(o, &eo.prefix_cache, err));
     TRY(options_schedule(o, &eo.schedule, err));
     if (kv_policy_parse(o->eviction_policy, &eo.eviction) != QUIRE_OK) {
@@ -151,7 +151,7 @@ static quire_err send_request(course *c, lab_request *r, runner *runners, quire_
         return err_set(err, e, -1, "out of memory for a prompt");
     }
     const char *tenant = r->tenant != NULL ? r->tenant : "lab";
-    engine_request q = {.tokens = prompt, .n_tokens = r->n_prompt, .space = tenant, .n_space = strlen(tenant), .out = c->l->out};
+    engine_request q = {.tokens = prompt, .n_tokens = r->n_prompt, .namespace = tenant, .n_namespace = strlen(tenant), .out = c->l->out};
     sampling_params_init(&q.sampling);
     q.sampling.temperature = r->temperature;
     q.sampling.max_tokens = r->n_output;

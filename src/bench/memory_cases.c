@@ -7,7 +7,7 @@
 #include "kv/check.h"
 #include "kv/index.h"
 
-enum { MAX_SEQS = 16, MAX_SPACES = 1024, FIRST_CAPACITY = 16 };
+enum { MAX_SEQS = 16, MAX_NAMESPACES = 1024, FIRST_CAPACITY = 16 };
 
 /* Each sequence grows from first to last tokens; where turn is not 0, requests end and come back after every so many. */
 static const struct scenario {
@@ -125,7 +125,7 @@ static quire_err open_pages(store *st) {
     for (int32_t i = 0; i < st->n_seqs; i++) {
         n_pages += kv_pages_for(st->seqs[i].last, st->layout.page_tokens);
     }
-    kv_index_options o = {.page_tokens = st->layout.page_tokens, .n_groups = 1, .max_spaces = MAX_SPACES, .seed = 1};
+    kv_index_options o = {.page_tokens = st->layout.page_tokens, .n_groups = 1, .max_namespaces = MAX_NAMESPACES, .seed = 1};
     TRY(kv_pool_open((int32_t)n_pages, &st->pool));
     TRY(kv_index_open(st->pool, &o, &st->ix));
     st->copies.pairs = mem_new(1, sizeof *st->copies.pairs);

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "model/arch.h"
 
-enum { N_VOCAB = 32, WIDTH = 16, LARGEST = 3 };
+enum { N_VOCAB = 32, WIDTH = 16, ARGMAX = 3 };
 
 typedef struct null_backend {
     backend head;
@@ -43,9 +43,9 @@ static void forward(const model *m, const batch *rows) {
     b->began_ns = now_ns(CLOCK_MONOTONIC);
 }
 
-static act hidden(const model *m) {
+static buffer hidden(const model *m) {
     (void)m;
-    return ACT_NONE;
+    return BUFFER_NONE;
 }
 
 static void step_wait(backend *b) {
@@ -57,12 +57,12 @@ static float *logits(backend *b, int32_t i) {
     return ((null_backend *)b)->logits;
 }
 
-static int32_t largest(const backend *b, int32_t i) {
+static int32_t argmax(const backend *b, int32_t i) {
     (void)b, (void)i;
-    return LARGEST;
+    return ARGMAX;
 }
 
-static void act_read(backend *b, act a, int32_t row0, int32_t n, float *out) {
+static void buffer_read(backend *b, buffer a, int32_t row0, int32_t n, float *out) {
     null_backend *of = (null_backend *)b;
     (void)a;
     if (row0 + n == of->n_rows) {
@@ -77,7 +77,7 @@ static void kv_copy(backend *b, const kv_copy_pair *pairs, int32_t n) {
 
 static const arch null_arch = {.forward = forward, .hidden = hidden};
 static const backend_ops null_ops = {
-    .name = "null", .step_wait = step_wait, .logits = logits, .largest = largest, .act_read = act_read, .kv_copy = kv_copy};
+    .name = "null", .step_wait = step_wait, .logits = logits, .argmax = argmax, .buffer_read = buffer_read, .kv_copy = kv_copy};
 
 quire_err null_model_open(int32_t max_steps, null_model **out) {
     null_model *n = mem_new(1, sizeof *n);
@@ -93,7 +93,7 @@ quire_err null_model_open(int32_t max_steps, null_model **out) {
     }
     b->head.ops = &null_ops;
     b->owner = n;
-    b->logits[LARGEST] = 1.0f;
+    b->logits[ARGMAX] = 1.0f;
     *m = (model){.b = &b->head, .arch = &null_arch};
     m->desc = (model_desc){.n_layers = 1, .d_model = WIDTH, .n_heads = 1, .n_kv_heads = 1, .d_head = WIDTH, .n_vocab = N_VOCAB, .bos = -1};
     *n = (null_model){.m = m, .b = &b->head, .steps = steps, .cap = max_steps};

@@ -20,9 +20,9 @@ typedef struct looping {
     volatile float kept; /* what keeps the work from being left out */
 } looping;
 
-static void run_loop(void *context, int32_t part, int32_t member) {
-    (void)part;
-    (void)member;
+static void run_loop(void *context, int32_t task, int32_t worker) {
+    (void)task;
+    (void)worker;
     looping *l = context;
     float value = l->loop->run(l->n_rounds);
     if (value != value) { /* never; but nobody knows it before */
@@ -55,7 +55,7 @@ static void measure_loop(backend *b, const peak_loop *loop, int64_t run_us, roof
     int64_t start = clock_us(), all;
     do {
         int64_t before = clock_us();
-        b->ops->run_parts(b, run_loop, &l, n_parts);
+        b->ops->run_tasks(b, run_loop, &l, n_parts);
         int64_t took = clock_us() - before;
         rate->best = fmax(rate->best, ops / ((double)(took > 0 ? took : 1) * 1e-6));
         all = clock_us() - start;

@@ -47,7 +47,7 @@ struct runs_stage {
     backend *b;
     kv_layout layout;
     int32_t n_tokens, n_pages;
-    act q, out;
+    buffer q, out;
     page_id *pages;
 };
 
@@ -72,8 +72,8 @@ static quire_err open_backend(runs_stage *s, const model_desc *d, quire_error *e
     const backend_options options = {.compute = COMPUTE_F32, .isa = "auto", .n_threads = 1};
     const step_limits limits = {.max_rows = 1, .max_seqs = 1};
     TRY(backend_cpu_open(&options, &s->b, err));
-    s->q = s->b->ops->act_reserve(s->b, SHARING * d->n_kv_heads * d->d_head);
-    s->out = s->b->ops->act_reserve(s->b, SHARING * d->n_kv_heads * d->d_head);
+    s->q = s->b->ops->buffer_reserve(s->b, SHARING * d->n_kv_heads * d->d_head);
+    s->out = s->b->ops->buffer_reserve(s->b, SHARING * d->n_kv_heads * d->d_head);
     TRY(s->b->ops->step_open(s->b, &limits, &s->layout, 0, err));
     TRY(s->b->ops->kv_open(s->b, s->n_pages, err));
     TRY(fill_pages(s));
@@ -85,7 +85,7 @@ static quire_err open_backend(runs_stage *s, const model_desc *d, quire_error *e
     for (int32_t i = 0; i < width; i++) {
         q[i] = (float)(i % 17) / 17.0f - 0.5f;
     }
-    s->b->ops->act_write(s->b, s->q, 0, 1, q);
+    s->b->ops->buffer_write(s->b, s->q, 0, 1, q);
     mem_free(q);
     return QUIRE_OK;
 }

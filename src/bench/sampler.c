@@ -21,24 +21,24 @@ void bench_sampler_options_init(bench_sampler_options *o) {
 typedef struct sampling_run {
     int32_t n_vocab, n_rows;
     float *logits; /* [n_rows, n_vocab]: greedy and the cuts leave them as they are */
-    sampler **samplers; /* one a member */
-    team *members;
+    sampler **samplers; /* one a worker */
+    thread_pool *threads;
     sampling_params params;
     quire_err *errors; /* [n_rows] */
 } sampling_run;
 
-static void sample_row(void *context, int32_t row, int32_t member) {
+static void sample_row(void *context, int32_t row, int32_t worker) {
     sampling_run *r = context;
     int32_t token;
     sample_context c = {.params = &r->params, .noise = sample_noise_of((sample_key){1, 0, (uint32_t)row})};
-    r->errors[row] = sampler_pick(r->samplers[member], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
+    r->errors[row] = sampler_sample(r->samplers[worker], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
 }
 
 static quire_err measure(sampling_run *r, int32_t n_runs, figure *ns) {
     double values[FIGURES_MAX_RUNS];
     for (int32_t run = -1; run < n_runs; run++) { /* the first warms up */
         int64_t start = clock_us();
-        team_run(r->members, sample_row, r, r->n_rows);
+        thread_pool_run(r->threads, sample_row, r, r->n_rows);
         double us = (double)(clock_us() - start);
         for (int32_t i = 0; i < r->n_rows; i++) {
             TRY(r->errors[i]);
@@ -83,14 +83,14 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
     return QUIRE_OK;
 }
 
-static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, team *members, const sheet *t) {
-    size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_members = (size_t)team_size(members);
-    sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .members = members};
+static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, thread_pool *threads, const sheet *t) {
+    size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_workers = (size_t)thread_pool_size(threads);
+    sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .threads = threads};
     r.logits = mem_new_huge(n, sizeof *r.logits); /* as the engine's lie */
-    r.samplers = mem_new(n_members, sizeof *r.samplers);
+    r.samplers = mem_new(n_workers, sizeof *r.samplers);
     r.errors = mem_new((size_t)o->n_rows, sizeof *r.errors);
     quire_err e = r.logits && r.samplers && r.errors ? QUIRE_OK : QUIRE_NO_MEMORY;
-    for (size_t i = 0; e == QUIRE_OK && i < n_members; i++) {
+    for (size_t i = 0; e == QUIRE_OK && i < n_workers; i++) {
         e = sampler_open(n_vocab, 1, &r.samplers[i]);
     }
     if (e == QUIRE_OK) {
@@ -99,7 +99,7 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
             e = report_kinds(o, &r, kind, t);
         }
     }
-    for (size_t i = 0; r.samplers && i < n_members; i++) {
+    for (size_t i = 0; r.samplers && i < n_workers; i++) {
         sampler_close(r.samplers[i]);
     }
     mem_free(r.samplers);
@@ -113,22 +113,22 @@ quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
         {"kind", "", -14, SHEET_TEXT}, {"logits", "logits", -6, SHEET_TEXT}, {"vocabulary", "vocabulary", 10, 0}, {"ns_per_logit", "ns a logit", 10, 3}, {"spread", "+-", 7, 3}, {"step_ms", "ms a step", 10, 2}};
     sheet t = {.what = "sampler", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     int32_t sizes[FIGURES_MAX_POINTS], n;
-    team *members;
+    thread_pool *threads;
     TRY(figures_parse_list("--vocabulary", o->vocabularies, sizes, &n, err));
-    quire_err e = team_open(o->n_threads, &members);
+    quire_err e = thread_pool_open(o->n_threads, &threads);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "%d threads: %s", (int)o->n_threads, quire_err_text(e));
     }
     sheet_begin(&t, NULL);
     for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
-        e = run_vocabulary(o, sizes[i], members, &t);
+        e = run_vocabulary(o, sizes[i], threads, &t);
     }
     if (e == QUIRE_OK) {
         sheet_note(&t, "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent %.1f; %d threads, mean of %d runs.", (int)o->n_rows,
-                   (double)SPREAD, (double)EXPONENT, (int)team_size(members), (int)o->n_runs);
+                   (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads), (int)o->n_runs);
     } else {
         err_set(err, e, -1, "%d rows: %s", (int)o->n_rows, quire_err_text(e));
     }
-    team_close(members);
+    thread_pool_close(threads);
     return e;
 }

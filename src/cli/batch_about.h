@@ -1,4 +1,4 @@
-/* What the answers of a batch depend on, and the command that goes on with it. One thread. */
+/* What the responses of a batch depend on, and the command that goes on with it. One thread. */
 #ifndef CLI_BATCH_ABOUT_H
 #define CLI_BATCH_ABOUT_H
 

@@ -1,5 +1,5 @@
 /* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read as there is room, sent to the engine as far as it takes them, and answered in any
- * order. Of all prompts only those between the oldest without an answer and BATCH_AHEAD behind it are looked at, so memory is bounded for any number. */
+ * order. Of all prompts only those between the oldest without a response and BATCH_AHEAD behind it are looked at, so memory is bounded for any number. */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "cli/commands.h"
 
 enum {
-    HELD_BYTES = 64 << 20,  /* of requests and of answers that wait for their turn; one more line is read while they are fewer */
+    HELD_BYTES = 64 << 20,  /* of requests and of responses that wait for their turn; one more line is read while they are fewer */
     LOOK_US = 200000,       /* how often signals are looked at while nothing comes */
     PROGRESS_US = 500000
 };
@@ -34,7 +34,7 @@ typedef struct job {
     job_state state;
     bool dropped; /* cancelled by us: it is not answered */
     batch_line line;
-    answer answer;
+    response response;
     strbuf written; /* its line, where that waits for its turn */
 } job;
 
@@ -43,12 +43,12 @@ typedef struct batch {
     session *s;
     batch_input in;
     job *jobs;          /* [BATCH_AHEAD], mem_new'd */
-    size_t oldest;      /* without an answer */
+    size_t oldest;      /* without a response */
     size_t n_waiting, n_running, most_running; /* the engine takes no more at once than most_running; found by trying */
     size_t n_answered, n_failed, n_before;     /* in all; by errors; by the run that this one goes on with */
     size_t held_bytes;
     int64_t n_tokens;
-    bool keeps;         /* answers pass through part; else they go to `file` in order */
+    bool keeps;         /* responses pass through part; else they go to `file` in order */
     batch_part part;
     FILE *file;
     strbuf text;        /* a line being written */
@@ -68,14 +68,14 @@ static job *job_of(const batch *b, size_t index) {
     return &b->jobs[index % BATCH_AHEAD];
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
 static quire_err write_plain(batch *b, const strbuf *line, quire_error *err) {
     bool good = fwrite(line->p, 1, line->n, b->file) == line->n && fputc('\n', b->file) != EOF && fflush(b->file) == 0;
     return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", b->o->out, strerror(errno));
 }
 
-/* Prompts from the oldest on that have their answers are over. */
+/* Prompts from the oldest on that have their responses are over. */
 static quire_err advance(batch *b, quire_error *err) {
     for (job *j; b->oldest < b->in.n_lines && (j = job_of(b, b->oldest))->state == JOB_ANSWERED; b->oldest++) {
         if (j->written.n > 0) {
@@ -88,19 +88,19 @@ static quire_err advance(batch *b, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* j has its answer: it is written, or kept until it is its turn. */
+/* j has its response: it is written, or kept until it is its turn. */
 static quire_err answered(batch *b, job *j, quire_error *err) {
     strbuf *to = b->keeps ? &b->text : &j->written;
     strbuf_clear(to);
-    if (batch_line_answer(&j->line, j->index, &j->answer, quire_engine_info(b->s->engine)->model_name, to) != QUIRE_OK) {
+    if (batch_line_response(&j->line, j->index, &j->response, quire_engine_info(b->s->engine)->model_name, to) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the answer of line %zu", j->index + 1);
     }
-    b->n_failed += j->answer.error.code != QUIRE_OK;
+    b->n_failed += j->response.error.code != QUIRE_OK;
     b->n_answered++;
     b->held_bytes -= j->line.body.n;
     b->held_bytes += j->written.n;
     j->state = JOB_ANSWERED;
-    answer_deinit(&j->answer);
+    response_deinit(&j->response);
     batch_line_deinit(&j->line);
     if (b->keeps) {
         TRY(batch_part_add(&b->part, j->index, (str){to->p, to->n}, err));
@@ -120,9 +120,9 @@ static quire_err read_job(batch *b, quire_error *err) {
     }
     j->index = index;
     j->state = JOB_WAITING;
-    TRY(batch_line_read(b->o, b->s, index + 1, text, &j->line, &j->answer.error, err));
+    TRY(batch_line_read(b->o, b->s, index + 1, text, &j->line, &j->response.error, err));
     b->held_bytes += j->line.body.n;
-    if (j->answer.error.code != QUIRE_OK) {
+    if (j->response.error.code != QUIRE_OK) {
         return answered(b, j, err);
     }
     b->n_waiting++;
@@ -138,7 +138,7 @@ static quire_err read_jobs(batch *b, quire_error *err) {
 
 /* The engine was full: the job waits until another has ended. */
 static void put_back(batch *b, job *j) {
-    answer_deinit(&j->answer);
+    response_deinit(&j->response);
     j->state = JOB_WAITING;
     b->n_waiting++;
     b->most_running = b->n_running;
@@ -147,11 +147,11 @@ static void put_back(batch *b, job *j) {
 /* A job's stream has ended, or could not begin: it is answered, or it waits again. */
 static quire_err end_job(batch *b, job *j, quire_error *err) {
     if (j->dropped) {
-        answer_deinit(&j->answer);
+        response_deinit(&j->response);
         j->state = JOB_WAITING;
         return QUIRE_OK;
     }
-    if (j->answer.error.code == QUIRE_BUSY && b->n_running > 0) {
+    if (j->response.error.code == QUIRE_BUSY && b->n_running > 0) {
         put_back(b, j);
         return QUIRE_OK;
     }
@@ -166,7 +166,7 @@ static quire_err send_jobs(batch *b, quire_error *err) {
             continue;
         }
         b->n_waiting--;
-        if (answer_submit(&j->answer, b->s, j->line.endpoint, j->line.body.p, j->line.body.n) == QUIRE_OK) {
+        if (response_submit(&j->response, b->s, j->line.endpoint, j->line.body.p, j->line.body.n) == QUIRE_OK) {
             j->state = JOB_RUNNING;
             b->n_running++;
         } else {
@@ -177,10 +177,10 @@ static quire_err send_jobs(batch *b, quire_error *err) {
 }
 
 static quire_err take_event(batch *b, const quire_event *ev, quire_error *err) {
-    job *j = (job *)((char *)ev->user - offsetof(job, answer));
+    job *j = (job *)((char *)ev->user - offsetof(job, response));
     b->n_tokens += ev->kind == QUIRE_EVENT_DELTA ? ev->n_tokens : 0;
-    answer_add(&j->answer, ev);
-    if (!j->answer.done) {
+    response_add(&j->response, ev);
+    if (!j->response.done) {
         return QUIRE_OK;
     }
     b->n_running--;
@@ -200,7 +200,7 @@ static void show_progress(batch *b, bool last) {
             (double)b->n_tokens / seconds, last ? "\n" : "");
 }
 
-static bool has_begun(const answer *a) {
+static bool has_begun(const response *a) {
     bool begun = false;
     for (size_t i = 0; i < a->n_choices; i++) {
         begun = begun || a->choices[i].n_prompt_tokens > 0;
@@ -208,14 +208,14 @@ static bool has_begun(const answer *a) {
     return begun;
 }
 
-/* Answers that have begun are finished; the other prompts wait for another run. */
+/* Responses that have begun are finished; the other prompts wait for another run. */
 static void drop_jobs(batch *b) {
     size_t n_begun = 0;
     for (size_t i = b->oldest; i < b->in.n_read; i++) {
         job *j = job_of(b, i);
-        if (j->state == JOB_RUNNING && !has_begun(&j->answer)) {
+        if (j->state == JOB_RUNNING && !has_begun(&j->response)) {
             j->dropped = true;
-            quire_stream_cancel(j->answer.stream);
+            quire_stream_cancel(j->response.stream);
         }
         n_begun += j->state == JOB_RUNNING && !j->dropped;
     }
@@ -288,7 +288,7 @@ static quire_err open_out(batch *b, quire_error *err) {
     return e == QUIRE_OK ? take_part(b, err) : e;
 }
 
-/* The error of a batch that was stopped: where its answers are and how to go on. */
+/* The error of a batch that was stopped: where its responses are and how to go on. */
 static quire_err stopped(const batch *b, quire_error *err) {
     if (!b->keeps) {
         return err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are written", b->n_answered, b->in.n_lines);
@@ -301,7 +301,7 @@ static quire_err stopped(const batch *b, quire_error *err) {
     return QUIRE_CANCELLED;
 }
 
-/* Answers that wait behind others which do not come: a pipe gets them all the same. */
+/* Responses that wait behind others which do not come: a pipe gets them all the same. */
 static quire_err write_rest(batch *b, quire_error *err) {
     for (size_t i = b->oldest; !b->keeps && i < b->in.n_read; i++) {
         if (job_of(b, i)->written.n > 0) {
@@ -325,7 +325,7 @@ static quire_err finish(batch *b, quire_error *err) {
 
 static quire_err close_batch(batch *b, quire_err e, quire_error *err) {
     for (size_t i = 0; b->jobs && i < BATCH_AHEAD; i++) {
-        answer_deinit(&b->jobs[i].answer);
+        response_deinit(&b->jobs[i].response);
         batch_line_deinit(&b->jobs[i].line);
         strbuf_deinit(&b->jobs[i].written);
     }
@@ -367,13 +367,13 @@ quire_err batch_file_run(const cli_options *o, session *s, quire_error *err) {
     return close_batch(&b, e, err);
 }
 
-quire_err batch_file_write_one(const char *path, const answer *a, quire_error *err) {
+quire_err batch_file_write_one(const char *path, const response *a, quire_error *err) {
     FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "wb");
     if (f == NULL) {
         return err_set(err, QUIRE_IO, -1, "--out %s: %s", path, strerror(errno));
     }
     strbuf line = {0};
-    bool good = batch_line_answer(&(batch_line){0}, 0, a, "", &line) == QUIRE_OK && fprintf(f, "%s\n", line.p) > 0;
+    bool good = batch_line_response(&(batch_line){0}, 0, a, "", &line) == QUIRE_OK && fprintf(f, "%s\n", line.p) > 0;
     good = (f == stdout ? fflush(f) : fclose(f)) == 0 && good;
     strbuf_deinit(&line);
     return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", path, strerror(errno));

@@ -65,7 +65,7 @@ void batch_line_deinit(batch_line *l) {
     *l = (batch_line){0};
 }
 
-/* Keeps the member that the answer repeats. */
+/* Keeps the member that the response repeats. */
 static quire_err keep_id(const json_value *line, const char *name, batch_line *l, quire_error *err) {
     json_out out = {.to = &l->id};
     if (json_get(line, name)) {
@@ -113,7 +113,7 @@ static void add_error(json_out *o, const quire_error *error) {
     json_end(o, '}');
 }
 
-static void add_usage(json_out *o, const answer *a) {
+static void add_usage(json_out *o, const response *a) {
     json_begin(json_name(o, "usage"), '{');
     json_int(json_name(o, "prompt_tokens"), a->prompt_tokens);
     json_int(json_name(o, "completion_tokens"), a->completion_tokens);
@@ -122,7 +122,7 @@ static void add_usage(json_out *o, const answer *a) {
 }
 
 /* Adds text, ids and the reason of the end. */
-static void add_choice(json_out *o, const answer_choice *c, bool message) {
+static void add_choice(json_out *o, const response_choice *c, bool message) {
     if (message) {
         json_begin(json_name(o, "message"), '{');
         json_cstr(json_name(o, "role"), "assistant");
@@ -133,7 +133,7 @@ static void add_choice(json_out *o, const answer_choice *c, bool message) {
         json_end(o, '}');
     }
     json_ints(json_name(o, "token_ids"), c->tokens, c->n_tokens);
-    json_cstr(json_name(o, "finish_reason"), answer_finish_name(c->finish));
+    json_cstr(json_name(o, "finish_reason"), response_finish_name(c->finish));
     json_name(o, "stop_reason");
     if (c->stop_string == NULL && c->stop_token >= 0) {
         json_int(o, c->stop_token);
@@ -142,7 +142,7 @@ static void add_choice(json_out *o, const answer_choice *c, bool message) {
     }
 }
 
-static void add_choices(json_out *o, const answer *a, bool message) {
+static void add_choices(json_out *o, const response *a, bool message) {
     json_begin(json_name(o, "choices"), '[');
     for (size_t i = 0; i < a->n_choices; i++) {
         json_begin(json_item(o), '{');
@@ -153,7 +153,7 @@ static void add_choices(json_out *o, const answer *a, bool message) {
     json_end(o, ']');
 }
 
-static void plain_answer(json_out *o, const answer *a, size_t index, const strbuf *id) {
+static void plain_response(json_out *o, const response *a, size_t index, const strbuf *id) {
     json_begin(o, '{');
     json_int(json_name(o, "index"), (int64_t)index);
     if (id->n > 0) {
@@ -172,8 +172,8 @@ static void plain_answer(json_out *o, const answer *a, size_t index, const strbu
     json_end(o, '}');
 }
 
-/* The body of an OpenAI answer: a completion, or an error. */
-static void add_body(json_out *o, const batch_line *l, size_t index, const answer *a, const char *model) {
+/* The body of an OpenAI response: a completion, or an error. */
+static void add_body(json_out *o, const batch_line *l, size_t index, const response *a, const char *model) {
     int status = status_of(&a->error);
     bool chat = l->endpoint == QUIRE_CHAT;
     char id[48];
@@ -192,7 +192,7 @@ static void add_body(json_out *o, const batch_line *l, size_t index, const answe
     json_end(o, '}');
 }
 
-static void openai_answer(json_out *o, const batch_line *l, size_t index, const answer *a, const char *model) {
+static void openai_response(json_out *o, const batch_line *l, size_t index, const response *a, const char *model) {
     char id[48];
     json_begin(o, '{');
     snprintf(id, sizeof id, "batch_req-%zu", index);
@@ -208,12 +208,12 @@ static void openai_answer(json_out *o, const batch_line *l, size_t index, const 
     json_end(o, '}');
 }
 
-quire_err batch_line_answer(const batch_line *l, size_t index, const answer *a, const char *model, strbuf *out) {
+quire_err batch_line_response(const batch_line *l, size_t index, const response *a, const char *model, strbuf *out) {
     json_out o = {.to = out};
     if (l->is_openai) {
-        openai_answer(&o, l, index, a, model);
+        openai_response(&o, l, index, a, model);
     } else {
-        plain_answer(&o, a, index, &l->id);
+        plain_response(&o, a, index, &l->id);
     }
     return o.err;
 }

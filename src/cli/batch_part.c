@@ -170,12 +170,12 @@ void batch_part_close(batch_part *p) {
 
 /* ---- lines ---- */
 
-static quire_err no_answer(const batch_part *p, quire_error *err) {
+static quire_err no_response(const batch_part *p, quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %zu is no answer: the file is damaged; delete it to begin anew", p->path.p, p->n_read + 1);
 }
 
-/* Whose answer a line is, and whether that is an error. */
-static bool read_answer(str line, size_t *index, bool *is_error) {
+/* Whose response a line is, and whether that is an error. */
+static bool read_response(str line, size_t *index, bool *is_error) {
     bool good = false;
     json_fault fault;
     json_value *v = NULL, *number;
@@ -210,8 +210,8 @@ quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *mo
     TRY(read_line(p, &n, err));
     *more = n > 0;
     if (n > 0) {
-        if (!read_answer((str){p->line, n - 1}, index, is_error)) {
-            return no_answer(p, err);
+        if (!read_response((str){p->line, n - 1}, index, is_error)) {
+            return no_response(p, err);
         }
         p->in_order = p->in_order && *index == p->n_read;
         p->n = ++p->n_read;
@@ -255,8 +255,8 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
             return failed(p->path.p, err);
         }
         TRY(read_line(p, &n, err));
-        if (n == 0 || !read_answer((str){p->line, n - 1}, &index, &is_error) || index < next || index - next >= BATCH_AHEAD) {
-            return no_answer(p, err);
+        if (n == 0 || !read_response((str){p->line, n - 1}, &index, &is_error) || index < next || index - next >= BATCH_AHEAD) {
+            return no_response(p, err);
         }
         places[index % BATCH_AHEAD] = at + 1;
         at += (off_t)n;
@@ -265,10 +265,10 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
             *place = 0;
         }
     }
-    return next == p->n ? QUIRE_OK : no_answer(p, err);
+    return next == p->n ? QUIRE_OK : no_response(p, err);
 }
 
-/* Puts the answers in order, in a file of their own that takes the part's place. */
+/* Puts the responses in order, in a file of their own that takes the part's place. */
 static quire_err put_in_order(batch_part *p, quire_error *err) {
     strbuf path = {0};
     FILE *f = NULL;

@@ -20,11 +20,11 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err);
 
 /* batch_file.c: what is wrong with --prompts, --out and --resume before a model is loaded: INVALID. */
 quire_err batch_file_check(const cli_options *o, quire_error *err);
-/* Every line of o->prompts at once; the answers go to o->out in the same order, when all are there (batch_part.h). A line that fails has its error as answer.
- * SIGINT or SIGTERM ends it when the answers that have begun are finished: CANCELLED, and err says how to go on. */
+/* Every line of o->prompts at once; the responses go to o->out in the same order, when all are there (batch_part.h). A line that fails has its error as response.
+ * SIGINT or SIGTERM ends it when the responses that have begun are finished: CANCELLED, and err says how to go on. */
 quire_err batch_file_run(const cli_options *o, session *s, quire_error *err);
-/* One answer as a line of that file. */
-quire_err batch_file_write_one(const char *path, const answer *a, quire_error *err);
+/* One response as a line of that file. */
+quire_err batch_file_write_one(const char *path, const response *a, quire_error *err);
 
 /* prompt.c: INVALID where more than one of -p, -f and what else gives a text is there, or where -p is not UTF-8. */
 quire_err prompt_check(const cli_options *o, quire_error *err);

@@ -1,4 +1,4 @@
-/* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several answers to one question go through
+/* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several responses to one question go through
  * the real cache (quire_kv.h). A token is a word; a pool of 40 makes room by evicting what was unused longest. */
 #include <stdio.h>
 #include <string.h>
@@ -26,9 +26,9 @@
 #define SHOTS    "Q: 2+2? A: 4. Q: 3+5? A: 8. "
 #define PUZZLE   "Puzzle: A pen costs 3. Five pens? Think step by step. "
 
-/* A prompt and its answers; with several the prompt's sequence is forked. */
+/* A prompt and its responses; with several the prompt's sequence is forked. */
 typedef struct ask {
-    const char *prompt, *answers[3];
+    const char *prompt, *responses[3];
 } ask;
 
 typedef struct scene {
@@ -120,7 +120,7 @@ static quire_err open_ask(demo *d, const ask *a) {
     d->n_prompt += prompt->n;
     d->n_found += n_found;
     TRY(commit(d, d->seqs[first], QUIRE_KV_PAGES));
-    for (int32_t i = 1; i < 3 && a->answers[i] != NULL; i++) {
+    for (int32_t i = 1; i < 3 && a->responses[i] != NULL; i++) {
         d->paths[d->n_seqs] = *prompt;
         TRY(quire_kv_seq_fork(d->seqs[first], &d->seqs[d->n_seqs]));
         d->n_seqs++;
@@ -143,8 +143,8 @@ static quire_err play(demo *d, const scene *s) {
         TRY(open_ask(d, &s->asks[k]));
     }
     for (int32_t k = 0, seq = 0; k < 2 && s->asks[k].prompt != NULL; k++) {
-        for (int32_t i = 0; i < 3 && s->asks[k].answers[i] != NULL; i++) {
-            TRY(say(d, seq++, s->asks[k].answers[i]));
+        for (int32_t i = 0; i < 3 && s->asks[k].responses[i] != NULL; i++) {
+            TRY(say(d, seq++, s->asks[k].responses[i]));
         }
     }
     for (int32_t i = 0; i < d->n_seqs; i++) {

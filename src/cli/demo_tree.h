@@ -25,7 +25,7 @@ typedef struct demo_tree {
     demo_entry entries[DEMO_MAX_ENTRIES];
 } demo_tree;
 
-/* One sequence of a scene: its prompt and its answer. */
+/* One sequence of a scene: its prompt and its response. */
 typedef struct demo_path {
     int32_t n, tokens[DEMO_MAX_TOKENS];
 } demo_path;

@@ -61,12 +61,12 @@ static quire_err prompt_body(const cli_options *o, session *s, str prompt, body 
 }
 
 /* The prompt where --echo asks for it, its continuation, and the end of the line. */
-static quire_err print_answer(const cli_options *o, session *s, str prompt, const body *b, answer *a, quire_error *err) {
+static quire_err print_response(const cli_options *o, session *s, str prompt, const body *b, response *a, quire_error *err) {
     text_out out;
     text_out_init(&out);
     quire_err e = o->echo ? text_out_add(&out, prompt, err) : QUIRE_OK;
     if (e == QUIRE_OK) {
-        e = answer_run(a, s, QUIRE_COMPLETIONS, b, &out, NULL);
+        e = response_run(a, s, QUIRE_COMPLETIONS, b, &out, NULL);
         if (e != QUIRE_OK) {
             *err = a->error;
         }
@@ -78,10 +78,10 @@ static quire_err print_answer(const cli_options *o, session *s, str prompt, cons
 
 static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_error *err) {
     body b = {0};
-    answer a = {0};
+    response a = {0};
     int64_t start = clock_us();
     quire_err e = prompt_body(o, s, prompt, &b, err);
-    e = e == QUIRE_OK ? print_answer(o, s, prompt, &b, &a, err) : e;
+    e = e == QUIRE_OK ? print_response(o, s, prompt, &b, &a, err) : e;
     if (e == QUIRE_OK) {
         if (isatty(STDERR_FILENO)) {
             double seconds = (double)(clock_us() - start) / 1e6;
@@ -90,7 +90,7 @@ static quire_err run_prompt(const cli_options *o, session *s, str prompt, quire_
         }
         e = o->out ? batch_file_write_one(o->out, &a, err) : QUIRE_OK;
     }
-    answer_deinit(&a);
+    response_deinit(&a);
     body_deinit(&b);
     return e;
 }

@@ -54,7 +54,7 @@ void session_close(session *s) {
     *s = (session){0};
 }
 
-void answer_deinit(answer *a) {
+void response_deinit(response *a) {
     if (a->stream) {
         quire_stream_release(a->stream);
     }
@@ -65,10 +65,10 @@ void answer_deinit(answer *a) {
         mem_free(a->choices[i].stop_string);
     }
     mem_free(a->choices);
-    *a = (answer){0};
+    *a = (response){0};
 }
 
-quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *text, size_t n) {
+quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n) {
     quire_request *request;
     a->chat = endpoint == QUIRE_CHAT;
     quire_err e = quire_request_parse(s->engine, endpoint, text, n, &request, &a->error);
@@ -103,7 +103,7 @@ static bool add_ids(int32_t **ids, size_t *n_ids, size_t *cap, const int32_t *mo
     return true;
 }
 
-static bool take_event(answer *a, answer_choice *c, const quire_event *ev) {
+static bool take_event(response *a, response_choice *c, const quire_event *ev) {
     bool good = true;
     if (ev->kind == QUIRE_EVENT_START) {
         good = add_ids(&c->prompt_tokens, &c->n_prompt_tokens, &c->prompt_cap, ev->tokens, ev->n_tokens);
@@ -126,12 +126,12 @@ static bool take_event(answer *a, answer_choice *c, const quire_event *ev) {
     return good;
 }
 
-void answer_add(answer *a, const quire_event *ev) {
+void response_add(response *a, const quire_event *ev) {
     static const quire_error no_memory = {.code = QUIRE_NO_MEMORY, .position = -1, .message = "out of memory for the answer"};
     if (ev->kind != QUIRE_EVENT_DONE && (ev->choice < 0 || (size_t)ev->choice >= a->n_choices)) {
         return;
     }
-    answer_choice *c = ev->kind == QUIRE_EVENT_DONE ? NULL : &a->choices[ev->choice];
+    response_choice *c = ev->kind == QUIRE_EVENT_DONE ? NULL : &a->choices[ev->choice];
     if (!take_event(a, c, ev)) {
         a->error = no_memory;
         quire_stream_cancel(a->stream);
@@ -150,23 +150,23 @@ void answer_add(answer *a, const quire_event *ev) {
     a->stream = NULL;
 }
 
-const char *answer_finish_name(quire_finish f) {
+const char *response_finish_name(quire_finish f) {
     static const char *const names[] = {NULL, "stop", "length", "cancelled", "error"};
     return (size_t)f < sizeof names / sizeof names[0] ? names[f] : NULL;
 }
 
-/* Prints what an event says; an answer that can't be printed ends with that error. */
-static void print_event(answer *a, text_out *out, const quire_event *ev) {
+/* Prints what an event says; a response that can't be printed ends with that error. */
+static void print_event(response *a, text_out *out, const quire_event *ev) {
     bool has_text = ev->n_text > 0 && ev->choice == 0 && (ev->kind == QUIRE_EVENT_DELTA || ev->kind == QUIRE_EVENT_END);
     if (has_text && a->error.code == QUIRE_OK && text_out_add(out, (str){ev->text, ev->n_text}, &a->error) != QUIRE_OK) {
         quire_stream_cancel(a->stream);
     }
 }
 
-quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel) {
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel) {
     strbuf text = {0};
     quire_err e = body_write(request, &text);
-    e = e == QUIRE_OK ? answer_submit(a, s, endpoint, text.p, text.n) : err_set(&a->error, e, -1, "out of memory");
+    e = e == QUIRE_OK ? response_submit(a, s, endpoint, text.p, text.n) : err_set(&a->error, e, -1, "out of memory");
     strbuf_deinit(&text);
     TRY(e);
     bool cancelled = false;
@@ -176,7 +176,7 @@ quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, const body 
             quire_queue_wait(s->queue, cancel ? 50000 : -1);
         } else {
             print_event(a, out, &ev);
-            answer_add(a, &ev);
+            response_add(a, &ev);
         }
         if (cancel && *cancel && !cancelled && a->stream) {
             quire_stream_cancel(a->stream);

@@ -16,37 +16,37 @@ typedef struct session {
 quire_err session_open(const cli_options *o, session *s, quire_error *err);
 void session_close(session *s);
 
-/* One choice of an answer. */
-typedef struct answer_choice {
+/* One choice of a response. */
+typedef struct response_choice {
     strbuf text;
     int32_t *prompt_tokens, *tokens; /* mem_new'd */
     size_t n_prompt_tokens, prompt_cap, n_tokens, tokens_cap;
     quire_finish finish;
     int32_t stop_token;  /* -1: none */
     char *stop_string;   /* mem_new'd; NULL: none */
-} answer_choice;
+} response_choice;
 
 /* What a stream has said. Zero-initialised is empty. */
-typedef struct answer {
+typedef struct response {
     quire_stream *stream;
-    answer_choice *choices; /* mem_new'd, n_choices of them */
+    response_choice *choices; /* mem_new'd, n_choices of them */
     size_t n_choices;
     int32_t prompt_tokens, completion_tokens;
     bool done, chat;
     quire_error error; /* code OK unless the request failed */
-} answer;
+} response;
 
-void answer_deinit(answer *a);
+void response_deinit(response *a);
 /* Sends a request whose events come with `a` as their user pointer. On failure a->error says why, and a->done is true. BUSY, here or as the error of
  * the DONE, means: try again when another stream has ended. */
-quire_err answer_submit(answer *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
-/* Takes an event in. On its DONE the stream is released. Out of memory ends the answer with that error. */
-void answer_add(answer *a, const quire_event *ev);
+quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
+/* Takes an event in. On its DONE the stream is released. Out of memory ends the response with that error. */
+void response_add(response *a, const quire_event *ev);
 /* "stop", "length", "cancelled", "error", or NULL while unfinished. */
-const char *answer_finish_name(quire_finish f);
+const char *response_finish_name(quire_finish f);
 
 /* Runs one request to its end and prints the text of choice 0 piece by piece, without the end of its line. When *cancel (may be NULL) turns non-zero, it is
  * cancelled, as it is when nothing can be printed any more. */
-quire_err answer_run(answer *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel);
+quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel);
 
 #endif

@@ -61,13 +61,13 @@ static quire_err turn_body(const cli_options *o, session *s, const strbuf *messa
 static quire_err take_turn(const cli_options *o, session *s, strbuf *messages, str line, quire_error *err) {
     size_t before = messages != NULL ? messages->n : 0;
     body b = {0};
-    answer a = {0};
+    response a = {0};
     quire_err e = messages != NULL && add_message(messages, "user", line) != QUIRE_OK ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory") : QUIRE_OK;
     e = e == QUIRE_OK ? turn_body(o, s, messages, line, &b, err) : e;
     if (e == QUIRE_OK) {
         text_out out;
         text_out_init(&out);
-        e = answer_run(&a, s, messages ? QUIRE_CHAT : QUIRE_COMPLETIONS, &b, &out, &interrupted);
+        e = response_run(&a, s, messages ? QUIRE_CHAT : QUIRE_COMPLETIONS, &b, &out, &interrupted);
         if (e != QUIRE_OK) {
             *err = a.error;
         }
@@ -84,7 +84,7 @@ static quire_err take_turn(const cli_options *o, session *s, strbuf *messages, s
         messages->n = before;
     }
     body_deinit(&b);
-    answer_deinit(&a);
+    response_deinit(&a);
     return e;
 }
 

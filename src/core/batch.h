@@ -14,7 +14,7 @@
 
 #define ATTN_CHUNK 256 /* positions; attention cuts every sequence at multiples of this (DESIGN.md, 1) */
 #define BATCH_POS_AXES 4
-#define BATCH_MAX_WAVES 8 /* of items that carry on a state: into so many shared parts at most is a row's prefix cut */
+#define BATCH_MAX_LEVELS 8 /* of items that carry on a state: into so many shared parts at most is a row's prefix cut */
 
 /* One place for one token's K and V in a group: page * page_tokens + offset. */
 typedef struct kv_slot {
@@ -61,7 +61,7 @@ typedef struct batch {
     int32_t n_work, n_merges, n_partials;
     const attn_item *work;    /* [n_work] */
     const int32_t *work_rows; /* [n_rows] the rows in the order that items count them in; NULL: 0, 1, 2 .. */
-    int32_t n_waves, wave_ends[BATCH_MAX_WAVES]; /* items before wave_ends[0] come first, then those before wave_ends[1] .., in the end all others */
+    int32_t n_levels, level_ends[BATCH_MAX_LEVELS]; /* items before level_ends[0] come first, then those before level_ends[1] .., in the end all others */
     const attn_merge *merges; /* [n_merges] */
 } batch;
 

@@ -12,7 +12,7 @@ quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, ca
     assert(limits->tile_rows > 0 && limits->n_workers > 0 && layout->n_kv_heads > 0);
     *c = (cascade){.layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + layout->n_kv_heads - 1) / layout->n_kv_heads};
     /* Rows' own items, the pieces of each inner node of the tree, and what SHARED_ROWS adds to a level of it. */
-    c->max_items = max_rows + max_seqs * c->n_pieces + BATCH_MAX_WAVES * (max_rows / SHARED_ROWS);
+    c->max_items = max_rows + max_seqs * c->n_pieces + BATCH_MAX_LEVELS * (max_rows / SHARED_ROWS);
     c->items = mem_new((size_t)c->max_items, sizeof *c->items);
     c->rows = mem_new((size_t)max_rows, sizeof *c->rows);
     c->order = mem_new((size_t)max_seqs, sizeof *c->order);
@@ -158,9 +158,9 @@ void cascade_plan(cascade *c, batch *b) {
     }
     b->work = c->items;
     b->work_rows = c->rows;
-    b->n_work = b->n_waves = 0;
-    while (b->n_waves < BATCH_MAX_WAVES && add_level(c, b)) {
-        b->wave_ends[b->n_waves++] = b->n_work;
+    b->n_work = b->n_levels = 0;
+    while (b->n_levels < BATCH_MAX_LEVELS && add_level(c, b)) {
+        b->level_ends[b->n_levels++] = b->n_work;
     }
     n_rows = 0;
     for (int32_t i = 0; i < b->n_seqs; i++) {

@@ -3,7 +3,7 @@
  * shows in no bit.
  *
  * Sequences in the order of their tables form a tree, common prefixes its inner nodes (32 that share 4k, of which 8 share 1k more: two
- * nodes on one path). A level of it is a wave of items (batch.h), which goes on from the states that the level above left.
+ * nodes on one path). A level of it is a level of items (batch.h), which goes on from the states that the level above left.
  *
  * Owner: whoever fills batches, one thread. Planning reads tables, allocates nothing, and takes as long as comparing the tables
  * while sorting them: each with the one before it where the order is that of the plan before, as in most steps. */
@@ -37,7 +37,7 @@ typedef struct cascade {
 quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c);
 void cascade_close(cascade *c);
 
-/* Sets the batch's work (items, their waves, the order of their rows) for its sequences. The work lies in c until the next call. */
+/* Sets the batch's work (items, their levels, the order of their rows) for its sequences. The work lies in c until the next call. */
 void cascade_plan(cascade *c, batch *b);
 
 #endif

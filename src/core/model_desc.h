@@ -35,7 +35,7 @@ typedef struct rope_desc {
     const float *freq_factors;  /* [n_dims/2] divisors of the frequencies from GGUF's rope_freqs, or NULL; borrowed from the file */
 } rope_desc;
 
-typedef enum act_kind { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2 } act_kind;
+typedef enum activation { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2 } activation;
 
 /* What a layer remembers (DESIGN.md, 3). */
 typedef enum layer_kind { LAYER_FULL, LAYER_WINDOW, LAYER_LATENT, LAYER_STATE } layer_kind;
@@ -47,7 +47,7 @@ typedef struct model_desc {
     int32_t max_positions;
     float norm_eps;
     float attention_scale; /* 1 / sqrt(d_head) for Llama */
-    act_kind act;
+    activation activation;
     bool tied_embeddings;
     rope_desc rope;
     layer_kind *layer_kinds; /* [n_layers], or NULL: all LAYER_FULL; owned by the model */

@@ -16,12 +16,12 @@ static double key_of(const engine *e, const sequence *s, int64_t now_us) {
         return -INFINITY; /* it waits for all pages that it may need, which come together only if nobody overtakes it */
     }
     switch (e->options.schedule) {
-    case ORDER_PREFIX:
-        return -order_prefix_score(cache_peek(e, s, &n_held), now_us - s->submitted_us, e->options.schedule_lambda);
-    case ORDER_FAIR:
-        return shares_served(&e->shares, s->share);
-    case ORDER_PRIORITY: /* the list is in that order */
-    case ORDER_FCFS:
+    case ADMISSION_PREFIX:
+        return -admission_prefix_score(cache_peek(e, s, &n_held), now_us - s->submitted_us, e->options.schedule_lambda);
+    case ADMISSION_FAIR:
+        return service_counters_of(&e->service, s->tenant_slot);
+    case ADMISSION_PRIORITY: /* the list is in that order */
+    case ADMISSION_FCFS:
         break;
     }
     return 0.0;
@@ -42,9 +42,9 @@ static int32_t least_of(const double *keys, int32_t n, double bound) {
     return least;
 }
 
-int32_t ready_order_begin(engine *e) {
-    bool by_prefix = e->options.schedule == ORDER_PREFIX; /* looks each one up, so not at all of them: the oldest, whose scores grow */
-    int32_t n = by_prefix && e->n_waiting > READY_LOOKED_AT ? READY_LOOKED_AT : e->n_waiting;
+int32_t candidates_order_begin(engine *e) {
+    bool by_prefix = e->options.schedule == ADMISSION_PREFIX; /* looks each one up, so not at all of them: the oldest, whose scores grow */
+    int32_t n = by_prefix && e->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : e->n_waiting;
     int64_t now_us = clock_us();
     e->step.last_key = -INFINITY;
     for (int32_t i = 0; i < n; i++) {
@@ -53,7 +53,7 @@ int32_t ready_order_begin(engine *e) {
     return n;
 }
 
-int32_t ready_order_next(engine *e, int32_t n) {
+int32_t candidates_order_next(engine *e, int32_t n) {
     int32_t i = least_of(e->step.keys, n, e->step.last_key);
     if (i < n) {
         e->step.last_key = e->step.keys[i]; /* keys only grow */
@@ -62,30 +62,30 @@ int32_t ready_order_next(engine *e, int32_t n) {
     return i;
 }
 
-void ready_order_served(engine *e, int32_t n, const sequence *s) {
-    for (int32_t i = 0; i < n && e->options.schedule == ORDER_FAIR; i++) {
-        e->step.keys[i] += e->waiting[i]->share == s->share ? SHARE_PROMPT_WEIGHT * (double)(s->n_known - s->n_computed) : 0.0;
+void candidates_order_served(engine *e, int32_t n, const sequence *s) {
+    for (int32_t i = 0; i < n && e->options.schedule == ADMISSION_FAIR; i++) {
+        e->step.keys[i] += e->waiting[i]->tenant_slot == s->tenant_slot ? SERVICE_PROMPT_WEIGHT * (double)(s->n_known - s->n_computed) : 0.0;
     }
 }
 
-int32_t ready_find(engine *e) {
-    int32_t n_ready = 0, places = e->limits.max_seqs - e->n_running, most = places < MAX_ADMIT ? places : MAX_ADMIT;
+int32_t admission_candidates_find(engine *e) {
+    int32_t n_candidates = 0, places = e->limits.max_seqs - e->n_running, most = places < MAX_ADMIT ? places : MAX_ADMIT;
     if (most <= 0) {
         return 0;
     }
-    int32_t n = ready_order_begin(e);
+    int32_t n = candidates_order_begin(e);
     for (int32_t i = 0; i < n; i++) {
-        e->step.keys[i] = hold_stands(e, e->waiting[i]) ? NAN : e->step.keys[i];
+        e->step.keys[i] = prefix_wait_blocks(e, e->waiting[i]) ? NAN : e->step.keys[i];
     }
-    for (int32_t looked_at = 0; n_ready < most && looked_at < READY_LOOKED_AT; looked_at++) {
-        int32_t i = ready_order_next(e, n);
+    for (int32_t looked_at = 0; n_candidates < most && looked_at < CANDIDATES_EXAMINED; looked_at++) {
+        int32_t i = candidates_order_next(e, n);
         if (i == n) {
             break;
         }
         if (!tiering_waits(e, e->waiting[i])) {
-            e->step.ready[n_ready++] = e->waiting[i];
-            ready_order_served(e, n, e->waiting[i]);
+            e->step.candidates[n_candidates++] = e->waiting[i];
+            candidates_order_served(e, n, e->waiting[i]);
         }
     }
-    return n_ready;
+    return n_candidates;
 }

@@ -6,9 +6,9 @@
 
 enum { WORTH_IT = 1 << 14 }; /* logits in all: fewer are chosen from sooner than threads wake */
 
-quire_err presample_open(engine *e) {
+quire_err batch_sample_open(engine *e) {
     const backend_ops *ops = e->b->ops;
-    e->n_samplers = ops->run_parts ? ops->n_workers(e->b) : 1;
+    e->n_samplers = ops->run_tasks ? ops->n_workers(e->b) : 1;
     e->samplers = mem_new((size_t)e->n_samplers, sizeof *e->samplers);
     if (!e->samplers) {
         return QUIRE_NO_MEMORY;
@@ -20,14 +20,14 @@ quire_err presample_open(engine *e) {
     return QUIRE_OK;
 }
 
-void presample_close(engine *e) {
+void batch_sample_close(engine *e) {
     for (int32_t i = 0; e->samplers && i < e->n_samplers; i++) {
         sampler_close(e->samplers[i]);
     }
     mem_free(e->samplers);
 }
 
-sample_context presample_context(const engine *e, sequence *s) {
+sample_context batch_sample_context(const engine *e, sequence *s) {
     return (sample_context){.params = &s->sampling,
                             .tokens = s->tokens,
                             .n_tokens = s->n_known,
@@ -44,52 +44,52 @@ static bool is_plain(const engine *e, int32_t item) {
     const sequence *s = e->step.seqs[item];
     const sched_item *it = &e->step.plan.items[item];
     bool reaches_end = s->n_computed + it->n_rows == s->n_known;
-    bool has_row = reaches_end && s->draft.n_forced == 0; /* behind the last known token */
-    return has_row && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->followers == NULL && s->logprobs == NULL && !sequence_wants_logits(s) &&
+    bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
+    return has_row && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL && !sequence_wants_logits(s) &&
            s->sampling.mirostat == MIROSTAT_OFF;
 }
 
-/* The pick where the backend knows it already; false: from the logits, then. */
-static bool take_largest(const engine *e, sequence *s, int32_t out) {
-    if (e->b->ops->largest == NULL || !sampler_takes_largest(&s->sampling, s->n_known - s->n_prompt)) {
+/* The sample where the backend knows it already; false: from the logits, then. */
+static bool take_argmax(const engine *e, sequence *s, int32_t out) {
+    if (e->b->ops->argmax == NULL || !sampler_takes_argmax(&s->sampling, s->n_known - s->n_prompt)) {
         return false;
     }
-    s->pick = e->b->ops->largest(e->b, out);
-    s->pick_error = QUIRE_OK;
-    s->is_picked = s->pick >= 0;
-    return s->is_picked;
+    s->sampled = e->b->ops->argmax(e->b, out);
+    s->sample_error = QUIRE_OK;
+    s->is_sampled = s->sampled >= 0;
+    return s->is_sampled;
 }
 
-static void pick(void *context, int32_t part, int32_t member) {
+static void sampled(void *context, int32_t task, int32_t worker) {
     engine *e = context;
-    int32_t item = e->step.plain[part];
+    int32_t item = e->step.plain[task];
     sequence *s = e->step.seqs[item];
-    sample_context c = presample_context(e, s);
-    s->pick_error = sampler_pick(e->samplers[member], e->b->ops->logits(e->b, e->step.out0[item]), &c, &s->pick);
-    s->is_picked = true;
+    sample_context c = batch_sample_context(e, s);
+    s->sample_error = sampler_sample(e->samplers[worker], e->b->ops->logits(e->b, e->step.out0[item]), &c, &s->sampled);
+    s->is_sampled = true;
 }
 
-void presample_items(engine *e) {
+void batch_sample_items(engine *e) {
     int32_t n = 0;
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
-        assert(!e->step.seqs[i]->is_picked);
-        if (is_plain(e, i) && !take_largest(e, e->step.seqs[i], e->step.out0[i])) {
+        assert(!e->step.seqs[i]->is_sampled);
+        if (is_plain(e, i) && !take_argmax(e, e->step.seqs[i], e->step.out0[i])) {
             e->step.plain[n++] = i;
         }
     }
     if (e->n_samplers > 1 && n > 1 && (int64_t)n * e->desc->n_vocab >= WORTH_IT) {
-        e->b->ops->run_parts(e->b, pick, e, n);
+        e->b->ops->run_tasks(e->b, sampled, e, n);
         return;
     }
-    for (int32_t part = 0; part < n; part++) {
-        pick(e, part, 0);
+    for (int32_t task = 0; task < n; task++) {
+        sampled(e, task, 0);
     }
 }
 
-bool presample_take(sequence *s, int32_t *token, quire_err *err) {
-    bool was = s->is_picked;
-    *token = s->pick;
-    *err = s->pick_error;
-    s->is_picked = false;
+bool batch_sample_take(sequence *s, int32_t *token, quire_err *err) {
+    bool was = s->is_sampled;
+    *token = s->sampled;
+    *err = s->sample_error;
+    s->is_sampled = false;
     return was;
 }

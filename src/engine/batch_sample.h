@@ -8,14 +8,14 @@
 #include "engine/state.h"
 
 /* A sampler for each thread of the backend. */
-quire_err presample_open(engine *e);
-void presample_close(engine *e);
+quire_err batch_sample_open(engine *e);
+void batch_sample_close(engine *e);
 
 /* After the forward pass, before anything is committed. */
-void presample_items(engine *e);
+void batch_sample_items(engine *e);
 /* The pick that was made for s in this step, with its error; false: none was. */
-bool presample_take(sequence *s, int32_t *token, quire_err *err);
+bool batch_sample_take(sequence *s, int32_t *token, quire_err *err);
 /* What the next choice of s is made with. */
-sample_context presample_context(const engine *e, sequence *s);
+sample_context batch_sample_context(const engine *e, sequence *s);
 
 #endif

@@ -54,17 +54,17 @@ static void let_go(engine *e, sequence *s, cache_keep keep) {
 
 /* s tells of the search from now on. */
 static void let_tell(beams *g, sequence *s) {
-    if (s != g->teller) {
-        s->explain = g->teller->explain;
-        g->teller->explain = NULL;
-        g->teller = s;
+    if (s != g->reporter) {
+        s->explain = g->reporter->explain;
+        g->reporter->explain = NULL;
+        g->reporter = s;
     }
 }
 
 void beam_enter(const sequence *first) {
     for (int32_t i = 1; i < first->beams->n_beams; i++) {
         sequence *s = first->beams->beams[i].seq;
-        s->share = first->share;
+        s->tenant_slot = first->tenant_slot;
         s->priority = first->priority;
     }
 }
@@ -111,7 +111,7 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     if (g->beams[s->beam].spare != NULL) {
         s->explain = g->beams[s->beam].spare;
         g->beams[s->beam].spare = NULL;
-        s->explain->told = first->explain->told;
+        s->explain->report = first->explain->report;
     }
     if (s != first && s->prompt_logprobs) {
         memcpy(s->prompt_logprobs, first->prompt_logprobs,
@@ -161,9 +161,9 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         swap_drop(e, s);
         let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? CACHE_KEEP : CACHE_DROP);
     }
-    shares_leave(&e->shares, g->beams[0].seq->share);
+    service_counters_leave(&e->service, g->beams[0].seq->tenant_slot);
     let_tell(g, g->beams[0].seq);
-    explain_end(e, g->teller, clock_us());
+    explain_end(e, g->reporter, clock_us());
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
     for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first is dropped of what others are told from */
@@ -229,13 +229,13 @@ static double penalty(const beams *g, int32_t token) {
     return (double)g->params.diversity_penalty * n;
 }
 
-static int32_t fill_picks(const beams *g, const beam_set *set) {
+static int32_t fill_choices(const beams *g, const beam_set *set) {
     int32_t n = 0;
     for (int32_t i = 0; i < set->n_live; i++) {
         const beam *b = set->live[i];
         for (int32_t k = 0; k < b->n_list; k++) {
             double logprob = b->list[k].logprob - penalty(g, b->list[k].token);
-            g->picks[n++] = (beam_pick){.from = i, .place = k, .token = b->list[k].token, .score = b->score + logprob};
+            g->choices[n++] = (beam_choice){.from = i, .place = k, .token = b->list[k].token, .score = b->score + logprob};
         }
     }
     return n;
@@ -251,22 +251,22 @@ static void write_token(const beams *g, const beam *b, int32_t entry, int32_t n,
     }
 }
 
-static void keep_result(const beams *g, beam_set *set, const beam_pick *pick) {
-    const beam *b = set->live[pick->from];
+static void keep_result(const beams *g, beam_set *set, const beam_choice *choice) {
+    const beam *b = set->live[choice->from];
     const sequence *s = b->seq;
-    beam_result *r = beam_keep(&g->rules, &set->finished, beam_score(&g->rules, pick->score, g->n_generated));
+    beam_result *r = beam_keep(&g->rules, &set->finished, beam_score(&g->rules, choice->score, g->n_generated));
     if (r != NULL) {
-        r->sum = b->sum + b->list[pick->place].logprob;
+        r->sum = b->sum + b->list[choice->place].logprob;
         r->n_tokens = g->n_generated;
         copy_tokens(g, r->n_tokens - 1, s->tokens + s->n_prompt, s->logprobs, r->tokens, r->logprobs);
-        write_token(g, b, pick->place, r->n_tokens - 1, r->tokens, r->logprobs);
+        write_token(g, b, choice->place, r->n_tokens - 1, r->tokens, r->logprobs);
     }
 }
 
-bool beam_ending(void *context, const beam_pick *pick) {
+bool beam_ending(void *context, const beam_choice *choice) {
     beams *g = context;
-    sequence *s = g->choosing->live[pick->from]->seq;
-    s->tokens[s->n_known] = pick->token; /* there is room: at the last length all ends anyway */
+    sequence *s = g->choosing->live[choice->from]->seq;
+    s->tokens[s->n_known] = choice->token; /* there is room: at the last length all ends anyway */
     return g->n_generated > s->sampling.min_tokens && g->ending.is_over(g->ending.context, s->tokens, s->n_prompt, s->n_known + 1);
 }
 
@@ -274,19 +274,19 @@ bool beam_ending(void *context, const beam_pick *pick) {
 static void choose_set(beams *g, beam_set *set) {
     beam_outcome *o = &g->outcome;
     g->choosing = set;
-    beam_choose(&g->rules, g->n_generated, g->picks, fill_picks(g, set), o);
+    beam_choose(&g->rules, g->n_generated, g->choices, fill_choices(g, set), o);
     bool takes = !beam_is_full(&g->rules, &set->finished);
     for (int32_t i = 0; i < o->n_ended && takes; i++) {
         keep_result(g, set, &o->ended[i]);
     }
     set->is_open = !beam_is_over(&g->rules, &set->finished, g->n_generated, o);
     for (int32_t i = 0; i < o->n_next; i++) {
-        const beam_pick *pick = &o->next[i];
-        beam *b = set->live[pick->from];
-        g->chosen[g->n_chosen++] = pick->token;
+        const beam_choice *choice = &o->next[i];
+        beam *b = set->live[choice->from];
+        g->chosen[g->n_chosen++] = choice->token;
         if (set->is_open) {
-            double sum = b->sum + b->list[pick->place].logprob;
-            g->children[g->n_children++] = (beam_child){.parent = b, .set = set, .entry = pick->place, .score = pick->score, .sum = sum};
+            double sum = b->sum + b->list[choice->place].logprob;
+            g->children[g->n_children++] = (beam_child){.parent = b, .set = set, .entry = choice->place, .score = choice->score, .sum = sum};
         }
     }
     set->n_live = 0;
@@ -401,13 +401,13 @@ static void choose(engine *e, beams *g) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
         beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR,
-                    found ? QUIRE_OK : QUIRE_NUMERIC); /* nothing may follow: as in sampler_pick */
+                    found ? QUIRE_OK : QUIRE_NUMERIC); /* nothing may follow: as in sampler_sample */
         return;
     }
     place_children(e, g);
     write_children(g);
-    explain_token(g->teller, clock_us());
-    shares_serve(&e->shares, g->beams[0].seq->share, SHARE_OUTPUT_WEIGHT * (double)g->n_children);
+    explain_token(g->reporter, clock_us());
+    service_counters_add(&e->service, g->beams[0].seq->tenant_slot, SERVICE_OUTPUT_WEIGHT * (double)g->n_children);
 }
 
 void beam_take(engine *e, sequence *s, float *logits) {

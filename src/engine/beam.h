@@ -28,7 +28,7 @@ typedef struct beam_candidate {
 
 typedef struct beam {
     sequence *seq;
-    struct explain *spare; /* what its reader is told in, while seq->explain is the teller's alone; or NULL */
+    struct explain *spare; /* what its reader is told in, while seq->explain is the reporter's alone; or NULL */
     double score, sum;     /* of its tokens: by which it is ranked, and without diversity penalties */
     bool is_live, is_taken;
     int32_t n_list;
@@ -62,7 +62,7 @@ typedef struct beams {
     beam *beams;
     beam_set *sets, *choosing; /* choosing: the one whose turn it is */
     sequence *listed;          /* the one in the ring or the waiting list, while none of its beams run */
-    sequence *teller;          /* the one that collects what the readers are told of the search (explain.h) */
+    sequence *reporter;          /* the one that collects what the readers are told of the search (explain.h) */
     bool is_short;             /* a beam has lost its pages since the last choice */
     bool is_over;
     int32_t n_cached;
@@ -73,7 +73,7 @@ typedef struct beams {
     beam **lives;
     beam_result *results, **result_order;
     int32_t *result_tokens, *ends, *chosen;
-    beam_pick *picks;
+    beam_choice *choices;
     beam_outcome outcome;
     beam_child *children;
     int32_t n_chosen, n_children;
@@ -83,7 +83,7 @@ typedef struct beams {
 /* Whether a search for r fits this engine, r->sampling.max_tokens being what *n_max, its tokens in all, came from; lowers *n_max to what
  * the pool holds where the request names no limit. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err);
-/* Makes a search of the chain's sequences (r->beams.width of them, by `followers`), of which the first n have readers. On failure they are
+/* Makes a search of the chain's sequences (r->beams.width of them, by `next_child`), of which the first n have readers. On failure they are
  * as they were. */
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first);
 /* Pages of one group of layers that beams share whatever happens: the prompt's whole ones; behind a window they may have to be computed for
@@ -96,7 +96,7 @@ void beams_drop(beams *g);
 
 /* ---- the engine's thread ---- */
 /* The rules' ends_too, context being the beams: what the request's ending says of a continuation of g->choosing. */
-bool beam_ending(void *g, const beam_pick *pick);
+bool beam_ending(void *g, const beam_choice *choice);
 /* The search's first sequence, whose tenant and priority are known, begins to wait. */
 void beam_enter(const sequence *first);
 /* Whether a reader has cancelled one of the results. */

@@ -66,7 +66,7 @@ static bool alloc_stores(beams *g) {
     g->result_logprobs = alloc(&whole, n_beams * max_new, width * sizeof *g->result_logprobs);
     g->ends = alloc(&whole, (size_t)g->rules.n_ends, sizeof *g->ends);
     g->chosen = alloc(&whole, n_beams, sizeof *g->chosen);
-    g->picks = alloc(&whole, n * list + 1, sizeof *g->picks);
+    g->choices = alloc(&whole, n * list + 1, sizeof *g->choices);
     g->outcome.next = alloc(&whole, n, sizeof *g->outcome.next);
     g->outcome.ended = alloc(&whole, n, sizeof *g->outcome.ended);
     g->children = alloc(&whole, n_beams, sizeof *g->children);
@@ -83,7 +83,7 @@ static void beams_free(beams *g) {
                       g->results,       (void *)g->result_order,
                       g->result_tokens, g->result_logprobs,
                       g->ends,          g->chosen,
-                      g->picks,         g->outcome.next,
+                      g->choices,         g->outcome.next,
                       g->outcome.ended, g->children};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
@@ -95,7 +95,7 @@ static void beams_free(beams *g) {
 static void connect(beams *g, sequence *first) {
     size_t max_new = (size_t)g->rules.max_new, width = (size_t)g->width;
     sequence *s = first;
-    for (int32_t i = 0; i < g->n_beams; i++, s = s->followers) {
+    for (int32_t i = 0; i < g->n_beams; i++, s = s->next_child) {
         size_t at = (size_t)i;
         g->beams[i] = (beam){
             .seq = s, .spare = i > 0 ? s->explain : NULL, .list = g->lists + at * (size_t)g->list_length, .tops = g->tops + at * width};
@@ -111,7 +111,7 @@ static void connect(beams *g, sequence *first) {
         g->sets[i].live[g->sets[i].n_live++] = &g->beams[0];
     }
     g->beams[0].is_live = true;
-    g->listed = g->teller = first;
+    g->listed = g->reporter = first;
 }
 
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first) {
@@ -154,8 +154,8 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
 
 void beam_unchain(sequence *first) {
     for (sequence *s = first, *next; s != NULL; s = next) {
-        next = s->followers;
-        s->followers = NULL;
+        next = s->next_child;
+        s->next_child = NULL;
     }
 }
 

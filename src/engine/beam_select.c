@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-static bool is_before(const beam_pick *a, const beam_pick *b) {
+static bool is_before(const beam_choice *a, const beam_choice *b) {
     if (a->score != b->score) {
         return a->score > b->score;
     }
@@ -10,8 +10,8 @@ static bool is_before(const beam_pick *a, const beam_pick *b) {
 }
 
 /* Moves entry i of a heap, whose top is before all others, to its place below. */
-static void sift(beam_pick *heap, int32_t n, int32_t i) {
-    beam_pick moved = heap[i];
+static void sift(beam_choice *heap, int32_t n, int32_t i) {
+    beam_choice moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {
         if (child + 1 < n && is_before(&heap[child + 1], &heap[child])) {
             child++;
@@ -24,23 +24,23 @@ static void sift(beam_pick *heap, int32_t n, int32_t i) {
     heap[i] = moved;
 }
 
-static bool ends(const beam_rules *r, int32_t length, const beam_pick *pick) {
+static bool ends(const beam_rules *r, int32_t length, const beam_choice *choice) {
     bool is_end = length >= r->max_new;
     for (int32_t i = 0; i < r->n_ends && !is_end; i++) {
-        is_end = r->ends[i] == pick->token;
+        is_end = r->ends[i] == choice->token;
     }
-    return is_end || (r->ends_too != NULL && r->ends_too(r->context, pick));
+    return is_end || (r->ends_too != NULL && r->ends_too(r->context, choice));
 }
 
-void beam_choose(const beam_rules *r, int32_t length, beam_pick *picks, int32_t n, beam_outcome *out) {
+void beam_choose(const beam_rules *r, int32_t length, beam_choice *choices, int32_t n, beam_outcome *out) {
     out->n_next = out->n_ended = 0;
     for (int32_t i = n / 2 - 1; i >= 0; i--) {
-        sift(picks, n, i);
+        sift(choices, n, i);
     }
     for (int32_t rank = 0; n > 0 && (rank < r->n || out->n_next < r->n); rank++) {
-        beam_pick best = picks[0];
-        picks[0] = picks[--n];
-        sift(picks, n, 0);
+        beam_choice best = choices[0];
+        choices[0] = choices[--n];
+        sift(choices, n, 0);
         if (!ends(r, length, &best)) {
             if (out->n_next < r->n) {
                 out->next[out->n_next++] = best;

@@ -13,7 +13,7 @@
 #include "core/params.h"
 #include "sample/logprobs.h"
 
-struct beam_pick;
+struct beam_choice;
 
 typedef struct beam_rules {
     int32_t n;       /* beams of a set */
@@ -22,25 +22,25 @@ typedef struct beam_rules {
     beam_stopping stopping;
     const int32_t *ends; /* [n_ends] tokens that end a beam */
     int32_t n_ends;
-    bool (*ends_too)(void *context, const struct beam_pick *pick); /* what else ends one, or NULL */
+    bool (*ends_too)(void *context, const struct beam_choice *choice); /* what else ends one, or NULL */
     void *context;
 } beam_rules;
 
 /* One continuation: beam `from` of the set, with entry `place` of that beam's list of candidates. */
-typedef struct beam_pick {
+typedef struct beam_choice {
     int32_t from, place, token;
     double score;
-} beam_pick;
+} beam_choice;
 
 /* What a step decides: arrays of the caller's, [rules.n] each. */
 typedef struct beam_outcome {
-    beam_pick *next, *ended; /* best first */
+    beam_choice *next, *ended; /* best first */
     int32_t n_next, n_ended;
 } beam_outcome;
 
-/* picks[0..n), all finite, are reordered. Those that a beam's own list leaves out must be behind its first rules.n + rules.n_ends ones;
+/* choices[0..n), all finite, are reordered. Those that a beam's own list leaves out must be behind its first rules.n + rules.n_ends ones;
  * where something else ends beams, fewer than rules.n may be left to go on. O(n + rules.n (1 + ends) log n). */
-void beam_choose(const beam_rules *r, int32_t length, beam_pick *picks, int32_t n, beam_outcome *out);
+void beam_choose(const beam_rules *r, int32_t length, beam_choice *choices, int32_t n, beam_outcome *out);
 
 /* A finished continuation. The arrays have room for max_new tokens. */
 typedef struct beam_result {

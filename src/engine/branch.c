@@ -7,48 +7,48 @@
 #include "engine/explain.h"
 #include "engine/lists.h"
 
-/* s chooses as the stem did up to where they part: mirostat is the only choice with a memory of its own. */
-static void take_mirostat(sequence *s, const sequence *stem) {
-    const sampling_params *a = &s->sampling, *b = &stem->sampling;
+/* s chooses as the fork parent did up to where they part: mirostat is the only choice with a memory of its own. */
+static void take_mirostat(sequence *s, const sequence *fork_from) {
+    const sampling_params *a = &s->sampling, *b = &fork_from->sampling;
     bool same = a->mirostat == b->mirostat && a->mirostat_tau == b->mirostat_tau && a->mirostat_eta == b->mirostat_eta;
-    if (!s->mus || !same || s->n_prompt != stem->n_prompt) {
+    if (!s->mus || !same || s->n_prompt != fork_from->n_prompt) {
         return;
     }
-    int32_t n = s->stem_tokens - s->n_prompt;
-    memcpy(s->mus, stem->mus, (size_t)n * sizeof *s->mus);
-    s->mirostat_mu = s->stem_tokens < stem->n_known ? stem->mus[n] : stem->mirostat_mu;
-    for (int32_t i = s->stem_tokens; i < s->n_known; i++) {
+    int32_t n = s->fork_position - s->n_prompt;
+    memcpy(s->mus, fork_from->mus, (size_t)n * sizeof *s->mus);
+    s->mirostat_mu = s->fork_position < fork_from->n_known ? fork_from->mus[n] : fork_from->mirostat_mu;
+    for (int32_t i = s->fork_position; i < s->n_known; i++) {
         s->mus[i - s->n_prompt] = s->mirostat_mu; /* tokens that were given move nothing */
     }
 }
 
 /* Tokens whose pages s can share; 0: none. */
-static int32_t shareable(const engine *e, const sequence *s, const sequence *stem) {
-    bool runs = stem->state == SEQ_PREFILL || stem->state == SEQ_DECODE;
-    bool has_place = e->n_running - (s->replaces_stem ? 1 : 0) < e->limits.max_seqs;
-    bool same_space = s->n_space == stem->n_space && memcmp(s->space, stem->space, s->n_space) == 0;
-    if (!runs || !has_place || !same_space) {
+static int32_t shareable(const engine *e, const sequence *s, const sequence *fork_from) {
+    bool runs = fork_from->state == SEQ_PREFILL || fork_from->state == SEQ_DECODE;
+    bool has_place = e->n_running - (s->fork_replaces ? 1 : 0) < e->limits.max_seqs;
+    bool same_namespace = s->n_namespace == fork_from->n_namespace && memcmp(s->namespace, fork_from->namespace, s->n_namespace) == 0;
+    if (!runs || !has_place || !same_namespace) {
         return 0;
     }
-    int32_t n = s->stem_tokens < stem->n_computed ? s->stem_tokens : stem->n_computed;
+    int32_t n = s->fork_position < fork_from->n_computed ? s->fork_position : fork_from->n_computed;
     n = n < s->n_known ? n : s->n_known - 1; /* the last one's logits are wanted */
-    return cache_can_go_back(e, stem, n) ? n : 0;
+    return cache_can_go_back(e, fork_from, n) ? n : 0;
 }
 
-static void share_pages(engine *e, sequence *s, const sequence *stem, int32_t n) {
-    s->cached = stem->cached;
+static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32_t n) {
+    s->cached = fork_from->cached;
     if (s->cached) {
-        s->path = kv_index_fork(e->index, &stem->path);
+        s->path = kv_index_fork(e->index, &fork_from->path);
         kv_index_truncate(e->index, &s->path, n);
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
-        quire_err err = kv_table_fork_first(e->pool, &stem->tables[g], n, e->layout.page_tokens, &s->tables[g]);
+        quire_err err = kv_table_fork_first(e->pool, &fork_from->tables[g], n, e->layout.page_tokens, &s->tables[g]);
         assert(err == QUIRE_OK); /* tables were made with room for the whole sequence, of which n tokens are a part */
         (void)err;
     }
     s->n_computed = s->n_reused = n;
     s->n_admitted = 2;
-    s->n_cached = s->replaces_stem ? stem->n_cached : n;
+    s->n_cached = s->fork_replaces ? fork_from->n_cached : n;
     e->stats.known_tokens_queried += s->n_known;
     e->stats.known_tokens_reused += n;
     s->state = s->n_known - n == 1 ? SEQ_DECODE : SEQ_PREFILL;
@@ -57,32 +57,32 @@ static void share_pages(engine *e, sequence *s, const sequence *stem, int32_t n)
 }
 
 void branch_enter(engine *e, sequence *s) {
-    sequence *stem = s->stem;
-    for (sequence *f = s; f != NULL; f = f->followers) {
-        take_mirostat(f, stem);
+    sequence *fork_from = s->fork_from;
+    for (sequence *f = s; f != NULL; f = f->next_child) {
+        take_mirostat(f, fork_from);
     }
-    if (s->replaces_stem) { /* it keeps the stem's place among all */
-        s->arrival = stem->arrival;
-        s->priority = stem->priority;
-        s->last_token_us = stem->last_token_us;
+    if (s->fork_replaces) { /* it keeps the fork parent's place among all */
+        s->arrival = fork_from->arrival;
+        s->priority = fork_from->priority;
+        s->last_token_us = fork_from->last_token_us;
     }
-    int32_t n = shareable(e, s, stem);
+    int32_t n = shareable(e, s, fork_from);
     if (n > 0) {
-        share_pages(e, s, stem, n);
+        share_pages(e, s, fork_from, n);
     } else {
         s->n_admitted = 1;
         cache_enter(e, s);
         list_insert(e->waiting, &e->n_waiting, s);
     }
-    if (s->replaces_stem) {
+    if (s->fork_replaces) {
         if (n > 0) {
-            cache_release(e, stem, CACHE_DROP); /* its part-filled page is the branch's alone now, not one to find and to copy */
+            cache_release(e, fork_from, CACHE_DROP); /* its part-filled page is the branch's alone now, not one to find and to copy */
         }
-        engine_cancel(e, stem->id);
+        engine_cancel(e, fork_from->id);
     }
-    if (s->n_known > s->stem_tokens) {
+    if (s->n_known > s->fork_position) {
         out_publish(s, FINISH_NONE); /* the tokens that were given */
     }
-    s->stem = NULL;
-    sequence_drop(stem);
+    s->fork_from = NULL;
+    sequence_drop(fork_from);
 }

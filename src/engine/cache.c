@@ -2,9 +2,9 @@
 
 #include "engine/tiering.h"
 
-#define MAX_SPACES      4096 /* tenants, with their salts, that have sequences or cached pages at once */
+#define MAX_NAMESPACES      4096 /* tenants, with their salts, that have sequences or cached pages at once */
 #define N_EVENTS        4096 /* that are kept */
-#define EVICT_FOR_SPACE 64   /* pages that go when there is no space for a new one */
+#define EVICT_FOR_NAMESPACE 64   /* pages that go when there is no namespace for a new one */
 
 /* Who may share public prefixes: all whose keys and values agree, which within one engine are all. */
 static const unsigned char SCOPE[] = {0};
@@ -12,7 +12,7 @@ static const unsigned char SCOPE[] = {0};
 static kv_index_options index_options(const engine *e) {
     kv_index_options o = {.page_tokens = e->layout.page_tokens,
                           .n_groups = e->layout.n_groups,
-                          .max_spaces = MAX_SPACES,
+                          .max_namespaces = MAX_NAMESPACES,
                           .granularity = e->options.prefix_cache == PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN,
                           .policy = e->options.eviction};
     for (int32_t g = 0; g < e->layout.n_groups; g++) {
@@ -48,18 +48,18 @@ void cache_close(engine *e) {
     kv_events_close(e->events);
 }
 
-static quire_err enter_space(engine *e, sequence *s) {
-    return kv_index_enter_public(e->index, SCOPE, sizeof SCOPE, s->space, s->n_space, s->tokens, s->n_known, &s->path);
+static quire_err enter_namespace(engine *e, sequence *s) {
+    return kv_index_enter_public(e->index, SCOPE, sizeof SCOPE, s->namespace, s->n_namespace, s->tokens, s->n_known, &s->path);
 }
 
 void cache_enter(engine *e, sequence *s) {
     if (!e->index) {
         return;
     }
-    quire_err r = enter_space(e, s);
-    if (r == QUIRE_NO_ROOM) { /* the spaces of tenants who left things cached: the oldest go, and with its last page a space */
-        (void)kv_index_evict(e->index, kv_pool_counts(e->pool).n_free + EVICT_FOR_SPACE);
-        r = enter_space(e, s);
+    quire_err r = enter_namespace(e, s);
+    if (r == QUIRE_NO_ROOM) { /* the namespaces of tenants who left things cached: the oldest go, and with its last page a namespace */
+        (void)kv_index_evict(e->index, kv_pool_counts(e->pool).n_free + EVICT_FOR_NAMESPACE);
+        r = enter_namespace(e, s);
     }
     s->cached = r == QUIRE_OK;
     if (s->cached && s->retains) {

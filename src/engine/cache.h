@@ -1,6 +1,6 @@
 /* The engine's side of the prefix cache: what a sequence reuses when it is admitted, and what it leaves for others. All by the engine thread.
  *
- * A sequence stands in the space of its tenant, narrowed by its salt. On admission its tables take the pages of the longest cached prefix; full pages are published when they
+ * A sequence stands in the namespace of its tenant, narrowed by its salt. On admission its tables take the pages of the longest cached prefix; full pages are published when they
  * are committed, the part-filled last one when it ends. By the rule (DESIGN.md, 1) reuse changes no bit of what is computed after it. With the cache
  * switched off nothing is looked up or published, and pages are free as soon as they are released. */
 #ifndef ENGINE_CACHE_H
@@ -15,7 +15,7 @@ int32_t cache_cap_entries(const engine *e);
 
 /* Once a step: what time it is, for pages that are kept for a while only. */
 void cache_set_time(engine *e, int64_t now_us);
-/* Puts a new sequence into its space, behind the public prefix that it begins with; when no space is left it runs without the cache. */
+/* Puts a new sequence into its namespace, behind the public prefix that it begins with; when no namespace is left it runs without the cache. */
 void cache_enter(engine *e, sequence *s);
 /* Tokens of s that may be reused, wherever they are: all but the last known one, and none whose logits are wanted. */
 int32_t cache_reusable(const sequence *s);
@@ -33,9 +33,9 @@ void cache_forget(engine *e, sequence *s);
 /* What becomes of a sequence's pages when it gives them up. */
 typedef enum cache_keep { CACHE_KEEP, CACHE_DROP /* their values are not to be trusted, or of use to nobody */ } cache_keep;
 
-/* Gives up all of s's pages; it stands at its space's root again. */
+/* Gives up all of s's pages; it stands at its namespace's root again. */
 void cache_release(engine *e, sequence *s, cache_keep keep);
-/* s is over: out of its space. Its pages were given up before. */
+/* s is over: out of its namespace. Its pages were given up before. */
 void cache_leave(engine *e, sequence *s);
 
 /* Pages that can be had: free ones and cached ones. */

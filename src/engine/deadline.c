@@ -41,10 +41,10 @@ static deadline_load load_of_running(const engine *e) {
 /* Ends s and all samples of its prompt. */
 static void refuse(engine *e, sequence *s, double late_us) {
     int32_t after_s = (int32_t)fmin(LONGEST_S, fmax(1.0, ceil(late_us * 1e-6)));
-    while (s->followers != NULL) {
-        sequence *next = s->followers;
-        s->followers = next->followers;
-        next->followers = NULL;
+    while (s->next_child != NULL) {
+        sequence *next = s->next_child;
+        s->next_child = next->next_child;
+        next->next_child = NULL;
         next->retry_after_s = after_s;
         step_finish(e, next, FINISH_ERROR, QUIRE_BUSY);
         sequence_drop(next);
@@ -78,16 +78,16 @@ static bool pass(engine *e, const sched_limits *l, deadline_load *load, sequence
 }
 
 void deadline_check(engine *e, int64_t now_us) {
-    if (e->pace.n_steps < MEASURED || !any_deadline(e)) {
+    if (e->step_cost.n_steps < MEASURED || !any_deadline(e)) {
         return;
     }
     sched_limits l = e->limits;
-    l.cost = pace_cost(&e->pace);
+    l.cost = step_cost_fit(&e->step_cost);
     deadline_load load = load_of_running(e);
-    int32_t n = ready_order_begin(e);
-    for (int32_t k = 0, i; k < READY_LOOKED_AT && (i = ready_order_next(e, n)) < n; k++) {
+    int32_t n = candidates_order_begin(e);
+    for (int32_t k = 0, i; k < CANDIDATES_EXAMINED && (i = candidates_order_next(e, n)) < n; k++) {
         if (pass(e, &l, &load, e->waiting[i], now_us)) {
-            ready_order_served(e, n, e->waiting[i]);
+            candidates_order_served(e, n, e->waiting[i]);
         }
     }
     for (int32_t i = 0; i < e->n_waiting; i++) {

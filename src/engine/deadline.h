@@ -16,7 +16,7 @@ typedef struct deadline_load {
 double deadline_foretell_us(const sched_limits *l, const deadline_load *load);
 
 /* Ends every waiting sequence that cannot make its deadline with QUIRE_BUSY and its retry_after_s. Those that the policy
- * admits before it count as before it; behind the first READY_LOOKED_AT of these, who came before it. Says nothing before steps were measured. O(running + READY_LOOKED_AT waiting) where
+ * admits before it count as before it; behind the first CANDIDATES_EXAMINED of these, who came before it. Says nothing before steps were measured. O(running + CANDIDATES_EXAMINED waiting) where
  * one waits that has a deadline. */
 void deadline_check(engine *e, int64_t now_us);
 

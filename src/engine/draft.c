@@ -72,7 +72,7 @@ draft_seq draft_begin(void) {
 /* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. Not with a beam, whose next token is not its
  * own to choose, nor where others are forked from s in that step: they get its pages as they are, and s's drafts would lie in these. */
 static bool can_draft(const sequence *s) {
-    return s->beams == NULL && s->followers == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
+    return s->beams == NULL && s->next_child == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
 }
 
 /* What to ask the drafter for: as deep as s's length, and as many nodes as make branches of that. */
@@ -88,13 +88,13 @@ void draft_propose(engine *e) {
         sequence *s = e->running[i];
         draft_seq *d = &s->draft;
         int32_t room = s->n_max - s->n_known - 1; /* the last token is not computed */
-        d->tree.n = d->n_forced = 0;
+        d->tree.n = d->n_jump_forward = 0;
         d->wanted = (draft_bounds){0};
         d->distributions = NULL;
         if (!can_draft(s) || room <= 0) {
             continue;
         }
-        if (!e->options.draft.no_jump_forward && jump_forward(e, s, min_i32(room, DRAFT_MAX))) {
+        if (!e->options.draft.no_jump_forward && jump_forward_propose(e, s, min_i32(room, DRAFT_MAX))) {
             continue;
         }
         if (e->drafter && d->pause > 0) {
@@ -124,10 +124,10 @@ static void adapt(draft_seq *d, int32_t most, const draft_outcome *o) {
     }
 }
 
-void draft_told(engine *e, sequence *s, const draft_outcome *o) {
+void draft_report(engine *e, sequence *s, const draft_outcome *o) {
     engine_stats *st = &e->stats;
-    if (o->forced) {
-        st->forced_tokens += o->n_accepted;
+    if (o->is_jump_forward) {
+        st->jump_forward_tokens += o->n_accepted;
         return;
     }
     st->drafts++;
@@ -143,7 +143,7 @@ void draft_told(engine *e, sequence *s, const draft_outcome *o) {
 }
 
 void draft_forget(engine *e, sequence *s, bool over) {
-    s->draft.tree.n = s->draft.n_forced = 0;
+    s->draft.tree.n = s->draft.n_jump_forward = 0;
     if (e->drafter && e->drafter->ops->forget) {
         e->drafter->ops->forget(e->drafter, s, over);
     }

@@ -59,7 +59,7 @@ typedef struct draft_options {
 
 /* A sequence's part. */
 typedef struct draft_seq {
-    int32_t n_forced; /* 0, or all of it, a line: nothing but the request's own rules decides them */
+    int32_t n_jump_forward; /* 0, or all of it, a line: nothing but the request's own rules decides them */
     int32_t n_agreed; /* model: tokens that are still what the drafter last saw */
     draft_bounds wanted; /* what it is asked for; no nodes: it is not */
     int32_t length;   /* how deep to ask for; 0: not asked yet */
@@ -99,17 +99,17 @@ void draft_close(struct engine *e);
 
 /* The part of a new sequence. */
 draft_seq draft_begin(void);
-/* Once a step, before it is planned: sets draft.tree and draft.n_forced of every running sequence. O(running) and the drafter's own work. */
+/* Once a step, before it is planned: sets draft.tree and draft.n_jump_forward of every running sequence. O(running) and the drafter's own work. */
 void draft_propose(struct engine *e);
 /* What became of a sequence's drafts, or forced tokens. */
 typedef struct draft_outcome {
     int32_t n, n_accepted; /* nodes that were verified; of these, now known tokens */
     int32_t n_first;       /* the first of those, on the branch of first children */
-    bool forced, to_end;   /* they were no guesses; they are a whole branch: nothing was guessed behind the last */
+    bool is_jump_forward, to_end;   /* they were no guesses; they are a whole branch: nothing was guessed behind the last */
 } draft_outcome;
 
 /* s may have ended with them. */
-void draft_told(struct engine *e, struct sequence *s, const draft_outcome *o);
+void draft_report(struct engine *e, struct sequence *s, const draft_outcome *o);
 /* s gives its pages back. */
 void draft_forget(struct engine *e, struct sequence *s, bool over);
 

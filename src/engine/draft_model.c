@@ -158,16 +158,16 @@ static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_
 /* Adds the likeliest tokens as other children of the root, beside the one that was picked. */
 static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
     draft_tree *t = &s->draft.tree;
-    int32_t picked = t->tokens[0];
+    int32_t sampled = t->tokens[0];
     for (int32_t i = 0; i < n && t->n < s->draft.wanted.width && t->n < s->draft.wanted.nodes; i++) {
-        if (likeliest[i].id != picked) {
+        if (likeliest[i].id != sampled) {
             draft_tree_add(t, DRAFT_ROOT, likeliest[i].id);
         }
     }
 }
 
 /* Picks the seat's next guess from row i's logits, as the target would; false when it is the last. The first one may be one of several. */
-static bool pick(model_drafter *d, engine *e, seat *at, int32_t i) {
+static bool sample_draft(model_drafter *d, engine *e, seat *at, int32_t i) {
     sequence *s = at->s;
     token_logprob likeliest[DRAFT_MAX_WIDTH];
     const draft_bounds *wanted = &s->draft.wanted;
@@ -182,7 +182,7 @@ static bool pick(model_drafter *d, engine *e, seat *at, int32_t i) {
                         .mirostat_mu = &at->mirostat_mu};
     n_likeliest = n_likeliest < e->desc->n_vocab ? n_likeliest : e->desc->n_vocab;
     logprobs_top(d->o.b->ops->logits(d->o.b, i), e->desc->n_vocab, 0.0, n_likeliest, likeliest);
-    if (verify_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token) : sampler_pick(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
+    if (verify_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token) : sampler_sample(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
         return false;
     }
     s->tokens[n] = token;
@@ -209,12 +209,12 @@ static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
 }
 
 /* Picks for those that the last pass gave logits, and begins the next with those that go on. */
-static void pick_all(model_drafter *d, engine *e) {
+static void sample_all(model_drafter *d, engine *e) {
     int32_t n = d->n_drafting;
     begin_pass(d);
     for (int32_t i = 0; i < n; i++) {
         seat *at = d->drafting[i]; /* entries before i are written, none from i on */
-        if (pick(d, e, at, i) && reserve(d, at, 1)) {
+        if (sample_draft(d, e, at, i) && reserve(d, at, 1)) {
             add_rows(d, at, 1, at->s->n_known + n_guessed(at));
         }
     }
@@ -223,7 +223,7 @@ static void pick_all(model_drafter *d, engine *e) {
 static void propose(drafter *head, engine *e, sequence *const *seqs, int32_t n) {
     model_drafter *d = (model_drafter *)head;
     catch_up(d, seqs, n);
-    for (pick_all(d, e); d->rows.n_rows > 0; pick_all(d, e)) {
+    for (sample_all(d, e); d->rows.n_rows > 0; sample_all(d, e)) {
         run_pass(d);
     }
     for (int32_t i = 0; i < n; i++) {

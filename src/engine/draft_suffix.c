@@ -5,28 +5,28 @@
 #include "base/mem.h"
 #include "engine/sequence.h"
 
-#define MAX_SPACES  256
+#define MAX_NAMESPACES  256
 #define MAX_TEXTS   16384
 #define MIN_TEXT    2 /* a shorter output teaches nothing */
 #define MAX_TEXT    (SUFFIX_TEXTS / 4) /* tokens of one output that are kept */
 
-/* Recent outputs of one space hang under one root. */
-typedef struct space {
+/* Recent outputs of one namespace hang under one root. */
+typedef struct namespace {
     int32_t root, n_texts; /* n_texts 0: not in use */
     size_t n_name;
-    uint8_t name[ENGINE_SPACE_BYTES];
-} space;
+    uint8_t name[ENGINE_NAMESPACE_BYTES];
+} namespace;
 
 /* An output that is in the tree: ring[from .. from + n). */
 typedef struct text {
-    int32_t from, n, space;
+    int32_t from, n, namespace;
 } text;
 
 typedef struct suffix_drafter {
     drafter head;
     draft_options options;
     suffix_tree *tree;
-    space spaces[MAX_SPACES];
+    namespace namespaces[MAX_NAMESPACES];
     text *texts;   /* [MAX_TEXTS] a queue: the oldest at first */
     int32_t first, n_texts, max_texts;
     int32_t *ring; /* [SUFFIX_TEXTS] */
@@ -37,7 +37,7 @@ typedef struct suffix_drafter {
 
 static void drop_oldest(suffix_drafter *d) {
     const text *t = &d->texts[d->first];
-    space *in = &d->spaces[t->space];
+    namespace *in = &d->namespaces[t->namespace];
     suffix_tree_take(d->tree, in->root, d->ring + t->from, t->n, t->n);
     if (--in->n_texts == 0) {
         suffix_tree_drop(d->tree, in->root);
@@ -46,27 +46,27 @@ static void drop_oldest(suffix_drafter *d) {
     d->n_texts--;
 }
 
-static int32_t find_space(const suffix_drafter *d, const sequence *s) {
-    for (int32_t i = 0; i < MAX_SPACES; i++) {
-        const space *at = &d->spaces[i];
-        if (at->n_texts > 0 && at->n_name == s->n_space && memcmp(at->name, s->space, s->n_space) == 0) {
+static int32_t find_namespace(const suffix_drafter *d, const sequence *s) {
+    for (int32_t i = 0; i < MAX_NAMESPACES; i++) {
+        const namespace *at = &d->namespaces[i];
+        if (at->n_texts > 0 && at->n_name == s->n_namespace && memcmp(at->name, s->namespace, s->n_namespace) == 0) {
             return i;
         }
     }
     return -1;
 }
 
-/* s's space, perhaps new, with one text more to come; -1 when there is no place for it. */
-static int32_t enter_space(suffix_drafter *d, const sequence *s) {
-    int32_t i = find_space(d, s);
-    for (int32_t k = 0; i < 0 && k < MAX_SPACES; k++) {
-        i = d->spaces[k].n_texts == 0 ? k : -1;
+/* s's namespace, perhaps new, with one text more to come; -1 when there is no place for it. */
+static int32_t enter_namespace(suffix_drafter *d, const sequence *s) {
+    int32_t i = find_namespace(d, s);
+    for (int32_t k = 0; i < 0 && k < MAX_NAMESPACES; k++) {
+        i = d->namespaces[k].n_texts == 0 ? k : -1;
     }
-    if (i >= 0 && d->spaces[i].n_texts == 0) {
-        d->spaces[i].root = suffix_tree_root(d->tree);
-        d->spaces[i].n_name = s->n_space;
-        memcpy(d->spaces[i].name, s->space, s->n_space);
-        i = d->spaces[i].root == SUFFIX_NONE ? -1 : i;
+    if (i >= 0 && d->namespaces[i].n_texts == 0) {
+        d->namespaces[i].root = suffix_tree_root(d->tree);
+        d->namespaces[i].n_name = s->n_namespace;
+        memcpy(d->namespaces[i].name, s->namespace, s->n_namespace);
+        i = d->namespaces[i].root == SUFFIX_NONE ? -1 : i;
     }
     return i;
 }
@@ -92,24 +92,24 @@ static void keep_output(suffix_drafter *d, const sequence *s) {
     if (n < MIN_TEXT || d->max_texts == 0) {
         return;
     }
-    int32_t from = ring_place(d, n), in = enter_space(d, s);
+    int32_t from = ring_place(d, n), in = enter_namespace(d, s);
     while (in < 0 && d->n_texts > 0) {
         drop_oldest(d);
-        in = enter_space(d, s);
+        in = enter_namespace(d, s);
     }
     if (in < 0) {
         return;
     }
     memcpy(d->ring + from, s->tokens + s->n_prompt, (size_t)n * sizeof *d->ring);
-    d->spaces[in].n_texts++; /* holds the space while others go */
+    d->namespaces[in].n_texts++; /* holds the namespace while others go */
     int32_t put = 0;
-    while ((put = suffix_tree_put(d->tree, d->spaces[in].root, d->ring + from, n, put)) < n && d->n_texts > 0) {
+    while ((put = suffix_tree_put(d->tree, d->namespaces[in].root, d->ring + from, n, put)) < n && d->n_texts > 0) {
         drop_oldest(d);
     }
     if (put < n) {
-        suffix_tree_take(d->tree, d->spaces[in].root, d->ring + from, n, put);
-        if (--d->spaces[in].n_texts == 0) {
-            suffix_tree_drop(d->tree, d->spaces[in].root);
+        suffix_tree_take(d->tree, d->namespaces[in].root, d->ring + from, n, put);
+        if (--d->namespaces[in].n_texts == 0) {
+            suffix_tree_drop(d->tree, d->namespaces[in].root);
         }
         return;
     }
@@ -164,9 +164,9 @@ static double guess(const suffix_drafter *d, int32_t root, const sequence *s, dr
 
 static void propose_one(const suffix_drafter *d, sequence *s) {
     draft_tree own = {0};
-    int32_t in = find_space(d, s);
+    int32_t in = find_namespace(d, s);
     double own_score = guess(d, s->draft.own.root, s, &own);
-    double score = guess(d, in < 0 ? SUFFIX_NONE : d->spaces[in].root, s, &s->draft.tree);
+    double score = guess(d, in < 0 ? SUFFIX_NONE : d->namespaces[in].root, s, &s->draft.tree);
     if (own_score >= score) {
         s->draft.tree = own;
     }

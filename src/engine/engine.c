@@ -13,12 +13,12 @@
 #include "engine/engine_view.h"
 
 #define MAX_PREEMPTIONS 8 /* of one sequence */
-#define MAX_SHARES 1024 /* tenants whose shares are counted at once */
+#define MAX_TENANTS 1024 /* tenants whose shares are counted at once */
 #define SHORT_WAIT_US 1000 /* when sequences stand but none could be planned */
 
 /* ---- the thread ---- */
 
-/* Ends everything that still stands: the engine is closing. A leader that ends puts its first follower among the waiting. */
+/* Ends everything that still stands: the engine is closing. A parent that ends puts its first child among the waiting. */
 static void cancel_all(engine *e) {
     sequence *s;
     while (e->n_running > 0) {
@@ -56,14 +56,14 @@ static void *engine_main(void *arg) {
         stats_publish(e); /* before the readers are told: what they ask for then includes what they were told */
         out_wake_readers(e);
         mem_guard_leave();
-        engine_view_answer(e);
+        engine_view_response(e);
         if (!started) {
             wake_wait(&e->in_wake, e->n_running + e->n_waiting > 0 ? SHORT_WAIT_US : -1);
         }
     }
     cancel_all(e);
     stats_publish(e);
-    engine_view_answer(e);
+    engine_view_response(e);
     if (ops->leave != NULL) {
         ops->leave(e->b);
     }
@@ -116,8 +116,8 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(tiering_open(e, err));
     TRY(swap_open(e, err));
     TRY(cache_open(e));
-    TRY(presample_open(e));
-    TRY(shares_open(&e->shares, MAX_SHARES));
+    TRY(batch_sample_open(e));
+    TRY(service_counters_open(&e->service, MAX_TENANTS));
     TRY(step_open(e));
     TRY(draft_open(e, err));
     TRY(audit_file_open(e, err));
@@ -148,7 +148,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->b = b;
     e->options = *o;
     atomic_init(&e->stop, false);
-    atomic_init(&e->held, o->starts_held);
+    atomic_init(&e->held, o->starts_paused);
     atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
     quire_err r = wake_init(&e->in_wake);
@@ -183,8 +183,8 @@ void engine_close(engine *e) {
     audit_file_close(e);
     draft_close(e);
     step_close(e);
-    shares_close(&e->shares);
-    presample_close(e);
+    service_counters_close(&e->service);
+    batch_sample_close(e);
     tiering_close(e);
     swap_close(e);
     cache_close(e);
@@ -228,14 +228,14 @@ static quire_err check_request(const engine *e, const engine_request *r, quire_e
 }
 
 static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prompt, int32_t n_max, quire_error *err) {
-    if (r->stem == NULL && n_prompt == r->n_tokens) {
+    if (r->fork_from == NULL && n_prompt == r->n_tokens) {
         return QUIRE_OK;
     }
-    bool fits = n_prompt >= 1 && n_prompt <= r->stem_tokens && r->stem_tokens <= r->n_tokens && r->stem != NULL;
-    if (!fits || (n > 1 && r->replaces_stem) || r->logits_out != NULL || r->prompt_logprobs_width > 0) {
-        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d", (int)r->stem_tokens, (int)r->n_tokens, (int)n_prompt);
+    bool fits = n_prompt >= 1 && n_prompt <= r->fork_position && r->fork_position <= r->n_tokens && r->fork_from != NULL;
+    if (!fits || (n > 1 && r->fork_replaces) || r->logits_out != NULL || r->prompt_logprobs_width > 0) {
+        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d", (int)r->fork_position, (int)r->n_tokens, (int)n_prompt);
     }
-    if (r->beams.width > 0 || r->stem->beams != NULL) {
+    if (r->beams.width > 0 || r->fork_from->beams != NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "a beam search has no branches: its tokens are known at its end only");
     }
     if (r->n_tokens >= n_max) {
@@ -245,12 +245,12 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     return QUIRE_OK;
 }
 
-/* Places in the table for the first n of a group, which have readers, and goes into the in-ring by its leader; false when too few are free. */
-static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
+/* Places in the table for the first n of a group, which have readers, and goes into the in-ring by its parent; false when too few are free. */
+static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = e->n_free_entries >= n;
     int32_t k = 0;
-    for (sequence *s = leader; has_places && s != NULL; s = s->followers, k++) {
+    for (sequence *s = parent; has_places && s != NULL; s = s->next_child, k++) {
         if (k < n) {
             uint32_t i = (uint32_t)e->free_entries[--e->n_free_entries];
             ids[k] = (request_id){i, e->entries[i].generation};
@@ -265,10 +265,10 @@ static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
         }
     }
     if (has_places) {
-        if (leader->beams != NULL) {
-            beam_unchain(leader);
+        if (parent->beams != NULL) {
+            beam_unchain(parent);
         }
-        ring_push(e->in, &leader); /* has room: as many entries as places */
+        ring_push(e->in, &parent); /* has room: as many entries as places */
     }
     pthread_mutex_unlock(&e->lock);
     return has_places;
@@ -277,14 +277,14 @@ static bool enter(engine *e, sequence *leader, int32_t n, request_id *ids) {
 /* Sequences that were never handed over. */
 static void drop_group(sequence *s) {
     for (sequence *next; s != NULL; s = next) {
-        next = s->followers;
+        next = s->next_child;
         sequence_drop(s);
         sequence_drop(s);
     }
 }
 
 /* The sequences of a group, chained: one for each user, or for each beam. On failure those made so far. */
-static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max, void *const *users, sequence **leader) {
+static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max, void *const *users, sequence **parent) {
     for (int32_t k = (r->beams.width > 0 ? r->beams.width : n) - 1; k >= 0; k--) {
         sequence *s;
         engine_request own = *r;
@@ -296,8 +296,8 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
         TRY(sequence_new(&own, n_max, e->layout.n_groups, e->options.page_tokens, &s));
         s->sample_index = r->sample_index + (uint32_t)k;
         s->user = k < n ? users[k] : NULL;
-        s->followers = *leader;
-        *leader = s;
+        s->next_child = *parent;
+        *parent = s;
     }
     return QUIRE_OK;
 }
@@ -315,21 +315,21 @@ quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, v
     if (by_beams) {
         TRY(beam_check(e, r, n, &n_max, err));
     }
-    sequence *leader = NULL;
-    quire_err made = make_group(e, r, n, n_max, users, &leader);
+    sequence *parent = NULL;
+    quire_err made = make_group(e, r, n, n_max, users, &parent);
     if (made == QUIRE_OK && by_beams) {
-        made = beam_open(e, r, n, leader);
+        made = beam_open(e, r, n, parent);
     }
     if (made != QUIRE_OK) {
-        drop_group(leader);
+        drop_group(parent);
         return err_set(err, made, -1, "out of memory for a request of %d tokens", (int)n_max);
     }
-    if (r->stem) {
-        atomic_fetch_add(&r->stem->holders, 1);
-        leader->stem = r->stem;
+    if (r->fork_from) {
+        atomic_fetch_add(&r->fork_from->holders, 1);
+        parent->fork_from = r->fork_from;
     }
-    if (!enter(e, leader, n, ids)) {
-        drop_group(leader);
+    if (!enter(e, parent, n, ids)) {
+        drop_group(parent);
         return err_set(err, QUIRE_BUSY, -1, "%d requests are waiting or running, the most this server takes; try again later",
                        (int)e->options.max_requests);
     }
@@ -342,7 +342,7 @@ quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quir
     return engine_submit_samples(e, r, 1, &r->user, id, err);
 }
 
-quire_err engine_stem_hold(engine *e, request_id id, engine_stem **out) {
+quire_err engine_fork_acquire(engine *e, request_id id, engine_fork **out) {
     pthread_mutex_lock(&e->lock);
     sequence *s = e->entries[id.index].generation == id.generation ? e->entries[id.index].sequence : NULL;
     if (s) {
@@ -353,9 +353,9 @@ quire_err engine_stem_hold(engine *e, request_id id, engine_stem **out) {
     return s ? QUIRE_OK : QUIRE_NOT_FOUND;
 }
 
-void engine_stem_drop(engine_stem *stem) {
-    if (stem) {
-        sequence_drop(stem);
+void engine_fork_release(engine_fork *fork_from) {
+    if (fork_from) {
+        sequence_drop(fork_from);
     }
 }
 

@@ -23,7 +23,7 @@
 
 typedef struct engine engine;
 typedef struct engine_out engine_out;
-typedef struct sequence engine_stem;
+typedef struct sequence engine_fork;
 
 /* What of a finished or running sequence others may reuse. */
 typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_PAGE /* whole pages only */, PREFIX_CACHE_TOKEN } prefix_cache;
@@ -52,15 +52,15 @@ typedef struct engine_tiers {
 typedef struct engine_options {
     prefix_cache prefix_cache;
     int64_t step_target_us;         /* while something decodes, prefills take no more rows than keep a step within this; 0: all rows there are */
-    order_policy schedule;          /* who is admitted first */
-    double schedule_lambda;         /* ORDER_PREFIX: cached tokens that a second of waiting is worth */
+    admission_policy schedule;          /* who is admitted first */
+    double schedule_lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
     kv_policy eviction;             /* which cached page goes first */
     const engine_prefix *prefixes;  /* [n_prefixes], copied */
     int32_t n_prefixes;
     const char *audit_path;         /* where each allocation of pages is written (audit_file.h); NULL: nowhere */
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
-    bool starts_held;        /* no step is taken before engine_release: what is submitted until then starts together */
+    bool starts_paused;        /* no step is taken before engine_release: what is submitted until then starts together */
     bool no_chunked_prefill; /* a prompt is computed in one step or not yet: max_batched_tokens holds the longest */
     bool no_fork_sharing;    /* samples of one prompt are requests of their own; beams have pages of their own as far as there is room */
     bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
@@ -98,7 +98,7 @@ typedef struct engine_event {
     int32_t n_cached;     /* prompt tokens that were not computed but found in the prefix cache when the request was first admitted */
 } engine_event;
 
-#define ENGINE_SPACE_BYTES 192
+#define ENGINE_NAMESPACE_BYTES 192
 
 /* What ends a beam beside its tokens: whether tokens[0..n), n_prompt of them the prompt, are over with the last. Called on the engine's thread: it
  * allocates nothing, waits for nothing, and gives the same answer to the same tokens. */
@@ -112,24 +112,24 @@ typedef struct engine_request {
     int32_t n_tokens;
     sampling_params sampling; /* has_seed is true: api gives a seed to requests without one */
     int32_t logprobs_width, prompt_logprobs_width; /* log-probabilities to report with each token: its own and width - 1 of the likeliest; 0: none */
-    int32_t priority;      /* ORDER_PRIORITY: the lower goes first */
+    int32_t priority;      /* ADMISSION_PRIORITY: the lower goes first */
     int64_t deadline_us;   /* after which time from now on a first token is of no use; 0: none. What cannot make it ends with QUIRE_BUSY */
     beam_params beams;     /* width 0: tokens are sampled */
     engine_ending ending;  /* of beams, from min_tokens on */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
     float *logits_out;     /* [n_tokens, n_vocab] for prompt logits, or NULL; the caller's, alive until the end event */
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
-    const void *space;     /* names the tenant: prefixes are shared within a space only. n_space bytes, copied */
-    size_t n_space;        /* at most ENGINE_SPACE_BYTES */
+    const void *namespace;     /* names the tenant: prefixes are shared within a namespace only. n_namespace bytes, copied */
+    size_t n_namespace;        /* at most ENGINE_NAMESPACE_BYTES */
     bool retains;          /* its pages in the prefix cache are kept as retention, which is valid, says (kv/evict.h) */
     kv_retention retention;
     bool explain;          /* its end tells how it went */
-    /* A branch (branch.h): its first stem_tokens tokens are those of the stem, whose pages it shares; n_prompt of n_tokens were a prompt, the others count
-     * as generated before, for max_tokens, min_tokens and penalties. One that replaces its stem takes over: the stem ends as cancelled, and tokens from
-     * stem_tokens on are events of the branch, those given without log-probabilities. NULL and 0: no branch. */
-    engine_stem *stem;     /* the caller's */
-    int32_t stem_tokens, n_prompt;
-    bool replaces_stem;    /* one sample only */
+    /* A branch (branch.h): its first fork_position tokens are those of the fork parent, whose pages it shares; n_prompt of n_tokens were a prompt, the others count
+     * as generated before, for max_tokens, min_tokens and penalties. One that replaces its fork parent takes over: the fork parent ends as cancelled, and tokens from
+     * fork_position on are events of the branch, those given without log-probabilities. NULL and 0: no branch. */
+    engine_fork *fork_from;     /* the caller's */
+    int32_t fork_position, n_prompt;
+    bool fork_replaces;    /* one sample only */
     engine_out *out;
     void *user;
 } engine_request;
@@ -137,7 +137,7 @@ typedef struct engine_request {
 /* Starts the engine's thread over a model and a backend whose step_open and kv_open were called with this layout and these limits (max_rows =
  * max_batched_tokens, max_out = draft_max_out). All three stay the caller's and must outlive the engine; from now on the engine's thread runs the backend. */
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err);
-/* Lets an engine that was opened with starts_held begin. Any thread. */
+/* Lets an engine that was opened with starts_paused begin. Any thread. */
 void engine_release(engine *e);
 /* Stops the thread; requests that stand end with FINISH_CANCELLED. Readers pop and close their boards before. */
 void engine_close(engine *e);
@@ -162,9 +162,9 @@ quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quir
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err);
 /* Holds a request so that branches can go on from it, even when it ends meanwhile. The thread of its reader, before that has popped its end:
  * QUIRE_NOT_FOUND after. */
-quire_err engine_stem_hold(engine *e, request_id id, engine_stem **out);
+quire_err engine_fork_acquire(engine *e, request_id id, engine_fork **out);
 /* Any thread, also after the engine was closed. NULL does nothing. */
-void engine_stem_drop(engine_stem *stem);
+void engine_fork_release(engine_fork *fork_from);
 /* Ends a request; unknown or finished ids are ignored. Any thread. */
 void engine_cancel(engine *e, request_id id);
 
@@ -190,7 +190,7 @@ typedef struct engine_stats {
     int64_t swapped_pages, swap_us;                        /* copied either way, and how long that took */
     int64_t drafts, draft_tokens, draft_accepted;          /* times a sequence's drafts were verified, how many tokens, how many were accepted */
     int64_t draft_accepted_at[DRAFT_MAX];                  /* the same by place in the draft */
-    int64_t forced_tokens;                                 /* accepted without being chosen */
+    int64_t jump_forward_tokens;                                 /* accepted without being chosen */
     int64_t promoted_tokens;                               /* that came back into the pool from a tier */
     kv_tier_stats tiers[KV_N_TIERS];
     engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */

@@ -87,14 +87,14 @@ static void fill(const engine *e, quire_kv_view *v) {
     for (int32_t i = 0; i < e->n_running; i++) {
         const sequence *s = e->running[i];
         quire_kv_view_state state = s->state == SEQ_PREFILL ? QUIRE_KV_PREFILL : QUIRE_KV_DECODE;
-        const uint8_t *end = memchr(s->space, 0, s->n_space); /* of the tenant's name, where a salt follows */
-        str owner = {(const char *)s->space, end != NULL ? (size_t)(end - s->space) : s->n_space};
+        const uint8_t *end = memchr(s->namespace, 0, s->n_namespace); /* of the tenant's name, where a salt follows */
+        str owner = {(const char *)s->namespace, end != NULL ? (size_t)(end - s->namespace) : s->n_namespace};
         kv_view_seq(v, (int64_t)s->arrival + 1, owner, state, s->tokens, s->tables, s->n_tables);
     }
     kv_view_end(v, e->index, e->events);
 }
 
-void engine_view_answer(engine *e) {
+void engine_view_response(engine *e) {
     engine_view *w = atomic_exchange(&e->views, NULL);
     while (w != NULL) {
         engine_view *next = w->next;

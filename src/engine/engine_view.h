@@ -25,6 +25,6 @@ void engine_view_ask(engine_view *w, int32_t page, uint64_t after);
 const quire_kv_view *engine_view_get(engine_view *w);
 
 /* Fills what was asked for. The engine's thread, between steps. */
-void engine_view_answer(engine *e);
+void engine_view_response(engine *e);
 
 #endif

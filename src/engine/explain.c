@@ -8,7 +8,7 @@
 explain *explain_new(void) {
     explain *x = mem_new(1, sizeof *x);
     if (x) {
-        x->told.n_waits[QUIRE_WAIT_TURN] = 1;
+        x->report.n_waits[QUIRE_WAIT_TURN] = 1;
     }
     return x;
 }
@@ -28,26 +28,26 @@ static void cut(sequence *s, int64_t now_us) {
     x->since_us = since_us + us;
     switch (x->stage) {
     case EXPLAIN_QUEUE:
-        x->told.wait_us[x->wait] += us;
-        x->told.queue_us += us;
+        x->report.wait_us[x->wait] += us;
+        x->report.queue_us += us;
         break;
-    case EXPLAIN_PREFILL: x->told.prefill_us += us; break;
-    case EXPLAIN_DECODE: x->told.decode_us += us; break;
+    case EXPLAIN_PREFILL: x->report.prefill_us += us; break;
+    case EXPLAIN_DECODE: x->report.decode_us += us; break;
     }
 }
 
 /* From now on s waits for that. */
 static void wait_for(sequence *s, quire_wait wait) {
     explain *x = s->explain;
-    if (x->stage != EXPLAIN_QUEUE || x->wait != wait || x->told.n_waits[wait] == 0) {
-        x->told.n_waits[wait]++;
+    if (x->stage != EXPLAIN_QUEUE || x->wait != wait || x->report.n_waits[wait] == 0) {
+        x->report.n_waits[wait]++;
     }
     x->stage = EXPLAIN_QUEUE;
     x->wait = wait;
 }
 
 /* What keeps those out that wait for nothing of their own. */
-static quire_wait common_wait(const engine *e, int32_t n_ready) {
+static quire_wait common_wait(const engine *e, int32_t n_candidates) {
     const sched_plan *plan = &e->step.plan;
     if (e->n_running >= e->limits.max_seqs) {
         return QUIRE_WAIT_SLOT;
@@ -58,22 +58,22 @@ static quire_wait common_wait(const engine *e, int32_t n_ready) {
     if (plan->n_rows >= e->limits.max_rows || plan->n_out >= e->limits.max_out) {
         return QUIRE_WAIT_BUDGET;
     }
-    return plan->n_admitted < n_ready ? QUIRE_WAIT_PAGES : QUIRE_WAIT_TURN;
+    return plan->n_admitted < n_candidates ? QUIRE_WAIT_PAGES : QUIRE_WAIT_TURN;
 }
 
-void explain_waiting(engine *e, int32_t n_ready) {
+void explain_waiting(engine *e, int32_t n_candidates) {
     if (e->n_explained == 0) {
         return;
     }
     int64_t now_us = atomic_load(&e->step_started_us);
-    quire_wait common = common_wait(e, n_ready);
+    quire_wait common = common_wait(e, n_candidates);
     for (int32_t i = 0; i < e->n_waiting; i++) {
         sequence *s = e->waiting[i];
         if (!s->explain) {
             continue;
         }
         cut(s, now_us);
-        wait_for(s, hold_stands(e, s) ? QUIRE_WAIT_PREFIX : s->tier_wait == TIER_WAITS ? QUIRE_WAIT_TIER : common);
+        wait_for(s, prefix_wait_blocks(e, s) ? QUIRE_WAIT_PREFIX : s->tier_wait == TIER_WAITS ? QUIRE_WAIT_TIER : common);
     }
 }
 
@@ -90,18 +90,18 @@ void explain_shared(sequence *s, quire_wait wait) {
         wait_for(s, wait);
         cut(s, clock_us());
         x->stage = EXPLAIN_PREFILL;
-        x->told.shared = s->n_computed;
+        x->report.shared = s->n_computed;
     }
 }
 
 /* The last preemption's entry, or NULL where the list is full. */
 static quire_explain_preemption *last_preemption(explain *x) {
-    return x->told.n_preemptions <= QUIRE_EXPLAIN_PREEMPTIONS ? &x->told.preemptions[x->told.n_preemptions - 1] : NULL;
+    return x->report.n_preemptions <= QUIRE_EXPLAIN_PREEMPTIONS ? &x->report.preemptions[x->report.n_preemptions - 1] : NULL;
 }
 
 /* Adds to the last preemption, and to the sums. */
 static void add_cost(explain *x, quire_explain_preemption cost) {
-    quire_explain_preemption *to[] = {&x->told.preempted, last_preemption(x)};
+    quire_explain_preemption *to[] = {&x->report.preempted, last_preemption(x)};
     for (int i = 0; i < 2 && to[i] != NULL; i++) {
         to[i]->recomputed += cost.recomputed;
         to[i]->swapped_bytes += cost.swapped_bytes;
@@ -126,7 +126,7 @@ void explain_preempted(sequence *s) {
     cut(s, now_us);
     wait_for(s, QUIRE_WAIT_PAGES);
     come_back(x, now_us); /* from one before */
-    x->told.n_preemptions++;
+    x->report.n_preemptions++;
     x->preempted_us = now_us;
     x->was_computed = s->n_computed > x->was_computed ? s->n_computed : x->was_computed;
 }
@@ -137,9 +137,9 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
         return;
     }
     int32_t before = s->n_computed - n;
-    if (x->told.n_chunks + x->told.n_decodes == 0 && x->told.shared == 0) {
-        x->told.matched = s->n_reused;
-        x->told.copied = s->n_reused % e->layout.page_tokens;
+    if (x->report.n_chunks + x->report.n_decodes == 0 && x->report.shared == 0) {
+        x->report.matched = s->n_reused;
+        x->report.copied = s->n_reused % e->layout.page_tokens;
     }
     if (x->preempted_us > 0) {
         int32_t again = (s->n_computed < x->was_computed ? s->n_computed : x->was_computed) - before;
@@ -149,13 +149,13 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
         }
     }
     if (s->state == SEQ_DECODE) {
-        x->told.n_decodes++;
+        x->report.n_decodes++;
         return;
     }
-    if (x->told.n_chunks < QUIRE_EXPLAIN_CHUNKS) {
-        x->told.chunks[x->told.n_chunks] = (quire_explain_chunk){e->stats.steps, n};
+    if (x->report.n_chunks < QUIRE_EXPLAIN_CHUNKS) {
+        x->report.chunks[x->report.n_chunks] = (quire_explain_chunk){e->stats.steps, n};
     }
-    x->told.n_chunks++;
+    x->report.n_chunks++;
 }
 
 void explain_token(sequence *s, int64_t now_us) {
@@ -167,7 +167,7 @@ void explain_token(sequence *s, int64_t now_us) {
 
 void explain_promoted(sequence *s, int32_t n_tokens) {
     if (s->explain) {
-        s->explain->told.tier += n_tokens;
+        s->explain->report.tier += n_tokens;
     }
 }
 

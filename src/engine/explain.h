@@ -11,7 +11,7 @@
 typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
 
 typedef struct explain {
-    quire_explain told;
+    quire_explain report;
     explain_stage stage;
     quire_wait wait;      /* in EXPLAIN_QUEUE */
     int64_t since_us;     /* when that began; 0: with the submission */
@@ -25,9 +25,9 @@ typedef struct explain {
 explain *explain_new(void);
 /* The engine's thread knows s. */
 void explain_enter(engine *e, sequence *s);
-/* The plan is made and those admitted run: what every other waits for. n_ready: waiting sequences that the plan looked at. O(1) where nobody asks,
+/* The plan is made and those admitted run: what every other waits for. n_candidates: waiting sequences that the plan looked at. O(1) where nobody asks,
  * else O(waiting). */
-void explain_waiting(engine *e, int32_t n_ready);
+void explain_waiting(engine *e, int32_t n_candidates);
 /* Each does nothing for a sequence that does not ask. */
 /* s has been given what it reuses and runs. */
 void explain_admitted(engine *e, sequence *s);

@@ -33,7 +33,7 @@ static bool are_numbers(const float *v, int32_t n, bool masked) {
 bool finite_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t out) {
     float *hidden = e->step.hidden;
     for (int32_t i = 0; i < n; i++) {
-        e->b->ops->act_read(e->b, model_hidden(e->m), row0 + i, 1, hidden);
+        e->b->ops->buffer_read(e->b, model_hidden(e->m), row0 + i, 1, hidden);
         if (!are_numbers(hidden, e->desc->d_model, false)) {
             return false;
         }

@@ -13,35 +13,35 @@ static void wait_alone(engine *e, sequence *s) {
     list_insert(e->waiting, &e->n_waiting, s);
 }
 
-void fork_share(engine *e, const sequence *leader, sequence *s) {
-    s->cached = leader->cached;
+void fork_share(engine *e, const sequence *parent, sequence *s) {
+    s->cached = parent->cached;
     if (s->cached) {
-        s->path = kv_index_fork(e->index, &leader->path);
+        s->path = kv_index_fork(e->index, &parent->path);
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
-        quire_err err = kv_table_fork(e->pool, &leader->tables[g], &s->tables[g]);
+        quire_err err = kv_table_fork(e->pool, &parent->tables[g], &s->tables[g]);
         assert(err == QUIRE_OK); /* tables were made with room for the whole sequence */
         (void)err;
     }
-    s->n_computed = leader->n_computed;
+    s->n_computed = parent->n_computed;
     s->n_reused = 0;
-    s->n_cached = leader->n_cached;
+    s->n_cached = parent->n_cached;
     s->n_admitted = 1;
     explain_shared(s, QUIRE_WAIT_PREFIX);
 }
 
-void fork_followers(engine *e, sequence *leader, const float *logits, void (*choose)(engine *e, sequence *s, float *logits)) {
-    sequence *s = leader->followers;
-    leader->followers = NULL;
+void fork_children(engine *e, sequence *parent, const float *logits, void (*choose)(engine *e, sequence *s, float *logits)) {
+    sequence *s = parent->next_child;
+    parent->next_child = NULL;
     for (sequence *next; s != NULL; s = next) {
-        next = s->followers;
-        s->followers = NULL;
+        next = s->next_child;
+        s->next_child = NULL;
         if (e->n_running == e->limits.max_seqs) {
             s->deadline_us = 0; /* its request has a first token by now */
             wait_alone(e, s);
             continue;
         }
-        fork_share(e, leader, s);
+        fork_share(e, parent, s);
         memcpy(e->step.forked, logits, (size_t)e->desc->n_vocab * sizeof *logits);
         choose(e, s, e->step.forked);
         if (s->state == SEQ_DONE) {
@@ -52,20 +52,20 @@ void fork_followers(engine *e, sequence *leader, const float *logits, void (*cho
     }
 }
 
-void fork_split(engine *e, sequence *leader) {
-    sequence *s = leader->followers;
-    leader->followers = NULL;
+void fork_split(engine *e, sequence *parent) {
+    sequence *s = parent->next_child;
+    parent->next_child = NULL;
     for (sequence *next; s != NULL; s = next) {
-        next = s->followers;
-        s->followers = NULL;
-        s->deadline_us = 0; /* the leader's first token is the request's */
+        next = s->next_child;
+        s->next_child = NULL;
+        s->deadline_us = 0; /* the parent's first token is the request's */
         wait_alone(e, s);
     }
 }
 
-void fork_hand_on(engine *e, sequence *leader) {
-    sequence *s = leader->followers;
-    leader->followers = NULL;
+void fork_hand_on(engine *e, sequence *parent) {
+    sequence *s = parent->next_child;
+    parent->next_child = NULL;
     if (s != NULL) {
         wait_alone(e, s);
     }

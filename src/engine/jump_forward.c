@@ -18,7 +18,7 @@ static bool may_be_forbidden(const engine *e, const sequence *s, int32_t token) 
     return p->lists->bad_words.n > 0 || p->lists->n_bias > 0 || p->no_repeat_ngram_size > 0 || (ends && p->min_tokens > 0);
 }
 
-bool jump_forward(const engine *e, sequence *s, int32_t most) {
+bool jump_forward_propose(const engine *e, sequence *s, int32_t most) {
     const sampling_lists *lists = s->sampling.lists;
     if (!lists || !lists->has_allowed || lists->n_allowed != 1 || s->logprobs || s->sampling.mirostat != MIROSTAT_OFF) {
         return false;
@@ -30,6 +30,6 @@ bool jump_forward(const engine *e, sequence *s, int32_t most) {
     for (int32_t i = 0; i < most; i++) {
         draft_tree_add(&s->draft.tree, i - 1, token);
     }
-    s->draft.n_forced = most;
+    s->draft.n_jump_forward = most;
     return true;
 }

@@ -5,8 +5,8 @@
 
 #include "engine/state.h"
 
-/* Makes the tokens that must follow s's known ones, `most` at most, its drafts and sets draft.n_forced; false when more than one could
+/* Makes the tokens that must follow s's known ones, `most` at most, its drafts and sets draft.n_jump_forward; false when more than one could
  * come, or when the choice would do more than choose (log-probabilities, mirostat's state, an error because nothing is allowed). O(most). */
-bool jump_forward(const engine *e, sequence *s, int32_t most);
+bool jump_forward_propose(const engine *e, sequence *s, int32_t most);
 
 #endif

@@ -2,9 +2,9 @@
 
 #include "engine/state.h"
 
-#define MARKS_A_WORD 64
+#define DIRTY_BITS 64
 
-/* ---- a place's word: | ended: 1 | tokens: 31 | the newest: 32 | ---- */
+/* ---- an index's word: | ended: 1 | tokens: 31 | the newest: 32 | ---- */
 
 #define WORD_ENDED (UINT64_C(1) << 63)
 
@@ -22,10 +22,10 @@ static int32_t word_newest(uint64_t word) {
 
 /* ---- open and close ---- */
 
-static void free_board(engine_out *o) {
+static void output_close(engine_out *o) {
     mem_free((void *)o->sequences);
     mem_free(o->words);
-    mem_free(o->marks);
+    mem_free(o->dirty);
     mem_free(o->fresh);
     mem_free(o->fresh_words);
     mem_free(o);
@@ -39,14 +39,14 @@ quire_err engine_out_open(engine *e, wake *reader, engine_out **out) {
     size_t n = (size_t)e->options.max_requests;
     o->e = e;
     o->reader = reader;
-    o->n_marks = (int32_t)((n + MARKS_A_WORD - 1) / MARKS_A_WORD);
+    o->n_dirty = (int32_t)((n + DIRTY_BITS - 1) / DIRTY_BITS);
     o->sequences = mem_new(n, sizeof *o->sequences);
     o->words = mem_new(n, sizeof *o->words);
-    o->marks = mem_new((size_t)o->n_marks, sizeof *o->marks);
-    o->fresh = mem_new((size_t)o->n_marks, sizeof *o->fresh);
+    o->dirty = mem_new((size_t)o->n_dirty, sizeof *o->dirty);
+    o->fresh = mem_new((size_t)o->n_dirty, sizeof *o->fresh);
     o->fresh_words = mem_new(n, sizeof *o->fresh_words);
-    if (!o->sequences || !o->words || !o->marks || !o->fresh || !o->fresh_words) {
-        free_board(o);
+    if (!o->sequences || !o->words || !o->dirty || !o->fresh || !o->fresh_words) {
+        output_close(o);
         return QUIRE_NO_MEMORY;
     }
     pthread_mutex_lock(&e->readers_lock);
@@ -68,24 +68,24 @@ void engine_out_close(engine_out *o) {
     }
     *at = o->next;
     pthread_mutex_unlock(&o->e->readers_lock);
-    free_board(o);
+    output_close(o);
 }
 
 /* ---- the engine's side ---- */
 
 void out_enter(sequence *s) {
     engine_out *o = s->out;
-    uint32_t place = s->id.index;
-    atomic_store_explicit(&o->words[place], word_of(s->n_read, 0, false), memory_order_relaxed);
-    atomic_store_explicit(&o->sequences[place], s, memory_order_release);
+    uint32_t index = s->id.index;
+    atomic_store_explicit(&o->words[index], word_of(s->n_read, 0, false), memory_order_relaxed);
+    atomic_store_explicit(&o->sequences[index], s, memory_order_release);
 }
 
 void out_publish(sequence *s, finish_reason reason) {
     engine_out *o = s->out;
-    uint32_t place = s->id.index;
+    uint32_t index = s->id.index;
     o->has_fresh = true;
-    o->fresh[place / MARKS_A_WORD] |= UINT64_C(1) << place % MARKS_A_WORD;
-    o->fresh_words[place] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
+    o->fresh[index / DIRTY_BITS] |= UINT64_C(1) << index % DIRTY_BITS;
+    o->fresh_words[index] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
         s->finish = reason; /* not otherwise: the reader writes that line */
         s->n_ended_before = o->e->n_ended++;
@@ -93,14 +93,14 @@ void out_publish(sequence *s, finish_reason reason) {
 }
 
 static void show_fresh(engine_out *o) {
-    for (int32_t i = 0; i < o->n_marks; i++) {
+    for (int32_t i = 0; i < o->n_dirty; i++) {
         uint64_t fresh = o->fresh[i];
         for (uint64_t left = fresh; left != 0; left &= left - 1) {
-            int32_t place = i * MARKS_A_WORD + __builtin_ctzll(left);
-            atomic_store_explicit(&o->words[place], o->fresh_words[place], memory_order_release);
+            int32_t index = i * DIRTY_BITS + __builtin_ctzll(left);
+            atomic_store_explicit(&o->words[index], o->fresh_words[index], memory_order_release);
         }
         if (fresh != 0) {
-            atomic_fetch_or_explicit(&o->marks[i], fresh, memory_order_release);
+            atomic_fetch_or_explicit(&o->dirty[i], fresh, memory_order_release);
             o->fresh[i] = 0;
         }
     }
@@ -120,7 +120,7 @@ void out_wake_readers(engine *e) {
 
 /* ---- the reader's side ---- */
 
-/* Nobody will hear of s any more: its place in the table is free for another. */
+/* Nobody will hear of s any more: its index in the table is free for another. */
 static void leave_table(sequence *s) {
     engine *e = s->out->e;
     atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed); /* a mark may be on its way still */
@@ -168,28 +168,28 @@ static bool next_of(sequence *s, engine_event *event) {
 }
 
 /* The next sequence with a mark, or NULL. Marks of one word are taken together, and words in turn, so that none waits for ever. */
-static sequence *next_marked(engine_out *o) {
+static sequence *next_dirty(engine_out *o) {
     for (int32_t looked = 0;; looked++) {
         while (o->left != 0) {
-            int32_t place = o->at * MARKS_A_WORD + __builtin_ctzll(o->left);
+            int32_t index = o->at * DIRTY_BITS + __builtin_ctzll(o->left);
             o->left &= o->left - 1;
-            sequence *s = atomic_load_explicit(&o->sequences[place], memory_order_acquire);
+            sequence *s = atomic_load_explicit(&o->sequences[index], memory_order_acquire);
             if (s != NULL) {
                 return s;
             }
         }
-        if (looked == o->n_marks) {
+        if (looked == o->n_dirty) {
             return NULL;
         }
-        o->at = o->at + 1 < o->n_marks ? o->at + 1 : 0;
-        if (atomic_load_explicit(&o->marks[o->at], memory_order_relaxed) != 0) {
-            o->left = atomic_exchange_explicit(&o->marks[o->at], 0, memory_order_acquire);
+        o->at = o->at + 1 < o->n_dirty ? o->at + 1 : 0;
+        if (atomic_load_explicit(&o->dirty[o->at], memory_order_relaxed) != 0) {
+            o->left = atomic_exchange_explicit(&o->dirty[o->at], 0, memory_order_acquire);
         }
     }
 }
 
 bool engine_out_pop(engine_out *o, engine_event *event) {
-    while (o->current != NULL || (o->current = next_marked(o)) != NULL) {
+    while (o->current != NULL || (o->current = next_dirty(o)) != NULL) {
         sequence *s = o->current;
         if (next_of(s, event)) {
             if (event->finish != FINISH_NONE) {

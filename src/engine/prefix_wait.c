@@ -7,7 +7,7 @@
 
 /* The running sequence that s is held for, or NULL. */
 static const sequence *find_running(const engine *e, const sequence *s) {
-    const sequence wanted = {.priority = s->held_priority, .arrival = s->held_for};
+    const sequence wanted = {.priority = s->blocked_on_priority, .arrival = s->blocked_on};
     int32_t low = 0, high = e->n_running;
     while (low < high) {
         int32_t mid = low + (high - low) / 2;
@@ -17,15 +17,15 @@ static const sequence *find_running(const engine *e, const sequence *s) {
             high = mid;
         }
     }
-    return low < e->n_running && e->running[low]->arrival == s->held_for ? e->running[low] : NULL;
+    return low < e->n_running && e->running[low]->arrival == s->blocked_on ? e->running[low] : NULL;
 }
 
-bool hold_stands(const engine *e, const sequence *s) {
-    if (s->held_until == 0) {
+bool prefix_wait_blocks(const engine *e, const sequence *s) {
+    if (s->blocked_until == 0) {
         return false;
     }
     const sequence *other = find_running(e, s);
-    return other != NULL && other->n_computed < s->held_until;
+    return other != NULL && other->n_computed < s->blocked_until;
 }
 
 /* What a sequence that waits knows of itself. */
@@ -34,17 +34,17 @@ typedef struct waiter {
     int32_t n_cached, n_wanted; /* tokens it finds in the cache now, and would at most take from there */
 } waiter;
 
-/* How many tokens a and b may find in the same place: all in one space, else the pages that are public for both: one's public prefix may be the
+/* How many tokens a and b may find in the same place: all in one namespace, else the pages that are public for both: one's public prefix may be the
  * beginning of the other's. */
 static int32_t common_ground(const engine *e, const sequence *a, const sequence *b) {
     if (!a->cached || !b->cached) {
         return 0;
     }
-    if (a->path.space == b->path.space) {
+    if (a->path.namespace == b->path.namespace) {
         return a->n_known < b->n_known ? a->n_known : b->n_known;
     }
     int32_t n_public = a->path.n_public < b->path.n_public ? a->path.n_public : b->path.n_public;
-    return n_public > 0 && a->path.public_space == b->path.public_space ? n_public * e->layout.page_tokens : 0;
+    return n_public > 0 && a->path.public_namespace == b->path.public_namespace ? n_public * e->layout.page_tokens : 0;
 }
 
 /* Up to which token w could take pages from `other`, of whose tokens n_computed are computed, and could not now; 0: nothing worth a wait.
@@ -73,27 +73,27 @@ static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *o
     return at - w->n_cached >= size ? at : 0;
 }
 
-void hold_find(engine *e, sequence *const *ready, int32_t i) {
-    sequence *s = ready[i];
+void prefix_wait_find(engine *e, sequence *const *candidates, int32_t i) {
+    sequence *s = candidates[i];
     sched_seq *planned = e->step.waiting;
     waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = cache_reusable(s)};
-    s->held_until = 0;
+    s->blocked_until = 0;
     if (!s->cached || w.n_wanted - w.n_cached < e->layout.page_tokens) {
         return;
     }
     for (int32_t k = 0; k < e->n_running + i; k++) {
         bool runs = k < e->n_running;
-        const sequence *other = runs ? e->running[k] : ready[k - e->n_running];
-        if (!runs && planned[k - e->n_running].held) {
+        const sequence *other = runs ? e->running[k] : candidates[k - e->n_running];
+        if (!runs && planned[k - e->n_running].prefix_wait) {
             continue;
         }
         int32_t until = worth_waiting(e, &w, other, runs ? other->n_computed : planned[k - e->n_running].n_computed);
-        if (until > s->held_until) {
-            s->held_until = until;
-            s->held_for = other->arrival;
-            s->held_priority = other->priority;
-            planned[i].held = true;
-            planned[i].waits_for = k;
+        if (until > s->blocked_until) {
+            s->blocked_until = until;
+            s->blocked_on = other->arrival;
+            s->blocked_on_priority = other->priority;
+            planned[i].prefix_wait = true;
+            planned[i].blocked_on = k;
         }
     }
 }

@@ -63,9 +63,9 @@ static void finish(engine *e, promotion *p) {
 static kv_fetch fetch_page(engine *e, promotion *p) {
     kv_tiers *tiers = e->tiering->tiers;
     const kv_path *path = &p->s->path;
-    int32_t number = p->n_asked < path->n_public ? path->public_space : path->space;
-    kv_index_space space = kv_index_describe_space(e->index, number);
-    kv_tier_key key = {.space = space.name, .n_space = space.n_name, .tokens = p->s->tokens + p->n_asked * e->layout.page_tokens};
+    int32_t number = p->n_asked < path->n_public ? path->public_namespace : path->namespace;
+    kv_index_namespace namespace = kv_index_describe_namespace(e->index, number);
+    kv_tier_key key = {.namespace = namespace.name, .n_namespace = namespace.n_name, .tokens = p->s->tokens + p->n_asked * e->layout.page_tokens};
     key.parent = p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(e, p->before, number) : p->before;
     key.id = kv_tier_id_page(key.parent, key.tokens, e->layout.page_tokens);
     for (; key.group < e->layout.n_groups; key.group++) {

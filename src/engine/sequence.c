@@ -15,8 +15,8 @@ static void sequence_free(sequence *s) {
     mem_free(s->logprobs);
     mem_free(s->explain);
     mem_free(s->mus);
-    if (s->stem) {
-        sequence_drop(s->stem);
+    if (s->fork_from) {
+        sequence_drop(s->fork_from);
     }
     mem_free(s->prompt_logprobs);
     mem_free(s->tables);
@@ -77,19 +77,19 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     s->sample_index = r->sample_index;
     s->priority = r->priority;
     s->deadline_us = r->deadline_us; /* from now on, until it is handed over */
-    s->share = SHARE_NONE;
+    s->tenant_slot = TENANT_NONE;
     s->logits_out = r->logits_out;
     s->logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;
-    s->n_space = r->n_space < sizeof s->space ? r->n_space : sizeof s->space;
-    if (s->n_space > 0) {
-        memcpy(s->space, r->space, s->n_space);
+    s->n_namespace = r->n_namespace < sizeof s->namespace ? r->n_namespace : sizeof s->namespace;
+    if (s->n_namespace > 0) {
+        memcpy(s->namespace, r->namespace, s->n_namespace);
     }
     s->retains = r->retains;
     s->retention = r->retention;
     s->n_known = s->n_given = r->n_tokens;
-    s->n_read = r->stem && r->replaces_stem ? r->stem_tokens : r->n_tokens;
-    s->stem_tokens = r->stem_tokens;
-    s->replaces_stem = r->replaces_stem;
+    s->n_read = r->fork_from && r->fork_replaces ? r->fork_position : r->n_tokens;
+    s->fork_position = r->fork_position;
+    s->fork_replaces = r->fork_replaces;
     s->n_max = n_max;
     s->out = r->out;
     s->user = r->user;

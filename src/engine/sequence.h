@@ -26,14 +26,14 @@ typedef struct sequence {
     seq_state state;
     int32_t n_known, n_computed;
     int32_t n_preempted;      /* times */
-    struct sequence *followers; /* the next of its group, see fork.h; or NULL */
+    struct sequence *next_child; /* the next of its group, see fork.h; or NULL */
     struct beams *beams;      /* the beam search that it is beam number `beam` of, see beam.h; or NULL */
     int64_t last_token_us;
-    int32_t share;            /* its tenant's slot (order.h) */
-    bool is_picked;           /* its next token was chosen ahead (presample.h) */
-    bool cached;              /* it stands in a space of the prefix cache, at path */
-    int32_t pick;
-    quire_err pick_error;
+    int32_t tenant_slot;            /* its tenant's slot (order.h) */
+    bool is_sampled;           /* its next token was chosen ahead (presample.h) */
+    bool cached;              /* it stands in a namespace of the prefix cache, at path */
+    int32_t sampled;
+    quire_err sample_error;
     float mirostat_mu;
     struct explain *explain;  /* what its request is told (explain.h), or NULL. The engine thread's until the end is shown, then the reader's */
     kv_path path;
@@ -73,9 +73,9 @@ typedef struct sequence {
     int64_t submitted_us;
     float *mus;               /* with mirostat: [n_max - n_prompt] what it was before each token of the answer, for branches; else NULL */
     int32_t n_found;          /* tokens that the cache held when it came */
-    struct sequence *stem;    /* until the engine thread has it: whose tokens its first stem_tokens are (branch.h); held. NULL: nobody's */
-    int32_t stem_tokens;
-    bool replaces_stem;
+    struct sequence *fork_from;    /* until the engine thread has it: whose tokens its first fork_position are (branch.h); held. NULL: nobody's */
+    int32_t fork_position;
+    bool fork_replaces;
     int32_t swap_frames;      /* its first frame in the swap space + 1, or 0: it left nothing there */
     int32_t swap_from, swap_tokens; /* which of its tokens they hold: from..tokens, from is a page's start */
     tier_wait tier_wait;
@@ -84,13 +84,13 @@ typedef struct sequence {
     kv_retention retention;
     int32_t n_admitted;       /* times it was; more than once after preemption */
     int32_t n_reused;         /* tokens that the last admission took from the cache */
-    uint64_t held_for;        /* while it waits: the arrival of the sequence that computes its tokens up to held_until, 0: nobody (hold.h) */
-    int32_t held_priority;    /* that one's */
-    int32_t held_until;
+    uint64_t blocked_on;        /* while it waits: the arrival of the sequence that computes its tokens up to blocked_until, 0: nobody (hold.h) */
+    int32_t blocked_on_priority;    /* that one's */
+    int32_t blocked_until;
     draft_seq draft;
     sampling_params sampling;
-    uint8_t space[ENGINE_SPACE_BYTES];
-    size_t n_space;
+    uint8_t namespace[ENGINE_NAMESPACE_BYTES];
+    size_t n_namespace;
 } sequence;
 
 /* Whether logits of the prompt are still to be looked at, from logits_first on. Not once a token was sampled, though a preempted sequence is computed again: its reader may

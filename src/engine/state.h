@@ -25,7 +25,7 @@ typedef struct engine_entry {
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
     sched_seq *running, *waiting;   /* what the plan sees */
-    sequence **ready;               /* [max_seqs] the waiting ones that it sees: those that wait for nothing but their turn */
+    sequence **candidates;               /* [max_seqs] the waiting ones that it sees: those that wait for nothing but their turn */
     sched_plan plan;
     sequence **seqs;                /* [plan.n_items] */
     int64_t collected_us;           /* when the forward pass was over: its tokens' time */
@@ -38,7 +38,7 @@ typedef struct step_arrays {
     cascade cascade;                /* the attention work list, and the room to plan it in */
     float *hidden;                  /* [d_model] */
     double *keys, last_key;         /* [max_requests] what waiting sequences are ordered by; that of the last one taken */
-    float *raw, *forked;            /* [n_vocab] a row of logits as the model gave it; a copy for a follower to choose from */
+    float *raw, *forked;            /* [n_vocab] a row of logits as the model gave it; a copy for a child to choose from */
     kv_copies copies;
     kv_copy_pair *copy_pairs;
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
@@ -87,8 +87,8 @@ struct engine {
     sequence **drafted;      /* [max_seqs] those that it is asked for in a step */
     float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
     sequence **running, **waiting; /* oldest first */
-    shares shares;           /* what tenants were served */
-    pace pace;               /* what steps cost */
+    service service;           /* what tenants were served */
+    step_cost step_cost;               /* what steps cost */
     int32_t n_running, n_waiting;
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for who was cancelled */
     uint64_t n_ended;        /* requests whose end was published */

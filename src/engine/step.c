@@ -32,7 +32,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     draft_forget(e, s, true);
     cache_release(e, s, reason == FINISH_ERROR ? CACHE_DROP : CACHE_KEEP);
     cache_leave(e, s);
-    shares_leave(&e->shares, s->share);
+    service_counters_leave(&e->service, s->tenant_slot);
     s->state = SEQ_DONE;
     s->error = error;
     int64_t now_us = clock_us();
@@ -43,21 +43,21 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
 
 /* ---- first half ---- */
 
-/* All of a group count for their tenant: the part of the space's name before a zero byte. */
-static void enter_order(engine *e, sequence *s) {
+/* All of a group count for their tenant: the part of the namespace's name before a zero byte. */
+static void enter_admission(engine *e, sequence *s) {
     size_t n = 0;
-    while (n < s->n_space && s->space[n] != 0) {
+    while (n < s->n_namespace && s->namespace[n] != 0) {
         n++;
     }
-    for (; s != NULL; s = s->followers) {
-        s->share = shares_enter(&e->shares, s->space, n);
-        s->priority = e->options.schedule == ORDER_PRIORITY ? s->priority : 0;
+    for (; s != NULL; s = s->next_child) {
+        s->tenant_slot = service_counters_enter(&e->service, s->namespace, n);
+        s->priority = e->options.schedule == ADMISSION_PRIORITY ? s->priority : 0;
         explain_enter(e, s);
     }
 }
 
 /* Asks for all of a sequence that another processor has just made. */
-static void ask_for(const sequence *s) {
+static void prefetch(const sequence *s) {
     for (size_t at = 0; at < sizeof *s; at += MEM_ALIGN) {
         __builtin_prefetch((const char *)s + at, 1);
     }
@@ -73,9 +73,9 @@ static bool is_cancelled(const engine *e, const sequence *s) {
     return atomic_load(&e->entries[s->id.index].cancel) == s->id.generation;
 }
 
-static bool any_is_cancelled(const engine *e, const sequence *leader) {
+static bool any_is_cancelled(const engine *e, const sequence *parent) {
     bool any = false;
-    for (const sequence *s = leader; s != NULL; s = s->followers) {
+    for (const sequence *s = parent; s != NULL; s = s->next_child) {
         any = any || is_cancelled(e, s);
     }
     return any;
@@ -86,10 +86,10 @@ static bool ingest(engine *e) {
     sequence *s;
     bool some_cancelled = false;
     while (e->n_waiting + e->n_running < e->options.max_requests && ring_pop(e->in, &s)) {
-        ask_for(s);
+        prefetch(s);
         some_cancelled = any_is_cancelled(e, s) || some_cancelled;
-        enter_order(e, s);
-        if (s->stem) {
+        enter_admission(e, s);
+        if (s->fork_from) {
             branch_enter(e, s);
             continue;
         }
@@ -107,16 +107,16 @@ static bool ingest(engine *e) {
     return some_cancelled;
 }
 
-/* Followers that were cancelled leave their leader's group. */
-static void drop_cancelled_followers(engine *e, sequence *leader) {
-    for (sequence **at = &leader->followers; *at != NULL;) {
+/* Children that were cancelled leave their parent's group. */
+static void drop_cancelled_children(engine *e, sequence *parent) {
+    for (sequence **at = &parent->next_child; *at != NULL;) {
         sequence *s = *at;
         if (!is_cancelled(e, s)) {
-            at = &s->followers;
+            at = &s->next_child;
             continue;
         }
-        *at = s->followers;
-        s->followers = NULL;
+        *at = s->next_child;
+        s->next_child = NULL;
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
@@ -133,7 +133,7 @@ static void drop_cancelled(engine *e, bool some_came_so) {
     int32_t *counts[2] = {&e->n_running, &e->n_waiting};
     for (int k = 0; k < 2; k++) {
         for (int32_t i = 0; i < *counts[k]; i++) {
-            drop_cancelled_followers(e, lists[k][i]);
+            drop_cancelled_children(e, lists[k][i]);
             if (is_cancelled(e, lists[k][i])) {
                 step_finish(e, lists[k][i], FINISH_CANCELLED, QUIRE_CANCELLED);
             }
@@ -208,7 +208,7 @@ void step_preempt(engine *e, sequence *s) {
 static void preempt_planned(engine *e) {
     int32_t kept = 0, n = e->n_running;
     for (int32_t i = 0; i < n && e->step.plan.n_preempted > 0; i++) {
-        if (e->step.plan.fates[i] == SCHED_PREEMPTED) {
+        if (e->step.plan.decisions[i] == SCHED_PREEMPTED) {
             step_preempt(e, e->running[i]);
         } else {
             e->running[kept++] = e->running[i];
@@ -240,24 +240,24 @@ static void admit(engine *e) {
 /* Plans the step and moves sequences between the lists; step.seqs names the planned ones. */
 static void plan_step(engine *e) {
     step_arrays *a = &e->step;
-    int32_t n_waiting = ready_find(e);
+    int32_t n_waiting = admission_candidates_find(e);
     draft_propose(e);
     for (int32_t i = 0; i < e->n_running; i++) {
         describe(e, e->running[i], &a->running[i]);
         a->running[i].n_drafts = e->running[i]->draft.tree.n;
-        a->running[i].forced = e->running[i]->draft.n_forced > 0;
+        a->running[i].is_jump_forward = e->running[i]->draft.n_jump_forward > 0;
     }
     describe_shares(e, n_waiting);
     for (int32_t i = 0; i < n_waiting; i++) {
-        describe(e, a->ready[i], &a->waiting[i]);
-        a->waiting[i].n_computed = swap_peek(e, a->ready[i], cache_peek(e, a->ready[i], &a->waiting[i].n_pages));
-        hold_find(e, a->ready, i);
+        describe(e, a->candidates[i], &a->waiting[i]);
+        a->waiting[i].n_computed = swap_peek(e, a->candidates[i], cache_peek(e, a->candidates[i], &a->waiting[i].n_pages));
+        prefix_wait_find(e, a->candidates, i);
     }
-    e->limits.cost = pace_cost(&e->pace);
+    e->limits.cost = step_cost_fit(&e->step_cost);
     sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, cache_available(e), &a->plan);
     for (int32_t i = 0; i < a->plan.n_items; i++) {
         int32_t k = a->plan.items[i].seq;
-        a->seqs[i] = k < e->n_running ? e->running[k] : a->ready[k - e->n_running];
+        a->seqs[i] = k < e->n_running ? e->running[k] : a->candidates[k - e->n_running];
     }
     admit(e);
     preempt_planned(e);
@@ -418,8 +418,8 @@ static void preempt_newest(engine *e) {
     for (int32_t i = 0; i < e->n_running; i++) {
         const sequence *s = e->running[i];
         bool goes = s == victim || (s->beams != NULL && s->beams == victim->beams);
-        plan->fates[i] = goes && s != first && (s->beams == NULL || s->beams != first->beams) ? SCHED_PREEMPTED : SCHED_IDLE;
-        plan->n_preempted += plan->fates[i] == SCHED_PREEMPTED;
+        plan->decisions[i] = goes && s != first && (s->beams == NULL || s->beams != first->beams) ? SCHED_PREEMPTED : SCHED_IDLE;
+        plan->n_preempted += plan->decisions[i] == SCHED_PREEMPTED;
     }
     preempt_planned(e);
     beam_settle(e);
@@ -486,7 +486,7 @@ static void report(const engine *e, const float *raw, int32_t token, int32_t wid
 
 void step_commit(engine *e, sequence *s, int32_t token) {
     s->tokens[s->n_known++] = token;
-    shares_serve(&e->shares, s->share, SHARE_OUTPUT_WEIGHT);
+    service_counters_add(&e->service, s->tenant_slot, SERVICE_OUTPUT_WEIGHT);
     s->state = SEQ_DECODE;
     stats_token(e, s, e->step.collected_us);
     explain_token(s, e->step.collected_us);
@@ -505,10 +505,10 @@ void step_sample(engine *e, sequence *s, float *logits) {
         memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
     }
     quire_err err;
-    if (!presample_take(s, &token, &err)) {
+    if (!batch_sample_take(s, &token, &err)) {
         int64_t start_ns = clock_ns();
-        sample_context c = presample_context(e, s);
-        err = verify_pick(e, s, logits, &c, &token);
+        sample_context c = batch_sample_context(e, s);
+        err = verify_sample(e, s, logits, &c, &token);
         e->stats.sample_ns += clock_ns() - start_ns;
     }
     if (err != QUIRE_OK) {
@@ -547,10 +547,10 @@ static void collect_item(engine *e, int32_t item) {
         }
         out += p + 1 < s->n_known;
     }
-    shares_serve(&e->shares, s->share, s->n_known == s->n_prompt ? SHARE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
+    service_counters_add(&e->service, s->tenant_slot, s->n_known == s->n_prompt ? SERVICE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
     s->n_computed += n;
     explain_computed(e, s, n);
-    bool has_row = s->n_computed == s->n_known && s->draft.n_forced == 0; /* none is sampled behind a token that a forced one follows */
+    bool has_row = s->n_computed == s->n_known && s->draft.n_jump_forward == 0; /* none is sampled behind a token that a forced one follows */
     if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
@@ -562,19 +562,19 @@ static void collect_item(engine *e, int32_t item) {
     if (s->n_computed == s->n_known && s->beams != NULL) {
         beam_take(e, s, e->b->ops->logits(e->b, out));
     } else if (s->n_computed == s->n_known) {
-        if (s->followers != NULL) {
-            fork_followers(e, s, e->b->ops->logits(e->b, out), step_sample);
+        if (s->next_child != NULL) {
+            fork_children(e, s, e->b->ops->logits(e->b, out), step_sample);
         }
         verify_item(e, item, out);
     }
 }
 
-#define ASKED_AHEAD 6 /* sequences */
+#define PREFETCHED_AHEAD 6 /* sequences */
 
 /* Asks for the end of the tokens of a sequence to come. */
-static void ask_ahead(const engine *e, int32_t item) {
-    if (item + ASKED_AHEAD < e->step.plan.n_items) {
-        sequence *s = e->step.seqs[item + ASKED_AHEAD];
+static void prefetch_ahead(const engine *e, int32_t item) {
+    if (item + PREFETCHED_AHEAD < e->step.plan.n_items) {
+        sequence *s = e->step.seqs[item + PREFETCHED_AHEAD];
         __builtin_prefetch(s->tokens + s->n_known, 1);
     }
 }
@@ -582,11 +582,11 @@ static void ask_ahead(const engine *e, int32_t item) {
 void step_collect(engine *e) {
     e->b->ops->step_wait(e->b);
     int64_t start_ns = clock_ns(), sampled_ns = e->stats.sample_ns;
-    presample_items(e);
+    batch_sample_items(e);
     e->stats.sample_ns += clock_ns() - start_ns;
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
-        ask_ahead(e, i);
+        prefetch_ahead(e, i);
         collect_item(e, i);
     }
     list_drop_done(e->running, &e->n_running);
@@ -596,6 +596,6 @@ void step_collect(engine *e) {
     e->stats.step_us += us;
     e->stats.commit_ns += clock_ns() - start_ns - (e->stats.sample_ns - sampled_ns);
     if (e->step.rows.n_rows == e->step.plan.n_rows) { /* nothing was left out of what was planned */
-        pace_note(&e->pace, e->step.plan.n_rows, e->step.plan.n_pairs, (double)us);
+        step_cost_note(&e->step_cost, e->step.plan.n_rows, e->step.plan.n_pairs, (double)us);
     }
 }

@@ -16,9 +16,9 @@ quire_err step_open(engine *e) {
     size_t n_rows = (size_t)e->limits.max_rows, n_seqs = (size_t)e->limits.max_seqs;
     a->running = mem_new(n_seqs, sizeof *a->running);
     a->waiting = mem_new(n_seqs, sizeof *a->waiting);
-    a->ready = mem_new(n_seqs, sizeof(sequence *));
+    a->candidates = mem_new(n_seqs, sizeof(sequence *));
     a->plan.items = mem_new(n_seqs, sizeof *a->plan.items);
-    a->plan.fates = mem_new(n_seqs, sizeof *a->plan.fates);
+    a->plan.decisions = mem_new(n_seqs, sizeof *a->plan.decisions);
     a->seqs = mem_new(n_seqs, sizeof(sequence *));
     a->out0 = mem_new(n_seqs, sizeof *a->out0);
     a->plain = mem_new(n_seqs, sizeof *a->plain);
@@ -32,7 +32,7 @@ quire_err step_open(engine *e) {
     a->keys = mem_new((size_t)e->options.max_requests, sizeof *a->keys);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->running && a->waiting && a->ready && a->plan.items && a->plan.fates && a->seqs && a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows &&
+    bool whole = a->running && a->waiting && a->candidates && a->plan.items && a->plan.decisions && a->seqs && a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows &&
                  a->batch_seqs && a->tables && a->hidden && a->raw && a->forked && a->keys;
     for (int32_t g = 0; g < e->layout.n_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
@@ -55,7 +55,7 @@ quire_err step_open(engine *e) {
 
 void step_close(engine *e) {
     step_arrays *a = &e->step;
-    void *blocks[] = {a->running, a->waiting, a->ready, a->plan.items, a->plan.fates, a->seqs, a->out0, a->plain, a->tokens, a->positions, a->parents, a->out_rows, a->batch_seqs,
+    void *blocks[] = {a->running, a->waiting, a->candidates, a->plan.items, a->plan.decisions, a->seqs, a->out0, a->plain, a->tokens, a->positions, a->parents, a->out_rows, a->batch_seqs,
                       a->copies.pairs, a->copy_pairs, (void *)a->tables, a->hidden, a->raw, a->forked, a->keys};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);

@@ -15,7 +15,7 @@ struct swap {
     int32_t *next;         /* [n_frames] in a sequence's list, or in that of the free ones */
     int32_t *page;         /* [n_frames] which of the sequence's pages it holds, page * n_groups + group */
     int32_t n_frames, n_free, free_frame;
-    copy_pace out, in;
+    copy_cost out, in;
 };
 
 /* The pool is empty yet: its first page may be copied to and fro. */
@@ -30,8 +30,8 @@ static void probe(engine *e) {
     for (int32_t f = 0; f < n; f++) {
         e->b->ops->kv_write_page(e->b, 0, w->memory + f * e->layout.page_bytes);
     }
-    copy_pace_note(&w->out, n, (double)(middle_us - start_us));
-    copy_pace_note(&w->in, n, (double)(clock_us() - middle_us));
+    copy_cost_note(&w->out, n, (double)(middle_us - start_us));
+    copy_cost_note(&w->in, n, (double)(clock_us() - middle_us));
 }
 
 quire_err swap_open(engine *e, quire_error *err) {
@@ -99,7 +99,7 @@ static int32_t count_pages(const sequence *s, int32_t from) {
  * pages, `from` of tokens, costs neither way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const swap *w = e->swap;
-    sched_cost cost = pace_cost(&e->pace);
+    sched_cost cost = step_cost_fit(&e->step_cost);
     preempt_case c = {.n_pages = n_pages,
                       .from = from * e->layout.page_tokens,
                       .to = s->n_computed,
@@ -109,10 +109,10 @@ static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t 
 }
 
 /* n pages were copied since. */
-static void note_copies(engine *e, copy_pace *learns, int32_t n, int64_t since_us) {
+static void note_copies(engine *e, copy_cost *learns, int32_t n, int64_t since_us) {
     int64_t us = clock_us() - since_us;
     if (n > 0) {
-        copy_pace_note(learns, n, (double)us);
+        copy_cost_note(learns, n, (double)us);
     }
     e->stats.swapped_pages += n;
     e->stats.swap_us += us;

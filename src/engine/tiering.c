@@ -15,16 +15,16 @@
 
 /* ---- names ---- */
 
-kv_tier_id tiering_root(const engine *e, kv_tier_id before, int32_t space) {
-    kv_index_space s = kv_index_describe_space(e->index, space);
+kv_tier_id tiering_root(const engine *e, kv_tier_id before, int32_t namespace) {
+    kv_index_namespace s = kv_index_describe_namespace(e->index, namespace);
     return kv_tier_id_root(before, s.name, s.n_name, s.is_public);
 }
 
 /* The name of the parent of a full entry, before which all have names. */
 static kv_tier_id parent_of(const engine *e, const kv_index_entry *d) {
     kv_tier_id before = d->up != ENTRY_NONE ? e->tiering->names[d->up].id : (kv_tier_id){0, 0};
-    bool begins = d->up == ENTRY_NONE || kv_index_describe(e->index, d->up).space != d->space;
-    return begins ? tiering_root(e, before, d->space) : before;
+    bool begins = d->up == ENTRY_NONE || kv_index_describe(e->index, d->up).namespace != d->namespace;
+    return begins ? tiering_root(e, before, d->namespace) : before;
 }
 
 kv_tier_id tiering_name(engine *e, int32_t entry) {
@@ -46,7 +46,7 @@ kv_tier_id tiering_name(engine *e, int32_t entry) {
 /* The page of a full entry in one group goes to tiers that lack it. */
 static void put_page(engine *e, const kv_index_entry *d, int32_t group, kv_put to) {
     kv_tier_id id = tiering_name(e, d->entry);
-    kv_tier_key key = {.space = d->name, .n_space = d->n_name, .group = group, .parent = parent_of(e, d), .id = id, .tokens = d->tokens};
+    kv_tier_key key = {.namespace = d->name, .n_namespace = d->n_name, .group = group, .parent = parent_of(e, d), .id = id, .tokens = d->tokens};
     void *body = kv_tiers_put_begin(e->tiering->tiers, &key, to);
     if (body) {
         e->b->ops->kv_read_page(e->b, d->pages[group], body);

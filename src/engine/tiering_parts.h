@@ -20,7 +20,7 @@ typedef struct entry_name {
 typedef struct promotion {
     sequence *s; /* NULL: free */
     int32_t n_done, n_asked, n_total;
-    kv_tier_id before; /* the name of the prefix before page n_asked; not of the space that begins there */
+    kv_tier_id before; /* the name of the prefix before page n_asked; not of the namespace that begins there */
     int32_t *frames;   /* [WINDOW, n_groups], page i at i % WINDOW */
 } promotion;
 
@@ -43,8 +43,8 @@ struct tiering {
 
 /* The name of the prefix up to the end of a full entry; names all before it. */
 kv_tier_id tiering_name(engine *e, int32_t entry);
-/* The name of the next page's parent: `before`, or what stands for it at the beginning of a space. */
-kv_tier_id tiering_root(const engine *e, kv_tier_id before, int32_t space);
+/* The name of the next page's parent: `before`, or what stands for it at the beginning of a namespace. */
+kv_tier_id tiering_root(const engine *e, kv_tier_id before, int32_t namespace);
 
 /* ---- promotion.c ---- */
 quire_err promotion_open(engine *e, promotion *p);

@@ -39,15 +39,15 @@ static quire_err judge(engine *e, const sequence *s, float *logits, const sample
     return QUIRE_OK;
 }
 
-quire_err verify_pick(engine *e, sequence *s, float *logits, const sample_context *c, int32_t *token) {
+quire_err verify_sample(engine *e, sequence *s, float *logits, const sample_context *c, int32_t *token) {
     bool is_judged = draft_tree_next(&s->draft.tree, s->draft.n_rows, s->draft.at, DRAFT_ROOT) != DRAFT_ROOT;
-    return is_judged ? judge(e, s, logits, c, token) : sampler_pick(e->sampler, logits, c, token);
+    return is_judged ? judge(e, s, logits, c, token) : sampler_sample(e->sampler, logits, c, token);
 }
 
 /* The row of logits behind node `at`, where `out` is that behind the last known token; -1: there is none, as a forced token follows. */
 static int32_t row_behind(const sequence *s, int32_t at, int32_t out) {
-    if (s->draft.n_forced > 0) {
-        return at + 1 == s->draft.n_forced ? out : -1; /* the only one */
+    if (s->draft.n_jump_forward > 0) {
+        return at + 1 == s->draft.n_jump_forward ? out : -1; /* the only one */
     }
     return out + 1 + at;
 }
@@ -83,7 +83,7 @@ void verify_item(engine *e, int32_t item, int32_t out) {
     const int32_t n = e->step.plan.items[item].n_drafts, place = s->n_computed; /* of the first draft */
     const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
     int32_t at = DRAFT_ROOT;
-    draft_outcome o = {.n = n, .forced = s->draft.n_forced > 0};
+    draft_outcome o = {.n = n, .is_jump_forward = s->draft.n_jump_forward > 0};
     for (;;) {
         int32_t known = s->n_known;
         next_token(e, s, at, n, row_behind(s, at, out));
@@ -107,7 +107,7 @@ void verify_item(engine *e, int32_t item, int32_t out) {
     }
     if (n > 0) {
         o.to_end = draft_tree_next(tree, n, at, DRAFT_ROOT) == DRAFT_ROOT;
-        draft_told(e, s, &o);
+        draft_report(e, s, &o);
     }
     for (int32_t g = 0; g < s->n_tables && s->state != SEQ_DONE; g++) {
         kv_table_truncate(e->pool, &s->tables[g], s->n_computed, e->layout.page_tokens);

@@ -17,7 +17,7 @@
 /* The first position of s whose logits are looked at when it is sampled from, as are those behind it: not those behind which a forced token
  * comes. */
 static inline int32_t verify_first(const sequence *s) {
-    return s->n_known - 1 + s->draft.n_forced;
+    return s->n_known - 1 + s->draft.n_jump_forward;
 }
 
 /* Whether s's drafts are accepted by rejection sampling. */
@@ -25,8 +25,8 @@ static inline bool verify_by_rejection(const engine *e, const sequence *s) {
     return e->options.draft.rule == DRAFT_RULE_STANDARD && s->sampling.mirostat == MIROSTAT_OFF;
 }
 
-/* Chooses s's next token from logits, which are changed: sampler_pick's, or by rejection sampling where a draft is judged so. Errors as sampler_pick. */
-quire_err verify_pick(engine *e, sequence *s, float *logits, const sample_context *c, int32_t *token);
+/* Chooses s's next token from logits, which are changed: sampler_sample's, or by rejection sampling where a draft is judged so. Errors as sampler_sample. */
+quire_err verify_sample(engine *e, sequence *s, float *logits, const sample_context *c, int32_t *token);
 
 /* Samples for item `item`, whose known tokens are all computed and committed now, as far as its drafts carry. `out` is its first row of logits that is sampled from,
  * in out_rows. Afterwards its tables hold what is computed. */

@@ -11,10 +11,10 @@
 /* A slot is an array of words: a head, then the name, then the tokens. Its stamp is the number of the event that lies in it, 0 while it is
  * being written. Words are stored with release and loaded with acquire: a reader that saw a word of a newer event sees the newer stamp, or
  * its 0, when it looks at the stamp again. */
-enum { HEAD_WORDS = 8, NAME_WORDS = (KV_SPACE_NAME_BYTES + 1) / 4 };
+enum { HEAD_WORDS = 8, NAME_WORDS = (KV_NAMESPACE_BYTES + 1) / 4 };
 
 typedef struct head {
-    uint32_t kind, group, n_tokens, n_space;
+    uint32_t kind, group, n_tokens, n_namespace;
     uint64_t hash, parent;
 } head;
 
@@ -71,17 +71,17 @@ static void put(_Atomic uint32_t *words, const uint32_t *from, size_t n) {
 /* Writes e, the name and the tokens into the next slot. */
 static void add(kv_events *ev, const head *e, const void *name, const int32_t *tokens) {
     uint64_t number = atomic_load_explicit(&ev->last, memory_order_relaxed) + 1;
-    size_t slot = (size_t)(number & ev->mask), n_name_words = (e->n_space + 3) / 4;
+    size_t slot = (size_t)(number & ev->mask), n_name_words = (e->n_namespace + 3) / 4;
     _Atomic uint32_t *words = ev->words + slot * ev->slot_words;
     atomic_store_explicit(&ev->stamps[slot], 0, memory_order_relaxed);
     put(words,
-        (uint32_t[HEAD_WORDS]){e->kind, e->group, e->n_tokens, e->n_space, (uint32_t)e->hash, (uint32_t)(e->hash >> 32),
+        (uint32_t[HEAD_WORDS]){e->kind, e->group, e->n_tokens, e->n_namespace, (uint32_t)e->hash, (uint32_t)(e->hash >> 32),
                                (uint32_t)e->parent, (uint32_t)(e->parent >> 32)},
         HEAD_WORDS);
-    if (e->n_space > 0) {
+    if (e->n_namespace > 0) {
         uint32_t copy[NAME_WORDS];
         copy[n_name_words - 1] = 0;
-        memcpy(copy, name, e->n_space);
+        memcpy(copy, name, e->n_namespace);
         put(words + HEAD_WORDS, copy, n_name_words);
     }
     for (uint32_t i = 0; i < e->n_tokens; i++) {
@@ -120,16 +120,16 @@ static bool copy_out(const kv_events *ev, const _Atomic uint32_t *words, kv_even
     out->kind = (kv_event_kind)word(words, 0);
     out->group = (int32_t)word(words, 1);
     out->n_tokens = (int32_t)word(words, 2);
-    out->n_space = (int32_t)word(words, 3);
+    out->n_namespace = (int32_t)word(words, 3);
     out->hash = word(words, 4) | (uint64_t)word(words, 5) << 32;
     out->parent = word(words, 6) | (uint64_t)word(words, 7) << 32;
-    if (out->n_tokens < 0 || out->n_tokens > ev->page_tokens || out->n_space < 0 || out->n_space > KV_SPACE_NAME_BYTES) {
+    if (out->n_tokens < 0 || out->n_tokens > ev->page_tokens || out->n_namespace < 0 || out->n_namespace > KV_NAMESPACE_BYTES) {
         return false;
     }
-    size_t n_name_words = ((size_t)out->n_space + 3) / 4;
+    size_t n_name_words = ((size_t)out->n_namespace + 3) / 4;
     for (size_t i = 0; i < n_name_words; i++) {
         uint32_t w = word(words, HEAD_WORDS + i);
-        memcpy(out->space + 4 * i, &w, sizeof w);
+        memcpy(out->namespace + 4 * i, &w, sizeof w);
     }
     for (int32_t i = 0; i < out->n_tokens; i++) {
         out->tokens[i] = (int32_t)word(words, HEAD_WORDS + n_name_words + (size_t)i);

@@ -22,8 +22,8 @@ typedef struct kv_event {
     uint64_t hash;    /* the page's chained hash (kv/hash.h); stored and removed */
     uint64_t parent;  /* the hash of the page before it, 0 for the first of a prefix; stored only, as all below */
     int32_t n_tokens; /* page_tokens */
-    int32_t n_space;
-    unsigned char space[KV_SPACE_NAME_BYTES + 1]; /* the space's name: tenant, model, adapter */
+    int32_t n_namespace;
+    unsigned char namespace[KV_NAMESPACE_BYTES + 1]; /* the namespace's name: tenant, model, adapter */
     int32_t tokens[KV_MAX_PAGE_TOKENS];
 } kv_event;
 
@@ -36,7 +36,7 @@ quire_err kv_events_open(int32_t n_events, int32_t page_tokens, kv_events **out)
 void kv_events_close(kv_events *ev);
 
 /* ---- the writer ---- */
-/* tokens[page_tokens], name[n_name <= KV_SPACE_NAME_BYTES]. O(page_tokens + n_name); no waiting, no allocation; the same for the others. */
+/* tokens[page_tokens], name[n_name <= KV_NAMESPACE_BYTES]. O(page_tokens + n_name); no waiting, no allocation; the same for the others. */
 void kv_events_stored(kv_events *ev, int32_t group, uint64_t hash, uint64_t parent, const int32_t *tokens, const void *name, size_t n_name);
 void kv_events_removed(kv_events *ev, int32_t group, uint64_t hash);
 void kv_events_cleared(kv_events *ev);

@@ -245,13 +245,13 @@ void kv_evict_set_next_use(kv_evict *ev, page_id page, double when) {
     }
 }
 
-void kv_evict_inserted(kv_evict *ev, int32_t e, int32_t depth, int32_t space, uint64_t hash) {
+void kv_evict_inserted(kv_evict *ev, int32_t e, int32_t depth, int32_t namespace, uint64_t hash) {
     if (!ev->is_active) {
         return;
     }
     ev->entries[e] = (entry_note){.hash = hash, .use = {.depth = depth}};
     if (ev->policy == KV_EVICT_LEARNED) {
-        kv_learned_made(&ev->learned, hash, depth, space, &ev->entries[e].use);
+        kv_learned_made(&ev->learned, hash, depth, namespace, &ev->entries[e].use);
     }
 }
 

@@ -71,9 +71,9 @@ void kv_evict_set_time(kv_evict *ev, int64_t now_us);
 void kv_evict_set_next_use(kv_evict *ev, page_id page, double when);
 
 /* ---- what the index tells ---- */
-/* Entry e is new, not used yet: page `depth` of its prefix, of that space; hash names its prefix, 0: nothing does. O(log pages), as all
+/* Entry e is new, not used yet: page `depth` of its prefix, of that namespace; hash names its prefix, 0: nothing does. O(log pages), as all
  * below. */
-void kv_evict_inserted(kv_evict *ev, int32_t e, int32_t depth, int32_t space, uint64_t hash);
+void kv_evict_inserted(kv_evict *ev, int32_t e, int32_t depth, int32_t namespace, uint64_t hash);
 /* A request uses e. */
 void kv_evict_used(kv_evict *ev, int32_t e);
 /* What a request says about keeping e, a valid retention. The first that is not the default makes an lru keep the heap: O(cached pages),

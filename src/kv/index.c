@@ -29,7 +29,7 @@ static quire_err open_eviction(kv_index *ix) {
 }
 
 quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out) {
-    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_spaces < 1 || o->max_entries < 0 ||
+    if (o->page_tokens < 1 || o->n_groups < 1 || o->n_groups > KV_MAX_GROUPS || o->max_namespaces < 1 || o->max_entries < 0 ||
         o->n_state_groups < 0 || o->n_state_groups > KV_MAX_GROUPS - o->n_groups || o->max_snapshots < 0 || o->hash_bits < 0 ||
         o->hash_bits > 64 || o->policy < KV_EVICT_LRU || o->policy > KV_EVICT_CALLER ||
         (o->granularity != KV_GRANULARITY_TOKEN && o->granularity != KV_GRANULARITY_PAGE)) {
@@ -42,10 +42,10 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     ix->pool = pool;
     ix->o = *o;
     int32_t max_entries = kv_index_cap_entries(o, kv_pool_counts(pool).n_pages);
-    quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_spaces);
+    quire_err e = kv_tree_open(&ix->tree, o->page_tokens, o->n_groups, max_entries, o->max_namespaces);
     ix->tree.random = o->seed != 0 ? o->seed : rng_os_seed();
     if (e == QUIRE_OK) {
-        e = kv_spaces_open(&ix->spaces, o->max_spaces);
+        e = kv_namespaces_open(&ix->namespaces, o->max_namespaces);
     }
     ix->hash_mask = o->hash_bits == 0 || o->hash_bits == 64 ? UINT64_MAX : ((uint64_t)1 << o->hash_bits) - 1;
     ix->hashes = e == QUIRE_OK ? mem_new_huge((size_t)max_entries, sizeof *ix->hashes) : NULL;
@@ -58,7 +58,7 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
     if (e != QUIRE_OK) {
         kv_snapshots_close(&ix->snapshots);
         kv_tree_close(&ix->tree);
-        kv_spaces_close(&ix->spaces);
+        kv_namespaces_close(&ix->namespaces);
         mem_free(ix->hashes);
         mem_free(ix);
         return e;
@@ -85,7 +85,7 @@ void kv_index_close(kv_index *ix) {
         kv_events_cleared(ix->o.events);
     }
     kv_tree_close(&ix->tree);
-    kv_spaces_close(&ix->spaces);
+    kv_namespaces_close(&ix->namespaces);
     kv_publics_close(&ix->publics);
     kv_snapshots_close(&ix->snapshots);
     mem_free(ix->hashes);
@@ -93,31 +93,31 @@ void kv_index_close(kv_index *ix) {
 }
 
 kv_index_counts kv_index_count(const kv_index *ix) {
-    return (kv_index_counts){ix->tree.n_entries, ix->tree.n_nodes, ix->spaces.n, ix->snapshots.n};
+    return (kv_index_counts){ix->tree.n_entries, ix->tree.n_nodes, ix->namespaces.n, ix->snapshots.n};
 }
 
 int64_t kv_index_bytes(const kv_index *ix) {
     const kv_tree *t = &ix->tree;
     return (int64_t)sizeof *ix + kv_evict_bytes(ix->evict) + kv_snapshots_bytes(&ix->snapshots) +
            t->cap_entries * (t->entry_bytes + (int64_t)sizeof *ix->hashes) + t->cap_nodes * (int64_t)sizeof *t->nodes +
-           ix->spaces.cap * (int64_t)(sizeof *ix->spaces.slots + sizeof *ix->spaces.buckets);
+           ix->namespaces.cap * (int64_t)(sizeof *ix->namespaces.slots + sizeof *ix->namespaces.buckets);
 }
 
-/* ---- spaces and paths ---- */
+/* ---- namespaces and paths ---- */
 
-static kv_space *space_at(const kv_index *ix, int32_t space) {
-    return &ix->spaces.slots[space];
+static kv_namespace *namespace_at(const kv_index *ix, int32_t namespace) {
+    return &ix->namespaces.slots[namespace];
 }
 
-/* A space goes when nobody is in it and nothing is cached in it. */
-static void drop_idle_space(kv_index *ix, int32_t space) {
-    const kv_space *s = space_at(ix, space);
+/* A namespace goes when nobody is in it and nothing is cached in it. */
+static void drop_idle_namespace(kv_index *ix, int32_t namespace) {
+    const kv_namespace *s = namespace_at(ix, namespace);
     if (s->n_paths == 0 && ix->tree.nodes[s->root].children == TREE_NONE) {
         if (ix->o.n_state_groups > 0) {
-            kv_snapshots_drop_place(&ix->snapshots, ix->tree.cap_entries + space);
+            kv_snapshots_drop_place(&ix->snapshots, ix->tree.cap_entries + namespace);
         }
         kv_tree_remove_root(&ix->tree, s->root);
-        kv_spaces_remove(&ix->spaces, space);
+        kv_namespaces_remove(&ix->namespaces, namespace);
     }
 }
 
@@ -131,7 +131,7 @@ uint64_t kv_index_hash_of(const kv_index *ix, int32_t e) {
     const kv_node *node = &ix->tree.nodes[entry->node], *parent_node = &ix->tree.nodes[node->parent];
     uint64_t parent = entry->up != TREE_NONE ? ix->hashes[entry->up] : 0;
     if (parent_node->parent == TREE_NONE && node->first == e) {
-        const kv_space *s = space_at(ix, parent_node->last);
+        const kv_namespace *s = namespace_at(ix, parent_node->last);
         parent = kv_hash_root(parent, s->name, s->n_name);
     }
     uint64_t h = kv_hash_page(parent, kv_tree_tokens(&ix->tree, e), entry->n_tokens) & ix->hash_mask;
@@ -139,11 +139,11 @@ uint64_t kv_index_hash_of(const kv_index *ix, int32_t e) {
 }
 
 /* Entry e gets a page of group g, which is held. */
-static void add_page(kv_index *ix, int32_t space, int32_t e, int32_t g, page_id page) {
+static void add_page(kv_index *ix, int32_t namespace, int32_t e, int32_t g, page_id page) {
     kv_pool_index(ix->pool, page, e);
     kv_tree_pages(&ix->tree, e)[g] = page.v;
     if (ix->o.events != NULL && ix->hashes[e] != 0) {
-        const kv_space *s = space_at(ix, space);
+        const kv_namespace *s = namespace_at(ix, namespace);
         int32_t up = kv_tree_entry(&ix->tree, e)->up;
         kv_events_stored(ix->o.events, g, ix->hashes[e], up != TREE_NONE ? ix->hashes[up] : 0, kv_tree_tokens(&ix->tree, e), s->name,
                          s->n_name);
@@ -203,7 +203,7 @@ bool kv_index_is_useless(const kv_index *ix, int32_t e) {
     return lacks;
 }
 
-/* Drops e and what stands before it as far as it is useless, and the space if that was all. */
+/* Drops e and what stands before it as far as it is useless, and the namespace if that was all. */
 static void prune(kv_index *ix, int32_t e) {
     while (e != TREE_NONE && kv_index_is_useless(ix, e)) {
         int32_t up = kv_tree_entry(&ix->tree, e)->up;
@@ -215,7 +215,7 @@ static void prune(kv_index *ix, int32_t e) {
             kv_index_drop_bare_tails(ix, parent, is_start ? TREE_NONE : up);
         }
         if (ix->tree.nodes[parent].parent == TREE_NONE) {
-            drop_idle_space(ix, ix->tree.nodes[parent].last);
+            drop_idle_namespace(ix, ix->tree.nodes[parent].last);
         }
         e = up;
     }
@@ -234,38 +234,38 @@ static void stand_at(kv_index *ix, kv_path *path, int32_t e) {
     }
 }
 
-/* One path more in the space of that name and place, which is made if need be. */
-static quire_err enter_space(kv_index *ix, int32_t behind, const void *name, size_t n, int32_t *out) {
-    if (n > KV_SPACE_NAME_BYTES) {
+/* One path more in the namespace of that name and place, which is made if need be. */
+static quire_err enter_namespace(kv_index *ix, int32_t behind, const void *name, size_t n, int32_t *out) {
+    if (n > KV_NAMESPACE_BYTES) {
         return QUIRE_INVALID;
     }
-    int32_t space = kv_spaces_find(&ix->spaces, behind, name, n);
-    if (space == SPACE_NONE) {
-        space = kv_spaces_add(&ix->spaces, behind, name, n);
-        if (space == SPACE_NONE) {
+    int32_t namespace = kv_namespaces_find(&ix->namespaces, behind, name, n);
+    if (namespace == NAMESPACE_NONE) {
+        namespace = kv_namespaces_add(&ix->namespaces, behind, name, n);
+        if (namespace == NAMESPACE_NONE) {
             return QUIRE_NO_ROOM;
         }
-        space_at(ix, space)->root = kv_tree_add_root(&ix->tree, space);
+        namespace_at(ix, namespace)->root = kv_tree_add_root(&ix->tree, namespace);
     }
-    space_at(ix, space)->n_paths++;
-    *out = space;
+    namespace_at(ix, namespace)->n_paths++;
+    *out = namespace;
     return QUIRE_OK;
 }
 
-static void leave_space(kv_index *ix, int32_t space) {
-    space_at(ix, space)->n_paths--;
-    drop_idle_space(ix, space);
+static void leave_namespace(kv_index *ix, int32_t namespace) {
+    namespace_at(ix, namespace)->n_paths--;
+    drop_idle_namespace(ix, namespace);
 }
 
 quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out) {
-    int32_t space;
-    TRY(enter_space(ix, SPACE_PLAIN, name, n, &space));
-    *out = (kv_path){.space = space, .entry = TREE_NONE, .public_space = SPACE_NONE};
+    int32_t namespace;
+    TRY(enter_namespace(ix, NAMESPACE_PLAIN, name, n, &namespace));
+    *out = (kv_path){.namespace = namespace, .entry = TREE_NONE, .public_namespace = NAMESPACE_NONE};
     return QUIRE_OK;
 }
 
 quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n) {
-    return n_scope > KV_SPACE_NAME_BYTES ? QUIRE_INVALID : kv_publics_add(&ix->publics, scope, n_scope, tokens, n, ix->o.page_tokens);
+    return n_scope > KV_NAMESPACE_BYTES ? QUIRE_INVALID : kv_publics_add(&ix->publics, scope, n_scope, tokens, n, ix->o.page_tokens);
 }
 
 quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n, const int32_t *tokens,
@@ -274,22 +274,22 @@ quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope,
     if (number == PUBLIC_NONE) {
         return kv_index_enter(ix, name, n, out);
     }
-    int32_t space, public_space;
-    TRY(enter_space(ix, SPACE_PUBLIC, scope, n_scope, &public_space));
-    quire_err e = enter_space(ix, number, name, n, &space);
+    int32_t namespace, public_namespace;
+    TRY(enter_namespace(ix, NAMESPACE_PUBLIC, scope, n_scope, &public_namespace));
+    quire_err e = enter_namespace(ix, number, name, n, &namespace);
     if (e != QUIRE_OK) {
-        leave_space(ix, public_space);
+        leave_namespace(ix, public_namespace);
         return e;
     }
     *out = (kv_path){
-        .space = space, .entry = TREE_NONE, .public_space = public_space, .n_public = ix->publics.list[number].n / ix->o.page_tokens};
+        .namespace = namespace, .entry = TREE_NONE, .public_namespace = public_namespace, .n_public = ix->publics.list[number].n / ix->o.page_tokens};
     return QUIRE_OK;
 }
 
 kv_path kv_index_fork(kv_index *ix, const kv_path *path) {
-    space_at(ix, path->space)->n_paths++;
+    namespace_at(ix, path->namespace)->n_paths++;
     if (path->n_public > 0) {
-        space_at(ix, path->public_space)->n_paths++;
+        namespace_at(ix, path->public_namespace)->n_paths++;
     }
     if (path->entry != TREE_NONE) {
         kv_tree_entry(&ix->tree, path->entry)->n_pins++;
@@ -300,9 +300,9 @@ kv_path kv_index_fork(kv_index *ix, const kv_path *path) {
 void kv_index_leave(kv_index *ix, kv_path *path) {
     stand_at(ix, path, TREE_NONE);
     path->n_pages = 0;
-    leave_space(ix, path->space);
+    leave_namespace(ix, path->namespace);
     if (path->n_public > 0) {
-        leave_space(ix, path->public_space);
+        leave_namespace(ix, path->public_namespace);
     }
 }
 
@@ -360,7 +360,7 @@ static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, 
 }
 
 int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens, int32_t n, int32_t *n_shared) {
-    int32_t root = space_at(ix, kv_index_space_of(path, i))->root;
+    int32_t root = namespace_at(ix, kv_index_namespace_of(path, i))->root;
     return kv_tree_best(&ix->tree, root, kv_index_before(path, i, e), tokens, n, n_shared);
 }
 
@@ -474,7 +474,7 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
 /* ---- publishing ---- */
 
 /* The sequence's page i and entry e hold the same tokens after the same prefix: one page a group is enough. */
-static void unite(kv_index *ix, int32_t space, int32_t e, kv_table *tables, int32_t i) {
+static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, int32_t i) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         page_id *own = &tables[g].pages[i], indexed = {pages[g]};
@@ -482,7 +482,7 @@ static void unite(kv_index *ix, int32_t space, int32_t e, kv_table *tables, int3
             continue;
         }
         if (indexed.v == TREE_NONE) {
-            add_page(ix, space, e, g, *own);
+            add_page(ix, namespace, e, g, *own);
         } else {
             kv_pool_share(ix->pool, indexed);
             kv_pool_release(ix->pool, *own);
@@ -494,7 +494,7 @@ static void unite(kv_index *ix, int32_t space, int32_t e, kv_table *tables, int3
 /* Page i of the sequence, n tokens, behind path. Where a part-filled entry is a prefix of it, it takes that one's place; where it is a
  * prefix of an entry, there is nothing to add. */
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
-    int32_t n_shared, space = kv_index_space_of(path, i), root = space_at(ix, space)->root, after = kv_index_before(path, i, path->entry);
+    int32_t n_shared, namespace = kv_index_namespace_of(path, i), root = namespace_at(ix, namespace)->root, after = kv_index_before(path, i, path->entry);
     int32_t e = kv_tree_best(&ix->tree, root, after, tokens, n, &n_shared);
     bool is_new = n_shared < n;
     if (is_new) {
@@ -506,14 +506,14 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
             return QUIRE_NO_ROOM;
         }
         ix->hashes[e] = kv_index_hash_of(ix, e);
-        kv_evict_inserted(ix->evict, e, i, space, ix->hashes[e]);
+        kv_evict_inserted(ix->evict, e, i, namespace, ix->hashes[e]);
         if (path->entry != TREE_NONE) {
             kv_evict_leaf_changed(ix->evict, path->entry);
         }
     }
     if (is_new || n == ix->o.page_tokens) {
         use_entry(ix, path, e, i);
-        unite(ix, space, e, tables, i);
+        dedup(ix, namespace, e, tables, i);
     }
     if (n == ix->o.page_tokens) {
         stand_at(ix, path, e);
@@ -522,12 +522,12 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
     return QUIRE_OK;
 }
 
-/* Into a public space go the whole pages of its prefixes only, also when a sequence was truncated and has other tokens there now. */
+/* Into a public namespace go the whole pages of its prefixes only, also when a sequence was truncated and has other tokens there now. */
 static bool may_publish(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
     if (path->n_pages >= path->n_public) {
         return true;
     }
-    const kv_public *p = &ix->publics.list[space_at(ix, path->space)->behind];
+    const kv_public *p = &ix->publics.list[namespace_at(ix, path->namespace)->behind];
     const int32_t *own = p->tokens + path->n_pages * ix->o.page_tokens;
     return n == ix->o.page_tokens && memcmp(own, tokens, (size_t)n * sizeof *tokens) == 0;
 }

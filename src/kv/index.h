@@ -7,9 +7,9 @@
  *
  *   enter -> match (once, with empty tables) -> append, compute, publish ... -> publish the tail -> clear tables -> leave
  *
- * Spaces: a prefix is found only in the space it was published in. A space is named by bytes that hold all that must agree: tenant, model,
+ * Spaces: a prefix is found only in the namespace it was published in. A namespace is named by bytes that hold all that must agree: tenant, model,
  * adapter, numeric configuration. It lives while someone is in it or something is cached in it. An operator may name public prefixes: their
- * whole pages lie in a space of all tenants, in which nothing else is ever put, and a tenant's space begins where such a prefix ends.
+ * whole pages lie in a namespace of all tenants, in which nothing else is ever put, and a tenant's namespace begins where such a prefix ends.
  *
  * Groups: every group of layers has a page of its own for each entry of the tree. A full group needs all pages of a prefix; a window group
  * only those of its last window - 1 tokens, so a match ends at the deepest point that every group can be continued from.
@@ -54,7 +54,7 @@ typedef struct kv_index_options {
     int32_t n_state_groups;             /* groups of recurrent states: their tables follow the others' */
     int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state, each state group's */
     int32_t max_snapshots;              /* states kept at once; 0: as many as the pool could hold */
-    int32_t max_spaces;
+    int32_t max_namespaces;
     int32_t max_entries; /* pages of tokens in the tree; 0: enough for whatever the pool can hold, or, where all groups
                             have windows, for sequences of 16 windows; when they are used up, less is published */
     uint64_t seed; /* of the tree's inner order, which decides between equals; 0: the system's, so that nobody outside can unbalance it */
@@ -65,16 +65,16 @@ typedef struct kv_index_options {
     const kv_index_watch *watch; /* NULL: nobody. Outlives the index */
 } kv_index_options;
 
-/* Where a sequence stands: its space and how many of its pages are in the tree. Each enter or fork needs one kv_index_leave. */
+/* Where a sequence stands: its namespace and how many of its pages are in the tree. Each enter or fork needs one kv_index_leave. */
 typedef struct kv_path {
-    int32_t space, entry, n_pages;
-    int32_t public_space, n_public; /* its first n_public pages belong to a public prefix, in another space; 0: none do */
+    int32_t namespace, entry, n_pages;
+    int32_t public_namespace, n_public; /* its first n_public pages belong to a public prefix, in another namespace; 0: none do */
     bool retains;                   /* what it matches and publishes is kept as `retention` says */
     kv_retention retention;
 } kv_path;
 
 typedef struct kv_index_counts {
-    int32_t n_entries, n_nodes, n_spaces, n_snapshots;
+    int32_t n_entries, n_nodes, n_namespaces, n_snapshots;
 } kv_index_counts;
 
 /* How many entries such an index over n_pages pages has numbers for, 0 and up. */
@@ -84,14 +84,14 @@ quire_err kv_index_open(kv_pool *pool, const kv_index_options *o, kv_index **out
 /* Takes every mark away: cached pages become free. No path may be in use. */
 void kv_index_close(kv_index *ix);
 
-/* *out stands at the root of the space of that name, which is made if need be. QUIRE_INVALID for a name of over 255 bytes;
- * QUIRE_NO_ROOM when max_spaces others live. */
+/* *out stands at the root of the namespace of that name, which is made if need be. QUIRE_INVALID for a name of over 255 bytes;
+ * QUIRE_NO_ROOM when max_namespaces others live. */
 quire_err kv_index_enter(kv_index *ix, const void *name, size_t n, kv_path *out);
 /* tokens[0..n), whole pages of them, become a public prefix among those who enter with that scope: bytes that hold what must agree between
  * tenants (model, adapter, numeric configuration). Stays until the index is closed. QUIRE_INVALID when n is less than a page. */
 quire_err kv_index_add_public(kv_index *ix, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n);
 /* As kv_index_enter, for a sequence whose first tokens are tokens[0..n_tokens): where these begin with a public prefix of that scope, its
- * pages are shared with all who entered so, and what follows them is the named space's alone. A sequence that is truncated inside the
+ * pages are shared with all who entered so, and what follows them is the named namespace's alone. A sequence that is truncated inside the
  * prefix and goes on with other tokens publishes nothing behind that. What a request says about retention does not count for public pages.
  * Errors as kv_index_enter. O(public prefixes + the longest). */
 quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope, const void *name, size_t n, const int32_t *tokens,
@@ -149,14 +149,14 @@ quire_err kv_index_evict(kv_index *ix, int32_t n);
 void kv_index_clear(kv_index *ix);
 
 kv_index_counts kv_index_count(const kv_index *ix);
-/* Memory that tree and spaces take, used or not. */
+/* Memory that tree and namespaces take, used or not. */
 int64_t kv_index_bytes(const kv_index *ix);
 /* The chained hash (kv/hash.h) of a full page that is indexed; 0 of any other. It stays with the page until that is evicted. */
 uint64_t kv_index_page_hash(const kv_index *ix, page_id page);
 
 /* One entry, a page of tokens in its place, as kv_index_visit shows it. Valid during the call. */
 typedef struct kv_index_entry {
-    int32_t space; /* its number; name[n_name] is its name */
+    int32_t namespace; /* its number; name[n_name] is its name */
     const unsigned char *name;
     size_t n_name;
     int32_t node, parent; /* the run of entries without a branch that it is in, and the run before that; -1: none */
@@ -172,15 +172,15 @@ typedef void kv_index_visit_fn(const kv_index_entry *entry, void *context);
 
 /* What kv_index_visit would show of one entry. Valid until the index changes. O(branches before it). */
 kv_index_entry kv_index_describe(const kv_index *ix, int32_t entry);
-/* A space by its number: its name, borrowed, and whether it is one of public prefixes. */
-typedef struct kv_index_space {
+/* A namespace by its number: its name, borrowed, and whether it is one of public prefixes. */
+typedef struct kv_index_namespace {
     const unsigned char *name;
     size_t n_name;
     bool is_public;
-} kv_index_space;
+} kv_index_namespace;
 
-kv_index_space kv_index_describe_space(const kv_index *ix, int32_t space);
-/* Shows every entry to fn, which must not change the index: space by space, what comes before on a path first, siblings in the order of
+kv_index_namespace kv_index_describe_namespace(const kv_index *ix, int32_t namespace);
+/* Shows every entry to fn, which must not change the index: namespace by namespace, what comes before on a path first, siblings in the order of
  * their tokens. QUIRE_NO_MEMORY: nothing was shown. O(everything). */
 quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *context);
 

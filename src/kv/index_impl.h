@@ -13,7 +13,7 @@ struct kv_index {
     kv_pool *pool;
     kv_index_options o;
     kv_tree tree;
-    kv_spaces spaces;
+    kv_namespaces namespaces;
     kv_publics publics;
     uint64_t *hashes; /* [max_entries] chained hash of each full entry, 0 for a part-filled one */
     uint64_t hash_mask;
@@ -22,12 +22,12 @@ struct kv_index {
     bool is_clearing; /* one event will stand for all removals */
 };
 
-/* The space that page i of a path's sequence lies in. */
-static inline int32_t kv_index_space_of(const kv_path *path, int32_t i) {
-    return i < path->n_public ? path->public_space : path->space;
+/* The namespace that page i of a path's sequence lies in. */
+static inline int32_t kv_index_namespace_of(const kv_path *path, int32_t i) {
+    return i < path->n_public ? path->public_namespace : path->namespace;
 }
 
-/* What the tree knows as the entry before page i, given the one that spells the prefix: each space starts at its root. */
+/* What the tree knows as the entry before page i, given the one that spells the prefix: each namespace starts at its root. */
 static inline int32_t kv_index_before(const kv_path *path, int32_t i, int32_t e) {
     return i == path->n_public ? TREE_NONE : e;
 }

@@ -14,13 +14,13 @@ quire_err kv_index_open_snapshots(kv_index *ix) {
     }
     int64_t most = n_pages > 0 ? kv_pool_counts(ix->pool).n_pages / n_pages : 0;
     cap = cap == 0 || cap > most ? most : cap;
-    if (cap < 1 || (int64_t)ix->tree.cap_entries + o->max_spaces + cap > INT32_MAX) {
+    if (cap < 1 || (int64_t)ix->tree.cap_entries + o->max_namespaces + cap > INT32_MAX) {
         return QUIRE_INVALID;
     }
     kv_snapshot_shape shape = {.page_tokens = o->page_tokens,
                                .n_groups = o->n_state_groups,
                                .cap = (int32_t)cap,
-                               .n_places = ix->tree.cap_entries + o->max_spaces,
+                               .n_places = ix->tree.cap_entries + o->max_namespaces,
                                .first_mark = ix->tree.cap_entries};
     for (int32_t g = 0; g < o->n_state_groups; g++) {
         shape.state_pages[g] = o->state_pages[g];
@@ -30,14 +30,14 @@ quire_err kv_index_open_snapshots(kv_index *ix) {
 
 /* ---- where ---- */
 
-/* A place is an entry's number, for what follows it; or the number of all entries plus that of a space, for what stands first in it. */
-static int32_t place_in_space(const kv_index *ix, int32_t space) {
-    return ix->tree.cap_entries + space;
+/* A place is an entry's number, for what follows it; or the number of all entries plus that of a namespace, for what stands first in it. */
+static int32_t position_in_namespace(const kv_index *ix, int32_t namespace) {
+    return ix->tree.cap_entries + namespace;
 }
 
 int32_t kv_index_tail_place(const kv_index *ix, const kv_path *path, int32_t i, int32_t e) {
     int32_t after = kv_index_before(path, i, e);
-    return after != TREE_NONE ? after : place_in_space(ix, kv_index_space_of(path, i));
+    return after != TREE_NONE ? after : position_in_namespace(ix, kv_index_namespace_of(path, i));
 }
 
 int32_t kv_index_restorable(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, int32_t next, const int32_t *tokens,
@@ -86,7 +86,7 @@ quire_err kv_index_snapshot(kv_index *ix, kv_path *path, const int32_t *tokens, 
     int32_t number = kv_snapshots_add(&ix->snapshots, place, tail, n_tail, tables + ix->o.n_groups);
     int32_t mark = ix->tree.cap_entries + number;
     if (number != SNAPSHOT_NONE) {
-        kv_evict_inserted(ix->evict, mark, n_pages, path->space, 0);
+        kv_evict_inserted(ix->evict, mark, n_pages, path->namespace, 0);
         kv_evict_used(ix->evict, mark);
         if (path->retains && n_pages >= path->n_public) {
             kv_evict_retain(ix->evict, mark, &path->retention);
@@ -127,7 +127,7 @@ void kv_index_take_over(kv_index *ix, const kv_table *states) {
 
 void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after) {
     kv_snapshots *s = &ix->snapshots;
-    int32_t place = after != TREE_NONE ? after : place_in_space(ix, ix->tree.nodes[root].last);
+    int32_t place = after != TREE_NONE ? after : position_in_namespace(ix, ix->tree.nodes[root].last);
     for (int32_t i = s->places[place], next; i != SNAPSHOT_NONE; i = next) {
         int32_t n_tail = s->list[i].n_tail, n_shared = n_tail;
         next = s->list[i].next;
@@ -143,14 +143,14 @@ void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after) {
 quire_err kv_index_check_snapshots(const kv_index *ix, int32_t *n_pages, quire_error *err) {
     const kv_snapshots *s = &ix->snapshots;
     for (int32_t i = 0; i < s->shape.cap; i++) {
-        int32_t place = s->list[i].place, space = place - ix->tree.cap_entries, n_tail = s->list[i].n_tail;
+        int32_t place = s->list[i].place, namespace = place - ix->tree.cap_entries, n_tail = s->list[i].n_tail;
         if (place == SNAPSHOT_NONE) {
             continue;
         }
-        if (space < 0 ? kv_tree_entry(&ix->tree, place)->n_tokens < ix->o.page_tokens : n_tail == 0) {
+        if (namespace < 0 ? kv_tree_entry(&ix->tree, place)->n_tokens < ix->o.page_tokens : n_tail == 0) {
             return err_set(err, QUIRE_INTERNAL, -1, "kv index: snapshot %d stands at place %d, where nothing can end", i, place);
         }
-        int32_t n_shared = 0, root = space < 0 ? TREE_NONE : ix->spaces.slots[space].root, after = space < 0 ? place : TREE_NONE;
+        int32_t n_shared = 0, root = namespace < 0 ? TREE_NONE : ix->namespaces.slots[namespace].root, after = namespace < 0 ? place : TREE_NONE;
         if (n_tail > 0) {
             (void)kv_tree_best(&ix->tree, root, after, kv_snapshots_tail(s, i), n_tail, &n_shared);
         }

@@ -58,10 +58,10 @@ static void push_siblings(const kv_tree *t, int32_t n, int32_t *stack, int32_t *
     }
 }
 
-static kv_index_entry describe(const kv_index *ix, const kv_space *s, int32_t e) {
+static kv_index_entry describe(const kv_index *ix, const kv_namespace *s, int32_t e) {
     const kv_entry *entry = kv_tree_entry(&ix->tree, e);
     int32_t parent = ix->tree.nodes[entry->node].parent;
-    return (kv_index_entry){.space = (int32_t)(s - ix->spaces.slots),
+    return (kv_index_entry){.namespace = (int32_t)(s - ix->namespaces.slots),
                             .name = s->name,
                             .n_name = s->n_name,
                             .node = entry->node,
@@ -80,16 +80,16 @@ kv_index_entry kv_index_describe(const kv_index *ix, int32_t e) {
     while (ix->tree.nodes[root].parent != TREE_NONE) {
         root = ix->tree.nodes[root].parent;
     }
-    return describe(ix, &ix->spaces.slots[ix->tree.nodes[root].last], e);
+    return describe(ix, &ix->namespaces.slots[ix->tree.nodes[root].last], e);
 }
 
-kv_index_space kv_index_describe_space(const kv_index *ix, int32_t space) {
-    const kv_space *s = &ix->spaces.slots[space];
-    return (kv_index_space){s->name, s->n_name, s->behind == SPACE_PUBLIC};
+kv_index_namespace kv_index_describe_namespace(const kv_index *ix, int32_t namespace) {
+    const kv_namespace *s = &ix->namespaces.slots[namespace];
+    return (kv_index_namespace){s->name, s->n_name, s->behind == NAMESPACE_PUBLIC};
 }
 
 /* Shows the entries of node n. */
-static void visit_node(const kv_index *ix, const kv_space *s, int32_t n, kv_index_visit_fn *fn, void *context) {
+static void visit_node(const kv_index *ix, const kv_namespace *s, int32_t n, kv_index_visit_fn *fn, void *context) {
     for (int32_t e = ix->tree.nodes[n].first; e != TREE_NONE; e = kv_tree_entry(&ix->tree, e)->next) {
         kv_index_entry entry = describe(ix, s, e);
         fn(&entry, context);
@@ -109,7 +109,7 @@ quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *contex
         push_siblings(t, t->nodes[root].children, stack, &n_stack);
         while (n_stack > 0) {
             int32_t n = stack[--n_stack];
-            visit_node(ix, &ix->spaces.slots[t->nodes[root].last], n, fn, context);
+            visit_node(ix, &ix->namespaces.slots[t->nodes[root].last], n, fn, context);
             push_siblings(t, t->nodes[n].children, stack, &n_stack);
         }
     }

@@ -5,29 +5,29 @@
 
 #include "base/mem.h"
 
-quire_err kv_spaces_open(kv_spaces *s, int32_t cap) {
-    *s = (kv_spaces){.cap = cap};
+quire_err kv_namespaces_open(kv_namespaces *s, int32_t cap) {
+    *s = (kv_namespaces){.cap = cap};
     s->slots = mem_new((size_t)cap, sizeof *s->slots);
     s->buckets = mem_new((size_t)cap, sizeof *s->buckets);
     if (s->slots == NULL || s->buckets == NULL) {
-        kv_spaces_close(s);
+        kv_namespaces_close(s);
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < cap; i++) {
-        s->slots[i].next = i + 1 < cap ? i + 1 : SPACE_NONE;
-        s->buckets[i] = SPACE_NONE;
+        s->slots[i].next = i + 1 < cap ? i + 1 : NAMESPACE_NONE;
+        s->buckets[i] = NAMESPACE_NONE;
     }
     return QUIRE_OK;
 }
 
-void kv_spaces_close(kv_spaces *s) {
+void kv_namespaces_close(kv_namespaces *s) {
     mem_free(s->slots);
     mem_free(s->buckets);
-    *s = (kv_spaces){0};
+    *s = (kv_namespaces){0};
 }
 
 /* FNV-1a. */
-static int32_t *bucket_of(const kv_spaces *s, int32_t behind, const void *name, size_t n) {
+static int32_t *bucket_of(const kv_namespaces *s, int32_t behind, const void *name, size_t n) {
     uint64_t h = (0xcbf29ce484222325u ^ (uint32_t)behind) * 0x100000001b3u;
     for (size_t i = 0; i < n; i++) {
         h = (h ^ ((const unsigned char *)name)[i]) * 0x100000001b3u;
@@ -35,24 +35,24 @@ static int32_t *bucket_of(const kv_spaces *s, int32_t behind, const void *name, 
     return &s->buckets[h % (uint64_t)s->cap];
 }
 
-static bool is_named(const kv_space *slot, int32_t behind, const void *name, size_t n) {
+static bool is_named(const kv_namespace *slot, int32_t behind, const void *name, size_t n) {
     return slot->behind == behind && slot->n_name == n && (n == 0 || memcmp(slot->name, name, n) == 0);
 }
 
-int32_t kv_spaces_find(const kv_spaces *s, int32_t behind, const void *name, size_t n) {
+int32_t kv_namespaces_find(const kv_namespaces *s, int32_t behind, const void *name, size_t n) {
     int32_t i = *bucket_of(s, behind, name, n);
-    while (i != SPACE_NONE && !is_named(&s->slots[i], behind, name, n)) {
+    while (i != NAMESPACE_NONE && !is_named(&s->slots[i], behind, name, n)) {
         i = s->slots[i].next;
     }
     return i;
 }
 
-int32_t kv_spaces_add(kv_spaces *s, int32_t behind, const void *name, size_t n) {
+int32_t kv_namespaces_add(kv_namespaces *s, int32_t behind, const void *name, size_t n) {
     int32_t i = s->unused;
-    if (i == SPACE_NONE) {
-        return SPACE_NONE;
+    if (i == NAMESPACE_NONE) {
+        return NAMESPACE_NONE;
     }
-    kv_space *slot = &s->slots[i];
+    kv_namespace *slot = &s->slots[i];
     int32_t *bucket = bucket_of(s, behind, name, n);
     s->unused = slot->next;
     s->n++;
@@ -67,8 +67,8 @@ int32_t kv_spaces_add(kv_spaces *s, int32_t behind, const void *name, size_t n) 
     return i;
 }
 
-void kv_spaces_remove(kv_spaces *s, int32_t number) {
-    kv_space *slot = &s->slots[number];
+void kv_namespaces_remove(kv_namespaces *s, int32_t number) {
+    kv_namespace *slot = &s->slots[number];
     int32_t *link = bucket_of(s, slot->behind, slot->name, slot->n_name);
     while (*link != number) {
         link = &s->slots[*link].next;

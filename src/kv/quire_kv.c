@@ -38,12 +38,12 @@ struct quire_kv {
 };
 
 void quire_kv_options_init(quire_kv_options *o) {
-    *o = (quire_kv_options){.page_tokens = 16, .n_groups = 1, .max_seqs = 256, .max_spaces = 1024};
+    *o = (quire_kv_options){.page_tokens = 16, .n_groups = 1, .max_seqs = 256, .max_namespaces = 1024};
 }
 
 static bool options_are_valid(const quire_kv_options *o) {
     bool valid = o->page_tokens >= 1 && o->page_tokens <= KV_MAX_PAGE_TOKENS && (o->page_tokens & (o->page_tokens - 1)) == 0 &&
-                 o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_spaces >= 1 && o->n_events >= 0 &&
+                 o->n_groups >= 1 && o->n_groups <= QUIRE_KV_MAX_GROUPS && o->max_seqs >= 1 && o->max_namespaces >= 1 && o->n_events >= 0 &&
                  o->policy >= QUIRE_KV_LRU && o->policy <= QUIRE_KV_LEARNED &&
                  (o->granularity == QUIRE_KV_TOKEN || o->granularity == QUIRE_KV_PAGE);
     for (int32_t g = 0; valid && g < o->n_groups; g++) {
@@ -89,7 +89,7 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     }
     kv->o = *o;
     kv->open.prev = kv->open.next = &kv->open;
-    kv_index_options io = {.page_tokens = o->page_tokens, .max_spaces = o->max_spaces, .seed = o->seed, .policy = (kv_policy)o->policy};
+    kv_index_options io = {.page_tokens = o->page_tokens, .max_namespaces = o->max_namespaces, .seed = o->seed, .policy = (kv_policy)o->policy};
     io.granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN : KV_GRANULARITY_PAGE;
     memcpy(io.windows, o->windows, sizeof io.windows);
     quire_err e = count_states(kv, &io);
@@ -277,10 +277,10 @@ static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int3
     return QUIRE_OK;
 }
 
-quire_err quire_kv_seq_open(quire_kv *kv, const void *space, size_t n_space, const int32_t *tokens, int32_t n, quire_kv_seq **out,
+quire_err quire_kv_seq_open(quire_kv *kv, const void *namespace, size_t n_namespace, const int32_t *tokens, int32_t n, quire_kv_seq **out,
                             int32_t *n_cached) {
     kv_path path;
-    TRY(kv_index_enter(kv->ix, space, n_space, &path));
+    TRY(kv_index_enter(kv->ix, namespace, n_namespace, &path));
     return open_at(kv, path, tokens, n, out, n_cached);
 }
 
@@ -288,10 +288,10 @@ quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, c
     return kv_index_add_public(kv->ix, scope, n_scope, tokens, n);
 }
 
-quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *space, size_t n_space,
+quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *namespace, size_t n_namespace,
                                    const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached) {
     kv_path path;
-    TRY(kv_index_enter_public(kv->ix, scope, n_scope, space, n_space, tokens, n, &path));
+    TRY(kv_index_enter_public(kv->ix, scope, n_scope, namespace, n_namespace, tokens, n, &path));
     return open_at(kv, path, tokens, n, out, n_cached);
 }
 
@@ -472,7 +472,7 @@ quire_kv_counts quire_kv_count(const quire_kv *kv) {
                              .n_held = c.n_held,
                              .n_cached = c.n_cached,
                              .n_seqs = kv->n_seqs,
-                             .n_spaces = kv_index_count(kv->ix).n_spaces,
+                             .n_namespaces = kv_index_count(kv->ix).n_namespaces,
                              .n_snapshots = kv_index_count(kv->ix).n_snapshots};
 }
 

@@ -1,7 +1,7 @@
 /* Snapshots: recurrent states as they were behind a prefix, for requests that go on from there (DESIGN.md, 3).
  *
  * A state cannot be cut like keys and values: what it was after n tokens is known only if it was kept then. A snapshot is the whole pages of
- * all state groups of a model, and stands at a place of the tree: an entry, or a space's start, and the tokens behind it that do not fill a
+ * all state groups of a model, and stands at a place of the tree: an entry, or a namespace's start, and the tokens behind it that do not fill a
  * page (its tail). Nothing is copied to take one: the sequence's own pages are marked, and the sequence copies them before it writes again
  * (kv_table_state_append); whoever restores one does the same.
  *

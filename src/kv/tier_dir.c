@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 
-#define MAX_SPACES 4096
+#define MAX_NAMESPACES 4096
 
 quire_err kv_dir_open(kv_dir *d, int32_t cap, int32_t page_tokens, int32_t hash_bits) {
     if (cap < 1 || cap == INT32_MAX || page_tokens < 1 || hash_bits < 0 || hash_bits > 64) {
@@ -16,7 +16,7 @@ quire_err kv_dir_open(kv_dir *d, int32_t cap, int32_t page_tokens, int32_t hash_
     d->slots = mem_new_huge((size_t)cap + 1, sizeof *d->slots);
     d->tokens = mem_new_huge((size_t)cap, (size_t)page_tokens * sizeof *d->tokens);
     d->buckets = mem_new_huge((size_t)cap, sizeof *d->buckets);
-    quire_err e = kv_spaces_open(&d->spaces, cap < MAX_SPACES ? cap : MAX_SPACES);
+    quire_err e = kv_namespaces_open(&d->namespaces, cap < MAX_NAMESPACES ? cap : MAX_NAMESPACES);
     if (d->slots == NULL || d->tokens == NULL || d->buckets == NULL || e != QUIRE_OK) {
         kv_dir_close(d);
         return QUIRE_NO_MEMORY;
@@ -30,7 +30,7 @@ void kv_dir_close(kv_dir *d) {
     mem_free(d->slots);
     mem_free(d->tokens);
     mem_free(d->buckets);
-    kv_spaces_close(&d->spaces);
+    kv_namespaces_close(&d->namespaces);
     *d = (kv_dir){0};
 }
 
@@ -58,14 +58,14 @@ static int32_t *bucket_of(const kv_dir *d, kv_tier_id id) {
 }
 
 int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key) {
-    int32_t space = kv_spaces_find(&d->spaces, SPACE_PLAIN, key->space, key->n_space);
-    if (space == SPACE_NONE) {
+    int32_t namespace = kv_namespaces_find(&d->namespaces, NAMESPACE_PLAIN, key->namespace, key->n_namespace);
+    if (namespace == NAMESPACE_NONE) {
         return SLOT_NONE;
     }
     size_t n_bytes = (size_t)d->page_tokens * sizeof *d->tokens;
     for (int32_t i = *bucket_of(d, key->id); i != SLOT_NONE; i = d->slots[i].next) {
         const kv_dir_slot *s = &d->slots[i];
-        if (s->space == space && s->group == key->group && kv_tier_id_equal(s->id, key->id) && kv_tier_id_equal(s->parent, key->parent) &&
+        if (s->namespace == namespace && s->group == key->group && kv_tier_id_equal(s->id, key->id) && kv_tier_id_equal(s->parent, key->parent) &&
             memcmp(d->tokens + (int64_t)i * d->page_tokens, key->tokens, n_bytes) == 0) {
             return i;
         }
@@ -75,9 +75,9 @@ int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key) {
 
 kv_tier_key kv_dir_key(const kv_dir *d, int32_t slot) {
     const kv_dir_slot *s = &d->slots[slot];
-    const kv_space *space = &d->spaces.slots[s->space];
-    return (kv_tier_key){.space = space->name,
-                         .n_space = space->n_name,
+    const kv_namespace *namespace = &d->namespaces.slots[s->namespace];
+    return (kv_tier_key){.namespace = namespace->name,
+                         .n_namespace = namespace->n_name,
                          .group = s->group,
                          .parent = s->parent,
                          .id = s->id,
@@ -115,8 +115,8 @@ static void forget(kv_dir *d, int32_t slot) {
     }
     *link = s->next;
     unqueue(d, slot);
-    if (--d->spaces.slots[s->space].n_paths == 0) {
-        kv_spaces_remove(&d->spaces, s->space);
+    if (--d->namespaces.slots[s->namespace].n_paths == 0) {
+        kv_namespaces_remove(&d->namespaces, s->namespace);
     }
     s->is_filled = false;
     d->n_filled--;
@@ -140,20 +140,20 @@ int32_t kv_dir_take(kv_dir *d, int32_t *was) {
 
 bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value) {
     const kv_tier_key *key = &record->key;
-    int32_t space = kv_spaces_find(&d->spaces, SPACE_PLAIN, key->space, key->n_space);
-    if (space == SPACE_NONE) {
-        space = kv_spaces_add(&d->spaces, SPACE_PLAIN, key->space, key->n_space);
+    int32_t namespace = kv_namespaces_find(&d->namespaces, NAMESPACE_PLAIN, key->namespace, key->n_namespace);
+    if (namespace == NAMESPACE_NONE) {
+        namespace = kv_namespaces_add(&d->namespaces, NAMESPACE_PLAIN, key->namespace, key->n_namespace);
     }
-    if (space == SPACE_NONE) {
+    if (namespace == NAMESPACE_NONE) {
         return false;
     }
-    d->spaces.slots[space].n_paths++;
+    d->namespaces.slots[namespace].n_paths++;
     kv_dir_slot *s = &d->slots[slot];
     int32_t *bucket = bucket_of(d, key->id);
     *s = (kv_dir_slot){.parent = key->parent,
                        .id = key->id,
                        .sum = record->sum,
-                       .space = space,
+                       .namespace = namespace,
                        .group = key->group,
                        .value = value,
                        .next = *bucket,

@@ -15,7 +15,7 @@
 typedef struct kv_dir_slot {
     kv_tier_id parent, id;
     uint64_t sum;
-    int32_t space, group;
+    int32_t namespace, group;
     int32_t value;          /* the user's */
     int32_t next;           /* in its bucket, or in the list of free slots */
     int32_t older, younger; /* in the order of use; to itself: not in it */
@@ -27,7 +27,7 @@ typedef struct kv_dir {
     kv_dir_slot *slots; /* [cap + 1]; slots[cap] is the sentinel of the order of use */
     int32_t *tokens;    /* [cap, page_tokens] */
     int32_t *buckets;
-    kv_spaces spaces;   /* n_paths: filled slots in it */
+    kv_namespaces namespaces;   /* n_paths: filled slots in it */
     uint64_t hash_mask; /* of the id, which decides the bucket */
     int32_t page_tokens, cap, n_buckets, n_filled, made, unused;
 } kv_dir;
@@ -43,7 +43,7 @@ void kv_dir_touch(kv_dir *d, int32_t slot);
 /* A slot to fill: a free one, or the longest unused, which is forgotten (*was tells what its value was; -1: it was free).
  * SLOT_NONE when all others are pinned or taken. */
 int32_t kv_dir_take(kv_dir *d, int32_t *was);
-/* Puts a record into a taken slot. false, and the slot is still only taken: there are too many spaces. */
+/* Puts a record into a taken slot. false, and the slot is still only taken: there are too many namespaces. */
 bool kv_dir_fill(kv_dir *d, int32_t slot, const kv_record *record, int32_t value);
 /* A taken slot becomes free. */
 void kv_dir_give(kv_dir *d, int32_t slot);
@@ -51,7 +51,7 @@ void kv_dir_give(kv_dir *d, int32_t slot);
 void kv_dir_drop(kv_dir *d, int32_t slot);
 void kv_dir_pin(kv_dir *d, int32_t slot);
 void kv_dir_unpin(kv_dir *d, int32_t slot);
-/* The space, name and tokens of a filled slot's key, borrowed. */
+/* The namespace, name and tokens of a filled slot's key, borrowed. */
 kv_tier_key kv_dir_key(const kv_dir *d, int32_t slot);
 
 /* Proves that order, buckets and counts agree; QUIRE_INTERNAL and what is wrong otherwise. O(cap). */

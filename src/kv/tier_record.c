@@ -12,20 +12,20 @@
 
 #define MAGIC 0x32564b4552495551u /* "QUIREKV2" where the low byte comes first: also tells byte orders apart */
 
-/* The fixed part of a head; version, space and tokens follow, then zeros. No padding. */
+/* The fixed part of a head; version, namespace and tokens follow, then zeros. No padding. */
 typedef struct head_fields {
     uint64_t magic, head_sum; /* over the whole head, itself taken as 0 */
     uint64_t page_bytes, sum, stamp;
     kv_tier_id parent, id;
     int32_t page_tokens, n_groups, group;
-    uint16_t n_version, n_space;
+    uint16_t n_version, n_namespace;
 } head_fields;
 
 _Static_assert(sizeof(head_fields) == 88, "the head's fixed part is written as it lies in memory");
 
 /* ---- names ---- */
 
-typedef enum id_of { ID_OF_PAGE, ID_OF_SPACE, ID_OF_PUBLIC_SPACE } id_of;
+typedef enum id_of { ID_OF_PAGE, ID_OF_NAMESPACE, ID_OF_PUBLIC_NAMESPACE } id_of;
 
 /* Digest of what it names, the id before it, and n bytes, at most a page of tokens. */
 static kv_tier_id digest(id_of what, kv_tier_id before, const void *bytes, size_t n) {
@@ -44,10 +44,10 @@ static kv_tier_id digest(id_of what, kv_tier_id before, const void *bytes, size_
     return id;
 }
 
-_Static_assert(KV_SPACE_NAME_BYTES <= KV_MAX_PAGE_TOKENS * sizeof(int32_t), "a space's name has room");
+_Static_assert(KV_NAMESPACE_BYTES <= KV_MAX_PAGE_TOKENS * sizeof(int32_t), "a space's name has room");
 
-kv_tier_id kv_tier_id_root(kv_tier_id before, const void *space, size_t n_space, bool is_public) {
-    return digest(is_public ? ID_OF_PUBLIC_SPACE : ID_OF_SPACE, before, space, n_space);
+kv_tier_id kv_tier_id_root(kv_tier_id before, const void *namespace, size_t n_namespace, bool is_public) {
+    return digest(is_public ? ID_OF_PUBLIC_NAMESPACE : ID_OF_NAMESPACE, before, namespace, n_namespace);
 }
 
 kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n) {
@@ -57,7 +57,7 @@ kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n) 
 /* ---- heads ---- */
 
 size_t kv_record_head_bytes(const kv_record_shape *shape) {
-    size_t n = sizeof(head_fields) + shape->n_version + KV_SPACE_NAME_BYTES + (size_t)shape->page_tokens * sizeof(int32_t);
+    size_t n = sizeof(head_fields) + shape->n_version + KV_NAMESPACE_BYTES + (size_t)shape->page_tokens * sizeof(int32_t);
     return size_align(size_align(n, sizeof(int32_t)), 64);
 }
 
@@ -98,11 +98,11 @@ void kv_record_write(const kv_record_shape *shape, const kv_record *record, unsi
                      .n_groups = shape->n_groups,
                      .group = key->group,
                      .n_version = (uint16_t)shape->n_version,
-                     .n_space = (uint16_t)key->n_space};
+                     .n_namespace = (uint16_t)key->n_namespace};
     memset(head, 0, kv_record_head_bytes(shape));
     memcpy(head + sizeof f, shape->version, shape->n_version);
-    if (key->n_space > 0) {
-        memcpy(head + sizeof f + shape->n_version, key->space, key->n_space);
+    if (key->n_namespace > 0) {
+        memcpy(head + sizeof f + shape->n_version, key->namespace, key->n_namespace);
     }
     memcpy(head + tokens_at(shape), key->tokens, (size_t)shape->page_tokens * sizeof(int32_t));
     memcpy(head, &f, sizeof f);
@@ -115,12 +115,12 @@ bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_
     memcpy(&f, head, sizeof f);
     if (f.magic != MAGIC || f.head_sum != head_sum(shape, head) || f.page_bytes != (uint64_t)shape->page_bytes ||
         f.page_tokens != shape->page_tokens || f.n_groups != shape->n_groups || f.group < 0 || f.group >= f.n_groups ||
-        f.n_version != shape->n_version || f.n_space > KV_SPACE_NAME_BYTES ||
+        f.n_version != shape->n_version || f.n_namespace > KV_NAMESPACE_BYTES ||
         memcmp(head + sizeof f, shape->version, shape->n_version) != 0) {
         return false;
     }
-    *out = (kv_record){.key = {.space = head + sizeof f + f.n_version,
-                               .n_space = f.n_space,
+    *out = (kv_record){.key = {.namespace = head + sizeof f + f.n_version,
+                               .n_namespace = f.n_namespace,
                                .group = f.group,
                                .parent = f.parent,
                                .id = f.id,
@@ -131,7 +131,7 @@ bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_
 }
 
 bool kv_record_same_key(const kv_record_shape *shape, const kv_tier_key *x, const kv_tier_key *y) {
-    return x->group == y->group && x->n_space == y->n_space && kv_tier_id_equal(x->parent, y->parent) && kv_tier_id_equal(x->id, y->id) &&
-           (x->n_space == 0 || memcmp(x->space, y->space, x->n_space) == 0) &&
+    return x->group == y->group && x->n_namespace == y->n_namespace && kv_tier_id_equal(x->parent, y->parent) && kv_tier_id_equal(x->id, y->id) &&
+           (x->n_namespace == 0 || memcmp(x->namespace, y->namespace, x->n_namespace) == 0) &&
            memcmp(x->tokens, y->tokens, (size_t)shape->page_tokens * sizeof *x->tokens) == 0;
 }

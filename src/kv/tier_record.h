@@ -4,7 +4,7 @@
  *
  * Names. A page belongs behind a whole prefix, which no record could hold. So each prefix of whole pages has an id, the first 128 bits of
  * a SHA-256 digest over the id of the prefix before it and its last page's tokens: all processes call the same prefix the same, and nobody
- * finds two prefixes of one name. A record carries both ids; they, its space, version and tokens are compared whole. What is not intact, of
+ * finds two prefixes of one name. A record carries both ids; they, its namespace, version and tokens are compared whole. What is not intact, of
  * another version or of another shape is not a record.
  *
  * Numbers lie in the processor's byte order; a file or server shared with the other order holds no records. Any thread. */
@@ -19,14 +19,14 @@
 
 #define KV_VERSION_BYTES 255
 
-/* The name of a prefix of whole pages in a space. */
+/* The name of a prefix of whole pages in a namespace. */
 typedef struct kv_tier_id {
     uint64_t a, b;
 } kv_tier_id;
 
-/* What the first page of a space follows: `before` names the public prefix that the space itself stands on, zeros: none. A space of public
+/* What the first page of a namespace follows: `before` names the public prefix that the namespace itself stands on, zeros: none. A namespace of public
  * prefixes is told from one of a tenant that has the same name. O(n). */
-kv_tier_id kv_tier_id_root(kv_tier_id before, const void *space, size_t n_space, bool is_public);
+kv_tier_id kv_tier_id_root(kv_tier_id before, const void *namespace, size_t n_namespace, bool is_public);
 /* The name of a prefix that goes on behind `parent` with a page of n tokens, KV_MAX_PAGE_TOKENS at most. O(n). */
 kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n);
 
@@ -34,10 +34,10 @@ static inline bool kv_tier_id_equal(kv_tier_id x, kv_tier_id y) {
     return x.a == y.a && x.b == y.b;
 }
 
-/* Which page: page_tokens tokens of one group, behind the prefix `parent`, in a space; up to its end the prefix is called id. */
+/* Which page: page_tokens tokens of one group, behind the prefix `parent`, in a namespace; up to its end the prefix is called id. */
 typedef struct kv_tier_key {
-    const void *space;
-    size_t n_space; /* at most KV_SPACE_NAME_BYTES */
+    const void *namespace;
+    size_t n_namespace; /* at most KV_NAMESPACE_BYTES */
     int32_t group;
     kv_tier_id parent, id;
     const int32_t *tokens;
@@ -51,7 +51,7 @@ typedef struct kv_record_shape {
     int64_t page_bytes;
 } kv_record_shape;
 
-/* A head as it is read; space and tokens point into it. */
+/* A head as it is read; namespace and tokens point into it. */
 typedef struct kv_record {
     kv_tier_key key;
     uint64_t stamp; /* grows with the time of writing */

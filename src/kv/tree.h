@@ -4,7 +4,7 @@
  * under another root, all of a root the same: then that prefix is spelt there. A node is a run of entries without a branch, so
  * edges lie on page boundaries. Entries and nodes live in slabs sized at open and are named by number; nothing is allocated later.
  *
- *   space root -- node [e0 e1 e2] -+- node [e3]
+ *   namespace root -- node [e0 e1 e2] -+- node [e3]
  *                                  +- node [e4 e5(part-filled)]
  *
  * Invariants (kv_tree_check): a node that is no root has an entry, and not exactly one child; an entry is full unless it is the last of a

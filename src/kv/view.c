@@ -117,7 +117,7 @@ static void show_entry(const kv_index_entry *e, void *context) {
                                 .up = e->up,
                                 .node = e->node,
                                 .above = e->parent,
-                                .space = e->space,
+                                .ns = e->namespace,
                                 .page = e->pages[0],
                                 .n_tokens = e->n_tokens,
                                 .n_pins = e->n_pins,
@@ -156,13 +156,13 @@ static void show_events(quire_kv_view *v, const kv_events *events) {
 }
 
 void kv_view_end(quire_kv_view *v, const kv_index *ix, const kv_events *events) {
-    v->n_entries = v->n_nodes = v->n_spaces = v->n_entries_shown = v->n_events = 0;
+    v->n_entries = v->n_nodes = v->n_namespaces = v->n_entries_shown = v->n_events = 0;
     v->last_event = v->n_events_lost = 0;
     if (ix != NULL) {
         kv_index_counts c = kv_index_count(ix);
         v->n_entries = c.n_entries;
-        v->n_nodes = c.n_nodes - c.n_spaces;
-        v->n_spaces = c.n_spaces;
+        v->n_nodes = c.n_nodes - c.n_namespaces;
+        v->n_namespaces = c.n_namespaces;
         if (c.n_entries <= v->cap_entries) {
             (void)kv_index_visit(ix, show_entry, v); /* without memory for it the tree is not shown */
         }

@@ -13,7 +13,7 @@ typedef struct arch {
     /* Loads weights and reserves activations: *weights is freed with mem_free. */
     quire_err (*load)(loader *l, const model_desc *d, void **weights);
     void (*forward)(const model *m, const batch *rows);
-    act (*hidden)(const model *m);
+    buffer (*hidden)(const model *m);
 } arch;
 
 struct model {

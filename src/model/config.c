@@ -128,21 +128,21 @@ static void config_special_tokens(const model_file *f, model_desc *d) {
 static quire_err config_activation(const model_file *f, model_desc *d, quire_error *err) {
     static const struct {
         const char *name;
-        act_kind kind;
-    } acts[] = {
+        activation kind;
+    } buffers[] = {
         {"silu", ACT_SILU}, {"swish", ACT_SILU}, {"gelu", ACT_GELU}, {"gelu_new", ACT_GELU_TANH}, {"gelu_pytorch_tanh", ACT_GELU_TANH},
         {"relu", ACT_RELU}, {"relu2", ACT_RELU2}};
     str name;
-    d->act = ACT_SILU;
+    d->activation = ACT_SILU;
     if (is_gguf(f) || model_file_str(f, "hidden_act", &name) == QUIRE_NOT_FOUND) {
         return QUIRE_OK;
     }
     if (model_file_str(f, "hidden_act", &name) != QUIRE_OK) {
         return bad(f, "hidden_act", "must be text", err);
     }
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
-        if (str_is(name, acts[i].name)) {
-            d->act = acts[i].kind;
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++) {
+        if (str_is(name, buffers[i].name)) {
+            d->activation = buffers[i].kind;
             return QUIRE_OK;
         }
     }

@@ -18,7 +18,7 @@ typedef struct llama_weights {
     norm *out_norm;
     linear *head;
     rope *rope;
-    act x, q, k, v, a, h;
+    buffer x, q, k, v, a, h;
     llama_layer_weights layers[];
 } llama_weights;
 
@@ -73,16 +73,16 @@ static quire_err llama_load(loader *l, const model_desc *d, void **weights) {
     TRY(l->b->ops->rope_load(l->b, &d->rope, l->max_positions, &w->rope, l->err));
 
     const backend_ops *op = l->b->ops;
-    w->x = op->act_reserve(l->b, d->d_model);
-    w->q = op->act_reserve(l->b, d->n_heads * d->d_head);
-    w->k = op->act_reserve(l->b, d->n_kv_heads * d->d_head);
-    w->v = op->act_reserve(l->b, d->n_kv_heads * d->d_head);
-    w->a = op->act_reserve(l->b, d->n_heads * d->d_head);
-    w->h = op->act_reserve(l->b, d->d_ff);
+    w->x = op->buffer_reserve(l->b, d->d_model);
+    w->q = op->buffer_reserve(l->b, d->n_heads * d->d_head);
+    w->k = op->buffer_reserve(l->b, d->n_kv_heads * d->d_head);
+    w->v = op->buffer_reserve(l->b, d->n_kv_heads * d->d_head);
+    w->a = op->buffer_reserve(l->b, d->n_heads * d->d_head);
+    w->h = op->buffer_reserve(l->b, d->d_ff);
     return QUIRE_OK;
 }
 
-static void llama_layer(backend *b, const llama_weights *m, const llama_layer_weights *w, const attn_spec *mask, act_kind f,
+static void llama_layer(backend *b, const llama_weights *m, const llama_layer_weights *w, const attn_spec *mask, activation f,
                         int32_t layer) {
     const backend_ops *op = b->ops;
     op->norm_linears(b, m->x, w->attn_norm, (linear_use[]){{w->wq, NULL, m->q}, {w->wk, NULL, m->k}, {w->wv, NULL, m->v}}, 3);
@@ -101,14 +101,14 @@ static void llama_forward(const model *m, const batch *rows) {
     b->ops->step_begin(b, rows);
     b->ops->embed(b, w->tokens, 1.0f, w->x);
     for (int32_t i = 0; i < m->desc.n_layers; i++) {
-        llama_layer(b, w, &w->layers[i], &mask, m->desc.act, i);
+        llama_layer(b, w, &w->layers[i], &mask, m->desc.activation, i);
     }
     if (rows->n_out > 0) {
         b->ops->head(b, w->x, w->out_norm, w->head, 1.0f, 0.0f);
     }
 }
 
-static act llama_hidden(const model *m) {
+static buffer llama_hidden(const model *m) {
     return ((const llama_weights *)m->weights)->x;
 }
 

@@ -24,7 +24,7 @@ const model_desc *model_description(const model *m);
 /* One forward pass over the batch, queued on the backend: after step_wait the logits of rows->out_rows are there. */
 void model_forward(model *m, const batch *rows);
 /* The activation that holds the last hidden states after model_forward. */
-act model_hidden(const model *m);
+buffer model_hidden(const model *m);
 /* The last hidden states of chosen rows of the batch, f32 [n, d_model], to host memory, after step_wait: what drafters that learn from them and pooling need. Any
  * order, rows may repeat. */
 void model_hidden_rows(const model *m, const int32_t *rows, int32_t n, float *out);

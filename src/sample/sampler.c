@@ -124,11 +124,11 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c, 
     return QUIRE_OK;
 }
 
-bool sampler_takes_largest(const sampling_params *p, int32_t n_output) {
+bool sampler_takes_argmax(const sampling_params *p, int32_t n_output) {
     return p->temperature < GREEDY_BELOW && !sampler_may_change(p, n_output);
 }
 
-quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32_t *token) {
+quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token) {
     bool greedy;
     TRY(distribute(s, logits, c, token, &greedy));
     if (greedy) {

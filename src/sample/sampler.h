@@ -50,9 +50,9 @@ typedef struct sample_context {
     float *mirostat_mu; /* the sequence's state, 2 tau at first; not NULL where params->mirostat is on */
 } sample_context;
 
-/* Whether sampler_pick takes the largest of the logits behind n_output tokens of an answer, the lowest id of equals, where all are numbers.
+/* Whether sampler_sample takes the largest of the logits behind n_output tokens of an answer, the lowest id of equals, where all are numbers.
  */
-bool sampler_takes_largest(const sampling_params *p, int32_t n_output);
+bool sampler_takes_argmax(const sampling_params *p, int32_t n_output);
 
 /* The stages up to DRY, which change logits [n_vocab] in place by what the request says and what was written. QUIRE_NUMERIC when a logit is
  * NaN or +inf before or after. */
@@ -60,10 +60,10 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
 
 /* Chooses from logits [n_vocab], which are changed in place. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf;
  * QUIRE_BAD_REQUEST when the request's own rules leave no token. Allocates nothing. */
-quire_err sampler_pick(sampler *s, float *logits, const sample_context *c, int32_t *token);
+quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token);
 
 /* The probabilities that a pick without mirostat draws from, [n_vocab], zero for tokens not kept; greedy gives one 1. For tests and
- * logprobs. Errors as sampler_pick. *probs is valid until the next call. */
+ * logprobs. Errors as sampler_sample. *probs is valid until the next call. */
 quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs);
 
 #endif

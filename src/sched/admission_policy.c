@@ -2,18 +2,18 @@
 
 #include "base/mem.h"
 
-double order_prefix_score(int32_t n_matched, int64_t waited_us, double lambda) {
+double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambda) {
     return (double)n_matched + lambda * (double)waited_us * 1e-6;
 }
 
-quire_err shares_open(shares *s, int32_t n) {
-    *s = (shares){.slots = mem_new((size_t)n + 1, sizeof *s->slots), .n = n};
+quire_err service_counters_open(service *s, int32_t n) {
+    *s = (service){.slots = mem_new((size_t)n + 1, sizeof *s->slots), .n = n};
     return s->slots ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-void shares_close(shares *s) {
+void service_counters_close(service *s) {
     mem_free(s->slots);
-    *s = (shares){0};
+    *s = (service){0};
 }
 
 /* FNV-1a. */
@@ -26,7 +26,7 @@ static uint64_t hash_of(const void *tenant, size_t n) {
 }
 
 /* The least counter of the tenants that stand; false when none does. */
-static bool least_served(const shares *s, double *least) {
+static bool least_served(const service *s, double *least) {
     bool found = false;
     for (int32_t i = 0; i <= s->n; i++) {
         if (s->slots[i].n_active > 0 && (!found || s->slots[i].served < *least)) {
@@ -37,23 +37,23 @@ static bool least_served(const shares *s, double *least) {
     return found;
 }
 
-int32_t shares_enter(shares *s, const void *tenant, size_t n) {
+int32_t service_counters_enter(service *s, const void *tenant, size_t n) {
     uint64_t hash = hash_of(tenant, n);
-    int32_t slot = SHARE_NONE;
+    int32_t slot = TENANT_NONE;
     for (int32_t i = 0; i < s->n; i++) {
-        const share *at = &s->slots[i];
+        const tenant_slot *at = &s->slots[i];
         if (at->is_used && at->tenant == hash) {
             slot = i;
             break;
         }
-        bool better = at->n_active == 0 && (slot == SHARE_NONE || (s->slots[slot].is_used && (!at->is_used || at->served < s->slots[slot].served)));
+        bool better = at->n_active == 0 && (slot == TENANT_NONE || (s->slots[slot].is_used && (!at->is_used || at->served < s->slots[slot].served)));
         slot = better ? i : slot; /* an unused slot, else that of the absent tenant that loses least */
     }
-    bool is_common = slot == SHARE_NONE;
+    bool is_common = slot == TENANT_NONE;
     slot = is_common ? s->n : slot;
-    share *at = &s->slots[slot];
+    tenant_slot *at = &s->slots[slot];
     if (!is_common && (!at->is_used || at->tenant != hash)) {
-        *at = (share){.tenant = hash, .is_used = true};
+        *at = (tenant_slot){.tenant = hash, .is_used = true};
     }
     double least = 0.0;
     if (at->n_active == 0 && least_served(s, &least) && at->served < least) {
@@ -63,18 +63,18 @@ int32_t shares_enter(shares *s, const void *tenant, size_t n) {
     return slot;
 }
 
-void shares_leave(shares *s, int32_t slot) {
-    if (slot != SHARE_NONE) {
+void service_counters_leave(service *s, int32_t slot) {
+    if (slot != TENANT_NONE) {
         s->slots[slot].n_active--;
     }
 }
 
-void shares_serve(shares *s, int32_t slot, double weighted_tokens) {
-    if (slot != SHARE_NONE) {
+void service_counters_add(service *s, int32_t slot, double weighted_tokens) {
+    if (slot != TENANT_NONE) {
         s->slots[slot].served += weighted_tokens;
     }
 }
 
-double shares_served(const shares *s, int32_t slot) {
+double service_counters_of(const service *s, int32_t slot) {
     return s->slots[slot].served;
 }

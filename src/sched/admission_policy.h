@@ -1,4 +1,4 @@
-/* Who is admitted first: the order of waiting requests by policy. Pure but for `shares`, which the engine thread owns.
+/* Who is admitted first: the order of waiting requests by policy. Pure but for `service`, which the engine thread owns.
  *
  *   fcfs      first come, first served
  *   priority  the lower number first (vLLM's meaning), then by arrival
@@ -14,38 +14,38 @@
 
 #include "base/err.h"
 
-typedef enum order_policy { ORDER_FCFS, ORDER_PRIORITY, ORDER_PREFIX, ORDER_FAIR } order_policy;
+typedef enum admission_policy { ADMISSION_FCFS, ADMISSION_PRIORITY, ADMISSION_PREFIX, ADMISSION_FAIR } admission_policy;
 
-#define ORDER_LAMBDA 500.0 /* tokens a second: two seconds of waiting are worth a thousand cached tokens */
+#define ADMISSION_LAMBDA 500.0 /* tokens a second: two seconds of waiting are worth a thousand cached tokens */
 
 /* prefix: the larger goes first. */
-double order_prefix_score(int32_t n_matched, int64_t waited_us, double lambda);
+double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambda);
 
 /* A tenant's share: tokens served to it, and requests of it that wait or run. */
-typedef struct share {
+typedef struct tenant_slot {
     uint64_t tenant; /* a hash of its name */
     double served;
     int32_t n_active; /* 0: the slot may be used for another */
     bool is_used;
-} share;
+} tenant_slot;
 
-typedef struct shares {
-    share *slots; /* [n + 1]: the last is common to all tenants that find no other */
+typedef struct service {
+    tenant_slot *slots; /* [n + 1]: the last is common to all tenants that find no other */
     int32_t n;
-} shares;
+} service;
 
-#define SHARE_NONE (-1) /* not entered yet */
+#define TENANT_NONE (-1) /* not entered yet */
 
 /* A computed token of a prompt weighs 1; one that was produced weighs 2, since it takes a pass of its own. */
-#define SHARE_PROMPT_WEIGHT 1.0
-#define SHARE_OUTPUT_WEIGHT 2.0
+#define SERVICE_PROMPT_WEIGHT 1.0
+#define SERVICE_OUTPUT_WEIGHT 2.0
 
-quire_err shares_open(shares *s, int32_t n);
-void shares_close(shares *s);
+quire_err service_counters_open(service *s, int32_t n);
+void service_counters_close(service *s);
 /* A request of that tenant stands: the tenant's slot, or n where as many other tenants stand: those share a counter as if they were one. O(slots). */
-int32_t shares_enter(shares *s, const void *tenant, size_t n);
-void shares_leave(shares *s, int32_t slot);
-void shares_serve(shares *s, int32_t slot, double weighted_tokens);
-double shares_served(const shares *s, int32_t slot);
+int32_t service_counters_enter(service *s, const void *tenant, size_t n);
+void service_counters_leave(service *s, int32_t slot);
+void service_counters_add(service *s, int32_t slot, double weighted_tokens);
+double service_counters_of(const service *s, int32_t slot);
 
 #endif

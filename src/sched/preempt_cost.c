@@ -2,17 +2,17 @@
 
 #define FADE 0.9 /* weight of a copy of many pages against the one after it */
 
-void copy_pace_note(copy_pace *p, int64_t n_pages, double us) {
+void copy_cost_note(copy_cost *p, int64_t n_pages, double us) {
     p->pages = FADE * p->pages + (double)n_pages;
     p->us = FADE * p->us + us;
 }
 
-double copy_pace_page_us(const copy_pace *p) {
+double copy_cost_page_us(const copy_cost *p) {
     return p->pages > 0.0 ? p->us / p->pages : 0.0;
 }
 
-double preempt_swap_us(const preempt_case *c, const copy_pace *out, const copy_pace *in) {
-    return c->n_pages * (copy_pace_page_us(out) + copy_pace_page_us(in));
+double preempt_swap_us(const preempt_case *c, const copy_cost *out, const copy_cost *in) {
+    return c->n_pages * (copy_cost_page_us(out) + copy_cost_page_us(in));
 }
 
 /* A row at position p attends to p + 1 tokens. */
@@ -29,7 +29,7 @@ static bool is_known(const sched_cost *cost) {
     return cost->step_us + cost->row_us + cost->pair_us > 0.0;
 }
 
-bool preempt_swaps(preempt_mode mode, const preempt_case *c, const copy_pace *out, const copy_pace *in, const sched_cost *cost) {
+bool preempt_swaps(preempt_mode mode, const preempt_case *c, const copy_cost *out, const copy_cost *in, const sched_cost *cost) {
     if (mode != PREEMPT_AUTO) {
         return mode == PREEMPT_SWAP;
     }

@@ -13,13 +13,13 @@ typedef enum preempt_mode {
 } preempt_mode;
 
 /* What copying a page takes, learned from the copies that were made; what is long past fades. Zeroed memory knows nothing: 0. */
-typedef struct copy_pace {
+typedef struct copy_cost {
     double us, pages;
-} copy_pace;
+} copy_cost;
 
 /* n_pages >= 1 took us microseconds. O(1). */
-void copy_pace_note(copy_pace *p, int64_t n_pages, double us);
-double copy_pace_page_us(const copy_pace *p);
+void copy_cost_note(copy_cost *p, int64_t n_pages, double us);
+double copy_cost_page_us(const copy_cost *p);
 
 /* One victim: n_pages would be copied out and back in, or tokens from..to be computed again, max_rows a step. */
 typedef struct preempt_case {
@@ -28,10 +28,10 @@ typedef struct preempt_case {
 } preempt_case;
 
 /* Microseconds that either way takes. Computing: as a prefill that has its steps to itself. */
-double preempt_swap_us(const preempt_case *c, const copy_pace *out, const copy_pace *in);
+double preempt_swap_us(const preempt_case *c, const copy_cost *out, const copy_cost *in);
 double preempt_recompute_us(const preempt_case *c, const sched_cost *cost);
 
 /* Whether to swap. PREEMPT_AUTO swaps too while nothing is known of what computing costs. */
-bool preempt_swaps(preempt_mode mode, const preempt_case *c, const copy_pace *out, const copy_pace *in, const sched_cost *cost);
+bool preempt_swaps(preempt_mode mode, const preempt_case *c, const copy_cost *out, const copy_cost *in, const sched_cost *cost);
 
 #endif

@@ -108,15 +108,15 @@ static bool is_with(const sched_seq *a, const sched_seq *b) {
 
 /* Whether i or one of its group has rows in the plan. */
 static bool group_is_planned(const planner *p, int32_t i) {
-    bool planned = p->plan->fates[i] == SCHED_PLANNED;
+    bool planned = p->plan->decisions[i] == SCHED_PLANNED;
     for (int32_t k = 0; k < p->n_running && p->running[i].group != 0 && !planned; k++) {
-        planned = p->plan->fates[k] == SCHED_PLANNED && is_with(&p->running[k], &p->running[i]);
+        planned = p->plan->decisions[k] == SCHED_PLANNED && is_with(&p->running[k], &p->running[i]);
     }
     return planned;
 }
 
 static void preempt_one(planner *p, int32_t i) {
-    p->plan->fates[i] = SCHED_PREEMPTED;
+    p->plan->decisions[i] = SCHED_PREEMPTED;
     p->plan->n_preempted++;
     p->left.pages += p->running[i].n_pages - p->running[i].n_shared;
 }
@@ -124,7 +124,7 @@ static void preempt_one(planner *p, int32_t i) {
 /* i and those of its group, none of which is planned. */
 static void preempt(planner *p, int32_t i) {
     for (int32_t k = 0; k < p->n_running && p->running[i].group != 0; k++) {
-        if (k != i && p->plan->fates[k] == SCHED_IDLE && is_with(&p->running[k], &p->running[i])) {
+        if (k != i && p->plan->decisions[k] == SCHED_IDLE && is_with(&p->running[k], &p->running[i])) {
             preempt_one(p, k);
         }
     }
@@ -135,7 +135,7 @@ static void preempt(planner *p, int32_t i) {
 static int32_t victim_for(const planner *p, int32_t i) {
     int32_t victim = -1, n_seen = 0;
     for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
-        bool idle = p->plan->fates[k] == SCHED_IDLE && !is_with(&p->running[k], &p->running[i]) && !group_is_planned(p, k);
+        bool idle = p->plan->decisions[k] == SCHED_IDLE && !is_with(&p->running[k], &p->running[i]) && !group_is_planned(p, k);
         if (!idle || has_aged(p->l, &p->running[k])) {
             continue;
         }
@@ -148,7 +148,7 @@ static int32_t victim_for(const planner *p, int32_t i) {
 /* Whether i gives way itself when it finds no pages: it is the last that stays, but not the only one, and was not promised any. */
 static bool gives_way(const planner *p, int32_t i) {
     for (int32_t k = i + 1; k < p->n_running; k++) {
-        if (p->plan->fates[k] != SCHED_PREEMPTED) {
+        if (p->plan->decisions[k] != SCHED_PREEMPTED) {
             return false;
         }
     }
@@ -174,13 +174,13 @@ static void plan_running_one(planner *p, int32_t i) {
     }
     plan_add(p, s, i, n);
     p->left.pages -= promised ? 0 : pages;
-    p->plan->fates[i] = SCHED_PLANNED;
+    p->plan->decisions[i] = SCHED_PLANNED;
 }
 
 /* Plans the running sequences of one phase. */
 static void plan_running(planner *p, bool decodes) {
     for (int32_t i = 0; i < p->n_running; i++) {
-        if (p->plan->fates[i] == SCHED_IDLE && is_decode(&p->running[i]) == decodes) {
+        if (p->plan->decisions[i] == SCHED_IDLE && is_decode(&p->running[i]) == decodes) {
             plan_running_one(p, i);
         }
     }
@@ -193,11 +193,11 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     for (int32_t i = 0; i < plan->n_items; i++) {
         sched_item *item = &plan->items[i];
         const sched_seq *s = &p->running[item->seq];
-        int32_t n = min_i32(s->n_drafts, s->forced ? room : min_i32(room, p->left.out));
+        int32_t n = min_i32(s->n_drafts, s->is_jump_forward ? room : min_i32(room, p->left.out));
         item->n_drafts = n > 0 ? n : 0;
         room -= item->n_drafts;
         p->left.rows -= item->n_drafts;
-        p->left.out -= s->forced ? 0 : item->n_drafts;
+        p->left.out -= s->is_jump_forward ? 0 : item->n_drafts;
         p->left.us -= item->n_drafts * p->l->cost.row_us;
     }
 }
@@ -220,7 +220,7 @@ static void fit_drafts(planner *p) {
         item->n_rows += item->n_drafts;
         p->left.pages -= has_aged(p->l, s) ? 0 : more;
         plan->n_rows += item->n_drafts;
-        plan->n_out += s->forced ? 0 : item->n_drafts;
+        plan->n_out += s->is_jump_forward ? 0 : item->n_drafts;
         plan->n_pages += more;
     }
 }
@@ -253,7 +253,7 @@ static void plan_waiting(planner *p, const sched_seq *waiting, int32_t n_waiting
     }
     for (int32_t i = 0; i < n_waiting && places > waiting[i].n_beside && plan->n_items < l->max_seqs; i++) {
         const sched_seq *s = &waiting[i];
-        if (s->held && will_run(plan, s->waits_for, p->n_running)) {
+        if (s->prefix_wait && will_run(plan, s->blocked_on, p->n_running)) {
             continue;
         }
         int32_t n = rows_possible(p, s);
@@ -272,10 +272,10 @@ static void plan_waiting(planner *p, const sched_seq *waiting, int32_t n_waiting
 
 void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
                      int32_t n_free, sched_plan *plan) {
-    *plan = (sched_plan){.items = plan->items, .fates = plan->fates};
+    *plan = (sched_plan){.items = plan->items, .decisions = plan->decisions};
     planner p = {l, running, n_running, {l->max_rows, l->max_out, n_free, INFINITY}, false, plan};
     for (int32_t i = 0; i < n_running; i++) {
-        plan->fates[i] = SCHED_IDLE;
+        plan->decisions[i] = SCHED_IDLE;
         p.left.pages -= pages_promised(l, &running[i]);
     }
     plan_running(&p, true);

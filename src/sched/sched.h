@@ -33,10 +33,10 @@ typedef struct sched_seq {
     int32_t n_beside;    /* sequences that will run beside it, and are not among the running yet: places are kept for them (beam.h) */
     int32_t n_behind;    /* pages that these take */
     bool wants_logits;   /* every row's logits are wanted, not the last known token's alone */
-    bool held;           /* waiting only: it is not admitted while the sequence waits_for (as in sched_item.seq) runs or is admitted, since that one */
-    int32_t waits_for;   /* computes pages which it will find. Those behind it are not held up */
+    bool prefix_wait;           /* waiting only: it is not admitted while the sequence blocked_on (as in sched_item.seq) runs or is admitted, since that one */
+    int32_t blocked_on;   /* computes pages which it will find. Those behind it are not held up */
     int32_t n_drafts;    /* of one that runs and decodes: tokens behind the known ones to be verified, as many as there is room for */
-    bool forced;         /* these are certain, so that their logits are not wanted (jump.h) */
+    bool is_jump_forward;         /* these are certain, so that their logits are not wanted (jump.h) */
 } sched_seq;
 
 /* What a step takes: a time of its own, one for each row, and one for each pair of a row and a token that it attends to; microseconds. */
@@ -62,7 +62,7 @@ typedef struct sched_item {
 } sched_item;
 
 /* What becomes of a running sequence. */
-typedef enum sched_fate { SCHED_IDLE, SCHED_PLANNED, SCHED_PREEMPTED } sched_fate;
+typedef enum sched_decision { SCHED_IDLE, SCHED_PLANNED, SCHED_PREEMPTED } sched_decision;
 
 typedef struct sched_plan {
     int32_t n_items;      /* in the order of rows in the batch */
@@ -70,7 +70,7 @@ typedef struct sched_plan {
     int32_t n_rows, n_out, n_pages; /* what the items take: rows, wanted rows, new pages; with drafts */
     double n_pairs;       /* of a row and a token that it attends to */
     int32_t n_admitted;   /* waiting sequences that start to run: those that have an item, the last n_admitted items */
-    uint8_t *fates;       /* [n_running] of sched_fate: the preempted go back to waiting. Room for max_seqs */
+    uint8_t *decisions;       /* [n_running] of sched_decision: the preempted go back to waiting. Room for max_seqs */
     int32_t n_preempted;
 } sched_plan;
 

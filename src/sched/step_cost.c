@@ -9,20 +9,20 @@
 #define ROW_SCALE  64.0  /* so that the terms are of one order */
 #define PAIR_SCALE 65536.0
 
-static double foretold(const pace *p, const double *terms) {
+static double foretold(const step_cost *p, const double *terms) {
     double us = 0.0;
-    for (int i = 0; i < PACE_TERMS; i++) {
+    for (int i = 0; i < STEP_COST_TERMS; i++) {
         us += p->factors[i] * terms[i];
     }
     return us;
 }
 
 /* Minimises over each factor in turn. Where steps were all alike the factors cannot be told apart: then they stay near where they were. */
-static void solve(pace *p) {
+static void solve(step_cost *p) {
     for (int sweep = 0; sweep < SWEEPS; sweep++) {
-        for (int i = 0; i < PACE_TERMS; i++) {
+        for (int i = 0; i < STEP_COST_TERMS; i++) {
             double rest = p->sums[i];
-            for (int j = 0; j < PACE_TERMS; j++) {
+            for (int j = 0; j < STEP_COST_TERMS; j++) {
                 rest -= j == i ? 0.0 : p->products[i][j] * p->factors[j];
             }
             p->factors[i] = p->products[i][i] > 0.0 ? fmax(0.0, rest / p->products[i][i]) : 0.0;
@@ -30,11 +30,11 @@ static void solve(pace *p) {
     }
 }
 
-void pace_note(pace *p, double n_rows, double n_pairs, double us) {
-    double terms[PACE_TERMS] = {1.0, n_rows / ROW_SCALE, n_pairs / PAIR_SCALE};
+void step_cost_note(step_cost *p, double n_rows, double n_pairs, double us) {
+    double terms[STEP_COST_TERMS] = {1.0, n_rows / ROW_SCALE, n_pairs / PAIR_SCALE};
     us = p->n_steps >= TRUSTED ? fmin(us, SURPRISE * foretold(p, terms)) : us;
-    for (int i = 0; i < PACE_TERMS; i++) {
-        for (int j = 0; j < PACE_TERMS; j++) {
+    for (int i = 0; i < STEP_COST_TERMS; i++) {
+        for (int j = 0; j < STEP_COST_TERMS; j++) {
             p->products[i][j] = FADE * p->products[i][j] + terms[i] * terms[j];
         }
         p->sums[i] = FADE * p->sums[i] + terms[i] * us;
@@ -43,6 +43,6 @@ void pace_note(pace *p, double n_rows, double n_pairs, double us) {
     p->n_steps++;
 }
 
-sched_cost pace_cost(const pace *p) {
+sched_cost step_cost_fit(const step_cost *p) {
     return (sched_cost){p->factors[0], p->factors[1] / ROW_SCALE, p->factors[2] / PAIR_SCALE};
 }

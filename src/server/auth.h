@@ -1,4 +1,4 @@
-/* API keys. Only SHA-256 digests are kept, and every one of them is compared, each in constant time, so that an answer's timing tells nothing.
+/* API keys. Only SHA-256 digests are kept, and every one of them is compared, each in constant time, so that a response's timing tells nothing.
  *
  * Owner: the server. Any thread may check, also while one reloads. */
 #ifndef SERVER_AUTH_H

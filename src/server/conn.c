@@ -14,12 +14,12 @@
 #include "server/streams.h"
 #include "server/watch.h"
 
-#define AHEAD_BYTES (1u << 20)     /* what a client may send ahead of the answers that it waits for */
+#define AHEAD_BYTES (1u << 20)     /* what a client may send ahead of the responses that it waits for */
 #define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
 #define PROBE_US 250000            /* between looks whether a client that half-closed is still there */
 #define PATIENT_US 1000000         /* who took some output within it is no slow reader */
 #define TAKE_BYTES (64u << 10)     /* from that on a piece's memory is handed over instead of copied */
-#define LINGER_US 2000000          /* a client's time to read the last answer of a closing connection */
+#define LINGER_US 2000000          /* a client's time to read the last response of a closing connection */
 
 static void process(conn *c);
 
@@ -130,8 +130,8 @@ static int64_t between_us(const conn *c) {
 
 void conn_close(conn *c) {
     loop *l = c->loop;
-    if (c->answer != NULL) {
-        answer_close(c->answer);
+    if (c->response != NULL) {
+        response_close(c->response);
     }
     if (c->watcher != NULL) {
         watch_close(c->watcher);
@@ -223,15 +223,15 @@ void conn_relieve(loop *l) {
     }
 }
 
-/* A client that left while its answer was being made. */
+/* A client that left while its response was being made. */
 static void disconnected(conn *c) {
     atomic_fetch_add(&c->loop->n_disconnects, 1);
     conn_close(c);
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
-/* The answer is written: on to the next request, or to the end. */
+/* The response is written: on to the next request, or to the end. */
 static void finish(conn *c) {
     conn_give_body_room(c);
     if (!c->keep_alive) {
@@ -250,7 +250,7 @@ static void finish(conn *c) {
     }
 }
 
-/* Status line and the headers that every answer has. */
+/* Status line and the headers that every response has. */
 static void write_head(conn *c, int status, const char *content_type, const char *headers) {
     char date[64];
     struct tm tm;
@@ -396,7 +396,7 @@ static void on_request(conn *c) {
     if (!c->request.has_body) {
         on_head(c);
     }
-    c->state = CONN_ANSWER;
+    c->state = CONN_RESPONSE;
     event_del(c->deadline);
     if (c->refusal != 0) {
         send_refusal(c);
@@ -405,7 +405,7 @@ static void on_request(conn *c) {
     routes_run(c);
 }
 
-/* Takes requests from the input, until it is used up or one has to wait for its answer. */
+/* Takes requests from the input, until it is used up or one has to wait for its response. */
 static void process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
@@ -452,8 +452,8 @@ static void on_written(struct bufferevent *bev, void *arg) {
         if (conn_unsent(c) == 0) {
             linger(c);
         }
-    } else if (c->answer != NULL) {
-        answer_drained(c->answer);
+    } else if (c->response != NULL) {
+        response_drained(c->response);
     } else {
         process(c);
     }
@@ -463,12 +463,12 @@ static void on_written(struct bufferevent *bev, void *arg) {
 
 static bool is_waiting(const conn *c) {
     bool looks_once = c->watcher != NULL && !watch_is_stream(c->watcher);
-    return c->state == CONN_ANSWER && (c->answer != NULL || c->parse != NULL || c->order != NULL || looks_once);
+    return c->state == CONN_RESPONSE && (c->response != NULL || c->parse != NULL || c->order != NULL || looks_once);
 }
 
 /* Whether nothing goes out by itself that would show that the client is gone. */
 static bool needs_probe(const conn *c) {
-    return c->half_closed && c->state == CONN_ANSWER && conn_unsent(c) == 0 && (c->answer == NULL || !answer_has_begun(c->answer));
+    return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && (c->response == NULL || !response_has_begun(c->response));
 }
 
 static void half_close(conn *c) {
@@ -478,7 +478,7 @@ static void half_close(conn *c) {
     }
 }
 
-/* An interim response, which every client of HTTP/1.1 reads over; who is gone answers it with a reset. */
+/* An interim response, which every client of HTTP/1.1 reads over; who is gone responses it with a reset. */
 static void probe(conn *c) {
     if (c->request.chunks_allowed) {
         evbuffer_add_printf(output(c), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -490,7 +490,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
     conn *c = arg;
     if ((what & BEV_EVENT_EOF) != 0 && is_waiting(c)) {
         half_close(c);
-    } else if (c->answer != NULL || c->parse != NULL) {
+    } else if (c->response != NULL || c->parse != NULL) {
         disconnected(c);
     } else if (c->watcher != NULL) { /* who looks goes like that */
         conn_close(c);
@@ -515,12 +515,12 @@ static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info,
         return;
     }
     c->taken_us = clock_us();
-    if (c->state == CONN_ANSWER && evbuffer_get_length(out) == 0) {
+    if (c->state == CONN_RESPONSE && evbuffer_get_length(out) == 0) {
         event_del(c->deadline);
         if (needs_probe(c)) {
             set_deadline(c, PROBE_US);
         }
-    } else if (c->state == CONN_ANSWER || c->state == CONN_FLUSH) {
+    } else if (c->state == CONN_RESPONSE || c->state == CONN_FLUSH) {
         set_deadline(c, o->write_deadline_us);
     } else if (c->state == CONN_HEAD && !c->request.started) {
         set_deadline(c, between_us(c));
@@ -529,8 +529,8 @@ static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info,
 
 /* The client took none of the output for too long. */
 static void read_too_slowly(conn *c) {
-    if (c->state == CONN_ANSWER && c->answer != NULL) {
-        answer_cut(c->answer, "the client took nothing of the stream for too long");
+    if (c->state == CONN_RESPONSE && c->response != NULL) {
+        response_cut(c->response, "the client took nothing of the stream for too long");
         return;
     }
     conn_count_slow(c);

@@ -1,9 +1,9 @@
-/* One client's connection: requests in, answers out, in order.
+/* One client's connection: requests in, responses out, in order.
  *
- *   CONN_HEAD -> CONN_BODY -> CONN_ANSWER -> CONN_HEAD (kept alive) | CONN_FLUSH -> CONN_LINGER -> closed
+ *   CONN_HEAD -> CONN_BODY -> CONN_RESPONSE -> CONN_HEAD (kept alive) | CONN_FLUSH -> CONN_LINGER -> closed
  *
  * While a request is answered the next ones wait unparsed in the input buffer, up to a limit. Each state that waits for the client has an absolute deadline.
- * A client that goes away while its answer is made cancels it. Owner: the loop's thread. */
+ * A client that goes away while its response is made cancels it. Owner: the loop's thread. */
 #ifndef SERVER_CONN_H
 #define SERVER_CONN_H
 
@@ -18,7 +18,7 @@
 typedef enum conn_state {
     CONN_HEAD,   /* between requests or inside a header */
     CONN_BODY,
-    CONN_ANSWER, /* the request is complete, its answer is being made */
+    CONN_RESPONSE, /* the request is complete, its response is being made */
     CONN_FLUSH,  /* what is written goes out, then the connection closes */
     CONN_LINGER  /* our side is closed; the client may still read, and what it sends is dropped */
 } conn_state;
@@ -30,15 +30,15 @@ typedef struct conn {
     struct event *deadline;
     conn_state state;
     http_request request;
-    struct answer *answer;    /* a generation in progress, or NULL */
+    struct response *response;    /* a generation in progress, or NULL */
     struct watcher *watcher;  /* it waits for looks at the pool, or NULL */
     quire_parse *parse;         /* its body is being read on a text thread, or NULL */
     struct stream_order *order; /* it waits for what becomes of a command to a stream, or NULL */
-    char warning[256];        /* of the answer being made: a header line with its end, or "" */
+    char warning[256];        /* of the response being made: a header line with its end, or "" */
     bool has_tenant;          /* the request carries a key: of `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];
     bool is_operator;         /* it may see what the pool's pages hold */
-    bool keep_alive;          /* after this answer */
+    bool keep_alive;          /* after this response */
     bool chunked;             /* the stream being sent */
     size_t body_room;         /* bytes that its body holds (body_room.h) */
     uint64_t body_ticket;     /* it waits for room, since then; 0: it does not */
@@ -50,7 +50,7 @@ typedef struct conn {
     const char *refusal_text, *refusal_headers;
 } conn;
 
-/* A whole answer. headers: lines that end in CRLF, or NULL. */
+/* A whole response. headers: lines that end in CRLF, or NULL. */
 typedef struct reply {
     int status;
     const char *content_type; /* NULL: no body */
@@ -60,9 +60,9 @@ typedef struct reply {
 
 /* Takes the descriptor (also on failure, when it is closed). */
 void conn_open(loop *l, evutil_socket_t fd);
-/* Closes at once; an answer in progress is cancelled. */
+/* Closes at once; a response in progress is cancelled. */
 void conn_close(conn *c);
-/* The loop is shutting down: an idle connection closes, a busy one after its answer. */
+/* The loop is shutting down: an idle connection closes, a busy one after its response. */
 void conn_drain(conn *c);
 
 /* What a text thread makes of its body is not wanted any more. */
@@ -72,7 +72,7 @@ void conn_resume_bodies(loop *l);
 /* The request's body is gone, or its first token has come: its room is free. */
 void conn_give_body_room(conn *c);
 
-/* Answers the request and goes on to the next one, or closes. */
+/* Responses the request and goes on to the next one, or closes. */
 void conn_reply(conn *c, const reply *r);
 /* The same with OpenAI's error body. param and headers may be NULL. */
 void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers);
@@ -84,7 +84,7 @@ void conn_count_slow(conn *c);
 /* While more than server_options.max_unread_bytes wait for readers of the loop: cuts those who have taken nothing for longest. */
 void conn_relieve(loop *l);
 
-/* An answer in pieces: begin, any number of pieces, end. */
+/* A response in pieces: begin, any number of pieces, end. */
 void conn_stream_begin(conn *c, const char *content_type);
 /* Bytes that the client has not taken yet. */
 size_t conn_unsent(const conn *c);

@@ -1,6 +1,6 @@
 /* What a Host header names: a loopback address, another address, or a name.
  *
- * A web page can make its own DNS name lead to this machine (DNS rebinding) and then read answers as if they were its own; the Host header still carries
+ * A web page can make its own DNS name lead to this machine (DNS rebinding) and then read responses as if they were its own; the Host header still carries
  * that name. An address, or a name without a dot, is nobody's DNS name. Any thread; nothing is allocated. */
 #ifndef SERVER_HOST_H
 #define SERVER_HOST_H

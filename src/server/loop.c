@@ -50,9 +50,9 @@ static void on_queue(evutil_socket_t fd, short what, void *arg) {
     loop *l = arg;
     quire_event ev;
     while (quire_queue_next(l->queue, &ev)) {
-        answer_event(&ev);
+        response_event(&ev);
     }
-    answer_flush_unsent(l);
+    response_flush_unsent(l);
     conn_relieve(l);
 }
 
@@ -80,8 +80,8 @@ static void cut_short(loop *l) {
     struct timeval t = timeval_of(LAST_WORDS_US);
     for (conn *c = l->conns, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->answer != NULL) {
-            answer_abort(c->answer);
+        if (c->response != NULL) {
+            response_abort(c->response);
         } else if (c->watcher != NULL) {
             watch_end(c->watcher);
         } else if (c->order != NULL || c->parse != NULL) {

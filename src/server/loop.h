@@ -20,7 +20,7 @@
 #include "server/server.h"
 
 struct conn;
-struct answer;
+struct response;
 struct watch;
 struct stream_order;
 
@@ -41,12 +41,12 @@ typedef struct loop {
     struct conn *conns;      /* all open ones */
     struct watch *watch;     /* who looks at the pool (watch.h) */
     _Atomic(struct stream_order *) orders; /* to streams here, and back from others (streams.h): a stack; any thread adds */
-    struct answer *unsent;   /* streams that hold back a chunk until the queue is drained */
-    strbuf scratch;          /* where answers are written before they go to a connection */
+    struct response *unsent;   /* streams that hold back a chunk until the queue is drained */
+    strbuf scratch;          /* where responses are written before they go to a connection */
     token_text *token_texts; /* [n_token_texts] by id; NULL until somebody asked for log-probabilities */
     int32_t n_token_texts;
-    uint64_t random;         /* of the ids of answers */
-    int64_t n_unread;        /* bytes of answers that wait for their readers: of streams, and of what is complete */
+    uint64_t random;         /* of the ids of responses */
+    int64_t n_unread;        /* bytes of responses that wait for their readers: of streams, and of what is complete */
     uint64_t n_body_waits;   /* connections here that found no room for their body so far: their tickets */
     int stops_seen;          /* 0: serving; 1: draining; 2: cancelling */
     quire_err failure;

@@ -73,7 +73,7 @@ static quire_err write_drafts(strbuf *out, const quire_stats *st, const char *mo
         TRY(strbuf_addf(out, "vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",model_name=\"%s\",position=\"%zu\"} %" PRId64 "\n", model, i,
                         st->draft_accepted_at[i]));
     }
-    return write_int(out, "quire_forced_tokens_total", "counter", "Tokens that had to come and were not chosen.", "", st->forced_tokens);
+    return write_int(out, "quire_forced_tokens_total", "counter", "Tokens that had to come and were not chosen.", "", st->jump_forward_tokens);
 }
 
 /* vLLM's names, for the dashboards that know them. */

@@ -41,7 +41,7 @@ static void write_counts(const quire_kv_view *v, json_out *o) {
     member(o, ",\"seqs\":", v->n_seqs);
     member(o, ",\"entries\":", v->n_entries);
     member(o, ",\"nodes\":", v->n_nodes);
-    member(o, ",\"spaces\":", v->n_spaces);
+    member(o, ",\"spaces\":", v->n_namespaces);
     json_raw(o, "}");
 }
 
@@ -102,7 +102,7 @@ static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_view
     } else {
         json_int(o, e->above);
     }
-    member(o, ",\"space\":", e->space);
+    member(o, ",\"space\":", e->ns);
     json_raw(o, ",\"entries\":[");
     for (; i < v->n_entries_shown && v->entries[i].node == e->node; i++) {
         json_raw(o, i > first ? "," : "");

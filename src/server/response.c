@@ -10,19 +10,19 @@
 
 /* ---- opening and closing ---- */
 
-static void free_parts(answer *a) {
+static void free_parts(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
-        answer_choice *c = &a->choices[i];
+        response_choice *c = &a->choices[i];
         strbuf_deinit(&c->text);
         strbuf_deinit(&c->stop_string);
-        answer_deinit_logprobs(&c->logprobs);
+        response_deinit_logprobs(&c->logprobs);
         mem_free(c->tokens);
     }
     for (int32_t i = 0; i < a->n_choices / a->n_samples; i++) {
-        answer_prompt *p = &a->prompts[i];
+        response_prompt *p = &a->prompts[i];
         strbuf_deinit(&p->text);
         strbuf_deinit(&p->prompt_logprobs);
-        answer_deinit_logprobs(&p->logprobs);
+        response_deinit_logprobs(&p->logprobs);
         mem_free(p->ids);
     }
     mem_free(a->choices);
@@ -30,70 +30,70 @@ static void free_parts(answer *a) {
     mem_free(a->shown);
 }
 
-void answer_close(answer *a) {
+void response_close(response *a) {
     loop *l = a->conn->loop;
     streams_end(a);
-    answer_count(a, -(int64_t)a->n_bytes);
+    response_count(a, -(int64_t)a->n_bytes);
     if (a->stream != NULL) {
         quire_stream_release(a->stream);
     }
-    for (answer **p = &l->unsent; a->listed && *p != NULL; p = &(*p)->next_unsent) {
+    for (response **p = &l->unsent; a->listed && *p != NULL; p = &(*p)->next_unsent) {
         if (*p == a) {
             *p = a->next_unsent;
             break;
         }
     }
     free_parts(a);
-    a->conn->answer = NULL;
+    a->conn->response = NULL;
     mem_free(a);
 }
 
-static answer *answer_new(conn *c, const quire_request_info *info) {
+static response *response_new(conn *c, const quire_request_info *info) {
     int32_t n = info->n_choices, n_samples = info->n_samples > 0 ? info->n_samples : 1;
-    answer *a = mem_new(1, sizeof(*a));
-    answer_choice *choices = mem_new((size_t)n, sizeof(*choices));
-    answer_prompt *prompts = mem_new((size_t)(n / n_samples), sizeof(*prompts));
+    response *a = mem_new(1, sizeof(*a));
+    response_choice *choices = mem_new((size_t)n, sizeof(*choices));
+    response_prompt *prompts = mem_new((size_t)(n / n_samples), sizeof(*prompts));
     if (a == NULL || choices == NULL || prompts == NULL) {
         mem_free(a);
         mem_free(choices);
         mem_free(prompts);
         return NULL;
     }
-    *a = (answer){.conn = c, .choices = choices, .prompts = prompts, .n_choices = n, .n_samples = n_samples, .created_s = clock_unix_s()};
+    *a = (response){.conn = c, .choices = choices, .prompts = prompts, .n_choices = n, .n_samples = n_samples, .created_s = clock_unix_s()};
     a->format = info->endpoint == QUIRE_CHAT ? &chat_format : &completions_format;
     for (int32_t i = 0; i < n; i++) {
         choices[i].stop_token = -1;
     }
     snprintf(a->id, sizeof(a->id), "%s-%016" PRIx64, a->format->id_prefix, streams_number(c->loop));
-    c->answer = a;
+    c->response = a;
     return a;
 }
 
 /* ---- failing ---- */
 
-void answer_abort(answer *a) {
-    answer_fail_with(a, 503, "the server is shutting down");
+void response_abort(response *a) {
+    response_fail_with(a, 503, "the server is shutting down");
 }
 
-/* More waits than an answer may have: of a stream because its client is slow, else because so much was asked for. */
-static void too_large(answer *a, size_t limit) {
+/* More waits than a response may have: of a stream because its client is slow, else because so much was asked for. */
+static void too_large(response *a, size_t limit) {
     quire_error err;
     if (a->info->stream) {
         err_set(&err, QUIRE_BUSY, -1, "the client is %zu bytes behind the stream; --max-answer-bytes is %zu", a->n_bytes, limit);
-        answer_cut(a, err.message);
+        response_cut(a, err.message);
         return;
     }
     err_set(&err, QUIRE_BAD_REQUEST, -1, "the answer has over %zu bytes (--max-answer-bytes): stream it, or ask for fewer tokens, choices or logprobs", limit);
-    answer_fail(a, &(api_error){.status = 400, .param = "max_tokens", .message = err.message});
+    response_fail(a, &(api_error){.status = 400, .param = "max_tokens", .message = err.message});
 }
 
-static void out_of_memory(answer *a) {
-    answer_fail_with(a, 500, "out of memory");
+static void out_of_memory(response *a) {
+    response_fail_with(a, 500, "out of memory");
 }
 
 /* ---- starting ---- */
 
-/* Has a large body read on a text thread, which takes it; answer_parsed goes on. */
+/* Has a large body read on a text thread, which takes it; response_parsed goes on. */
 static void start_large(conn *c, quire_endpoint endpoint) {
     strbuf body = c->request.body;
     c->request.body = (strbuf){.max = body.max};
@@ -102,7 +102,7 @@ static void start_large(conn *c, quire_endpoint endpoint) {
     }
 }
 
-void answer_start(conn *c, quire_endpoint endpoint) {
+void response_start(conn *c, quire_endpoint endpoint) {
     server *s = c->loop->server;
     quire_request *r = NULL;
     quire_error err = {0};
@@ -118,11 +118,11 @@ void answer_start(conn *c, quire_endpoint endpoint) {
         conn_reply_failure(c, &failure);
         return;
     }
-    answer_start_request(c, r);
+    response_start_request(c, r);
 }
 
 /* A large body was read on a text thread: event PARSED. */
-static void answer_parsed(const quire_event *ev) {
+static void response_parsed(const quire_event *ev) {
     conn *c = ev->user;
     c->parse = NULL;
     if (ev->request == NULL) {
@@ -131,10 +131,10 @@ static void answer_parsed(const quire_event *ev) {
         conn_reply_failure(c, &failure);
         return;
     }
-    answer_start_request(c, ev->request);
+    response_start_request(c, ev->request);
 }
 
-void answer_start_request(conn *c, quire_request *r) {
+void response_start_request(conn *c, quire_request *r) {
     server *s = c->loop->server;
     quire_error err = {0};
     const quire_request_info *info = quire_request_describe(r);
@@ -147,7 +147,7 @@ void answer_start_request(conn *c, quire_request *r) {
         conn_reply_error(c, 404, "model", err.message, NULL);
         return;
     }
-    answer *a = answer_new(c, info);
+    response *a = response_new(c, info);
     if (a == NULL) {
         quire_request_free(r);
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
@@ -155,14 +155,14 @@ void answer_start_request(conn *c, quire_request *r) {
     }
     if (c->has_tenant && quire_request_tenant(r, c->tenant) != QUIRE_OK) {
         quire_request_free(r);
-        answer_fail_with(a, 500, "the tenant's name is too long");
+        response_fail_with(a, 500, "the tenant's name is too long");
         return;
     }
     quire_err e = quire_submit(c->loop->queue, r, a, &a->stream, &err);
     if (e != QUIRE_OK) {
         a->stream = NULL;
         api_error failure = error_of(&err);
-        answer_fail(a, &failure);
+        response_fail(a, &failure);
         return;
     }
     a->info = quire_stream_describe(a->stream);
@@ -184,67 +184,67 @@ static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, 
 }
 
 /* The first START of a prompt's choices: what all of them show of it. */
-static bool take_prompt(answer *a, answer_prompt *p, const quire_event *ev) {
+static bool take_prompt(response *a, response_prompt *p, const quire_event *ev) {
     size_t cap = 0;
     if (p->taken) {
         return true;
     }
     p->taken = true;
     bool taken = (!a->info->return_token_ids || add_ids(&p->ids, &p->n_ids, &cap, ev->tokens, ev->n_tokens)) &&
-                 strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK && answer_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
-    answer_count(a, (int64_t)(p->n_ids * sizeof *p->ids + p->text.n + p->prompt_logprobs.n + answer_logprobs_bytes(&p->logprobs)));
+                 strbuf_add(&p->text, ev->text, ev->n_text) == QUIRE_OK && response_take_prompt_logprobs(a, p, ev) == QUIRE_OK;
+    response_count(a, (int64_t)(p->n_ids * sizeof *p->ids + p->text.n + p->prompt_logprobs.n + response_logprobs_bytes(&p->logprobs)));
     return taken;
 }
 
-static void on_start(answer *a, answer_choice *c, const quire_event *ev) {
-    answer_prompt *p = answer_prompt_of(a, c);
+static void on_start(response *a, response_choice *c, const quire_event *ev) {
+    response_prompt *p = response_prompt_of(a, c);
     c->prompt_tokens = ev->prompt_tokens;
     if (!take_prompt(a, p, ev)) {
         out_of_memory(a);
         return;
     }
     c->logprobs.n_chars = c->logprobs.n_prompt_chars = p->logprobs.n_chars;
-    if (!a->info->stream || (!a->started && !answer_send_head(a))) {
+    if (!a->info->stream || (!a->started && !response_send_head(a))) {
         return;
     }
     if (p->text.n > 0) {
-        answer_hold(a, ev->choice);
+        response_hold(a, ev->choice);
     }
 }
 
-static size_t choice_bytes(const answer_choice *c) {
-    return c->text.n + c->n_tokens * sizeof *c->tokens + answer_logprobs_bytes(&c->logprobs);
+static size_t choice_bytes(const response_choice *c) {
+    return c->text.n + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs);
 }
 
-static void on_delta(answer *a, answer_choice *c, const quire_event *ev) {
-    if (c->held && !answer_send_held(a, ev->choice)) {
+static void on_delta(response *a, response_choice *c, const quire_event *ev) {
+    if (c->held && !response_send_held(a, ev->choice)) {
         return;
     }
     size_t before = choice_bytes(c), limit = quire_engine_info(a->conn->loop->server->engine)->max_answer_bytes;
     bool ids_fit = !a->info->return_token_ids || add_ids(&c->tokens, &c->n_tokens, &c->cap_tokens, ev->tokens, ev->n_tokens);
-    if (!ids_fit || strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK || answer_take_logprobs(a, c, ev) != QUIRE_OK) {
+    if (!ids_fit || strbuf_add(&c->text, ev->text, ev->n_text) != QUIRE_OK || response_take_logprobs(a, c, ev) != QUIRE_OK) {
         out_of_memory(a);
         return;
     }
-    answer_count(a, (int64_t)(choice_bytes(c) - before));
+    response_count(a, (int64_t)(choice_bytes(c) - before));
     c->completion_tokens = ev->completion_tokens;
     if (limit > 0 && a->n_bytes > limit) {
         too_large(a, limit);
     } else if (a->info->stream) {
-        answer_hold(a, ev->choice);
+        response_hold(a, ev->choice);
     }
 }
 
 /* What was sent cannot be taken back, so the client is told what of it stands. */
-static void on_rollback(answer *a, answer_choice *c, const quire_event *ev) {
-    if (c->held && !answer_send_held(a, ev->choice)) {
+static void on_rollback(response *a, response_choice *c, const quire_event *ev) {
+    if (c->held && !response_send_held(a, ev->choice)) {
         return;
     }
     c->completion_tokens = ev->completion_tokens;
-    answer_rollback_logprobs(a, c, ev->tokens, ev->n_tokens);
-    json_out o = answer_begin_json(a);
+    response_rollback_logprobs(a, c, ev->tokens, ev->n_tokens);
+    json_out o = response_begin_json(a);
     json_raw(&o, "data: {");
-    answer_write_head(a, a->format->chunk_object, &o);
+    response_write_head(a, a->format->chunk_object, &o);
     json_raw(&o, ",\"choices\":[],\"quire\":{\"rollback\":");
     json_int(&o, (int64_t)ev->prompt_tokens + ev->n_tokens);
     json_raw(&o, ",\"index\":");
@@ -253,10 +253,10 @@ static void on_rollback(answer *a, answer_choice *c, const quire_event *ev) {
     json_text(&o, ev->text, ev->n_text);
     json_raw(&o, "}}\n\n");
     streams_done(a, c, ev);
-    (void)answer_send_piece(a, &o);
+    (void)response_send_piece(a, &o);
 }
 
-static void on_end(answer *a, answer_choice *c, const quire_event *ev) {
+static void on_end(response *a, response_choice *c, const quire_event *ev) {
     c->finish = ev->finish;
     c->stop_token = ev->stop_token;
     c->sum_logprob = ev->sum_logprob;
@@ -270,34 +270,34 @@ static void on_end(answer *a, answer_choice *c, const quire_event *ev) {
         return;
     }
     if (a->info->stream && a->started) { /* else it failed before it began, and DONE says why */
-        (void)answer_send_held(a, ev->choice);
+        (void)response_send_held(a, ev->choice);
     }
 }
 
-static void on_done(answer *a, const quire_event *ev) {
+static void on_done(response *a, const quire_event *ev) {
     if (ev->finish == QUIRE_FINISH_ERROR) {
         quire_error err = {.code = QUIRE_INTERNAL, .message = "internal error"};
         if (ev->error != NULL) {
             err = *ev->error; /* it lies in the stream, which goes first */
         }
         api_error failure = error_of(&err);
-        answer_fail(a, &failure);
+        response_fail(a, &failure);
         return;
     }
     if (ev->finish == QUIRE_FINISH_CANCELLED) { /* not by this server, which releases what it cancels: the engine is closing */
-        answer_abort(a);
+        response_abort(a);
         return;
     }
     a->prompt_tokens = ev->prompt_tokens;
     a->completion_tokens = ev->completion_tokens;
     a->cached_tokens = ev->cached_tokens;
-    answer_finish(a);
+    response_finish(a);
 }
 
-void answer_event(const quire_event *ev) {
-    answer *a = ev->user;
+void response_event(const quire_event *ev) {
+    response *a = ev->user;
     if (ev->kind == QUIRE_EVENT_PARSED) {
-        answer_parsed(ev);
+        response_parsed(ev);
         return;
     }
     conn_give_body_room(a->conn);
@@ -308,7 +308,7 @@ void answer_event(const quire_event *ev) {
     if (ev->choice < 0 || ev->choice >= a->n_choices) {
         return;
     }
-    answer_choice *c = &a->choices[ev->choice];
+    response_choice *c = &a->choices[ev->choice];
     if (ev->kind == QUIRE_EVENT_START) {
         on_start(a, c, ev);
     } else if (ev->kind == QUIRE_EVENT_DELTA) {

@@ -1,4 +1,4 @@
-/* The answer to "explain": what each choice waited for, what it reused, its chunks and preemptions, and where its time went. */
+/* The response to "explain": what each choice waited for, what it reused, its chunks and preemptions, and where its time went. */
 #include "server/response.h"
 
 /* One named integer of an object; the first of it without a comma. */
@@ -71,7 +71,7 @@ static void write_preemptions(const quire_explain *x, json_out *o) {
     write_cost(&x->preempted, o);
 }
 
-static void write_choice(int32_t index, const answer_choice *c, json_out *o) {
+static void write_choice(int32_t index, const response_choice *c, json_out *o) {
     const quire_explain *x = c->explain;
     json_raw(o, "{");
     member(o, "index", index, true);
@@ -91,7 +91,7 @@ static void write_choice(int32_t index, const answer_choice *c, json_out *o) {
     json_raw(o, "}");
 }
 
-void answer_write_explain(const answer *a, const answer_choice *c, json_out *o) {
+void response_write_explain(const response *a, const response_choice *c, json_out *o) {
     if (!a->info->explain) {
         return;
     }

@@ -1,4 +1,4 @@
-/* Log-probabilities in answers: OpenAI's two forms, and the reference's prompt_logprobs. */
+/* Log-probabilities in responses: OpenAI's two forms, and the reference's prompt_logprobs. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -20,7 +20,7 @@ static bool has_replacement(str text) {
 }
 
 /* The text of a token by itself, "" where it is only a part of a character. Made once for each token and kept by the loop; without memory for it: "". */
-static str text_of(const answer *a, int32_t token) {
+static str text_of(const response *a, int32_t token) {
     loop *l = a->conn->loop;
     const quire_engine *e = l->server->engine;
     int32_t n_vocab = quire_engine_info(e)->n_vocab;
@@ -39,7 +39,7 @@ static str text_of(const answer *a, int32_t token) {
     return t->p != NULL ? (str){t->p, t->n} : (str){"", 0};
 }
 
-static void write_token_text(const answer *a, int32_t token, json_out *o) {
+static void write_token_text(const response *a, int32_t token, json_out *o) {
     str text = text_of(a, token);
     json_text(o, text.p, text.n);
 }
@@ -61,7 +61,7 @@ static void begin_value(json_out *o) {
 }
 
 /* One token into the lists; width 0: the prompt's first, which has no log-probability. */
-static quire_err add_to_lists(const answer *a, answer_logprobs *l, int32_t token, const quire_logprob *p, int32_t width) {
+static quire_err add_to_lists(const response *a, response_logprobs *l, int32_t token, const quire_logprob *p, int32_t width) {
     json_out tokens = {.to = &l->tokens}, values = {.to = &l->values}, tops = {.to = &l->tops}, offsets = {.to = &l->offsets};
     str text = text_of(a, token);
     begin_value(&tokens);
@@ -93,7 +93,7 @@ static quire_err add_to_lists(const answer *a, answer_logprobs *l, int32_t token
 
 /* ---- chat: an object a token ---- */
 
-static void write_members(const answer *a, const quire_logprob *p, json_out *o) {
+static void write_members(const response *a, const quire_logprob *p, json_out *o) {
     str text = text_of(a, p->token);
     json_raw(o, "\"token\":");
     json_text(o, text.p, text.n);
@@ -107,7 +107,7 @@ static void write_members(const answer *a, const quire_logprob *p, json_out *o) 
     json_raw(o, "]");
 }
 
-static quire_err add_content(const answer *a, answer_logprobs *l, const quire_logprob *p, int32_t width) {
+static quire_err add_content(const response *a, response_logprobs *l, const quire_logprob *p, int32_t width) {
     json_out o = {.to = &l->content};
     begin_value(&o);
     json_raw(&o, "{");
@@ -124,7 +124,7 @@ static quire_err add_content(const answer *a, answer_logprobs *l, const quire_lo
 
 /* ---- the prompt's: {"ID":{"logprob":..,"rank":..,"decoded_token":..},..} a token ---- */
 
-static quire_err add_prompt(const answer *a, answer_prompt *to, const quire_logprob *p, int32_t width) {
+static quire_err add_prompt(const response *a, response_prompt *to, const quire_logprob *p, int32_t width) {
     json_out o = {.to = &to->prompt_logprobs};
     json_raw(&o, ",{");
     for (int32_t i = 0; i < width; i++) {
@@ -145,7 +145,7 @@ static quire_err add_prompt(const answer *a, answer_prompt *to, const quire_logp
     return o.err;
 }
 
-quire_err answer_take_prompt_logprobs(const answer *a, answer_prompt *to, const quire_event *ev) {
+quire_err response_take_prompt_logprobs(const response *a, response_prompt *to, const quire_event *ev) {
     if (a->info->prompt_logprobs < 0) {
         return QUIRE_OK;
     }
@@ -164,7 +164,7 @@ quire_err answer_take_prompt_logprobs(const answer *a, answer_prompt *to, const 
     return QUIRE_OK;
 }
 
-quire_err answer_take_logprobs(const answer *a, answer_choice *c, const quire_event *ev) {
+quire_err response_take_logprobs(const response *a, response_choice *c, const quire_event *ev) {
     if (ev->logprobs == NULL) {
         return QUIRE_OK;
     }
@@ -172,7 +172,7 @@ quire_err answer_take_logprobs(const answer *a, answer_choice *c, const quire_ev
                                            : add_to_lists(a, &c->logprobs, ev->tokens[0], ev->logprobs, ev->n_logprobs);
 }
 
-void answer_clear_logprobs(answer_choice *c) {
+void response_clear_logprobs(response_choice *c) {
     strbuf_clear(&c->logprobs.tokens);
     strbuf_clear(&c->logprobs.values);
     strbuf_clear(&c->logprobs.tops);
@@ -180,7 +180,7 @@ void answer_clear_logprobs(answer_choice *c) {
     strbuf_clear(&c->logprobs.content);
 }
 
-void answer_rollback_logprobs(const answer *a, answer_choice *c, const int32_t *tokens, int32_t n) {
+void response_rollback_logprobs(const response *a, response_choice *c, const int32_t *tokens, int32_t n) {
     c->logprobs.n_chars = c->logprobs.n_prompt_chars;
     for (int32_t i = 0; a->info->logprobs >= 0 && i < n; i++) {
         str text = text_of(a, tokens[i]);
@@ -188,11 +188,11 @@ void answer_rollback_logprobs(const answer *a, answer_choice *c, const int32_t *
     }
 }
 
-size_t answer_logprobs_bytes(const answer_logprobs *l) {
+size_t response_logprobs_bytes(const response_logprobs *l) {
     return l->tokens.n + l->values.n + l->tops.n + l->offsets.n + l->content.n;
 }
 
-void answer_deinit_logprobs(answer_logprobs *l) {
+void response_deinit_logprobs(response_logprobs *l) {
     strbuf_deinit(&l->tokens);
     strbuf_deinit(&l->values);
     strbuf_deinit(&l->tops);
@@ -209,10 +209,10 @@ static void write_lists(const char *before, const strbuf *first, const strbuf *s
     json_raw(o, "]");
 }
 
-void answer_write_logprobs(const answer *a, const answer_choice *c, json_out *o) {
-    static const answer_logprobs none = {.n_chars = 0};
-    const answer_logprobs *l = &c->logprobs, *p = c->prompt_sent ? &none : &answer_prompt_of(a, c)->logprobs;
-    if (answer_logprobs_bytes(l) + answer_logprobs_bytes(p) == 0) {
+void response_write_logprobs(const response *a, const response_choice *c, json_out *o) {
+    static const response_logprobs none = {.n_chars = 0};
+    const response_logprobs *l = &c->logprobs, *p = c->prompt_sent ? &none : &response_prompt_of(a, c)->logprobs;
+    if (response_logprobs_bytes(l) + response_logprobs_bytes(p) == 0) {
         json_raw(o, "\"logprobs\":null");
     } else if (a->info->endpoint == QUIRE_CHAT) {
         write_lists("\"logprobs\":{\"content\":[", &p->content, &l->content, o);
@@ -226,8 +226,8 @@ void answer_write_logprobs(const answer *a, const answer_choice *c, json_out *o)
     }
 }
 
-void answer_write_prompt_logprobs(const answer *a, const answer_choice *c, json_out *o) {
-    const strbuf *list = &answer_prompt_of(a, c)->prompt_logprobs;
+void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o) {
+    const strbuf *list = &response_prompt_of(a, c)->prompt_logprobs;
     if (a->info->prompt_logprobs < 0) {
         json_raw(o, "\"prompt_logprobs\":null");
         return;

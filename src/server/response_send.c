@@ -1,10 +1,10 @@
-/* What goes out of an answer, and when: as much as the client reads. */
+/* What goes out of a response, and when: as much as the client reads. */
 #include "base/mem.h"
 #include "server/response.h"
 
-#define WHOLE_BYTES ((size_t)1 << 20) /* a longer whole answer is written choice by choice */
+#define WHOLE_BYTES ((size_t)1 << 20) /* a longer whole response is written choice by choice */
 
-json_out answer_begin_json(const answer *a) {
+json_out response_begin_json(const response *a) {
     strbuf_clear(&a->conn->loop->scratch);
     return (json_out){.to = &a->conn->loop->scratch};
 }
@@ -15,11 +15,11 @@ static str scratch_of(const conn *c) {
 
 /* ---- how much waits ---- */
 
-static bool has_room(const answer *a) {
+static bool has_room(const response *a) {
     return conn_unsent(a->conn) < a->conn->loop->server->options.max_output_bytes;
 }
 
-void answer_count(answer *a, int64_t delta) {
+void response_count(response *a, int64_t delta) {
     a->n_bytes = (size_t)((int64_t)a->n_bytes + delta);
     if (a->is_done || (a->info != NULL && a->info->stream)) {
         a->conn->loop->n_unread += delta;
@@ -27,69 +27,69 @@ void answer_count(answer *a, int64_t delta) {
 }
 
 /* Forgets what was written of a choice. */
-static void clear_choice(answer *a, answer_choice *c) {
-    answer_count(a, -(int64_t)(c->text.n + c->n_tokens * sizeof *c->tokens + answer_logprobs_bytes(&c->logprobs)));
+static void clear_choice(response *a, response_choice *c) {
+    response_count(a, -(int64_t)(c->text.n + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs)));
     c->n_tokens = 0;
     strbuf_clear(&c->text);
-    answer_clear_logprobs(c);
+    response_clear_logprobs(c);
 }
 
-bool answer_has_begun(const answer *a) {
+bool response_has_begun(const response *a) {
     return a->started || a->is_long;
 }
 
 /* ---- errors ---- */
 
-void answer_fail(answer *a, const api_error *e) {
+void response_fail(response *a, const api_error *e) {
     conn *c = a->conn;
     if (a->is_long) { /* half of a JSON object: only the missing end can say that it is not whole */
         conn_close(c);
         return;
     }
     if (!a->started) {
-        answer_close(a);
+        response_close(a);
         conn_reply_failure(c, e);
         return;
     }
-    json_out o = answer_begin_json(a);
+    json_out o = response_begin_json(a);
     json_raw(&o, "data: ");
     error_body(&o, e);
     json_raw(&o, "\n\ndata: [DONE]\n\n");
     conn_stream_add(c, scratch_of(c));
-    answer_close(a);
+    response_close(a);
     conn_stream_end(c);
 }
 
-void answer_fail_with(answer *a, int status, const char *message) {
-    answer_fail(a, &(api_error){.status = status, .message = message});
+void response_fail_with(response *a, int status, const char *message) {
+    response_fail(a, &(api_error){.status = status, .message = message});
 }
 
-void answer_cut(answer *a, const char *reason) {
+void response_cut(response *a, const char *reason) {
     conn_count_slow(a->conn);
     a->conn->keep_alive = false;
-    answer_fail_with(a, 408, reason);
+    response_fail_with(a, 408, reason);
 }
 
 /* ---- streams ---- */
 
-bool answer_send_piece(answer *a, const json_out *o) {
+bool response_send_piece(response *a, const json_out *o) {
     if (o->err != QUIRE_OK) {
-        answer_fail_with(a, 500, "out of memory");
+        response_fail_with(a, 500, "out of memory");
         return false;
     }
     conn_stream_add(a->conn, scratch_of(a->conn));
     return true;
 }
 
-static bool send_chunk(answer *a, int32_t i, void (*write)(const answer *, int32_t, json_out *)) {
-    json_out o = answer_begin_json(a);
+static bool send_chunk(response *a, int32_t i, void (*write)(const response *, int32_t, json_out *)) {
+    json_out o = response_begin_json(a);
     json_raw(&o, "data: ");
     write(a, i, &o);
     json_raw(&o, "\n\n");
-    return answer_send_piece(a, &o);
+    return response_send_piece(a, &o);
 }
 
-bool answer_send_head(answer *a) {
+bool response_send_head(response *a) {
     a->started = true;
     conn_stream_begin(a->conn, "text/event-stream; charset=utf-8");
     for (int32_t i = 0; a->format->first != NULL && i < a->n_choices; i++) {
@@ -101,16 +101,16 @@ bool answer_send_head(answer *a) {
 }
 
 /* Whether the chunk of c says anything. */
-static bool is_worth_sending(const answer *a, const answer_choice *c) {
-    bool echoes = !c->prompt_sent && answer_prompt_of(a, c)->text.n > 0;
+static bool is_worth_sending(const response *a, const response_choice *c) {
+    bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
     return !a->format->skips_empty || echoes || c->text.n > 0 || c->logprobs.content.n > 0 || a->info->return_token_ids || c->finish != QUIRE_FINISH_NONE;
 }
 
-bool answer_send_held(answer *a, int32_t i) {
-    answer_choice *c = &a->choices[i];
+bool response_send_held(response *a, int32_t i) {
+    response_choice *c = &a->choices[i];
     c->held = true;
     if (!has_room(a)) {
-        return true; /* answer_drained goes on */
+        return true; /* response_drained goes on */
     }
     if (is_worth_sending(a, c) && !send_chunk(a, i, a->format->chunk)) {
         return false;
@@ -121,7 +121,7 @@ bool answer_send_held(answer *a, int32_t i) {
     return true;
 }
 
-void answer_hold(answer *a, int32_t i) {
+void response_hold(response *a, int32_t i) {
     a->choices[i].held = true;
     if (!a->listed) {
         a->listed = true;
@@ -131,18 +131,18 @@ void answer_hold(answer *a, int32_t i) {
 }
 
 /* Sends what is held as far as there is room; false when a is gone. */
-static bool send_all_held(answer *a) {
+static bool send_all_held(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
-        if (a->choices[i].held && !answer_send_held(a, i)) {
+        if (a->choices[i].held && !response_send_held(a, i)) {
             return false;
         }
     }
     return true;
 }
 
-void answer_flush_unsent(loop *l) {
+void response_flush_unsent(loop *l) {
     while (l->unsent != NULL) {
-        answer *a = l->unsent;
+        response *a = l->unsent;
         l->unsent = a->next_unsent;
         a->listed = false;
         (void)send_all_held(a);
@@ -150,37 +150,37 @@ void answer_flush_unsent(loop *l) {
 }
 
 /* Ends the stream when all of it is sent. */
-static void finish_stream(answer *a) {
+static void finish_stream(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         if (a->choices[i].held) {
             return;
         }
     }
-    json_out o = answer_begin_json(a);
+    json_out o = response_begin_json(a);
     if (a->info->include_usage) {
         json_raw(&o, "data: {");
-        answer_write_head(a, a->format->chunk_object, &o);
+        response_write_head(a, a->format->chunk_object, &o);
         json_raw(&o, ",\"choices\":[],\"usage\":");
-        answer_write_usage(a, &o);
+        response_write_usage(a, &o);
         json_raw(&o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"}\n\n");
     }
     json_raw(&o, "data: [DONE]\n\n");
-    if (answer_send_piece(a, &o)) {
+    if (response_send_piece(a, &o)) {
         conn *c = a->conn;
-        answer_close(a);
+        response_close(a);
         conn_stream_end(c);
     }
 }
 
-/* ---- whole answers ---- */
+/* ---- whole responses ---- */
 
 /* The mean log-probability of a choice's tokens. */
-static double merit(const answer_choice *c) {
+static double merit(const response_choice *c) {
     return c->completion_tokens > 0 ? c->sum_logprob / c->completion_tokens : 0.0;
 }
 
 /* Puts the n_best of each prompt's samples in order, the best first; all of them as they came where all are wanted. */
-static bool choose_shown(answer *a) {
+static bool choose_shown(response *a) {
     int32_t n_samples = a->info->n_samples, n_best = a->info->n_best;
     a->shown = mem_new((size_t)a->n_choices, sizeof *a->shown);
     if (a->shown == NULL) {
@@ -200,52 +200,52 @@ static bool choose_shown(answer *a) {
     return true;
 }
 
-/* Bytes of the whole answer, about. */
-static size_t whole_bytes(const answer *a) {
+/* Bytes of the whole response, about. */
+static size_t whole_bytes(const response *a) {
     size_t n = a->n_bytes;
     for (int32_t i = 0; i < a->n_shown; i++) {
-        const answer_prompt *p = answer_prompt_of(a, &a->choices[a->shown[i]]);
-        n += p->text.n + p->prompt_logprobs.n + p->n_ids * sizeof *p->ids + answer_logprobs_bytes(&p->logprobs);
+        const response_prompt *p = response_prompt_of(a, &a->choices[a->shown[i]]);
+        n += p->text.n + p->prompt_logprobs.n + p->n_ids * sizeof *p->ids + response_logprobs_bytes(&p->logprobs);
     }
     return n;
 }
 
-static void send_whole(answer *a) {
+static void send_whole(response *a) {
     conn *c = a->conn;
-    json_out o = answer_begin_json(a);
+    json_out o = response_begin_json(a);
     a->format->begin(a, &o);
     for (int32_t i = 0; i < a->n_shown; i++) {
         a->format->choice(a, i, &o);
     }
     a->format->end(a, &o);
     if (o.err != QUIRE_OK) {
-        answer_fail_with(a, 500, "out of memory");
+        response_fail_with(a, 500, "out of memory");
         return;
     }
-    answer_close(a);
+    response_close(a);
     conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = scratch_of(c)});
 }
 
-/* Writes the part of a long answer that is in the scratch buffer. False: a is gone. */
-static bool send_part(answer *a, const json_out *o) {
+/* Writes the part of a long response that is in the scratch buffer. False: a is gone. */
+static bool send_part(response *a, const json_out *o) {
     if (o->err != QUIRE_OK) {
-        answer_fail_with(a, 500, "out of memory");
+        response_fail_with(a, 500, "out of memory");
         return false;
     }
     conn_stream_take(a->conn, &a->conn->loop->scratch);
     return true;
 }
 
-/* Writes choices while there is room; each is forgotten then. Ends the answer behind the last. */
-static void send_parts(answer *a) {
+/* Writes choices while there is room; each is forgotten then. Ends the response behind the last. */
+static void send_parts(response *a) {
     conn *c = a->conn;
     json_out o;
     while (a->next_shown < a->n_shown && has_room(a)) {
-        answer_choice *choice = &a->choices[a->shown[a->next_shown]];
-        o = answer_begin_json(a);
+        response_choice *choice = &a->choices[a->shown[a->next_shown]];
+        o = response_begin_json(a);
         a->format->choice(a, a->next_shown++, &o);
         clear_choice(a, choice);
-        answer_deinit_logprobs(&choice->logprobs);
+        response_deinit_logprobs(&choice->logprobs);
         strbuf_deinit(&choice->text);
         if (!send_part(a, &o)) {
             return;
@@ -254,18 +254,18 @@ static void send_parts(answer *a) {
     if (a->next_shown < a->n_shown) {
         return;
     }
-    o = answer_begin_json(a);
+    o = response_begin_json(a);
     a->format->end(a, &o);
     if (send_part(a, &o)) {
-        answer_close(a);
+        response_close(a);
         conn_stream_end(c);
     }
 }
 
-static void send_long(answer *a) {
+static void send_long(response *a) {
     a->is_long = true;
     conn_stream_begin(a->conn, "application/json");
-    json_out o = answer_begin_json(a);
+    json_out o = response_begin_json(a);
     a->format->begin(a, &o);
     if (send_part(a, &o)) {
         send_parts(a);
@@ -274,7 +274,7 @@ static void send_long(answer *a) {
 
 /* ---- both ---- */
 
-void answer_finish(answer *a) {
+void response_finish(response *a) {
     if (!a->info->stream) {
         a->conn->loop->n_unread += (int64_t)a->n_bytes;
     }
@@ -282,7 +282,7 @@ void answer_finish(answer *a) {
     if (a->started) {
         finish_stream(a);
     } else if (!choose_shown(a)) {
-        answer_fail_with(a, 500, "out of memory");
+        response_fail_with(a, 500, "out of memory");
     } else if (whole_bytes(a) <= WHOLE_BYTES) {
         send_whole(a);
     } else {
@@ -290,7 +290,7 @@ void answer_finish(answer *a) {
     }
 }
 
-void answer_drained(answer *a) {
+void response_drained(response *a) {
     if (a->is_long) {
         send_parts(a);
     } else if (a->started && send_all_held(a) && a->is_done) {

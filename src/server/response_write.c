@@ -1,7 +1,7 @@
-/* What the answers of all endpoints have in common. */
+/* What the responses of all endpoints have in common. */
 #include "server/response.h"
 
-void answer_write_head(const answer *a, const char *object, json_out *o) {
+void response_write_head(const response *a, const char *object, json_out *o) {
     json_raw(o, "\"id\":");
     json_cstr(o, a->id);
     json_raw(o, ",\"object\":");
@@ -12,7 +12,7 @@ void answer_write_head(const answer *a, const char *object, json_out *o) {
     json_cstr(o, a->conn->loop->server->model_name);
 }
 
-void answer_write_finish(const answer_choice *c, json_out *o) {
+void response_write_finish(const response_choice *c, json_out *o) {
     static const char *const words[] = {
         [QUIRE_FINISH_NONE] = NULL, [QUIRE_FINISH_STOP] = "stop", [QUIRE_FINISH_LENGTH] = "length",
         [QUIRE_FINISH_CANCELLED] = "abort", [QUIRE_FINISH_ERROR] = "error",
@@ -33,7 +33,7 @@ void answer_write_finish(const answer_choice *c, json_out *o) {
     }
 }
 
-void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o) {
+void response_write_token_ids(const response *a, const response_choice *c, json_out *o) {
     if (a->info->return_token_ids) {
         json_ints(o, c->tokens, c->n_tokens);
     } else {
@@ -41,8 +41,8 @@ void answer_write_token_ids(const answer *a, const answer_choice *c, json_out *o
     }
 }
 
-void answer_write_prompt_ids(const answer *a, const answer_choice *c, json_out *o) {
-    const answer_prompt *p = answer_prompt_of(a, c);
+void response_write_prompt_ids(const response *a, const response_choice *c, json_out *o) {
+    const response_prompt *p = response_prompt_of(a, c);
     if (a->info->return_token_ids && !c->prompt_sent) {
         json_ints(o, p->ids, p->n_ids);
     } else {
@@ -50,12 +50,12 @@ void answer_write_prompt_ids(const answer *a, const answer_choice *c, json_out *
     }
 }
 
-answer_prompt *answer_prompt_of(const answer *a, const answer_choice *c) {
+response_prompt *response_prompt_of(const response *a, const response_choice *c) {
     return &a->prompts[(c - a->choices) / a->n_samples];
 }
 
-void answer_write_text(const answer *a, const answer_choice *c, json_out *o) {
-    const strbuf *echo = &answer_prompt_of(a, c)->text;
+void response_write_text(const response *a, const response_choice *c, json_out *o) {
+    const strbuf *echo = &response_prompt_of(a, c)->text;
     json_texts(o, c->prompt_sent ? (str){"", 0} : (str){echo->p, echo->n}, (str){c->text.p, c->text.n});
 }
 
@@ -68,20 +68,20 @@ static void usage_fields(int32_t prompt_tokens, int32_t completion_tokens, json_
     json_int(o, completion_tokens);
 }
 
-static void prompt_details(const answer *a, json_out *o) {
+static void prompt_details(const response *a, json_out *o) {
     json_raw(o, ",\"prompt_tokens_details\":{\"cached_tokens\":");
     json_int(o, a->cached_tokens);
     json_raw(o, "}");
 }
 
-void answer_write_usage(const answer *a, json_out *o) {
+void response_write_usage(const response *a, json_out *o) {
     json_raw(o, "{");
     usage_fields(a->prompt_tokens, a->completion_tokens, o);
     prompt_details(a, o);
     json_raw(o, "}");
 }
 
-void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *o) {
+void response_write_chunk_tail(const response *a, const response_choice *c, json_out *o) {
     if (a->info->continuous_usage) {
         json_raw(o, ",\"usage\":{");
         usage_fields(c->prompt_tokens, c->completion_tokens, o);
@@ -91,14 +91,14 @@ void answer_write_chunk_tail(const answer *a, const answer_choice *c, json_out *
         json_raw(o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"");
     }
     if (c->finish != QUIRE_FINISH_NONE) {
-        answer_write_explain(a, c, o);
+        response_write_explain(a, c, o);
     }
 }
 
-void answer_write_tail(const answer *a, json_out *o) {
+void response_write_tail(const response *a, json_out *o) {
     json_raw(o, ",\"service_tier\":null,\"system_fingerprint\":\"quire-" QUIRE_VERSION "\",\"usage\":{");
     usage_fields(a->prompt_tokens, a->completion_tokens, o);
     prompt_details(a, o);
     json_raw(o, ",\"completion_tokens_details\":null}");
-    answer_write_explain(a, NULL, o);
+    response_write_explain(a, NULL, o);
 }

@@ -96,11 +96,11 @@ static void get_model(conn *c) {
 }
 
 static void post_completions(conn *c) {
-    answer_start(c, QUIRE_COMPLETIONS);
+    response_start(c, QUIRE_COMPLETIONS);
 }
 
 static void post_chat(conn *c) {
-    answer_start(c, QUIRE_CHAT);
+    response_start(c, QUIRE_CHAT);
 }
 
 /* ---- the pool looked at ---- */
@@ -314,7 +314,7 @@ void routes_check(conn *c) {
 }
 
 /* What a browser asks before it lets a page from elsewhere post here. */
-static void answer_options(conn *c) {
+static void response_options(conn *c) {
     bool allowed = c->loop->server->options.allow_origin != NULL;
     conn_reply(c, &(reply){.status = 204,
                            .headers = !allowed ? "Allow: GET, HEAD, POST, OPTIONS\r\n"
@@ -326,7 +326,7 @@ static void answer_options(conn *c) {
 
 void routes_run(conn *c) {
     if (c->request.method == HTTP_OPTIONS) {
-        answer_options(c);
+        response_options(c);
         return;
     }
     find((str){c->request.path.p, c->request.path.n})->run(c);

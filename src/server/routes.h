@@ -6,7 +6,7 @@
 
 /* At the end of a request's head: sets c->tenant, or c->refusal when the request can be refused whatever its body is. */
 void routes_check(conn *c);
-/* The request is complete: answers it, or starts what will. */
+/* The request is complete: responses it, or starts what will. */
 void routes_run(conn *c);
 
 #endif

@@ -131,7 +131,7 @@ static quire_err fill(sandbox *b) {
     o.n_pages = N_PAGES;
     o.page_tokens = PAGE_TOKENS;
     o.max_seqs = MAX_SEQS;
-    o.max_spaces = 1;
+    o.max_namespaces = 1;
     o.n_events = MAX_EVENTS;
     return quire_kv_open(&o, &b->kv);
 }

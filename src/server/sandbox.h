@@ -1,6 +1,6 @@
 /* Sandboxes: small pools of the real KV cache (quire_kv.h), 64 pages of 16 tokens, driven by hand from the page at /pool.
  *
- * A command is a JSON object. {"do":"open"} makes a sandbox and answers its name in "sandbox"; all others carry that:
+ * A command is a JSON object. {"do":"open"} makes a sandbox and responses its name in "sandbox"; all others carry that:
  *   {"do":"new","tokens":n,"story":0..3}    a sequence with the first n words of a story
  *   {"do":"append","seq":id,"tokens":n}     n words of its own at its end
  *   {"do":"fork","seq":id,"n":n}            n more that share all its pages
@@ -9,7 +9,7 @@
  *   {"do":"evict","n":n}                    n cached pages become free, longest unused first
  *   {"do":"page","page":n}                  what lies in a page
  *   {"do":"state"}, {"do":"reset"}
- * Each answer but page's is the whole state (pool_json.h). What is computed is committed at once, as an engine does, so prefixes are found.
+ * Each response but page's is the whole state (pool_json.h). What is computed is committed at once, as an engine does, so prefixes are found.
  *
  * At most SANDBOX_MAX at a time: a new one takes the place of one idle for long, or of the one unused longest. Any thread; one lock, held for
  * microseconds. Sandboxes hold words of our own, nobody's prompts. */

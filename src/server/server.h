@@ -29,11 +29,11 @@ typedef struct server_options {
     size_t max_body_bytes;         /* of one request; more is answered 413 */
     size_t max_bodies_bytes;       /* of all large bodies together, until their first token; further ones wait */
     size_t max_output_bytes;       /* waiting in a connection's buffer; while it is full nothing more is written */
-    size_t max_unread_bytes;       /* of all answers of a loop that wait for their readers; past it those who read nothing for longest are cut */
+    size_t max_unread_bytes;       /* of all responses of a loop that wait for their readers; past it those who read nothing for longest are cut */
     int64_t header_deadline_us;    /* from a request's first byte (or the connection's opening) to the end of its header */
     int64_t body_deadline_us;      /* from there to the end of its body */
     int64_t idle_deadline_us;      /* a connection between requests */
-    int64_t write_deadline_us;     /* output waits and the client takes no byte: the answer is cut */
+    int64_t write_deadline_us;     /* output waits and the client takes no byte: the response is cut */
     int64_t shutdown_deadline_us;  /* from server_stop until what still runs is cancelled */
 } server_options;
 

@@ -235,9 +235,9 @@ void streams_forget(conn *c) {
 /* ---- where the stream is ---- */
 
 /* The stream of that id, if it is the tenant's. */
-static answer *find(const loop *l, const stream_order *o) {
+static response *find(const loop *l, const stream_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
-        answer *a = c->answer;
+        response *a = c->response;
         if (a != NULL && a->started && strcmp(a->id, o->id) == 0) {
             bool same = c->has_tenant == o->has_tenant && (!o->has_tenant || strcmp(c->tenant, o->tenant) == 0);
             return same ? a : NULL;
@@ -246,14 +246,14 @@ static answer *find(const loop *l, const stream_order *o) {
     return NULL;
 }
 
-static quire_err run_fork(stream_order *o, const answer *a) {
+static quire_err run_fork(stream_order *o, const response *a) {
     TRY(quire_stream_fork(a->stream, o->index, o->position, &o->fork, &o->err));
     return o->fields.n > 0 ? quire_request_set_all(o->fork, o->fields.p, o->fields.n, &o->err) : QUIRE_OK;
 }
 
 /* Does what can be done at once; a rollback or steer comes back when its event does. */
 static void run_order(loop *l, stream_order *o) {
-    answer *a = find(l, o);
+    response *a = find(l, o);
     quire_err e;
     if (a == NULL) {
         e = err_set(&o->err, QUIRE_NOT_FOUND, -1, "there is no running stream of this id");
@@ -274,7 +274,7 @@ static void run_order(loop *l, stream_order *o) {
     }
 }
 
-void streams_done(answer *a, answer_choice *c, const quire_event *ev) {
+void streams_done(response *a, response_choice *c, const quire_event *ev) {
     stream_order *o = c->order;
     (void)a;
     if (o == NULL) {
@@ -289,7 +289,7 @@ void streams_done(answer *a, answer_choice *c, const quire_event *ev) {
     send_back(o);
 }
 
-void streams_end(answer *a) {
+void streams_end(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         stream_order *o = a->choices[i].order;
         if (o != NULL) {
@@ -315,7 +315,7 @@ static void reply_done(conn *c, const stream_order *o) {
     conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = {c->loop->scratch.p, c->loop->scratch.n}});
 }
 
-static void answer_order(stream_order *o) {
+static void response_order(stream_order *o) {
     conn *c = o->conn;
     if (c == NULL) {
         return;
@@ -328,7 +328,7 @@ static void answer_order(stream_order *o) {
     } else if (o->kind == ORDER_FORK) {
         quire_request *r = o->fork;
         o->fork = NULL;
-        answer_start_request(c, r);
+        response_start_request(c, r);
     } else {
         reply_done(c, o);
     }
@@ -340,7 +340,7 @@ void streams_take(loop *l) {
     for (stream_order *next; o != NULL; o = next) {
         next = o->next;
         if (o->is_back) {
-            answer_order(o);
+            response_order(o);
             order_drop(o);
         } else {
             run_order(l, o);

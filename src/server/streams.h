@@ -10,16 +10,16 @@
 
 typedef struct stream_order stream_order;
 
-/* A new number for an answer of l, which says whose it is. */
+/* A new number for a response of l, which says whose it is. */
 uint64_t streams_number(loop *l);
-/* Answers a POST to a stream, later. */
+/* Responses a POST to a stream, later. */
 void streams_post(conn *c);
 /* Orders have come to l. */
 void streams_take(loop *l);
 /* What came of the order that a choice waits for: ROLLBACK or REFUSED. The choice waits no more. */
-void streams_done(answer *a, answer_choice *c, const quire_event *ev);
-/* The answer goes, and orders to its choices with it. */
-void streams_end(answer *a);
+void streams_done(response *a, response_choice *c, const quire_event *ev);
+/* The response goes, and orders to its choices with it. */
+void streams_end(response *a);
 /* The connection that asked goes. */
 void streams_forget(conn *c);
 /* Drops what is still under way to l, whose thread has ended. */

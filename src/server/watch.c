@@ -85,7 +85,7 @@ static pool_viewer viewer_of(const conn *c, const pool_text *text) {
                          .owner = c->is_operator || !c->has_tenant ? NULL : c->tenant};
 }
 
-/* The state as `who` may see it; what several may see is written once an answer. */
+/* The state as `who` may see it; what several may see is written once a response. */
 static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
     strbuf *b = who->owner != NULL ? &h->own : &h->text[who->text != NULL];
@@ -274,7 +274,7 @@ void watch_shut(loop *l) {
     l->watch = NULL;
 }
 
-/* One more of c's kind, or NULL, and c has its answer. */
+/* One more of c's kind, or NULL, and c has its response. */
 static watcher *add(conn *c, watch_kind kind, int32_t page) {
     loop *l = c->loop;
     watch *h = l->watch;

@@ -162,7 +162,7 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
         collect(s, &s->plan.items[i]);
     }
     if (s->plan.n_items == n_planned) {
-        pace_note(&s->pace, s->plan.n_rows, s->plan.n_pairs, us);
+        step_cost_note(&s->step_cost, s->plan.n_rows, s->plan.n_pairs, us);
     }
     return s->o->checks ? check(s, err) : QUIRE_OK;
 }
@@ -207,7 +207,7 @@ static quire_err open_memory(serving *s) {
     }
     kv_index_options io = {.page_tokens = o->page_tokens,
                            .n_groups = 1,
-                           .max_spaces = s->t->n_tenants,
+                           .max_namespaces = s->t->n_tenants,
                            .policy = o->eviction,
                            .seed = 1,
                            .granularity = o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN};
@@ -228,10 +228,10 @@ static quire_err open_planner(serving *s) {
     s->waiting = mem_new(n, sizeof *s->waiting);
     s->running_view = mem_new(seats, sizeof *s->running_view);
     s->plan.items = mem_new(seats, sizeof *s->plan.items);
-    s->plan.fates = mem_new(seats, sizeof *s->plan.fates);
+    s->plan.decisions = mem_new(seats, sizeof *s->plan.decisions);
     s->copies.cap = 1;
     s->copies.pairs = mem_new(1, sizeof *s->copies.pairs);
-    bool good = s->seqs && s->running && s->waiting && s->running_view && s->plan.items && s->plan.fates && s->copies.pairs;
+    bool good = s->seqs && s->running && s->waiting && s->running_view && s->plan.items && s->plan.decisions && s->copies.pairs;
     return good ? open_memory(s) : QUIRE_NO_MEMORY;
 }
 
@@ -251,7 +251,7 @@ static void close_all(serving *s) {
     mem_free(s->waiting);
     mem_free(s->running_view);
     mem_free(s->plan.items);
-    mem_free(s->plan.fates);
+    mem_free(s->plan.decisions);
     mem_free(s->copies.pairs);
 }
 

@@ -26,19 +26,19 @@ void serving_list_remove(int32_t *list, int32_t *n, int32_t number) {
 
 /* ---- holds, as src/engine/prefix_wait.c has them: who waits for pages that another computes ---- */
 
-static bool hold_stands(const serving *s, const served *a) {
+static bool prefix_wait_blocks(const serving *s, const served *a) {
     bool runs = false;
-    for (int32_t i = 0; i < s->n_running && a->held_until > 0; i++) {
-        runs |= s->running[i] == a->held_for;
+    for (int32_t i = 0; i < s->n_running && a->blocked_until > 0; i++) {
+        runs |= s->running[i] == a->blocked_on;
     }
-    return runs && s->seqs[a->held_for].n_computed < a->held_until;
+    return runs && s->seqs[a->blocked_on].n_computed < a->blocked_until;
 }
 
 /* Up to which token a, which finds n_cached now, could take pages from other; 0: nothing worth a wait. */
 static int32_t worth_waiting(const serving *s, const served *a, int32_t n_cached, const served *other, int32_t n_computed) {
     int32_t size = s->limits.page_tokens, n = other->n_known < a->n_known - 1 ? other->n_known : a->n_known - 1;
     n -= n % size;
-    if (other->path.space != a->path.space || other->number > a->number || n - n_cached < size || n_computed - n_computed % size > n_cached ||
+    if (other->path.namespace != a->path.namespace || other->number > a->number || n - n_cached < size || n_computed - n_computed % size > n_cached ||
         memcmp(a->tokens, other->tokens, (size_t)(n_cached + size) * sizeof *a->tokens) != 0) {
         return 0;
     }
@@ -49,20 +49,20 @@ static int32_t worth_waiting(const serving *s, const served *a, int32_t n_cached
     return at - at % size;
 }
 
-static void find_hold(serving *s, int32_t i) {
-    served *a = &s->seqs[s->ready[i]];
+static void find_prefix_wait(serving *s, int32_t i) {
+    served *a = &s->seqs[s->candidates[i]];
     sched_seq *view = &s->waiting_view[i];
-    a->held_until = 0;
+    a->blocked_until = 0;
     for (int32_t k = 0; s->ix != NULL && k < s->n_running + i; k++) {
         bool runs = k < s->n_running;
         const sched_seq *other = runs ? &s->running_view[k] : &s->waiting_view[k - s->n_running];
-        int32_t number = runs ? s->running[k] : s->ready[k - s->n_running];
-        int32_t until = other->held ? 0 : worth_waiting(s, a, view->n_computed, &s->seqs[number], other->n_computed);
-        if (until > a->held_until) {
-            a->held_until = until;
-            a->held_for = number;
-            view->held = true;
-            view->waits_for = k;
+        int32_t number = runs ? s->running[k] : s->candidates[k - s->n_running];
+        int32_t until = other->prefix_wait ? 0 : worth_waiting(s, a, view->n_computed, &s->seqs[number], other->n_computed);
+        if (until > a->blocked_until) {
+            a->blocked_until = until;
+            a->blocked_on = number;
+            view->prefix_wait = true;
+            view->blocked_on = k;
         }
     }
 }
@@ -88,18 +88,18 @@ static bool take_piece(serving *s, served *a) {
 }
 
 /* The oldest waiting that a plan may admit, into s->ready. With pieces: those that got one, until one gets none. */
-static int32_t find_ready(serving *s) {
+static int32_t find_candidates(serving *s) {
     int32_t n = 0, places = s->limits.max_seqs - s->n_running, most = places < SERVING_MAX_ADMIT ? places : SERVING_MAX_ADMIT;
     for (int32_t i = 0, looked_at = 0; i < s->n_waiting && n < most && looked_at < MAX_LOOKED_AT; i++) {
         served *a = &s->seqs[s->waiting[i]];
-        if (hold_stands(s, a)) {
+        if (prefix_wait_blocks(s, a)) {
             continue;
         }
         looked_at++;
         if (s->pieces && !take_piece(s, a)) {
             break;
         }
-        s->ready[n++] = s->waiting[i];
+        s->candidates[n++] = s->waiting[i];
     }
     return n;
 }
@@ -142,14 +142,14 @@ static void preempt(serving *s, int32_t number) {
 }
 
 /* Items name requests from now on; who is admitted or preempted changes lists. */
-static void apply_plan(serving *s, int32_t n_ready) {
+static void apply_plan(serving *s, int32_t n_candidates) {
     int32_t n_before = s->n_running, kept = 0;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         int32_t *k = &s->plan.items[i].seq;
-        *k = *k < n_before ? s->running[*k] : s->ready[*k - n_before];
+        *k = *k < n_before ? s->running[*k] : s->candidates[*k - n_before];
     }
     for (int32_t i = 0; i < n_before; i++) {
-        if (s->plan.fates[i] == SCHED_PREEMPTED) {
+        if (s->plan.decisions[i] == SCHED_PREEMPTED) {
             preempt(s, s->running[i]);
         } else {
             s->running[kept++] = s->running[i];
@@ -158,36 +158,36 @@ static void apply_plan(serving *s, int32_t n_ready) {
     s->n_running = kept;
     for (int32_t i = s->plan.n_items - s->plan.n_admitted; i < s->plan.n_items; i++) {
         admit(s, &s->seqs[s->plan.items[i].seq]);
-        s->seqs[s->plan.items[i].seq].held_until = 0;
+        s->seqs[s->plan.items[i].seq].blocked_until = 0;
     }
-    for (int32_t i = 0; s->pieces && i < n_ready; i++) { /* who got a piece and was not admitted */
-        if (s->seqs[s->ready[i]].n_admitted == 0) {
-            first_fit_give(&s->room, s->ready[i]);
+    for (int32_t i = 0; s->pieces && i < n_candidates; i++) { /* who got a piece and was not admitted */
+        if (s->seqs[s->candidates[i]].n_admitted == 0) {
+            first_fit_give(&s->room, s->candidates[i]);
         }
     }
 }
 
 void serving_plan(serving *s) {
-    int32_t n_free = INT32_MAX / 2, n_ready = find_ready(s);
+    int32_t n_free = INT32_MAX / 2, n_candidates = find_candidates(s);
     for (int32_t i = 0; i < s->n_running; i++) {
         s->running_view[i] = describe(s, &s->seqs[s->running[i]]);
     }
-    for (int32_t i = 0; i < n_ready; i++) {
-        served *a = &s->seqs[s->ready[i]];
+    for (int32_t i = 0; i < n_candidates; i++) {
+        served *a = &s->seqs[s->candidates[i]];
         sched_seq *view = &s->waiting_view[i];
         *view = describe(s, a);
         if (s->ix != NULL) {
             view->n_computed = kv_index_peek_held(s->ix, &a->path, a->tokens, a->n_known - 1, &view->n_pages);
         }
-        find_hold(s, i);
+        find_prefix_wait(s, i);
     }
     if (!s->pieces) {
         kv_counts c = kv_pool_counts(s->pool);
         n_free = c.n_free + c.n_cached;
     }
-    s->limits.cost = pace_cost(&s->pace);
-    sched_make_plan(&s->limits, s->running_view, s->n_running, s->waiting_view, n_ready, n_free, &s->plan);
-    apply_plan(s, n_ready);
+    s->limits.cost = step_cost_fit(&s->step_cost);
+    sched_make_plan(&s->limits, s->running_view, s->n_running, s->waiting_view, n_candidates, n_free, &s->plan);
+    apply_plan(s, n_candidates);
 }
 
 /* ---- pages ---- */

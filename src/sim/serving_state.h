@@ -16,8 +16,8 @@ typedef struct served {
     kv_path path;
     int32_t n_prompt, n_most, n_known, n_computed, n_preempted, n_admitted, n_reused;
     int64_t reserved;   /* tokens that its piece holds; 0 with pages */
-    int32_t held_for;   /* request that computes its tokens up to held_until, 0: nobody */
-    int32_t held_until;
+    int32_t blocked_on;   /* request that computes its tokens up to blocked_until, 0: nobody */
+    int32_t blocked_until;
     double arrival, first;
 } served;
 
@@ -26,7 +26,7 @@ typedef struct serving {
     const serving_options *o;
     serving_result *r;
     sched_limits limits;
-    pace pace;
+    step_cost step_cost;
     bool pieces;     /* keys and values in one piece each */
     kv_pool *pool;   /* NULL with pieces */
     kv_index *ix;    /* NULL without a cache */
@@ -34,7 +34,7 @@ typedef struct serving {
     kv_copies copies;
     served *seqs;       /* [n_requests] */
     int32_t *running, *waiting, n_running, n_waiting, next; /* numbers, oldest first; the next to arrive */
-    int32_t ready[SERVING_MAX_ADMIT];
+    int32_t candidates[SERVING_MAX_ADMIT];
     sched_seq *running_view, waiting_view[SERVING_MAX_ADMIT];
     sched_plan plan;
     double now;

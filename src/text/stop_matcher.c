@@ -11,7 +11,7 @@ typedef struct automaton {
     size_t state;
 } automaton;
 
-struct stopper {
+struct stop_matcher {
     automaton *automata;
     size_t n;
     strbuf held; /* held.p[shown..] is what is held back */
@@ -39,26 +39,26 @@ static quire_err automaton_init(automaton *a, str text) {
     return QUIRE_OK;
 }
 
-quire_err stopper_open(const str *stops, size_t n, stopper **out) {
+quire_err stop_matcher_open(const str *stops, size_t n, stop_matcher **out) {
     *out = NULL;
     for (size_t i = 0; i < n; i++) {
         if (stops[i].n == 0) {
             return QUIRE_INVALID;
         }
     }
-    stopper *s = mem_new(1, sizeof *s);
+    stop_matcher *s = mem_new(1, sizeof *s);
     if (s == NULL) {
         return QUIRE_NO_MEMORY;
     }
     s->automata = mem_new(n, sizeof *s->automata);
     if (s->automata == NULL) {
-        stopper_close(s);
+        stop_matcher_close(s);
         return QUIRE_NO_MEMORY;
     }
     s->n = n;
     for (size_t i = 0; i < n; i++) {
         if (automaton_init(&s->automata[i], stops[i]) != QUIRE_OK) {
-            stopper_close(s);
+            stop_matcher_close(s);
             return QUIRE_NO_MEMORY;
         }
     }
@@ -66,7 +66,7 @@ quire_err stopper_open(const str *stops, size_t n, stopper **out) {
     return QUIRE_OK;
 }
 
-void stopper_close(stopper *s) {
+void stop_matcher_close(stop_matcher *s) {
     if (s == NULL) {
         return;
     }
@@ -80,7 +80,7 @@ void stopper_close(stopper *s) {
 }
 
 /* Shows held text up to `end` (an offset in held). Moves the rest down once that is the smaller part, which keeps the whole linear. */
-static quire_err show_until(stopper *s, size_t end, strbuf *out) {
+static quire_err show_until(stop_matcher *s, size_t end, strbuf *out) {
     TRY(strbuf_add(out, s->held.p + s->shown, end - s->shown));
     s->shown = end;
     size_t rest = s->held.n - s->shown;
@@ -93,7 +93,7 @@ static quire_err show_until(stopper *s, size_t end, strbuf *out) {
 }
 
 /* Takes one byte into every automaton: the longest string that is now complete, or -1. */
-static int32_t step_all(stopper *s, char c) {
+static int32_t step_all(stop_matcher *s, char c) {
     int32_t best = -1;
     for (size_t i = 0; i < s->n; i++) {
         automaton *a = &s->automata[i];
@@ -106,7 +106,7 @@ static int32_t step_all(stopper *s, char c) {
 }
 
 /* The longest suffix of the text that begins a stop string. */
-static size_t longest_begun(const stopper *s) {
+static size_t longest_begun(const stop_matcher *s) {
     size_t longest = 0;
     for (size_t i = 0; i < s->n; i++) {
         longest = s->automata[i].state > longest ? s->automata[i].state : longest;
@@ -114,7 +114,7 @@ static size_t longest_begun(const stopper *s) {
     return longest;
 }
 
-quire_err stopper_feed(stopper *s, str piece, bool include, strbuf *out, int32_t *match) {
+quire_err stop_matcher_feed(stop_matcher *s, str piece, bool include, strbuf *out, int32_t *match) {
     *match = -1;
     if (s->matched || piece.n == 0) {
         return QUIRE_OK;
@@ -136,7 +136,7 @@ quire_err stopper_feed(stopper *s, str piece, bool include, strbuf *out, int32_t
     return show_until(s, s->held.n - longest_begun(s), out);
 }
 
-quire_err stopper_pass(stopper *s, str piece, strbuf *out) {
+quire_err stop_matcher_pass(stop_matcher *s, str piece, strbuf *out) {
     if (s->matched || piece.n == 0) {
         return QUIRE_OK;
     }
@@ -151,6 +151,6 @@ quire_err stopper_pass(stopper *s, str piece, strbuf *out) {
     return show_until(s, s->held.n - longest_begun(s), out);
 }
 
-quire_err stopper_flush(stopper *s, strbuf *out) {
+quire_err stop_matcher_flush(stop_matcher *s, strbuf *out) {
     return s->matched || s->held.n == 0 ? QUIRE_OK : show_until(s, s->held.n, out);
 }

@@ -32,7 +32,7 @@ typedef struct outcome {
 } outcome;
 
 /* What came of one request. */
-typedef struct answer {
+typedef struct response {
     quire_stream *stream;
     outcome *choices;
     int32_t n_choices, n_started, n_ended, n_deltas;
@@ -41,7 +41,7 @@ typedef struct answer {
     int32_t prompt_tokens, completion_tokens;
     int32_t n_rollbacks, n_refused;
     quire_error error, refusal;
-} answer;
+} response;
 
 static inline quire_engine *world_open(int32_t n_pages, int32_t max_seqs) {
     quire_options o;
@@ -73,9 +73,9 @@ static inline quire_request *request_of(quire_engine *e, const char *body) {
     return r;
 }
 
-static inline void submit_request(quire_queue *q, quire_request *r, answer *a) {
+static inline void submit_request(quire_queue *q, quire_request *r, response *a) {
     quire_error err = {0};
-    *a = (answer){.n_choices = quire_request_describe(r)->n_choices};
+    *a = (response){.n_choices = quire_request_describe(r)->n_choices};
     a->choices = mem_new((size_t)a->n_choices, sizeof *a->choices);
     assert_non_null(a->choices);
     if (quire_submit(q, r, a, &a->stream, &err) != QUIRE_OK) {
@@ -83,20 +83,20 @@ static inline void submit_request(quire_queue *q, quire_request *r, answer *a) {
     }
 }
 
-static inline void submit(quire_engine *e, quire_queue *q, answer *a, const char *body) {
+static inline void submit(quire_engine *e, quire_queue *q, response *a, const char *body) {
     submit_request(q, request_of(e, body), a);
 }
 
-static inline void answer_clear(answer *a) {
+static inline void response_clear(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         strbuf_deinit(&a->choices[i].text);
         strbuf_deinit(&a->choices[i].echo);
     }
     mem_free(a->choices);
-    *a = (answer){0};
+    *a = (response){0};
 }
 
-static inline void take_delta(answer *a, outcome *c, const quire_event *ev) {
+static inline void take_delta(response *a, outcome *c, const quire_event *ev) {
     assert_true(c->started && !c->ended);
     assert_int_equal(strbuf_add(&c->text, ev->text, ev->n_text), QUIRE_OK);
     assert_true(c->n_tokens + ev->n_tokens <= MAX_OUT);
@@ -107,7 +107,7 @@ static inline void take_delta(answer *a, outcome *c, const quire_event *ev) {
     a->n_deltas++;
 }
 
-static inline void take_end(answer *a, outcome *c, const quire_event *ev) {
+static inline void take_end(response *a, outcome *c, const quire_event *ev) {
     assert_true(c->started && !c->ended);
     assert_int_not_equal(ev->finish, QUIRE_FINISH_NONE);
     c->ended = true;
@@ -121,9 +121,9 @@ static inline void take_end(answer *a, outcome *c, const quire_event *ev) {
     a->n_ended++;
 }
 
-/* Takes one event into its answer, checking the order. */
+/* Takes one event into its response, checking the order. */
 static inline void take(const quire_event *ev) {
-    answer *a = ev->user;
+    response *a = ev->user;
     assert_non_null(a);
     assert_false(a->done);
     assert_ptr_equal(ev->stream, a->stream);
@@ -188,7 +188,7 @@ static inline void next_event(quire_queue *q, quire_event *ev) {
     fail_msg("no event for two minutes");
 }
 
-static inline void wait_done(quire_queue *q, const answer *a) {
+static inline void wait_done(quire_queue *q, const response *a) {
     while (!a->done) {
         quire_event ev;
         next_event(q, &ev);
@@ -197,7 +197,7 @@ static inline void wait_done(quire_queue *q, const answer *a) {
 }
 
 /* Submits, waits, gives the stream back. */
-static inline void complete(quire_engine *e, quire_queue *q, answer *a, const char *body) {
+static inline void complete(quire_engine *e, quire_queue *q, response *a, const char *body) {
     submit(e, q, a, body);
     wait_done(q, a);
     quire_stream_release(a->stream);

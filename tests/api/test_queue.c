@@ -18,7 +18,7 @@ static void deltas_make_up_the_text_of_the_tokens(void **state) {
     for (int i = 0; i < 8; i++) {
         char body[256], *before, *after;
         size_t n_before, n_after;
-        answer a;
+        response a;
         snprintf(body, sizeof body,
                  "{\"prompt\": \"The prince went\", \"max_tokens\": 48, \"ignore_eos\": true, \"temperature\": %s, \"seed\": %d}",
                  i == 0 ? "0" : "1.2", i);
@@ -42,7 +42,7 @@ static void deltas_make_up_the_text_of_the_tokens(void **state) {
         quire_free(prompt);
         quire_free(before);
         quire_free(after);
-        answer_clear(&a);
+        response_clear(&a);
     }
     quire_queue_close(q);
 }
@@ -50,7 +50,7 @@ static void deltas_make_up_the_text_of_the_tokens(void **state) {
 static void stop_strings_cut_the_text_wherever_tokens_end(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
-    answer whole;
+    response whole;
     complete(shared, q, &whole, "{\"prompt\": \"The prince went\", \"max_tokens\": 48, " GREEDY "}");
     const strbuf *text = &whole.choices[0].text;
     assert_true(text->n > 60);
@@ -64,7 +64,7 @@ static void stop_strings_cut_the_text_wherever_tokens_end(void **state) {
         }
         at = (size_t)(strstr(text->p, stop) - text->p); /* where it comes first */
         for (int include = 0; include < 2; include++) {
-            answer a;
+            response a;
             snprintf(body, sizeof body,
                      "{\"prompt\": \"The prince went\", \"max_tokens\": 48, " GREEDY
                      ", \"stop\": [\"no such text\", \"%s\"], \"include_stop_str_in_output\": %s}",
@@ -79,17 +79,17 @@ static void stop_strings_cut_the_text_wherever_tokens_end(void **state) {
             assert_memory_equal(c->text.p ? c->text.p : "", text->p, shown);
             assert_true(c->n_tokens > 0 && c->n_tokens <= 48);
             assert_memory_equal(c->tokens, whole.choices[0].tokens, (size_t)c->n_tokens * sizeof(int32_t));
-            answer_clear(&a);
+            response_clear(&a);
         }
     }
-    answer_clear(&whole);
+    response_clear(&whole);
     quire_queue_close(q);
 }
 
 static void text_held_for_a_stop_string_comes_out_at_the_end(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
-    answer whole, a;
+    response whole, a;
     char body[256], stop[16];
     complete(shared, q, &whole, "{\"prompt\": \"The prince went\", \"max_tokens\": 20, " GREEDY "}");
     const strbuf *text = &whole.choices[0].text;
@@ -99,28 +99,28 @@ static void text_held_for_a_stop_string_comes_out_at_the_end(void **state) {
     assert_int_equal(a.choices[0].finish, QUIRE_FINISH_LENGTH);
     assert_string_equal(a.choices[0].text.p, text->p);
     assert_int_equal(a.choices[0].n_tokens, 20);
-    answer_clear(&a);
-    answer_clear(&whole);
+    response_clear(&a);
+    response_clear(&whole);
     quire_queue_close(q);
 }
 
 static void stop_strings_do_not_count_before_min_tokens(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
-    answer a;
+    response a;
     complete(shared, q, &a,
              "{\"prompt\": \"The prince went\", \"max_tokens\": 20, \"min_tokens\": 10, " GREEDY
              ", \"stop\": [\"e\", \"a\", \"o\", \"t\"]}");
     assert_int_equal(a.choices[0].finish, QUIRE_FINISH_STOP);
     assert_true(a.choices[0].n_tokens > 10);
-    answer_clear(&a);
+    response_clear(&a);
     quire_queue_close(q);
 }
 
 static void a_stop_token_is_named_counted_and_not_shown(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
-    answer whole, a;
+    response whole, a;
     char body[256], *text;
     size_t n;
     quire_error err = {0};
@@ -145,9 +145,9 @@ static void a_stop_token_is_named_counted_and_not_shown(void **state) {
         assert_int_equal(quire_detokenize(shared, tokens, (size_t)(first + include), true, &text, &n, &err), QUIRE_OK);
         assert_string_equal(c->text.p, text);
         quire_free(text);
-        answer_clear(&a);
+        response_clear(&a);
     }
-    answer_clear(&whole);
+    response_clear(&whole);
     quire_queue_close(q);
 }
 
@@ -159,14 +159,14 @@ static void the_models_own_end_stops_without_a_name(void **state) {
     assert_true(eos >= 0);
     for (int i = 0; i < 200 && !seen; i++) { /* high temperature finds it soon */
         char body[160];
-        answer a;
+        response a;
         snprintf(body, sizeof body, "{\"prompt\": \"The end.\", \"max_tokens\": 200, \"temperature\": 2, \"seed\": %d}", i);
         complete(shared, q, &a, body);
         outcome *c = &a.choices[0];
         seen = c->finish == QUIRE_FINISH_STOP;
         assert_int_equal(c->tokens[c->n_tokens - 1] == eos, seen);
         assert_int_equal(c->stop_token, -1);
-        answer_clear(&a);
+        response_clear(&a);
     }
     assert_true(seen);
     quire_queue_close(q);
@@ -176,7 +176,7 @@ static void prompts_of_one_request_are_answered_as_if_alone(void **state) {
     (void)state;
     static const char *const prompts[] = {"\"The prince went\"", "\"O Romeo\"", "\"It was late in the evening when\"", "\"a\""};
     quire_queue *q = queue_new(shared);
-    answer all;
+    response all;
     int32_t n_prompt = 0;
     complete(shared, q, &all,
              "{\"prompt\": [\"The prince went\", \"O Romeo\", \"It was late in the evening when\", \"a\"], \"echo\": true, "
@@ -184,7 +184,7 @@ static void prompts_of_one_request_are_answered_as_if_alone(void **state) {
     assert_int_equal(all.n_choices, 4);
     for (int i = 0; i < 4; i++) {
         char body[200];
-        answer one;
+        response one;
         snprintf(body, sizeof body, "{\"prompt\": %s, \"max_tokens\": 20, " GREEDY "}", prompts[i]);
         complete(shared, q, &one, body);
         assert_int_equal(all.choices[i].n_tokens, 20);
@@ -194,18 +194,18 @@ static void prompts_of_one_request_are_answered_as_if_alone(void **state) {
         assert_memory_equal(all.choices[i].echo.p, prompts[i] + 1, all.choices[i].echo.n);
         assert_int_equal(all.choices[i].echo.n, strlen(prompts[i]) - 2);
         n_prompt += one.prompt_tokens;
-        answer_clear(&one);
+        response_clear(&one);
     }
     assert_int_equal(all.prompt_tokens, n_prompt);
     assert_int_equal(all.completion_tokens, 80);
-    answer_clear(&all);
+    response_clear(&all);
     quire_queue_close(q);
 }
 
 static void ids_are_answered_as_their_text(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
-    answer by_text, by_ids;
+    response by_text, by_ids;
     quire_error err = {0};
     int32_t *ids;
     size_t n;
@@ -223,8 +223,8 @@ static void ids_are_answered_as_their_text(void **state) {
     assert_string_equal(by_ids.choices[0].text.p, by_text.choices[0].text.p);
     assert_string_equal(by_ids.choices[0].echo.p, "It was late");
     quire_free(ids);
-    answer_clear(&by_text);
-    answer_clear(&by_ids);
+    response_clear(&by_text);
+    response_clear(&by_ids);
     quire_queue_close(q);
 }
 
@@ -240,7 +240,7 @@ static void logits_are_the_same_bytes_every_time(void **state) {
     }
     for (int k = 0; k < 2; k++) {
         quire_request *r;
-        answer a, noise;
+        response a, noise;
         runs[k] = mem_new(1, n_bytes);
         memset(runs[k], 0xff, n_bytes); /* NaN: a row that is not written is seen */
         assert_int_equal(quire_request_ids(shared, ids, 70, &r, &err), QUIRE_OK);
@@ -254,8 +254,8 @@ static void logits_are_the_same_bytes_every_time(void **state) {
         wait_done(q, &noise);
         quire_stream_release(a.stream);
         quire_stream_release(noise.stream);
-        answer_clear(&a);
-        answer_clear(&noise);
+        response_clear(&a);
+        response_clear(&noise);
     }
     assert_memory_equal(runs[0], runs[1], n_bytes);
     for (size_t i = 0; i < 70 * (size_t)n_vocab; i++) {
@@ -277,13 +277,13 @@ static void a_prompt_that_is_too_long_fails_without_a_start(void **state) {
         assert_int_equal(strbuf_add_str(&body, "word "), QUIRE_OK);
     }
     assert_int_equal(strbuf_add_str(&body, "\"]}"), QUIRE_OK);
-    answer a;
+    response a;
     complete(shared, q, &a, body.p);
     assert_int_equal(a.finish, QUIRE_FINISH_ERROR);
     assert_int_equal(a.error.code, QUIRE_BAD_REQUEST);
     assert_int_equal(a.n_started, 0);
     assert_int_equal(a.completion_tokens, 0);
-    answer_clear(&a);
+    response_clear(&a);
     strbuf_deinit(&body);
     wait_until_idle(shared);
     quire_queue_close(q);
@@ -295,7 +295,7 @@ static quire_error refusal_of(quire_engine *e, quire_endpoint endpoint, bool at_
     quire_error err = {0};
     quire_request *r;
     strbuf body = {0};
-    answer a;
+    response a;
     assert_int_equal(strbuf_add_str(&body, head), QUIRE_OK);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(strbuf_add_str(&body, word), QUIRE_OK);
@@ -309,7 +309,7 @@ static quire_error refusal_of(quire_engine *e, quire_endpoint endpoint, bool at_
         quire_stream_release(a.stream);
         assert_int_equal(a.finish, QUIRE_FINISH_ERROR);
         err = a.error;
-        answer_clear(&a);
+        response_clear(&a);
     }
     assert_int_equal(err.code, endpoint == QUIRE_CHAT ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST);
     strbuf_deinit(&body);
@@ -358,7 +358,7 @@ static void a_full_engine_is_busy_and_loses_nothing(void **state) {
     quire_engine *e = world_open(256, 16); /* 1,024 places */
     quire_queue *q = queue_new(e);
     strbuf body = {0};
-    answer first, second, third, refused;
+    response first, second, third, refused;
     assert_int_equal(strbuf_add_str(&body, "{\"max_tokens\": 1, \"ignore_eos\": true, \"prompt\": [[1]"), QUIRE_OK);
     for (int i = 1; i < 1022; i++) {
         assert_int_equal(strbuf_addf(&body, ", [%d, %d]", i, i), QUIRE_OK);
@@ -388,10 +388,10 @@ static void a_full_engine_is_busy_and_loses_nothing(void **state) {
     quire_stream_release(third.stream);
     quire_stream_release(refused.stream);
     wait_until_idle(e);
-    answer_clear(&first);
-    answer_clear(&second);
-    answer_clear(&third);
-    answer_clear(&refused);
+    response_clear(&first);
+    response_clear(&second);
+    response_clear(&third);
+    response_clear(&refused);
     quire_queue_close(other);
     strbuf_deinit(&body);
     quire_queue_close(q);
@@ -404,7 +404,7 @@ static void cancel_ends_a_stream_at_every_moment(void **state) {
     (void)state;
     quire_queue *q = queue_new(shared);
     for (int deltas = -1; deltas < 4; deltas++) {
-        answer a[12];
+        response a[12];
         for (int i = 0; i < 12; i++) { /* 8 run at once, the others wait */
             submit(shared, q, &a[i], "{\"prompt\": \"The prince went\", \"max_tokens\": 400, \"ignore_eos\": true}");
             if (deltas < 0) {
@@ -431,7 +431,7 @@ static void cancel_ends_a_stream_at_every_moment(void **state) {
         assert_false(quire_queue_next(q, &ev));
         for (int i = 0; i < 12; i++) {
             quire_stream_release(a[i].stream);
-            answer_clear(&a[i]);
+            response_clear(&a[i]);
         }
     }
     quire_queue_close(q);
@@ -448,7 +448,7 @@ static void a_released_stream_is_never_heard_of_again(void **state) {
     int64_t before = n_finished(shared);
     for (int round = 0; round < 6; round++) {
         quire_queue *q = queue_new(shared);
-        answer a[N];
+        response a[N];
         bool released[N] = {false};
         int n_left = N;
         for (int i = 0; i < N; i++) {
@@ -469,13 +469,13 @@ static void a_released_stream_is_never_heard_of_again(void **state) {
                 quire_queue_wait(q, 1000);
                 continue;
             }
-            answer *mine = ev.user;
+            response *mine = ev.user;
             assert_false(released[mine - a]);
             take(&ev);
         }
         quire_queue_close(q); /* waits for those that still run */
         for (int i = 0; i < N; i++) {
-            answer_clear(&a[i]);
+            response_clear(&a[i]);
         }
         wait_until_idle(shared);
         /* every choice is counted once, whether its end was heard or not */
@@ -487,7 +487,7 @@ static void a_queue_may_close_while_its_streams_run(void **state) {
     (void)state;
     for (int round = 0; round < 12; round++) {
         quire_queue *q = queue_new(shared);
-        answer a[16];
+        response a[16];
         for (int i = 0; i < 16; i++) {
             submit(shared, q, &a[i], "{\"prompt\": \"The prince went\", \"max_tokens\": 1000, \"ignore_eos\": true}");
         }
@@ -502,7 +502,7 @@ static void a_queue_may_close_while_its_streams_run(void **state) {
         quire_queue_close(q);
         wait_until_idle(shared);
         for (int i = 0; i < 16; i++) {
-            answer_clear(&a[i]);
+            response_clear(&a[i]);
         }
     }
 }
@@ -513,7 +513,7 @@ static void closing_an_engine_at_once_leaves_nothing_behind(void **state) {
         quire_engine *e = world_open(64, 4);
         if (i > 0) {
             quire_queue *q = queue_new(e);
-            answer a[8];
+            response a[8];
             for (int k = 0; k < 8 && i > 1; k++) {
                 submit(e, q, &a[k], "{\"prompt\": \"The prince went\", \"max_tokens\": 500}");
             }
@@ -524,7 +524,7 @@ static void closing_an_engine_at_once_leaves_nothing_behind(void **state) {
             }
             quire_queue_close(q);
             for (int k = 0; k < 8 && i > 1; k++) {
-                answer_clear(&a[k]);
+                response_clear(&a[k]);
             }
         }
         quire_engine_close(e);
@@ -540,7 +540,7 @@ static void sixty_four_at_once_are_each_as_alone(void **state) {
     enum { N = 64 };
     quire_engine *e = world_open(128, 64); /* pages for some 2,000 tokens: not all fit */
     quire_queue *q = queue_new(e);
-    static answer together[N];
+    static response together[N];
     char body[N][200];
     for (int i = 0; i < N; i++) {
         snprintf(body[i], sizeof body[i],
@@ -552,14 +552,14 @@ static void sixty_four_at_once_are_each_as_alone(void **state) {
         wait_done(q, &together[i]);
     }
     for (int i = 0; i < N; i++) {
-        answer alone;
+        response alone;
         complete(e, q, &alone, body[i]);
         assert_int_equal(together[i].choices[0].n_tokens, alone.choices[0].n_tokens);
         assert_memory_equal(together[i].choices[0].tokens, alone.choices[0].tokens, (size_t)alone.choices[0].n_tokens * sizeof(int32_t));
         assert_string_equal(together[i].choices[0].text.p, alone.choices[0].text.p);
-        answer_clear(&alone);
+        response_clear(&alone);
         quire_stream_release(together[i].stream);
-        answer_clear(&together[i]);
+        response_clear(&together[i]);
     }
     wait_until_idle(e);
     quire_queue_close(q);
@@ -578,7 +578,7 @@ static void *client_main(void *arg) {
     client *c = arg;
     for (int round = 0; round < 3; round++) {
         quire_queue *q = queue_new(c->e);
-        answer a[10];
+        response a[10];
         for (int i = 0; i < 10; i++) {
             submit(c->e, q, &a[i],
                    i % 4 == 0 ? "{\"prompt\": [\"The prince\", \"O Romeo\"], \"max_tokens\": 12, \"stop\": [\"th\"]}"
@@ -594,7 +594,7 @@ static void *client_main(void *arg) {
         }
         quire_queue_close(q);
         for (int i = 0; i < 10; i++) {
-            answer_clear(&a[i]);
+            response_clear(&a[i]);
         }
     }
     return NULL;
@@ -624,11 +624,11 @@ static void the_engines_numbers_add_up(void **state) {
     quire_queue *q = queue_new(e);
     int64_t n_prompt = 0, n_completion = 0;
     for (int i = 0; i < 5; i++) {
-        answer a;
+        response a;
         complete(e, q, &a, "{\"prompt\": [\"The prince went\", \"O Romeo\"], \"max_tokens\": 10, " GREEDY "}");
         n_prompt += a.prompt_tokens;
         n_completion += a.completion_tokens;
-        answer_clear(&a);
+        response_clear(&a);
     }
     wait_until_idle(e);
     quire_stats s = stats_of(e);

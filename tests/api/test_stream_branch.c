@@ -5,8 +5,8 @@
 
 static quire_engine *e;
 
-/* Events until choice i has n tokens, or the answer is done. */
-static void read_to(quire_queue *q, answer *a, int32_t i, int32_t n) {
+/* Events until choice i has n tokens, or the response is done. */
+static void read_to(quire_queue *q, response *a, int32_t i, int32_t n) {
     while (a->choices[i].n_tokens < n && !a->done) {
         quire_event ev;
         next_event(q, &ev);
@@ -14,7 +14,7 @@ static void read_to(quire_queue *q, answer *a, int32_t i, int32_t n) {
     }
 }
 
-static void read_command(quire_queue *q, answer *a, int32_t n) {
+static void read_command(quire_queue *q, response *a, int32_t n) {
     while (a->n_rollbacks + a->n_refused < n && !a->done) {
         quire_event ev;
         next_event(q, &ev);
@@ -22,7 +22,7 @@ static void read_command(quire_queue *q, answer *a, int32_t n) {
     }
 }
 
-static void same_answer(const outcome *a, const outcome *b) {
+static void same_response(const outcome *a, const outcome *b) {
     assert_int_equal(a->n_tokens, b->n_tokens);
     assert_memory_equal(a->tokens, b->tokens, (size_t)a->n_tokens * sizeof *a->tokens);
     assert_int_equal(a->text.n, b->text.n);
@@ -30,7 +30,7 @@ static void same_answer(const outcome *a, const outcome *b) {
     assert_int_equal(a->finish, b->finish);
 }
 
-static void rollback(answer *a, int32_t i, int32_t position, const char *fields) {
+static void rollback(response *a, int32_t i, int32_t position, const char *fields) {
     quire_error err = {0};
     if (quire_stream_rollback(a->stream, i, position, fields, fields ? strlen(fields) : 0, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
@@ -38,10 +38,10 @@ static void rollback(answer *a, int32_t i, int32_t position, const char *fields)
 }
 
 static int32_t prompt_tokens(quire_queue *q, const char *body) {
-    answer a;
+    response a;
     complete(e, q, &a, body);
     int32_t n = a.prompt_tokens;
-    answer_clear(&a);
+    response_clear(&a);
     return n;
 }
 
@@ -56,7 +56,7 @@ static void what_was_rolled_back_is_said_again(void **state) {
     };
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         quire_queue *q = queue_new(e);
-        answer plain, a;
+        response plain, a;
         complete(e, q, &plain, bodies[i]);
         submit(e, q, &a, bodies[i]);
         for (int32_t n = 40; n > 0; n -= 13) {
@@ -68,11 +68,11 @@ static void what_was_rolled_back_is_said_again(void **state) {
         }
         wait_done(q, &a);
         quire_stream_release(a.stream);
-        same_answer(&a.choices[0], &plain.choices[0]);
+        same_response(&a.choices[0], &plain.choices[0]);
         assert_int_equal(a.completion_tokens, plain.completion_tokens);
         assert_int_equal(a.prompt_tokens, plain.prompt_tokens);
-        answer_clear(&a);
-        answer_clear(&plain);
+        response_clear(&a);
+        response_clear(&plain);
         quire_queue_close(q);
     }
     wait_until_idle(e);
@@ -81,7 +81,7 @@ static void what_was_rolled_back_is_said_again(void **state) {
 static void a_rollback_with_other_fields_says_what_those_say(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
-    answer plain, a, other;
+    response plain, a, other;
     complete(e, q, &plain, "{" PROMPT ", \"seed\": 4}");
     complete(e, q, &other, "{\"prompt\": \"The prince went\", \"ignore_eos\": true, \"seed\": 5, \"max_tokens\": 50}");
     submit(e, q, &a, "{" PROMPT ", \"seed\": 4}");
@@ -90,11 +90,11 @@ static void a_rollback_with_other_fields_says_what_those_say(void **state) {
     wait_done(q, &a);
     quire_stream_release(a.stream);
     assert_int_equal(a.n_rollbacks, 1);
-    same_answer(&a.choices[0], &other.choices[0]);
+    same_response(&a.choices[0], &other.choices[0]);
     assert_memory_not_equal(plain.choices[0].tokens, other.choices[0].tokens, 50 * sizeof(int32_t));
-    answer_clear(&a);
-    answer_clear(&plain);
-    answer_clear(&other);
+    response_clear(&a);
+    response_clear(&plain);
+    response_clear(&other);
     quire_queue_close(q);
     wait_until_idle(e);
 }
@@ -102,7 +102,7 @@ static void a_rollback_with_other_fields_says_what_those_say(void **state) {
 static void a_steered_answer_says_the_given_text_and_goes_on(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
-    answer a, fresh;
+    response a, fresh;
     quire_error err = {0};
     int32_t n_prompt = prompt_tokens(q, "{\"prompt\": \"The prince went\", \"max_tokens\": 1}");
     submit(e, q, &a, "{" PROMPT ", \"temperature\": 0}");
@@ -141,7 +141,7 @@ static void a_steered_answer_says_the_given_text_and_goes_on(void **state) {
     quire_free(prompt);
     quire_free(given);
     /* ids, at the place where it stands; a stop string in them ends it */
-    answer_clear(&a);
+    response_clear(&a);
     submit(e, q, &a, "{" PROMPT ", \"temperature\": 0, \"stop\": \"old count\"}");
     read_to(q, &a, 0, 3);
     assert_int_equal(quire_stream_steer(a.stream, 0, QUIRE_HERE, &tail, NULL, 0, &err), QUIRE_OK);
@@ -149,13 +149,13 @@ static void a_steered_answer_says_the_given_text_and_goes_on(void **state) {
     quire_stream_release(a.stream);
     assert_int_equal(a.choices[0].finish, QUIRE_FINISH_STOP);
     assert_string_equal(a.choices[0].stop_string, "old count");
-    answer_clear(&a);
-    answer_clear(&fresh);
+    response_clear(&a);
+    response_clear(&fresh);
     quire_queue_close(q);
     wait_until_idle(e);
 }
 
-static quire_request *fork_of(answer *a, int32_t i, int32_t position) {
+static quire_request *fork_of(response *a, int32_t i, int32_t position) {
     quire_request *r;
     quire_error err = {0};
     if (quire_stream_fork(a->stream, i, position, &r, &err) != QUIRE_OK) {
@@ -167,7 +167,7 @@ static quire_request *fork_of(answer *a, int32_t i, int32_t position) {
 static void a_fork_says_what_follows_its_position(void **state) {
     (void)state;
     quire_queue *q = queue_new(e), *other = queue_new(e);
-    answer plain, a, same, own, again;
+    response plain, a, same, own, again;
     quire_error err = {0};
     complete(e, q, &plain, "{" PROMPT ", \"seed\": 4, \"frequency_penalty\": 0.5}");
     submit(e, q, &a, "{" PROMPT ", \"seed\": 4, \"frequency_penalty\": 0.5}");
@@ -179,7 +179,7 @@ static void a_fork_says_what_follows_its_position(void **state) {
     wait_done(other, &same);
     wait_done(q, &a);
     wait_done(q, &own);
-    same_answer(&a.choices[0], &plain.choices[0]);
+    same_response(&a.choices[0], &plain.choices[0]);
     const outcome *c = &same.choices[0];
     assert_int_equal(same.prompt_tokens, plain.prompt_tokens + 17);
     assert_int_equal(c->n_tokens, 60 - 17);
@@ -190,8 +190,8 @@ static void a_fork_says_what_follows_its_position(void **state) {
     quire_stream_release(same.stream);
     quire_stream_release(own.stream);
     quire_stream_release(a.stream);
-    answer_clear(&same);
-    answer_clear(&a);
+    response_clear(&same);
+    response_clear(&a);
     /* a fork of a fork, rolled back; and a request that outlives its stream */
     submit(e, q, &a, "{" PROMPT ", \"seed\": 4, \"frequency_penalty\": 0.5}");
     read_to(q, &a, 0, 30);
@@ -213,11 +213,11 @@ static void a_fork_says_what_follows_its_position(void **state) {
     assert_int_equal(same.choices[1].n_tokens, 3);
     quire_stream_release(same.stream);
     quire_request_free(NULL);
-    answer_clear(&a);
-    answer_clear(&again);
-    answer_clear(&same);
-    answer_clear(&own);
-    answer_clear(&plain);
+    response_clear(&a);
+    response_clear(&again);
+    response_clear(&same);
+    response_clear(&own);
+    response_clear(&plain);
     quire_queue_close(other);
     quire_queue_close(q);
     wait_until_idle(e);
@@ -226,7 +226,7 @@ static void a_fork_says_what_follows_its_position(void **state) {
 static void a_fork_may_be_dropped_unused(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
-    answer a;
+    response a;
     submit(e, q, &a, "{" PROMPT "}");
     read_to(q, &a, 0, 3);
     quire_request *r = fork_of(&a, 0, QUIRE_HERE);
@@ -234,13 +234,13 @@ static void a_fork_may_be_dropped_unused(void **state) {
     quire_queue_close(q);
     wait_until_idle(e);
     quire_request_free(r);
-    answer_clear(&a);
+    response_clear(&a);
 }
 
 static void choices_are_named_by_index(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
-    answer plain, a;
+    response plain, a;
     static const char body[] = "{" PROMPT ", \"seed\": 8, \"n\": 3}";
     complete(e, q, &plain, body);
     submit(e, q, &a, body);
@@ -252,10 +252,10 @@ static void choices_are_named_by_index(void **state) {
     quire_stream_release(a.stream);
     assert_int_equal(a.n_rollbacks, 2);
     for (int i = 0; i < 3; i++) {
-        same_answer(&a.choices[i], &plain.choices[i]);
+        same_response(&a.choices[i], &plain.choices[i]);
     }
-    answer_clear(&a);
-    answer_clear(&plain);
+    response_clear(&a);
+    response_clear(&plain);
     quire_queue_close(q);
 }
 
@@ -263,7 +263,7 @@ static void choices_are_named_by_index(void **state) {
 static void samples_without_a_seed_say_again_what_they_said(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
-    answer a;
+    response a;
     int32_t said[20];
     submit(e, q, &a, "{\"prompt\": \"The prince went\", \"max_tokens\": 300, \"ignore_eos\": true, \"n\": 2}");
     read_to(q, &a, 1, 20);
@@ -275,7 +275,7 @@ static void samples_without_a_seed_say_again_what_they_said(void **state) {
     assert_memory_equal(a.choices[1].tokens, said, sizeof said);
     wait_done(q, &a);
     quire_stream_release(a.stream);
-    answer_clear(&a);
+    response_clear(&a);
     quire_queue_close(q);
     wait_until_idle(e);
 }
@@ -283,7 +283,7 @@ static void samples_without_a_seed_say_again_what_they_said(void **state) {
 static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
-    answer plain, a;
+    response plain, a;
     quire_error err = {0};
     quire_request *r;
     complete(e, q, &plain, "{" PROMPT ", \"seed\": 4}");
@@ -326,18 +326,18 @@ static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     wait_done(q, &a);
     assert_int_equal(a.n_refused, 1);
     assert_int_equal(a.n_rollbacks, 1);
-    same_answer(&a.choices[0], &plain.choices[0]);
+    same_response(&a.choices[0], &plain.choices[0]);
     /* whose END was given out */
     assert_int_equal(quire_stream_fork(s, 0, n, &r, &err), QUIRE_NOT_FOUND);
     assert_int_equal(quire_stream_rollback(s, 0, n, NULL, 0, &err), QUIRE_NOT_FOUND);
     quire_stream_release(s);
-    answer_clear(&a);
+    response_clear(&a);
     submit(e, q, &a, "{\"prompt\": \"The prince went\", \"n\": 1, \"best_of\": 2, \"max_tokens\": 50, \"ignore_eos\": true}");
     read_to(q, &a, 0, 2);
     assert_int_equal(quire_stream_rollback(a.stream, 0, n, NULL, 0, &err), QUIRE_BAD_REQUEST);
     wait_done(q, &a);
     quire_stream_release(a.stream);
-    answer_clear(&a);
+    response_clear(&a);
     submit(e, q, &a, "{\"prompt\": \"The prince went\", \"beam_width\": 2, \"max_tokens\": 50, \"ignore_eos\": true}");
     sleep_ms(5);
     quire_event ev;
@@ -348,7 +348,7 @@ static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     assert_int_equal(quire_stream_fork(a.stream, 0, QUIRE_HERE, &r, &err), QUIRE_BAD_REQUEST);
     wait_done(q, &a);
     quire_stream_release(a.stream);
-    answer_clear(&a);
+    response_clear(&a);
     /* a fork has its prompt already, and samples */
     submit(e, q, &a, "{" PROMPT "}");
     read_to(q, &a, 0, 2);
@@ -363,16 +363,16 @@ static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     assert_string_equal(err.param, "beam_width");
     wait_done(q, &a);
     quire_stream_release(a.stream);
-    answer_clear(&a);
-    answer_clear(&plain);
+    response_clear(&a);
+    response_clear(&plain);
     quire_queue_close(q);
     wait_until_idle(e);
 }
 
-/* Submits a fork of a running answer, which has the given fields beside PROMPT, with fields of its own; the name of the field it is refused by, or "". */
+/* Submits a fork of a running response, which has the given fields beside PROMPT, with fields of its own; the name of the field it is refused by, or "". */
 static void expect_fork(const char *fields, const char *own, const char *refused) {
     quire_queue *q = queue_new(e);
-    answer a, forked = {.n_choices = 1, .choices = mem_new(1, sizeof(outcome))};
+    response a, forked = {.n_choices = 1, .choices = mem_new(1, sizeof(outcome))};
     quire_error err = {0};
     char body[200];
     snprintf(body, sizeof body, "{" PROMPT ", \"seed\": 4%s}", fields);
@@ -387,10 +387,10 @@ static void expect_fork(const char *fields, const char *own, const char *refused
         assert_int_equal(forked.error.code, QUIRE_OK);
         quire_stream_release(forked.stream);
     }
-    answer_clear(&forked);
+    response_clear(&forked);
     wait_done(q, &a);
     quire_stream_release(a.stream);
-    answer_clear(&a);
+    response_clear(&a);
     quire_queue_close(q);
     wait_until_idle(e);
 }
@@ -409,7 +409,7 @@ static void a_fork_reports_nothing_of_what_stands_before_it(void **state) {
 static void a_fork_gives_no_logits_of_its_prompt(void **state) {
     (void)state;
     quire_queue *q = queue_new(e);
-    answer a;
+    response a;
     quire_error err = {0};
     float logits;
     quire_stream *none;
@@ -421,7 +421,7 @@ static void a_fork_gives_no_logits_of_its_prompt(void **state) {
     assert_non_null(strstr(err.message, "fork"));
     wait_done(q, &a);
     quire_stream_release(a.stream);
-    answer_clear(&a);
+    response_clear(&a);
     quire_queue_close(q);
     wait_until_idle(e);
 }
@@ -432,12 +432,12 @@ static void commands_meet_the_end_of_their_stream(void **state) {
     quire_queue *q = queue_new(e);
     uint64_t seed = 31;
     print_message("seed 31\n");
-    answer plain;
+    response plain;
     static const char body[] = "{\"prompt\": \"The prince went\", \"max_tokens\": 12, \"ignore_eos\": true, \"seed\": 3, \"explain\": true}";
     complete(e, q, &plain, body);
     int32_t n_done = 0, n_refused = 0;
     for (int i = 0; i < 150; i++) {
-        answer a;
+        response a;
         quire_error err = {0};
         submit(e, q, &a, body);
         read_to(q, &a, 0, 1 + (int32_t)(rng_next(&seed) % 12));
@@ -451,7 +451,7 @@ static void commands_meet_the_end_of_their_stream(void **state) {
         switch (rng_next(&seed) % 4) {
         case 0:
             quire_stream_release(a.stream);
-            answer_clear(&a);
+            response_clear(&a);
             continue;
         case 1:
             quire_stream_cancel(a.stream);
@@ -467,7 +467,7 @@ static void commands_meet_the_end_of_their_stream(void **state) {
         assert_true(is_cancelled || a.n_rollbacks == (r == QUIRE_OK)); /* what was accepted is done, whatever the engine did meanwhile */
         assert_memory_equal(a.choices[0].tokens, plain.choices[0].tokens, (size_t)a.choices[0].n_tokens * sizeof(int32_t));
         quire_stream_release(a.stream);
-        answer_clear(&a);
+        response_clear(&a);
         quire_event ev;
         while (quire_queue_next(q, &ev)) { /* of those released nothing comes */
             fail_msg("an event of a stream that was released");
@@ -475,7 +475,7 @@ static void commands_meet_the_end_of_their_stream(void **state) {
     }
     print_message("%d done, %d refused\n", (int)n_done, (int)n_refused);
     assert_true(n_done > 0);
-    answer_clear(&plain);
+    response_clear(&plain);
     quire_queue_close(q);
     wait_until_idle(e);
 }
@@ -500,7 +500,7 @@ static void a_text_that_cannot_fit_is_not_steered_to(void **state) {
     const size_t sizes[] = {sizeof text, 20000};
     const char *const words[] = {"at least 4616 tokens", "at least 2049 tokens"};
     for (size_t i = 0; i < 2; i++) {
-        answer a;
+        response a;
         submit(e, q, &a, "{\"prompt\": \"The prince went\", \"max_tokens\": 200, \"ignore_eos\": true}");
         read_to(q, &a, 0, 2);
         memset(text, '1', sizeof text);
@@ -511,7 +511,7 @@ static void a_text_that_cannot_fit_is_not_steered_to(void **state) {
         assert_string_equal(a.refusal.param, "text");
         assert_non_null(strstr(a.refusal.message, words[i]));
         quire_stream_release(a.stream);
-        answer_clear(&a);
+        response_clear(&a);
     }
     quire_queue_close(q);
 }

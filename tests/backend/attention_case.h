@@ -33,7 +33,7 @@ typedef struct case_run {
     const attention_case *c;
     backend *b;
     kv_layout layout;
-    act q, k, v, out;
+    buffer q, k, v, out;
     int32_t *pages[CASE_MAX_SEQS], max_rows, first[CASE_MAX_SEQS]; /* first: the sequence's first row in q, k, v */
     attn_item items[CASE_MAX_ITEMS];
     attn_merge *merges;
@@ -57,10 +57,10 @@ static inline void case_open(case_run *r, const attention_case *c) {
         n_pages += (int32_t)kv_pages_for(c->lengths[s], c->page_tokens);
     }
     r->max_rows = n_tokens;
-    r->q = r->b->ops->act_reserve(r->b, c->n_heads * c->d_head);
-    r->k = r->b->ops->act_reserve(r->b, c->n_kv_heads * c->d_head);
-    r->v = r->b->ops->act_reserve(r->b, c->n_kv_heads * c->d_head);
-    r->out = r->b->ops->act_reserve(r->b, c->n_heads * c->d_head);
+    r->q = r->b->ops->buffer_reserve(r->b, c->n_heads * c->d_head);
+    r->k = r->b->ops->buffer_reserve(r->b, c->n_kv_heads * c->d_head);
+    r->v = r->b->ops->buffer_reserve(r->b, c->n_kv_heads * c->d_head);
+    r->out = r->b->ops->buffer_reserve(r->b, c->n_heads * c->d_head);
     step_limits limits = {.max_rows = n_tokens, .max_seqs = c->n_seqs, .max_partials = c->split > 0 ? CASE_MAX_PARTIALS : 0};
     assert_int_equal(r->b->ops->step_open(r->b, &limits, &r->layout, 0, &err), QUIRE_OK);
     assert_int_equal(r->b->ops->kv_open(r->b, n_pages, &err), QUIRE_OK);
@@ -171,20 +171,20 @@ static inline void case_step(case_run *r, int32_t seq0, int32_t seq1, int32_t fr
                       .n_partials = r->n_partials};
         if (c->cascade) {
             cascade_plan(&r->cascade, &step);
-            r->n_carried += step.n_waves > 0 ? step.wave_ends[step.n_waves - 1] : 0;
+            r->n_carried += step.n_levels > 0 ? step.level_ends[step.n_levels - 1] : 0;
         }
         r->b->ops->step_begin(r->b, &step);
         for (int32_t i = 0; i < n_seqs; i++) {
             size_t first = (size_t)(r->first[of_seq[i]] + from);
-            r->b->ops->act_write(r->b, r->q, seqs[i].row0, seqs[i].n_rows, c->q + first * q_row);
-            r->b->ops->act_write(r->b, r->k, seqs[i].row0, seqs[i].n_rows, c->k + first * k_row);
-            r->b->ops->act_write(r->b, r->v, seqs[i].row0, seqs[i].n_rows, c->v + first * k_row);
+            r->b->ops->buffer_write(r->b, r->q, seqs[i].row0, seqs[i].n_rows, c->q + first * q_row);
+            r->b->ops->buffer_write(r->b, r->k, seqs[i].row0, seqs[i].n_rows, c->k + first * k_row);
+            r->b->ops->buffer_write(r->b, r->v, seqs[i].row0, seqs[i].n_rows, c->v + first * k_row);
         }
         r->b->ops->qk_norm_rope_store(r->b, CASE_LAYER, r->q, r->k, r->v, NULL, NULL);
         r->b->ops->attention(r->b, CASE_LAYER, r->q, &c->spec, r->out);
         r->b->ops->step_wait(r->b);
         for (int32_t i = 0; i < n_seqs; i++) {
-            r->b->ops->act_read(r->b, r->out, seqs[i].row0, seqs[i].n_rows, out + (size_t)(r->first[of_seq[i]] + from) * q_row);
+            r->b->ops->buffer_read(r->b, r->out, seqs[i].row0, seqs[i].n_rows, out + (size_t)(r->first[of_seq[i]] + from) * q_row);
         }
     }
     free(positions);

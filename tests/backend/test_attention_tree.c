@@ -63,13 +63,13 @@ static void as_tree(const tree_case *t, float *out) {
     batch step = {.n_rows = t->n, .n_seqs = 1, .positions = positions, .n_axes = 1, .slots = {slots}, .seqs = &seq, .n_work = r.n_items, .work = r.items,
                   .n_merges = r.n_merges, .merges = r.merges, .n_partials = r.n_partials};
     r.b->ops->step_begin(r.b, &step);
-    r.b->ops->act_write(r.b, r.q, 0, t->n, c.q + (size_t)t->prefix * q_row);
-    r.b->ops->act_write(r.b, r.k, 0, t->n, c.k + (size_t)t->prefix * k_row);
-    r.b->ops->act_write(r.b, r.v, 0, t->n, c.v + (size_t)t->prefix * k_row);
+    r.b->ops->buffer_write(r.b, r.q, 0, t->n, c.q + (size_t)t->prefix * q_row);
+    r.b->ops->buffer_write(r.b, r.k, 0, t->n, c.k + (size_t)t->prefix * k_row);
+    r.b->ops->buffer_write(r.b, r.v, 0, t->n, c.v + (size_t)t->prefix * k_row);
     r.b->ops->qk_norm_rope_store(r.b, CASE_LAYER, r.q, r.k, r.v, NULL, NULL);
     r.b->ops->attention(r.b, CASE_LAYER, r.q, &c.spec, r.out);
     r.b->ops->step_wait(r.b);
-    r.b->ops->act_read(r.b, r.out, 0, t->n, out);
+    r.b->ops->buffer_read(r.b, r.out, 0, t->n, out);
     case_close(&r);
 }
 

@@ -29,7 +29,7 @@ static int64_t step_bytes(compute_mode mode, dtype type) {
         free(source);
     }
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-        (void)b->ops->act_reserve(b, widths[i]);
+        (void)b->ops->buffer_reserve(b, widths[i]);
     }
     assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &layout, &err), QUIRE_OK);
     assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 512, .max_seqs = 64, .max_out = 64}, &layout, d.n_vocab, &err), QUIRE_OK);
@@ -62,13 +62,13 @@ static void a_step_begins_with_rows_that_are_no_numbers(void **state) {
     backend *b = open_isa("auto", COMPUTE_F32, 1);
     quire_error err;
     float rows[ROWS * WIDTH] = {0};
-    act a = b->ops->act_reserve(b, WIDTH);
+    buffer a = b->ops->buffer_reserve(b, WIDTH);
     assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1, .max_out = 2}, NULL, VOCAB, &err), QUIRE_OK);
     b->ops->step_begin(b, &(batch){.n_rows = ROWS, .n_out = 2});
-    b->ops->act_write(b, a, 0, ROWS, rows);
+    b->ops->buffer_write(b, a, 0, ROWS, rows);
     memset(b->ops->logits(b, 0), 0, sizeof(float) * 2 * VOCAB);
     b->ops->step_begin(b, &(batch){.n_rows = 2, .n_out = 1});
-    b->ops->act_read(b, a, 0, ROWS, rows);
+    b->ops->buffer_read(b, a, 0, ROWS, rows);
     for (int32_t i = 0; i < ROWS * WIDTH; i++) {
         assert_int_equal(isnan(rows[i]) != 0, i < 2 * WIDTH);
     }

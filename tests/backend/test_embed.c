@@ -41,13 +41,13 @@ static void rows_are_the_stored_values_times_the_scale(void **unused) {
         assert_int_equal(b->ops->embedding_load(b, &view, &e, &err), QUIRE_OK);
         assert_int_equal(b->ops->weight_bytes(b), n_bytes);
         free(data); /* the bytes may go away */
-        act x = b->ops->act_reserve(b, WIDTH);
+        buffer x = b->ops->buffer_reserve(b, WIDTH);
         assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 5, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
         batch step = {.n_rows = 5, .tokens = tokens, .embeddings = external};
         b->ops->step_begin(b, &step);
         b->ops->embed(b, e, 3.0f, x);
         b->ops->step_wait(b);
-        b->ops->act_read(b, x, 0, 5, got);
+        b->ops->buffer_read(b, x, 0, 5, got);
         for (int32_t row = 0; row < 5; row++) {
             for (int32_t i = 0; i < WIDTH; i++) {
                 float want = tokens[row] < 0 ? external[WIDTH + i] : 3.0f * stored[tokens[row] * WIDTH + i];

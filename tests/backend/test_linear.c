@@ -16,7 +16,7 @@
 #define MAX_ROWS  LINEAR_TILE_ROWS
 #define SOME_ROWS 33 /* more than a tile of any kernel, and odd */
 
-/* One matrix with its packed form and prepared rows. */
+/* One matrix with its packed form and quantised rows. */
 typedef struct product_case {
     dtype type;
     int32_t n_out, n_in;
@@ -52,10 +52,10 @@ static void case_free(product_case *c) {
     free(c->x);
 }
 
-static void prepare(const linear_kernels *k, const product_case *c, uint8_t *rows) {
+static void quantise(const linear_kernels *k, const product_case *c, uint8_t *rows) {
     size_t stride = linear_row_bytes(c->w.format, c->n_in);
     for (size_t r = 0; r < MAX_ROWS; r++) {
-        k->prepare[c->w.format](c->x + r * (size_t)c->n_in, c->n_in, rows + r * stride);
+        k->quantise[c->w.format](c->x + r * (size_t)c->n_in, c->n_in, rows + r * stride);
     }
 }
 
@@ -68,7 +68,7 @@ static void multiply(const linear_kernels *k, const product_case *c, int32_t row
     float *tile = mem_new((size_t)tile_rows * (size_t)tile_blocks, PACK_LANES * sizeof *tile);
     void *scratch = mem_new(1, LINEAR_SCRATCH_BYTES);
     memset(scratch, 0xff, LINEAR_SCRATCH_BYTES); /* what is read before it is written shows */
-    prepare(k, c, rows);
+    quantise(k, c, rows);
     for (int32_t r = 0; r < n_rows; r += tile_rows) {
         int32_t n = n_rows - r < tile_rows ? n_rows - r : tile_rows;
         for (int32_t b = 0; b < n_blocks; b += tile_blocks) {
@@ -241,8 +241,8 @@ static void prepared_rows_are_those_of_the_plain_twin(void **state) {
                 for (int32_t from = 0; from + k <= MOST && (f == ROWS_TOKEN || k % PACK_GROUP == 0); from += PACK_GROUP) {
                     memset(want, 7, ROOM);
                     memset(got, 7, ROOM);
-                    linear_plain.prepare[f](x + from, k, want);
-                    ((cpu_backend *)b)->linear->prepare[f](x + from, k, got);
+                    linear_plain.quantise[f](x + from, k, want);
+                    ((cpu_backend *)b)->linear->quantise[f](x + from, k, got);
                     if (memcmp(want, got, ROOM) != 0) {
                         fail_msg("%s: %d numbers from %d, format %d", isa_names[isa], k, from, (int)f);
                     }
@@ -325,7 +325,7 @@ static void repacked_k_quants_keep_every_value(void **state) {
         assert_int_equal(quant_dequantise(c.type, c.source, (size_t)c.n_out * k, w), QUIRE_OK);
         for (size_t j = 0; j < k; j++) {
             x[j] = 127.0f;
-            linear_plain.prepare[ROWS_GROUPS](x, c.n_in, row);
+            linear_plain.quantise[ROWS_GROUPS](x, c.n_in, row);
             x[j] = 0.0f;
             linear_plain.product(&c.w, (row_view){row, row_bytes}, 1, 0, c.w.layout.n_blocks, y, NULL);
             for (size_t column = 0; column < (size_t)c.n_out; column++) {

@@ -19,7 +19,7 @@
 /* A backend with one layer's worth of products. Types differ between the weights, so one op needs rows in several formats. */
 typedef struct fixture {
     backend *b;
-    act x, q, k, v, h, gated, gate, up;
+    buffer x, q, k, v, h, gated, gate, up;
     norm *nm;
     linear *wq, *wk, *wv, *w_gate, *w_up, *head, *from_h;
     float bias_q[D];
@@ -60,14 +60,14 @@ static fixture fixture_open(compute_mode mode, const char *isa, int32_t n_thread
     f.w_up = load(f.b, DTYPE_BF16, F, D, NULL, 5);
     f.from_h = load(f.b, DTYPE_F16, D, F, f.bias_q, 6);
     f.head = load(f.b, DTYPE_Q8_0, V, D, NULL, 7);
-    f.x = ops->act_reserve(f.b, D);
-    f.q = ops->act_reserve(f.b, D);
-    f.k = ops->act_reserve(f.b, 77);
-    f.v = ops->act_reserve(f.b, 64);
-    f.h = ops->act_reserve(f.b, F);
-    f.gated = ops->act_reserve(f.b, F);
-    f.gate = ops->act_reserve(f.b, F);
-    f.up = ops->act_reserve(f.b, F);
+    f.x = ops->buffer_reserve(f.b, D);
+    f.q = ops->buffer_reserve(f.b, D);
+    f.k = ops->buffer_reserve(f.b, 77);
+    f.v = ops->buffer_reserve(f.b, 64);
+    f.h = ops->buffer_reserve(f.b, F);
+    f.gated = ops->buffer_reserve(f.b, F);
+    f.gate = ops->buffer_reserve(f.b, F);
+    f.up = ops->buffer_reserve(f.b, F);
     const step_limits limits = {.max_rows = MAX_ROWS, .max_seqs = 1, .max_out = 4, .max_partials = 0};
     assert_int_equal(ops->step_open(f.b, &limits, NULL, V, &err), QUIRE_OK);
     f.rows = malloc(sizeof(float) * MAX_ROWS * D);
@@ -91,7 +91,7 @@ static void run(fixture *f, int32_t row0, int32_t n, float soft_cap) {
     const linear_use apart[] = {{f->w_gate, NULL, f->gate}, {f->w_up, NULL, f->up}};
     const linear_use down = {f->from_h, NULL, f->x};
     ops->step_begin(f->b, &step);
-    ops->act_write(f->b, f->x, 0, n, f->rows + row0 * D);
+    ops->buffer_write(f->b, f->x, 0, n, f->rows + row0 * D);
     ops->norm_linears(f->b, f->x, f->nm, qkv, 3);
     ops->norm_linears(f->b, f->x, f->nm, apart, 2);
     ops->norm_gate_up(f->b, f->x, f->nm, &apart[0], &apart[1], ACT_SILU, f->gated, NULL);
@@ -100,9 +100,9 @@ static void run(fixture *f, int32_t row0, int32_t n, float soft_cap) {
     ops->step_wait(f->b);
 }
 
-static void expect_rows(fixture *f, act a, int32_t width, const float *expected, int32_t row0, int32_t n, const char *what) {
+static void expect_rows(fixture *f, buffer a, int32_t width, const float *expected, int32_t row0, int32_t n, const char *what) {
     float *got = malloc(sizeof *got * (size_t)n * (size_t)width);
-    f->b->ops->act_read(f->b, a, 0, n, got);
+    f->b->ops->buffer_read(f->b, a, 0, n, got);
     for (int32_t r = 0; r < n; r++) {
         if (memcmp(got + r * width, expected + (row0 + r) * width, sizeof *got * (size_t)width) != 0) {
             fail_msg("%s of row %d, in a batch of %d that begins at row %d, has other bits", what, row0 + r, n, row0);
@@ -118,9 +118,9 @@ static void a_row_does_not_depend_on_its_batch_or_on_threads(void **state) {
         fixture f = fixture_open(mode, "auto", 1);
         float *q = malloc(sizeof *q * MAX_ROWS * D), *h = malloc(sizeof *h * MAX_ROWS * F), *x = malloc(sizeof *x * MAX_ROWS * D);
         run(&f, 0, MAX_ROWS, 0.0f);
-        f.b->ops->act_read(f.b, f.q, 0, MAX_ROWS, q);
-        f.b->ops->act_read(f.b, f.gated, 0, MAX_ROWS, h);
-        f.b->ops->act_read(f.b, f.x, 0, MAX_ROWS, x);
+        f.b->ops->buffer_read(f.b, f.q, 0, MAX_ROWS, q);
+        f.b->ops->buffer_read(f.b, f.gated, 0, MAX_ROWS, h);
+        f.b->ops->buffer_read(f.b, f.x, 0, MAX_ROWS, x);
         for (int32_t threads = 1; threads <= 3; threads++) {
             fixture g = fixture_open(mode, "auto", threads);
             for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
@@ -145,8 +145,8 @@ static void ops_have_the_bits_of_the_plain_twin(void **state) {
         fixture plain = fixture_open(modes[i], "plain", 1);
         float x[9 * D], k[9 * 77], logits[2][V];
         run(&plain, 0, 9, 5.0f);
-        plain.b->ops->act_read(plain.b, plain.x, 0, 9, x);
-        plain.b->ops->act_read(plain.b, plain.k, 0, 9, k);
+        plain.b->ops->buffer_read(plain.b, plain.x, 0, 9, x);
+        plain.b->ops->buffer_read(plain.b, plain.k, 0, 9, k);
         memcpy(logits[0], plain.b->ops->logits(plain.b, 0), sizeof logits[0]);
         memcpy(logits[1], plain.b->ops->logits(plain.b, 1), sizeof logits[1]);
         for (int isa = 1; isa < N_ISAS; isa++) {
@@ -176,8 +176,8 @@ static void gate_up_is_the_activation_of_one_product_times_the_other(void **stat
     fixture f = fixture_open(COMPUTE_INT8, "auto", 2);
     float *gate = malloc(sizeof *gate * 5 * F), *up = malloc(sizeof *up * 5 * F);
     run(&f, 0, 5, 0.0f);
-    f.b->ops->act_read(f.b, f.gate, 0, 5, gate);
-    f.b->ops->act_read(f.b, f.up, 0, 5, up);
+    f.b->ops->buffer_read(f.b, f.gate, 0, 5, gate);
+    f.b->ops->buffer_read(f.b, f.up, 0, 5, up);
     ((cpu_backend *)f.b)->math->gate_up(ACT_SILU, gate, up, 5 * F, gate);
     expect_rows(&f, f.gated, F, gate, 0, 5, "gate_up");
     free(gate);
@@ -197,7 +197,7 @@ static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_t
     quire_error err;
     backend *b = open_isa(isa, c->mode, n_threads);
     const backend_ops *ops = b->ops;
-    act rows = ops->act_reserve(b, D), h = ops->act_reserve(b, c->wide);
+    buffer rows = ops->buffer_reserve(b, D), h = ops->buffer_reserve(b, c->wide);
     linear *gate = load(b, DTYPE_Q4_0, c->wide, D, NULL, 1), *up = load(b, DTYPE_Q8_0, c->wide, D, NULL, 2);
     linear *down = load(b, DTYPE_Q4_0, D, c->wide, NULL, 3);
     assert_int_equal(ops->step_open(b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, NULL, 0, &err), QUIRE_OK);
@@ -205,16 +205,16 @@ static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_t
         x[i] = random_float(&seed) * 3.0f;
     }
     ops->step_begin(b, &(batch){.n_rows = c->n_rows});
-    ops->act_write(b, rows, 0, c->n_rows, x);
+    ops->buffer_write(b, rows, 0, c->n_rows, x);
     for (int layer = 0; layer < 2; layer++) {
         ops->norm_gate_up(b, rows, NULL, &(linear_use){gate, NULL, h}, &(linear_use){up, NULL, h}, ACT_SILU, h, is_named ? down : NULL);
         ops->linear_add(b, h, &(linear_use){down, NULL, rows}, 0.01f, rows);
     }
     ops->step_wait(b);
-    ops->act_read(b, rows, 0, c->n_rows, x);
+    ops->buffer_read(b, rows, 0, c->n_rows, x);
     float written[32 * 33] = {1.0f, 2.0f}, read[32 * 33]; /* who writes h again finds f32 */
-    ops->act_write(b, h, 0, 1, written);
-    ops->act_read(b, h, 0, 1, read);
+    ops->buffer_write(b, h, 0, 1, written);
+    ops->buffer_read(b, h, 0, 1, read);
     assert_memory_equal(written, read, sizeof *read * (size_t)c->wide);
     ops->close(b);
 }
@@ -255,11 +255,11 @@ static void linear_add_adds_the_scaled_product_and_its_bias(void **state) {
     const batch step = {.n_rows = 2};
     float zeros[2 * F] = {0}, x[2 * D];
     f.b->ops->step_begin(f.b, &step);
-    f.b->ops->act_write(f.b, f.h, 0, 2, zeros);
-    f.b->ops->act_write(f.b, f.x, 0, 2, f.rows);
+    f.b->ops->buffer_write(f.b, f.h, 0, 2, zeros);
+    f.b->ops->buffer_write(f.b, f.x, 0, 2, f.rows);
     f.b->ops->linear_add(f.b, f.h, &whole, 0.25f, f.x);
     f.b->ops->step_wait(f.b);
-    f.b->ops->act_read(f.b, f.x, 0, 2, x);
+    f.b->ops->buffer_read(f.b, f.x, 0, 2, x);
     for (int i = 0; i < 2 * D; i++) {
         assert_float_equal(x[i], f.rows[i] + 0.25f * f.bias_q[i % D], 1e-6f);
     }
@@ -310,7 +310,7 @@ static void check_largest(compute_mode mode, const char *isa, int32_t n_threads,
     }
     quire_error err;
     linear *w = load_repeated(b, n_own);
-    act x = b->ops->act_reserve(b, D);
+    buffer x = b->ops->buffer_reserve(b, D);
     const step_limits limits = {.max_rows = WIDE_ROWS, .max_seqs = 1, .max_out = WIDE_ROWS};
     assert_int_equal(b->ops->step_open(b, &limits, NULL, WIDE_V, &err), QUIRE_OK);
     float rows[WIDE_ROWS * D];
@@ -323,7 +323,7 @@ static void check_largest(compute_mode mode, const char *isa, int32_t n_threads,
     rows[n_rows / 2 * D + 3] = NAN;
     const batch step = {.n_rows = n_rows, .n_out = n_rows, .out_rows = out_rows};
     b->ops->step_begin(b, &step);
-    b->ops->act_write(b, x, 0, n_rows, rows);
+    b->ops->buffer_write(b, x, 0, n_rows, rows);
     b->ops->head(b, x, NULL, w, 1.0f, 0.0f);
     b->ops->step_wait(b);
     for (int32_t r = 0; r < n_rows; r++) {
@@ -334,7 +334,7 @@ static void check_largest(compute_mode mode, const char *isa, int32_t n_threads,
             all_finite = all_finite && isfinite(logits[i]);
             best = logits[i] > logits[best] ? i : best;
         }
-        assert_int_equal(b->ops->largest(b, r), all_finite ? best : -1);
+        assert_int_equal(b->ops->argmax(b, r), all_finite ? best : -1);
         assert_true(best < n_own);
         assert_true(r != n_rows / 2 || !all_finite || mode == COMPUTE_INT8);
     }

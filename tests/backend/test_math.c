@@ -64,7 +64,7 @@ static uint64_t run_all(const math_kernels *k) {
     } while (0)
             CHECK(k->exp(x, n, got), math_plain.exp(x, n, want));
             CHECK(k->tanh(x, n, got), math_plain.tanh(x, n, want));
-            for (act_kind f = ACT_SILU; f <= ACT_RELU2; f++) {
+            for (activation f = ACT_SILU; f <= ACT_RELU2; f++) {
                 CHECK(k->gate_up(f, x, y, n, got), math_plain.gate_up(f, x, y, n, want));
             }
             CHECK((memcpy(got, x, sizeof x), k->scale_cap(1.5f, 0.0f, n, got)),

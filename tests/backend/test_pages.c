@@ -16,7 +16,7 @@
 typedef struct pool {
     backend *b;
     kv_layout layout;
-    act q, k, v;
+    buffer q, k, v;
     int32_t n_pages, *pages; /* a table of N_TOKENS tokens, out of order; two pages more are free */
 } pool;
 
@@ -25,9 +25,9 @@ static void pool_open(pool *p, dtype type, int32_t page_tokens, int32_t n_thread
     model_desc d = {.n_layers = N_LAYERS, .n_heads = N_HEADS, .n_kv_heads = N_HEADS, .d_head = D_HEAD};
     p->b = open_isa("plain", n_threads);
     assert_int_equal(kv_layout_init(&d, type, page_tokens, &p->layout, &err), QUIRE_OK);
-    p->q = p->b->ops->act_reserve(p->b, ROW);
-    p->k = p->b->ops->act_reserve(p->b, ROW);
-    p->v = p->b->ops->act_reserve(p->b, ROW);
+    p->q = p->b->ops->buffer_reserve(p->b, ROW);
+    p->k = p->b->ops->buffer_reserve(p->b, ROW);
+    p->v = p->b->ops->buffer_reserve(p->b, ROW);
     assert_int_equal(p->b->ops->step_open(p->b, &(step_limits){.max_rows = N_TOKENS, .max_seqs = 1}, &p->layout, 0, &err), QUIRE_OK);
     int32_t n = (int32_t)kv_pages_for(N_TOKENS, page_tokens);
     p->n_pages = n + 2;
@@ -57,8 +57,8 @@ static void pool_write(pool *p, int32_t layer, const float *k, const float *v, i
     }
     batch step = {.n_rows = n, .n_axes = 1, .positions = positions, .slots = {slots}};
     p->b->ops->step_begin(p->b, &step);
-    p->b->ops->act_write(p->b, p->k, 0, n, k);
-    p->b->ops->act_write(p->b, p->v, 0, n, v);
+    p->b->ops->buffer_write(p->b, p->k, 0, n, k);
+    p->b->ops->buffer_write(p->b, p->v, 0, n, v);
     p->b->ops->qk_norm_rope_store(p->b, layer, p->q, p->k, p->v, NULL, NULL);
     p->b->ops->step_wait(p->b);
 }

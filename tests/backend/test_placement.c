@@ -155,7 +155,7 @@ static void every_thread_that_computes_is_on_its_own_processor_and_the_caller_ge
         if (round == 1) {
             b->ops->enter(b);
         }
-        b->ops->run_parts(b, look, &s, 2);
+        b->ops->run_tasks(b, look, &s, 2);
         if (round == 1) {
             b->ops->leave(b);
         }
@@ -182,7 +182,7 @@ static void threads_that_are_not_bound_go_where_the_process_may(void **state) {
     assert_true(cpu_mask_get(pthread_self(), &before));
     assert_int_equal(backend_cpu_open(&(backend_options){.n_threads = 2}, &b, &err), QUIRE_OK);
     b->ops->enter(b);
-    b->ops->run_parts(b, look, &s, 2);
+    b->ops->run_tasks(b, look, &s, 2);
     b->ops->leave(b);
     assert_memory_equal(&s.where[0], &before, sizeof before);
     assert_memory_equal(&s.where[1], &before, sizeof before);

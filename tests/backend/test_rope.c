@@ -9,7 +9,7 @@
 
 typedef struct rig {
     backend *b;
-    act q, k, v;
+    buffer q, k, v;
     rope *r;
     norm *nm;
     int32_t d_head;
@@ -32,9 +32,9 @@ static void rig_open(rig *g, const rope_desc *d, int32_t max_positions, int32_t 
                          .n_bytes = sizeof *norm_weight * (size_t)d_head};
         assert_int_equal(g->b->ops->norm_load(g->b, NORM_RMS, &w, NULL, 1e-6f, true, &g->nm, &err), QUIRE_OK);
     }
-    g->q = g->b->ops->act_reserve(g->b, 2 * d_head);
-    g->k = g->b->ops->act_reserve(g->b, d_head);
-    g->v = g->b->ops->act_reserve(g->b, d_head);
+    g->q = g->b->ops->buffer_reserve(g->b, 2 * d_head);
+    g->k = g->b->ops->buffer_reserve(g->b, d_head);
+    g->v = g->b->ops->buffer_reserve(g->b, d_head);
     assert_int_equal(g->b->ops->step_open(g->b, &(step_limits){.max_rows = MAX_ROWS, .max_seqs = 1}, &layout, 0, &err), QUIRE_OK);
     assert_int_equal(g->b->ops->kv_open(g->b, 1, &err), QUIRE_OK);
 }
@@ -48,13 +48,13 @@ static void rig_run(rig *g, const float *x, const int32_t *positions, int32_t n,
         float both[2 * DESC_MAX_HEAD];
         memcpy(both, x, sizeof *x * (size_t)g->d_head);
         memcpy(both + g->d_head, x, sizeof *x * (size_t)g->d_head);
-        g->b->ops->act_write(g->b, g->q, row, 1, both);
-        g->b->ops->act_write(g->b, g->k, row, 1, x);
+        g->b->ops->buffer_write(g->b, g->q, row, 1, both);
+        g->b->ops->buffer_write(g->b, g->k, row, 1, x);
     }
     g->b->ops->qk_norm_rope_store(g->b, 0, g->q, g->k, g->v, norms, g->r);
     g->b->ops->step_wait(g->b);
-    g->b->ops->act_read(g->b, g->q, 0, n, q);
-    g->b->ops->act_read(g->b, g->k, 0, n, k);
+    g->b->ops->buffer_read(g->b, g->q, 0, n, q);
+    g->b->ops->buffer_read(g->b, g->k, 0, n, k);
 }
 
 /* Cosines of the first row's angles at a position, read off from x = (1, 0) pairs. */

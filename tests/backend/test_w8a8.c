@@ -81,14 +81,14 @@ static void products_are_those_of_the_files_own_numbers(void **state) {
         const backend_ops *ops = b->ops;
         static float got[ROWS][OUT];
         linear *l = load(b, c, &scale);
-        act x = ops->act_reserve(b, IN), y = ops->act_reserve(b, OUT);
+        buffer x = ops->buffer_reserve(b, IN), y = ops->buffer_reserve(b, OUT);
         assert_int_equal(ops->step_open(b, &(step_limits){.max_rows = ROWS, .max_seqs = 1}, NULL, 0, NULL), QUIRE_OK);
         for (int n = 1; n <= ROWS; n += 6) { /* 1, 7, 13, 19 rows */
             ops->step_begin(b, &(batch){.n_rows = n});
-            ops->act_write(b, x, 0, n, c->x[0]);
+            ops->buffer_write(b, x, 0, n, c->x[0]);
             ops->norm_linears(b, x, NULL, &(linear_use){l, NULL, y}, 1);
             ops->step_wait(b);
-            ops->act_read(b, y, 0, n, got[0]);
+            ops->buffer_read(b, y, 0, n, got[0]);
             for (int r = 0; r < n; r++) {
                 for (int o = 0; o < OUT; o++) {
                     if (got[r][o] != expected(c, r, o)) {

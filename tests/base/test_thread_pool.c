@@ -21,64 +21,64 @@
 #include "base/clock.h"
 #include "base/thread_pool.h"
 
-enum { MAX_TEST_PARTS = 5000 };
+enum { MAX_TEST_TASKS = 5000 };
 
 typedef struct job {
-    _Atomic int32_t times[MAX_TEST_PARTS];
-    int32_t n_members;
-    _Atomic int32_t bad_members;
+    _Atomic int32_t times[MAX_TEST_TASKS];
+    int32_t n_workers;
+    _Atomic int32_t bad_workers;
 } job;
 
-static void count_part(void *context, int32_t part, int32_t member) {
+static void count_task(void *context, int32_t task, int32_t worker) {
     job *j = context;
-    atomic_fetch_add(&j->times[part], 1);
-    if (member < 0 || member >= j->n_members) {
-        atomic_fetch_add(&j->bad_members, 1);
+    atomic_fetch_add(&j->times[task], 1);
+    if (worker < 0 || worker >= j->n_workers) {
+        atomic_fetch_add(&j->bad_workers, 1);
     }
 }
 
-static void every_part_is_done_exactly_once(void **state) {
+static void every_task_is_done_exactly_once(void **state) {
     (void)state;
     static job j;
     for (int32_t n = 1; n <= 5; n++) {
-        team *t;
-        assert_int_equal(team_open(n, &t), QUIRE_OK);
-        assert_int_equal(team_size(t), n);
-        j.n_members = n;
-        for (int32_t parts = 0; parts <= MAX_TEST_PARTS; parts = parts * 3 + 1) {
+        thread_pool *t;
+        assert_int_equal(thread_pool_open(n, &t), QUIRE_OK);
+        assert_int_equal(thread_pool_size(t), n);
+        j.n_workers = n;
+        for (int32_t tasks = 0; tasks <= MAX_TEST_TASKS; tasks = tasks * 3 + 1) {
             memset(&j.times, 0, sizeof j.times);
-            team_run(t, count_part, &j, parts);
-            for (int32_t i = 0; i < MAX_TEST_PARTS; i++) {
-                assert_int_equal(j.times[i], i < parts);
+            thread_pool_run(t, count_task, &j, tasks);
+            for (int32_t i = 0; i < MAX_TEST_TASKS; i++) {
+                assert_int_equal(j.times[i], i < tasks);
             }
         }
-        team_close(t);
+        thread_pool_close(t);
     }
-    assert_int_equal(j.bad_members, 0);
+    assert_int_equal(j.bad_workers, 0);
 }
 
 typedef struct sum_job {
     const int32_t *in;
-    int32_t *out; /* plain memory: the team must order it */
+    int32_t *out; /* plain memory: the thread pool must order it */
     int32_t add;
 } sum_job;
 
-static void add_part(void *context, int32_t part, int32_t member) {
-    (void)member;
+static void add_part(void *context, int32_t task, int32_t worker) {
+    (void)worker;
     sum_job *j = context;
-    j->out[part] = j->in[part] + j->add;
+    j->out[task] = j->in[task] + j->add;
 }
 
 static void each_run_sees_what_the_one_before_wrote(void **state) {
     (void)state;
     enum { N = 64, RUNS = 20000 };
     static int32_t a[N], b[N];
-    team *t;
-    assert_int_equal(team_open(4, &t), QUIRE_OK);
+    thread_pool *t;
+    assert_int_equal(thread_pool_open(4, &t), QUIRE_OK);
     for (int32_t run = 0; run < RUNS; run++) {
         sum_job j = {run % 2 == 0 ? a : b, run % 2 == 0 ? b : a, run % 7};
-        team_run(t, add_part, &j, 2 + run % (N - 1));
-        if (run % 1000 == 999) { /* let the members fall asleep now and then */
+        thread_pool_run(t, add_part, &j, 2 + run % (N - 1));
+        if (run % 1000 == 999) { /* let the workers fall asleep now and then */
             const struct timespec pause = {.tv_nsec = 300000};
             nanosleep(&pause, NULL);
         }
@@ -91,12 +91,12 @@ static void each_run_sees_what_the_one_before_wrote(void **state) {
     }
     assert_memory_equal(a, c, sizeof c);
     assert_memory_equal(b, d, sizeof d);
-    team_close(t);
+    thread_pool_close(t);
 }
 
-/* Takes a while, so that every member gets a part. */
-static void check_rounding(void *context, int32_t part, int32_t member) {
-    (void)part, (void)member;
+/* Takes a while, so that every worker gets a task. */
+static void check_rounding(void *context, int32_t task, int32_t worker) {
+    (void)task, (void)worker;
     _Atomic int32_t *wrong = context;
     volatile float tiny = 0x1p-126f, half = 0.5f;
     volatile float denormal = tiny * half;
@@ -108,18 +108,18 @@ static void check_rounding(void *context, int32_t part, int32_t member) {
     nanosleep(&pause, NULL);
 }
 
-static void every_member_rounds_to_nearest_and_keeps_denormals(void **state) {
+static void every_worker_rounds_to_nearest_and_keeps_denormals(void **state) {
     (void)state;
     _Atomic int32_t wrong = 0;
     fesetround(FE_DOWNWARD);
 #if defined(__x86_64__)
     _mm_setcsr(_mm_getcsr() | 0x8040u); /* flush to zero, denormals are zero */
 #endif
-    team *t;
-    assert_int_equal(team_open(3, &t), QUIRE_OK);
-    team_run(t, check_rounding, &wrong, 24);
+    thread_pool *t;
+    assert_int_equal(thread_pool_open(3, &t), QUIRE_OK);
+    thread_pool_run(t, check_rounding, &wrong, 24);
     assert_int_equal(wrong, 0);
-    team_close(t);
+    thread_pool_close(t);
 }
 
 static int64_t cpu_us(void) {
@@ -128,12 +128,12 @@ static int64_t cpu_us(void) {
     return (int64_t)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
 }
 
-static void an_idle_team_uses_no_processor_time(void **state) {
+static void an_idle_thread_pool_uses_no_processor_time(void **state) {
     (void)state;
-    static job j = {.n_members = 4};
-    team *t;
-    assert_int_equal(team_open(4, &t), QUIRE_OK);
-    team_run(t, count_part, &j, 100);
+    static job j = {.n_workers = 4};
+    thread_pool *t;
+    assert_int_equal(thread_pool_open(4, &t), QUIRE_OK);
+    thread_pool_run(t, count_task, &j, 100);
     const struct timespec idle = {.tv_nsec = 100000000};
     int64_t used_us, before = cpu_us();
     do { /* until it has come to rest, which one that spins never does */
@@ -141,14 +141,14 @@ static void an_idle_team_uses_no_processor_time(void **state) {
         used_us = cpu_us() - before;
         before += used_us;
     } while (used_us > 2000);
-    team_close(t);
+    thread_pool_close(t);
 }
 
 static void the_affinity_bounds_the_processors(void **state) {
     (void)state;
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-    int32_t cpus = team_cpus();
+    int32_t cpus = thread_pool_cpus();
     assert_true(cpus >= 1 && cpus <= CPU_COUNT(&all));
     CPU_ZERO(&one);
     for (size_t i = 0; i < CPU_SETSIZE; i++) {
@@ -158,29 +158,29 @@ static void the_affinity_bounds_the_processors(void **state) {
         }
     }
     assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
-    assert_int_equal(team_cpus(), 1);
-    team *t;
-    assert_int_equal(team_open(0, &t), QUIRE_OK);
-    assert_int_equal(team_size(t), 1);
-    team_close(t);
+    assert_int_equal(thread_pool_cpus(), 1);
+    thread_pool *t;
+    assert_int_equal(thread_pool_open(0, &t), QUIRE_OK);
+    assert_int_equal(thread_pool_size(t), 1);
+    thread_pool_close(t);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
 static void impossible_sizes_are_refused(void **state) {
     (void)state;
-    team *t = NULL;
-    assert_int_equal(team_open(-1, &t), QUIRE_INVALID);
-    assert_int_equal(team_open(1 << 20, &t), QUIRE_INVALID);
+    thread_pool *t = NULL;
+    assert_int_equal(thread_pool_open(-1, &t), QUIRE_INVALID);
+    assert_int_equal(thread_pool_open(1 << 20, &t), QUIRE_INVALID);
     assert_null(t);
-    team_close(NULL);
+    thread_pool_close(NULL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_part_is_done_exactly_once),
+        cmocka_unit_test(every_task_is_done_exactly_once),
         cmocka_unit_test(each_run_sees_what_the_one_before_wrote),
-        cmocka_unit_test(every_member_rounds_to_nearest_and_keeps_denormals),
-        cmocka_unit_test(an_idle_team_uses_no_processor_time),
+        cmocka_unit_test(every_worker_rounds_to_nearest_and_keeps_denormals),
+        cmocka_unit_test(an_idle_thread_pool_uses_no_processor_time),
         cmocka_unit_test(the_affinity_bounds_the_processors),
         cmocka_unit_test(impossible_sizes_are_refused),
     };

@@ -276,7 +276,7 @@ static void check_mirostat(json_value *o, check_report *r, const char *name) {
         float u = (float)number_of(json_at(json_get(o, "uniforms"), (size_t)i));
         sample_context c = {.params = &p, .noise = {.token = u}, .mirostat_mu = &mu};
         int32_t token = -1;
-        quire_err e = sampler_pick(s, logits + (size_t)i * (size_t)n, &c, &token);
+        quire_err e = sampler_sample(s, logits + (size_t)i * (size_t)n, &c, &token);
         double want = number_of(json_get(step, "mu"));
         if (e != QUIRE_OK || token != int_of(step, "token") || !(fabs((double)mu - want) <= 1e-4 * fmax(1.0, fabs(want)))) {
             check_fail(r, KIND, name, "step %d: token %d, mu %.6f; must be %d, %.6f", i, token, (double)mu, int_of(step, "token"), want);

@@ -167,8 +167,8 @@ static void check_chat(const char *path, const char *root, check_report *r) {
     char template_path[MAX_PATH];
     size_t n = 0;
     const char *name = strrchr(path, '/') + 1;
-    int stem = (int)(strlen(name) - strlen(".jsonl"));
-    snprintf(template_path, sizeof template_path, "%s/data/templates/chat/%.*s.jinja", root, stem, name);
+    int fork_from = (int)(strlen(name) - strlen(".jsonl"));
+    snprintf(template_path, sizeof template_path, "%s/data/templates/chat/%.*s.jinja", root, fork_from, name);
     char *bytes = check_read_file(template_path, &n);
     if (bytes == NULL) {
         check_unsupported(r, KIND, name, "its template is not at hand (--root)");

@@ -72,8 +72,8 @@ static void a_prefix_is_one_item_for_all_who_share_it(void **state) {
         add(&w, 4096 + 10 + s, 1, 0, s > 0 ? 4096 : 0);
     }
     cascade_plan(&w.cascade, &w.b);
-    assert_int_equal(w.b.n_waves, 1);
-    assert_int_equal(w.b.wave_ends[0], 1);
+    assert_int_equal(w.b.n_levels, 1);
+    assert_int_equal(w.b.level_ends[0], 1);
     assert_int_equal(w.b.n_work, 33);
     assert_int_equal(sequences_of(&w, &w.b.work[0]), 0xffffffff);
     assert_int_equal(w.b.work[0].n_chunks, 16);
@@ -92,7 +92,7 @@ static void every_thread_has_a_piece_of_a_shared_prefix(void **state) {
         add(&w, 1000, 1, 0, s > 0 ? 768 : 0);
     }
     cascade_plan(&w.cascade, &w.b);
-    assert_int_equal(w.b.wave_ends[0], 4);
+    assert_int_equal(w.b.level_ends[0], 4);
     assert_int_equal(w.b.work[0].n_rows, 8);
     assert_int_equal(w.b.work[3].n_rows, 6);
     cascade_close(&w.cascade);
@@ -106,7 +106,7 @@ static void prefixes_that_go_on_together_are_further_waves(void **state) {
         add(&w, 3000, 1, 0, s == 0 ? 0 : s % 3 == 0 ? 2600 : 2048);
     }
     cascade_plan(&w.cascade, &w.b);
-    assert_int_equal(w.b.n_waves, 2);
+    assert_int_equal(w.b.n_levels, 2);
     assert_int_equal(sequences_of(&w, &w.b.work[0]), 0xfff);
     assert_int_equal(w.b.work[0].n_chunks, 8);
     assert_int_equal(sequences_of(&w, &w.b.work[1]), 0x249); /* 0, 3, 6, 9 */
@@ -127,7 +127,7 @@ static void nothing_is_shared_where_pages_differ(void **state) {
     w.tables[1][3][1]++;
     add(&w, 600, 300, 0, 0);
     cascade_plan(&w.cascade, &w.b);
-    assert_int_equal(w.b.n_waves, 0);
+    assert_int_equal(w.b.n_levels, 0);
     assert_int_equal(w.b.n_work, 4 + 19);
     cascade_close(&w.cascade);
 }
@@ -139,8 +139,8 @@ static void chunks_that_a_row_of_the_step_lies_in_are_its_own(void **state) {
     add(&w, 511, 2, 0, 0);
     add(&w, 512, 150, 0, 512);
     cascade_plan(&w.cascade, &w.b);
-    assert_int_equal(w.b.n_waves, 1);
-    assert_int_equal(w.b.wave_ends[0], 2); /* 152 rows are two items */
+    assert_int_equal(w.b.n_levels, 1);
+    assert_int_equal(w.b.level_ends[0], 2); /* 152 rows are two items */
     assert_int_equal(w.b.work[0].n_chunks, 1);
     assert_int_equal(w.b.work[1].n_chunks, 1);
     assert_int_equal(w.b.work[0].n_rows + w.b.work[1].n_rows, 152);
@@ -153,13 +153,13 @@ static void chunks_that_a_row_of_the_step_lies_in_are_its_own(void **state) {
 static void check_cover(const world *w) {
     static int32_t next[MAX_ROWS];
     memset(next, 0, sizeof next);
-    int32_t wave = 0;
+    int32_t level = 0;
     for (int32_t i = 0; i < w->b.n_work; i++) {
         const attn_item *item = &w->b.work[i];
-        while (wave < w->b.n_waves && i == w->b.wave_ends[wave]) {
-            wave++;
+        while (level < w->b.n_levels && i == w->b.level_ends[level]) {
+            level++;
         }
-        assert_int_equal(item->partial, wave < w->b.n_waves ? ATTN_CARRY : ATTN_WHOLE);
+        assert_int_equal(item->partial, level < w->b.n_levels ? ATTN_CARRY : ATTN_WHOLE);
         for (int32_t r = item->row0; r < item->row0 + item->n_rows; r++) {
             int32_t row = w->b.work_rows[r], s = 0;
             while (row >= w->seqs[s].row0 + w->seqs[s].n_rows) {
@@ -227,8 +227,8 @@ static void random_trees_read_every_chunk_once(void **state) {
         for (int32_t step = 0; step < 4; step++) { /* from the order of the plan before: the same sequences, others, one less */
             cascade_plan(&w.cascade, &w.b);
             check_cover(&w);
-            n_shared += step == 0 && w.b.n_waves > 0;
-            if (w.b.n_waves < BATCH_MAX_WAVES) {
+            n_shared += step == 0 && w.b.n_levels > 0;
+            if (w.b.n_levels < BATCH_MAX_LEVELS) {
                 assert_int_equal(batch_read_tokens(&w.b), least_read(&w));
             }
             if (step == 1) {
@@ -242,7 +242,7 @@ static void random_trees_read_every_chunk_once(void **state) {
     assert_true(n_shared > 100);
 }
 
-/* Each of 12 sequences shares one chunk more with the next than with the one before: more levels than there are waves. */
+/* Each of 12 sequences shares one chunk more with the next than with the one before: more levels than there are levels. */
 static void a_path_longer_than_the_waves_ends_in_rows_of_their_own(void **state) {
     (void)state;
     static world w;
@@ -251,7 +251,7 @@ static void a_path_longer_than_the_waves_ends_in_rows_of_their_own(void **state)
         add(&w, MAX_CHUNKS * ATTN_CHUNK, 1, s > 0 ? s - 1 : 0, s * ATTN_CHUNK);
     }
     cascade_plan(&w.cascade, &w.b);
-    assert_int_equal(w.b.n_waves, BATCH_MAX_WAVES);
+    assert_int_equal(w.b.n_levels, BATCH_MAX_LEVELS);
     check_cover(&w);
     assert_true(batch_read_tokens(&w.b) > least_read(&w));
     cascade_close(&w.cascade);

@@ -20,7 +20,7 @@ static model_desc llama(void) {
                         .max_positions = 2048,
                         .norm_eps = 1e-5f,
                         .attention_scale = 0.125f,
-                        .act = ACT_SILU,
+                        .activation = ACT_SILU,
                         .rope = {.kind = ROPE_PLAIN, .n_dims = 64, .theta = 10000.0f},
                         .n_eos = 1,
                         .eos = {2},
@@ -81,7 +81,7 @@ static void numbers_that_are_not_finite_or_out_of_range_are_refused(void **state
     REFUSED_WITH(norm_eps, -1e-5f);
     REFUSED_WITH(attention_scale, INFINITY);
     REFUSED_WITH(attention_scale, 0.0f);
-    REFUSED_WITH(act, (act_kind)99);
+    REFUSED_WITH(activation, (activation)99);
     REFUSED_WITH(rope.theta, 0.0f);
     REFUSED_WITH(rope.n_dims, 66);
     REFUSED_WITH(rope.n_dims, 7);

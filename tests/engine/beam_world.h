@@ -39,7 +39,7 @@ static inline quire_err search_submit(harness *h, search *s) {
     void *users[MAX_RESULTS];
     int32_t *tokens = mem_new((size_t)s->n_prompt, sizeof *tokens);
     memcpy(tokens, s->prompt, (size_t)s->n_prompt * sizeof *tokens);
-    engine_request r = {.tokens = tokens, .n_tokens = s->n_prompt, .sampling = s->sampling, .beams = s->beams, .ending = s->ending, .logprobs_width = s->width, .explain = s->explain, .space = "test", .n_space = 4, .out = h->out};
+    engine_request r = {.tokens = tokens, .n_tokens = s->n_prompt, .sampling = s->sampling, .beams = s->beams, .ending = s->ending, .logprobs_width = s->width, .explain = s->explain, .namespace = "test", .n_namespace = 4, .out = h->out};
     memset(s->results, 0, sizeof s->results);
     s->n_ended = 0;
     for (int32_t i = 0; i < s->n; i++) {
@@ -71,7 +71,7 @@ static inline bool search_take(harness *h, const search *s, const engine_event *
     f->stopped_by_eos = ev->stopped_by_eos;
     f->score = ev->beam_score;
     f->sum = ev->beam_sum;
-    f->steps = ev->explain ? ev->explain->told.n_chunks + ev->explain->told.n_decodes : 0;
+    f->steps = ev->explain ? ev->explain->report.n_chunks + ev->explain->report.n_decodes : 0;
     mem_free(ev->explain);
     return true;
 }

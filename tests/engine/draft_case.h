@@ -103,8 +103,8 @@ static inline void submit(harness *h, workload *w, int32_t i) {
                         .n_tokens = w->n_prompt[i],
                         .sampling = w->sampling[i],
                         .logprobs_width = w->logprobs_width[i],
-                        .space = "test",
-                        .n_space = 4,
+                        .namespace = "test",
+                        .n_namespace = 4,
                         .out = h->out};
     assert_int_equal(engine_submit_samples(h->e, &r, i == N_REQUESTS - 1 ? N_SAMPLES : 1, users, ids, &err), QUIRE_OK);
 }

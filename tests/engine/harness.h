@@ -15,7 +15,7 @@
 
 #define BUILTIN "models/builtin.gguf"
 #define TINY    "tests/engine/tiny.gguf" /* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
-/* A test that wants guesses to come true and answers not to end, as the small model's may, defines MODEL as FLUENT; SIBLING drafts for it.
+/* A test that wants guesses to come true and responses not to end, as the small model's may, defines MODEL as FLUENT; SIBLING drafts for it.
  * Under ThreadSanitizer, where products are a hundred times as slow, that is the tiny one, which is as sure of what it says; its sibling is
  * the same with --layers 1. */
 #if defined(__SANITIZE_THREAD__)
@@ -48,11 +48,11 @@ typedef struct harness_options {
     engine_tiers tiers;
     int64_t swap_bytes;
     preempt_mode preempt;
-    order_policy schedule;
-    double schedule_lambda; /* 0: ORDER_LAMBDA */
+    admission_policy schedule;
+    double schedule_lambda; /* 0: ADMISSION_LAMBDA */
     int64_t step_target_us;
     draft_options draft;
-    bool no_chunked_prefill, no_fork_sharing, no_cascade, starts_held;
+    bool no_chunked_prefill, no_fork_sharing, no_cascade, starts_paused;
     const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d); /* what the backend does instead, from before the engine starts; NULL: as it is */
 } harness_options;
 
@@ -77,7 +77,7 @@ typedef struct harness_run {
     float *logits;    /* [n_prompt, n_vocab] if wanted, from position logits_first on */
     int32_t logits_first;
     int32_t tokens[512];
-    const char *space; /* NULL: everybody's */
+    const char *namespace; /* NULL: everybody's */
     bool retains;
     kv_retention retention;
     int32_t priority, n_cached, retry_after_s;
@@ -87,7 +87,7 @@ typedef struct harness_run {
     quire_err error;
     request_id id;
     bool explain;
-    explain *told; /* with the end, if asked for; mem_free'd by the test */
+    explain *report; /* with the end, if asked for; mem_free'd by the test */
 } harness_run;
 
 static inline void harness_open(const harness_options *o, harness *h) {
@@ -121,10 +121,10 @@ static inline void harness_open(const harness_options *o, harness *h) {
                          .no_chunked_prefill = o->no_chunked_prefill,
                          .no_fork_sharing = o->no_fork_sharing,
                          .no_cascade = o->no_cascade,
-                         .starts_held = o->starts_held,
+                         .starts_paused = o->starts_paused,
                          .schedule = o->schedule,
                          .step_target_us = o->step_target_us,
-                         .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : ORDER_LAMBDA};
+                         .schedule_lambda = o->schedule_lambda > 0 ? o->schedule_lambda : ADMISSION_LAMBDA};
     model_desc d = r ? (model_desc){0} : *model_description(h->m);
     d.layer_kinds = o->layer_kinds ? o->layer_kinds : d.layer_kinds;
     d.window = o->layer_kinds ? o->window : d.window;
@@ -153,9 +153,9 @@ static inline void harness_close(harness *h) {
 static inline void harness_submit(harness *h, harness_run *r) {
     quire_error err = {0};
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
-    const char *space = r->space ? r->space : "test";
+    const char *namespace = r->namespace ? r->namespace : "test";
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .space = space, .n_space = strlen(space), .retains = r->retains, .retention = r->retention, .priority = r->priority, .deadline_us = r->deadline_us, .explain = r->explain, .out = h->out, .user = r};
+    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .namespace = namespace, .n_namespace = strlen(namespace), .retains = r->retains, .retention = r->retention, .priority = r->priority, .deadline_us = r->deadline_us, .explain = r->explain, .out = h->out, .user = r};
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);
@@ -165,7 +165,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
     }
 }
 
-/* No step begins until harness_wait, as with starts_held: for tests of how requests share steps and pages, whose first could have ended before the last
+/* No step begins until harness_wait, as with starts_paused: for tests of how requests share steps and pages, whose first could have ended before the last
  * is handed over. */
 static inline void harness_hold(harness *h) {
     atomic_store(&h->e->held, true);
@@ -190,7 +190,7 @@ static inline bool harness_read(harness *h, bool *ended) {
     r->finish = ev.finish;
     r->error = ev.error;
     r->n_cached = ev.n_cached;
-    r->told = ev.explain;
+    r->report = ev.explain;
     r->retry_after_s = ev.retry_after_s;
     r->place = (int32_t)ev.n_ended_before;
     return true;

@@ -15,13 +15,13 @@ static uint64_t seed;
 
 static void a_second_of_waiting_is_worth_lambda_tokens(void **state) {
     (void)state;
-    assert_true(order_prefix_score(1800, 100000, 100.0) == 1810.0);
-    assert_true(order_prefix_score(50, 5000000, 100.0) == 550.0);
-    assert_true(order_prefix_score(1800, 100000, 500.0) == 1850.0);
-    assert_true(order_prefix_score(50, 5000000, 500.0) == 2550.0);
+    assert_true(admission_prefix_score(1800, 100000, 100.0) == 1810.0);
+    assert_true(admission_prefix_score(50, 5000000, 100.0) == 550.0);
+    assert_true(admission_prefix_score(1800, 100000, 500.0) == 1850.0);
+    assert_true(admission_prefix_score(50, 5000000, 500.0) == 2550.0);
     double lambda = (1800.0 - 50.0) / (5.0 - 0.1);
     assert_true(lambda > 357.142 && lambda < 357.143); /* where both are worth the same */
-    double gap = order_prefix_score(1800, 100000, lambda) - order_prefix_score(50, 5000000, lambda);
+    double gap = admission_prefix_score(1800, 100000, lambda) - admission_prefix_score(50, 5000000, lambda);
     assert_true(gap > -1e-9 && gap < 1e-9);
 }
 
@@ -29,7 +29,7 @@ static void a_second_of_waiting_is_worth_lambda_tokens(void **state) {
 static void nobody_starves_behind_cached_prefixes(void **state) {
     (void)state;
     enum { LONGEST = 32768, STEP_US = 100000, N_STEPS = 3000 };
-    double lambda = ORDER_LAMBDA;
+    double lambda = ADMISSION_LAMBDA;
     int64_t bound_us = (int64_t)(LONGEST / lambda * 1e6), arrived_us[N_STEPS + 1], longest_wait_us = 0;
     int32_t matched[N_STEPS + 1], n = 0;
     matched[n] = 0; /* the poor one, whom nothing helps */
@@ -39,7 +39,7 @@ static void nobody_starves_behind_cached_prefixes(void **state) {
         arrived_us[n++] = now;
         int32_t best = 0;
         for (int32_t i = 1; i < n; i++) {
-            if (order_prefix_score(matched[i], now - arrived_us[i], lambda) > order_prefix_score(matched[best], now - arrived_us[best], lambda)) {
+            if (admission_prefix_score(matched[i], now - arrived_us[i], lambda) > admission_prefix_score(matched[best], now - arrived_us[best], lambda)) {
                 best = i;
             }
         }
@@ -54,36 +54,36 @@ static void nobody_starves_behind_cached_prefixes(void **state) {
 
 static void who_comes_back_has_saved_no_credit_up(void **state) {
     (void)state;
-    shares s;
-    assert_int_equal(shares_open(&s, 3), QUIRE_OK);
-    int32_t a = shares_enter(&s, "a", 1), b = shares_enter(&s, "b", 1);
+    service s;
+    assert_int_equal(service_counters_open(&s, 3), QUIRE_OK);
+    int32_t a = service_counters_enter(&s, "a", 1), b = service_counters_enter(&s, "b", 1);
     assert_int_not_equal(a, b);
-    assert_int_equal(shares_enter(&s, "a", 1), a);
-    shares_serve(&s, a, 100.0);
-    shares_serve(&s, b, 60.0);
-    shares_leave(&s, b);
-    shares_serve(&s, a, 100.0);
-    assert_int_equal(shares_enter(&s, "b", 1), b);
-    assert_true(shares_served(&s, b) == 200.0); /* as the least of those who stand */
-    int32_t c = shares_enter(&s, "c", 1);
-    assert_true(shares_served(&s, c) == 200.0);
-    int32_t d = shares_enter(&s, "d", 1), common = shares_enter(&s, "x", 1); /* more tenants than slots: they count as one, and go before nobody */
+    assert_int_equal(service_counters_enter(&s, "a", 1), a);
+    service_counters_add(&s, a, 100.0);
+    service_counters_add(&s, b, 60.0);
+    service_counters_leave(&s, b);
+    service_counters_add(&s, a, 100.0);
+    assert_int_equal(service_counters_enter(&s, "b", 1), b);
+    assert_true(service_counters_of(&s, b) == 200.0); /* as the least of those who stand */
+    int32_t c = service_counters_enter(&s, "c", 1);
+    assert_true(service_counters_of(&s, c) == 200.0);
+    int32_t d = service_counters_enter(&s, "d", 1), common = service_counters_enter(&s, "x", 1); /* more tenants than slots: they count as one, and go before nobody */
     assert_int_equal(d, 3);
     assert_int_equal(common, d);
-    assert_true(shares_served(&s, d) == 200.0);
-    shares_serve(&s, d, 30.0);
-    assert_true(shares_served(&s, common) == 230.0);
-    shares_leave(&s, d);
-    shares_leave(&s, common);
-    shares_leave(&s, c);
-    assert_int_equal(shares_enter(&s, "d", 1), c); /* a slot that nobody stands in */
-    shares_leave(&s, a);
-    shares_leave(&s, a);
-    shares_leave(&s, b);
-    shares_serve(&s, b, 50.0);
-    int32_t e = shares_enter(&s, "e", 1);
+    assert_true(service_counters_of(&s, d) == 200.0);
+    service_counters_add(&s, d, 30.0);
+    assert_true(service_counters_of(&s, common) == 230.0);
+    service_counters_leave(&s, d);
+    service_counters_leave(&s, common);
+    service_counters_leave(&s, c);
+    assert_int_equal(service_counters_enter(&s, "d", 1), c); /* a slot that nobody stands in */
+    service_counters_leave(&s, a);
+    service_counters_leave(&s, a);
+    service_counters_leave(&s, b);
+    service_counters_add(&s, b, 50.0);
+    int32_t e = service_counters_enter(&s, "e", 1);
     assert_int_equal(e, a); /* that of the absent one who loses least */
-    shares_close(&s);
+    service_counters_close(&s);
 }
 
 /* ---- the engine ---- */
@@ -93,7 +93,7 @@ enum { N_MOST = 75 };
 static harness_run runs[N_MOST];
 static int32_t prompts[N_MOST][64];
 
-static harness_options one_at_a_time(order_policy policy) {
+static harness_options one_at_a_time(admission_policy policy) {
     harness_options o = harness_defaults;
     o.path = "models/builtin-small.gguf";
     o.schedule = policy;
@@ -109,8 +109,8 @@ static harness_run request(const harness *h, int32_t i, int32_t n_prompt, int32_
 static void the_lower_priority_number_goes_first(void **state) {
     (void)state;
     harness h = {0};
-    harness_options o = one_at_a_time(ORDER_PRIORITY);
-    o.starts_held = true;
+    harness_options o = one_at_a_time(ADMISSION_PRIORITY);
+    o.starts_paused = true;
     harness_open(&o, &h);
     static const int32_t priorities[6] = {3, 0, 2, 0, -5, 2}, place[6] = {5, 1, 3, 2, 0, 4};
     for (int32_t i = 0; i < 6; i++) {
@@ -128,7 +128,7 @@ static void the_lower_priority_number_goes_first(void **state) {
 static void what_is_cached_goes_first_under_prefix(void **state) {
     (void)state;
     harness h = {0};
-    harness_options o = one_at_a_time(ORDER_PREFIX);
+    harness_options o = one_at_a_time(ADMISSION_PREFIX);
     o.schedule_lambda = 0.001; /* a wait counts for nothing here */
     harness_open(&o, &h);
     runs[0] = request(&h, 0, 48, 1);
@@ -156,15 +156,15 @@ static void a_flooding_tenant_leaves_the_others_their_share(void **state) {
     harness h = {0};
     harness_options o = harness_defaults;
     o.path = "models/builtin-small.gguf";
-    o.schedule = ORDER_FAIR;
+    o.schedule = ADMISSION_FAIR;
     o.max_seqs = 4;
     o.prefix_cache = PREFIX_CACHE_NONE;
-    o.starts_held = true;
+    o.starts_paused = true;
     enum { N_FLOOD = 60, N_OTHER = 15 };
     harness_open(&o, &h);
     for (int32_t i = 0; i < N_FLOOD + N_OTHER; i++) {
         runs[i] = request(&h, i, 24, 12);
-        runs[i].space = i < N_FLOOD ? "flood" : "other";
+        runs[i].namespace = i < N_FLOOD ? "flood" : "other";
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, N_FLOOD + N_OTHER);
@@ -183,13 +183,13 @@ static void a_flooding_tenant_leaves_the_others_their_share(void **state) {
 static void first_come_first_served_does_not(void **state) {
     (void)state;
     harness h = {0};
-    harness_options o = one_at_a_time(ORDER_FCFS);
-    o.starts_held = true;
+    harness_options o = one_at_a_time(ADMISSION_FCFS);
+    o.starts_paused = true;
     harness_open(&o, &h);
     for (int32_t i = 0; i < 8; i++) {
         runs[i] = request(&h, i, 12, 2);
         runs[i].priority = -i;
-        runs[i].space = i < 7 ? "flood" : "other";
+        runs[i].namespace = i < 7 ? "flood" : "other";
         harness_submit(&h, &runs[i]);
     }
     harness_wait(&h, 8);

@@ -80,7 +80,7 @@ static void the_bytes_of_many_requests_add_up(void **state) {
     static line l[4096];
     o.audit_path = path;
     o.n_pages = 60; /* evictions and preemptions too */
-    o.starts_held = true;
+    o.starts_paused = true;
     harness_open(&o, &h);
     long long pool = o.n_pages * h.layout.page_bytes;
     random_prompt(&seed, h.n_vocab, 100, prompts[0]);

@@ -21,16 +21,16 @@ static backend_ops changed;
 static way how;
 static atomic_int n_asked;
 
-static int32_t count_largest(const backend *b, int32_t i) {
+static int32_t count_argmax(const backend *b, int32_t i) {
     n_asked++;
-    return how == OFFERED ? real->largest(b, i) : -1;
+    return how == OFFERED ? real->argmax(b, i) : -1;
 }
 
 static const backend_ops *change(const backend_ops *ops, const model_desc *d) {
     (void)d;
     real = ops;
     changed = *ops;
-    changed.largest = how == NOT_OFFERED ? NULL : count_largest;
+    changed.argmax = how == NOT_OFFERED ? NULL : count_argmax;
     return &changed;
 }
 

@@ -36,7 +36,7 @@ static void log_softmax(harness *h, const search *s, const path *p, double *out)
     float *logits = mem_new((size_t)n * (size_t)h->n_vocab, sizeof *logits);
     memcpy(tokens, s->prompt, (size_t)s->n_prompt * sizeof *tokens);
     memcpy(tokens + s->n_prompt, p->tokens, (size_t)p->n * sizeof *tokens);
-    harness_run run = {.prompt = tokens, .n_prompt = n, .sampling = greedy(1), .logits = logits, .logits_first = n - 1, .space = "reference"};
+    harness_run run = {.prompt = tokens, .n_prompt = n, .sampling = greedy(1), .logits = logits, .logits_first = n - 1, .namespace = "reference"};
     harness_submit(h, &run);
     harness_wait(h, 1);
     const float *row = logits + (size_t)(n - 1) * (size_t)h->n_vocab;
@@ -409,7 +409,7 @@ static void run_in(const setting *set, search *searches, int32_t n, engine_stats
     harness_take_over(&h);
     if (h.e->index) { /* no path of a beam was forgotten */
         kv_index_clear(h.e->index);
-        assert_int_equal(kv_index_count(h.e->index).n_spaces, 0);
+        assert_int_equal(kv_index_count(h.e->index).n_namespaces, 0);
     }
     engine_out_close(own);
     wake_deinit(&reader);

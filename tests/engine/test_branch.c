@@ -19,8 +19,8 @@ static uint64_t random_state = 21;
 
 /* One stream as its reader sees it: the tokens that stand, whichever sequence is behind. */
 typedef struct watched {
-    int32_t tokens[MAX]; /* prompt and answer */
-    float logprobs[MAX]; /* of the answer's, where they were asked for */
+    int32_t tokens[MAX]; /* prompt and response */
+    float logprobs[MAX]; /* of the response's, where they were asked for */
     int32_t n;
     request_id id;
     finish_reason finish;
@@ -29,13 +29,13 @@ typedef struct watched {
 
 typedef struct fields {
     sampling_params sampling;
-    const char *space;
+    const char *namespace;
 } fields;
 
 static engine_request request_of(harness *h, watched *w, int32_t n_tokens, const fields *f) {
     int32_t *tokens = mem_new((size_t)n_tokens, sizeof *tokens);
     memcpy(tokens, w->tokens, (size_t)n_tokens * sizeof *tokens);
-    return (engine_request){.tokens = tokens, .n_tokens = n_tokens, .sampling = f->sampling, .space = f->space, .n_space = strlen(f->space), .out = h->out, .user = w};
+    return (engine_request){.tokens = tokens, .n_tokens = n_tokens, .sampling = f->sampling, .namespace = f->namespace, .n_namespace = strlen(f->namespace), .out = h->out, .user = w};
 }
 
 static void start(harness *h, watched *w, int32_t n_prompt, const fields *f) {
@@ -82,8 +82,8 @@ static void read_end(harness *h, watched *w) {
 /* to goes on from the first `position` tokens of from, with more behind them. */
 static quire_err branch(harness *h, watched *from, watched *to, int32_t position, const int32_t *more, int32_t n_more, int32_t n_prompt, const fields *f) {
     quire_error err;
-    engine_stem *stem;
-    quire_err e = engine_stem_hold(h->e, from->id, &stem);
+    engine_fork *fork_from;
+    quire_err e = engine_fork_acquire(h->e, from->id, &fork_from);
     if (e != QUIRE_OK) {
         return e;
     }
@@ -97,10 +97,10 @@ static quire_err branch(harness *h, watched *from, watched *to, int32_t position
         memcpy(to->tokens + position, more, (size_t)n_more * sizeof *more);
     }
     engine_request r = request_of(h, to, position + n_more, f);
-    r.stem = stem;
-    r.stem_tokens = position;
+    r.fork_from = fork_from;
+    r.fork_position = position;
     r.n_prompt = n_prompt;
-    r.replaces_stem = replaces;
+    r.fork_replaces = replaces;
     e = engine_submit(h->e, &r, &to->id, &err);
     if (e != QUIRE_OK) {
         mem_free(r.tokens);
@@ -108,7 +108,7 @@ static quire_err branch(harness *h, watched *from, watched *to, int32_t position
     if (!replaces) {
         to->n += n_more;
     }
-    engine_stem_drop(stem);
+    engine_fork_release(fork_from);
     return e;
 }
 
@@ -130,7 +130,7 @@ static void nothing_is_held(harness *h) {
 
 /* Every kind of choice that looks back: at tokens, at how many there are, and at what was chosen. */
 static fields fields_of(int kind) {
-    fields f = {.sampling = greedy(N_OUT), .space = "test"};
+    fields f = {.sampling = greedy(N_OUT), .namespace = "test"};
     f.sampling.seed = 77;
     f.sampling.temperature = kind == 0 ? 0.0f : 1.0f;
     if (kind == 2) {
@@ -176,9 +176,9 @@ static void for_each_engine(void (*check)(harness *h, int kind)) {
     }
 }
 
-/* A branch near the prompt of a long stream, with few tokens of its own to come: its tables have room for those, and not for the stem's pages. */
+/* A branch near the prompt of a long stream, with few tokens of its own to come: its tables have room for those, and not for the fork parent's pages. */
 static void check_short(harness *h, int kind) {
-    static watched stem, twin, plain;
+    static watched fork_from, twin, plain;
     fields f = fields_of(kind), few = f;
     few.sampling.max_tokens = 4;
     few.sampling.min_tokens = f.sampling.min_tokens = 0;
@@ -186,11 +186,11 @@ static void check_short(harness *h, int kind) {
     start(h, &plain, N_PROMPT, &few);
     read_end(h, &plain);
     f.sampling.max_tokens = 400;
-    start(h, &stem, N_PROMPT, &f);
-    read_to(h, &stem, N_PROMPT + 100);
-    assert_int_equal(branch(h, &stem, &twin, N_PROMPT + 1, NULL, 0, N_PROMPT, &few), QUIRE_OK);
+    start(h, &fork_from, N_PROMPT, &f);
+    read_to(h, &fork_from, N_PROMPT + 100);
+    assert_int_equal(branch(h, &fork_from, &twin, N_PROMPT + 1, NULL, 0, N_PROMPT, &few), QUIRE_OK);
     read_end(h, &twin);
-    engine_cancel(h->e, stem.id);
+    engine_cancel(h->e, fork_from.id);
     same_tokens(&plain, &twin);
 }
 
@@ -232,7 +232,7 @@ static void check_fork(harness *h, int kind) {
         assert_int_equal(branch(h, &s, &forks[i], N_PROMPT + behind[i], NULL, 0, N_PROMPT, &f), QUIRE_OK);
     }
     read_end(h, &s);
-    same_tokens(&s, &plain); /* forks write into no page of their stem */
+    same_tokens(&s, &plain); /* forks write into no page of their fork parent */
     for (int i = 0; i < 3; i++) {
         read_end(h, &forks[i]);
         same_tokens(&forks[i], &plain); /* the same seed at the same positions */
@@ -262,8 +262,8 @@ static void a_fork_equals_a_fresh_request_with_its_prefix_and_seed(void **state)
     g.sampling.max_tokens = N_OUT - 21;
     engine_request r = request_of(&h, &fresh, fresh.n, &g);
     quire_error err;
-    r.space = "other";
-    r.n_space = 5;
+    r.namespace = "other";
+    r.n_namespace = 5;
     assert_int_equal(engine_submit(h.e, &r, &fresh.id, &err), QUIRE_OK);
     read_end(&h, &fresh);
     same_tokens(&fork, &fresh);
@@ -340,7 +340,7 @@ static void a_rollback_gives_back_the_pages_behind_it(void **state) {
     harness_close(&h);
 }
 
-/* What the stem has computed is not computed again, but for the token whose logits are wanted. */
+/* What the fork parent has computed is not computed again, but for the token whose logits are wanted. */
 static void branches_compute_only_what_is_new(void **state) {
     (void)state;
     harness h = {0};
@@ -447,26 +447,26 @@ static void drafts_change_nothing(void **state) {
     }
 }
 
-/* n samples of what follows the first `position` tokens of stem, from sample `first` on. */
-static void branch_samples(harness *h, watched *stem, int32_t position, const fields *f, int32_t first, int32_t n, watched *out) {
+/* n samples of what follows the first `position` tokens of fork parent, from sample `first` on. */
+static void branch_samples(harness *h, watched *fork_from, int32_t position, const fields *f, int32_t first, int32_t n, watched *out) {
     void *users[4];
     request_id ids[4];
     quire_error err;
-    engine_request r = request_of(h, stem, position, f);
-    engine_stem *held;
-    assert_int_equal(engine_stem_hold(h->e, stem->id, &held), QUIRE_OK);
-    r.stem = held;
-    r.stem_tokens = position;
+    engine_request r = request_of(h, fork_from, position, f);
+    engine_fork *held;
+    assert_int_equal(engine_fork_acquire(h->e, fork_from->id, &held), QUIRE_OK);
+    r.fork_from = held;
+    r.fork_position = position;
     r.n_prompt = N_PROMPT;
     r.sample_index = (uint32_t)first;
     r.logprobs_width = 1;
     for (int32_t k = 0; k < n; k++) {
-        out[k] = *stem;
+        out[k] = *fork_from;
         out[k].n = position;
         users[k] = &out[k];
     }
     assert_int_equal(engine_submit_samples(h->e, &r, n, users, ids, &err), QUIRE_OK);
-    engine_stem_drop(held);
+    engine_fork_release(held);
     for (int32_t k = 0; k < n; k++) {
         out[k].id = ids[k];
     }
@@ -486,14 +486,14 @@ static void samples_of_a_branch_are_what_each_would_be_alone(void **state) {
     assert_non_null(f.sampling.lists);
     assert_int_equal(sampling_lists_set_allowed(f.sampling.lists, few, 3), QUIRE_OK);
     for (int32_t position = N_PROMPT + 5; position < N_PROMPT + 21; position++) {
-        static watched stem, together[N_SAMPLES], alone[N_SAMPLES];
+        static watched fork_from, together[N_SAMPLES], alone[N_SAMPLES];
         fields longer = f;
         longer.sampling.max_tokens = 400;
-        start(&h, &stem, N_PROMPT, &longer);
-        read_to(&h, &stem, position);
-        branch_samples(&h, &stem, position, &f, 0, N_SAMPLES, together);
+        start(&h, &fork_from, N_PROMPT, &longer);
+        read_to(&h, &fork_from, position);
+        branch_samples(&h, &fork_from, position, &f, 0, N_SAMPLES, together);
         for (int32_t k = 0; k < N_SAMPLES; k++) {
-            branch_samples(&h, &stem, position, &f, k, 1, &alone[k]);
+            branch_samples(&h, &fork_from, position, &f, k, 1, &alone[k]);
         }
         for (int32_t k = 0; k < N_SAMPLES; k++) {
             read_end(&h, &together[k]);
@@ -501,8 +501,8 @@ static void samples_of_a_branch_are_what_each_would_be_alone(void **state) {
             same_tokens(&together[k], &alone[k]);
             assert_memory_equal(together[k].logprobs + position, alone[k].logprobs + position, (size_t)(alone[k].n - position) * sizeof(float));
         }
-        engine_cancel(h.e, stem.id);
-        read_end(&h, &stem);
+        engine_cancel(h.e, fork_from.id);
+        read_end(&h, &fork_from);
     }
     nothing_is_held(&h);
     harness_close(&h);
@@ -536,10 +536,10 @@ static void a_stem_may_end_before_its_branch_begins(void **state) {
             read_end(&h, &fork);
             same_tokens(&s, &plain);
             same_tokens(&fork, &plain);
-            /* whose end was read is no stem any more */
-            engine_stem *stem;
-            assert_int_equal(engine_stem_hold(h.e, s.id, &stem), QUIRE_NOT_FOUND);
-            assert_null(stem);
+            /* whose end was read is no fork parent any more */
+            engine_fork *fork_from;
+            assert_int_equal(engine_fork_acquire(h.e, s.id, &fork_from), QUIRE_NOT_FOUND);
+            assert_null(fork_from);
         }
         nothing_is_held(&h);
         harness_close(&h);

@@ -22,7 +22,7 @@ static backend_ops counted;
 static int64_t n_read; /* positions, over all layers; the engine thread's while a harness is open */
 static bool windowed;
 
-static void counted_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
+static void counted_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
     attn_spec s = *spec;
     s.window = windowed && layer % 2 == 0 ? WINDOW : 0;
     n_read += batch_read_tokens(((const cpu_backend *)b)->batch);
@@ -41,7 +41,7 @@ static const backend_ops *count_reads(const backend_ops *ops, const model_desc *
 static void open_counted(const harness_options *o, bool no_cascade, harness *h) {
     harness_options way = *o;
     way.no_cascade = no_cascade;
-    way.starts_held = true; /* all together: who comes first computes what the others wait for */
+    way.starts_paused = true; /* all together: who comes first computes what the others wait for */
     way.path = "models/builtin-small.gguf";
     way.wrap = count_reads;
     n_read = 0;
@@ -161,7 +161,7 @@ static void samples_share_their_prompt_and_keep_their_tokens(void **state) {
         request_id ids[4];
         o.prefix_cache = PREFIX_CACHE_NONE;
         open_counted(&o, way == 1, &h);
-        engine_request r = {.tokens = (int32_t *)mem_dup(prompts[0], SHARED * sizeof(int32_t)), .n_tokens = SHARED, .sampling = greedy(N_NEW), .space = "test", .n_space = 4, .out = h.out};
+        engine_request r = {.tokens = (int32_t *)mem_dup(prompts[0], SHARED * sizeof(int32_t)), .n_tokens = SHARED, .sampling = greedy(N_NEW), .namespace = "test", .n_namespace = 4, .out = h.out};
         r.sampling.temperature = 1.0f;
         for (int i = 0; i < 4; i++) {
             users[i] = &runs[way][i];

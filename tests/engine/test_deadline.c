@@ -87,9 +87,9 @@ static void what_cannot_make_it_is_refused_at_once(void **state) {
 static void run_at_a_second_a_row(harness *h, int32_t most) {
     bool goes_on = true, ended;
     while (goes_on && most-- > 0) {
-        h->e->pace = (pace){0};
+        h->e->step_cost = (step_cost){0};
         for (int i = 0; i < 100; i++) {
-            pace_note(&h->e->pace, 1 + i, 0, (double)(SECOND * (1 + i)));
+            step_cost_note(&h->e->step_cost, 1 + i, 0, (double)(SECOND * (1 + i)));
         }
         goes_on = harness_step(h);
     }
@@ -110,12 +110,12 @@ static void those_that_the_policy_puts_behind_do_not_count(void **state) {
     o.prefix_cache = PREFIX_CACHE_NONE;
     for (int fair = 0; fair < 2; fair++) {
         harness h = {0};
-        o.schedule = fair ? ORDER_FAIR : ORDER_FCFS;
+        o.schedule = fair ? ADMISSION_FAIR : ADMISSION_FCFS;
         harness_open(&o, &h);
         harness_take_over(&h);
         for (int i = 0; i < N; i++) {
             runs[i] = request(&h, prompts[i], i + 1 < N ? LONG : 100, 1);
-            runs[i].space = i + 1 < N ? "flood" : "test";
+            runs[i].namespace = i + 1 < N ? "flood" : "test";
             runs[i].deadline_us = i + 1 < N ? 0 : (N - 1) * LONG * SECOND / 2;
             harness_submit(&h, &runs[i]);
         }
@@ -135,7 +135,7 @@ static void let_deadlines_pass(harness *h) {
     }
 }
 
-/* The leader's first token is the request's: samples that find no place beside it may begin later. */
+/* The parent's first token is the request's: samples that find no place beside it may begin later. */
 static void check_samples(bool no_fork_sharing) {
     enum { N_SAMPLES = 4, N = 8, N_OUT = 40 };
     static harness_run runs[N_SAMPLES];

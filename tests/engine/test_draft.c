@@ -49,14 +49,14 @@ static void forced_tokens_are_computed_together(void **state) {
         assert_int_equal(runs[1].finish, runs[0].finish);
         assert_memory_equal(runs[0].tokens, runs[1].tokens, (size_t)runs[0].n_tokens * sizeof(int32_t));
         assert_int_equal(stats[0].steps, runs[0].n_tokens);
-        assert_int_equal(stats[0].forced_tokens, 0);
+        assert_int_equal(stats[0].jump_forward_tokens, 0);
         if (kind == 0 || kind == 2) {
             assert_int_equal(stats[1].steps, 4); /* the prompt, and 99 tokens of which a step takes 1 + 32 */
-            assert_int_equal(stats[1].forced_tokens, 96);
+            assert_int_equal(stats[1].jump_forward_tokens, 96);
             assert_int_equal(stats[1].step_rows, stats[0].step_rows); /* and no row in vain */
         }
         if (kind == 3) {
-            assert_int_equal(stats[1].forced_tokens, 0);
+            assert_int_equal(stats[1].jump_forward_tokens, 0);
         }
     }
     sampling_lists_drop(lists);
@@ -112,7 +112,7 @@ static void recent_outputs_are_guessed_from_within_their_space(void **state) {
         static harness_run runs[2];
         engine_stats after[2];
         for (int i = 0; i < 2; i++) {
-            runs[i] = (harness_run){.prompt = prompt, .n_prompt = 20, .sampling = greedy(40), .space = i && other ? "other" : "test"};
+            runs[i] = (harness_run){.prompt = prompt, .n_prompt = 20, .sampling = greedy(40), .namespace = i && other ? "other" : "test"};
             runs[i].sampling.frequency_penalty = 1.0f; /* little repeats itself */
             harness_submit(&h, &runs[i]);
             harness_wait(&h, 1);

@@ -65,7 +65,7 @@ enum { N_DRAWS = 4000 };
 #endif
 enum { N_GROUP = 100, N_CELLS = 36 };
 
-/* How often the third and the fourth token of an answer were which two of the allowed six, in N_DRAWS samples. */
+/* How often the third and the fourth token of a response were which two of the allowed six, in N_DRAWS samples. */
 static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts, engine_stats *stats) {
     static const int32_t prompt[] = {17, 300, 4, 1200, 55, 90, 300, 17, 55, 4, 90, 1200, 17, 4, 300, 90, 55, 1200, 17, 300, 4};
     static outcome outcomes[N_GROUP];
@@ -82,7 +82,7 @@ static void count_pairs(const harness_options *o, uint64_t seed, int32_t *counts
         for (int32_t i = 0; i < N_GROUP; i++) {
             users[i] = &outcomes[i];
         }
-        engine_request r = {.tokens = tokens, .n_tokens = 21, .sampling = greedy(4), .space = "test", .n_space = 4, .out = h.out};
+        engine_request r = {.tokens = tokens, .n_tokens = 21, .sampling = greedy(4), .namespace = "test", .n_namespace = 4, .out = h.out};
         r.sampling.temperature = 1.0f;
         r.sampling.seed = seed + (uint64_t)k;
         r.sampling.lists = only_few;

@@ -157,7 +157,7 @@ static void a_pool_far_too_small_for_all_finishes_all_with_the_same_tokens(void 
     static harness_run a[64], b[64];
     harness_open(&o, &large);
     o.n_pages = 30; /* 64 requests of 70 tokens take 320 */
-    o.starts_held = true;
+    o.starts_paused = true;
     harness_open(&o, &small);
     for (int i = 0; i < 64; i++) {
         random_prompt(&seed, large.n_vocab, 40, prompts[i]);

@@ -51,7 +51,7 @@ static const quire_explain *run_two(const harness_options *o, harness_run *a, ha
     harness_close(&h);
     assert_int_equal(a->finish, FINISH_LENGTH);
     assert_int_equal(b->finish, FINISH_LENGTH);
-    const quire_explain *x = &a->told->told, *y = &b->told->told;
+    const quire_explain *x = &a->report->report, *y = &b->report->report;
     assert_int_equal(sum_of_waits(x), x->queue_us);
     assert_int_equal(sum_of_waits(y), y->queue_us);
     /* every microsecond from submission to end belongs to one stage */
@@ -60,8 +60,8 @@ static const quire_explain *run_two(const harness_options *o, harness_run *a, ha
 }
 
 static void drop(harness_run *a, harness_run *b) {
-    mem_free(a->told);
-    mem_free(b->told);
+    mem_free(a->report);
+    mem_free(b->report);
 }
 
 /* Whether that is the only cause besides its turn. */
@@ -128,12 +128,12 @@ static void what_was_reused_is_told_with_the_page_that_was_copied(void **state) 
         harness_submit(&h, runs[i]);
         harness_wait(&h, 1);
     }
-    assert_int_equal(a.told->told.matched, 0);
-    assert_int_equal(b.told->told.matched, 100);
-    assert_int_equal(b.told->told.copied, 100 % PAGE);
-    assert_int_equal(c.told->told.matched, 0);
+    assert_int_equal(a.report->report.matched, 0);
+    assert_int_equal(b.report->report.matched, 100);
+    assert_int_equal(b.report->report.copied, 100 % PAGE);
+    assert_int_equal(c.report->report.matched, 0);
     for (int i = 0; i < 3; i++) {
-        mem_free(runs[i]->told);
+        mem_free(runs[i]->report);
     }
     harness_close(&h);
 }
@@ -142,7 +142,7 @@ static void tokens_from_a_tier_are_told_and_waited_for(void **state) {
     (void)state;
     harness h = {0};
     harness_options o = harness_defaults;
-    o.n_pages = 26; /* one of them and its answer */
+    o.n_pages = 26; /* one of them and its response */
     o.tiers = (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = 64 << 20};
     harness_open(&o, &h);
     harness_run a = run_of(first, LONG, 2), b = run_of(second, LONG, 2), again = run_of(first, LONG, 2);
@@ -151,13 +151,13 @@ static void tokens_from_a_tier_are_told_and_waited_for(void **state) {
         harness_submit(&h, runs[i]);
         harness_wait(&h, 1);
     }
-    const quire_explain *x = &again.told->told;
+    const quire_explain *x = &again.report->report;
     assert_int_equal(x->tier, (LONG - 1) / PAGE * PAGE);
     assert_int_equal(x->matched, x->tier);
     assert_true(x->n_waits[QUIRE_WAIT_TIER] > 0);
-    assert_int_equal(a.told->told.tier + b.told->told.tier, 0);
+    assert_int_equal(a.report->report.tier + b.report->report.tier, 0);
     for (int i = 0; i < 3; i++) {
-        mem_free(runs[i]->told);
+        mem_free(runs[i]->report);
     }
     harness_close(&h);
 }
@@ -172,7 +172,7 @@ static void chunks_are_told_by_step_and_tokens(void **state) {
     harness_run a = run_of(first, 100, 7), many = run_of(second, LONG, 2);
     harness_submit(&h, &a);
     harness_wait(&h, 1);
-    const quire_explain *x = &a.told->told;
+    const quire_explain *x = &a.report->report;
     assert_int_equal(x->n_chunks, 4);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(x->chunks[i].tokens, expected[i]);
@@ -180,15 +180,15 @@ static void chunks_are_told_by_step_and_tokens(void **state) {
     }
     assert_int_equal(x->n_decodes, 6);
     assert_true(x->prefill_us > 0 && x->decode_us > 0);
-    mem_free(a.told);
+    mem_free(a.report);
     harness_close(&h);
     o.chunk = 4; /* more chunks than are listed */
     harness_open(&o, &h);
     harness_submit(&h, &many);
     harness_wait(&h, 1);
-    assert_int_equal(many.told->told.n_chunks, LONG / 4);
-    assert_int_equal(many.told->told.chunks[QUIRE_EXPLAIN_CHUNKS - 1].tokens, 4);
-    mem_free(many.told);
+    assert_int_equal(many.report->report.n_chunks, LONG / 4);
+    assert_int_equal(many.report->report.chunks[QUIRE_EXPLAIN_CHUNKS - 1].tokens, 4);
+    mem_free(many.report);
     harness_close(&h);
 }
 
@@ -202,7 +202,7 @@ static void preemptions_are_told_with_what_they_cost(void **state) {
         o.preempt = PREEMPT_SWAP;
         harness_run a = run_of(first, 40, 100), b = run_of(second, 40, 100);
         const quire_explain *x = run_two(&o, &a, &b, true);
-        assert_int_equal(a.told->told.n_preemptions, 0);
+        assert_int_equal(a.report->report.n_preemptions, 0);
         assert_int_equal(x->n_preemptions, 1);
         const quire_explain_preemption *p = &x->preemptions[0];
         assert_memory_equal(p, &x->preempted, sizeof *p);
@@ -240,10 +240,10 @@ static void a_sample_is_told_that_its_prompt_was_shared(void **state) {
     assert_int_equal(engine_submit_samples(h.e, &r, 3, users, ids, &err), QUIRE_OK);
     harness_wait(&h, 3);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(runs[i].told->told.shared, i == 0 ? 0 : LONG);
-        assert_int_equal(runs[i].told->told.n_chunks, i == 0 ? 4 : 0);
-        assert_int_equal(runs[i].told->told.n_waits[QUIRE_WAIT_PREFIX], i == 0 ? 0 : 1);
-        mem_free(runs[i].told);
+        assert_int_equal(runs[i].report->report.shared, i == 0 ? 0 : LONG);
+        assert_int_equal(runs[i].report->report.n_chunks, i == 0 ? 4 : 0);
+        assert_int_equal(runs[i].report->report.n_waits[QUIRE_WAIT_PREFIX], i == 0 ? 0 : 1);
+        mem_free(runs[i].report);
     }
     harness_close(&h);
 }
@@ -256,7 +256,7 @@ static void who_does_not_ask_is_told_nothing(void **state) {
     a.explain = false;
     harness_submit(&h, &a);
     harness_wait(&h, 1);
-    assert_null(a.told);
+    assert_null(a.report);
     harness_close(&h);
 }
 

@@ -26,7 +26,7 @@ static void note_batch(backend *b, const batch *of) {
     real->step_begin(b, of);
 }
 
-static void spoil_embedding(backend *b, const embedding *e, float scale, act x) {
+static void spoil_embedding(backend *b, const embedding *e, float scale, buffer x) {
     float bad[1024];
     real->embed(b, e, scale, x);
     for (int32_t i = 0; i < width; i++) {
@@ -34,7 +34,7 @@ static void spoil_embedding(backend *b, const embedding *e, float scale, act x) 
     }
     for (int32_t i = 0; i < rows->n_rows; i++) {
         if (rows->tokens[i] == BAD_HIDDEN) {
-            real->act_write(b, x, i, 1, bad);
+            real->buffer_write(b, x, i, 1, bad);
         }
     }
 }
@@ -48,8 +48,8 @@ static float *spoil_logits(backend *b, int32_t i) {
 }
 
 /* What head would have noted of such a row. */
-static int32_t spoil_largest(const backend *b, int32_t i) {
-    return rows->tokens[rows->out_rows[i]] == BAD_LOGITS ? -1 : real->largest(b, i);
+static int32_t spoil_argmax(const backend *b, int32_t i) {
+    return rows->tokens[rows->out_rows[i]] == BAD_LOGITS ? -1 : real->argmax(b, i);
 }
 
 static const backend_ops *spoil(const backend_ops *ops, const model_desc *d) {
@@ -58,7 +58,7 @@ static const backend_ops *spoil(const backend_ops *ops, const model_desc *d) {
     spoiling.step_begin = note_batch;
     spoiling.embed = spoil_embedding;
     spoiling.logits = spoil_logits;
-    spoiling.largest = spoil_largest;
+    spoiling.argmax = spoil_argmax;
     width = d->d_model;
     assert_true(width <= 1024);
     return &spoiling;
@@ -154,7 +154,7 @@ static void bad_logits_end_their_own_request_only(void **state) {
     }
 }
 
-/* The bad token comes in the middle of an answer: what was said before stays said. */
+/* The bad token comes in the middle of a response: what was said before stays said. */
 static void a_row_that_goes_bad_later_ends_its_request_then(void **state) {
     (void)state;
     harness h = {0};
@@ -240,7 +240,7 @@ static void a_forced_answer_goes_on_beside_a_bad_row(void **state) {
     enum { N_FORCED = 1000 };
     static const int32_t one[] = {321};
     static int32_t good[N], bad[N];
-    static harness_run forced, other[4];
+    static harness_run is_jump_forward, other[4];
     harness_options o = harness_defaults;
     harness h = {0};
     o.page_tokens = 1;
@@ -252,16 +252,16 @@ static void a_forced_answer_goes_on_beside_a_bad_row(void **state) {
     assert_true(lists && sampling_lists_set_allowed(lists, one, 1) == QUIRE_OK);
     make_prompt(1, good, -1, 0);
     make_prompt(2, bad, N - 1, BAD_LOGITS);
-    forced = (harness_run){.prompt = good, .n_prompt = N, .sampling = greedy(N_FORCED)};
-    forced.sampling.lists = lists;
-    harness_submit(&h, &forced);
+    is_jump_forward = (harness_run){.prompt = good, .n_prompt = N, .sampling = greedy(N_FORCED)};
+    is_jump_forward.sampling.lists = lists;
+    harness_submit(&h, &is_jump_forward);
     for (int i = 0; i < 4; i++) {
         other[i] = (harness_run){.prompt = bad, .n_prompt = N, .sampling = greedy(N_OUT)};
         harness_submit(&h, &other[i]);
     }
     harness_wait(&h, 5);
-    assert_int_equal(forced.finish, FINISH_LENGTH);
-    assert_int_equal(forced.n_tokens, N_FORCED);
+    assert_int_equal(is_jump_forward.finish, FINISH_LENGTH);
+    assert_int_equal(is_jump_forward.n_tokens, N_FORCED);
     for (int i = 0; i < 4; i++) {
         assert_int_equal(other[i].error, QUIRE_NUMERIC);
     }

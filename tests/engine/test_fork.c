@@ -34,7 +34,7 @@ static void group_init(group *g, harness *h, int32_t n_prompt, int32_t n, float 
 static engine_request request_of(harness *h, group *g) {
     int32_t *tokens = mem_new((size_t)g->n_prompt, sizeof *tokens);
     memcpy(tokens, g->prompt, (size_t)g->n_prompt * sizeof *tokens);
-    return (engine_request){.tokens = tokens, .n_tokens = g->n_prompt, .sampling = g->sampling, .space = "test", .n_space = 4, .out = h->out};
+    return (engine_request){.tokens = tokens, .n_tokens = g->n_prompt, .sampling = g->sampling, .namespace = "test", .n_namespace = 4, .out = h->out};
 }
 
 static void submit(harness *h, group *g, request_id *ids) {
@@ -166,7 +166,7 @@ static void whoever_is_cancelled_the_others_come_out(void **state) {
     print_message("seed 3\n");
     uint64_t random = 3;
     harness_options o = harness_defaults;
-    o.chunk = 8; /* the leader takes many steps */
+    o.chunk = 8; /* the parent takes many steps */
     harness h;
     harness_open(&o, &h);
     for (int round = 0; round < 40; round++) {

@@ -1,4 +1,4 @@
-/* What a branch takes of its stem, and from whom: pages of its own tenant only, pages that are still there, and a stem that is the one it names. Every step is
+/* What a branch takes of its fork parent, and from whom: pages of its own tenant only, pages that are still there, and a fork parent that is the one it names. Every step is
  * the test's. */
 #include <stdio.h>
 
@@ -8,40 +8,40 @@ enum { N_PROMPT = 37, N_GIVEN = 8, N_MORE = 30 };
 
 static uint64_t seed;
 
-/* A branch of a stem, and its whole text up to where it begins. */
+/* A branch of a fork parent, and its whole text up to where it begins. */
 typedef struct twig {
     harness_run run;
     int32_t tokens[256];
 } twig;
 
-/* Goes on from the stem's first `position` tokens, with given[0..n_given) behind them and n_more of its own. */
-static void branch_off(harness *h, const harness_run *stem, int32_t position, const int32_t *given, int32_t n_given, int32_t n_more, const char *space, twig *out) {
+/* Goes on from the fork parent's first `position` tokens, with given[0..n_given) behind them and n_more of its own. */
+static void branch_off(harness *h, const harness_run *fork_from, int32_t position, const int32_t *given, int32_t n_given, int32_t n_more, const char *namespace, twig *out) {
     quire_error err = {0};
     int32_t n = position + n_given, *tokens = mem_new((size_t)n, sizeof *tokens);
-    memcpy(tokens, stem->prompt, (size_t)stem->n_prompt * sizeof *tokens);
-    memcpy(tokens + stem->n_prompt, stem->tokens, (size_t)(position - stem->n_prompt) * sizeof *tokens);
+    memcpy(tokens, fork_from->prompt, (size_t)fork_from->n_prompt * sizeof *tokens);
+    memcpy(tokens + fork_from->n_prompt, fork_from->tokens, (size_t)(position - fork_from->n_prompt) * sizeof *tokens);
     if (n_given > 0) {
         memcpy(tokens + position, given, (size_t)n_given * sizeof *tokens);
     }
-    *out = (twig){.run = {.prompt = out->tokens, .n_prompt = n, .sampling = greedy(n - stem->n_prompt + n_more)}};
+    *out = (twig){.run = {.prompt = out->tokens, .n_prompt = n, .sampling = greedy(n - fork_from->n_prompt + n_more)}};
     memcpy(out->tokens, tokens, (size_t)n * sizeof *tokens);
     engine_request r = {.tokens = tokens,
                         .n_tokens = n,
                         .sampling = out->run.sampling,
-                        .space = space,
-                        .n_space = strlen(space),
-                        .stem_tokens = position,
-                        .n_prompt = stem->n_prompt,
+                        .namespace = namespace,
+                        .n_namespace = strlen(namespace),
+                        .fork_position = position,
+                        .n_prompt = fork_from->n_prompt,
                         .out = h->out,
                         .user = &out->run};
-    assert_int_equal(engine_stem_hold(h->e, stem->id, &r.stem), QUIRE_OK);
+    assert_int_equal(engine_fork_acquire(h->e, fork_from->id, &r.fork_from), QUIRE_OK);
     assert_int_equal(engine_submit(h->e, &r, &out->run.id, &err), QUIRE_OK);
-    engine_stem_drop(r.stem);
+    engine_fork_release(r.fork_from);
 }
 
-/* Tokens that `space` finds of a text in the cache. */
-static int32_t found_by(harness *h, const char *space, const int32_t *text, int32_t n) {
-    harness_run r = {.prompt = text, .n_prompt = n, .sampling = greedy(1), .space = space};
+/* Tokens that `namespace` finds of a text in the cache. */
+static int32_t found_by(harness *h, const char *namespace, const int32_t *text, int32_t n) {
+    harness_run r = {.prompt = text, .n_prompt = n, .sampling = greedy(1), .namespace = namespace};
     harness_submit(h, &r);
     harness_steps(h, 10);
     assert_int_equal(r.finish, FINISH_LENGTH);
@@ -49,8 +49,8 @@ static int32_t found_by(harness *h, const char *space, const int32_t *text, int3
 }
 
 /* A tenant's branch of another tenant's stream is a request like any other: it computes all its tokens, and what it computes is its own tenant's. */
-static void check_tenants(const char *space, bool same) {
-    static harness_run stem;
+static void check_tenants(const char *namespace, bool same) {
+    static harness_run fork_from;
     static twig fork;
     static int32_t prompt[N_PROMPT], given[N_GIVEN], text[256];
     harness h = {0};
@@ -59,31 +59,31 @@ static void check_tenants(const char *space, bool same) {
     harness_open(&o, &h);
     harness_take_over(&h);
     random_prompt(&seed, h.n_vocab, N_PROMPT, prompt);
-    stem = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(80), .space = "test"};
-    harness_submit(&h, &stem);
+    fork_from = (harness_run){.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(80), .namespace = "test"};
+    harness_submit(&h, &fork_from);
     harness_steps(&h, 11);
-    assert_int_equal(stem.n_tokens, 11);
+    assert_int_equal(fork_from.n_tokens, 11);
     for (int i = 0; i < N_GIVEN; i++) {
         given[i] = 100 + i;
     }
-    given[0] += stem.tokens[5] == given[0]; /* not what the stem says there */
+    given[0] += fork_from.tokens[5] == given[0]; /* not what the fork parent says there */
     int32_t at = N_PROMPT + 5, n = at + N_GIVEN;
-    branch_off(&h, &stem, at, given, N_GIVEN, N_MORE, space, &fork);
+    branch_off(&h, &fork_from, at, given, N_GIVEN, N_MORE, namespace, &fork);
     assert_true(harness_step(&h));
-    assert_int_equal(h.e->step.rows.n_rows, 1 + (same ? N_GIVEN : n)); /* one is the stem's */
+    assert_int_equal(h.e->step.rows.n_rows, 1 + (same ? N_GIVEN : n)); /* one is the fork parent's */
     harness_steps(&h, 200);
     assert_int_equal(fork.run.finish, FINISH_LENGTH);
     assert_int_equal(fork.run.n_tokens, N_MORE);
-    assert_int_equal(stem.finish, FINISH_LENGTH);
+    assert_int_equal(fork_from.finish, FINISH_LENGTH);
     memcpy(text, fork.tokens, (size_t)n * sizeof *text);
     memcpy(text + n, fork.run.tokens, N_MORE * sizeof *text);
-    assert_true(found_by(&h, space, text, n + N_MORE) >= n + N_MORE - 1);
-    if (!same) { /* a chance token apart, "test" finds what its own stem says and no more */
+    assert_true(found_by(&h, namespace, text, n + N_MORE) >= n + N_MORE - 1);
+    if (!same) { /* a chance token apart, "test" finds what its own fork parent says and no more */
         twig other = fork;
         memcpy(other.tokens, text, sizeof text);
         assert_in_range(found_by(&h, "test", text, n + N_MORE), at, at + 1);
     }
-    harness_run again = {.prompt = text, .n_prompt = n, .sampling = greedy(N_MORE), .space = "nobody"};
+    harness_run again = {.prompt = text, .n_prompt = n, .sampling = greedy(N_MORE), .namespace = "nobody"};
     harness_submit(&h, &again);
     harness_steps(&h, 100);
     assert_memory_equal(again.tokens, fork.run.tokens, N_MORE * sizeof(int32_t));
@@ -98,7 +98,7 @@ static void a_branch_takes_no_page_of_another_tenants_stem(void **state) {
     check_tenants("test2", false);
 }
 
-/* A place in the table goes to the next request once its end was read; who still names the one before has no stem. */
+/* A place in the table goes to the next request once its end was read; who still names the one before has no fork parent. */
 static void the_next_request_in_its_place_is_no_stem_for_who_named_the_last(void **state) {
     (void)state;
     harness h = {0};
@@ -108,21 +108,21 @@ static void the_next_request_in_its_place_is_no_stem_for_who_named_the_last(void
     harness_take_over(&h);
     int32_t prompt[N_PROMPT];
     random_prompt(&seed, h.n_vocab, N_PROMPT, prompt);
-    harness_run first = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(2), .space = "one"}, second = first;
-    second.space = "two";
+    harness_run first = {.prompt = prompt, .n_prompt = N_PROMPT, .sampling = greedy(2), .namespace = "one"}, second = first;
+    second.namespace = "two";
     harness_submit(&h, &first);
     request_id was = first.id;
-    engine_stem *stem;
-    assert_int_equal(engine_stem_hold(h.e, was, &stem), QUIRE_OK);
-    engine_stem_drop(stem);
+    engine_fork *fork_from;
+    assert_int_equal(engine_fork_acquire(h.e, was, &fork_from), QUIRE_OK);
+    engine_fork_release(fork_from);
     harness_steps(&h, 10);
     harness_submit(&h, &second);
     assert_int_equal(second.id.index, was.index);
     assert_int_not_equal(second.id.generation, was.generation);
-    assert_int_equal(engine_stem_hold(h.e, was, &stem), QUIRE_NOT_FOUND);
-    assert_null(stem);
-    assert_int_equal(engine_stem_hold(h.e, second.id, &stem), QUIRE_OK);
-    engine_stem_drop(stem);
+    assert_int_equal(engine_fork_acquire(h.e, was, &fork_from), QUIRE_NOT_FOUND);
+    assert_null(fork_from);
+    assert_int_equal(engine_fork_acquire(h.e, second.id, &fork_from), QUIRE_OK);
+    engine_fork_release(fork_from);
     harness_steps(&h, 10);
     harness_close(&h);
 }
@@ -131,15 +131,15 @@ static void the_next_request_in_its_place_is_no_stem_for_who_named_the_last(void
 
 enum { SHORT_PROMPT = 19, LONG_OUT = 200, PAGE = 8, GROWN = 110 };
 
-/* Whether a stem that has computed n_computed tokens still has the pages that a window sees from token n. */
+/* Whether a fork parent that has computed n_computed tokens still has the pages that a window sees from token n. */
 static bool has_window(int32_t n, int32_t n_computed) {
     int32_t first = n < WINDOW ? 0 : n - WINDOW + 1, kept = n_computed < WINDOW ? 0 : n_computed - WINDOW + 1;
     return first / PAGE >= kept / PAGE;
 }
 
-/* Forks of a long stem from everywhere: whose window the stem still has shares its pages and computes a row; whose window has gone is computed again. */
+/* Forks of a long fork parent from everywhere: whose window the fork parent still has shares its pages and computes a row; whose window has gone is computed again. */
 static void check_windows(layer_kind odd, prefix_cache cache) {
-    static harness_run plain, stem;
+    static harness_run plain, fork_from;
     static twig fork;
     int32_t prompt[SHORT_PROMPT], n_shared = 0, n_again = 0;
     harness h;
@@ -148,20 +148,20 @@ static void check_windows(layer_kind odd, prefix_cache cache) {
     o.max_rows = 256; /* a whole text in a step */
     o.prefix_cache = cache;
     random_prompt(&seed, 2048, SHORT_PROMPT, prompt);
-    plain = stem = (harness_run){.prompt = prompt, .n_prompt = SHORT_PROMPT, .sampling = greedy(LONG_OUT)};
+    plain = fork_from = (harness_run){.prompt = prompt, .n_prompt = SHORT_PROMPT, .sampling = greedy(LONG_OUT)};
     open_windowed(o, LAYER_WINDOW, odd, false, &h);
     harness_submit(&h, &plain);
     harness_wait(&h, 1);
     harness_close(&h);
     open_windowed(o, LAYER_WINDOW, odd, true, &h);
     harness_take_over(&h);
-    harness_submit(&h, &stem);
+    harness_submit(&h, &fork_from);
     harness_steps(&h, GROWN - SHORT_PROMPT);
     const sequence *s = h.e->running[0];
     for (int32_t back = 0; back < 90; back += back < 20 ? 1 : 11) {
         int32_t at = s->n_known - back;
         bool shared = has_window(at - 1, s->n_computed);
-        branch_off(&h, &stem, at, NULL, 0, 2, "test", &fork);
+        branch_off(&h, &fork_from, at, NULL, 0, 2, "test", &fork);
         assert_true(harness_step(&h));
         int32_t rows = h.e->step.rows.n_rows - 1;
         if (cache == PREFIX_CACHE_NONE || shared) {
@@ -177,7 +177,7 @@ static void check_windows(layer_kind odd, prefix_cache cache) {
     }
     assert_true(n_shared > 2 && n_again > 2);
     harness_steps(&h, LONG_OUT);
-    assert_memory_equal(stem.tokens, plain.tokens, LONG_OUT * sizeof(int32_t)); /* forks write into no page of their stem */
+    assert_memory_equal(fork_from.tokens, plain.tokens, LONG_OUT * sizeof(int32_t)); /* forks write into no page of their fork parent */
     harness_close(&h);
 }
 

@@ -38,7 +38,7 @@ static void submit_samples(harness *h, int32_t n_prompt, int32_t n, int32_t max_
     for (int32_t i = 0; i < n; i++) {
         users[i] = &runs[i];
     }
-    engine_request r = {.tokens = tokens, .n_tokens = n_prompt, .sampling = greedy(max_tokens), .space = "test", .n_space = 4, .out = h->out};
+    engine_request r = {.tokens = tokens, .n_tokens = n_prompt, .sampling = greedy(max_tokens), .namespace = "test", .n_namespace = 4, .out = h->out};
     assert_int_equal(engine_submit_samples(h->e, &r, n, users, ids, &err), QUIRE_OK);
 }
 
@@ -127,7 +127,7 @@ static void a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy(void *
     int32_t *tokens = mem_new(58, sizeof *tokens);
     memcpy(tokens, prompt, 57 * sizeof *tokens);
     tokens[57] = runs[0].tokens[7];
-    engine_request r = {.tokens = tokens, .n_tokens = 58, .sampling = greedy(5), .space = "test", .n_space = 4, .out = h.out, .user = &runs[1]};
+    engine_request r = {.tokens = tokens, .n_tokens = 58, .sampling = greedy(5), .namespace = "test", .n_namespace = 4, .out = h.out, .user = &runs[1]};
     quire_error err;
     assert_int_equal(engine_submit(h.e, &r, &ids[1], &err), QUIRE_OK);
     await_ends(&h, 1);
@@ -150,18 +150,18 @@ static void a_stream_and_its_fork_end_in_a_full_pool(void **state) {
                 fail_msg("stream at %d, fork at %d of 14 tokens", (int)runs[0].n_tokens, (int)runs[1].n_tokens);
             }
             n_ended += r->finish != FINISH_NONE;
-            engine_stem *stem;
-            if (!forked && engine_stem_hold(h.e, ids[0], &stem) == QUIRE_OK) {
+            engine_fork *fork_from;
+            if (!forked && engine_fork_acquire(h.e, ids[0], &fork_from) == QUIRE_OK) {
                 int32_t *tokens = mem_new(50, sizeof *tokens);
                 memcpy(tokens, prompt, 50 * sizeof *tokens);
-                engine_request q = {.tokens = tokens, .n_tokens = 50, .n_prompt = 50, .stem = stem, .stem_tokens = 50, .sampling = greedy(14),
-                                    .space = "test", .n_space = 4, .out = h.out, .user = &runs[1]};
+                engine_request q = {.tokens = tokens, .n_tokens = 50, .n_prompt = 50, .fork_from = fork_from, .fork_position = 50, .sampling = greedy(14),
+                                    .namespace = "test", .n_namespace = 4, .out = h.out, .user = &runs[1]};
                 quire_error err;
                 forked = engine_submit(h.e, &q, &ids[1], &err) == QUIRE_OK;
                 if (!forked) {
                     mem_free(tokens);
                 }
-                engine_stem_drop(stem);
+                engine_fork_release(fork_from);
             }
         }
         assert_int_equal(runs[0].n_tokens, 14);
@@ -179,7 +179,7 @@ static void a_cancel_counts_whatever_the_generation(void **state) {
     for (size_t k = 0; k < sizeof generations / sizeof *generations; k++) {
         harness_options o = harness_defaults;
         harness h = {0};
-        o.starts_held = true;
+        o.starts_paused = true;
         harness_open(&o, &h);
         for (int i = 0; i < 256; i++) {
             h.e->entries[i].generation = generations[k];

@@ -38,7 +38,7 @@ static harness_run again(const harness_run *cold, int32_t n_vocab) {
     return r;
 }
 
-static void same_answer(const harness_run *cold, harness_run *warm, int32_t n_vocab) {
+static void same_response(const harness_run *cold, harness_run *warm, int32_t n_vocab) {
     size_t from = (size_t)(cold->n_prompt - FROM) * (size_t)n_vocab;
     assert_int_equal(warm->finish, FINISH_LENGTH);
     assert_int_equal(warm->n_tokens, cold->n_tokens);
@@ -81,7 +81,7 @@ static void an_eviction_between_two_portions_ends_the_promotion(void **state) {
     harness_run first = again(&cold, h.n_vocab), warm = again(&cold, h.n_vocab);
     harness_run s = {.prompt = stranger, .n_prompt = N_STRANGER, .sampling = greedy(2)}, b = {.prompt = beside, .n_prompt = N_BESIDE, .sampling = greedy(1)};
     run_through(&h, &first);
-    same_answer(&cold, &first, h.n_vocab);
+    same_response(&cold, &first, h.n_vocab);
     run_through(&h, &s); /* takes the place of all that */
     harness_submit(&h, &b);
     assert_true(harness_step(&h));
@@ -94,7 +94,7 @@ static void an_eviction_between_two_portions_ends_the_promotion(void **state) {
     harness_steps(&h, 1000);
     assert_int_equal(h.e->stats.promoted_tokens, PORTION * PAGE);
     assert_int_equal(warm.n_cached, left);
-    same_answer(&cold, &warm, h.n_vocab);
+    same_response(&cold, &warm, h.n_vocab);
     mem_free(cold.logits);
     harness_close(&h);
 }
@@ -142,7 +142,7 @@ static void a_page_that_was_damaged_in_host_memory_is_missed(void **state) {
         }
         harness_run warm = again(&cold, h.n_vocab);
         run_through(&h, &warm);
-        same_answer(&cold, &warm, h.n_vocab);
+        same_response(&cold, &warm, h.n_vocab);
         assert_int_equal(warm.n_cached, round == 0 ? 0 : round == 1 ? DAMAGED * PAGE : WHOLE * PAGE);
         for (int i = 0; i < N_STRANGERS; i++) {
             distinct_prompt(11 + i, N_STRANGER, strangers[i]);

@@ -1,4 +1,4 @@
-/* Boards at full speed: one thread publishes as the engine does, another reads, and closes the board the moment its last end has come. */
+/* Output tables at full speed: one thread publishes as the engine does, another reads, and closes the output table the moment its last end has come. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "base/wake.h"
 #include "engine/state.h"
 
-#define N_PLACES   8
+#define N_INDEXES   8
 #define N_LIVE     6
 #define N_ROUNDS   2000
 #define N_A_ROUND  25
@@ -23,21 +23,21 @@
 
 static uint64_t seed;
 
-/* An engine as far as boards know one: its locks, a table of requests. */
+/* An engine as far as output tables know one: its locks, a table of requests. */
 static void fake_engine_init(engine *e) {
-    *e = (engine){.options.max_requests = N_PLACES, .n_free_entries = N_PLACES};
-    e->entries = mem_new(N_PLACES, sizeof *e->entries);
-    e->free_entries = mem_new(N_PLACES, sizeof *e->free_entries);
+    *e = (engine){.options.max_requests = N_INDEXES, .n_free_entries = N_INDEXES};
+    e->entries = mem_new(N_INDEXES, sizeof *e->entries);
+    e->free_entries = mem_new(N_INDEXES, sizeof *e->free_entries);
     assert_true(e->entries && e->free_entries);
     assert_int_equal(pthread_mutex_init(&e->lock, NULL), 0);
     assert_int_equal(pthread_mutex_init(&e->readers_lock, NULL), 0);
-    for (int32_t i = 0; i < N_PLACES; i++) {
-        e->free_entries[i] = N_PLACES - 1 - i;
+    for (int32_t i = 0; i < N_INDEXES; i++) {
+        e->free_entries[i] = N_INDEXES - 1 - i;
     }
 }
 
 static void fake_engine_deinit(engine *e) {
-    assert_int_equal(e->n_free_entries, N_PLACES);
+    assert_int_equal(e->n_free_entries, N_INDEXES);
     mem_free(e->entries);
     mem_free(e->free_entries);
     pthread_mutex_destroy(&e->lock);
@@ -50,15 +50,15 @@ typedef struct script {
     bool ended;
 } script;
 
-static bool take_place(engine *e, request_id *id) {
+static bool take_index(engine *e, request_id *id) {
     pthread_mutex_lock(&e->lock);
-    bool free_place = e->n_free_entries > 0;
-    if (free_place) {
+    bool free_index = e->n_free_entries > 0;
+    if (free_index) {
         id->index = (uint32_t)e->free_entries[--e->n_free_entries];
         id->generation = e->entries[id->index].generation;
     }
     pthread_mutex_unlock(&e->lock);
-    return free_place;
+    return free_index;
 }
 
 static sequence *begin(engine *e, engine_out *o, script *sc) {
@@ -67,7 +67,7 @@ static sequence *begin(engine *e, engine_out *o, script *sc) {
     engine_request r = {.tokens = prompt, .n_tokens = 1, .out = o, .user = sc};
     assert_int_equal(sequence_new(&r, 1 + MAX_TOKENS, 1, 16, &s), QUIRE_OK);
     mem_free(prompt);
-    while (!take_place(e, &s->id)) {
+    while (!take_index(e, &s->id)) {
         out_wake_readers(e);
         sched_yield();
     }
@@ -160,24 +160,24 @@ static void every_token_arrives_once_and_in_order_and_the_end_last(void **state)
     fake_engine_deinit(&e);
 }
 
-/* A place in the table stays taken until its end was read: otherwise another request would write over it on the board. */
+/* A index in the table stays taken until its end was read: otherwise another request would write over it on the output table. */
 static void a_reader_that_reads_nothing_fills_the_table(void **state) {
     (void)state;
     engine e;
     engine_out *o;
     wake reader;
-    script scripts[N_PLACES] = {0};
+    script scripts[N_INDEXES] = {0};
     request_id id;
     engine_event ev;
     fake_engine_init(&e);
     assert_int_equal(wake_init(&reader), QUIRE_OK);
     assert_int_equal(engine_out_open(&e, &reader, &o), QUIRE_OK);
-    for (int i = 0; i < N_PLACES; i++) {
+    for (int i = 0; i < N_INDEXES; i++) {
         assert_false(advance(&e, begin(&e, o, &scripts[i])));
     }
-    assert_false(take_place(&e, &id));
+    assert_false(take_index(&e, &id));
     out_wake_readers(&e);
-    for (int i = 0; i < N_PLACES; i++) {
+    for (int i = 0; i < N_INDEXES; i++) {
         assert_true(engine_out_pop(o, &ev));
         assert_ptr_equal(ev.user, &scripts[i]);
         assert_int_equal(e.n_free_entries, i + 1);
@@ -188,36 +188,36 @@ static void a_reader_that_reads_nothing_fills_the_table(void **state) {
     fake_engine_deinit(&e);
 }
 
-/* Marks are looked at by place, so a reader that comes late reads ends in another order than they came in: each says how many came before it. */
+/* Marks are looked at by index, so a reader that comes late reads ends in another order than they came in: each says how many came before it. */
 static void ends_that_are_read_late_say_in_which_order_they_came(void **state) {
     (void)state;
-    static const int32_t order[N_PLACES] = {5, 2, 7, 0, 3, 6, 1, 4};
+    static const int32_t order[N_INDEXES] = {5, 2, 7, 0, 3, 6, 1, 4};
     engine e;
     engine_out *o;
     wake reader;
-    script scripts[N_PLACES] = {0};
-    sequence *all[N_PLACES];
+    script scripts[N_INDEXES] = {0};
+    sequence *all[N_INDEXES];
     fake_engine_init(&e);
     assert_int_equal(wake_init(&reader), QUIRE_OK);
     assert_int_equal(engine_out_open(&e, &reader, &o), QUIRE_OK);
     for (uint64_t round = 0; round < 2; round++) {
-        bool was_read[N_PLACES] = {false}, as_they_came = true;
-        for (int i = 0; i < N_PLACES; i++) {
+        bool was_read[N_INDEXES] = {false}, as_they_came = true;
+        for (int i = 0; i < N_INDEXES; i++) {
             all[i] = begin(&e, o, &scripts[i]);
         }
-        for (int i = 0; i < N_PLACES; i++) {
+        for (int i = 0; i < N_INDEXES; i++) {
             assert_false(advance(&e, all[order[i]]));
         }
         out_wake_readers(&e);
-        for (uint64_t i = 0; i < N_PLACES; i++) {
+        for (uint64_t i = 0; i < N_INDEXES; i++) {
             engine_event ev;
             assert_true(engine_out_pop(o, &ev));
-            assert_in_range(ev.n_ended_before, round * N_PLACES, round * N_PLACES + N_PLACES - 1);
-            uint64_t place = ev.n_ended_before - round * N_PLACES;
-            assert_false(was_read[place]);
-            was_read[place] = true;
-            assert_ptr_equal(ev.user, &scripts[order[place]]);
-            as_they_came = as_they_came && place == i;
+            assert_in_range(ev.n_ended_before, round * N_INDEXES, round * N_INDEXES + N_INDEXES - 1);
+            uint64_t index = ev.n_ended_before - round * N_INDEXES;
+            assert_false(was_read[index]);
+            was_read[index] = true;
+            assert_ptr_equal(ev.user, &scripts[order[index]]);
+            as_they_came = as_they_came && index == i;
         }
         assert_false(as_they_came); /* else this shows nothing */
     }

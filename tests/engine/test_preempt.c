@@ -44,15 +44,15 @@ static engine_stats run_all(const harness_options *o, harness_run *all) {
 static void sixty_four_requests_end_alike_in_a_pool_of_a_third(void **state) {
     (void)state;
     static const struct {
-        order_policy schedule;
+        admission_policy schedule;
         prefix_cache cache;
         int64_t swap_bytes, target_us;
-    } cases[] = {{ORDER_FCFS, PREFIX_CACHE_TOKEN, 0, 0}, {ORDER_PRIORITY, PREFIX_CACHE_NONE, 0, 1000},
-                 {ORDER_FAIR, PREFIX_CACHE_TOKEN, 1 << 22, 500}, {ORDER_PREFIX, PREFIX_CACHE_PAGE, 0, 100000}};
+    } cases[] = {{ADMISSION_FCFS, PREFIX_CACHE_TOKEN, 0, 0}, {ADMISSION_PRIORITY, PREFIX_CACHE_NONE, 0, 1000},
+                 {ADMISSION_FAIR, PREFIX_CACHE_TOKEN, 1 << 22, 500}, {ADMISSION_PREFIX, PREFIX_CACHE_PAGE, 0, 100000}};
     harness_options o = harness_defaults;
     o.path = "models/builtin-small.gguf";
     o.max_seqs = N_REQUESTS;
-    o.starts_held = true;
+    o.starts_paused = true;
     harness h = {0};
     harness_open(&o, &h);
     make_requests(&h);

@@ -124,7 +124,7 @@ static void a_tenant_waits_for_public_pages_and_for_nothing_behind_them(void **s
     int32_t p[LONG + 1], q[LONG];
     harness_options o = small_model;
     o.chunk = 16;
-    o.starts_held = true;
+    o.starts_paused = true;
     random_prompt(&seed, 2048, LONG + 1, p);
     memcpy(q, p, sizeof q);
     q[48] = p[48] + 1; /* one page more than the shorter prefix */
@@ -133,8 +133,8 @@ static void a_tenant_waits_for_public_pages_and_for_nothing_behind_them(void **s
     o.n_prefixes = 2;
     harness h = {0};
     harness_open(&o, &h);
-    harness_run one = {.prompt = q, .n_prompt = 49, .sampling = greedy(1), .space = "one"};
-    harness_run two = {.prompt = p, .n_prompt = LONG + 1, .sampling = greedy(1), .space = "two"};
+    harness_run one = {.prompt = q, .n_prompt = 49, .sampling = greedy(1), .namespace = "one"};
+    harness_run two = {.prompt = p, .n_prompt = LONG + 1, .sampling = greedy(1), .namespace = "two"};
     harness_submit(&h, &one);
     harness_submit(&h, &two);
     engine_release(h.e);
@@ -225,7 +225,7 @@ static void random_families_end_with_the_tokens_of_a_cold_run(void **state) {
             memcpy(prompts[i], f.prompts[rng_next(&seed) % 5], sizeof prompts[i]);
             random_prompt(&seed, cold.n_vocab, own % 40, prompts[i] + n - own % 40);
             f.cold[i] = f.warm[i] = (harness_run){.prompt = prompts[i], .n_prompt = n, .sampling = greedy(1 + i % 20)};
-            f.warm[i].space = i % 11 == 0 ? "other" : NULL;
+            f.warm[i].namespace = i % 11 == 0 ? "other" : NULL;
         }
         play(&cold, f.cold, f.n, false);
         play(&warm, f.warm, f.n, round % 2);

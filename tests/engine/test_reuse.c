@@ -96,14 +96,14 @@ static void another_tenant_computes_every_token_of_the_same_prompt(void **state)
     int32_t p[N];
     harness_open(&small_model, &h);
     random_prompt(&seed, h.n_vocab, N, p);
-    harness_run r = {.prompt = p, .n_prompt = N, .sampling = greedy(1), .space = "one"}, other = r;
-    other.space = "two";
+    harness_run r = {.prompt = p, .n_prompt = N, .sampling = greedy(1), .namespace = "one"}, other = r;
+    other.namespace = "two";
     assert_int_equal(rows_of(&h, &r), N);
     assert_int_equal(rows_of(&h, &other), N);
     assert_int_equal(other.n_cached, 0);
     assert_int_equal(rows_of(&h, &r), 1);
     assert_int_equal(rows_of(&h, &other), 1);
-    other.space = "on"; /* a name that begins another is another name */
+    other.namespace = "on"; /* a name that begins another is another name */
     assert_int_equal(rows_of(&h, &other), N);
     harness_close(&h);
 }
@@ -115,7 +115,7 @@ static void what_a_preempted_request_finds_again_is_no_hit_of_its_prompt(void **
     static int32_t prompts[24][40];
     static harness_run runs[24];
     o.n_pages = 24;
-    o.starts_held = true;
+    o.starts_paused = true;
     harness_open(&o, &h);
     for (int i = 0; i < 24; i++) {
         random_prompt(&seed, h.n_vocab, 40, prompts[i]);
@@ -167,14 +167,14 @@ static void tenants_share_a_public_prefix_and_nothing_behind_it(void **state) {
     o.prefixes = &prefix;
     o.n_prefixes = 1;
     harness_open(&o, &h);
-    harness_run one = {.prompt = p, .n_prompt = N, .sampling = greedy(4), .space = "one"}, two = one, shorter = one;
-    two.space = "two";
+    harness_run one = {.prompt = p, .n_prompt = N, .sampling = greedy(4), .namespace = "one"}, two = one, shorter = one;
+    two.namespace = "two";
     assert_int_equal(rows_of(&h, &one), N + 3);
     assert_int_equal(rows_of(&h, &two), N - WHOLE + 3);
     assert_int_equal(two.n_cached, WHOLE);
     assert_memory_equal(one.tokens, two.tokens, 4 * sizeof(int32_t));
     assert_int_equal(rows_of(&h, &two), 1 + 3);
-    shorter.space = "three";
+    shorter.namespace = "three";
     shorter.n_prompt = 40; /* it ends inside the prefix, so it is no prompt that begins with it */
     assert_int_equal(rows_of(&h, &shorter), 40 + 3);
     harness_close(&h);
@@ -270,12 +270,12 @@ static void more_tenants_than_spaces_find_room_when_the_oldest_have_gone(void **
     harness_run r = {.prompt = p, .n_prompt = N, .sampling = greedy(1)};
     for (int i = 0; i < N_TENANTS; i++) {
         snprintf(names[i], sizeof names[i], "t%d", i);
-        r.space = names[i];
+        r.namespace = names[i];
         harness_submit(&h, &r);
         harness_wait(&h, 1);
     }
-    assert_int_equal(rows_of(&h, &r), 1); /* the last one has a space */
-    r.space = names[0];
+    assert_int_equal(rows_of(&h, &r), 1); /* the last one has a namespace */
+    r.namespace = names[0];
     assert_int_equal(rows_of(&h, &r), N); /* the first one's went */
     harness_close(&h);
 }

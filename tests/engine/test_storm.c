@@ -1,5 +1,5 @@
 /* Storms: samples, beams, forks, steered streams, cancels, drafts, tiers and swapping, all at once in pools of a few pages. Whatever is admitted ends, no page
- * stays held, and each answer has the tokens and the log-probabilities that it has alone in a roomy engine. */
+ * stays held, and each response has the tokens and the log-probabilities that it has alone in a roomy engine. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +57,7 @@ static harness_options random_options(void) {
     o.chunk = pick(3) == 0 ? 1 + pick(16) : 0;
     o.swap_bytes = pick(3) == 0 ? 1 << (12 + pick(8)) : 0;
     o.preempt = o.swap_bytes > 0 ? (preempt_mode)pick(3) : PREEMPT_AUTO;
-    o.schedule = (order_policy)pick(4);
+    o.schedule = (admission_policy)pick(4);
     o.eviction = (kv_policy)pick(4);
     o.compute = (compute_mode)pick(3);
     o.kv = types[pick(4)];
@@ -79,7 +79,7 @@ static engine_request request_of(harness *h, const run *r) {
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
     engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .sample_index = r->sample, .priority = r->priority,
-                        .space = "t", .n_space = 1, .logprobs_width = 1, .out = h->out};
+                        .namespace = "t", .n_namespace = 1, .logprobs_width = 1, .out = h->out};
     if (r->n_beams > 0) {
         q.beams = (beam_params){.width = r->n_beams, .n_groups = 1, .length_penalty = 1};
     }
@@ -144,8 +144,8 @@ static void cancel_some(harness *h) {
 /* A fork of a stream, or the stream itself rolled back, with a few tokens put behind or none. */
 static void branch_some(harness *h) {
     run *from = &runs[pick(n_runs)];
-    engine_stem *stem;
-    if (from->ended || from->n_beams > 0 || from->cancelled || engine_stem_hold(h->e, from->id, &stem) != QUIRE_OK) {
+    engine_fork *fork_from;
+    if (from->ended || from->n_beams > 0 || from->cancelled || engine_fork_acquire(h->e, from->id, &fork_from) != QUIRE_OK) {
         return;
     }
     int32_t keep = pick(from->n_tokens + 1), more = pick(2) == 0 ? pick(4) : 0, n = from->n_prompt + keep + more;
@@ -166,9 +166,9 @@ static void branch_some(harness *h) {
     memcpy(q.tokens + b.n_prompt, b.tokens, (size_t)(keep + more) * sizeof *q.tokens);
     q.n_tokens = n;
     q.n_prompt = b.n_prompt;
-    q.stem = stem;
-    q.stem_tokens = b.n_prompt + keep;
-    q.replaces_stem = replaces;
+    q.fork_from = fork_from;
+    q.fork_position = b.n_prompt + keep;
+    q.fork_replaces = replaces;
     run *to = replaces ? from : &runs[n_runs];
     q.user = to;
     quire_error err;
@@ -178,7 +178,7 @@ static void branch_some(harness *h) {
     } else {
         mem_free(q.tokens);
     }
-    engine_stem_drop(stem);
+    engine_fork_release(fork_from);
 }
 
 /* ---- reading ---- */
@@ -253,14 +253,14 @@ static void expect_same(const run *got, const run *want, uint64_t seed) {
         fail_msg("seed %llu, run %d: other tokens than alone", (unsigned long long)seed, (int)(got - runs));
     }
     for (size_t i = 0; i < n; i++) {
-        bool told = got->logprobs[i] == got->logprobs[i];
-        if (told && memcmp(&got->logprobs[i], &want->logprobs[i], sizeof(float)) != 0) {
+        bool report = got->logprobs[i] == got->logprobs[i];
+        if (report && memcmp(&got->logprobs[i], &want->logprobs[i], sizeof(float)) != 0) {
             fail_msg("seed %llu, run %d: another log-probability than alone", (unsigned long long)seed, (int)(got - runs));
         }
     }
 }
 
-/* Runs every answer again, alone in a roomy engine without a cache. */
+/* Runs every response again, alone in a roomy engine without a cache. */
 static int32_t compare_alone(const harness_options *storm, uint64_t seed) {
     harness_options o = harness_defaults;
     harness h = {0};

@@ -180,7 +180,7 @@ static void a_full_tree_leaves_texts_out_and_stays_whole(void **state) {
     suffix_tree_close(t);
 }
 
-/* Thousands of outputs of hundreds of spaces, more than nodes, spaces and the ring hold: the last one is always known, to its own space only. */
+/* Thousands of outputs of hundreds of namespaces, more than nodes, namespaces and the ring hold: the last one is always known, to its own namespace only. */
 static void the_oldest_outputs_go(void **state) {
     (void)state;
     draft_options o = {.method = DRAFT_METHOD_SUFFIX, .n_tokens = 8, .suffix_depth = 16, .suffix_texts = 500, .suffix_factor = 8, .suffix_min_prob = 0.01};
@@ -192,18 +192,18 @@ static void the_oldest_outputs_go(void **state) {
     int32_t n_known = 0;
     for (int round = 0; round < 300; round++) {
         int32_t n = round % 100 == 99 ? 20000 : 20 + (int32_t)(rng_next(&seed) % 600);
-        sequence s = {.tokens = output, .n_prompt = 3, .n_known = n, .n_space = 2, .draft = {.own = {.root = SUFFIX_NONE}}};
+        sequence s = {.tokens = output, .n_prompt = 3, .n_known = n, .n_namespace = 2, .draft = {.own = {.root = SUFFIX_NONE}}};
         random_text(&seed, round % 2 ? 1 << 20 : 50, n, output);
-        s.space[0] = (uint8_t)(round % 300);
-        s.space[1] = (uint8_t)(round % 300 / 256);
+        s.namespace[0] = (uint8_t)(round % 300);
+        s.namespace[1] = (uint8_t)(round % 300 / 256);
         d->ops->forget(d, &s, true);
         for (int other = 0; other < 2; other++) {
             memset(asked, 0xff, 32 * sizeof *asked);
             memcpy(asked, output + 3, 14 * sizeof *asked);
-            sequence q = {.tokens = asked, .n_known = 14, .n_space = 2, .draft = {.own = {.root = SUFFIX_NONE}, .wanted = {3, 3, 1}}};
+            sequence q = {.tokens = asked, .n_known = 14, .n_namespace = 2, .draft = {.own = {.root = SUFFIX_NONE}, .wanted = {3, 3, 1}}};
             sequence *list[] = {&q};
-            memcpy(q.space, s.space, 2);
-            q.space[1] = (uint8_t)(q.space[1] + 2 * other); /* nobody's */
+            memcpy(q.namespace, s.namespace, 2);
+            q.namespace[1] = (uint8_t)(q.namespace[1] + 2 * other); /* nobody's */
             d->ops->propose(d, NULL, list, 1);
             bool is_known = q.draft.tree.n == 3 && memcmp(q.draft.tree.tokens, output + 17, 3 * sizeof *asked) == 0;
             assert_true(!other || !is_known);

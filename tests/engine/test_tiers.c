@@ -108,7 +108,7 @@ static void pages_come_back_from_host_memory_bit_for_bit(void **state) {
     there_and_back(COMPUTE_INT8, DTYPE_I8, 16);
 }
 
-/* A host tier that holds far less than is evicted: what is left of the prompt is computed, and the answer is the same. */
+/* A host tier that holds far less than is evicted: what is left of the prompt is computed, and the response is the same. */
 static void a_tier_that_is_too_small_costs_nothing_but_reuse(void **state) {
     (void)state;
     static harness_run cold, warm;
@@ -164,7 +164,7 @@ static void run_round(harness *h, harness_run *runs, bool cancels) {
     harness_wait(h, N_AT_ONCE);
 }
 
-/* Small tiers behind a small pool with swap space, pages written through, requests cancelled at any time, the engine opened anew between: every answer is
+/* Small tiers behind a small pool with swap space, pages written through, requests cancelled at any time, the engine opened anew between: every response is
  * that of an engine that has none of it. Debug builds audit pool and tables after each step. */
 static void random_requests_through_all_tiers_answer_as_without(void **state) {
     (void)state;
@@ -264,7 +264,7 @@ static int64_t rows_at_least(void) {
 static void swapped(compute_mode compute, dtype kv, int32_t page_tokens, prefix_cache cache, int32_t n_shared) {
     static harness_run roomy[N_SEQS], tight[N_SEQS], swaps[N_SEQS], forbidden[N_SEQS], chosen[N_SEQS];
     harness_options o = small_model();
-    o.starts_held = true;
+    o.starts_paused = true;
     o.preempt = PREEMPT_SWAP;
     o.compute = compute;
     o.kv = kv;

@@ -29,7 +29,7 @@ static void pages_behind_the_window_serve_others_while_a_sequence_runs(void **st
         int32_t prompts[2][N_PROMPT];
         harness_options o = harness_defaults;
         o.prefix_cache = caches[i];
-        o.starts_held = true;
+        o.starts_paused = true;
         open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, true, &large);
         random_prompt(&seed, large.n_vocab, 2 * N_PROMPT, prompts[0]);
         run_two(&large, a, prompts);
@@ -174,7 +174,7 @@ static void a_swapped_sequence_leaves_nothing_behind_its_window(void **state) {
     o.n_pages = 60; /* each takes 12 pages in the full group and up to 4 in the other */
     o.swap_bytes = 1 << 24;
     o.preempt = PREEMPT_SWAP;
-    o.starts_held = true;
+    o.starts_paused = true;
     open_windowed(o, LAYER_WINDOW, LAYER_FULL, true, &h);
     for (int i = 0; i < N; i++) {
         random_prompt(&seed, h.n_vocab, 60, prompts[i]);

@@ -16,7 +16,7 @@ enum { WINDOW = 40 };
 static const backend_ops *inner;
 static layer_kind kinds[DESC_MAX_LAYERS];
 
-static inline void windowed_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
+static inline void windowed_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
     attn_spec windowed = *spec;
     windowed.window = kinds[layer] == LAYER_WINDOW ? WINDOW : 0;
     inner->attention(b, layer, q, &windowed, out);

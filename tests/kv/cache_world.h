@@ -73,7 +73,7 @@ static inline void world_open_with(world *w, int32_t n_pages, const kv_index_opt
 /* The same for plain options; windows NULL: full groups. */
 static inline void world_open(world *w, int32_t n_pages, int32_t page_tokens, int32_t n_groups, const int32_t *windows) {
     kv_index_options o = {
-        .page_tokens = page_tokens, .n_groups = n_groups, .max_spaces = 4, .max_entries = windows != NULL ? 16 * n_pages : 0};
+        .page_tokens = page_tokens, .n_groups = n_groups, .max_namespaces = 4, .max_entries = windows != NULL ? 16 * n_pages : 0};
     for (int32_t g = 0; windows != NULL && g < n_groups; g++) {
         o.windows[g] = windows[g];
     }
@@ -260,14 +260,14 @@ static inline void world_drop(world *w, world_seq *s) {
     s->n = 0;
 }
 
-static inline void world_enter(world *w, const char *space, const int32_t *tokens, int32_t n, kv_path *path) {
-    assert_int_equal(kv_index_enter_public(w->ix, w->scope, strlen(w->scope), space, strlen(space), tokens, n, path), QUIRE_OK);
+static inline void world_enter(world *w, const char *namespace, const int32_t *tokens, int32_t n, kv_path *path) {
+    assert_int_equal(kv_index_enter_public(w->ix, w->scope, strlen(w->scope), namespace, strlen(namespace), tokens, n, path), QUIRE_OK);
 }
 
-/* How many of tokens[0..n) a sequence in that space would reuse. */
-static inline int32_t world_peek(world *w, const char *space, const int32_t *tokens, int32_t n) {
+/* How many of tokens[0..n) a sequence in that namespace would reuse. */
+static inline int32_t world_peek(world *w, const char *namespace, const int32_t *tokens, int32_t n) {
     kv_path path;
-    world_enter(w, space, tokens, n, &path);
+    world_enter(w, namespace, tokens, n, &path);
     int32_t found = kv_index_peek(w->ix, &path, tokens, n);
     kv_index_leave(w->ix, &path);
     return found;
@@ -284,13 +284,13 @@ static inline void world_check_held(const world *w, const world_seq *s, int32_t 
     assert_int_equal(n_entries - n_held - n_parts, n_taken);
 }
 
-/* Starts sequence i in a space with a prompt of n tokens: matches all but the last, computes and publishes the rest. Evicts where it must.
+/* Starts sequence i in a namespace with a prompt of n tokens: matches all but the last, computes and publishes the rest. Evicts where it must.
  * Returns how many were matched, or -1 when the pages do not suffice (the sequence is not live then). */
-static inline int32_t world_start(world *w, int32_t i, const char *space, const int32_t *tokens, int32_t n) {
+static inline int32_t world_start(world *w, int32_t i, const char *namespace, const int32_t *tokens, int32_t n) {
     world_seq *s = &w->seqs[i];
     int32_t n_matched;
     assert_false(s->live);
-    world_enter(w, space, tokens, n, &s->path);
+    world_enter(w, namespace, tokens, n, &s->path);
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         assert_int_equal(kv_table_init(&s->tables[g], 0), QUIRE_OK);
     }
@@ -367,7 +367,7 @@ static inline void world_close(world *w) {
     kv_index_counts c = kv_index_count(w->ix);
     assert_int_equal(c.n_entries, 0);
     assert_int_equal(c.n_nodes, 0);
-    assert_int_equal(c.n_spaces, 0);
+    assert_int_equal(c.n_namespaces, 0);
     assert_int_equal(kv_pool_counts(w->pool).n_free, kv_pool_counts(w->pool).n_pages);
     kv_index_close(w->ix);
     kv_pool_close(w->pool);

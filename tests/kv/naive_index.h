@@ -7,9 +7,9 @@
 
 #include "cache_world.h"
 
-enum { NAIVE_PAGES = 160, NAIVE_TOKENS = 256, NAIVE_PUBLICS = 2, PLACE_PUBLIC = 1000 };
+enum { NAIVE_PAGES = 160, NAIVE_TOKENS = 256, NAIVE_PUBLICS = 2, NAIVE_PUBLIC = 1000 };
 
-/* A cached page: the prefix up to its last token, in a place (a tenant's space, or the public one), for a group of layers. */
+/* A cached page: the prefix up to its last token, in a place (a tenant's namespace, or the public one), for a group of layers. */
 typedef struct naive_record {
     bool live, going; /* going: its entry makes room for what is being published, which may lie in the same page */
     int32_t place, group, n;
@@ -21,7 +21,7 @@ typedef struct naive_index {
     naive_record records[NAIVE_PAGES];                        /* by page */
     int32_t *publics[NAIVE_PUBLICS], n_public[NAIVE_PUBLICS]; /* whole pages of tokens; the longer last */
     struct {
-        int32_t place, n_public; /* its own, and how many pages lie before it in PLACE_PUBLIC */
+        int32_t place, n_public; /* its own, and how many pages lie before it in NAIVE_PUBLIC */
         const int32_t *public;
     } seqs[WORLD_SEQS];
     int32_t expected[WORLD_GROUPS][NAIVE_TOKENS]; /* pages of the publishing sequence once it has published */
@@ -42,7 +42,7 @@ static inline void naive_enter(naive_index *m, int32_t q, int32_t tenant, const 
 }
 
 static inline int32_t naive_place(const naive_index *m, int32_t q, int32_t i) {
-    return i < m->seqs[q].n_public ? PLACE_PUBLIC : m->seqs[q].place;
+    return i < m->seqs[q].n_public ? NAIVE_PUBLIC : m->seqs[q].place;
 }
 
 /* The record, in that place and group, of a page i whose prefix begins with tokens[0..n); -1. exact: and has no more. */
@@ -64,8 +64,8 @@ static inline bool naive_has(const naive_index *m, int32_t place, const int32_t 
     int32_t size = m->w->o.page_tokens, i = (n - 1) / size, n_pages = kv_pool_counts(m->w->pool).n_pages;
     for (int32_t page = 0; page < n_pages; page++) {
         const naive_record *r = &m->records[page];
-        int32_t k = r->place != PLACE_PUBLIC ? r->place % 8 - 1 : -1;
-        int32_t of_page = k >= 0 && i < m->n_public[k] / size ? PLACE_PUBLIC : r->place;
+        int32_t k = r->place != NAIVE_PUBLIC ? r->place % 8 - 1 : -1;
+        int32_t of_page = k >= 0 && i < m->n_public[k] / size ? NAIVE_PUBLIC : r->place;
         if (r->live && r->n >= n && of_page == place && memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
             return true;
         }

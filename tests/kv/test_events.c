@@ -12,13 +12,13 @@ static void numbers(int32_t *tokens, int32_t from, int32_t n) {
     }
 }
 
-static void expect_stored(const world *w, uint64_t number, uint64_t hash, uint64_t parent, const char *space, const int32_t *tokens) {
+static void expect_stored(const world *w, uint64_t number, uint64_t hash, uint64_t parent, const char *namespace, const int32_t *tokens) {
     kv_event e;
     assert_int_equal(kv_events_read(w->events, number, &e), KV_EVENT_FOUND);
     assert_int_equal(e.kind, KV_EVENT_STORED);
     assert_true(e.number == number && e.hash == hash && e.parent == parent);
-    assert_int_equal(e.n_space, strlen(space));
-    assert_memory_equal(e.space, space, strlen(space));
+    assert_int_equal(e.n_namespace, strlen(namespace));
+    assert_memory_equal(e.namespace, namespace, strlen(namespace));
     assert_int_equal(e.n_tokens, w->o.page_tokens);
     assert_memory_equal(e.tokens, tokens, (size_t)e.n_tokens * sizeof *tokens);
 }
@@ -176,8 +176,8 @@ static void *read_all(void *argument) {
             int32_t tokens[16];
             char name[100];
             fill(number, tokens, name);
-            bool same = e.hash == number && e.parent == ~number && e.n_tokens == 16 && (uint64_t)e.n_space == number % 100 &&
-                        memcmp(e.tokens, tokens, sizeof tokens) == 0 && memcmp(e.space, name, number % 100) == 0;
+            bool same = e.hash == number && e.parent == ~number && e.n_tokens == 16 && (uint64_t)e.n_namespace == number % 100 &&
+                        memcmp(e.tokens, tokens, sizeof tokens) == 0 && memcmp(e.namespace, name, number % 100) == 0;
             atomic_fetch_add(&r->n_torn, !same);
             atomic_fetch_add(&r->n_found, 1);
             number++;

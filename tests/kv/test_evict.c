@@ -24,7 +24,7 @@ typedef struct cache {
 } cache;
 
 static void cache_open(cache *c, int32_t n_pages, int32_t page_tokens, kv_policy policy) {
-    kv_index_options o = {.page_tokens = page_tokens, .n_groups = 1, .max_spaces = 4, .policy = policy};
+    kv_index_options o = {.page_tokens = page_tokens, .n_groups = 1, .max_namespaces = 4, .policy = policy};
     *c = (cache){.page_tokens = page_tokens};
     assert_int_equal(kv_pool_open(n_pages, &c->pool), QUIRE_OK);
     assert_int_equal(kv_index_open(c->pool, &o, &c->ix), QUIRE_OK);

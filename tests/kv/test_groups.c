@@ -16,13 +16,13 @@
 #include "kv/index.h"
 #include "kv/snapshot.h"
 
-enum { N_SEQS = 6, MAX_TOKENS = 256, MAX_GROUPS = 8, MAX_PAGES = 512, N_SPACES = 2, MAX_STATE_PAGES = 16 };
+enum { N_SEQS = 6, MAX_TOKENS = 256, MAX_GROUPS = 8, MAX_PAGES = 512, N_NAMESPACES = 2, MAX_STATE_PAGES = 16 };
 
-static const char *const spaces[N_SPACES] = {"a", "b"};
+static const char *const namespaces[N_NAMESPACES] = {"a", "b"};
 
 typedef struct seq {
     bool live;
-    int32_t space;
+    int32_t namespace;
     kv_path path;
     kv_table tables[MAX_GROUPS];
     kv_snapshot_plan plan;
@@ -30,9 +30,9 @@ typedef struct seq {
     int32_t tokens[MAX_TOKENS];
 } seq;
 
-/* What a page held when it was indexed: a prefix, in a space, of a group; of a state also which of its pages. Valid while it is indexed. */
+/* What a page held when it was indexed: a prefix, in a namespace, of a group; of a state also which of its pages. Valid while it is indexed. */
 typedef struct record {
-    int32_t space, group, part, n;
+    int32_t namespace, group, part, n;
     int32_t tokens[MAX_TOKENS];
 } record;
 
@@ -62,7 +62,7 @@ static int32_t state_pages(const world *w, int32_t g) {
 static void open_world(world *w, int32_t n_pages, const kv_index_options *o) {
     memset(w, 0, sizeof *w);
     w->o = *o;
-    w->o.max_spaces = 4;
+    w->o.max_namespaces = 4;
     w->o.seed = 1;
     w->o.max_entries = 16 * n_pages;
     w->n_groups = o->n_groups + o->n_state_groups;
@@ -161,7 +161,7 @@ static void check_world(world *w) {
 
 static void note(world *w, const seq *s, page_id page, int32_t g, int32_t part, int32_t n) {
     record *r = &w->records[page.v];
-    *r = (record){.space = s->space, .group = g, .part = part, .n = n};
+    *r = (record){.namespace = s->namespace, .group = g, .part = part, .n = n};
     memcpy(r->tokens, s->tokens, (size_t)n * sizeof *r->tokens);
 }
 
@@ -194,12 +194,12 @@ static void find_fresh(const world *w, const seq *s, int32_t n, bool *fresh_tail
 }
 
 /* Whether an indexed page of group g is found by tokens[0..n): of a state exactly there, else by whatever follows in the page. */
-static bool holds(const world *w, int32_t space, int32_t g, int32_t part, const int32_t *tokens, int32_t n) {
+static bool holds(const world *w, int32_t namespace, int32_t g, int32_t part, const int32_t *tokens, int32_t n) {
     int32_t size = w->o.page_tokens, last = (n - 1) / size;
     for (int32_t page = 0; page < kv_pool_counts(w->pool).n_pages; page++) {
         const record *r = &w->records[page];
         bool fits = is_state(w, g) ? r->n == n : r->n >= n && (r->n - 1) / size == last;
-        if (fits && r->space == space && r->group == g && r->part == part && is_indexed(w, (page_id){page}) &&
+        if (fits && r->namespace == namespace && r->group == g && r->part == part && is_indexed(w, (page_id){page}) &&
             memcmp(r->tokens, tokens, (size_t)n * sizeof *tokens) == 0) {
             return true;
         }
@@ -207,16 +207,16 @@ static bool holds(const world *w, int32_t space, int32_t g, int32_t part, const 
     return false;
 }
 
-static bool reaches(const world *w, int32_t space, const int32_t *tokens, int32_t n) {
+static bool reaches(const world *w, int32_t namespace, const int32_t *tokens, int32_t n) {
     int32_t size = w->o.page_tokens;
     for (int32_t g = w->n_groups - 1; g >= 0; g--) {
         for (int32_t i = 0; is_state(w, g) && i < state_pages(w, g); i++) {
-            if (!holds(w, space, g, i, tokens, n)) {
+            if (!holds(w, namespace, g, i, tokens, n)) {
                 return false;
             }
         }
         for (int32_t i = first_seen(w, g, n) / size; !is_state(w, g) && i * size < n; i++) {
-            if (!holds(w, space, g, 0, tokens, (i + 1) * size < n ? (i + 1) * size : n)) {
+            if (!holds(w, namespace, g, 0, tokens, (i + 1) * size < n ? (i + 1) * size : n)) {
                 return false;
             }
         }
@@ -224,8 +224,8 @@ static bool reaches(const world *w, int32_t space, const int32_t *tokens, int32_
     return true;
 }
 
-static int32_t longest(const world *w, int32_t space, const int32_t *tokens, int32_t n, bool whole_pages) {
-    while (n > 0 && ((whole_pages && n % w->o.page_tokens != 0) || !reaches(w, space, tokens, n))) {
+static int32_t longest(const world *w, int32_t namespace, const int32_t *tokens, int32_t n, bool whole_pages) {
+    while (n > 0 && ((whole_pages && n % w->o.page_tokens != 0) || !reaches(w, namespace, tokens, n))) {
         n--;
     }
     return n;
@@ -233,7 +233,7 @@ static int32_t longest(const world *w, int32_t space, const int32_t *tokens, int
 
 /* With windows the model knows better inside the last page: of siblings that agree equally, the tree may take one that lacks a page. */
 static void expect_match(world *w, const seq *s, int32_t n, int32_t found) {
-    int32_t most = longest(w, s->space, s->tokens, n, false);
+    int32_t most = longest(w, s->namespace, s->tokens, n, false);
     bool has_windows = false;
     for (int32_t g = 0; g < w->o.n_groups; g++) {
         has_windows = has_windows || w->o.windows[g] > 0;
@@ -241,7 +241,7 @@ static void expect_match(world *w, const seq *s, int32_t n, int32_t found) {
     if (!has_windows || found == most) {
         assert_int_equal(found, most);
     } else {
-        assert_in_range(found, longest(w, s->space, s->tokens, n, true), most);
+        assert_in_range(found, longest(w, s->namespace, s->tokens, n, true), most);
     }
     w->n_matches++;
     w->n_exact += found == most;
@@ -357,10 +357,10 @@ static void drop(world *w, seq *s) {
     s->n = 0;
 }
 
-/* Starts a sequence with s->tokens[0..n) in its space; returns what it reused, or -1 for want of pages. */
+/* Starts a sequence with s->tokens[0..n) in its namespace; returns what it reused, or -1 for want of pages. */
 static int32_t start(world *w, seq *s, int32_t n, int32_t interval) {
     int32_t found;
-    assert_int_equal(kv_index_enter_public(w->ix, "", 0, spaces[s->space], 1, s->tokens, n, &s->path), QUIRE_OK);
+    assert_int_equal(kv_index_enter_public(w->ix, "", 0, namespaces[s->namespace], 1, s->tokens, n, &s->path), QUIRE_OK);
     for (int32_t g = 0; g < w->n_groups; g++) {
         assert_int_equal(kv_table_init(&s->tables[g], 0), QUIRE_OK);
     }
@@ -417,7 +417,7 @@ static void go_back(world *w, seq *s, int32_t n) {
     if (w->n_state_pages > 0 && n < s->n) {
         bool is_kept = true;
         for (int32_t g = w->o.n_groups; g < w->n_groups; g++) {
-            is_kept = is_kept && holds(w, s->space, g, 0, s->tokens, n);
+            is_kept = is_kept && holds(w, s->namespace, g, 0, s->tokens, n);
         }
         is_kept = is_kept && n <= s->path.n_pages * w->o.page_tokens + w->o.page_tokens - 1;
         assert_int_equal(kv_index_restore(w->ix, &s->path, s->tokens, n, s->tables + w->o.n_groups), is_kept ? QUIRE_OK : QUIRE_INVALID);
@@ -449,7 +449,7 @@ static void random_operation(world *w, uint64_t *r, int32_t interval) {
             fork_seq(w, other, s);
             return;
         }
-        s->space = (int32_t)(rng_next(r) % N_SPACES);
+        s->namespace = (int32_t)(rng_next(r) % N_NAMESPACES);
         random_tokens(r, s->tokens, n);
         (void)start(w, s, n, interval);
         return;
@@ -487,7 +487,7 @@ static void close_world(world *w) {
     kv_index_clear(w->ix);
     check_world(w);
     kv_index_counts c = kv_index_count(w->ix);
-    assert_int_equal(c.n_entries + c.n_nodes + c.n_spaces + c.n_snapshots, 0);
+    assert_int_equal(c.n_entries + c.n_nodes + c.n_namespaces + c.n_snapshots, 0);
     assert_int_equal(kv_pool_counts(w->pool).n_free, kv_pool_counts(w->pool).n_pages);
     kv_index_close(w->ix);
     kv_pool_close(w->pool);
@@ -586,7 +586,7 @@ static void fill(int32_t *tokens, int32_t from, int32_t n) {
 static void a_prefix_is_reused_when_its_last_window_is_cached(void **state) {
     (void)state;
     enum { W = 512, N = 2000, SIZE = 16 };
-    kv_index_options o = {.page_tokens = SIZE, .n_groups = 6, .windows = {0, W, W, W, W, W}, .max_spaces = 1, .max_entries = 1000};
+    kv_index_options o = {.page_tokens = SIZE, .n_groups = 6, .windows = {0, W, W, W, W, W}, .max_namespaces = 1, .max_entries = 1000};
     static int32_t tokens[N + 1];
     kv_pool *pool;
     kv_index *ix;
@@ -657,7 +657,7 @@ static void a_state_behind_a_public_prefix_is_shared_and_no_other(void **state) 
     assert_int_equal(kv_index_add_public(w.ix, "", 0, prefix, 8), QUIRE_OK);
     for (int32_t i = 0; i < 3; i++) {
         fill(w.seqs[i].tokens, 1, 12);
-        w.seqs[i].space = i == 1;
+        w.seqs[i].namespace = i == 1;
     }
     assert_int_equal(start(&w, &w.seqs[0], 12, 2), 0); /* leaves states at 2, 4, 6, 8, 10, 11 */
     assert_int_equal(start(&w, &w.seqs[1], 12, 0), 8);

@@ -7,8 +7,8 @@ static void numbers(int32_t *tokens, int32_t from, int32_t n) {
 }
 
 /* One sequence that comes, is computed and ends. Returns what it reused. */
-static int32_t visit(world *w, const char *space, const int32_t *tokens, int32_t n) {
-    int32_t matched = world_start(w, 0, space, tokens, n);
+static int32_t visit(world *w, const char *namespace, const int32_t *tokens, int32_t n) {
+    int32_t matched = world_start(w, 0, namespace, tokens, n);
     world_check(w);
     world_finish(w, 0);
     world_check(w);
@@ -65,17 +65,17 @@ static void an_insert_splits_an_edge_and_an_eviction_merges_it_again(void **stat
     world_close(&w);
 }
 
-/* Worked example 24: eight users' chats, of whom those share that are in one space. */
-static void chat_of_eight_users(kv_granularity granularity, const char *const spaces[8], int32_t n_computed, int32_t n_held) {
-    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_spaces = 8, .granularity = granularity};
+/* Worked example 24: eight users' chats, of whom those share that are in one namespace. */
+static void chat_of_eight_users(kv_granularity granularity, const char *const namespaces[8], int32_t n_computed, int32_t n_held) {
+    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_namespaces = 8, .granularity = granularity};
     world w;
     int32_t prompt[2030], answer[150];
     numbers(prompt, 0, 2000);
     world_open_with(&w, 1200, &o);
     for (int32_t user = 0; user < 8; user++) {
         numbers(prompt + 2000, 10000 * (user + 1), 30);
-        bool is_shared = user > 0 && spaces[user] == spaces[0];
-        assert_int_equal(world_start(&w, user, spaces[user], prompt, 2030), is_shared ? 2000 : 0);
+        bool is_shared = user > 0 && namespaces[user] == namespaces[0];
+        assert_int_equal(world_start(&w, user, namespaces[user], prompt, 2030), is_shared ? 2000 : 0);
     }
     assert_int_equal(w.n_computed, n_computed);
     assert_int_equal(w.n_computed + w.n_reused, 16240);
@@ -134,7 +134,7 @@ static void the_sibling_that_agrees_longest_is_copied(void **state) {
 /* Whole pages, as vLLM has them: worked examples 20, 21 and 24 at that granularity. */
 static void at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_kept(void **state) {
     (void)state;
-    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_spaces = 4, .granularity = KV_GRANULARITY_PAGE};
+    const kv_index_options o = {.page_tokens = 16, .n_groups = 1, .max_namespaces = 4, .granularity = KV_GRANULARITY_PAGE};
     world w;
     int32_t a[60], b[50];
     numbers(a, 0, 60);
@@ -155,7 +155,7 @@ static void at_page_granularity_only_whole_pages_are_reused_and_tails_are_not_ke
 
 static void at_page_granularity_page_size_one_is_token_granularity(void **state) {
     (void)state;
-    const kv_index_options o = {.page_tokens = 1, .n_groups = 1, .max_spaces = 4, .granularity = KV_GRANULARITY_PAGE};
+    const kv_index_options o = {.page_tokens = 1, .n_groups = 1, .max_namespaces = 4, .granularity = KV_GRANULARITY_PAGE};
     world w;
     world_open_with(&w, 64, &o);
     visit(&w, "", (int32_t[]){1, 2, 3, 4}, 4);
@@ -242,14 +242,14 @@ static void spaces_are_bounded_and_reclaimed_when_nothing_is_cached_in_them(void
             kv_index_leave(w.ix, &paths[i]);
         }
     }
-    char name[KV_SPACE_NAME_BYTES + 1] = {0};
+    char name[KV_NAMESPACE_BYTES + 1] = {0};
     assert_int_equal(kv_index_enter(w.ix, name, sizeof name, &another), QUIRE_INVALID);
-    for (int32_t i = 0; i < 20; i++) { /* each round's pages push the last round's out, and its space with them */
-        char space[2] = {(char)('A' + i), 0};
+    for (int32_t i = 0; i < 20; i++) { /* each round's pages push the last round's out, and its namespace with them */
+        char namespace[2] = {(char)('A' + i), 0};
         int32_t tokens[30];
         numbers(tokens, 0, 30);
-        assert_int_equal(visit(&w, space, tokens, 30), 0);
-        assert_in_range(kv_index_count(w.ix).n_spaces, 1, 2);
+        assert_int_equal(visit(&w, namespace, tokens, 30), 0);
+        assert_in_range(kv_index_count(w.ix).n_namespaces, 1, 2);
     }
     world_close(&w);
 }
@@ -399,12 +399,12 @@ static void impossible_options_are_refused(void **state) {
     kv_pool *pool;
     kv_index *ix = NULL;
     assert_int_equal(kv_pool_open(4, &pool), QUIRE_OK);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){.n_groups = 1, .max_spaces = 1}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .max_spaces = 1}, &ix), QUIRE_INVALID);
-    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .n_groups = KV_MAX_GROUPS + 1, .max_spaces = 1}, &ix),
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.n_groups = 1, .max_namespaces = 1}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .max_namespaces = 1}, &ix), QUIRE_INVALID);
+    assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .n_groups = KV_MAX_GROUPS + 1, .max_namespaces = 1}, &ix),
                      QUIRE_INVALID);
     assert_int_equal(kv_index_open(pool, &(kv_index_options){.page_tokens = 16, .n_groups = 1}, &ix), QUIRE_INVALID);
-    kv_index_options bits = {.page_tokens = 16, .n_groups = 1, .max_spaces = 1, .hash_bits = 65};
+    kv_index_options bits = {.page_tokens = 16, .n_groups = 1, .max_namespaces = 1, .hash_bits = 65};
     assert_int_equal(kv_index_open(pool, &bits, &ix), QUIRE_INVALID);
     assert_null(ix);
     kv_index_close(NULL);

@@ -106,7 +106,7 @@ static void random_operation(naive_index *m, world *w, uint64_t *s) {
 static uint64_t digest_of(const world *w, uint64_t h) {
     kv_counts c = kv_pool_counts(w->pool);
     kv_index_counts x = kv_index_count(w->ix);
-    const int32_t numbers[] = {c.n_free, c.n_held, c.n_cached, x.n_entries, x.n_nodes, x.n_spaces, (int32_t)w->n_reused};
+    const int32_t numbers[] = {c.n_free, c.n_held, c.n_cached, x.n_entries, x.n_nodes, x.n_namespaces, (int32_t)w->n_reused};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         h = (h ^ (uint64_t)(uint32_t)numbers[i]) * 0x9E3779B97F4A7C15u;
     }
@@ -145,7 +145,7 @@ static uint64_t run(const run_options *r, uint64_t seed, int n) {
     uint64_t s = seed, digest = 0;
     const kv_index_watch watch = {.context = &m, .on_remove = naive_removed, .on_drop = naive_dropped};
     kv_index_options o = r->o;
-    o.max_spaces = 3 * (1 + NAIVE_PUBLICS) + 1;
+    o.max_namespaces = 3 * (1 + NAIVE_PUBLICS) + 1;
     o.max_entries = 16 * r->n_pages; /* entries that no full group bounds */
     o.watch = &watch;
     o.seed = seed;

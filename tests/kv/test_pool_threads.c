@@ -115,7 +115,7 @@ static void *walk_about(void *argument) {
 /* The engine's thread: prompts of a small alphabet through the index, evicting what it must, while the others take pages beside it. */
 static void *keep_index(void *argument) {
     person *p = argument;
-    kv_index_options o = {.page_tokens = PAGE_TOKENS, .n_groups = 1, .max_spaces = 2};
+    kv_index_options o = {.page_tokens = PAGE_TOKENS, .n_groups = 1, .max_namespaces = 2};
     kv_index *ix;
     kv_table t;
     kv_copies copies = {.pairs = mem_new(1, sizeof *copies.pairs), .cap = 1};

@@ -3,7 +3,7 @@
 
 #include "base/fault.h"
 
-enum { SIZE = 4, SPACES = 8, PUBLIC = 10 /* tokens: two whole pages and two tokens */ };
+enum { SIZE = 4, NAMESPACES = 8, PUBLIC = 10 /* tokens: two whole pages and two tokens */ };
 
 static void numbers(int32_t *tokens, int32_t from, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
@@ -20,7 +20,7 @@ static void prompt(int32_t *tokens, int32_t own, int32_t n) {
 static void open_public(world *w, int32_t n_pages) {
     int32_t tokens[PUBLIC];
     numbers(tokens, 0, PUBLIC);
-    world_open_with(w, n_pages, &(kv_index_options){.page_tokens = SIZE, .n_groups = 1, .max_spaces = SPACES});
+    world_open_with(w, n_pages, &(kv_index_options){.page_tokens = SIZE, .n_groups = 1, .max_namespaces = NAMESPACES});
     assert_int_equal(kv_index_add_public(w->ix, "model", 5, tokens, PUBLIC), QUIRE_OK);
 }
 
@@ -157,7 +157,7 @@ static void a_public_page_stays_while_a_tenants_pages_follow_it(void **state) {
     assert_int_equal(world_start(&w, 1, "bob", b, 20), 8);
     world_finish(&w, 0);
     world_finish(&w, 1);
-    assert_int_equal(kv_index_count(w.ix).n_spaces, 3);
+    assert_int_equal(kv_index_count(w.ix).n_namespaces, 3);
     for (int32_t gone = 1; gone <= 8; gone++) { /* each eviction takes an end, the public pages last */
         assert_int_equal(kv_index_evict(w.ix, kv_pool_counts(w.pool).n_free + 1), QUIRE_OK);
         world_check(&w);
@@ -165,7 +165,7 @@ static void a_public_page_stays_while_a_tenants_pages_follow_it(void **state) {
         assert_int_equal(left_a, gone < 3 ? 20 - 4 * gone : gone <= 6 ? 8 : 8 - 4 * (gone - 6));
         assert_int_equal(left_b, gone <= 3 ? 20 : gone < 6 ? 20 - 4 * (gone - 3) : gone == 6 ? 8 : 8 - 4 * (gone - 6));
     }
-    assert_int_equal(kv_index_count(w.ix).n_spaces, 0);
+    assert_int_equal(kv_index_count(w.ix).n_namespaces, 0);
     assert_int_equal(world_start(&w, 2, "alice", a, 20), 0);
     assert_int_equal(world_start(&w, 3, "bob", other, 44), 0); /* 11 pages: with the other's 5 the pool is full */
     world_check(&w);
@@ -234,24 +234,24 @@ static void entering_without_room_for_both_spaces_changes_nothing(void **state) 
     (void)state;
     world w;
     int32_t a[20];
-    kv_path paths[SPACES - 1], another;
+    kv_path paths[NAMESPACES - 1], another;
     prompt(a, 100, 20);
     open_public(&w, 16);
-    for (char i = 0; i < SPACES - 1; i++) {
+    for (char i = 0; i < NAMESPACES - 1; i++) {
         assert_int_equal(kv_index_enter(w.ix, &i, 1, &paths[(int)i]), QUIRE_OK);
     }
     assert_int_equal(kv_index_enter_public(w.ix, "model", 5, "d", 1, a, 20, &another), QUIRE_NO_ROOM);
-    assert_int_equal(kv_index_count(w.ix).n_spaces, SPACES - 1);
-    char name[KV_SPACE_NAME_BYTES + 1] = {0};
+    assert_int_equal(kv_index_count(w.ix).n_namespaces, NAMESPACES - 1);
+    char name[KV_NAMESPACE_BYTES + 1] = {0};
     assert_int_equal(kv_index_enter_public(w.ix, "model", 5, name, sizeof name, a, 20, &another), QUIRE_INVALID);
     assert_int_equal(kv_index_add_public(w.ix, name, sizeof name, a, 20), QUIRE_INVALID);
-    assert_int_equal(kv_index_count(w.ix).n_spaces, SPACES - 1);
+    assert_int_equal(kv_index_count(w.ix).n_namespaces, NAMESPACES - 1);
     kv_index_leave(w.ix, &paths[0]);
     assert_int_equal(kv_index_enter_public(w.ix, "model", 5, "d", 1, a, 20, &another), QUIRE_OK);
     paths[0] = kv_index_fork(w.ix, &another);
     kv_index_leave(w.ix, &another);
-    assert_int_equal(kv_index_count(w.ix).n_spaces, SPACES);
-    for (int i = 0; i < SPACES - 1; i++) {
+    assert_int_equal(kv_index_count(w.ix).n_namespaces, NAMESPACES);
+    for (int i = 0; i < NAMESPACES - 1; i++) {
         kv_index_leave(w.ix, &paths[i]);
     }
     world_close(&w);

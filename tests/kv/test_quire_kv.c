@@ -91,7 +91,7 @@ static void a_call_without_room_leaves_all_as_it_was(void **state) {
     quire_kv_counts c = quire_kv_count(kv);
     assert_int_equal(c.n_held, 6);
     assert_int_equal(c.n_seqs, 1);
-    assert_int_equal(c.n_spaces, 1);
+    assert_int_equal(c.n_namespaces, 1);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(quire_kv_seq_fork(a, &more[i]), QUIRE_OK);
     }
@@ -268,13 +268,13 @@ static bool failed_by_fault(user *u, quire_err e, uint64_t digest_before) {
 }
 #endif
 
-static quire_err open_seq(user *u, size_t n_space, int32_t i, int32_t n, int32_t *n_cached) {
+static quire_err open_seq(user *u, size_t n_namespace, int32_t i, int32_t n, int32_t *n_cached) {
     uint64_t before = digest_of(u);
     quire_kv_seq *seq = NULL;
-    quire_err e = quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_space, u->tokens[i], n, &seq, n_cached);
+    quire_err e = quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_namespace, u->tokens[i], n, &seq, n_cached);
     if (failed_by_fault(u, e, before)) {
         assert_null(seq);
-        e = quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_space, u->tokens[i], n, &seq, n_cached);
+        e = quire_kv_seq_open_public(u->kv, "model", 5, "ab", n_namespace, u->tokens[i], n, &seq, n_cached);
         assert_int_equal(e, QUIRE_OK);
     }
     u->seqs[i] = seq;

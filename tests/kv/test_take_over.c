@@ -27,7 +27,7 @@ static void check(const world *w) {
 
 /* A sequence of n tokens, all of which it has published, tail and all. */
 static void begin(world *w, int32_t n) {
-    kv_index_options o = {.page_tokens = SIZE, .n_groups = 1, .max_spaces = 4};
+    kv_index_options o = {.page_tokens = SIZE, .n_groups = 1, .max_namespaces = 4};
     kv_copies copies = {0};
     *w = (world){0};
     assert_int_equal(kv_pool_open(N_PAGES, &w->pool), QUIRE_OK);

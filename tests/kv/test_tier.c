@@ -15,7 +15,7 @@
 
 static kv_record some_record(const int32_t *tokens) {
     return (kv_record){
-        .key = {.space = "tenant", .n_space = 6, .group = 1, .parent = {3, 4}, .id = {5, 6}, .tokens = tokens}, .stamp = 8, .sum = 9};
+        .key = {.namespace = "tenant", .n_namespace = 6, .group = 1, .parent = {3, 4}, .id = {5, 6}, .tokens = tokens}, .stamp = 8, .sum = 9};
 }
 
 static void a_head_says_what_was_written(void **state) {
@@ -48,7 +48,7 @@ static void a_head_with_any_bit_changed_is_no_head(void **state) {
     mem_free(head);
 }
 
-/* One bit more or less in what comes before, in a space's name, or in a token: another name. The same in every process, so the numbers are
+/* One bit more or less in what comes before, in a namespace's name, or in a token: another name. The same in every process, so the numbers are
  * stored; they are those of a SHA-256 made elsewhere. */
 static void names_of_prefixes_tell_them_apart(void **state) {
     (void)state;
@@ -159,11 +159,11 @@ static void equal_tokens_behind_another_prefix_are_another_page(void **state) {
     q.tokens[0] = 1; /* the first page differs, the second is the same */
     assert_true(put(t, &p));
     assert_false(get(t, &q));
-    prefix other_space = p, other_group = p, shorter = p;
-    other_space.space = 1;
+    prefix other_namespace = p, other_group = p, shorter = p;
+    other_namespace.namespace = 1;
     other_group.group = 1;
     shorter.n_pages = 1;
-    assert_false(get(t, &other_space) || get(t, &other_group) || get(t, &shorter));
+    assert_false(get(t, &other_namespace) || get(t, &other_group) || get(t, &shorter));
     assert_true(get(t, &p));
     kv_tiers_close(t);
 }

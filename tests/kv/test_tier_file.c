@@ -123,10 +123,10 @@ static void each_way(void (*f)(const way *w)) {
 static int32_t walk_all(kv_tiers *t) {
     int32_t n_found = 0;
     unsigned char expected[PAGE_BYTES];
-    for (int32_t i = 0; i < N_SPACES * N_GROUPS * (1 << MAX_DEPTH); i++) {
-        prefix p = {.space = i % N_SPACES, .group = i / N_SPACES % N_GROUPS};
+    for (int32_t i = 0; i < N_NAMESPACES * N_GROUPS * (1 << MAX_DEPTH); i++) {
+        prefix p = {.namespace = i % N_NAMESPACES, .group = i / N_NAMESPACES % N_GROUPS};
         for (int32_t k = 0; k < MAX_DEPTH; k++) {
-            p.tokens[k * PAGE_TOKENS] = i / (N_SPACES * N_GROUPS) >> k & 1;
+            p.tokens[k * PAGE_TOKENS] = i / (N_NAMESPACES * N_GROUPS) >> k & 1;
         }
         for (p.n_pages = 1; p.n_pages <= MAX_DEPTH; p.n_pages++) {
             kv_tier_key key = key_of(&p);
@@ -152,10 +152,10 @@ static int32_t walk_all(kv_tiers *t) {
 
 /* All prefixes, whole chains first. */
 static void put_all(kv_tiers *t) {
-    for (int32_t i = 0; i < N_SPACES * N_GROUPS * (1 << MAX_DEPTH); i++) {
-        prefix p = {.space = i % N_SPACES, .group = i / N_SPACES % N_GROUPS};
+    for (int32_t i = 0; i < N_NAMESPACES * N_GROUPS * (1 << MAX_DEPTH); i++) {
+        prefix p = {.namespace = i % N_NAMESPACES, .group = i / N_NAMESPACES % N_GROUPS};
         for (int32_t k = 0; k < MAX_DEPTH; k++) {
-            p.tokens[k * PAGE_TOKENS] = i / (N_SPACES * N_GROUPS) >> k & 1;
+            p.tokens[k * PAGE_TOKENS] = i / (N_NAMESPACES * N_GROUPS) >> k & 1;
         }
         for (p.n_pages = 1; p.n_pages <= MAX_DEPTH; p.n_pages++) {
             put(t, &p);
@@ -164,7 +164,7 @@ static void put_all(kv_tiers *t) {
     }
 }
 
-enum { ALL = N_SPACES * N_GROUPS * (2 + 4 + 8 + 16), WALKED = N_SPACES * N_GROUPS * (1 << MAX_DEPTH) * MAX_DEPTH };
+enum { ALL = N_NAMESPACES * N_GROUPS * (2 + 4 + 8 + 16), WALKED = N_NAMESPACES * N_GROUPS * (1 << MAX_DEPTH) * MAX_DEPTH };
 
 /* ---- ---- */
 
@@ -332,7 +332,7 @@ static void a_directory_that_cannot_be_is_an_error_at_open(void **state) {
 static void write_few(void) {
     empty_directory();
     kv_tiers *t = open_file(&(way){.way = KV_IO_THREADS}, 10);
-    prefix p = {.n_pages = 1}, q = {.space = 1, .n_pages = 1};
+    prefix p = {.n_pages = 1}, q = {.namespace = 1, .n_pages = 1};
     for (; p.n_pages <= 3; p.n_pages++) {
         put(t, &p);
     }

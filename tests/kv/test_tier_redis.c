@@ -319,7 +319,7 @@ static void values_of_other_lengths_and_kinds_are_misses(void **state) {
 static void a_full_server_takes_nothing_in(void **state) {
     (void)state;
     kv_tiers *t = open_tiers(0, 1000);
-    prefix p = {.n_pages = 1}, q = {.n_pages = 1, .space = 1};
+    prefix p = {.n_pages = 1}, q = {.n_pages = 1, .namespace = 1};
     put_for_sure(t, &p);
     (void)ask("CONFIG SET maxmemory 1");
     put(t, &q);

@@ -32,17 +32,17 @@ static inline int64_t record_bytes(void) {
     return (int64_t)kv_record_head_bytes(&shape) + PAGE_BYTES;
 }
 
-enum { MAX_DEPTH = 4, N_TOKENS = 2, N_SPACES = 3 };
+enum { MAX_DEPTH = 4, N_TOKENS = 2, N_NAMESPACES = 3 };
 
 typedef struct prefix {
-    int32_t space, n_pages, group;
+    int32_t namespace, n_pages, group;
     int32_t tokens[MAX_DEPTH * PAGE_TOKENS];
 } prefix;
 
-static const char *const spaces[N_SPACES] = {"", "a", "tenant with a name"};
+static const char *const namespaces[N_NAMESPACES] = {"", "a", "tenant with a name"};
 
 static inline prefix random_prefix(void) {
-    prefix p = {.space = below(N_SPACES), .n_pages = 1 + below(MAX_DEPTH), .group = below(N_GROUPS)};
+    prefix p = {.namespace = below(N_NAMESPACES), .n_pages = 1 + below(MAX_DEPTH), .group = below(N_GROUPS)};
     for (int32_t i = 0; i < MAX_DEPTH; i++) {
         p.tokens[i * PAGE_TOKENS] = below(N_TOKENS); /* the rest is 0 */
     }
@@ -51,15 +51,15 @@ static inline prefix random_prefix(void) {
 
 static inline void content(const prefix *p, unsigned char *bytes) {
     uint64_t h =
-        kv_hash_page(kv_hash_root((uint64_t)p->group, spaces[p->space], strlen(spaces[p->space])), p->tokens, p->n_pages * PAGE_TOKENS);
+        kv_hash_page(kv_hash_root((uint64_t)p->group, namespaces[p->namespace], strlen(namespaces[p->namespace])), p->tokens, p->n_pages * PAGE_TOKENS);
     for (int i = 0; i < PAGE_BYTES; i++) {
         bytes[i] = (unsigned char)rng_next(&h);
     }
 }
 
 static inline kv_tier_key key_of(const prefix *p) {
-    kv_tier_key key = {.space = spaces[p->space], .n_space = strlen(spaces[p->space]), .group = p->group};
-    key.id = kv_tier_id_root((kv_tier_id){0, 0}, key.space, key.n_space, false);
+    kv_tier_key key = {.namespace = namespaces[p->namespace], .n_namespace = strlen(namespaces[p->namespace]), .group = p->group};
+    key.id = kv_tier_id_root((kv_tier_id){0, 0}, key.namespace, key.n_namespace, false);
     for (int32_t i = 0; i < p->n_pages; i++) {
         key.parent = key.id;
         key.tokens = p->tokens + i * PAGE_TOKENS;

@@ -295,7 +295,7 @@ static void a_hugging_face_config_is_described(void **state) {
     assert_int_equal(d.n_kv_heads, 4);
     assert_int_equal(d.d_head, 16);
     assert_false(d.tied_embeddings);
-    assert_int_equal(d.act, ACT_SILU);
+    assert_int_equal(d.activation, ACT_SILU);
     assert_int_equal(d.rope.pairs, ROPE_HALVES);
     d = described_hf(
         "\"num_key_value_heads\": 2, \"head_dim\": 32, \"hidden_act\": \"gelu_new\", \"tie_word_embeddings\": true, \"rope_theta\": 5e5, "
@@ -303,7 +303,7 @@ static void a_hugging_face_config_is_described(void **state) {
         NULL);
     assert_int_equal(d.n_kv_heads, 2);
     assert_int_equal(d.d_head, 32);
-    assert_int_equal(d.act, ACT_GELU_TANH);
+    assert_int_equal(d.activation, ACT_GELU_TANH);
     assert_true(d.tied_embeddings);
     assert_true(d.rope.theta == 5e5f);
     assert_int_equal(d.n_eos, 2);

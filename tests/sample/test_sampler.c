@@ -25,7 +25,7 @@ static quire_err pick_with(sampler *s, const float *logits, int32_t n, const sam
     float mu = 2.0f * p->mirostat_tau;
     memcpy(row, logits, (size_t)n * sizeof *row);
     sample_context c = {.params = p, .noise = sample_noise_of(key), .mirostat_mu = &mu};
-    return sampler_pick(s, row, &c, token);
+    return sampler_sample(s, row, &c, token);
 }
 
 static int32_t pick(const float *logits, int32_t n, sampling_params p, uint64_t seed, uint32_t position) {
@@ -120,7 +120,7 @@ static void penalties_count_each_row_afresh(void **state) {
     sample_context c = {.params = &p, .tokens = history, .n_tokens = 4, .n_prompt = 1};
     for (int i = 0; i < 5; i++) {
         memcpy(row, (float[]){4, 4, -4, 4}, sizeof row);
-        assert_int_equal(sampler_pick(s, row, &c, &token), QUIRE_OK);
+        assert_int_equal(sampler_sample(s, row, &c, &token), QUIRE_OK);
         assert_int_equal(token, 3);
         if (i == 0) {
             memcpy(first, row, sizeof first);
@@ -384,7 +384,7 @@ static void the_usual_cuts_keep_what_sorting_everything_keeps(void **state) {
             assert_int_equal(n_differ, 0);
             int32_t token;
             memcpy(row, logits, (size_t)n * sizeof *row);
-            assert_int_equal(sampler_pick(s, row, &c, &token), QUIRE_OK);
+            assert_int_equal(sampler_sample(s, row, &c, &token), QUIRE_OK);
             for (int32_t i = 0; i < token; i++) {
                 cumulated += expected[i];
             }
@@ -437,7 +437,7 @@ static void a_row_whose_weight_lies_in_few_tokens_is_not_looked_at_whole(void **
         sample_context c = {.params = &p, .noise = {.token = 0.5f}};
         memcpy(row, logits, N * sizeof *row);
         n_looked_at = 0;
-        assert_int_equal(sampler_pick(s, row, &c, &token), QUIRE_OK);
+        assert_int_equal(sampler_sample(s, row, &c, &token), QUIRE_OK);
         assert_in_range(n_looked_at, 1, N / 100);
     }
     s->rows = counted_rows;

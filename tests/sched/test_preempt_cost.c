@@ -11,32 +11,32 @@
 static const sched_cost slow_model = {.step_us = 100, .row_us = 50, .pair_us = 0.01},
                         fast_model = {.step_us = 10, .row_us = 0.5, .pair_us = 0.0001};
 
-static copy_pace pace_of(double page_us) {
-    copy_pace p = {0};
-    copy_pace_note(&p, 1, page_us);
+static copy_cost pace_of(double page_us) {
+    copy_cost p = {0};
+    copy_cost_note(&p, 1, page_us);
     return p;
 }
 
 static void what_copying_costs_follows_what_it_took(void **state) {
     (void)state;
-    copy_pace p = {0};
-    assert_float_equal(copy_pace_page_us(&p), 0, 0);
-    copy_pace_note(&p, 100, 500);
-    assert_float_equal(copy_pace_page_us(&p), 5, 1e-12);
+    copy_cost p = {0};
+    assert_float_equal(copy_cost_page_us(&p), 0, 0);
+    copy_cost_note(&p, 100, 500);
+    assert_float_equal(copy_cost_page_us(&p), 5, 1e-12);
     for (int i = 0; i < 100; i++) { /* the machine got slower */
-        copy_pace_note(&p, 10, 200);
+        copy_cost_note(&p, 10, 200);
     }
-    assert_float_equal(copy_pace_page_us(&p), 20, 0.1);
-    copy_pace_note(&p, 1, 1e6); /* one long wait, of one page, is soon forgotten */
+    assert_float_equal(copy_cost_page_us(&p), 20, 0.1);
+    copy_cost_note(&p, 1, 1e6); /* one long wait, of one page, is soon forgotten */
     for (int i = 0; i < 200; i++) {
-        copy_pace_note(&p, 10, 200);
+        copy_cost_note(&p, 10, 200);
     }
-    assert_float_equal(copy_pace_page_us(&p), 20, 0.1);
+    assert_float_equal(copy_cost_page_us(&p), 20, 0.1);
 }
 
 static void swapping_costs_each_page_both_ways(void **state) {
     (void)state;
-    copy_pace out = pace_of(3), in = pace_of(5);
+    copy_cost out = pace_of(3), in = pace_of(5);
     assert_float_equal(preempt_swap_us(&(preempt_case){.n_pages = 10, .to = 160, .max_rows = 64}, &out, &in), 80, 1e-9);
 }
 
@@ -55,13 +55,13 @@ static void computing_costs_steps_rows_and_pairs(void **state) {
 
 static void auto_takes_the_cheaper(void **state) {
     (void)state;
-    copy_pace page = pace_of(40);
+    copy_cost page = pace_of(40);
     preempt_case c = {.n_pages = 64, .to = 1024, .max_rows = 512};
     assert_true(preempt_swaps(PREEMPT_AUTO, &c, &page, &page, &slow_model));  /* 5.1 ms against 57 */
     assert_false(preempt_swaps(PREEMPT_AUTO, &c, &page, &page, &fast_model)); /* against 0.58 */
-    copy_pace equal = pace_of(preempt_recompute_us(&c, &fast_model) / 128);
+    copy_cost equal = pace_of(preempt_recompute_us(&c, &fast_model) / 128);
     assert_true(preempt_swaps(PREEMPT_AUTO, &c, &equal, &equal, &fast_model));
-    copy_pace more = pace_of(copy_pace_page_us(&equal) * 1.001);
+    copy_cost more = pace_of(copy_cost_page_us(&equal) * 1.001);
     assert_false(preempt_swaps(PREEMPT_AUTO, &c, &more, &more, &fast_model));
 }
 
@@ -69,7 +69,7 @@ static void auto_takes_the_cheaper(void **state) {
 static void long_sequences_are_swapped_where_short_ones_are_computed(void **state) {
     (void)state;
     const sched_cost cost = {.step_us = 100, .row_us = 1, .pair_us = 0.001};
-    copy_pace page = pace_of(30);
+    copy_cost page = pace_of(30);
     int32_t n_changes = 0;
     bool was = false;
     for (int32_t pages = 1; pages <= 4096; pages *= 2) {
@@ -87,7 +87,7 @@ static void long_sequences_are_swapped_where_short_ones_are_computed(void **stat
 
 static void modes_are_obeyed_whatever_the_cost(void **state) {
     (void)state;
-    copy_pace cheap = pace_of(0.001), dear = pace_of(1e6);
+    copy_cost cheap = pace_of(0.001), dear = pace_of(1e6);
     preempt_case c = {.n_pages = 4, .to = 64, .max_rows = 64};
     assert_true(preempt_swaps(PREEMPT_SWAP, &c, &dear, &dear, &fast_model));
     assert_false(preempt_swaps(PREEMPT_RECOMPUTE, &c, &cheap, &cheap, &slow_model));
@@ -96,7 +96,7 @@ static void modes_are_obeyed_whatever_the_cost(void **state) {
 static void who_knows_nothing_of_computing_swaps(void **state) {
     (void)state;
     const sched_cost nothing = {0};
-    copy_pace dear = pace_of(1e6);
+    copy_cost dear = pace_of(1e6);
     assert_true(preempt_swaps(PREEMPT_AUTO, &(preempt_case){.n_pages = 4, .to = 64, .max_rows = 64}, &dear, &dear, &nothing));
 }
 

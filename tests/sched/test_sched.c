@@ -21,9 +21,9 @@ static sched_seq seq(int32_t n_known, int32_t n_computed) {
 static void plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting, int32_t n_free,
                  sched_plan *p) {
     static sched_item items[MAX_SEQS];
-    static uint8_t fates[MAX_SEQS];
+    static uint8_t decisions[MAX_SEQS];
     p->items = items;
-    p->fates = fates;
+    p->decisions = decisions;
     sched_make_plan(l, running, n_running, waiting, n_waiting, n_free, p);
 }
 
@@ -104,15 +104,15 @@ static void rows_with_wanted_logits_stay_within_their_budget(void **state) {
     assert_int_equal(p.n_out, 4);
 }
 
-static sched_seq held_for(sched_seq s, int32_t waits_for) {
-    s.held = true;
-    s.waits_for = waits_for;
+static sched_seq blocked_on(sched_seq s, int32_t blocked_on) {
+    s.prefix_wait = true;
+    s.blocked_on = blocked_on;
     return s;
 }
 
 static void the_held_are_passed_over_and_hold_up_nobody(void **state) {
     (void)state;
-    sched_seq running[] = {seq(20, 4)}, waiting[] = {held_for(seq(20, 4), 0), seq(2, 0), held_for(seq(20, 4), 0)};
+    sched_seq running[] = {seq(20, 4)}, waiting[] = {blocked_on(seq(20, 4), 0), seq(2, 0), blocked_on(seq(20, 4), 0)};
     sched_limits l = limits;
     l.max_chunk = 4;
     sched_plan p;
@@ -124,13 +124,13 @@ static void the_held_are_passed_over_and_hold_up_nobody(void **state) {
 
 static void the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_one_that_is_not(void **state) {
     (void)state;
-    sched_seq waiting[] = {seq(4, 0), held_for(seq(20, 4), 0), seq(2, 0)};
+    sched_seq waiting[] = {seq(4, 0), blocked_on(seq(20, 4), 0), seq(2, 0)};
     sched_plan p;
     plan(&limits, NULL, 0, waiting, 3, 100, &p);
     assert_int_equal(p.n_admitted, 2);
     assert_int_equal(p.items[0].seq, 0);
     assert_int_equal(p.items[1].seq, 2);
-    sched_seq chain[] = {seq(2, 0), held_for(seq(4, 0), 0), held_for(seq(5, 0), 1)}; /* the second is held: the third waits for nobody who runs */
+    sched_seq chain[] = {seq(2, 0), blocked_on(seq(4, 0), 0), blocked_on(seq(5, 0), 1)}; /* the second is held: the third waits for nobody who runs */
     plan(&limits, NULL, 0, chain, 3, 100, &p);
     assert_int_equal(p.n_admitted, 2);
     assert_int_equal(p.items[1].seq, 2);
@@ -151,12 +151,12 @@ static void of_the_newest_the_one_that_computed_least_goes(void **state) {
     sched_seq running[] = {seq(5, 4), seq(3, 2), seq(21, 20), seq(9, 8), seq(30, 5), seq(41, 40)}; /* the second has least, but is not one of the newest four */
     sched_plan p;
     plan(&l, running, 6, NULL, 0, 0, &p);
-    assert_int_equal(p.fates[0], SCHED_PLANNED);
-    assert_int_equal(p.fates[1], SCHED_PLANNED); /* its page has room */
-    assert_int_equal(p.fates[4], SCHED_PREEMPTED); /* for the first: 5 tokens, and 2 pages */
-    assert_int_equal(p.fates[2], SCHED_PLANNED); /* the second of these pages */
-    assert_int_equal(p.fates[3], SCHED_PLANNED);
-    assert_int_equal(p.fates[5], SCHED_PREEMPTED); /* for the fourth */
+    assert_int_equal(p.decisions[0], SCHED_PLANNED);
+    assert_int_equal(p.decisions[1], SCHED_PLANNED); /* its page has room */
+    assert_int_equal(p.decisions[4], SCHED_PREEMPTED); /* for the first: 5 tokens, and 2 pages */
+    assert_int_equal(p.decisions[2], SCHED_PLANNED); /* the second of these pages */
+    assert_int_equal(p.decisions[3], SCHED_PLANNED);
+    assert_int_equal(p.decisions[5], SCHED_PREEMPTED); /* for the fourth */
     assert_int_equal(p.n_preempted, 2);
 }
 
@@ -167,8 +167,8 @@ static void who_was_preempted_often_is_spared(void **state) {
     sched_plan p;
     plan(&limits, running, 3, NULL, 0, 0, &p);
     assert_int_equal(p.n_preempted, 1);
-    assert_int_equal(p.fates[1], SCHED_PREEMPTED);
-    assert_int_equal(p.fates[2], SCHED_PLANNED);
+    assert_int_equal(p.decisions[1], SCHED_PREEMPTED);
+    assert_int_equal(p.decisions[2], SCHED_PLANNED);
 }
 
 static void what_was_promised_is_not_given_to_others(void **state) {
@@ -177,11 +177,11 @@ static void what_was_promised_is_not_given_to_others(void **state) {
     running[1].n_most = 24; /* 4 pages more */
     sched_plan p;
     plan(&limits, running, 2, waiting, 1, 4, &p); /* all that is free: the first finds nothing, and nobody to take it from */
-    assert_int_equal(p.fates[0], SCHED_IDLE);
-    assert_int_equal(p.fates[1], SCHED_PLANNED);
+    assert_int_equal(p.decisions[0], SCHED_IDLE);
+    assert_int_equal(p.decisions[1], SCHED_PLANNED);
     assert_int_equal(p.n_preempted + p.n_admitted, 0);
     plan(&limits, running, 2, waiting, 1, 6, &p);
-    assert_int_equal(p.fates[0], SCHED_PLANNED);
+    assert_int_equal(p.decisions[0], SCHED_PLANNED);
     assert_int_equal(p.n_admitted, 1);
 }
 
@@ -249,7 +249,7 @@ static void drafts_ride_behind_decodes_and_leave_prefills_half_of_the_rows(void 
     assert_int_equal(p.items[0].n_drafts, 2);
     assert_int_equal(p.items[1].n_drafts, 0);
     assert_int_equal(p.n_out, 4);
-    running[0].forced = true; /* want none */
+    running[0].is_jump_forward = true; /* want none */
     plan(&l, running, 2, NULL, 0, 100, &p);
     assert_int_equal(p.items[0].n_drafts, 3);
     assert_int_equal(p.items[1].n_drafts, 2);
@@ -286,7 +286,7 @@ typedef struct player {
     bool disturbed; /* something was evicted or preempted: pages may have to be computed again */
 } player;
 
-static int32_t held(const player *g) {
+static int32_t prefix_wait(const player *g) {
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_running; i++) {
         n += g->running[i].n_pages;
@@ -343,7 +343,7 @@ static void check_plan(const player *g, const sched_plan *p) {
         const sched_seq *s = k < g->n_running ? &g->running[k] : &g->waiting[k - g->n_running];
         assert_false(seen[k]);
         seen[k] = true;
-        assert_true(k >= g->n_running || p->fates[k] == SCHED_PLANNED);
+        assert_true(k >= g->n_running || p->decisions[k] == SCHED_PLANNED);
         int32_t own = p->items[i].n_rows - p->items[i].n_drafts;
         assert_in_range(own, 1, s->n_known - s->n_computed);
         assert_true(own <= g->l.max_chunk);
@@ -356,7 +356,7 @@ static void check_plan(const player *g, const sched_plan *p) {
         }
     }
     for (int32_t i = 0; i < g->n_running; i++) {
-        bool goes = p->fates[i] == SCHED_PREEMPTED;
+        bool goes = p->decisions[i] == SCHED_PREEMPTED;
         back += goes ? g->running[i].n_pages : 0;
         n_back += goes;
         assert_true(!goes || (i > 0 && g->running[i].n_preempted < g->l.max_preemptions));
@@ -367,15 +367,15 @@ static void check_plan(const player *g, const sched_plan *p) {
     assert_int_equal(rows, p->n_rows);
     assert_int_equal(out, p->n_out);
     assert_true(rows <= g->l.max_rows && p->n_out <= g->l.max_out && p->n_items <= g->l.max_seqs);
-    assert_true(pages <= g->n_pages - held(g) + back);
+    assert_true(pages <= g->n_pages - prefix_wait(g) + back);
     assert_true(p->n_items > 0); /* progress in every step */
     for (int32_t i = 0; i < p->n_items; i++) {
         int32_t k = p->items[i].seq - g->n_running;
         assert_true(k < 0 || i >= p->n_items - p->n_admitted); /* the admitted are the last items */
-        if (k >= 0 && g->waiting[k].held) { /* admitted though held: whom it waits for neither runs nor is admitted */
-            assert_true(g->waiting[k].waits_for >= g->n_running);
+        if (k >= 0 && g->waiting[k].prefix_wait) { /* admitted though held: whom it waits for neither runs nor is admitted */
+            assert_true(g->waiting[k].blocked_on >= g->n_running);
             for (int32_t j = 0; j < p->n_items; j++) {
-                assert_int_not_equal(p->items[j].seq, g->waiting[k].waits_for);
+                assert_int_not_equal(p->items[j].seq, g->waiting[k].blocked_on);
             }
         }
     }
@@ -417,12 +417,12 @@ static void look_up(player *g) {
         sched_seq *s = &g->waiting[i];
         int32_t most = g->common[id] < s->n_known - 1 ? g->common[id] : s->n_known - 1;
         s->n_computed = whole_pages(g, g->cached[g->family[id]] < most ? g->cached[g->family[id]] : most);
-        s->held = false;
-        for (int32_t k = 0; k < g->n_running + i && !s->held; k++) {
+        s->prefix_wait = false;
+        for (int32_t k = 0; k < g->n_running + i && !s->prefix_wait; k++) {
             int32_t other = k < g->n_running ? g->r_id[k] : g->w_id[k - g->n_running];
             const sched_seq *o = k < g->n_running ? &g->running[k] : &g->waiting[k - g->n_running];
-            s->held = other < id && gains(g, id, s, other, o) && (k < g->n_running || !o->held);
-            s->waits_for = k;
+            s->prefix_wait = other < id && gains(g, id, s, other, o) && (k < g->n_running || !o->prefix_wait);
+            s->blocked_on = k;
         }
     }
 }
@@ -473,7 +473,7 @@ static void apply_plan(player *g, const sched_plan *p) {
     int32_t stay = 0;
     for (int32_t i = 0; i < n_before; i++) {
         sched_seq s = g->running[i];
-        if (p->fates[i] == SCHED_PREEMPTED) {
+        if (p->decisions[i] == SCHED_PREEMPTED) {
             s.n_computed = s.n_pages = 0;
             s.n_preempted++;
             insert_waiting(g, s, g->r_id[i]);
@@ -509,7 +509,7 @@ static void apply_plan(player *g, const sched_plan *p) {
 static int32_t n_held_in(const player *g) {
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_waiting; i++) {
-        n += g->waiting[i].held;
+        n += g->waiting[i].prefix_wait;
     }
     return n;
 }
@@ -548,13 +548,13 @@ static void random_workloads_end_whatever_the_pool(void **state) {
             }
             look_up(&g);
             draft(&g, round % 3 == 0 ? 5 : 0);
-            plan(&g.l, g.running, g.n_running, g.waiting, g.n_waiting, g.n_pages - held(&g), &p);
+            plan(&g.l, g.running, g.n_running, g.waiting, g.n_waiting, g.n_pages - prefix_wait(&g), &p);
             check_plan(&g, &p);
             g.disturbed = g.disturbed || p.n_preempted > 0;
             check_nothing_twice(&g, &p);
             n_held += n_held_in(&g);
             apply_plan(&g, &p);
-            assert_true(held(&g) <= g.n_pages);
+            assert_true(prefix_wait(&g) <= g.n_pages);
             assert_true(g.n_steps++ < 100000);
         }
     }
@@ -608,8 +608,8 @@ static void a_group_is_preempted_together_and_never_for_one_of_its_own(void **st
     }
     plan(&l, running, 5, NULL, 0, 1, &p); /* the first takes the page; the next takes those of the last, not of its own group, which computed less */
     assert_int_equal(p.n_preempted, 1);
-    assert_int_equal(p.fates[4], SCHED_PREEMPTED);
-    assert_true(p.fates[1] == SCHED_PLANNED && p.fates[2] == SCHED_PLANNED && p.fates[3] == SCHED_IDLE);
+    assert_int_equal(p.decisions[4], SCHED_PREEMPTED);
+    assert_true(p.decisions[1] == SCHED_PLANNED && p.decisions[2] == SCHED_PLANNED && p.decisions[3] == SCHED_IDLE);
     plan(&l, running, 4, NULL, 0, 0, &p); /* for the first the whole group goes */
     assert_int_equal(p.n_preempted, 3);
     assert_int_equal(p.n_items, 1);
@@ -632,7 +632,7 @@ static void one_with_nothing_to_compute_is_passed_over(void **state) {
     }
     plan(&limits, running, 2, NULL, 0, 0, &p);
     assert_int_equal(p.n_preempted, 1); /* the last gives way */
-    assert_int_equal(p.fates[1], SCHED_PREEMPTED);
+    assert_int_equal(p.decisions[1], SCHED_PREEMPTED);
 }
 
 int main(void) {

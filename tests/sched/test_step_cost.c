@@ -17,16 +17,16 @@ static double any(double least, double most) {
     return least + (most - least) * (double)(rng_next(&seed) >> 11) * 0x1p-53;
 }
 
-static void play(pace *p, const sched_cost *truth, int n, double noise) {
+static void play(step_cost *p, const sched_cost *truth, int n, double noise) {
     for (int i = 0; i < n; i++) {
         double rows = floor(any(1, 512)), pairs = rows * any(10, 4000);
-        pace_note(p, rows, pairs, sched_predict_us(truth, rows, pairs) * any(1 - noise, 1 + noise));
+        step_cost_note(p, rows, pairs, sched_predict_us(truth, rows, pairs) * any(1 - noise, 1 + noise));
     }
 }
 
 /* Within that part of what the step costs, or of a middling step's cost where it is cheaper: noise of large steps hides what small ones cost. */
-static void expect_near(const pace *p, const sched_cost *truth, double part) {
-    sched_cost c = pace_cost(p);
+static void expect_near(const step_cost *p, const sched_cost *truth, double part) {
+    sched_cost c = step_cost_fit(p);
     double middling = sched_predict_us(truth, 256, 256 * 2000);
     for (int i = 0; i < 20; i++) {
         double rows = floor(any(1, 512)), pairs = rows * any(10, 4000), us = sched_predict_us(truth, rows, pairs);
@@ -39,7 +39,7 @@ static void expect_near(const pace *p, const sched_cost *truth, double part) {
 
 static void it_learns_what_steps_cost_and_learns_anew(void **state) {
     (void)state;
-    pace p = {0};
+    step_cost p = {0};
     sched_cost slow = {8000, 300, 0.05}, fast = {2000, 40, 0.01};
     play(&p, &slow, 300, 0.0);
     expect_near(&p, &slow, 0.02);
@@ -51,10 +51,10 @@ static void it_learns_what_steps_cost_and_learns_anew(void **state) {
 
 static void one_slow_step_does_not_spoil_it(void **state) {
     (void)state;
-    pace p = {0};
+    step_cost p = {0};
     sched_cost truth = {5000, 100, 0.02};
     play(&p, &truth, 300, 0.0);
-    pace_note(&p, 16, 16000, 1e9);
+    step_cost_note(&p, 16, 16000, 1e9);
     expect_near(&p, &truth, 0.35);
     play(&p, &truth, 200, 0.0);
     expect_near(&p, &truth, 0.05);
@@ -62,11 +62,11 @@ static void one_slow_step_does_not_spoil_it(void **state) {
 
 static void steps_all_alike_foretell_themselves(void **state) {
     (void)state;
-    pace p = {0};
+    step_cost p = {0};
     for (int i = 0; i < 100; i++) {
-        pace_note(&p, 4, 4000, 700);
+        step_cost_note(&p, 4, 4000, 700);
     }
-    sched_cost c = pace_cost(&p);
+    sched_cost c = step_cost_fit(&p);
     assert_true(fabs(sched_predict_us(&c, 4, 4000) - 700) < 7);
     assert_true(c.step_us >= 0 && c.row_us >= 0 && c.pair_us >= 0);
 }

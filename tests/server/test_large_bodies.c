@@ -107,9 +107,9 @@ static void a_large_body_is_read_on_a_text_thread_and_a_small_one_is_not(void **
     fd = dial();
     say_head(fd, "\"prompt\":\"x\",\"fail\":\"parse\"", LARGE, &body);
     say(fd, body.p, body.n);
-    const char *answer = hear(fd);
-    assert_non_null(strstr(answer, "HTTP/1.1 400"));
-    assert_non_null(strstr(answer, "\"param\":\"top_p\""));
+    const char *response = hear(fd);
+    assert_non_null(strstr(response, "HTTP/1.1 400"));
+    assert_non_null(strstr(response, "\"param\":\"top_p\""));
     strbuf_deinit(&body);
     stop();
 }

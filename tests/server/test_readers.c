@@ -208,7 +208,7 @@ static void an_answer_that_nobody_reads_is_cut_and_counted(void **state) {
     stop(&s);
 }
 
-/* Short answers on a connection that is kept alive, of which the client reads none. */
+/* Short responses on a connection that is kept alive, of which the client reads none. */
 static void requests_ahead_of_a_client_that_reads_nothing_are_cut_and_counted(void **state) {
     (void)state;
     server_options o = defaults();

@@ -35,8 +35,8 @@ static quire_err run(const char *body) {
     return sandboxes_run(all, str_of(body), ++now, &out, &err);
 }
 
-/* The answer of the last command; the caller puts it. */
-static json_value *answer(void) {
+/* The response of the last command; the caller puts it. */
+static json_value *response(void) {
     json_value *o = json_document((str){out.p, out.n});
     assert_non_null(o);
     return o;
@@ -46,7 +46,7 @@ static char name[40];
 
 static void open_sandbox(void) {
     assert_int_equal(run("{\"do\":\"open\"}"), QUIRE_OK);
-    json_value *o = answer();
+    json_value *o = response();
     snprintf(name, sizeof name, "%s", json_get_str(o, "sandbox").p);
     json_drop(o);
 }
@@ -69,7 +69,7 @@ static void do_it(const char *members) {
 }
 
 static void expect(int held, int free_pages, int cached, int unshared) {
-    json_value *o = answer(), *c = json_get(o, "counts");
+    json_value *o = response(), *c = json_get(o, "counts");
     assert_int_equal((int)json_int64(json_get(c, "held")), held);
     assert_int_equal((int)json_int64(json_get(c, "free")), free_pages);
     assert_int_equal((int)json_int64(json_get(c, "cached")), cached);
@@ -81,14 +81,14 @@ static void expect(int held, int free_pages, int cached, int unshared) {
 
 /* Of the first sequence listed. */
 static int tokens_of_first(void) {
-    json_value *o = answer(), *first = json_at(json_get(o, "seqs"), 0);
+    json_value *o = response(), *first = json_at(json_get(o, "seqs"), 0);
     int n = (int)json_int64(json_get(first, "tokens"));
     json_drop(o);
     return n;
 }
 
 static int count_of_page(int page) {
-    json_value *o = answer(), *pages = json_get(o, "pages");
+    json_value *o = response(), *pages = json_get(o, "pages");
     int count = 0;
     for (size_t i = 0; i < json_length(pages); i++) {
         json_value *p = json_at(pages, i);
@@ -161,7 +161,7 @@ static void what_is_finished_is_cached_found_again_and_evicted(void **state) {
     expect(0, 64, 0, 0);
     do_it("'do':'new','tokens':16,'story':3");
     do_it("'do':'page','page':0");
-    json_value *o = answer();
+    json_value *o = response();
     const char *text = json_get_str(o, "text").p;
     assert_memory_equal(text, "Once upon a time", 16);
     assert_int_equal(json_length(json_get(o, "tokens")), 16);
@@ -264,7 +264,7 @@ static void sandboxes_are_bounded_and_given_up_when_idle(void **state) {
     assert_int_equal(command("'do':'state'"), QUIRE_NOT_FOUND);
 }
 
-/* Any commands in any order: the answers stay valid and the counts agree. */
+/* Any commands in any order: the responses stay valid and the counts agree. */
 static void random_commands_keep_the_counts_right(void **state) {
     (void)state;
     uint64_t seed = rng_os_seed();
@@ -283,7 +283,7 @@ static void random_commands_keep_the_counts_right(void **state) {
             assert_true(err.code == QUIRE_BAD_REQUEST || err.code == QUIRE_NO_ROOM);
             continue;
         }
-        json_value *o = answer(), *c = json_get(o, "counts"), *seqs = json_get(o, "seqs");
+        json_value *o = response(), *c = json_get(o, "counts"), *seqs = json_get(o, "seqs");
         int held = (int)json_int64(json_get(c, "held")), cached = (int)json_int64(json_get(c, "cached"));
         int unshared = 0;
         assert_int_equal(held + cached + (int)json_int64(json_get(c, "free")), 64);

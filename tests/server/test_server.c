@@ -122,9 +122,9 @@ static bool closed(int fd) {
 static const char *ask(const site *s, const char *text) {
     int fd = dial(s);
     say(fd, text);
-    const char *answer = hear(fd, NULL);
+    const char *response = hear(fd, NULL);
     close(fd);
-    return answer;
+    return response;
 }
 
 static const char *post(const char *path, const char *body, const char *headers) {
@@ -138,9 +138,9 @@ static const char *post(const char *path, const char *body, const char *headers)
 #define COMPLETIONS "/v1/completions"
 #define CHAT "/v1/chat/completions"
 
-static void expect_in(const char *answer, const char *part) {
-    if (strstr(answer, part) == NULL) {
-        print_error("wanted: %s\nin: %s\n", part, answer);
+static void expect_in(const char *response, const char *part) {
+    if (strstr(response, part) == NULL) {
+        print_error("wanted: %s\nin: %s\n", part, response);
         fail();
     }
 }
@@ -164,7 +164,7 @@ static void await(int64_t (*f)(const quire_engine *), const quire_engine *e, int
 
 /* ---- simple routes ---- */
 
-static void simple_routes_answer(void **state) {
+static void simple_routes_response(void **state) {
     (void)state;
     site *s = start_default();
     expect_in(ask(s, "GET /health HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 OK\r\n");
@@ -282,11 +282,11 @@ static void pipelined_requests_are_answered_in_order(void **state) {
     strbuf_add_str(&all, "GET /version HTTP/1.1\r\nHost: h\r\n\r\n");
     strbuf_add_str(&all, post(COMPLETIONS, "{\"max_tokens\":2,\"stream\":true}", ""));
     strbuf_add_str(&all, "\r\nGET /nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\nGET /version HTTP/1.1\r\nHost: h\r\n\r\n");
-    const char *answer = ask(s, all.p);
-    const char *first = strstr(answer, "\"text\":\" t0 t1 t2 t3\""), *second = strstr(answer, "{\"version\"");
-    const char *third = strstr(answer, "data: [DONE]"), *fourth = strstr(answer, "HTTP/1.1 404");
+    const char *response = ask(s, all.p);
+    const char *first = strstr(response, "\"text\":\" t0 t1 t2 t3\""), *second = strstr(response, "{\"version\"");
+    const char *third = strstr(response, "data: [DONE]"), *fourth = strstr(response, "HTTP/1.1 404");
     assert_true(first != NULL && second > first && third > second && fourth > third);
-    assert_int_equal(count(answer, "HTTP/1.1 "), 4); /* nothing after "close" is answered */
+    assert_int_equal(count(response, "HTTP/1.1 "), 4); /* nothing after "close" is answered */
     strbuf_deinit(&all);
     stop(s);
 }
@@ -360,10 +360,10 @@ static void a_refused_body_is_read_over_and_the_connection_stays(void **state) {
     strbuf all = {0};
     strbuf_add_str(&all, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nGET /");
     strbuf_add_str(&all, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
-    const char *answer = ask(s, all.p);
-    expect_in(answer, "HTTP/1.1 400 ");
-    expect_in(answer, "\"param\":null");
-    expect_in(answer, "{\"version\"");
+    const char *response = ask(s, all.p);
+    expect_in(response, "HTTP/1.1 400 ");
+    expect_in(response, "\"param\":null");
+    expect_in(response, "{\"version\"");
     strbuf_deinit(&all);
     stop(s);
 }
@@ -371,17 +371,17 @@ static void a_refused_body_is_read_over_and_the_connection_stays(void **state) {
 static void http_1_0_is_spoken(void **state) {
     (void)state;
     site *s = start_default();
-    const char *answer = ask(s, "POST " COMPLETIONS " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}");
-    expect_in(answer, "Connection: close\r\n");
-    assert_null(strstr(answer, "chunked"));
-    expect_in(answer, "\r\n\r\ndata: {");
-    expect_in(answer, "}\n\ndata: [DONE]\n\n");
+    const char *response = ask(s, "POST " COMPLETIONS " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}");
+    expect_in(response, "Connection: close\r\n");
+    assert_null(strstr(response, "chunked"));
+    expect_in(response, "\r\n\r\ndata: {");
+    expect_in(response, "}\n\ndata: [DONE]\n\n");
     stop(s);
 }
 
 /* ---- deadlines and limits ---- */
 
-/* A byte now and then, until there is an answer. */
+/* A byte now and then, until there is a response. */
 static void trickle(int fd) {
     int64_t end = clock_us() + PATIENCE_US;
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -491,7 +491,7 @@ static void keys_guard_v1_alone(void **state) {
     stop(s);
 }
 
-/* ---- answers ---- */
+/* ---- responses ---- */
 
 static void whole_answers_have_the_shape(void **state) {
     (void)state;
@@ -638,7 +638,7 @@ static void a_client_that_floods_while_it_waits_is_cut(void **state) {
 
 typedef struct client {
     const site *site;
-    char *answer;
+    char *response;
 } client;
 
 static void *run_client(void *arg) {
@@ -647,8 +647,8 @@ static void *run_client(void *arg) {
     say(fd, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 32\r\n" CLOSE
             "\r\n{\"max_tokens\":50,\"stream\":true }");
     size_t n = 0, cap = 1 << 16;
-    c->answer = calloc(1, cap);
-    for (ssize_t got; n + 1 < cap && (got = recv(fd, c->answer + n, cap - 1 - n, 0)) > 0; n += (size_t)got) {
+    c->response = calloc(1, cap);
+    for (ssize_t got; n + 1 < cap && (got = recv(fd, c->response + n, cap - 1 - n, 0)) > 0; n += (size_t)got) {
     }
     close(fd);
     return NULL;
@@ -669,9 +669,9 @@ static void many_clients_on_several_loops_all_get_everything(void **state) {
     }
     for (int i = 0; i < N; i++) {
         pthread_join(threads[i], NULL);
-        assert_int_equal(count(clients[i].answer, "data: "), 51);
-        expect_in(clients[i].answer, "\" t49\"");
-        free(clients[i].answer);
+        assert_int_equal(count(clients[i].response, "data: "), 51);
+        expect_in(clients[i].response, "\" t49\"");
+        free(clients[i].response);
     }
     stop(s);
 }
@@ -696,10 +696,10 @@ static void what_runs_may_finish_after_a_stop(void **state) {
     say(late, "st: h\r\n\r\n");
     expect_in(hear(late, NULL), "Connection: close\r\n");
     fake_hold(s->engine, false);
-    const char *answer = hear(busy, NULL);
-    expect_in(answer, "HTTP/1.1 200 ");
-    expect_in(answer, "Connection: close\r\n");
-    expect_in(answer, " t49\"");
+    const char *response = hear(busy, NULL);
+    expect_in(response, "HTTP/1.1 200 ");
+    expect_in(response, "Connection: close\r\n");
+    expect_in(response, " t49\"");
     pthread_join(s->thread, NULL);
     s->stopped = true;
     close(idle), close(busy), close(late);
@@ -719,11 +719,11 @@ static void a_deadline_ends_what_runs_too_long(void **state) {
     await(fake_running, s->engine, 2);
     hear(streamed, "data: ");
     server_stop(s->server);
-    const char *answer = hear(whole, NULL);
-    expect_in(answer, "HTTP/1.1 503 ");
-    expect_in(answer, "shutting down");
-    answer = hear(streamed, NULL);
-    expect_in(answer, "data: {\"error\":{\"message\":\"the server is shutting down\"");
+    const char *response = hear(whole, NULL);
+    expect_in(response, "HTTP/1.1 503 ");
+    expect_in(response, "shutting down");
+    response = hear(streamed, NULL);
+    expect_in(response, "data: {\"error\":{\"message\":\"the server is shutting down\"");
     close(whole), close(streamed);
     pthread_join(s->thread, NULL);
     s->stopped = true;
@@ -757,7 +757,7 @@ static void options_are_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(simple_routes_answer),
+        cmocka_unit_test(simple_routes_response),
         cmocka_unit_test(web_pages_elsewhere_may_ask_only_where_that_was_allowed),
         cmocka_unit_test(without_keys_a_name_of_somebody_else_is_refused),
         cmocka_unit_test(malformed_requests_get_a_status_and_the_connection_closes),

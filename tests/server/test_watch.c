@@ -96,20 +96,20 @@ static const char *get(const site *s, const char *path, const char *headers) {
     char all[1000];
     snprintf(all, sizeof all, "Connection: close\r\n%s", headers);
     int fd = send_get(s, path, all);
-    const char *answer = hear(fd, NULL);
+    const char *response = hear(fd, NULL);
     close(fd);
-    return answer;
+    return response;
 }
 
-static void expect_in(const char *answer, const char *part) {
-    if (strstr(answer, part) == NULL) {
-        fail_msg("no \"%s\" in: %.500s", part, answer);
+static void expect_in(const char *response, const char *part) {
+    if (strstr(response, part) == NULL) {
+        fail_msg("no \"%s\" in: %.500s", part, response);
     }
 }
 
-static void expect_not_in(const char *answer, const char *part) {
-    if (strstr(answer, part) != NULL) {
-        fail_msg("\"%s\" in: %.500s", part, answer);
+static void expect_not_in(const char *response, const char *part) {
+    if (strstr(response, part) != NULL) {
+        fail_msg("\"%s\" in: %.500s", part, response);
     }
 }
 

@@ -12,18 +12,18 @@
 
 /* Feeds text in pieces of at most piece_bytes (0: of random sizes) and flushes; *match is the string that stopped it. */
 static void run(const str *stops, size_t n, str text, size_t piece_bytes, bool include, uint64_t *rng, strbuf *out, int32_t *match) {
-    stopper *s;
-    assert_int_equal(stopper_open(stops, n, &s), QUIRE_OK);
+    stop_matcher *s;
+    assert_int_equal(stop_matcher_open(stops, n, &s), QUIRE_OK);
     strbuf_clear(out);
     *match = -1;
     for (size_t i = 0; i < text.n && *match < 0;) {
         size_t size = piece_bytes > 0 ? piece_bytes : (size_t)(rng_next(rng) % 5);
         size = size < text.n - i ? size : text.n - i;
-        assert_int_equal(stopper_feed(s, (str){text.p + i, size}, include, out, match), QUIRE_OK);
+        assert_int_equal(stop_matcher_feed(s, (str){text.p + i, size}, include, out, match), QUIRE_OK);
         i += size;
     }
-    assert_int_equal(stopper_flush(s, out), QUIRE_OK);
-    stopper_close(s);
+    assert_int_equal(stop_matcher_flush(s, out), QUIRE_OK);
+    stop_matcher_close(s);
 }
 
 static void expect(const char *text, const char *stop_a, const char *stop_b, bool include, const char *shown, int32_t match) {
@@ -67,74 +67,74 @@ static void of_matches_that_end_together_the_longest_wins_and_of_equals_the_firs
 static void what_may_become_a_stop_string_is_held_back_until_it_cannot(void **state) {
     (void)state;
     str stop = str_of("\n\nHuman:");
-    stopper *s;
+    stop_matcher *s;
     strbuf out = {0};
     int32_t match;
-    assert_int_equal(stopper_open(&stop, 1, &s), QUIRE_OK);
-    stopper_feed(s, str_of("Hi\n"), false, &out, &match);
+    assert_int_equal(stop_matcher_open(&stop, 1, &s), QUIRE_OK);
+    stop_matcher_feed(s, str_of("Hi\n"), false, &out, &match);
     assert_true(str_is((str){out.p, out.n}, "Hi"));
-    stopper_feed(s, str_of("\nHum"), false, &out, &match);
+    stop_matcher_feed(s, str_of("\nHum"), false, &out, &match);
     assert_true(str_is((str){out.p, out.n}, "Hi"));
-    stopper_feed(s, str_of("s"), false, &out, &match);
+    stop_matcher_feed(s, str_of("s"), false, &out, &match);
     assert_true(str_is((str){out.p, out.n}, "Hi\n\nHums"));
     assert_int_equal(match, -1);
-    stopper_close(s);
+    stop_matcher_close(s);
     strbuf_deinit(&out);
 }
 
 static void what_may_not_stop_yet_passes_but_may_begin_a_stop_string(void **state) {
     (void)state;
     str stop = str_of("abab");
-    stopper *s;
+    stop_matcher *s;
     strbuf out = {0};
     int32_t match;
-    assert_int_equal(stopper_open(&stop, 1, &s), QUIRE_OK);
-    assert_int_equal(stopper_pass(s, str_of("xabab"), &out), QUIRE_OK);
+    assert_int_equal(stop_matcher_open(&stop, 1, &s), QUIRE_OK);
+    assert_int_equal(stop_matcher_pass(s, str_of("xabab"), &out), QUIRE_OK);
     assert_true(str_is((str){out.p, out.n}, "xab")); /* the second ab may begin another */
-    stopper_feed(s, str_of("a"), false, &out, &match);
+    stop_matcher_feed(s, str_of("a"), false, &out, &match);
     assert_int_equal(match, -1);
-    stopper_feed(s, str_of("bc"), false, &out, &match);
+    stop_matcher_feed(s, str_of("bc"), false, &out, &match);
     assert_int_equal(match, 0);
     assert_true(str_is((str){out.p, out.n}, "xab"));
-    stopper_close(s);
+    stop_matcher_close(s);
     strbuf_deinit(&out);
 }
 
 static void after_a_match_feeds_and_flush_give_nothing(void **state) {
     (void)state;
     str stop = str_of("x");
-    stopper *s;
+    stop_matcher *s;
     strbuf out = {0};
     int32_t match;
-    assert_int_equal(stopper_open(&stop, 1, &s), QUIRE_OK);
-    stopper_feed(s, str_of("axb"), false, &out, &match);
+    assert_int_equal(stop_matcher_open(&stop, 1, &s), QUIRE_OK);
+    stop_matcher_feed(s, str_of("axb"), false, &out, &match);
     assert_int_equal(match, 0);
-    stopper_feed(s, str_of("cx"), false, &out, &match);
+    stop_matcher_feed(s, str_of("cx"), false, &out, &match);
     assert_int_equal(match, -1);
-    stopper_flush(s, &out);
+    stop_matcher_flush(s, &out);
     assert_true(str_is((str){out.p, out.n}, "a"));
-    stopper_close(s);
+    stop_matcher_close(s);
     strbuf_deinit(&out);
 }
 
 static void without_stop_strings_everything_passes(void **state) {
     (void)state;
-    stopper *s;
+    stop_matcher *s;
     strbuf out = {0};
     int32_t match;
-    assert_int_equal(stopper_open(NULL, 0, &s), QUIRE_OK);
-    stopper_feed(s, str_of("abc"), false, &out, &match);
+    assert_int_equal(stop_matcher_open(NULL, 0, &s), QUIRE_OK);
+    stop_matcher_feed(s, str_of("abc"), false, &out, &match);
     assert_int_equal(match, -1);
     assert_true(str_is((str){out.p, out.n}, "abc"));
-    stopper_close(s);
+    stop_matcher_close(s);
     strbuf_deinit(&out);
 }
 
 static void an_empty_stop_string_is_refused(void **state) {
     (void)state;
     str stops[] = {str_of("a"), str_of("")};
-    stopper *s;
-    assert_int_equal(stopper_open(stops, 2, &s), QUIRE_INVALID);
+    stop_matcher *s;
+    assert_int_equal(stop_matcher_open(stops, 2, &s), QUIRE_INVALID);
     assert_null(s);
 }
 
@@ -189,15 +189,15 @@ static void a_text_that_nearly_stops_at_every_byte_takes_linear_time(void **stat
     memset(stop, 'a', LENGTH / 2);
     stop[LENGTH / 2 - 1] = 'b';
     str stops = {stop, LENGTH / 2};
-    stopper *s;
+    stop_matcher *s;
     strbuf out = {0};
     int32_t match;
-    assert_int_equal(stopper_open(&stops, 1, &s), QUIRE_OK);
+    assert_int_equal(stop_matcher_open(&stops, 1, &s), QUIRE_OK);
     for (int i = 0; i < LENGTH; i++) {
-        assert_int_equal(stopper_feed(s, str_of("a"), false, &out, &match), QUIRE_OK);
+        assert_int_equal(stop_matcher_feed(s, str_of("a"), false, &out, &match), QUIRE_OK);
     }
     assert_int_equal(out.n, LENGTH - LENGTH / 2 + 1);
-    stopper_close(s);
+    stop_matcher_close(s);
     strbuf_deinit(&out);
     free(stop);
 }

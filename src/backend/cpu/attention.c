@@ -12,12 +12,12 @@
 #include "base/size.h"
 
 #define NEAR_BYTES (256 * 1024) /* of keys and values that several tiles of queries take out of a near cache, one after the other */
-#define MOST_TOGETHER 4 /* kv heads of a part */
-#define ENOUGH_PARTS  8 /* a member: so many that it matters little who has the last */
+#define MOST_TOGETHER 4 /* kv heads of a task */
+#define ENOUGH_TASKS  8 /* a worker: so many that it matters little who has the last */
 
 /* States of rows for all their heads: what items carry on, and partial results. */
 typedef struct cpu_attention_state {
-    attn_scratch *scratch; /* [team_size][MOST_TOGETHER] */
+    attn_scratch *scratch; /* [thread_pool_size][MOST_TOGETHER] */
     int32_t acc_stride, max_heads;
     float *carried_max, *carried_sum; /* [max_rows, max_heads] */
     float *partial_max, *partial_sum; /* [max_partials, max_heads] */
@@ -33,7 +33,7 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
     return p;
 }
 
-/* A member's scratch: what lives no longer than a chunk is the same memory for all kv heads. */
+/* A worker's scratch: what lives no longer than a chunk is the same memory for all kv heads. */
 static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *s) {
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
     float *sums = step_new(b, 2 * ATTN_TILE, sizeof *sums);
@@ -73,14 +73,14 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
     if (s == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    int32_t widest = 0, n_members = team_size(b->team);
+    int32_t widest = 0, n_workers = thread_pool_size(b->thread_pool);
     for (int32_t i = 0; i < b->n_acts; i++) {
-        widest = b->acts[i].width > widest ? b->acts[i].width : widest;
+        widest = b->buffers[i].width > widest ? b->buffers[i].width : widest;
     }
     s->acc_stride = (int32_t)size_align((size_t)l->d_head, 16);
     s->max_heads = widest / l->d_head;
     size_t n_states = (size_t)b->limits.max_partials * (size_t)s->max_heads, n_carried = (size_t)b->limits.max_rows * (size_t)s->max_heads;
-    s->scratch = step_new(b, (size_t)n_members * MOST_TOGETHER, sizeof *s->scratch);
+    s->scratch = step_new(b, (size_t)n_workers * MOST_TOGETHER, sizeof *s->scratch);
     s->carried_max = step_new(b, n_carried, sizeof *s->carried_max);
     s->carried_sum = step_new(b, n_carried, sizeof *s->carried_sum);
     s->partial_max = step_new(b, n_states, sizeof *s->partial_max);
@@ -89,7 +89,7 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
     if (s->scratch == NULL || s->carried_max == NULL || s->carried_sum == NULL || s->partial_max == NULL || s->partial_sum == NULL || s->partial_acc == NULL) {
         return QUIRE_NO_MEMORY;
     }
-    for (int32_t i = 0; i < n_members; i++) {
+    for (int32_t i = 0; i < n_workers; i++) {
         TRY(scratch_open(b, s->acc_stride, &s->scratch[i * MOST_TOGETHER]));
     }
     b->attention_state = s;
@@ -151,7 +151,7 @@ static void finish(const attn_job *job, attn_scratch *s) {
     }
 }
 
-/* n of the item's queries for each kv head of the part, over all they see from the item's first chunk on, into the output rows. */
+/* n of the item's queries for each kv head of the task, over all they see from the item's first chunk on, into the output rows. */
 static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
     for (int32_t h = 0; h < job->n_together; h++) {
         attn_set_queries(job, item, kv_head + h, from, n, &s[h]);
@@ -203,12 +203,12 @@ static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_hea
 }
 
 /* Part: n_together kv heads of one item. */
-static void run_item(void *context, int32_t part, int32_t member) {
+static void run_item(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const cpu_backend *b = job->b;
-    int32_t at = part * job->n_together, kv_head = at % b->layout.n_kv_heads;
+    int32_t at = task * job->n_together, kv_head = at % b->layout.n_kv_heads;
     const attn_item *item = &job->items[at / b->layout.n_kv_heads];
-    attn_scratch *s = &job->state->scratch[member * MOST_TOGETHER];
+    attn_scratch *s = &job->state->scratch[worker * MOST_TOGETHER];
     for (int32_t h = 0; h < job->n_together; h++) {
         attn_tile *tile = &s[h].tile;
         tile->d_head = b->layout.d_head;
@@ -233,18 +233,18 @@ static void run_item(void *context, int32_t part, int32_t member) {
     }
 }
 
-/* How many kv heads of an item are a part. Several, where one tile has an item's queries, as pages are then read once and in larger pieces; but
- * not so many that a member has nothing to do: parts of one item are alike, of several there have to be enough. */
+/* How many kv heads of an item are a task. Several, where one tile has an item's queries, as pages are then read once and in larger pieces; but
+ * not so many that a worker has nothing to do: tasks of one item are alike, of several there have to be enough. */
 static int32_t heads_together(const attn_job *job, int32_t n_items) {
-    int32_t n_members = team_size(job->b->team), n_kv_heads = job->b->layout.n_kv_heads, n = MOST_TOGETHER;
+    int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->b->layout.n_kv_heads, n = MOST_TOGETHER;
     for (int32_t i = 0; i < n_items; i++) {
         if (job->items[i].partial != ATTN_WHOLE || job->items[i].n_rows * job->group_size > ATTN_TILE) {
             return 1;
         }
     }
     for (; n > 1; n--) {
-        int32_t n_parts = n_items * n_kv_heads / n;
-        if (n_kv_heads % n == 0 && (n_parts >= ENOUGH_PARTS * n_members || (n_items == 1 && n_parts % n_members == 0))) {
+        int32_t n_tasks = n_items * n_kv_heads / n;
+        if (n_kv_heads % n == 0 && (n_tasks >= ENOUGH_TASKS * n_workers || (n_items == 1 && n_tasks % n_workers == 0))) {
             break;
         }
     }
@@ -252,11 +252,11 @@ static int32_t heads_together(const attn_job *job, int32_t n_items) {
 }
 
 /* Part: all heads of one merged row. */
-static void run_merge(void *context, int32_t part, int32_t member) {
+static void run_merge(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
-    const attn_merge *merge = &job->b->batch->merges[part];
+    const attn_merge *merge = &job->b->batch->merges[task];
     const math_kernels *math = job->b->math;
-    attn_state *state = &job->state->scratch[member * MOST_TOGETHER].states[0];
+    attn_state *state = &job->state->scratch[worker * MOST_TOGETHER].states[0];
     float *out = cpu_act_row(job->b, job->out, merge->row);
     for (int32_t head = 0; head < job->n_heads; head++) {
         state->sum = 0.0f;
@@ -269,9 +269,9 @@ static void run_merge(void *context, int32_t part, int32_t member) {
     }
 }
 
-void cpu_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out) {
+void cpu_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
     cpu_backend *c = (cpu_backend *)b;
-    int32_t n_heads = c->acts[q.id].width / c->layout.d_head;
+    int32_t n_heads = c->buffers[q.id].width / c->layout.d_head;
     assert(spec->program == NULL && n_heads % c->layout.n_kv_heads == 0);
     attn_job job = {.b = c,
                     .state = c->attention_state,
@@ -282,14 +282,14 @@ void cpu_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act 
                     .group_size = n_heads / c->layout.n_kv_heads,
                     .q = q,
                     .out = out};
-    for (int32_t wave = 0, from = 0; wave <= c->batch->n_waves; wave++) {
-        int32_t end = wave < c->batch->n_waves ? c->batch->wave_ends[wave] : c->batch->n_work;
+    for (int32_t level = 0, from = 0; level <= c->batch->n_levels; level++) {
+        int32_t end = level < c->batch->n_levels ? c->batch->level_ends[level] : c->batch->n_work;
         job.items = c->batch->work + from;
         job.n_together = heads_together(&job, end - from);
-        team_run(c->team, run_item, &job, (end - from) * c->layout.n_kv_heads / job.n_together);
+        thread_pool_run(c->thread_pool, run_item, &job, (end - from) * c->layout.n_kv_heads / job.n_together);
         from = end;
     }
     if (c->batch->n_merges > 0) {
-        team_run(c->team, run_merge, &job, c->batch->n_merges);
+        thread_pool_run(c->thread_pool, run_merge, &job, c->batch->n_merges);
     }
 }

@@ -44,7 +44,7 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
     }
     UNROLL
     for (int c = 0; c < n_b; c++) {
-        ask_for(t->v_scales[block + c]);
+        prefetch(t->v_scales[block + c]);
     }
     for (int32_t quad = 0; quad < n_quads; quad++) {
         n_quad k[INT8_SUMS];
@@ -54,7 +54,7 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
         }
         UNROLL
         for (int c = 0; c < n_b; c++) {
-            ask_for((const int8_t *)t->v_blocks[block + c] + g.fetched + quad * g.step);
+            prefetch((const int8_t *)t->v_blocks[block + c] + g.fetched + quad * g.step);
         }
         UNROLL
         for (int i = 0; i < n_q; i++) {
@@ -76,7 +76,7 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
     }
 }
 
-/* What soften left of n_q queries as numbers of 0..127 times step. Several at a time, since what is carried from block to block makes each
+/* What softmax left of n_q queries as numbers of 0..127 times step. Several at a time, since what is carried from block to block makes each
  * of them wait. */
 INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, const float *top, float *step) {
     const float *scores = t->scores + query * ATTN_CHUNK;
@@ -115,7 +115,7 @@ INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group 
         const int8_t *values = (const int8_t *)t->v_blocks[block] + 4 * d;
         const uint8_t *weights = t->weights + query * ATTN_CHUNK + block * ATTN_BLOCK;
         const int8_t *next = (const int8_t *)(block < t->n_next ? t->next_k_blocks[block] : t->v_blocks[block]);
-        next += QUAD_BYTES * lines_for_soften(t) + (g.fetched + d / 4 * g.step) / 2; /* the other half */
+        next += QUAD_BYTES * lines_for_softmax(t) + (g.fetched + d / 4 * g.step) / 2; /* the other half */
         ROLLED
         for (int quad = 0; quad < 4; quad++, values += quad_bytes, weights += 4, next += g.step / 2) {
             ni v[INT8_SUMS];
@@ -125,7 +125,7 @@ INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group 
             }
             UNROLL
             for (int c = 0; c < n_v; c++) {
-                ask_for(next + c * 2 * g.step);
+                prefetch(next + c * 2 * g.step);
             }
             UNROLL
             for (int i = 0; i < n_q; i++) {
@@ -219,7 +219,7 @@ static void attend_int8(const attn_tile *t) {
         weights_to_int8(1, t, query, block0, block1, top + query, step + query);
     }
     for (int32_t b = block0; b < block1 && b < t->n_next; b++) {
-        ask_for(t->next_k_scales[b]);
+        prefetch(t->next_k_scales[b]);
     }
     for (int32_t i = 0; i < n_groups; i++) {
         weigh_int8_group(t, groups[i], block0, block1, step + groups[i].query);

@@ -37,7 +37,7 @@ typedef struct attn_group {
 #endif
 
 /* Into the second cache: what is asked for is wanted half a chunk later. */
-INLINE void ask_for(const void *p) {
+INLINE void prefetch(const void *p) {
     __builtin_prefetch(p, 0, 2);
 }
 
@@ -101,7 +101,7 @@ INLINE void dot_blocks(dtype type, int n_q, int n_b, const attn_tile *t, attn_gr
         add_products(type, n_q, n_b, q, e, keys, sums);
         UNROLL
         for (int c = 0; c < n_b; c++) {
-            ask_for(values[c]);
+            prefetch(values[c]);
             values[c] += g.step;
             keys[c] += ATTN_BLOCK * element_bytes(type);
         }
@@ -137,7 +137,7 @@ INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn
             UNROLL
             for (int c = 0; c < n_v; c++) {
                 vectors[c] = values + c * LANES * size;
-                ask_for(next + c * ATTN_BLOCK * g.step);
+                prefetch(next + c * ATTN_BLOCK * g.step);
             }
             add_products(type, n_q, n_v, weights, p, vectors, sums);
             values += row;
@@ -232,7 +232,7 @@ INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t fr
 }
 
 /* acc of a group's queries: positions that it sees together, those before and after one by one. */
-INLINE void weigh(dtype type, const attn_tile *t, attn_group g) {
+INLINE void attn_pv(dtype type, const attn_tile *t, attn_group g) {
     memset(t->acc + (int64_t)g.query * t->acc_stride, 0, sizeof *t->acc * (size_t)g.n * (size_t)t->acc_stride);
     weigh_alone(type, t, g, 0, g.first);
     weigh_any(type, t, g);
@@ -270,7 +270,7 @@ INLINE void attend_floats(dtype type, const attn_tile *t) {
     }
     soften_floats(t, block0, block1);
     for (int32_t i = 0; i < n_groups; i++) {
-        weigh(type, t, groups[i]);
+        attn_pv(type, t, groups[i]);
     }
 }
 

@@ -42,19 +42,19 @@ static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
 
 /* Of a block of int8 keys of the chunk to come, how many lines (quads of 16 positions) are asked for while weights are made: that takes
  * half of a chunk's time, and memory would idle. */
-INLINE int32_t lines_for_soften(const attn_tile *t) {
+INLINE int32_t lines_for_softmax(const attn_tile *t) {
     return (t->d_head + 3) / 4 / 2;
 }
 
-#define SOFTENED 2 /* queries at a time: one waits for its steps while another goes on */
+#define SOFTMAX_ROWS 2 /* queries at a time: one waits for its steps while another goes on */
 
 /* From raw products of blocks block0..block1 to weights and their sum, n_q queries side by side. Weights of positions not seen are not
  * defined. Of int8 values weights are stored times the values' scales, 0 where a position is not seen, and top is the largest. */
-INLINE void soften(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *top) {
+INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *top) {
     const float factor = t->soft_cap > 0.0f || t->has_slopes ? 1.0f : t->scale;
-    float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTENED];
-    f32x16 max[SOFTENED], sum[SOFTENED], most[SOFTENED];
-    const int32_t n_lines = type == DTYPE_I8 ? lines_for_soften(t) : 0;
+    float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTMAX_ROWS];
+    f32x16 max[SOFTMAX_ROWS], sum[SOFTMAX_ROWS], most[SOFTMAX_ROWS];
+    const int32_t n_lines = type == DTYPE_I8 ? lines_for_softmax(t) : 0;
     const int32_t line0 = n_lines * query / t->n_queries, line1 = n_lines * (query + n_q) / t->n_queries;
     UNROLL
     for (int i = 0; i < n_q; i++) {
@@ -74,7 +74,7 @@ INLINE void soften(dtype type, int n_q, const attn_tile *t, int32_t query, int32
     }
     for (int32_t b = block0; b < block1; b++) {
         for (int32_t i = line0; i < line1 && b < t->n_next; i++) {
-            ask_for((const uint8_t *)t->next_k_blocks[b] + i * 64);
+            prefetch((const uint8_t *)t->next_k_blocks[b] + i * 64);
         }
         UNROLL
         for (int i = 0; i < n_q; i++) {
@@ -106,11 +106,11 @@ INLINE void soften_all(dtype type, const attn_tile *t, int32_t block0, int32_t b
     for (int32_t i = 0; (t->soft_cap > 0.0f || t->has_slopes) && i < t->n_queries; i++) {
         change_scores(t, i, block0, block1);
     }
-    for (; query + SOFTENED <= t->n_queries; query += SOFTENED) {
-        soften(type, SOFTENED, t, query, block0, block1, top + query);
+    for (; query + SOFTMAX_ROWS <= t->n_queries; query += SOFTMAX_ROWS) {
+        softmax(type, SOFTMAX_ROWS, t, query, block0, block1, top + query);
     }
     for (; query < t->n_queries; query++) {
-        soften(type, 1, t, query, block0, block1, top + query);
+        softmax(type, 1, t, query, block0, block1, top + query);
     }
 }
 

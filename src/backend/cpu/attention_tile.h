@@ -1,6 +1,6 @@
 /* One tile of attention: queries of one kv head, and what they make of one chunk of positions.
  *
- * Owner: a member of the team, which fills its scratch anew for every tile. attention.c says which tiles and chunks there are, and joins the chunks. */
+ * Owner: a worker of the thread pool, which fills its scratch anew for every tile. attention.c says which tiles and chunks there are, and joins the chunks. */
 #ifndef CPU_ATTENTION_TILE_H
 #define CPU_ATTENTION_TILE_H
 
@@ -28,8 +28,8 @@ typedef struct attn_job {
     const attn_spec *spec;
     const attn_item *items; /* of the wave that runs */
     int32_t layer, n_heads, max_heads, group_size; /* group_size: query heads that share a kv head */
-    int32_t n_together;     /* kv heads that a part has */
-    act q, out;
+    int32_t n_together;     /* kv heads that a task has */
+    buffer q, out;
 } attn_job;
 
 /* Sets the tile's queries: those from number `from` on of the item's rows x the kv head's query heads. They have seen nothing yet. */

@@ -49,8 +49,8 @@ static void cpu_close(backend *b) {
         mem_free(c->owned);
         c->owned = next;
     }
-    if (c->team != NULL) {
-        team_close(c->team);
+    if (c->thread_pool != NULL) {
+        thread_pool_close(c->thread_pool);
     }
     mem_free(c->kv);
     mem_free(c);
@@ -68,13 +68,13 @@ static int64_t cpu_step_bytes(const backend *b) {
     return ((const cpu_backend *)b)->step_bytes;
 }
 
-static act cpu_act_reserve(backend *b, int32_t width) {
+static buffer cpu_act_reserve(backend *b, int32_t width) {
     cpu_backend *c = (cpu_backend *)b;
-    if (c->n_acts == CPU_MAX_ACTS || width < 1) {
-        return ACT_NONE;
+    if (c->n_acts == CPU_MAX_BUFFERS || width < 1) {
+        return BUFFER_NONE;
     }
-    c->acts[c->n_acts].width = width;
-    return (act){c->n_acts++};
+    c->buffers[c->n_acts].width = width;
+    return (buffer){c->n_acts++};
 }
 
 /* [rows, width] floats counted as the step's. */
@@ -93,7 +93,7 @@ static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **o
 
 static quire_err buffers_open(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
-        TRY(rows_new(b, b->limits.max_rows, b->acts[i].width, &b->acts[i].rows));
+        TRY(rows_new(b, b->limits.max_rows, b->buffers[i].width, &b->buffers[i].rows));
     }
     if (b->n_vocab > 0) {
         TRY(rows_new(b, b->limits.max_out, b->n_vocab, &b->logits));
@@ -128,7 +128,7 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
 /* Makes the step's rows NaN, so that a value that an op leaves out is no value of an earlier step, which may be another tenant's. */
 static void poison_rows(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
-        memset(b->acts[i].rows, 0xFF, sizeof(float) * (size_t)b->batch->n_rows * (size_t)b->acts[i].width);
+        memset(b->buffers[i].rows, 0xFF, sizeof(float) * (size_t)b->batch->n_rows * (size_t)b->buffers[i].width);
     }
     if (b->logits != NULL) {
         memset(b->logits, 0xFF, sizeof(float) * (size_t)b->batch->n_out * (size_t)b->n_vocab);
@@ -157,33 +157,33 @@ static float *cpu_logits(backend *b, int32_t i) {
     return c->logits + (int64_t)i * c->n_vocab;
 }
 
-static void cpu_act_read(backend *b, act a, int32_t row0, int32_t n, float *out) {
+static void cpu_act_read(backend *b, buffer a, int32_t row0, int32_t n, float *out) {
     const cpu_backend *c = (const cpu_backend *)b;
-    memcpy(out, cpu_act_row(c, a, row0), sizeof *out * (size_t)n * (size_t)c->acts[a.id].width);
+    memcpy(out, cpu_act_row(c, a, row0), sizeof *out * (size_t)n * (size_t)c->buffers[a.id].width);
 }
 
-static void cpu_act_write(backend *b, act a, int32_t row0, int32_t n, const float *in) {
+static void cpu_act_write(backend *b, buffer a, int32_t row0, int32_t n, const float *in) {
     cpu_backend *c = (cpu_backend *)b;
-    c->acts[a.id].is_prepared = false;
-    memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->acts[a.id].width);
+    c->buffers[a.id].is_quantised = false;
+    memcpy(cpu_act_row(c, a, row0), in, sizeof *in * (size_t)n * (size_t)c->buffers[a.id].width);
 }
 
-static void cpu_run_parts(backend *b, team_fn fn, void *context, int32_t n_parts) {
-    team_run(((cpu_backend *)b)->team, fn, context, n_parts);
+static void cpu_run_tasks(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks) {
+    thread_pool_run(((cpu_backend *)b)->thread_pool, fn, context, n_tasks);
 }
 
 static int32_t cpu_n_workers(const backend *b) {
-    return team_size(((const cpu_backend *)b)->team);
+    return thread_pool_size(((const cpu_backend *)b)->thread_pool);
 }
 
 static void cpu_enter(backend *b) {
-    if (!team_enter(((cpu_backend *)b)->team)) {
+    if (!thread_pool_enter(((cpu_backend *)b)->thread_pool)) {
         log_line(LOG_WARN, "the system would not bind the first compute thread; it runs where it is put");
     }
 }
 
 static void cpu_leave(backend *b) {
-    team_leave(((cpu_backend *)b)->team);
+    thread_pool_leave(((cpu_backend *)b)->thread_pool);
 }
 
 static const backend_ops CPU_OPS = {
@@ -196,7 +196,7 @@ static const backend_ops CPU_OPS = {
     .embedding_load = cpu_embedding_load,
     .rope_load = cpu_rope_load,
     .weight_bytes = cpu_weight_bytes,
-    .act_reserve = cpu_act_reserve,
+    .buffer_reserve = cpu_act_reserve,
     .step_open = cpu_step_open,
     .step_bytes = cpu_step_bytes,
     .kv_open = cpu_kv_open,
@@ -215,10 +215,10 @@ static const backend_ops CPU_OPS = {
     .norm_gate_up = cpu_norm_gate_up,
     .head = cpu_head,
     .logits = cpu_logits,
-    .largest = cpu_largest,
-    .act_read = cpu_act_read,
-    .act_write = cpu_act_write,
-    .run_parts = cpu_run_parts,
+    .argmax = cpu_argmax,
+    .buffer_read = cpu_act_read,
+    .buffer_write = cpu_act_write,
+    .run_tasks = cpu_run_tasks,
     .n_workers = cpu_n_workers,
     .enter = cpu_enter,
     .leave = cpu_leave,
@@ -259,7 +259,7 @@ static void write_description(cpu_backend *b, const cpu_placement *p) {
                    p->n_threads == 1 ? "" : "s", bound, spread);
 }
 
-/* The team and where it and the memory lie. */
+/* The thread pool and where it and the memory lie. */
 static quire_err open_team(cpu_backend *b, const backend_options *options, quire_error *err) {
     cpu_mask allowed;
     topology all = {.n_cpus = 0};
@@ -267,16 +267,16 @@ static quire_err open_team(cpu_backend *b, const backend_options *options, quire
     if (cpu_mask_get(pthread_self(), &allowed)) {
         topology_read("/sys", &allowed, &all);
     }
-    TRY(cpu_placement_choose(options->cpu_bind, options->n_threads, team_cpus(), &all, &p, err));
+    TRY(cpu_placement_choose(options->cpu_bind, options->n_threads, thread_pool_cpus(), &all, &p, err));
     if (!p.is_bound && options->cpu_bind != NULL && strcmp(options->cpu_bind, "auto") == 0) {
         log_line(LOG_WARN, "--cpu-bind auto: %d thread%s on %d core%s: none is bound; a list of processors binds", p.n_threads, p.n_threads == 1 ? "" : "s",
                  all.n_cores, all.n_cores == 1 ? "" : "s");
     }
-    quire_err e = team_open(p.n_threads, &b->team);
+    quire_err e = thread_pool_open(p.n_threads, &b->thread_pool);
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "cannot start %d compute threads", p.n_threads);
     }
-    if (p.is_bound && !team_bind(b->team, p.cpus)) {
+    if (p.is_bound && !thread_pool_bind(b->thread_pool, p.cpus)) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "the system would not bind compute threads to processors; leave --cpu-bind out");
     }
     b->nodes = spread_nodes(&p);
@@ -297,7 +297,7 @@ quire_err backend_cpu_open(const backend_options *options, backend **out, quire_
     b->linear = cpu_isa_linear(isa);
     quire_err e = open_team(b, options, err);
     if (e != QUIRE_OK) {
-        team_close(b->team);
+        thread_pool_close(b->thread_pool);
         mem_free(b);
         return e;
     }

@@ -12,25 +12,25 @@
 #include "base/thread_pool.h"
 
 /* An activation buffer: f32 [limits.max_rows, width]. */
-typedef struct cpu_act {
+typedef struct cpu_buffer {
     int32_t width;
     float *rows;
-    bool is_prepared; /* they are ROWS_GROUPS (linear.h) for the product that reads them, in the same memory */
-} cpu_act;
+    bool is_quantised; /* they are ROWS_GROUPS (linear.h) for the product that reads them, in the same memory */
+} cpu_buffer;
 
-#define CPU_MAX_ACTS 64
+#define CPU_MAX_BUFFERS 64
 
 typedef struct cpu_backend {
     backend base; /* first: a backend* is a cpu_backend* */
     cpu_isa isa;
     const struct math_kernels *math;
     const struct linear_kernels *linear;
-    team *team;
+    thread_pool *thread_pool;
     uint64_t nodes; /* over which memory is spread; 0: it is left to the kernel */
     char description[160];
 
     int32_t n_acts;
-    cpu_act acts[CPU_MAX_ACTS];
+    cpu_buffer buffers[CPU_MAX_BUFFERS];
     step_limits limits;
     kv_layout layout;
     int32_t n_vocab;
@@ -59,9 +59,9 @@ void *cpu_new_spread(const cpu_backend *b, size_t n_bytes);
  * only. */
 void *cpu_own(cpu_backend *b, size_t n, size_t size);
 
-static inline float *cpu_act_row(const cpu_backend *b, act a, int32_t row) {
-    assert(!b->acts[a.id].is_prepared);
-    return b->acts[a.id].rows + (int64_t)row * b->acts[a.id].width;
+static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
+    assert(!b->buffers[a.id].is_quantised);
+    return b->buffers[a.id].rows + (int64_t)row * b->buffers[a.id].width;
 }
 
 /* ---- implemented in linear*.c ---- */
@@ -70,12 +70,12 @@ const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packin
 void cpu_linear_close(cpu_backend *b);
 /* Sizes the scratch for max_rows rows of the widest loaded weights and adds its bytes to b->step_bytes; called by step_open. */
 quire_err cpu_linear_step_open(cpu_backend *b);
-void cpu_norm_linears(backend *b, act x, const norm *nm, const linear_use *uses, int32_t n);
-void cpu_linear_add(backend *b, act a, const linear_use *w, float scale, act x);
-void cpu_norm_gate_up(backend *b, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
+void cpu_norm_linears(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
+void cpu_linear_add(backend *b, buffer a, const linear_use *w, float scale, buffer x);
+void cpu_norm_gate_up(backend *b, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
                       const linear *reader);
-void cpu_head(backend *b, act x, const norm *nm, const linear *w, float scale, float soft_cap);
-int32_t cpu_largest(const backend *b, int32_t i);
+void cpu_head(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);
+int32_t cpu_argmax(const backend *b, int32_t i);
 
 /* ---- implemented in norm.c ---- */
 /* A norm's weight and bias are f32 here, 1 + w already added. Adds to b->weight_bytes. */
@@ -86,7 +86,7 @@ void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t 
 
 /* ---- implemented in embed.c ---- */
 quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
-void cpu_embed(backend *b, const embedding *e, float scale, act x);
+void cpu_embed(backend *b, const embedding *e, float scale, buffer x);
 
 /* ---- implemented in rope.c ---- */
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
@@ -102,7 +102,7 @@ void cpu_kv_move(backend *b, const kv_move_pair *pairs, int32_t n);
 void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v);
 void cpu_kv_read_page(backend *b, int32_t page, void *host);
 void cpu_kv_write_page(backend *b, int32_t page, const void *host);
-void cpu_qk_norm_rope_store(backend *b, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r);
+void cpu_qk_norm_rope_store(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r);
 
 /* ---- implemented in trace.c ---- */
 void cpu_trace(backend *b, op_trace *to);
@@ -110,6 +110,6 @@ void cpu_trace(backend *b, op_trace *to);
 /* ---- implemented in attention.c ---- */
 /* Sizes scratch and partial buffers; nothing for a layout without heads. */
 quire_err cpu_attention_step_open(cpu_backend *b);
-void cpu_attention(backend *b, int32_t layer, act q, const attn_spec *spec, act out);
+void cpu_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
 
 #endif

@@ -49,16 +49,16 @@ typedef struct embed_job {
     const cpu_backend *b;
     const embedding *e;
     float scale;
-    act x;
+    buffer x;
 } embed_job;
 
-static void embed_row(void *context, int32_t row, int32_t member) {
+static void embed_row(void *context, int32_t row, int32_t worker) {
     const embed_job *job = context;
     const batch *step = job->b->batch;
-    int32_t width = job->b->acts[job->x.id].width;
+    int32_t width = job->b->buffers[job->x.id].width;
     float *out = cpu_act_row(job->b, job->x, row);
     int32_t token = step->tokens[row];
-    (void)member;
+    (void)worker;
     if (token < 0) {
         memcpy(out, step->embeddings + (int64_t)(-1 - token) * width, sizeof *out * (size_t)width);
         return;
@@ -71,7 +71,7 @@ static void embed_row(void *context, int32_t row, int32_t member) {
     }
 }
 
-void cpu_embed(backend *b, const embedding *e, float scale, act x) {
+void cpu_embed(backend *b, const embedding *e, float scale, buffer x) {
     cpu_backend *c = (cpu_backend *)b;
-    team_run(c->team, embed_row, &(embed_job){c, e, scale, x}, c->batch->n_rows);
+    thread_pool_run(c->thread_pool, embed_row, &(embed_job){c, e, scale, x}, c->batch->n_rows);
 }

@@ -1,4 +1,4 @@
-/* The ops over loaded weights: rows are prepared once for all products that read them, then threads share out the column blocks. */
+/* The ops over loaded weights: rows are quantised once for all products that read them, then threads share out the column blocks. */
 #include "backend/cpu/linear.h"
 
 #include <assert.h>
@@ -9,15 +9,15 @@
 
 #define MAX_USES        8
 #define MAX_PART_BLOCKS 16
-#define PARTS_A_MEMBER  8
+#define TASKS_A_WORKER  8
 #define LINE_FLOATS     16 /* of a cache line */
-#define SERIAL_ROWS     4  /* up to so many rows are prepared by the caller: cheaper than waking the team twice */
+#define SERIAL_ROWS     4  /* up to so many rows are quantised by the caller: cheaper than waking the thread pool twice */
 #define GROUPS_AT_ONCE  4
 #define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: 32 take a row_group */
 
 _Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group), "groups take half of what floats do");
 
-/* ---- preparing rows ---- */
+/* ---- quantising rows ---- */
 
 /* The rows of an op's input, and what the weights that read them want. */
 typedef struct rows_job {
@@ -25,55 +25,55 @@ typedef struct rows_job {
     const float *x; /* [.., width] */
     int32_t width, n_rows;
     const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
-    bool is_prepared;    /* x is what its only reader wants */
+    bool is_quantised;    /* x is what its only reader wants */
     const norm *nm;      /* or NULL */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
 } rows_job;
 
-static void prepare_row(void *context, int32_t i, int32_t member) {
+static void quantise_row(void *context, int32_t i, int32_t worker) {
     rows_job *job = context;
     cpu_backend *b = job->b;
     cpu_linear_state *s = b->linear_state;
     const float *x = job->x + (int64_t)(job->rows != NULL ? job->rows[i] : i) * job->width;
     if (job->nm != NULL) {
-        float *normed = s->normed + (int64_t)member * s->normed_width;
+        float *normed = s->normed + (int64_t)worker * s->normed_width;
         cpu_norm_row(b, job->nm, x, job->width, normed);
         x = normed;
     }
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         if (job->wanted[f]) {
-            b->linear->prepare[f](x, job->width, s->rows[f] + (size_t)i * job->views[f].stride);
+            b->linear->quantise[f](x, job->width, s->rows[f] + (size_t)i * job->views[f].stride);
         }
     }
 }
 
 /* Fills job->views for the formats of the weights. f32 rows without a norm are read where they are. */
-static void prepare_rows(rows_job *job, const linear *const *weights, int32_t n) {
+static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n) {
     cpu_linear_state *s = job->b->linear_state;
-    bool prepare = false;
+    bool quantise = false;
     for (int32_t i = 0; i < n; i++) {
         row_format f = weights[i]->format;
         assert(weights[i]->layout.n_in == job->width && job->width <= s->widest[f]);
-        assert(!job->is_prepared || (f == ROWS_GROUPS && job->nm == NULL && job->rows == NULL));
-        if (job->is_prepared) {
+        assert(!job->is_quantised || (f == ROWS_GROUPS && job->nm == NULL && job->rows == NULL));
+        if (job->is_quantised) {
             job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, linear_row_bytes(f, job->width)};
         } else if (f == ROWS_F32 && job->nm == NULL && job->rows == NULL) {
             job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, (size_t)job->width * sizeof(float)};
         } else {
             job->views[f] = (row_view){s->rows[f], linear_row_bytes(f, job->width)};
-            job->wanted[f] = prepare = true;
+            job->wanted[f] = quantise = true;
         }
     }
-    if (!prepare) {
+    if (!quantise) {
         return;
     }
     if (job->n_rows > SERIAL_ROWS) {
-        team_run(job->b->team, prepare_row, job, job->n_rows);
+        thread_pool_run(job->b->thread_pool, quantise_row, job, job->n_rows);
         return;
     }
     for (int32_t i = 0; i < job->n_rows; i++) {
-        prepare_row(job, i, 0);
+        quantise_row(job, i, 0);
     }
 }
 
@@ -82,29 +82,29 @@ static void prepare_rows(rows_job *job, const linear *const *weights, int32_t n)
 typedef enum product_end { END_STORE, END_ADD, END_GATE_UP, END_LOGITS } product_end;
 
 /* One op's products. Parts are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same columns
- * and a part does both. */
+ * and a task does both. */
 typedef struct product_job {
     cpu_backend *b;
     row_view views[N_ROW_FORMATS];
     int32_t n_rows, n;
-    int32_t part_blocks; /* column blocks of a part */
+    int32_t task_blocks; /* column blocks of a task */
     const linear *weights[MAX_USES];
     float *out[MAX_USES];     /* [n_rows, width] */
     int32_t widths[MAX_USES]; /* floats from row to row */
     product_end end;
-    act_kind f;
+    activation f;
     bool to_groups; /* END_GATE_UP: the results become ROWS_GROUPS while they are near, in place of f32 */
     float scale, cap;
 } product_job;
 
-static int32_t n_parts_of(const product_job *job, const linear *w) {
-    return (w->layout.n_blocks + job->part_blocks - 1) / job->part_blocks;
+static int32_t n_tasks_of(const product_job *job, const linear *w) {
+    return (w->layout.n_blocks + job->task_blocks - 1) / job->task_blocks;
 }
 
-/* With few rows a part can be wider, as far as its results fit a tile: weights are fetched ahead inside a part only. But threads must find
- * parts enough to end together. */
-static int32_t widest_part(const product_job *job) {
-    int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS, enough = PARTS_A_MEMBER * team_size(job->b->team);
+/* With few rows a task can be wider, as far as its results fit a tile: weights are fetched ahead inside a task only. But threads must find
+ * tasks enough to end together. */
+static int32_t widest_task(const product_job *job) {
+    int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS, enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
     for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
         n_blocks += job->weights[i]->layout.n_blocks;
     }
@@ -150,7 +150,7 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
 }
 
 /* Columns column0.. of a row's logits count for its largest. */
-static void note_largest(const math_kernels *math, const float *logits, int32_t n, int32_t column0, row_largest *to) {
+static void note_argmax(const math_kernels *math, const float *logits, int32_t n, int32_t column0, row_argmax *to) {
     float value = math->largest(logits, n);
     bool is_it = value > to->value || (value == to->value && column0 < to->id);
     if (isnan(value)) {
@@ -160,34 +160,34 @@ static void note_largest(const math_kernels *math, const float *logits, int32_t 
         while (logits[i] != value) {
             i++;
         }
-        *to = (row_largest){value, column0 + i};
+        *to = (row_argmax){value, column0 + i};
     }
 }
 
-/* A tile's activations as groups. Kernels prepare GROUPS_AT_ONCE together: where a row of the tile has fewer, all rows are prepared as one,
+/* A tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together: where a row of the tile has fewer, all rows are quantised as one,
  * in the second tile, which nobody needs by then. */
 static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
     const int32_t n_floats = n / COLUMNS_A_FLOAT;
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
     job->b->math->gate_up(job->f, y, up, n_rows * n, y);
     if (is_narrow) {
-        job->b->linear->prepare[ROWS_GROUPS](y, n_rows * n, up);
+        job->b->linear->quantise[ROWS_GROUPS](y, n_rows * n, up);
     }
     for (int32_t r = 0; r < n_rows; r++, out += job->widths[0]) {
         if (is_narrow) {
             memcpy(out, up + r * n_floats, (size_t)n_floats * sizeof *out);
         } else {
-            job->b->linear->prepare[ROWS_GROUPS](y + r * n, n, out);
+            job->b->linear->quantise[ROWS_GROUPS](y + r * n, n, out);
         }
     }
 }
 
-static row_largest *member_largest(const cpu_backend *b, int32_t member) {
-    return b->linear_state->largest + (int64_t)member * b->limits.max_out;
+static row_argmax *worker_argmax(const cpu_backend *b, int32_t worker) {
+    return b->linear_state->largest + (int64_t)worker * b->limits.max_out;
 }
 
 /* Has the lines of a tile's results come while they are computed. */
-static void ask_for(const float *out, int32_t n_rows, int32_t n_columns, int32_t width) {
+static void prefetch(const float *out, int32_t n_rows, int32_t n_columns, int32_t width) {
     for (int32_t r = 0; r < n_rows; r++, out += width) {
         for (int32_t c = 0; c < n_columns; c += LINE_FLOATS) {
             __builtin_prefetch(out + c, 1);
@@ -195,25 +195,25 @@ static void ask_for(const float *out, int32_t n_rows, int32_t n_columns, int32_t
     }
 }
 
-static void product_part(void *context, int32_t part, int32_t member) {
+static void product_task(void *context, int32_t task, int32_t worker) {
     const product_job *job = context;
     int32_t use = 0;
-    while (part >= n_parts_of(job, job->weights[use])) {
-        part -= n_parts_of(job, job->weights[use++]);
+    while (task >= n_tasks_of(job, job->weights[use])) {
+        task -= n_tasks_of(job, job->weights[use++]);
     }
     const linear *w = job->weights[use];
-    int32_t block0 = part * job->part_blocks, left = w->layout.n_blocks - block0;
-    int32_t n_blocks = left < job->part_blocks ? left : job->part_blocks;
+    int32_t block0 = task * job->task_blocks, left = w->layout.n_blocks - block0;
+    int32_t n_blocks = left < job->task_blocks ? left : job->task_blocks;
     int32_t column0 = block0 * PACK_LANES, stride = n_blocks * PACK_LANES;
     int32_t n_columns = w->layout.n_out - column0 < stride ? w->layout.n_out - column0 : stride;
-    float *y = job->b->linear_state->tiles + (size_t)member * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
-    void *scratch = job->b->linear_state->scratch + (size_t)member * LINEAR_SCRATCH_BYTES;
+    void *scratch = job->b->linear_state->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES;
     for (int32_t row0 = 0; row0 < job->n_rows; row0 += LINEAR_TILE_ROWS) {
         int32_t n_rows = job->n_rows - row0 < LINEAR_TILE_ROWS ? job->n_rows - row0 : LINEAR_TILE_ROWS;
         int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
         float *out = job->out[use] + (int64_t)row0 * width + column0 / columns_a_float;
-        ask_for(out, n_rows, n_columns / columns_a_float, width);
+        prefetch(out, n_rows, n_columns / columns_a_float, width);
         tile_product(job, w, row0, n_rows, block0, n_blocks, y, scratch);
         if (job->end == END_GATE_UP) {
             tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, scratch);
@@ -224,7 +224,7 @@ static void product_part(void *context, int32_t part, int32_t member) {
         for (int32_t r = 0; r < n_rows && !job->to_groups; r++) {
             tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
             if (job->end == END_LOGITS) {
-                note_largest(job->b->math, y + r * stride, n_columns, column0, &member_largest(job->b, member)[row0 + r]);
+                note_argmax(job->b->math, y + r * stride, n_columns, column0, &worker_argmax(job->b, worker)[row0 + r]);
             }
         }
     }
@@ -235,27 +235,27 @@ static void run_products(product_job *job, rows_job *rows) {
         return;
     }
     int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
-    prepare_rows(rows, job->weights, job->n);
+    quantise_rows(rows, job->weights, job->n);
     if (job->b->trace != NULL) {
         job->b->rows_ns = clock_ns() - start_ns;
     }
     memcpy(job->views, rows->views, sizeof job->views);
-    job->part_blocks = widest_part(job);
-    int32_t n_parts = 0;
+    job->task_blocks = widest_task(job);
+    int32_t n_tasks = 0;
     for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
-        n_parts += n_parts_of(job, job->weights[i]);
+        n_tasks += n_tasks_of(job, job->weights[i]);
     }
-    team_run(job->b->team, product_part, job, n_parts);
+    thread_pool_run(job->b->thread_pool, product_task, job, n_tasks);
 }
 
-static rows_job rows_of(cpu_backend *b, act x, const norm *nm) {
-    const cpu_act *a = &b->acts[x.id];
-    return (rows_job){.b = b, .x = a->rows, .width = a->width, .n_rows = b->batch->n_rows, .nm = nm, .is_prepared = a->is_prepared};
+static rows_job rows_of(cpu_backend *b, buffer x, const norm *nm) {
+    const cpu_buffer *a = &b->buffers[x.id];
+    return (rows_job){.b = b, .x = a->rows, .width = a->width, .n_rows = b->batch->n_rows, .nm = nm, .is_quantised = a->is_quantised};
 }
 
-static void add_product(product_job *job, const linear_use *use, act out) {
-    cpu_act *to = &job->b->acts[out.id];
-    to->is_prepared = false;
+static void add_product(product_job *job, const linear_use *use, buffer out) {
+    cpu_buffer *to = &job->b->buffers[out.id];
+    to->is_quantised = false;
     assert(use->lora == NULL && job->n < MAX_USES && to->width >= use->w->layout.n_out);
     job->weights[job->n] = use->w;
     job->out[job->n] = to->rows;
@@ -263,7 +263,7 @@ static void add_product(product_job *job, const linear_use *use, act out) {
     job->n++;
 }
 
-void cpu_norm_linears(backend *base, act x, const norm *nm, const linear_use *uses, int32_t n) {
+void cpu_norm_linears(backend *base, buffer x, const norm *nm, const linear_use *uses, int32_t n) {
     cpu_backend *b = (cpu_backend *)base;
     rows_job rows = rows_of(b, x, nm);
     product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_STORE};
@@ -274,7 +274,7 @@ void cpu_norm_linears(backend *base, act x, const norm *nm, const linear_use *us
     run_products(&job, &rows);
 }
 
-void cpu_linear_add(backend *base, act a, const linear_use *w, float scale, act x) {
+void cpu_linear_add(backend *base, buffer a, const linear_use *w, float scale, buffer x) {
     cpu_backend *b = (cpu_backend *)base;
     assert(a.id != x.id);
     rows_job rows = rows_of(b, a, NULL);
@@ -283,13 +283,13 @@ void cpu_linear_add(backend *base, act a, const linear_use *w, float scale, act 
     run_products(&job, &rows);
 }
 
-/* Whether h's rows may become groups, each whole in a part, in their own memory. */
-static bool can_be_groups(const cpu_act *h, const linear *reader) {
+/* Whether h's rows may become groups, each whole in a task, in their own memory. */
+static bool can_be_groups(const cpu_buffer *h, const linear *reader) {
     return reader != NULL && reader->format == ROWS_GROUPS && h->width % PACK_GROUP == 0 &&
            linear_row_bytes(ROWS_GROUPS, h->width) <= (size_t)h->width * sizeof *h->rows;
 }
 
-void cpu_norm_gate_up(backend *base, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
+void cpu_norm_gate_up(backend *base, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
                       const linear *reader) {
     cpu_backend *b = (cpu_backend *)base;
     assert(h.id != x.id && gate->w->layout.n_out == up->w->layout.n_out);
@@ -297,7 +297,7 @@ void cpu_norm_gate_up(backend *base, act x, const norm *nm, const linear_use *ga
     product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_GATE_UP, .f = f};
     add_product(&job, gate, h);
     add_product(&job, up, h);
-    job.to_groups = b->acts[h.id].is_prepared = can_be_groups(&b->acts[h.id], reader);
+    job.to_groups = b->buffers[h.id].is_quantised = can_be_groups(&b->buffers[h.id], reader);
     if (job.to_groups) {
         job.widths[0] = (int32_t)(linear_row_bytes(ROWS_GROUPS, job.widths[0]) / sizeof(float));
     }
@@ -305,7 +305,7 @@ void cpu_norm_gate_up(backend *base, act x, const norm *nm, const linear_use *ga
     run_products(&job, &rows);
 }
 
-void cpu_head(backend *base, act x, const norm *nm, const linear *w, float scale, float soft_cap) {
+void cpu_head(backend *base, buffer x, const norm *nm, const linear *w, float scale, float soft_cap) {
     cpu_backend *b = (cpu_backend *)base;
     assert(w->layout.n_out == b->n_vocab);
     rows_job rows = rows_of(b, x, nm);
@@ -315,24 +315,24 @@ void cpu_head(backend *base, act x, const norm *nm, const linear *w, float scale
     job.weights[0] = w;
     job.out[0] = b->logits;
     job.widths[0] = b->n_vocab;
-    for (int32_t member = 0; member < team_size(b->team); member++) {
+    for (int32_t worker = 0; worker < thread_pool_size(b->thread_pool); worker++) {
         for (int32_t i = 0; i < rows.n_rows; i++) {
-            member_largest(b, member)[i] = (row_largest){-INFINITY, INT32_MAX};
+            worker_argmax(b, worker)[i] = (row_argmax){-INFINITY, INT32_MAX};
         }
     }
     run_products(&job, &rows);
 }
 
-int32_t cpu_largest(const backend *base, int32_t i) {
+int32_t cpu_argmax(const backend *base, int32_t i) {
     const cpu_backend *b = (const cpu_backend *)base;
-    row_largest whole = {-INFINITY, INT32_MAX};
+    row_argmax whole = {-INFINITY, INT32_MAX};
     assert(i >= 0 && i < b->limits.max_out);
-    for (int32_t member = 0; member < team_size(b->team); member++) {
-        const row_largest *part = &member_largest(b, member)[i];
-        if (isnan(part->value)) {
+    for (int32_t worker = 0; worker < thread_pool_size(b->thread_pool); worker++) {
+        const row_argmax *task = &worker_argmax(b, worker)[i];
+        if (isnan(task->value)) {
             return -1;
         }
-        whole = part->value > whole.value || (part->value == whole.value && part->id < whole.id) ? *part : whole;
+        whole = task->value > whole.value || (task->value == whole.value && task->id < whole.id) ? *task : whole;
     }
     return whole.id;
 }

@@ -1,4 +1,4 @@
-/* Matrix products: loaded weights, activation rows prepared for them, and the table of kernels, one for each instruction set.
+/* Matrix products: loaded weights, activation rows quantised for them, and the table of kernels, one for each instruction set.
  *
  * y[row][column] = sum over k of x[row][k] w[column][k], accumulated in one fixed order for every number of rows, tile and thread:
  *
@@ -22,11 +22,11 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pack_weights.h"
 
-#define LINEAR_TILE_BLOCKS  4 /* column blocks of one part of the work */
+#define LINEAR_TILE_BLOCKS  4 /* column blocks of one task of the work */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
-#define LINEAR_TILE_ROWS    64 /* rows that pass while a part's weights are in cache */
+#define LINEAR_TILE_ROWS    64 /* rows that pass while a task's weights are in cache */
 
-/* How an activation row is given to a kernel. A prepared row starts at a multiple of 64 bytes (but ROWS_F32, which has no alignment):
+/* How an activation row is given to a kernel. A quantised row starts at a multiple of 64 bytes (but ROWS_F32, which has no alignment):
  *   ROWS_F32     f32 [k]
  *   ROWS_BF16    the kernel's own: at most 4 bytes an element, k padded to 2
  *   ROWS_TOKEN   int8 [k padded to 32], f32 scale, int32 sum of the int8
@@ -65,7 +65,7 @@ struct linear {
 
 typedef struct linear_kernels {
     /* Puts x[0..k) into row in the index's format, padding included. */
-    void (*prepare[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
+    void (*quantise[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
     /* y[n_rows][n_blocks * 16] = the product of rows, which are in w->format, with column blocks block0..block0+n_blocks of w, without
      * bias. Padding columns get values that nobody may read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of
      * 64, undefined before and after. */
@@ -79,26 +79,26 @@ extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
 extern const linear_kernels linear_neon, linear_i8mm;
 #endif
 
-/* The largest logit of a row in the column tiles that one member did; value -INFINITY: it did none, NaN: one was infinite or no number. */
-typedef struct row_largest {
+/* The largest logit of a row in the column tiles that one worker did; value -INFINITY: it did none, NaN: one was infinite or no number. */
+typedef struct row_argmax {
     float value;
     int32_t id; /* the lowest of equals */
-} row_largest;
+} row_argmax;
 
 /* What the backend holds for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
  * cpu_linear_step_open. */
 typedef struct cpu_linear_state {
     linear *loaded;
     int32_t widest[N_ROW_FORMATS];
-    uint8_t *rows[N_ROW_FORMATS]; /* prepared rows, max(max_rows, max_out) of the widest */
-    float *normed;                /* [members][normed_width]: a row between norm and conversion */
+    uint8_t *rows[N_ROW_FORMATS]; /* quantised rows, max(max_rows, max_out) of the widest */
+    float *normed;                /* [workers][normed_width]: a row between norm and conversion */
     int32_t normed_width;
-    float *tiles;     /* [members][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
-    uint8_t *scratch; /* [members][LINEAR_SCRATCH_BYTES] */
-    row_largest *largest; /* [members][max_out], of the last head */
+    float *tiles;     /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
+    uint8_t *scratch; /* [workers][LINEAR_SCRATCH_BYTES] */
+    row_argmax *largest; /* [workers][max_out], of the last head */
 } cpu_linear_state;
 
-/* Bytes from one prepared row of k elements to the next, a multiple of 64. */
+/* Bytes from one quantised row of k elements to the next, a multiple of 64. */
 size_t linear_row_bytes(row_format format, int32_t k);
 
 /* The format that weights of a kind take under a compute mode. */
@@ -129,7 +129,7 @@ static inline void row_group_sums(row_group *g, int32_t first, int32_t last) {
     g->sums[1] = g->scale * (float)last;
 }
 
-/* ---- parts of ROWS_TOKEN rows ---- */
+/* ---- tasks of ROWS_TOKEN rows ---- */
 static inline const float *row_scales(const uint8_t *row, int32_t k) {
     return (const float *)(const void *)(row + linear_pad(k, PACK_GROUP));
 }

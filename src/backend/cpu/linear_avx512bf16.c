@@ -12,7 +12,7 @@ static inline f32x16 dot_bf16(f32x16 acc, i32x16 w, i32x16 x) {
 
 #include "backend/cpu/linear_floats.inc.h"
 
-static void prepare_bf16(const float *x, int32_t k, void *row) {
+static void quantise_bf16(const float *x, int32_t k, void *row) {
     uint16_t *out = row;
     for (int32_t i = 0; i < k; i += 16) {
         int32_t n = k - i < 16 ? k - i : 16;
@@ -20,16 +20,16 @@ static void prepare_bf16(const float *x, int32_t k, void *row) {
     }
 }
 
-static void prepare_f32(const float *x, int32_t k, void *row) {
-    linear_avx512.prepare[ROWS_F32](x, k, row);
+static void quantise_f32(const float *x, int32_t k, void *row) {
+    linear_avx512.quantise[ROWS_F32](x, k, row);
 }
 
-static void prepare_token(const float *x, int32_t k, void *row) {
-    linear_avx512.prepare[ROWS_TOKEN](x, k, row);
+static void quantise_token(const float *x, int32_t k, void *row) {
+    linear_avx512.quantise[ROWS_TOKEN](x, k, row);
 }
 
-static void prepare_groups(const float *x, int32_t k, void *row) {
-    linear_avx512.prepare[ROWS_GROUPS](x, k, row);
+static void quantise_groups(const float *x, int32_t k, void *row) {
+    linear_avx512.quantise[ROWS_GROUPS](x, k, row);
 }
 
 static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch) {
@@ -41,6 +41,6 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
 }
 
 const linear_kernels linear_avx512bf16 = {
-    .prepare = {[ROWS_F32] = prepare_f32, [ROWS_BF16] = prepare_bf16, [ROWS_TOKEN] = prepare_token, [ROWS_GROUPS] = prepare_groups},
+    .quantise = {[ROWS_F32] = quantise_f32, [ROWS_BF16] = quantise_bf16, [ROWS_TOKEN] = quantise_token, [ROWS_GROUPS] = quantise_groups},
     .product = product,
 };

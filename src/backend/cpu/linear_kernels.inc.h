@@ -62,6 +62,6 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
 }
 
 const linear_kernels LINEAR_TABLE = {
-    .prepare = {[ROWS_F32] = prepare_f32, [ROWS_BF16] = prepare_bf16, [ROWS_TOKEN] = prepare_token, [ROWS_GROUPS] = prepare_groups},
+    .quantise = {[ROWS_F32] = quantise_f32, [ROWS_BF16] = quantise_bf16, [ROWS_TOKEN] = quantise_token, [ROWS_GROUPS] = quantise_groups},
     .product = product,
 };

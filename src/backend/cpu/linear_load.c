@@ -83,12 +83,12 @@ typedef struct pack_job {
     const tensor_view *w;
 } pack_job;
 
-static void pack_part(void *context, int32_t part, int32_t member) {
+static void pack_part(void *context, int32_t task, int32_t worker) {
     const pack_job *job = context;
     linear *l = job->l;
-    (void)member;
-    pack_block(&l->layout, job->w, part, l->data + (size_t)part * l->layout.block_bytes,
-               l->scales != NULL ? l->scales + (size_t)part * PACK_LANES : NULL);
+    (void)worker;
+    pack_block(&l->layout, job->w, task, l->data + (size_t)task * l->layout.block_bytes,
+               l->scales != NULL ? l->scales + (size_t)task * PACK_LANES : NULL);
 }
 
 /* Bytes of packed weights: the blocks, then INT8's scales. false when they are too many. */
@@ -160,7 +160,7 @@ quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor
         TRY(load_bias(b, l, bias, err));
     }
     if (weight->packing == 0) {
-        team_run(b->team, pack_part, &(pack_job){l, weight}, l->layout.n_blocks);
+        thread_pool_run(b->thread_pool, pack_part, &(pack_job){l, weight}, l->layout.n_blocks);
     }
     l->next = s->loaded;
     s->loaded = l;
@@ -177,7 +177,7 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
     cpu_linear_state *s;
     TRY(state_of(b, &s));
     size_t n_rows = (size_t)(b->limits.max_rows > b->limits.max_out ? b->limits.max_rows : b->limits.max_out);
-    size_t members = (size_t)team_size(b->team), bytes;
+    size_t workers = (size_t)thread_pool_size(b->thread_pool), bytes;
     for (int f = 0; f < N_ROW_FORMATS; f++) {
         if (s->widest[f] == 0) {
             continue;
@@ -190,17 +190,17 @@ quire_err cpu_linear_step_open(cpu_backend *b) {
         b->step_bytes += (int64_t)(n_rows * row);
         s->normed_width = s->widest[f] > s->normed_width ? s->widest[f] : s->normed_width;
     }
-    if (!size_mul(members, (size_t)linear_pad(s->normed_width, 16), &bytes)) {
+    if (!size_mul(workers, (size_t)linear_pad(s->normed_width, 16), &bytes)) {
         return QUIRE_TOO_LARGE;
     }
     s->normed_width = linear_pad(s->normed_width, 16);
     s->normed = cpu_own(b, bytes, sizeof *s->normed);
-    size_t tiles = members * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    size_t tiles = workers * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
     s->tiles = cpu_own(b, tiles, sizeof *s->tiles);
-    s->scratch = cpu_own(b, members, LINEAR_SCRATCH_BYTES);
-    s->largest = cpu_own(b, members * (size_t)b->limits.max_out, sizeof *s->largest);
+    s->scratch = cpu_own(b, workers, LINEAR_SCRATCH_BYTES);
+    s->largest = cpu_own(b, workers * (size_t)b->limits.max_out, sizeof *s->largest);
     b->step_bytes +=
-        (int64_t)((bytes + tiles) * sizeof(float) + members * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
+        (int64_t)((bytes + tiles) * sizeof(float) + workers * (LINEAR_SCRATCH_BYTES + (size_t)b->limits.max_out * sizeof *s->largest));
     bool is_there = s->normed != NULL && s->tiles != NULL && s->scratch != NULL && (s->largest != NULL || b->limits.max_out == 0);
     return is_there ? QUIRE_OK : QUIRE_NO_MEMORY;
 }

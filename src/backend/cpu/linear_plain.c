@@ -10,12 +10,12 @@
 
 /* ---- rows ---- */
 
-static void prepare_f32(const float *x, int32_t k, void *row) {
+static void quantise_f32(const float *x, int32_t k, void *row) {
     memcpy(row, x, (size_t)k * sizeof *x);
 }
 
 /* Kept as the f32 they are equal to. */
-static void prepare_bf16(const float *x, int32_t k, void *row) {
+static void quantise_bf16(const float *x, int32_t k, void *row) {
     float *out = row;
     for (int32_t i = 0; i < k; i++) {
         out[i] = bf16_to_f32(f32_to_bf16(x[i]));
@@ -51,7 +51,7 @@ static float quantise(const float *x, int32_t n, int8_t *q, int32_t *sum) {
     return a / 127.0f;
 }
 
-static void prepare_token(const float *x, int32_t k, void *row) {
+static void quantise_token(const float *x, int32_t k, void *row) {
     int8_t *q = row;
     int32_t padded = linear_pad(k, PACK_GROUP), sum;
     float scale = quantise(x, k, q, &sum);
@@ -60,7 +60,7 @@ static void prepare_token(const float *x, int32_t k, void *row) {
     memcpy(q + padded + sizeof scale, &sum, sizeof sum);
 }
 
-static void prepare_groups(const float *x, int32_t k, void *row) {
+static void quantise_groups(const float *x, int32_t k, void *row) {
     row_group *to = row;
     for (int32_t g = 0; g < k / PACK_GROUP; g++) {
         int32_t sum, first = 0;
@@ -266,6 +266,6 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
 }
 
 const linear_kernels linear_plain = {
-    .prepare = {[ROWS_F32] = prepare_f32, [ROWS_BF16] = prepare_bf16, [ROWS_TOKEN] = prepare_token, [ROWS_GROUPS] = prepare_groups},
+    .quantise = {[ROWS_F32] = quantise_f32, [ROWS_BF16] = quantise_bf16, [ROWS_TOKEN] = quantise_token, [ROWS_GROUPS] = quantise_groups},
     .product = product,
 };

@@ -2,7 +2,7 @@
  * linear_kernels.inc.h. */
 #include "backend/cpu/round_int8.inc.h"
 
-static void prepare_f32(const float *x, int32_t k, void *row) {
+static void quantise_f32(const float *x, int32_t k, void *row) {
     memcpy(row, x, (size_t)k * sizeof *x);
 }
 
@@ -35,7 +35,7 @@ INLINE void store_sums(row_group *to, n_four scale, n_four_ints first, n_four_in
 }
 
 /* 4 groups: what is one number a group is computed for all of them together. */
-INLINE void prepare_four(const float *x, row_group *to) {
+INLINE void quantise_four(const float *x, row_group *to) {
     ni largest[4];
     n_bytes q[4];
     n_four inverse, scale;
@@ -54,22 +54,22 @@ INLINE void prepare_four(const float *x, row_group *to) {
     store_sums(to, scale, sums[0], sums[1]);
 }
 
-static void prepare_groups(const float *x, int32_t k, void *row) {
+static void quantise_groups(const float *x, int32_t k, void *row) {
     row_group *to = row;
     int32_t n = k / PACK_GROUP, whole = n / 4 * 4, rest = n - whole;
     for (int32_t g = 0; g < whole; g += 4) {
-        prepare_four(x + g * PACK_GROUP, to + g);
+        quantise_four(x + g * PACK_GROUP, to + g);
     }
     if (rest > 0) {
         float last[4 * PACK_GROUP] = {0};
         row_group groups[4];
         memcpy(last, x + whole * PACK_GROUP, (size_t)rest * PACK_GROUP * sizeof *x);
-        prepare_four(last, groups);
+        quantise_four(last, groups);
         memcpy(to + whole, groups, (size_t)rest * sizeof *to);
     }
 }
 
-static void prepare_token(const float *x, int32_t k, void *row) {
+static void quantise_token(const float *x, int32_t k, void *row) {
     int8_t *q = row;
     int32_t whole = k / PACK_GROUP * PACK_GROUP, padded = linear_pad(k, PACK_GROUP);
     float tail[PACK_GROUP], inverse, scale = scale_of((uint32_t)largest_magnitude(x, k, tail), &inverse);
@@ -79,7 +79,7 @@ static void prepare_token(const float *x, int32_t k, void *row) {
 }
 
 /* Kept as the f32 they are equal to. */
-static void prepare_bf16(const float *x, int32_t k, void *row) {
+static void quantise_bf16(const float *x, int32_t k, void *row) {
     float *out = row;
     for (int32_t i = 0; i < k; i += 16) {
         int32_t n = k - i < 16 ? k - i : 16;

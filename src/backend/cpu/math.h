@@ -69,7 +69,7 @@ typedef struct math_kernels {
     void (*exp)(const float *x, int32_t n, float *out);
     void (*tanh)(const float *x, int32_t n, float *out);
     /* out[i] = f(gate[i]) * up[i]. */
-    void (*gate_up)(act_kind f, const float *gate, const float *up, int32_t n, float *out);
+    void (*gate_up)(activation f, const float *gate, const float *up, int32_t n, float *out);
     /* x[i] = scale * x[i]; then with cap > 0: cap * tanh(x[i] / cap). In place. */
     void (*scale_cap)(float scale, float cap, int32_t n, float *x);
     /* The largest of x[0..n), n > 0, as a zero +0; NaN where some number is none, or infinite. */

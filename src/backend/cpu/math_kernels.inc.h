@@ -111,7 +111,7 @@ INLINE void gate_with(f32x16 (*f)(f32x16), const float *gate, const float *up, i
     }
 }
 
-static void gate_up_kernel(act_kind f, const float *gate, const float *up, int32_t n, float *out) {
+static void gate_up_kernel(activation f, const float *gate, const float *up, int32_t n, float *out) {
     switch (f) {
     case ACT_SILU:
         gate_with(silu16, gate, up, n, out);

@@ -17,7 +17,7 @@ static void tanh_plain(const float *x, int32_t n, float *out) {
     }
 }
 
-static float activate(act_kind f, float x) {
+static float activate(activation f, float x) {
     switch (f) {
     case ACT_SILU:
         return plain_silu(x);
@@ -33,7 +33,7 @@ static float activate(act_kind f, float x) {
     return x;
 }
 
-static void gate_up_plain(act_kind f, const float *gate, const float *up, int32_t n, float *out) {
+static void gate_up_plain(activation f, const float *gate, const float *up, int32_t n, float *out) {
     for (int32_t i = 0; i < n; i++) {
         out[i] = activate(f, gate[i]) * up[i];
     }

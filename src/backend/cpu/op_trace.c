@@ -26,7 +26,7 @@ static void count_product(op_time *op, const linear *w) {
 
 /* Every sequence's keys and values that its rows see, once, and once for all what they share; a window sees no more than its length and the
  * rows, and is counted as if nothing were shared. */
-static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, act q, const attn_spec *spec) {
+static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, buffer q, const attn_spec *spec) {
     const kv_layout *l = &b->layout;
     int32_t group = l->layer_group[layer];
     int64_t token_bytes = kv_layout_group_token_bytes(l, group) / l->groups[group].n_layers;
@@ -40,19 +40,19 @@ static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, ac
         }
         int64_t reach = most + s->n_rows - 1;
         op->bytes += spec->window > 0 ? token_bytes * (reach < s->n_tokens ? reach : s->n_tokens) : 0;
-        op->operations += 4 * seen * b->acts[q.id].width;
+        op->operations += 4 * seen * b->buffers[q.id].width;
     }
     op->bytes += spec->window > 0 ? 0 : token_bytes * batch_read_tokens(b->batch);
 }
 
-static void traced_embed(backend *base, const embedding *e, float scale, act x) {
+static void traced_embed(backend *base, const embedding *e, float scale, buffer x) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_EMBED, b->batch->n_rows);
     b->untraced->embed(base, e, scale, x);
     end(b, &op);
 }
 
-static void traced_norm_linears(backend *base, act x, const norm *nm, const linear_use *uses, int32_t n) {
+static void traced_norm_linears(backend *base, buffer x, const norm *nm, const linear_use *uses, int32_t n) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_NORM_LINEARS, b->batch->n_rows);
     for (int32_t i = 0; i < n; i++) {
@@ -62,14 +62,14 @@ static void traced_norm_linears(backend *base, act x, const norm *nm, const line
     end(b, &op);
 }
 
-static void traced_rope_store(backend *base, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r) {
+static void traced_rope_store(backend *base, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_ROPE_STORE, b->batch->n_rows);
     b->untraced->qk_norm_rope_store(base, layer, q, k, v, norms, r);
     end(b, &op);
 }
 
-static void traced_attention(backend *base, int32_t layer, act q, const attn_spec *spec, act out) {
+static void traced_attention(backend *base, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_ATTENTION, b->batch->n_rows);
     count_attention(&op, b, layer, q, spec);
@@ -77,7 +77,7 @@ static void traced_attention(backend *base, int32_t layer, act q, const attn_spe
     end(b, &op);
 }
 
-static void traced_linear_add(backend *base, act a, const linear_use *w, float scale, act x) {
+static void traced_linear_add(backend *base, buffer a, const linear_use *w, float scale, buffer x) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_LINEAR_ADD, b->batch->n_rows);
     count_product(&op, w->w);
@@ -85,7 +85,7 @@ static void traced_linear_add(backend *base, act a, const linear_use *w, float s
     end(b, &op);
 }
 
-static void traced_gate_up(backend *base, act x, const norm *nm, const linear_use *gate, const linear_use *up, act_kind f, act h,
+static void traced_gate_up(backend *base, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
                            const linear *reader) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_GATE_UP, b->batch->n_rows);
@@ -95,7 +95,7 @@ static void traced_gate_up(backend *base, act x, const norm *nm, const linear_us
     end(b, &op);
 }
 
-static void traced_head(backend *base, act x, const norm *nm, const linear *w, float scale, float soft_cap) {
+static void traced_head(backend *base, buffer x, const norm *nm, const linear *w, float scale, float soft_cap) {
     cpu_backend *b = (cpu_backend *)base;
     op_time op = begin(b, OP_HEAD, b->batch->n_out);
     count_product(&op, w);

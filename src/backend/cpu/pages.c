@@ -11,8 +11,8 @@
 #include "core/half.h"
 
 #define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */
-#define PART_ROWS        16 /* rows of a part at most: successive tokens of a page share its lines of keys */
-#define PARTS_A_MEMBER   4
+#define TASK_ROWS        16 /* rows of a task at most: successive tokens of a page share its lines of keys */
+#define TASKS_A_WORKER   4
 
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
     cpu_backend *c = (cpu_backend *)b;
@@ -132,7 +132,7 @@ void cpu_kv_gather(backend *b, int32_t layer, const int32_t *pages, int32_t n_to
 typedef struct store_job {
     const cpu_backend *b;
     int32_t layer, part_rows;
-    act q, k, v;
+    buffer q, k, v;
     const qk_norms *norms;
     const rope *r;
 } store_job;
@@ -155,8 +155,8 @@ static void store_row(const store_job *job, int32_t row) {
     const cpu_backend *b = job->b;
     const kv_layout *l = &b->layout;
     float *k = cpu_act_row(b, job->k, row), *v = cpu_act_row(b, job->v, row);
-    norm_and_rotate(job, job->norms != NULL ? job->norms->q : NULL, row, cpu_act_row(b, job->q, row), b->acts[job->q.id].width);
-    norm_and_rotate(job, job->norms != NULL ? job->norms->k : NULL, row, k, b->acts[job->k.id].width);
+    norm_and_rotate(job, job->norms != NULL ? job->norms->q : NULL, row, cpu_act_row(b, job->q, row), b->buffers[job->q.id].width);
+    norm_and_rotate(job, job->norms != NULL ? job->norms->k : NULL, row, k, b->buffers[job->k.id].width);
 
     int64_t slot = b->batch->slots[l->layer_group[job->layer]][row].v;
     if (slot < 0) {
@@ -176,19 +176,19 @@ static void store_row(const store_job *job, int32_t row) {
     }
 }
 
-static void store_part(void *context, int32_t part, int32_t member) {
+static void store_part(void *context, int32_t task, int32_t worker) {
     const store_job *job = context;
-    int32_t row = part * job->part_rows, left = job->b->batch->n_rows - row;
-    (void)member;
+    int32_t row = task * job->part_rows, left = job->b->batch->n_rows - row;
+    (void)worker;
     for (int32_t end = row + (left < job->part_rows ? left : job->part_rows); row < end; row++) {
         store_row(job, row);
     }
 }
 
-void cpu_qk_norm_rope_store(backend *b, int32_t layer, act q, act k, act v, const qk_norms *norms, const rope *r) {
+void cpu_qk_norm_rope_store(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r) {
     cpu_backend *c = (cpu_backend *)b;
-    int32_t n_rows = c->batch->n_rows, share = n_rows / (PARTS_A_MEMBER * team_size(c->team));
-    int32_t part_rows = share < 1 ? 1 : share < PART_ROWS ? share : PART_ROWS;
+    int32_t n_rows = c->batch->n_rows, share = n_rows / (TASKS_A_WORKER * thread_pool_size(c->thread_pool));
+    int32_t part_rows = share < 1 ? 1 : share < TASK_ROWS ? share : TASK_ROWS;
     store_job job = {c, layer, part_rows, q, k, v, norms, r};
-    team_run(c->team, store_part, &job, (n_rows + part_rows - 1) / part_rows);
+    thread_pool_run(c->thread_pool, store_part, &job, (n_rows + part_rows - 1) / part_rows);
 }

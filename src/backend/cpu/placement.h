@@ -2,7 +2,7 @@
  *
  * Threads are left to the system's scheduler unless --cpu-bind says otherwise: bound to one processor each, a thread cannot move away from
  * what else runs there, and two engines bound to the same processors halve each other while others idle. So `auto` binds only where there is
- * nothing to choose, that is where threads fill the cores (or all processors) that the process may use; a part of a machine takes a list.
+ * nothing to choose, that is where threads fill the cores (or all processors) that the process may use; a task of a machine takes a list.
  *
  * Memory of weights and pages comes from the nodes of the threads' processors in turn, where the process may use several. Parts of an op go to
  * whichever thread comes first, so no thread reads the same bytes again and none can have them near; in turns, all nodes' memory is read at
