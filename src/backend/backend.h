@@ -8,7 +8,7 @@
  * Owner: the engine thread calls everything here but the loading calls, which run before the first step. Ops may be queued; results are there
  * after step_wait(). Row counts are (reserved at open, actual in the batch). Everything is sized by step_open(): an op allocates nothing.
  *
- * Law (DESIGN.md, 1): what an op writes for a row depends on that row's own inputs only, bit for bit, never on n_rows, threads, pages or work list.
+ * Law (docs/design.md, Determinism): what an op writes for a row depends on that row's own inputs only, bit for bit, never on n_rows, threads, pages or work list.
  *
  * Letters: M rows of the batch, D d_model, H heads, G kv heads, E d_head, F d_ff, V vocabulary. All activations are row-major [M, width]. */
 #ifndef BACKEND_H

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "core/kv_layout.h"
 
-#define ATTN_CHUNK 256 /* positions; attention cuts every sequence at multiples of this (DESIGN.md, 1) */
+#define ATTN_CHUNK 256 /* positions; attention cuts every sequence at multiples of this (docs/design.md, Determinism) */
 #define BATCH_POS_AXES 4
 #define BATCH_MAX_LEVELS 8 /* of items that carry on a state: into so many shared parts at most is a row's prefix cut */
 

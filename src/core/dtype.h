@@ -37,7 +37,7 @@ typedef enum dtype {
     N_DTYPES
 } dtype;
 
-/* How matrix products are computed: the main part of the numeric configuration (DESIGN.md, 1). */
+/* How matrix products are computed: the main part of the numeric configuration (docs/design.md, Determinism). */
 typedef enum compute_mode { COMPUTE_F32, COMPUTE_BF16, COMPUTE_INT8 } compute_mode;
 
 const char *dtype_name(dtype t);

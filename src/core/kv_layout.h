@@ -1,4 +1,4 @@
-/* How KV pages are cut: groups of layers, planes inside a page (DESIGN.md, 3).
+/* How KV pages are cut: groups of layers, planes inside a page (docs/design.md, Pages).
  *
  * A page is one contiguous extent of page_bytes that holds page_tokens tokens of one group: for each layer of the group its planes, in order.
  * All pages have the same bytes, so any free page serves any group; what a group leaves unused is padding. Plane offsets are multiples of 64.

@@ -37,7 +37,7 @@ typedef struct rope_desc {
 
 typedef enum activation { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2 } activation;
 
-/* What a layer remembers (DESIGN.md, 3). */
+/* What a layer remembers (docs/design.md, Pages). */
 typedef enum layer_kind { LAYER_FULL, LAYER_WINDOW, LAYER_LATENT, LAYER_STATE } layer_kind;
 
 typedef struct model_desc {

@@ -4,7 +4,7 @@
  * the fork parent end, those of the branch begin.
  *
  * A fork parent is held, not looked up: it may end, by itself or cancelled, before its branch comes to the engine thread. The branch is then a request like any
- * other, which finds what the fork parent left in the prefix cache. Either way it computes the same bits (DESIGN.md, 1).
+ * other, which finds what the fork parent left in the prefix cache. Either way it computes the same bits (docs/design.md, Determinism).
  *
  * All by the engine thread. */
 #ifndef ENGINE_BRANCH_H

@@ -1,7 +1,7 @@
 /* The engine's side of the prefix cache: what a sequence reuses when it is admitted, and what it leaves for others. All by the engine thread.
  *
  * A sequence stands in the namespace of its tenant, narrowed by its salt. On admission its tables take the pages of the longest cached prefix; full pages are published when they
- * are committed, the part-filled last one when it ends. By the rule (DESIGN.md, 1) reuse changes no bit of what is computed after it. With the cache
+ * are committed, the part-filled last one when it ends. By the rule (docs/design.md, Determinism) reuse changes no bit of what is computed after it. With the cache
  * switched off nothing is looked up or published, and pages are free as soon as they are released. */
 #ifndef ENGINE_CACHE_H
 #define ENGINE_CACHE_H

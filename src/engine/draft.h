@@ -3,7 +3,7 @@
  * A drafter is asked, once a step, for the sequences that decode: it leaves a tree of guesses with each (draft_tree.h), a line unless the options allow branches.
  * Known tokens of a sequence that it is asked for never change, so what a drafter keeps of these stays true; a rolled back or steered stream goes on as another
  * sequence. Where a drafter wrote on, tokens[0..draft.n_agreed) are still what it saw.
- * Drafts change how fast tokens come, never which ones (DESIGN.md, 4), so a drafter may guess as it likes; it must guess the same in every run of
+ * Drafts change how fast tokens come, never which ones (docs/design.md, Drafts), so a drafter may guess as it likes; it must guess the same in every run of
  * the same requests, for figures to repeat.
  *
  * How deep they are asked to go adapts to each sequence: at first the most that the options allow; twice as deep as before where they were accepted to the end, up to that;

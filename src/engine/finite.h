@@ -1,5 +1,5 @@
 /* What is not a number never reaches the prefix cache: one look at what a step computed for a sequence, before any of it is published. A sequence that
- * fails it ends with QUIRE_NUMERIC and its pages are dropped; rows of others are not touched by it (DESIGN.md, 1). The engine thread. */
+ * fails it ends with QUIRE_NUMERIC and its pages are dropped; rows of others are not touched by it (docs/design.md, Determinism). The engine thread. */
 #ifndef ENGINE_FINITE_H
 #define ENGINE_FINITE_H
 

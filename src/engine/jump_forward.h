@@ -1,5 +1,5 @@
 /* Jump ahead: where a request's rules leave exactly one token that can come next, it need not be chosen. Forced tokens enter as drafts whose rows want no
- * logits (DESIGN.md, 4), so several are computed in one step and nothing that is produced changes. Rules that force tokens today: allowed_token_ids of one id. */
+ * logits (docs/design.md, Drafts), so several are computed in one step and nothing that is produced changes. Rules that force tokens today: allowed_token_ids of one id. */
 #ifndef ENGINE_JUMP_FORWARD_H
 #define ENGINE_JUMP_FORWARD_H
 

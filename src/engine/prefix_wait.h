@@ -1,4 +1,4 @@
-/* Holds: a request whose next page is being computed by a running sequence waits for it rather than computing it again (DESIGN.md, 3).
+/* Holds: a request whose next page is being computed by a running sequence waits for it rather than computing it again (docs/design.md, Pages).
  *
  * A waiting sequence is held for an older one of its namespace or public prefix that runs (or is admitted in the same plan) and whose known tokens agree with
  * its own for at least a page beyond what it finds in the cache now, in pages that are still to be computed. The hold ends when the last of

@@ -4,7 +4,7 @@
  *
  * A sequence's leading pages that others hold too stay where they are and are found in the prefix cache when it comes back; were they
  * evicted meanwhile, what was swapped out is of no use and all is computed. Pages come back byte for byte, so nothing that is computed
- * after them changes (DESIGN.md, 1). All by the engine thread; without swap space every function does nothing. */
+ * after them changes (docs/design.md, Determinism). All by the engine thread; without swap space every function does nothing. */
 #ifndef ENGINE_SWAP_H
 #define ENGINE_SWAP_H
 

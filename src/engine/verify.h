@@ -2,7 +2,7 @@
  *
  * The rows of a sequence's drafts follow that of its last known token, and each gives the logits behind its own token. Row by row the sequence samples as it
  * does without drafts, with the noise of that position; while what it picks is a draft that could come there, that draft's logits are those it would have computed
- * in a later step, to the bit (DESIGN.md, 1), and it goes on with them; if the draft is of another branch than the first, its keys and values are moved to where that token
+ * in a later step, to the bit (docs/design.md, Determinism), and it goes on with them; if the draft is of another branch than the first, its keys and values are moved to where that token
  * lies. At the first other pick the rest is of no use: their slots are given back, pages too, in the same step. So every token, state and published page is what it would be without drafts.
  *
  * Under DRAFT_RULE_STANDARD the pick goes by rejection sampling instead (rejection.h): a draft x is accepted with probability min(1, p(x) / q(x)) of the target's and the

@@ -1,4 +1,4 @@
-/* The audit of a whole cache: what the pool counts is what the block tables hold (DESIGN.md, 3). */
+/* The audit of a whole cache: what the pool counts is what the block tables hold (docs/design.md, Pages). */
 #ifndef KV_CHECK_H
 #define KV_CHECK_H
 

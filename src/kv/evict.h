@@ -1,4 +1,4 @@
-/* Which cached page goes first (DESIGN.md, 3).
+/* Which cached page goes first (docs/design.md, Pages).
  *
  * Candidates are the cached pages whose going cuts no prefix: those of a full group whose entry is the last of its branch, and those of a
  * window group anywhere. So a page never goes before one that follows it, whatever the policy says. Among the candidates the lowest level

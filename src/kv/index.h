@@ -1,4 +1,4 @@
-/* The index of cached prefixes: finds, for a new request, pages that already hold the keys and values of its first tokens (DESIGN.md, 3).
+/* The index of cached prefixes: finds, for a new request, pages that already hold the keys and values of its first tokens (docs/design.md, Pages).
  *
  * A radix tree over token ids in pages. A token may be any int32: rows that are not tokens (images) are given ids by their content, one by
  * one, by the caller. Tokens are compared, never hashes of them. Reuse is token-granular although pages are not: when a request leaves the

@@ -1,4 +1,4 @@
-/* Snapshots: recurrent states as they were behind a prefix, for requests that go on from there (DESIGN.md, 3).
+/* Snapshots: recurrent states as they were behind a prefix, for requests that go on from there (docs/design.md, Pages).
  *
  * A state cannot be cut like keys and values: what it was after n tokens is known only if it was kept then. A snapshot is the whole pages of
  * all state groups of a model, and stands at a place of the tree: an entry, or a namespace's start, and the tokens behind it that do not fill a

@@ -1,4 +1,4 @@
-/* The scheduler: what the next step computes, as a pure function of integers and measured costs. No clock, no allocation, no device (DESIGN.md, 4).
+/* The scheduler: what the next step computes, as a pure function of integers and measured costs. No clock, no allocation, no device (docs/design.md, Scheduler).
  *
  * Every step has a budget of rows. Running sequences that decode go first with a row each, prefills take what is left in chunks, and waiting
  * sequences are admitted in the order given while rows, sequence slots and pages last; one that is held for pages which another computes is passed
@@ -8,7 +8,7 @@
  * last of all, so that nobody is preempted or kept out for them.
  *
  * When pages run out, running sequences are preempted: of the newest few that have no rows in the step yet, the one that has computed least.
- * Its pages are given back and it waits, in its old place, to be computed again (bit for bit the same, DESIGN.md, 1). One that was preempted
+ * Its pages are given back and it waits, in its old place, to be computed again (bit for bit the same, docs/design.md, Determinism). One that was preempted
  * max_preemptions times has aged: it comes back when all pages that it may ever need can be had, these are promised to it, and it is not preempted again.
  *
  * Progress: the first running sequence is never preempted for another, and a lone sequence always fits (admission at submit proves it): a page that it
