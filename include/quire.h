@@ -4,8 +4,8 @@
  *   quire_request_parse -> quire_submit -> quire_queue_next (events) -> quire_stream_release
  *   quire_queue_close -> quire_engine_close
  *
- * Threads: an engine may be used from any thread. A queue is read by one thread. A request belongs to whoever made it until quire_submit takes it.
- * Text is UTF-8 with explicit length. All ids are 0-based token ids of the model's vocabulary. */
+ * Threads: an engine may be used from any thread. A queue is read by one thread. A request belongs to whoever made it until quire_submit
+ * takes it. Text is UTF-8 with explicit length. All ids are 0-based token ids of the model's vocabulary. */
 #ifndef QUIRE_H
 #define QUIRE_H
 
@@ -39,8 +39,8 @@ typedef struct quire_queue quire_queue;
 
 /* ---- engine ---- */
 
-/* The first tokens of prompts: ids, or, where those are NULL, a text. It is tokenised as a completion's prompt is, with special tokens parsed and
- * BOS as the model wants. Text and ids are compared as tokens: a chat's begin with what the template writes. */
+/* The first tokens of prompts: ids, or, where those are NULL, a text. It is tokenised as a completion's prompt is, with special tokens
+ * parsed and BOS as the model wants. Text and ids are compared as tokens: a chat's begin with what the template writes. */
 typedef struct quire_prefix {
     const char *text;
     size_t n_text;
@@ -49,22 +49,27 @@ typedef struct quire_prefix {
 } quire_prefix;
 
 typedef struct quire_options {
-    size_t size;                  /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
+    /* of this struct in the caller's quire.h; quire_options_init sets it. Later versions add members at the end */
+    size_t size;
     const char *model;            /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
     const char *compute;          /* "auto", "f32", "bf16", "int8" */
     const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
-    const char *prefix_cache;     /* "token": prompts reuse what others of their tenant left in the pages; "page": whole pages of it only; "none" */
+    /* "token": prompts reuse what others of their tenant left in the pages; "page": whole pages of it only; "none" */
+    const char *prefix_cache;
     const char *eviction_policy;  /* which cached page goes first: "lru", "lfu", "gdsf", "learned" */
     const char *schedule;         /* who is admitted first: "fcfs", "priority", "prefix", "fair" */
     double schedule_lambda;       /* "prefix": cached tokens that a second of waiting is worth */
-    int64_t step_target_us;       /* while streams run, prompts are computed in parts that keep a step within this or twice the streams' own time; 0: as fast as they can be */
+    /* while streams run, prompts are computed in parts that keep a step within this or twice the streams' own time; 0: as fast as they can
+     * be */
+    int64_t step_target_us;
     const quire_prefix *public_prefixes; /* [n_public_prefixes] with which prompts of all tenants begin: these share their pages. Copied */
     int32_t n_public_prefixes;
     const char *audit;            /* a file to which live, reserved and wasted bytes are written at each allocation of pages; NULL: none */
     const char *isa;              /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
     const char *chat_template;    /* the template's text, or NULL: the model's own */
     int32_t n_threads;            /* 0: one a core that the process may use */
-    const char *cpu_bind;         /* "none": the system places threads; "auto": bound to a processor each, where they fill the cores; or the processors: "0-3,8" */
+    /* "none": the system places threads; "auto": bound to a processor each, where they fill the cores; or the processors: "0-3,8" */
+    const char *cpu_bind;
     int32_t page_tokens;          /* power of two, 1..256 */
     int32_t n_pages;              /* 0: found from memory_utilization */
     double memory_utilization;    /* part of the free memory, after weights and buffers, for KV pages */
@@ -73,30 +78,37 @@ typedef struct quire_options {
     int32_t max_batched_tokens;   /* rows a step */
     int32_t max_seqs;             /* sequences running at once */
     int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what the step has room for */
-    bool no_chunked_prefill;      /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs. To compare with */
+    /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs. To compare with */
+    bool no_chunked_prefill;
     bool no_fork_sharing;         /* the samples of a prompt share nothing but what the prefix cache finds. To compare with */
     bool no_cascade;              /* attention reads a prefix that sequences share for each of them. To compare with */
     int32_t n_text_threads;       /* threads that tokenise and render templates */
-    const char *speculative_config; /* drafts that are verified several a step, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
+    /* drafts that are verified several a step, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
+    const char *speculative_config;
     bool no_jump_forward;         /* compute tokens that a request's rules force one by one */
     int64_t swap_bytes;           /* host memory for preempted sequences: they come back instead of being computed again; 0: none */
-    const char *preemption_mode;  /* "auto": swapped out where that is faster, by measured costs; "recompute"; "swap": wherever there is room */
+    /* "auto": swapped out where that is faster, by measured costs; "recompute"; "swap": wherever there is room */
+    const char *preemption_mode;
     int64_t tier_host_bytes;      /* host memory for cached pages that leave the pool; 0: none */
     const char *tier_file;        /* directory for them, which the next start adopts; NULL: none */
     int64_t tier_file_bytes;
     const char *tier_redis;       /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path; NULL: none */
     int64_t tier_redis_bytes;     /* most that this process leaves there */
-    const char *tier_write;       /* when pages go to file and Redis: "evict": when they leave the pool; "through": soon after they were computed */
+    /* when pages go to file and Redis: "evict": when they leave the pool; "through": soon after they were computed */
+    const char *tier_write;
     int64_t tier_wait_us;         /* how long a request waits for its pages from there before it computes them */
-    const char *generation_config; /* what temperature, top_k, top_p, min_p and repetition_penalty are where a request leaves them out: "auto": as the model
-                                      recommends in generation_config.json or general.sampling.*; "none": as the API has them; or such a file, or its directory */
-    int64_t max_answer_bytes;     /* an answer's, in JSON: a request that asks for more by n, echo, logprobs and max_tokens is refused; 0: no limit */
+    const char *generation_config; /* what temperature, top_k, top_p, min_p and repetition_penalty are where a request leaves them out:
+                                      "auto": as the model recommends in generation_config.json or general.sampling.*; "none": as the API
+                                      has them; or such a file, or its directory */
+    /* an answer's, in JSON: a request that asks for more by n, echo, logprobs and max_tokens is refused; 0: no limit */
+    int64_t max_answer_bytes;
 } quire_options;
 
-/* The defaults, in a struct of `size` bytes: for programs that do not read this header. What lies beyond the members that this library knows becomes 0. */
+/* The defaults, in a struct of `size` bytes: for programs that do not read this header. What lies beyond the members that this library
+ * knows becomes 0. */
 void quire_options_init_sized(quire_options *o, size_t size);
-/* The defaults. A program made with another version's header works: options that it does not know have their defaults; options that the library does
- * not know must be as this left them, or whatever takes the struct says so with QUIRE_INVALID. */
+/* The defaults. A program made with another version's header works: options that it does not know have their defaults; options that the
+ * library does not know must be as this left them, or whatever takes the struct says so with QUIRE_INVALID. */
 static inline void quire_options_init(quire_options *o) {
     quire_options_init_sized(o, sizeof *o);
 }
@@ -106,8 +118,8 @@ quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_er
 /* Cancels what runs, waits for the threads, frees everything. Queues must be closed first. */
 void quire_engine_close(quire_engine *e);
 
-/* Writes the model that o names to path as one packed file, for o's compute mode: as a model it starts in milliseconds, and processes share its
- * memory. What stands at path is replaced when the file is complete. *n_bytes: what it takes. */
+/* Writes the model that o names to path as one packed file, for o's compute mode: as a model it starts in milliseconds, and processes share
+ * its memory. What stands at path is replaced when the file is complete. *n_bytes: what it takes. */
 quire_err quire_pack(const quire_options *o, const char *path, int64_t *n_bytes, quire_error *err);
 
 /* Facts about an open engine; strings live as long as it. */
@@ -167,10 +179,13 @@ bool quire_engine_healthy(const quire_engine *e);
 
 /* ---- text ---- */
 
-/* Ids of a text; special tokens in it are parsed; add_special adds BOS as the model wants. *ids is freed with quire_free. UNSUPPORTED without vocabulary. */
-quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids, quire_error *err);
+/* Ids of a text; special tokens in it are parsed; add_special adds BOS as the model wants. *ids is freed with quire_free. UNSUPPORTED
+ * without vocabulary. */
+quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
+                         quire_error *err);
 /* Text of ids; *text is freed with quire_free and 0-terminated. */
-quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text, quire_error *err);
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
+                           quire_error *err);
 /* The vocabulary's spelling of an id, borrowed; "" when there is none. */
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
 void quire_free(void *p);
@@ -182,24 +197,25 @@ void *quire_alloc(size_t n);
 typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT } quire_endpoint;
 
 /* Reads and validates the JSON body of an OpenAI request. err->param names the field at fault. Does not tokenise. */
-quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err);
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
+                              quire_error *err);
 void quire_request_free(quire_request *r);
 
 /* The same on a text thread, for a body that takes long to read: a PARSED event on q brings the request, or the error. */
 typedef struct quire_parse quire_parse;
-/* Takes body, memory of quire_alloc, also on failure; it is freed once it is read. Does not block. From q's thread. *out is valid until its PARSED was
- * given out. QUIRE_NO_MEMORY. */
+/* Takes body, memory of quire_alloc, also on failure; it is freed once it is read. Does not block. From q's thread. *out is valid until its
+ * PARSED was given out. QUIRE_NO_MEMORY. */
 quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out);
 /* Its PARSED does not come any more; what was read is freed. From q's thread. */
 void quire_parse_cancel(quire_parse *p);
 
-/* A prompt of ids, no text: what tests, benchmarks and `quire logits` use. Copies the ids. Other fields are set by name; until then they are as in a body that
- * leaves them out (quire_options' generation_config). */
+/* A prompt of ids, no text: what tests, benchmarks and `quire logits` use. Copies the ids. Other fields are set by name; until then they
+ * are as in a body that leaves them out (quire_options' generation_config). */
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 /* Sets a field by its OpenAI name, value as JSON text ("0.7", "true", "[\"a\"]"). */
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
-/* Whose request it is: prefixes are shared between requests of one tenant only. Copied. Default: one tenant for all. QUIRE_INVALID for a name of
- * over QUIRE_TENANT_BYTES bytes, and the request is as it was. */
+/* Whose request it is: prefixes are shared between requests of one tenant only. Copied. Default: one tenant for all. QUIRE_INVALID for a
+ * name of over QUIRE_TENANT_BYTES bytes, and the request is as it was. */
 quire_err quire_request_tenant(quire_request *r, const char *tenant);
 #define QUIRE_TENANT_BYTES 128
 /* All logits of the prompt go to out, f32 [n_prompt_tokens, n_vocab], which stays alive until the stream is done, or, if
@@ -215,18 +231,26 @@ typedef struct quire_request_info {
     int32_t n_choices;            /* prompts of a completion, 1 for chat, times n_samples; those of a prompt stand together */
     int32_t n_samples, n_best;    /* samples of each prompt, and how many of them are wanted: fewer with best_of */
     int32_t beam_width;           /* beam search with this many beams, whose results are the samples, the best first; 0: none */
-    int32_t logprobs, prompt_logprobs; /* likeliest tokens to report beside each token of the answer, and of the prompt; -1: report nothing */
+    /* likeliest tokens to report beside each token of the answer, and of the prompt; -1: report nothing */
+    int32_t logprobs, prompt_logprobs;
     const char *ignored;          /* members of the body that mean nothing here, "foo, bar", the first few, printable; NULL: none */
 } quire_request_info;
 
 const quire_request_info *quire_request_describe(const quire_request *r);
 
-/* Sets every field of a JSON object, as quire_request_parse reads them; an unknown one is refused where it would change what is generated, else noted in info. After an error r is to be freed. */
+/* Sets every field of a JSON object, as quire_request_parse reads them; an unknown one is refused where it would change what is generated,
+ * else noted in info. After an error r is to be freed. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
 /* ---- streams ---- */
 
-typedef enum quire_finish { QUIRE_FINISH_NONE, QUIRE_FINISH_STOP, QUIRE_FINISH_LENGTH, QUIRE_FINISH_CANCELLED, QUIRE_FINISH_ERROR } quire_finish;
+typedef enum quire_finish {
+    QUIRE_FINISH_NONE,
+    QUIRE_FINISH_STOP,
+    QUIRE_FINISH_LENGTH,
+    QUIRE_FINISH_CANCELLED,
+    QUIRE_FINISH_ERROR
+} quire_finish;
 
 typedef enum quire_event_kind {
     QUIRE_EVENT_START, /* prompt accepted and counted; comes once a choice, first, but not to one that failed before its first token */
@@ -249,13 +273,13 @@ typedef struct quire_event {
     void *user;               /* as given to quire_submit */
     quire_event_kind kind;
     int32_t choice;
-    const char *text;         /* DELTA: the new text. ROLLBACK: the answer's text that stands. START: the prompt's text if the request has echo. Borrowed until the next call of
-                               * quire_queue_next or quire_stream_release; not 0-terminated */
+    const char *text; /* DELTA: the new text. ROLLBACK: the answer's text that stands. START: the prompt's text if the request has echo.
+                       * Borrowed until the next call of quire_queue_next or quire_stream_release; not 0-terminated */
     size_t n_text;
     const int32_t *tokens;    /* DELTA: the new ids. ROLLBACK: the answer's ids that stand. START: the prompt's ids */
     int32_t n_tokens;
-    /* Where the request asked for them: DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the prompt's tokens
-     * but the first. Else NULL and 0. Borrowed as text. */
+    /* Where the request asked for them: DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the
+     * prompt's tokens but the first. Else NULL and 0. Borrowed as text. */
     const quire_logprob *logprobs;
     int32_t n_logprobs;
     quire_finish finish;      /* END and DONE */
@@ -276,39 +300,45 @@ quire_err quire_queue_open(quire_engine *e, quire_queue **out);
 void quire_queue_close(quire_queue *q);
 /* A file descriptor that is readable while events may be waiting (poll, epoll, libevent). */
 int quire_queue_fd(const quire_queue *q);
-/* The next event, or false when there is none now. Detokenises and matches stop strings on the calling thread. Call until false, then wait for the fd. */
+/* The next event, or false when there is none now. Detokenises and matches stop strings on the calling thread. Call until false, then wait
+ * for the fd. */
 bool quire_queue_next(quire_queue *q, quire_event *out);
 /* Blocks until the fd is readable or timeout_us passed (-1: for ever). */
 void quire_queue_wait(quire_queue *q, int64_t timeout_us);
 
-/* Takes the request (also on failure, when it is freed) and starts it; events come on q. Does not block: tokenising happens on the text threads.
- * An engine that is full shows later: as DONE with the error QUIRE_BUSY. */
+/* Takes the request (also on failure, when it is freed) and starts it; events come on q. Does not block: tokenising happens on the text
+ * threads. An engine that is full shows later: as DONE with the error QUIRE_BUSY. */
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
 /* Asks the stream to end; its DONE still comes. From the queue's thread. */
 void quire_stream_cancel(quire_stream *s);
-/* Gives the handle back, after DONE, or at any time: an unfinished stream is cancelled and its later events are dropped. From the queue's thread. */
+/* Gives the handle back, after DONE, or at any time: an unfinished stream is cancelled and its later events are dropped. From the queue's
+ * thread. */
 void quire_stream_release(quire_stream *s);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
 
 /* ---- streams that branch: docs/streams.md ---- */
 
-/* A position counts tokens from the start of the prompt. A choice can be branched at any position from the end of its prompt to the last token that was
- * given out by quire_queue_next, while its END was not: the engine may be further, or may have finished, and branches all the same. QUIRE_HERE is that last
- * token. All three calls are for the queue's thread. Errors: QUIRE_NOT_FOUND when the choice has ended, QUIRE_BUSY when it is still being prepared or another
- * rollback or steer of it is under way, QUIRE_BAD_REQUEST (err->param: "index", "position", or a field) for what cannot be; the stream is then as it was. */
+/* A position counts tokens from the start of the prompt. A choice can be branched at any position from the end of its prompt to the last
+ * token that was given out by quire_queue_next, while its END was not: the engine may be further, or may have finished, and branches all
+ * the same. QUIRE_HERE is that last token. All three calls are for the queue's thread. Errors: QUIRE_NOT_FOUND when the choice has ended,
+ * QUIRE_BUSY when it is still being prepared or another rollback or steer of it is under way, QUIRE_BAD_REQUEST (err->param: "index",
+ * "position", or a field) for what cannot be; the stream is then as it was. */
 #define QUIRE_HERE (-1)
 
-/* Fork: a request that goes on from the first `position` tokens of a choice, sharing its pages. It has the fields of the choice's request but stream, n,
- * best_of, echo and prompt_logprobs, and a seed made of the choice's own and of how many forks were taken before, so that it says something else; with the
- * choice's own seed it says the same. Change it with quire_request_set, submit it to any queue. To events its prompt is all that stood before; max_tokens
- * and min_tokens count what comes after (unless set, it ends where the choice would), while penalties know what was prompt and what was generated.
- * *out is the caller's until quire_submit takes it, and keeps the tokens that it shares even when the stream is released before. */
+/* Fork: a request that goes on from the first `position` tokens of a choice, sharing its pages. It has the fields of the choice's request
+ * but stream, n, best_of, echo and prompt_logprobs, and a seed made of the choice's own and of how many forks were taken before, so that it
+ * says something else; with the choice's own seed it says the same. Change it with quire_request_set, submit it to any queue. To events its
+ * prompt is all that stood before; max_tokens and min_tokens count what comes after (unless set, it ends where the choice would), while
+ * penalties know what was prompt and what was generated. *out is the caller's until quire_submit takes it, and keeps the tokens that it
+ * shares even when the stream is released before. */
 quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out, quire_error *err);
 
-/* Rollback: what the choice said after its first `position` tokens is dropped, their pages are given back, and generation goes on from there with fields
- * changed as the JSON object `fields` (NULL: none) says: seed, max_tokens, stop_token_ids and those that shape the choice of tokens. Noise depends on seed and position, so
- * with none changed the same tokens come again. When it is done a ROLLBACK event says what stands, and new DELTAs follow; DELTAs given out until then belong
- * to what is dropped, and no END comes before. What cannot be done after all shows as REFUSED: a tail with no room, a full engine, a cancelled stream. Not for the best of several. O(position) on a text thread. */
+/* Rollback: what the choice said after its first `position` tokens is dropped, their pages are given back, and generation goes on from
+ * there with fields changed as the JSON object `fields` (NULL: none) says: seed, max_tokens, stop_token_ids and those that shape the choice
+ * of tokens. Noise depends on seed and position, so with none changed the same tokens come again. When it is done a ROLLBACK event says
+ * what stands, and new DELTAs follow; DELTAs given out until then belong to what is dropped, and no END comes before. What cannot be done
+ * after all shows as REFUSED: a tail with no room, a full engine, a cancelled stream. Not for the best of several. O(position) on a text
+ * thread. */
 quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields, size_t n_fields, quire_error *err);
 
 /* What takes the place of a dropped tail: ids or, where those are NULL, a text, in which special tokens are parsed. Copied. */
@@ -319,8 +349,8 @@ typedef struct quire_tail {
     size_t n_ids;
 } quire_tail;
 
-/* Steer: a rollback, then the tail as if the choice had said it itself (DELTAs without log-probabilities; stop strings count in it, stop tokens do not), then
- * generation goes on. */
+/* Steer: a rollback, then the tail as if the choice had said it itself (DELTAs without log-probabilities; stop strings count in it, stop
+ * tokens do not), then generation goes on. */
 quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
                              quire_error *err);
 
@@ -340,8 +370,8 @@ int quire_pool_view_fd(const quire_pool_view *v);
 /* Asks for the present state, the tokens of one page (-1: none's), and the KV events behind number `after`. Does nothing while another ask
  * is under way. */
 void quire_pool_view_ask(quire_pool_view *v, int32_t page, uint64_t after);
-/* The answer to the last ask, valid until the next; NULL while it is under way, or before the first. A sequence's id is its request's number
- * in order of arrival; waiting sequences hold no pages and are not shown. */
+/* The answer to the last ask, valid until the next; NULL while it is under way, or before the first. A sequence's id is its request's
+ * number in order of arrival; waiting sequences hold no pages and are not shown. */
 const quire_kv_view *quire_pool_view_get(quire_pool_view *v);
 
 /* ---- model files without an engine ---- */

@@ -1,6 +1,7 @@
 /* Errors: one list for every room, the C API and the wire.
  *
- * 0 is success. A name's comment is what quire_err_text() says. Calls that load or parse also fill a quire_error: what, where, what next. */
+ * 0 is success. A name's comment is what quire_err_text() says. Calls that load or parse also fill a quire_error: what, where, what next.
+ */
 #ifndef QUIRE_ERR_H
 #define QUIRE_ERR_H
 

@@ -80,11 +80,12 @@ void quire_kv_close(quire_kv *kv);
 quire_err quire_kv_seq_open(quire_kv *kv, const void *ns, size_t n_ns, const int32_t *tokens, int32_t n, quire_kv_seq **out,
                             int32_t *n_cached);
 /* tokens[0..n), whole pages of them, become a public prefix: what sequences opened with quire_kv_seq_open_public have of it lies in pages
- * that all of one scope share, whatever their namespaces. scope (at most 255 bytes) holds what must agree all the same: model, adapter, type of
- * the values. Stays until the cache is closed. QUIRE_INVALID when n is less than a page. */
+ * that all of one scope share, whatever their namespaces. scope (at most 255 bytes) holds what must agree all the same: model, adapter,
+ * type of the values. Stays until the cache is closed. QUIRE_INVALID when n is less than a page. */
 quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n);
-/* As quire_kv_seq_open; where the tokens begin with a public prefix of that scope, the longest counts, and what follows it is the namespace's
- * own. A sequence that is truncated inside the prefix and goes on with other tokens keeps these to itself: nothing behind is findable. */
+/* As quire_kv_seq_open; where the tokens begin with a public prefix of that scope, the longest counts, and what follows it is the
+ * namespace's own. A sequence that is truncated inside the prefix and goes on with other tokens keeps these to itself: nothing behind is
+ * findable. */
 quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *ns, size_t n_ns,
                                    const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached);
 /* Gives its pages back; those that were committed stay cached. */

@@ -1,6 +1,6 @@
-/* Stop strings of a beam search. Its beams cannot be ended from outside at a position, as a stream's response is, for the search goes by what
- * has ended; so the engine asks of each continuation whether it is over. The search then has the same results as if the text were watched,
- * but for a stop string that a token completes together with a part of a character: that one only cuts the text that is shown. */
+/* Stop strings of a beam search. Its beams cannot be ended from outside at a position, as a stream's response is, for the search goes by
+ * what has ended; so the engine asks of each continuation whether it is over. The search then has the same results as if the text were
+ * watched, but for a stop string that a token completes together with a part of a character: that one only cuts the text that is shown. */
 #ifndef API_BEAM_STOP_MATCHER_H
 #define API_BEAM_STOP_MATCHER_H
 

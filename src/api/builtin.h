@@ -1,4 +1,5 @@
-/* The built-in models: GGUF files inside the binary. "builtin", and its sibling of a seventh of its size, "builtin-small", which can draft for it. */
+/* The built-in models: GGUF files inside the binary. "builtin", and its sibling of a seventh of its size, "builtin-small", which can draft
+ * for it. */
 #ifndef API_BUILTIN_H
 #define API_BUILTIN_H
 

@@ -1,5 +1,5 @@
-/* What the sampling fields of requests are where nobody says: as the model's makers recommend, or another generation_config.json. Part of an engine;
- * immutable once open. */
+/* What the sampling fields of requests are where nobody says: as the model's makers recommend, or another generation_config.json. Part of
+ * an engine; immutable once open. */
 #ifndef API_DEFAULTS_H
 #define API_DEFAULTS_H
 
@@ -16,7 +16,8 @@ typedef struct request_defaults {
     strbuf text;   /* "temperature 0.6, top_k 20" */
 } request_defaults;
 
-/* Reads what o->generation_config names, f being the model. Each value is checked as a request's is; BAD_FILE names file and field. On failure *out is empty. */
+/* Reads what o->generation_config names, f being the model. Each value is checked as a request's is; BAD_FILE names file and field. On
+ * failure *out is empty. */
 quire_err defaults_open(const quire_options *o, const model_file *f, request_defaults *out, quire_error *err);
 void defaults_close(request_defaults *d);
 /* The JSON of a field's value; NULL: d (which may be NULL) has none. */

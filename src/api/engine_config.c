@@ -45,7 +45,8 @@ void quire_options_init_sized(quire_options *o, size_t size) {
 quire_err options_read(const quire_options *given, quire_options *out, quire_error *err) {
     size_t size = given->size;
     if (size < LEAST_SIZE || size > MAX_SIZE || size % _Alignof(quire_options) != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size, sizeof *out);
+        return err_set(err, QUIRE_INVALID, -1, "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size,
+                       sizeof *out);
     }
     for (size_t i = sizeof *out; i < size; i++) {
         if (((const unsigned char *)given)[i] != 0) {
@@ -74,8 +75,9 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
         return QUIRE_OK;
     }
     if (d->is_packed) {
-        return err_set(err, QUIRE_INVALID, -1, "--compute %s: the model is packed for %s; pack it again with this --compute, or leave the flag out",
-                       o->compute, compute_name(d->packed_compute));
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--compute %s: the model is packed for %s; pack it again with this --compute, or leave the flag out", o->compute,
+                       compute_name(d->packed_compute));
     }
     if (is_auto) {
         bool half = d->weight_type == DTYPE_F16 || d->weight_type == DTYPE_BF16;
@@ -142,7 +144,8 @@ int32_t options_max_rows(const quire_options *o, int32_t max_model_len) {
 }
 
 quire_err options_schedule(const quire_options *o, admission_policy *out, quire_error *err) {
-    static const char *const names[] = {[ADMISSION_FCFS] = "fcfs", [ADMISSION_PRIORITY] = "priority", [ADMISSION_PREFIX] = "prefix", [ADMISSION_FAIR] = "fair"};
+    static const char *const names[] = {
+        [ADMISSION_FCFS] = "fcfs", [ADMISSION_PRIORITY] = "priority", [ADMISSION_PREFIX] = "prefix", [ADMISSION_FAIR] = "fair"};
     for (admission_policy p = ADMISSION_FCFS; p <= ADMISSION_FAIR; p++) {
         if (strcmp(o->schedule, names[p]) == 0) {
             *out = p;
@@ -173,8 +176,8 @@ static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t
 }
 
 quire_err options_check(const quire_options *o, quire_error *err) {
-    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule || !o->tier_write || !o->preemption_mode ||
-        !o->generation_config) {
+    if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule ||
+        !o->tier_write || !o->preemption_mode || !o->generation_config) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
     TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
@@ -196,7 +199,8 @@ quire_err options_check(const quire_options *o, quire_error *err) {
         return err_set(err, QUIRE_INVALID, -1, "--step-target-ms: must not be negative");
     }
     if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
-        return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9", o->schedule_lambda);
+        return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9",
+                       o->schedule_lambda);
     }
     TRY(options_prefix_cache(o, &cache, err));
     if (kv_policy_parse(o->eviction_policy, &policy) != QUIRE_OK) {

@@ -16,7 +16,8 @@ quire_err options_open_file(const quire_options *o, model_file **out, quire_erro
 quire_err options_compute(const quire_options *o, const model_desc *d, compute_mode *out, quire_error *err);
 /* "auto" is f32 with f32 compute, else bf16. */
 quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err);
-/* The longest sequence, o->max_model_len or the model's own; refuses one beyond what the model was made for, unless its rotary scaling adapts. */
+/* The longest sequence, o->max_model_len or the model's own; refuses one beyond what the model was made for, unless its rotary scaling
+ * adapts. */
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
 /* Rows a step: o->max_batched_tokens, or, without chunks, as many as the longest prompt takes beside the others. */
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len);
@@ -27,7 +28,9 @@ quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_
 quire_err options_check(const quire_options *o, quire_error *err);
 /* Free memory (-1: not known) less what o sets aside for swapped sequences and for pages that left the pool. */
 int64_t options_left_for_pages(const quire_options *o, int64_t free_bytes);
-/* How many pages: o->n_pages, or what memory_utilization of the free memory holds. QUIRE_NO_MEMORY when that is not one sequence of least_tokens. */
-quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages, quire_error *err);
+/* How many pages: o->n_pages, or what memory_utilization of the free memory holds. QUIRE_NO_MEMORY when that is not one sequence of
+ * least_tokens. */
+quire_err options_pages(const quire_options *o, const kv_layout *l, int64_t free_bytes, int32_t least_tokens, int32_t *n_pages,
+                        quire_error *err);
 
 #endif

@@ -62,9 +62,11 @@ static int64_t cgroup_available(const char *limit_path, const char *used_path, c
 }
 
 int64_t memory_available(void) {
-    int64_t known[] = {meminfo_available(), cgroup_available("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
-                       cgroup_available("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-                                        "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file")};
+    int64_t known[] = {
+        meminfo_available(),
+        cgroup_available("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
+        cgroup_available("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+                         "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file")};
     int64_t least = -1;
     for (int i = 0; i < 3; i++) {
         if (known[i] >= 0 && (least < 0 || known[i] < least)) {
@@ -84,5 +86,7 @@ quire_err memory_lock(quire_error *err) {
     if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         (void)snprintf(may, sizeof may, "%llu KiB", (unsigned long long)limit.rlim_cur / 1024);
     }
-    return err_set(err, QUIRE_NO_MEMORY, -1, "--mlock: %s (ulimit -l: %s); raise it with `ulimit -l unlimited`, take fewer --kv-pages, or leave --mlock out", strerror(code), may);
+    return err_set(err, QUIRE_NO_MEMORY, -1,
+                   "--mlock: %s (ulimit -l: %s); raise it with `ulimit -l unlimited`, take fewer --kv-pages, or leave --mlock out",
+                   strerror(code), may);
 }

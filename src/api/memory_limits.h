@@ -9,7 +9,8 @@
 /* Bytes available now: the kernel's estimate, or what the cgroup's limit leaves, whichever is less. -1 when unknown. */
 int64_t memory_available(void);
 
-/* Keeps in memory all that is mapped now: weights, pages, buffers, program. QUIRE_NO_MEMORY: the process may not lock so much; err says how it may. */
+/* Keeps in memory all that is mapped now: weights, pages, buffers, program. QUIRE_NO_MEMORY: the process may not lock so much; err says how
+ * it may. */
 quire_err memory_lock(quire_error *err);
 
 #endif

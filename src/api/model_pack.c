@@ -5,8 +5,8 @@
 #include "text/json_vocab.h"
 #include "text/tables.h"
 
-/* The tokenizer's tables, and tokenizer.json without what they hold. Both stay empty where this build cannot use the vocabulary: it is kept as
- * it is then. */
+/* The tokenizer's tables, and tokenizer.json without what they hold. Both stay empty where this build cannot use the vocabulary: it is kept
+ * as it is then. */
 static quire_err write_tables(const vocab *v, strbuf *tables, strbuf *json, quire_error *err) {
     tokenizer *t;
     quire_error why = {0};

@@ -60,7 +60,9 @@ static quire_err open_model(quire_engine *e, const quire_options *o, model_file 
 static quire_err open_pages(quire_engine *e, const quire_options *o, int32_t *max_len, dtype kv, quire_error *err) {
     const model_desc *d = model_description(e->m);
     TRY(kv_layout_init(d, kv, o->page_tokens, &e->layout, err));
-    step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = draft_max_out(&e->speculation.draft, o->max_seqs, o->max_batched_tokens)};
+    step_limits limits = {.max_rows = o->max_batched_tokens,
+                          .max_seqs = o->max_seqs,
+                          .max_out = draft_max_out(&e->speculation.draft, o->max_seqs, o->max_batched_tokens)};
     TRY(e->b->ops->step_open(e->b, &limits, &e->layout, d->n_vocab, err));
     int32_t n_pages, least = o->max_model_len > 0 ? *max_len : 2;
     TRY(options_pages(o, &e->layout, options_left_for_pages(o, memory_available()), least, &n_pages, err));

@@ -17,7 +17,8 @@ static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
 }
 
 /* The ids of a text. One that cannot fit is refused by its length, where that says so, and no more is tokenised than can fit. */
-static quire_err encode(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out, quire_error *err) {
+static quire_err encode(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
+                        quire_error *err) {
     size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
     if (least > limit) {
         return request_too_long_by(r, least, err);
@@ -84,11 +85,12 @@ static int64_t token_bytes(const quire_request_info *info) {
     return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) + (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
 }
 
-/* What the choices of a prompt of n tokens may take: what they show of the prompt and, in a whole response, as many tokens as the request names. max_tokens
- * that it leaves out are not counted: the response is then cut where it grows too long. */
+/* What the choices of a prompt of n tokens may take: what they show of the prompt and, in a whole response, as many tokens as the request
+ * names. max_tokens that it leaves out are not counted: the response is then cut where it grows too long. */
 static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
     const quire_request_info *info = &r->info;
-    int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) + (info->echo ? token_bytes(info) : 0) + (info->return_token_ids ? TOKEN_BYTES : 0);
+    int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) + (info->echo ? token_bytes(info) : 0) +
+                    (info->return_token_ids ? TOKEN_BYTES : 0);
     int64_t n_shown = info->endpoint == QUIRE_CHAT ? 1 : info->n_samples; /* a chat shows its prompt once, a completion with every choice */
     int64_t n_new = info->stream || r->sampling.max_tokens < 0 ? 0 : r->sampling.max_tokens;
     return info->n_samples * n_new * token_bytes(info) + n_shown * (int64_t)n_prompt * shown;
@@ -99,8 +101,9 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
     if (r->truncate_prompt_tokens < 0 || n_prompt <= (size_t)r->truncate_prompt_tokens) {
         return QUIRE_OK;
     }
-    return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens", "the prompt has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here",
-                         n_prompt, (int)r->truncate_prompt_tokens);
+    return err_set_param(err, QUIRE_BAD_REQUEST, "truncate_prompt_tokens",
+                         "the prompt has %zu tokens, and truncate_prompt_tokens is %d: prompts are not cut here", n_prompt,
+                         (int)r->truncate_prompt_tokens);
 }
 
 /* Adds the bytes of one more prompt's choices to *total. */
@@ -110,9 +113,13 @@ static quire_err count_response(const quire_engine *e, const quire_request *r, s
     if (limit == 0 || *total <= limit) {
         return QUIRE_OK;
     }
-    return err_set_param(err, QUIRE_BAD_REQUEST, r->info.n_samples > 1 ? "n" : r->info.logprobs >= 0 ? "logprobs" : "max_tokens",
-                         "the answer could take %lld bytes, and --max-answer-bytes is %lld: ask for fewer choices, tokens or logprobs, or for no echo",
-                         (long long)*total, (long long)limit);
+    return err_set_param(
+        err, QUIRE_BAD_REQUEST,
+        r->info.n_samples > 1   ? "n"
+        : r->info.logprobs >= 0 ? "logprobs"
+                                : "max_tokens",
+        "the answer could take %lld bytes, and --max-answer-bytes is %lld: ask for fewer choices, tokens or logprobs, or for no echo",
+        (long long)*total, (long long)limit);
 }
 
 /* The ids of c's prompt: made for its first sample, copied for the others. */
@@ -130,7 +137,8 @@ static quire_err take_prompt(const quire_engine *e, const quire_request *r, choi
     return QUIRE_OK;
 }
 
-quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stop_matcher **stops) {
+quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d,
+                           stop_matcher **stops) {
     strbuf shown = {0};
     quire_err er = QUIRE_OK;
     if (e->tokenizer) {
@@ -161,7 +169,8 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
-/* The name of the namespace in which r finds prefixes: its tenant, and behind a zero byte, which no tenant's name has, a digest of its salt. */
+/* The name of the namespace in which r finds prefixes: its tenant, and behind a zero byte, which no tenant's name has, a digest of its
+ * salt. */
 static size_t write_namespace(const quire_request *r, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
     size_t n = strlen(r->tenant);
     memcpy(out, r->tenant, n);

@@ -170,11 +170,13 @@ static void set_failed(quire_stream *s, quire_err e) {
 /* Why the engine did not go on with what was asked. */
 static void set_refused(quire_stream *s, const engine_event *event) {
     if (event->error == QUIRE_BAD_REQUEST) {
-        err_set(&s->error, QUIRE_BAD_REQUEST, -1, "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size and the like rule out all");
+        err_set(&s->error, QUIRE_BAD_REQUEST, -1,
+                "no token is left to choose: allowed_token_ids, bad_words, no_repeat_ngram_size and the like rule out all");
     }
     if (event->error == QUIRE_BUSY) {
         s->error.retry_after_s = event->retry_after_s;
-        err_set(&s->error, QUIRE_BUSY, -1, "the first token would come after ttft_deadline_ms; try again in %d s", (int)event->retry_after_s);
+        err_set(&s->error, QUIRE_BUSY, -1, "the first token would come after ttft_deadline_ms; try again in %d s",
+                (int)event->retry_after_s);
     }
 }
 
@@ -275,7 +277,8 @@ static bool engine_tells(const quire_stream *s) {
     return s->request->info.explain || s->request->info.beam_width > 0;
 }
 
-/* Whether c's END, with its finish known, is not given out yet: a rollback or steer may still undo it, or only the engine's end brings what it tells. */
+/* Whether c's END, with its finish known, is not given out yet: a rollback or steer may still undo it, or only the engine's end brings what
+ * it tells. */
 static bool end_waits(const choice *c) {
     return c->command != NULL || (engine_tells(c->stream) && !c->gone);
 }

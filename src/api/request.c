@@ -22,7 +22,8 @@ quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire
     r->n = 1;
     r->best_of = r->beams.width = -1;
     request_count_choices(r);
-    r->truncate_prompt_tokens = r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs = r->info.prompt_logprobs = -1;
+    r->truncate_prompt_tokens = r->max_completion_tokens = r->n_logprobs = r->n_prompt_logprobs = r->info.logprobs =
+        r->info.prompt_logprobs = -1;
     r->cache_priority = -1;
     sampling_params_init(&r->sampling);
     quire_err e = QUIRE_OK;
@@ -165,7 +166,8 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
         json_value *v = NULL;
         bool is_array = json_scan_peek(&(json_scan){.text = body}) == '[';
         TRY(is_array ? QUIRE_OK : request_read_value(body, 0, NULL, &v, err));
-        err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is %s; it must be a JSON object", is_array ? "an array" : json_brief(v, brief));
+        err_set_param(err, QUIRE_BAD_REQUEST, "body", "the body is %s; it must be a JSON object",
+                      is_array ? "an array" : json_brief(v, brief));
         json_drop(v);
         return QUIRE_BAD_REQUEST;
     }
@@ -214,14 +216,15 @@ void request_count_choices(quire_request *r) {
 
 static quire_err check_choices(const quire_request *r, quire_error *err) {
     if (r->best_of >= 0 && r->best_of < r->n) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "best_of", "best_of is %d; it must be at least n, which is %d", (int)r->best_of, (int)r->n);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "best_of", "best_of is %d; it must be at least n, which is %d", (int)r->best_of,
+                             (int)r->n);
     }
     if (r->info.n_samples > r->n && r->info.stream) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "best_of", "the best of several cannot be streamed; leave best_of or stream out");
     }
     if (r->info.n_choices > PARAMS_MAX_CHOICES) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "n", "the request asks for %d answers in all; at most %d are given", (int)r->info.n_choices,
-                             PARAMS_MAX_CHOICES);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "n", "the request asks for %d answers in all; at most %d are given",
+                             (int)r->info.n_choices, PARAMS_MAX_CHOICES);
     }
     return QUIRE_OK;
 }
@@ -244,7 +247,8 @@ static quire_err check_logprobs(quire_request *r, quire_error *err) {
     i->prompt_logprobs = i->echo && !chat && i->logprobs > r->n_prompt_logprobs ? i->logprobs : r->n_prompt_logprobs;
     if (r->fork_from.held != NULL && i->prompt_logprobs >= 0) { /* prompt_logprobs itself was refused before */
         return err_set_param(err, QUIRE_BAD_REQUEST, "echo",
-                             "echo with logprobs asks for those of what stands before the fork, which it does not compute; leave echo out, or give null for logprobs");
+                             "echo with logprobs asks for those of what stands before the fork, which it does not compute; leave echo out, "
+                             "or give null for logprobs");
     }
     return QUIRE_OK;
 }
@@ -263,8 +267,8 @@ quire_err request_check_lengths(quire_request *r, quire_error *err) {
                              (int)s->min_tokens, (int)s->max_tokens);
     }
     if (s->min_tokens > r->context.max_model_len) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens", "min_tokens is %d; a sequence has at most %d tokens here", (int)s->min_tokens,
-                             (int)r->context.max_model_len);
+        return err_set_param(err, QUIRE_BAD_REQUEST, "min_tokens", "min_tokens is %d; a sequence has at most %d tokens here",
+                             (int)s->min_tokens, (int)r->context.max_model_len);
     }
     return QUIRE_OK;
 }

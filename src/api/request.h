@@ -31,7 +31,8 @@ typedef struct request_context {
     const tokenizer *tokenizer; /* whose texts' least numbers of tokens are known; NULL: none are */
     bool has_chat_template; /* else chat is refused */
     chat_content content;   /* what the chat template can do with content (chat_template_content) */
-    const request_defaults *defaults; /* what fields are that a request leaves out or gives as null; NULL: as the table of fields has them */
+    /* what fields are that a request leaves out or gives as null; NULL: as the table of fields has them */
+    const request_defaults *defaults;
 } request_context;
 
 /* One prompt: a text, or ids where ids is not NULL. */
@@ -96,8 +97,8 @@ quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, con
                         quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 
-/* A request of its own with the fields that were set in r, but those that belong to its response rather than to its tokens: stream and its options, n, best_of,
- * echo, prompt_logprobs. Without a prompt. */
+/* A request of its own with the fields that were set in r, but those that belong to its response rather than to its tokens: stream and its
+ * options, n, best_of, echo, prompt_logprobs. Without a prompt. */
 quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err);
 /* Whether a running choice can change that field: one that only shapes the choice of tokens. */
 bool request_field_steers(const char *name);
@@ -109,11 +110,13 @@ quire_err request_too_long_by(const quire_request *r, size_t least, quire_error 
 
 /* The checks between fields. request_parse has made them; quire_submit makes them again, since fields may have been set one by one. */
 quire_err request_check(quire_request *r, quire_error *err);
-/* Of these, those of max_tokens and min_tokens, after which sampling.max_tokens is what holds, and sums with positions stay within int32_t. */
+/* Of these, those of max_tokens and min_tokens, after which sampling.max_tokens is what holds, and sums with positions stay within int32_t.
+ */
 quire_err request_check_lengths(quire_request *r, quire_error *err);
 
-/* Renders a chat request's prompt: the template's variables are messages, tools and documents (none), add_generation_prompt and template_kwargs.
- * Appends to *out, with marks (text/marks.h). With continue_final_message the text ends where the last message's content does. Any thread. */
+/* Renders a chat request's prompt: the template's variables are messages, tools and documents (none), add_generation_prompt and
+ * template_kwargs. Appends to *out, with marks (text/marks.h). With continue_final_message the text ends where the last message's content
+ * does. Any thread. */
 quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err);
 
 /* Brings info's numbers of choices up to date with the prompts, n and best_of. */
@@ -126,8 +129,8 @@ quire_err request_settle_drawing(quire_request *r, quire_error *err);
 /* The checks between r's beam search and its other fields. */
 quire_err request_check_beams(const quire_request *r, quire_error *err);
 
-/* Turns the texts of bad_words and dry_sequence_breakers into tokens in r->sampling.lists. Once, before the request is submitted. QUIRE_CANCELLED between two
- * of them once *stop is true (NULL: never), which any thread may set. */
+/* Turns the texts of bad_words and dry_sequence_breakers into tokens in r->sampling.lists. Once, before the request is submitted.
+ * QUIRE_CANCELLED between two of them once *stop is true (NULL: never), which any thread may set. */
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err);
 
 /* The context of an open engine; lives as long as it. Defined beside quire_engine (src/api/open_engine.c). */

@@ -4,8 +4,10 @@
 #include "api/request_read.h"
 #include "json/json_out.h"
 
-static const json_limits limits = {
-    .max_depth = REQUEST_MAX_DEPTH, .max_values = REQUEST_MAX_VALUES, .max_containers = REQUEST_MAX_CONTAINERS, .max_names = REQUEST_MAX_NAMES};
+static const json_limits limits = {.max_depth = REQUEST_MAX_DEPTH,
+                                   .max_values = REQUEST_MAX_VALUES,
+                                   .max_containers = REQUEST_MAX_CONTAINERS,
+                                   .max_names = REQUEST_MAX_NAMES};
 
 static quire_err json_error(size_t at, quire_error *err, const char *what) {
     err_set(err, QUIRE_BAD_REQUEST, (int64_t)at, "the body is not valid JSON at byte %zu: %s", at, what);

@@ -5,7 +5,14 @@
 #include "api/request_read.h"
 #include "base/mem.h"
 
-enum { MAX_BIASES = 4096, MAX_WORDS = 1024, MAX_BREAKERS = 64, MAX_BREAKER_TOKENS = 4096, MAX_WORD_TOKENS = 16384, MAX_TEXT_BYTES = 256 << 10 };
+enum {
+    MAX_BIASES = 4096,
+    MAX_WORDS = 1024,
+    MAX_BREAKERS = 64,
+    MAX_BREAKER_TOKENS = 4096,
+    MAX_WORD_TOKENS = 16384,
+    MAX_TEXT_BYTES = 256 << 10
+};
 
 static quire_err no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
@@ -121,9 +128,10 @@ static quire_err check_texts(const field_desc *f, const json_value *v, size_t ma
         }
         n_bytes += text_at(v, i).n;
     }
-    return n_bytes <= MAX_TEXT_BYTES ? QUIRE_OK
-                                     : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s has texts of %zu bytes in all; at most %d are taken", f->name,
-                                                     n_bytes, MAX_TEXT_BYTES);
+    return n_bytes <= MAX_TEXT_BYTES
+               ? QUIRE_OK
+               : err_set_param(err, QUIRE_BAD_REQUEST, f->name, "%s has texts of %zu bytes in all; at most %d are taken", f->name, n_bytes,
+                               MAX_TEXT_BYTES);
 }
 
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
@@ -149,7 +157,8 @@ static quire_err add_sequence(token_seqs *to, const token_list *l, quire_error *
 }
 
 /* What a word is as it stands and behind a space, in lists that the caller frees; of at most max_tokens tokens each. */
-static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, token_list *plain, token_list *spaced, strbuf *text, quire_error *err) {
+static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, token_list *plain, token_list *spaced, strbuf *text,
+                             quire_error *err) {
     while (word.n > 0 && word.p[0] == ' ') {
         word.p++;
         word.n--;
@@ -169,8 +178,8 @@ static quire_err add_bad_word(token_seqs *words, const tokenizer *t, str word, q
     quire_err e = encode_word(t, word, MAX_WORD_TOKENS - n_before + 1, &plain, &spaced, &text, err);
     bool another = e == QUIRE_OK && plain.n > 0 && spaced.n == plain.n && spaced.ids[0] != plain.ids[0];
     if (e == QUIRE_NO_ROOM || (e == QUIRE_OK && n_before + plain.n + (another ? spaced.n : 0) > MAX_WORD_TOKENS)) {
-        e = err_set_param(err, QUIRE_BAD_REQUEST, "bad_words", "bad_words has texts of more than %d tokens in all; give fewer or shorter ones",
-                          MAX_WORD_TOKENS);
+        e = err_set_param(err, QUIRE_BAD_REQUEST, "bad_words",
+                          "bad_words has texts of more than %d tokens in all; give fewer or shorter ones", MAX_WORD_TOKENS);
     }
     if (e == QUIRE_OK && plain.n > 0) {
         e = add_sequence(words, &plain, err);
@@ -251,8 +260,9 @@ static quire_err add_breakers(const quire_request *r, const tokenizer *t, const 
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err) {
     bool repeats = r->sampling.dry_multiplier != 0.0f;
     if (t == NULL || (r->bad_words == NULL && !repeats)) {
-        return r->bad_words == NULL ? QUIRE_OK
-                                    : err_set_param(err, QUIRE_BAD_REQUEST, "bad_words", "this model has no vocabulary, so no text can be banned");
+        return r->bad_words == NULL
+                   ? QUIRE_OK
+                   : err_set_param(err, QUIRE_BAD_REQUEST, "bad_words", "this model has no vocabulary, so no text can be banned");
     }
     TRY(need_lists(r, err));
     for (size_t i = 0; i < n_texts(r->bad_words); i++) {

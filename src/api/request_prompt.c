@@ -72,15 +72,18 @@ quire_err request_too_long(const quire_request *r, size_t n, quire_error *err) {
     int32_t limit = r->context.max_model_len;
     bool chat = r->info.endpoint == QUIRE_CHAT;
     const char *param = chat ? "messages" : n == (size_t)limit ? "max_tokens" : "input_tokens";
-    return err_set_param(err, chat ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST, param,
-                         "the prompt has %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens", n, (int)limit);
+    return err_set_param(
+        err, chat ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST, param,
+        "the prompt has %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens", n,
+        (int)limit);
 }
 
 quire_err request_too_long_by(const quire_request *r, size_t least, quire_error *err) {
     bool chat = r->info.endpoint == QUIRE_CHAT;
-    return err_set_param(err, chat ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST, chat ? "messages" : "input_tokens",
-                         "the prompt has at least %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens", least,
-                         (int)r->context.max_model_len);
+    return err_set_param(
+        err, chat ? QUIRE_CONTEXT_LENGTH : QUIRE_BAD_REQUEST, chat ? "messages" : "input_tokens",
+        "the prompt has at least %zu tokens; with at least one token to generate that is over the maximum context length of %d tokens",
+        least, (int)r->context.max_model_len);
 }
 
 /* The longest escape of JSON makes one byte of six. */

@@ -4,11 +4,11 @@
 
 #include "api/request.h"
 
-/* Looks a body of hostile origin over, without building anything: strict JSON, at most REQUEST_MAX_BYTES, REQUEST_MAX_VALUES, REQUEST_MAX_CONTAINERS and
- * REQUEST_MAX_DEPTH. On failure err has the position, and param is "body" or "body.POSITION". */
+/* Looks a body of hostile origin over, without building anything: strict JSON, at most REQUEST_MAX_BYTES, REQUEST_MAX_VALUES,
+ * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH. On failure err has the position, and param is "body" or "body.POSITION". */
 quire_err request_check_body(str text, quire_error *err);
-/* The value that text holds, which is checked like a body; NULL for null. at: where text begins in the body. name: the field whose value it is, for
- * errors of a single value, or NULL. */
+/* The value that text holds, which is checked like a body; NULL for null. at: where text begins in the body. name: the field whose value it
+ * is, for errors of a single value, or NULL. */
 quire_err request_read_value(str text, size_t at, const char *name, json_value **out, quire_error *err);
 
 /* A short picture of a value for an error text ("\"ten\"", "1.5", "an array"), in buf. Returns buf. */

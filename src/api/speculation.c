@@ -21,9 +21,18 @@ typedef struct reader {
 } reader;
 
 static bool is_known(const char *name) {
-    static const char *const names[] = {"method", "model", "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max", "rejection_sample_method",
-                                        "draft_length", "tree_width", "suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests",
-                                        "suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob"};
+    static const char *const names[] = {"method",
+                                        "model",
+                                        "num_speculative_tokens",
+                                        "prompt_lookup_min",
+                                        "prompt_lookup_max",
+                                        "rejection_sample_method",
+                                        "draft_length",
+                                        "tree_width",
+                                        "suffix_decoding_max_tree_depth",
+                                        "suffix_decoding_max_cached_requests",
+                                        "suffix_decoding_max_spec_factor",
+                                        "suffix_decoding_min_token_prob"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0) {
             return true;
@@ -99,7 +108,8 @@ static quire_err read_lookup(const reader *r, draft_options *d) {
     d->lookup_min = d->lookup_min == 0 ? d->lookup_max : d->lookup_min;
     d->lookup_max = d->lookup_max == 0 ? d->lookup_min : d->lookup_max;
     if (d->lookup_min > d->lookup_max) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": prompt_lookup_min %d is over prompt_lookup_max %d", (int)d->lookup_min, (int)d->lookup_max);
+        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": prompt_lookup_min %d is over prompt_lookup_max %d", (int)d->lookup_min,
+                       (int)d->lookup_max);
     }
     return QUIRE_OK;
 }
@@ -117,7 +127,8 @@ static quire_err read_suffix(const reader *r, draft_options *d) {
 }
 
 static quire_err read_object(const reader *r, speculation *s) {
-    static const char *const methods[] = {[DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
+    static const char *const methods[] = {
+        [DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
     static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact", [DRAFT_RULE_STANDARD] = "standard"};
     static const char *const lengths[] = {"adaptive", "fixed"};
     if (!json_is(r->o, JSON_KIND_OBJECT)) {

@@ -96,7 +96,8 @@ struct quire_queue {
 /* Renders, tokenises, opens detokenizers and hands every choice to the engine; on failure some of them may be there already. */
 quire_err stream_prepare(quire_stream *s, quire_error *err);
 /* What turns the tokens of a response into text, behind a prompt's ids of which those from n_prompt on were a response already. */
-quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d, stop_matcher **stops);
+quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d,
+                           stop_matcher **stops);
 /* What the engine is to know of r, but for tokens, users and choice of tokens. namespace is where its name is written. */
 engine_request stream_engine_request(const quire_request *r, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out);
 
@@ -124,13 +125,14 @@ typedef struct stream_command {
     struct stream_command *next;
 } stream_command;
 
-/* Does what the text thread has made ready: the choice is another sequence's from now on. On failure nothing changed. The queue's thread. */
+/* Does what the text thread has made ready: the choice is another sequence's from now on. On failure nothing changed. The queue's thread.
+ */
 quire_err stream_command_do(stream_command *m, quire_error *err);
 void stream_command_free(stream_command *m);
-/* Detokenises a token behind the others: appends to *out what can be shown. *match is the stop string that it completes, or -1; with may_end false none
- * can end here. Any thread that has d and stops. */
-quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end,
-                      strbuf *out, int32_t *match);
+/* Detokenises a token behind the others: appends to *out what can be shown. *match is the stop string that it completes, or -1; with
+ * may_end false none can end here. Any thread that has d and stops. */
+quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token,
+                      bool may_end, strbuf *out, int32_t *match);
 
 /* ---- stream.c ---- */
 quire_err stream_new(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);

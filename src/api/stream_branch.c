@@ -1,4 +1,5 @@
-/* Forks, rollbacks and steers of running streams (quire.h): what the queue's thread checks and does, and what a text thread makes ready for it. */
+/* Forks, rollbacks and steers of running streams (quire.h): what the queue's thread checks and does, and what a text thread makes ready for
+ * it. */
 #include <string.h>
 
 #include "api/request_read.h"
@@ -21,8 +22,8 @@ static bool is_stop_token(const quire_engine *e, const sampling_params *p, int32
     return stops;
 }
 
-quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token, bool may_end,
-                      strbuf *out, int32_t *match) {
+quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token,
+                      bool may_end, strbuf *out, int32_t *match) {
     *match = -1;
     if (d == NULL || (is_stop_token(e, p, token) && !r->include_stop)) {
         return QUIRE_OK;
@@ -62,7 +63,8 @@ static quire_err find_choice(quire_stream *s, int32_t index, choice **out, quire
         return err_set(err, QUIRE_BUSY, -1, "another rollback or steer of choice %d is under way", (int)index);
     }
     if (s->request->info.beam_width > 0) {
-        return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beams are kept and dropped by the search, so none of them can be branched");
+        return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width",
+                             "beams are kept and dropped by the search, so none of them can be branched");
     }
     if (s->done || s->cancelled || s->error.code != QUIRE_OK || c->ended || c->finish != QUIRE_FINISH_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)index);
@@ -82,8 +84,8 @@ static quire_err find_position(const choice *c, int32_t position, int32_t *n_kep
     position = position == QUIRE_HERE ? n : position;
     if (position < n_prompt || position > n) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "position",
-                             "position is %d; it must be from %d, where the prompt ends, to %d, where the answer stands", (int)position, (int)n_prompt,
-                             (int)n);
+                             "position is %d; it must be from %d, where the prompt ends, to %d, where the answer stands", (int)position,
+                             (int)n_prompt, (int)n);
     }
     int32_t most = c->sampling.max_tokens;
     if (most >= 0 && position - n_prompt >= most) {
@@ -178,11 +180,13 @@ static quire_err add_ids(token_list *to, const int32_t *ids, size_t n) {
 static quire_err change(quire_request *r, const char *fields, size_t n, quire_error *err) {
     json_value *body;
     TRY(request_read_value((str){fields, n}, 0, NULL, &body, err));
-    quire_err e = json_is(body, JSON_KIND_OBJECT) ? QUIRE_OK
-                                                  : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
+    quire_err e = json_is(body, JSON_KIND_OBJECT)
+                      ? QUIRE_OK
+                      : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
     for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
         if (params_field(m.name, request_endpoint_flag(r)) != NULL && !request_field_steers(m.name)) {
-            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name, "%s cannot be changed while the answer is made; a fork can have another", m.name);
+            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name, "%s cannot be changed while the answer is made; a fork can have another",
+                              m.name);
         }
     }
     json_drop(body);
@@ -191,7 +195,8 @@ static quire_err change(quire_request *r, const char *fields, size_t n, quire_er
 }
 
 /* The command's tokens, fields and tail. */
-static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields, size_t n_fields, quire_error *err) {
+static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields, size_t n_fields,
+                              quire_error *err) {
     choice *c = m->c;
     quire_err e = add_ids(&m->kept, c->history.ids, (size_t)n_kept);
     m->has_changes = fields != NULL;
@@ -221,10 +226,12 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
 static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_error *err) {
     size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, m->tail_text.n);
     encode_options options = {.special = ENCODE_PARSE, .max_tokens = limit};
-    quire_err er = least > limit ? QUIRE_NO_ROOM : tokenizer_encode(e->tokenizer, (str){m->tail_text.p, m->tail_text.n}, options, &m->tail, err);
-    return er != QUIRE_NO_ROOM ? er
-                               : err_set_param(err, QUIRE_BAD_REQUEST, "text", "text has at least %zu tokens; a sequence has at most %zu tokens here",
-                                               least > limit ? least : limit + 1, limit);
+    quire_err er =
+        least > limit ? QUIRE_NO_ROOM : tokenizer_encode(e->tokenizer, (str){m->tail_text.p, m->tail_text.n}, options, &m->tail, err);
+    return er != QUIRE_NO_ROOM
+               ? er
+               : err_set_param(err, QUIRE_BAD_REQUEST, "text", "text has at least %zu tokens; a sequence has at most %zu tokens here",
+                               least > limit ? least : limit + 1, limit);
 }
 
 /* Tokenises the tail, and reads again what stands. */
@@ -262,8 +269,8 @@ static void run_command(text_job *job) {
     pthread_mutex_unlock(&q->lock);
 }
 
-static quire_err begin_command(quire_stream *s, int32_t index, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
-                               quire_error *err) {
+static quire_err begin_command(quire_stream *s, int32_t index, int32_t position, const quire_tail *tail, const char *fields,
+                               size_t n_fields, quire_error *err) {
     choice *c;
     int32_t n_kept;
     TRY(find_choice(s, index, &c, err));
@@ -281,7 +288,8 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
     }
     m->c = c;
     quire_err e = engine_fork_acquire(s->q->e->core, c->current, &m->fork_from);
-    e = e != QUIRE_OK ? err_set(err, e, -1, "choice %d of the stream has ended", (int)index) : fill_command(m, n_kept, tail, fields, n_fields, err);
+    e = e != QUIRE_OK ? err_set(err, e, -1, "choice %d of the stream has ended", (int)index)
+                      : fill_command(m, n_kept, tail, fields, n_fields, err);
     if (e != QUIRE_OK) {
         stream_command_free(m);
         return e;
@@ -293,16 +301,18 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
     return QUIRE_OK;
 }
 
-quire_err quire_stream_rollback(quire_stream *s, int32_t choice_index, int32_t position, const char *fields, size_t n_fields, quire_error *err) {
+quire_err quire_stream_rollback(quire_stream *s, int32_t choice_index, int32_t position, const char *fields, size_t n_fields,
+                                quire_error *err) {
     return begin_command(s, choice_index, position, NULL, fields, n_fields, err);
 }
 
-quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
-                             quire_error *err) {
+quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t position, const quire_tail *tail, const char *fields,
+                             size_t n_fields, quire_error *err) {
     int32_t n_vocab = s->q->e->info.n_vocab;
     for (size_t i = 0; tail->ids != NULL && i < tail->n_ids; i++) {
         if (tail->ids[i] < 0 || tail->ids[i] >= n_vocab) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "token id %d is out of the vocabulary, which has %d ids", (int)tail->ids[i], (int)n_vocab);
+            return err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "token id %d is out of the vocabulary, which has %d ids",
+                                 (int)tail->ids[i], (int)n_vocab);
         }
     }
     return begin_command(s, choice_index, position, tail, fields, n_fields, err);

@@ -16,7 +16,8 @@ quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool
     if (!e->tokenizer) {
         return no_vocabulary(e, err);
     }
-    quire_err r = tokenizer_encode(e->tokenizer, (str){text, n}, (encode_options){.special = ENCODE_PARSE, .add_special = add_special}, &l, err);
+    quire_err r =
+        tokenizer_encode(e->tokenizer, (str){text, n}, (encode_options){.special = ENCODE_PARSE, .add_special = add_special}, &l, err);
     if (r != QUIRE_OK) {
         token_list_deinit(&l);
         return r;

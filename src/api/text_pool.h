@@ -1,4 +1,5 @@
-/* The text pool: a few threads that tokenise and render templates, so that neither server loops nor the engine ever do. First in, first out. */
+/* The text pool: a few threads that tokenise and render templates, so that neither server loops nor the engine ever do. First in, first
+ * out. */
 #ifndef API_TEXT_POOL_H
 #define API_TEXT_POOL_H
 

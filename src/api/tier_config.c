@@ -56,9 +56,10 @@ void tiers_version(const model_file *f, const model_desc *d, const backend *b, d
         }
     }
     int32_t length = d->rope.kind == ROPE_NTK ? max_positions : 0;
-    (void)snprintf(out, KV_VERSION_BYTES + 1, "quire %s, model %016llx %016llx, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
-                   (unsigned long long)hash_weights(f), (unsigned long long)hash_description(d), b->ops->name, compute_name(b->compute), dtype_name(kv),
-                   KV_LAYOUT_VERSION, isa, (int)length);
+    (void)snprintf(out, KV_VERSION_BYTES + 1,
+                   "quire %s, model %016llx %016llx, backend %s, compute %s, kv %s in pages %d, isa %s, length %d", QUIRE_VERSION,
+                   (unsigned long long)hash_weights(f), (unsigned long long)hash_description(d), b->ops->name, compute_name(b->compute),
+                   dtype_name(kv), KV_LAYOUT_VERSION, isa, (int)length);
 }
 
 static quire_err check_bytes(const char *flag, int64_t v, quire_error *err) {

@@ -1,16 +1,19 @@
 /* The op contract: what a device must be able to do, with the shape of every operand.
  *
- * A model (src/model) is written over these ops and knows no device. A backend implements the table `backend_ops`; cpu and cuda are the two.
- * Activations are opaque: a model reserves named buffers (`buffer`) once at open and passes them around; in which format their rows travel into a
- * product (f32, bf16, int8 a token, int8 per 32) is chosen by the weights that consume them, inside the op. That is why ops are fused: norm with
- * the products that read it, a product with its residual, gate with up and the activation function.
+ * A model (src/model) is written over these ops and knows no device. A backend implements the table `backend_ops`; cpu and cuda are the
+ * two. Activations are opaque: a model reserves named buffers (`buffer`) once at open and passes them around; in which format their rows
+ * travel into a product (f32, bf16, int8 a token, int8 per 32) is chosen by the weights that consume them, inside the op. That is why ops
+ * are fused: norm with the products that read it, a product with its residual, gate with up and the activation function.
  *
- * Owner: the engine thread calls everything here but the loading calls, which run before the first step. Ops may be queued; results are there
- * after step_wait(). Row counts are (reserved at open, actual in the batch). Everything is sized by step_open(): an op allocates nothing.
+ * Owner: the engine thread calls everything here but the loading calls, which run before the first step. Ops may be queued; results are
+ * there after step_wait(). Row counts are (reserved at open, actual in the batch). Everything is sized by step_open(): an op allocates
+ * nothing.
  *
- * Law (docs/design.md, Determinism): what an op writes for a row depends on that row's own inputs only, bit for bit, never on n_rows, threads, pages or work list.
+ * Law (docs/design.md, Determinism): what an op writes for a row depends on that row's own inputs only, bit for bit, never on n_rows,
+ * threads, pages or work list.
  *
- * Letters: M rows of the batch, D d_model, H heads, G kv heads, E d_head, F d_ff, V vocabulary. All activations are row-major [M, width]. */
+ * Letters: M rows of the batch, D d_model, H heads, G kv heads, E d_head, F d_ff, V vocabulary. All activations are row-major [M, width].
+ */
 #ifndef BACKEND_H
 #define BACKEND_H
 
@@ -105,8 +108,8 @@ typedef struct op_time {
     int64_t bytes, operations;
 } op_time;
 
-/* Where ops are noted, in the order they run: a layer is the same few ops in every forward pass. The caller's; n is reset by the caller, and
- * ops past cap are left out. */
+/* Where ops are noted, in the order they run: a layer is the same few ops in every forward pass. The caller's; n is reset by the caller,
+ * and ops past cap are left out. */
 typedef struct op_trace {
     op_time *ops;
     int32_t n, cap;
@@ -118,14 +121,16 @@ typedef struct backend_ops {
     /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Lives as long as the backend. */
     const char *(*describe)(const backend *b);
 
-    /* ---- loading: each makes an object the backend owns until close; the tensor's bytes may go away afterwards, unless its view says that they stay ---- */
-    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout that compute mode and weight type ask for. I8 weights have a scale a row; in int8
-     * both are kept as they are. A weight that is packed already
-     * (linear_packed, under the same mode) is used where it lies. */
+    /* ---- loading: each makes an object the backend owns until close; the tensor's bytes may go away afterwards, unless its view says that
+     * they stay ---- */
+    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout that compute mode and weight type ask for. I8 weights have a scale
+     * a row; in int8 both are kept as they are. A weight that is packed already (linear_packed, under the same mode) is used where it lies.
+     */
     quire_err (*linear_load)(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
     /* Loaded weights as linear_load takes them back, without the bias: *n_bytes at a multiple of 64, in the layout of version *packing. */
     const void *(*linear_packed)(const linear *l, size_t *n_bytes, uint32_t *packing);
-    /* weight [width]; bias [width] or NULL (layer norm). add_one: the weight is 1 + w. width tells the row length norms work on (E for qk norms). */
+    /* weight [width]; bias [width] or NULL (layer norm). add_one: the weight is 1 + w. width tells the row length norms work on (E for qk
+     * norms). */
     quire_err (*norm_load)(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one,
                            norm **out, quire_error *err);
     quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
@@ -147,8 +152,8 @@ typedef struct backend_ops {
     /* ---- pages ---- */
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
-    /* K and V of positions 0..n_tokens of the sequence whose table for the layer's group is pages, as f32, to host arrays k and v [n_tokens, G, E].
-     * The exact values the pages hold. */
+    /* K and V of positions 0..n_tokens of the sequence whose table for the layer's group is pages, as f32, to host arrays k and v
+     * [n_tokens, G, E]. The exact values the pages hold. */
     void (*kv_gather)(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v);
     /* A page's bytes to and from host memory (page_bytes of the layout): swapping, tiers, transfer. */
     void (*kv_read_page)(backend *b, int32_t page, void *host);
@@ -163,7 +168,8 @@ typedef struct backend_ops {
     void (*embed)(backend *b, const embedding *e, float scale, buffer x);
     /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. */
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
-    /* q [M, H E] and k [M, G E] normed and rotated in place (r NULL: no rotary); k and v written to the layer's pages at the batch's slots. */
+    /* q [M, H E] and k [M, G E] normed and rotated in place (r NULL: no rotary); k and v written to the layer's pages at the batch's slots.
+     */
     void (*qk_norm_rope_store)(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r);
     /* out [M, H E] = softmax(scale q K^T, masked) V over the layer's pages, by the batch's work list. */
     void (*attention)(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
@@ -192,11 +198,12 @@ typedef struct backend_ops {
     void (*buffer_read)(backend *b, buffer a, int32_t row0, int32_t n, float *out);
     /* The opposite, for tests and external inputs. */
     void (*buffer_write)(backend *b, buffer a, int32_t row0, int32_t n, const float *in);
-    /* Runs fn for every task on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such threads. */
+    /* Runs fn for every task on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such
+     * threads. */
     void (*run_tasks)(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
     int32_t (*n_workers)(const backend *b);
-    /* From enter to leave the calling thread computes: it is bound as the others are, if they are. Whoever runs step after step enters. Both
-     * NULL where run_tasks is. */
+    /* From enter to leave the calling thread computes: it is bound as the others are, if they are. Whoever runs step after step enters.
+     * Both NULL where run_tasks is. */
     void (*enter)(backend *b);
     void (*leave)(backend *b);
     /* Between steps: from now on every op is timed and noted in *to, until it is called with NULL. Costs nothing while it is off. A model
@@ -212,7 +219,8 @@ struct backend {
 
 /* Which ops a backend has bodies for; a model that needs another is refused at load: an op it cannot do is NULL in the table. */
 
-/* Opens the CPU backend. QUIRE_UNSUPPORTED when options->isa names an instruction set this processor lacks; QUIRE_INVALID for an unknown name. */
+/* Opens the CPU backend. QUIRE_UNSUPPORTED when options->isa names an instruction set this processor lacks; QUIRE_INVALID for an unknown
+ * name. */
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err);
 
 #endif

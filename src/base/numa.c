@@ -27,5 +27,6 @@ bool numa_interleave(void *p, size_t n_bytes, uint64_t nodes) {
     for (size_t i = 0; i < 64 / WORD_BITS; i++) {
         words[i] = (unsigned long)(nodes >> (i * WORD_BITS));
     }
-    return syscall(SYS_mbind, p, n_bytes, (unsigned long)MPOL_INTERLEAVE, words, 64UL + 1, 0UL) == 0; /* one more: the kernel takes one off */
+    /* one more: the kernel takes one off */
+    return syscall(SYS_mbind, p, n_bytes, (unsigned long)MPOL_INTERLEAVE, words, 64UL + 1, 0UL) == 0;
 }

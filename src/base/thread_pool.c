@@ -87,7 +87,8 @@ static bool spin(const thread_pool *t, uint64_t seen_run) {
     return false;
 }
 
-/* The sleeper counts itself, then looks; thread_pool_run publishes, then looks at the count: sequentially consistent, so one sees the other. */
+/* The sleeper counts itself, then looks; thread_pool_run publishes, then looks at the count: sequentially consistent, so one sees the
+ * other. */
 static void sleep_until_news(thread_pool *t, uint64_t seen_run) {
     pthread_mutex_lock(&t->mutex);
     atomic_fetch_add(&t->n_sleeping, 1);

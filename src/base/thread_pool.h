@@ -28,8 +28,9 @@ int32_t thread_pool_cpus(void);
 
 /* Binds worker i to processor cpus[i] of cpus[0..thread_pool_size); once, before thread_pool_enter. false: the system would not have it. */
 bool thread_pool_bind(thread_pool *t, const int32_t *cpus);
-/* In a bound thread pool the thread that calls thread_pool_run is bound as worker 0 from enter to leave, both of which it calls itself. Runs outside of them are
- * right too, but the scheduler places the caller. In a thread pool that is not bound: nothing. false: the system would not have it. */
+/* In a bound thread pool the thread that calls thread_pool_run is bound as worker 0 from enter to leave, both of which it calls itself.
+ * Runs outside of them are right too, but the scheduler places the caller. In a thread pool that is not bound: nothing. false: the system
+ * would not have it. */
 bool thread_pool_enter(thread_pool *t);
 void thread_pool_leave(thread_pool *t);
 

@@ -44,7 +44,8 @@ quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err) {
         }
         if (first < 0 || last < first || (*p != ',' && *p != 0)) {
             return err_set(err, QUIRE_INVALID, start - text,
-                           "at \"%.32s\": must be numbers of processors below %d and ranges of them, as in 0-3,8", start, TOPOLOGY_MAX_CPUS);
+                           "at \"%.32s\": must be numbers of processors below %d and ranges of them, as in 0-3,8", start,
+                           TOPOLOGY_MAX_CPUS);
         }
         for (int32_t cpu = first; cpu <= last; cpu++) {
             cpu_mask_add(&m, cpu);

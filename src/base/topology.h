@@ -1,7 +1,7 @@
 /* Processors: which of those that a thread may use share a core, and which node of memory is theirs.
  *
- * Read from the kernel's files below a root ("/sys"), which may be missing, cut short or contradict each other: a processor of which they say
- * nothing is a core by itself, on node 0. Any thread; nothing is kept. */
+ * Read from the kernel's files below a root ("/sys"), which may be missing, cut short or contradict each other: a processor of which they
+ * say nothing is a core by itself, on node 0. Any thread; nothing is kept. */
 #ifndef BASE_TOPOLOGY_H
 #define BASE_TOPOLOGY_H
 
@@ -27,7 +27,8 @@ static inline void cpu_mask_add(cpu_mask *m, int32_t cpu) {
 }
 int32_t cpu_mask_count(const cpu_mask *m);
 
-/* A list as the kernel writes and people type it, "0-3,8". QUIRE_INVALID leaves *out as it was; err has the position and no name of a flag. */
+/* A list as the kernel writes and people type it, "0-3,8". QUIRE_INVALID leaves *out as it was; err has the position and no name of a flag.
+ */
 quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err);
 /* The same list of m, which ends in ".." where it does not fit n bytes. */
 void cpu_mask_print(const cpu_mask *m, char *out, size_t n);
@@ -44,7 +45,8 @@ typedef struct topology_cpu {
 
 typedef struct topology {
     int32_t n_cpus, n_cores;
-    topology_cpu cpus[TOPOLOGY_MAX_CPUS]; /* [n_cpus], first one of each core, those of a node side by side; then the cores' second ones.. */
+    /* [n_cpus], first one of each core, those of a node side by side; then the cores' second ones.. */
+    topology_cpu cpus[TOPOLOGY_MAX_CPUS];
 } topology;
 
 /* Of the processors in `allowed`; others do not exist. */

@@ -12,8 +12,9 @@ typedef struct visible {
     uint8_t n_held;
 } visible;
 
-/* Appends a piece of a text. Control characters but newline and tab become \x1b or \u0085, the marks that turn the direction of writing \u202e, bytes
- * that are no UTF-8 \xff; all else is as it was. A character whose rest is to come waits for it. NO_MEMORY: *out has a part of the piece. */
+/* Appends a piece of a text. Control characters but newline and tab become \x1b or \u0085, the marks that turn the direction of writing
+ * \u202e, bytes that are no UTF-8 \xff; all else is as it was. A character whose rest is to come waits for it. NO_MEMORY: *out has a part
+ * of the piece. */
 quire_err visible_add(visible *v, const char *text, size_t n, strbuf *out);
 /* The text ends here: what waited is no character. */
 quire_err visible_end(visible *v, strbuf *out);

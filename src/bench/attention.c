@@ -38,7 +38,8 @@ static quire_err parse_types(const char *text, dtype *list, int32_t *n, quire_er
     return *n > 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "--kv-dtype: must be some of f32,f16,bf16,int8");
 }
 
-static quire_err report(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *shape, quire_error *err) {
+static quire_err report(const bench_attention_options *o, const sheet *t, const char *work, const attention_shape *shape,
+                        quire_error *err) {
     const attention_machine m = {.compute = COMPUTE_F32, .isa = o->isa, .n_threads = o->n_threads, .n_runs = o->n_runs};
     attention_speed speed;
     char heads[32];
@@ -91,7 +92,8 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
     int32_t contexts[FIGURES_MAX_POINTS], n;
     TRY(figures_parse_list("--context", o->contexts, contexts, &n, err));
     for (int i = 0; i < N_SHAPES; i++) {
-        attention_shape shape = {.n_heads = shapes[i][0], .n_kv_heads = shapes[i][1], .d_head = shapes[i][2], .type = type, .n_seqs = 1, .n_rows = 1};
+        attention_shape shape = {
+            .n_heads = shapes[i][0], .n_kv_heads = shapes[i][1], .d_head = shapes[i][2], .type = type, .n_seqs = 1, .n_rows = 1};
         for (int32_t c = 0; c < n; c++) {
             shape.n_tokens = contexts[c];
             TRY(report(o, t, "decode", &shape, err));
@@ -113,9 +115,17 @@ static quire_err run_type(const bench_attention_options *o, const sheet *t, dtyp
 }
 
 quire_err bench_attention_run(const bench_attention_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"work", "work", -10, SHEET_TEXT}, {"kv_dtype", "KV", -5, SHEET_TEXT}, {"heads", "heads", -11, SHEET_TEXT}, {"batch", "batch", 6, 0}, {"context", "context", 8, 0},
-                                           {"us", "us a layer", 11, 1}, {"gb_s", "GB/s", 7, 2}, {"gop_s", "GOP/s", 8, 1}, {"to_contiguous", "paged/contiguous", 17, 3},
-                                           {"read_mb", "MB read", 9, 1}, {"speedup", "times", 6, 2}};
+    static const sheet_column columns[] = {{"work", "work", -10, SHEET_TEXT},
+                                           {"kv_dtype", "KV", -5, SHEET_TEXT},
+                                           {"heads", "heads", -11, SHEET_TEXT},
+                                           {"batch", "batch", 6, 0},
+                                           {"context", "context", 8, 0},
+                                           {"us", "us a layer", 11, 1},
+                                           {"gb_s", "GB/s", 7, 2},
+                                           {"gop_s", "GOP/s", 8, 1},
+                                           {"to_contiguous", "paged/contiguous", 17, 3},
+                                           {"read_mb", "MB read", 9, 1},
+                                           {"speedup", "times", 6, 2}};
     const sheet t = {.what = "attention", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     dtype list[MAX_TYPES];
     int32_t n;
@@ -124,7 +134,9 @@ quire_err bench_attention_run(const bench_attention_options *o, quire_error *err
     for (int32_t i = 0; i < n; i++) {
         TRY(run_type(o, &t, list[i], err));
     }
-    sheet_note(&t, "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of %d rows. Shared: a prefix of %d "
+    sheet_note(&t,
+               "Attention of one layer over pages of 16 tokens in no order, least of %d runs (%s); GB/s: keys and values once. Chunks of "
+               "%d rows. Shared: a prefix of %d "
                "tokens, in the same pages, read for each sequence; cascade: read once, as many times as fast.",
                (int)o->n_runs, figures_time_name(o->n_threads), (int)ATTENTION_STEP_ROWS, (int)SHARED);
     return QUIRE_OK;

@@ -1,4 +1,5 @@
-/* `quire bench attention`: how fast attention is by itself, by context, batch, heads and type of keys and values, and what pages cost it. */
+/* `quire bench attention`: how fast attention is by itself, by context, batch, heads and type of keys and values, and what pages cost it.
+ */
 #ifndef BENCH_ATTENTION_H
 #define BENCH_ATTENTION_H
 

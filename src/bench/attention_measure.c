@@ -104,7 +104,8 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
                           .d_head = shape->d_head};
     *s = (stage){.shape = shape, .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens)};
     TRY(kv_layout_init(&d, shape->type, page_tokens, &s->layout, err));
-    int64_t n_shared = shape->n_shared / page_tokens, n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs, rows = (int64_t)shape->n_seqs * rows_of_step(shape);
+    int64_t n_shared = shape->n_shared / page_tokens, n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs,
+            rows = (int64_t)shape->n_seqs * rows_of_step(shape);
     if (n_pages > INT32_MAX / 256 || rows > 1 << 20) {
         return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens: too many", (int)shape->n_seqs, (int)shape->n_tokens);
     }
@@ -126,7 +127,9 @@ static quire_err stage_open(const attention_shape *shape, const attention_machin
     TRY(fill_buffer(s->b, s->k, k_width, s->max_rows));
     TRY(fill_buffer(s->b, s->v, k_width, s->max_rows));
     fill_pages(s);
-    return shape->n_shared > 0 ? cascade_open(&s->layout, &(cascade_limits){s->max_rows, shape->n_seqs, TILE_ROWS, s->b->ops->n_workers(s->b)}, &s->cascade) : QUIRE_OK;
+    return shape->n_shared > 0
+               ? cascade_open(&s->layout, &(cascade_limits){s->max_rows, shape->n_seqs, TILE_ROWS, s->b->ops->n_workers(s->b)}, &s->cascade)
+               : QUIRE_OK;
 }
 
 /* The step that computes rows from..from + n of every sequence. */
@@ -240,7 +243,9 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
 int64_t attention_bytes(const attention_shape *shape) {
     const model_desc d = {.n_layers = 1, .n_heads = shape->n_heads, .n_kv_heads = shape->n_kv_heads, .d_head = shape->d_head};
     kv_layout l;
-    return kv_layout_init(&d, shape->type, 16, &l, NULL) == QUIRE_OK ? kv_layout_token_bytes(&l) * (shape->n_shared + (int64_t)shape->n_seqs * (shape->n_tokens - shape->n_shared)) : 0;
+    return kv_layout_init(&d, shape->type, 16, &l, NULL) == QUIRE_OK
+               ? kv_layout_token_bytes(&l) * (shape->n_shared + (int64_t)shape->n_seqs * (shape->n_tokens - shape->n_shared))
+               : 0;
 }
 
 double attention_operations(const attention_shape *shape) {

@@ -23,7 +23,8 @@ typedef struct attention_machine {
     int32_t n_threads, n_runs;
 } attention_machine;
 
-/* Least time of the runs, a layer. Runs of the two ways take turns; layers change, so that keys and values come from memory as in a step. */
+/* Least time of the runs, a layer. Runs of the two ways take turns; layers change, so that keys and values come from memory as in a step.
+ */
 typedef struct attention_speed {
     double paged_us;      /* pages of 16 tokens, in no order */
     double contiguous_us; /* pages of 256, in order: what a chunk reads of a head lies in one piece */
@@ -40,8 +41,8 @@ typedef struct cascade_speed {
 
 quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err);
 
-/* Keys and values that a layer's attention has to read, each once for all of its rows, what is shared once for all sequences; and its multiplications and additions, over what rows
- * see. */
+/* Keys and values that a layer's attention has to read, each once for all of its rows, what is shared once for all sequences; and its
+ * multiplications and additions, over what rows see. */
 int64_t attention_bytes(const attention_shape *shape);
 double attention_operations(const attention_shape *shape);
 

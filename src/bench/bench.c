@@ -31,7 +31,8 @@ typedef struct bench {
 } bench;
 
 /* Runs `batch` requests together; their token times stay in requests. *took_us is from the first submit to the last end. */
-static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_prompt, int32_t n_tokens, int64_t *took_us, quire_error *err) {
+static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_prompt, int32_t n_tokens, int64_t *took_us,
+                           quire_error *err) {
     int64_t start = clock_us();
     for (int32_t i = 0; i < batch; i++) {
         TRY(client_send_random(&b->client, &b->draw, n_prompt, n_tokens, &requests[i], err));
@@ -89,7 +90,13 @@ static void report(const bench *b, const char *what, int32_t batch, int32_t cont
 }
 
 static llama_shape shape_of(const quire_info *i) {
-    return (llama_shape){.n_layers = i->n_layers, .d_model = i->d_model, .n_heads = i->n_heads, .n_kv_heads = i->n_kv_heads, .d_head = i->d_head, .d_ff = i->d_ff, .n_vocab = i->n_vocab};
+    return (llama_shape){.n_layers = i->n_layers,
+                         .d_model = i->d_model,
+                         .n_heads = i->n_heads,
+                         .n_kv_heads = i->n_kv_heads,
+                         .d_head = i->d_head,
+                         .d_ff = i->d_ff,
+                         .n_vocab = i->n_vocab};
 }
 
 typedef struct decoding {
@@ -119,7 +126,8 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
         prefill[run] = (double)batch * context / ((double)took * 1e-6);
     }
     llama_shape shape = shape_of(b->client.info);
-    report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs), context * b->peak / shape_prompt_operations(&shape, context));
+    report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs),
+           context * b->peak / shape_prompt_operations(&shape, context));
     figure found;
     TRY(client_measure(decode_once, &(decoding){b, requests, batch, context}, b->options->n_runs, &found, err));
     double mean_context = context + n / 2.0;
@@ -128,11 +136,14 @@ static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t contex
     return QUIRE_OK;
 }
 
-/* Operations a second that products of the model's weights may reach; the type that most of them have is told by the bits that they take. */
+/* Operations a second that products of the model's weights may reach; the type that most of them have is told by the bits that they take.
+ */
 static double peak_of_products(const bench *b, const roofline *r) {
     const quire_info *info = b->client.info;
     bool is_small = info->n_params > 0 && (double)info->weight_bytes * 8 / (double)info->n_params < 6;
-    compute_mode compute = strcmp(info->compute, "int8") == 0 ? COMPUTE_INT8 : strcmp(info->compute, "bf16") == 0 ? COMPUTE_BF16 : COMPUTE_F32;
+    compute_mode compute = strcmp(info->compute, "int8") == 0   ? COMPUTE_INT8
+                           : strcmp(info->compute, "bf16") == 0 ? COMPUTE_BF16
+                                                                : COMPUTE_F32;
     const char *by;
     return products_peak(r, compute, is_small ? DTYPE_Q4_0 : DTYPE_Q8_0, &by);
 }
@@ -150,8 +161,8 @@ static quire_err measure_limits(bench *b, quire_error *err) {
         if (b->options->json) {
             report(b, "read", threads, 0, (figure){r.read.best, 0}, 0);
         } else {
-            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads, threads == 1 ? "" : "s", (int)effort.megabytes, r.read.best / 1e9,
-                   peak_of_products(b, &r) / 1e9);
+            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads, threads == 1 ? "" : "s",
+                   (int)effort.megabytes, r.read.best / 1e9, peak_of_products(b, &r) / 1e9);
         }
         if (threads == b->n_threads) {
             return QUIRE_OK;
@@ -176,12 +187,12 @@ static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
     int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode, batch = largest(p->batches, p->n_batches);
     int64_t pages = (tokens + b->client.info->page_tokens - 1) / b->client.info->page_tokens;
     if (tokens > b->client.info->max_model_len) {
-        return err_set(err, QUIRE_INVALID, -1, "--context and --decode need %d tokens a sequence, the model takes %d; ask for less", (int)tokens,
-                       (int)b->client.info->max_model_len);
+        return err_set(err, QUIRE_INVALID, -1, "--context and --decode need %d tokens a sequence, the model takes %d; ask for less",
+                       (int)tokens, (int)b->client.info->max_model_len);
     }
     if (pages * batch > b->client.info->n_pages) {
-        return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens need %lld pages, there are %d; ask for less", (int)batch, (int)tokens,
-                       (long long)(pages * batch), (int)b->client.info->n_pages);
+        return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens need %lld pages, there are %d; ask for less", (int)batch,
+                       (int)tokens, (long long)(pages * batch), (int)b->client.info->n_pages);
     }
     return QUIRE_OK;
 }
@@ -200,8 +211,8 @@ static quire_err measure_all(bench *b, const points *p, quire_error *err) {
         e = measure_limits(b, err);
     }
     if (e == QUIRE_OK && !b->options->json) {
-        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name, b->client.info->compute, b->client.info->kv_dtype, b->client.info->backend,
-               (int)b->options->n_runs);
+        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name, b->client.info->compute,
+               b->client.info->kv_dtype, b->client.info->backend, (int)b->options->n_runs);
         printf("%-8s %6s %8s %12s  %8s %12s %7s\n", "", "batch", "context", "tokens/s", "spread", "limit", "of it");
     }
     for (int32_t i = 0; e == QUIRE_OK && i < p->n_contexts; i++) {

@@ -14,7 +14,16 @@
 #include "bench/sheet.h"
 
 /* Of an answer DECODE_TOKENS are timed, but for SKIPPED_TOKENS at its start. */
-enum { DECODE_TOKENS = 48, SKIPPED_TOKENS = 4, MAX_MEASURES = 64, MAX_RUNS = 512, MAX_PROMPT_TOKENS = 8192, MAX_REPEATS = 8, RUN_US = 60000, FREAK = 3 };
+enum {
+    DECODE_TOKENS = 48,
+    SKIPPED_TOKENS = 4,
+    MAX_MEASURES = 64,
+    MAX_RUNS = 512,
+    MAX_PROMPT_TOKENS = 8192,
+    MAX_REPEATS = 8,
+    RUN_US = 60000,
+    FREAK = 3
+};
 
 void calibrate_options_init(calibrate_options *o) {
     *o = (calibrate_options){.n_runs = 5};
@@ -60,7 +69,8 @@ static void add_measure(calibration *k, bool decodes, int32_t n_seqs, int32_t n_
 static void choose(calibration *k) {
     const quire_info *info = k->c.info;
     int32_t longest = info->max_model_len - DECODE_TOKENS;
-    for (int32_t rows = 1; k->n_knots < COST_MAX_POINTS - 1; rows = rows * 2 < info->max_batched_tokens ? rows * 2 : info->max_batched_tokens) {
+    for (int32_t rows = 1; k->n_knots < COST_MAX_POINTS - 1;
+         rows = rows * 2 < info->max_batched_tokens ? rows * 2 : info->max_batched_tokens) {
         k->knots[k->n_knots++] = rows;
         add_measure(k, false, 1, rows);
         if (rows == info->max_batched_tokens) {
@@ -89,7 +99,8 @@ static quire_err check_choice(const calibration *k, quire_error *err) {
             return QUIRE_OK;
         }
     }
-    return err_set(err, QUIRE_INVALID, -1, "decodes are timed over sequences of at least %d tokens, but --max-model-len is %d and memory has %d pages of %d",
+    return err_set(err, QUIRE_INVALID, -1,
+                   "decodes are timed over sequences of at least %d tokens, but --max-model-len is %d and memory has %d pages of %d",
                    DECODE_TOKENS + 1, (int)info->max_model_len, (int)info->n_pages, (int)info->page_tokens);
 }
 
@@ -250,8 +261,8 @@ static void fit_model(const calibration *k, cost_model *c) {
 static double predicted_us(const calibration *k, const cost_model *c, const measure *m) {
     double terms[FIT_MAX_TERMS], us, before = 0;
     terms_of(k, m, terms);
-    us = terms[k->n_knots + TERM_OUT] * c->out_us + terms[k->n_knots + TERM_DECODE] * c->decode_pair_us + terms[k->n_knots + TERM_PREFILL] * c->prefill_pair_us +
-         terms[k->n_knots + TERM_REQUEST] * c->request_us;
+    us = terms[k->n_knots + TERM_OUT] * c->out_us + terms[k->n_knots + TERM_DECODE] * c->decode_pair_us +
+         terms[k->n_knots + TERM_PREFILL] * c->prefill_pair_us + terms[k->n_knots + TERM_REQUEST] * c->request_us;
     for (int32_t i = 0; i < k->n_knots; i++) {
         us += terms[i] * (c->us[i] - before);
         before = c->us[i];
@@ -270,18 +281,25 @@ static void report(const calibration *k, const cost_model *c) {
     sheet s = {.what = "calibrate", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = k->o->json};
     char heading[320];
     double squares = 0;
-    snprintf(heading, sizeof heading, "%s on %s: time of a step in which all decode, or from a prompt to its first token; means of %d runs", c->model, c->device,
-             (int)k->o->n_runs);
+    snprintf(heading, sizeof heading, "%s on %s: time of a step in which all decode, or from a prompt to its first token; means of %d runs",
+             c->model, c->device, (int)k->o->n_runs);
     sheet_begin(&s, heading);
     for (int32_t i = 0; i < k->n; i++) {
         const measure *m = &k->measures[i];
         double us = predicted_us(k, c, m), off = us / m->mean_us - 1;
         squares += off * off;
-        sheet_row(&s, (sheet_cell[]){{.text = m->decodes ? "decode" : "prompt"}, {.number = m->n_seqs}, {.number = m->n_prompt}, {.number = m->mean_us}, {.number = us}, {.number = 100 * off}});
+        sheet_row(&s, (sheet_cell[]){{.text = m->decodes ? "decode" : "prompt"},
+                                     {.number = m->n_seqs},
+                                     {.number = m->n_prompt},
+                                     {.number = m->mean_us},
+                                     {.number = us},
+                                     {.number = 100 * off}});
     }
-    sheet_note(&s, "a step: %.1f us with 1 row, %.1f with %d; %.3f us a row of logits, %.5f a pair of a decode, %.5f of a prefill; a request's way %.1f us; off by %.1f%% in the mean square",
-               c->us[0], c->us[c->n_points - 1], (int)c->rows[c->n_points - 1], c->out_us, c->decode_pair_us, c->prefill_pair_us, c->request_us,
-               100 * sqrt(squares / k->n));
+    sheet_note(&s,
+               "a step: %.1f us with 1 row, %.1f with %d; %.3f us a row of logits, %.5f a pair of a decode, %.5f of a prefill; a request's "
+               "way %.1f us; off by %.1f%% in the mean square",
+               c->us[0], c->us[c->n_points - 1], (int)c->rows[c->n_points - 1], c->out_us, c->decode_pair_us, c->prefill_pair_us,
+               c->request_us, 100 * sqrt(squares / k->n));
 }
 
 /* Moving a token's keys and values in memory, for the baseline that grows by copying. */

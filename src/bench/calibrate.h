@@ -1,7 +1,7 @@
 /* `quire bench calibrate`: measures what a step of a model costs on this machine (sim/cost.h), through the public API as its users see it.
  *
- * Steps of known content are run: so many sequences decoding at so long a context, and prompts that are one step or several. The cost model's factors are
- * those, none negative, whose relative errors over all of them are least in squares. No trace is looked at. */
+ * Steps of known content are run: so many sequences decoding at so long a context, and prompts that are one step or several. The cost
+ * model's factors are those, none negative, whose relative errors over all of them are least in squares. No trace is looked at. */
 #ifndef BENCH_CALIBRATE_H
 #define BENCH_CALIBRATE_H
 

@@ -81,7 +81,8 @@ static void close_world(world *w) {
 
 static quire_err submit(world *w, quire_error *err) {
     int32_t n = w->options->n_prompt;
-    engine_request r = {.tokens = mem_new((size_t)n, sizeof *r.tokens), .n_tokens = n, .namespace = "bench", .n_namespace = 5, .out = w->out};
+    engine_request r = {
+        .tokens = mem_new((size_t)n, sizeof *r.tokens), .n_tokens = n, .namespace = "bench", .n_namespace = 5, .out = w->out};
     if (!r.tokens) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
@@ -171,13 +172,14 @@ static figures measure(const world *w, double *scratch) {
 
 static void print(const world *w, const figures *f) {
     if (w->options->json) {
-        printf("{\"running\":%d,\"load\":\"%s\",\"prompt_tokens\":%d,\"page_tokens\":%d,\"steps\":%d,\"median_us\":%.1f,\"p95_us\":%.1f,\"cpu_us\":%.1f,"
+        printf("{\"running\":%d,\"load\":\"%s\",\"prompt_tokens\":%d,\"page_tokens\":%d,\"steps\":%d,\"median_us\":%.1f,\"p95_us\":%.1f,"
+               "\"cpu_us\":%.1f,"
                "\"collect_us\":%.1f}\n",
-               (int)w->n, load_names[w->load], (int)w->options->n_prompt, (int)w->options->page_tokens, (int)f->n_steps, f->median, f->p95, f->cpu,
-               f->collect);
+               (int)w->n, load_names[w->load], (int)w->options->n_prompt, (int)w->options->page_tokens, (int)f->n_steps, f->median, f->p95,
+               f->cpu, f->collect);
     } else {
-        printf("%8d  %-9s %8d %10.1f %9.1f %9.1f %11.1f %13.0f\n", (int)w->n, load_names[w->load], (int)f->n_steps, f->median, f->p95, f->cpu, f->collect,
-               f->median * 1e3 / w->n);
+        printf("%8d  %-9s %8d %10.1f %9.1f %9.1f %11.1f %13.0f\n", (int)w->n, load_names[w->load], (int)f->n_steps, f->median, f->p95,
+               f->cpu, f->collect, f->median * 1e3 / w->n);
     }
     fflush(stdout);
 }
@@ -203,7 +205,8 @@ static quire_err read_sizes(const bench_engine_options *o, int32_t sizes[MAX_SIZ
         char *end;
         long size = strtol(at, &end, 10);
         if (end == at || size < 1 || size > MAX_RUNNING || (*end != '\0' && *end != ',') || *n == MAX_SIZES) {
-            return err_set(err, QUIRE_INVALID, -1, "--running %s: at most %d numbers from 1 to %d, with commas between", o->running, MAX_SIZES, MAX_RUNNING);
+            return err_set(err, QUIRE_INVALID, -1, "--running %s: at most %d numbers from 1 to %d, with commas between", o->running,
+                           MAX_SIZES, MAX_RUNNING);
         }
         sizes[(*n)++] = (int32_t)size;
         at = end + 1;

@@ -1,5 +1,5 @@
-/* `quire bench engine`: the engine's own work in a step (taking requests in, planning, reserving pages, filling the batch, choosing, telling readers), with the
- * engine's real thread and steps over a model that does nothing. */
+/* `quire bench engine`: the engine's own work in a step (taking requests in, planning, reserving pages, filling the batch, choosing,
+ * telling readers), with the engine's real thread and steps over a model that does nothing. */
 #ifndef BENCH_ENGINE_H
 #define BENCH_ENGINE_H
 
@@ -17,8 +17,8 @@ typedef struct bench_engine_options {
 
 void bench_engine_options_init(bench_engine_options *o);
 
-/* For each number: sequences that only decode, and ones that end and are followed by others all the while. Prints to stdout; err says why it could
- * not. */
+/* For each number: sequences that only decode, and ones that end and are followed by others all the while. Prints to stdout; err says why
+ * it could not. */
 quire_err bench_engine_run(const bench_engine_options *o, quire_error *err);
 
 #endif

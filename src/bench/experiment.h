@@ -1,5 +1,6 @@
-/* `quire bench pages|sharing|prefix|workload|ablation|scenario`: what the engine's mechanisms are worth, with the model really run. Counts of tokens and pages are
- * exact; times are those of this machine, in turns, the fastest of some runs, so that ratios within one table hold. */
+/* `quire bench pages|sharing|prefix|workload|ablation|scenario`: what the engine's mechanisms are worth, with the model really run. Counts
+ * of tokens and pages are exact; times are those of this machine, in turns, the fastest of some runs, so that ratios within one table hold.
+ */
 #ifndef BENCH_EXPERIMENT_H
 #define BENCH_EXPERIMENT_H
 

@@ -129,8 +129,8 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err) {
 
 typedef enum mechanism { ALL_ON, CACHE_PAGE, CACHE_NONE, NO_FORKS, NO_CASCADE, NO_CHUNKS, ONE_BY_ONE, N_MECHANISMS } mechanism;
 
-static const char *const switches[N_MECHANISMS] = {
-    "all on", "--prefix-cache page", "--prefix-cache none", "--no-fork-sharing", "--no-cascade", "--no-chunked-prefill", "--max-num-seqs 1"};
+static const char *const switches[N_MECHANISMS] = {"all on",       "--prefix-cache page",  "--prefix-cache none", "--no-fork-sharing",
+                                                   "--no-cascade", "--no-chunked-prefill", "--max-num-seqs 1"};
 
 static void switch_off(mechanism m, quire_options *o) {
     o->prefix_cache = m == CACHE_PAGE ? "page" : m == CACHE_NONE ? "none" : "token";

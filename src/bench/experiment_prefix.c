@@ -71,7 +71,8 @@ static quire_err compare(const sheet *s, measured *ways, int32_t n_runs, quire_e
     return QUIRE_OK;
 }
 
-/* Prompts that share nothing, in a pool that holds half of what they leave behind: the index looks up, publishes and evicts, and finds nothing. */
+/* Prompts that share nothing, in a pool that holds half of what they leave behind: the index looks up, publishes and evicts, and finds
+ * nothing. */
 static quire_err strangers(const experiment_options *o, const sheet *s, int32_t n_runs, quire_error *err) {
     lab_request requests[N_STRANGERS];
     int32_t lengths[N_STRANGERS], pages = (int32_t)kv_pages_for(STRANGER + STRANGER_OUTPUT, o->engine.page_tokens) + 1;
@@ -106,7 +107,8 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
     int32_t shared = SHARED;
     lab_request prefix;
     int32_t *drawn = trial_prompts(&shared, 1, TOGETHER_OUTPUT, &prefix);
-    quire_err e = tokens != NULL && drawn != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_TOGETHER);
+    quire_err e =
+        tokens != NULL && drawn != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_TOGETHER);
     for (int32_t i = 0; i < N_TOGETHER && e == QUIRE_OK; i++) {
         int32_t *p = tokens + (size_t)i * (SHARED + N_TOGETHER), n = SHARED + 1 + i;
         for (int32_t k = 0; k < n; k++) {
@@ -119,7 +121,8 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
     ways[0].options = o->engine;
     ways[0].options.prefix_cache = "token";
     ways[0].options.max_seqs = N_TOGETHER;
-    ways[0].options.n_pages = (int32_t)kv_pages_for(SHARED, o->engine.page_tokens) + N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->engine.page_tokens) + 1);
+    ways[0].options.n_pages = (int32_t)kv_pages_for(SHARED, o->engine.page_tokens) +
+                              N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->engine.page_tokens) + 1);
     ways[0].options.step_target_us = 0;
     ways[1] = ways[0];
     ways[1].name = "32 together";
@@ -131,8 +134,10 @@ static quire_err together(const experiment_options *o, const sheet *s, int32_t n
 }
 
 quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"case", "", 20, SHEET_TEXT},     {"requests", "requests", 8, 0}, {"prompt_tokens", "prompt", 8, 0}, {"cached_tokens", "cached", 8, 0},
-                                           {"computed_tokens", "computed", 8, 0}, {"cpu_ms", "CPU ms", 9, 1},     {"to_first", "to first", 8, 3}};
+    static const sheet_column columns[] = {{"case", "", 20, SHEET_TEXT},          {"requests", "requests", 8, 0},
+                                           {"prompt_tokens", "prompt", 8, 0},     {"cached_tokens", "cached", 8, 0},
+                                           {"computed_tokens", "computed", 8, 0}, {"cpu_ms", "CPU ms", 9, 1},
+                                           {"to_first", "to first", 8, 3}};
     sheet s = {.what = "prefix", .columns = EXPERIMENT_COLUMNS(columns), .json = o->json};
     int32_t n_runs = o->n_runs > 0 ? o->n_runs : N_RUNS;
     char machine[256];
@@ -140,8 +145,10 @@ quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
     sheet_begin(&s, NULL);
     TRY(strangers(o, &s, n_runs, err));
     TRY(together(o, &s, n_runs, err));
-    sheet_note(&s, "%s. Processor time, the least of %d runs of each way, in turns. Strangers: %d prompts of %d tokens that share nothing, %d at once, answers of %d. "
-                   "Together: %d tokens that all share, and tails of 1 to %d tokens.",
+    sheet_note(&s,
+               "%s. Processor time, the least of %d runs of each way, in turns. Strangers: %d prompts of %d tokens that share nothing, %d "
+               "at once, answers of %d. "
+               "Together: %d tokens that all share, and tails of 1 to %d tokens.",
                machine, (int)n_runs, N_STRANGERS, STRANGER, STRANGERS_AT_ONCE, STRANGER_OUTPUT, SHARED, N_TOGETHER);
     return QUIRE_OK;
 }

@@ -17,8 +17,8 @@ figure figure_of(const double *values, int32_t n);
 /* "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. 2^24; INVALID names the flag. */
 quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
 
-/* Microseconds for measuring what compute threads do. With one of them: of this process's processor time, which other programs on the machine do not lengthen;
- * with more, which wait for each other, of the clock. */
+/* Microseconds for measuring what compute threads do. With one of them: of this process's processor time, which other programs on the
+ * machine do not lengthen; with more, which wait for each other, of the clock. */
 int64_t figures_time_us(int32_t n_threads);
 /* "processor time" or "wall time". */
 const char *figures_time_name(int32_t n_threads);

@@ -13,7 +13,8 @@ typedef struct fit {
 
 /* A sample: the sum of terms[i] x factor[i] should be value > 0. Its error counts relative to value. O(terms^2). */
 void fit_add(fit *f, const double *terms, double value);
-/* The factors, each 0 or more, whose squared relative errors sum to the least (coordinate descent, to convergence). A term that no sample has gets 0. */
+/* The factors, each 0 or more, whose squared relative errors sum to the least (coordinate descent, to convergence). A term that no sample
+ * has gets 0. */
 void fit_solve(const fit *f, double *factors);
 
 #endif

@@ -12,7 +12,8 @@
 enum { SEED = 1, N_SAMPLES = 20000, MAX_SEQS = 1024, SEQ_PAGES = 64, GOAL_PAGE_NS = 50, GOAL_TOKEN_NS = 20 };
 
 void bench_kv_options_init(bench_kv_options *o) {
-    *o = (bench_kv_options){.threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16, .prompt_tokens = 1024, .run_ms = 20, .n_runs = 5};
+    *o = (bench_kv_options){
+        .threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16, .prompt_tokens = 1024, .run_ms = 20, .n_runs = 5};
 }
 
 static json_out *start_line(json_line *l, const char *bench, const char *op) {
@@ -63,8 +64,8 @@ static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_thr
         figure free = now->of[PAGE_STORE_LOCK_FREE][op], mutex = now->of[PAGE_STORE_MUTEX][op];
         double to_one = free.mean / one->of[PAGE_STORE_LOCK_FREE][op].mean, mutex_to_one = mutex.mean / one->of[PAGE_STORE_MUTEX][op].mean;
         if (!o->json) {
-            printf("%-10s %8d %7d %9.1f +-%5.1f %9.2f %11.1f +-%5.1f %9.2f %9.2f\n", kv_op_name((kv_op)op), (int)n_pages, (int)n_threads, free.mean,
-                   free.spread, to_one, mutex.mean, mutex.spread, mutex_to_one, mutex.mean / free.mean);
+            printf("%-10s %8d %7d %9.1f +-%5.1f %9.2f %11.1f +-%5.1f %9.2f %9.2f\n", kv_op_name((kv_op)op), (int)n_pages, (int)n_threads,
+                   free.mean, free.spread, to_one, mutex.mean, mutex.spread, mutex_to_one, mutex.mean / free.mean);
             continue;
         }
         json_line l;
@@ -84,10 +85,10 @@ static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_thr
 static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int32_t n_pages, const int32_t *threads, int32_t n_threads,
                            quire_error *err) {
     if (!o->json) {
-        printf("CPU time a page, ns, mean of %d runs; the goal is at most %d with one thread, and at most twice that with eight\n", (int)o->n_runs,
-               (int)GOAL_PAGE_NS);
-        printf("%-10s %8s %7s %9s %7s %9s %11s %7s %9s %9s\n", "", "pages", "threads", "ns", "spread", "to one", "mutex ns", "spread", "to one",
-               "mutex/ns");
+        printf("CPU time a page, ns, mean of %d runs; the goal is at most %d with one thread, and at most twice that with eight\n",
+               (int)o->n_runs, (int)GOAL_PAGE_NS);
+        printf("%-10s %8s %7s %9s %7s %9s %11s %7s %9s %9s\n", "", "pages", "threads", "ns", "spread", "to one", "mutex ns", "spread",
+               "to one", "mutex/ns");
     }
     for (int32_t p = 0; p < n_pages; p++) {
         ops one = {{{{0}}}}, now;
@@ -111,7 +112,8 @@ static quire_err bench_append_times(const bench_kv_options *o, quire_error *err)
         return err_set(err, e, -1, "out of memory for %d sequences", MAX_SEQS);
     }
     if (!o->json) {
-        printf("\nappend of a page, each timed alone, over sequences in turn: %d times, ns\n%10s %9s %9s\n", N_SAMPLES, "sequences", "p50", "p99");
+        printf("\nappend of a page, each timed alone, over sequences in turn: %d times, ns\n%10s %9s %9s\n", N_SAMPLES, "sequences", "p50",
+               "p99");
     }
     for (int32_t n_seqs = 1; n_seqs <= MAX_SEQS && e == QUIRE_OK; n_seqs *= 4) {
         e = kv_bench_append_times(store, n_seqs, N_SAMPLES, ns);
@@ -167,7 +169,8 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
     }
     if (!o->json) {
         printf("\nindex of %d pages of %d tokens, prompts of %d: %lld entries, %lld nodes; CPU time, the goal is at most %d ns a token\n",
-               (int)n_pages, (int)o->page_tokens, (int)o->prompt_tokens, (long long)sizes.n_entries, (long long)sizes.n_nodes, (int)GOAL_TOKEN_NS);
+               (int)n_pages, (int)o->page_tokens, (int)o->prompt_tokens, (long long)sizes.n_entries, (long long)sizes.n_nodes,
+               (int)GOAL_TOKEN_NS);
     }
     report_index(o, n_pages, "match", "token", match);
     report_index(o, n_pages, "peek", "token", peek);
@@ -182,8 +185,8 @@ static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_e
         add_number(line, "table_bytes_a_token", sizes.table_bytes);
         json_line_print(&l);
     } else {
-        printf("bytes      %9.1f a page in the index, %.1f a page in the pool, %.3f a token in a block table\n", sizes.index_bytes, sizes.pool_bytes,
-               sizes.table_bytes);
+        printf("bytes      %9.1f a page in the index, %.1f a page in the pool, %.3f a token in a block table\n", sizes.index_bytes,
+               sizes.pool_bytes, sizes.table_bytes);
     }
     return QUIRE_OK;
 }
@@ -192,8 +195,8 @@ static quire_err check_points(const int32_t *pages, int32_t n_pages, const int32
     for (int32_t t = 0; t < n_threads; t++) {
         for (int32_t p = 0; p < n_pages; p++) {
             if (threads[t] > 64 || pages[p] / threads[t] < 16) {
-                return err_set(err, QUIRE_INVALID, -1, "--threads %d on --pages %d: at most 64 threads, and at least 16 pages each", (int)threads[t],
-                               (int)pages[p]);
+                return err_set(err, QUIRE_INVALID, -1, "--threads %d on --pages %d: at most 64 threads, and at least 16 pages each",
+                               (int)threads[t], (int)pages[p]);
             }
         }
     }

@@ -1,4 +1,5 @@
-/* `quire bench kv`: what the page pool's and the index's operations cost, alone and from many threads at once, beside the same pool behind a lock. */
+/* `quire bench kv`: what the page pool's and the index's operations cost, alone and from many threads at once, beside the same pool behind
+ * a lock. */
 #ifndef BENCH_KV_H
 #define BENCH_KV_H
 

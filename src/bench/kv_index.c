@@ -119,7 +119,8 @@ static quire_err open_forest(forest *f) {
     return f->copies.pairs != NULL && f->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_tokens, int32_t n_runs, kv_index_times *runs, kv_index_sizes *sizes) {
+quire_err kv_bench_index(int32_t n_pages, int32_t page_tokens, int32_t prompt_tokens, int32_t n_runs, kv_index_times *runs,
+                         kv_index_sizes *sizes) {
     if (prompt_tokens < 2 || prompt_tokens > MAX_PROMPT || n_pages / 16 < kv_pages_for(prompt_tokens, page_tokens)) {
         return QUIRE_INVALID;
     }

@@ -60,8 +60,8 @@ typedef struct lab_result {
 quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_error *err);
 void lab_close(lab *l);
 
-/* Runs requests[0..n), at most `at_once` of them at a time, in order among those that may go; the first of them start together; all tokens are seen. The lab is new: its
- * counters are the result's. *err says which failed. */
+/* Runs requests[0..n), at most `at_once` of them at a time, in order among those that may go; the first of them start together; all tokens
+ * are seen. The lab is new: its counters are the result's. *err says which failed. */
 quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err);
 /* Frees what lab_run left in requests. */
 void lab_forget(lab_request *requests, int32_t n);

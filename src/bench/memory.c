@@ -106,8 +106,8 @@ static int32_t power_of_two_from(int32_t n) {
 static quire_err run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages, int32_t n_pages, quire_error *err) {
     int32_t longest = memory_longest(s);
     if (!b->o->json) {
-        printf("\n%s: over the least memory that holds the tokens\n%-18s %10s %11s %11s %8s %12s %11s %11s\n", memory_scenario_name(s), "", "peak MB",
-               "of KV", "+weights", "pages", "metadata kB", "of KV", "+weights");
+        printf("\n%s: over the least memory that holds the tokens\n%-18s %10s %11s %11s %8s %12s %11s %11s\n", memory_scenario_name(s), "",
+               "peak MB", "of KV", "+weights", "pages", "metadata kB", "of KV", "+weights");
     }
     TRY(run_case(b, s, MEMORY_STATIC, longest, err));
     if (power_of_two_from(longest) != longest) {
@@ -133,7 +133,8 @@ quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
     }
     for (int32_t i = 0; i < n_pages; i++) {
         if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d", o->pages, (int)pages[i], KV_MAX_PAGE_TOKENS);
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d", o->pages, (int)pages[i],
+                           KV_MAX_PAGE_TOKENS);
         }
     }
     memory_bench b = {.o = o, .type = type_named(o->kv_dtype)};

@@ -1,4 +1,5 @@
-/* `quire bench memory`: the most memory that three ways of keeping keys and values take, over the least that would do, in three scenarios. */
+/* `quire bench memory`: the most memory that three ways of keeping keys and values take, over the least that would do, in three scenarios.
+ */
 #ifndef BENCH_MEMORY_H
 #define BENCH_MEMORY_H
 

@@ -267,7 +267,8 @@ quire_err memory_run(const memory_case *c, const model_desc *shape, dtype type, 
         return err_set(err, QUIRE_UNSUPPORTED, -1, "the scenarios are for models whose layers are all alike");
     }
     if (c->method == MEMORY_STATIC && c->parameter < memory_longest(c->scenario)) {
-        return err_set(err, QUIRE_INVALID, -1, "sequences of %d tokens do not fit in %d", (int)memory_longest(c->scenario), (int)c->parameter);
+        return err_set(err, QUIRE_INVALID, -1, "sequences of %d tokens do not fit in %d", (int)memory_longest(c->scenario),
+                       (int)c->parameter);
     }
     st.token_bytes = kv_layout_token_bytes(&st.layout);
     quire_err e = open_store(&st);

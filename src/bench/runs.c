@@ -8,13 +8,14 @@
 
 enum { N_ROWS = 6, N_STAGES = 3, CHURN_SEQS = 64, CHURN_ENDED = 2000, SEED = 1, ADJACENT = INT32_MAX };
 
-/* What attention is measured over: pages of so many of the usual tokens, in runs of so many. A page of 16 times the tokens is what a run of 16 under one
- * entry would be if its planes lay in one piece, too. */
+/* What attention is measured over: pages of so many of the usual tokens, in runs of so many. A page of 16 times the tokens is what a run of
+ * 16 under one entry would be if its planes lay in one piece, too. */
 static const struct row {
     int32_t stage, factor, run;
     const char *what;
 } rows[N_ROWS] = {
-    {0, 1, 1, "apart"}, {0, 1, 4, "runs of 4"}, {0, 1, 16, "runs of 16"}, {0, 1, ADJACENT, "all adjacent"}, {1, 4, 1, "apart"}, {2, 16, 1, "apart"},
+    {0, 1, 1, "apart"}, {0, 1, 4, "runs of 4"}, {0, 1, 16, "runs of 16"}, {0, 1, ADJACENT, "all adjacent"},
+    {1, 4, 1, "apart"}, {2, 16, 1, "apart"},
 };
 
 void bench_runs_options_init(bench_runs_options *o) {
@@ -23,7 +24,8 @@ void bench_runs_options_init(bench_runs_options *o) {
 
 /* ---- attention ---- */
 
-/* Of one way that pages lie. What else the machine does only adds, so the least of the runs is the figure, and the median says how quiet it was. */
+/* Of one way that pages lie. What else the machine does only adds, so the least of the runs is the figure, and the median says how quiet it
+ * was. */
 typedef struct way {
     double least_us, median_us;
 } way;
@@ -32,8 +34,8 @@ static void report_row(const bench_runs_options *o, int32_t context, int64_t tok
     int32_t page_tokens = o->page_tokens * rows[row].factor, run = rows[row].run == ADJACENT ? 1 : rows[row].run;
     double entry_bytes = (double)sizeof(int32_t) / (page_tokens * run), ratio = ways[row].least_us / ways[0].least_us;
     if (!o->json) {
-        printf("%8d %6d  %-13s %10.1f %10.1f %9.3f %14.4f %11.6f%%\n", (int)context, (int)page_tokens, rows[row].what, ways[row].least_us, ways[row].median_us,
-               ratio, entry_bytes, 100 * entry_bytes / (double)token_bytes);
+        printf("%8d %6d  %-13s %10.1f %10.1f %9.3f %14.4f %11.6f%%\n", (int)context, (int)page_tokens, rows[row].what, ways[row].least_us,
+               ways[row].median_us, ratio, entry_bytes, 100 * entry_bytes / (double)token_bytes);
         return;
     }
     json_line l;
@@ -91,7 +93,8 @@ static quire_err measure_pool(const bench_runs_options *o, quire_error *err) {
         return err_set(err, e, -1, "%d sequences: %s", (int)CHURN_SEQS, quire_err_text(e));
     }
     if (!o->json) {
-        printf("\ntable entries that lie in runs, %d sequences at once, of themselves:\n%-32s %8s %8s\n", (int)CHURN_SEQS, "", "of 4", "of 16");
+        printf("\ntable entries that lie in runs, %d sequences at once, of themselves:\n%-32s %8s %8s\n", (int)CHURN_SEQS, "", "of 4",
+               "of 16");
         printf("%-32s %7.1f%% %7.1f%%\n", "their prompts, in a new pool", 100 * f.new_4, 100 * f.new_16);
         printf("after %-5d sequences have ended %7.1f%% %7.1f%%\n", (int)CHURN_ENDED, 100 * f.end_4, 100 * f.end_16);
         return QUIRE_OK;
@@ -118,9 +121,10 @@ quire_err bench_runs_run(const bench_runs_options *o, quire_error *err) {
     }
     model_desc d = {.n_layers = shape[0], .n_heads = shape[1], .n_kv_heads = shape[1], .d_head = shape[2]};
     if (!o->json) {
-        printf("attention of one token over a sequence's pages; %d layers of %d KV heads of %d, f16, CPU time of one thread, %d runs\n", (int)shape[0],
-               (int)shape[1], (int)shape[2], (int)o->n_runs);
-        printf("%8s %6s  %-13s %10s %10s %9s %14s %12s\n", "context", "page", "pages lie", "us a layer", "median", "to apart", "table B/token", "of KV");
+        printf("attention of one token over a sequence's pages; %d layers of %d KV heads of %d, f16, CPU time of one thread, %d runs\n",
+               (int)shape[0], (int)shape[1], (int)shape[2], (int)o->n_runs);
+        printf("%8s %6s  %-13s %10s %10s %9s %14s %12s\n", "context", "page", "pages lie", "us a layer", "median", "to apart",
+               "table B/token", "of KV");
     }
     for (int32_t i = 0; i < n_contexts; i++) {
         TRY(measure_attention(o, &d, contexts[i], err));

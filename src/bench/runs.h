@@ -1,4 +1,5 @@
-/* `quire bench runs`: what it would gain if several adjacent pages had one entry in a block table, and how often a pool has adjacent pages. */
+/* `quire bench runs`: what it would gain if several adjacent pages had one entry in a block table, and how often a pool has adjacent pages.
+ */
 #ifndef BENCH_RUNS_H
 #define BENCH_RUNS_H
 

@@ -1,6 +1,8 @@
-/* The parts of `quire bench runs`: tables whose pages lie in runs of adjacent ones, attention over them, and the runs that a pool gives of itself.
+/* The parts of `quire bench runs`: tables whose pages lie in runs of adjacent ones, attention over them, and the runs that a pool gives of
+ * itself.
  *
- * A run of r is r entries of a block table, the first of them entry 0, r, 2 r ..., whose pages follow one another: what one entry could stand for. */
+ * A run of r is r entries of a block table, the first of them entry 0, r, 2 r ..., whose pages follow one another: what one entry could
+ * stand for. */
 #ifndef BENCH_RUNS_MEASURE_H
 #define BENCH_RUNS_MEASURE_H
 
@@ -22,13 +24,14 @@ typedef struct runs_stage runs_stage;
 /* layers, KV heads and head width as in d; values of type f16. */
 quire_err runs_stage_open(const model_desc *d, int32_t page_tokens, int32_t n_tokens, runs_stage **out, quire_error *err);
 void runs_stage_close(runs_stage *s);
-/* CPU time, in microseconds a layer, of the attention of the sequence's last token over all layers, the sequence's pages lying in runs of `run`. */
+/* CPU time, in microseconds a layer, of the attention of the sequence's last token over all layers, the sequence's pages lying in runs of
+ * `run`. */
 double runs_attention_us(runs_stage *s, int32_t run);
 
 /* ---- the pool ---- */
 
-/* Sequences that live at once: prompts of 100 to 4,000 tokens, each taking its pages at once, then answers of 1 to 1,000, token by token in turn; who has
- * ended gives its pages back, and another takes its place. */
+/* Sequences that live at once: prompts of 100 to 4,000 tokens, each taking its pages at once, then answers of 1 to 1,000, token by token in
+ * turn; who has ended gives its pages back, and another takes its place. */
 typedef struct runs_churn {
     int32_t n_seqs, page_tokens, n_ended; /* until so many have ended */
     uint64_t seed;

@@ -70,7 +70,8 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
         const char *name;
         float temperature, top_p;
         int32_t top_k;
-    } kinds[] = {{"greedy", 0, 1, 0}, {"temperature", 1, 1, 0}, {"top-p 0.9", 1, 0.9f, 0}, {"top-k 50", 1, 1, 50}, {"top-k, top-p", 1, 0.9f, 50}};
+    } kinds[] = {
+        {"greedy", 0, 1, 0}, {"temperature", 1, 1, 0}, {"top-p 0.9", 1, 0.9f, 0}, {"top-k 50", 1, 1, 50}, {"top-k, top-p", 1, 0.9f, 50}};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         figure ns;
         sampling_params_init(&r->params);
@@ -78,7 +79,12 @@ static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, s
         r->params.top_p = kinds[k].top_p;
         r->params.top_k = kinds[k].top_k;
         TRY(measure(r, o->n_runs, &ns));
-        sheet_row(t, (sheet_cell[]){{kinds[k].name, 0}, {SHAPE_NAMES[logits], 0}, {NULL, r->n_vocab}, {NULL, ns.mean}, {NULL, ns.spread}, {NULL, ns.mean * r->n_vocab * r->n_rows * 1e-6}});
+        sheet_row(t, (sheet_cell[]){{kinds[k].name, 0},
+                                    {SHAPE_NAMES[logits], 0},
+                                    {NULL, r->n_vocab},
+                                    {NULL, ns.mean},
+                                    {NULL, ns.spread},
+                                    {NULL, ns.mean * r->n_vocab * r->n_rows * 1e-6}});
     }
     return QUIRE_OK;
 }
@@ -109,8 +115,12 @@ static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab,
 }
 
 quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
-    static const sheet_column columns[] = {
-        {"kind", "", -14, SHEET_TEXT}, {"logits", "logits", -6, SHEET_TEXT}, {"vocabulary", "vocabulary", 10, 0}, {"ns_per_logit", "ns a logit", 10, 3}, {"spread", "+-", 7, 3}, {"step_ms", "ms a step", 10, 2}};
+    static const sheet_column columns[] = {{"kind", "", -14, SHEET_TEXT},
+                                           {"logits", "logits", -6, SHEET_TEXT},
+                                           {"vocabulary", "vocabulary", 10, 0},
+                                           {"ns_per_logit", "ns a logit", 10, 3},
+                                           {"spread", "+-", 7, 3},
+                                           {"step_ms", "ms a step", 10, 2}};
     sheet t = {.what = "sampler", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     int32_t sizes[FIGURES_MAX_POINTS], n;
     thread_pool *threads;
@@ -124,8 +134,9 @@ quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
         e = run_vocabulary(o, sizes[i], threads, &t);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&t, "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent %.1f; %d threads, mean of %d runs.", (int)o->n_rows,
-                   (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads), (int)o->n_runs);
+        sheet_note(
+            &t, "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent %.1f; %d threads, mean of %d runs.",
+            (int)o->n_rows, (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads), (int)o->n_runs);
     } else {
         err_set(err, e, -1, "%d rows: %s", (int)o->n_rows, quire_err_text(e));
     }

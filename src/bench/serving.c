@@ -237,12 +237,16 @@ static quire_err print_figures(const real_run *run, const rounds *f, const sheet
         figure m = figure_of(f->figures[i], f->n);
         double p = f->n_costs > 0 ? predicted[i] : SHEET_ABSENT;
         double spread = f->n > 1 && m.mean > 0 ? 100 * m.spread / m.mean : SHEET_ABSENT;
-        sheet_row(s, (sheet_cell[]){{.text = figure_names[i]}, {.number = m.mean}, {.number = spread}, {.number = p}, {.number = off_percent(m.mean, p)}});
+        sheet_row(
+            s, (sheet_cell[]){
+                   {.text = figure_names[i]}, {.number = m.mean}, {.number = spread}, {.number = p}, {.number = off_percent(m.mean, p)}});
     }
     if (run->o->calibrate) {
         figure cost = figure_of(f->longest_us, f->n_costs);
-        sheet_note(s, "steps cost what they did on average of %d calibrations, before and after each run: with %.0f rows %.0f us, at most %.0f away", (int)f->n_costs,
-                   f->cost.rows[f->cost.n_points - 1], cost.mean, cost.spread);
+        sheet_note(
+            s,
+            "steps cost what they did on average of %d calibrations, before and after each run: with %.0f rows %.0f us, at most %.0f away",
+            (int)f->n_costs, f->cost.rows[f->cost.n_points - 1], cost.mean, cost.spread);
     }
     return QUIRE_OK;
 }
@@ -253,9 +257,9 @@ static void print_head(const real_run *run, const sheet *s) {
     const quire_info *info = run->c.info;
     char name[256], heading[640];
     name_trace(o, name, sizeof name);
-    snprintf(heading, sizeof heading, "%s: %d requests, mean prompt %.1f, answer %.1f tokens, clock x %g\n%s, compute %s, KV %s, %s", name, (int)t->n_requests,
-             (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests, o->server.speed, info->model_name, info->compute, info->kv_dtype,
-             info->backend);
+    snprintf(heading, sizeof heading, "%s: %d requests, mean prompt %.1f, answer %.1f tokens, clock x %g\n%s, compute %s, KV %s, %s", name,
+             (int)t->n_requests, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests, o->server.speed,
+             info->model_name, info->compute, info->kv_dtype, info->backend);
     sheet_begin(s, heading);
 }
 
@@ -292,11 +296,12 @@ static quire_err run_round(real_run *run, rounds *f, quire_error *err) {
     double found[N_FIGURES];
     TRY(run_open(run, &clock, err));
     if (run->r.times.n == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests, (int)run->c.info->max_model_len);
+        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests,
+                       (int)run->c.info->max_model_len);
     }
     if (run->c.n_failed > 0) {
-        return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s", (int)run->c.n_failed,
-                       run->c.failure.message);
+        return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s",
+                       (int)run->c.n_failed, run->c.failure.message);
     }
     list_figures(&run->r, found);
     for (int i = 0; i < N_FIGURES; i++) {

@@ -79,6 +79,6 @@ speed_limit shape_prefill_limit(const llama_shape *s, const speed_type *t, const
 speed_limit shape_decode_limit(const llama_shape *s, const speed_type *t, const roofline *r, int32_t batch, double context, dtype kv) {
     const char *by;
     double peak = products_peak(r, t->compute, t->published, &by);
-    return lower(batch * r->read.best / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)), peak / shape_token_operations(s),
-                 by);
+    return lower(batch * r->read.best / (shape_weight_bytes(s, t) + batch * context * shape_kv_bytes(s, kv)),
+                 peak / shape_token_operations(s), by);
 }

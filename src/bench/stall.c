@@ -104,7 +104,8 @@ static quire_err measure(stall *b, const sheet *t, double target_ms, quire_error
     TRY(run_prompt(b, o->n_prompt, &prompt, err));
     for (int32_t i = 0; i < o->n_streams; i++) {
         if (b->streams[i].done) {
-            return err_set(err, QUIRE_INVALID, -1, "--prompt %d: a stream ended before its first token, since the model takes %d tokens only; ask for less",
+            return err_set(err, QUIRE_INVALID, -1,
+                           "--prompt %d: a stream ended before its first token, since the model takes %d tokens only; ask for less",
                            (int)o->n_prompt, (int)b->client.info->max_model_len);
         }
     }
@@ -143,9 +144,10 @@ static quire_err measure_target(stall *b, const sheet *t, double target_ms, quir
 }
 
 quire_err bench_stall_run(const bench_stall_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"target_ms", "target ms", 9, 0},   {"gap_alone_ms", "alone ms", 9, 2}, {"gap_ms", "beside ms", 9, 2},
-                                           {"ratio", "ratio", 6, 2},           {"gap_p50_ms", "p50 ms", 8, 2},     {"gap_p99_ms", "p99 ms", 8, 2},     {"gap_max_ms", "longest", 8, 2},
-                                           {"first_token_ms", "first token of the prompt, ms", 30, 0}};
+    static const sheet_column columns[] = {{"target_ms", "target ms", 9, 0}, {"gap_alone_ms", "alone ms", 9, 2},
+                                           {"gap_ms", "beside ms", 9, 2},    {"ratio", "ratio", 6, 2},
+                                           {"gap_p50_ms", "p50 ms", 8, 2},   {"gap_p99_ms", "p99 ms", 8, 2},
+                                           {"gap_max_ms", "longest", 8, 2},  {"first_token_ms", "first token of the prompt, ms", 30, 0}};
     sheet t = {.what = "stall", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
     const double targets[] = {0.0, (double)o->engine.step_target_us * 1e-3};
     stall b = {.options = o, .draw = 1, .gaps = {.ms = mem_new(MAX_GAPS, sizeof(double))}};
@@ -155,7 +157,9 @@ quire_err bench_stall_run(const bench_stall_options *o, quire_error *err) {
         e = measure_target(&b, &t, targets[i], err);
     }
     if (e == QUIRE_OK) {
-        sheet_note(&t, "%d streams of %s decode; then a prompt of %d tokens comes. Mean gaps, their ratio, and how long gaps beside the prompt were, as a client sees them.",
+        sheet_note(&t,
+                   "%d streams of %s decode; then a prompt of %d tokens comes. Mean gaps, their ratio, and how long gaps beside the prompt "
+                   "were, as a client sees them.",
                    (int)o->n_streams, o->engine.model, (int)o->n_prompt);
     }
     mem_free(b.streams);

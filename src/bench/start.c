@@ -59,8 +59,9 @@ static quire_err spawn_logits(const bench_start_options *o, int out, pid_t *pid,
     char threads[16];
     const quire_options *e = &o->engine;
     (void)snprintf(threads, sizeof threads, "%d", (int)e->n_threads);
-    const char *const arguments[] = {"quire", "logits", "--model", e->model, "--ids", "1", "--out", "/dev/stdout", "--compute", e->compute, "--kv-dtype",
-                                     e->kv_dtype, "--isa", e->isa, "--threads", threads, "--quiet", NULL};
+    const char *const arguments[] = {"quire", "logits",      "--model",   e->model,   "--ids",      "1",
+                                     "--out", "/dev/stdout", "--compute", e->compute, "--kv-dtype", e->kv_dtype,
+                                     "--isa", e->isa,        "--threads", threads,    "--quiet",    NULL};
     char *argv[sizeof arguments / sizeof *arguments], *const environment[] = {NULL};
     memcpy(argv, arguments, sizeof argv); /* posix_spawn's argv is const in all but name */
     posix_spawn_file_actions_t actions;
@@ -139,7 +140,10 @@ static void print_json(const bench_start_options *o, const start_times *t) {
 }
 
 quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
-    static const sheet_column columns[] = {{"first_token_ms", "first token ms", 15, 1}, {"median_ms", "median ms", 10, 1}, {"token_ms", "token alone ms", 15, 1}, {"start_ms", "start ms", 9, 1}};
+    static const sheet_column columns[] = {{"first_token_ms", "first token ms", 15, 1},
+                                           {"median_ms", "median ms", 10, 1},
+                                           {"token_ms", "token alone ms", 15, 1},
+                                           {"start_ms", "start ms", 9, 1}};
     const sheet t = {.what = "start", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns)};
     start_times s;
     TRY(bench_start_measure(o, &s, err));
@@ -149,7 +153,9 @@ quire_err bench_start_run(const bench_start_options *o, quire_error *err) {
     }
     sheet_begin(&t, "from exec to the first token of a prompt of one token");
     sheet_row(&t, (sheet_cell[]){{NULL, s.least_ms}, {NULL, s.median_ms}, {NULL, s.token_ms}, {NULL, s.least_ms - s.token_ms}});
-    sheet_note(&t, "%s: least of %d starts with the files in the page cache, their median, the same request in an engine that is open, and what the start adds to it.",
+    sheet_note(&t,
+               "%s: least of %d starts with the files in the page cache, their median, the same request in an engine that is open, and "
+               "what the start adds to it.",
                o->engine.model, (int)o->n_runs);
     return QUIRE_OK;
 }

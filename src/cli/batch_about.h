@@ -5,7 +5,8 @@
 #include "base/sha256.h"
 #include "cli/session.h"
 
-/* Appends a JSON object for batch_part_open: the prompts by their digest, the model, and what flags say of all requests. NO_MEMORY fills err. */
+/* Appends a JSON object for batch_part_open: the prompts by their digest, the model, and what flags say of all requests. NO_MEMORY fills
+ * err. */
 quire_err batch_about(const cli_options *o, const session *s, const uint8_t digest[SHA256_BYTES], strbuf *to, quire_error *err);
 /* Appends the command as it was given, quoted for a shell, and --resume. */
 quire_err batch_about_resume(const cli_options *o, strbuf *to);

@@ -1,5 +1,6 @@
-/* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read as there is room, sent to the engine as far as it takes them, and answered in any
- * order. Of all prompts only those between the oldest without a response and BATCH_AHEAD behind it are looked at, so memory is bounded for any number. */
+/* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read as there is room, sent to the engine as far as it takes them,
+ * and answered in any order. Of all prompts only those between the oldest without a response and BATCH_AHEAD behind it are looked at, so
+ * memory is bounded for any number. */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -130,7 +131,8 @@ static quire_err read_job(batch *b, quire_error *err) {
 }
 
 static quire_err read_jobs(batch *b, quire_error *err) {
-    while (b->in.n_read < b->in.n_lines && b->in.n_read < b->oldest + BATCH_AHEAD && (b->held_bytes < HELD_BYTES || b->n_waiting + b->n_running == 0)) {
+    while (b->in.n_read < b->in.n_lines && b->in.n_read < b->oldest + BATCH_AHEAD &&
+           (b->held_bytes < HELD_BYTES || b->n_waiting + b->n_running == 0)) {
         TRY(read_job(b, err));
     }
     return QUIRE_OK;
@@ -196,8 +198,8 @@ static void show_progress(batch *b, bool last) {
     }
     double seconds = (double)(now - b->start_us + 1) / 1e6;
     b->shown_us = now;
-    fprintf(stderr, "\r%zu of %zu, %.1f a second, %.0f tokens/s\x1b[K%s", b->n_answered, b->in.n_lines, (double)(b->n_answered - b->n_before) / seconds,
-            (double)b->n_tokens / seconds, last ? "\n" : "");
+    fprintf(stderr, "\r%zu of %zu, %.1f a second, %.0f tokens/s\x1b[K%s", b->n_answered, b->in.n_lines,
+            (double)(b->n_answered - b->n_before) / seconds, (double)b->n_tokens / seconds, last ? "\n" : "");
 }
 
 static bool has_begun(const response *a) {
@@ -220,8 +222,8 @@ static void drop_jobs(batch *b) {
         n_begun += j->state == JOB_RUNNING && !j->dropped;
     }
     show_progress(b, true);
-    log_line(LOG_WARN, "%zu of %zu are answered, %zu more that have begun are finished; %s stops at once", b->n_answered, b->in.n_lines, n_begun,
-             stopped_by == SIGINT ? "another Ctrl-C" : "another signal");
+    log_line(LOG_WARN, "%zu of %zu are answered, %zu more that have begun are finished; %s stops at once", b->n_answered, b->in.n_lines,
+             n_begun, stopped_by == SIGINT ? "another Ctrl-C" : "another signal");
 }
 
 static quire_err run_jobs(batch *b, quire_error *err) {
@@ -260,7 +262,8 @@ static quire_err take_part(batch *b, quire_error *err) {
     TRY(batch_part_next(&b->part, &index, &is_error, &more, err));
     while (more) {
         if (index < b->oldest || index >= b->in.n_lines || index - b->oldest >= BATCH_AHEAD || job_of(b, index)->state == JOB_ANSWERED) {
-            return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %zu answers prompt %zu, which cannot stand there: the file is damaged; delete it to begin anew",
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s: line %zu answers prompt %zu, which cannot stand there: the file is damaged; delete it to begin anew",
                            b->part.path.p, b->part.n, index);
         }
         job_of(b, index)->state = JOB_ANSWERED;

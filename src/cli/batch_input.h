@@ -1,7 +1,7 @@
 /* The lines of a JSON Lines file, one at a time, so that a file of any length takes the memory of its longest line.
  *
- * It is read twice: once for its digest and the number of its lines, then line by line. What cannot be read twice (standard input, a pipe) is first copied
- * to a file without a name. Lines without anything are no lines. One thread. */
+ * It is read twice: once for its digest and the number of its lines, then line by line. What cannot be read twice (standard input, a pipe)
+ * is first copied to a file without a name. Lines without anything are no lines. One thread. */
 #ifndef CLI_BATCH_INPUT_H
 #define CLI_BATCH_INPUT_H
 
@@ -21,8 +21,8 @@ typedef struct batch_input {
     uint8_t digest[SHA256_BYTES];
 } batch_input;
 
-/* Opens path ("-": standard input), which is borrowed, and reads it once. beside: in whose directory a copy lies where one must be made; NULL: among
- * the temporary files. NOT_FOUND, IO; TOO_LARGE for a line of 2 GiB. On failure nothing is left open. */
+/* Opens path ("-": standard input), which is borrowed, and reads it once. beside: in whose directory a copy lies where one must be made;
+ * NULL: among the temporary files. NOT_FOUND, IO; TOO_LARGE for a line of 2 GiB. On failure nothing is left open. */
 quire_err batch_input_open(const char *path, const char *beside, batch_input *in, quire_error *err);
 void batch_input_close(batch_input *in);
 /* The next line without its end, borrowed until the next call, while n_read < n_lines. IO; BAD_FILE where the file has become shorter. */

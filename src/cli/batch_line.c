@@ -18,7 +18,8 @@ static quire_err read_openai(const json_value *line, str text, batch_line *l, qu
     } else if (str_is(url, "/v1/chat/completions")) {
         l->endpoint = QUIRE_CHAT;
     } else if (!str_is(url, "/v1/completions")) {
-        err_set_param(fault, QUIRE_BAD_REQUEST, "url", "url is %s; it must be /v1/completions or /v1/chat/completions", url.n > 0 ? url.p : "missing");
+        err_set_param(fault, QUIRE_BAD_REQUEST, "url", "url is %s; it must be /v1/completions or /v1/chat/completions",
+                      url.n > 0 ? url.p : "missing");
     }
     if (fault->code == QUIRE_OK && !json_is(json_get(line, "body"), JSON_KIND_OBJECT)) {
         err_set_param(fault, QUIRE_BAD_REQUEST, "body", "body is missing; it is the request as the API takes it");
@@ -74,7 +75,8 @@ static quire_err keep_id(const json_value *line, const char *name, batch_line *l
     return out.err == QUIRE_OK ? QUIRE_OK : err_set(err, out.err, -1, "out of memory");
 }
 
-quire_err batch_line_read(const cli_options *o, const session *s, size_t number, str text, batch_line *l, quire_error *fault, quire_error *err) {
+quire_err batch_line_read(const cli_options *o, const session *s, size_t number, str text, batch_line *l, quire_error *fault,
+                          quire_error *err) {
     json_value *line = NULL;
     json_fault where = {.what = "another kind of value"};
     *l = (batch_line){.endpoint = QUIRE_COMPLETIONS};

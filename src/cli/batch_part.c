@@ -45,10 +45,12 @@ static quire_err check(const batch_part *p, bool resume, quire_error *err) {
     struct stat part, target;
     bool has_part = stat(p->path.p, &part) == 0 && part.st_size > 0;
     if (has_part && !resume) {
-        return err_set(err, QUIRE_INVALID, -1, "%s holds the answers of a run that did not end: --resume goes on with them; or delete it", p->path.p);
+        return err_set(err, QUIRE_INVALID, -1, "%s holds the answers of a run that did not end: --resume goes on with them; or delete it",
+                       p->path.p);
     }
     if (!has_part && resume && stat(p->target.p, &target) == 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--resume: there is %s, but no %s to go on with: that run has ended; without --resume it is done anew", p->target.p,
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--resume: there is %s, but no %s to go on with: that run has ended; without --resume it is done anew", p->target.p,
                        p->path.p);
     }
     return QUIRE_OK;
@@ -71,7 +73,8 @@ quire_err batch_part_check(const char *out, bool resume, quire_error *err) {
 static quire_err lock(batch_part *p, quire_error *err) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fileno(p->file), F_SETLK, &l) != 0) {
-        return errno == EACCES || errno == EAGAIN ? err_set(err, QUIRE_BUSY, -1, "%s: another process is writing it", p->path.p) : failed(p->path.p, err);
+        return errno == EACCES || errno == EAGAIN ? err_set(err, QUIRE_BUSY, -1, "%s: another process is writing it", p->path.p)
+                                                  : failed(p->path.p, err);
     }
     return QUIRE_OK;
 }
@@ -100,11 +103,12 @@ static quire_err compare(const batch_part *p, const json_value *then, const json
             continue;
         }
         if (strcmp(m.name, "sha256") == 0) {
-            return err_set(err, QUIRE_INVALID, -1, "--resume: %s answers other prompts (%s, as it was then); delete it to begin anew", p->path.p,
-                           json_get_str(then, "prompts").p);
+            return err_set(err, QUIRE_INVALID, -1, "--resume: %s answers other prompts (%s, as it was then); delete it to begin anew",
+                           p->path.p, json_get_str(then, "prompts").p);
         }
-        return err_set(err, QUIRE_INVALID, -1, "--resume: %s was begun with another %s (%s says which); give the same, or delete %s to begin anew", p->path.p, m.name,
-                       p->info.p, p->path.p);
+        return err_set(err, QUIRE_INVALID, -1,
+                       "--resume: %s was begun with another %s (%s says which); give the same, or delete %s to begin anew", p->path.p,
+                       m.name, p->info.p, p->path.p);
     }
     return QUIRE_OK;
 }
@@ -171,7 +175,8 @@ void batch_part_close(batch_part *p) {
 /* ---- lines ---- */
 
 static quire_err no_response(const batch_part *p, quire_error *err) {
-    return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %zu is no answer: the file is damaged; delete it to begin anew", p->path.p, p->n_read + 1);
+    return err_set(err, QUIRE_BAD_FILE, -1, "%s: line %zu is no answer: the file is damaged; delete it to begin anew", p->path.p,
+                   p->n_read + 1);
 }
 
 /* Whose response a line is, and whether that is an error. */
@@ -224,8 +229,8 @@ quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *mo
 quire_err batch_part_add(batch_part *p, size_t index, str line, quire_error *err) {
     bool good = fwrite(line.p, 1, line.n, p->file) == line.n && fputc('\n', p->file) != EOF && fflush(p->file) == 0;
     if (!good) {
-        return err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s; it keeps %zu answers, and --resume goes on with them", p->path.p,
-                       strerror(errno), p->n);
+        return err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s; it keeps %zu answers, and --resume goes on with them",
+                       p->path.p, strerror(errno), p->n);
     }
     p->in_order = p->in_order && index == p->n;
     p->n++;

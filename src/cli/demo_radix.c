@@ -1,5 +1,5 @@
-/* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several responses to one question go through
- * the real cache (quire_kv.h). A token is a word; a pool of 40 makes room by evicting what was unused longest. */
+/* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several responses to one question go
+ * through the real cache (quire_kv.h). A token is a word; a pool of 40 makes room by evicting what was unused longest. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -161,7 +161,10 @@ static quire_err play(demo *d, const scene *s) {
 
 static const struct {
     const char *name, *sign, *colour;
-} marks[] = {[DEMO_KEPT] = {"kept", "", ""}, [DEMO_NEW] = {"new", "+", "\033[32m"}, [DEMO_TOUCHED] = {"touched", "*", "\033[34m"}, [DEMO_EVICTED] = {"evicted", "-", "\033[31m"}};
+} marks[] = {[DEMO_KEPT] = {"kept", "", ""},
+             [DEMO_NEW] = {"new", "+", "\033[32m"},
+             [DEMO_TOUCHED] = {"touched", "*", "\033[34m"},
+             [DEMO_EVICTED] = {"evicted", "-", "\033[31m"}};
 
 static quire_err print_line(void *context, int32_t depth, const bool *last, const demo_part *parts, int32_t n_parts) {
     const demo *d = context;
@@ -174,8 +177,9 @@ static quire_err print_line(void *context, int32_t depth, const bool *last, cons
     printf(last[depth] ? "└─" : "├─");
     for (int32_t i = 0; i < n_parts && e == QUIRE_OK; i++) {
         e = join_words(d, &parts[i], &text);
-        printf(" %s%s%s%s%s", d->colours ? marks[parts[i].mark].colour : "", marks[parts[i].mark].sign, parts[i].mark != DEMO_KEPT ? " " : "",
-               text.p != NULL ? text.p : "", d->colours && parts[i].mark != DEMO_KEPT ? "\033[0m" : "");
+        printf(" %s%s%s%s%s", d->colours ? marks[parts[i].mark].colour : "", marks[parts[i].mark].sign,
+               parts[i].mark != DEMO_KEPT ? " " : "", text.p != NULL ? text.p : "",
+               d->colours && parts[i].mark != DEMO_KEPT ? "\033[0m" : "");
     }
     printf("\n");
     strbuf_deinit(&text);
@@ -185,10 +189,11 @@ static quire_err print_line(void *context, int32_t depth, const bool *last, cons
 static quire_err print_state(demo *d, int32_t i) {
     const quire_kv_view *v = d->view;
     printf("%d  %s\n", (int)i + 1, scenes[i].title);
-    printf("   prompts %d, found %d, computed %d, generated %d | new %d, touched %d, evicted %d | %d of %d pages free, %d cached | nodes %d\n",
-           (int)d->n_prompt, (int)d->n_found, (int)(d->n_prompt - d->n_found), (int)d->n_generated, (int)demo_tree_count(&d->now, DEMO_NEW),
-           (int)demo_tree_count(&d->now, DEMO_TOUCHED), (int)demo_tree_count(&d->now, DEMO_EVICTED), (int)v->n_free, (int)v->n_pages,
-           (int)v->n_cached, (int)v->n_nodes);
+    printf(
+        "   prompts %d, found %d, computed %d, generated %d | new %d, touched %d, evicted %d | %d of %d pages free, %d cached | nodes %d\n",
+        (int)d->n_prompt, (int)d->n_found, (int)(d->n_prompt - d->n_found), (int)d->n_generated, (int)demo_tree_count(&d->now, DEMO_NEW),
+        (int)demo_tree_count(&d->now, DEMO_TOUCHED), (int)demo_tree_count(&d->now, DEMO_EVICTED), (int)v->n_free, (int)v->n_pages,
+        (int)v->n_cached, (int)v->n_nodes);
     TRY(demo_tree_draw(&d->now, print_line, d));
     printf("\n");
     return QUIRE_OK;
@@ -260,7 +265,8 @@ static quire_err play_all(demo *d, bool json) {
 quire_err demo_radix_run(const demo_options *o, quire_error *err) {
     quire_kv_options ko;
     if (o->page_tokens > MAX_PAGE_WORDS) {
-        return err_set(err, QUIRE_INVALID, -1, "--page-size %d: must be a power of two from 1 to %d here", (int)o->page_tokens, MAX_PAGE_WORDS);
+        return err_set(err, QUIRE_INVALID, -1, "--page-size %d: must be a power of two from 1 to %d here", (int)o->page_tokens,
+                       MAX_PAGE_WORDS);
     }
     demo *d = mem_new(1, sizeof *d);
     if (d == NULL) {

@@ -40,7 +40,8 @@ quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out) {
 static int32_t find(const demo_tree *t, int32_t up, const demo_entry *e, int32_t n_more) {
     for (int32_t i = 0; i < t->n; i++) {
         const demo_entry *x = &t->entries[i];
-        if (x->mark != DEMO_EVICTED && x->up == up && x->n_tokens >= e->n_tokens && x->n_tokens - e->n_tokens <= n_more && memcmp(x->tokens, e->tokens, (size_t)e->n_tokens * sizeof *e->tokens) == 0) {
+        if (x->mark != DEMO_EVICTED && x->up == up && x->n_tokens >= e->n_tokens && x->n_tokens - e->n_tokens <= n_more &&
+            memcmp(x->tokens, e->tokens, (size_t)e->n_tokens * sizeof *e->tokens) == 0) {
             return i;
         }
     }

@@ -32,7 +32,8 @@ typedef struct demo_path {
 
 /* The tree that v shows, all entries kept. QUIRE_INTERNAL when it does not fit. */
 quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out);
-/* Joins to `now` what `before` had and `now` lacks, as evicted, and marks the rest: new, touched where one of paths[0..n) goes through it. */
+/* Joins to `now` what `before` had and `now` lacks, as evicted, and marks the rest: new, touched where one of paths[0..n) goes through it.
+ */
 quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths, int32_t n, demo_tree *now);
 /* Tokens of entries with that mark. */
 int32_t demo_tree_count(const demo_tree *t, demo_mark mark);

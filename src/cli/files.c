@@ -37,8 +37,8 @@ quire_err files_check_text(const char *where, str text, quire_err code, quire_er
     if (at == text.n) {
         return QUIRE_OK;
     }
-    return err_set(err, code, (int64_t)at, "%s: byte %zu is 0x%02x, which is not UTF-8 there; convert the text, for instance with iconv", where, at,
-                   (unsigned)(unsigned char)text.p[at]);
+    return err_set(err, code, (int64_t)at, "%s: byte %zu is 0x%02x, which is not UTF-8 there; convert the text, for instance with iconv",
+                   where, at, (unsigned)(unsigned char)text.p[at]);
 }
 
 quire_err files_read_text(const char *path, strbuf *out, quire_error *err) {
@@ -66,7 +66,8 @@ quire_err id_list_parse(const char *text, id_list *out, quire_error *err) {
         long v = strtol(p, &end, 10);
         if (end == p || errno == ERANGE || v < 0 || v > INT32_MAX || (*end && !strchr(", \t\n", *end))) {
             mem_free(ids);
-            return err_set(err, QUIRE_INVALID, p - text, "'%.*s' is not a token id; ids are written 1,2,3", (int)(strcspn(p, ",") < 20 ? strcspn(p, ",") : 20), p);
+            return err_set(err, QUIRE_INVALID, p - text, "'%.*s' is not a token id; ids are written 1,2,3",
+                           (int)(strcspn(p, ",") < 20 ? strcspn(p, ",") : 20), p);
         }
         ids[n++] = (int32_t)v;
         p = end + strspn(end, " \t\n");
@@ -84,7 +85,8 @@ static quire_err read_json(const char *path, json_value **out, quire_error *err)
     if (e == QUIRE_OK) {
         json_fault fault;
         if (json_read((str){text.p, text.n}, &json_limits_file, JSON_WIDE_REFUSED, out, &fault) != QUIRE_OK) {
-            e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at, text.n ? fault.what : "it is empty");
+            e = err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: not JSON at byte %zu: %s", path, fault.at,
+                        text.n ? fault.what : "it is empty");
         }
     }
     strbuf_deinit(&text);

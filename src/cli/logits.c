@@ -78,7 +78,9 @@ static quire_err logits_of(const cli_options *o, const id_list *prompt, const id
     TRY(session_open(o, &s, err));
     size_t n_vocab = (size_t)quire_engine_info(s.engine)->n_vocab, n_values;
     float *logits = size_mul(prompt->n, n_vocab, &n_values) ? mem_new(n_values, sizeof *logits) : NULL;
-    quire_err e = logits ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%zu x %zu logits do not fit into memory; take a shorter prompt", prompt->n, n_vocab);
+    quire_err e =
+        logits ? QUIRE_OK
+               : err_set(err, QUIRE_NO_MEMORY, -1, "%zu x %zu logits do not fit into memory; take a shorter prompt", prompt->n, n_vocab);
     if (e == QUIRE_OK) {
         e = run_all(&s, prompt, strangers, n_strangers, logits, err);
     }

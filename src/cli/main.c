@@ -131,40 +131,48 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {"run", CLI_RUN, command_run, "go on from a prompt, chat, or answer a file of prompts", "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE]",
+    {"run", CLI_RUN, command_run, "go on from a prompt, chat, or answer a file of prompts",
+     "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE]",
      "  quire run -p \"The prince looked at her and\" -n 80 --seed 7\n"
      "  quire run model.gguf                                   chat on this terminal\n"
      "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n"},
     {"serve", CLI_SERVE, command_serve, "an HTTP server that speaks OpenAI's API", "quire serve MODEL",
      "  quire serve builtin\n"
      "  quire serve model.gguf --host 0.0.0.0 --port 8080 --api-key-file keys.txt\n"},
-    {"tokenize", CLI_TOKENIZE, command_tokenize, "token ids of a text, or the text of ids", "quire tokenize MODEL [-p TEXT | -f FILE | --decode IDS]",
+    {"tokenize", CLI_TOKENIZE, command_tokenize, "token ids of a text, or the text of ids",
+     "quire tokenize MODEL [-p TEXT | -f FILE | --decode IDS]",
      "  quire tokenize builtin -p \"Once upon a time\" --ids\n"
      "  quire tokenize builtin --decode 0,48,1314\n"},
-    {"logits", CLI_LOGITS, command_logits, "every logit of a prompt, as a .npy file", "quire logits MODEL --ids 1,2,3 | --ids-file FILE  --out FILE.npy",
+    {"logits", CLI_LOGITS, command_logits, "every logit of a prompt, as a .npy file",
+     "quire logits MODEL --ids 1,2,3 | --ids-file FILE  --out FILE.npy",
      "  quire logits model.gguf --ids 1,2,3 --out a.npy --compute f32\n"
      "  quire logits model.gguf --ids 1,2,3 --out b.npy --compute f32 --page-size 1 --chunk 1 --batch-with others.json\n"
      "  cmp a.npy b.npy                                        they are the same bytes\n"},
-    {"inspect", CLI_INSPECT, command_inspect, "what a model file holds and the memory it needs", "quire inspect MODEL", "  quire inspect model.gguf --json\n"},
-    {"pack", CLI_PACK, command_pack, "write a model as one file that starts in milliseconds and is shared between processes", "quire pack MODEL -o FILE [--compute MODE]",
+    {"inspect", CLI_INSPECT, command_inspect, "what a model file holds and the memory it needs", "quire inspect MODEL",
+     "  quire inspect model.gguf --json\n"},
+    {"pack", CLI_PACK, command_pack, "write a model as one file that starts in milliseconds and is shared between processes",
+     "quire pack MODEL -o FILE [--compute MODE]",
      "  quire pack model.gguf -o model.quire\n"
      "  quire serve model.quire\n"},
     {"bench", CLI_BENCH, command_bench, "prefill and decode speed against what memory and arithmetic allow", "quire bench MODEL",
      "  quire bench model.gguf --batch 1,16 --context 128,1024\n"},
-    {"sim", CLI_SIM, command_sim, "what a prefix cache of some size and policy finds in a trace of requests", "quire sim TRACE [--pages LIST] [--policy LIST|all]",
+    {"sim", CLI_SIM, command_sim, "what a prefix cache of some size and policy finds in a trace of requests",
+     "quire sim TRACE [--pages LIST] [--policy LIST|all]",
      "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
      "  quire sim conversation.jsonl --compare --described llama-3-8b,a100-80gb --slo first=5,gap=0.1\n"
      "a trace: Mooncake's jsonl (timestamp, input_length, output_length, hash_ids), Azure's csv, or a line a request:\n"
      "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": [[\"answer 7\", 150]]}\n"
      "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token id, and a number\n"
      "in its place so many tokens that no other request has; t in seconds\n"},
-    {"bench speed", CLI_BENCH_SPEED, command_bench_speed, "a 1.1B model by type of weights, attention, memory: beside limits and goals", "quire bench speed",
+    {"bench speed", CLI_BENCH_SPEED, command_bench_speed, "a 1.1B model by type of weights, attention, memory: beside limits and goals",
+     "quire bench speed",
      "  quire bench speed\n"
      "  quire bench speed --types q4_0,int8 --batch 1,32 --json\n"},
     {"bench roofline", CLI_BENCH_ROOFLINE, command_bench_roofline, "what this machine can read and compute at best", "quire bench roofline",
      "  quire bench roofline\n"
      "  quire bench roofline --threads 1,2 --isa avx2 --json\n"},
-    {"bench profile", CLI_BENCH_PROFILE, command_bench_profile, "where the time of a step goes, stage by stage", "quire bench profile [MODEL]",
+    {"bench profile", CLI_BENCH_PROFILE, command_bench_profile, "where the time of a step goes, stage by stage",
+     "quire bench profile [MODEL]",
      "  quire bench profile\n"
      "  quire bench profile builtin --batch 4 --prompt 64 --per-layer\n"},
     {"bench kv", CLI_BENCH_KV, command_bench_kv, "time of the page pool's and the index's operations", "quire bench kv",
@@ -176,26 +184,29 @@ static const command commands[] = {
     {"bench memory", CLI_BENCH_MEMORY, command_bench_memory, "memory that pages take over the least that would do", "quire bench memory",
      "  quire bench memory\n"
      "  quire bench memory --shape 32,8,128 --weights 16060522496 --pages 16,64 --json\n"},
-    {"bench preempt", CLI_BENCH_PREEMPT, command_bench_preempt, "swapping a sequence out and in against computing it again", "quire bench preempt MODEL",
+    {"bench preempt", CLI_BENCH_PREEMPT, command_bench_preempt, "swapping a sequence out and in against computing it again",
+     "quire bench preempt MODEL",
      "  quire bench preempt builtin\n"
      "  quire bench preempt model.gguf --pages 1,16,256 --lengths 512,4096 --json\n"},
-    {"bench attention", CLI_BENCH_ATTENTION, command_bench_attention, "how fast attention is by itself, and what pages cost it", "quire bench attention",
-     "  quire bench attention --context 1024,32768 --threads 1 --json\n"},
+    {"bench attention", CLI_BENCH_ATTENTION, command_bench_attention, "how fast attention is by itself, and what pages cost it",
+     "quire bench attention", "  quire bench attention --context 1024,32768 --threads 1 --json\n"},
     {"bench runs", CLI_BENCH_RUNS, command_bench_runs, "what block table entries for runs of adjacent pages would gain", "quire bench runs",
      "  quire bench runs\n"
      "  quire bench runs --shape 1,8,64 --context 131072       a group of one layer: its pages lie closer together\n"},
-    {"bench serving", CLI_BENCH_SERVING, command_bench_serving, "requests a second under a bound on latency, simulated or really served", "quire bench serving [MODEL]",
+    {"bench serving", CLI_BENCH_SERVING, command_bench_serving, "requests a second under a bound on latency, simulated or really served",
+     "quire bench serving [MODEL]",
      "  quire bench serving --described opt-13b,a100-40gb --lengths sharegpt --rate 2 --slo token=0.2\n"
      "  quire bench serving builtin --lengths alpaca --rate 30 --requests 500 --cost cost.json\n"
      "  quire bench serving builtin --trace requests.jsonl --shrink 64 --speed 10 --calibrate\n"
      "without a MODEL nothing is run: the engine's planner is, on a described device or one that was calibrated\n"},
-    {"bench calibrate", CLI_BENCH_CALIBRATE, command_bench_calibrate, "what a step of a model costs on this machine", "quire bench calibrate MODEL [--out FILE]",
+    {"bench calibrate", CLI_BENCH_CALIBRATE, command_bench_calibrate, "what a step of a model costs on this machine",
+     "quire bench calibrate MODEL [--out FILE]",
      "  quire bench calibrate builtin --out cost.json\n"
      "  quire sim requests.jsonl --cost cost.json --speed 10\n"},
     {"bench sampler", CLI_BENCH_SAMPLER, command_bench_sampler, "what choosing a token costs", "quire bench sampler",
      "  quire bench sampler --vocabulary 32000 --rows 256\n"},
-    {"bench kernels", CLI_BENCH_KERNELS, command_bench_kernels, "matrix products by type of weights and number of rows", "quire bench kernels",
-     "  quire bench kernels --types int8,q4_0 --rows 1,16,512 --threads 1,2\n"},
+    {"bench kernels", CLI_BENCH_KERNELS, command_bench_kernels, "matrix products by type of weights and number of rows",
+     "quire bench kernels", "  quire bench kernels --types int8,q4_0 --rows 1,16,512 --threads 1,2\n"},
     {"bench stall", CLI_BENCH_STALL, command_bench_stall, "how much a long prompt slows the streams beside it", "quire bench stall MODEL",
      "  quire bench stall model.gguf --step-target-ms 50 --prompt 8192\n"},
     {"bench start", CLI_BENCH_START, command_bench_start, "from exec to a model's first token", "quire bench start MODEL",
@@ -207,13 +218,15 @@ static const command commands[] = {
      "  quire bench sharing --samples 2,4,6\n"},
     {"bench prefix", CLI_EXPERIMENT, command_bench_prefix, "what the prefix index costs strangers, and what it saves", "quire bench prefix",
      "  quire bench prefix --runs 15 --threads 1\n"},
-    {"bench workload", CLI_EXPERIMENT, command_bench_workload, "speed and hit rate of kinds of requests, by cache and policy", "quire bench workload [NAME]",
+    {"bench workload", CLI_EXPERIMENT, command_bench_workload, "speed and hit rate of kinds of requests, by cache and policy",
+     "quire bench workload [NAME]",
      "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat unique\n"},
     {"bench ablation", CLI_EXPERIMENT, command_bench_ablation, "workloads with one mechanism switched off", "quire bench ablation [NAME]",
      "  quire bench ablation chat --json\n"},
-    {"bench scenario", CLI_EXPERIMENT, command_bench_scenario, "memory and speed of a model, alone and with others", "quire bench scenario [NAME]",
-     "  quire bench scenario mixed-random                      also: single mixed chat long\n"},
-    {"bench tiers", CLI_BENCH_TIERS, command_bench_tiers, "first tokens of prompts that come back from host memory, file, Redis", "quire bench tiers MODEL",
+    {"bench scenario", CLI_EXPERIMENT, command_bench_scenario, "memory and speed of a model, alone and with others",
+     "quire bench scenario [NAME]", "  quire bench scenario mixed-random                      also: single mixed chat long\n"},
+    {"bench tiers", CLI_BENCH_TIERS, command_bench_tiers, "first tokens of prompts that come back from host memory, file, Redis",
+     "quire bench tiers MODEL",
      "  quire bench tiers builtin\n"
      "  quire bench tiers model.gguf --kv-tier-file /nvme/tier --kv-tier-redis redis://127.0.0.1 --lengths 1000,8000\n"},
     {"demo", CLI_DEMO, command_demo, "what paging and continuous batching are for, shown", "quire demo [NAME]",

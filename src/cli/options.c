@@ -8,10 +8,17 @@
 #include "cli/flags.h"
 #include "json/json_out.h"
 
-static const char *const command_names[] = {"run", "serve", "tokenize", "logits", "inspect", "bench", "sim", "bench kv", "bench memory", "demo", "bench runs", "bench preempt", "bench serving", "bench calibrate", "bench stall", "bench workload", "bench tiers", "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack", "bench profile", "bench speed", "bench start"};
+static const char *const command_names[] = {
+    "run",          "serve",         "tokenize",     "logits",        "inspect",        "bench",           "sim",         "bench kv",
+    "bench memory", "demo",          "bench runs",   "bench preempt", "bench serving",  "bench calibrate", "bench stall", "bench workload",
+    "bench tiers",  "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack",        "bench profile",
+    "bench speed",  "bench start"};
 
 /* Commands that need no MODEL. */
-enum { CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_ATTENTION | CLI_BENCH_RUNS | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_BENCH_ROOFLINE | CLI_BENCH_SPEED };
+enum {
+    CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_ATTENTION | CLI_BENCH_RUNS | CLI_BENCH_ENGINE |
+                        CLI_BENCH_KERNELS | CLI_BENCH_ROOFLINE | CLI_BENCH_SPEED
+};
 
 static const char *command_name(unsigned command) {
     for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++) {
@@ -84,8 +91,8 @@ static const flag *find_flag(str name, unsigned commands) {
 static quire_err unknown_flag(str name, cli_command command, quire_error *err) {
     const flag *elsewhere = find_flag(name, ~0u);
     if (elsewhere) {
-        return err_set(err, QUIRE_INVALID, -1, "%.*s: a flag of `quire %s`, not of `quire %s`; `quire %s --help` lists those", (int)name.n, name.p,
-                       command_name(elsewhere->commands), command_name(command), command_name(command));
+        return err_set(err, QUIRE_INVALID, -1, "%.*s: a flag of `quire %s`, not of `quire %s`; `quire %s --help` lists those", (int)name.n,
+                       name.p, command_name(elsewhere->commands), command_name(command), command_name(command));
     }
     return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; `quire %s --help` lists them", (int)name.n, name.p, command_name(command));
 }
@@ -116,8 +123,8 @@ static quire_err set_count(const flag *f, const char *name, const char *text, in
     TRY(parse_integer(name, text, &v, err));
     bool power = f->type == FLAG_POWER_OF_TWO;
     if ((double)v < f->minimum || (double)v > f->maximum || (power && (v & (v - 1)) != 0)) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be %s from %.0f to %.0f", name, text, power ? "a power of two" : "a whole number", f->minimum,
-                       f->maximum);
+        return err_set(err, QUIRE_INVALID, -1, "%s %s: must be %s from %.0f to %.0f", name, text,
+                       power ? "a power of two" : "a whole number", f->minimum, f->maximum);
     }
     *out = (int32_t)v;
     return QUIRE_OK;
@@ -330,13 +337,17 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         } else if (command & CLI_WITHOUT_MODEL) {
             return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], command_name(command));
         } else if (positional) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i], command == CLI_SIM ? "TRACE" : command == CLI_DEMO || command == CLI_EXPERIMENT ? "NAME" : "MODEL", positional,
-                           command == CLI_RUN ? "; a prompt goes after -p" : "");
+            return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i],
+                           command == CLI_SIM                                 ? "TRACE"
+                           : command == CLI_DEMO || command == CLI_EXPERIMENT ? "NAME"
+                                                                              : "MODEL",
+                           positional, command == CLI_RUN ? "; a prompt goes after -p" : "");
         } else {
             positional = argv[i];
         }
     }
-    o->bench_attention.json = o->bench_engine.json = o->bench_kernels.json = o->bench_sampler.json = o->bench_kv.json = o->bench_memory.json = o->bench_runs.json = o->bench_roofline.json = o->bench_speed.json = o->json;
+    o->bench_attention.json = o->bench_engine.json = o->bench_kernels.json = o->bench_sampler.json = o->bench_kv.json =
+        o->bench_memory.json = o->bench_runs.json = o->bench_roofline.json = o->bench_speed.json = o->json;
     if (o->help || o->help_all || (command & CLI_WITHOUT_MODEL)) {
         return QUIRE_OK;
     }
@@ -354,7 +365,9 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         o->sim.trace = positional;
         o->sim.json = o->sim.server.json = o->json;
         o->sim.server.prefix_cache = o->sim.prefix_cache;
-        return positional ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
+        return positional
+                   ? QUIRE_OK
+                   : err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
     }
     if (positional && o->engine.model) {
         return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional, o->engine.model);
@@ -371,7 +384,8 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         return QUIRE_OK;
     }
     if (!o->engine.model && command != CLI_RUN) {
-        return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, or builtin", command_name(command));
+        return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, or builtin",
+                       command_name(command));
     }
     if (!o->engine.model) {
         o->engine.model = "builtin";

@@ -1,7 +1,7 @@
 /* The command line: one table of flags for every command, and the options it fills.
  *
- * A flag has our name first, then its aliases (vLLM's names, llama.cpp's short ones). Flags that are request fields are kept as JSON under their
- * OpenAI names, so that the API's own table judges their values. */
+ * A flag has our name first, then its aliases (vLLM's names, llama.cpp's short ones). Flags that are request fields are kept as JSON under
+ * their OpenAI names, so that the API's own table judges their values. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 

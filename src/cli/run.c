@@ -14,7 +14,8 @@ enum { N_CUSTOM = (int)(sizeof custom / sizeof custom[0]) };
 
 /* Whether the body says itself how tokens are chosen. */
 static bool says_how(const body *b) {
-    static const char *const others[] = {"typical_p", "top_n_sigma", "mirostat", "xtc_probability", "dynatemp_range", "use_beam_search", "beam_width", "num_beams"};
+    static const char *const others[] = {"typical_p",      "top_n_sigma",     "mirostat",   "xtc_probability",
+                                         "dynatemp_range", "use_beam_search", "beam_width", "num_beams"};
     bool found = false;
     for (int i = 0; i < N_CUSTOM; i++) {
         found = found || body_has(b, custom[i].field);
@@ -28,7 +29,9 @@ static bool says_how(const body *b) {
 /* Says once what a prompt is continued with where nobody chose. */
 static void announce_custom(const cli_options *o, const session *s) {
     if (!says_how(&o->fields) && !quire_engine_info(s->engine)->generation_config && isatty(STDERR_FILENO)) {
-        log_line(LOG_INFO, "requests that do not say otherwise: temperature %s, top_k %s, top_p %s, min_p %s, as is the custom; --temp 1 is the model as it is",
+        log_line(LOG_INFO,
+                 "requests that do not say otherwise: temperature %s, top_k %s, top_p %s, min_p %s, as is the custom; --temp 1 is the "
+                 "model as it is",
                  custom[0].json, custom[1].json, custom[2].json, custom[3].json);
     }
 }

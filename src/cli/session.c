@@ -16,13 +16,14 @@ static const char *compute_reason(const char *asked, const char *got) {
 
 static void announce(const quire_options *o, const quire_info *i) {
     bool small = i->n_params < 1000000;
-    log_line(LOG_INFO, "%s%s%s, %.1f%c parameters in %.1f MB; compute %s (%s), KV %s, %s", i->model_name, i->model_name[0] ? ": " : "", i->architecture,
-             (double)i->n_params / (small ? 1e3 : 1e6), small ? 'K' : 'M', (double)i->weight_bytes / 1e6, i->compute, compute_reason(o->compute, i->compute),
-             i->kv_dtype, i->backend);
+    log_line(LOG_INFO, "%s%s%s, %.1f%c parameters in %.1f MB; compute %s (%s), KV %s, %s", i->model_name, i->model_name[0] ? ": " : "",
+             i->architecture, (double)i->n_params / (small ? 1e3 : 1e6), small ? 'K' : 'M', (double)i->weight_bytes / 1e6, i->compute,
+             compute_reason(o->compute, i->compute), i->kv_dtype, i->backend);
     int64_t tokens = (int64_t)i->n_pages * i->page_tokens;
     int64_t pages_each = (i->max_model_len + i->page_tokens - 1) / i->page_tokens;
-    log_line(LOG_INFO, "KV: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages, (int)i->page_tokens,
-             (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens, (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
+    log_line(LOG_INFO, "KV: %d pages of %d tokens, %.1f MB: %lld tokens, %lld requests of the full %d tokens", (int)i->n_pages,
+             (int)i->page_tokens, (double)i->n_pages * (double)i->page_bytes / 1e6, (long long)tokens,
+             (long long)(pages_each ? i->n_pages / pages_each : 0), (int)i->max_model_len);
     if (i->generation_config) {
         log_line(LOG_INFO, "requests that do not say otherwise: %s (%s)", i->generation_defaults, i->generation_config);
     }
@@ -108,7 +109,8 @@ static bool take_event(response *a, response_choice *c, const quire_event *ev) {
     if (ev->kind == QUIRE_EVENT_START) {
         good = add_ids(&c->prompt_tokens, &c->n_prompt_tokens, &c->prompt_cap, ev->tokens, ev->n_tokens);
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
-        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK && add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens);
+        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK &&
+               add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens);
     } else if (ev->kind == QUIRE_EVENT_END) {
         good = ev->n_text == 0 || strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK;
         good = good && (ev->n_tokens == 0 || add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens));

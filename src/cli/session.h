@@ -37,16 +37,16 @@ typedef struct response {
 } response;
 
 void response_deinit(response *a);
-/* Sends a request whose events come with `a` as their user pointer. On failure a->error says why, and a->done is true. BUSY, here or as the error of
- * the DONE, means: try again when another stream has ended. */
+/* Sends a request whose events come with `a` as their user pointer. On failure a->error says why, and a->done is true. BUSY, here or as the
+ * error of the DONE, means: try again when another stream has ended. */
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
 /* Takes an event in. On its DONE the stream is released. Out of memory ends the response with that error. */
 void response_add(response *a, const quire_event *ev);
 /* "stop", "length", "cancelled", "error", or NULL while unfinished. */
 const char *response_finish_name(quire_finish f);
 
-/* Runs one request to its end and prints the text of choice 0 piece by piece, without the end of its line. When *cancel (may be NULL) turns non-zero, it is
- * cancelled, as it is when nothing can be printed any more. */
+/* Runs one request to its end and prints the text of choice 0 piece by piece, without the end of its line. When *cancel (may be NULL) turns
+ * non-zero, it is cancelled, as it is when nothing can be printed any more. */
 quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel);
 
 #endif

@@ -54,15 +54,18 @@ static quire_err turn_body(const cli_options *o, session *s, const strbuf *messa
         e = body_set_text(out, "prompt", line);
     }
     strbuf_deinit(&list);
-    return e != QUIRE_OK ? err_set(err, e, -1, "out of memory") : request_complete(s, messages != NULL ? QUIRE_CHAT : QUIRE_COMPLETIONS, out, err);
+    return e != QUIRE_OK ? err_set(err, e, -1, "out of memory")
+                         : request_complete(s, messages != NULL ? QUIRE_CHAT : QUIRE_COMPLETIONS, out, err);
 }
 
-/* One line of the user: a turn of the chat (messages not NULL), or a text to complete. A failed turn is taken out of the conversation again. */
+/* One line of the user: a turn of the chat (messages not NULL), or a text to complete. A failed turn is taken out of the conversation
+ * again. */
 static quire_err take_turn(const cli_options *o, session *s, strbuf *messages, str line, quire_error *err) {
     size_t before = messages != NULL ? messages->n : 0;
     body b = {0};
     response a = {0};
-    quire_err e = messages != NULL && add_message(messages, "user", line) != QUIRE_OK ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory") : QUIRE_OK;
+    quire_err e =
+        messages != NULL && add_message(messages, "user", line) != QUIRE_OK ? err_set(err, QUIRE_NO_MEMORY, -1, "out of memory") : QUIRE_OK;
     e = e == QUIRE_OK ? turn_body(o, s, messages, line, &b, err) : e;
     if (e == QUIRE_OK) {
         text_out out;
@@ -120,7 +123,8 @@ quire_err chat_loop(const cli_options *o, session *s, quire_error *err) {
     const quire_info *info = quire_engine_info(s->engine);
     bool chats = info->has_chat_template && !o->complete;
     if (!info->has_vocabulary) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s has no vocabulary, so it can't read text; `quire run --prompts FILE` takes token ids", info->model_path);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "%s has no vocabulary, so it can't read text; `quire run --prompts FILE` takes token ids", info->model_path);
     }
     printf("%s\n", chats ? "Chat: /clear forgets, /exit or Ctrl-D ends, Ctrl-C stops an answer."
                          : "This model has no chat template: it goes on from what you type. /exit or Ctrl-D ends, Ctrl-C stops.");

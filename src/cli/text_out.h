@@ -1,5 +1,5 @@
-/* Text of a model, a prompt or a file on standard output: as it is into a pipe or file, with its control characters shown as escapes on a terminal,
- * which would obey them. One thread. */
+/* Text of a model, a prompt or a file on standard output: as it is into a pipe or file, with its control characters shown as escapes on a
+ * terminal, which would obey them. One thread. */
 #ifndef CLI_TEXT_OUT_H
 #define CLI_TEXT_OUT_H
 

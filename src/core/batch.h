@@ -1,9 +1,10 @@
 /* One step's batch: rows of any number of sequences side by side (varlen), with every slot already resolved.
  *
- * A row is one token of one sequence: prefill chunks give many, a decode one, a draft verification a few. Rows of a sequence are adjacent, and their keys and values
- * lie in the last n_rows places of its block tables, in order. They ascend in position, place and position being the same, but for a tree of drafts: there rows that could
- * follow the same token have the same position, and a row sees its own ancestors, each wherever it lies, in the order of their positions.
- * The engine fills it and owns all arrays; model and backend only read. Nothing in it points into a KV pool. */
+ * A row is one token of one sequence: prefill chunks give many, a decode one, a draft verification a few. Rows of a sequence are adjacent,
+ * and their keys and values lie in the last n_rows places of its block tables, in order. They ascend in position, place and position being
+ * the same, but for a tree of drafts: there rows that could follow the same token have the same position, and a row sees its own ancestors,
+ * each wherever it lies, in the order of their positions. The engine fills it and owns all arrays; model and backend only read. Nothing in
+ * it points into a KV pool. */
 #ifndef CORE_BATCH_H
 #define CORE_BATCH_H
 
@@ -24,16 +25,17 @@ typedef struct kv_slot {
 typedef struct batch_seq {
     int32_t row0, n_rows;     /* its rows in this batch */
     int32_t n_tokens;         /* tokens in the cache once this step has written its rows: places of its tables that are in use */
-    const int32_t *parents;   /* a tree of drafts: [n_rows] which of these rows comes before each, an earlier one; that of the first is not read. NULL: a line */
+    /* a tree of drafts: [n_rows] which of these rows comes before each, an earlier one; that of the first is not read. NULL: a line */
+    const int32_t *parents;
     const int32_t *pages[KV_MAX_GROUPS]; /* block table of each group: page ids, kv_pages_for(n_tokens) of them */
 } batch_seq;
 
 /* Attention of n_rows rows from row0 on, in the order of batch.work_rows, over chunks chunk0..chunk0+n_chunks of ATTN_CHUNK positions each.
  * They are rows of sequence seq, or of several that hold these chunks in the same pages, wholly before their rows (core/cascade.h).
- * partial < 0: the item merges its chunks, into the state that earlier items left for the row where chunk0 > 0. With ATTN_WHOLE these are the last
- * chunks that its rows see, and it writes the result; ATTN_CARRY leaves the state for the item that goes on at chunk0 + n_chunks.
- * Otherwise it writes (max, sum, accumulator) of each row and chunk to partial buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and one
- * merge entry for each row lists them. */
+ * partial < 0: the item merges its chunks, into the state that earlier items left for the row where chunk0 > 0. With ATTN_WHOLE these are
+ * the last chunks that its rows see, and it writes the result; ATTN_CARRY leaves the state for the item that goes on at chunk0 + n_chunks.
+ * Otherwise it writes (max, sum, accumulator) of each row and chunk to partial buffer partial + (row - row0) * n_chunks + (chunk - chunk0),
+ * and one merge entry for each row lists them. */
 typedef struct attn_item {
     int32_t seq, row0, n_rows, chunk0, n_chunks, partial;
 } attn_item;
@@ -61,7 +63,8 @@ typedef struct batch {
     int32_t n_work, n_merges, n_partials;
     const attn_item *work;    /* [n_work] */
     const int32_t *work_rows; /* [n_rows] the rows in the order that items count them in; NULL: 0, 1, 2 .. */
-    int32_t n_levels, level_ends[BATCH_MAX_LEVELS]; /* items before level_ends[0] come first, then those before level_ends[1] .., in the end all others */
+    /* items before level_ends[0] come first, then those before level_ends[1] .., in the end all others */
+    int32_t n_levels, level_ends[BATCH_MAX_LEVELS];
     const attn_merge *merges; /* [n_merges] */
 } batch;
 
@@ -71,8 +74,8 @@ int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows
 /* The same for sequence from->seq alone, whose rows are counted from from->row0 on, over its chunks from from->chunk0 on. */
 int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items, int32_t max_items);
 
-/* Positions whose keys and values the batch's work list (without partial buffers) needs in a layer that sees all: each sequence's once, those of
- * a shared item once for all its rows. */
+/* Positions whose keys and values the batch's work list (without partial buffers) needs in a layer that sees all: each sequence's once,
+ * those of a shared item once for all its rows. */
 int64_t batch_read_tokens(const batch *b);
 
 #endif

@@ -8,8 +8,9 @@
 
 #include "base/str.h"
 
-/* Whether a member of this name would change what is generated: it is another spelling of a field of the endpoint (FIELD_COMPLETIONS, FIELD_CHAT), is one that
- * another server has, or has a word of such names ("guided", "lora", "penalty"). *instead is the field to use, or NULL where there is none. */
+/* Whether a member of this name would change what is generated: it is another spelling of a field of the endpoint (FIELD_COMPLETIONS,
+ * FIELD_CHAT), is one that another server has, or has a word of such names ("guided", "lora", "penalty"). *instead is the field to use, or
+ * NULL where there is none. */
 bool foreign_changes_generation(str name, uint32_t endpoint, const char **instead);
 
 #endif

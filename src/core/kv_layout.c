@@ -99,7 +99,8 @@ static quire_err plane_size(int64_t a, int64_t b, int64_t c, int64_t d, const ch
     bool fits = a > 0 && b > 0 && size_mul((size_t)a, (size_t)b, &bytes) && size_mul(bytes, (size_t)c, &bytes) &&
                 size_mul(bytes, (size_t)d, &bytes) && bytes <= (size_t)MAX_LAYER_BYTES / 2 - PLANE_ALIGN;
     if (!fits) {
-        return err_set(err, QUIRE_INVALID, -1, "%s of %lld x %lld: more than a page can hold, or nothing", what, (long long)a, (long long)b);
+        return err_set(err, QUIRE_INVALID, -1, "%s of %lld x %lld: more than a page can hold, or nothing", what, (long long)a,
+                       (long long)b);
     }
     *out = (int64_t)size_align(bytes, PLANE_ALIGN);
     return QUIRE_OK;
@@ -111,7 +112,8 @@ static quire_err measure_layers(const model_desc *d, kv_layout *l, cut_input *in
     if (in->n_of_kind[LAYER_FULL] + in->n_of_kind[LAYER_WINDOW] > 0) {
         int64_t row_bytes = l->type == DTYPE_I8 ? ((int64_t)d->d_head + 3) / 4 * 4 : d->d_head * element_bytes;
         int32_t scale_bytes = l->type == DTYPE_I8 ? (int32_t)sizeof(float) : 0;
-        TRY(plane_size(d->n_kv_heads, d->d_head > 0 ? row_bytes + scale_bytes : 0, l->page_tokens, 1, "key-value heads", &l->plane_bytes, err));
+        TRY(plane_size(d->n_kv_heads, d->d_head > 0 ? row_bytes + scale_bytes : 0, l->page_tokens, 1, "key-value heads", &l->plane_bytes,
+                       err));
         l->row_bytes = row_bytes;
         l->scale_bytes = scale_bytes;
     }

@@ -1,7 +1,8 @@
 /* How KV pages are cut: groups of layers, planes inside a page (docs/design.md, Pages).
  *
- * A page is one contiguous extent of page_bytes that holds page_tokens tokens of one group: for each layer of the group its planes, in order.
- * All pages have the same bytes, so any free page serves any group; what a group leaves unused is padding. Plane offsets are multiples of 64.
+ * A page is one contiguous extent of page_bytes that holds page_tokens tokens of one group: for each layer of the group its planes, in
+ * order. All pages have the same bytes, so any free page serves any group; what a group leaves unused is padding. Plane offsets are
+ * multiples of 64.
  *
  * Layers of each kind are cut into groups of at most L, one L for the model: the one whose pages of tokens are padded least; of equals the
  * largest, for fewer block tables. A recurrent state has no tokens: a sequence's state of a group is a fixed number of whole pages, its
@@ -24,8 +25,9 @@
 
 typedef enum kv_plane_kind { KV_PLANE_K, KV_PLANE_V, KV_PLANE_LATENT, KV_PLANE_STATE } kv_plane_kind;
 
-/* A page of a group of n layers: n times (one K plane, one V plane), the plane of layer i of the group and kind k at (2 i + k) * plane_bytes;
- * of a latent group: n latent planes, that of layer i at i * latent_bytes. A state group's layer i lies at i * state_bytes of its pages. */
+/* A page of a group of n layers: n times (one K plane, one V plane), the plane of layer i of the group and kind k at (2 i + k) *
+ * plane_bytes; of a latent group: n latent planes, that of layer i at i * latent_bytes. A state group's layer i lies at i * state_bytes of
+ * its pages. */
 typedef struct kv_group {
     layer_kind kind;
     int32_t window;      /* tokens, LAYER_WINDOW only */
@@ -52,8 +54,9 @@ typedef struct kv_layout {
     int16_t layer_index[DESC_MAX_LAYERS]; /* its place inside that group */
 } kv_layout;
 
-/* Fills *out for a model, groups in the order of layer_kind. QUIRE_INVALID (with what is wrong, *out as it was) unless page_tokens is a power of
- * two in 1..256, type is F32, F16, BF16 or (without latent layers) I8, and the description's counts are such that sizes stay far from overflow. */
+/* Fills *out for a model, groups in the order of layer_kind. QUIRE_INVALID (with what is wrong, *out as it was) unless page_tokens is a
+ * power of two in 1..256, type is F32, F16, BF16 or (without latent layers) I8, and the description's counts are such that sizes stay far
+ * from overflow. */
 quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, kv_layout *out, quire_error *err);
 
 /* KV bytes one token takes in all layers, padding left out: 2 * n_layers * n_kv_heads * (row + scale bytes) for a plain Llama. */

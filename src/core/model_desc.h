@@ -1,7 +1,7 @@
 /* What a model is: plain numbers, read from a file's metadata by src/model, used by every room.
  *
- * Invariant after desc_check(): every count is positive; n_heads * d_head and n_layers times any width fit int32_t, any three widths multiply
- * within int64_t; n_heads is a multiple of n_kv_heads; d_head is even and at most DESC_MAX_HEAD. Plain data: copy freely. */
+ * Invariant after desc_check(): every count is positive; n_heads * d_head and n_layers times any width fit int32_t, any three widths
+ * multiply within int64_t; n_heads is a multiple of n_kv_heads; d_head is even and at most DESC_MAX_HEAD. Plain data: copy freely. */
 #ifndef CORE_MODEL_DESC_H
 #define CORE_MODEL_DESC_H
 

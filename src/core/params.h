@@ -33,7 +33,8 @@ typedef enum beam_stopping {
 typedef struct beam_params {
     int32_t width;           /* beams in all; 0: no beam search */
     int32_t n_groups;        /* sets of width / n_groups beams each, width divides evenly; 1: plain beam search */
-    float diversity_penalty; /* taken off a token's log-probability for each beam of the sets before that chose it in the same step; at least 0 */
+    /* taken off a token's log-probability for each beam of the sets before that chose it in the same step; at least 0 */
+    float diversity_penalty;
     float length_penalty;    /* the sum of log-probabilities is divided by length^length_penalty */
     beam_stopping stopping;
 } beam_params;
@@ -65,8 +66,8 @@ typedef struct sampling_params {
 
 /* Temperature 1, nothing that cuts or changes the choice, as many tokens as fit, no seed. */
 void sampling_params_init(sampling_params *p);
-/* Whether every value lies in its field's range and every id of the lists in the vocabulary; QUIRE_BAD_REQUEST names the field otherwise. The sampler
- * takes more than requests may ask for: top_p 0, which keeps one token, and any temperature. */
+/* Whether every value lies in its field's range and every id of the lists in the vocabulary; QUIRE_BAD_REQUEST names the field otherwise.
+ * The sampler takes more than requests may ask for: top_p 0, which keeps one token, and any temperature. */
 quire_err sampling_params_check(const sampling_params *p, int32_t n_vocab, const char **field);
 
 typedef enum field_type {

@@ -80,7 +80,8 @@ static bool grow(int32_t **p, size_t *cap, size_t n) {
 
 quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n) {
     int32_t end = s->n > 0 ? s->starts[s->n] : 0;
-    if (n > INT32_MAX - end || !grow(&s->starts, &s->cap_starts, (size_t)s->n + 2) || !grow(&s->tokens, &s->cap_tokens, (size_t)end + (size_t)n)) {
+    if (n > INT32_MAX - end || !grow(&s->starts, &s->cap_starts, (size_t)s->n + 2) ||
+        !grow(&s->tokens, &s->cap_tokens, (size_t)end + (size_t)n)) {
         return QUIRE_NO_MEMORY;
     }
     memcpy(s->tokens + end, tokens, (size_t)n * sizeof *tokens);

@@ -1,5 +1,5 @@
-/* The parts of a request's sampling parameters that have no small limit: token ids allowed, banned or biased. Made once, read-only after that, counted:
- * request and sequences hold it. Any thread. */
+/* The parts of a request's sampling parameters that have no small limit: token ids allowed, banned or biased. Made once, read-only after
+ * that, counted: request and sequences hold it. Any thread. */
 #ifndef CORE_SAMPLING_LISTS_H
 #define CORE_SAMPLING_LISTS_H
 

@@ -1,6 +1,7 @@
 /* The audit file: how the pool's bytes are used, one line of JSON for each time that a sequence takes pages (--audit).
  *
- *   {"step":9,"request":4,"rows":16,"pages":1,"live_bytes":..,"reserved_bytes":..,"wasted_bytes":..,"shared_bytes":..,"cached_bytes":..,"free_bytes":..,
+ *   {"step":9,"request":4,"rows":16,"pages":1,"live_bytes":..,"reserved_bytes":..,"wasted_bytes":..,
+ *    "shared_bytes":..,"cached_bytes":..,"free_bytes":..,
  *    "of_request":{"live_bytes":..,"reserved_bytes":..,"wasted_bytes":..,"shared_bytes":..}}
  *
  * request is the request's number by arrival, rows what it is about to compute, pages what that takes; the bytes are kv/audit.h's, with

@@ -34,8 +34,9 @@ sample_context batch_sample_context(const engine *e, sequence *s) {
                             .n_prompt = s->n_prompt,
                             .eos = e->desc->eos,
                             .n_eos = e->desc->n_eos,
-                            .noise = s->sampling.temperature > 0.0f ? sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->n_known})
-                                                                    : (sample_noise){0}, /* greedy: nothing is drawn */
+                            .noise = s->sampling.temperature > 0.0f
+                                         ? sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->n_known})
+                                         : (sample_noise){0}, /* greedy: nothing is drawn */
                             .mirostat_mu = &s->mirostat_mu};
 }
 
@@ -45,8 +46,8 @@ static bool is_plain(const engine *e, int32_t item) {
     const sched_item *it = &e->step.plan.items[item];
     bool reaches_end = s->n_computed + it->n_rows == s->n_known;
     bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
-    return has_row && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL && !sequence_wants_logits(s) &&
-           s->sampling.mirostat == MIROSTAT_OFF;
+    return has_row && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
+           !sequence_wants_logits(s) && s->sampling.mirostat == MIROSTAT_OFF;
 }
 
 /* The sample where the backend knows it already; false: from the logits, then. */

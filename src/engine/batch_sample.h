@@ -1,7 +1,7 @@
-/* Picks made ahead: of the sequences that a step ends with one plain row of logits each, the next tokens are chosen by all threads of the backend at once
- * (by this one, where there are too few logits to wake them for), before they are committed one after the other. Greedy ones whose row nothing changes need
- * no choosing where the backend has noted each row's largest logit. A pick depends on its row, history and key only, so nothing else changes. The engine
- * thread. */
+/* Picks made ahead: of the sequences that a step ends with one plain row of logits each, the next tokens are chosen by all threads of the
+ * backend at once (by this one, where there are too few logits to wake them for), before they are committed one after the other. Greedy
+ * ones whose row nothing changes need no choosing where the backend has noted each row's largest logit. A pick depends on its row, history
+ * and key only, so nothing else changes. The engine thread. */
 #ifndef ENGINE_BATCH_SAMPLE_H
 #define ENGINE_BATCH_SAMPLE_H
 

@@ -286,7 +286,8 @@ static void choose_set(beams *g, beam_set *set) {
         g->chosen[g->n_chosen++] = choice->token;
         if (set->is_open) {
             double sum = b->sum + b->list[choice->place].logprob;
-            g->children[g->n_children++] = (beam_child){.parent = b, .set = set, .entry = choice->place, .score = choice->score, .sum = sum};
+            g->children[g->n_children++] =
+                (beam_child){.parent = b, .set = set, .entry = choice->place, .score = choice->score, .sum = sum};
         }
     }
     set->n_live = 0;

@@ -9,8 +9,8 @@
  *
  * Beams with pages are in the running list. Those that lost them stand in no list, and join again one after the other by forking
  * the beam with which they share most. Places to run are kept for all when the first is admitted. When no beam of a search has pages, one
- * of them waits for all (`listed`). Whole searches are preempted, but for beams that compute in that very step. By the rule (docs/design.md, Determinism)
- * none of this changes a bit of what is found.
+ * of them waits for all (`listed`). Whole searches are preempted, but for beams that compute in that very step. By the rule
+ * (docs/design.md, Determinism) none of this changes a bit of what is found.
  *
  * The first n_results sequences have readers; they are shown nothing before the search is over. Everything is sized when the search is
  * made. Owner: the engine's thread; freed with the last of its sequences. */

@@ -141,8 +141,8 @@ bool cache_can_go_back(const engine *e, const sequence *s, int32_t n) {
     return true;
 }
 
-/* Whether nobody else holds the pages of s's last tokens. Were they published all the same, the other holder would have to copy them to write on, and a full
- * pool has no page for that. */
+/* Whether nobody else holds the pages of s's last tokens. Were they published all the same, the other holder would have to copy them to
+ * write on, and a full pool has no page for that. */
 static bool owns_tail(const engine *e, const sequence *s) {
     bool owns = true;
     for (int32_t g = 0; g < s->n_tables && s->n_computed % e->layout.page_tokens != 0; g++) {
@@ -154,7 +154,8 @@ static bool owns_tail(const engine *e, const sequence *s) {
 
 void cache_release(engine *e, sequence *s, cache_keep keep) {
     if (s->cached && keep == CACHE_KEEP && s->n_computed > 0) {
-        (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables, owns_tail(e, s) ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
+        (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables,
+                               owns_tail(e, s) ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES);
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
         kv_table_clear(e->pool, &s->tables[g]);

@@ -1,8 +1,10 @@
-/* The engine's side of the prefix cache: what a sequence reuses when it is admitted, and what it leaves for others. All by the engine thread.
+/* The engine's side of the prefix cache: what a sequence reuses when it is admitted, and what it leaves for others. All by the engine
+ * thread.
  *
- * A sequence stands in the namespace of its tenant, narrowed by its salt. On admission its tables take the pages of the longest cached prefix; full pages are published when they
- * are committed, the part-filled last one when it ends. By the rule (docs/design.md, Determinism) reuse changes no bit of what is computed after it. With the cache
- * switched off nothing is looked up or published, and pages are free as soon as they are released. */
+ * A sequence stands in the namespace of its tenant, narrowed by its salt. On admission its tables take the pages of the longest cached
+ * prefix; full pages are published when they are committed, the part-filled last one when it ends. By the rule (docs/design.md,
+ * Determinism) reuse changes no bit of what is computed after it. With the cache switched off nothing is looked up or published, and pages
+ * are free as soon as they are released. */
 #ifndef ENGINE_CACHE_H
 #define ENGINE_CACHE_H
 
@@ -15,12 +17,13 @@ int32_t cache_cap_entries(const engine *e);
 
 /* Once a step: what time it is, for pages that are kept for a while only. */
 void cache_set_time(engine *e, int64_t now_us);
-/* Puts a new sequence into its namespace, behind the public prefix that it begins with; when no namespace is left it runs without the cache. */
+/* Puts a new sequence into its namespace, behind the public prefix that it begins with; when no namespace is left it runs without the
+ * cache. */
 void cache_enter(engine *e, sequence *s);
 /* Tokens of s that may be reused, wherever they are: all but the last known one, and none whose logits are wanted. */
 int32_t cache_reusable(const sequence *s);
-/* Tokens that s would not have to compute if it were admitted now, and how many pages of these it would share with sequences that run, so that they
- * take no room. Changes nothing. */
+/* Tokens that s would not have to compute if it were admitted now, and how many pages of these it would share with sequences that run, so
+ * that they take no room. Changes nothing. */
 int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held);
 /* Gives s, whose tables are empty, what cache_peek promised: pages, and n_computed. */
 void cache_take(engine *e, sequence *s);

@@ -23,7 +23,8 @@ static quire_err check_layers(const kv_layout *l, quire_error *err) {
     for (int32_t g = 0; g < l->n_groups; g++) {
         layer_kind kind = l->groups[g].kind;
         if (kind != LAYER_FULL && kind != LAYER_WINDOW) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "speculation needs layers that can go back to an earlier token; this model keeps a state");
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "speculation needs layers that can go back to an earlier token; this model keeps a state");
         }
     }
     return QUIRE_OK;
@@ -69,8 +70,9 @@ draft_seq draft_begin(void) {
     return (draft_seq){.own = {.root = SUFFIX_NONE}};
 }
 
-/* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. Not with a beam, whose next token is not its
- * own to choose, nor where others are forked from s in that step: they get its pages as they are, and s's drafts would lie in these. */
+/* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. Not with a beam, whose next
+ * token is not its own to choose, nor where others are forked from s in that step: they get its pages as they are, and s's drafts would lie
+ * in these. */
 static bool can_draft(const sequence *s) {
     return s->beams == NULL && s->next_child == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
 }
@@ -79,7 +81,8 @@ static bool can_draft(const sequence *s) {
 static draft_bounds bounds_of(const draft_options *o, draft_seq *d, int32_t room) {
     int32_t width = o->tree_width > 1 ? o->tree_width : 1;
     d->length = d->length == 0 ? o->n_tokens : d->length;
-    return (draft_bounds){.nodes = min_i32(room, min_i32(o->n_tokens, d->length * width)), .depth = min_i32(room, d->length), .width = width};
+    return (draft_bounds){
+        .nodes = min_i32(room, min_i32(o->n_tokens, d->length * width)), .depth = min_i32(room, d->length), .width = width};
 }
 
 void draft_propose(engine *e) {

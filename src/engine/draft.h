@@ -1,14 +1,14 @@
 /* Drafts: tokens that are guessed to come next, so that one step can verify several (verify.h) where it would have computed one.
  *
- * A drafter is asked, once a step, for the sequences that decode: it leaves a tree of guesses with each (draft_tree.h), a line unless the options allow branches.
- * Known tokens of a sequence that it is asked for never change, so what a drafter keeps of these stays true; a rolled back or steered stream goes on as another
- * sequence. Where a drafter wrote on, tokens[0..draft.n_agreed) are still what it saw.
- * Drafts change how fast tokens come, never which ones (docs/design.md, Drafts), so a drafter may guess as it likes; it must guess the same in every run of
- * the same requests, for figures to repeat.
+ * A drafter is asked, once a step, for the sequences that decode: it leaves a tree of guesses with each (draft_tree.h), a line unless the
+ * options allow branches. Known tokens of a sequence that it is asked for never change, so what a drafter keeps of these stays true; a
+ * rolled back or steered stream goes on as another sequence. Where a drafter wrote on, tokens[0..draft.n_agreed) are still what it saw.
+ * Drafts change how fast tokens come, never which ones (docs/design.md, Drafts), so a drafter may guess as it likes; it must guess the same
+ * in every run of the same requests, for figures to repeat.
  *
- * How deep they are asked to go adapts to each sequence: at first the most that the options allow; twice as deep as before where they were accepted to the end, up to that;
- * one deeper than they were accepted where not. After DRAFT_PATIENCE times in a row in which none was, the sequence pauses for 1, 2, 4 .. 16 steps,
- * longer each time, until one is accepted again.
+ * How deep they are asked to go adapts to each sequence: at first the most that the options allow; twice as deep as before where they were
+ * accepted to the end, up to that; one deeper than they were accepted where not. After DRAFT_PATIENCE times in a row in which none was, the
+ * sequence pauses for 1, 2, 4 .. 16 steps, longer each time, until one is accepted again.
  *
  * Forced tokens (jump.h) are drafts too, and need no drafter. Owner: the engine thread. */
 #ifndef ENGINE_DRAFT_H
@@ -33,8 +33,8 @@ typedef enum draft_rule {
     DRAFT_RULE_STANDARD /* by rejection sampling (rejection.h): output distributed as without drafts */
 } draft_rule;
 
-/* The draft model: all its owner's, who opened the backend with this layout, these pages, max_rows = max_batched_tokens and max_out = max_seqs. They outlive
- * the engine, whose thread runs them. */
+/* The draft model: all its owner's, who opened the backend with this layout, these pages, max_rows = max_batched_tokens and max_out =
+ * max_seqs. They outlive the engine, whose thread runs them. */
 typedef struct draft_model_options {
     model *m;
     backend *b;
@@ -68,8 +68,11 @@ typedef struct draft_seq {
     int32_t n_indexed;  /* its tokens that are in it */
     bool own_failed;    /* there was no room for it */
     int32_t seat;       /* model: its seat + 1; 0: none */
-    const float *distributions; /* rejection sampling: what the first branch was drawn from, [its nodes][n_vocab]; all else, and where NULL, for sure */
-    int32_t at, n_rows;         /* rejection sampling: the next token is chosen behind node `at` of a tree of which the first n_rows nodes were computed; n_rows 0: else */
+    /* rejection sampling: what the first branch was drawn from, [its nodes][n_vocab]; all else, and where NULL, for sure */
+    const float *distributions;
+    /* rejection sampling: the next token is chosen behind node `at` of a tree of which the first n_rows nodes were computed; n_rows 0: else
+     */
+    int32_t at, n_rows;
     draft_tree tree;  /* what is guessed now */
 } draft_seq;
 
@@ -78,7 +81,8 @@ struct sequence;
 typedef struct drafter drafter;
 
 typedef struct draft_ops {
-    /* For each of seqs[0..n): guesses into draft.tree, which is empty, no more than draft.wanted. The tokens behind the known ones may be used to write on. */
+    /* For each of seqs[0..n): guesses into draft.tree, which is empty, no more than draft.wanted. The tokens behind the known ones may be
+     * used to write on. */
     void (*propose)(drafter *d, struct engine *e, struct sequence *const *seqs, int32_t n);
     /* s gives its pages back (over: it ends, else it is preempted): forget what is kept of it. NULL: nothing is. */
     void (*forget)(drafter *d, struct sequence *s, bool over);
@@ -90,16 +94,19 @@ struct drafter {
     const draft_ops *ops;
 };
 
-/* Rows a step whose logits are wanted, for the backend's step_open: what max_seqs sequences with all their drafts take, at most max_rows. */
+/* Rows a step whose logits are wanted, for the backend's step_open: what max_seqs sequences with all their drafts take, at most max_rows.
+ */
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows);
 
-/* Opens the drafter that e->options.draft names, e->drafter; needs e->layout and e->limits. QUIRE_UNSUPPORTED where a layer's state cannot be rolled back. */
+/* Opens the drafter that e->options.draft names, e->drafter; needs e->layout and e->limits. QUIRE_UNSUPPORTED where a layer's state cannot
+ * be rolled back. */
 quire_err draft_open(struct engine *e, quire_error *err);
 void draft_close(struct engine *e);
 
 /* The part of a new sequence. */
 draft_seq draft_begin(void);
-/* Once a step, before it is planned: sets draft.tree and draft.n_jump_forward of every running sequence. O(running) and the drafter's own work. */
+/* Once a step, before it is planned: sets draft.tree and draft.n_jump_forward of every running sequence. O(running) and the drafter's own
+ * work. */
 void draft_propose(struct engine *e);
 /* What became of a sequence's drafts, or forced tokens. */
 typedef struct draft_outcome {

@@ -102,7 +102,8 @@ static bool reserve(model_drafter *d, seat *at, int32_t n) {
 
 /* ---- passes ---- */
 
-/* Adds a seat's next n rows to the batch; its pages are reserved. Logits are wanted behind the last when that is the last token there is. */
+/* Adds a seat's next n rows to the batch; its pages are reserved. Logits are wanted behind the last when that is the last token there is.
+ */
 static void add_rows(model_drafter *d, seat *at, int32_t n, int32_t n_tokens) {
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
     *q = (batch_seq){.row0 = d->rows.n_rows, .n_rows = n, .n_tokens = at->n_computed + n};
@@ -145,13 +146,15 @@ static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_
     const float *probs;
     sequence *s = at->s;
     size_t n = (size_t)e->desc->n_vocab;
-    float *own = d->distributions + (size_t)(s->draft.seat - 1) * (size_t)e->options.draft.n_tokens * n, *row = own + (size_t)n_guessed(at) * n;
+    float *own = d->distributions + (size_t)(s->draft.seat - 1) * (size_t)e->options.draft.n_tokens * n,
+          *row = own + (size_t)n_guessed(at) * n;
     if (sampler_distribution(e->sampler, d->o.b->ops->logits(d->o.b, i), c, &probs) != QUIRE_OK) {
         return false;
     }
     memcpy(row, probs, n * sizeof *row);
     s->draft.distributions = own;
-    *token = rejection_draw(row, (int32_t)n, (double)sample_uniform((sample_key){s->sampling.seed, s->sample_index, (uint32_t)c->n_tokens}, SAMPLE_DRAFT));
+    *token = rejection_draw(row, (int32_t)n,
+                            (double)sample_uniform((sample_key){s->sampling.seed, s->sample_index, (uint32_t)c->n_tokens}, SAMPLE_DRAFT));
     return true;
 }
 
@@ -182,7 +185,8 @@ static bool sample_draft(model_drafter *d, engine *e, seat *at, int32_t i) {
                         .mirostat_mu = &at->mirostat_mu};
     n_likeliest = n_likeliest < e->desc->n_vocab ? n_likeliest : e->desc->n_vocab;
     logprobs_top(d->o.b->ops->logits(d->o.b, i), e->desc->n_vocab, 0.0, n_likeliest, likeliest);
-    if (verify_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token) : sampler_sample(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
+    if (verify_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token)
+                                  : sampler_sample(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
         return false;
     }
     s->tokens[n] = token;
@@ -252,7 +256,8 @@ static void model_drafter_close(drafter *head) {
     for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
         mem_free(d->slots[g]);
     }
-    void *blocks[] = {d->seats, d->tables, d->tokens, d->positions, d->out_rows, d->batch_seqs, d->work, (void *)d->drafting, d->distributions, d};
+    void *blocks[] = {d->seats,      d->tables, d->tokens,           d->positions,     d->out_rows,
+                      d->batch_seqs, d->work,   (void *)d->drafting, d->distributions, d};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
@@ -303,8 +308,8 @@ quire_err draft_model_open(engine *e, drafter **out, quire_error *err) {
     const draft_model_options *o = &e->options.draft.model;
     const model_desc *desc = model_description(o->m);
     if (desc->n_vocab != e->desc->n_vocab) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "the draft model has %d tokens in its vocabulary, the model %d; they must be the same", (int)desc->n_vocab,
-                       (int)e->desc->n_vocab);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "the draft model has %d tokens in its vocabulary, the model %d; they must be the same",
+                       (int)desc->n_vocab, (int)e->desc->n_vocab);
     }
     model_drafter *d = mem_new(1, sizeof *d);
     if (!d) {
@@ -317,7 +322,8 @@ quire_err draft_model_open(engine *e, drafter **out, quire_error *err) {
     quire_err r = open_seats(d);
     r = r ? r : open_arrays(d);
     if (r == QUIRE_OK && e->options.draft.rule == DRAFT_RULE_STANDARD) {
-        d->distributions = mem_new((size_t)d->n_seats * (size_t)e->options.draft.n_tokens, (size_t)desc->n_vocab * sizeof *d->distributions);
+        d->distributions =
+            mem_new((size_t)d->n_seats * (size_t)e->options.draft.n_tokens, (size_t)desc->n_vocab * sizeof *d->distributions);
         r = d->distributions ? QUIRE_OK : QUIRE_NO_MEMORY;
     }
     if (r != QUIRE_OK) {

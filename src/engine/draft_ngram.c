@@ -13,7 +13,8 @@ typedef struct place {
     int32_t length, from; /* tokens that agree, and where what follows begins */
 } place;
 
-/* Enters a place among the best, longest first, behind those that are as long; not if a better one goes on with the same token. Returns how many there are. */
+/* Enters a place among the best, longest first, behind those that are as long; not if a better one goes on with the same token. Returns how
+ * many there are. */
 static int32_t enter(const int32_t *tokens, place found, place *best, int32_t n, int32_t most) {
     int32_t at = 0;
     for (; at < n && best[at].length >= found.length; at++) {

@@ -76,7 +76,8 @@ static quire_err open_tables(engine *e) {
     int32_t n = e->options.max_requests;
     e->entries = mem_new((size_t)n, sizeof *e->entries);
     e->free_entries = mem_new((size_t)n, sizeof *e->free_entries);
-    e->running = mem_new((size_t)(n > e->options.max_seqs ? n : e->options.max_seqs), sizeof(sequence *)); /* beams are more than their requests */
+    /* beams are more than their requests */
+    e->running = mem_new((size_t)(n > e->options.max_seqs ? n : e->options.max_seqs), sizeof(sequence *));
     e->waiting = mem_new((size_t)n, sizeof(sequence *));
     if (!e->entries || !e->free_entries || !e->running || !e->waiting) {
         return QUIRE_NO_MEMORY;
@@ -214,8 +215,8 @@ static quire_err check_request(const engine *e, const engine_request *r, quire_e
     for (int32_t i = 0; i < r->sampling.n_stop_tokens; i++) {
         int32_t id = r->sampling.stop_tokens[i];
         if (id < 0 || id >= e->desc->n_vocab) {
-            return err_set_param(err, QUIRE_BAD_REQUEST, "stop_token_ids", "stop token id %d is out of the vocabulary's range 0..%d", (int)id,
-                                 (int)e->desc->n_vocab - 1);
+            return err_set_param(err, QUIRE_BAD_REQUEST, "stop_token_ids", "stop token id %d is out of the vocabulary's range 0..%d",
+                                 (int)id, (int)e->desc->n_vocab - 1);
         }
     }
     for (int32_t i = 0; i < r->n_tokens; i++) {
@@ -233,7 +234,8 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     }
     bool fits = n_prompt >= 1 && n_prompt <= r->fork_position && r->fork_position <= r->n_tokens && r->fork_from != NULL;
     if (!fits || (n > 1 && r->fork_replaces) || r->logits_out != NULL || r->prompt_logprobs_width > 0) {
-        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d", (int)r->fork_position, (int)r->n_tokens, (int)n_prompt);
+        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d", (int)r->fork_position, (int)r->n_tokens,
+                       (int)n_prompt);
     }
     if (r->beams.width > 0 || r->fork_from->beams != NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "a beam search has no branches: its tokens are known at its end only");
@@ -245,7 +247,8 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     return QUIRE_OK;
 }
 
-/* Places in the table for the first n of a group, which have readers, and goes into the in-ring by its parent; false when too few are free. */
+/* Places in the table for the first n of a group, which have readers, and goes into the in-ring by its parent; false when too few are free.
+ */
 static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = e->n_free_entries >= n;

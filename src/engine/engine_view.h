@@ -2,8 +2,8 @@
  *
  *   engine_view_open -> engine_view_ask -> (rung) engine_view_get -> engine_view_ask ... -> engine_view_close
  *
- * A look has two holders while it is asked for, its owner and the engine's thread; the last one frees it, so closing never waits. Owner: one
- * thread; between ask and get its content is the engine thread's. */
+ * A look has two holders while it is asked for, its owner and the engine's thread; the last one frees it, so closing never waits. Owner:
+ * one thread; between ask and get its content is the engine thread's. */
 #ifndef ENGINE_ENGINE_VIEW_H
 #define ENGINE_ENGINE_VIEW_H
 

@@ -1,5 +1,6 @@
-/* What a sequence's request is told about its way through the engine (quire_explain.h), for those that ask: collected by the engine thread as it goes,
- * in a block that is made with the sequence, so that a step allocates nothing. A sequence without one costs a comparison a step.
+/* What a sequence's request is told about its way through the engine (quire_explain.h), for those that ask: collected by the engine thread
+ * as it goes, in a block that is made with the sequence, so that a step allocates nothing. A sequence without one costs a comparison a
+ * step.
  *
  * Time is cut where something changes: each moment of a sequence belongs to one wait, to its prefill or to its decoding. */
 #ifndef ENGINE_EXPLAIN_H
@@ -20,13 +21,13 @@ typedef struct explain {
     bool is_counted;      /* in n_explained */
 } explain;
 
-/* A block for a sequence that begins to wait; NULL when out of memory. mem_free'd by whoever has it in the end: the reader, who takes it with
- * the end event, or the sequence. */
+/* A block for a sequence that begins to wait; NULL when out of memory. mem_free'd by whoever has it in the end: the reader, who takes it
+ * with the end event, or the sequence. */
 explain *explain_new(void);
 /* The engine's thread knows s. */
 void explain_enter(engine *e, sequence *s);
-/* The plan is made and those admitted run: what every other waits for. n_candidates: waiting sequences that the plan looked at. O(1) where nobody asks,
- * else O(waiting). */
+/* The plan is made and those admitted run: what every other waits for. n_candidates: waiting sequences that the plan looked at. O(1) where
+ * nobody asks, else O(waiting). */
 void explain_waiting(engine *e, int32_t n_candidates);
 /* Each does nothing for a sequence that does not ask. */
 /* s has been given what it reuses and runs. */

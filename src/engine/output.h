@@ -14,7 +14,8 @@ struct engine_out {
     engine *e;
     wake *reader;
     int32_t n_dirty;                         /* words of the dirty bitmap: a bit an output index */
-    _Atomic(sequence *) *sequences;          /* [max_requests] the owner of each index, NULL: none of this output table's. Set by who submits, cleared by the reader */
+    /* [max_requests] the owner of each index, NULL: none of this output table's. Set by who submits, cleared by the reader */
+    _Atomic(sequence *) *sequences;
     atomic_uint_fast64_t *words;             /* [max_requests] see above */
     atomic_uint_fast64_t *dirty;             /* [n_dirty] indexes to look at: set by the engine, taken by the reader */
     engine_out *next;                        /* the engine's list, under its readers_lock */

@@ -34,8 +34,8 @@ typedef struct waiter {
     int32_t n_cached, n_wanted; /* tokens it finds in the cache now, and would at most take from there */
 } waiter;
 
-/* How many tokens a and b may find in the same place: all in one namespace, else the pages that are public for both: one's public prefix may be the
- * beginning of the other's. */
+/* How many tokens a and b may find in the same place: all in one namespace, else the pages that are public for both: one's public prefix
+ * may be the beginning of the other's. */
 static int32_t common_ground(const engine *e, const sequence *a, const sequence *b) {
     if (!a->cached || !b->cached) {
         return 0;

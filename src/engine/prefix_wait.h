@@ -1,9 +1,10 @@
-/* Holds: a request whose next page is being computed by a running sequence waits for it rather than computing it again (docs/design.md, Pages).
+/* Holds: a request whose next page is being computed by a running sequence waits for it rather than computing it again (docs/design.md,
+ * Pages).
  *
- * A waiting sequence is held for an older one of its namespace or public prefix that runs (or is admitted in the same plan) and whose known tokens agree with
- * its own for at least a page beyond what it finds in the cache now, in pages that are still to be computed. The hold ends when the last of
- * those pages is published, and when the other one ends or is preempted; then the sequence is looked up again. Those behind it are not held
- * up.
+ * A waiting sequence is held for an older one of its namespace or public prefix that runs (or is admitted in the same plan) and whose known
+ * tokens agree with its own for at least a page beyond what it finds in the cache now, in pages that are still to be computed. The hold
+ * ends when the last of those pages is published, and when the other one ends or is preempted; then the sequence is looked up again. Those
+ * behind it are not held up.
  *
  * Progress: only older sequences are waited for, and only ones that run, which wait for nobody. So no wait is in vain, none goes round, and
  * each ends. Owner: the engine thread. */

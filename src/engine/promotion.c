@@ -65,7 +65,8 @@ static kv_fetch fetch_page(engine *e, promotion *p) {
     const kv_path *path = &p->s->path;
     int32_t number = p->n_asked < path->n_public ? path->public_namespace : path->namespace;
     kv_index_namespace namespace = kv_index_describe_namespace(e->index, number);
-    kv_tier_key key = {.namespace = namespace.name, .n_namespace = namespace.n_name, .tokens = p->s->tokens + p->n_asked * e->layout.page_tokens};
+    kv_tier_key key = {
+        .namespace = namespace.name, .n_namespace = namespace.n_name, .tokens = p->s->tokens + p->n_asked * e->layout.page_tokens};
     key.parent = p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(e, p->before, number) : p->before;
     key.id = kv_tier_id_page(key.parent, key.tokens, e->layout.page_tokens);
     for (; key.group < e->layout.n_groups; key.group++) {

@@ -35,7 +35,8 @@ typedef struct sequence {
     int32_t sampled;
     quire_err sample_error;
     float mirostat_mu;
-    struct explain *explain;  /* what its request is told (explain.h), or NULL. The engine thread's until the end is shown, then the reader's */
+    /* what its request is told (explain.h), or NULL. The engine thread's until the end is shown, then the reader's */
+    struct explain *explain;
     kv_path path;
     float *logits_out;
     int32_t logits_first;
@@ -73,7 +74,8 @@ typedef struct sequence {
     int64_t submitted_us;
     float *mus;               /* with mirostat: [n_max - n_prompt] what it was before each token of the answer, for branches; else NULL */
     int32_t n_found;          /* tokens that the cache held when it came */
-    struct sequence *fork_from;    /* until the engine thread has it: whose tokens its first fork_position are (branch.h); held. NULL: nobody's */
+    /* until the engine thread has it: whose tokens its first fork_position are (branch.h); held. NULL: nobody's */
+    struct sequence *fork_from;
     int32_t fork_position;
     bool fork_replaces;
     int32_t swap_frames;      /* its first frame in the swap space + 1, or 0: it left nothing there */
@@ -84,7 +86,8 @@ typedef struct sequence {
     kv_retention retention;
     int32_t n_admitted;       /* times it was; more than once after preemption */
     int32_t n_reused;         /* tokens that the last admission took from the cache */
-    uint64_t blocked_on;        /* while it waits: the arrival of the sequence that computes its tokens up to blocked_until, 0: nobody (hold.h) */
+    /* while it waits: the arrival of the sequence that computes its tokens up to blocked_until, 0: nobody (hold.h) */
+    uint64_t blocked_on;
     int32_t blocked_on_priority;    /* that one's */
     int32_t blocked_until;
     draft_seq draft;
@@ -93,8 +96,8 @@ typedef struct sequence {
     size_t n_namespace;
 } sequence;
 
-/* Whether logits of the prompt are still to be looked at, from logits_first on. Not once a token was sampled, though a preempted sequence is computed again: its reader may
- * have taken them and gone. */
+/* Whether logits of the prompt are still to be looked at, from logits_first on. Not once a token was sampled, though a preempted sequence
+ * is computed again: its reader may have taken them and gone. */
 static inline bool sequence_wants_logits(const sequence *s) {
     return (s->logits_out != NULL || s->prompt_logprobs != NULL) && s->n_known == s->n_prompt;
 }

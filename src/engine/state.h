@@ -1,4 +1,5 @@
-/* The engine's own struct, shared by engine.c (thread, submission), step.c (a step's two halves), step_arrays.c and stats.c. Fields say who may touch them. */
+/* The engine's own struct, shared by engine.c (thread, submission), step.c (a step's two halves), step_arrays.c and stats.c. Fields say who
+ * may touch them. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 

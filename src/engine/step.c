@@ -410,7 +410,8 @@ static void fill_batch(engine *e) {
     }
 }
 
-/* Nobody found pages: the newest gives its own back, with its group, and the others try again. The first stays, so a step with rows comes in the end. */
+/* Nobody found pages: the newest gives its own back, with its group, and the others try again. The first stays, so a step with rows comes
+ * in the end. */
 static void preempt_newest(engine *e) {
     sched_plan *plan = &e->step.plan;
     const sequence *victim = e->running[e->n_running - 1], *first = e->running[0];
@@ -547,10 +548,12 @@ static void collect_item(engine *e, int32_t item) {
         }
         out += p + 1 < s->n_known;
     }
-    service_counters_add(&e->service, s->tenant_slot, s->n_known == s->n_prompt ? SERVICE_PROMPT_WEIGHT * (double)n : 0.0); /* not what preemption repeats */
+    /* not what preemption repeats */
+    service_counters_add(&e->service, s->tenant_slot, s->n_known == s->n_prompt ? SERVICE_PROMPT_WEIGHT * (double)n : 0.0);
     s->n_computed += n;
     explain_computed(e, s, n);
-    bool has_row = s->n_computed == s->n_known && s->draft.n_jump_forward == 0; /* none is sampled behind a token that a forced one follows */
+    /* none is sampled behind a token that a forced one follows */
+    bool has_row = s->n_computed == s->n_known && s->draft.n_jump_forward == 0;
     if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;

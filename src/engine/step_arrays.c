@@ -32,8 +32,9 @@ quire_err step_open(engine *e) {
     a->keys = mem_new((size_t)e->options.max_requests, sizeof *a->keys);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    bool whole = a->running && a->waiting && a->candidates && a->plan.items && a->plan.decisions && a->seqs && a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows &&
-                 a->batch_seqs && a->tables && a->hidden && a->raw && a->forked && a->keys;
+    bool whole = a->running && a->waiting && a->candidates && a->plan.items && a->plan.decisions && a->seqs && a->out0 && a->plain &&
+                 a->tokens && a->positions && a->parents && a->out_rows && a->batch_seqs && a->tables && a->hidden && a->raw && a->forked &&
+                 a->keys;
     for (int32_t g = 0; g < e->layout.n_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
@@ -47,7 +48,8 @@ quire_err step_open(engine *e) {
     a->rows.n_axes = 1;
     a->rows.seqs = a->batch_seqs;
     a->rows.out_rows = a->out_rows;
-    const cascade_limits limits = {e->limits.max_rows, e->limits.max_seqs, TILE_ROWS, e->b->ops->n_workers != NULL ? e->b->ops->n_workers(e->b) : 1};
+    const cascade_limits limits = {e->limits.max_rows, e->limits.max_seqs, TILE_ROWS,
+                                   e->b->ops->n_workers != NULL ? e->b->ops->n_workers(e->b) : 1};
     TRY(cascade_open(&e->layout, &limits, &a->cascade));
     a->rows.work = a->cascade.items;
     return open_copies(a, e->limits.max_seqs * e->layout.n_groups);
@@ -55,8 +57,9 @@ quire_err step_open(engine *e) {
 
 void step_close(engine *e) {
     step_arrays *a = &e->step;
-    void *blocks[] = {a->running, a->waiting, a->candidates, a->plan.items, a->plan.decisions, a->seqs, a->out0, a->plain, a->tokens, a->positions, a->parents, a->out_rows, a->batch_seqs,
-                      a->copies.pairs, a->copy_pairs, (void *)a->tables, a->hidden, a->raw, a->forked, a->keys};
+    void *blocks[] = {a->running,    a->waiting,        a->candidates, a->plan.items, a->plan.decisions, a->seqs,       a->out0,
+                      a->plain,      a->tokens,         a->positions,  a->parents,    a->out_rows,       a->batch_seqs, a->copies.pairs,
+                      a->copy_pairs, (void *)a->tables, a->hidden,     a->raw,        a->forked,         a->keys};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }

@@ -46,7 +46,8 @@ kv_tier_id tiering_name(engine *e, int32_t entry) {
 /* The page of a full entry in one group goes to tiers that lack it. */
 static void put_page(engine *e, const kv_index_entry *d, int32_t group, kv_put to) {
     kv_tier_id id = tiering_name(e, d->entry);
-    kv_tier_key key = {.namespace = d->name, .n_namespace = d->n_name, .group = group, .parent = parent_of(e, d), .id = id, .tokens = d->tokens};
+    kv_tier_key key = {
+        .namespace = d->name, .n_namespace = d->n_name, .group = group, .parent = parent_of(e, d), .id = id, .tokens = d->tokens};
     void *body = kv_tiers_put_begin(e->tiering->tiers, &key, to);
     if (body) {
         e->b->ops->kv_read_page(e->b, d->pages[group], body);

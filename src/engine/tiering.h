@@ -6,9 +6,9 @@
  *            -> reserved, written, published -> the request is admitted and matches them as it would any cached page
  *   written through, if so asked: what a running sequence has published goes to the tiers that outlive the process, a few pages a step
  *
- * A page comes back byte for byte, behind the very prefix it left, so nothing that is computed after it changes (docs/design.md, Determinism). A request
- * waits for its pages for a limited time and then computes what has not come. All by the engine thread; with no tier open every function
- * does nothing.
+ * A page comes back byte for byte, behind the very prefix it left, so nothing that is computed after it changes (docs/design.md,
+ * Determinism). A request waits for its pages for a limited time and then computes what has not come. All by the engine thread; with no
+ * tier open every function does nothing.
  *
  * Records go by the name of the prefix up to their end (kv/tier_record.h), which is the same in every process: what was demoted early is
  * found behind what is demoted late, and what one process left behind what another did. */

@@ -4,15 +4,16 @@
 #include "engine/finite.h"
 #include "spec/rejection.h"
 
-/* Where s's drafts were drawn from: node `at`'s distribution is row depth - 1 of the first branch's, or else certain, in which it alone is 1. */
+/* Where s's drafts were drawn from: node `at`'s distribution is row depth - 1 of the first branch's, or else certain, in which it alone
+ * is 1. */
 static const float *drawn_from(const sequence *s, int32_t at, const float *certain, size_t n_vocab) {
     const draft_tree *t = &s->draft.tree;
     bool on_first_branch = t->depths[at] == at + 1;
     return s->draft.distributions != NULL && on_first_branch ? s->draft.distributions + n_vocab * (size_t)at : certain;
 }
 
-/* By rejection: the drafts behind node draft.at one after the other, each against what is left of the target's distribution when those before were rejected
- * (Miao et al. 2024, "SpecInfer"). */
+/* By rejection: the drafts behind node draft.at one after the other, each against what is left of the target's distribution when those
+ * before were rejected (Miao et al. 2024, "SpecInfer"). */
 static quire_err judge(engine *e, const sequence *s, float *logits, const sample_context *c, int32_t *token) {
     const draft_tree *t = &s->draft.tree;
     const float *target;

@@ -16,8 +16,8 @@ quire_err json_doc_parse(json_doc *out, str text, json_names names, const char *
         return err_set(err, e, -1, "%s: no memory to parse it", file);
     }
     if (e != QUIRE_OK) {
-        return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: byte %s: no valid JSON (%s); repair the file or download it again", file,
-                       show_count(fault.at).text, fault.what);
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)fault.at, "%s: byte %s: no valid JSON (%s); repair the file or download it again",
+                       file, show_count(fault.at).text, fault.what);
     }
     if (!json_is(root, JSON_KIND_OBJECT)) {
         json_drop(root);

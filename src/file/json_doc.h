@@ -1,4 +1,5 @@
-/* A parsed JSON file, strict (json/json.h), within limits of depth and size. Integers beyond 64 bits are floats. Immutable after json_doc_parse. */
+/* A parsed JSON file, strict (json/json.h), within limits of depth and size. Integers beyond 64 bits are floats. Immutable after
+ * json_doc_parse. */
 #ifndef FILE_JSON_DOC_H
 #define FILE_JSON_DOC_H
 

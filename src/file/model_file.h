@@ -1,5 +1,5 @@
-/* A model on disk, whatever its form: a GGUF file (one or split), a Hugging Face directory or a packed model (packed.h), opened read-only and
- * mapped.
+/* A model on disk, whatever its form: a GGUF file (one or split), a Hugging Face directory or a packed model (packed.h), opened read-only
+ * and mapped.
  *
  * Gives three things: metadata by key, tensors by name, and the vocabulary with chat template. It checks that what it gives lies inside the
  * file; what it means is for src/model (numbers) and src/text (tokens). Everything borrowed lives until model_file_close. Immutable after
@@ -16,9 +16,9 @@ typedef struct model_file model_file;
 
 typedef enum model_format { MODEL_GGUF, MODEL_HF } model_format;
 
-/* path: a .gguf file (of a split one the first part), a packed model, a directory with config.json or at least tokenizer.json, or a file inside such a
- * directory. Fills err with file, place and what to do. *out is untouched after a failure. A file without tensors (a vocabulary) or without
- * a vocabulary opens. The files must not be cut while they are open. */
+/* path: a .gguf file (of a split one the first part), a packed model, a directory with config.json or at least tokenizer.json, or a file
+ * inside such a directory. Fills err with file, place and what to do. *out is untouched after a failure. A file without tensors (a
+ * vocabulary) or without a vocabulary opens. The files must not be cut while they are open. */
 quire_err model_file_open(const char *path, model_file **out, quire_error *err);
 /* A GGUF or packed model that lies in memory (the built-in model); bytes stay with the caller. name is used in messages. */
 quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, model_file **out, quire_error *err);

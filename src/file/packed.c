@@ -19,21 +19,22 @@ static quire_err bad(const model_file *f, const char *what, quire_error *err) {
 static quire_err check_header(const model_file *f, file_map map, packed_header *h, quire_error *err) {
     uint8_t digest[SHA256_BYTES];
     if (map.n < sizeof *h) {
-        return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n, "%s: %s bytes are no packed model: it is cut short; pack the model again", f->path,
-                       show_count(map.n).text);
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n, "%s: %s bytes are no packed model: it is cut short; pack the model again",
+                       f->path, show_count(map.n).text);
     }
     memcpy(h, map.p, sizeof *h);
     if (h->version != PACKED_VERSION) {
-        return err_set(err, QUIRE_UNSUPPORTED, 8, "%s: packed by another version of quire (format %u, this one reads %u): pack the model again",
-                       f->path, (unsigned)h->version, PACKED_VERSION);
+        return err_set(err, QUIRE_UNSUPPORTED, 8,
+                       "%s: packed by another version of quire (format %u, this one reads %u): pack the model again", f->path,
+                       (unsigned)h->version, PACKED_VERSION);
     }
     sha256(h, offsetof(packed_header, header_digest), digest);
     if (memcmp(digest, h->header_digest, sizeof digest) != 0) {
         return bad(f, "its first bytes are not those that were written", err);
     }
     if (h->file_bytes != map.n) {
-        return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n, "%s: has %s bytes of %s: it is cut short; pack or copy the model again", f->path,
-                       show_count(map.n).text, show_count(h->file_bytes).text);
+        return err_set(err, QUIRE_BAD_FILE, (int64_t)map.n, "%s: has %s bytes of %s: it is cut short; pack or copy the model again",
+                       f->path, show_count(map.n).text, show_count(h->file_bytes).text);
     }
     if (h->format > MODEL_HF || h->compute > COMPUTE_INT8 || h->packing == 0 || h->directory_at > map.n ||
         h->directory_bytes > map.n - h->directory_at) {

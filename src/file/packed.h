@@ -40,7 +40,8 @@ typedef struct packed_header {
 /* A packed model that is being written, under a name of its own until it is complete. One thread. */
 typedef struct packed_writer packed_writer;
 
-/* path: where the model will stand; what is there stays until packed_writer_finish. QUIRE_INVALID where that is neither empty nor a packed model. */
+/* path: where the model will stand; what is there stays until packed_writer_finish. QUIRE_INVALID where that is neither empty nor a packed
+ * model. */
 quire_err packed_writer_open(const char *path, compute_mode compute, packed_writer **out, quire_error *err);
 /* A tensor as it is (view->packing 0), or n bytes of it packed, which is given the suffix. */
 quire_err packed_writer_add(packed_writer *w, const tensor_view *view, quire_error *err);

@@ -69,7 +69,8 @@ static quire_err add_section(packed_writer *w, const char *name, str data) {
     }
     TRY(write_aligned(w, data.p, data.n, &at));
     w->n_sections++;
-    bool ok = put_str(&w->sections, str_of(name)) == QUIRE_OK && put_u64(&w->sections, at) == QUIRE_OK && put_u64(&w->sections, data.n) == QUIRE_OK;
+    bool ok = put_str(&w->sections, str_of(name)) == QUIRE_OK && put_u64(&w->sections, at) == QUIRE_OK &&
+              put_u64(&w->sections, data.n) == QUIRE_OK;
     return ok ? QUIRE_OK : no_memory(w);
 }
 
@@ -184,7 +185,9 @@ static quire_err check_place(const char *path, quire_error *err) {
     bool is_packed = there.n >= strlen(PACKED_MAGIC) && memcmp(there.p, PACKED_MAGIC, strlen(PACKED_MAGIC)) == 0;
     bool is_empty = there.n == 0;
     file_map_close(&there);
-    return is_packed || is_empty ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: stands there already and is no packed model: give another name", path);
+    return is_packed || is_empty
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INVALID, -1, "%s: stands there already and is no packed model: give another name", path);
 }
 
 /* Creates the file under a name that no other writer has. */

@@ -39,7 +39,8 @@ static double shortest(double v) {
 
 /* Takes field i from its value in the file; key is what it is called there. */
 static quire_err take(sampling_defaults *d, int i, const meta_value *v, const char *key, quire_error *err) {
-    static const char *const kinds[] = {[META_BOOL] = "true or false", [META_STR] = "a text", [META_ARRAY] = "a list", [META_OTHER] = "an object"};
+    static const char *const kinds[] = {
+        [META_BOOL] = "true or false", [META_STR] = "a text", [META_ARRAY] = "a list", [META_OTHER] = "an object"};
     if (v->kind == META_ABSENT) {
         return QUIRE_OK;
     }

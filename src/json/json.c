@@ -66,7 +66,8 @@ static void explain_refusal(str text, json_fault *fault) {
             (void)json_lex_string(text, &at, &escaped, &what);
             size_t behind = json_lex_space(text, at);
             bool is_name = behind < text.n && text.p[behind] == ':';
-            found = is_name && escaped && has_nul((str){text.p + start + 1, at - start - 2}, &scratch) ? "a name with a NUL character" : NULL;
+            found =
+                is_name && escaped && has_nul((str){text.p + start + 1, at - start - 2}, &scratch) ? "a name with a NUL character" : NULL;
         } else if (c == '-' || (c >= '0' && c <= '9')) {
             (void)json_lex_number(text, &at, &number, &what);
             found = is_beyond_double((str){text.p + start, at - start}, &scratch) ? "a number beyond a double" : NULL;

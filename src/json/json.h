@@ -1,8 +1,8 @@
 /* A JSON text as a tree of values (DOM), read by jansson behind our own check (json_check.h), which is strict and bounded.
  *
- * JSON's null is the NULL pointer everywhere: as a whole text, as an item, as a member; json_has tells a member that is null from one that is
- * missing. A tree is immutable, so any number of threads may read it. Texts are borrowed from it and end with a 0 byte (they may hold others).
- * Names of this room begin with json_ like jansson's own exported ones: none may be the same, as the linker would mix them up. */
+ * JSON's null is the NULL pointer everywhere: as a whole text, as an item, as a member; json_has tells a member that is null from one that
+ * is missing. A tree is immutable, so any number of threads may read it. Texts are borrowed from it and end with a 0 byte (they may hold
+ * others). Names of this room begin with json_ like jansson's own exported ones: none may be the same, as the linker would mix them up. */
 #ifndef JSON_JSON_H
 #define JSON_JSON_H
 
@@ -32,10 +32,11 @@ typedef enum json_wide {
 
 /* ---- reading ---- */
 
-/* The value that text holds, in *out (the caller's: json_drop). Errors as json_check, and QUIRE_BAD_FILE for a number beyond a double and for a NUL in
- * a name; *out is then NULL. Up to some 240 bytes for each object, 130 an array, 32 a number. */
+/* The value that text holds, in *out (the caller's: json_drop). Errors as json_check, and QUIRE_BAD_FILE for a number beyond a double and
+ * for a NUL in a name; *out is then NULL. Up to some 240 bytes for each object, 130 an array, 32 a number. */
 quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault);
-/* The same within json_limits_config and with wide integers as reals, for texts that the operator names; NULL for what is no JSON, and for null. */
+/* The same within json_limits_config and with wide integers as reals, for texts that the operator names; NULL for what is no JSON, and for
+ * null. */
 json_value *json_document(str text);
 /* Counts the value up (NULL too) and gives it back; each share wants a json_drop. Counting is atomic. */
 json_value *json_share(json_value *v);

@@ -207,7 +207,8 @@ static quire_err close_containers(walk *w, bool *more) {
             return QUIRE_OK;
         }
         if (c != (is_object ? '}' : ']')) {
-            return fail(w, QUIRE_BAD_FILE, w->at, w->at == w->text.n ? "the text ends inside an array or object" : "neither a comma nor the closing bracket");
+            return fail(w, QUIRE_BAD_FILE, w->at,
+                        w->at == w->text.n ? "the text ends inside an array or object" : "neither a comma nor the closing bracket");
         }
         if (is_object) {
             TRY(check_names(w, w->frames[w->depth - 1].first_name));

@@ -1,7 +1,8 @@
 /* JSON text looked over without building anything: whether it is RFC 8259 to the letter, and how much it holds.
  *
- * A hostile text is refused here, before a tree of it takes a hundred times its bytes. Beyond the grammar: at most the depth and number of values that
- * the caller gives, and no name twice in an object and no NUL in a name, unless the caller takes that. Memory: a few bytes for each name of the objects that are open. */
+ * A hostile text is refused here, before a tree of it takes a hundred times its bytes. Beyond the grammar: at most the depth and number of
+ * values that the caller gives, and no name twice in an object and no NUL in a name, unless the caller takes that. Memory: a few bytes for
+ * each name of the objects that are open. */
 #ifndef JSON_CHECK_H
 #define JSON_CHECK_H
 
@@ -37,8 +38,8 @@ typedef struct json_counts {
 } json_counts;
 
 /* Checks the one value that text holds, white space around it; json_check_value the one that begins at *at, and moves *at behind it.
- * counts may be NULL. QUIRE_BAD_FILE: no such text; QUIRE_TOO_LARGE: past a limit; QUIRE_NO_MEMORY. All fill *fault. O(n log n) at most, where
- * one object holds all names. Any thread. */
+ * counts may be NULL. QUIRE_BAD_FILE: no such text; QUIRE_TOO_LARGE: past a limit; QUIRE_NO_MEMORY. All fill *fault. O(n log n) at most,
+ * where one object holds all names. Any thread. */
 quire_err json_check(str text, const json_limits *limits, json_counts *counts, json_fault *fault);
 quire_err json_check_value(str text, size_t *at, const json_limits *limits, json_counts *counts, json_fault *fault);
 

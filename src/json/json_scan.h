@@ -1,5 +1,5 @@
-/* A pull reader of JSON for texts with hundreds of thousands of entries: values come out one by one, nothing is built. Strict (RFC 8259), but for trailing
- * text and names that occur twice, which are the caller's to judge (json_check does). */
+/* A pull reader of JSON for texts with hundreds of thousands of entries: values come out one by one, nothing is built. Strict (RFC 8259),
+ * but for trailing text and names that occur twice, which are the caller's to judge (json_check does). */
 #ifndef JSON_SCAN_H
 #define JSON_SCAN_H
 

@@ -1,4 +1,5 @@
-/* The audit in bytes: what the memory of pages is used for, for the whole cache or for one request. Pure functions over pool, tables and integers.
+/* The audit in bytes: what the memory of pages is used for, for the whole cache or for one request. Pure functions over pool, tables and
+ * integers.
  *
  *   live      tokens that the sequences given can still see, each once however many share its page, padding left out
  *   reserved  the pages that hold them: every byte of a held page
@@ -37,8 +38,8 @@ typedef struct kv_audit {
 /* The shape of a model's cache. */
 void kv_audit_shape_init(const kv_layout *l, kv_audit_shape *out);
 
-/* The whole cache: tables[s * n_groups + g] is group g's table of sequence s, and all sequences that hold pages are there. Pages held without
- * a table count as reserved and wasted. scratch: one a page of the pool, all zero, and left so. O(table entries). */
+/* The whole cache: tables[s * n_groups + g] is group g's table of sequence s, and all sequences that hold pages are there. Pages held
+ * without a table count as reserved and wasted. scratch: one a page of the pool, all zero, and left so. O(table entries). */
 kv_audit kv_audit_all(const kv_audit_shape *shape, const kv_pool *pool, const kv_table *const *tables, int32_t n_tables,
                       kv_audit_page *scratch);
 

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The hash that the first page of a namespace follows; `before` is the hash of the prefix that the namespace itself stands on, 0 for none. */
+/* The hash that the first page of a namespace follows; `before` is the hash of the prefix that the namespace itself stands on, 0 for none.
+ */
 uint64_t kv_hash_root(uint64_t before, const void *name, size_t n);
 /* The hash of a page of n tokens behind `parent`. Never 0, which stands for "no hash". */
 uint64_t kv_hash_page(uint64_t parent, const int32_t *tokens, int32_t n);

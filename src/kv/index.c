@@ -281,8 +281,10 @@ quire_err kv_index_enter_public(kv_index *ix, const void *scope, size_t n_scope,
         leave_namespace(ix, public_namespace);
         return e;
     }
-    *out = (kv_path){
-        .namespace = namespace, .entry = TREE_NONE, .public_namespace = public_namespace, .n_public = ix->publics.list[number].n / ix->o.page_tokens};
+    *out = (kv_path){.namespace = namespace,
+                     .entry = TREE_NONE,
+                     .public_namespace = public_namespace,
+                     .n_public = ix->publics.list[number].n / ix->o.page_tokens};
     return QUIRE_OK;
 }
 
@@ -494,7 +496,8 @@ static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, 
 /* Page i of the sequence, n tokens, behind path. Where a part-filled entry is a prefix of it, it takes that one's place; where it is a
  * prefix of an entry, there is nothing to add. */
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
-    int32_t n_shared, namespace = kv_index_namespace_of(path, i), root = namespace_at(ix, namespace)->root, after = kv_index_before(path, i, path->entry);
+    int32_t n_shared, namespace = kv_index_namespace_of(path, i), root = namespace_at(ix, namespace)->root,
+                      after = kv_index_before(path, i, path->entry);
     int32_t e = kv_tree_best(&ix->tree, root, after, tokens, n, &n_shared);
     bool is_new = n_shared < n;
     if (is_new) {

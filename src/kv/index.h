@@ -1,4 +1,5 @@
-/* The index of cached prefixes: finds, for a new request, pages that already hold the keys and values of its first tokens (docs/design.md, Pages).
+/* The index of cached prefixes: finds, for a new request, pages that already hold the keys and values of its first tokens (docs/design.md,
+ * Pages).
  *
  * A radix tree over token ids in pages. A token may be any int32: rows that are not tokens (images) are given ids by their content, one by
  * one, by the caller. Tokens are compared, never hashes of them. Reuse is token-granular although pages are not: when a request leaves the
@@ -7,9 +8,10 @@
  *
  *   enter -> match (once, with empty tables) -> append, compute, publish ... -> publish the tail -> clear tables -> leave
  *
- * Spaces: a prefix is found only in the namespace it was published in. A namespace is named by bytes that hold all that must agree: tenant, model,
- * adapter, numeric configuration. It lives while someone is in it or something is cached in it. An operator may name public prefixes: their
- * whole pages lie in a namespace of all tenants, in which nothing else is ever put, and a tenant's namespace begins where such a prefix ends.
+ * Spaces: a prefix is found only in the namespace it was published in. A namespace is named by bytes that hold all that must agree: tenant,
+ * model, adapter, numeric configuration. It lives while someone is in it or something is cached in it. An operator may name public
+ * prefixes: their whole pages lie in a namespace of all tenants, in which nothing else is ever put, and a tenant's namespace begins where
+ * such a prefix ends.
  *
  * Groups: every group of layers has a page of its own for each entry of the tree. A full group needs all pages of a prefix; a window group
  * only those of its last window - 1 tokens, so a match ends at the deepest point that every group can be continued from.
@@ -119,8 +121,8 @@ typedef enum kv_publish_what { KV_PUBLISH_PAGES, KV_PUBLISH_TAIL } kv_publish_wh
  * the sequence ends). Where an equal page is in the tree already, the tables take that one and give theirs back. QUIRE_NO_ROOM when the
  * tree is full: what was published before stays. O(pages not published yet). */
 quire_err kv_index_publish(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, kv_publish_what what);
-/* A sequence of n tokens writes on into the page of its last ones, where nobody else holds it: what the tree found in that page is found no more, and no copy
- * is needed. True when something changed. */
+/* A sequence of n tokens writes on into the page of its last ones, where nobody else holds it: what the tree found in that page is found no
+ * more, and no copy is needed. True when something changed. */
 bool kv_index_take_over_tail(kv_index *ix, const kv_table *tables, int32_t n);
 /* ---- recurrent states; states[n_state_groups] are a sequence's tables of them ---- */
 /* Keeps the state behind tokens[0..n), n >= 1, which states hold, after publishing these tokens as kv_index_publish does, tail and all. The
@@ -180,8 +182,8 @@ typedef struct kv_index_namespace {
 } kv_index_namespace;
 
 kv_index_namespace kv_index_describe_namespace(const kv_index *ix, int32_t namespace);
-/* Shows every entry to fn, which must not change the index: namespace by namespace, what comes before on a path first, siblings in the order of
- * their tokens. QUIRE_NO_MEMORY: nothing was shown. O(everything). */
+/* Shows every entry to fn, which must not change the index: namespace by namespace, what comes before on a path first, siblings in the
+ * order of their tokens. QUIRE_NO_MEMORY: nothing was shown. O(everything). */
 quire_err kv_index_visit(const kv_index *ix, kv_index_visit_fn *fn, void *context);
 
 /* Proves the tree's invariants and the ones above; QUIRE_INTERNAL and what is wrong otherwise. O(everything). */

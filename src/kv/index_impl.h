@@ -34,7 +34,8 @@ static inline int32_t kv_index_before(const kv_path *path, int32_t i, int32_t e)
 
 /* Opens ix->snapshots when there are state groups; the tree is open. */
 quire_err kv_index_open_snapshots(kv_index *ix);
-/* The entry that shares most tokens with tokens[0..n), n at most a page, as page i behind entry e of a path, and how many (kv_tree_best). */
+/* The entry that shares most tokens with tokens[0..n), n at most a page, as page i behind entry e of a path, and how many (kv_tree_best).
+ */
 int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_t e, const int32_t *tokens, int32_t n, int32_t *n_shared);
 
 /* The place of snapshots whose tail is a part of page i behind entry e. */

@@ -1,5 +1,5 @@
-/* Names of namespaces: bytes, and the public prefix that a namespace lies behind, -> a small number that lives as long as someone uses it. Compared
- * whole, never by hash. The engine thread's. */
+/* Names of namespaces: bytes, and the public prefix that a namespace lies behind, -> a small number that lives as long as someone uses it.
+ * Compared whole, never by hash. The engine thread's. */
 #ifndef KV_NAMESPACE_H
 #define KV_NAMESPACE_H
 

@@ -14,8 +14,9 @@
  * push, so the stack always holds the pages of every claim that succeeded, and n of them come off in one exchange. All writes to the head
  * are read-modify-write with release order, so an acquiring load sees every link below it.
  *
- * Links and entries are written so that zeroed memory is a pool of free pages, the first on top: opening touches no page's metadata. What is
- * known of a page lies in one line of the processor's cache: the pages of a pool long used come in no order, and each is a wait for memory. */
+ * Links and entries are written so that zeroed memory is a pool of free pages, the first on top: opening touches no page's metadata. What
+ * is known of a page lies in one line of the processor's cache: the pages of a pool long used come in no order, and each is a wait for
+ * memory. */
 typedef struct page_state {
     _Atomic int32_t count; /* holders */
     _Atomic int32_t next;  /* xor next_page(): towards the stack's bottom, or younger in the queue */

@@ -89,7 +89,8 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     }
     kv->o = *o;
     kv->open.prev = kv->open.next = &kv->open;
-    kv_index_options io = {.page_tokens = o->page_tokens, .max_namespaces = o->max_namespaces, .seed = o->seed, .policy = (kv_policy)o->policy};
+    kv_index_options io = {
+        .page_tokens = o->page_tokens, .max_namespaces = o->max_namespaces, .seed = o->seed, .policy = (kv_policy)o->policy};
     io.granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN : KV_GRANULARITY_PAGE;
     memcpy(io.windows, o->windows, sizeof io.windows);
     quire_err e = count_states(kv, &io);

@@ -182,15 +182,17 @@ int32_t kv_snapshot_next(const kv_snapshot_plan *plan) {
 
 static quire_err check_one(const kv_snapshots *s, int32_t i, int32_t place, quire_error *err) {
     const kv_snapshot *x = &s->list[i];
-    if (x->place != place || x->n_tail < 0 || x->n_tail >= s->shape.page_tokens || kv_snapshots_find(s, place, kv_snapshots_tail(s, i), x->n_tail) != i) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: %d stands at place %d with a tail of %d, not at %d or not alone", i, x->place,
-                       x->n_tail, place);
+    if (x->place != place || x->n_tail < 0 || x->n_tail >= s->shape.page_tokens ||
+        kv_snapshots_find(s, place, kv_snapshots_tail(s, i), x->n_tail) != i) {
+        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: %d stands at place %d with a tail of %d, not at %d or not alone", i,
+                       x->place, x->n_tail, place);
     }
     int32_t n_held = 0;
     for (int32_t p = 0; p < s->n_pages; p++) {
         page_id page = {pages_of(s, i)[p]};
         if (kv_pool_entry(s->pool, page) != s->shape.first_mark + i) {
-            return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: page %d of snapshot %d is marked %d", page.v, i, kv_pool_entry(s->pool, page));
+            return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: page %d of snapshot %d is marked %d", page.v, i,
+                           kv_pool_entry(s->pool, page));
         }
         n_held += kv_pool_count(s->pool, page) > 0;
     }
@@ -213,8 +215,8 @@ quire_err kv_snapshots_check(const kv_snapshots *s, int32_t *n_marked, quire_err
         }
     }
     if (n_placed != s->n || n_used != s->n || s->n > s->shape.cap) {
-        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: %d are counted, %d stand at places, %d are in the order of use", s->n, n_placed,
-                       n_used);
+        return err_set(err, QUIRE_INTERNAL, -1, "kv snapshots: %d are counted, %d stand at places, %d are in the order of use", s->n,
+                       n_placed, n_used);
     }
     *n_marked += s->n * s->n_pages;
     return QUIRE_OK;

@@ -1,13 +1,13 @@
 /* Snapshots: recurrent states as they were behind a prefix, for requests that go on from there (docs/design.md, Pages).
  *
- * A state cannot be cut like keys and values: what it was after n tokens is known only if it was kept then. A snapshot is the whole pages of
- * all state groups of a model, and stands at a place of the tree: an entry, or a namespace's start, and the tokens behind it that do not fill a
- * page (its tail). Nothing is copied to take one: the sequence's own pages are marked, and the sequence copies them before it writes again
- * (kv_table_state_append); whoever restores one does the same.
+ * A state cannot be cut like keys and values: what it was after n tokens is known only if it was kept then. A snapshot is the whole pages
+ * of all state groups of a model, and stands at a place of the tree: an entry, or a namespace's start, and the tokens behind it that do not
+ * fill a page (its tail). Nothing is copied to take one: the sequence's own pages are marked, and the sequence copies them before it writes
+ * again (kv_table_state_append); whoever restores one does the same.
  *
- * Invariant (kv_snapshots_check): a snapshot's pages are indexed in the pool under first_mark + its number, and no two snapshots have the same
- * place and tail. So its pages are held or cached together; when one is evicted all go. At most cap are kept: beyond that the one longest
- * unused goes. Owner: the engine thread. Sized at open. */
+ * Invariant (kv_snapshots_check): a snapshot's pages are indexed in the pool under first_mark + its number, and no two snapshots have the
+ * same place and tail. So its pages are held or cached together; when one is evicted all go. At most cap are kept: beyond that the one
+ * longest unused goes. Owner: the engine thread. Sized at open. */
 #ifndef KV_SNAPSHOT_H
 #define KV_SNAPSHOT_H
 
@@ -53,7 +53,8 @@ int32_t kv_snapshots_find(const kv_snapshots *s, int32_t place, const int32_t *t
 int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t *tokens, int32_t n);
 /* Its tail's tokens. */
 const int32_t *kv_snapshots_tail(const kv_snapshots *s, int32_t snapshot);
-/* Keeps the state that tables[n_groups] hold, and says under which number. SNAPSHOT_NONE when it is there already: that becomes the youngest. */
+/* Keeps the state that tables[n_groups] hold, and says under which number. SNAPSHOT_NONE when it is there already: that becomes the
+ * youngest. */
 int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail, const kv_table *tables);
 /* Shares its pages into empty tables with room for them, whose length becomes n_tokens; it becomes the youngest. */
 void kv_snapshots_restore(kv_snapshots *s, int32_t snapshot, int32_t n_tokens, kv_table *tables);

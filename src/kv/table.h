@@ -56,7 +56,8 @@ quire_err kv_table_fork(kv_pool *pool, const kv_table *from, kv_table *to);
 /* The same with the pages of from's first n_tokens only. */
 quire_err kv_table_fork_first(kv_pool *pool, const kv_table *from, int32_t n_tokens, int32_t page_tokens, kv_table *to);
 
-/* Entry i becomes id, which the caller has reserved, in place of a page that others hold too: it is returned, for the caller to copy from. */
+/* Entry i becomes id, which the caller has reserved, in place of a page that others hold too: it is returned, for the caller to copy from.
+ */
 page_id kv_table_replace(kv_pool *pool, kv_table *t, int32_t i, page_id id);
 
 /* Where position p lies: page * page_tokens + offset. p < n_tokens. */

@@ -65,8 +65,8 @@ int32_t kv_dir_find(const kv_dir *d, const kv_tier_key *key) {
     size_t n_bytes = (size_t)d->page_tokens * sizeof *d->tokens;
     for (int32_t i = *bucket_of(d, key->id); i != SLOT_NONE; i = d->slots[i].next) {
         const kv_dir_slot *s = &d->slots[i];
-        if (s->namespace == namespace && s->group == key->group && kv_tier_id_equal(s->id, key->id) && kv_tier_id_equal(s->parent, key->parent) &&
-            memcmp(d->tokens + (int64_t)i * d->page_tokens, key->tokens, n_bytes) == 0) {
+        if (s->namespace == namespace && s->group == key->group && kv_tier_id_equal(s->id, key->id) &&
+            kv_tier_id_equal(s->parent, key->parent) && memcmp(d->tokens + (int64_t)i * d->page_tokens, key->tokens, n_bytes) == 0) {
             return i;
         }
     }

@@ -131,7 +131,7 @@ bool kv_record_read(const kv_record_shape *shape, const unsigned char *head, kv_
 }
 
 bool kv_record_same_key(const kv_record_shape *shape, const kv_tier_key *x, const kv_tier_key *y) {
-    return x->group == y->group && x->n_namespace == y->n_namespace && kv_tier_id_equal(x->parent, y->parent) && kv_tier_id_equal(x->id, y->id) &&
-           (x->n_namespace == 0 || memcmp(x->namespace, y->namespace, x->n_namespace) == 0) &&
+    return x->group == y->group && x->n_namespace == y->n_namespace && kv_tier_id_equal(x->parent, y->parent) &&
+           kv_tier_id_equal(x->id, y->id) && (x->n_namespace == 0 || memcmp(x->namespace, y->namespace, x->n_namespace) == 0) &&
            memcmp(x->tokens, y->tokens, (size_t)shape->page_tokens * sizeof *x->tokens) == 0;
 }

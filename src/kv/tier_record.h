@@ -4,8 +4,8 @@
  *
  * Names. A page belongs behind a whole prefix, which no record could hold. So each prefix of whole pages has an id, the first 128 bits of
  * a SHA-256 digest over the id of the prefix before it and its last page's tokens: all processes call the same prefix the same, and nobody
- * finds two prefixes of one name. A record carries both ids; they, its namespace, version and tokens are compared whole. What is not intact, of
- * another version or of another shape is not a record.
+ * finds two prefixes of one name. A record carries both ids; they, its namespace, version and tokens are compared whole. What is not
+ * intact, of another version or of another shape is not a record.
  *
  * Numbers lie in the processor's byte order; a file or server shared with the other order holds no records. Any thread. */
 #ifndef KV_TIER_RECORD_H
@@ -24,8 +24,8 @@ typedef struct kv_tier_id {
     uint64_t a, b;
 } kv_tier_id;
 
-/* What the first page of a namespace follows: `before` names the public prefix that the namespace itself stands on, zeros: none. A namespace of public
- * prefixes is told from one of a tenant that has the same name. O(n). */
+/* What the first page of a namespace follows: `before` names the public prefix that the namespace itself stands on, zeros: none. A
+ * namespace of public prefixes is told from one of a tenant that has the same name. O(n). */
 kv_tier_id kv_tier_id_root(kv_tier_id before, const void *namespace, size_t n_namespace, bool is_public);
 /* The name of a prefix that goes on behind `parent` with a page of n tokens, KV_MAX_PAGE_TOKENS at most. O(n). */
 kv_tier_id kv_tier_id_page(kv_tier_id parent, const int32_t *tokens, int32_t n);

@@ -82,7 +82,8 @@ static void show_tokens(quire_kv_view *v, const int32_t *tokens, int32_t n) {
     }
 }
 
-void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens, const kv_table *tables, int32_t n_tables) {
+void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens, const kv_table *tables,
+                 int32_t n_tables) {
     int32_t seq = v->n_seqs++, n_pages = 0;
     for (int32_t g = 0; g < n_tables; g++) {
         const kv_table *t = &tables[g];

@@ -14,9 +14,10 @@
 
 /* Counts and pages; n_groups: those that hold tokens. */
 void kv_view_begin(quire_kv_view *v, const kv_pool *pool, int32_t page_tokens, int32_t n_groups);
-/* One more sequence: its number, its tenant's name (cut to QUIRE_KV_VIEW_OWNER - 1 bytes), what it is doing, and where its tokens[0..n_tokens) lie (tables of
- * states follow the others). */
-void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens, const kv_table *tables, int32_t n_tables);
+/* One more sequence: its number, its tenant's name (cut to QUIRE_KV_VIEW_OWNER - 1 bytes), what it is doing, and where its
+ * tokens[0..n_tokens) lie (tables of states follow the others). */
+void kv_view_seq(quire_kv_view *v, int64_t id, str owner, quire_kv_view_state state, const int32_t *tokens, const kv_table *tables,
+                 int32_t n_tables);
 /* The tree, and the events behind number v->after. ix and events may be NULL: nothing is cached, nobody is told. */
 void kv_view_end(quire_kv_view *v, const kv_index *ix, const kv_events *events);
 

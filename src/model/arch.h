@@ -1,4 +1,5 @@
-/* Architectures: how a model's weights are found and how a forward pass runs over them. One file an architecture; the table is in model.c. */
+/* Architectures: how a model's weights are found and how a forward pass runs over them. One file an architecture; the table is in model.c.
+ */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 

@@ -75,8 +75,8 @@ static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_di
 }
 
 /* scale: of whole numbers, or NULL. */
-static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, int64_t n_out, int64_t n_in,
-                             linear **out) {
+static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, int64_t n_out,
+                             int64_t n_in, linear **out) {
     tensor_view scaled = *w;
     scaled.scale = scale;
     TRY(check_shape(l, w, 2, n_out, n_in));

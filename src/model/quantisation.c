@@ -63,7 +63,8 @@ quire_err quantisation_check(const model_file *f, quire_error *err) {
         char wants[64];
         if (!says(f, &form[i], wants)) {
             return err_set(err, QUIRE_UNSUPPORTED, -1,
-                           "%s: " CONFIG ".%s in config.json must be %s: of quantised checkpoints this version runs compressed-tensors' W8A8 "
+                           "%s: " CONFIG
+                           ".%s in config.json must be %s: of quantised checkpoints this version runs compressed-tensors' W8A8 "
                            "(int8 weights a channel, dynamic int8 activations a token) only",
                            model_file_path(f), form[i].key, wants);
         }

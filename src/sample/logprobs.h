@@ -4,7 +4,8 @@
 
 #include <stdint.h>
 
-/* One token's: rank is how many tokens have at least this log-probability, so 1 is the best, and equal ones all have the worst of their ranks (vLLM). */
+/* One token's: rank is how many tokens have at least this log-probability, so 1 is the best, and equal ones all have the worst of their
+ * ranks (vLLM). */
 typedef struct token_logprob {
     int32_t id, rank;
     float logprob;

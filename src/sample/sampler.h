@@ -50,7 +50,8 @@ typedef struct sample_context {
     float *mirostat_mu; /* the sequence's state, 2 tau at first; not NULL where params->mirostat is on */
 } sample_context;
 
-/* Whether sampler_sample takes the largest of the logits behind n_output tokens of an answer, the lowest id of equals, where all are numbers.
+/* Whether sampler_sample takes the largest of the logits behind n_output tokens of an answer, the lowest id of equals, where all are
+ * numbers.
  */
 bool sampler_takes_argmax(const sampling_params *p, int32_t n_output);
 

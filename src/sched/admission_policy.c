@@ -46,7 +46,8 @@ int32_t service_counters_enter(service *s, const void *tenant, size_t n) {
             slot = i;
             break;
         }
-        bool better = at->n_active == 0 && (slot == TENANT_NONE || (s->slots[slot].is_used && (!at->is_used || at->served < s->slots[slot].served)));
+        bool better =
+            at->n_active == 0 && (slot == TENANT_NONE || (s->slots[slot].is_used && (!at->is_used || at->served < s->slots[slot].served)));
         slot = better ? i : slot; /* an unused slot, else that of the absent tenant that loses least */
     }
     bool is_common = slot == TENANT_NONE;

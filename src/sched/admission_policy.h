@@ -2,9 +2,10 @@
  *
  *   fcfs      first come, first served
  *   priority  the lower number first (vLLM's meaning), then by arrival
- *   prefix    most matched tokens + lambda x seconds waited: what is cached is used while it is there; since waiting counts without end, nobody starves
- *   fair      the tenant that was served fewest weighted tokens first, by virtual counters (Sheng et al. 2024, "Fairness in Serving Large Language Models"),
- *             within a tenant by arrival. A tenant that was away comes back at the least counter of those that wait or run: it saves no credit up. */
+ *   prefix    most matched tokens + lambda x seconds waited: what is cached is used while it is there; since waiting counts without end,
+ * nobody starves fair      the tenant that was served fewest weighted tokens first, by virtual counters (Sheng et al. 2024, "Fairness in
+ * Serving Large Language Models"), within a tenant by arrival. A tenant that was away comes back at the least counter of those that wait or
+ * run: it saves no credit up. */
 #ifndef SCHED_ADMISSION_POLICY_H
 #define SCHED_ADMISSION_POLICY_H
 
@@ -42,7 +43,8 @@ typedef struct service {
 
 quire_err service_counters_open(service *s, int32_t n);
 void service_counters_close(service *s);
-/* A request of that tenant stands: the tenant's slot, or n where as many other tenants stand: those share a counter as if they were one. O(slots). */
+/* A request of that tenant stands: the tenant's slot, or n where as many other tenants stand: those share a counter as if they were one.
+ * O(slots). */
 int32_t service_counters_enter(service *s, const void *tenant, size_t n);
 void service_counters_leave(service *s, int32_t slot);
 void service_counters_add(service *s, int32_t slot, double weighted_tokens);

@@ -1,5 +1,6 @@
 /* Whether a preempted sequence is swapped out or computed again, whichever is the sooner done: a pure function of measured costs. No clock,
- * no allocation (docs/design.md, Scheduler). Only time rests on it, never a result: pages come back byte for byte, and computing gives the same bytes.
+ * no allocation (docs/design.md, Scheduler). Only time rests on it, never a result: pages come back byte for byte, and computing gives the
+ * same bytes.
  */
 #ifndef SCHED_PREEMPT_COST_H
 #define SCHED_PREEMPT_COST_H

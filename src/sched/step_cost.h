@@ -1,6 +1,6 @@
-/* What a step costs on this machine with this model, learned from the steps that ran: least squares over the form of sched_cost, in which what is long
- * past fades. Only the planning of time rests on it, never a result. Zeroed memory is
- * a step cost that knows nothing: all costs are 0. The engine thread. */
+/* What a step costs on this machine with this model, learned from the steps that ran: least squares over the form of sched_cost, in which
+ * what is long past fades. Only the planning of time rests on it, never a result. Zeroed memory is a step cost that knows nothing: all
+ * costs are 0. The engine thread. */
 #ifndef SCHED_STEP_COST_H
 #define SCHED_STEP_COST_H
 

@@ -1,7 +1,7 @@
 /* Room for large bodies: how many of their bytes may be held at once by all connections, from the head of a request to its first token.
  *
- * Bodies up to BODY_SMALL_BYTES need no room. A connection whose body finds none stops reading until another gives its room back, in the order of arrival
- * within a loop; so a burst of large bodies costs bounded memory. Any thread. */
+ * Bodies up to BODY_SMALL_BYTES need no room. A connection whose body finds none stops reading until another gives its room back, in the
+ * order of arrival within a loop; so a burst of large bodies costs bounded memory. Any thread. */
 #ifndef SERVER_BODY_ROOM_H
 #define SERVER_BODY_ROOM_H
 

@@ -61,8 +61,8 @@ void conn_give_body_room(conn *c) {
     }
 }
 
-/* Whether the body that is being read has the room that it needs; else the connection reads no further until there is some. A body whose length is not
- * told in advance takes the largest there may be once it is not small any more. */
+/* Whether the body that is being read has the room that it needs; else the connection reads no further until there is some. A body whose
+ * length is not told in advance takes the largest there may be once it is not small any more. */
 static bool has_body_room(conn *c) {
     http_request *r = &c->request;
     bool told = r->n_encodings == 0;
@@ -257,7 +257,8 @@ static void write_head(conn *c, int status, const char *content_type, const char
     time_t now = (time_t)clock_unix_s();
     const char *origin = c->loop->server->options.allow_origin;
     struct evbuffer *out = output(c);
-    c->keep_alive = c->keep_alive && c->loop->stops_seen == 0 && !(c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
+    c->keep_alive =
+        c->keep_alive && c->loop->stops_seen == 0 && !(c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
     evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", status, http_reason(status), date,
@@ -313,7 +314,8 @@ void conn_reply_failure(conn *c, const api_error *e) {
 void conn_stream_begin(conn *c, const char *content_type) {
     c->chunked = c->request.chunks_allowed;
     c->keep_alive = c->keep_alive && c->chunked;
-    write_head(c, 200, content_type, c->chunked ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n" : "Cache-Control: no-cache\r\n");
+    write_head(c, 200, content_type,
+               c->chunked ? "Cache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n" : "Cache-Control: no-cache\r\n");
     evbuffer_add(output(c), "\r\n", 2);
 }
 
@@ -505,8 +507,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
     }
 }
 
-/* The client took some of the output, or there is some again: it has until the deadline to take more. A bufferevent's own timeout would not do:
- * output that is added in the moment when it expires cancels it. */
+/* The client took some of the output, or there is some again: it has until the deadline to take more. A bufferevent's own timeout would not
+ * do: output that is added in the moment when it expires cancels it. */
 static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
     conn *c = arg;
     const server_options *o = &c->loop->server->options;

@@ -2,8 +2,8 @@
  *
  *   CONN_HEAD -> CONN_BODY -> CONN_RESPONSE -> CONN_HEAD (kept alive) | CONN_FLUSH -> CONN_LINGER -> closed
  *
- * While a request is answered the next ones wait unparsed in the input buffer, up to a limit. Each state that waits for the client has an absolute deadline.
- * A client that goes away while its response is made cancels it. Owner: the loop's thread. */
+ * While a request is answered the next ones wait unparsed in the input buffer, up to a limit. Each state that waits for the client has an
+ * absolute deadline. A client that goes away while its response is made cancels it. Owner: the loop's thread. */
 #ifndef SERVER_CONN_H
 #define SERVER_CONN_H
 

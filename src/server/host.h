@@ -1,7 +1,7 @@
 /* What a Host header names: a loopback address, another address, or a name.
  *
- * A web page can make its own DNS name lead to this machine (DNS rebinding) and then read responses as if they were its own; the Host header still carries
- * that name. An address, or a name without a dot, is nobody's DNS name. Any thread; nothing is allocated. */
+ * A web page can make its own DNS name lead to this machine (DNS rebinding) and then read responses as if they were its own; the Host
+ * header still carries that name. An address, or a name without a dot, is nobody's DNS name. Any thread; nothing is allocated. */
 #ifndef SERVER_HOST_H
 #define SERVER_HOST_H
 
@@ -15,8 +15,8 @@ typedef enum host_kind {
     HOST_NAME      /* a name with dots */
 } host_kind;
 
-/* The kind of a header's value "name", "name:port", "[address]" or "[address]:port"; the whole value counts. *name, which may be NULL, is the part before
- * the port, without brackets. */
+/* The kind of a header's value "name", "name:port", "[address]" or "[address]:port"; the whole value counts. *name, which may be NULL, is
+ * the part before the port, without brackets. */
 host_kind host_parse(str header, str *name);
 
 #endif

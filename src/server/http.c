@@ -262,7 +262,8 @@ void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes) {
 }
 
 static void each_buffer(http_request *r, void (*f)(strbuf *)) {
-    strbuf *all[] = {&r->target, &r->path, &r->content_type, &r->authorization, &r->origin, &r->fetch_site, &r->host, &r->body, &r->line, &r->name, &r->value};
+    strbuf *all[] = {&r->target, &r->path, &r->content_type, &r->authorization, &r->origin, &r->fetch_site,
+                     &r->host,   &r->body, &r->line,         &r->name,          &r->value};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         f(all[i]);
     }
@@ -283,9 +284,19 @@ static void empty_buffer(strbuf *b) {
 void http_next(http_request *r) {
     each_buffer(r, empty_buffer);
     *r = (http_request){
-        .max_head_bytes = r->max_head_bytes, .max_body_bytes = r->max_body_bytes,
-        .target = r->target, .path = r->path, .content_type = r->content_type, .authorization = r->authorization,
-        .origin = r->origin, .fetch_site = r->fetch_site, .host = r->host, .body = r->body, .line = r->line, .name = r->name, .value = r->value,
+        .max_head_bytes = r->max_head_bytes,
+        .max_body_bytes = r->max_body_bytes,
+        .target = r->target,
+        .path = r->path,
+        .content_type = r->content_type,
+        .authorization = r->authorization,
+        .origin = r->origin,
+        .fetch_site = r->fetch_site,
+        .host = r->host,
+        .body = r->body,
+        .line = r->line,
+        .name = r->name,
+        .value = r->value,
     };
     start(r);
 }

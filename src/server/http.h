@@ -1,8 +1,8 @@
 /* One HTTP/1.x request being read. http-parser reads the head; limits and strictness are added here, because distributions build it lenient
  * (it skips over what stands where CRLF or "HTTP/" should), and so is the body.
  *
- *   http_feed ... -> HTTP_GOT_HEAD (a body follows: look at the head, then feed on) -> HTTP_GOT_ALL (answer it) -> http_next -> http_feed ...
- *   any time: HTTP_REFUSED (status and message say why; the bytes that follow can't be trusted, so the connection must close)
+ *   http_feed ... -> HTTP_GOT_HEAD (a body follows: look at the head, then feed on) -> HTTP_GOT_ALL (answer it) -> http_next -> http_feed
+ * ... any time: HTTP_REFUSED (status and message say why; the bytes that follow can't be trusted, so the connection must close)
  *
  * Owner: a connection; one thread. It never takes a byte behind the request's end, so pipelined requests stay with the caller. */
 #ifndef SERVER_HTTP_H
@@ -20,8 +20,9 @@ typedef enum http_event { HTTP_WANTS_MORE, HTTP_GOT_HEAD, HTTP_GOT_ALL, HTTP_REF
 typedef struct http_request {
     http_parser parser;
     size_t max_head_bytes, max_body_bytes;
-    /* The head, complete at HTTP_GOT_HEAD. path is decoded and without its query. host is the authority that the request is for: an absolute target's, else
-     * the Host header; n_hosts == 0: there is none. fetch_site: what a browser says of the page that asks (Sec-Fetch-Site). */
+    /* The head, complete at HTTP_GOT_HEAD. path is decoded and without its query. host is the authority that the request is for: an
+     * absolute target's, else the Host header; n_hosts == 0: there is none. fetch_site: what a browser says of the page that asks
+     * (Sec-Fetch-Site). */
     strbuf target, path, content_type, authorization, origin, fetch_site, host;
     enum http_method method;
     bool keep_alive, chunks_allowed; /* what the client understands */
@@ -47,7 +48,8 @@ void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes);
 void http_deinit(http_request *r);
 /* Ready for the next request of the same connection; keeps small buffers. */
 void http_next(http_request *r);
-/* Reads from p[0..n), n > 0; *used is how many bytes were taken (fewer than n at HTTP_GOT_HEAD and HTTP_GOT_ALL). After HTTP_REFUSED: no more. */
+/* Reads from p[0..n), n > 0; *used is how many bytes were taken (fewer than n at HTTP_GOT_HEAD and HTTP_GOT_ALL). After HTTP_REFUSED: no
+ * more. */
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used);
 
 /* The words of a status code ("Not Found"). */

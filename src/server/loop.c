@@ -155,8 +155,8 @@ quire_err loop_open(loop *l, server *s) {
     l->on_wake = event_new(l->base, l->bell.fd, EV_READ | EV_PERSIST, on_wake, l);
     l->on_deadline = evtimer_new(l->base, on_deadline, l);
     l->on_retry = evtimer_new(l->base, on_retry, l);
-    if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL || l->on_retry == NULL ||
-        event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0) {
+    if (e != QUIRE_OK || l->listener == NULL || l->on_queue == NULL || l->on_wake == NULL || l->on_deadline == NULL ||
+        l->on_retry == NULL || event_add(l->on_queue, NULL) != 0 || event_add(l->on_wake, NULL) != 0) {
         loop_close(l);
         return QUIRE_NO_MEMORY;
     }

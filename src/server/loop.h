@@ -1,7 +1,7 @@
 /* A loop: one thread, one event base, one quire_queue, and the connections that it accepted.
  *
- * The listening socket is shared by all loops; whoever is free accepts. Everything that hangs on a loop is touched by its thread alone; other
- * threads ring its wake, and read its counters. */
+ * The listening socket is shared by all loops; whoever is free accepts. Everything that hangs on a loop is touched by its thread alone;
+ * other threads ring its wake, and read its counters. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 

@@ -70,10 +70,12 @@ static quire_err write_drafts(strbuf *out, const quire_stats *st, const char *mo
         n--;
     }
     for (size_t i = 0; i < n; i++) {
-        TRY(strbuf_addf(out, "vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",model_name=\"%s\",position=\"%zu\"} %" PRId64 "\n", model, i,
-                        st->draft_accepted_at[i]));
+        TRY(strbuf_addf(out,
+                        "vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",model_name=\"%s\",position=\"%zu\"} %" PRId64 "\n",
+                        model, i, st->draft_accepted_at[i]));
     }
-    return write_int(out, "quire_forced_tokens_total", "counter", "Tokens that had to come and were not chosen.", "", st->jump_forward_tokens);
+    return write_int(out, "quire_forced_tokens_total", "counter", "Tokens that had to come and were not chosen.", "",
+                     st->jump_forward_tokens);
 }
 
 /* vLLM's names, for the dashboards that know them. */
@@ -90,15 +92,17 @@ static quire_err write_vllm(strbuf *out, const quire_stats *st, const char *mode
                   st->deadlines_refused));
     TRY(write_int(out, "vllm:prompt_tokens_total", "counter", "Prompt tokens processed.", labels, st->prompt_tokens));
     TRY(write_int(out, "vllm:generation_tokens_total", "counter", "Tokens generated.", labels, st->generation_tokens));
-    TRY(write_int(out, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.", labels, st->prefix_queries));
+    TRY(write_int(out, "vllm:prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.", labels,
+                  st->prefix_queries));
     TRY(write_int(out, "vllm:prefix_cache_hits_total", "counter", "Prompt tokens found there.", labels, st->prefix_hits));
-    TRY(write_int(out, "quire_preempted_prefix_queries_total", "counter", "Tokens of preempted requests looked up there when they came back.", "",
-                  st->preempted_queries));
-    TRY(write_int(out, "quire_preempted_prefix_hits_total", "counter", "Tokens of preempted requests found there.", "", st->preempted_hits));
+    TRY(write_int(out, "quire_preempted_prefix_queries_total", "counter",
+                  "Tokens of preempted requests looked up there when they came back.", "", st->preempted_queries));
+    TRY(write_int(out, "quire_preempted_prefix_hits_total", "counter", "Tokens of preempted requests found there.", "",
+                  st->preempted_hits));
     TRY(describe(out, "vllm:request_success_total", "counter", "Finished requests by reason."));
     for (int i = 0; i < 4; i++) {
-        TRY(strbuf_addf(out, "vllm:request_success_total{engine=\"0\",finished_reason=\"%s\",model_name=\"%s\"} %" PRId64 "\n", reasons[i], model,
-                        st->requests_finished[i]));
+        TRY(strbuf_addf(out, "vllm:request_success_total{engine=\"0\",finished_reason=\"%s\",model_name=\"%s\"} %" PRId64 "\n", reasons[i],
+                        model, st->requests_finished[i]));
     }
     const histogram all[] = {
         {"vllm:time_to_first_token_seconds", "Arrival to first token.", st->ttft_buckets, st->ttft_sum, st->ttft_count},
@@ -123,7 +127,8 @@ static quire_err write_engine(strbuf *out, const quire_stats *st) {
 }
 
 /* One line a tier that is open. */
-static quire_err write_tier_counter(strbuf *out, const quire_stats *st, const char *name, const char *type, const char *help, size_t offset) {
+static quire_err write_tier_counter(strbuf *out, const quire_stats *st, const char *name, const char *type, const char *help,
+                                    size_t offset) {
     static const char *const names[3] = {"host", "file", "redis"};
     TRY(describe(out, name, type, help));
     for (int i = 0; i < 3; i++) {
@@ -138,15 +143,19 @@ static quire_err write_tier_counter(strbuf *out, const quire_stats *st, const ch
 #define TIER(field) offsetof(quire_tier_stats, field)
 
 static quire_err write_tiers(strbuf *out, const quire_stats *st) {
-    TRY(write_int(out, "quire_swapped_out_total", "counter", "Preempted requests whose pages were kept in host memory.", "", st->swapped_out));
+    TRY(write_int(out, "quire_swapped_out_total", "counter", "Preempted requests whose pages were kept in host memory.", "",
+                  st->swapped_out));
     TRY(write_int(out, "quire_swapped_in_total", "counter", "Preempted requests that came back from there.", "", st->swapped_in));
     TRY(write_int(out, "quire_swapped_pages_total", "counter", "Pages copied there and back.", "", st->swapped_pages));
     TRY(write_float(out, "quire_swap_seconds_total", "counter", "Time that these copies took.", "", (double)st->swap_us * 1e-6));
-    TRY(write_int(out, "quire_promoted_tokens_total", "counter", "Tokens that came back into the pages from a tier.", "", st->promoted_tokens));
+    TRY(write_int(out, "quire_promoted_tokens_total", "counter", "Tokens that came back into the pages from a tier.", "",
+                  st->promoted_tokens));
     TRY(write_tier_counter(out, st, "quire_tier_hits_total", "counter", "Pages that a tier was asked for and gave.", TIER(hits)));
-    TRY(write_tier_counter(out, st, "quire_tier_misses_total", "counter", "Pages that it did not have, or not intact, or not in time.", TIER(misses)));
+    TRY(write_tier_counter(out, st, "quire_tier_misses_total", "counter", "Pages that it did not have, or not intact, or not in time.",
+                           TIER(misses)));
     TRY(write_tier_counter(out, st, "quire_tier_puts_total", "counter", "Pages that it took in.", TIER(puts)));
-    TRY(write_tier_counter(out, st, "quire_tier_dropped_total", "counter", "Pages that it did not take in for lack of room.", TIER(dropped)));
+    TRY(write_tier_counter(out, st, "quire_tier_dropped_total", "counter", "Pages that it did not take in for lack of room.",
+                           TIER(dropped)));
     TRY(write_tier_counter(out, st, "quire_tier_errors_total", "counter", "Transfers that failed and pages found damaged.", TIER(errors)));
     return write_tier_counter(out, st, "quire_tier_bytes", "gauge", "Bytes that it holds.", TIER(bytes));
 }

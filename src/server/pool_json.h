@@ -5,8 +5,8 @@
  *    "tree":[{"node","above","space","tokens","pins","entries":[[entry, page],..],"hash","text"}],  above: null at the start of a prefix
  *    "events":{"last","lost","list":[{"n","kind","group","tokens","hash","parent"}]}}
  *
- * Each viewer sees what is his (pool_viewer). Hashes are chained over tokens, so who knew them could guess what others' pages hold: they leave the process only
- * as their SHA-256 under a random key of the process, equal where they are equal. */
+ * Each viewer sees what is his (pool_viewer). Hashes are chained over tokens, so who knew them could guess what others' pages hold: they
+ * leave the process only as their SHA-256 under a random key of the process, equal where they are equal. */
 #ifndef SERVER_POOL_JSON_H
 #define SERVER_POOL_JSON_H
 

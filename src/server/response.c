@@ -83,7 +83,8 @@ static void too_large(response *a, size_t limit) {
         response_cut(a, err.message);
         return;
     }
-    err_set(&err, QUIRE_BAD_REQUEST, -1, "the answer has over %zu bytes (--max-answer-bytes): stream it, or ask for fewer tokens, choices or logprobs", limit);
+    err_set(&err, QUIRE_BAD_REQUEST, -1,
+            "the answer has over %zu bytes (--max-answer-bytes): stream it, or ask for fewer tokens, choices or logprobs", limit);
     response_fail(a, &(api_error){.status = 400, .param = "max_tokens", .message = err.message});
 }
 

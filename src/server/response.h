@@ -1,9 +1,11 @@
-/* The response to one generation request, from its submission to its last byte: events of the queue in, a JSON object or server-sent events out.
+/* The response to one generation request, from its submission to its last byte: events of the queue in, a JSON object or server-sent events
+ * out.
  *
- * Whole responses are collected until DONE; a long one is then written choice by choice, as the client reads. Streams send their head at the first START, so
- * that a request that fails before it gets a real status. A chunk is held back until the queue is drained or the next event of its choice comes, so that the
- * last text and the finish reason travel together. While the connection has server_options.max_output_bytes unsent nothing more is written: chunks are
- * held, and grow, until the client has read. Owner: the loop's thread; it hangs on its connection (conn.response) and goes with it. */
+ * Whole responses are collected until DONE; a long one is then written choice by choice, as the client reads. Streams send their head at
+ * the first START, so that a request that fails before it gets a real status. A chunk is held back until the queue is drained or the next
+ * event of its choice comes, so that the last text and the finish reason travel together. While the connection has
+ * server_options.max_output_bytes unsent nothing more is written: chunks are held, and grow, until the client has read. Owner: the loop's
+ * thread; it hangs on its connection (conn.response) and goes with it. */
 #ifndef SERVER_RESPONSE_H
 #define SERVER_RESPONSE_H
 
@@ -98,8 +100,8 @@ void response_flush_unsent(loop *l);
 void response_drained(response *a);
 /* Whether a byte of it was written. */
 bool response_has_begun(const response *a);
-/* The client reads too slowly: cancels the stream; what follows what is unsent already is an error event, or, in a whole response, the connection's end.
- * Nobody may use a or its connection afterwards. */
+/* The client reads too slowly: cancels the stream; what follows what is unsent already is an error event, or, in a whole response, the
+ * connection's end. Nobody may use a or its connection afterwards. */
 void response_cut(response *a, const char *reason);
 /* Sends nothing more: cancels the stream if it still runs, frees. The connection has no response then. */
 void response_close(response *a);
@@ -158,7 +160,8 @@ void response_deinit_logprobs(response_logprobs *l);
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o);
 /* "prompt_logprobs":[null,..] or null */
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o);
-/* ,"explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown; nothing where it was not asked for (answer_explain.c) */
+/* ,"explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown; nothing where it was not asked for
+ * (answer_explain.c) */
 void response_write_explain(const response *a, const response_choice *c, json_out *o);
 /* ,"usage":{..} when it is wanted in every chunk, and ,"system_fingerprint":.. in a choice's last one when no usage chunk follows,
  * and there ,"explain":{..} where it was asked for */

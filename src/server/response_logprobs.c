@@ -19,7 +19,8 @@ static bool has_replacement(str text) {
     return false;
 }
 
-/* The text of a token by itself, "" where it is only a part of a character. Made once for each token and kept by the loop; without memory for it: "". */
+/* The text of a token by itself, "" where it is only a part of a character. Made once for each token and kept by the loop; without memory
+ * for it: "". */
 static str text_of(const response *a, int32_t token) {
     loop *l = a->conn->loop;
     const quire_engine *e = l->server->engine;

@@ -85,8 +85,8 @@ static void get_model(conn *c) {
     str name = {path.p + sizeof(models_prefix) - 1, path.n - (sizeof(models_prefix) - 1)};
     if (!str_is(name, s->model_name)) {
         quire_error err;
-        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.*s` does not exist; this server has `%.200s`.", (int)(name.n < 200 ? name.n : 200), name.p,
-                s->model_name);
+        err_set(&err, QUIRE_NOT_FOUND, -1, "The model `%.*s` does not exist; this server has `%.200s`.", (int)(name.n < 200 ? name.n : 200),
+                name.p, s->model_name);
         conn_reply_error(c, 404, "model", err.message, NULL);
         return;
     }
@@ -107,7 +107,8 @@ static void post_chat(conn *c) {
 
 static void get_pool(conn *c) {
     if (c->request.method == HTTP_HEAD) {
-        conn_reply(c, &(reply){.status = 200, .content_type = "text/event-stream; charset=utf-8", .headers = "Cache-Control: no-store\r\n"});
+        conn_reply(c,
+                   &(reply){.status = 200, .content_type = "text/event-stream; charset=utf-8", .headers = "Cache-Control: no-store\r\n"});
     } else {
         watch_stream(c);
     }
@@ -266,7 +267,8 @@ static bool is_operator(const conn *c, str authorization) {
            host_parse((str){c->request.host.p, c->request.host.n}, NULL) == HOST_LOOPBACK;
 }
 
-/* Refuses who may not come here: without a key where keys are needed; where none are, a page that reached this server by a name of its own. */
+/* Refuses who may not come here: without a key where keys are needed; where none are, a page that reached this server by a name of its own.
+ */
 static bool may_enter(conn *c, str path, str authorization) {
     const auth *keys = c->loop->server->keys;
     bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
@@ -275,7 +277,9 @@ static bool may_enter(conn *c, str path, str authorization) {
         return false;
     }
     if (!auth_required(keys) && (shows_inside || path_is_in(path, "/v1")) && !has_safe_host(c)) {
-        refuse(c, 403, "the request names a host that this server does not know as its own: use an address, allow the name with --allowed-hosts, or set --api-key",
+        refuse(c, 403,
+               "the request names a host that this server does not know as its own: use an address, allow the name with --allowed-hosts, "
+               "or set --api-key",
                NULL);
         return false;
     }

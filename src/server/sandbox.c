@@ -48,7 +48,8 @@ struct sandboxes {
 static const char *const stories[N_STORIES] = {
     "You are a helpful librarian who knows where every book stands and answers in one short sentence . The reader asks which shelf holds "
     "the maps of the northern islands and whether they may be taken home for a week or only read by the window",
-    "Translate into plain English . sea => the wide water ; loaf => a whole bread ; dusk => the end of the day ; quire => twenty four sheets "
+    "Translate into plain English . sea => the wide water ; loaf => a whole bread ; dusk => the end of the day ; quire => twenty four "
+    "sheets "
     "of paper folded together ; tide => the water that comes and goes ; now the next word is",
     "A train leaves the harbour at nine with twelve wagons of salt and at each of the four stations it leaves two and takes on one more . "
     "Think step by step and say how many wagons arrive in the evening when the lamps are lit",
@@ -56,7 +57,8 @@ static const char *const stories[N_STORIES] = {
     "sheet too many and on it stood in letters that he had never cast the beginning of this story",
 };
 static const char own_words[] =
-    "then the door opened and somebody came in from the rain with a lantern and a folded letter which nobody had asked for so we read it twice "
+    "then the door opened and somebody came in from the rain with a lantern and a folded letter which nobody had asked for so we read it "
+    "twice "
     "under the stairs while the clock went on and the cat slept and after supper we agreed that it meant the bridge was open again";
 
 /* Word number n of a text, which starts over at its end. */
@@ -172,7 +174,8 @@ static quire_err read_number(const command *c, const char *name, int64_t least, 
     }
     int64_t n = json_int64(v);
     if (n < least || n > most) {
-        return err_set_param(c->err, QUIRE_BAD_REQUEST, name, "%s is out of range; it must be from %" PRId64 " to %" PRId64, name, least, most);
+        return err_set_param(c->err, QUIRE_BAD_REQUEST, name, "%s is out of range; it must be from %" PRId64 " to %" PRId64, name, least,
+                             most);
     }
     *out = n;
     return QUIRE_OK;
@@ -183,7 +186,8 @@ static quire_err no_room(const command *c, quire_err e) {
         return err_set(c->err, e, -1, "the sandbox failed: %s", quire_err_text(e));
     }
     quire_kv_counts n = quire_kv_count(c->b->kv);
-    return err_set(c->err, e, -1, "there is no room for that: %d pages are free, %d more are cached, %d of %d sequences are open; finish one first",
+    return err_set(c->err, e, -1,
+                   "there is no room for that: %d pages are free, %d more are cached, %d of %d sequences are open; finish one first",
                    (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
 }
 
@@ -403,10 +407,12 @@ static quire_err run(command *c, int64_t now_us) {
             return QUIRE_OK;
         }
     }
-    return err_set_param(c->err, QUIRE_BAD_REQUEST, "do", "do must be one of open, new, append, fork, write, finish, evict, page, state, reset");
+    return err_set_param(c->err, QUIRE_BAD_REQUEST, "do",
+                         "do must be one of open, new, append, fork, write, finish, evict, page, state, reset");
 }
 
-static const json_limits limits = {.max_depth = 3, .max_values = SANDBOX_BODY_BYTES, .max_containers = SANDBOX_BODY_BYTES, .max_names = SANDBOX_BODY_BYTES};
+static const json_limits limits = {
+    .max_depth = 3, .max_values = SANDBOX_BODY_BYTES, .max_containers = SANDBOX_BODY_BYTES, .max_names = SANDBOX_BODY_BYTES};
 
 /* A JSON object, or NULL and err. */
 static json_value *parse(str body, quire_error *err) {

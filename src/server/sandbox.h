@@ -9,10 +9,11 @@
  *   {"do":"evict","n":n}                    n cached pages become free, longest unused first
  *   {"do":"page","page":n}                  what lies in a page
  *   {"do":"state"}, {"do":"reset"}
- * Each response but page's is the whole state (pool_json.h). What is computed is committed at once, as an engine does, so prefixes are found.
+ * Each response but page's is the whole state (pool_json.h). What is computed is committed at once, as an engine does, so prefixes are
+ * found.
  *
- * At most SANDBOX_MAX at a time: a new one takes the place of one idle for long, or of the one unused longest. Any thread; one lock, held for
- * microseconds. Sandboxes hold words of our own, nobody's prompts. */
+ * At most SANDBOX_MAX at a time: a new one takes the place of one idle for long, or of the one unused longest. Any thread; one lock, held
+ * for microseconds. Sandboxes hold words of our own, nobody's prompts. */
 #ifndef SERVER_SANDBOX_H
 #define SERVER_SANDBOX_H
 
@@ -28,8 +29,8 @@ quire_err sandboxes_open(sandboxes **out);
 /* NULL does nothing. */
 void sandboxes_close(sandboxes *s);
 /* Does the command in body[0..n) at time now_us; what it answers is added to out. On failure err says what (its param names the field):
- * BAD_REQUEST; NOT_FOUND: no such sandbox; NO_ROOM: the pages or sequences do not suffice, and nothing changed but that cached pages may have
- * been evicted. */
+ * BAD_REQUEST; NOT_FOUND: no such sandbox; NO_ROOM: the pages or sequences do not suffice, and nothing changed but that cached pages may
+ * have been evicted. */
 quire_err sandboxes_run(sandboxes *s, str body, int64_t now_us, strbuf *out, quire_error *err);
 
 #endif

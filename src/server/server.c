@@ -114,7 +114,8 @@ static quire_err start_listening(server *s, quire_error *err) {
     int reason = errno;
     freeaddrinfo(found);
     if (s->listen_fd < 0) {
-        return err_set(err, QUIRE_IO, -1, "can't listen on %s port %s: %s; choose another with --host or --port", host, port, strerror(reason));
+        return err_set(err, QUIRE_IO, -1, "can't listen on %s port %s: %s; choose another with --host or --port", host, port,
+                       strerror(reason));
     }
     return note_address(s, err);
 }
@@ -286,7 +287,10 @@ static bool catch_signals(server *s, struct event *events[N_CAUGHT]) {
 
 static void warn_if_open(const server *s) {
     if (!s->on_loopback && !auth_required(s->keys)) {
-        log_line(LOG_WARN, "anybody who reaches %s can use the model: --host opens it to other machines and no key is set; set --api-key or --api-key-file", s->url);
+        log_line(LOG_WARN,
+                 "anybody who reaches %s can use the model: --host opens it to other machines and no key is set; set --api-key or "
+                 "--api-key-file",
+                 s->url);
     }
 }
 

@@ -22,14 +22,16 @@ typedef struct server_options {
     const char *api_key_file;      /* lines tenant:key; NULL: none */
     const char *operator_key;      /* opens what shows the inside; NULL: nobody, or, without any keys, who asks from this machine */
     const char *allow_origin;      /* which web pages may ask: "*" or one origin; NULL: none */
-    const char *allowed_hosts;     /* without keys: names with dots by which clients may call this server, "a.example,b.example"; NULL: host alone */
+    /* without keys: names with dots by which clients may call this server, "a.example,b.example"; NULL: host alone */
+    const char *allowed_hosts;
     int32_t n_loops;               /* loop threads */
     int32_t max_connections;       /* more are answered 503 */
     size_t max_header_bytes;       /* of one request; more is answered 431; at most 65,536 */
     size_t max_body_bytes;         /* of one request; more is answered 413 */
     size_t max_bodies_bytes;       /* of all large bodies together, until their first token; further ones wait */
     size_t max_output_bytes;       /* waiting in a connection's buffer; while it is full nothing more is written */
-    size_t max_unread_bytes;       /* of all responses of a loop that wait for their readers; past it those who read nothing for longest are cut */
+    /* of all responses of a loop that wait for their readers; past it those who read nothing for longest are cut */
+    size_t max_unread_bytes;
     int64_t header_deadline_us;    /* from a request's first byte (or the connection's opening) to the end of its header */
     int64_t body_deadline_us;      /* from there to the end of its body */
     int64_t idle_deadline_us;      /* a connection between requests */
@@ -53,8 +55,9 @@ void server_stop(server *s);
 /* After server_serve has returned. NULL is allowed. */
 void server_close(server *s);
 
-/* Opens, says "quire: listening on URL" on stderr, serves until SIGINT or SIGTERM, closes. A second signal cuts short what still runs. SIGHUP reads the
- * key file again; where it is bad the keys stay as they are. SIGUSR1 does nothing. Warns where others than this machine can connect and no key is needed. */
+/* Opens, says "quire: listening on URL" on stderr, serves until SIGINT or SIGTERM, closes. A second signal cuts short what still runs.
+ * SIGHUP reads the key file again; where it is bad the keys stay as they are. SIGUSR1 does nothing. Warns where others than this machine
+ * can connect and no key is needed. */
 quire_err server_run(quire_engine *e, const server_options *o, quire_error *err);
 
 #endif

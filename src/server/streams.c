@@ -12,7 +12,8 @@
 #define LOOP_CHARS 3
 
 /* Read on a loop's thread: as many ids as a long context has, in milliseconds. */
-static const json_limits limits = {.max_depth = 64, .max_values = (size_t)1 << 18, .max_containers = (size_t)1 << 12, .max_names = (size_t)1 << 12};
+static const json_limits limits = {
+    .max_depth = 64, .max_values = (size_t)1 << 18, .max_containers = (size_t)1 << 12, .max_names = (size_t)1 << 12};
 
 static const char prefix[] = "/v1/streams/";
 

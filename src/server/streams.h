@@ -1,8 +1,8 @@
 /* Commands to running streams from other connections: POST /v1/streams/{id}/fork, rollback and steer (docs/streams.md).
  *
- * An id ends with the number of the loop that has the stream. A command (an order) goes to that loop as a message, is done there by the thread that owns the
- * stream, and comes back to the loop of the connection that asked; nobody waits for anybody. An order has two holders, that connection and
- * whoever it is on its way with, so either may go first. */
+ * An id ends with the number of the loop that has the stream. A command (an order) goes to that loop as a message, is done there by the
+ * thread that owns the stream, and comes back to the loop of the connection that asked; nobody waits for anybody. An order has two holders,
+ * that connection and whoever it is on its way with, so either may go first. */
 #ifndef SERVER_STREAMS_H
 #define SERVER_STREAMS_H
 

@@ -60,7 +60,8 @@ static bool has_changed(const loop *l) {
     quire_stats s;
     quire_engine_stats(l->server->engine, &s);
     return s.steps != b->steps || s.n_pages_free != b->n_pages_free || s.n_pages_held != b->n_pages_held ||
-           s.n_pages_cached != b->n_pages_cached || s.n_requests_running != b->n_requests_running || s.n_requests_waiting != b->n_requests_waiting;
+           s.n_pages_cached != b->n_pages_cached || s.n_requests_running != b->n_requests_running ||
+           s.n_requests_waiting != b->n_requests_waiting;
 }
 
 /* ---- answering ---- */

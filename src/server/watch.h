@@ -1,9 +1,10 @@
 /* Those who look at the pool's pages over HTTP: GET /debug/pool (server-sent events), /debug/pool/state and /debug/pool/pages/N.
  *
- * A loop with watchers has one quire_pool_view. It asks when somebody new looks, and at most 5 times a second when the engine's counters have
- * changed; when the response is there it is written once and sent to all. What was not read before the next state is due is not followed by more:
- * such a watcher skips states, and is closed by its connection's deadline when it reads nothing at all. The time between two states grows with what
- * writing one costs, so that a huge pool takes at most a twentieth of the loop. Owner: the loop's thread; a watcher hangs on its connection. */
+ * A loop with watchers has one quire_pool_view. It asks when somebody new looks, and at most 5 times a second when the engine's counters
+ * have changed; when the response is there it is written once and sent to all. What was not read before the next state is due is not
+ * followed by more: such a watcher skips states, and is closed by its connection's deadline when it reads nothing at all. The time between
+ * two states grows with what writing one costs, so that a huge pool takes at most a twentieth of the loop. Owner: the loop's thread; a
+ * watcher hangs on its connection. */
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H
 

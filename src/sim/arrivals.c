@@ -62,7 +62,8 @@ quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err)
         return err_set(err, QUIRE_INVALID, -1, "--lengths %s: must be one of %s", o->lengths, arrivals_names);
     }
     if (!(o->rate > 0) || o->n < 1 || o->most < 2) {
-        return err_set(err, QUIRE_INVALID, -1, "%d requests of at most %d tokens at %g a second: all must be positive", (int)o->n, (int)o->most, o->rate);
+        return err_set(err, QUIRE_INVALID, -1, "%d requests of at most %d tokens at %g a second: all must be positive", (int)o->n,
+                       (int)o->most, o->rate);
     }
     trace_builder b = {0};
     uint64_t state = o->seed;

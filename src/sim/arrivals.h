@@ -1,7 +1,7 @@
 /* Requests that nobody recorded: arrivals as a Poisson process, lengths like those of known data sets, all from a seed.
  *
- * Lengths are log-normal with the data sets' published means (Kwon et al. 2023, "Efficient Memory Management for Large Language Model Serving with
- * PagedAttention", figure 11); their spread is ours. Nothing is the same as anything else. */
+ * Lengths are log-normal with the data sets' published means (Kwon et al. 2023, "Efficient Memory Management for Large Language Model
+ * Serving with PagedAttention", figure 11); their spread is ours. Nothing is the same as anything else. */
 #ifndef SIM_ARRIVALS_H
 #define SIM_ARRIVALS_H
 
@@ -18,7 +18,8 @@ typedef struct arrivals_options {
     uint64_t seed;
 } arrivals_options;
 
-/* The same requests for the same options, on every machine but for the last bits of the C library's logarithm. QUIRE_INVALID, QUIRE_NO_MEMORY. O(n). */
+/* The same requests for the same options, on every machine but for the last bits of the C library's logarithm. QUIRE_INVALID,
+ * QUIRE_NO_MEMORY. O(n). */
 quire_err arrivals_make(const arrivals_options *o, trace *out, quire_error *err);
 
 #endif

@@ -121,14 +121,15 @@ quire_err compare_server_of(const compare_options *o, const cost_model *cost, se
 
 quire_err compare_server(const compare_options *o, cost_model *cost, serving_options *out, quire_error *err) {
     if ((o->cost == NULL) == (o->described == NULL)) {
-        return err_set(err, QUIRE_INVALID, -1, "a device is needed: --cost FILE (of `quire bench calibrate`) or --described MODEL,DEVICE, and only one of them");
+        return err_set(err, QUIRE_INVALID, -1,
+                       "a device is needed: --cost FILE (of `quire bench calibrate`) or --described MODEL,DEVICE, and only one of them");
     }
     TRY(read_cost(o, cost, err));
     return compare_server_of(o, cost, out, err);
 }
 
-/* The highest rate, in requests a second, at which the server stays within the bounds: the trace's clock is sped up and slowed down. Infinite where no speed
- * breaks them, 0 where every speed does. */
+/* The highest rate, in requests a second, at which the server stays within the bounds: the trace's clock is sped up and slowed down.
+ * Infinite where no speed breaks them, 0 where every speed does. */
 static quire_err highest_rate(const trace *t, const serving_options *server, const bounds *b, double *out, quire_error *err) {
     serving_options o = *server;
     double trace_s = (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6;
@@ -140,7 +141,8 @@ static quire_err highest_rate(const trace *t, const serving_options *server, con
         bool within = is_within(b, &r);
         serving_result_deinit(&r);
         *(within ? &good : &bad) = o.speed;
-        if (bad / good < 1 + 1.0 / (1 << HALVINGS) || o.speed > server->speed * (1 << MAX_DOUBLINGS) || o.speed * (1 << MAX_DOUBLINGS) < server->speed) {
+        if (bad / good < 1 + 1.0 / (1 << HALVINGS) || o.speed > server->speed * (1 << MAX_DOUBLINGS) ||
+            o.speed * (1 << MAX_DOUBLINGS) < server->speed) {
             break;
         }
         o.speed = good == 0 ? bad / 2 : isinf(bad) ? good * 2 : sqrt(good * bad);
@@ -200,7 +202,8 @@ static void print_row(const sheet *s, const compare_options *o, const way *w, se
     sheet_row(s, cells);
 }
 
-static quire_err run_way(const sheet *s, const compare_options *o, const trace *t, const serving_options *server, const way *w, double *rate, quire_error *err) {
+static quire_err run_way(const sheet *s, const compare_options *o, const trace *t, const serving_options *server, const way *w,
+                         double *rate, quire_error *err) {
     serving_options so = *server;
     bounds b;
     serving_result r;
@@ -221,8 +224,10 @@ static quire_err run_way(const sheet *s, const compare_options *o, const trace *
 static void print_gains(const sheet *s, const double *rates) {
     double paged = rates[6], token = rates[8];
     if (isfinite(paged) && rates[2] > 0 && rates[4] > 0 && isfinite(rates[2]) && isfinite(rates[4])) {
-        sheet_note(s, "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of one that knew the answers' lengths", paged / rates[2],
-                   paged / rates[4]);
+        sheet_note(
+            s,
+            "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of one that knew the answers' lengths",
+            paged / rates[2], paged / rates[4]);
     }
     if (isfinite(paged) && isfinite(token) && paged > 0) {
         sheet_note(s, "the prefix cache stands %.2f times the requests of pages without it", token / paged);
@@ -233,10 +238,12 @@ static void print_head(const sheet *s, const compare_options *o, const trace *t,
     char heading[512];
     double trace_s = (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6 / o->speed;
     snprintf(heading, sizeof heading,
-             "%.100s: %d requests in %.1f s, mean prompt %.1f, answer %.1f tokens\n%s on %s: %lld tokens of memory for keys and values, %d sequences and %d rows a step, "
+             "%.100s: %d requests in %.1f s, mean prompt %.1f, answer %.1f tokens\n%s on %s: %lld tokens of memory for keys and values, %d "
+             "sequences and %d rows a step, "
              "pages of %d; simulated with the engine's planner",
-             name, (int)t->n_requests, trace_s, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests, server->cost->model,
-             server->cost->device, (long long)server->kv_tokens, (int)server->max_seqs, (int)server->max_rows, (int)server->page_tokens);
+             name, (int)t->n_requests, trace_s, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests,
+             server->cost->model, server->cost->device, (long long)server->kv_tokens, (int)server->max_seqs, (int)server->max_rows,
+             (int)server->page_tokens);
     sheet_begin(s, heading);
 }
 

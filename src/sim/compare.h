@@ -1,5 +1,6 @@
-/* What a server would do with a trace (`quire sim TRACE --compare` or `--cost FILE`, `quire bench serving`): one table, a row for each way to batch and to give
- * memory, from the simulation in sim/serving.h; and the highest rate of requests that each stands under a bound on latency. */
+/* What a server would do with a trace (`quire sim TRACE --compare` or `--cost FILE`, `quire bench serving`): one table, a row for each way
+ * to batch and to give memory, from the simulation in sim/serving.h; and the highest rate of requests that each stands under a bound on
+ * latency. */
 #ifndef SIM_COMPARE_H
 #define SIM_COMPARE_H
 

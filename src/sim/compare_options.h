@@ -10,8 +10,8 @@ typedef struct compare_options {
     bool json;
     const char *described;    /* "opt-13b,a100-40gb": sim/cost.h. NULL: cost */
     const char *cost;         /* a file of `quire bench calibrate`, or NULL */
-    const char *slo;          /* bounds in seconds, "first=1,gap=0.1,token=0.2": 99% of first tokens, 99% of answers' mean gaps, the mean of latency by
-                                 tokens of the answer. NULL: no highest rate is looked for */
+    const char *slo; /* bounds in seconds, "first=1,gap=0.1,token=0.2": 99% of first tokens, 99% of answers' mean gaps, the mean of latency
+                        by tokens of the answer. NULL: no highest rate is looked for */
     const char *prefix_cache; /* "none", "page", "token": of the one row without `all` */
     double cost_per_hour;     /* of the device; 0: not shown */
     double speed;             /* the trace's clock runs that many times as fast */

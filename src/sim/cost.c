@@ -27,8 +27,9 @@ typedef struct device_facts {
 } device_facts;
 
 static const device_facts devices[] = {
-    {"a100-40gb", 40 * 0x1p30, 1.555e12, 312e12},     {"a100-80gb", 80 * 0x1p30, 2.039e12, 312e12},  {"4xa100-40gb", 160 * 0x1p30, 6.22e12, 1248e12},
-    {"8xa100-80gb", 640 * 0x1p30, 16.3e12, 2496e12}, {"h100-80gb", 80 * 0x1p30, 3.35e12, 989e12},
+    {"a100-40gb", 40 * 0x1p30, 1.555e12, 312e12},    {"a100-80gb", 80 * 0x1p30, 2.039e12, 312e12},
+    {"4xa100-40gb", 160 * 0x1p30, 6.22e12, 1248e12}, {"8xa100-80gb", 640 * 0x1p30, 16.3e12, 2496e12},
+    {"h100-80gb", 80 * 0x1p30, 3.35e12, 989e12},
 };
 
 enum { N_MODELS = (int)(sizeof models / sizeof *models), N_DEVICES = (int)(sizeof devices / sizeof *devices) };
@@ -90,7 +91,8 @@ static void describe(const model_facts *m, const device_facts *d, cost_model *c)
     double read_us = token_bytes / (d->bytes_per_s * BANDWIDTH_HAD) * 1e6;
     c->token_bytes = (int64_t)token_bytes;
     c->decode_pair_us = read_us;
-    c->prefill_pair_us = 4.0 * m->n_layers * m->d_model / (d->operations_per_s * ARITHMETIC_HAD) * 1e6; /* q k and p v: two operations each */
+    /* q k and p v: two operations each */
+    c->prefill_pair_us = 4.0 * m->n_layers * m->d_model / (d->operations_per_s * ARITHMETIC_HAD) * 1e6;
     c->copy_us = 2 * read_us;
     c->kv_tokens = (int64_t)fmax(0, (d->bytes * MEMORY_HAD - m->n_params * m->weight_bytes) / token_bytes);
 }
@@ -115,8 +117,8 @@ quire_err cost_describe(const char *model, const char *device, cost_model *out, 
     }
     describe(m, d, out);
     if (out->kv_tokens < 1) {
-        return err_set(err, QUIRE_INVALID, -1, "--described %s,%s: its weights take %.1f GB and leave no memory for keys and values", model, device,
-                       m->n_params * m->weight_bytes / 1e9);
+        return err_set(err, QUIRE_INVALID, -1, "--described %s,%s: its weights take %.1f GB and leave no memory for keys and values", model,
+                       device, m->n_params * m->weight_bytes / 1e9);
     }
     return QUIRE_OK;
 }

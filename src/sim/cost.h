@@ -1,10 +1,11 @@
-/* What a step costs: its time as a function of what is computed in it, measured by `quire bench calibrate` or derived from a device's memory bandwidth and
- * arithmetic. The simulator's clock.
+/* What a step costs: its time as a function of what is computed in it, measured by `quire bench calibrate` or derived from a device's
+ * memory bandwidth and arithmetic. The simulator's clock.
  *
  *   time = base(rows) + logits x out_us + decode pairs x decode_pair_us + prefill pairs x prefill_pair_us + copied tokens x copy_us
  *
- * base is made of straight lines between points; behind the last the last line goes on. It holds the weights' traffic (flat, until there are rows enough) and
- * the rows' arithmetic. A pair is a row and a token that it attends to: a decode reads those keys and values from memory, the rows of a prefill share them.
+ * base is made of straight lines between points; behind the last the last line goes on. It holds the weights' traffic (flat, until there
+ * are rows enough) and the rows' arithmetic. A pair is a row and a token that it attends to: a decode reads those keys and values from
+ * memory, the rows of a prefill share them.
  *
  * Plain numbers; nothing here depends on the trace that is simulated. */
 #ifndef SIM_COST_H
@@ -35,15 +36,17 @@ typedef struct step_work {
     double copied;                      /* tokens whose keys and values move */
 } step_work;
 
-/* c, the mean of n, becomes the mean of those and `other`, which was measured at the same numbers of rows. With n = 0 it becomes `other`. */
+/* c, the mean of n, becomes the mean of those and `other`, which was measured at the same numbers of rows. With n = 0 it becomes `other`.
+ */
 void cost_mean(cost_model *c, int32_t n, const cost_model *other);
 
 /* Microseconds. */
 double cost_of(const cost_model *c, const step_work *w);
 
-/* A described model on a described device: the weights are read once a step, the keys and values that decodes attend to once a row; products and attention
- * take their operations. The longer of memory and arithmetic counts. Half of the peak arithmetic and 80% of the peak bandwidth are taken to be had; 10% of
- * the memory is for everything but weights, keys and values. QUIRE_INVALID names the known models and devices. */
+/* A described model on a described device: the weights are read once a step, the keys and values that decodes attend to once a row;
+ * products and attention take their operations. The longer of memory and arithmetic counts. Half of the peak arithmetic and 80% of the peak
+ * bandwidth are taken to be had; 10% of the memory is for everything but weights, keys and values. QUIRE_INVALID names the known models and
+ * devices. */
 quire_err cost_describe(const char *model, const char *device, cost_model *out, quire_error *err);
 
 /* JSON, one object. QUIRE_IO, QUIRE_NOT_FOUND, QUIRE_BAD_FILE, QUIRE_NO_MEMORY; err names the file. */

@@ -17,8 +17,11 @@ static const struct {
     const char *key;
     size_t offset;
 } numbers[] = {
-    {"out_us", offsetof(cost_model, out_us)},   {"decode_pair_us", offsetof(cost_model, decode_pair_us)}, {"prefill_pair_us", offsetof(cost_model, prefill_pair_us)},
-    {"copy_us", offsetof(cost_model, copy_us)}, {"request_us", offsetof(cost_model, request_us)},
+    {"out_us", offsetof(cost_model, out_us)},
+    {"decode_pair_us", offsetof(cost_model, decode_pair_us)},
+    {"prefill_pair_us", offsetof(cost_model, prefill_pair_us)},
+    {"copy_us", offsetof(cost_model, copy_us)},
+    {"request_us", offsetof(cost_model, request_us)},
 };
 enum { N_NUMBERS = (int)(sizeof numbers / sizeof *numbers) };
 
@@ -56,14 +59,17 @@ static quire_err parse(json_value *root, const char *path, cost_model *c, quire_
     char format[COST_NAME_BYTES];
     double n_tokens, n_bytes, len;
     if (!get_name(root, "format", format) || strcmp(format, FORMAT) != 0) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: is no cost model (\"format\" must be \"%s\"); `quire bench calibrate MODEL --out FILE` makes one", path, FORMAT);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: is no cost model (\"format\" must be \"%s\"); `quire bench calibrate MODEL --out FILE` makes one", path,
+                       FORMAT);
     }
     if (!get_name(root, "model", c->model) || !get_name(root, "device", c->device)) {
         return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"model\" and \"device\" must be strings", path);
     }
     if (!get_points(root, c)) {
-        return err_set(err, QUIRE_BAD_FILE, -1, "%s: \"rows_us\" must be 2 to %d pairs [rows, microseconds] with ascending rows and times that do not fall, over 0", path,
-                       COST_MAX_POINTS);
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: \"rows_us\" must be 2 to %d pairs [rows, microseconds] with ascending rows and times that do not fall, over 0",
+                       path, COST_MAX_POINTS);
     }
     for (int i = 0; i < N_NUMBERS; i++) {
         if (!get_number(json_get(root, numbers[i].key), (double *)((char *)c + numbers[i].offset))) {

@@ -70,8 +70,12 @@ static void deinit(replay *r) {
 static quire_err init(replay *r) {
     const replay_options *o = r->o;
     int32_t n_pages = o->n_pages > 0 ? o->n_pages : (int32_t)unlimited_pages(r->t, o->page_tokens);
-    kv_index_options io = {
-        .page_tokens = o->page_tokens, .n_groups = 1, .max_namespaces = r->t->n_tenants, .policy = o->policy, .seed = 1, .granularity = o->granularity};
+    kv_index_options io = {.page_tokens = o->page_tokens,
+                           .n_groups = 1,
+                           .max_namespaces = r->t->n_tenants,
+                           .policy = o->policy,
+                           .seed = 1,
+                           .granularity = o->granularity};
     r->copies.cap = 1;
     r->copies.pairs = mem_new(1, sizeof *r->copies.pairs);
     r->seats = mem_new((size_t)o->concurrency, sizeof *r->seats);

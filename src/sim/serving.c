@@ -49,7 +49,11 @@ static quire_err arrive(serving *s, int32_t number) {
         s->r->n_refused++;
         return QUIRE_OK;
     }
-    *a = (served){.number = number, .n_prompt = q->n_prompt, .n_known = q->n_prompt, .n_most = (int32_t)n, .arrival = serving_arrival(s->t, s->o, number)};
+    *a = (served){.number = number,
+                  .n_prompt = q->n_prompt,
+                  .n_known = q->n_prompt,
+                  .n_most = (int32_t)n,
+                  .arrival = serving_arrival(s->t, s->o, number)};
     if (s->ix != NULL) {
         a->tokens = mem_new((size_t)n + 1, sizeof *a->tokens);
         TRY(a->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
@@ -134,7 +138,8 @@ static quire_err check(const serving *s, quire_error *err) {
         const served *a = &s->seqs[s->running[i]];
         tables[i] = &a->table;
         if (a->table.n_tokens != a->n_computed) {
-            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", a->number, a->n_computed, a->table.n_tokens);
+            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", a->number, a->n_computed,
+                        a->table.n_tokens);
         }
     }
     e = e == QUIRE_OK ? kv_check(s->pool, tables, s->n_running, NULL, 0, err) : e;
@@ -256,11 +261,11 @@ static void close_all(serving *s) {
 }
 
 static quire_err check_options(const serving_options *o, quire_error *err) {
-    bool good = o->kv_tokens >= o->page_tokens && o->page_tokens >= 1 && o->max_model_len >= 1 && o->max_rows >= o->max_seqs && o->max_seqs >= 1 &&
-                o->speed > 0 && isfinite(o->speed);
+    bool good = o->kv_tokens >= o->page_tokens && o->page_tokens >= 1 && o->max_model_len >= 1 && o->max_rows >= o->max_seqs &&
+                o->max_seqs >= 1 && o->speed > 0 && isfinite(o->speed);
     return good ? QUIRE_OK
-                : err_set(err, QUIRE_INVALID, -1, "a server with %lld tokens of memory, %d sequences and %d rows a step", (long long)o->kv_tokens,
-                          (int)o->max_seqs, (int)o->max_rows);
+                : err_set(err, QUIRE_INVALID, -1, "a server with %lld tokens of memory, %d sequences and %d rows a step",
+                          (long long)o->kv_tokens, (int)o->max_seqs, (int)o->max_rows);
 }
 
 quire_err serving_run(const trace *t, const serving_options *o, serving_result *out, quire_error *err) {
@@ -279,12 +284,13 @@ quire_err serving_run(const trace *t, const serving_options *o, serving_result *
         close_all(&s);
     }
     if (e == QUIRE_OK && r.times.n == 0) {
-        e = err_set(&inner, QUIRE_INVALID, -1, "not one request fits into %d tokens of length and %lld of memory; shrink the trace", (int)o->max_model_len,
-                    (long long)o->kv_tokens);
+        e = err_set(&inner, QUIRE_INVALID, -1, "not one request fits into %d tokens of length and %lld of memory; shrink the trace",
+                    (int)o->max_model_len, (long long)o->kv_tokens);
     }
     if (e != QUIRE_OK) {
         serving_result_deinit(&r);
-        return err_set(err, e, -1, "the simulation of %d requests failed: %s", (int)t->n_requests, inner.message[0] ? inner.message : quire_err_text(e));
+        return err_set(err, e, -1, "the simulation of %d requests failed: %s", (int)t->n_requests,
+                       inner.message[0] ? inner.message : quire_err_text(e));
     }
     *out = r;
     return QUIRE_OK;

@@ -1,11 +1,12 @@
-/* A server that answers a trace, without a model: the engine's planner (sched_make_plan), its learned pace, page pool, block tables and prefix index carry
- * the requests from step to step as src/engine/step.c does, and a cost model (sim/cost.h) says how long each step takes. Nothing else is assumed, so what
- * comes out is a prediction: throughput, times to first token, requests at once, memory in use.
+/* A server that answers a trace, without a model: the engine's planner (sched_make_plan), its learned pace, page pool, block tables and
+ * prefix index carry the requests from step to step as src/engine/step.c does, and a cost model (sim/cost.h) says how long each step takes.
+ * Nothing else is assumed, so what comes out is a prediction: throughput, times to first token, requests at once, memory in use.
  *
- * Two kinds of baselines beside it, to compare with: keys and values in one piece, of a size reserved at admission (first fit into the same memory; the same
- * planner otherwise), and static batches padded on the left, which know no planner (sim/serving_static.c).
+ * Two kinds of baselines beside it, to compare with: keys and values in one piece, of a size reserved at admission (first fit into the same
+ * memory; the same planner otherwise), and static batches padded on the left, which know no planner (sim/serving_static.c).
  *
- * Simulated time is a double of microseconds. Answers have the trace's lengths. What the trace does not say of answers counts as new text. */
+ * Simulated time is a double of microseconds. Answers have the trace's lengths. What the trace does not say of answers counts as new text.
+ */
 #ifndef SIM_SERVING_H
 #define SIM_SERVING_H
 
@@ -55,8 +56,8 @@ typedef struct serving_result {
     int32_t most_running;
 } serving_result;
 
-/* O(steps x running + tokens). QUIRE_NO_MEMORY, QUIRE_INVALID for options out of range or a trace of which nothing fits; QUIRE_INTERNAL when the planner stands still.
- * serving_result_deinit frees what *out got, which is nothing after a failure. */
+/* O(steps x running + tokens). QUIRE_NO_MEMORY, QUIRE_INVALID for options out of range or a trace of which nothing fits; QUIRE_INTERNAL
+ * when the planner stands still. serving_result_deinit frees what *out got, which is nothing after a failure. */
 quire_err serving_run(const trace *t, const serving_options *o, serving_result *out, quire_error *err);
 void serving_result_deinit(serving_result *r);
 

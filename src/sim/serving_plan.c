@@ -38,8 +38,8 @@ static bool prefix_wait_blocks(const serving *s, const served *a) {
 static int32_t worth_waiting(const serving *s, const served *a, int32_t n_cached, const served *other, int32_t n_computed) {
     int32_t size = s->limits.page_tokens, n = other->n_known < a->n_known - 1 ? other->n_known : a->n_known - 1;
     n -= n % size;
-    if (other->path.namespace != a->path.namespace || other->number > a->number || n - n_cached < size || n_computed - n_computed % size > n_cached ||
-        memcmp(a->tokens, other->tokens, (size_t)(n_cached + size) * sizeof *a->tokens) != 0) {
+    if (other->path.namespace != a->path.namespace || other->number > a->number || n - n_cached < size ||
+        n_computed - n_computed % size > n_cached || memcmp(a->tokens, other->tokens, (size_t)(n_cached + size) * sizeof *a->tokens) != 0) {
         return 0;
     }
     int32_t at = n_cached + size;

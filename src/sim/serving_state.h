@@ -44,7 +44,8 @@ typedef struct serving {
 void serving_list_insert(int32_t *list, int32_t *n, int32_t number);
 void serving_list_remove(int32_t *list, int32_t *n, int32_t number);
 
-/* Plans a step as src/engine/step.c does: looks waiting requests up in the cache, asks the engine's planner, admits and preempts. The plan's items name requests. */
+/* Plans a step as src/engine/step.c does: looks waiting requests up in the cache, asks the engine's planner, admits and preempts. The
+ * plan's items name requests. */
 void serving_plan(serving *s);
 /* Pages for every item; one that finds none is left out, and planned again next step. */
 quire_err serving_reserve(serving *s);

@@ -1,5 +1,5 @@
-/* Static batches: what served before iteration-level scheduling. Requests wait until the batch before theirs has ended; prompts are padded on the left to
- * the longest, answers run to the longest, and are given when it is done. */
+/* Static batches: what served before iteration-level scheduling. Requests wait until the batch before theirs has ended; prompts are padded
+ * on the left to the longest, answers run to the longest, and are given when it is done. */
 #include <math.h>
 
 #include "sim/serving.h"
@@ -18,7 +18,8 @@ static bool fits_at_all(const serving_options *o, const trace_request *q) {
 
 /* Room that the batch takes with q in it, each member padded to the longest. */
 static int64_t room_with(const serving_options *o, const static_batch *b, const trace_request *q) {
-    int32_t prompt = q->n_prompt > b->prompt ? q->n_prompt : b->prompt, output = serving_output(q) > b->output ? serving_output(q) : b->output;
+    int32_t prompt = q->n_prompt > b->prompt ? q->n_prompt : b->prompt,
+            output = serving_output(q) > b->output ? serving_output(q) : b->output;
     reserved_seq longest = {.n_prompt = prompt, .n_output = output, .n_now = prompt + output};
     return (b->n_taken + 1) * reservation_slots(o->reservation, &longest, o->max_model_len, o->page_tokens);
 }

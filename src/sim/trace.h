@@ -51,7 +51,8 @@ quire_err trace_read(const char *path, int32_t limit, trace *out, quire_error *e
 quire_err trace_parse(str text, const char *name, int32_t limit, trace *out, quire_error *err);
 void trace_deinit(trace *t);
 
-/* Every run of tokens becomes a `by`th as long, rounded up: what was the same stays the same, and lengths shrink to what a small model holds. */
+/* Every run of tokens becomes a `by`th as long, rounded up: what was the same stays the same, and lengths shrink to what a small model
+ * holds. */
 void trace_shrink(trace *t, int32_t by);
 
 /* Writes a request's tokens to out[n_prompt + n_output]. */

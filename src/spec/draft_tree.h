@@ -1,8 +1,8 @@
-/* A tree of guesses behind a sequence's last known token: tokens that may come next, behind each of them those that may come then, and so on. A line is a tree
- * in which nothing has two children.
+/* A tree of guesses behind a sequence's last known token: tokens that may come next, behind each of them those that may come then, and so
+ * on. A line is a tree in which nothing has two children.
  *
- * Nodes are numbered so that a node comes behind the one before it; so the first n nodes of a tree are a tree too, which is how it is cut where rows or pages are
- * short. Small enough for a sequence to hold it; nothing here is allocated. Owner: whoever holds it. */
+ * Nodes are numbered so that a node comes behind the one before it; so the first n nodes of a tree are a tree too, which is how it is cut
+ * where rows or pages are short. Small enough for a sequence to hold it; nothing here is allocated. Owner: whoever holds it. */
 #ifndef SPEC_DRAFT_TREE_H
 #define SPEC_DRAFT_TREE_H
 
@@ -33,8 +33,8 @@ int32_t draft_tree_child(const draft_tree *t, int32_t n, int32_t at, int32_t tok
 int32_t draft_tree_next(const draft_tree *t, int32_t n, int32_t at, int32_t after);
 /* The greatest depth of the first n nodes. O(n). */
 int32_t draft_tree_depth(const draft_tree *t, int32_t n);
-/* Renumbers: every node is followed by its first child with all that descends from it, then by its next child, in the order in which they were added. So the branch
- * of first children comes first and lies where it would as a line. O(n). */
+/* Renumbers: every node is followed by its first child with all that descends from it, then by its next child, in the order in which they
+ * were added. So the branch of first children comes first and lies where it would as a line. O(n). */
 void draft_tree_sort(draft_tree *t);
 
 #endif

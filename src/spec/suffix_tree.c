@@ -135,7 +135,8 @@ static void free_node(suffix_tree *t, int32_t i) {
     }
     if (p->best == i) {
         p->best = p->child;
-        for (int32_t c = p->child; c != SUFFIX_NONE && p->parent != SUFFIX_NONE; c = t->nodes[c].next) { /* under a root nobody asks for the best */
+        /* under a root nobody asks for the best */
+        for (int32_t c = p->child; c != SUFFIX_NONE && p->parent != SUFFIX_NONE; c = t->nodes[c].next) {
             p->best = t->nodes[c].count > t->nodes[p->best].count ? c : p->best;
         }
     }
@@ -254,7 +255,8 @@ int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *toke
 }
 
 int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t *length) {
-    int32_t found = SUFFIX_NONE, low = 0, high = n < t->depth - 1 ? n : t->depth - 1; /* a suffix of low tokens is found; none of more than high is */
+    /* a suffix of low tokens is found; none of more than high is */
+    int32_t found = SUFFIX_NONE, low = 0, high = n < t->depth - 1 ? n : t->depth - 1;
     while (low < high) {
         int32_t middle = (low + high + 1) / 2, i = suffix_tree_find(t, root, tokens + n - middle, middle);
         if (i != SUFFIX_NONE && t->nodes[i].child != SUFFIX_NONE) {
@@ -300,11 +302,13 @@ static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
     return suffix_tree_find(g->t, g->root, run, length);
 }
 
-/* Opens what most often followed node i, which has probability p and stands for `parent`. Of those that are as frequent the best is the first. */
+/* Opens what most often followed node i, which has probability p and stands for `parent`. Of those that are as frequent the best is the
+ * first. */
 static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     const node *nodes = g->t->nodes;
     guess *first = g->open + g->n_open;
-    if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) { /* too deep to know more: from half as many tokens */
+    /* too deep to know more: from half as many tokens */
+    if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) {
         i = find_end(g, parent, g->t->depth / 2);
     }
     if (i == SUFFIX_NONE || nodes[i].best == SUFFIX_NONE) {
@@ -344,7 +348,8 @@ static guess take_likeliest(guesser *g) {
     return taken;
 }
 
-double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const int32_t *tokens, int32_t n, const draft_bounds *most, double min_prob, draft_tree *out) {
+double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t i, const int32_t *tokens, int32_t n, const draft_bounds *most,
+                         double min_prob, draft_tree *out) {
     guesser g = {.t = t, .root = root, .tokens = tokens, .n = n, .width = most->width, .out = out};
     double score = 0.0;
     if (most->depth > 0) {

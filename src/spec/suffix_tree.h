@@ -1,5 +1,5 @@
-/* Suffix tree: which tokens followed which, in several texts. A trie of every run of up to `depth` tokens, with how often each occurs; a text's runs hang
- * under a root, and several texts may share one. Texts grow at their end, and can be taken out again.
+/* Suffix tree: which tokens followed which, in several texts. A trie of every run of up to `depth` tokens, with how often each occurs; a
+ * text's runs hang under a root, and several texts may share one. Texts grow at their end, and can be taken out again.
  *
  * Nodes come from a slab of fixed size: nothing is allocated after open, and when it is full a text is left as far as it got.
  * Owner: one thread. Invariant: a node's count is at least the sum of its children's; none is 0. */
@@ -40,8 +40,8 @@ void suffix_cursor_init(suffix_cursor *c, int32_t root);
 /* Adds the next token. False when nodes are lacking: the text ends here, and this token counts for its shorter runs only. O(depth). */
 bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token);
 
-/* Counts the runs of a text of n tokens once more under root: those that begin at tokens[from..n), as far as nodes suffice. Returns where it got to, n: all are in.
- * O(n depth). */
+/* Counts the runs of a text of n tokens once more under root: those that begin at tokens[from..n), as far as nodes suffice. Returns where
+ * it got to, n: all are in. O(n depth). */
 int32_t suffix_tree_put(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t from);
 /* Takes the runs that begin at tokens[0..end) of a text of n tokens out again. O(end depth). */
 void suffix_tree_take(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t end);
@@ -49,13 +49,16 @@ bool suffix_tree_has_children(const suffix_tree *t, int32_t node);
 
 /* The node of a run under root, or SUFFIX_NONE. O(n). */
 int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n);
-/* The longest suffix of tokens[0..n) that occurs and has something behind it; its node, SUFFIX_NONE without one, and its length. O(depth log depth). */
+/* The longest suffix of tokens[0..n) that occurs and has something behind it; its node, SUFFIX_NONE without one, and its length. O(depth
+ * log depth). */
 int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t *length);
 int32_t suffix_tree_count(const suffix_tree *t, int32_t node);
 
-/* Guesses what follows behind tokens[0..n), which ends with the `length` tokens of `node`, into an empty tree: of all that may follow what is guessed already the
- * likeliest each time, while its probability, with all before it, is at least min_prob. Returns the sum of these probabilities: how many to expect right. */
-double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t node, const int32_t *tokens, int32_t n, const draft_bounds *most, double min_prob, draft_tree *out);
+/* Guesses what follows behind tokens[0..n), which ends with the `length` tokens of `node`, into an empty tree: of all that may follow what
+ * is guessed already the likeliest each time, while its probability, with all before it, is at least min_prob. Returns the sum of these
+ * probabilities: how many to expect right. */
+double suffix_tree_guess(const suffix_tree *t, int32_t root, int32_t node, const int32_t *tokens, int32_t n, const draft_bounds *most,
+                         double min_prob, draft_tree *out);
 
 /* For tests: whether counts, links and the number of nodes agree. O(nodes). */
 bool suffix_tree_check(const suffix_tree *t);

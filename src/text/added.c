@@ -17,7 +17,8 @@ static bool ends(str s, const char *with) {
 
 /* <|user|>, also with the full-width bars that some makers use: a control token, whatever its flags are. */
 static bool looks_like_control(str content) {
-    return content.n > 4 && ((begins(content, "<|") && ends(content, "|>")) || (begins(content, "<\xEF\xBD\x9C") && ends(content, "\xEF\xBD\x9C>")));
+    return content.n > 4 &&
+           ((begins(content, "<|") && ends(content, "|>")) || (begins(content, "<\xEF\xBD\x9C") && ends(content, "\xEF\xBD\x9C>")));
 }
 
 quire_err added_set_add(added_set *a, const added_token *t) {

@@ -74,9 +74,10 @@ quire_err jrun_check_stored(jrun *r, jvalue name) {
     if (!jis(name, J_STRING) || name.u.s.n == 0 || name.u.s.p[0] != '_') {
         return QUIRE_OK;
     }
-    return jrun_fail(r, QUIRE_BAD_REQUEST,
-                     "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. Please rename the attribute.",
-                     (int)(name.u.s.n < 80 ? name.u.s.n : 80), name.u.s.p);
+    return jrun_fail(
+        r, QUIRE_BAD_REQUEST,
+        "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. Please rename the attribute.",
+        (int)(name.u.s.n < 80 ? name.u.s.n : 80), name.u.s.p);
 }
 
 GLOBAL(global_namespace) {

@@ -1,5 +1,5 @@
-/* Marks in a template's literals (marks.h): those that may be written. A literal that is only looked for or compared with, the name of a member and the
- * key of a dictionary stay as they are, so that they are found in a client's strings. */
+/* Marks in a template's literals (marks.h): those that may be written. A literal that is only looked for or compared with, the name of a
+ * member and the key of a dictionary stay as they are, so that they are found in a client's strings. */
 #include "text/jinja_run.h"
 #include "text/marker.h"
 

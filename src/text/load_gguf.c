@@ -33,7 +33,9 @@ static quire_err load_pieces(tokenizer *t, const vocab *v, bool sentencepiece, q
     size_t n_bytes = 0;
     if (v->tables.n > 0) {
         TRY(tables_take(t, v->tables, err));
-        return t->vocab.n == v->n_tokens ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are of another vocabulary; pack the model again");
+        return t->vocab.n == v->n_tokens
+                   ? QUIRE_OK
+                   : err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are of another vocabulary; pack the model again");
     }
     for (int32_t i = 0; i < v->n_tokens; i++) {
         n_bytes += v->tokens[i].n;

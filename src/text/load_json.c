@@ -24,7 +24,9 @@ static int64_t max_added_id(json_value *added) {
 /* The vocabulary of a packed model: the added tokens are in it. */
 static quire_err take_vocab(tokenizer *t, str tables, json_value *added, quire_error *err) {
     TRY(tables_take(t, tables, err));
-    return max_added_id(added) < t->vocab.n ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: an added token that its tables do not have");
+    return max_added_id(added) < t->vocab.n
+               ? QUIRE_OK
+               : err_set(err, QUIRE_BAD_FILE, -1, "tokenizer.json: an added token that its tables do not have");
 }
 
 static quire_err build_vocab(tokenizer *t, const json_vocab *r, json_value *added, quire_error *err) {

@@ -249,8 +249,8 @@ str normalizer_lead(const normalizer *n) {
     return (str){"", 0};
 }
 
-/* The worst in Unicode's tables: four bytes to one in compatibility forms, U+1FBE with two marks, whose seven bytes compose to the two of U+0390, and
- * U+212A in lower case, three to one. */
+/* The worst in Unicode's tables: four bytes to one in compatibility forms, U+1FBE with two marks, whose seven bytes compose to the two of
+ * U+0390, and U+212A in lower case, three to one. */
 static size_t step_shrinks(const norm_step *step) {
     switch (step->kind) {
     case NORM_PREPEND:

@@ -92,7 +92,8 @@ static bool check_pieces(const piece_table *t, uint64_t n_slots_) {
 static bool take_pieces(reader *r, tables_pieces h, piece_table *t) {
     char *text = take(r, h.n_text, 1);
     void *spans = take(r, h.n_ids, sizeof *t->spans), *slots = take(r, h.n_slots, sizeof *t->slots);
-    if (text == NULL || spans == NULL || slots == NULL || h.n_ids > INT32_MAX - 0x110000 || h.n_text > UINT32_MAX || h.n_slots > (uint64_t)1 << 32) {
+    if (text == NULL || spans == NULL || slots == NULL || h.n_ids > INT32_MAX - 0x110000 || h.n_text > UINT32_MAX ||
+        h.n_slots > (uint64_t)1 << 32) {
         return false;
     }
     if (h.n_slots == 0) {
@@ -126,10 +127,12 @@ quire_err tables_take(tokenizer *t, str bytes, quire_error *err) {
     reader r = {.bytes = bytes};
     const tables_header *h = take(&r, 1, sizeof *h);
     if (h != NULL && h->version != TABLES_VERSION) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "the vocabulary's tables were written by another version of quire: pack the model again");
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "the vocabulary's tables were written by another version of quire: pack the model again");
     }
-    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) && take_pieces(&r, h->inner, &t->bpe.inner) &&
-                take_pairs(&r, h->pairs, &t->bpe.pairs) && take_pairs(&r, h->neighbours, &t->bpe.neighbours);
+    bool good = h != NULL && (uintptr_t)bytes.p % ALIGN == 0 && take_pieces(&r, h->vocab, &t->vocab) &&
+                take_pieces(&r, h->inner, &t->bpe.inner) && take_pairs(&r, h->pairs, &t->bpe.pairs) &&
+                take_pairs(&r, h->neighbours, &t->bpe.neighbours);
     if (!good || t->vocab.slots == NULL || t->bpe.pairs.slots == NULL) {
         return err_set(err, QUIRE_BAD_FILE, -1, "the vocabulary's tables are damaged: pack the model again");
     }

@@ -124,8 +124,8 @@ static size_t place_from(const mark_list *l, size_t from, size_t *i) {
     return *i < l->n ? l->at[*i] : SIZE_MAX;
 }
 
-/* The marks of a stretch, text[offset ..], in what normalizing has made of it. Found by normalizing what lies between them: where the parts do not make the
- * whole, no control token counts there. */
+/* The marks of a stretch, text[offset ..], in what normalizing has made of it. Found by normalizing what lies between them: where the parts
+ * do not make the whole, no control token counts there. */
 static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
     const text_marks *m = r->options.marks;
     size_t done = 0, to = 0, i = 0, j = 0;
@@ -250,7 +250,8 @@ static size_t n_already_there(const post_template *p, const token_list *content)
 
 typedef enum around { AROUND_NOTHING, AROUND_ONCE, AROUND_ALWAYS } around;
 
-static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2], token_list *out, token_list *types) {
+static quire_err encode_texts(encode_run *r, str text, const str *pair, around how, token_list lists[2], token_list *out,
+                              token_list *types) {
     TRY(encode_content(r, text, &lists[0]));
     if (pair != NULL) {
         TRY(encode_content(r, *pair, &lists[1]));
@@ -260,8 +261,8 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
     return add_template(p, &lists[0], &lists[1], how == AROUND_ONCE ? n_already_there(p, &lists[0]) : 0, out, types);
 }
 
-static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out, token_list *types,
-                        quire_error *err) {
+static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out,
+                        token_list *types, quire_error *err) {
     encode_run r = {.t = t, .options = options};
     r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* none of its pieces is without a token */
     token_list lists[2] = {{0}, {0}};

@@ -46,7 +46,8 @@ typedef struct encode_options {
  * past 2 GiB; QUIRE_BAD_REQUEST when the tokenizer's own regular expressions take too long on the text; *out is then as it was. */
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err);
 
-/* The least number of tokens that a text of n_bytes can have; 0 where nothing is known, because the tokenizer may delete characters. O(1). */
+/* The least number of tokens that a text of n_bytes can have; 0 where nothing is known, because the tokenizer may delete characters. O(1).
+ */
 size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);
 
 /* Appends the text of ids as a whole (the tokenizer's own decoder: leading space rules, byte runs, clean-up). */

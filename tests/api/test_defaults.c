@@ -7,7 +7,8 @@
 
 static const request_defaults recommended = {
     .n = 4, .values = {{"temperature", "0.6"}, {"top_k", "20"}, {"top_p", "0.95"}, {"repetition_penalty", "1.1"}}};
-static const request_context context = {.n_vocab = 100, .max_model_len = 64, .has_vocabulary = true, .has_chat_template = true, .defaults = &recommended};
+static const request_context context = {
+    .n_vocab = 100, .max_model_len = 64, .has_vocabulary = true, .has_chat_template = true, .defaults = &recommended};
 
 static quire_request *parse(quire_endpoint endpoint, const char *body) {
     quire_request *r;
@@ -44,7 +45,8 @@ static void what_a_request_leaves_out_is_as_recommended(void **state) {
 static void what_a_request_says_goes_before(void **state) {
     (void)state;
     quire_error err = {0};
-    quire_request *copy, *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":1,\"top_k\":0,\"top_p\":1.0,\"repetition_penalty\":1}");
+    quire_request *copy,
+        *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":1,\"top_k\":0,\"top_p\":1.0,\"repetition_penalty\":1}");
     samples_with(r, 1.0f, 0, 1.0f, 1.0f);
     assert_int_equal(quire_request_set(r, "temperature", "null", &err), QUIRE_OK);
     samples_with(r, 0.6f, 0, 1.0f, 1.0f);
@@ -70,7 +72,8 @@ static void a_search_draws_nothing_and_so_has_no_use_for_them(void **state) {
 
 /* ---- an engine ---- */
 
-static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "packed", NULL};
+static const char *const names[] = {
+    "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "packed", NULL};
 
 /* The small built-in model as a directory, with this generation_config.json. */
 static temp_dir model_with(const char *generation) {
@@ -142,9 +145,15 @@ static void values_that_no_request_may_have_are_refused_with_file_and_field(void
     (void)state;
     static const struct {
         const char *generation, *words;
-    } cases[] = {{"{\"temperature\": -1}", "temperature is -1"},   {"{\"temperature\": 1e300}", "temperature is"}, {"{\"top_k\": 2.5}", "top_k is 2.5"},
-                 {"{\"top_k\": 1e18}", "top_k is"},                {"{\"top_p\": 0}", "top_p is 0"},               {"{\"top_p\": 1.5}", "top_p is 1.5"},
-                 {"{\"min_p\": -0.5}", "min_p is -0.5"},           {"{\"min_p\": \"x\"}", "min_p is a text"},      {"{\"repetition_penalty\": 0}", "repetition_penalty is 0"},
+    } cases[] = {{"{\"temperature\": -1}", "temperature is -1"},
+                 {"{\"temperature\": 1e300}", "temperature is"},
+                 {"{\"top_k\": 2.5}", "top_k is 2.5"},
+                 {"{\"top_k\": 1e18}", "top_k is"},
+                 {"{\"top_p\": 0}", "top_p is 0"},
+                 {"{\"top_p\": 1.5}", "top_p is 1.5"},
+                 {"{\"min_p\": -0.5}", "min_p is -0.5"},
+                 {"{\"min_p\": \"x\"}", "min_p is a text"},
+                 {"{\"repetition_penalty\": 0}", "repetition_penalty is 0"},
                  {"{\"top_k\": 99999999999999999999}", "top_k is"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         temp_dir d = model_with(cases[i].generation);
@@ -152,7 +161,8 @@ static void values_that_no_request_may_have_are_refused_with_file_and_field(void
         quire_error err;
         assert_int_equal(open_with(d.path, "auto", &e, &err), QUIRE_BAD_FILE);
         assert_null(e);
-        if (strstr(err.message, cases[i].words) == NULL || strstr(err.message, temp_path(&d, "generation_config.json")) == NULL || err.param[0] != 0) {
+        if (strstr(err.message, cases[i].words) == NULL || strstr(err.message, temp_path(&d, "generation_config.json")) == NULL ||
+            err.param[0] != 0) {
             fail_msg("%s: %s (%s)", cases[i].generation, err.message, err.param);
         }
         engine_has(d.path, "none", "", 1.0f, 0);

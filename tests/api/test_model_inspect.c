@@ -270,7 +270,8 @@ static void options_of_another_header_are_read_by_their_size(void **state) {
 
 static void options_without_a_size_are_refused(void **state) {
     (void)state;
-    static const size_t wrong[] = {0, 1, sizeof(size_t), offsetof(quire_options, model) + sizeof(char *) - 1, sizeof(quire_options) - 1, 4104, SIZE_MAX};
+    static const size_t wrong[] = {
+        0, 1, sizeof(size_t), offsetof(quire_options, model) + sizeof(char *) - 1, sizeof(quire_options) - 1, 4104, SIZE_MAX};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         quire_options o = options_for("builtin-small");
         o.size = wrong[i];

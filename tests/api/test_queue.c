@@ -290,7 +290,8 @@ static void a_prompt_that_is_too_long_fails_without_a_start(void **state) {
 }
 
 /* The error of a prompt of n words: at_once, when the body is read, or of its stream. */
-static quire_error refusal_of(quire_engine *e, quire_endpoint endpoint, bool at_once, const char *head, const char *word, size_t n, const char *tail) {
+static quire_error refusal_of(quire_engine *e, quire_endpoint endpoint, bool at_once, const char *head, const char *word, size_t n,
+                              const char *tail) {
     quire_queue *q = queue_new(e);
     quire_error err = {0};
     quire_request *r;
@@ -328,10 +329,14 @@ static void expect_count(quire_error err, const char *param, const char *count) 
 /* The model has 2,048 positions, and its longest token 13 bytes. */
 static void a_text_that_cannot_fit_is_refused_by_its_length(void **state) {
     (void)state;
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "aaaaa", 10400, "\"}"), "input_tokens", "has at least 4000 tokens");
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":\"", "\\u0061", 39000, "\"}"), "input_tokens", "has at least 3000 tokens");
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":[\"a\",\"", "aaaaa", 52000, "\"]}"), "input_tokens", "has at least 3334 tokens");
-    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "1 a ", 5000, "\"}"), "input_tokens", "has at least 2049 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "aaaaa", 10400, "\"}"), "input_tokens",
+                 "has at least 4000 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":\"", "\\u0061", 39000, "\"}"), "input_tokens",
+                 "has at least 3000 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, true, "{\"prompt\":[\"a\",\"", "aaaaa", 52000, "\"]}"), "input_tokens",
+                 "has at least 3334 tokens");
+    expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":\"", "1 a ", 5000, "\"}"), "input_tokens",
+                 "has at least 2049 tokens");
     expect_count(refusal_of(shared, QUIRE_COMPLETIONS, false, "{\"prompt\":[", "5,", 2999, "5]}"), "input_tokens", "has 3000 tokens");
 }
 

@@ -231,14 +231,16 @@ static void beam_search_goes_by_the_names_of_vllm_and_transformers(void **state)
     expect_beams("\"beam_width\":4,\"num_beams\":null", 0, 1); /* the last of two names counts */
     expect_beams("\"beam_width\":4,\"temperature\":0,\"top_p\":1,\"top_k\":-1,\"min_p\":0", 4, 1);
     expect_beams("\"length_penalty\":0.5,\"early_stopping\":true,\"temperature\":0.7", 0, 1);
-    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"beam_width\":6,\"num_beam_groups\":3,\"diversity_penalty\":0.5,\"length_penalty\":-1}");
+    quire_request *r = parse(QUIRE_COMPLETIONS,
+                             "{\"prompt\":\"x\",\"beam_width\":6,\"num_beam_groups\":3,\"diversity_penalty\":0.5,\"length_penalty\":-1}");
     assert_true(r->beams.n_groups == 3 && r->beams.diversity_penalty == 0.5f && r->beams.length_penalty == -1.0f);
     assert_int_equal(r->beams.stopping, BEAM_STOPPING_LIKELY);
     quire_request_free(r);
     static const struct {
         const char *value;
         beam_stopping stopping;
-    } words[] = {{"true", BEAM_STOPPING_EARLY}, {"false", BEAM_STOPPING_LIKELY}, {"\"never\"", BEAM_STOPPING_NEVER}, {"null", BEAM_STOPPING_LIKELY}};
+    } words[] = {
+        {"true", BEAM_STOPPING_EARLY}, {"false", BEAM_STOPPING_LIKELY}, {"\"never\"", BEAM_STOPPING_NEVER}, {"null", BEAM_STOPPING_LIKELY}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         char body[128];
         snprintf(body, sizeof body, "{\"prompt\":\"x\",\"beam_width\":2,\"early_stopping\":%s}", words[i].value);
@@ -296,10 +298,19 @@ static void a_field_of_a_later_issue_is_refused_by_name(void **state) {
 
 static void values_that_clients_always_send_and_that_mean_nothing_are_taken(void **state) {
     (void)state;
-    static const char *const harmless[] = {"\"tool_choice\":\"auto\"",     "\"tool_choice\":\"none\"",         "\"function_call\":\"auto\"", "\"tools\":[]",
-                                           "\"parallel_tool_calls\":true", "\"parallel_tool_calls\":false",   "\"reasoning_effort\":\"low\"",
-                                           "\"verbosity\":\"high\"",       "\"response_format\":{\"type\":\"text\"}", "\"truncate_prompt_tokens\":-1",
-                                           "\"truncate_prompt_tokens\":100", "\"include_reasoning\":false",    "\"guided_json\":null"};
+    static const char *const harmless[] = {"\"tool_choice\":\"auto\"",
+                                           "\"tool_choice\":\"none\"",
+                                           "\"function_call\":\"auto\"",
+                                           "\"tools\":[]",
+                                           "\"parallel_tool_calls\":true",
+                                           "\"parallel_tool_calls\":false",
+                                           "\"reasoning_effort\":\"low\"",
+                                           "\"verbosity\":\"high\"",
+                                           "\"response_format\":{\"type\":\"text\"}",
+                                           "\"truncate_prompt_tokens\":-1",
+                                           "\"truncate_prompt_tokens\":100",
+                                           "\"include_reasoning\":false",
+                                           "\"guided_json\":null"};
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) {
         char body[256];
         snprintf(body, sizeof body, "{" USER ",%s}", harmless[i]);
@@ -320,7 +331,9 @@ static void unknown_members_that_would_change_what_is_generated_are_refused_by_n
 
 static void other_unknown_members_are_named_and_mean_nothing(void **state) {
     (void)state;
-    quire_request *r = parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"unknown_field\":[1],\"stream_options.include_usage\":5,\"a\\r\\nSet-Cookie: b\":1,\"absent\":null}");
+    quire_request *r =
+        parse(QUIRE_COMPLETIONS,
+              "{\"prompt\":\"x\",\"unknown_field\":[1],\"stream_options.include_usage\":5,\"a\\r\\nSet-Cookie: b\":1,\"absent\":null}");
     assert_string_equal(r->info.ignored, "unknown_field, stream_options.include_usage, a??Set-Cookie:?b");
     quire_request_free(r);
     r = parse(QUIRE_CHAT, "{" USER ",\"prompt\":5,\"stream\":true,\"stream_options\":{\"x\":1}}");
@@ -342,7 +355,8 @@ static void wrong_types_name_the_field_under_body(void **state) {
            "max_tokens is \"ten\"; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1.5}", "body.max_tokens", "max_tokens is 1.5; it must be an integer");
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":1e400}", "body.max_tokens", "max_tokens has a number beyond a double");
-    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":9223372036854775808}", "body.seed", "seed has an integer beyond 64 bits at byte 21");
+    refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"seed\":9223372036854775808}", "body.seed",
+           "seed has an integer beyond 64 bits at byte 21");
     quire_request_free(parse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"other\":9223372036854775808}"));
     refuse(QUIRE_COMPLETIONS, "{\"prompt\":\"x\",\"temperature\":\"hot\"}", "body.temperature",
            "temperature is \"hot\"; it must be a number");
@@ -735,8 +749,10 @@ static void recorded_questions_are_answered_as_the_reference_does(void **state) 
             }
             accepted++;
         } else if (e == QUIRE_OK) { /* what only a tokenised prompt shows */
-            bool harmless = strcmp(name, "chat: tool_choice without tools") == 0 || strcmp(name, "completion: truncate_prompt_tokens = 0") == 0;
-            assert_true(harmless || strstr(name, "prompt too long") != NULL || strstr(name, "no room") != NULL || strstr(name, "n 2 greedy") != NULL);
+            bool harmless =
+                strcmp(name, "chat: tool_choice without tools") == 0 || strcmp(name, "completion: truncate_prompt_tokens = 0") == 0;
+            assert_true(harmless || strstr(name, "prompt too long") != NULL || strstr(name, "no room") != NULL ||
+                        strstr(name, "n 2 greedy") != NULL);
         } else {
             json_value *error = json_get(json_get(record, "json"), "error");
             const char *param = json_get_str(error, "param").p;

@@ -369,7 +369,8 @@ static void what_cannot_be_is_refused_and_changes_nothing(void **state) {
     wait_until_idle(e);
 }
 
-/* Submits a fork of a running response, which has the given fields beside PROMPT, with fields of its own; the name of the field it is refused by, or "". */
+/* Submits a fork of a running response, which has the given fields beside PROMPT, with fields of its own; the name of the field it is
+ * refused by, or "". */
 static void expect_fork(const char *fields, const char *own, const char *refused) {
     quire_queue *q = queue_new(e);
     response a, forked = {.n_choices = 1, .choices = mem_new(1, sizeof(outcome))};
@@ -395,7 +396,8 @@ static void expect_fork(const char *fields, const char *own, const char *refused
     wait_until_idle(e);
 }
 
-/* A fork does not compute what stands before it, so all that would need it is refused by the name of a field, whether that was asked for or inherited. */
+/* A fork does not compute what stands before it, so all that would need it is refused by the name of a field, whether that was asked for or
+ * inherited. */
 static void a_fork_reports_nothing_of_what_stands_before_it(void **state) {
     (void)state;
     expect_fork("", "{\"echo\": true, \"logprobs\": 1}", "echo");
@@ -433,7 +435,8 @@ static void commands_meet_the_end_of_their_stream(void **state) {
     uint64_t seed = 31;
     print_message("seed 31\n");
     response plain;
-    static const char body[] = "{\"prompt\": \"The prince went\", \"max_tokens\": 12, \"ignore_eos\": true, \"seed\": 3, \"explain\": true}";
+    static const char body[] =
+        "{\"prompt\": \"The prince went\", \"max_tokens\": 12, \"ignore_eos\": true, \"seed\": 3, \"explain\": true}";
     complete(e, q, &plain, body);
     int32_t n_done = 0, n_refused = 0;
     for (int i = 0; i < 150; i++) {

@@ -21,7 +21,8 @@ static void grow(tree_case *t, uint64_t *seed) {
 
 /* The row that node `node` gets when its ancestors stand in a line behind the prefix. */
 static void in_line(const tree_case *t, int32_t node, float *out) {
-    static float q[(MAX_PREFIX + MAX_NODES) * HEADS * WIDTH], k[(MAX_PREFIX + MAX_NODES) * KV_HEADS * WIDTH], v[(MAX_PREFIX + MAX_NODES) * KV_HEADS * WIDTH];
+    static float q[(MAX_PREFIX + MAX_NODES) * HEADS * WIDTH], k[(MAX_PREFIX + MAX_NODES) * KV_HEADS * WIDTH],
+        v[(MAX_PREFIX + MAX_NODES) * KV_HEADS * WIDTH];
     static float rows[(MAX_PREFIX + MAX_NODES) * HEADS * WIDTH];
     attention_case c = t->c;
     size_t q_row = (size_t)(c.n_heads * c.d_head), k_row = (size_t)(c.n_kv_heads * c.d_head);
@@ -60,8 +61,17 @@ static void as_tree(const tree_case *t, float *out) {
         slots[i] = (kv_slot){(int64_t)r.pages[0][place / c.page_tokens] * c.page_tokens + place % c.page_tokens};
     }
     case_plan(&r, &seq, 1);
-    batch step = {.n_rows = t->n, .n_seqs = 1, .positions = positions, .n_axes = 1, .slots = {slots}, .seqs = &seq, .n_work = r.n_items, .work = r.items,
-                  .n_merges = r.n_merges, .merges = r.merges, .n_partials = r.n_partials};
+    batch step = {.n_rows = t->n,
+                  .n_seqs = 1,
+                  .positions = positions,
+                  .n_axes = 1,
+                  .slots = {slots},
+                  .seqs = &seq,
+                  .n_work = r.n_items,
+                  .work = r.items,
+                  .n_merges = r.n_merges,
+                  .merges = r.merges,
+                  .n_partials = r.n_partials};
     r.b->ops->step_begin(r.b, &step);
     r.b->ops->buffer_write(r.b, r.q, 0, t->n, c.q + (size_t)t->prefix * q_row);
     r.b->ops->buffer_write(r.b, r.k, 0, t->n, c.k + (size_t)t->prefix * k_row);
@@ -96,8 +106,8 @@ static void check(tree_case *t) {
             as_tree(&o, got);
             for (int32_t node = 0; node < t->n; node++) {
                 if (!same_floats(got + (size_t)node * q_row, wanted + (size_t)node * q_row, q_row)) {
-                    fail_msg("%s, type %s, pages of %d, tiles of %d rows, split %d, behind %d tokens: node %d of %d, depth %d", ISAS[i], dtype_name(t->c.type),
-                             o.c.page_tokens, o.c.tile_rows, o.c.split, t->prefix, node, t->n, t->depths[node]);
+                    fail_msg("%s, type %s, pages of %d, tiles of %d rows, split %d, behind %d tokens: node %d of %d, depth %d", ISAS[i],
+                             dtype_name(t->c.type), o.c.page_tokens, o.c.tile_rows, o.c.split, t->prefix, node, t->n, t->depths[node]);
                 }
             }
         }
@@ -125,10 +135,23 @@ static void a_row_in_a_tree_has_the_bits_of_its_branch_in_a_line(void **state) {
     print_message("seed %llu\n", (unsigned long long)seed);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t n = (size_t)(cases[i].prefix + cases[i].n);
-        float *q = new_normals(n * HEADS * WIDTH, seed + 1), *k = new_normals(n * KV_HEADS * WIDTH, seed + 2), *v = new_normals(n * KV_HEADS * WIDTH, seed + 3);
-        tree_case t = {.c = {.n_heads = HEADS, .n_kv_heads = KV_HEADS, .d_head = WIDTH, .n_seqs = 1, .type = cases[i].type, .spec = cases[i].spec,
-                             .q = q, .k = k, .v = v, .isa = "plain", .n_threads = 1, .page_tokens = 16, .tile_rows = 16},
-                       .prefix = cases[i].prefix, .n = cases[i].n};
+        float *q = new_normals(n * HEADS * WIDTH, seed + 1), *k = new_normals(n * KV_HEADS * WIDTH, seed + 2),
+              *v = new_normals(n * KV_HEADS * WIDTH, seed + 3);
+        tree_case t = {.c = {.n_heads = HEADS,
+                             .n_kv_heads = KV_HEADS,
+                             .d_head = WIDTH,
+                             .n_seqs = 1,
+                             .type = cases[i].type,
+                             .spec = cases[i].spec,
+                             .q = q,
+                             .k = k,
+                             .v = v,
+                             .isa = "plain",
+                             .n_threads = 1,
+                             .page_tokens = 16,
+                             .tile_rows = 16},
+                       .prefix = cases[i].prefix,
+                       .n = cases[i].n};
         grow(&t, &seed);
         check(&t);
         free(q);

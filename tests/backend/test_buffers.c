@@ -1,4 +1,5 @@
-/* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a step, in every compute mode. And what lies there when it begins. */
+/* What a step takes beside weights and pages: bounded for a 1.1B model with 512 rows a step, in every compute mode. And what lies there
+ * when it begins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,8 @@ static int64_t step_bytes(compute_mode mode, dtype type) {
         (void)b->ops->buffer_reserve(b, widths[i]);
     }
     assert_int_equal(kv_layout_init(&d, DTYPE_BF16, 16, &layout, &err), QUIRE_OK);
-    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 512, .max_seqs = 64, .max_out = 64}, &layout, d.n_vocab, &err), QUIRE_OK);
+    assert_int_equal(b->ops->step_open(b, &(step_limits){.max_rows = 512, .max_seqs = 64, .max_out = 64}, &layout, d.n_vocab, &err),
+                     QUIRE_OK);
     int64_t bytes = b->ops->step_bytes(b);
     b->ops->close(b);
     return bytes;
@@ -43,7 +45,11 @@ static void buffers_of_a_step_stay_under_64_megabytes(void **state) {
     static const struct {
         compute_mode mode;
         dtype type;
-    } cases[] = {{COMPUTE_INT8, DTYPE_Q4_0}, {COMPUTE_INT8, DTYPE_Q4_K}, {COMPUTE_INT8, DTYPE_BF16}, {COMPUTE_BF16, DTYPE_BF16}, {COMPUTE_F32, DTYPE_F16}};
+    } cases[] = {{COMPUTE_INT8, DTYPE_Q4_0},
+                 {COMPUTE_INT8, DTYPE_Q4_K},
+                 {COMPUTE_INT8, DTYPE_BF16},
+                 {COMPUTE_BF16, DTYPE_BF16},
+                 {COMPUTE_F32, DTYPE_F16}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int64_t bytes = step_bytes(cases[i].mode, cases[i].type);
         print_message("%s over %s: %.1f MB\n", compute_name(cases[i].mode), dtype_name(cases[i].type), (double)bytes / 1e6);
@@ -79,6 +85,7 @@ static void a_step_begins_with_rows_that_are_no_numbers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(buffers_of_a_step_stay_under_64_megabytes), cmocka_unit_test(a_step_begins_with_rows_that_are_no_numbers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(buffers_of_a_step_stay_under_64_megabytes),
+                                       cmocka_unit_test(a_step_begins_with_rows_that_are_no_numbers)};
     return cmocka_run_group_tests_name("buffers of a step", tests, NULL, NULL);
 }

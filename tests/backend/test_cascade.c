@@ -41,7 +41,8 @@ static void check_cascade(attention_case c, const int32_t *steps, int32_t n_step
             memset(other, 0xff, sizeof *other * n_out);
             assert_in_range(case_run_all(&c, other), 1, INT32_MAX);
             if (!same_floats(other, base, n_out)) {
-                fail_msg("%s, type %s, heads of %d, window %d, %d rows a step", c.isa, dtype_name(c.type), c.d_head, c.spec.window, c.chunk);
+                fail_msg("%s, type %s, heads of %d, window %d, %d rows a step", c.isa, dtype_name(c.type), c.d_head, c.spec.window,
+                         c.chunk);
             }
         }
     }

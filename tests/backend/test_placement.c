@@ -31,7 +31,8 @@ static topology machine(int32_t n_cpus) {
     return t;
 }
 
-static void check(const char *bind, int32_t n_threads, int32_t n_usual, int32_t n_cpus, int32_t expected_n, const char *expected, uint64_t nodes) {
+static void check(const char *bind, int32_t n_threads, int32_t n_usual, int32_t n_cpus, int32_t expected_n, const char *expected,
+                  uint64_t nodes) {
     topology t = machine(n_cpus);
     cpu_placement p;
     quire_error err;

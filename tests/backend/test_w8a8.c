@@ -1,4 +1,5 @@
-/* Weights that were quantised before, int8 with a scale a row: their own numbers enter the products, by the definition, on every instruction set. */
+/* Weights that were quantised before, int8 with a scale a row: their own numbers enter the products, by the definition, on every
+ * instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +56,8 @@ static float expected(const w8a8 *c, int row, int out) {
 }
 
 static tensor_view scale_view(const w8a8 *c) {
-    return (tensor_view){.name = "w_scale", .type = DTYPE_BF16, .n_dims = 2, .dims = {OUT, 1, 1, 1}, .data = c->halves, .n_bytes = sizeof c->halves};
+    return (tensor_view){
+        .name = "w_scale", .type = DTYPE_BF16, .n_dims = 2, .dims = {OUT, 1, 1, 1}, .data = c->halves, .n_bytes = sizeof c->halves};
 }
 
 static linear *load(backend *b, const w8a8 *c, const tensor_view *scale) {
@@ -92,7 +94,8 @@ static void products_are_those_of_the_files_own_numbers(void **state) {
             for (int r = 0; r < n; r++) {
                 for (int o = 0; o < OUT; o++) {
                     if (got[r][o] != expected(c, r, o)) {
-                        fail_msg("%s, %d rows: row %d, output %d is %a, not %a", isa_names[i], n, r, o, (double)got[r][o], (double)expected(c, r, o));
+                        fail_msg("%s, %d rows: row %d, output %d is %a, not %a", isa_names[i], n, r, o, (double)got[r][o],
+                                 (double)expected(c, r, o));
                     }
                 }
             }

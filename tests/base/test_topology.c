@@ -44,9 +44,9 @@ static void nonsense_is_refused_with_its_place(void **state) {
     static const struct {
         const char *text;
         int64_t position;
-    } cases[] = {{"", 0},      {",", 0},     {"0,", 2},     {"0-3,x", 4},   {"3-1", 0}, {"0,5-", 2},         {"0,,1", 2},          {"-1", 0},
-                 {"0 1", 0},   {"2048", 0},  {"0-2048", 0}, {"0,1-2-3", 2}, {"0x1", 0}, {"0,99999999999", 2}, {"1,0-3:2", 2},       {"0\n", 0},
-                 {"+1", 0}};
+    } cases[] = {{"", 0},        {",", 0},   {"0,", 2},   {"0-3,x", 4},  {"3-1", 0},     {"0,5-", 2}, {"0,,1", 2},
+                 {"-1", 0},      {"0 1", 0}, {"2048", 0}, {"0-2048", 0}, {"0,1-2-3", 2}, {"0x1", 0},  {"0,99999999999", 2},
+                 {"1,0-3:2", 2}, {"0\n", 0}, {"+1", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cpu_mask m = mask_of("5");
         quire_error err;
@@ -108,8 +108,8 @@ static void put_siblings(int32_t cpu, const char *text) {
     put(path, text);
 }
 
-/* The machine that the files describe, of what is allowed, in order: "0 1 | 4 5 @1". A bar before the second hyperthreads, a node before its
- * processors where it is not 0. */
+/* The machine that the files describe, of what is allowed, in order: "0 1 | 4 5 @1". A bar before the second hyperthreads, a node before
+ * its processors where it is not 0. */
 static void check_machine(const char *allowed, int32_t n_cores, const char *expected) {
     static topology t;
     char text[256] = "";

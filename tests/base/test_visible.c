@@ -42,7 +42,8 @@ static void control_characters_are_shown_as_escapes(void **state) {
 
 static void characters_stay_as_they_are_however_they_are_cut(void **state) {
     (void)state;
-    shown_as("Napol\xc3\xa9on \xe2\x80\x94 \xe6\xbc\xa2\xe5\xad\x97 \xf0\x9f\x99\x82", "Napol\xc3\xa9on \xe2\x80\x94 \xe6\xbc\xa2\xe5\xad\x97 \xf0\x9f\x99\x82");
+    shown_as("Napol\xc3\xa9on \xe2\x80\x94 \xe6\xbc\xa2\xe5\xad\x97 \xf0\x9f\x99\x82",
+             "Napol\xc3\xa9on \xe2\x80\x94 \xe6\xbc\xa2\xe5\xad\x97 \xf0\x9f\x99\x82");
 }
 
 static void bytes_that_are_no_utf8_are_shown_as_bytes(void **state) {

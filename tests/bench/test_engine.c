@@ -23,7 +23,15 @@ static void a_real_engine_runs_over_it_and_every_step_is_noted(void **state) {
     quire_error err;
     assert_int_equal(null_model_open(1000, &null), QUIRE_OK);
     assert_int_equal(kv_layout_init(model_description(null->m), DTYPE_F32, 16, &layout, &err), QUIRE_OK);
-    engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN, .page_tokens = 16, .n_pages = 64, .max_model_len = 100, .max_batched_tokens = 64, .max_seqs = N, .max_requests = N, .starts_paused = true}; /* or the first could end before the last is there */
+    /* or the first could end before the last is there */
+    engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
+                        .page_tokens = 16,
+                        .n_pages = 64,
+                        .max_model_len = 100,
+                        .max_batched_tokens = 64,
+                        .max_seqs = N,
+                        .max_requests = N,
+                        .starts_paused = true};
     assert_int_equal(engine_open(null->m, null->b, &layout, &o, &e, &err), QUIRE_OK);
     assert_int_equal(wake_init(&reader), QUIRE_OK);
     assert_int_equal(engine_out_open(e, &reader, &out), QUIRE_OK);

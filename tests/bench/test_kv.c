@@ -103,7 +103,8 @@ static void a_small_index_is_filled_matched_and_evicted(void **state) {
     assert_in_range(sizes.n_entries, 16 * 64 - 64, 16 * 64);
     assert_true(sizes.pool_bytes >= 16);
     assert_true(sizes.index_bytes > 16 * 4);
-    assert_int_equal(kv_bench_index(1000, 16, 100, 2, runs, &sizes), QUIRE_OK); /* pages in common are a part of one, and tails are part-filled */
+    /* pages in common are a part of one, and tails are part-filled */
+    assert_int_equal(kv_bench_index(1000, 16, 100, 2, runs, &sizes), QUIRE_OK);
     assert_in_range(sizes.n_nodes, 200, 1000);
     assert_int_equal(kv_bench_index(16 * 64 - 1, 16, 1024, 2, runs, &sizes), QUIRE_INVALID);
 }

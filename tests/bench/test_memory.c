@@ -71,7 +71,8 @@ static void growing_copies_and_holds_both_buffers_meanwhile(void **state) {
     assert_int_equal(r.copied_bytes, (131072 - 16) * (int64_t)TOKEN);
 }
 
-/* Every turn finds all that was said before; turns end inside a page of 16 where 1000 + 200 n leaves a rest, and then that page is copied. */
+/* Every turn finds all that was said before; turns end inside a page of 16 where 1000 + 200 n leaves a rest, and then that page is copied.
+ */
 static void a_chat_takes_at_most_a_page_over_what_it_says(void **state) {
     (void)state;
     memory_result r = run(MEMORY_CHAT, MEMORY_PAGED, 16);

@@ -67,7 +67,8 @@ static void a_round_of_a_loop_does_the_operations_that_it_counts(void **state) {
         assert_true(peak_avx2.f32.run(1) == 0.75f * 66 + 0.5f * 12); /* lane 0 of 12 sums that start at 0..11 */
         assert_int_equal(peak_avx2.f32.ops, 12 * 8 * 2);
         assert_int_equal(peak_avx2.int8.ops, 8 * 32 * 2);
-        /* sums that start at 0..7 and 0..3; a round adds 4 products of 5 and 3 to each of their 8 lanes, which are summed two a word, or 32 */
+        /* sums that start at 0..7 and 0..3; a round adds 4 products of 5 and 3 to each of their 8 lanes, which are summed two a word, or 32
+         */
         const uint64_t both_lanes = 4 * (((uint64_t)1 << 32) + 1);
         assert_true(peak_avx2.int8.run(1) == (float)(both_lanes * (28 + 8 * 60)));
         assert_true(peak_avx2.int8_small.run(1) == (float)(both_lanes * (6 + 4 * 480)));

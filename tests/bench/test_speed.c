@@ -39,8 +39,10 @@ static void without_a_limit_a_goal_bounds_the_value_itself(void **state) {
 static void goals_are_those_that_were_set(void **state) {
     (void)state;
     assert_true(speed_goal("decode", "q4_0", 1) == 0.95 && speed_goal("decode", "bf16", 1) == 0.95);
-    assert_true(speed_goal("decode", "q4_0", 4) == 0.70 && speed_goal("decode", "int8", 32) == 0.75 && speed_goal("decode", "q8_0", 16) == 0.65);
-    assert_true(speed_goal("prefill", "int8", 0) == 0.88 && speed_goal("prefill", "q4_k", 0) == 0.72 && speed_goal("prefill", "bf16", 0) == 0.90);
+    assert_true(speed_goal("decode", "q4_0", 4) == 0.70 && speed_goal("decode", "int8", 32) == 0.75 &&
+                speed_goal("decode", "q8_0", 16) == 0.65);
+    assert_true(speed_goal("prefill", "int8", 0) == 0.88 && speed_goal("prefill", "q4_k", 0) == 0.72 &&
+                speed_goal("prefill", "bf16", 0) == 0.90);
     assert_true(isnan(speed_goal("decode", "int8", 1)) && isnan(speed_goal("decode", "bf16", 32)) && isnan(speed_goal("prefill", "q9", 0)));
 }
 

@@ -12,14 +12,21 @@
 
 enum { PASS_OPS = 2 + 2 * 6 };
 
-/* A pass of two layers from start_ns on: op i takes (i + 1) * unit ns, a tenth of it for rows where it is a product. The end is given back. */
+/* A pass of two layers from start_ns on: op i takes (i + 1) * unit ns, a tenth of it for rows where it is a product. The end is given back.
+ */
 static int64_t put_pass(op_time *ops, int32_t n_rows, int64_t start_ns, int64_t unit) {
     static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_LINEAR_ADD};
     for (int32_t i = 0; i < PASS_OPS; i++) {
         op_kind kind = i == 0 ? OP_EMBED : i == PASS_OPS - 1 ? OP_HEAD : layer[(i - 1) % 6];
         int64_t ns = (i + 1) * unit;
         bool is_product = kind == OP_NORM_LINEARS || kind == OP_LINEAR_ADD || kind == OP_GATE_UP || kind == OP_HEAD;
-        ops[i] = (op_time){.kind = kind, .n_rows = n_rows, .start_ns = start_ns, .ns = ns, .rows_ns = is_product ? ns / 10 : 0, .bytes = is_product ? 100 : 0, .operations = is_product ? 7 : 0};
+        ops[i] = (op_time){.kind = kind,
+                           .n_rows = n_rows,
+                           .start_ns = start_ns,
+                           .ns = ns,
+                           .rows_ns = is_product ? ns / 10 : 0,
+                           .bytes = is_product ? 100 : 0,
+                           .operations = is_product ? 7 : 0};
         start_ns += ns;
     }
     return start_ns;
@@ -57,7 +64,8 @@ static void every_op_counts_for_its_stage_and_layer(void **state) {
     assert_us(c.stages[STAGE_PLAN].us, 1.5);
     assert_us(c.stages[STAGE_BETWEEN].us, 0);
     assert_us(c.us, 105 + 4.5);
-    double share = stages_share(&c, STAGE_IS_PRODUCT) + stages_share(&c, STAGE_IS_ATTENTION) + stages_share(&c, STAGE_IS_SAMPLING) + stages_share(&c, STAGE_IS_OTHER);
+    double share = stages_share(&c, STAGE_IS_PRODUCT) + stages_share(&c, STAGE_IS_ATTENTION) + stages_share(&c, STAGE_IS_SAMPLING) +
+                   stages_share(&c, STAGE_IS_OTHER);
     assert_us(share, 1);
     assert_us(stages_share(&c, STAGE_IS_ATTENTION), 14 / c.us);
     assert_us(stages_share(&c, STAGE_IS_SAMPLING), 2.5 / c.us);

@@ -1,4 +1,5 @@
-/* Models made in memory: an engine's opener takes them, their weights are as large as they should be, and what they compute is finite and not all the same. */
+/* Models made in memory: an engine's opener takes them, their weights are as large as they should be, and what they compute is finite and
+ * not all the same. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,15 @@
 #include "core/quant.h"
 #include "file/model_file.h"
 
-static const llama_shape small = {.name = "small", .n_layers = 2, .d_model = 256, .n_heads = 4, .n_kv_heads = 2, .d_head = 64, .d_ff = 512, .n_vocab = 96, .max_positions = 64};
+static const llama_shape small = {.name = "small",
+                                  .n_layers = 2,
+                                  .d_model = 256,
+                                  .n_heads = 4,
+                                  .n_kv_heads = 2,
+                                  .d_head = 64,
+                                  .d_ff = 512,
+                                  .n_vocab = 96,
+                                  .max_positions = 64};
 
 static synthetic open_small(dtype type) {
     synthetic s;

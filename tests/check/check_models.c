@@ -1,6 +1,6 @@
-/* Models: DIR/NAME/ is a Hugging Face directory with ids.json {"prompt", "greedy"} and logits.npy [prompt, vocabulary], often with the same model as
- * model.gguf. In f32 compute with f32 KV the logits of the prompt must be within the tolerance and the greedy ids exact, from both files.
- * DIR/manifest.json may say models.NAME.gguf.lacks: what that file format does not carry, so that it cannot match. */
+/* Models: DIR/NAME/ is a Hugging Face directory with ids.json {"prompt", "greedy"} and logits.npy [prompt, vocabulary], often with the same
+ * model as model.gguf. In f32 compute with f32 KV the logits of the prompt must be within the tolerance and the greedy ids exact, from both
+ * files. DIR/manifest.json may say models.NAME.gguf.lacks: what that file format does not carry, so that it cannot match. */
 #include <glob.h>
 #include <math.h>
 #include <stdio.h>
@@ -64,7 +64,8 @@ static quire_err read_case(const char *dir, model_case *c, quire_error *err) {
     snprintf(path, sizeof path, "%s/logits.npy", dir);
     TRY(check_read_npy(path, &c->logits, dims, err));
     c->n_vocab = dims[1];
-    return dims[0] == (int64_t)c->n_prompt ? QUIRE_OK : err_set(err, QUIRE_BAD_FILE, -1, "%s: must have a row for each token of the prompt", path);
+    return dims[0] == (int64_t)c->n_prompt ? QUIRE_OK
+                                           : err_set(err, QUIRE_BAD_FILE, -1, "%s: must have a row for each token of the prompt", path);
 }
 
 /* Runs the case's prompt; logits f32 [n_prompt, n_vocab] and at most n_greedy ids come back. */
@@ -118,8 +119,8 @@ static void compare(check_report *r, const char *where, const model_case *c, con
     }
     if (!(worst <= TOLERANCE)) {
         size_t n_vocab = (size_t)c->n_vocab;
-        check_fail(r, KIND, where, "logits differ by up to %g (at most %g): token %zu, id %zu is %.9g, must be %.9g", (double)worst, (double)TOLERANCE, at / n_vocab,
-                   at % n_vocab, (double)logits[at], (double)c->logits[at]);
+        check_fail(r, KIND, where, "logits differ by up to %g (at most %g): token %zu, id %zu is %.9g, must be %.9g", (double)worst,
+                   (double)TOLERANCE, at / n_vocab, at % n_vocab, (double)logits[at], (double)c->logits[at]);
         return;
     }
     for (size_t i = 0; i < c->n_greedy; i++) {
@@ -141,7 +142,8 @@ static void check_engine(check_report *r, const char *where, quire_engine *engin
     float *logits = mem_new(c->n_prompt * (size_t)c->n_vocab, sizeof *logits);
     int32_t *greedy = mem_new(c->n_greedy, sizeof *greedy);
     size_t n_greedy = 0;
-    quire_err e = logits && greedy ? run_model(engine, c, logits, greedy, &n_greedy, &err) : err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
+    quire_err e =
+        logits && greedy ? run_model(engine, c, logits, greedy, &n_greedy, &err) : err_set(&err, QUIRE_NO_MEMORY, -1, "out of memory");
     if (e != QUIRE_OK) {
         check_fail(r, KIND, where, "%s", err.message);
     } else {

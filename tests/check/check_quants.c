@@ -31,7 +31,8 @@ static uint32_t bits_of(float v) {
 static void compare_values(check_report *r, const char *where, const float *got, const float *want, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (bits_of(got[i]) != bits_of(want[i])) {
-            check_fail(r, KIND, where, "element %zu is %.9g (%08x), must be %.9g (%08x)", i, (double)got[i], bits_of(got[i]), (double)want[i], bits_of(want[i]));
+            check_fail(r, KIND, where, "element %zu is %.9g (%08x), must be %.9g (%08x)", i, (double)got[i], bits_of(got[i]),
+                       (double)want[i], bits_of(want[i]));
             return;
         }
     }
@@ -44,7 +45,8 @@ static bool blocks_fit(dtype t, int64_t n_values, size_t n_bytes) {
     return n_values % elements == 0 && (size_t)(n_values / elements) * (size_t)dtype_block_bytes(t) == n_bytes;
 }
 
-static void check_dequantise(check_report *r, const char *where, dtype t, const char *blocks, size_t n_bytes, const float *want, int64_t n) {
+static void check_dequantise(check_report *r, const char *where, dtype t, const char *blocks, size_t n_bytes, const float *want,
+                             int64_t n) {
     float *got = mem_new((size_t)n, sizeof *got);
     if (!blocks_fit(t, n, n_bytes) || !got) {
         check_fail(r, KIND, where, "%zu bytes of %s do not hold %lld values", n_bytes, dtype_name(t), (long long)n);
@@ -68,8 +70,8 @@ static void check_quantise(check_report *r, const char *where, dtype t, const ch
             i++;
         }
         if (i < n_bytes) {
-            check_fail(r, KIND, where, "byte %zu (block %zu) is %02x, must be %02x", i, i / (size_t)dtype_block_bytes(t), (unsigned)(unsigned char)got[i],
-                       (unsigned)(unsigned char)want[i]);
+            check_fail(r, KIND, where, "byte %zu (block %zu) is %02x, must be %02x", i, i / (size_t)dtype_block_bytes(t),
+                       (unsigned)(unsigned char)got[i], (unsigned)(unsigned char)want[i]);
         } else {
             check_pass(r, KIND, where);
         }

@@ -1,4 +1,5 @@
-/* Sampling: cases.jsonl (final distributions), mirostat.jsonl (trajectories), logprobs.jsonl and spec.jsonl (speculative sampling) of a directory. */
+/* Sampling: cases.jsonl (final distributions), mirostat.jsonl (trajectories), logprobs.jsonl and spec.jsonl (speculative sampling) of a
+ * directory. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,7 +155,8 @@ static quire_err read_params(json_value *o, sampling_params *p, int32_t *eos, in
 
 /* ---- cases.jsonl ---- */
 
-/* Compares a distribution with kept ids and their probabilities; *worst is the largest error over the tolerance. False when other tokens are kept. */
+/* Compares a distribution with kept ids and their probabilities; *worst is the largest error over the tolerance. False when other tokens
+ * are kept. */
 static bool same_distribution(const float *probs, int32_t n, json_value *kept, json_value *want, double *worst) {
     int32_t next = 0, n_kept = length_of(kept);
     *worst = 0.0;

@@ -12,7 +12,15 @@
 #include "base/rng.h"
 #include "core/cascade.h"
 
-enum { PAGE = 64, PAGES_A_CHUNK = ATTN_CHUNK / PAGE, MAX_SEQS = 40, MAX_ROWS = 400, MAX_CHUNKS = 12, TILE_ROWS = 16, TABLE_PAGES = 17 * PAGES_A_CHUNK };
+enum {
+    PAGE = 64,
+    PAGES_A_CHUNK = ATTN_CHUNK / PAGE,
+    MAX_SEQS = 40,
+    MAX_ROWS = 400,
+    MAX_CHUNKS = 12,
+    TILE_ROWS = 16,
+    TABLE_PAGES = 17 * PAGES_A_CHUNK
+};
 
 typedef struct world {
     kv_layout layout;
@@ -149,7 +157,8 @@ static void chunks_that_a_row_of_the_step_lies_in_are_its_own(void **state) {
 
 /* ---- random trees ---- */
 
-/* Of every row and chunk, how often it was computed, in ascending order; and by each shared item only where all its sequences have the same pages. */
+/* Of every row and chunk, how often it was computed, in ascending order; and by each shared item only where all its sequences have the same
+ * pages. */
 static void check_cover(const world *w) {
     static int32_t next[MAX_ROWS];
     memset(next, 0, sizeof next);
@@ -170,7 +179,8 @@ static void check_cover(const world *w) {
             next[row] = item->partial == ATTN_CARRY ? item->chunk0 + item->n_chunks : INT32_MAX;
             assert_true(item->partial == ATTN_CARRY ? (item->chunk0 + item->n_chunks) * ATTN_CHUNK <= position
                                                     : (item->chunk0 + item->n_chunks) * ATTN_CHUNK > position);
-            for (int32_t p = item->chunk0 * PAGES_A_CHUNK; item->partial == ATTN_CARRY && p < (item->chunk0 + item->n_chunks) * PAGES_A_CHUNK; p++) {
+            for (int32_t p = item->chunk0 * PAGES_A_CHUNK;
+                 item->partial == ATTN_CARRY && p < (item->chunk0 + item->n_chunks) * PAGES_A_CHUNK; p++) {
                 assert_int_equal(w->seqs[s].pages[0][p], w->seqs[item->seq].pages[0][p]);
             }
         }
@@ -188,7 +198,8 @@ static int64_t least_read(const world *w) {
         for (int32_t t = 0; t < s; t++) {
             int32_t theirs = (w->seqs[t].n_tokens - w->seqs[t].n_rows) / ATTN_CHUNK, common = 0;
             while (common < whole && common < theirs &&
-                   memcmp(w->tables[0][s] + common * PAGES_A_CHUNK, w->tables[0][t] + common * PAGES_A_CHUNK, sizeof(int32_t) * PAGES_A_CHUNK) == 0) {
+                   memcmp(w->tables[0][s] + common * PAGES_A_CHUNK, w->tables[0][t] + common * PAGES_A_CHUNK,
+                          sizeof(int32_t) * PAGES_A_CHUNK) == 0) {
                 common++;
             }
             most = common > most ? common : most;
@@ -219,7 +230,8 @@ static void random_trees_read_every_chunk_once(void **state) {
         world_open_for(&w, 1, 1 + round % 20);
         int32_t n = 1 + (int32_t)(rng_next(&draw) % MAX_SEQS);
         for (int32_t s = 0; s < n; s++) {
-            int32_t before = (int32_t)(rng_next(&draw) % (MAX_CHUNKS * ATTN_CHUNK)), with = s > 0 ? (int32_t)(rng_next(&draw) % (uint64_t)s) : 0;
+            int32_t before = (int32_t)(rng_next(&draw) % (MAX_CHUNKS * ATTN_CHUNK)),
+                    with = s > 0 ? (int32_t)(rng_next(&draw) % (uint64_t)s) : 0;
             int32_t least = with < s && w.seqs[with].n_tokens < before ? w.seqs[with].n_tokens : before;
             int32_t shared = rng_next(&draw) % 4 == 0 ? 0 : (int32_t)(rng_next(&draw) % (uint64_t)(least + 1));
             add(&w, before, 1 + (int32_t)(rng_next(&draw) % 5), with, shared);

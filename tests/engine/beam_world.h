@@ -31,7 +31,10 @@ typedef struct search {
 } search;
 
 static inline void search_init(search *s, harness *h, uint64_t seed, int32_t n_prompt, int32_t n_beams, int32_t max_tokens) {
-    *s = (search){.n_prompt = n_prompt, .n = n_beams, .beams = {.width = n_beams, .n_groups = 1, .length_penalty = 1.0f}, .sampling = greedy(max_tokens)};
+    *s = (search){.n_prompt = n_prompt,
+                  .n = n_beams,
+                  .beams = {.width = n_beams, .n_groups = 1, .length_penalty = 1.0f},
+                  .sampling = greedy(max_tokens)};
     random_prompt(&seed, h->n_vocab, n_prompt, s->prompt);
 }
 
@@ -39,7 +42,16 @@ static inline quire_err search_submit(harness *h, search *s) {
     void *users[MAX_RESULTS];
     int32_t *tokens = mem_new((size_t)s->n_prompt, sizeof *tokens);
     memcpy(tokens, s->prompt, (size_t)s->n_prompt * sizeof *tokens);
-    engine_request r = {.tokens = tokens, .n_tokens = s->n_prompt, .sampling = s->sampling, .beams = s->beams, .ending = s->ending, .logprobs_width = s->width, .explain = s->explain, .namespace = "test", .n_namespace = 4, .out = h->out};
+    engine_request r = {.tokens = tokens,
+                        .n_tokens = s->n_prompt,
+                        .sampling = s->sampling,
+                        .beams = s->beams,
+                        .ending = s->ending,
+                        .logprobs_width = s->width,
+                        .explain = s->explain,
+                        .namespace = "test",
+                        .n_namespace = 4,
+                        .out = h->out};
     memset(s->results, 0, sizeof s->results);
     s->n_ended = 0;
     for (int32_t i = 0; i < s->n; i++) {

@@ -1,6 +1,6 @@
-/* One workload of requests of every kind, run without drafts and with them in every way, for the tests that speculation changes no token, no
- * log-probability, no end and nothing that is cached: compared to the byte. The engine of a debug build audits pages and index after each step
- * (kv_check, kv_index_check). */
+/* One workload of requests of every kind, run without drafts and with them in every way, for the tests that speculation changes no token,
+ * no log-probability, no end and nothing that is cached: compared to the byte. The engine of a debug build audits pages and index after
+ * each step (kv_check, kv_index_check). */
 #ifndef TESTS_ENGINE_DRAFT_CASE_H
 #define TESTS_ENGINE_DRAFT_CASE_H
 
@@ -123,7 +123,8 @@ static inline void take(const engine_event *ev) {
     o->tokens[o->n++] = ev->token;
 }
 
-/* Runs the workload twice over one engine, so that the second time much is found in the cache; the second outcomes must be the first ones. */
+/* Runs the workload twice over one engine, so that the second time much is found in the cache; the second outcomes must be the first ones.
+ */
 static inline void run(const harness_options *o, workload *w) {
     harness h = {0};
     harness_open(o, &h);

@@ -1,4 +1,5 @@
-/* An engine over the built-in model, driven from a test: open with a configuration, run requests to their end, look at logits and tokens. */
+/* An engine over the built-in model, driven from a test: open with a configuration, run requests to their end, look at logits and tokens.
+ */
 #ifndef TESTS_ENGINE_HARNESS_H
 #define TESTS_ENGINE_HARNESS_H
 
@@ -15,9 +16,9 @@
 
 #define BUILTIN "models/builtin.gguf"
 #define TINY    "tests/engine/tiny.gguf" /* random: tools/make_llama.py --preset tiny-2k --tied --sharpness 4 --seed 2 */
-/* A test that wants guesses to come true and responses not to end, as the small model's may, defines MODEL as FLUENT; SIBLING drafts for it.
- * Under ThreadSanitizer, where products are a hundred times as slow, that is the tiny one, which is as sure of what it says; its sibling is
- * the same with --layers 1. */
+/* A test that wants guesses to come true and responses not to end, as the small model's may, defines MODEL as FLUENT; SIBLING drafts for
+ * it. Under ThreadSanitizer, where products are a hundred times as slow, that is the tiny one, which is as sure of what it says; its
+ * sibling is the same with --layers 1. */
 #if defined(__SANITIZE_THREAD__)
 #define FLUENT  TINY
 #define SIBLING "tests/engine/tiny-sibling.gguf"
@@ -53,11 +54,20 @@ typedef struct harness_options {
     int64_t step_target_us;
     draft_options draft;
     bool no_chunked_prefill, no_fork_sharing, no_cascade, starts_paused;
-    const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d); /* what the backend does instead, from before the engine starts; NULL: as it is */
+    /* what the backend does instead, from before the engine starts; NULL: as it is */
+    const backend_ops *(*wrap)(const backend_ops *ops, const model_desc *d);
 } harness_options;
 
-static const harness_options harness_defaults = {
-    .path = MODEL, .isa = "auto", .compute = COMPUTE_F32, .kv = DTYPE_F32, .page_tokens = 16, .n_pages = 1024, .max_rows = 128, .max_seqs = 16, .n_threads = 1, .prefix_cache = PREFIX_CACHE_TOKEN};
+static const harness_options harness_defaults = {.path = MODEL,
+                                                 .isa = "auto",
+                                                 .compute = COMPUTE_F32,
+                                                 .kv = DTYPE_F32,
+                                                 .page_tokens = 16,
+                                                 .n_pages = 1024,
+                                                 .max_rows = 128,
+                                                 .max_seqs = 16,
+                                                 .n_threads = 1,
+                                                 .prefix_cache = PREFIX_CACHE_TOKEN};
 
 typedef struct harness {
     backend *b;
@@ -104,7 +114,9 @@ static inline void harness_open(const harness_options *o, harness *h) {
     step_limits limits = {.max_rows = o->max_rows, .max_seqs = o->max_seqs, .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_rows)};
     engine_options eo = {.page_tokens = o->page_tokens,
                          .n_pages = o->n_pages,
-                         .max_model_len = o->max_model_len > 0 ? o->max_model_len : o->n_pages * o->page_tokens < 2048 ? o->n_pages * o->page_tokens : 2048,
+                         .max_model_len = o->max_model_len > 0                 ? o->max_model_len
+                                          : o->n_pages * o->page_tokens < 2048 ? o->n_pages * o->page_tokens
+                                                                               : 2048,
                          .max_batched_tokens = o->max_rows,
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->chunk,
@@ -155,7 +167,20 @@ static inline void harness_submit(harness *h, harness_run *r) {
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
     const char *namespace = r->namespace ? r->namespace : "test";
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .logits_out = r->logits, .logits_first = r->logits_first, .namespace = namespace, .n_namespace = strlen(namespace), .retains = r->retains, .retention = r->retention, .priority = r->priority, .deadline_us = r->deadline_us, .explain = r->explain, .out = h->out, .user = r};
+    engine_request q = {.tokens = tokens,
+                        .n_tokens = r->n_prompt,
+                        .sampling = r->sampling,
+                        .logits_out = r->logits,
+                        .logits_first = r->logits_first,
+                        .namespace = namespace,
+                        .n_namespace = strlen(namespace),
+                        .retains = r->retains,
+                        .retention = r->retention,
+                        .priority = r->priority,
+                        .deadline_us = r->deadline_us,
+                        .explain = r->explain,
+                        .out = h->out,
+                        .user = r};
     r->n_tokens = 0;
     r->finish = FINISH_NONE;
     r->error = engine_submit(h->e, &q, &r->id, &err);
@@ -165,8 +190,8 @@ static inline void harness_submit(harness *h, harness_run *r) {
     }
 }
 
-/* No step begins until harness_wait, as with starts_paused: for tests of how requests share steps and pages, whose first could have ended before the last
- * is handed over. */
+/* No step begins until harness_wait, as with starts_paused: for tests of how requests share steps and pages, whose first could have ended
+ * before the last is handed over. */
 static inline void harness_hold(harness *h) {
     atomic_store(&h->e->held, true);
 }
@@ -208,8 +233,8 @@ static inline void harness_wait(harness *h, int32_t n) {
     }
 }
 
-/* Ends the engine's thread: the test's own takes its part from now on, a harness_step at a time, so that what happens between steps is the test's choice.
- * Every request must have ended, and its end been read, before harness_close. */
+/* Ends the engine's thread: the test's own takes its part from now on, a harness_step at a time, so that what happens between steps is the
+ * test's choice. Every request must have ended, and its end been read, before harness_close. */
 static inline void harness_take_over(harness *h) {
     atomic_store(&h->e->stop, true);
     wake_ring(&h->e->in_wake);

@@ -25,7 +25,8 @@ static void a_second_of_waiting_is_worth_lambda_tokens(void **state) {
     assert_true(gap > -1e-9 && gap < 1e-9);
 }
 
-/* However much of others' prompts is cached, one request a tenth of a second is served, and after longest / lambda seconds nobody new overtakes. */
+/* However much of others' prompts is cached, one request a tenth of a second is served, and after longest / lambda seconds nobody new
+ * overtakes. */
 static void nobody_starves_behind_cached_prefixes(void **state) {
     (void)state;
     enum { LONGEST = 32768, STEP_US = 100000, N_STEPS = 3000 };
@@ -39,7 +40,8 @@ static void nobody_starves_behind_cached_prefixes(void **state) {
         arrived_us[n++] = now;
         int32_t best = 0;
         for (int32_t i = 1; i < n; i++) {
-            if (admission_prefix_score(matched[i], now - arrived_us[i], lambda) > admission_prefix_score(matched[best], now - arrived_us[best], lambda)) {
+            if (admission_prefix_score(matched[i], now - arrived_us[i], lambda) >
+                admission_prefix_score(matched[best], now - arrived_us[best], lambda)) {
                 best = i;
             }
         }
@@ -67,7 +69,8 @@ static void who_comes_back_has_saved_no_credit_up(void **state) {
     assert_true(service_counters_of(&s, b) == 200.0); /* as the least of those who stand */
     int32_t c = service_counters_enter(&s, "c", 1);
     assert_true(service_counters_of(&s, c) == 200.0);
-    int32_t d = service_counters_enter(&s, "d", 1), common = service_counters_enter(&s, "x", 1); /* more tenants than slots: they count as one, and go before nobody */
+    /* more tenants than slots: they count as one, and go before nobody */
+    int32_t d = service_counters_enter(&s, "d", 1), common = service_counters_enter(&s, "x", 1);
     assert_int_equal(d, 3);
     assert_int_equal(common, d);
     assert_true(service_counters_of(&s, d) == 200.0);

@@ -25,12 +25,14 @@ static int read_lines(line *out, int cap) {
     assert_non_null(f);
     while (fgets(text, sizeof text, f)) {
         line l;
-        int got = sscanf(text,
-                         "{\"step\":%lld,\"request\":%lld,\"rows\":%lld,\"pages\":%lld,\"live_bytes\":%lld,\"reserved_bytes\":%lld,\"wasted_bytes\":%lld,"
-                         "\"shared_bytes\":%lld,\"cached_bytes\":%lld,\"free_bytes\":%lld,\"of_request\":{\"live_bytes\":%lld,\"reserved_bytes\":%lld,"
-                         "\"wasted_bytes\":%lld,\"shared_bytes\":%lld}}",
-                         &l.step, &l.request, &l.rows, &l.pages, &l.live, &l.reserved, &l.wasted, &l.shared, &l.cached, &l.free, &l.own_live,
-                         &l.own_reserved, &l.own_wasted, &l.own_shared);
+        int got = sscanf(
+            text,
+            "{\"step\":%lld,\"request\":%lld,\"rows\":%lld,\"pages\":%lld,\"live_bytes\":%lld,\"reserved_bytes\":%lld,\"wasted_bytes\":%"
+            "lld,"
+            "\"shared_bytes\":%lld,\"cached_bytes\":%lld,\"free_bytes\":%lld,\"of_request\":{\"live_bytes\":%lld,\"reserved_bytes\":%lld,"
+            "\"wasted_bytes\":%lld,\"shared_bytes\":%lld}}",
+            &l.step, &l.request, &l.rows, &l.pages, &l.live, &l.reserved, &l.wasted, &l.shared, &l.cached, &l.free, &l.own_live,
+            &l.own_reserved, &l.own_wasted, &l.own_shared);
         assert_int_equal(got, 14);
         assert_true(n < cap);
         out[n++] = l;

@@ -36,7 +36,8 @@ static void log_softmax(harness *h, const search *s, const path *p, double *out)
     float *logits = mem_new((size_t)n * (size_t)h->n_vocab, sizeof *logits);
     memcpy(tokens, s->prompt, (size_t)s->n_prompt * sizeof *tokens);
     memcpy(tokens + s->n_prompt, p->tokens, (size_t)p->n * sizeof *tokens);
-    harness_run run = {.prompt = tokens, .n_prompt = n, .sampling = greedy(1), .logits = logits, .logits_first = n - 1, .namespace = "reference"};
+    harness_run run = {
+        .prompt = tokens, .n_prompt = n, .sampling = greedy(1), .logits = logits, .logits_first = n - 1, .namespace = "reference"};
     harness_submit(h, &run);
     harness_wait(h, 1);
     const float *row = logits + (size_t)(n - 1) * (size_t)h->n_vocab;
@@ -71,7 +72,8 @@ static void reference_step(harness *h, const search *s, int32_t n, paths *live, 
         for (int32_t best = 0; best < 40; best++) { /* more than any set looks at */
             int32_t token = 0;
             for (int32_t t = 1; t < h->n_vocab; t++) {
-                double a = row[t] - (double)s->beams.diversity_penalty * chosen[t], b = row[token] - (double)s->beams.diversity_penalty * chosen[token];
+                double a = row[t] - (double)s->beams.diversity_penalty * chosen[t],
+                       b = row[token] - (double)s->beams.diversity_penalty * chosen[token];
                 token = a > b ? t : token;
             }
             path *p = &all[n_all++];
@@ -240,8 +242,8 @@ static int32_t held_pages(engine *e) {
     return n_held;
 }
 
-/* 64 tokens and 4 beams of 10 more: 8 pages against 20 unshared, 4 of them the prompt's (docs/worked-examples.md, 2). A pool of so many suffices, one of a page
- * less is refused. */
+/* 64 tokens and 4 beams of 10 more: 8 pages against 20 unshared, 4 of them the prompt's (docs/worked-examples.md, 2). A pool of so many
+ * suffices, one of a page less is refused. */
 static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out) {
     harness_options o = harness_defaults;
     int32_t most = shared ? 8 : 20;
@@ -306,7 +308,8 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
         while (harness_step(&h)) {
             int32_t held = held_pages(h.e), n_known = h.e->n_running > 0 ? h.e->running[0]->n_known : 0;
             kv_counts c = kv_pool_counts(h.e->pool);
-            /* The prompt and each path behind it once: what was held plus a page for each beam's row, less the branches that were cut off. */
+            /* The prompt and each path behind it once: what was held plus a page for each beam's row, less the branches that were cut off.
+             */
             assert_int_equal(c.n_free + c.n_cached + held, o.n_pages);
             assert_true(h.e->n_running == 0 || c.n_cached == 0);
             int32_t grown = n_known == 21 ? 20 : before + h.e->n_running;
@@ -321,7 +324,8 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
     }
 }
 
-/* Forked beams write into one part-filled page: the planner knows that they need copies, and has a later request give way rather than stall. */
+/* Forked beams write into one part-filled page: the planner knows that they need copies, and has a later request give way rather than
+ * stall. */
 static void copies_of_shared_pages_are_planned(void **state) {
     (void)state;
     harness_options o = harness_defaults;
@@ -453,7 +457,8 @@ static void results_do_not_depend_on_how_they_were_computed(void **state) {
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         init_searches(again, 3);
         run_in(&settings[i], i == 0 ? base : again, 3, &stats);
-        print_message("%s: %lld preemptions, %lld swapped in\n", settings[i].name, (long long)stats.preemptions, (long long)stats.swapped_in);
+        print_message("%s: %lld preemptions, %lld swapped in\n", settings[i].name, (long long)stats.preemptions,
+                      (long long)stats.swapped_in);
         assert_int_equal(stats.preemptions > 0, settings[i].preempts);
         assert_true(settings[i].swap_bytes == 0 || stats.swapped_in > 0);
         for (int32_t k = 0; k < 3 && i > 0; k++) {

@@ -147,7 +147,8 @@ static void choosing_equals_sorting(void **state) {
         int32_t n = (int32_t)(rng_next(&seed) % 120);
         beam_choice choices[120], sorted[120];
         for (int32_t i = 0; i < n; i++) {
-            sorted[i] = choices[i] = (beam_choice){.from = i / 15, .place = i % 15, .token = i % 15, .score = -(double)(rng_next(&seed) % 30)};
+            sorted[i] = choices[i] =
+                (beam_choice){.from = i / 15, .place = i % 15, .token = i % 15, .score = -(double)(rng_next(&seed) % 30)};
         }
         outcome out;
         choose(&r, 1, choices, n, &out);

@@ -35,7 +35,13 @@ typedef struct fields {
 static engine_request request_of(harness *h, watched *w, int32_t n_tokens, const fields *f) {
     int32_t *tokens = mem_new((size_t)n_tokens, sizeof *tokens);
     memcpy(tokens, w->tokens, (size_t)n_tokens * sizeof *tokens);
-    return (engine_request){.tokens = tokens, .n_tokens = n_tokens, .sampling = f->sampling, .namespace = f->namespace, .n_namespace = strlen(f->namespace), .out = h->out, .user = w};
+    return (engine_request){.tokens = tokens,
+                            .n_tokens = n_tokens,
+                            .sampling = f->sampling,
+                            .namespace = f->namespace,
+                            .n_namespace = strlen(f->namespace),
+                            .out = h->out,
+                            .user = w};
 }
 
 static void start(harness *h, watched *w, int32_t n_prompt, const fields *f) {
@@ -80,7 +86,8 @@ static void read_end(harness *h, watched *w) {
 }
 
 /* to goes on from the first `position` tokens of from, with more behind them. */
-static quire_err branch(harness *h, watched *from, watched *to, int32_t position, const int32_t *more, int32_t n_more, int32_t n_prompt, const fields *f) {
+static quire_err branch(harness *h, watched *from, watched *to, int32_t position, const int32_t *more, int32_t n_more, int32_t n_prompt,
+                        const fields *f) {
     quire_error err;
     engine_fork *fork_from;
     quire_err e = engine_fork_acquire(h->e, from->id, &fork_from);
@@ -176,7 +183,8 @@ static void for_each_engine(void (*check)(harness *h, int kind)) {
     }
 }
 
-/* A branch near the prompt of a long stream, with few tokens of its own to come: its tables have room for those, and not for the fork parent's pages. */
+/* A branch near the prompt of a long stream, with few tokens of its own to come: its tables have room for those, and not for the fork
+ * parent's pages. */
 static void check_short(harness *h, int kind) {
     static watched fork_from, twin, plain;
     fields f = fields_of(kind), few = f;
@@ -426,7 +434,12 @@ static void drafts_change_nothing(void **state) {
     (void)state;
     static const draft_options methods[] = {
         {.method = DRAFT_METHOD_NGRAM, .n_tokens = 5, .lookup_min = 1, .lookup_max = 4},
-        {.method = DRAFT_METHOD_SUFFIX, .n_tokens = 5, .suffix_depth = 16, .suffix_texts = 64, .suffix_factor = 1.0, .suffix_min_prob = 0.1},
+        {.method = DRAFT_METHOD_SUFFIX,
+         .n_tokens = 5,
+         .suffix_depth = 16,
+         .suffix_texts = 64,
+         .suffix_factor = 1.0,
+         .suffix_min_prob = 0.1},
         {.method = DRAFT_METHOD_NGRAM, .n_tokens = 9, .tree_width = 4, .lookup_min = 1, .lookup_max = 4},
     };
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
@@ -499,7 +512,8 @@ static void samples_of_a_branch_are_what_each_would_be_alone(void **state) {
             read_end(&h, &together[k]);
             read_end(&h, &alone[k]);
             same_tokens(&together[k], &alone[k]);
-            assert_memory_equal(together[k].logprobs + position, alone[k].logprobs + position, (size_t)(alone[k].n - position) * sizeof(float));
+            assert_memory_equal(together[k].logprobs + position, alone[k].logprobs + position,
+                                (size_t)(alone[k].n - position) * sizeof(float));
         }
         engine_cancel(h.e, fork_from.id);
         read_end(&h, &fork_from);

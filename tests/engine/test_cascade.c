@@ -1,5 +1,5 @@
-/* Sequences that share pages have their common chunks computed together (core/cascade.h): what that saves is counted, and every bit stays as it is
- * without. */
+/* Sequences that share pages have their common chunks computed together (core/cascade.h): what that saves is counted, and every bit stays
+ * as it is without. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,8 @@ static void same_run(const harness_run *a, const harness_run *b, int32_t n_vocab
     size_t first = (size_t)a->logits_first * (size_t)n_vocab, n = N_LOGITS * (size_t)n_vocab;
     assert_int_equal(a->finish, FINISH_LENGTH);
     assert_int_equal(b->finish, FINISH_LENGTH);
-    if (memcmp(a->tokens, b->tokens, N_NEW * sizeof *a->tokens) != 0 || memcmp(a->logits + first, b->logits + first, n * sizeof(float)) != 0) {
+    if (memcmp(a->tokens, b->tokens, N_NEW * sizeof *a->tokens) != 0 ||
+        memcmp(a->logits + first, b->logits + first, n * sizeof(float)) != 0) {
         fail_msg("%s: a prompt of %d tokens got other bits", what, (int)a->n_prompt);
     }
 }
@@ -134,7 +135,8 @@ static void drafts_are_verified_with_the_same_bits(void **state) {
     (void)both_ways(&o, 0.6, "drafts");
 }
 
-/* Every other layer forgets what its window has left behind, at another page for each length: what all have forgotten is shared, what some have is not. */
+/* Every other layer forgets what its window has left behind, at another page for each length: what all have forgotten is shared, what some
+ * have is not. */
 static void windows_keep_their_bits(void **state) {
     (void)state;
     static layer_kind kinds[DESC_MAX_LAYERS];
@@ -161,7 +163,12 @@ static void samples_share_their_prompt_and_keep_their_tokens(void **state) {
         request_id ids[4];
         o.prefix_cache = PREFIX_CACHE_NONE;
         open_counted(&o, way == 1, &h);
-        engine_request r = {.tokens = (int32_t *)mem_dup(prompts[0], SHARED * sizeof(int32_t)), .n_tokens = SHARED, .sampling = greedy(N_NEW), .namespace = "test", .n_namespace = 4, .out = h.out};
+        engine_request r = {.tokens = (int32_t *)mem_dup(prompts[0], SHARED * sizeof(int32_t)),
+                            .n_tokens = SHARED,
+                            .sampling = greedy(N_NEW),
+                            .namespace = "test",
+                            .n_namespace = 4,
+                            .out = h.out};
         r.sampling.temperature = 1.0f;
         for (int i = 0; i < 4; i++) {
             users[i] = &runs[way][i];

@@ -82,8 +82,8 @@ static void what_cannot_make_it_is_refused_at_once(void **state) {
     harness_close(&h);
 }
 
-/* Steps until nothing is left to do, while the engine believes that a row takes a second: what is foretold is a matter of rows, and deadlines are hours away
- * from when they are looked at. */
+/* Steps until nothing is left to do, while the engine believes that a row takes a second: what is foretold is a matter of rows, and
+ * deadlines are hours away from when they are looked at. */
 static void run_at_a_second_a_row(harness *h, int32_t most) {
     bool goes_on = true, ended;
     while (goes_on && most-- > 0) {
@@ -97,7 +97,8 @@ static void run_at_a_second_a_row(harness *h, int32_t most) {
     }
 }
 
-/* Who goes before a request is the policy's word: behind a flood of another tenant it comes next under a fair schedule, and last by arrival. */
+/* Who goes before a request is the policy's word: behind a flood of another tenant it comes next under a fair schedule, and last by
+ * arrival. */
 static void those_that_the_policy_puts_behind_do_not_count(void **state) {
     (void)state;
     enum { N = 20 };

@@ -42,7 +42,8 @@ static void drafts_of_a_second_model_change_nothing(void **state) {
     second_close(&x);
 }
 
-/* The model drafting for itself is always right, sampled text included: drafts share the noise, and what was computed of drafts stays in step. */
+/* The model drafting for itself is always right, sampled text included: drafts share the noise, and what was computed of drafts stays in
+ * step. */
 static void a_model_that_drafts_for_itself_is_always_right(void **state) {
     (void)state;
     static workload base, with;
@@ -139,7 +140,8 @@ static void rejection_sampling_keeps_the_distribution(void **state) {
         o.draft.fixed_length = true;
         count_pairs(&o, 5000, counts, &stats);
         double same_law = chi_square(plain, counts);
-        print_message("method %d: chi square %.1f, %d of %d drafts accepted\n", (int)o.draft.method, same_law, (int)stats.draft_accepted, (int)stats.draft_tokens);
+        print_message("method %d: chi square %.1f, %d of %d drafts accepted\n", (int)o.draft.method, same_law, (int)stats.draft_accepted,
+                      (int)stats.draft_tokens);
         assert_true(same_law < 80);
         assert_true(stats.draft_accepted > 500 && stats.draft_accepted < stats.draft_tokens - 500);
     }

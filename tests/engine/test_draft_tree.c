@@ -1,7 +1,8 @@
 /* Trees of drafts change nothing (draft_case.h). */
 #include "draft_case.h"
 
-/* Branches change nothing either, and more than the first one is gone down: several tokens are accepted in steps that a line would not have had them from. */
+/* Branches change nothing either, and more than the first one is gone down: several tokens are accepted in steps that a line would not have
+ * had them from. */
 static void trees_change_nothing(void **state) {
     (void)state;
     draft_options o = ngram;

@@ -79,7 +79,8 @@ static void what_can_never_fit_is_refused_at_once(void **state) {
     o.n_pages = 4;
     harness_open(&o, &h);
     random_prompt(&seed, h.n_vocab, 64, prompt);
-    harness_run big = {.prompt = prompt, .n_prompt = 64, .sampling = greedy(1)}, fits = {.prompt = prompt, .n_prompt = 63, .sampling = greedy(9)};
+    harness_run big = {.prompt = prompt, .n_prompt = 64, .sampling = greedy(1)},
+                fits = {.prompt = prompt, .n_prompt = 63, .sampling = greedy(9)};
     harness_run strange = {.prompt = bad, .n_prompt = 2, .sampling = greedy(1)};
     harness_submit(&h, &big);
     assert_int_equal(big.error, QUIRE_TOO_LARGE);

@@ -136,7 +136,8 @@ static void logits_over_int8_pages_do_not_depend_on_how_they_were_run(void **sta
     all_ways(COMPUTE_F32, DTYPE_I8, "auto");
 }
 
-/* The same prompt behind prefixes of every length that were cached before: the last rows' logits and the tokens are those of a first run. */
+/* The same prompt behind prefixes of every length that were cached before: the last rows' logits and the tokens are those of a first run.
+ */
 static void reuse(compute_mode compute, dtype kv, int32_t page_tokens) {
     harness_options o = harness_defaults;
     harness h = {0};
@@ -218,7 +219,8 @@ static void hash_of_mode(compute_mode compute, dtype kv, uint64_t expected) {
         run_way(&o, false, false, &got);
         uint64_t hash = fnv(got.logits, got.n_bytes);
         if (hash != expected) {
-            fail_msg("%s on %s: hash %016llx, stored %016llx", compute_name(compute), isas[i], (unsigned long long)hash, (unsigned long long)expected);
+            fail_msg("%s on %s: hash %016llx, stored %016llx", compute_name(compute), isas[i], (unsigned long long)hash,
+                     (unsigned long long)expected);
         }
         mem_free(got.logits);
     }

@@ -1,5 +1,5 @@
-/* A row that is not a number: its request ends with an error, its neighbours with the tokens they have alone, and nothing of it is found in the cache. The
- * backend is the real one, but for two tokens whose rows it spoils. */
+/* A row that is not a number: its request ends with an error, its neighbours with the tokens they have alone, and nothing of it is found in
+ * the cache. The backend is the real one, but for two tokens whose rows it spoils. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

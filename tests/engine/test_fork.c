@@ -34,7 +34,8 @@ static void group_init(group *g, harness *h, int32_t n_prompt, int32_t n, float 
 static engine_request request_of(harness *h, group *g) {
     int32_t *tokens = mem_new((size_t)g->n_prompt, sizeof *tokens);
     memcpy(tokens, g->prompt, (size_t)g->n_prompt * sizeof *tokens);
-    return (engine_request){.tokens = tokens, .n_tokens = g->n_prompt, .sampling = g->sampling, .namespace = "test", .n_namespace = 4, .out = h->out};
+    return (engine_request){
+        .tokens = tokens, .n_tokens = g->n_prompt, .sampling = g->sampling, .namespace = "test", .n_namespace = 4, .out = h->out};
 }
 
 static void submit(harness *h, group *g, request_id *ids) {

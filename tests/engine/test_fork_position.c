@@ -1,5 +1,5 @@
-/* What a branch takes of its fork parent, and from whom: pages of its own tenant only, pages that are still there, and a fork parent that is the one it names. Every step is
- * the test's. */
+/* What a branch takes of its fork parent, and from whom: pages of its own tenant only, pages that are still there, and a fork parent that
+ * is the one it names. Every step is the test's. */
 #include <stdio.h>
 
 #include "window_world.h"
@@ -15,7 +15,8 @@ typedef struct twig {
 } twig;
 
 /* Goes on from the fork parent's first `position` tokens, with given[0..n_given) behind them and n_more of its own. */
-static void branch_off(harness *h, const harness_run *fork_from, int32_t position, const int32_t *given, int32_t n_given, int32_t n_more, const char *namespace, twig *out) {
+static void branch_off(harness *h, const harness_run *fork_from, int32_t position, const int32_t *given, int32_t n_given, int32_t n_more,
+                       const char *namespace, twig *out) {
     quire_error err = {0};
     int32_t n = position + n_given, *tokens = mem_new((size_t)n, sizeof *tokens);
     memcpy(tokens, fork_from->prompt, (size_t)fork_from->n_prompt * sizeof *tokens);
@@ -48,7 +49,8 @@ static int32_t found_by(harness *h, const char *namespace, const int32_t *text, 
     return r.n_cached;
 }
 
-/* A tenant's branch of another tenant's stream is a request like any other: it computes all its tokens, and what it computes is its own tenant's. */
+/* A tenant's branch of another tenant's stream is a request like any other: it computes all its tokens, and what it computes is its own
+ * tenant's. */
 static void check_tenants(const char *namespace, bool same) {
     static harness_run fork_from;
     static twig fork;
@@ -137,7 +139,8 @@ static bool has_window(int32_t n, int32_t n_computed) {
     return first / PAGE >= kept / PAGE;
 }
 
-/* Forks of a long fork parent from everywhere: whose window the fork parent still has shares its pages and computes a row; whose window has gone is computed again. */
+/* Forks of a long fork parent from everywhere: whose window the fork parent still has shares its pages and computes a row; whose window has
+ * gone is computed again. */
 static void check_windows(layer_kind odd, prefix_cache cache) {
     static harness_run plain, fork_from;
     static twig fork;

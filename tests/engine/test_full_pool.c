@@ -1,4 +1,5 @@
-/* Full pools: what is admitted ends, though samples and forks share a part-filled page that each must copy before it writes on, and the pool has none. */
+/* Full pools: what is admitted ends, though samples and forks share a part-filled page that each must copy before it writes on, and the
+ * pool has none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +39,8 @@ static void submit_samples(harness *h, int32_t n_prompt, int32_t n, int32_t max_
     for (int32_t i = 0; i < n; i++) {
         users[i] = &runs[i];
     }
-    engine_request r = {.tokens = tokens, .n_tokens = n_prompt, .sampling = greedy(max_tokens), .namespace = "test", .n_namespace = 4, .out = h->out};
+    engine_request r = {
+        .tokens = tokens, .n_tokens = n_prompt, .sampling = greedy(max_tokens), .namespace = "test", .n_namespace = 4, .out = h->out};
     assert_int_equal(engine_submit_samples(h->e, &r, n, users, ids, &err), QUIRE_OK);
 }
 
@@ -115,7 +117,8 @@ static void a_lone_sequence_goes_on_in_the_page_that_an_ended_sample_shared(void
     }
 }
 
-/* A sequence that was given a page in whose middle its tokens end writes on in it, where the pool has no page for a copy and nobody else holds it. */
+/* A sequence that was given a page in whose middle its tokens end writes on in it, where the pool has no page for a copy and nobody else
+ * holds it. */
 static void a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy(void **state) {
     (void)state;
     harness h;
@@ -127,7 +130,8 @@ static void a_cached_tail_is_taken_over_where_there_is_no_page_for_a_copy(void *
     int32_t *tokens = mem_new(58, sizeof *tokens);
     memcpy(tokens, prompt, 57 * sizeof *tokens);
     tokens[57] = runs[0].tokens[7];
-    engine_request r = {.tokens = tokens, .n_tokens = 58, .sampling = greedy(5), .namespace = "test", .n_namespace = 4, .out = h.out, .user = &runs[1]};
+    engine_request r = {
+        .tokens = tokens, .n_tokens = 58, .sampling = greedy(5), .namespace = "test", .n_namespace = 4, .out = h.out, .user = &runs[1]};
     quire_error err;
     assert_int_equal(engine_submit(h.e, &r, &ids[1], &err), QUIRE_OK);
     await_ends(&h, 1);
@@ -154,8 +158,16 @@ static void a_stream_and_its_fork_end_in_a_full_pool(void **state) {
             if (!forked && engine_fork_acquire(h.e, ids[0], &fork_from) == QUIRE_OK) {
                 int32_t *tokens = mem_new(50, sizeof *tokens);
                 memcpy(tokens, prompt, 50 * sizeof *tokens);
-                engine_request q = {.tokens = tokens, .n_tokens = 50, .n_prompt = 50, .fork_from = fork_from, .fork_position = 50, .sampling = greedy(14),
-                                    .namespace = "test", .n_namespace = 4, .out = h.out, .user = &runs[1]};
+                engine_request q = {.tokens = tokens,
+                                    .n_tokens = 50,
+                                    .n_prompt = 50,
+                                    .fork_from = fork_from,
+                                    .fork_position = 50,
+                                    .sampling = greedy(14),
+                                    .namespace = "test",
+                                    .n_namespace = 4,
+                                    .out = h.out,
+                                    .user = &runs[1]};
                 quire_error err;
                 forked = engine_submit(h.e, &q, &ids[1], &err) == QUIRE_OK;
                 if (!forked) {

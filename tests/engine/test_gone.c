@@ -1,5 +1,5 @@
-/* Pages that are gone when a sequence comes to use them: evicted between two portions of what a tier brings, damaged in host memory, gone from before what lies
- * in swap space, given up behind a window. Each costs computing, and changes no bit. Every step is the test's. */
+/* Pages that are gone when a sequence comes to use them: evicted between two portions of what a tier brings, damaged in host memory, gone
+ * from before what lies in swap space, given up behind a window. Each costs computing, and changes no bit. Every step is the test's. */
 #include <stdio.h>
 
 #include "window_world.h"
@@ -59,8 +59,8 @@ static void run_through(harness *h, harness_run *r) {
     assert_int_equal(r->finish, FINISH_LENGTH);
 }
 
-/* A prompt of 20 pages comes back in portions of 16. While the first waits for the second, a prefill beside it takes its last pages: what comes behind them has
- * no place any more, and the request computes from there. */
+/* A prompt of 20 pages comes back in portions of 16. While the first waits for the second, a prefill beside it takes its last pages: what
+ * comes behind them has no place any more, and the request computes from there. */
 static void an_eviction_between_two_portions_ends_the_promotion(void **state) {
     (void)state;
     enum { PAGE = 4, N_PAGES = 64, PORTION = 16, N = 20 * PAGE + 2, N_STRANGER = 240, N_BESIDE = 200, STEP = 100 };
@@ -79,7 +79,8 @@ static void an_eviction_between_two_portions_ends_the_promotion(void **state) {
     harness_open(&o, &h);
     harness_take_over(&h);
     harness_run first = again(&cold, h.n_vocab), warm = again(&cold, h.n_vocab);
-    harness_run s = {.prompt = stranger, .n_prompt = N_STRANGER, .sampling = greedy(2)}, b = {.prompt = beside, .n_prompt = N_BESIDE, .sampling = greedy(1)};
+    harness_run s = {.prompt = stranger, .n_prompt = N_STRANGER, .sampling = greedy(2)},
+                b = {.prompt = beside, .n_prompt = N_BESIDE, .sampling = greedy(1)};
     run_through(&h, &first);
     same_response(&cold, &first, h.n_vocab);
     run_through(&h, &s); /* takes the place of all that */
@@ -118,7 +119,8 @@ static const backend_ops *note_copies(const backend_ops *ops, const model_desc *
     return &noting;
 }
 
-/* A bit of a page in host memory changes: that page is missed, those behind it are of no use, and when it was computed it is taken in anew. */
+/* A bit of a page in host memory changes: that page is missed, those behind it are of no use, and when it was computed it is taken in anew.
+ */
 static void a_page_that_was_damaged_in_host_memory_is_missed(void **state) {
     (void)state;
     enum { PAGE = 16, WHOLE = 8, N = WHOLE * PAGE + 9, N_STRANGERS = 3, N_STRANGER = 150, DAMAGED = 3 };
@@ -168,8 +170,9 @@ static void evict_down_to(harness *h, int32_t kept) {
     assert_int_equal(kv_pool_counts(h->e->pool).n_cached, kept);
 }
 
-/* Two of one beginning: the younger is preempted, and only what it does not share goes to swap space. The elder ends, and what it leaves is evicted but for
- * `kept` pages before the younger comes back: its frames are of use where the beginning is there as a whole, and else none of them is. */
+/* Two of one beginning: the younger is preempted, and only what it does not share goes to swap space. The elder ends, and what it leaves is
+ * evicted but for `kept` pages before the younger comes back: its frames are of use where the beginning is there as a whole, and else none
+ * of them is. */
 static void check_gap(int32_t kept, const harness_run *cold) {
     enum { PAGE = 16, SHARED = 3 };
     harness h = {0};
@@ -240,8 +243,8 @@ static int32_t pages_held(const sequence *s, int32_t *n_holes) {
     return n;
 }
 
-/* The younger of two is preempted with holes behind its window: as many frames are taken as it holds pages, n_frames of them being enough, and it comes back
- * from these alone. Returns how many pages it held. */
+/* The younger of two is preempted with holes behind its window: as many frames are taken as it holds pages, n_frames of them being enough,
+ * and it comes back from these alone. Returns how many pages it held. */
 static int32_t check_holes(int64_t n_frames, int32_t prompts[2][60], const harness_run *kept) {
     enum { PAGE = 16, N_OUT = 80 };
     static harness_run runs[2];

@@ -1,4 +1,5 @@
-/* Output tables at full speed: one thread publishes as the engine does, another reads, and closes the output table the moment its last end has come. */
+/* Output tables at full speed: one thread publishes as the engine does, another reads, and closes the output table the moment its last end
+ * has come. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -188,7 +189,8 @@ static void a_reader_that_reads_nothing_fills_the_table(void **state) {
     fake_engine_deinit(&e);
 }
 
-/* Marks are looked at by index, so a reader that comes late reads ends in another order than they came in: each says how many came before it. */
+/* Marks are looked at by index, so a reader that comes late reads ends in another order than they came in: each says how many came before
+ * it. */
 static void ends_that_are_read_late_say_in_which_order_they_came(void **state) {
     (void)state;
     static const int32_t order[N_INDEXES] = {5, 2, 7, 0, 3, 6, 1, 4};

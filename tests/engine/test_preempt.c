@@ -19,7 +19,8 @@ static void make_requests(const harness *h) {
     for (int i = 0; i < N_REQUESTS; i++) {
         int32_t n = 1 + (int32_t)(rng_next(&seed) % MAX_PROMPT);
         random_prompt(&seed, h->n_vocab, n, prompts[i]);
-        runs[0][i] = (harness_run){.prompt = prompts[i], .n_prompt = n, .sampling = greedy(1 + (int32_t)(rng_next(&seed) % MAX_OUT)), .priority = i % 3};
+        runs[0][i] = (harness_run){
+            .prompt = prompts[i], .n_prompt = n, .sampling = greedy(1 + (int32_t)(rng_next(&seed) % MAX_OUT)), .priority = i % 3};
         runs[0][i].sampling.temperature = i % 2 ? 1.0f : 0.0f;
         runs[0][i].sampling.seed = (uint64_t)i;
         runs[1][i] = runs[0][i];

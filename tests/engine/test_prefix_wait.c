@@ -116,8 +116,8 @@ static void samples_of_one_prompt_share_its_pages(void **state) {
     harness_close(&h);
 }
 
-/* One's public prefix is the beginning of the other's. What the other tenant computes behind it may be what the longer prefix says, and is its own
- * nevertheless: nobody waits for it. */
+/* One's public prefix is the beginning of the other's. What the other tenant computes behind it may be what the longer prefix says, and is
+ * its own nevertheless: nobody waits for it. */
 static void a_tenant_waits_for_public_pages_and_for_nothing_behind_them(void **state) {
     (void)state;
     enum { SHORT = 32, LONG = 64 };

@@ -222,8 +222,8 @@ static void what_is_kept_is_what_requests_say(void **state) {
     }
 }
 
-/* A lone request that fills the pool goes on inside a page of another's: there is no page to copy that into. It goes back to the page's start, which lets that page
- * be evicted. */
+/* A lone request that fills the pool goes on inside a page of another's: there is no page to copy that into. It goes back to the page's
+ * start, which lets that page be evicted. */
 static void who_finds_no_page_for_a_copy_goes_back_to_the_pages_start(void **state) {
     (void)state;
     enum { PAGE = 16, N_PAGES = 4, AGREED = 54, N = 58, N_OUT = 6 };
@@ -235,7 +235,8 @@ static void who_finds_no_page_for_a_copy_goes_back_to_the_pages_start(void **sta
     for (int32_t i = AGREED; i < N; i++) {
         prompt[i] = first[i] % 2000 + 1;
     }
-    harness_run cold = {.prompt = prompt, .n_prompt = N, .sampling = greedy(N_OUT)}, filler = {.prompt = first, .n_prompt = 60, .sampling = greedy(4)}, r = cold;
+    harness_run cold = {.prompt = prompt, .n_prompt = N, .sampling = greedy(N_OUT)},
+                filler = {.prompt = first, .n_prompt = 60, .sampling = greedy(4)}, r = cold;
     harness_open(&o, &h);
     (void)rows_of(&h, &cold);
     harness_close(&h);

@@ -1,5 +1,5 @@
-/* Storms: samples, beams, forks, steered streams, cancels, drafts, tiers and swapping, all at once in pools of a few pages. Whatever is admitted ends, no page
- * stays held, and each response has the tokens and the log-probabilities that it has alone in a roomy engine. */
+/* Storms: samples, beams, forks, steered streams, cancels, drafts, tiers and swapping, all at once in pools of a few pages. Whatever is
+ * admitted ends, no page stays held, and each response has the tokens and the log-probabilities that it has alone in a roomy engine. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,8 +67,15 @@ static harness_options random_options(void) {
         o.tiers = (engine_tiers){.host_bytes = 1 << (14 + pick(8)), .version = "x", .wait_us = 2000, .write = pick(2)};
     }
     if (pick(2) == 0) {
-        o.draft = (draft_options){.method = pick(2) ? DRAFT_METHOD_NGRAM : DRAFT_METHOD_SUFFIX, .n_tokens = 1 + pick(6), .tree_width = pick(3), .lookup_min = 1,
-                                  .lookup_max = 3, .suffix_depth = 8, .suffix_texts = 8, .suffix_factor = 1.0, .suffix_min_prob = 0.1};
+        o.draft = (draft_options){.method = pick(2) ? DRAFT_METHOD_NGRAM : DRAFT_METHOD_SUFFIX,
+                                  .n_tokens = 1 + pick(6),
+                                  .tree_width = pick(3),
+                                  .lookup_min = 1,
+                                  .lookup_max = 3,
+                                  .suffix_depth = 8,
+                                  .suffix_texts = 8,
+                                  .suffix_factor = 1.0,
+                                  .suffix_min_prob = 0.1};
     }
     return o;
 }
@@ -78,8 +85,15 @@ static harness_options random_options(void) {
 static engine_request request_of(harness *h, const run *r) {
     int32_t *tokens = mem_new((size_t)r->n_prompt, sizeof *tokens);
     memcpy(tokens, r->prompt, (size_t)r->n_prompt * sizeof *tokens);
-    engine_request q = {.tokens = tokens, .n_tokens = r->n_prompt, .sampling = r->sampling, .sample_index = r->sample, .priority = r->priority,
-                        .namespace = "t", .n_namespace = 1, .logprobs_width = 1, .out = h->out};
+    engine_request q = {.tokens = tokens,
+                        .n_tokens = r->n_prompt,
+                        .sampling = r->sampling,
+                        .sample_index = r->sample,
+                        .priority = r->priority,
+                        .namespace = "t",
+                        .n_namespace = 1,
+                        .logprobs_width = 1,
+                        .out = h->out};
     if (r->n_beams > 0) {
         q.beams = (beam_params){.width = r->n_beams, .n_groups = 1, .length_penalty = 1};
     }
@@ -236,8 +250,8 @@ static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
             since_us = clock_us();
         }
         if (clock_us() - since_us > PATIENCE_US) {
-            fail_msg("seed %llu: the engine stands still with %d open: %lld running, %lld waiting, %lld pages free", (unsigned long long)seed, (int)last,
-                     (long long)s.n_running, (long long)s.n_waiting, (long long)s.n_pages_free);
+            fail_msg("seed %llu: the engine stands still with %d open: %lld running, %lld waiting, %lld pages free",
+                     (unsigned long long)seed, (int)last, (long long)s.n_running, (long long)s.n_waiting, (long long)s.n_pages_free);
         }
         if (pick(3) == 0) {
             wake_wait(&h->reader, 500);

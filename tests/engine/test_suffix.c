@@ -30,7 +30,8 @@ static void random_text(uint64_t *seed, int32_t n_symbols, int32_t n, int32_t *o
 }
 
 /* Every run that occurs in `where` is counted as often as in text. */
-static void check_counts(const suffix_tree *t, int32_t root, int32_t depth, const int32_t *text, int32_t n, const int32_t *where, int32_t n_where) {
+static void check_counts(const suffix_tree *t, int32_t root, int32_t depth, const int32_t *text, int32_t n, const int32_t *where,
+                         int32_t n_where) {
     for (int32_t i = 0; i < n_where; i++) {
         for (int32_t length = 1; length <= depth && i + length <= n_where; length++) {
             int32_t node = suffix_tree_find(t, root, where + i, length);
@@ -138,7 +139,8 @@ static void guesses_branch_where_that_is_likelier(void **state) {
     int32_t root = suffix_tree_root(t);
     assert_true(suffix_tree_put(t, root, text, 17, 0) == 17);
     int32_t node = suffix_tree_find(t, root, before, 2);
-    double score = suffix_tree_guess(t, root, node, before, 2, &(draft_bounds){6, 3, 2}, 0.1, &guess); /* 3; 8 behind it; then 9, 4, 5, 1 of a quarter each */
+    /* 3; 8 behind it; then 9, 4, 5, 1 of a quarter each */
+    double score = suffix_tree_guess(t, root, node, before, 2, &(draft_bounds){6, 3, 2}, 0.1, &guess);
     assert_int_equal(guess.n, 6);
     assert_memory_equal(guess.tokens, tokens, sizeof tokens);
     assert_memory_equal(guess.parents, parents, sizeof parents);
@@ -180,10 +182,12 @@ static void a_full_tree_leaves_texts_out_and_stays_whole(void **state) {
     suffix_tree_close(t);
 }
 
-/* Thousands of outputs of hundreds of namespaces, more than nodes, namespaces and the ring hold: the last one is always known, to its own namespace only. */
+/* Thousands of outputs of hundreds of namespaces, more than nodes, namespaces and the ring hold: the last one is always known, to its own
+ * namespace only. */
 static void the_oldest_outputs_go(void **state) {
     (void)state;
-    draft_options o = {.method = DRAFT_METHOD_SUFFIX, .n_tokens = 8, .suffix_depth = 16, .suffix_texts = 500, .suffix_factor = 8, .suffix_min_prob = 0.01};
+    draft_options o = {
+        .method = DRAFT_METHOD_SUFFIX, .n_tokens = 8, .suffix_depth = 16, .suffix_texts = 500, .suffix_factor = 8, .suffix_min_prob = 0.01};
     uint64_t seed = rng_os_seed();
     print_message("seed %llu\n", (unsigned long long)seed);
     drafter *d;

@@ -140,8 +140,8 @@ static void a_tier_that_is_too_small_costs_nothing_but_reuse(void **state) {
 
 enum { N_PIECES = 3, PIECE = 24, MAX_PIECES = 6, N_ROUNDS = 12, N_AT_ONCE = 8, N_OUT = 12 };
 
-/* A prompt of up to MAX_PIECES pieces out of N_PIECES, so that prompts share beginnings of any length; then some of its own tokens, so that few end at a
- * page's end. */
+/* A prompt of up to MAX_PIECES pieces out of N_PIECES, so that prompts share beginnings of any length; then some of its own tokens, so that
+ * few end at a page's end. */
 static int32_t random_story(int32_t *out) {
     int32_t n = 0, n_pieces = 1 + (int32_t)(rng_next(&seed) % MAX_PIECES), tail = (int32_t)(rng_next(&seed) % 5);
     for (int32_t i = 0; i < n_pieces; i++, n += PIECE) {
@@ -164,8 +164,8 @@ static void run_round(harness *h, harness_run *runs, bool cancels) {
     harness_wait(h, N_AT_ONCE);
 }
 
-/* Small tiers behind a small pool with swap space, pages written through, requests cancelled at any time, the engine opened anew between: every response is
- * that of an engine that has none of it. Debug builds audit pool and tables after each step. */
+/* Small tiers behind a small pool with swap space, pages written through, requests cancelled at any time, the engine opened anew between:
+ * every response is that of an engine that has none of it. Debug builds audit pool and tables after each step. */
 static void random_requests_through_all_tiers_answer_as_without(void **state) {
     (void)state;
     static int32_t prompts[N_AT_ONCE][MAX_PIECES * PIECE + 5];

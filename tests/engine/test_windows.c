@@ -80,8 +80,10 @@ static void freed_pages_change_no_bit_of_the_logits(void **state) {
         assert_int_equal(h.layout.n_groups, 2);
         for (int run = 0; run < 2; run++) { /* the second reuses the first's pages, but for those whose logits are wanted */
             memcpy(logits, expected, bytes);
-            again = (harness_run){.prompt = prompt, .n_prompt = 120, .sampling = greedy(40), .logits = logits, .logits_first = run == 0 ? 0 : 100};
-            memset(logits + (size_t)again.logits_first * (size_t)n_vocab, 0, bytes - (size_t)again.logits_first * (size_t)n_vocab * sizeof *logits);
+            again = (harness_run){
+                .prompt = prompt, .n_prompt = 120, .sampling = greedy(40), .logits = logits, .logits_first = run == 0 ? 0 : 100};
+            memset(logits + (size_t)again.logits_first * (size_t)n_vocab, 0,
+                   bytes - (size_t)again.logits_first * (size_t)n_vocab * sizeof *logits);
             harness_submit(&h, &again);
             harness_wait(&h, 1);
             assert_memory_equal(again.tokens, cold.tokens, 40 * sizeof(int32_t));
@@ -131,7 +133,8 @@ static void pages_of_groups_come_back_from_tiers_and_swap_space(void **state) {
     }
 }
 
-/* Without a full group the index has more entries than the pool has pages: those whose pages lie behind a window stay while their sequence runs. */
+/* Without a full group the index has more entries than the pool has pages: those whose pages lie behind a window stay while their sequence
+ * runs. */
 static void a_model_of_windows_alone_finds_its_pages_in_a_tier_again(void **state) {
     (void)state;
     enum { N = 3 };
@@ -144,7 +147,8 @@ static void a_model_of_windows_alone_finds_its_pages_in_a_tier_again(void **stat
     for (int pass = 0; pass < 2; pass++) {
         harness_run *runs = pass == 0 ? cold : warm;
         o.n_pages = pass == 0 ? 1024 : 64; /* each takes up to 26, of 62 entries */
-        o.tiers = (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = pass == 0 ? 0 : 64 << 20, .write = TIER_WRITE_THROUGH};
+        o.tiers =
+            (engine_tiers){.version = "test", .wait_us = 10000000, .host_bytes = pass == 0 ? 0 : 64 << 20, .write = TIER_WRITE_THROUGH};
         open_windowed(o, LAYER_WINDOW, LAYER_WINDOW, true, &h);
         for (int i = 0; i < N; i++) {
             runs[i] = (harness_run){.prompt = prompts[i], .n_prompt = 100, .sampling = greedy(150)};

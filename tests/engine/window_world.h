@@ -1,4 +1,5 @@
-/* A model of sliding windows for tests: the built-in one has no such layers, so a mask is put over its attention here, and its pages are cut accordingly. */
+/* A model of sliding windows for tests: the built-in one has no such layers, so a mask is put over its attention here, and its pages are
+ * cut accordingly. */
 #ifndef TESTS_ENGINE_WINDOW_WORLD_H
 #define TESTS_ENGINE_WINDOW_WORLD_H
 

@@ -1,4 +1,5 @@
-/* Packed models as files: what was written comes back; what was cut, changed or forged is refused with a reason, or read inside its bounds. */
+/* Packed models as files: what was written comes back; what was cut, changed or forged is refused with a reason, or read inside its bounds.
+ */
 #include "packed_files.h"
 
 static const char NAME[] = "model.quire";

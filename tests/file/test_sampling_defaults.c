@@ -61,9 +61,10 @@ static void a_directory_gives(const char *generation, const char *wanted) {
 
 static void generation_config_gives_five_fields(void **state) {
     (void)state;
-    a_directory_gives("{\"do_sample\": false, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, \"min_p\": 0.01, \"repetition_penalty\": 1.05, "
-                      "\"eos_token_id\": [1, 2], \"max_new_tokens\": 7, \"typical_p\": 0.5}",
-                      "temperature=0.59999999999999998 top_k=20 top_p=0.94999999999999996 min_p=0.01 repetition_penalty=1.05");
+    a_directory_gives(
+        "{\"do_sample\": false, \"temperature\": 0.6, \"top_k\": 20, \"top_p\": 0.95, \"min_p\": 0.01, \"repetition_penalty\": 1.05, "
+        "\"eos_token_id\": [1, 2], \"max_new_tokens\": 7, \"typical_p\": 0.5}",
+        "temperature=0.59999999999999998 top_k=20 top_p=0.94999999999999996 min_p=0.01 repetition_penalty=1.05");
     a_directory_gives("{\"temperature\": null, \"top_k\": 50}", "top_k=50");
     a_directory_gives("{\"eos_token_id\": 2}", "");
     a_directory_gives(NULL, "");

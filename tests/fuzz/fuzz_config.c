@@ -19,7 +19,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     json_doc doc = {0};
     quire_error err = {0};
     fuzz_sum sum = 0;
-    if (json_doc_parse(&doc, (str){(const char *)data, size}, size % 2 == 0 ? JSON_NAMES_UNIQUE : JSON_NAMES_LAST, "fuzz", &err) != QUIRE_OK) {
+    if (json_doc_parse(&doc, (str){(const char *)data, size}, size % 2 == 0 ? JSON_NAMES_UNIQUE : JSON_NAMES_LAST, "fuzz", &err) !=
+        QUIRE_OK) {
         fuzz_check(err.message[0] != 0 && doc.root == NULL);
         return 0;
     }

@@ -1,4 +1,5 @@
-/* JSON texts of any kind: the check, the tree's reader and the pull reader take the same ones, and a tree that is written is read again as it was. */
+/* JSON texts of any kind: the check, the tree's reader and the pull reader take the same ones, and a tree that is written is read again as
+ * it was. */
 #include <math.h>
 #include <string.h>
 
@@ -52,7 +53,8 @@ static void check_scan(str text, bool valid, const json_counts *counts) {
     str span;
     bool whole = walk(&s, &scratch, DEPTH, &n) && json_scan_peek(&s) == '\0' && s.at == text.n;
     fuzz_check(whole == valid);
-    fuzz_check(!valid || (n.n_values == counts->n_values && n.n_containers == counts->n_containers && n.n_names == counts->n_names && n.n_wide == counts->n_wide));
+    fuzz_check(!valid || (n.n_values == counts->n_values && n.n_containers == counts->n_containers && n.n_names == counts->n_names &&
+                          n.n_wide == counts->n_wide));
     s = (json_scan){.text = text};
     fuzz_check(!valid || (json_scan_span(&s, &span) == QUIRE_OK && json_scan_peek(&s) == '\0' && s.at == text.n));
     strbuf_deinit(&scratch);

@@ -41,7 +41,8 @@ static void refuse(str text, const json_limits *limits, quire_err code, size_t a
         str t = {exact, text.n};
         quire_err e = reading ? json_read(t, limits, JSON_WIDE_REAL, &v, &fault) : json_check(t, limits, NULL, &fault);
         if (e != code || fault.at != at || strcmp(fault.what, what) != 0) {
-            fail_msg("%.*s: %d, \"%s\" at byte %zu; not %d, \"%s\" at byte %zu", (int)text.n, text.p, (int)e, fault.what, fault.at, (int)code, what, at);
+            fail_msg("%.*s: %d, \"%s\" at byte %zu; not %d, \"%s\" at byte %zu", (int)text.n, text.p, (int)e, fault.what, fault.at,
+                     (int)code, what, at);
         }
         assert_null(v);
     }
@@ -133,7 +134,9 @@ static void every_control_character_is_refused_in_a_string(void **state) {
 
 static void bytes_that_are_not_utf8_are_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {"\x80", "\xC0\xAF", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80", "\xE2\x82", "\xFE"};
+    static const char *const bad[] = {
+        "\x80",     "\xC0\xAF", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF8\x88\x80\x80",
+        "\xE2\x82", "\xFE"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[16];
         int n = snprintf(text, sizeof text, "[\"ab%s\"]", bad[i]);
@@ -147,7 +150,8 @@ static void bytes_that_are_not_utf8_are_refused(void **state) {
 
 static void every_kind_of_value_is_read(void **state) {
     (void)state;
-    json_value *v = read_text(" {\"n\":null,\"b\":[true,false],\"i\":-7,\"r\":1.5e2,\"t\":\"\\u00e9\\ud83d\\ude00\\n\\/\\u0000x\",\"o\":{},\"\":0} ");
+    json_value *v =
+        read_text(" {\"n\":null,\"b\":[true,false],\"i\":-7,\"r\":1.5e2,\"t\":\"\\u00e9\\ud83d\\ude00\\n\\/\\u0000x\",\"o\":{},\"\":0} ");
     assert_int_equal(json_kind_of(v), JSON_KIND_OBJECT);
     assert_int_equal(json_length(v), 7);
     assert_null(json_get(v, "n"));
@@ -214,9 +218,18 @@ static void whole_numbers_are_integers_however_they_are_written(void **state) {
         bool whole;
         int64_t value;
     } table[] = {
-        {"3", true, 3}, {"3.0", true, 3}, {"-2e1", true, -20}, {"-0.0", true, 0}, {"9007199254740991.0", true, 9007199254740991},
-        {"9223372036854775807", true, INT64_MAX}, {"3.5", false, 0}, {"9007199254740992.0", false, 0}, {"1e300", false, 0}, {"true", false, 0},
-        {"\"3\"", false, 0}, {"null", false, 0},
+        {"3", true, 3},
+        {"3.0", true, 3},
+        {"-2e1", true, -20},
+        {"-0.0", true, 0},
+        {"9007199254740991.0", true, 9007199254740991},
+        {"9223372036854775807", true, INT64_MAX},
+        {"3.5", false, 0},
+        {"9007199254740992.0", false, 0},
+        {"1e300", false, 0},
+        {"true", false, 0},
+        {"\"3\"", false, 0},
+        {"null", false, 0},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_value *v = read_text(table[i].text);
@@ -253,7 +266,8 @@ static void integers_of_64_bits_are_exact_and_wider_ones_are_refused_by_place(vo
 
 static void a_wide_integer_is_the_nearest_real_where_the_caller_takes_that(void **state) {
     (void)state;
-    const char *text = "[9223372036854775808, -99999999999999999999 ,{\"12345678901234567890\":\"12345678901234567890\"},7,12345678901234567890]";
+    const char *text =
+        "[9223372036854775808, -99999999999999999999 ,{\"12345678901234567890\":\"12345678901234567890\"},7,12345678901234567890]";
     json_value *v = read_as(str_of(text), JSON_WIDE_REAL);
     assert_int_equal(json_length(v), 5);
     assert_true(json_is(json_at(v, 0), JSON_KIND_REAL) && json_double(json_at(v, 0)) == 0x1p63);
@@ -325,7 +339,8 @@ static void a_name_with_a_nul_is_refused_and_never_read_as_its_beginning(void **
     refuse(str_of("{\"\\u0000\":2}"), &json_limits_file, QUIRE_BAD_FILE, 1, "a name with a NUL character");
     json_value *v;
     json_fault fault;
-    assert_int_equal(json_read(str_of("{\"t\":\"\\u0000\",\"max\\u0000\":2}"), &json_limits_config, JSON_WIDE_REFUSED, &v, &fault), QUIRE_BAD_FILE);
+    assert_int_equal(json_read(str_of("{\"t\":\"\\u0000\",\"max\\u0000\":2}"), &json_limits_config, JSON_WIDE_REFUSED, &v, &fault),
+                     QUIRE_BAD_FILE);
     assert_string_equal(fault.what, "a name with a NUL character");
     assert_int_equal(fault.at, 14);
     assert_null(v);

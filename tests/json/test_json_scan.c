@@ -92,8 +92,14 @@ static void an_integer_is_one_that_64_bits_hold(void **state) {
     static const struct {
         const char *text;
         bool fits;
-    } table[] = {{"9223372036854775807", true}, {"-9223372036854775808", true}, {"9223372036854775808", false}, {"-9223372036854775809", false},
-                 {"1.0", false}, {"1e0", false}, {"-0", true}, {"92233720368547758070", false}};
+    } table[] = {{"9223372036854775807", true},
+                 {"-9223372036854775808", true},
+                 {"9223372036854775808", false},
+                 {"-9223372036854775809", false},
+                 {"1.0", false},
+                 {"1e0", false},
+                 {"-0", true},
+                 {"92233720368547758070", false}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         json_scan s = {.text = str_of(table[i].text)};
         int64_t n;
@@ -172,7 +178,8 @@ static bool walk(json_scan *s, strbuf *scratch, int depth) {
 /* One byte changed, taken out or put in: the pull reader takes what the check takes, and nothing else. */
 static void the_pull_reader_and_the_check_agree_on_damaged_texts(void **state) {
     (void)state;
-    static const char seed_text[] = "{\"a\":[1,-2.5e+3,0],\"\\u00e9\\n\":{\"t\":true,\"f\":false},\"\xC3\xA9\":[null,\"\\ud83d\\ude00\",[[],{}]], \"z\" : 7 }";
+    static const char seed_text[] =
+        "{\"a\":[1,-2.5e+3,0],\"\\u00e9\\n\":{\"t\":true,\"f\":false},\"\xC3\xA9\":[null,\"\\ud83d\\ude00\",[[],{}]], \"z\" : 7 }";
     static const char bytes[] = "{}[]:,\"\\ -+.0123eE\x01\xC3\xA9tfnul/\t";
     uint64_t seed = rng_os_seed(), random = seed;
     print_message("seed %llu\n", (unsigned long long)seed);

@@ -1,4 +1,5 @@
-/* JSONTestSuite (Nicolas Seriot), all of its texts: y_ must be taken, n_ refused, and of i_ the list below says what becomes of each. docs/json.md explains them. */
+/* JSONTestSuite (Nicolas Seriot), all of its texts: y_ must be taken, n_ refused, and of i_ the list below says what becomes of each.
+ * docs/json.md explains them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -126,7 +127,8 @@ static bool read_takes(str text, const json_limits *limits, json_wide wide, json
     json_value *v;
     *fault = (json_fault){0};
     quire_err e = json_read(text, limits, wide, &v, fault);
-    assert_true(e == QUIRE_OK || ((e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) && v == NULL && fault->what[0] != 0 && fault->at <= text.n));
+    assert_true(e == QUIRE_OK ||
+                ((e == QUIRE_BAD_FILE || e == QUIRE_TOO_LARGE) && v == NULL && fault->what[0] != 0 && fault->at <= text.n));
     json_drop(v);
     return e == QUIRE_OK;
 }
@@ -138,9 +140,9 @@ static bool scan_takes(str text) {
     return json_scan_span(&s, &span) == QUIRE_OK && json_scan_peek(&s) == '\0' && s.at == text.n;
 }
 
-#define HOLDS(condition, name)                                                                                                                       \
-    if (!(condition)) {                                                                                                                              \
-        fail_msg("%s: not so: %s (%s at byte %zu)", name, #condition, fault.what, fault.at);                                                         \
+#define HOLDS(condition, name)                                                                                                             \
+    if (!(condition)) {                                                                                                                    \
+        fail_msg("%s: not so: %s (%s at byte %zu)", name, #condition, fault.what, fault.at);                                               \
     }
 
 static void must_be_taken(const char *name, str text) {

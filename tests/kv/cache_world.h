@@ -284,8 +284,8 @@ static inline void world_check_held(const world *w, const world_seq *s, int32_t 
     assert_int_equal(n_entries - n_held - n_parts, n_taken);
 }
 
-/* Starts sequence i in a namespace with a prompt of n tokens: matches all but the last, computes and publishes the rest. Evicts where it must.
- * Returns how many were matched, or -1 when the pages do not suffice (the sequence is not live then). */
+/* Starts sequence i in a namespace with a prompt of n tokens: matches all but the last, computes and publishes the rest. Evicts where it
+ * must. Returns how many were matched, or -1 when the pages do not suffice (the sequence is not live then). */
 static inline int32_t world_start(world *w, int32_t i, const char *namespace, const int32_t *tokens, int32_t n) {
     world_seq *s = &w->seqs[i];
     int32_t n_matched;

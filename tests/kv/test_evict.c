@@ -237,7 +237,8 @@ static void the_callers_order_is_kept(void **state) {
     cache_close(&c);
 }
 
-/* Worked example 23: page 1; [1,2,3], then [1,2,4]. Under every policy a leaf goes before what it stands on, however often that was used. */
+/* Worked example 23: page 1; [1,2,3], then [1,2,4]. Under every policy a leaf goes before what it stands on, however often that was used.
+ */
 static void leaves_go_first_under_every_policy(void **state) {
     (void)state;
     for (kv_policy p = KV_EVICT_LRU; p <= KV_EVICT_CALLER; p++) {

@@ -30,7 +30,8 @@ typedef struct seq {
     int32_t tokens[MAX_TOKENS];
 } seq;
 
-/* What a page held when it was indexed: a prefix, in a namespace, of a group; of a state also which of its pages. Valid while it is indexed. */
+/* What a page held when it was indexed: a prefix, in a namespace, of a group; of a state also which of its pages. Valid while it is
+ * indexed. */
 typedef struct record {
     int32_t namespace, group, part, n;
     int32_t tokens[MAX_TOKENS];

@@ -91,7 +91,8 @@ static void chat_of_eight_users(kv_granularity granularity, const char *const na
 static void a_chat_of_eight_users_computes_the_shared_prompt_once(void **state) {
     (void)state;
     static const char all[] = "all";
-    static const char *const together[8] = {all, all, all, all, all, all, all, all}, *const apart[8] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    static const char *const together[8] = {all, all, all, all, all, all, all, all}, *const apart[8] = {"a", "b", "c", "d",
+                                                                                                        "e", "f", "g", "h"};
     chat_of_eight_users(KV_GRANULARITY_TOKEN, together, 2240, 221);
     chat_of_eight_users(KV_GRANULARITY_PAGE, together, 2240, 221); /* 2000 is 125 pages */
     chat_of_eight_users(KV_GRANULARITY_TOKEN, apart, 16240, 1096);
@@ -196,7 +197,8 @@ static void a_prefix_is_not_found_in_another_space(void **state) {
     world_close(&w);
 }
 
-/* Equal tokens of one tenant under two adapters are two prefixes: the adapter's number is a part of the name, and so of every page's hash. */
+/* Equal tokens of one tenant under two adapters are two prefixes: the adapter's number is a part of the name, and so of every page's hash.
+ */
 static void one_tenants_adapters_share_nothing(void **state) {
     (void)state;
     world w;

@@ -1,5 +1,6 @@
-/* Eight threads in one pool, for ThreadSanitizer: pages that are handed from thread to thread, block tables that are forked, and the index's own
- * thread among them. What lies in a page is plain memory: a page that two believe to be theirs is a data race and a wrong number. */
+/* Eight threads in one pool, for ThreadSanitizer: pages that are handed from thread to thread, block tables that are forked, and the
+ * index's own thread among them. What lies in a page is plain memory: a page that two believe to be theirs is a data race and a wrong
+ * number. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* Recurrent states through quire_kv.h, with the numbers of Qwen3-Next: a state takes 197 pages of 16 tokens (tests/core/test_kv_layout.c). */
+/* Recurrent states through quire_kv.h, with the numbers of Qwen3-Next: a state takes 197 pages of 16 tokens (tests/core/test_kv_layout.c).
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -345,7 +346,8 @@ static void step(user *u, uint64_t *r) {
         start(u, r, i);
         return;
     }
-    int32_t length = quire_kv_seq_length(u->seqs[i]), more = 1 + (int32_t)(rng_next(r) % 6), back = (int32_t)(rng_next(r) % (uint64_t)(length + 1));
+    int32_t length = quire_kv_seq_length(u->seqs[i]), more = 1 + (int32_t)(rng_next(r) % 6),
+            back = (int32_t)(rng_next(r) % (uint64_t)(length + 1));
     back -= rng_next(r) % 2 == 0 ? back % 8 : 0;
     switch (rng_next(r) % 8) {
     case 0:
@@ -412,8 +414,8 @@ static void random_use_never_mixes_up_states(void **state) {
 }
 
 #ifdef QUIRE_DEBUG
-/* The same short life of three sequences once for every allocation and reserve in it, which then fails: the cache stays whole, and all pages
- * come back. */
+/* The same short life of three sequences once for every allocation and reserve in it, which then fails: the cache stays whole, and all
+ * pages come back. */
 static void each_allocation_and_reserve_may_fail_once(void **state) {
     (void)state;
     bool happened = true;

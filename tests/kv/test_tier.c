@@ -14,8 +14,9 @@
 /* ---- records ---- */
 
 static kv_record some_record(const int32_t *tokens) {
-    return (kv_record){
-        .key = {.namespace = "tenant", .n_namespace = 6, .group = 1, .parent = {3, 4}, .id = {5, 6}, .tokens = tokens}, .stamp = 8, .sum = 9};
+    return (kv_record){.key = {.namespace = "tenant", .n_namespace = 6, .group = 1, .parent = {3, 4}, .id = {5, 6}, .tokens = tokens},
+                       .stamp = 8,
+                       .sum = 9};
 }
 
 static void a_head_says_what_was_written(void **state) {
@@ -48,8 +49,8 @@ static void a_head_with_any_bit_changed_is_no_head(void **state) {
     mem_free(head);
 }
 
-/* One bit more or less in what comes before, in a namespace's name, or in a token: another name. The same in every process, so the numbers are
- * stored; they are those of a SHA-256 made elsewhere. */
+/* One bit more or less in what comes before, in a namespace's name, or in a token: another name. The same in every process, so the numbers
+ * are stored; they are those of a SHA-256 made elsewhere. */
 static void names_of_prefixes_tell_them_apart(void **state) {
     (void)state;
     int32_t tokens[PAGE_TOKENS] = {1, 2, 3, 4}, others[PAGE_TOKENS] = {1, 2, 3, 5};

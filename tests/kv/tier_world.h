@@ -50,8 +50,8 @@ static inline prefix random_prefix(void) {
 }
 
 static inline void content(const prefix *p, unsigned char *bytes) {
-    uint64_t h =
-        kv_hash_page(kv_hash_root((uint64_t)p->group, namespaces[p->namespace], strlen(namespaces[p->namespace])), p->tokens, p->n_pages * PAGE_TOKENS);
+    uint64_t h = kv_hash_page(kv_hash_root((uint64_t)p->group, namespaces[p->namespace], strlen(namespaces[p->namespace])), p->tokens,
+                              p->n_pages * PAGE_TOKENS);
     for (int i = 0; i < PAGE_BYTES; i++) {
         bytes[i] = (unsigned char)rng_next(&h);
     }

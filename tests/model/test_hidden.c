@@ -13,7 +13,8 @@
 
 enum { N = 24, CHUNK = 9, PAGE = 16 };
 
-/* Runs 24 tokens in steps of at most `chunk` rows; out [N, d_model] gets each row's hidden state, read from the last row of a step to its first. */
+/* Runs 24 tokens in steps of at most `chunk` rows; out [N, d_model] gets each row's hidden state, read from the last row of a step to its
+ * first. */
 static void run(const char *isa, int32_t chunk, float **out, int32_t *width) {
     quire_error err = {0};
     model_file *f;
@@ -46,7 +47,16 @@ static void run(const char *isa, int32_t chunk, float **out, int32_t *width) {
             rows[i] = n - 1 - i;
         }
         batch_seq seq = {.row0 = 0, .n_rows = n, .n_tokens = done + n, .pages = {pages}};
-        batch q = {.n_rows = n, .n_seqs = 1, .n_out = 1, .tokens = tokens, .positions = positions, .n_axes = 1, .slots = {slots}, .seqs = &seq, .out_rows = &last, .work = work};
+        batch q = {.n_rows = n,
+                   .n_seqs = 1,
+                   .n_out = 1,
+                   .tokens = tokens,
+                   .positions = positions,
+                   .n_axes = 1,
+                   .slots = {slots},
+                   .seqs = &seq,
+                   .out_rows = &last,
+                   .work = work};
         q.n_work = batch_plan_work(&seq, 1, 16, work, N);
         model_forward(m, &q);
         b->ops->step_wait(b);

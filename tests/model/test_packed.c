@@ -56,7 +56,16 @@ static float *logits_of(model_file *f, compute_mode compute, size_t *n) {
         slots[i] = (kv_slot){PAGE + i};
     }
     batch_seq seq = {.n_rows = N, .n_tokens = N, .pages = {pages}};
-    batch q = {.n_rows = N, .n_seqs = 1, .n_out = N, .tokens = tokens, .positions = positions, .n_axes = 1, .slots = {slots}, .seqs = &seq, .out_rows = rows, .work = work};
+    batch q = {.n_rows = N,
+               .n_seqs = 1,
+               .n_out = N,
+               .tokens = tokens,
+               .positions = positions,
+               .n_axes = 1,
+               .slots = {slots},
+               .seqs = &seq,
+               .out_rows = rows,
+               .work = work};
     q.n_work = batch_plan_work(&seq, 1, 16, work, N);
     model_forward(m, &q);
     b->ops->step_wait(b);

@@ -18,8 +18,8 @@ static sched_seq seq(int32_t n_known, int32_t n_computed) {
     return (sched_seq){.n_known = n_known, .n_computed = n_computed, .n_pages = (n_computed + 3) / 4, .n_groups = 1, .n_most = n_known + 8};
 }
 
-static void plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting, int32_t n_free,
-                 sched_plan *p) {
+static void plan(const sched_limits *l, const sched_seq *running, int32_t n_running, const sched_seq *waiting, int32_t n_waiting,
+                 int32_t n_free, sched_plan *p) {
     static sched_item items[MAX_SEQS];
     static uint8_t decisions[MAX_SEQS];
     p->items = items;
@@ -130,7 +130,8 @@ static void the_held_wait_for_one_that_is_admitted_in_the_same_plan_but_not_for_
     assert_int_equal(p.n_admitted, 2);
     assert_int_equal(p.items[0].seq, 0);
     assert_int_equal(p.items[1].seq, 2);
-    sched_seq chain[] = {seq(2, 0), blocked_on(seq(4, 0), 0), blocked_on(seq(5, 0), 1)}; /* the second is held: the third waits for nobody who runs */
+    /* the second is held: the third waits for nobody who runs */
+    sched_seq chain[] = {seq(2, 0), blocked_on(seq(4, 0), 0), blocked_on(seq(5, 0), 1)};
     plan(&limits, NULL, 0, chain, 3, 100, &p);
     assert_int_equal(p.n_admitted, 2);
     assert_int_equal(p.items[1].seq, 2);
@@ -148,7 +149,8 @@ static void of_the_newest_the_one_that_computed_least_goes(void **state) {
     (void)state;
     sched_limits l = limits;
     l.max_seqs = 8;
-    sched_seq running[] = {seq(5, 4), seq(3, 2), seq(21, 20), seq(9, 8), seq(30, 5), seq(41, 40)}; /* the second has least, but is not one of the newest four */
+    /* the second has least, but is not one of the newest four */
+    sched_seq running[] = {seq(5, 4), seq(3, 2), seq(21, 20), seq(9, 8), seq(30, 5), seq(41, 40)};
     sched_plan p;
     plan(&l, running, 6, NULL, 0, 0, &p);
     assert_int_equal(p.decisions[0], SCHED_PLANNED);
@@ -275,8 +277,9 @@ static void nobody_gives_pages_up_for_drafts(void **state) {
     assert_int_equal(p.items[0].n_drafts, 1);
 }
 
-/* A workload played by the plan alone, to the end, with every promise checked on the way. Prompts of one family are the same up to `common`, in whole
- * pages; the pages of a family that somebody computed are found by all until they are evicted, which happens at random. */
+/* A workload played by the plan alone, to the end, with every promise checked on the way. Prompts of one family are the same up to
+ * `common`, in whole pages; the pages of a family that somebody computed are found by all until they are evicted, which happens at random.
+ */
 typedef struct player {
     sched_limits l;
     sched_seq running[MAX_SEQS], waiting[MAX_SEQS];
@@ -311,7 +314,8 @@ static void whole_prefills_wait_until_a_step_holds_them(void **state) {
     assert_int_equal(p.items[2].n_rows, 6);
 }
 
-/* Prefills beside decodes stay within the target or the decodes' own time again, but for a lone row. Drafts come on top with what they attend to. */
+/* Prefills beside decodes stay within the target or the decodes' own time again, but for a lone row. Drafts come on top with what they
+ * attend to. */
 static void check_time(const player *g, const sched_plan *p) {
     double n_decodes = 0, decode_pairs = 0, n_drafts = 0, draft_pairs = 0;
     for (int32_t i = 0; i < p->n_items && p->items[i].seq < g->n_running; i++) {
@@ -323,7 +327,8 @@ static void check_time(const player *g, const sched_plan *p) {
             draft_pairs += s->n_known + k;
         }
     }
-    double decodes_us = sched_predict_us(&g->l.cost, n_decodes, decode_pairs), us = sched_predict_us(&g->l.cost, p->n_rows - n_drafts, p->n_pairs - draft_pairs);
+    double decodes_us = sched_predict_us(&g->l.cost, n_decodes, decode_pairs),
+           us = sched_predict_us(&g->l.cost, p->n_rows - n_drafts, p->n_pairs - draft_pairs);
     double most = g->l.target_us > 2 * decodes_us ? g->l.target_us : 2 * decodes_us;
     int32_t n_ready = 0; /* that were admitted with one token to compute, which counts as a decode */
     for (int32_t i = p->n_items - p->n_admitted; i < p->n_items; i++) {
@@ -606,7 +611,8 @@ static void a_group_is_preempted_together_and_never_for_one_of_its_own(void **st
         running[i].group = 7;
         running[i].n_shared = i > 1 ? 2 : 0; /* the first page is counted with the first of them */
     }
-    plan(&l, running, 5, NULL, 0, 1, &p); /* the first takes the page; the next takes those of the last, not of its own group, which computed less */
+    /* the first takes the page; the next takes those of the last, not of its own group, which computed less */
+    plan(&l, running, 5, NULL, 0, 1, &p);
     assert_int_equal(p.n_preempted, 1);
     assert_int_equal(p.decisions[4], SCHED_PREEMPTED);
     assert_true(p.decisions[1] == SCHED_PLANNED && p.decisions[2] == SCHED_PLANNED && p.decisions[3] == SCHED_IDLE);

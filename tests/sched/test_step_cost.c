@@ -24,7 +24,8 @@ static void play(step_cost *p, const sched_cost *truth, int n, double noise) {
     }
 }
 
-/* Within that part of what the step costs, or of a middling step's cost where it is cheaper: noise of large steps hides what small ones cost. */
+/* Within that part of what the step costs, or of a middling step's cost where it is cheaper: noise of large steps hides what small ones
+ * cost. */
 static void expect_near(const step_cost *p, const sched_cost *truth, double part) {
     sched_cost c = step_cost_fit(p);
     double middling = sched_predict_us(truth, 256, 256 * 2000);

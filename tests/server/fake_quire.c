@@ -171,7 +171,8 @@ const quire_kv_view *quire_pool_view_get(quire_pool_view *v) {
     return v->view;
 }
 
-quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text, quire_error *err) {
+quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
+                           quire_error *err) {
     (void)e;
     (void)skip_special;
     (void)err;
@@ -202,7 +203,8 @@ static bool bool_of(const json_value *o, const char *key) {
     return int_of(o, key, 0) != 0;
 }
 
-quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out, quire_error *err) {
+quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
+                              quire_error *err) {
     (void)e;
     *out = NULL;
     json_value *o = json_document((str){body, n});
@@ -218,9 +220,16 @@ quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, co
     r->stop_at = int_of(o, "stop_at", 0);
     r->burst = int_of(o, "burst", 1);
     r->text_bytes = int_of(o, "text_bytes", 0);
-    r->info = (quire_request_info){.endpoint = endpoint, .model = r->model[0] != '\0' ? r->model : NULL, .n_choices = 1, .n_samples = 1, .n_best = 1, .logprobs = -1, .prompt_logprobs = -1,
+    r->info = (quire_request_info){.endpoint = endpoint,
+                                   .model = r->model[0] != '\0' ? r->model : NULL,
+                                   .n_choices = 1,
+                                   .n_samples = 1,
+                                   .n_best = 1,
+                                   .logprobs = -1,
+                                   .prompt_logprobs = -1,
                                    .stream = bool_of(o, "stream"),
-                                   .return_token_ids = bool_of(o, "return_token_ids"), .echo = bool_of(o, "echo")};
+                                   .return_token_ids = bool_of(o, "return_token_ids"),
+                                   .echo = bool_of(o, "echo")};
     if (json_is(json_get(o, "prompt"), JSON_KIND_ARRAY)) {
         r->info.n_choices = (int32_t)json_length(json_get(o, "prompt"));
     }
@@ -333,7 +342,8 @@ static bool is_last(const quire_request *r, int32_t produced) {
 static bool speak(quire_queue *q, quire_stream *s, quire_event *ev) {
     const quire_request *r = s->r;
     bool last_choice = s->choice == r->info.n_choices - 1;
-    *ev = (quire_event){.stream = s, .user = s->user, .choice = s->choice, .stop_token = -1, .prompt_tokens = 5, .cached_tokens = 3, .text = q->text};
+    *ev = (quire_event){
+        .stream = s, .user = s->user, .choice = s->choice, .stop_token = -1, .prompt_tokens = 5, .cached_tokens = 3, .text = q->text};
     if (strcmp(r->fail, "start") == 0 || (strcmp(r->fail, "middle") == 0 && s->produced == 1)) {
         err_set_param(&s->error, QUIRE_BAD_REQUEST, "input_tokens", "the prompt is too long");
         ev->kind = QUIRE_EVENT_DONE;
@@ -424,7 +434,8 @@ static bool parse_next(quire_queue *q, quire_event *out) {
         bool wanted = !p->cancelled;
         q->parses = p->next;
         q->parse_err = p->err;
-        *out = (quire_event){.kind = QUIRE_EVENT_PARSED, .user = p->user, .request = wanted ? p->r : NULL, .error = p->r == NULL ? &q->parse_err : NULL};
+        *out = (quire_event){
+            .kind = QUIRE_EVENT_PARSED, .user = p->user, .request = wanted ? p->r : NULL, .error = p->r == NULL ? &q->parse_err : NULL};
         if (!wanted) {
             free(p->r);
         }

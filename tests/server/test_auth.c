@@ -44,7 +44,8 @@ static void each_key_opens_and_others_do_not(void **state) {
     assert_true(auth_required(a));
     assert_string_equal(check(a, "Bearer alpha"), "key-8ed3f6ad685b959e");
     assert_string_not_equal(check(a, "bearer  beta "), "key-8ed3f6ad685b959e"); /* a tenant of its own */
-    static const char *const wrong[] = {"", "Bearer", "Bearer ", "alpha", "Bearer alph", "Bearer alphaa", "Bearer ALPHA", "Basic alpha", "Bearer alpha beta"};
+    static const char *const wrong[] = {
+        "", "Bearer", "Bearer ", "alpha", "Bearer alph", "Bearer alphaa", "Bearer ALPHA", "Basic alpha", "Bearer alpha beta"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         assert_null(check(a, wrong[i]));
     }

@@ -21,7 +21,8 @@ static void loopback_is_compared_as_a_whole(void **state) {
     (void)state;
     static const char *const mine[] = {"127.0.0.1", "127.0.0.1:8000", "127.1.2.3:1", "localhost", "LocalHost:8000", "[::1]", "[::1]:8000"};
     expect_kind(mine, sizeof mine / sizeof *mine, HOST_LOOPBACK);
-    static const char *const names[] = {"127.evil.com", "127.0.0.1.evil.com", "localhost.evil.com:8000", "a.b", "localhost.", "127.0.0.1.", "127.1", "127.0.0.01"};
+    static const char *const names[] = {"127.evil.com", "127.0.0.1.evil.com", "localhost.evil.com:8000", "a.b", "localhost.", "127.0.0.1.",
+                                        "127.1",        "127.0.0.01"};
     expect_kind(names, sizeof names / sizeof *names, HOST_NAME);
 }
 
@@ -35,8 +36,9 @@ static void addresses_and_names_are_told_apart(void **state) {
 
 static void what_is_neither_is_malformed(void **state) {
     (void)state;
-    static const char *const bad[] = {"",        ":8000",        "127.0.0.1:80x",    "127.0.0.1:800000", "localhost:evil.com", "localhost:1:2", "[::1",
-                                      "[]",      "[127.0.0.1]",  "[::1].evil.com",   "[::1]x",           "[localhost]",        "::1",           "[::1%lo]"};
+    static const char *const bad[] = {
+        "",   ":8000",       "127.0.0.1:80x",  "127.0.0.1:800000", "localhost:evil.com", "localhost:1:2", "[::1",
+        "[]", "[127.0.0.1]", "[::1].evil.com", "[::1]x",           "[localhost]",        "::1",           "[::1%lo]"};
     expect_kind(bad, sizeof bad / sizeof *bad, HOST_MALFORMED);
     char longest[300];
     snprintf(longest, sizeof longest, "%0*d", 299, 0);

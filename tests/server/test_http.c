@@ -68,7 +68,8 @@ static void a_chunked_body_is_put_together(void **state) {
     http_request r;
     size_t used;
     http_init(&r, MAX_HEAD, MAX_BODY);
-    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\nContent-Length: 9\r\n\r\n";
+    const char *text = "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;ext=1\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: "
+                       "x\r\nContent-Length: 9\r\n\r\n";
     assert_int_equal(read_all(&r, text, 1, &used), HTTP_GOT_ALL);
     assert_int_equal(used, strlen(text));
     assert_string_equal(r.body.p, "abc0123456789");
@@ -80,8 +81,10 @@ static void the_next_request_starts_clean(void **state) {
     http_request r;
     size_t used;
     http_init(&r, MAX_HEAD, MAX_BODY);
-    assert_int_equal(read_all(&r, "POST /a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", 1000, &used),
-                     HTTP_GOT_ALL);
+    assert_int_equal(
+        read_all(&r, "POST /a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", 1000,
+                 &used),
+        HTTP_GOT_ALL);
     assert_true(r.expects_continue);
     http_next(&r);
     assert_int_equal(read_all(&r, "GET /b HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000, &used), HTTP_GOT_ALL);

@@ -50,7 +50,8 @@ static void stop(void) {
 
 static int dial(void) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(srv)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(srv)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
 }
@@ -67,7 +68,9 @@ static void say(int fd, const char *p, size_t n) {
 static void say_head(int fd, const char *fields, size_t n, strbuf *body) {
     char head[256];
     int length = snprintf(head, sizeof(head),
-                          "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", n);
+                          "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
+                          "close\r\nContent-Length: %zu\r\n\r\n",
+                          n);
     say(fd, head, (size_t)length);
     strbuf_clear(body);
     assert_int_equal(strbuf_addf(body, "{%s,\"pad\":\"", fields), QUIRE_OK);

@@ -59,7 +59,8 @@ static void stop(site *s) {
 /* A client whose side takes in little before it reads. */
 static int dial(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0), small = 4096;
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
@@ -71,8 +72,10 @@ static void send_text(int fd, const char *text) {
 
 static void post(int fd, const char *body) {
     char text[2000];
-    snprintf(text, sizeof text, "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
-             strlen(body), body);
+    snprintf(
+        text, sizeof text,
+        "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n%s",
+        strlen(body), body);
     send_text(fd, text);
 }
 
@@ -233,7 +236,8 @@ static void answers_that_nobody_reads_have_a_bound_in_bytes(void **state) {
     int fds[N];
     for (int i = 0; i < N; i++) {
         fds[i] = dial(&s);
-        post(fds[i], i % 2 == 0 ? "{\"max_tokens\":60,\"text_bytes\":100000}" : "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}");
+        post(fds[i],
+             i % 2 == 0 ? "{\"max_tokens\":60,\"text_bytes\":100000}" : "{\"max_tokens\":60,\"text_bytes\":100000,\"stream\":true}");
     }
     await_slow(&s, N / 2); /* 48 MB do not wait: the longest unread go, and no deadline ends them */
     for (int i = 0; i < N; i++) {
@@ -247,7 +251,8 @@ static void answers_that_nobody_reads_have_a_bound_in_bytes(void **state) {
 
 static void a_client_that_half_closes_gets_its_answer(void **state) {
     (void)state;
-    static const char *const bodies[] = {"{\"max_tokens\":3}", "{\"max_tokens\":600}", "{\"max_tokens\":600,\"stream\":true}"}; /* 600 ticks: over several probes */
+    /* 600 ticks: over several probes */
+    static const char *const bodies[] = {"{\"max_tokens\":3}", "{\"max_tokens\":600}", "{\"max_tokens\":600,\"stream\":true}"};
     server_options o = defaults();
     site s = start(&o);
     for (int i = 0; i < 3; i++) {
@@ -267,7 +272,8 @@ static void a_client_that_half_closes_gets_its_answer(void **state) {
 
 static void pipelined_requests_are_answered_behind_a_half_close(void **state) {
     (void)state;
-    static const char request[] = "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"max_tokens\":2}";
+    static const char request[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"max_tokens\":2}";
     server_options o = defaults();
     site s = start(&o);
     int fd = dial(&s);
@@ -286,7 +292,9 @@ static void pipelined_requests_are_answered_behind_a_half_close(void **state) {
 
 static void a_request_that_ends_too_early_is_told_so(void **state) {
     (void)state;
-    static const char *const parts[] = {"GET /health HTTP/1.1\r\nHo", "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"};
+    static const char *const parts[] = {
+        "GET /health HTTP/1.1\r\nHo",
+        "POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"};
     server_options o = defaults();
     site s = start(&o);
     for (int i = 0; i < 2; i++) {

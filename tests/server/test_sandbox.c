@@ -230,7 +230,8 @@ static void commands_out_of_range_are_refused(void **state) {
 
 static void what_is_no_command_is_refused(void **state) {
     (void)state;
-    static const char *const bad[] = {"", "{", "[]", "1", "null", "\"open\"", "{\"do\":\"open\"} x", "{\"do\":{\"do\":{\"do\":{\"do\":1}}}}", "{'do':'open'}"};
+    static const char *const bad[] = {
+        "", "{", "[]", "1", "null", "\"open\"", "{\"do\":\"open\"} x", "{\"do\":{\"do\":{\"do\":{\"do\":1}}}}", "{'do':'open'}"};
     char huge[SANDBOX_BODY_BYTES + 2];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(run(bad[i]), QUIRE_BAD_REQUEST);
@@ -271,8 +272,9 @@ static void random_commands_keep_the_counts_right(void **state) {
     printf("seed %llu\n", (unsigned long long)seed);
     open_sandbox();
     for (int i = 0; i < 20000; i++) {
-        static const char *const forms[] = {"'do':'new','tokens':%d,'story':%d", "'do':'append','seq':%d,'tokens':%d", "'do':'fork','seq':%d,'n':%d",
-                                            "'do':'write','seq':%d,'n':%d", "'do':'finish','seq':%d,'n':%d", "'do':'evict','n':%d,'x':%d"};
+        static const char *const forms[] = {"'do':'new','tokens':%d,'story':%d", "'do':'append','seq':%d,'tokens':%d",
+                                            "'do':'fork','seq':%d,'n':%d",       "'do':'write','seq':%d,'n':%d",
+                                            "'do':'finish','seq':%d,'n':%d",     "'do':'evict','n':%d,'x':%d"};
         static int newest = 1;
         char text[120];
         int what = (int)(rng_next(&seed) % 8), seq = newest - (int)(rng_next(&seed) % 8);

@@ -75,7 +75,8 @@ static void stop(site *s) {
 
 static int dial(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
     return fd;
 }
@@ -129,8 +130,8 @@ static const char *ask(const site *s, const char *text) {
 
 static const char *post(const char *path, const char *body, const char *headers) {
     static char text[8192];
-    snprintf(text, sizeof(text), "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n%s", path, strlen(body),
-             headers, body);
+    snprintf(text, sizeof(text), "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n%s", path,
+             strlen(body), headers, body);
     return text;
 }
 
@@ -170,7 +171,8 @@ static void simple_routes_response(void **state) {
     expect_in(ask(s, "GET /health HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 OK\r\n");
     expect_in(ask(s, "GET /ping?x HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 200 OK\r\n");
     expect_in(ask(s, "GET /version HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "{\"version\":\"" QUIRE_VERSION "\"}");
-    expect_in(ask(s, "GET /v1/models HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "{\"object\":\"list\",\"data\":[{\"id\":\"fake\",\"object\":\"model\",");
+    expect_in(ask(s, "GET /v1/models HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"),
+              "{\"object\":\"list\",\"data\":[{\"id\":\"fake\",\"object\":\"model\",");
     expect_in(ask(s, "GET /v1/models/fak%65 HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "\"max_model_len\":128}");
     expect_in(ask(s, "GET /v1/models/nope HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n"), "HTTP/1.1 404 Not Found\r\n");
     const char *metrics = ask(s, "GET /metrics HTTP/1.1\r\nHost: h\r\n" CLOSE "\r\n");
@@ -222,8 +224,10 @@ static int status_of(const site *s, const char *target, const char *host) {
 static void without_keys_a_name_of_somebody_else_is_refused(void **state) {
     (void)state;
     static const char *const paths[] = {"/v1/models", "/debug/pool/state", "/pool"};
-    static const char *const ours[] = {"127.0.0.1", "localhost:8000", "[::1]", "192.168.0.7:8000", "quire:8000", "api.example", "API.example:80", "b.example"};
-    static const char *const others[] = {"127.evil.com", "localhost.evil.com", "evil.com:8000", "127.0.0.1.evil.com", "[::1", "api.example.evil.com", "example.org"};
+    static const char *const ours[] = {"127.0.0.1",  "localhost:8000", "[::1]",          "192.168.0.7:8000",
+                                       "quire:8000", "api.example",    "API.example:80", "b.example"};
+    static const char *const others[] = {"127.evil.com", "localhost.evil.com",   "evil.com:8000", "127.0.0.1.evil.com",
+                                         "[::1",         "api.example.evil.com", "example.org"};
     server_options o;
     server_options_init(&o);
     o.allowed_hosts = "api.example,b.example";
@@ -339,11 +343,13 @@ static void pipelined_requests_wait_for_their_reader(void **state) {
 static void a_chunked_body_and_expect_continue_work(void **state) {
     (void)state;
     site *s = start_default();
-    expect_in(ask(s, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json; charset=utf-8\r\nTransfer-Encoding: chunked\r\n" CLOSE
+    expect_in(ask(s, "POST " COMPLETIONS
+                     " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json; charset=utf-8\r\nTransfer-Encoding: chunked\r\n" CLOSE
                      "\r\n5\r\n{\"max\r\nD\r\n_tokens\": 1 }\r\n0\r\n\r\n"),
               "\"text\":\" t0\"");
     int fd = dial(s);
-    say(fd, "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" CLOSE "\r\n");
+    say(fd, "POST " COMPLETIONS
+            " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" CLOSE "\r\n");
     expect_in(hear(fd, "\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
     say(fd, "{}");
     expect_in(hear(fd, NULL), "HTTP/1.1 200 OK\r\n");
@@ -371,7 +377,8 @@ static void a_refused_body_is_read_over_and_the_connection_stays(void **state) {
 static void http_1_0_is_spoken(void **state) {
     (void)state;
     site *s = start_default();
-    const char *response = ask(s, "POST " COMPLETIONS " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}");
+    const char *response =
+        ask(s, "POST " COMPLETIONS " HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{\"stream\":true}");
     expect_in(response, "Connection: close\r\n");
     assert_null(strstr(response, "chunked"));
     expect_in(response, "\r\n\r\ndata: {");
@@ -500,15 +507,19 @@ static void whole_answers_have_the_shape(void **state) {
     expect_in(a, "Content-Type: application/json\r\n");
     expect_in(a, "{\"id\":\"cmpl-");
     expect_in(a, "\"object\":\"text_completion\",\"created\":");
-    expect_in(a, "\"model\":\"fake\",\"choices\":[{\"index\":0,\"text\":\" t0 t1\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,"
-                 "\"token_ids\":null,\"prompt_logprobs\":null,\"prompt_token_ids\":null}],\"service_tier\":null,\"system_fingerprint\":\"quire-");
-    expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":3},");
+    expect_in(
+        a, "\"model\":\"fake\",\"choices\":[{\"index\":0,\"text\":\" t0 "
+           "t1\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,"
+           "\"token_ids\":null,\"prompt_logprobs\":null,\"prompt_token_ids\":null}],\"service_tier\":null,\"system_fingerprint\":\"quire-");
+    expect_in(a,
+              "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":3},");
     a = ask(s, post(CHAT, "{\"max_tokens\":5,\"stop_at\":2,\"stop_kind\":\"string\"}", CLOSE));
     expect_in(a, "{\"id\":\"chatcmpl-");
     expect_in(a, "\"object\":\"chat.completion\",");
     expect_in(a, "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\" t0 t1\",\"refusal\":null,");
     expect_in(a, "\"finish_reason\":\"stop\",\"stop_reason\":\"st\\\"op\"");
-    a = ask(s, post(COMPLETIONS, "{\"prompt\":[\"a\",\"b\"],\"stop_at\":1,\"stop_kind\":\"token\",\"return_token_ids\":true,\"echo\":true}", CLOSE));
+    a = ask(s, post(COMPLETIONS, "{\"prompt\":[\"a\",\"b\"],\"stop_at\":1,\"stop_kind\":\"token\",\"return_token_ids\":true,\"echo\":true}",
+                    CLOSE));
     expect_in(a, "{\"index\":1,\"text\":\"ECHO t0\",\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":42,\"token_ids\":[0],"
                  "\"prompt_logprobs\":null,\"prompt_token_ids\":[7,8]}]");
     expect_in(a, "\"usage\":{\"prompt_tokens\":10,\"total_tokens\":12,\"completion_tokens\":2,");
@@ -532,18 +543,22 @@ static void streams_have_the_order(void **state) {
     const char *role = strstr(a, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
     const char *first = strstr(a, "\"delta\":{\"content\":\" t0\"},\"logprobs\":null,\"finish_reason\":null,\"token_ids\":null}");
     const char *last = strstr(a, "\"delta\":{\"content\":\" t1\"},\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,");
-    const char *usage = strstr(a, "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":3}},\"system_fingerprint\"");
+    const char *usage = strstr(a, "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,\"prompt_"
+                                  "tokens_details\":{\"cached_tokens\":3}},\"system_fingerprint\"");
     const char *done = strstr(a, "data: [DONE]");
     assert_true(role != NULL && first > role && last > first && usage > last && done > usage);
     assert_int_equal(count(a, "data: "), 5);
     assert_int_equal(count(a, "chat.completion.chunk"), 4);
 
-    a = ask(s, post(COMPLETIONS, "{\"max_tokens\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}}", CLOSE));
+    a = ask(s,
+            post(COMPLETIONS,
+                 "{\"max_tokens\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}}", CLOSE));
     expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":6,\"completion_tokens\":1}}");
     assert_int_equal(count(a, "\"usage\""), 3);
 
     a = ask(s, post(COMPLETIONS, "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":1,\"stream\":true,\"return_token_ids\":true}", CLOSE));
-    expect_in(a, "{\"index\":1,\"text\":\" t0\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,\"prompt_token_ids\":[7,8],\"token_ids\":[0]}]");
+    expect_in(a, "{\"index\":1,\"text\":\" "
+                 "t0\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,\"prompt_token_ids\":[7,8],\"token_ids\":[0]}]");
     assert_int_equal(count(a, "data: "), 3);
     stop(s);
 }

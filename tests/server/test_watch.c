@@ -59,7 +59,8 @@ static void stop(site *s) {
 
 static int dial(const site *s) {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s->server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
     return fd;
 }
@@ -277,7 +278,8 @@ static void without_any_key_texts_are_for_this_machine_and_for_no_other_web_page
     expect_in(get(&s, "/debug/pool/state", ""), TEXTS);
     expect_not_in(get(&s, "/debug/pool/state", "Origin: http://elsewhere.example\r\n"), "\"text\":");
     char text[200];
-    int fd = dial(&s), n = snprintf(text, sizeof text, "GET /debug/pool/state HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n");
+    int fd = dial(&s),
+        n = snprintf(text, sizeof text, "GET /debug/pool/state HTTP/1.1\r\nHost: rebound.example\r\nConnection: close\r\n\r\n");
     assert_int_equal(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
     expect_in(hear(fd, NULL), "HTTP/1.1 403");
     close(fd);
@@ -322,7 +324,8 @@ static void a_watcher_that_does_not_read_holds_nobody_up(void **state) {
     o.write_deadline_us = o.shutdown_deadline_us = NEVER_US;
     site s = start(o);
     int deaf = socket(AF_INET, SOCK_STREAM, 0), small = 2048;
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s.server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)server_port(s.server)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     setsockopt(deaf, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     assert_int_equal(connect(deaf, (struct sockaddr *)&at, sizeof at), 0);
     static const char request[] = "GET /debug/pool HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -337,11 +340,13 @@ static void a_watcher_that_does_not_read_holds_nobody_up(void **state) {
 static void pipelined_looks_are_answered_in_order(void **state) {
     (void)state;
     site s = start(defaults());
-    static const char both[] = "GET /debug/pool/state HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /debug/pool/pages/0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-                               "GET /version HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    static const char both[] =
+        "GET /debug/pool/state HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /debug/pool/pages/0 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        "GET /version HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     int fd = dial(&s);
     assert_int_equal(send(fd, both, sizeof both - 1, MSG_NOSIGNAL), (ssize_t)(sizeof both - 1));
-    const char *text = hear(fd, NULL), *state_at = strstr(text, "\"counts\""), *page_at = strstr(text, "{\"page\":0"), *version_at = strstr(text, "{\"version\"");
+    const char *text = hear(fd, NULL), *state_at = strstr(text, "\"counts\""), *page_at = strstr(text, "{\"page\":0"),
+               *version_at = strstr(text, "{\"version\"");
     assert_true(state_at != NULL && page_at != NULL && version_at != NULL && state_at < page_at && page_at < version_at);
     close(fd);
     stop(&s);
@@ -351,13 +356,17 @@ static void a_sandbox_takes_small_json_bodies_only(void **state) {
     (void)state;
     site s = start(defaults());
     static char text[4000];
-    static const char open[] = "POST /pool/sandbox HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"do\":\"open\"}";
+    static const char open[] = "POST /pool/sandbox HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: "
+                               "application/json\r\nContent-Length: 13\r\n\r\n{\"do\":\"open\"}";
     int fd = dial(&s);
     assert_int_equal(send(fd, open, sizeof open - 1, MSG_NOSIGNAL), (ssize_t)(sizeof open - 1));
     expect_in(hear(fd, NULL), "\"counts\":{\"pages\":64,\"free\":64");
     close(fd);
     fd = dial(&s);
-    int n = snprintf(text, sizeof text, "POST /pool/sandbox HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n%2000s", " ");
+    int n = snprintf(text, sizeof text,
+                     "POST /pool/sandbox HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: "
+                     "2000\r\n\r\n%2000s",
+                     " ");
     assert_int_equal(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
     expect_in(hear(fd, NULL), "HTTP/1.1 413");
     close(fd);

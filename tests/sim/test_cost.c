@@ -9,7 +9,14 @@
 
 #include "sim/cost.h"
 
-static const cost_model first = {.n_points = 2, .rows = {1, 4}, .us = {10, 40}, .out_us = 1, .decode_pair_us = 0.5, .prefill_pair_us = 0.25, .copy_us = 2, .request_us = 100};
+static const cost_model first = {.n_points = 2,
+                                 .rows = {1, 4},
+                                 .us = {10, 40},
+                                 .out_us = 1,
+                                 .decode_pair_us = 0.5,
+                                 .prefill_pair_us = 0.25,
+                                 .copy_us = 2,
+                                 .request_us = 100};
 
 static void assert_near(double a, double b) {
     if (!(fabs(a - b) <= 1e-12 * fabs(b))) {
@@ -22,7 +29,8 @@ static void a_step_costs_what_its_parts_do(void **state) {
     assert_near(cost_of(&first, &(step_work){.rows = 1}), 10);
     assert_near(cost_of(&first, &(step_work){.rows = 2}), 20); /* between the points on a line */
     assert_near(cost_of(&first, &(step_work){.rows = 6}), 60); /* and past the last */
-    assert_near(cost_of(&first, &(step_work){.rows = 4, .out = 3, .decode_pairs = 8, .prefill_pairs = 16, .copied = 5}), 40 + 3 + 4 + 4 + 10);
+    assert_near(cost_of(&first, &(step_work){.rows = 4, .out = 3, .decode_pairs = 8, .prefill_pairs = 16, .copied = 5}),
+                40 + 3 + 4 + 4 + 10);
 }
 
 static void calibrations_count_alike_in_their_mean(void **state) {

@@ -1,4 +1,5 @@
-/* The server that is simulated: what its planner plans is the engine's, what its clock says is the cost model's, and every request gets its tokens. */
+/* The server that is simulated: what its planner plans is the engine's, what its clock says is the cost model's, and every request gets its
+ * tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,11 +69,12 @@ static void a_step_takes_what_its_parts_take(void **state) {
     assert_true(cost_of(&c, &(step_work){.rows = 2}) == 100);
     assert_true(cost_of(&c, &(step_work){.rows = 4}) == 120);
     assert_true(cost_of(&c, &(step_work){.rows = 10}) == 240); /* the last line goes on */
-    assert_true(cost_of(&c, &(step_work){.rows = 4, .out = 2, .decode_pairs = 10, .prefill_pairs = 8, .copied = 1}) == 120 + 14 + 5 + 2 + 3);
+    assert_true(cost_of(&c, &(step_work){.rows = 4, .out = 2, .decode_pairs = 10, .prefill_pairs = 8, .copied = 1}) ==
+                120 + 14 + 5 + 2 + 3);
 }
 
-/* OPT-13B: 40 layers of width 5,120, 16 bits: 819,200 bytes a token, and about 15,700 tokens fit beside it on 40 GB (Kwon et al. 2023, table 1). A step
- * reads 25.7 GB of weights: 20.7 ms at 80% of 1,555 GB/s. */
+/* OPT-13B: 40 layers of width 5,120, 16 bits: 819,200 bytes a token, and about 15,700 tokens fit beside it on 40 GB (Kwon et al. 2023,
+ * table 1). A step reads 25.7 GB of weights: 20.7 ms at 80% of 1,555 GB/s. */
 static void a_described_device_is_as_its_data_sheet_says(void **state) {
     (void)state;
     cost_model c;
@@ -90,7 +92,8 @@ static void a_described_device_is_as_its_data_sheet_says(void **state) {
     assert_int_equal(cost_describe("llama-3-70b", "a100-40gb", &c, &err), QUIRE_INVALID); /* does not fit */
 }
 
-/* One prompt of 100, 64 rows a step: steps of 64 and 36 rows; the answer's first token comes with the second, then a step of one row each. */
+/* One prompt of 100, 64 rows a step: steps of 64 and 36 rows; the answer's first token comes with the second, then a step of one row each.
+ */
 static void a_lone_request_takes_its_steps(void **state) {
     (void)state;
     trace t = parse("{\"t\": 3, \"prompt\": 100, \"output\": 4}\n");
@@ -107,7 +110,8 @@ static void a_lone_request_takes_its_steps(void **state) {
     trace_deinit(&t);
 }
 
-/* Worked example 27, by time: a step of any size takes 1 us, so requests end at their steps' numbers. Static by count, continuous by the planner. */
+/* Worked example 27, by time: a step of any size takes 1 us, so requests end at their steps' numbers. Static by count, continuous by the
+ * planner. */
 static void eight_requests_end_at_the_steps_of_worked_example_27(void **state) {
     (void)state;
     static const int32_t lengths[] = {9, 1269, 24, 443, 23, 1592, 2, 913}, continuous[] = {9, 1269, 24, 443, 32, 1616, 34, 947};
@@ -148,7 +152,8 @@ static void eight_requests_end_at_the_steps_of_worked_example_27(void **state) {
 /* Worked example 26: lengths 10, 199, 25, 199 take 199 steps of 4 rows; 433 of 796 are useful. */
 static void a_static_batch_computes_rows_for_who_has_ended(void **state) {
     (void)state;
-    trace t = parse("{\"prompt\": 1, \"output\": 10}\n{\"prompt\": 1, \"output\": 199}\n{\"prompt\": 1, \"output\": 25}\n{\"prompt\": 1, \"output\": 199}\n");
+    trace t = parse("{\"prompt\": 1, \"output\": 10}\n{\"prompt\": 1, \"output\": 199}\n{\"prompt\": 1, \"output\": 25}\n{\"prompt\": 1, "
+                    "\"output\": 199}\n");
     serving_options o = server(&plain);
     o.batching = BATCH_STATIC;
     o.reservation = RESERVE_ORACLE;
@@ -163,7 +168,8 @@ static void a_static_batch_computes_rows_for_who_has_ended(void **state) {
 /* Worked example 25: prompts of 4, 6, 1, 7 padded to 7: 28 rows for 18 tokens. */
 static void a_static_batch_computes_rows_for_pads(void **state) {
     (void)state;
-    trace t = parse("{\"prompt\": 4, \"output\": 1}\n{\"prompt\": 6, \"output\": 1}\n{\"prompt\": 1, \"output\": 1}\n{\"prompt\": 7, \"output\": 1}\n");
+    trace t = parse(
+        "{\"prompt\": 4, \"output\": 1}\n{\"prompt\": 6, \"output\": 1}\n{\"prompt\": 1, \"output\": 1}\n{\"prompt\": 7, \"output\": 1}\n");
     serving_options o = server(&plain);
     o.batching = BATCH_STATIC;
     o.reservation = RESERVE_ORACLE;
@@ -254,12 +260,14 @@ static void a_request_that_can_never_fit_is_refused(void **state) {
 
 /* ---- the prefix cache ---- */
 
-/* Worked example 24: 2,000 shared and 30 own tokens, 8 users at once: 2,240 computed against 16,240. All come together, so seven wait for the first's pages. */
+/* Worked example 24: 2,000 shared and 30 own tokens, 8 users at once: 2,240 computed against 16,240. All come together, so seven wait for
+ * the first's pages. */
 static void a_shared_prompt_is_computed_once(void **state) {
     (void)state;
     char text[2048] = "";
     for (int i = 0; i < 8; i++) {
-        snprintf(text + strlen(text), sizeof text - strlen(text), "{\"prompt\": [[\"system\", 2000], [\"user %d\", 30]], \"output\": 150}\n", i);
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "{\"prompt\": [[\"system\", 2000], [\"user %d\", 30]], \"output\": 150}\n", i);
     }
     trace t = parse(text);
     serving_options o = server(&plain);
@@ -290,16 +298,18 @@ static trace random_trace(uint64_t *seed, int32_t n) {
     double when = 0;
     for (int32_t i = 0; i < n; i++) {
         when += 1e-5 * (double)(rng_next(seed) % 100);
-        at += (size_t)snprintf(text + at, (1 << 16) - at, "{\"t\": %.6f, \"tenant\": \"%d\", \"prompt\": [[\"s%d\", %d], [\"u%d\", %d]], \"output\": %d}\n", when,
-                               (int)(rng_next(seed) % 2), (int)(rng_next(seed) % 3), 1 + (int)(rng_next(seed) % 60), i, 1 + (int)(rng_next(seed) % 40),
-                               (int)(rng_next(seed) % 30));
+        at += (size_t)snprintf(text + at, (1 << 16) - at,
+                               "{\"t\": %.6f, \"tenant\": \"%d\", \"prompt\": [[\"s%d\", %d], [\"u%d\", %d]], \"output\": %d}\n", when,
+                               (int)(rng_next(seed) % 2), (int)(rng_next(seed) % 3), 1 + (int)(rng_next(seed) % 60), i,
+                               1 + (int)(rng_next(seed) % 40), (int)(rng_next(seed) % 30));
     }
     trace t = parse(text);
     free(text);
     return t;
 }
 
-/* Any batching, memory, cache and pool down to what the longest request needs: all are answered, nothing is lost, no token is had for less than its row. */
+/* Any batching, memory, cache and pool down to what the longest request needs: all are answered, nothing is lost, no token is had for less
+ * than its row. */
 static void everybody_is_answered_however_little_memory_there_is(void **state) {
     (void)state;
     uint64_t seed = rng_os_seed();
@@ -390,15 +400,30 @@ static void costs_are_read_as_they_were_written(void **state) {
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
-    cost_model c = {.model = "a \"model\"", .device = "cpu", .n_points = 3, .rows = {1, 2, 512}, .us = {100.25, 100.25, 7000}, .out_us = 1.5, .decode_pair_us = 0.001,
-                    .prefill_pair_us = 0.0005, .copy_us = 0.25, .request_us = 80, .kv_tokens = 1 << 20, .token_bytes = 3072, .max_model_len = 2048};
+    cost_model c = {.model = "a \"model\"",
+                    .device = "cpu",
+                    .n_points = 3,
+                    .rows = {1, 2, 512},
+                    .us = {100.25, 100.25, 7000},
+                    .out_us = 1.5,
+                    .decode_pair_us = 0.001,
+                    .prefill_pair_us = 0.0005,
+                    .copy_us = 0.25,
+                    .request_us = 80,
+                    .kv_tokens = 1 << 20,
+                    .token_bytes = 3072,
+                    .max_model_len = 2048};
     cost_model back = {.n_points = 0};
     quire_error err = {.message = ""};
     assert_int_equal(cost_write(path, &c, &err), QUIRE_OK);
     assert_int_equal(cost_read(path, &back, &err), QUIRE_OK);
     assert_memory_equal(&c, &back, sizeof c);
     static const char *const wrong[] = {
-        "", "[]", "{}", "{\"format\": \"quire-cost-1\"}", "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [1, 6]]}",
+        "",
+        "[]",
+        "{}",
+        "{\"format\": \"quire-cost-1\"}",
+        "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [1, 6]]}",
         "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, 4]]}",
         "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 0], [2, 4]]}",
         "{\"format\": \"quire-cost-1\", \"model\": \"m\", \"device\": \"d\", \"rows_us\": [[1, 5], [2, 1e999]]}",

@@ -5,9 +5,12 @@
 #include "base/utf8.h"
 #include "text/tokenizer_impl.h"
 
-static const char *const files[] = {"golden/tokenizers/llama3/tokenizer.json", "golden/tokenizers/qwen2.5/tokenizer.json",
-                                    "golden/tokenizers/bpe-llama/tokenizer.json", "golden/tokenizers/pt-deepseek3/tokenizer.json",
-                                    "data/tokenizers/ggml-vocab/ggml-vocab-llama-spm.gguf", "data/tokenizers/ggml-vocab/ggml-vocab-gpt-2.gguf"};
+static const char *const files[] = {"golden/tokenizers/llama3/tokenizer.json",
+                                    "golden/tokenizers/qwen2.5/tokenizer.json",
+                                    "golden/tokenizers/bpe-llama/tokenizer.json",
+                                    "golden/tokenizers/pt-deepseek3/tokenizer.json",
+                                    "data/tokenizers/ggml-vocab/ggml-vocab-llama-spm.gguf",
+                                    "data/tokenizers/ggml-vocab/ggml-vocab-gpt-2.gguf"};
 
 static size_t count(const tokenizer *t, str text) {
     token_list ids = {0};
@@ -19,7 +22,8 @@ static size_t count(const tokenizer *t, str text) {
 
 /* A text of few tokens: long tokens' texts, blanks, and characters that normalizing shrinks. */
 static void add_dense(const tokenizer *t, uint64_t *rng, strbuf *text) {
-    static const char *const shrinking[] = {"\xE1\xBE\xBE\xCC\x88\xCC\x81", "\xE2\x84\xAA\xCC\xA7", "\xF0\x9D\x90\x80", "        ", "\xE2\x84\xAA"};
+    static const char *const shrinking[] = {"\xE1\xBE\xBE\xCC\x88\xCC\x81", "\xE2\x84\xAA\xCC\xA7", "\xF0\x9D\x90\x80", "        ",
+                                            "\xE2\x84\xAA"};
     if (rng_next(rng) % 4 == 0) {
         assert_int_equal(strbuf_add_str(text, shrinking[rng_next(rng) % 5]), QUIRE_OK);
         return;
@@ -121,7 +125,8 @@ static void encoding_stops_past_the_tokens_that_are_wanted(void **state) {
             assert_int_equal(tokenizer_encode(t, str_of(text), options, &ids, &err), QUIRE_NO_ROOM);
             assert_int_equal(ids.n, 1);
         }
-        assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .max_tokens = n}, &ids, &err), QUIRE_OK);
+        assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .max_tokens = n}, &ids, &err),
+                         QUIRE_OK);
         assert_int_equal(ids.n, n + 1);
         token_list_deinit(&ids);
         tokenizer_close(t);

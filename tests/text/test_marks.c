@@ -57,7 +57,8 @@ static void open_tokenizer(chat_model *m, const char *flags, const char *normali
     json_out o = {.to = &b};
     json_raw(&o, "{\"normalizer\":");
     json_raw(&o, normalizer);
-    json_raw(&o, ",\"model\":{\"type\":\"BPE\",\"unk_token\":\"\xE2\x96\xA1\",\"vocab\":{\"\xE2\x96\xA1\":0},\"merges\":[]},\"added_tokens\":[");
+    json_raw(
+        &o, ",\"model\":{\"type\":\"BPE\",\"unk_token\":\"\xE2\x96\xA1\",\"vocab\":{\"\xE2\x96\xA1\":0},\"merges\":[]},\"added_tokens\":[");
     for (int32_t i = 0; i < m->n; i++) {
         json_raw(&o, i > 0 ? ",{\"id\":" : "{\"id\":");
         json_int(&o, i + 1);
@@ -80,7 +81,8 @@ static void open_templates(chat_model *m, str source) {
     quire_error err = {0};
     chat_tokens plain = {.bos = str_of("<s>"), .eos = str_of("</s>")}, marked = plain;
     marked.tokenizer = m->tokenizer;
-    if (chat_template_open(source, &plain, &m->plain, &err) != QUIRE_OK || chat_template_open(source, &marked, &m->marked, &err) != QUIRE_OK) {
+    if (chat_template_open(source, &plain, &m->plain, &err) != QUIRE_OK ||
+        chat_template_open(source, &marked, &m->marked, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
 }
@@ -149,9 +151,9 @@ static void expect_tokens(const chat_model *m, const char *variables, const char
 
 #define SPECIAL ",\"special\":true"
 #define CHATML                                                                                                                             \
-    "{% for m in messages %}<|im_start|>{{ m.role }}{% if m.name %} name={{ m.name }}{% endif %}\n{% if m.content is string %}"              \
-    "{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}"                                                   \
-    "{{ m.tool_calls|tojson if m.tool_calls else '' }}<|im_end|>\n{% endfor %}{{ tools|tojson if tools else '' }}{{ x }}"                     \
+    "{% for m in messages %}<|im_start|>{{ m.role }}{% if m.name %} name={{ m.name }}{% endif %}\n{% if m.content is string %}"            \
+    "{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}"                                                 \
+    "{{ m.tool_calls|tojson if m.tool_calls else '' }}<|im_end|>\n{% endfor %}{{ tools|tojson if tools else '' }}{{ x }}"                  \
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{{ eos_token }}"
 
 static void special_tokens_in_a_clients_strings_are_ordinary_text(void **state) {
@@ -190,7 +192,8 @@ static void a_clients_special_token_has_the_ids_of_its_text(void **state) {
     const char *text = "a<|endoftext|>b <|im_end|>\n</tool_call>";
     token_list with_marks = {0}, plain = {0};
     text_marks none = {0};
-    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .marks = &none}, &with_marks, NULL), QUIRE_OK);
+    assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PARSE, .marks = &none}, &with_marks, NULL),
+                     QUIRE_OK);
     assert_int_equal(tokenizer_encode(t, str_of(text), (encode_options){.special = ENCODE_PLAIN}, &plain, NULL), QUIRE_OK);
     assert_int_equal(with_marks.n, plain.n);
     assert_memory_equal(with_marks.ids, plain.ids, plain.n * sizeof *plain.ids);
@@ -221,9 +224,10 @@ static void a_template_may_compare_what_it_wrote_itself(void **state) {
 
 static void what_a_template_looks_for_in_a_message_is_still_found(void **state) {
     (void)state;
-    const char *source = "{% for m in messages %}{% if '<|call|>' in m.content %}{{ raise_exception('no <|call|> here') }}{% endif %}"
-                         "{% if m.content.startswith('<|x|>') %}X{% endif %}{{ m.content.split('</think>')[-1].split('<|y|>')|join('<|call|>') }}"
-                         "{{ {'<|x|>': '<|y|>'}['<|x|>'] }}{{ m.content|replace('<|z|>', '<|x|>') }}{{ '  <|x|> '|trim }}{{ m.content|length }}{% endfor %}";
+    const char *source =
+        "{% for m in messages %}{% if '<|call|>' in m.content %}{{ raise_exception('no <|call|> here') }}{% endif %}"
+        "{% if m.content.startswith('<|x|>') %}X{% endif %}{{ m.content.split('</think>')[-1].split('<|y|>')|join('<|call|>') }}"
+        "{{ {'<|x|>': '<|y|>'}['<|x|>'] }}{{ m.content|replace('<|z|>', '<|x|>') }}{{ '  <|x|> '|trim }}{{ m.content|length }}{% endfor %}";
     chat_model m = open_model("<|call|> <|x|> <|y|> <|z|> </think>", SPECIAL, "null", source);
     expect_tokens(&m, "{\"messages\":[{\"content\":\"<|x|>r</think>a<|y|>b<|z|>\"}]}", "<|call|><|y|><|x|><|x|>");
     strbuf text = {0};
@@ -296,10 +300,12 @@ static void compare_case(const chat_model *m, const char *where, const char *var
         while (i < got.n && i < want.n && got.p[i] == want.p[i]) {
             i++;
         }
-        fail_msg("%s: renders at byte %zu ...%.40s, must ...%.40s; of %s", where, i, i < got.n ? got.p + i : "", i < want.n ? want.p + i : "", variables);
+        fail_msg("%s: renders at byte %zu ...%.40s, must ...%.40s; of %s", where, i, i < got.n ? got.p + i : "",
+                 i < want.n ? want.p + i : "", variables);
     }
     if (renders && want.n > 0 && !mentions_a_token(m, variables)) {
-        assert_int_equal(tokenizer_encode(m->tokenizer, (str){want.p, want.n}, (encode_options){.special = ENCODE_PARSE}, &want_ids, NULL), QUIRE_OK);
+        assert_int_equal(tokenizer_encode(m->tokenizer, (str){want.p, want.n}, (encode_options){.special = ENCODE_PARSE}, &want_ids, NULL),
+                         QUIRE_OK);
         bool same = ids.n == want_ids.n && memcmp(ids.ids, want_ids.ids, ids.n * sizeof *ids.ids) == 0;
         if (!same) {
             size_t i = 0;

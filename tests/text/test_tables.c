@@ -8,8 +8,9 @@
 #include "text/piece_table.h"
 #include "text/tables.h"
 
-static const char TEXT[] = "Once upon a time, \xC3\xA9t\xC3\xA9 \xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E!  don't  12345\n\n<s> <|im_start|> \xF0\x9F\x98\x80\t"
-                           "antidisestablishmentarianism ASCII \xF0\x9D\x94\x98 \xE2\x96\x81x \x01\xFF";
+static const char TEXT[] =
+    "Once upon a time, \xC3\xA9t\xC3\xA9 \xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E!  don't  12345\n\n<s> <|im_start|> \xF0\x9F\x98\x80\t"
+    "antidisestablishmentarianism ASCII \xF0\x9D\x94\x98 \xE2\x96\x81x \x01\xFF";
 
 typedef struct packed_vocab {
     vocab v;
@@ -148,7 +149,8 @@ static void check_forged(const char *path) {
             token_list ids = {0};
             strbuf text = {0};
             n_opened++;
-            (void)tokenizer_encode(t, (str){TEXT, sizeof TEXT - 1}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, NULL);
+            (void)tokenizer_encode(t, (str){TEXT, sizeof TEXT - 1}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids,
+                                   NULL);
             (void)tokenizer_decode(t, ids.ids, ids.n, false, &text);
             token_list_deinit(&ids);
             strbuf_deinit(&text);
@@ -178,7 +180,8 @@ static void a_full_table_is_refused(void **state) {
     packed_vocab p = pack(model_file_vocab(f), t);
     tokenizer_close(t);
     tables_header *h = (tables_header *)(void *)p.tables;
-    pair_slot *slots = (pair_slot *)(void *)(p.tables + p.v.tables.n - h->pairs.n_slots * sizeof *slots); /* the last table: there are no neighbours */
+    /* the last table: there are no neighbours */
+    pair_slot *slots = (pair_slot *)(void *)(p.tables + p.v.tables.n - h->pairs.n_slots * sizeof *slots);
     assert_int_equal(h->neighbours.n_slots, 0);
     for (size_t i = 0; i < h->pairs.n_slots; i++) {
         slots[i].left_plus_1 = 1; /* a search would never end */

@@ -42,7 +42,9 @@ static void the_texts_of_tokens_make_up_what_they_decode_to(void **state) {
             token_list ids = {0};
             quire_error err = {0};
             strbuf whole = {0}, joined = {0};
-            assert_int_equal(tokenizer_encode(t, str_of(texts[i]), (encode_options){.special = ENCODE_PLAIN, .add_special = false}, &ids, &err), QUIRE_OK);
+            assert_int_equal(
+                tokenizer_encode(t, str_of(texts[i]), (encode_options){.special = ENCODE_PLAIN, .add_special = false}, &ids, &err),
+                QUIRE_OK);
             assert_int_equal(tokenizer_decode(t, ids.ids, ids.n, false, &whole), QUIRE_OK);
             for (size_t k = 1; k < ids.n; k++) { /* the first one's leading space is another matter */
                 str text = token_texts_of(table, ids.ids[k]);

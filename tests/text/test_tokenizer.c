@@ -306,7 +306,8 @@ static void open_damaged(const char *json, size_t n) {
     quire_err e = tokenizer_open(&v, &t, &err);
     if (e == QUIRE_OK) {
         token_list ids = {0};
-        (void)tokenizer_encode(t, str_of("abc <x> d\xC3\xA9 1 '"), (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids, &err);
+        (void)tokenizer_encode(t, str_of("abc <x> d\xC3\xA9 1 '"), (encode_options){.special = ENCODE_PARSE, .add_special = true}, &ids,
+                               &err);
         token_list_deinit(&ids);
         tokenizer_close(t);
     } else {

@@ -1,8 +1,10 @@
-/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, and joins the chunks. The arithmetic is in attention_kernels.inc.h and attention_plain.c.
+/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, and joins the chunks. The arithmetic is in
+ * attention_kernels.inc.h and attention_plain.c.
  *
- * A query's result is the merge of its chunks in ascending order, whoever computes them: items that cover all chunks merge as they go, and may leave
- * what they have, its accumulator in the query's output, for another item to go on from; a partial item writes each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. How
- * queries share a tile, and on which pages the positions lie, never shows in the bits. */
+ * A query's result is the merge of its chunks in ascending order, whoever computes them: items that cover all chunks merge as they go, and
+ * may leave what they have, its accumulator in the query's output, for another item to go on from; a partial item writes each chunk's state
+ * to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. How queries share a tile, and on which pages
+ * the positions lie, never shows in the bits. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -45,7 +47,8 @@ static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *
         weights = step_new(b, ATTN_TILE, ATTN_CHUNK);
         q_int8 = step_new(b, MOST_TOGETHER * ATTN_TILE, (size_t)attn_int8_stride(b->layout.d_head));
     }
-    if (scores == NULL || sums == NULL || acc == NULL || states == NULL || copies == NULL || (b->layout.type == DTYPE_I8 && (weights == NULL || q_int8 == NULL))) {
+    if (scores == NULL || sums == NULL || acc == NULL || states == NULL || copies == NULL ||
+        (b->layout.type == DTYPE_I8 && (weights == NULL || q_int8 == NULL))) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t h = 0; h < MOST_TOGETHER; h++) {
@@ -86,7 +89,8 @@ quire_err cpu_attention_step_open(cpu_backend *b) {
     s->partial_max = step_new(b, n_states, sizeof *s->partial_max);
     s->partial_sum = step_new(b, n_states, sizeof *s->partial_sum);
     s->partial_acc = step_new(b, n_states, (size_t)s->acc_stride * sizeof *s->partial_acc);
-    if (s->scratch == NULL || s->carried_max == NULL || s->carried_sum == NULL || s->partial_max == NULL || s->partial_sum == NULL || s->partial_acc == NULL) {
+    if (s->scratch == NULL || s->carried_max == NULL || s->carried_sum == NULL || s->partial_max == NULL || s->partial_sum == NULL ||
+        s->partial_acc == NULL) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < n_workers; i++) {
@@ -120,8 +124,8 @@ static void leave_states(const attn_job *job, attn_scratch *s) {
     }
 }
 
-/* Chunks from..end, as far as the tiles' queries see them, merged into their states: n_heads tiles of the same rows, a kv head each. They take a chunk one
- * after the other, because it lies in the same pages for all of them. */
+/* Chunks from..end, as far as the tiles' queries see them, merged into their states: n_heads tiles of the same rows, a kv head each. They
+ * take a chunk one after the other, because it lies in the same pages for all of them. */
 static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_heads, int32_t from, int32_t end, attn_scratch *s) {
     int32_t first = INT32_MAX, last = 0;
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
@@ -174,7 +178,8 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
     for (int32_t i = 0; i < item->n_chunks; i++) {
         int32_t chunk = item->chunk0 + i;
-        bool any = attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, (attn_next){kv_head, chunk + 1, last < end ? last : end}, s);
+        bool any =
+            attn_compute_chunk(job, &job->b->batch->seqs[item->seq], chunk, (attn_next){kv_head, chunk + 1, last < end ? last : end}, s);
         for (int32_t t = 0; t < tile->n_queries; t++) {
             int32_t partial = item->partial + (from + t) / job->group_size * item->n_chunks + i;
             int64_t state_at = (int64_t)partial * state->max_heads + kv_head * job->group_size + (from + t) % job->group_size;
@@ -187,7 +192,8 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
 }
 
-/* All the item's queries over its chunks, their states left to be carried on: a few chunks at a time for all tiles, so that memory is read once. */
+/* All the item's queries over its chunks, their states left to be carried on: a few chunks at a time for all tiles, so that memory is read
+ * once. */
 static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, attn_scratch *s) {
     int32_t n_queries = item->n_rows * job->group_size, end = item->chunk0 + item->n_chunks;
     size_t chunk_bytes = 2 * ATTN_CHUNK * (size_t)s->tile.d_head * cpu_kv_element_bytes(&job->b->layout);
@@ -233,8 +239,8 @@ static void run_item(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* How many kv heads of an item are a task. Several, where one tile has an item's queries, as pages are then read once and in larger pieces; but
- * not so many that a worker has nothing to do: tasks of one item are alike, of several there have to be enough. */
+/* How many kv heads of an item are a task. Several, where one tile has an item's queries, as pages are then read once and in larger pieces;
+ * but not so many that a worker has nothing to do: tasks of one item are alike, of several there have to be enough. */
 static int32_t heads_together(const attn_job *job, int32_t n_items) {
     int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->b->layout.n_kv_heads, n = MOST_TOGETHER;
     for (int32_t i = 0; i < n_items; i++) {

@@ -38,7 +38,8 @@ static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
 }
 
-/* The chunk's positions from `first` on, as far as they are of the tree, are those of row `row` and its ancestors. What other branches put there is overwritten. */
+/* The chunk's positions from `first` on, as far as they are of the tree, are those of row `row` and its ancestors. What other branches put
+ * there is overwritten. */
 static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t row, attn_scratch *s) {
     const batch *step = job->b->batch;
     const attn_pages pages = pages_of(job, seq, s->kv_head);

@@ -1,6 +1,7 @@
 /* One tile of attention: queries of one kv head, and what they make of one chunk of positions.
  *
- * Owner: a worker of the thread pool, which fills its scratch anew for every tile. attention.c says which tiles and chunks there are, and joins the chunks. */
+ * Owner: a worker of the thread pool, which fills its scratch anew for every tile. attention.c says which tiles and chunks there are, and
+ * joins the chunks. */
 #ifndef CPU_ATTENTION_TILE_H
 #define CPU_ATTENTION_TILE_H
 

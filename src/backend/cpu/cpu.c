@@ -112,7 +112,8 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
     }
     for (int32_t g = 0; layout != NULL && g < layout->n_groups; g++) {
         if (layout->groups[g].kind == LAYER_LATENT || layout->groups[g].kind == LAYER_STATE) {
-            return err_set(err, QUIRE_UNSUPPORTED, -1, "the CPU backend has no ops yet for layers that keep a compressed latent or a recurrent state");
+            return err_set(err, QUIRE_UNSUPPORTED, -1,
+                           "the CPU backend has no ops yet for layers that keep a compressed latent or a recurrent state");
         }
     }
     c->limits = *limits;
@@ -236,7 +237,8 @@ static uint64_t spread_nodes(const cpu_placement *p) {
     bool works = trial != NULL && numa_interleave(trial, MEM_HUGE_BYTES, nodes);
     mem_free(trial);
     if (!works && is_several(p->nodes) && (there == 0 || nodes != 0)) { /* not where the one node is all that we may have */
-        log_line(LOG_WARN, "threads run on several nodes of memory, but the system lets none be placed (a container without CAP_SYS_NICE?)");
+        log_line(LOG_WARN,
+                 "threads run on several nodes of memory, but the system lets none be placed (a container without CAP_SYS_NICE?)");
     }
     return works ? nodes : 0;
 }
@@ -269,8 +271,8 @@ static quire_err open_team(cpu_backend *b, const backend_options *options, quire
     }
     TRY(cpu_placement_choose(options->cpu_bind, options->n_threads, thread_pool_cpus(), &all, &p, err));
     if (!p.is_bound && options->cpu_bind != NULL && strcmp(options->cpu_bind, "auto") == 0) {
-        log_line(LOG_WARN, "--cpu-bind auto: %d thread%s on %d core%s: none is bound; a list of processors binds", p.n_threads, p.n_threads == 1 ? "" : "s",
-                 all.n_cores, all.n_cores == 1 ? "" : "s");
+        log_line(LOG_WARN, "--cpu-bind auto: %d thread%s on %d core%s: none is bound; a list of processors binds", p.n_threads,
+                 p.n_threads == 1 ? "" : "s", all.n_cores, all.n_cores == 1 ? "" : "s");
     }
     quire_err e = thread_pool_open(p.n_threads, &b->thread_pool);
     if (e != QUIRE_OK) {

@@ -38,8 +38,11 @@ quire_err cpu_embedding_load(backend *b, const tensor_view *weight, embedding **
     if (copy != NULL) {
         memcpy(copy, weight->data, bytes);
     }
-    *e = (embedding){
-        .type = weight->type, .width = (int32_t)weight->dims[1], .n_rows = weight->dims[0], .row_bytes = row_bytes, .rows = copy != NULL ? copy : weight->data};
+    *e = (embedding){.type = weight->type,
+                     .width = (int32_t)weight->dims[1],
+                     .n_rows = weight->dims[0],
+                     .row_bytes = row_bytes,
+                     .rows = copy != NULL ? copy : weight->data};
     c->weight_bytes += (int64_t)bytes;
     *out = e;
     return QUIRE_OK;

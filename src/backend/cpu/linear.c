@@ -164,8 +164,8 @@ static void note_argmax(const math_kernels *math, const float *logits, int32_t n
     }
 }
 
-/* A tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together: where a row of the tile has fewer, all rows are quantised as one,
- * in the second tile, which nobody needs by then. */
+/* A tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together: where a row of the tile has fewer, all rows are quantised as
+ * one, in the second tile, which nobody needs by then. */
 static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
     const int32_t n_floats = n / COLUMNS_A_FLOAT;
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;

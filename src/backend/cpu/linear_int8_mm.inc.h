@@ -1,9 +1,9 @@
 /* Products of INT8 weights on processors that multiply int8 matrices (ARMv8.6, I8MM). Part of linear_kernels.inc.h.
  *
- * smmla multiplies 2 rows of 8 k with 2 columns of 8 k and adds to 2 x 2 sums: twice the products of sdot an instruction, for operands of the same size. Two
- * quads of k that follow each other in a block (pack.h), zipped, are such pairs of columns; so are 8 bytes of each of two rows. Sums of a tile of up to
- * MM_PAIRS pairs of rows x 16 columns stay in registers over a chunk of k, whose weights stay in L1 while the rows pass; between chunks they wait in y as
- * int32. Integers are exact, so the bits are those of linear_int8.inc.h. */
+ * smmla multiplies 2 rows of 8 k with 2 columns of 8 k and adds to 2 x 2 sums: twice the products of sdot an instruction, for operands of
+ * the same size. Two quads of k that follow each other in a block (pack.h), zipped, are such pairs of columns; so are 8 bytes of each of
+ * two rows. Sums of a tile of up to MM_PAIRS pairs of rows x 16 columns stay in registers over a chunk of k, whose weights stay in L1 while
+ * the rows pass; between chunks they wait in y as int32. Integers are exact, so the bits are those of linear_int8.inc.h. */
 #define MM_PAIRS    3
 #define MM_FROM     4    /* rows from which the zips are paid back */
 #define MM_CHUNK    1024 /* of k: 16 KB of weights */

@@ -47,7 +47,8 @@ static quire_err check_scale(const tensor_view *w, quire_error *err) {
         return QUIRE_OK;
     }
     if (w->type != DTYPE_I8) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: scales beside weights of type %s are not supported", w->name, dtype_name(w->type));
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: scales beside weights of type %s are not supported", w->name,
+                       dtype_name(w->type));
     }
     if (s == NULL) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: whole numbers without scales are not supported", w->name);
@@ -55,8 +56,8 @@ static quire_err check_scale(const tensor_view *w, quire_error *err) {
     bool rows = s->dims[0] == w->dims[0] && (s->n_dims == 1 || (s->n_dims == 2 && s->dims[1] == 1));
     bool floats = s->type == DTYPE_F32 || s->type == DTYPE_F16 || s->type == DTYPE_BF16;
     if (!rows || !floats || s->n_bytes / (size_t)dtype_block_bytes(s->type) < (size_t)w->dims[0]) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: scales must be one float for each of the %lld rows of %s", s->name, (long long)w->dims[0],
-                       w->name);
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: scales must be one float for each of the %lld rows of %s", s->name,
+                       (long long)w->dims[0], w->name);
     }
     return QUIRE_OK;
 }
@@ -100,8 +101,9 @@ static bool packed_bytes(const pack_layout *p, size_t *out) {
 /* Weights that were packed before, where they lie. */
 static quire_err take_packed(linear *l, const tensor_view *w, size_t n_bytes, quire_error *err) {
     if (w->packing != PACK_VERSION) {
-        return err_set(err, QUIRE_UNSUPPORTED, -1, "tensor %s: packed by another version of quire (layout %u, this one uses %u): pack the model again",
-                       w->name, (unsigned)w->packing, PACK_VERSION);
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "tensor %s: packed by another version of quire (layout %u, this one uses %u): pack the model again", w->name,
+                       (unsigned)w->packing, PACK_VERSION);
     }
     if (!w->stays || w->n_bytes != n_bytes || (uintptr_t)w->data % MEM_ALIGN != 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);

@@ -90,8 +90,8 @@ quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out);
 quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *out);
 
 /* Packs columns 16*block .. 16*block+15 of w (plan's shape, of a type that goes into its kind) to out[0..block_bytes), which is zero
- * before. scales[16]: the columns' scales when kind is INT8, else untouched. Any thread. Exact, but for INT8 of floats (symmetric, absmax / 127,
- * ties to even) and BF16 (ties to even); I8 weights, which have their scales (w->scale), stay what they are in INT8. */
+ * before. scales[16]: the columns' scales when kind is INT8, else untouched. Any thread. Exact, but for INT8 of floats (symmetric, absmax /
+ * 127, ties to even) and BF16 (ties to even); I8 weights, which have their scales (w->scale), stay what they are in INT8. */
 void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales);
 
 #endif

@@ -1,10 +1,10 @@
-/* A virtual machine of 16 float lanes, for kernel sources written once and compiled for AVX2 (two 256-bit registers), AVX-512 (one) and NEON
- * (four of 128 bits).
+/* A virtual machine of 16 float lanes, for kernel sources written once and compiled for AVX2 (two 256-bit registers), AVX-512 (one) and
+ * NEON (four of 128 bits).
  *
- * A kernel lives in X_kernels.inc.h, which X_avx2.c, X_avx512.c and X_neon.c include; its plain C twin in X_plain.c is written apart and gives the
- * same bits. They can agree because every function here is one exactly defined IEEE operation a lane: round to nearest even, no flush to
- * zero. min and max follow x86: when a or b is NaN, or both are zero, the result is b. Masks are opaque; m_first(n) has the lanes below n.
- * With SIMD_EMULATE the AVX-512 side runs through SIMDe, for machines without it.
+ * A kernel lives in X_kernels.inc.h, which X_avx2.c, X_avx512.c and X_neon.c include; its plain C twin in X_plain.c is written apart and
+ * gives the same bits. They can agree because every function here is one exactly defined IEEE operation a lane: round to nearest even, no
+ * flush to zero. min and max follow x86: when a or b is NaN, or both are zero, the result is b. Masks are opaque; m_first(n) has the lanes
+ * below n. With SIMD_EMULATE the AVX-512 side runs through SIMDe, for machines without it.
  *
  * Names: f_ floats, i_ 32-bit integers, m_ masks. No pointer here needs alignment. */
 #ifndef CPU_SIMD_H
@@ -34,7 +34,8 @@
 #define UNROLL UNROLL_ALL
 #endif
 
-/* Nothing but that the value has to be in its registers here: with 16 registers and 12 sums compilers have to be told which values to keep there. */
+/* Nothing but that the value has to be in its registers here: with 16 registers and 12 sums compilers have to be told which values to keep
+ * there. */
 #if defined(__AVX2__) && !defined(__AVX512F__) && !defined(SIMD_EMULATE)
 #define KEEP(value) __asm__("" : "+x"((value).a), "+x"((value).b))
 #else
@@ -54,7 +55,8 @@ static inline float f_tree_sum(f32x16 a) {
 static inline void i_store_u8(uint8_t *p, i32x16 v) {
     uint16_t halves[16];
     i_store_u16(halves, v);
-    __m128i low = _mm_loadu_si128((const __m128i *)(const void *)halves), high = _mm_loadu_si128((const __m128i *)(const void *)(halves + 8));
+    __m128i low = _mm_loadu_si128((const __m128i *)(const void *)halves),
+            high = _mm_loadu_si128((const __m128i *)(const void *)(halves + 8));
     _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi16(low, high));
 }
 
