@@ -45,7 +45,7 @@ quire_err request_read_beams(quire_request *r, const field_desc *f, const json_v
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
 
-/* Records the name of an unknown member in the list that begins with `before`. QUIRE_NO_MEMORY. */
+/* Adds an unknown member to the list of ignored ones, as `before` (the path to it, or "") and its name. QUIRE_NO_MEMORY. */
 quire_err request_ignore(quire_request *r, const char *before, str name);
 
 #endif
