@@ -164,7 +164,7 @@ typedef struct quire_stats {
     int64_t promoted_tokens;                             /* tokens whose pages came back into the pool from a tier */
     quire_tier_stats tiers[3];                           /* host memory, file, Redis */
     int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */
-    int64_t preempted_queries, preempted_hits;           /* the same for preempted requests when they are admitted again; not part of the two above */
+    int64_t preempted_queries, preempted_hits;           /* the same for preempted requests that are admitted again; separate counts */
     /* Cumulative histograms, seconds; bounds in quire_stats_bounds. */
     int64_t ttft_buckets[16], gap_buckets[16], e2e_buckets[16];
     double ttft_sum, gap_sum, e2e_sum;
@@ -273,8 +273,8 @@ typedef struct quire_event {
     void *user;               /* as given to quire_submit */
     quire_event_kind kind;
     int32_t choice;
-    const char *text; /* DELTA: the new text. ROLLBACK: the response's remaining text. START: the prompt's text if the request has echo. Valid
-                       * until the next call of quire_queue_next or quire_stream_release; not 0-terminated */
+    const char *text; /* DELTA: the new text. ROLLBACK: the response's remaining text. START: the prompt's text if the request has echo.
+                       * Valid until the next call of quire_queue_next or quire_stream_release; not 0-terminated */
     size_t n_text;
     const int32_t *tokens;    /* DELTA: the new ids. ROLLBACK: the response's remaining ids. START: the prompt's ids */
     int32_t n_tokens;
@@ -285,7 +285,7 @@ typedef struct quire_event {
     quire_finish finish;      /* END and DONE */
     int32_t stop_token;       /* END by a stop token of the request: its id (not eos), else -1 */
     const char *stop_string;  /* END by a stop string: that string, else NULL */
-    const quire_explain *explain; /* END: the report on the choice, where the request asked for it; else NULL. Valid as long as the stream */
+    const quire_explain *explain; /* END: the report on the choice, where the request asked for it; else NULL. Valid while the stream is */
     double sum_logprob;       /* END: of the choice's tokens, with logprobs, best_of or beam search */
     double beam_score;        /* END: the score that ranks a result of beam search */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */

@@ -63,8 +63,8 @@ typedef struct quire_kv_options {
     int32_t state_pages[QUIRE_KV_MAX_GROUPS]; /* pages of a sequence's state in a group of recurrent states; 0: the group holds tokens.
                                                  State groups come last, after at least one that holds tokens */
     int32_t snapshot_tokens;                  /* a snapshot every so many tokens; 0: at prompts' ends, branches and ends only */
-    int32_t snapshot_pages;                   /* most pages of snapshots, at least one snapshot's; beyond that the longest unused is dropped. 0: no
-                                                 limit but n_pages */
+    int32_t snapshot_pages;                   /* most pages of snapshots, at least one snapshot's; else the longest unused is dropped.
+                                                 0: no limit but n_pages */
 } quire_kv_options;
 
 /* Sets the defaults: 1 group, pages of 16, 256 sequences, 1,024 namespaces. The caller sets n_pages. All else 0. */
@@ -227,7 +227,8 @@ void quire_kv_view_close(quire_kv_view *v);
 void quire_kv_look(const quire_kv *kv, quire_kv_view *v);
 /* The number of a sequence in a view: 1, 2, ... in the order of opening. */
 int64_t quire_kv_seq_id(const quire_kv_seq *seq);
-/* Evicts pages, longest unused first, until n are free. QUIRE_NO_ROOM when all others are held; all that could be evicted is gone then. */
+/* Evicts pages, in the order of the policy, until n are free. QUIRE_NO_ROOM when all others are held; all that could be evicted is gone
+ * then. */
 quire_err quire_kv_evict(quire_kv *kv, int32_t n);
 
 #ifdef __GNUC__

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "kv/audit.h"
 
-#define N_LINES 16384 /* that may wait for the disk */
+#define N_LINES 16384 /* lines that may wait for the disk */
 
 typedef struct audit_line {
     int64_t step;
@@ -19,11 +19,11 @@ typedef struct audit_line {
 } audit_line;
 
 struct audit_file {
-    kv_audit_shape shape;   /* engine thread's, with scratch */
+    kv_audit_shape shape;   /* the engine thread's, with scratch */
     kv_audit_page *scratch; /* [pages of the pool] */
     ring *lines;
     wake wake;
-    atomic_llong n_lost; /* since the writer looked last */
+    atomic_llong n_lost; /* lines lost since the last one was written */
     atomic_bool stop;
     FILE *file; /* the writer's */
     pthread_t writer;
@@ -121,7 +121,7 @@ void audit_file_close(engine *e) {
     e->audit_file = NULL;
 }
 
-/* ---- the engine's thread ---- */
+/* ---- the engine thread ---- */
 
 void audit_file_note(engine *e, const sequence *s, int32_t n_rows, int32_t n_pages) {
     audit_file *a = e->audit_file;

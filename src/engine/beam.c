@@ -29,7 +29,7 @@ static bool some_run(const beams *g) {
     return some;
 }
 
-/* Takes s out of the running list. */
+/* Removes s from the running list. */
 static void stop_running(engine *e, const sequence *s) {
     int32_t kept = 0;
     for (int32_t i = 0; i < e->n_running; i++) {
@@ -45,14 +45,14 @@ static void start_running(engine *e, sequence *s) {
     list_insert(e->running, &e->n_running, s);
 }
 
-/* s, which is in no list, gives its pages back, and its place in the prefix cache. */
+/* Releases the pages of s, which is in no list, and its path in the prefix cache. */
 static void let_go(engine *e, sequence *s, cache_keep keep) {
     cache_release(e, s, keep);
     cache_leave(e, s);
     s->state = SEQ_WAITING;
 }
 
-/* s tells of the search from now on. */
+/* Makes s the reporter of the search. */
 static void let_tell(beams *g, sequence *s) {
     if (s != g->reporter) {
         s->explain = g->reporter->explain;
@@ -89,7 +89,7 @@ static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const 
     }
 }
 
-/* The best result of all sets that was not taken yet: at[i] is how many of set i's were. NULL: there is none. */
+/* The best result of all sets that was not taken yet; at[i] is how many of set i's were taken. NULL: there is none. */
 static const beam_result *next_best(const beams *g, int32_t *at) {
     int32_t best = -1;
     for (int32_t i = 0; i < g->n_sets; i++) {
@@ -101,7 +101,7 @@ static const beam_result *next_best(const beams *g, int32_t *at) {
     return best < 0 ? NULL : g->sets[best].finished.list[at[best]++];
 }
 
-/* What s's reader gets; NULL: nothing. */
+/* Gives s's reader its result; NULL: an empty one. */
 static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
     const sequence *first = g->beams[0].seq;
     s->n_known = s->n_prompt;
@@ -152,9 +152,9 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         return;
     }
     g->is_over = true;
-    atomic_fetch_add(&g->holders, 1); /* it outlives its sequences till the end of this */
+    atomic_fetch_add(&g->holders, 1); /* g outlives its sequences until the end of this function */
     bool is_listed[PARAMS_MAX_BEAMS], waits = !some_run(g);
-    for (int32_t i = 0; i < g->n_beams; i++) { /* before results take the places of tokens */
+    for (int32_t i = 0; i < g->n_beams; i++) { /* before results overwrite the tokens */
         sequence *s = g->beams[i].seq;
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
         tiering_forget(e, s);
@@ -166,7 +166,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     explain_end(e, g->reporter, clock_us());
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
-    for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first is dropped of what others are told from */
+    for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first one that others read from is dropped */
         sequence *s = g->beams[i].seq;
         finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
         reasons[i] = reason == FINISH_LENGTH ? r : reason;
@@ -179,7 +179,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
             stats_finish(e, s, reasons[i], clock_us());
             out_publish(s, reasons[i]);
         } else {
-            sequence_drop(s); /* for the reader it does not have */
+            sequence_drop(s); /* the reference of the reader that it does not have */
         }
         if (!is_listed[i]) {
             sequence_drop(s);
@@ -190,7 +190,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
 
 /* ---- choosing ---- */
 
-/* The likely continuations of b, whose row's logits these are. */
+/* Fills b's list with its likely continuations, from the logits of its row. */
 static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     const sequence *s = b->seq;
     int32_t n_vocab = e->desc->n_vocab;
@@ -220,7 +220,7 @@ static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     return QUIRE_OK;
 }
 
-/* What a set pays for a token: the more, the more beams of the sets before it chose it in this step. */
+/* The diversity penalty of a set for a token: it grows with the beams of earlier sets that chose it in this step. */
 static double penalty(const beams *g, int32_t token) {
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_chosen; i++) {
@@ -266,11 +266,11 @@ static void keep_result(const beams *g, beam_set *set, const beam_choice *choice
 bool beam_ending(void *context, const beam_choice *choice) {
     beams *g = context;
     sequence *s = g->choosing->live[choice->from]->seq;
-    s->tokens[s->n_known] = choice->token; /* there is room: at the last length all ends anyway */
+    s->tokens[s->n_known] = choice->token; /* there is room, since everything ends at the last length */
     return g->n_generated > s->sampling.min_tokens && g->ending.is_over(g->ending.context, s->tokens, s->n_prompt, s->n_known + 1);
 }
 
-/* One set's choice: results are kept, and who goes on is added to the children. */
+/* Chooses for one set: keeps results, and adds the continuations that are kept to the children. */
 static void choose_set(beams *g, beam_set *set) {
     beam_outcome *o = &g->outcome;
     g->choosing = set;
@@ -304,7 +304,7 @@ static int32_t count_shared(const engine *e, const sequence *s) {
     return n;
 }
 
-/* Where forks share nothing, to compare with: s copies what it shares, if there is room for all of it. */
+/* With forks that share nothing (for comparison), s copies its shared pages, if there is room for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
     int32_t n = e->options.no_fork_sharing ? count_shared(e, s) : 0;
     cache_make_free(e, n);
@@ -323,7 +323,7 @@ static void stop_sharing(engine *e, sequence *s) {
     }
 }
 
-/* `to` becomes a second beam like `from`: it runs where there is a place, else it joins later. */
+/* Makes `to` a second beam like `from`: it runs where there is a free place, else it resumes later. */
 static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     sequence *s = to->seq;
     const sequence *f = from->seq;
@@ -337,8 +337,8 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     }
 }
 
-/* Finds a place for every child: its parent's for the first, for others one of a beam that has none. Beams without children give their
- * pages back before anything is forked. */
+/* Assigns a beam to every child: its parent for the first child, a beam without child for the others. Beams without children release their
+ * pages before anything is forked. */
 static void place_children(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         g->beams[i].is_taken = g->beams[i].is_live = false;
@@ -348,7 +348,7 @@ static void place_children(engine *e, beams *g) {
         c->place = c->parent->is_taken ? NULL : c->parent;
         c->parent->is_taken = true;
     }
-    let_tell(g, g->children[0].parent->seq); /* it stays */
+    let_tell(g, g->children[0].parent->seq); /* the parent stays */
     for (int32_t i = 0; i < g->n_beams; i++) {
         sequence *s = g->beams[i].seq;
         if (!g->beams[i].is_taken && has_pages(&g->beams[i])) {
@@ -370,7 +370,7 @@ static void place_children(engine *e, beams *g) {
     }
 }
 
-/* Gives every child its token. The parents' lists still stand. */
+/* Appends to every child its token. The parents' lists are still valid. */
 static void write_children(beams *g) {
     for (int32_t i = 0; i < g->n_children; i++) {
         const beam_child *c = &g->children[i];
@@ -384,7 +384,7 @@ static void write_children(beams *g) {
     }
 }
 
-/* All live beams have their logits: the next tokens of all. */
+/* Chooses the next tokens of all live beams, which all have their logits. */
 static void choose(engine *e, beams *g) {
     if (g->n_generated++ == 0) {
         g->n_cached = g->beams[0].seq->n_cached;
@@ -402,7 +402,7 @@ static void choose(engine *e, beams *g) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
         beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR,
-                    found ? QUIRE_OK : QUIRE_NUMERIC); /* nothing may follow: as in sampler_sample */
+                    found ? QUIRE_OK : QUIRE_NUMERIC); /* no token is allowed: as in sampler_sample */
         return;
     }
     place_children(e, g);
@@ -429,7 +429,7 @@ void beam_take(engine *e, sequence *s, float *logits) {
 
 /* ---- pages lost and found ---- */
 
-/* How many of their tokens two beams share, of the first `most` and without s's last one, which is computed for its logits. */
+/* How many tokens two beams have in common, among the first `most` and without s's last one, which is computed for its logits. */
 static int32_t common_tokens(const sequence *from, const sequence *s, int32_t most) {
     int32_t n = s->n_known - 1 < most ? s->n_known - 1 : most, at = s->n_prompt;
     while (at < n && from->tokens[at] == s->tokens[at]) {
@@ -438,7 +438,7 @@ static int32_t common_tokens(const sequence *from, const sequence *s, int32_t mo
     return at < n ? at : n;
 }
 
-/* s joins: it shares the first n tokens' pages of `from`, or (NULL) has what the prefix cache has. */
+/* Resumes s: it shares the pages of `from`'s first n tokens, or (NULL) takes what the prefix cache has. */
 static void join(engine *e, const beam *from, sequence *s, int32_t n) {
     if (from == NULL) {
         cache_enter(e, s);
@@ -451,7 +451,7 @@ static void join(engine *e, const beam *from, sequence *s, int32_t n) {
     start_running(e, s);
 }
 
-/* Of the beams without pages the one that shares most with one that has some joins. */
+/* Resumes the beam without pages that shares most with a beam that has some. */
 static void join_next(engine *e, beams *g) {
     const beam *best_from = NULL;
     sequence *best = NULL;
@@ -475,7 +475,7 @@ static void join_next(engine *e, beams *g) {
     join(e, best_from, best, best_n);
 }
 
-/* Pages that s's next row takes to copy shared ones, as far as the others of its search leave that to it. */
+/* Pages that s's next row takes to copy shared ones, without those that other beams of the search copy before it. */
 static int32_t copies(const engine *e, const sequence *s) {
     const beams *g = s->beams;
     int32_t n = 0;
@@ -500,7 +500,7 @@ static int32_t copies(const engine *e, const sequence *s) {
     return n;
 }
 
-/* Pages that the live beams but s take beside its own, each sharing what it can with one before it. */
+/* Pages that the other live beams take besides s's, each sharing what it can with one before it. */
 static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) {
     int32_t size = e->options.page_tokens, n = 0;
     for (int32_t i = 0; i < g->n_beams; i++) {
@@ -518,13 +518,13 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
     return n * e->layout.n_groups;
 }
 
-/* Pages of all that may still come. */
+/* The most pages that the other beams may ever take. */
 static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
     int64_t each = kv_pages_for(s->n_max, e->options.page_tokens) - beam_pages_shared(e, s->n_prompt);
     return (int32_t)each * e->layout.n_groups * n;
 }
 
-/* Pages of s that others hold too, but for those that all n_all beams share. */
+/* Pages of s that others hold too, without those that all n_all beams share. */
 static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -555,13 +555,14 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
     d->n_pages -= n_copies;
     d->n_shared -= n_copies < d->n_shared ? n_copies : d->n_shared;
     if (!is_first) {
-        return; /* the first tells of those that lack pages */
+        return; /* the first one counts for all that lack pages */
     }
     d->n_beside = n_most - (n_running > 0 ? n_running : 1);
     d->n_behind = s->n_preempted >= e->limits.max_preemptions ? most_behind(e, s, d->n_beside) : n_running == 0 ? g->n_behind : 0;
 }
 
-/* The last beam with pages gives them up: it waits for all. What it computed is computed or brought back from the token before its last. */
+/* Releases the pages of the last beam that has some: it waits for all. Its tokens are computed or swapped in again, up to the token before
+ * its last. */
 static void list_beam(engine *e, beams *g, sequence *s) {
     g->n_behind = pages_behind(e, g, s);
     let_tell(g, s);
@@ -589,12 +590,12 @@ void beam_preempt(engine *e, sequence *s) {
         return;
     }
     list_beam(e, g, s);
-    for (int32_t i = 0; i < g->n_beams; i++) { /* all of them, at last */
+    for (int32_t i = 0; i < g->n_beams; i++) { /* of all beams, at the end */
         g->beams[i].seq->n_preempted++;
     }
 }
 
-/* All of g's beams give up their pages. */
+/* Releases the pages of all of g's beams. */
 static void give_up(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         if (has_pages(&g->beams[i])) {

@@ -1,4 +1,4 @@
-/* Making a beam search: whether it fits, and all its memory. */
+/* Makes a beam search: checks that it fits, and allocates all its memory. */
 #include "base/mem.h"
 #include "engine/beam.h"
 
@@ -49,7 +49,7 @@ static void *alloc(bool *whole, size_t n, size_t size) {
     return p;
 }
 
-/* The stores, by the counts that stand in g. */
+/* Allocates the storage, by the counts in g. */
 static bool alloc_stores(beams *g) {
     size_t n_beams = (size_t)g->n_beams, n = (size_t)g->rules.n, list = (size_t)g->list_length, width = (size_t)g->width;
     size_t max_new = (size_t)g->rules.max_new;
@@ -91,7 +91,7 @@ static void beams_free(beams *g) {
     mem_free(g);
 }
 
-/* Points beams, sets and results at their parts of the stores. */
+/* Points beams, sets and results at their parts of the storage. */
 static void connect(beams *g, sequence *first) {
     size_t max_new = (size_t)g->rules.max_new, width = (size_t)g->width;
     sequence *s = first;
@@ -136,7 +136,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         g->rules.ends_too = beam_ending;
         g->rules.context = g;
     }
-    /* The first n of a set's continuations, were no token's taken away, ended or made less likely by the sets before. */
+    /* the first n of a set's continuations remain when earlier sets ban, end or penalise some tokens */
     int32_t length = g->n_beams * (g->ending.is_over != NULL ? 2 : 1) + g->rules.n_ends;
     g->list_length = length < e->desc->n_vocab ? length : e->desc->n_vocab;
     if (!alloc_stores(g)) {

@@ -7,7 +7,7 @@
 #include "engine/explain.h"
 #include "engine/lists.h"
 
-/* s chooses as the fork parent did up to where they part: mirostat is the only choice with a memory of its own. */
+/* Gives s the sampling state that the fork parent had at the fork position: only mirostat has a state. */
 static void take_mirostat(sequence *s, const sequence *fork_from) {
     const sampling_params *a = &s->sampling, *b = &fork_from->sampling;
     bool same = a->mirostat == b->mirostat && a->mirostat_tau == b->mirostat_tau && a->mirostat_eta == b->mirostat_eta;
@@ -18,7 +18,7 @@ static void take_mirostat(sequence *s, const sequence *fork_from) {
     memcpy(s->mus, fork_from->mus, (size_t)n * sizeof *s->mus);
     s->mirostat_mu = s->fork_position < fork_from->n_known ? fork_from->mus[n] : fork_from->mirostat_mu;
     for (int32_t i = s->fork_position; i < s->n_known; i++) {
-        s->mus[i - s->n_prompt] = s->mirostat_mu; /* tokens that were given move nothing */
+        s->mus[i - s->n_prompt] = s->mirostat_mu; /* given tokens do not change it */
     }
 }
 
@@ -43,7 +43,7 @@ static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
         quire_err err = kv_table_fork_first(e->pool, &fork_from->tables[g], n, e->layout.page_tokens, &s->tables[g]);
-        assert(err == QUIRE_OK); /* tables were made with room for the whole sequence, of which n tokens are a part */
+        assert(err == QUIRE_OK); /* the tables were made with room for the whole sequence, of which n tokens are a part */
         (void)err;
     }
     s->n_computed = s->n_reused = n;
@@ -61,7 +61,7 @@ void branch_enter(engine *e, sequence *s) {
     for (sequence *f = s; f != NULL; f = f->next_child) {
         take_mirostat(f, fork_from);
     }
-    if (s->fork_replaces) { /* it keeps the fork parent's place among all */
+    if (s->fork_replaces) { /* it keeps the fork parent's order of arrival */
         s->arrival = fork_from->arrival;
         s->priority = fork_from->priority;
         s->last_token_us = fork_from->last_token_us;
@@ -76,12 +76,12 @@ void branch_enter(engine *e, sequence *s) {
     }
     if (s->fork_replaces) {
         if (n > 0) {
-            cache_release(e, fork_from, CACHE_DROP); /* its part-filled page is the branch's alone now, not one to find and to copy */
+            cache_release(e, fork_from, CACHE_DROP); /* its part-filled page is then the branch's alone: not indexed, and not copied */
         }
         engine_cancel(e, fork_from->id);
     }
     if (s->n_known > s->fork_position) {
-        out_publish(s, FINISH_NONE); /* the tokens that were given */
+        out_publish(s, FINISH_NONE); /* the given tokens */
     }
     s->fork_from = NULL;
     sequence_drop(fork_from);

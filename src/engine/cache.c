@@ -2,11 +2,11 @@
 
 #include "engine/tiering.h"
 
-#define MAX_NAMESPACES      4096 /* tenants, with their salts, that have sequences or cached pages at once */
-#define N_EVENTS        4096 /* that are kept */
-#define EVICT_FOR_NAMESPACE 64   /* pages that go when there is no namespace for a new one */
+#define MAX_NAMESPACES      4096 /* tenants with their salts that have sequences or cached pages at once */
+#define N_EVENTS        4096 /* capacity of the ring of KV events */
+#define EVICT_FOR_NAMESPACE 64   /* pages to evict when there is no namespace for a new one */
 
-/* Who may share public prefixes: all whose keys and values agree, which within one engine are all. */
+/* The scope of public prefixes: all whose keys and values agree, which within one engine are all. */
 static const unsigned char SCOPE[] = {0};
 
 static kv_index_options index_options(const engine *e) {
@@ -57,13 +57,13 @@ void cache_enter(engine *e, sequence *s) {
         return;
     }
     quire_err r = enter_namespace(e, s);
-    if (r == QUIRE_NO_ROOM) { /* the namespaces of tenants who left things cached: the oldest go, and with its last page a namespace */
+    if (r == QUIRE_NO_ROOM) { /* all namespaces have cached pages: evict the oldest; with its last page a namespace is removed */
         (void)kv_index_evict(e->index, kv_pool_counts(e->pool).n_free + EVICT_FOR_NAMESPACE);
         r = enter_namespace(e, s);
     }
     s->cached = r == QUIRE_OK;
     if (s->cached && s->retains) {
-        (void)kv_index_retain(e->index, &s->path, &s->retention); /* in range: the caller's word */
+        (void)kv_index_retain(e->index, &s->path, &s->retention); /* the caller has checked the range */
     }
 }
 
@@ -90,13 +90,13 @@ int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held) {
     return s->cached ? kv_index_peek_held(e->index, &s->path, s->tokens, cache_reusable(s), n_held) : 0;
 }
 
-/* s reuses n tokens: the prompt's at its first admission, later what it knew when it was preempted. */
+/* Counts that s reuses n tokens: of the prompt at its first admission, later of what it knew when it was preempted. */
 static void count_reuse(engine *e, sequence *s, int32_t n) {
     int64_t *total = s->n_admitted == 1 ? &e->stats.prompt_tokens_reused : &e->stats.known_tokens_reused;
     *total += n - s->n_reused;
     s->n_reused = n;
     if (s->n_admitted == 1) {
-        s->n_cached = n; /* never again: readers look at it from the first token on */
+        s->n_cached = n; /* only once: readers read it from the first token on */
     }
 }
 
@@ -113,13 +113,13 @@ void cache_take(engine *e, sequence *s) {
 
 void cache_publish(engine *e, sequence *s) {
     if (s->cached) {
-        /* a tree that is full leaves the rest unpublished: nothing is lost but reuse */
+        /* a full tree leaves the rest unpublished: only reuse is lost */
         (void)kv_index_publish(e->index, &s->path, s->tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
         tiering_published(e, s);
     }
 }
 
-/* The first position that group g's layers look back to from position n. */
+/* The first position that group g's layers attend to from position n. */
 static int32_t first_seen(const engine *e, int32_t g, int32_t n) {
     int32_t window = e->layout.groups[g].kind == LAYER_WINDOW ? e->layout.groups[g].window : 0;
     return window == 0 || n < window ? 0 : n - window + 1;
@@ -141,8 +141,8 @@ bool cache_can_go_back(const engine *e, const sequence *s, int32_t n) {
     return true;
 }
 
-/* Whether nobody else holds the pages of s's last tokens. Were they published all the same, the other holder would have to copy them to
- * write on, and a full pool has no page for that. */
+/* Whether no other sequence holds the pages of s's last tokens. If they were published all the same, the other holder would have to copy
+ * them to write on, and a full pool has no page for that. */
 static bool owns_tail(const engine *e, const sequence *s) {
     bool owns = true;
     for (int32_t g = 0; g < s->n_tables && s->n_computed % e->layout.page_tokens != 0; g++) {
@@ -173,7 +173,7 @@ int32_t cache_available(const engine *e) {
 
 void cache_make_free(engine *e, int32_t n) {
     if (e->index && kv_pool_counts(e->pool).n_free < n) {
-        (void)kv_index_evict(e->index, n); /* what cannot be had shows when it is reserved */
+        (void)kv_index_evict(e->index, n); /* a lack of pages shows when they are reserved */
     }
 }
 
@@ -199,7 +199,7 @@ void cache_keep_whole_pages(engine *e, sequence *s) {
 bool cache_drop_tail(engine *e, sequence *s) {
     int32_t keep = s->n_computed - s->n_computed % e->layout.page_tokens;
     if (!s->cached || keep == s->n_computed || s->n_computed != s->n_reused || !cache_can_go_back(e, s, keep)) {
-        return false; /* what it computed itself is never given up */
+        return false; /* what it computed itself is not dropped */
     }
     cache_keep_whole_pages(e, s);
     return true;

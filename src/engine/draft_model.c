@@ -10,12 +10,12 @@
 
 #define TILE_ROWS 16
 
-/* What the model keeps of one sequence. */
+/* The model's state of one sequence. */
 typedef struct seat {
     sequence *s;        /* NULL: free */
     int32_t n_computed; /* its tokens whose keys and values are in the tables */
-    float mirostat_mu;  /* the sequence's, as its drafts would move it */
-    int32_t last;       /* the node of its drafts that the next one comes behind: the end of the first branch */
+    float mirostat_mu;  /* the sequence's, as its drafts would change it */
+    int32_t last;       /* the node of its draft that gets the next child: the end of the first branch */
     kv_table *tables;   /* [n_groups] */
 } seat;
 
@@ -32,7 +32,7 @@ typedef struct model_drafter {
     attn_item *work;
     seat **drafting;                   /* [n_seats] those whose next row gives a token */
     int32_t n_drafting, max_work;
-    kv_copies copies;                  /* never any: pages are not shared */
+    kv_copies copies;                  /* always empty: pages are not shared */
     float *distributions;              /* [n_seats][n_tokens][n_vocab] with rejection sampling, else NULL */
     batch rows;
 } model_drafter;
@@ -48,7 +48,7 @@ static void leave_seat(model_drafter *d, seat *at) {
     at->n_computed = 0;
 }
 
-/* Gives up what is kept of some sequence that is not asked for now; false when there is none. */
+/* Releases the state of some sequence that is not drafted for in this step; false when there is none. */
 static bool leave_idle(model_drafter *d) {
     for (int32_t i = 0; i < d->n_seats; i++) {
         if (d->seats[i].s != NULL && d->seats[i].s->draft.wanted.nodes == 0) {
@@ -59,11 +59,11 @@ static bool leave_idle(model_drafter *d) {
     return false;
 }
 
-/* s's seat, with what it holds that is still true. */
+/* s's seat, truncated to the tokens that are still valid. */
 static seat *take_seat(model_drafter *d, sequence *s) {
     if (s->draft.seat == 0) {
         int32_t i = 0;
-        while (d->seats[i].s != NULL) { /* only sequences that run have seats, and there is one for each of these */
+        while (d->seats[i].s != NULL) { /* only running sequences have seats, and there is one for each of these */
             i++;
         }
         d->seats[i].s = s;
@@ -82,7 +82,7 @@ static seat *take_seat(model_drafter *d, sequence *s) {
     return at;
 }
 
-/* Pages for n more tokens in every group, or in none. */
+/* Reserves pages for n more tokens in every group, or in none. */
 static bool reserve(model_drafter *d, seat *at, int32_t n) {
     const int32_t size = d->o.layout->page_tokens;
     for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
@@ -100,10 +100,10 @@ static bool reserve(model_drafter *d, seat *at, int32_t n) {
     return true;
 }
 
-/* ---- passes ---- */
+/* ---- forward passes ---- */
 
-/* Adds a seat's next n rows to the batch; its pages are reserved. Logits are wanted behind the last when that is the last token there is.
- */
+/* Adds a seat's next n rows to the batch; its pages are reserved. Logits are wanted behind the last row when that is the last known
+ * token. */
 static void add_rows(model_drafter *d, seat *at, int32_t n, int32_t n_tokens) {
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
     *q = (batch_seq){.row0 = d->rows.n_rows, .n_rows = n, .n_tokens = at->n_computed + n};
@@ -141,7 +141,7 @@ static int32_t n_guessed(const seat *at) {
     return at->last == DRAFT_ROOT ? 0 : at->s->draft.tree.depths[at->last];
 }
 
-/* Draws the seat's next guess from row i's distribution, by noise of its own, and keeps the distribution; false when there is none. */
+/* Draws the seat's next guess from row i's distribution, with its own noise, and keeps the distribution; false when there is none. */
 static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_context *c, int32_t *token) {
     const float *probs;
     sequence *s = at->s;
@@ -158,7 +158,7 @@ static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_
     return true;
 }
 
-/* Adds the likeliest tokens as other children of the root, beside the one that was picked. */
+/* Adds the likeliest tokens as further children of the root, besides the sampled one. */
 static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
     draft_tree *t = &s->draft.tree;
     int32_t sampled = t->tokens[0];
@@ -169,7 +169,7 @@ static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
     }
 }
 
-/* Picks the seat's next guess from row i's logits, as the target would; false when it is the last. The first one may be one of several. */
+/* Samples the seat's next guess from row i's logits, as the target would; false when it is the last. The first one may get siblings. */
 static bool sample_draft(model_drafter *d, engine *e, seat *at, int32_t i) {
     sequence *s = at->s;
     token_logprob likeliest[DRAFT_MAX_WIDTH];
@@ -195,7 +195,7 @@ static bool sample_draft(model_drafter *d, engine *e, seat *at, int32_t i) {
     return n_guessed(at) < wanted->depth && s->draft.tree.n < wanted->nodes && !sequence_ends_with(s, token, e->desc->eos, e->desc->n_eos);
 }
 
-/* The first pass: brings those that are asked for up to date, as far as rows reach. */
+/* The first pass: computes the known tokens of the sequences to draft for, as far as the rows of a step suffice. */
 static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
     begin_pass(d);
     for (int32_t i = 0; i < n && d->rows.n_rows < d->max_rows; i++) {
@@ -212,7 +212,7 @@ static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
     }
 }
 
-/* Picks for those that the last pass gave logits, and begins the next with those that go on. */
+/* Samples for those that the last pass gave logits, and fills the next batch with those that continue. */
 static void sample_all(model_drafter *d, engine *e) {
     int32_t n = d->n_drafting;
     begin_pass(d);

@@ -1,4 +1,4 @@
-/* The engine's life: open, the thread's loop, submission, cancelling. What a step does is in step.c. */
+/* The engine's life cycle: open, the thread's loop, submission, cancelling. step.c has the steps. */
 #include "engine/engine.h"
 
 #include "base/clock.h"
@@ -12,13 +12,13 @@
 #include "engine/tiering.h"
 #include "engine/engine_view.h"
 
-#define MAX_PREEMPTIONS 8 /* of one sequence */
-#define MAX_TENANTS 1024 /* tenants whose shares are counted at once */
-#define SHORT_WAIT_US 1000 /* when sequences stand but none could be planned */
+#define MAX_PREEMPTIONS 8 /* preemptions of one sequence */
+#define MAX_TENANTS 1024 /* tenants with a service counter of their own */
+#define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
 
 /* ---- the thread ---- */
 
-/* Ends everything that still stands: the engine is closing. A parent that ends puts its first child among the waiting. */
+/* Ends all sequences: the engine is closing. A parent that ends puts its first child among the waiting. */
 static void cancel_all(engine *e) {
     sequence *s;
     while (e->n_running > 0) {
@@ -53,7 +53,7 @@ static void *engine_main(void *arg) {
 #ifdef QUIRE_DEBUG
         engine_audit(e);
 #endif
-        stats_publish(e); /* before the readers are told: what they ask for then includes what they were told */
+        stats_publish(e); /* before the readers wake up: statistics that they read then include what they get */
         out_wake_readers(e);
         mem_guard_leave();
         engine_view_response(e);
@@ -83,7 +83,7 @@ static quire_err open_tables(engine *e) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < n; i++) {
-        e->entries[i].generation = 1; /* cancel starts at 0: nobody's */
+        e->entries[i].generation = 1; /* cancel starts at 0, which is no generation */
         atomic_init(&e->entries[i].cancel, 0);
         e->free_entries[i] = n - 1 - i;
     }
@@ -247,8 +247,8 @@ static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prom
     return QUIRE_OK;
 }
 
-/* Places in the table for the first n of a group, which have readers, and goes into the in-ring by its parent; false when too few are free.
- */
+/* Takes entries in the table for the first n of a group, which have readers, and pushes its parent into the in-ring; false when too few
+ * entries are free. */
 static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
     pthread_mutex_lock(&e->lock);
     bool has_places = e->n_free_entries >= n;
@@ -271,13 +271,13 @@ static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
         if (parent->beams != NULL) {
             beam_unchain(parent);
         }
-        ring_push(e->in, &parent); /* has room: as many entries as places */
+        ring_push(e->in, &parent); /* has room: as many cells as entries */
     }
     pthread_mutex_unlock(&e->lock);
     return has_places;
 }
 
-/* Sequences that were never handed over. */
+/* Frees sequences that were never submitted. */
 static void drop_group(sequence *s) {
     for (sequence *next; s != NULL; s = next) {
         next = s->next_child;
@@ -286,7 +286,7 @@ static void drop_group(sequence *s) {
     }
 }
 
-/* The sequences of a group, chained: one for each user, or for each beam. On failure those made so far. */
+/* Makes the sequences of a group, chained: one for each user, or for each beam. On failure the ones made so far. */
 static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max, void *const *users, sequence **parent) {
     for (int32_t k = (r->beams.width > 0 ? r->beams.width : n) - 1; k >= 0; k--) {
         sequence *s;
@@ -365,10 +365,10 @@ void engine_fork_release(engine_fork *fork_from) {
 void engine_cancel(engine *e, request_id id) {
     pthread_mutex_lock(&e->lock);
     engine_entry *entry = &e->entries[id.index];
-    if (entry->generation == id.generation) { /* else its request is gone, and another may use the place */
+    if (entry->generation == id.generation) { /* else its request is over, and another may use the entry */
         atomic_store(&entry->cancel, id.generation);
     }
     pthread_mutex_unlock(&e->lock);
-    atomic_fetch_add(&e->n_cancels, 1); /* after the mark: who sees the number sees it */
+    atomic_fetch_add(&e->n_cancels, 1); /* after the store to cancel: a thread that reads the number reads that too */
     wake_ring(&e->in_wake);
 }

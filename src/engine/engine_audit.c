@@ -1,11 +1,11 @@
-/* The audit of pages after each step of a debug build: what the pool counts is what the running sequences' tables hold. */
+/* The audit of pages after each step of a debug build: checks that the pool's counts equal the running sequences' tables. */
 #include <assert.h>
 
 #include "base/log.h"
 #include "engine/state.h"
 #include "kv/check.h"
 
-#define AUDIT_MAX_PAGES 4096 /* it costs time in proportion */
+#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
 
 void engine_audit(const engine *e) {
     if (e->options.n_pages > AUDIT_MAX_PAGES) {

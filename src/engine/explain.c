@@ -20,11 +20,11 @@ void explain_enter(engine *e, sequence *s) {
     }
 }
 
-/* Closes the time since the last cut. */
+/* Counts the time since the last cut, and cuts here. */
 static void cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
     int64_t since_us = x->since_us > 0 ? x->since_us : s->submitted_us;
-    int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have its time, which may lie before another cut in it */
+    int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have the step's time, which may lie before another cut in it */
     x->since_us = since_us + us;
     switch (x->stage) {
     case EXPLAIN_QUEUE:
@@ -36,7 +36,7 @@ static void cut(sequence *s, int64_t now_us) {
     }
 }
 
-/* From now on s waits for that. */
+/* From here on s has this kind of wait. */
 static void wait_for(sequence *s, quire_wait wait) {
     explain *x = s->explain;
     if (x->stage != EXPLAIN_QUEUE || x->wait != wait || x->report.n_waits[wait] == 0) {
@@ -46,7 +46,7 @@ static void wait_for(sequence *s, quire_wait wait) {
     x->wait = wait;
 }
 
-/* What keeps those out that wait for nothing of their own. */
+/* The kind of wait of all sequences that have none of their own. */
 static quire_wait common_wait(const engine *e, int32_t n_candidates) {
     const sched_plan *plan = &e->step.plan;
     if (e->n_running >= e->limits.max_seqs) {
@@ -109,7 +109,7 @@ static void add_cost(explain *x, quire_explain_preemption cost) {
     }
 }
 
-/* The preemption that s comes back from is over. */
+/* Ends the preemption of s: as much is computed again. */
 static void come_back(explain *x, int64_t now_us) {
     if (x->preempted_us > 0) {
         add_cost(x, (quire_explain_preemption){.us = now_us - x->preempted_us});
@@ -125,7 +125,7 @@ void explain_preempted(sequence *s) {
     int64_t now_us = clock_us();
     cut(s, now_us);
     wait_for(s, QUIRE_WAIT_PAGES);
-    come_back(x, now_us); /* from one before */
+    come_back(x, now_us); /* an earlier preemption */
     x->report.n_preemptions++;
     x->preempted_us = now_us;
     x->was_computed = s->n_computed > x->was_computed ? s->n_computed : x->was_computed;

@@ -11,7 +11,7 @@ static bool is_one_of(int32_t token, const int32_t *list, int32_t n) {
     return false;
 }
 
-/* Whether a rule of the request could forbid the one allowed token, so that choosing it is an error. */
+/* Whether a rule of the request could forbid the one allowed token, so that sampling it is an error. */
 static bool may_be_forbidden(const engine *e, const sequence *s, int32_t token) {
     const sampling_params *p = &s->sampling;
     bool ends = is_one_of(token, e->desc->eos, e->desc->n_eos) || is_one_of(token, p->stop_tokens, p->n_stop_tokens);

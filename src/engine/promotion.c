@@ -1,4 +1,4 @@
-/* Pages of a waiting request on their way from the tiers into the pool and the index. */
+/* Promotion: fetches the pages of a waiting request from the tiers into the pool and the index. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/cache.h"
@@ -15,9 +15,9 @@ void promotion_close(promotion *p) {
     mem_free(p->frames);
 }
 
-/* ---- a place in the index while pages are put into it ---- */
+/* ---- a path in the index while pages are published ---- */
 
-/* Where s's first n tokens are in the index, which must be told apart from s's own path: s waits and stands at its root. */
+/* The path of s's first n tokens in the index, besides s's own path, which is at its root while s waits. */
 static kv_path stand(engine *e, const sequence *s, int32_t n) {
     kv_path path = kv_index_fork(e->index, &s->path);
     int32_t n_matched;
@@ -44,7 +44,7 @@ static int32_t *frame_at(const engine *e, const promotion *p, int32_t page, int3
     return &p->frames[page % WINDOW * e->layout.n_groups + group];
 }
 
-/* Gives back the frames of pages from..to. */
+/* Releases the frames of pages from..to. */
 static void release_frames(engine *e, const promotion *p, int32_t from, int32_t to) {
     for (int32_t i = from; i < to; i++) {
         for (int32_t g = 0; g < e->layout.n_groups; g++) {
@@ -95,7 +95,7 @@ static void fetch_ahead(engine *e, promotion *p) {
     }
 }
 
-/* How many pages of tokens from n_done on have come. What was missed ends the promotion. */
+/* How many pages of tokens from n_done on have come. A miss ends the promotion. */
 static int32_t count_come(engine *e, promotion *p) {
     const kv_tiers *tiers = e->tiering->tiers;
     for (int32_t i = p->n_done; i < p->n_asked; i++) {
@@ -115,7 +115,7 @@ static int32_t count_come(engine *e, promotion *p) {
 
 /* ---- publishing ---- */
 
-/* Room in the tables for n more pages of tokens, in every group. */
+/* Reserves room in the tables for n more pages of tokens, in every group. */
 static quire_err reserve(engine *e, int32_t n) {
     tiering *t = e->tiering;
     kv_copies none = {0}; /* they end with whole pages: nothing is copied */
@@ -126,7 +126,7 @@ static quire_err reserve(engine *e, int32_t n) {
     return QUIRE_OK;
 }
 
-/* Puts n fetched pages of tokens into the pool and the index. false: they have no place there. */
+/* Puts n fetched pages of tokens into the pool and the index. False: there is no room. */
 static bool publish(engine *e, promotion *p, int32_t n) {
     tiering *t = e->tiering;
     const int32_t size = e->layout.page_tokens;
@@ -164,7 +164,7 @@ void promotion_advance(engine *e, promotion *p) {
     }
 }
 
-/* Begins behind what the pool holds of s, where that is not all it can use. */
+/* Begins to promote s's pages behind those in the pool, if these are not all that it can use. */
 static void begin(engine *e, promotion *p, sequence *s) {
     int32_t n_total = cache_reusable(s) / e->layout.page_tokens;
     kv_path path = stand(e, s, n_total * e->layout.page_tokens);

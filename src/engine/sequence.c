@@ -24,7 +24,7 @@ static void sequence_free(sequence *s) {
     mem_free(s);
 }
 
-/* Room for what r asks for beside tokens. */
+/* Allocates what r needs besides tokens. */
 static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->explain) {
         s->explain = explain_new();
@@ -76,7 +76,7 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sample_index = r->sample_index;
     s->priority = r->priority;
-    s->deadline_us = r->deadline_us; /* from now on, until it is handed over */
+    s->deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
     s->tenant_slot = TENANT_NONE;
     s->logits_out = r->logits_out;
     s->logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;

@@ -1,4 +1,4 @@
-/* The engine's counters: kept by its thread without locks, published once a step for everybody else. */
+/* The engine's counters: its thread keeps them without locks, and publishes them once a step for other threads. */
 #include "base/clock.h"
 #include "engine/state.h"
 #include "engine/tiering.h"

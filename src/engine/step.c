@@ -1,5 +1,4 @@
-/* One step of the engine: everything between "requests are waiting" and "here are their next tokens". Read step_submit and step_collect
- * first. */
+/* One step of the engine: from waiting requests to their next tokens. Read step_submit and step_collect first. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -43,7 +42,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
 
 /* ---- first half ---- */
 
-/* All of a group count for their tenant: the part of the namespace's name before a zero byte. */
+/* Enters all sequences of a group for their tenant, whose name is the part of the namespace's name before a zero byte. */
 static void enter_admission(engine *e, sequence *s) {
     size_t n = 0;
     while (n < s->n_namespace && s->namespace[n] != 0) {
@@ -56,7 +55,7 @@ static void enter_admission(engine *e, sequence *s) {
     }
 }
 
-/* Asks for all of a sequence that another processor has just made. */
+/* Prefetches a sequence that another processor has just made. */
 static void prefetch(const sequence *s) {
     for (size_t at = 0; at < sizeof *s; at += MEM_ALIGN) {
         __builtin_prefetch((const char *)s + at, 1);
@@ -81,7 +80,7 @@ static bool any_is_cancelled(const engine *e, const sequence *parent) {
     return any;
 }
 
-/* Takes in what was submitted; true when some of it is cancelled already. */
+/* Takes in submitted sequences; true when some of them are cancelled already. */
 static bool ingest(engine *e) {
     sequence *s;
     bool some_cancelled = false;
@@ -107,7 +106,7 @@ static bool ingest(engine *e) {
     return some_cancelled;
 }
 
-/* Children that were cancelled leave their parent's group. */
+/* Removes cancelled children from their parent's group. */
 static void drop_cancelled_children(engine *e, sequence *parent) {
     for (sequence **at = &parent->next_child; *at != NULL;) {
         sequence *s = *at;
@@ -122,7 +121,8 @@ static void drop_cancelled_children(engine *e, sequence *parent) {
     }
 }
 
-/* Whoever was cancelled ends. Nobody is, unless engine_cancel was called since the last time, or one came who was cancelled before. */
+/* Ends cancelled sequences. There are none unless engine_cancel was called since the last time, or a sequence was cancelled before it was
+ * taken in. */
 static void drop_cancelled(engine *e, bool some_came_so) {
     unsigned n_cancels = atomic_load(&e->n_cancels);
     if (n_cancels == e->n_cancels_seen && !some_came_so) {
@@ -142,7 +142,7 @@ static void drop_cancelled(engine *e, bool some_came_so) {
     }
 }
 
-/* Fills *d in place: a copy of it would wait for what was just written. */
+/* Fills *d in place, since a copy of it would stall on what was just written. */
 static void describe(const engine *e, const sequence *s, sched_seq *d) {
     memset(d, 0, sizeof *d);
     d->n_known = s->n_known;
@@ -159,11 +159,11 @@ static void describe(const engine *e, const sequence *s, sched_seq *d) {
         return;
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
-        d->n_pages -= kv_table_copies_tail(e->pool, &s->tables[g], e->layout.page_tokens); /* it is taken again, as a copy */
+        d->n_pages -= kv_table_copies_tail(e->pool, &s->tables[g], e->layout.page_tokens); /* the page is taken again, as a copy */
     }
 }
 
-/* Pages of s that preempting it does not give back, since others hold them too; but for tails that are not among d's pages. */
+/* Pages of s that preempting it does not free, since others hold them too; without tails that are not among d's pages. */
 static int32_t shared_pages(const engine *e, const sequence *s, const sched_seq *d) {
     int32_t n = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -176,7 +176,7 @@ static int32_t shared_pages(const engine *e, const sequence *s, const sched_seq 
     return n < d->n_pages ? n : d->n_pages;
 }
 
-/* Where pages are so few that somebody may be preempted for them, what each of the running gives back is counted. */
+/* Counts what preempting each running sequence frees, where pages are so few that one may be preempted. */
 static void describe_shares(engine *e, int32_t n_waiting) {
     int32_t n_growing = e->limits.max_rows / e->layout.page_tokens + 2 * (e->n_running + n_waiting + 1);
     if (cache_available(e) >= n_growing * e->layout.n_groups) {
@@ -217,7 +217,7 @@ static void preempt_planned(engine *e) {
     }
 }
 
-/* The waiting sequences that have an item start to run. */
+/* Moves the waiting sequences that have an item to the running ones. */
 static void admit(engine *e) {
     const sched_plan *plan = &e->step.plan;
     for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items; i++) {
@@ -274,7 +274,7 @@ static int32_t pages_for(const engine *e, const sequence *s, int32_t n) {
     return n_pages;
 }
 
-/* Pages for n more tokens in every group of s, or in none. */
+/* Reserves pages for n more tokens in every group of s, or in none. */
 static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
     int32_t n_pages = e->audit_file != NULL ? pages_for(e, s, n) : 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
@@ -299,7 +299,7 @@ static int32_t pages_needed(const engine *e) {
     return n;
 }
 
-/* Reserves for every planned item; one that finds no room after all is left out, and planned again next step. */
+/* Reserves pages for every planned item; one that finds none after all is left out, and planned again in the next step. */
 static void reserve_step(engine *e) {
     step_arrays *a = &e->step;
     int32_t kept = 0;
@@ -335,13 +335,13 @@ static void reserve_step(engine *e) {
     }
 }
 
-/* The first position whose logits are looked at; those of all behind it are. */
+/* The first position whose logits are wanted, as are those of all after it. */
 static int32_t first_wanted(const sequence *s) {
     int32_t sampled = verify_first(s);
     return sequence_wants_logits(s) && s->logits_first < sampled ? s->logits_first : sampled;
 }
 
-/* Slots of the tokens at places p0..p0+n. */
+/* The slots of the tokens at indexes p0..p0+n of a table. */
 static void fill_slots(const kv_table *t, int32_t p0, int32_t n, int32_t page_tokens, kv_slot *out) {
     for (int32_t done = 0; done < n;) {
         int64_t slot = kv_table_slot(t, p0 + done, page_tokens);
@@ -352,7 +352,7 @@ static void fill_slots(const kv_table *t, int32_t p0, int32_t n, int32_t page_to
     }
 }
 
-/* n rows of tokens[0..n), the first of which is s's at p0: tokens, positions, slots, and which logits are wanted. */
+/* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions, slots, and which logits are wanted. */
 static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
     step_arrays *a = &e->step;
     int32_t row0 = a->rows.n_rows, wanted = first_wanted(s) - p0;
@@ -369,7 +369,7 @@ static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32
     }
 }
 
-/* Rows of one item: its known tokens, then its drafts, which lie one behind the other whatever their positions. */
+/* Fills the rows of one item: its known tokens, then its drafts, in adjacent slots whatever their positions. */
 static void fill_item(engine *e, int32_t item) {
     step_arrays *a = &e->step;
     const sequence *s = a->seqs[item];
@@ -410,8 +410,8 @@ static void fill_batch(engine *e) {
     }
 }
 
-/* Nobody found pages: the newest gives its own back, with its group, and the others try again. The first stays, so a step with rows comes
- * in the end. */
+/* No sequence found pages: preempts the newest with its group, so that the others try again. The first one is never preempted, so in the
+ * end a step has rows. */
 static void preempt_newest(engine *e) {
     sched_plan *plan = &e->step.plan;
     const sequence *victim = e->running[e->n_running - 1], *first = e->running[0];
@@ -465,7 +465,7 @@ static bool is_one_of(int32_t token, const int32_t *list, int32_t n) {
     return false;
 }
 
-/* Whether the token that s just got ends it. */
+/* Whether s ends with the token that it just got, and why. */
 static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
     const sampling_params *p = &s->sampling;
     if (!p->ignore_eos && is_one_of(token, e->desc->eos, e->desc->n_eos)) {
@@ -522,7 +522,7 @@ void step_sample(engine *e, sequence *s, float *logits) {
     step_commit(e, s, token);
 }
 
-/* What the request wants of the prompt's row p. */
+/* Stores what the request wants of the prompt's row p. */
 static void keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
     size_t n = (size_t)e->desc->n_vocab;
     if (s->logits_out) {
@@ -537,7 +537,7 @@ static void keep_row(const engine *e, sequence *s, int32_t p, const float *logit
 static void collect_item(engine *e, int32_t item) {
     sequence *s = e->step.seqs[item];
     int32_t n = e->step.plan.items[item].n_rows - e->step.plan.items[item].n_drafts;
-    int32_t out = e->step.out0[item]; /* the wanted row that comes next; in the end the one to sample from */
+    int32_t out = e->step.out0[item]; /* the next wanted row; at the end the one to sample from */
     if (s->state == SEQ_DONE) {
         return; /* another beam of its search failed */
     }
@@ -548,11 +548,11 @@ static void collect_item(engine *e, int32_t item) {
         }
         out += p + 1 < s->n_known;
     }
-    /* not what preemption repeats */
+    /* tokens that preemption repeats do not count again */
     service_counters_add(&e->service, s->tenant_slot, s->n_known == s->n_prompt ? SERVICE_PROMPT_WEIGHT * (double)n : 0.0);
     s->n_computed += n;
     explain_computed(e, s, n);
-    /* none is sampled behind a token that a forced one follows */
+    /* no sampling from a row that a jump-forward token follows */
     bool has_row = s->n_computed == s->n_known && s->draft.n_jump_forward == 0;
     if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
@@ -574,7 +574,7 @@ static void collect_item(engine *e, int32_t item) {
 
 #define PREFETCHED_AHEAD 6 /* sequences */
 
-/* Asks for the end of the tokens of a sequence to come. */
+/* Prefetches the last tokens of the sequence of a later item. */
 static void prefetch_ahead(const engine *e, int32_t item) {
     if (item + PREFETCHED_AHEAD < e->step.plan.n_items) {
         sequence *s = e->step.seqs[item + PREFETCHED_AHEAD];
@@ -598,7 +598,7 @@ void step_collect(engine *e) {
     int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
     e->stats.step_us += us;
     e->stats.commit_ns += clock_ns() - start_ns - (e->stats.sample_ns - sampled_ns);
-    if (e->step.rows.n_rows == e->step.plan.n_rows) { /* nothing was left out of what was planned */
+    if (e->step.rows.n_rows == e->step.plan.n_rows) { /* the step computed all that was planned */
         step_cost_note(&e->step_cost, e->step.plan.n_rows, e->step.plan.n_pairs, (double)us);
     }
 }

@@ -7,18 +7,18 @@
 #include "sched/preempt_cost.h"
 
 #define FRAME_NONE    (-1)
-#define PROBED_FRAMES 16 /* copied at open, so that the first victim has a measured cost */
+#define PROBED_FRAMES 16 /* copied at open, so that the first preemption has a measured cost */
 
-/* A frame holds one page of one sequence; a sequence's frames are a list. */
+/* Frames of host memory, each of which holds one page of one sequence; a sequence's frames are a list. */
 struct swap {
     unsigned char *memory; /* [n_frames, page_bytes] */
-    int32_t *next;         /* [n_frames] in a sequence's list, or in that of the free ones */
+    int32_t *next;         /* [n_frames] the next in a sequence's list, or in the free list */
     int32_t *page;         /* [n_frames] which of the sequence's pages it holds, page * n_groups + group */
     int32_t n_frames, n_free, free_frame;
     copy_cost out, in;
 };
 
-/* The pool is empty yet: its first page may be copied to and fro. */
+/* Measures the cost of copies. The pool is still empty: its first page may be overwritten. */
 static void probe(engine *e) {
     swap *w = e->swap;
     int32_t n = w->n_frames < PROBED_FRAMES ? w->n_frames : PROBED_FRAMES;
@@ -95,8 +95,8 @@ static int32_t count_pages(const sequence *s, int32_t from) {
     return n;
 }
 
-/* Preempt by swapping? A sequence whose prompt's logits are still being collected computes them all again. What other holders keep of its
- * pages, `from` of tokens, costs neither way. */
+/* Whether to swap s out. Not while its prompt's logits are collected, since then all of it is computed again. Its first `from` pages of
+ * tokens, which other holders keep, cost nothing either way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const swap *w = e->swap;
     sched_cost cost = step_cost_fit(&e->step_cost);
@@ -108,7 +108,7 @@ static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t 
            preempt_swaps(e->options.preempt, &c, &w->out, &w->in, &cost);
 }
 
-/* n pages were copied since. */
+/* Records the cost of copying n pages since then. */
 static void note_copies(engine *e, copy_cost *learns, int32_t n, int64_t since_us) {
     int64_t us = clock_us() - since_us;
     if (n > 0) {
@@ -167,9 +167,9 @@ void swap_drop(engine *e, sequence *s) {
     }
 }
 
-/* Pages for s up to swap_tokens, in all groups or in none. */
+/* Reserves pages for s up to swap_tokens, in all groups or in none. */
 static quire_err reserve(engine *e, sequence *s) {
-    kv_copies none = {0}; /* it stands at a page's start: nothing is copied */
+    kv_copies none = {0}; /* it begins at a page's start: nothing is copied */
     int32_t size = e->layout.page_tokens, n = s->swap_tokens - s->n_computed, needs = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
         needs += kv_table_needs(e->pool, &s->tables[g], n, size);
@@ -179,12 +179,12 @@ static quire_err reserve(engine *e, sequence *s) {
         return QUIRE_NO_ROOM;
     }
     for (int32_t g = 0; g < s->n_tables; g++) {
-        TRY(kv_table_append(e->pool, &s->tables[g], n, size, &none)); /* there is room, and the engine alone reserves */
+        TRY(kv_table_append(e->pool, &s->tables[g], n, size, &none)); /* there is room, and only the engine reserves */
     }
     return QUIRE_OK;
 }
 
-/* The pages of s's frames from page `first` of tokens on. */
+/* Copies the pages of s's frames in, from page `first` of tokens on. */
 static void copy_in(engine *e, sequence *s, int32_t first) {
     swap *w = e->swap;
     int32_t n = 0;
@@ -210,7 +210,7 @@ void swap_in(engine *e, sequence *s) {
         if (reserve(e, s) == QUIRE_OK) {
             copy_in(e, s, first);
             s->n_computed = s->swap_tokens;
-            cache_forget(e, s); /* nothing was kept of what lies behind a window: those pages must not be published */
+            cache_forget(e, s); /* pages behind a window were not kept: they must not be published */
             e->stats.swapped_in++;
         }
     }

@@ -7,20 +7,20 @@
 #include "engine/cache.h"
 #include "engine/tiering_parts.h"
 
-#define FLUSH_US       5000000 /* of closing */
-#define FLUSH_PENDING  4       /* pages that are being written at once then */
+#define FLUSH_US       5000000 /* most time to flush at closing */
+#define FLUSH_PENDING  4       /* pages that are being written at once during the flush */
 #define SHORT_WAIT_US  1000
-#define WRITES_A_STEP  4 /* pages of tokens that are written through: each costs the engine thread a copy and a checksum */
-#define WRITES_AT_ONCE 8 /* transfers under way beyond which none is begun: demotion and promotion need frames too */
+#define WRITES_A_STEP  4 /* pages of tokens that a step writes through: each costs the engine thread a copy and a checksum */
+#define WRITES_AT_ONCE 8 /* transfers at which write-through pauses: demotion and promotion need frames too */
 
-/* ---- names ---- */
+/* ---- keys ---- */
 
 kv_tier_id tiering_root(const engine *e, kv_tier_id before, int32_t namespace) {
     kv_index_namespace s = kv_index_describe_namespace(e->index, namespace);
     return kv_tier_id_root(before, s.name, s.n_name, s.is_public);
 }
 
-/* The name of the parent of a full entry, before which all have names. */
+/* The key of the parent of a full entry, before which all have keys. */
 static kv_tier_id parent_of(const engine *e, const kv_index_entry *d) {
     kv_tier_id before = d->up != ENTRY_NONE ? e->tiering->names[d->up].id : (kv_tier_id){0, 0};
     bool begins = d->up == ENTRY_NONE || kv_index_describe(e->index, d->up).namespace != d->namespace;
@@ -43,7 +43,7 @@ kv_tier_id tiering_name(engine *e, int32_t entry) {
 
 /* ---- demotion ---- */
 
-/* The page of a full entry in one group goes to tiers that lack it. */
+/* Stores the page of a full entry in one group in the tiers that lack it. */
 static void put_page(engine *e, const kv_index_entry *d, int32_t group, kv_put to) {
     kv_tier_id id = tiering_name(e, d->entry);
     kv_tier_key key = {
@@ -55,7 +55,7 @@ static void put_page(engine *e, const kv_index_entry *d, int32_t group, kv_put t
     }
 }
 
-/* A page is about to go: its bytes go to the tiers. Part-filled pages are not worth it. */
+/* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not worth it. */
 static void on_remove(void *context, int32_t entry, int32_t group) {
     engine *e = context;
     kv_index_entry d = kv_index_describe(e->index, entry);
@@ -73,7 +73,7 @@ const kv_index_watch *tiering_watch(engine *e) {
     return e->tiering ? &e->tiering->watch : NULL;
 }
 
-/* ---- writing through ---- */
+/* ---- write-through ---- */
 
 void tiering_published(engine *e, const sequence *s) {
     tiering *t = e->tiering;
@@ -85,13 +85,13 @@ void tiering_published(engine *e, const sequence *s) {
         t->path[n++] = i;
     }
     write_queue *q = &t->to_write;
-    for (; n > 0 && q->n < q->cap; q->n++) { /* what finds no room is demoted when it is evicted */
+    for (; n > 0 && q->n < q->cap; q->n++) { /* what does not fit is demoted when it is evicted */
         q->entries[(q->first + q->n) % q->cap] = t->path[--n];
         t->names[t->path[n]].was_queued = true;
     }
 }
 
-/* Some of the pages that wait to be written through: what comes first of a prefix goes first. */
+/* Writes some of the queued pages through, the beginning of a prefix first. */
 static void write_some(engine *e) {
     tiering *t = e->tiering;
     write_queue *q = &t->to_write;
@@ -100,7 +100,7 @@ static void write_some(engine *e) {
         q->first = (q->first + 1) % q->cap;
         q->n--;
         if (!t->names[entry].was_queued) {
-            continue; /* it went meanwhile */
+            continue; /* it was removed meanwhile */
         }
         kv_index_entry d = kv_index_describe(e->index, entry);
         for (int32_t g = 0; g < e->layout.n_groups; g++) {
@@ -157,7 +157,7 @@ static quire_err open_arrays(engine *e, tiering *t) {
     return QUIRE_OK;
 }
 
-/* State groups restore from snapshots, which are not pages of tokens. */
+/* Whether the layout allows tiers: state groups restore from snapshots, which are not pages of tokens. */
 static bool can_tier(const engine *e) {
     for (int32_t g = 0; g < e->layout.n_groups; g++) {
         if (e->layout.groups[g].kind == LAYER_STATE) {
@@ -199,7 +199,7 @@ quire_err tiering_open(engine *e, quire_error *err) {
     return kv_tiers_open(&k, &t->tiers, err);
 }
 
-/* What is cached goes to the tiers that outlive the process, as far as time allows. */
+/* Writes cached pages to the tiers that outlive the process, as far as time allows. */
 static void flush(engine *e) {
     int64_t end_us = clock_us() + FLUSH_US;
     while (e->index && kv_pool_counts(e->pool).n_cached > 0 && clock_us() < end_us) {
