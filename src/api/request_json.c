@@ -1,4 +1,4 @@
-/* The JSON of requests: bodies looked over before anything is built, and single values read. */
+/* The JSON of requests: checks bodies before anything is built, and parses single values. */
 #include <stdio.h>
 
 #include "api/request_read.h"

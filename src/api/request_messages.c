@@ -1,5 +1,5 @@
-/* The conversation: checked, and brought into the form that the chat template wants. Content becomes one text (parts are joined by
- * newlines), or, for templates that iterate over it, a list of text parts. Members other than role and content pass as they are. */
+/* Checks the conversation and converts it to the form that the chat template needs. Content becomes one text (parts are joined by newlines)
+ * or, for templates that iterate over it, a list of text parts. Members other than role and content are unchanged. */
 #include <stdio.h>
 
 #include "api/request_read.h"
@@ -7,7 +7,7 @@
 
 enum { MAX_ROLES = 64, MAX_ROLE = 64 /* bytes */ };
 
-/* What is wrong at messages[i].MEMBER; param is body.messages.I.MEMBER. */
+/* Sets the error at messages[i].MEMBER; param is body.messages.I.MEMBER. */
 static quire_err message_error(size_t i, const char *member, const json_value *v, const char *what, quire_error *err) {
     char param[64], brief[JSON_BRIEF_BYTES];
     snprintf(param, sizeof param, "body.messages.%zu%s%s", i, *member ? "." : "", member);
@@ -15,7 +15,7 @@ static quire_err message_error(size_t i, const char *member, const json_value *v
                          json_brief(v, brief), what);
 }
 
-/* The text of a part: a string, or an object of a text type. *text is borrowed from the part. */
+/* The text of a part: a string, or an object of a text type. The part owns *text. */
 static quire_err part_text(size_t i, size_t j, const json_value *part, const json_value **text, quire_error *err) {
     char where[40];
     snprintf(where, sizeof where, "content.%zu", j);
@@ -47,7 +47,7 @@ static quire_err part_text(size_t i, size_t j, const json_value *part, const jso
 
 /* ---- writing ---- */
 
-/* What is written of a conversation: JSON, and where in it the last text ends, inside its quotes (0: none was written). */
+/* The output for a conversation: JSON, and the offset at which its last text ends, inside its quotes (0: there is none). */
 typedef struct conversation {
     strbuf text, roles;
     json_out o; /* into text */
@@ -59,7 +59,7 @@ static void write_text(conversation *c, str text) {
     c->last_end = c->text.n > 0 ? c->text.n - 1 : 0;
 }
 
-/* {"type": "text", "text": TEXT} for each part. */
+/* Writes {"type": "text", "text": TEXT} for each part. */
 static quire_err write_parts(conversation *c, size_t i, const json_value *content, bool list, quire_error *err) {
     size_t n = list ? json_length(content) : content != NULL;
     json_begin(&c->o, '[');
@@ -76,7 +76,7 @@ static quire_err write_parts(conversation *c, size_t i, const json_value *conten
     return QUIRE_OK;
 }
 
-/* The parts' texts with newlines between them. */
+/* Joins the parts' texts with newlines. */
 static quire_err join_parts(strbuf *joined, size_t i, const json_value *content, quire_error *err) {
     for (size_t j = 0; j < json_length(content); j++) {
         const json_value *text;
@@ -87,7 +87,7 @@ static quire_err join_parts(strbuf *joined, size_t i, const json_value *content,
     return QUIRE_OK;
 }
 
-/* content (NULL: none) as a list of text parts or as one text, whichever form the template takes. */
+/* Writes content (NULL: none) as a list of text parts or as one text, by the template's form. */
 static quire_err write_content(conversation *c, size_t i, const json_value *content, chat_content form, quire_error *err) {
     bool list = json_is(content, JSON_KIND_ARRAY);
     c->last_end = 0;
@@ -147,7 +147,7 @@ static quire_err write_message(conversation *c, size_t i, const json_value *mess
     return c->o.err;
 }
 
-/* Those that templates write of themselves. */
+/* Adds the roles that templates write by themselves. */
 static quire_err add_usual_roles(conversation *c) {
     static const char *const usual[] = {"system", "developer", "user", "assistant", "tool"};
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {

@@ -10,7 +10,7 @@ void request_prompts_free(request_prompt *prompts, int32_t n) {
     mem_free(prompts);
 }
 
-/* Checks one id. index is its place in an array of ids, or that of the array which holds it. */
+/* Checks one id. index is its index in an array of ids, or that of the array that contains it. */
 static quire_err read_id(const quire_request *r, const field_desc *f, const json_value *v, int64_t index, int32_t *out, quire_error *err) {
     int64_t id;
     if (!json_whole(v, &id) || id < 0) {
@@ -86,7 +86,7 @@ quire_err request_too_long_by(const quire_request *r, size_t least, quire_error 
         least, (int)r->context.max_model_len);
 }
 
-/* The longest escape of JSON makes one byte of six. */
+/* Checks a text by its length in JSON, whose longest escape has six bytes for one. */
 static quire_err check_text_length(const quire_request *r, str span, quire_error *err) {
     size_t least = span.n > 2 && span.p[0] == '"' ? tokenizer_least_tokens(r->context.tokenizer, (span.n - 2) / 6) : 0;
     return least > (size_t)r->context.max_model_len ? request_too_long_by(r, least, err) : QUIRE_OK;

@@ -1,4 +1,4 @@
-/* A chat request's prompt text, by its template. */
+/* Renders a chat request's prompt text by its template. */
 #include "api/request_read.h"
 #include "json/json_out.h"
 
@@ -15,7 +15,7 @@ static quire_err add_tagged(const quire_request *r, strbuf *b, quire_error *err)
     return strbuf_add(b, r->messages.p + r->continue_at, r->messages.n - r->continue_at);
 }
 
-/* A variable of ours, unless template_kwargs has it. Returns whether its value is to be written. */
+/* Adds a variable of the server, unless template_kwargs has it. Returns whether its value is to be written. */
 static bool add_name(const quire_request *r, json_out *o, const char *name) {
     if (json_has(r->template_kwargs, name)) {
         return false;
@@ -24,7 +24,7 @@ static bool add_name(const quire_request *r, json_out *o, const char *name) {
     return true;
 }
 
-/* {"messages": ..., "add_generation_prompt": ..., ...}; template_kwargs has members of its own and goes before ours. */
+/* Writes {"messages": ..., "add_generation_prompt": ..., ...}; members of template_kwargs override the server's. */
 static quire_err add_variables(const quire_request *r, strbuf *b, quire_error *err) {
     static const char *const absent[] = {"tools", "documents"};
     json_out o = {.to = b};
@@ -44,7 +44,7 @@ static quire_err add_variables(const quire_request *r, strbuf *b, quire_error *e
     return o.err;
 }
 
-/* The last place of the tag in text, or text.n. */
+/* The last offset of the tag in text, or text.n. */
 static size_t find_tag(str text) {
     size_t n = strlen(CONTINUE_TAG);
     for (size_t i = text.n >= n ? text.n - n + 1 : 0; i-- > 0;) {
@@ -79,7 +79,7 @@ quire_err request_render(const quire_request *r, const chat_template *t, strbuf 
     if (e == QUIRE_OK) {
         str v = {variables.p, variables.n};
         e = chat_template_render(t, v, r->continue_final_message ? &text : out, err);
-        if (e == QUIRE_TOO_LARGE) { /* for the template, not for the server: the body was none too large */
+        if (e == QUIRE_TOO_LARGE) { /* too large for the template only: the body was not */
             e = err->code = QUIRE_BAD_REQUEST;
         }
     }

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "engine/state.h"
 
-#define MAX_PAGES  65536 /* a tree of more entries is not shown */
+#define MAX_PAGES  65536 /* most pages shown; a tree of more entries is not shown */
 #define MAX_SEQS   4096
 #define MAX_EVENTS 256
 

@@ -24,7 +24,7 @@ void explain_enter(engine *e, sequence *s) {
 static void cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
     int64_t since_us = x->since_us > 0 ? x->since_us : s->submitted_us;
-    int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have the step's time, which may lie before another cut in it */
+    int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have the step's time, which may be before an earlier cut */
     x->since_us = since_us + us;
     switch (x->stage) {
     case EXPLAIN_QUEUE:

@@ -52,7 +52,7 @@ static int32_t common_ground(const engine *e, const sequence *a, const sequence 
 static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *other, int32_t n_computed) {
     int32_t size = e->layout.page_tokens;
     if (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached) {
-        return 0; /* w would have found its pages if it could use them. Where the first condition holds so does the second, which takes longer */
+        return 0; /* w would have found its pages if it could use them. The first condition implies the second, which takes longer */
     }
     int32_t n = common_ground(e, w->s, other);
     n = n < w->n_wanted ? n : w->n_wanted;

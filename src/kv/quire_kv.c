@@ -1,4 +1,4 @@
-/* quire_kv.h over pool, tables and index: sequences with their copies, for users without an engine. */
+/* Implements quire_kv.h over pool, tables and index: sequences with their copies, for users without an engine. */
 #include "quire_kv.h"
 
 #include <string.h>
@@ -23,15 +23,15 @@ struct quire_kv_seq {
 struct quire_kv {
     quire_kv_options o;
     kv_pool *pool;
-    kv_events *events; /* NULL: nobody is told */
+    kv_events *events; /* NULL: none are kept */
     kv_index *ix;
-    quire_kv_seq open; /* the ring's start; no sequence itself */
+    quire_kv_seq open; /* the head of the ring, which is no sequence */
     int32_t n_seqs;
     int64_t n_opened;
-    int32_t n_token_groups; /* the first; the others are of states */
+    int32_t n_token_groups; /* the first groups; the others are of states */
     int32_t n_state_pages;  /* of one sequence */
     kv_copies copies;
-    quire_kv_copy *taken; /* what quire_kv_copies gave out last; grown with copies, so that giving out cannot fail */
+    quire_kv_copy *taken; /* what quire_kv_copies returned last; grown with copies, so that returning them cannot fail */
     size_t cap_taken;
     page_id *fresh; /* the pages of one append, for all groups */
     size_t cap_fresh;
@@ -130,7 +130,7 @@ void quire_kv_close(quire_kv *kv) {
 
 /* ---- sequences ---- */
 
-/* An empty sequence at no place in the tree yet, in the ring. */
+/* Makes an empty sequence, in the ring, without a path in the tree. */
 static quire_err make_seq(quire_kv *kv, quire_kv_seq **out) {
     if (kv->n_seqs == kv->o.max_seqs) {
         return QUIRE_NO_ROOM;
@@ -149,7 +149,7 @@ static quire_err make_seq(quire_kv *kv, quire_kv_seq **out) {
     return QUIRE_OK;
 }
 
-/* The opposite; its pages are given back first. */
+/* Frees it; its pages are released before. */
 static void free_seq(quire_kv_seq *seq) {
     for (int32_t g = 0; g < seq->kv->o.n_groups; g++) {
         kv_table_deinit(seq->kv->pool, &seq->tables[g]);
@@ -173,7 +173,7 @@ static bool is_state(const quire_kv *kv, int32_t g) {
     return g >= kv->n_token_groups;
 }
 
-/* Room for one more copy a group, and of a whole state, here and in the list that is given out. */
+/* Reserves memory for one more copy a group, and of a whole state, here and in the list that is returned. */
 static quire_err reserve_copies(quire_kv *kv) {
     size_t n = (size_t)kv->copies.n + (size_t)kv->n_token_groups + (size_t)kv->n_state_pages, cap = (size_t)kv->copies.cap;
     void *pairs = kv->copies.pairs, *taken = kv->taken;
@@ -200,7 +200,7 @@ static int64_t needs_of_all(const quire_kv_seq *seq, int32_t n) {
     return needs;
 }
 
-/* Room for n ids in kv->fresh. */
+/* Reserves memory for n ids in kv->fresh. */
 static quire_err reserve_fresh(quire_kv *kv, int32_t n) {
     void *fresh = kv->fresh;
     bool ok = mem_grow_(&fresh, &kv->cap_fresh, (size_t)n, sizeof *kv->fresh);
@@ -208,7 +208,7 @@ static quire_err reserve_fresh(quire_kv *kv, int32_t n) {
     return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Room in all tables for n tokens behind those that have pages. What may fail comes before what changes. */
+/* Grows all tables by n tokens behind those that have pages. What may fail comes before what changes. */
 static quire_err grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
     kv_counts c = kv_pool_counts(kv->pool);
@@ -225,7 +225,7 @@ static quire_err grow(quire_kv_seq *seq, int32_t n) {
     }
     TRY(reserve_fresh(kv, (int32_t)needs));
     TRY(kv_index_evict(kv->ix, (int32_t)needs));
-    needs = needs_of_all(seq, n); /* less, if a snapshot went that shared its states */
+    needs = needs_of_all(seq, n); /* fewer, if a snapshot was dropped that shared its states */
     TRY(kv_pool_reserve(kv->pool, (int32_t)needs, kv->fresh));
     const page_id *ids = kv->fresh;
     for (int32_t g = 0; g < kv->o.n_groups; g++) {
@@ -241,7 +241,7 @@ static quire_err grow(quire_kv_seq *seq, int32_t n) {
     return QUIRE_OK;
 }
 
-/* Fills an empty sequence: what is cached, then pages for the rest. */
+/* Fills an empty sequence: cached pages first, then new pages for the rest. */
 static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, int32_t *n_cached) {
     TRY(reserve_tokens(seq, n));
     TRY(kv_index_match(seq->kv->ix, &seq->path, tokens, n - 1, seq->tables, n_cached));
@@ -258,7 +258,7 @@ static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, i
     return QUIRE_OK;
 }
 
-/* The sequence at path, which it owns: the path is left when this fails. */
+/* Opens the sequence at path, which it owns: the path is left when this fails. */
 static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached) {
     quire_kv_seq *seq;
     int32_t n_found = 0;
@@ -319,7 +319,7 @@ quire_err quire_kv_seq_append(quire_kv_seq *seq, const int32_t *tokens, int32_t 
     return QUIRE_OK;
 }
 
-/* The first position that group g looks back to from position n. */
+/* The first position that group g attends to from position n. */
 static int32_t first_seen(const quire_kv *kv, int32_t g, int32_t n) {
     int32_t window = kv->o.windows[g];
     return window == 0 || n < window ? 0 : n - window + 1;
@@ -329,7 +329,7 @@ int32_t quire_kv_seq_next_snapshot(const quire_kv_seq *seq) {
     return seq->kv->n_state_pages > 0 ? kv_snapshot_next(&seq->plan) : INT32_MAX;
 }
 
-/* Pages for a whole state in kv->fresh, and room for their copies. Evicts nothing when that would not suffice. */
+/* Reserves pages for a whole state in kv->fresh, and room for their copies. Evicts nothing when that would not suffice. */
 static quire_err reserve_states(quire_kv *kv) {
     kv_counts c = kv_pool_counts(kv->pool);
     TRY(reserve_copies(kv));
@@ -341,15 +341,15 @@ static quire_err reserve_states(quire_kv *kv) {
     return kv_pool_reserve(kv->pool, kv->n_state_pages, kv->fresh);
 }
 
-/* Keeps the states as they are after n tokens, if there is room. Tokens that have slots already are computed without another append, so the
- * sequence is given states of its own for them now. */
+/* Takes a snapshot of the states after n tokens, if there is room. Tokens that have slots already are computed without another append, so
+ * the sequence gets states of its own for them here. */
 static void keep_states(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
     bool goes_on = n < seq->n;
     if (goes_on && reserve_states(kv) != QUIRE_OK) {
         return;
     }
-    (void)kv_index_snapshot(kv->ix, &seq->path, seq->tokens, n, seq->tables); /* a full tree only means less to find */
+    (void)kv_index_snapshot(kv->ix, &seq->path, seq->tokens, n, seq->tables); /* a full tree only means less reuse */
     int32_t n_used = 0;
     for (int32_t g = kv->n_token_groups; goes_on && g < kv->o.n_groups; g++) {
         int32_t n_ids = needs_of(seq, g, 0);
@@ -365,7 +365,7 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
         return QUIRE_INVALID;
     }
     kv_publish_what publish = what == QUIRE_KV_PAGES ? KV_PUBLISH_PAGES : KV_PUBLISH_TAIL;
-    (void)kv_index_publish(kv->ix, &seq->path, seq->tokens, n, seq->tables, publish); /* a full tree only means less to find */
+    (void)kv_index_publish(kv->ix, &seq->path, seq->tokens, n, seq->tables, publish); /* a full tree only means less reuse */
     bool is_due = what == QUIRE_KV_PAGES_AND_TAIL || quire_kv_seq_next_snapshot(seq) <= n;
     if (kv->n_state_pages > 0 && n > 0 && n >= seq->n_committed && is_due) {
         keep_states(seq, n);
@@ -436,7 +436,7 @@ quire_err quire_kv_seq_retain(quire_kv_seq *seq, const quire_kv_retention *reten
     return kv_index_retain(seq->kv->ix, &seq->path, &r);
 }
 
-/* ---- what a sequence looks like ---- */
+/* ---- reading a sequence ---- */
 
 int32_t quire_kv_seq_length(const quire_kv_seq *seq) {
     return seq->n;
@@ -464,7 +464,7 @@ int32_t quire_kv_copies(quire_kv *kv, const quire_kv_copy **out) {
     return n;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole cache ---- */
 
 quire_kv_counts quire_kv_count(const quire_kv *kv) {
     kv_counts c = kv_pool_counts(kv->pool);
@@ -501,7 +501,7 @@ quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
     return e != QUIRE_OK ? e : kv_index_check(kv->ix, err);
 }
 
-/* ---- a look at the whole ---- */
+/* ---- snapshots of the whole cache ---- */
 
 int64_t quire_kv_seq_id(const quire_kv_seq *seq) {
     return seq->id;
