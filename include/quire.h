@@ -104,11 +104,11 @@ typedef struct quire_options {
     int64_t max_answer_bytes;
 } quire_options;
 
-/* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond the members that this library
- * knows become 0. */
+/* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
+ * 0. */
 void quire_options_init_sized(quire_options *o, size_t size);
-/* Sets the defaults. A program made with another version's header works: options that it does not know have their defaults. Options that
- * the library does not know must keep the value set here, or functions that take the struct fail with QUIRE_INVALID. */
+/* Sets the defaults. A program made with another version's header works: options that its header lacks have their defaults. Options that
+ * the library lacks must keep the value set here, or functions that take the struct fail with QUIRE_INVALID. */
 static inline void quire_options_init(quire_options *o) {
     quire_options_init_sized(o, sizeof *o);
 }

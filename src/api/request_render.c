@@ -2,7 +2,7 @@
 #include "api/request_read.h"
 #include "json/json_out.h"
 
-/* Put behind the last message's content to find where that ends in the rendered text; the space tells whether the template trims. */
+/* Put behind the last message's content to find where that ends in the rendered text; the space shows whether the template trims. */
 #define CONTINUE_TAG "QUIRE_CONTINUES_HERE"
 
 /* Appends the messages with the tag behind the last one's text. */

@@ -95,7 +95,7 @@ void beam_unchain(sequence *first);
 /* Drops a reference of g: one of its sequences is freed. NULL does nothing. */
 void beams_drop(beams *g);
 
-/* ---- the engine's thread ---- */
+/* ---- the engine thread ---- */
 /* Whether the request's engine_ending ends a continuation of g->choosing: beam_rules.ends_too, with the beams as context. */
 bool beam_ending(void *g, const beam_choice *choice);
 /* Puts the search's first sequence, whose tenant and priority are set, among the waiting. */

@@ -34,7 +34,7 @@ void cache_publish(engine *e, sequence *s);
 void cache_forget(engine *e, sequence *s);
 
 /* What becomes of a sequence's pages when it releases them. */
-typedef enum cache_keep { CACHE_KEEP, CACHE_DROP /* their values may be wrong, or nobody can reuse them */ } cache_keep;
+typedef enum cache_keep { CACHE_KEEP, CACHE_DROP /* their values may be wrong, or no sequence can reuse them */ } cache_keep;
 
 /* Releases all of s's pages. Its path is at its namespace's root again. */
 void cache_release(engine *e, sequence *s, cache_keep keep);

@@ -110,7 +110,7 @@ draft_seq draft_begin(void);
 void draft_propose(struct engine *e);
 /* The result of verifying a sequence's draft or its jump-forward tokens. */
 typedef struct draft_outcome {
-    int32_t n, n_accepted; /* nodes that were verified; how many of them are known tokens now */
+    int32_t n, n_accepted; /* nodes that were verified; how many of them became known tokens */
     int32_t n_first;       /* how many of the accepted are on the branch of first children */
     bool is_jump_forward, to_end;   /* they were jump-forward tokens; a whole branch was accepted, up to its last node */
 } draft_outcome;

@@ -25,7 +25,7 @@ struct engine_out {
     uint64_t *fresh_words;                   /* [max_requests] the engine's: their words, to be stored into `words` */
 
     _Alignas(MEM_ALIGN) sequence *current;   /* the reader's: the sequence whose tokens it is reading, or NULL */
-    uint64_t left;                           /* dirty bits taken but not looked at */
+    uint64_t left;                           /* dirty bits that are taken but not processed */
     int32_t at;                              /* the index of their word in the dirty bitmap */
 };
 

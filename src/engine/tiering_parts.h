@@ -43,7 +43,7 @@ struct tiering {
 
 /* The key of the prefix up to the end of a full entry; computes the keys of all entries before it too. */
 kv_tier_id tiering_name(engine *e, int32_t entry);
-/* The key of the next page's parent: `before`, or the key that stands for the root at the beginning of a namespace. */
+/* The key of the next page's parent: `before`, or the root's key at the beginning of a namespace. */
 kv_tier_id tiering_root(const engine *e, kv_tier_id before, int32_t namespace);
 
 /* ---- promotion.c ---- */

@@ -10,7 +10,7 @@
 
 /* The parent hash of a namespace's first page. `before` is the hash of the public prefix that the namespace begins behind, 0 for none. */
 uint64_t kv_hash_root(uint64_t before, const void *name, size_t n);
-/* The hash of a page of n tokens behind `parent`. Never 0, which stands for "no hash". */
+/* The hash of a page of n tokens behind `parent`. Never 0, which means "no hash". */
 uint64_t kv_hash_page(uint64_t parent, const int32_t *tokens, int32_t n);
 
 #endif
