@@ -74,7 +74,7 @@ draft_seq draft_begin(void) {
  * token is not its own to choose, nor where others are forked from s in that step: they get its pages as they are, and s's drafts would lie
  * in these. */
 static bool can_draft(const sequence *s) {
-    return s->beams == NULL && s->next_child == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
+    return s->beams == NULL && s->next_child == NULL && s->n_known - s->kv.n_computed == 1 && s->n_known > s->n_prompt;
 }
 
 /* What to ask the drafter for: as deep as s's length, and as many nodes as make branches of that. */

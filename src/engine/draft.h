@@ -67,7 +67,7 @@ typedef struct draft_seq {
     suffix_cursor own;  /* suffix: the sequence's own tree, root SUFFIX_NONE before it has one */
     int32_t n_indexed;  /* its tokens that are in it */
     bool own_failed;    /* there was no room for it */
-    int32_t seat;       /* model: its seat + 1; 0: none */
+    int32_t model_seq;       /* model: its sequence + 1; 0: none */
     /* rejection sampling: what the first branch was drawn from, [its nodes][n_vocab]; all else, and where NULL, for sure */
     const float *distributions;
     /* rejection sampling: the next token is chosen behind node `at` of a tree of which the first n_rows nodes were computed; n_rows 0: else

@@ -1,0 +1,109 @@
+/* A kv_seq is one sequence's memory in a KV cache: its block tables of every group, its place in the prefix index, and how many of its
+ * tokens are computed.
+ *
+ *   init --open--> open --admit--> holds what is cached --reserve, advance, commit ..--> release --admit ..
+ *                                       | truncate, fork                                    | close --> init
+ *
+ *   open     it has a path in the index, where the index has room for its namespace; else it works without reuse
+ *   admit    its tables, empty until then, share the pages of the longest cached prefix
+ *   reserve  pages for tokens to come, in every group or in none
+ *   advance  tokens whose keys and values are written by now
+ *   commit   full pages become findable, and pages behind windows are released
+ *   release  all pages are given back; what was computed stays findable
+ *
+ * The caller keeps the tokens: every call that compares or publishes them takes the same array, which only grows or is truncated.
+ *
+ * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed tokens at least, PAGE_NONE only behind a window; path stands at or before the last whole page of them. */
+#ifndef KV_KV_SEQ_H
+#define KV_KV_SEQ_H
+
+#include "core/batch.h"
+#include "kv/kv_cache.h"
+#include "kv/table.h"
+
+typedef struct kv_seq {
+    kv_table *tables; /* [n_tables] one a group, groups of tokens first */
+    int32_t n_tables;
+    int32_t n_computed; /* tokens whose keys and values the pages hold */
+    bool has_path;
+    kv_path path; /* where has_path */
+} kv_seq;
+
+/* ---- life ---- */
+
+/* Empty tables for n_groups groups, of which an append allocates nothing up to cap_pages entries. Any thread. QUIRE_NO_MEMORY: *s is
+ * empty. */
+quire_err kv_seq_init(kv_seq *s, int32_t n_groups, int32_t cap_pages);
+/* Frees the tables, whose pages were released. Any thread. */
+void kv_seq_deinit(kv_seq *s);
+/* A path in the namespace of that name, behind the longest public prefix of the scope that tokens[0..n_tokens) begin with. Where there is
+ * no room for one more namespace the least valuable pages are evicted to make some. Without an index: nothing. QUIRE_NO_ROOM when every
+ * namespace is in use, QUIRE_INVALID for a name that is too long: s works without reuse. */
+quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name, size_t n_name, const int32_t *tokens,
+                      int32_t n_tokens);
+/* Its path ends; its pages were released before. */
+void kv_seq_close(kv_cache *c, kv_seq *s);
+
+/* ---- reuse ---- */
+
+/* Tokens of tokens[0..n) that admission would find now, and in *n_held how many pages of these other sequences hold, so that they take no
+ * room. Changes nothing. */
+int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, int32_t *n_held);
+/* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which are empty; returns its length, n_computed from now
+ * on. */
+int32_t kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
+/* `to`, initialised and empty, becomes a second holder of the pages of s's first n <= n_computed tokens, and gets a path like s's. Its
+ * tables have room for them. */
+void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
+
+/* ---- growth ---- */
+
+/* Pages that n more tokens take from the pool in all groups, copies of shared pages included. */
+int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n);
+/* Pages for n tokens behind those that have some, in every group. Shared pages that would be written are copied: the pairs are added to
+ * copies. QUIRE_NO_ROOM or QUIRE_NO_MEMORY: no token has got a page; copies may name pages that were already made s's own. */
+quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
+/* n more tokens are computed, for which pages were reserved. */
+static inline void kv_seq_advance(kv_seq *s, int32_t n) {
+    s->n_computed += n;
+}
+/* The full pages of tokens[0..n_computed) become findable. An index that is full leaves some out: only reuse is lost. */
+void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens);
+/* Releases the pages that no window of its groups sees from n_computed on. */
+void kv_seq_forget(kv_cache *c, kv_seq *s);
+
+/* ---- giving back ---- */
+
+/* Whether s could go on from its first n <= n_computed tokens: no window sees a page from there that was released. */
+bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
+/* Only the first n tokens stay, of which kv_seq_can_truncate holds: the pages behind them are released. */
+void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
+/* Releases the pages that were reserved for more than the computed tokens. */
+void kv_seq_trim(kv_cache *c, kv_seq *s);
+/* What becomes of the pages. */
+typedef enum kv_keep {
+    KV_KEEP, /* they stay findable, the part-filled last one too where nobody else holds it */
+    KV_DROP  /* their values are wrong, or of use to nobody */
+} kv_keep;
+/* All pages are released, and path stands at its root again. tokens[0..n_computed). */
+void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep);
+/* A part-filled last page that only the index holds beside s leaves the index, so that s writes on without a copy. True when something
+ * changed. */
+bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s);
+
+/* ---- looking ---- */
+
+/* Entries of its tables. */
+int32_t kv_seq_pages(const kv_seq *s);
+/* Groups whose next token is written into a page that others hold or can find: pages that the next reservation takes to copy them. */
+int32_t kv_seq_copied_tails(const kv_cache *c, const kv_seq *s);
+/* Where the token at position p of group g lies. p has a page. */
+static inline int64_t kv_seq_slot(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p) {
+    return kv_table_slot(&s->tables[g], p, c->page_tokens);
+}
+/* Slots of positions p0..p0 + n of group g. */
+void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n, kv_slot *out);
+/* Holders of entry i of group g: sequences whose tables name that page. 0 behind a window. */
+int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i);
+
+#endif
