@@ -3,6 +3,10 @@
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 set(QUIRE_TEST_FILES "." CACHE STRING "Build only the test files whose names (ROOM_test_NAME) match this expression")
 
+# What takes more than some five seconds by itself; label slow. `make check` and the quick sets under sanitizers leave these out.
+set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_draft_model file_test_hf kv_test_index_random kv_test_tier_file
+    server_test_readers server_test_watch text_test_template)
+
 # quire_tests(ROOM ROOMS...): tests/ROOM/test_*.c with the objects of ROOMS.
 function(quire_tests room)
     file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${room}/test_*.c)
@@ -22,7 +26,11 @@ function(quire_tests room)
             string(APPEND test_declarations "int main_of_${name}(void);\n")
             string(APPEND test_table "    {\"${name}\", main_of_${name}},\n")
             add_test(NAME ${test} COMMAND tests_${room} ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-            set_tests_properties(${test} PROPERTIES LABELS ${room} TIMEOUT 600)
+            set(labels ${room})
+            if(test IN_LIST QUIRE_SLOW_TESTS)
+                list(APPEND labels slow)
+            endif()
+            set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT 600)
         endif()
     endforeach()
     if(NOT sources)

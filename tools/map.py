@@ -6,6 +6,7 @@
 """
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -70,4 +71,5 @@ def main():
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())
