@@ -3,9 +3,12 @@
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 set(QUIRE_TEST_FILES "." CACHE STRING "Build only the test files whose names (ROOM_test_NAME) match this expression")
 
-# What takes more than some five seconds by itself; label slow. `make check` and the quick sets under sanitizers leave these out.
+# What takes more than some five seconds by itself; label slow. `make check` and the quick sets under sanitizers leave these out. Label
+# heavy: those that take over half a minute under a sanitizer; the quick sets there leave these out too.
 set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_draft_model file_test_hf kv_test_index_random kv_test_tier_file
     server_test_readers server_test_watch text_test_template)
+set(QUIRE_HEAVY_TESTS engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree engine_test_exact engine_test_finite
+    engine_test_fork engine_test_hold engine_test_preempt)
 
 # quire_tests(ROOM ROOMS...): tests/ROOM/test_*.c with the objects of ROOMS.
 function(quire_tests room)
@@ -29,6 +32,9 @@ function(quire_tests room)
             set(labels ${room})
             if(test IN_LIST QUIRE_SLOW_TESTS)
                 list(APPEND labels slow)
+            endif()
+            if(test IN_LIST QUIRE_HEAVY_TESTS)
+                list(APPEND labels heavy)
             endif()
             set_tests_properties(${test} PROPERTIES LABELS "${labels}" TIMEOUT 600)
         endif()

@@ -5,7 +5,7 @@
 #   test.sh --quick          unit tests and expected outputs only, with one compiler
 #   test.sh --long           all of it with more rounds, and the Promela models
 #   test.sh --sanitizer S [--quick]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
-#                            rooms only); with --quick without the slow ones
+#                            rooms only); with --quick without those labelled slow or heavy
 # QUIRE_SHARED names the directory of expected outputs and real models (default ../shared); what needs it is skipped, saying so, without it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -145,7 +145,7 @@ if [ "${1:-}" = --sanitizer ]; then
     few=()
     if [ "${3:-}" = --quick ]; then
         export QUIRE_TEST_QUICK=1
-        few=(-LE '^(slow|library)$')
+        few=(-LE '^(slow|heavy|library)$')
     fi
     case "${2:-}" in
     asan)
