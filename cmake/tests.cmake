@@ -8,7 +8,8 @@ set(QUIRE_TEST_FILES "." CACHE STRING "Build only the test files whose names (RO
 set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_draft_model file_test_hf kv_test_index_random kv_test_tier_file
     server_test_readers server_test_watch text_test_template)
 set(QUIRE_HEAVY_TESTS engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree engine_test_exact engine_test_finite
-    engine_test_fork engine_test_hold engine_test_preempt engine_test_reuse engine_test_tiers)
+    engine_test_fork engine_test_hold engine_test_preempt engine_test_reuse engine_test_storm
+    engine_test_tiers)
 
 # quire_tests(ROOM ROOMS...): tests/ROOM/test_*.c with the objects of ROOMS.
 function(quire_tests room)
