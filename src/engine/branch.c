@@ -66,7 +66,8 @@ void branch_enter(engine *e, sequence *s) {
     }
     if (s->fork_replaces) {
         if (n > 0) {
-            kv_seq_release(&e->kv, &fork_from->kv, fork_from->tokens, KV_DROP); /* its part-filled page is the branch's alone now, not one to find and to copy */
+            kv_seq_release(&e->kv, &fork_from->kv, fork_from->tokens,
+                           KV_DROP); /* its part-filled page is the branch's alone now, not one to find and to copy */
         }
         engine_cancel(e, fork_from->id);
     }

@@ -85,7 +85,8 @@ static bool reserve(model_drafter *d, model_seq *at, int32_t n) {
 
 /* ---- passes ---- */
 
-/* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted behind the last when that is the last token there is.
+/* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted behind the last when that is the last token there
+ * is.
  */
 static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
@@ -152,7 +153,8 @@ static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
     }
 }
 
-/* Picks the sequence's next guess from row i's logits, as the target would; false when it is the last. The first one may be one of several. */
+/* Picks the sequence's next guess from row i's logits, as the target would; false when it is the last. The first one may be one of several.
+ */
 static bool sample_draft(model_drafter *d, engine *e, model_seq *at, int32_t i) {
     sequence *s = at->s;
     token_logprob likeliest[DRAFT_MAX_WIDTH];

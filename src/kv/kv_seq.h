@@ -13,7 +13,8 @@
  *
  * The caller keeps the tokens: every call that compares or publishes them takes the same array, which only grows or is truncated.
  *
- * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed tokens at least, PAGE_NONE only behind a window; path stands at or before the last whole page of them. */
+ * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed tokens at least, PAGE_NONE only behind a window;
+ * path stands at or before the last whole page of them. */
 #ifndef KV_KV_SEQ_H
 #define KV_KV_SEQ_H
 

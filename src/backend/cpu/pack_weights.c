@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/pack_grouped.h"
+#include "backend/cpu/pack_weights_grouped.h"
 #include "base/size.h"
 #include "core/half.h"
 #include "core/quant.h"

@@ -1,4 +1,4 @@
-#include "backend/cpu/pack_grouped.h"
+#include "backend/cpu/pack_weights_grouped.h"
 
 #include <string.h>
 
