@@ -60,8 +60,9 @@ static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
 
 static quire_err open_parts(const kv_cache_options *o, kv_cache *c) {
     TRY(take_groups(c, o));
-    c->state_ids = mem_new((size_t)c->n_state_pages + 1, sizeof *c->state_ids);
-    if (c->state_ids == NULL) {
+    c->n_pages = o->n_pages;
+    c->ids = o->n_pages > 0 ? mem_new((size_t)o->n_pages, sizeof *c->ids) : NULL;
+    if (o->n_pages > 0 && c->ids == NULL) {
         return QUIRE_NO_MEMORY;
     }
     TRY(kv_pool_open(o->n_pages, &c->pool));
@@ -91,7 +92,7 @@ void kv_cache_close(kv_cache *c) {
     }
     kv_events_close(c->events);
     kv_pool_close(c->pool);
-    mem_free(c->state_ids);
+    mem_free(c->ids);
     *c = (kv_cache){0};
 }
 

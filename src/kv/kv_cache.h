@@ -33,7 +33,8 @@ typedef struct kv_cache {
     int32_t n_token_groups; /* the first; the others are of states */
     int32_t n_state_pages;  /* of one sequence, in all state groups */
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
-    page_id *state_ids; /* [n_state_pages] scratch of a reservation */
+    int32_t n_pages;
+    page_id *ids; /* [n_pages] scratch of a reservation */
 } kv_cache;
 
 /* What a layout says of pages and groups; all else 0. */

@@ -80,7 +80,7 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
         assert(e == QUIRE_OK); /* there is room: the caller's word */
         (void)e;
     }
-    to->n_computed = n;
+    to->n_computed = n < s->n_computed ? n : s->n_computed;
 }
 
 /* ---- growth ---- */
@@ -98,50 +98,80 @@ int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n) {
     return n_pages;
 }
 
-static void trim_tokens(kv_cache *c, kv_seq *s, int32_t n_groups) {
-    for (int32_t g = 0; g < n_groups; g++) {
-        kv_table_truncate(c->pool, &s->tables[g], s->n_computed, c->page_tokens);
+/* Pairs that the next reservation adds to a list of copies. */
+static int32_t copies_of(const kv_cache *c, const kv_seq *s) {
+    int32_t n = kv_seq_copied_tails(c, s);
+    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
+        n += s->tables[g].n_pages > 0 ? needs_of(c, s, g, 0) : 0;
     }
+    return n;
 }
 
-/* The states of all state groups, to be written as a whole: those that are shared are copied. */
-static quire_err reserve_states(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
-    int32_t n_ids = 0, n_used = 0;
-    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
-        TRY(kv_table_reserve(&s->tables[g], c->state_pages[g]));
-        n_ids += needs_of(c, s, g, n);
+/* Pages for n more tokens in c->ids, and room for them everywhere. */
+static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *copies) {
+    int64_t n_pages = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        int32_t n_group = needs_of(c, s, g, n);
+        TRY(kv_table_reserve(&s->tables[g], s->tables[g].n_pages + n_group));
+        n_pages += n_group;
     }
-    if (copies->cap - copies->n < n_ids) {
+    if (n_pages > c->n_pages || copies->cap - copies->n < copies_of(c, s)) {
         return QUIRE_NO_ROOM;
     }
-    TRY(kv_pool_reserve(c->pool, n_ids, c->state_ids));
-    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
-        int32_t n_group = needs_of(c, s, g, n);
-        kv_table_state_append(c->pool, &s->tables[g], n, c->state_pages[g], copies, c->state_ids + n_used);
-        n_used += n_group;
-    }
-    return QUIRE_OK;
+    return kv_pool_reserve(c->pool, (int32_t)n_pages, c->ids);
 }
 
 quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
-    for (int32_t g = 0; g < c->n_token_groups; g++) {
-        quire_err e = kv_table_append(c->pool, &s->tables[g], n, c->page_tokens, copies);
-        if (e != QUIRE_OK) {
-            trim_tokens(c, s, g);
-            return e;
+    if (c->n_groups == 1 && c->n_token_groups == 1) {
+        return kv_table_append(c->pool, s->tables, n, c->page_tokens, copies);
+    }
+    TRY(take_pages(c, s, n, copies));
+    const page_id *ids = c->ids;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        int32_t n_group = needs_of(c, s, g, n);
+        if (g < c->n_token_groups) {
+            kv_table_append_reserved(c->pool, &s->tables[g], n, c->page_tokens, copies, ids);
+        } else {
+            kv_table_state_append(c->pool, &s->tables[g], n, c->state_pages[g], copies, ids);
         }
+        ids += n_group;
     }
-    quire_err e = c->n_state_pages > 0 ? reserve_states(c, s, n, copies) : QUIRE_OK;
-    if (e != QUIRE_OK) {
-        trim_tokens(c, s, c->n_token_groups);
-    }
-    return e;
+    return QUIRE_OK;
 }
 
 void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
     if (s->has_path) {
         (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
     }
+}
+
+void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    if (s->has_path) {
+        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_TAIL);
+    }
+}
+
+/* Pages for a whole state in c->ids. Evicts nothing when that would not suffice. */
+static quire_err reserve_state_ids(kv_cache *c) {
+    if (kv_cache_available(c) < c->n_state_pages) {
+        return QUIRE_NO_ROOM;
+    }
+    TRY(kv_index_evict(c->index, c->n_state_pages));
+    return kv_pool_reserve(c->pool, c->n_state_pages, c->ids);
+}
+
+void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies) {
+    if (goes_on && reserve_state_ids(c) != QUIRE_OK) {
+        return;
+    }
+    (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, s->tables); /* a full tree only means less to find */
+    int32_t n_used = 0;
+    for (int32_t g = c->n_token_groups; goes_on && g < s->n_tables; g++) {
+        int32_t n_group = needs_of(c, s, g, 0);
+        kv_table_state_append(c->pool, &s->tables[g], 0, c->state_pages[g], copies, c->ids + n_used);
+        n_used += n_group;
+    }
+    kv_pool_release_all(c->pool, c->ids + n_used, goes_on ? c->n_state_pages - n_used : 0);
 }
 
 void kv_seq_forget(kv_cache *c, kv_seq *s) {
@@ -162,16 +192,26 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
     return true;
 }
 
+/* Groups of tokens keep pages for n tokens. */
+static void keep_tokens(kv_cache *c, kv_seq *s, int32_t n) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        kv_table_truncate(c->pool, &s->tables[g], n, c->page_tokens);
+    }
+}
+
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n) {
-    s->n_computed = n;
-    trim_tokens(c, s, c->n_token_groups);
+    s->n_computed = n < s->n_computed ? n : s->n_computed;
+    keep_tokens(c, s, n);
+    for (int32_t g = c->n_token_groups; n == 0 && g < s->n_tables; g++) {
+        kv_table_clear(c->pool, &s->tables[g]);
+    }
     if (s->has_path) {
         kv_index_truncate(c->index, &s->path, n);
     }
 }
 
 void kv_seq_trim(kv_cache *c, kv_seq *s) {
-    trim_tokens(c, s, c->n_token_groups);
+    keep_tokens(c, s, s->n_computed);
 }
 
 /* Whether nobody else holds the pages of the last tokens. Were they published all the same, the other holder would have to copy them to

@@ -53,16 +53,16 @@ int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, i
 /* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which are empty; returns its length, n_computed from now
  * on. */
 int32_t kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
-/* `to`, initialised and empty, becomes a second holder of the pages of s's first n <= n_computed tokens, and gets a path like s's. Its
- * tables have room for them. */
+/* `to`, initialised and empty, becomes a second holder of the pages of s's first n tokens, and gets a path like s's; n is at most the
+ * tokens that s has pages for. Its tables have room for them. States are shared as they are now. */
 void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
 
 /* ---- growth ---- */
 
 /* Pages that n more tokens take from the pool in all groups, copies of shared pages included. */
 int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n);
-/* Pages for n tokens behind those that have some, in every group. Shared pages that would be written are copied: the pairs are added to
- * copies. QUIRE_NO_ROOM or QUIRE_NO_MEMORY: no token has got a page; copies may name pages that were already made s's own. */
+/* Pages for n tokens behind those that have some, in every group or in none. Shared pages that would be written are copied: the pairs are
+ * added to copies. QUIRE_NO_ROOM (also when copies is full) and QUIRE_NO_MEMORY leave everything as it was. */
 quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
 /* n more tokens are computed, for which pages were reserved. */
 static inline void kv_seq_advance(kv_seq *s, int32_t n) {
@@ -70,14 +70,21 @@ static inline void kv_seq_advance(kv_seq *s, int32_t n) {
 }
 /* The full pages of tokens[0..n_computed) become findable. An index that is full leaves some out: only reuse is lost. */
 void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens);
+/* The same, and the part-filled last page too. */
+void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
+/* Keeps the recurrent states as they are behind the computed tokens, findable, where there is room. goes_on: more tokens have pages and are
+ * computed without another reservation, so s gets states of its own now, whose copies are added to copies. Copies have room for
+ * n_state_pages more. Needs state groups and a path. */
+void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies);
 /* Releases the pages that no window of its groups sees from n_computed on. */
 void kv_seq_forget(kv_cache *c, kv_seq *s);
 
 /* ---- giving back ---- */
 
-/* Whether s could go on from its first n <= n_computed tokens: no window sees a page from there that was released. */
+/* Whether s could go on from its first n tokens: no window sees a page from there that was released. */
 bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
-/* Only the first n tokens stay, of which kv_seq_can_truncate holds: the pages behind them are released. */
+/* Only the first n tokens stay, of which kv_seq_can_truncate holds: the pages behind them are released. States stay as they are, but for
+ * n 0, which releases them: kv_index_restore puts others in their place. */
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
 /* Releases the pages that were reserved for more than the computed tokens. */
 void kv_seq_trim(kv_cache *c, kv_seq *s);
