@@ -22,7 +22,7 @@ quire_err jinja_open(str source, jinja_options options, jinja_program **out, qui
     quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);
     e = e == QUIRE_OK ? jinja_parse(tokens, &p->arena, &p->root, err) : e;
     mem_free(tokens);
-    e = e == QUIRE_OK && options.marker != NULL ? jinja_mark(p->root, options.marker, &p->arena, err) : e;
+    e = e == QUIRE_OK && options.marker.write != NULL ? jinja_mark(p->root, &options.marker, &p->arena, err) : e;
     if (e != QUIRE_OK) {
         jinja_close(p);
         return e;

@@ -19,13 +19,21 @@
 #define JINJA_MAX_BYTES   ((size_t)256 << 20) /* values of a render */
 #define JINJA_MAX_OUTPUT  ((size_t)64 << 20)
 
+#define JINJA_FIRST_MARK  0xFA                /* bytes from here on, which no UTF-8 has, are marks */
+
 typedef struct jinja_program jinja_program;
-struct marker;
+
+/* Marks the literals that a template may write; comparisons leave marks out. write appends a literal with its marks, or as it is, to *out.
+ * QUIRE_NO_MEMORY. */
+typedef struct jinja_marker {
+    quire_err (*write)(const void *context, str literal, strbuf *out); /* NULL: nothing is marked */
+    const void *context;
+} jinja_marker;
 
 typedef struct jinja_options {
     bool trim_blocks;   /* a newline after a block or comment is dropped */
     bool lstrip_blocks; /* blanks before a block or comment that begins its line are dropped */
-    const struct marker *marker; /* what marks its literals (marker.h), or NULL; used while it is opened */
+    jinja_marker marker; /* used while it is opened */
 } jinja_options;
 
 /* Compiles; the source is copied. On failure *out is NULL. */

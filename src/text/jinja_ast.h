@@ -148,7 +148,7 @@ quire_err jparse_primary(jparser *p, jnode **out);
 quire_err jparse_filter_chain(jparser *p, jnode **out);
 
 /* jinja_mark.c: marks the literals of a tree that may be written. */
-quire_err jinja_mark(jnode *root, const struct marker *m, jarena *arena, quire_error *err);
+quire_err jinja_mark(jnode *root, const jinja_marker *m, jarena *arena, quire_error *err);
 
 /* jinja_parse.c */
 quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_error *err);

@@ -1,20 +1,19 @@
-/* Marks in a template's literals (marks.h): those that may be written. A literal that is only looked for or compared with, the name of a
+/* Marks in a template's literals: those that may be written. A literal that is only looked for or compared with, the name of a
  * member and the key of a dictionary stay as they are, so that they are found in a client's strings. */
 #include "text/jinja_run.h"
-#include "text/marker.h"
 
 /* A template that compares texts of its own compares short ones, such as what a macro has given. */
 enum { MAX_COMPARED = 256 };
 
 typedef struct mark_walk {
-    const marker *marker;
+    const jinja_marker *marker;
     jarena *arena;
     strbuf scratch;
 } mark_walk;
 
 static quire_err mark(mark_walk *w, str *literal) {
     strbuf_clear(&w->scratch);
-    TRY(marker_write(w->marker, *literal, &w->scratch));
+    TRY(w->marker->write(w->marker->context, *literal, &w->scratch));
     if (w->scratch.n == literal->n) {
         return QUIRE_OK;
     }
@@ -91,7 +90,7 @@ static quire_err walk(mark_walk *w, jnode *node) {
     }
 }
 
-quire_err jinja_mark(jnode *root, const marker *m, jarena *arena, quire_error *err) {
+quire_err jinja_mark(jnode *root, const jinja_marker *m, jarena *arena, quire_error *err) {
     mark_walk w = {.marker = m, .arena = arena};
     quire_err e = walk(&w, root);
     strbuf_deinit(&w.scratch);
@@ -102,7 +101,7 @@ quire_err jrun_unmarked(jrun *r, jvalue *v) {
     str s = jis(*v, J_STRING) ? v->u.s : (str){NULL, 0};
     size_t n = 0;
     for (size_t i = 0; s.n <= MAX_COMPARED && i < s.n; i++) {
-        n += (uint8_t)s.p[i] >= MARK_EDGE_BEFORE;
+        n += (uint8_t)s.p[i] >= JINJA_FIRST_MARK;
     }
     if (n == 0) {
         return QUIRE_OK;
@@ -113,7 +112,7 @@ quire_err jrun_unmarked(jrun *r, jvalue *v) {
     }
     v->u.s = (str){bare, 0};
     for (size_t i = 0; i < s.n; i++) {
-        if ((uint8_t)s.p[i] < MARK_EDGE_BEFORE) {
+        if ((uint8_t)s.p[i] < JINJA_FIRST_MARK) {
             bare[v->u.s.n++] = s.p[i];
         }
     }

@@ -96,7 +96,7 @@ quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
 /* Escapes & < > ' " for HTML; a safe string passes as it is. */
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
 
-/* v, if it is a short text, without marks (marks.h): comparisons are of what was written (jinja_mark.c). */
+/* v, if it is a short text, without marks: comparisons are of what was written (jinja_mark.c). */
 quire_err jrun_unmarked(jrun *r, jvalue *v);
 
 /* ---- expressions and statements ---- */

@@ -10,6 +10,8 @@ struct chat_template {
     chat_content content;
 };
 
+_Static_assert(MARK_EDGE_BEFORE == JINJA_FIRST_MARK, "comparisons leave out exactly the marks");
+
 #define PROBE "quire probes content"
 
 /* Whether a user's message with this content (JSON) comes out as its text, and not as a picture of the list. */
@@ -36,9 +38,14 @@ static quire_err define_token(chat_template *t, const marker *m, const char *nam
     return e;
 }
 
+static quire_err write_marked(const void *m, str literal, strbuf *out) {
+    return marker_write(m, literal, out);
+}
+
 static quire_err compile_with(chat_template *t, str source, const chat_tokens *tokens, const marker *m, quire_error *err) {
     /* As transformers renders chat templates. */
-    TRY(jinja_open(source, (jinja_options){.trim_blocks = true, .lstrip_blocks = true, .marker = m}, &t->program, err));
+    jinja_options options = {.trim_blocks = true, .lstrip_blocks = true, .marker = {.write = write_marked, .context = m}};
+    TRY(jinja_open(source, options, &t->program, err));
     quire_err e = define_token(t, m, "bos_token", tokens->bos);
     e = e == QUIRE_OK ? define_token(t, m, "eos_token", tokens->eos) : e;
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a chat template");
