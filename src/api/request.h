@@ -9,11 +9,11 @@
 
 #include "api/defaults.h"
 #include "base/str.h"
+#include "chat/template.h"
 #include "core/params.h"
 #include "engine/engine.h"
 #include "json/json.h"
 #include "quire.h"
-#include "text/template.h"
 #include "text/tokenizer.h"
 
 #define REQUEST_MAX_BYTES   ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE past that */
