@@ -19,7 +19,7 @@
 #define JINJA_MAX_BYTES   ((size_t)256 << 20) /* values of a render */
 #define JINJA_MAX_OUTPUT  ((size_t)64 << 20)
 
-#define JINJA_FIRST_MARK  0xFA                /* bytes from here on, which no UTF-8 has, are marks */
+#define JINJA_FIRST_MARK 0xFA /* bytes from here on, which no UTF-8 has, are marks */
 
 typedef struct jinja_program jinja_program;
 
@@ -31,8 +31,8 @@ typedef struct jinja_marker {
 } jinja_marker;
 
 typedef struct jinja_options {
-    bool trim_blocks;   /* a newline after a block or comment is dropped */
-    bool lstrip_blocks; /* blanks before a block or comment that begins its line are dropped */
+    bool trim_blocks;    /* a newline after a block or comment is dropped */
+    bool lstrip_blocks;  /* blanks before a block or comment that begins its line are dropped */
     jinja_marker marker; /* used while it is opened */
 } jinja_options;
 

@@ -1,43 +1,43 @@
-/* A chat request's prompt text, by its template. */
-#include "api/request_read.h"
+#include "chat/render.h"
+
 #include "json/json_out.h"
 
 /* Put behind the last message's content to find where that ends in the rendered text; the space tells whether the template trims. */
 #define CONTINUE_TAG "QUIRE_CONTINUES_HERE"
 
 /* Appends the messages with the tag behind the last one's text. */
-static quire_err add_tagged(const quire_request *r, strbuf *b, quire_error *err) {
-    if (r->continue_at == 0) {
+static quire_err add_tagged(const chat_prompt *p, strbuf *b, quire_error *err) {
+    if (p->messages->last_end == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "continue_final_message", "the last message has no text to continue");
     }
-    TRY(strbuf_add(b, r->messages.p, r->continue_at));
+    TRY(strbuf_add(b, p->messages->json.p, p->messages->last_end));
     TRY(strbuf_add_str(b, CONTINUE_TAG " "));
-    return strbuf_add(b, r->messages.p + r->continue_at, r->messages.n - r->continue_at);
+    return strbuf_add(b, p->messages->json.p + p->messages->last_end, p->messages->json.n - p->messages->last_end);
 }
 
-/* A variable of ours, unless template_kwargs has it. Returns whether its value is to be written. */
-static bool add_name(const quire_request *r, json_out *o, const char *name) {
-    if (json_has(r->template_kwargs, name)) {
+/* A variable of ours, unless kwargs has it. Returns whether its value is to be written. */
+static bool add_name(const chat_prompt *p, json_out *o, const char *name) {
+    if (json_has(p->kwargs, name)) {
         return false;
     }
     json_name(o, name);
     return true;
 }
 
-/* {"messages": ..., "add_generation_prompt": ..., ...}; template_kwargs has members of its own and goes before ours. */
-static quire_err add_variables(const quire_request *r, strbuf *b, quire_error *err) {
+/* {"messages": ..., "add_generation_prompt": ..., ...}; kwargs has members of its own and goes before ours. */
+static quire_err add_variables(const chat_prompt *p, strbuf *b, quire_error *err) {
     static const char *const absent[] = {"tools", "documents"};
     json_out o = {.to = b};
     json_begin(&o, '{');
     json_name(&o, "messages");
-    TRY(r->continue_final_message ? add_tagged(r, b, err) : strbuf_add(b, r->messages.p, r->messages.n));
-    if (add_name(r, &o, "add_generation_prompt")) {
-        json_bool(&o, r->add_generation_prompt);
+    TRY(p->continue_final_message ? add_tagged(p, b, err) : strbuf_add(b, p->messages->json.p, p->messages->json.n));
+    if (add_name(p, &o, "add_generation_prompt")) {
+        json_bool(&o, p->add_generation_prompt);
     }
     for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
         json_raw(json_name(&o, absent[i]), "null");
     }
-    for (json_member m = {0}; json_next(r->template_kwargs, &m);) {
+    for (json_member m = {0}; json_next(p->kwargs, &m);) {
         json_add(json_name(&o, m.name), m.value);
     }
     json_end(&o, '}');
@@ -70,20 +70,17 @@ static quire_err add_until_tag(str text, strbuf *out, quire_error *err) {
     return strbuf_add(out, text.p, end);
 }
 
-quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err) {
+quire_err chat_render(const chat_template *t, const chat_prompt *p, strbuf *out, quire_error *err) {
     strbuf variables = {0}, text = {0};
-    quire_err e = add_variables(r, &variables, err);
+    quire_err e = add_variables(p, &variables, err);
     if (e == QUIRE_NO_MEMORY) {
         err_set(err, e, -1, "out of memory for the chat template's variables");
     }
     if (e == QUIRE_OK) {
         str v = {variables.p, variables.n};
-        e = chat_template_render(t, v, r->continue_final_message ? &text : out, err);
-        if (e == QUIRE_TOO_LARGE) { /* for the template, not for the server: the body was none too large */
-            e = err->code = QUIRE_BAD_REQUEST;
-        }
+        e = chat_template_render(t, v, p->continue_final_message ? &text : out, err);
     }
-    if (e == QUIRE_OK && r->continue_final_message) {
+    if (e == QUIRE_OK && p->continue_final_message) {
         e = add_until_tag((str){text.p, text.n}, out, err);
     }
     strbuf_deinit(&text);
