@@ -1,8 +1,8 @@
 /* Chat templates: a Jinja subset, compiled once and rendered per request.
  *
  * Immutable after open: any thread may render. Both templates and values are hostile: depth, steps and output bytes are bounded. What the
- * language has and this subset lacks is refused at open with line and column, never guessed. What is rendered has marks (marks.h) that tell
- * the template's own special tokens from a client's text. */
+ * language has and this subset lacks is refused at open with line and column, never guessed. What is rendered has marks (text/marks.h) that
+ * tell the template's own special tokens from a client's text. */
 #ifndef CHAT_TEMPLATE_H
 #define CHAT_TEMPLATE_H
 
