@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-ALL = "base core json file text grammar kv backend backend/cpu backend/cuda model sched sample spec engine api server bench sim public"
+ALL = "base core json file text jinja chat grammar kv backend backend/cpu backend/cuda model sched sample spec engine api server bench sim public"
 
 # room: (what it may include besides itself, libraries besides libc). "backend" is backend/backend.h, "public" the headers of include/.
 ROOMS = {
@@ -16,6 +16,8 @@ ROOMS = {
     "core": ("base", ""),
     "json": ("base", "jansson"),
     "text": ("json core base", "pcre2 utf8proc"),
+    "jinja": ("json core base", "utf8proc"),
+    "chat": ("jinja text json core base", ""),
     "file": ("json core base", "curl openssl"),
     "grammar": ("json core base", ""),
     "kv": ("core base quire_kv.h", "xxhash hiredis liburing"),
@@ -27,7 +29,7 @@ ROOMS = {
     "sample": ("grammar core base", "simd"),
     "spec": ("sample kv model backend core base", ""),
     "engine": ("sched sample spec kv model grammar backend core base quire_explain.h", ""),
-    "api": ("engine sched sample spec text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
+    "api": ("engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
     "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
     "cli": ("public json base server/server.h bench/attention.h bench/bench.h bench/calibrate.h bench/demo.h bench/engine.h bench/experiment.h bench/kernels.h bench/kv.h bench/memory.h bench/preempt.h bench/profile.h bench/roofline.h bench/runs.h bench/sampler.h bench/serving.h bench/speed.h bench/stall.h bench/start.h bench/tiers.h sim/sim.h", "libedit"),
     "bench": (ALL, "simd"),

@@ -213,6 +213,43 @@ void json_add(json_out *o, const json_value *v) {
     json_end(o, ']');
 }
 
+/* ---- in an error's text ---- */
+
+const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]) {
+    enum { SHOWN = 30 }; /* bytes of a text */
+    switch (json_kind_of(v)) {
+    case JSON_KIND_ARRAY:
+        return "an array";
+    case JSON_KIND_OBJECT:
+        return "an object";
+    case JSON_KIND_TEXT: {
+        size_t n = json_str(v).n, cut = n < SHOWN ? n : SHOWN;
+        const char *text = json_str(v).p;
+        while (cut < n && cut > 0 && ((unsigned char)text[cut] & 0xc0) == 0x80) {
+            cut--;
+        }
+        size_t used = 0;
+        buf[used++] = '"';
+        for (size_t i = 0; i < cut; i++) {
+            unsigned char c = (unsigned char)text[i];
+            if (c == '"' || c == '\\') {
+                buf[used++] = '\\';
+            }
+            buf[used++] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
+        }
+        snprintf(buf + used, JSON_BRIEF_BYTES - used, "\"%s", cut < n ? "..." : "");
+        return buf;
+    }
+    default: {
+        strbuf text = {0};
+        json_add(&(json_out){.to = &text}, v);
+        snprintf(buf, JSON_BRIEF_BYTES, "%.40s", text.n > 0 ? text.p : "a value");
+        strbuf_deinit(&text);
+        return buf;
+    }
+    }
+}
+
 /* ---- an object a line ---- */
 
 json_out *json_line_begin(json_line *l) {

@@ -47,6 +47,10 @@ void json_ints(json_out *o, const int32_t *v, size_t n);
 /* The same for 1 to JSON_ROW_MAX numbers, in one piece: a pool's state has tens of thousands of such rows. */
 void json_row(json_out *o, const int64_t *v, int32_t n);
 
+/* A short picture of a value for an error text ("\"ten\"", "1.5", "an array"), in buf. Returns buf or a constant. */
+#define JSON_BRIEF_BYTES 80
+const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]);
+
 /* ---- an object a line, on stdout ---- */
 
 typedef struct json_line {
