@@ -1,4 +1,5 @@
-/* The commands. Each gets its parsed options and returns an error, with err filled. main prints it and chooses the exit status. */
+/* The program's commands, one function each. A command gets its parsed options and returns an error, with err filled. main prints it and
+ * chooses the exit status. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 

@@ -1,5 +1,5 @@
 /* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several responses to one question run
- * through the real cache (quire_kv.h). A token is a word. The pool has 40 pages and evicts the ones unused longest to make room. */
+ * through the real cache (quire_kv.h). A token is a word. The pool holds 40 tokens and evicts the pages unused longest to make room. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 /* The CPU backend's own struct, shared by its op files.
  *
- * One file an op. Each op has a plain C twin and SIMD versions compiled from one source for AVX2 and AVX-512 (simd.h). `k` is the table
- * chosen at open. */
+ * One file an op. Each op has a plain C twin and SIMD versions compiled from one source for AVX2, AVX-512 and NEON (simd.h). `math` is the
+ * table chosen at open. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
