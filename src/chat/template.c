@@ -14,7 +14,7 @@ _Static_assert(MARK_EDGE_BEFORE == JINJA_FIRST_MARK, "comparisons leave out exac
 
 #define PROBE "quire probes content"
 
-/* Whether a user's message with this content (JSON) comes out as its text, and not as a picture of the list. */
+/* True when a user's message with this content (JSON) is rendered as its text, not as the list's repr. */
 static bool takes(const chat_template *t, const char *content) {
     strbuf variables = {0}, out = {0};
     quire_err e = strbuf_addf(
@@ -55,7 +55,7 @@ static quire_err compile(chat_template *t, str source, const chat_tokens *tokens
     strbuf clean = {0};
     marker m = {0};
     quire_err e = marker_open(tokens->tokenizer, &m);
-    if (e == QUIRE_OK && !utf8_is_valid(source)) { /* its bytes might be taken for marks */
+    if (e == QUIRE_OK && !utf8_is_valid(source)) { /* otherwise its bytes might be read as marks */
         e = utf8_add_lossy(&clean, source);
         source = (str){clean.p, clean.n};
     }

@@ -291,7 +291,7 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
 
 /* ---- rendering ---- */
 
-/* The texts that the program defines, where the variables have none of that name. */
+/* Adds the texts that the program defines, where the variables have none of that name. */
 static quire_err add_defined(jrun *r, const jinja_program *p) {
     for (size_t i = 0; i < p->n_defined; i++) {
         if (jdict_get_str(r->variables, p->defined[i].name) == NULL) {

@@ -1,7 +1,7 @@
-/* Jinja: a template compiled once to a tree, rendered against a JSON object any number of times.
+/* Jinja: a template compiled once to a tree and rendered against a JSON object any number of times.
  *
- * The language is that of Jinja 3.1 as Hugging Face's transformers sets it up (sandboxed and immutable, loop controls, its own tojson).
- * What it has and this program lacks gives QUIRE_UNSUPPORTED, at open wherever it can be seen there; a template that is wrong gives
+ * The language is that of Jinja 3.1 as Hugging Face's transformers configures it (sandboxed and immutable, loop controls, its own tojson).
+ * Features of it that are missing here give QUIRE_UNSUPPORTED, at open wherever they can be detected there. A wrong template gives
  * QUIRE_INVALID at open and QUIRE_BAD_REQUEST when rendered. Messages begin "line L, column C: ". A program is immutable: any thread may
  * render. A render owns an arena that is freed at its end, and has bounds on depth, steps and bytes. */
 #ifndef JINJA_JINJA_H
@@ -39,10 +39,11 @@ typedef struct jinja_options {
 /* Compiles; the source is copied. On failure *out is NULL. */
 quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err);
 void jinja_close(jinja_program *p);
-/* Before the first render: a text that renders have under that name where their variables have none. text is copied. QUIRE_NO_MEMORY. */
+/* Defines a text that renders have as a variable of that name, where their variables have none. Called before the first render. text is
+ * copied. QUIRE_NO_MEMORY. */
 quire_err jinja_define(jinja_program *p, const char *name, str text);
-/* Renders with the members of the JSON object variables_json as variables; appends to *out, which on failure is as it was. now: what
- * strftime_now tells, NULL for the local time. */
+/* Renders with the members of the JSON object variables_json as variables. Appends to *out, which is unchanged on failure. now: the time of
+ * strftime_now, NULL for the local time. */
 quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err);
 
 #endif

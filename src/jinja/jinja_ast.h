@@ -1,5 +1,5 @@
-/* A template as tokens and as a tree: between jinja_lex.c, jinja_parse.c, jinja_expr.c and those that walk the tree. All of it lies in the
- * program's arena and never changes after open. */
+/* A template as tokens and as a tree: shared by jinja_lex.c, jinja_parse.c, jinja_expr.c and the files that walk the tree. All of it is in
+ * the program's arena and immutable after open. */
 #ifndef JINJA_JINJA_AST_H
 #define JINJA_JINJA_AST_H
 
@@ -110,7 +110,7 @@ typedef struct jparser {
     jarena *arena;
     quire_error *err;
     int depth;
-    bool soft;                  /* inside a branch: an unknown filter or test is an error only once reached, as in Jinja */
+    bool soft;                  /* inside a branch: an unknown filter or test is an error only when it is evaluated, as in Jinja */
     int loops;                  /* enclosing for loops of this macro */
     struct jnames_used *macros; /* the macros around, innermost first */
 } jparser;
@@ -133,7 +133,7 @@ quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out
 quire_err jparse_add(jparser *p, jnodes *list, jnode *node);
 bool jparse_is_op(const jparser *p, const char *op);
 bool jparse_is_name(const jparser *p, const char *name);
-/* Steps over the operator or name where it comes next. */
+/* Skips the operator or name if it comes next; returns whether it did. */
 bool jparse_skip_op(jparser *p, const char *op);
 bool jparse_skip_name(jparser *p, const char *name);
 quire_err jparse_expect_op(jparser *p, const char *op);

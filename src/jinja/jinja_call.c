@@ -75,7 +75,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
 
 /* ---- macros ---- */
 
-/* The parameter of that name was given by position or name: its value. */
+/* The value of a parameter that was passed by position or name; false when it was not. */
 static bool macro_argument(const jnode *macro, const jargs *args, size_t i, bool *used, jvalue *out) {
     if (i < args->n - args->n_named) {
         used[i] = true;
@@ -96,7 +96,7 @@ static quire_err check_given_twice(jrun *r, const jnode *macro, const jargs *arg
     return QUIRE_OK;
 }
 
-/* varargs, kwargs and caller: what the parameters left over, for macros that name them; an error for others. */
+/* Binds varargs, kwargs and caller: the arguments that no parameter took, for macros that use them; an error for others. */
 static quire_err bind_rest(jrun *r, const jnode *macro, const jargs *args, bool *used, jscope *scope) {
     size_t n_positional = args->n - args->n_named, n = 0;
     jvalue *extra, value;
@@ -159,7 +159,7 @@ static quire_err call_macro(jrun *r, const jmacro *m, const jargs *args, jvalue 
     return jexec_capture(r, macro->body, scope, out);
 }
 
-/* loop(items) of a recursive loop: the same body over other items. */
+/* Calls loop(items) of a recursive loop: the same body over other items. */
 static quire_err call_loop(jrun *r, const jloop *l, const jargs *args, jvalue *out) {
     if (!l->node->recursive) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "The loop must have the 'recursive' marker to be called recursively.");

@@ -1,4 +1,4 @@
-/* Upper and lower case, and kinds of characters, as Python has them. */
+/* Upper and lower case, and character classes, as in Python. */
 #include <utf8proc.h>
 
 #include "jinja/jinja_run.h"

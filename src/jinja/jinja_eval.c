@@ -1,4 +1,4 @@
-/* Expressions. */
+/* Evaluates expressions. */
 #include "jinja/jinja_run.h"
 
 static quire_err lookup(jrun *r, str name, const jscope *scope, jvalue *out) {
@@ -89,7 +89,7 @@ static quire_err eval_call(jrun *r, const jnode *node, jscope *scope, jvalue *ou
     return jcall(r, callee, &args, out);
 }
 
-/* A filter or test of what node->a gives. */
+/* Applies a filter or test to the value of node->a. */
 static quire_err eval_filter(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     jvalue input;
     jargs args;
@@ -111,7 +111,7 @@ static quire_err eval_binary(jrun *r, const jnode *node, jscope *scope, jvalue *
     return jop_binary(r, (jop)node->op, a, b, out);
 }
 
-/* ~: the texts side by side, escaped or not. */
+/* ~: concatenates texts, escaped or not. */
 static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
     jvalue *items;
     TRY(eval_all(r, node->items, node->n, scope, &items));

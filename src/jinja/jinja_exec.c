@@ -1,4 +1,4 @@
-/* Statements. */
+/* Executes statements. */
 #include "jinja/jinja_run.h"
 
 /* ---- scopes ---- */
@@ -98,7 +98,7 @@ quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) 
     return e;
 }
 
-/* v through a chain of filters; what the innermost is applied to. */
+/* Passes v through a chain of filters: v is the input of the innermost. */
 static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalue v, jvalue *out) {
     jnode input = {.kind = N_CONST, .line = chain->line, .column = chain->column, .value = v};
     jnode copy = *chain;
@@ -109,13 +109,13 @@ static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalu
         copy.a = &input;
     }
     quire_err e = jeval(r, &copy, scope, out);
-    r->at = chain; /* not the copy, which goes */
+    r->at = chain; /* not the copy, which is freed */
     return e;
 }
 
 /* ---- loops ---- */
 
-/* An empty scope for the next iteration: the last one's, unless a macro still looks at that. */
+/* An empty scope for the next iteration: the last one's, unless a macro still refers to it. */
 static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
     if (*scope == NULL || (*scope)->captured) {
         return jscope_new(r, parent, scope);
@@ -174,7 +174,7 @@ quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, 
         }
         completed_one = completed_one || flow == FLOW_ON;
     }
-    if (!completed_one && node->otherwise != NULL) { /* Jinja's else runs also when no iteration came to its end */
+    if (!completed_one && node->otherwise != NULL) { /* Jinja's else runs also when no iteration was completed */
         TRY(jscope_new(r, scope, &inner));
         return jexec(r, node->otherwise, inner);
     }
@@ -234,7 +234,7 @@ static quire_err exec_macro(jrun *r, const jnode *node, jscope *scope) {
     return jscope_set(r, scope, node->name, macro);
 }
 
-/* The call with one more argument, caller. */
+/* Executes the call with one more argument, caller. */
 static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
     const jnode *call = node->a;
     jvalue callee, caller, result, values[JINJA_MAX_ARGUMENTS + 1];
@@ -266,7 +266,7 @@ static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
 static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
     jscope *inner;
     TRY(jscope_new(r, scope, &inner));
-    for (size_t i = 0; i < node->n; i++) { /* values are of the scope outside, whatever their order */
+    for (size_t i = 0; i < node->n; i++) { /* values belong to the outer scope, whatever their order */
         jvalue value;
         TRY(jeval(r, node->more[i], scope, &value));
         TRY(assign(r, node->items[i], inner, value));

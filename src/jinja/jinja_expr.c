@@ -1,4 +1,4 @@
-/* Expressions, from the loosest binding to the tightest: x if y else z, or, and, not, comparisons, + -, ~, * / // %, **, unary, then
+/* Parses expressions, from the loosest binding to the tightest: x if y else z, or, and, not, comparisons, + -, ~, * / // %, **, unary, then
  * postfixes (members, items, calls) and filters and tests. */
 #include "jinja/jinja_ast.h"
 #include "jinja/jinja_run.h"
@@ -7,7 +7,7 @@ static quire_err parse_unary(jparser *p, bool with_filter, jnode **out);
 
 /* ---- steps ---- */
 
-/* One level deeper; every recursion of the parser goes through a function that calls this. */
+/* Goes one level deeper; every recursion of the parser goes through a function that calls this. */
 static quire_err enter(jparser *p) {
     return ++p->depth > JINJA_MAX_NESTING ? jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING) : QUIRE_OK;
 }
@@ -111,7 +111,7 @@ static quire_err parse_name(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* Strings that stand side by side are one. */
+/* Adjacent strings are one. */
 static quire_err parse_string(jparser *p, jnode **out) {
     str text = {0};
     const jtoken *first = p->at;
@@ -283,8 +283,8 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
 
 /* ---- filters and tests ---- */
 
-/* Resolves a filter or test; one that Jinja has and this program lacks is refused, one that Jinja lacks too is an error as late as there.
- */
+/* Resolves a filter or test. One that Jinja has and this program lacks is refused. One that Jinja lacks too is an error when Jinja reports
+ * it. */
 static quire_err resolve(jparser *p, jnode *node, bool test) {
     bool missing = false;
     node->function = test ? jinja_find_test(node->name, &missing) : jinja_find_filter(node->name, &missing);
@@ -470,7 +470,7 @@ static quire_err parse_sum(jparser *p, jnode **out) {
     return QUIRE_OK;
 }
 
-/* Steps over a comparison's operator, if one comes next. */
+/* Skips a comparison's operator, if one comes next. */
 static bool skip_comparison(jparser *p, uint8_t *op) {
     static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="};
     size_t which;

@@ -1,5 +1,4 @@
-/* Filters of lists and dictionaries. args[0] is the input. What Jinja gives as a generator is an iterator here: made at once, walked once.
- */
+/* Filters of lists and dictionaries. args[0] is the input. Jinja's generators are iterators here: computed at once, walked once. */
 #include "jinja/jinja_filters.h"
 
 #define UNUSED_REST (void)rest
@@ -14,7 +13,7 @@ static bool given(jvalue v) {
     return !jis(v, J_MISSING) && !jis(v, J_NONE);
 }
 
-/* What sorting and comparing goes by: a member where attribute is given, in lower case unless case counts. */
+/* The key for sorting and comparing: a member where attribute is given, in lower case unless case counts. */
 static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive, jvalue *out) {
     *out = v;
     if (given(attribute)) {
@@ -65,7 +64,7 @@ FILTER(filter_first) {
         return jrun_make_undefined(r, out, "No first item, sequence was empty.");
     }
     if (jis(args[0], J_ITERATOR)) {
-        args[0].u.list->at -= n - 1; /* the rest may be walked still */
+        args[0].u.list->at -= n - 1; /* the rest may still be walked */
     }
     *out = items[0];
     return QUIRE_OK;
@@ -151,7 +150,7 @@ static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *
     return QUIRE_OK;
 }
 
-/* items in the order of keys: a merge sort from the bottom up. */
+/* Sorts items by keys: a merge sort from the bottom up. */
 static quire_err sort_by(jrun *r, jvalue *items, const jvalue *keys, size_t n, bool descending) {
     size_t *order = jarena_new(&r->arena, (n + 1) * sizeof *order), *other = jarena_new(&r->arena, (n + 1) * sizeof *other);
     jvalue *sorted;
@@ -354,7 +353,7 @@ FILTER(filter_map) {
     return jrun_list(r, J_ITERATOR, mapped, n, out);
 }
 
-/* The items for which a test (of an attribute: of that member) gives wanted; without a test, their truth. */
+/* The items for which a test (of an attribute: of that member) gives wanted; without a test, those whose truth is wanted. */
 static quire_err pick(jrun *r, const jvalue *args, const jargs *rest, bool attribute, bool wanted, jvalue *out) {
     const jvalue *items;
     jvalue *kept;
@@ -398,7 +397,7 @@ FILTER(filter_rejectattr) {
 
 /* ---- joining and cutting ---- */
 
-/* str(v) appended to text; an escaped string counts as the plain one. */
+/* Appends str(v) to text; an escaped string counts as the plain one. */
 static quire_err add_text(jrun *r, jvalue v, strbuf *text) {
     quire_err e = jvalue_write(v, text);
     if (e == QUIRE_UNSUPPORTED) {

@@ -1,4 +1,4 @@
-/* Filters of texts and numbers, and the table of all. args[0] is the input. */
+/* Filters of texts and numbers, and the table of all filters. args[0] is the input. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@ static quire_err add_scratch(jrun *r, str s) {
     return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
 }
 
-/* The method of strings by that name, on the text of the input. */
+/* Calls the method of strings with that name on the text of the input. */
 static quire_err by_method(jrun *r, const char *method, const jvalue *args, size_t n, jvalue *out) {
     str s;
     jvalue self;
@@ -158,7 +158,7 @@ static FILTER(filter_abs) {
     return jis_integer(args[0]) && jas_integer(args[0]) >= 0 ? jop_negate(r, false, args[0], out) : jop_negate(r, true, args[0], out);
 }
 
-/* A Python integer literal in a text, blanks around it; base 0 goes by its prefix. QUIRE_NOT_FOUND: it is none. */
+/* Parses a Python integer literal with blanks around it; base 0: by its prefix. QUIRE_NOT_FOUND: invalid. */
 static quire_err parse_integer(str s, int64_t base, int64_t *out) {
     char text[80];
     size_t n = 0, i = 0;
@@ -197,7 +197,7 @@ static quire_err parse_integer(str s, int64_t base, int64_t *out) {
     return n == 0 ? QUIRE_NOT_FOUND : errno != 0 ? QUIRE_UNSUPPORTED : QUIRE_OK;
 }
 
-/* A Python float literal in a text. */
+/* Parses a Python float literal. */
 static bool parse_float(str s, double *out) {
     char text[128], *end;
     size_t n = 0;
@@ -271,7 +271,7 @@ static FILTER(filter_int) {
     return QUIRE_OK;
 }
 
-/* Half to even, at tens, hundreds, ... */
+/* Rounds half to even, at tens, hundreds, ... */
 static quire_err round_integer(jrun *r, int64_t v, int64_t precision, jvalue *out) {
     int64_t unit = 1, limit = INT64_MAX / 4;
     if (precision < -17 || v > limit || v < -limit) {

@@ -12,7 +12,7 @@ GLOBAL(global_raise_exception) {
 }
 
 GLOBAL(global_range) {
-    enum { MAX_RANGE = 100000 }; /* the sandbox's */
+    enum { MAX_RANGE = 100000 }; /* the sandbox's limit */
     int64_t bounds[3] = {0, 0, 1};
     (void)rest;
     for (int i = 0; i < 3; i++) {
@@ -42,7 +42,7 @@ GLOBAL(global_range) {
     return QUIRE_OK;
 }
 
-/* A dictionary of another one's members and the named arguments. */
+/* Makes a dictionary of another one's members and the named arguments. */
 static quire_err gather(jrun *r, const jargs *args, jdict **out) {
     size_t n_positional = args->n - args->n_named;
     *out = jdict_new(&r->arena);
@@ -91,7 +91,7 @@ GLOBAL(global_namespace) {
     return QUIRE_OK;
 }
 
-/* Only directives that mean the same everywhere. */
+/* True for directives that mean the same on every system. */
 static bool format_is_known(str format) {
     for (size_t i = 0; i < format.n; i++) {
         if (format.p[i] == '\0' ||
@@ -112,7 +112,7 @@ GLOBAL(global_strftime_now) {
         return jrun_fail(r, QUIRE_UNSUPPORTED, "this date format is not supported");
     }
     memcpy(pattern, format.p, format.n);
-    memcpy(pattern + format.n, ".", 2); /* so that an empty result is told from none */
+    memcpy(pattern + format.n, ".", 2); /* so that an empty result differs from none */
     time_t now = (time_t)clock_unix_s();
     const struct tm *tm = r->now != NULL ? r->now : localtime_r(&now, &local);
     size_t n = tm == NULL ? 0 : strftime(text, sizeof text, pattern, tm);

@@ -1,4 +1,4 @@
-/* JSON in and out of values. */
+/* Reads JSON into values and writes values as JSON. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,7 +7,7 @@
 #include "json/json_check.h"
 #include "json/json_scan.h"
 
-/* ---- reading: of text that json_check took, so that only memory can fail ---- */
+/* ---- reading: text that json_check accepted, so that only memory can fail ---- */
 
 static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH */
                                    .max_values = (size_t)1 << 26,
@@ -25,7 +25,7 @@ static quire_err convert_text(jrun *r, json_scan *s, bool is_name, jvalue *out) 
     return e;
 }
 
-/* The items of the array at s in *items, which grows and is the caller's. */
+/* Reads the items of the array at s into *items, which grows and is the caller's. */
 static quire_err convert_items(jrun *r, json_scan *s, jvalue **items, size_t *n) {
     size_t cap = 0;
     bool more;
@@ -234,7 +234,7 @@ static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, strbuf
     }
 }
 
-/* The order of the entries: as they are, or (insertion sort of numbers of entries; dictionaries are small) by key. */
+/* The order of the entries: unchanged, or by key (an insertion sort of entry numbers; dictionaries are small). */
 static quire_err entry_order(jrun *r, const jdict *d, bool sort, size_t **order) {
     *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);
     if (*order == NULL) {

@@ -18,8 +18,8 @@ typedef struct lexer {
     quire_error *err;
     jtoken *tokens;
     size_t n, cap;
-    bool line_starting; /* what was read last ended a line */
-    size_t line_offset; /* where the counted line begins */
+    bool line_starting; /* the last read item ended a line */
+    size_t line_offset; /* start of the counted line */
     uint32_t line;
     char brackets[MAX_BRACKETS];
     int n_brackets;
@@ -34,7 +34,7 @@ quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t 
     return err_set(err, code, -1, "line %u, column %u: %s", (unsigned)line, (unsigned)column, message);
 }
 
-/* Line and column of an offset. Linear as long as the offsets asked for ascend. */
+/* Line and column of an offset. Linear as long as the offsets ascend. */
 static void locate(lexer *l, size_t offset, uint32_t *line, uint32_t *column) {
     const char *newline;
     if (offset < l->line_offset) {
@@ -88,7 +88,8 @@ static size_t skip_space(const lexer *l, size_t at) {
     return at;
 }
 
-/* Adds the text from `from` up to the tag at `to`, which is preceded by sign. Blanks before it go as sign or lstrip_blocks say. */
+/* Adds the text from `from` up to the tag at `to`, which is preceded by sign. sign or lstrip_blocks decide whether blanks before it are
+ * dropped. */
 static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool block) {
     str text = {l->source.p + from, to - from};
     if (sign == '-') {
@@ -106,7 +107,7 @@ static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool bloc
     return text.n == 0 ? QUIRE_OK : add(l, T_DATA, from, text, jnone());
 }
 
-/* The end of a tag at `at` ("%}", "-%}", "+%}" and what is dropped after it), or 0 where none stands. */
+/* The end of a tag's closing at `at` ("%}", "-%}", "+%}" and the blanks dropped after it), or 0 where there is none. */
 static size_t tag_end(const lexer *l, size_t at, const char *close, bool plus, bool trim) {
     bool minus = l->source.p[at] == '-';
     size_t skip = minus || (plus && l->source.p[at] == '+');
@@ -124,7 +125,7 @@ static char sign_at(const lexer *l, size_t at) {
     return at < l->source.n && (l->source.p[at] == '-' || l->source.p[at] == '+') ? l->source.p[at] : 0;
 }
 
-/* If word stands in a block tag at `at` ("{%", a sign, blanks, word, blanks, an end), where that tag ends; else 0. */
+/* The end of a block tag at `at` that contains only word ("{%", a sign, blanks, word, blanks, an end), else 0. */
 static size_t block_of(const lexer *l, size_t at, const char *word, bool plus, bool trim) {
     size_t i = at + 2;
     i = skip_space(l, i + (sign_at(l, i) != 0));
@@ -140,7 +141,7 @@ static void passed(lexer *l, size_t end) {
     l->line_starting = end > 0 && l->source.p[end - 1] == '\n';
 }
 
-/* From behind {% raw %} to behind {% endraw %}: text as it is. */
+/* Reads from behind {% raw %} to behind {% endraw %}: literal text. */
 static quire_err lex_raw(lexer *l, size_t tag) {
     size_t from = l->at;
     for (size_t i = from; i + 1 < l->source.n; i++) {
@@ -176,7 +177,7 @@ static int digit_value(char c) {
     return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
 }
 
-/* Digits of a base with single underscores between them, from `at`; the offset behind them. */
+/* Skips digits of a base with single underscores between them, from `at`. Returns the offset behind them. */
 static size_t digits(const lexer *l, size_t at, int base) {
     size_t i = at;
     while (i < l->source.n) {
@@ -191,7 +192,7 @@ static size_t digits(const lexer *l, size_t at, int base) {
     return i;
 }
 
-/* Where a float that starts at `at` ends, or 0 when it is none. */
+/* The end of a float that starts at `at`, or 0 when there is none. */
 static size_t float_end(const lexer *l, size_t at) {
     if (at > 0 && l->source.p[at - 1] == '.') {
         return 0;
@@ -295,7 +296,7 @@ static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
             return 0;
         }
     } else {
-        out[0] = '\\'; /* unknown: the backslash stands for itself */
+        out[0] = '\\'; /* unknown escape: the backslash is kept */
         *n_out = 1;
         return 1;
     }
@@ -361,7 +362,7 @@ static quire_err lex_operator(lexer *l) {
     return add(l, T_OPERATOR, start, (str){l->source.p + start, n}, jnone());
 }
 
-/* The tokens from behind a tag's opening to behind its end. */
+/* Reads the tokens from behind a tag's opening to behind its end. */
 static quire_err lex_tag(lexer *l, size_t tag, bool block) {
     TRY(add(l, block ? T_BLOCK_BEGIN : T_PRINT_BEGIN, tag, (str){0}, jnone()));
     l->at = tag + 2 + (sign_at(l, tag + 2) != 0);
@@ -420,7 +421,7 @@ static quire_err lex_all(lexer *l) {
     return add(l, T_END, l->source.n, (str){0}, jnone());
 }
 
-/* A copy of the source with lines that end in \n only, and without the last one's end. */
+/* Copies the source with \n as the only line end, and without the last line's end. */
 static quire_err normalise(str source, jarena *arena, str *out) {
     char *text = jarena_bytes(arena, source.n + 1);
     if (text == NULL) {

@@ -2,7 +2,7 @@
  * member and the key of a dictionary stay as they are, so that they are found in a client's strings. */
 #include "jinja/jinja_run.h"
 
-/* A template that compares texts of its own compares short ones, such as what a macro has given. */
+/* Templates compare only short texts of their own, such as a macro's result. */
 enum { MAX_COMPARED = 256 };
 
 typedef struct mark_walk {
@@ -26,7 +26,7 @@ static quire_err mark(mark_walk *w, str *literal) {
     return QUIRE_OK;
 }
 
-/* The first of a method's or filter's arguments that are written; those before it are only looked at. */
+/* The index of a method's or filter's first argument that is output. Those before it are only read. */
 static size_t first_written(str name) {
     static const struct {
         const char *name;
@@ -56,7 +56,7 @@ static quire_err walk_from(mark_walk *w, jnode **nodes, size_t first, size_t n, 
     return QUIRE_OK;
 }
 
-/* Each level of the tree was counted when it was parsed. */
+/* The parser has bounded the depth of the tree. */
 static quire_err walk(mark_walk *w, jnode *node) {
     if (node == NULL) {
         return QUIRE_OK;

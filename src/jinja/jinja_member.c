@@ -1,9 +1,9 @@
-/* Members, items and slices. */
+/* Gets members, items and slices. */
 #include <stdlib.h>
 
 #include "jinja/jinja_run.h"
 
-/* The object's type as Jinja's messages have it: "dict object", "None". */
+/* The object's type as in Jinja's messages: "dict object", "None". */
 static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
     const char *type = jis(object, J_NONE) ? "'None'" : NULL;
     if (type != NULL) {
@@ -12,7 +12,7 @@ static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
     return jrun_make_undefined(r, out, "'%s object' has no attribute '%.*s'", jvalue_type(object), (int)name.n, name.p);
 }
 
-/* What would change a list or dictionary is refused, as the sandbox does: once it is used. */
+/* True for a method that would change a list or dictionary. Its use is refused, as in the sandbox. */
 static bool changes(jvalue object, str name) {
     static const char *const of_list[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
     static const char *const of_dict[] = {"clear", "pop", "popitem", "setdefault", "update"};
@@ -201,7 +201,7 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
         if (jis(object, J_RANGE)) {
             return jrun_fail(r, QUIRE_UNSUPPORTED, "slices of a range are not supported");
         }
-        return jrun_make_undefined(r, out, "'%s object' cannot be sliced", jvalue_type(object)); /* as item access that fails */
+        return jrun_make_undefined(r, out, "'%s object' cannot be sliced", jvalue_type(object)); /* like a failed item access */
     }
     const jvalue *items;
     size_t n_items;
@@ -236,7 +236,7 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
     return QUIRE_OK;
 }
 
-/* One step of a path; what is undefined becomes fallback. */
+/* One step of a path; an undefined value becomes fallback. */
 static quire_err path_step(jrun *r, jvalue object, jvalue key, jvalue fallback, jvalue *out) {
     TRY(jget_item(r, object, key, out));
     if (jis(*out, J_UNDEFINED) && !jis(fallback, J_MISSING) && !jis(fallback, J_NONE)) {

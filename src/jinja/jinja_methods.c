@@ -62,7 +62,7 @@ static bool is_alnum(int32_t c) {
     return jchar_is_alpha(c) || jchar_is_numeric(c);
 }
 
-/* Whether there are characters and all are of a kind. */
+/* True when there are characters and all are of a kind. */
 static quire_err all_are(jrun *r, const jvalue *args, bool (*kind)(int32_t c), jvalue *out) {
     str s;
     TRY(jarg_self(r, args, &s));
@@ -113,7 +113,7 @@ static METHOD(str_islower) {
 
 /* ---- stripping ---- */
 
-/* The character (of chars' UTF-8) at p is one of chars. */
+/* True when the character at p is one of chars (UTF-8). */
 static bool in_chars(str chars, const char *p, size_t size) {
     for (size_t i = 0; i < chars.n;) {
         size_t n = jchar_size(chars.p + i, chars.n - i);
@@ -197,7 +197,7 @@ static METHOD(str_removesuffix) {
 
 /* ---- searching ---- */
 
-/* The part of s that optional start and end (in characters) leave; *offset its first character; *beyond: start lies behind the end. */
+/* Cuts s to the optional start and end (in characters). *offset: its first character. *beyond: start is behind the end. */
 static quire_err window(jrun *r, str *s, jvalue start, jvalue end, int64_t *offset, bool *beyond) {
     int64_t n = (int64_t)jstr_length(*s), from, to;
     TRY(jrun_step(r, s->n / 16));
@@ -244,7 +244,7 @@ static METHOD(str_endswith) {
     return has_end(r, args, ends_with, out);
 }
 
-/* The last place of needle in s, or SIZE_MAX. Compares at every place, which the steps count. */
+/* The last offset of needle in s, or SIZE_MAX. Compares at every offset, which counts as steps. */
 static quire_err find_last(jrun *r, str s, str needle, size_t *at) {
     size_t i = s.n >= needle.n ? s.n - needle.n + 1 : 0, places = 0;
     *at = SIZE_MAX;
@@ -405,7 +405,7 @@ static METHOD(loop_cycle) {
     return QUIRE_OK;
 }
 
-/* Whether the arguments differ from those of the last call. */
+/* True when the arguments differ from those of the last call. */
 static METHOD(loop_changed) {
     jloop *l = args[0].u.loop;
     bool same = l->changed != NULL && l->changed->n == rest->n;

@@ -1,4 +1,4 @@
-/* Methods, in two files: jinja_methods.c has the tables. args[0] is the object. */
+/* Methods of strings, lists, dictionaries and loops, in two files; jinja_methods.c has the tables. args[0] is the object. */
 #ifndef JINJA_JINJA_METHODS_H
 #define JINJA_JINJA_METHODS_H
 
@@ -7,16 +7,16 @@
 #define METHOD(name) quire_err name(jrun *r, const jvalue *args, const jargs *rest, jvalue *out)
 #define UNUSED_REST  (void)rest
 
-/* Neither left out nor none. */
+/* True when the argument is present and not none. */
 bool jarg_given(jvalue v);
 /* The object's text; an escaped one is not supported. */
 quire_err jarg_self(jrun *r, const jvalue *args, str *s);
-/* An optional argument; what names it in an error. */
+/* An optional argument; `what` is its name in an error. */
 quire_err jarg_text(jrun *r, jvalue v, const char *what, str *s);
 quire_err jarg_integer(jrun *r, jvalue v, const char *what, int64_t fallback, int64_t *out);
-/* How often at most; -1: no limit. */
+/* A maximum count; -1: no limit. */
 quire_err jarg_count(jrun *r, jvalue v, const char *what, int64_t *out);
-/* The first or last place of needle in s, or SIZE_MAX. */
+/* The first or last offset of needle in s, or SIZE_MAX. */
 quire_err jstr_find_either(jrun *r, str s, str needle, bool last, size_t *at);
 
 METHOD(str_split);

@@ -31,7 +31,7 @@ static void reverse(pieces *p) {
     }
 }
 
-/* At runs of blanks, from the left or, last, from the right; at most max cuts. */
+/* Cuts at runs of blanks, from the left or, with last, from the right; at most max cuts. */
 static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p) {
     s = jstr_strip(s, !last, last);
     while (s.n > 0) {

@@ -1,4 +1,4 @@
-/* Statements. */
+/* Parses statements. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -66,7 +66,7 @@ bool jparse_skip_name(jparser *p, const char *name) {
     return is;
 }
 
-/* What comes next, in words. */
+/* Describes the next token in words. */
 static const char *next_in_words(const jparser *p, char buf[48]) {
     switch (p->at->kind) {
     case T_PRINT_END:
@@ -128,8 +128,8 @@ static quire_err check_target(jparser *p, const jnode *target) {
     return QUIRE_OK;
 }
 
-/* What a loop, a set or a with assigns to: a name, names in a tuple, or, with_member, a member of a namespace. stop: a name that ends it,
- * or NULL. */
+/* Parses the target of a loop, a set or a with: a name, names in a tuple, or, with_member, a member of a namespace. stop: a name that ends
+ * it, or NULL. */
 static quire_err parse_target(jparser *p, bool with_member, const char *stop, jnode **out) {
     jnodes items = {0};
     const jtoken *start = p->at;
@@ -174,7 +174,7 @@ static quire_err parse_if(jparser *p, jnode **out) {
     TRY(jparse_tuple(p, false, NULL, &(*out)->a));
     TRY(parse_body(p, ends, 3, "if", &(*out)->b));
     if (jparse_is_name(p, "elif")) {
-        TRY(parse_if(p, &(*out)->c)); /* its endif is ours */
+        TRY(parse_if(p, &(*out)->c)); /* its endif ends this if too */
     } else {
         if (jparse_skip_name(p, "else")) {
             TRY(parse_body(p, ends + 2, 1, "if", &(*out)->c));
@@ -421,8 +421,8 @@ static bool at_one_of(const jparser *p, const char *const *names, size_t n) {
     return false;
 }
 
-/* Text, prints and statements until a tag of one of ends; p then stands at that tag's name (for ends that continue the statement) or, for
- * the last of the statement, on the token before the block's end. */
+/* Parses text, prints and statements until a tag of one of ends. p is then at that tag's name (for ends that continue the statement) or,
+ * for the last of the statement, on the token before the block's end. */
 static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnodes *items) {
     for (;;) {
         const jtoken *start = p->at;
@@ -447,7 +447,7 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
             p->at++;
             break;
         default:
-            p->at++; /* T_BLOCK_BEGIN: nothing else begins here */
+            p->at++; /* T_BLOCK_BEGIN: no other token can come here */
             if (at_one_of(p, ends, n_ends)) {
                 return QUIRE_OK;
             }
@@ -459,10 +459,10 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
     }
 }
 
-/* The rest of a tag's line, then what follows until one of ends. */
+/* Parses the rest of a tag's line, then what follows until one of ends. */
 static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnode **out) {
     jnodes items = {0};
-    jparse_skip_op(p, ":"); /* Jinja takes a colon there */
+    jparse_skip_op(p, ":"); /* Jinja allows a colon there */
     TRY(expect_block_end(p));
     TRY(jparse_node(p, N_BODY, p->at, out));
     if (++p->depth > JINJA_MAX_NESTING) {

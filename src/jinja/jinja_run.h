@@ -1,4 +1,4 @@
-/* A render under way: its state, and what the evaluator's files offer each other.
+/* A render in progress: its state, and the functions that the evaluator's files share.
  *
  * Functions return QUIRE_OK, or fill the render's error (with the line and column of the node being evaluated) and return its code. */
 #ifndef JINJA_JINJA_RUN_H
@@ -12,14 +12,14 @@ typedef enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jflow;
 typedef struct jrun {
     jarena arena;
     jdict *variables; /* the context */
-    strbuf *out;      /* where output goes now */
+    strbuf *out;      /* the current output */
     strbuf scratch;
     const struct tm *now; /* NULL: the clock's */
     quire_error *err;
     const jnode *at; /* what is being evaluated */
     int depth;
     int64_t steps;
-    jflow flow; /* a break or continue on its way to its loop */
+    jflow flow; /* a break or continue that has not reached its loop */
 } jrun;
 
 /* Variables of a template, loop body, macro or block; names not found go to the parent, then to the context, then to the globals. */
@@ -63,7 +63,7 @@ typedef struct jloop {
     size_t n, index;
     int depth;
     const jnode *node;
-    jscope *scope;        /* where the loop stands, for recursive calls */
+    jscope *scope;        /* the scope that contains the loop, for recursive calls */
     const jargs *changed; /* what loop.changed was last called with */
 } jloop;
 
@@ -83,20 +83,20 @@ quire_err jrun_values(jrun *r, size_t n, jvalue **out);
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
 /* Adds to a dictionary; an unhashable key is an error. */
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
-/* A copy of bytes as a string. */
+/* Copies bytes to a string. */
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* str(v) as a string of the arena (itself where v is one). */
+/* str(v) as a string of the arena (v itself where it is a string). */
 quire_err jrun_to_text(jrun *r, jvalue v, str *out);
-/* v's own text; a TypeError when it is no string. what names it in the message. */
+/* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
 quire_err jrun_want_text(jrun *r, jvalue v, const char *what, str *out);
 quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out);
-/* The items that iterating over v gives; uses an iterator up. */
+/* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
-/* Escapes & < > ' " for HTML; a safe string passes as it is. */
+/* Escapes & < > ' " for HTML. A safe string is unchanged. */
 quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
 
-/* v, if it is a short text, without marks: comparisons are of what was written (jinja_mark.c). */
+/* Removes the marks (text/marks.h) from v, if it is a short text: comparisons use the written text (jinja_mark.c). */
 quire_err jrun_unmarked(jrun *r, jvalue *v);
 
 /* ---- expressions and statements ---- */
@@ -122,8 +122,8 @@ quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order)
 quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_member.c */
 quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out);
 quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE where left out */
-/* A path like "city.zip" or "0", as filters with attribute= follow it. fallback (J_MISSING: none) stands for what is undefined on the way.
- */
+/* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback (J_MISSING: none) replaces what is undefined on the
+ * way. */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
 /* Calls a function of the tables; input, where not NULL, goes before args. */
@@ -134,7 +134,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
 
 typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP } jcase;
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
-/* What the |title filter does: the first character of each word, by blanks and opening brackets, is made upper. */
+/* Implements the |title filter: the first character of each word, after blanks and opening brackets, becomes upper case. */
 quire_err jcase_title_words(jrun *r, str s, jvalue *out);
 /* Python's islower and isupper. */
 bool jcase_is(str s, bool upper);
@@ -148,7 +148,7 @@ quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_
 /* A SecurityError for a name that a namespace may not have (jinja_globals.c). */
 quire_err jrun_check_stored(jrun *r, jvalue name);
 
-/* ---- tables; *missing: Jinja has it, this program lacks it ---- */
+/* ---- tables; *missing: Jinja has it and this program does not ---- */
 
 const jfunction *jinja_find_filter(str name, bool *missing);
 const jfunction *jinja_find_test(str name, bool *missing);

@@ -1,10 +1,10 @@
-/* Tests (x is NAME). args[0] is what is tested. */
+/* Tests (x is NAME). args[0] is the tested value. */
 #include <math.h>
 
 #include "jinja/jinja_run.h"
 
 #define TEST(name) static quire_err name(jrun *r, const jvalue *args, const jargs *rest, jvalue *out)
-/* A test that looks at the value only. */
+/* A test that reads only the value. */
 #define PLAIN(name, condition)                                                                                                             \
     TEST(name) {                                                                                                                           \
         (void)r, (void)rest;                                                                                                               \

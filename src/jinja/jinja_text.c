@@ -95,7 +95,7 @@ quire_err jfloat_write(double f, strbuf *out) {
         return strbuf_add_str(out, isnan(f) ? "nan" : f > 0 ? "inf" : "-inf");
     }
     char digits[40];
-    for (int precision = 0; precision < 17; precision++) { /* the fewest digits that read back as the same number */
+    for (int precision = 0; precision < 17; precision++) { /* the fewest digits that are read as the same number */
         snprintf(digits, sizeof digits, "%.*e", precision, f);
         if (strtod(digits, NULL) == f) {
             break;

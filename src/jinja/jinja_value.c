@@ -48,7 +48,7 @@ char *jarena_bytes(jarena *a, size_t n) {
     return take(a, n, 1);
 }
 
-/* Adds n bytes at *end, which has room for them. */
+/* Copies a text to *end, which has room for it, and moves *end. */
 static void put_at(char **end, str s) {
     if (s.n > 0) {
         memcpy(*end, s.p, s.n);
@@ -303,7 +303,7 @@ bool jvalue_hash(jvalue v, uint64_t *hash) {
     return true;
 }
 
-/* The entry number + 1 of a key, or 0. *slot is where it is or would be in the index. */
+/* The entry number + 1 of a key, or 0. *slot is its slot in the index, or the slot to insert it. */
 static size_t find(const jdict *d, jvalue key, uint64_t hash, size_t *slot) {
     if (d->index == NULL) {
         for (size_t i = 0; i < d->n; i++) {
@@ -333,7 +333,7 @@ jvalue *jdict_get_str(const jdict *d, str key) {
     return jdict_get(d, jstring(key));
 }
 
-/* Room for one more entry, and an index that is at most half full. */
+/* Ensures room for one more entry, and an index that is at most half full. */
 static bool grow(jarena *a, jdict *d) {
     if (d->n < d->cap) {
         return true;

@@ -1,4 +1,4 @@
-/* Values of a render, and the arena that they live in.
+/* Values of a render, and the arena that they are allocated in.
  *
  * Values are small and copied freely; what they point at lies in the render's arena, is never changed (namespaces and iterators apart) and
  * goes with it. */
@@ -15,15 +15,15 @@
 typedef struct jarena {
     struct jblock *blocks; /* the newest first */
     size_t total, max;
-    char *text_end, *text_limit; /* the long text that was appended to last: its end, and how far it may grow */
+    char *text_end, *text_limit; /* the long text that was appended to last: its end and its limit */
 } jarena;
 
 /* n zeroed bytes aligned to 16, or NULL. */
 void *jarena_new(jarena *a, size_t n);
 /* n bytes, not aligned. */
 char *jarena_bytes(jarena *a, size_t n);
-/* left grown by right's bytes: in place where left was allocated last or is the long text appended to last, so that a text that grows in a
- * loop takes linear time and memory. */
+/* Appends right to left: in place where left was allocated last or is the long text appended to last. So a text that grows in a loop takes
+ * linear time and memory. */
 bool jarena_append(jarena *a, str left, str right, str *out);
 void jarena_deinit(jarena *a);
 
@@ -41,8 +41,8 @@ typedef enum jkind {
     J_TUPLE,
     J_DICT,
     J_RANGE,    /* range(...) */
-    J_ITERATOR, /* what map, select and their like give: can be walked once */
-    J_VIEW,     /* what .items() and its like give */
+    J_ITERATOR, /* result of map, select and similar filters: can be walked once */
+    J_VIEW,     /* result of .items() and similar methods */
     J_NAMESPACE,
     J_LOOP,     /* the loop variable */
     J_METHOD,   /* a method bound to its object */
@@ -59,7 +59,7 @@ typedef struct jlist {
     jvalue *items;
     size_t n;
     int depth;        /* 1 + the deepest item's */
-    size_t at;        /* J_ITERATOR: where the walk stands */
+    size_t at;        /* J_ITERATOR: index of the next item */
     const char *view; /* J_VIEW: "dict_items" ... */
 } jlist;
 
@@ -122,7 +122,7 @@ static inline bool jis_number(jvalue v) {
 static inline double jas_double(jvalue v) {
     return v.kind == J_FLOAT ? v.u.f : (double)jas_integer(v);
 }
-/* A kind whose elements jvalue_items gives. */
+/* True for a kind whose elements jvalue_items returns. */
 static inline bool jis_listlike(jvalue v) {
     return v.kind == J_LIST || v.kind == J_TUPLE || v.kind == J_VIEW || v.kind == J_ITERATOR;
 }
@@ -131,7 +131,7 @@ static inline bool jis_listlike(jvalue v) {
 bool jvalue_truth(jvalue v);
 /* Python's ==. */
 bool jvalue_equal(jvalue a, jvalue b);
-/* How deep lists and dictionaries lie in it; 0 for anything else. */
+/* The nesting depth of lists and dictionaries in it; 0 for anything else. */
 int jvalue_depth(jvalue v);
 /* The type's name as error messages of Python ("str", "NoneType") and of Jinja ("str object", "None") have it. */
 const char *jvalue_type(jvalue v);
@@ -172,11 +172,11 @@ int32_t jchar_at(const char *p, size_t n, size_t *size);
 /* Writes a code point's UTF-8 to out[4]; returns its bytes. */
 size_t jchar_put(int32_t c, char *out);
 size_t jstr_length(str s);
-/* The part from character start (at most jstr_length) on, of n characters at most. */
+/* The substring from character start (at most jstr_length) on, of n characters at most. */
 str jstr_part(str s, size_t start, size_t n);
 /* Python's str.isspace for a character. */
 bool jchar_is_space(int32_t c);
-/* s without what jchar_is_space at its left and right end. */
+/* s without the characters of jchar_is_space at its left and right end. */
 str jstr_strip(str s, bool left, bool right);
 /* The first byte offset of needle at or after from, or SIZE_MAX. */
 size_t jstr_find(str s, str needle, size_t from);

@@ -79,7 +79,7 @@ static void escape(json_out *o, unsigned char c) {
     add(o, text, (size_t)n);
 }
 
-/* What stands between the quotes of a string. */
+/* Writes the contents of a string, without the quotes. */
 static void add_text(json_out *o, const char *text, size_t n) {
     const unsigned char *p = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
@@ -122,7 +122,7 @@ void json_cstr(json_out *o, const char *s) {
     }
 }
 
-/* Writes v so that it ends before `end`, from the last digit; returns its start. */
+/* Writes v so that it ends before `end`, last digit first. Returns its start. */
 static char *digits(int64_t v, char *end) {
     uint64_t left = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
     do {
@@ -155,7 +155,7 @@ void json_exact(json_out *o, double v) {
         }
     }
     json_raw(o, text);
-    if (strpbrk(text, ".en") == NULL) { /* stays a real where it is read again */
+    if (strpbrk(text, ".en") == NULL) { /* so that it is read as a real again */
         add(o, ".0", 2);
     }
 }

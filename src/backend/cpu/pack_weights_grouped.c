@@ -162,7 +162,7 @@ static int kind_bits(pack_kind kind) {
     }
 }
 
-/* The planes of one group. A word holds one column's four bytes of a quad; all bytes of it go the same way at once. */
+/* Packs the planes of one group. A word holds one column's four bytes of a quad; all its bytes are shifted together. */
 static void join_planes(int bits, const pack_codes columns[PACK_LANES], int32_t at, uint8_t *out) {
     uint32_t planes[QUADS * PLANE_WORDS] = {0};
     int n_planes = bits == 8 ? 8 : (bits >= 4 ? 4 : 0) + (bits == 2 || bits == 3 || bits == 6 ? 2 : 0) + (bits == 3 || bits == 5 ? 1 : 0);
@@ -197,14 +197,14 @@ static void write_half(uint8_t *area, size_t index, uint16_t value) {
     memcpy(area + 2 * index, &value, sizeof value);
 }
 
-/* Four numbers of 6 bits for column c in three bytes. */
+/* Writes four numbers of 6 bits for column c into three bytes. */
 static void write_six(uint8_t *area, int c, const uint8_t n[4]) {
     for (int i = 0; i < 3; i++) {
         area[i * PACK_LANES + c] = (uint8_t)(n[i] | (n[3] >> (2 * i) & 3) << 6);
     }
 }
 
-/* The scales of column c over elements k0..k0+n, into the areas where this layout keeps scales and supers. */
+/* Writes the scales of column c over elements k0..k0+n into the areas for scales and supers. */
 static void join_scales(pack_scale coding, const pack_codes *codes, int c, int32_t k0, int32_t n, uint8_t *scales, uint8_t *supers) {
     size_t group0 = (size_t)k0 / PACK_GROUP, super = (size_t)k0 / PACK_SUPER, lane = (size_t)c;
     for (int32_t g = 0; g < n / PACK_GROUP && (coding == SCALE_F16 || coding == SCALE_F16_MIN); g++) {
