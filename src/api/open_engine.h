@@ -8,10 +8,10 @@
 #include "api/speculation.h"
 #include "api/text_pool.h"
 #include "backend/backend.h"
+#include "chat/template.h"
 #include "engine/engine.h"
 #include "kv/tier_record.h"
 #include "model/model.h"
-#include "text/template.h"
 #include "text/tokenizer.h"
 
 struct quire_engine {

@@ -33,7 +33,8 @@ static quire_err make_chat(const quire_engine *e, const quire_request *r, token_
     strbuf marked = {0}, text = {0};
     text_marks marks = {0};
     quire_err er = request_render(r, e->chat, &marked, err);
-    if (er == QUIRE_OK && marks_take((str){marked.p, marked.n}, (str){r->roles.p, r->roles.n}, &text, &marks) != QUIRE_OK) {
+    if (er == QUIRE_OK &&
+        marks_take((str){marked.p, marked.n}, (str){r->messages.roles.p, r->messages.roles.n}, &text, &marks) != QUIRE_OK) {
         er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
     strbuf_deinit(&marked);

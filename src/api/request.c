@@ -5,6 +5,7 @@
 #include "api/request_read.h"
 #include "base/mem.h"
 #include "core/foreign.h"
+#include "json/json_out.h"
 #include "json/json_scan.h"
 
 uint32_t request_endpoint_flag(const quire_request *r) {
@@ -48,9 +49,8 @@ void quire_request_free(quire_request *r) {
         return;
     }
     request_prompts_free(r->prompts, r->n_prompts);
-    strbuf_deinit(&r->messages);
+    chat_messages_deinit(&r->messages);
     strbuf_deinit(&r->ignored);
-    strbuf_deinit(&r->roles);
     sampling_lists_drop(r->sampling.lists);
     for (size_t i = 0; i < r->n_values; i++) {
         json_drop(r->values[i].value);
@@ -196,7 +196,7 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "this model has no chat template, so it cannot chat; start with --chat-template FILE to give it one");
     }
-    if (r->messages.n == 0) {
+    if (r->messages.json.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages", "messages is missing; give an array of messages");
     }
     if (r->continue_final_message && r->add_generation_prompt) {

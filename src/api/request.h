@@ -9,11 +9,11 @@
 
 #include "api/defaults.h"
 #include "base/str.h"
+#include "chat/render.h"
 #include "core/params.h"
 #include "engine/engine.h"
 #include "json/json.h"
 #include "quire.h"
-#include "text/template.h"
 #include "text/tokenizer.h"
 
 #define REQUEST_MAX_BYTES   ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE beyond that */
@@ -60,12 +60,10 @@ struct quire_request {
     request_value *values;      /* the fields that were set, in order; the texts below point into it */
     size_t n_values, cap_values;
 
-    /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation as a JSON array for the template. */
+    /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation in the template's form. */
     request_prompt *prompts;
     int32_t n_prompts;
-    strbuf messages;
-    strbuf roles; /* of the messages, and the usual ones, each with a zero byte behind it: names that may occur inside a special token */
-    size_t continue_at; /* offset in messages: the end of the last one's text, inside its quotes; 0: it has no text */
+    chat_messages messages;
     const json_value *template_kwargs; /* an object in values, or NULL */
     bool add_special, add_generation_prompt, continue_final_message;
 
@@ -114,9 +112,7 @@ quire_err request_check(quire_request *r, quire_error *err);
  * int32_t. */
 quire_err request_check_lengths(quire_request *r, quire_error *err);
 
-/* Renders a chat request's prompt. The template's variables are messages, tools and documents (none), add_generation_prompt and
- * template_kwargs. Appends to *out, with marks (text/marks.h). With continue_final_message the text ends where the last message's content
- * ends. Any thread. */
+/* Renders a chat request's prompt as chat_render does; a conversation too large for the template is QUIRE_BAD_REQUEST. err is not NULL. */
 quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err);
 
 /* Computes info's numbers of choices from the prompts, n and best_of. */

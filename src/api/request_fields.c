@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "api/request_read.h"
+#include "json/json_out.h"
 
 typedef quire_err (*field_reader)(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 

@@ -11,10 +11,6 @@ quire_err request_check_body(str text, quire_error *err);
  * for errors of a single value, or NULL. */
 quire_err request_read_value(str text, size_t at, const char *name, json_value **out, quire_error *err);
 
-/* Prints a value briefly for an error text ("\"ten\"", "1.5", "an array") into buf. Returns buf. */
-#define JSON_BRIEF_BYTES 80
-const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]);
-
 /* A new request of an endpoint, with every field at its default. */
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out);
 uint32_t request_endpoint_flag(const quire_request *r);
@@ -30,7 +26,7 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
 quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what, quire_error *err);
 quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* FIELD_PROMPT and FIELD_MESSAGES (request_prompt.c, request_messages.c). */
+/* FIELD_PROMPT and FIELD_MESSAGES (request_prompt.c). */
 /* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its length, before anything is built of it. */
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
 quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);

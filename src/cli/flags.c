@@ -9,7 +9,7 @@ enum {
     GENERATE = CLI_RUN,
     ENGINE = CLI_RUN | CLI_SERVE | CLI_LOGITS | CLI_BENCH | CLI_BENCH_CALIBRATE | CLI_BENCH_STALL,
     SERVED = CLI_SIM | CLI_BENCH_SERVING, /* a server, simulated or real */
-    PLANNED = ENGINE | CLI_INSPECT, /* what a memory plan depends on */
+    PLANNED = ENGINE | CLI_INSPECT, /* the commands whose flags affect a memory plan */
     ALL = ENGINE | CLI_TOKENIZE | CLI_INSPECT
 };
 

@@ -1,4 +1,4 @@
-/* quire COMMAND ...: picks the command, prints what went wrong, chooses the exit status: 0 done, 1 failed, 2 not understood. */
+/* quire COMMAND ...: chooses the command, prints its error, sets the exit status: 0 done, 1 failed, 2 invalid arguments. */
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/standard_files.h"
 
-#define DEMO_RADIX "radix" /* of this room; the others are src/bench's */
+#define DEMO_RADIX "radix" /* in this room; the others are in src/bench */
 
 static quire_err command_bench(const cli_options *o, quire_error *err) {
     return bench_run(&o->bench, err);
@@ -91,7 +91,7 @@ static quire_err command_demo(const cli_options *o, quire_error *err) {
     return strcmp(o->demo.name, DEMO_RADIX) == 0 ? demo_radix_run(&o->demo, err) : demo_run(&o->demo, err);
 }
 
-/* An experiment of which there is only one. */
+/* Runs an experiment that has only one variant. */
 static quire_err run_lone(const cli_options *o, quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
     if (o->experiment.name != NULL) {
         return err_set(err, QUIRE_INVALID, -1, "%s: this experiment takes flags only", o->experiment.name);
@@ -255,7 +255,7 @@ static void print_command_help(const command *c, bool all) {
     printf("\nexamples:\n%s", c->examples);
 }
 
-/* Reads the flags, runs the command; the exit status. */
+/* Parses the flags and runs the command; returns the exit status. */
 static int dispatch(const command *c, int argc, char **argv) {
     cli_options o;
     quire_error err = {.code = QUIRE_OK, .position = -1};
@@ -280,7 +280,7 @@ static int dispatch(const command *c, int argc, char **argv) {
     return status;
 }
 
-/* How many of the arguments a command's name takes: one for each of its words, 0 when they are others. */
+/* How many arguments a command's name takes: one for each of its words, 0 when they differ. */
 static int count_words(const char *name, int argc, char **argv) {
     int n = 0;
     for (const char *p = name; *p; n++) {
@@ -303,7 +303,7 @@ static int run_main(int argc, char **argv) {
         printf("quire %s\n", quire_version());
         return 0;
     }
-    for (int i = N_COMMANDS - 1; i >= 0; i--) { /* a command of two words stands behind that of its first */
+    for (int i = N_COMMANDS - 1; i >= 0; i--) { /* a command of two words is behind that of its first */
         int n_words = count_words(commands[i].name, argc - 1, argv + 1);
         if (n_words > 0) {
             return dispatch(&commands[i], argc - 1 - n_words, argv + 1 + n_words);

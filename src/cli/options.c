@@ -67,7 +67,7 @@ void cli_options_deinit(cli_options *o) {
     body_deinit(&o->fields);
 }
 
-/* Whether `name` is one of the flag's names. */
+/* True when `name` is one of the flag's names. */
 static bool flag_is(const flag *f, str name) {
     for (const char *p = f->names; *p;) {
         size_t n = strcspn(p, " ");
@@ -172,7 +172,7 @@ static quire_err set_choice(const flag *f, const char *name, const char *text, c
     return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
 }
 
-/* Request fields keep their JSON form; the API judges the range when the request is made. */
+/* Request fields keep their JSON form; the API checks the range when the request is made. */
 static quire_err set_field(const flag *f, const char *name, const char *text, body *fields, quire_error *err) {
     quire_err e;
     if (f->type == FLAG_FIELD_INTEGER) {
@@ -241,7 +241,7 @@ static quire_err set_flag(cli_options *o, const flag *f, const char *name, const
     }
 }
 
-/* --chat-template: a file's content, or the text itself when it looks like a template. */
+/* --chat-template: reads a file, or takes the text itself when it looks like a template. */
 static quire_err resolve_template(cli_options *o, quire_error *err) {
     if (!o->chat_template) {
         return QUIRE_OK;
@@ -258,7 +258,7 @@ static quire_err resolve_template(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* --public-prefix: the text of a file, or the ids of a .json. */
+/* --public-prefix: reads the text of a file, or the ids of a .json. */
 static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
     for (int32_t i = 0; i < o->engine.n_public_prefixes; i++) {
         const char *path = o->prefix_files[i];
@@ -275,7 +275,7 @@ static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* One argument that starts with '-'; *i moves past its value. */
+/* Parses one argument that starts with '-'; *i moves past its value. */
 static quire_err parse_flag(cli_options *o, cli_command command, int argc, char **argv, int *i, quire_error *err) {
     const char *arg = argv[*i];
     const char *equals = strncmp(arg, "--", 2) == 0 ? strchr(arg, '=') : NULL;
@@ -300,7 +300,7 @@ static quire_err parse_flag(cli_options *o, cli_command command, int argc, char 
     return set_flag(o, f, label, value, err);
 }
 
-/* bench serving: the same limits for the engine that runs and the server that is simulated; what was not given is as each has it. */
+/* bench serving: sets the same limits for the engine that runs and the simulated server. Missing flags keep the defaults of each. */
 static quire_err resolve_serving(cli_options *o, quire_error *err) {
     bench_serving_options *b = &o->bench_serving;
     const compare_options *s = &o->sim.server;
@@ -329,7 +329,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     o->n_arguments = argc;
     o->arguments = argv;
     if (!(command & (CLI_RUN | CLI_SERVE))) {
-        o->engine.generation_config = "none"; /* what is measured or compared is as its flags say */
+        o->engine.generation_config = "none"; /* only the flags decide what is measured or compared */
     }
     for (int i = 0; i < argc; i++) {
         if (argv[i][0] == '-' && argv[i][1] != 0) {
@@ -391,7 +391,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
         o->engine.model = "builtin";
     }
     o->server.api_keys = o->api_keys;
-    o->engine.max_answer_bytes = command == CLI_SERVE ? o->engine.max_answer_bytes : 0; /* what no client asked for has no limit */
+    o->engine.max_answer_bytes = command == CLI_SERVE ? o->engine.max_answer_bytes : 0; /* without a client there is no limit */
     TRY(resolve_template(o, err));
     TRY(resolve_prefixes(o, err));
     o->bench.engine = o->engine;
@@ -410,7 +410,7 @@ quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char 
     return QUIRE_OK;
 }
 
-/* "-n, --max-tokens N": the short form, our name, the value. */
+/* "-n, --max-tokens N": the short form, quire's name, the value. */
 static void describe_flag(const flag *f, char *out, size_t n) {
     size_t own = strcspn(f->names, " "), used = 0;
     const char *brief = strstr(f->names, " -");

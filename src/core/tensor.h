@@ -20,8 +20,8 @@ typedef struct tensor_view {
     const void *data; /* of any alignment */
     size_t n_bytes;
     const struct tensor_view *scale; /* for integer types: one factor a row, [rows] or [rows, 1]; NULL: none */
-    bool stays;                      /* data stay mapped while a model made of them is open: a backend need not copy them */
-    uint32_t packing;                /* 0, or the version of the backend's own layout of data, in place of row by row; aligned to 64 then */
+    bool stays;       /* data stay mapped while a model made of them is open: a backend need not copy them */
+    uint32_t packing; /* 0, or the version of the backend's own layout of data, in place of row by row; aligned to 64 then */
 } tensor_view;
 
 #endif

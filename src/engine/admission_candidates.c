@@ -64,7 +64,7 @@ int32_t candidates_order_next(engine *e, int32_t n) {
 void candidates_order_served(engine *e, int32_t n, const sequence *s) {
     for (int32_t i = 0; i < n && e->options.schedule == ADMISSION_FAIR; i++) {
         e->step.keys[i] +=
-            e->waiting[i]->tenant_slot == s->tenant_slot ? SERVICE_PROMPT_WEIGHT * (double)(s->n_known - s->n_computed) : 0.0;
+            e->waiting[i]->tenant_slot == s->tenant_slot ? SERVICE_PROMPT_WEIGHT * (double)(s->n_known - s->kv.n_computed) : 0.0;
     }
 }
 

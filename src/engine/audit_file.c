@@ -130,17 +130,17 @@ void audit_file_note(engine *e, const sequence *s, int32_t n_rows, int32_t n_pag
     }
     const kv_table **tables = e->step.tables;
     int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        tables[g] = &s->tables[g];
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        tables[g] = &s->kv.tables[g];
     }
     audit_line l = {.step = e->stats.steps, .request = s->arrival, .n_rows = n_rows, .n_pages = n_pages};
-    l.own = kv_audit_request(&a->shape, e->pool, tables, s->n_tables, a->scratch);
+    l.own = kv_audit_request(&a->shape, e->kv.pool, tables, s->kv.n_tables, a->scratch);
     for (int32_t i = 0; i < e->n_running; i++) {
-        for (int32_t g = 0; g < e->running[i]->n_tables; g++) {
-            tables[n++] = &e->running[i]->tables[g];
+        for (int32_t g = 0; g < e->running[i]->kv.n_tables; g++) {
+            tables[n++] = &e->running[i]->kv.tables[g];
         }
     }
-    l.all = kv_audit_all(&a->shape, e->pool, tables, n, a->scratch);
+    l.all = kv_audit_all(&a->shape, e->kv.pool, tables, n, a->scratch);
     if (!ring_push(a->lines, &l)) {
         atomic_fetch_add(&a->n_lost, 1);
     }

@@ -44,7 +44,7 @@ sample_context batch_sample_context(const engine *e, sequence *s) {
 static bool is_plain(const engine *e, int32_t item) {
     const sequence *s = e->step.seqs[item];
     const sched_item *it = &e->step.plan.items[item];
-    bool reaches_end = s->n_computed + it->n_rows == s->n_known;
+    bool reaches_end = s->kv.n_computed + it->n_rows == s->n_known;
     bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
     return has_row && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
            !sequence_wants_logits(s) && s->sampling.mirostat == MIROSTAT_OFF;

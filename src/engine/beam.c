@@ -18,7 +18,7 @@ static bool has_pages(const beam *b) {
 }
 
 static bool is_ready(const beam *b) {
-    return has_pages(b) && b->seq->n_computed == b->seq->n_known;
+    return has_pages(b) && b->seq->kv.n_computed == b->seq->n_known;
 }
 
 static bool some_run(const beams *g) {
@@ -41,14 +41,14 @@ static void stop_running(engine *e, const sequence *s) {
 }
 
 static void start_running(engine *e, sequence *s) {
-    s->state = s->n_known - s->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
+    s->state = s->n_known - s->kv.n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
     list_insert(e->running, &e->n_running, s);
 }
 
 /* Releases the pages of s, which is in no list, and its path in the prefix cache. */
-static void let_go(engine *e, sequence *s, cache_keep keep) {
-    cache_release(e, s, keep);
-    cache_leave(e, s);
+static void let_go(engine *e, sequence *s, kv_keep keep) {
+    kv_seq_release(&e->kv, &s->kv, s->tokens, keep);
+    kv_seq_close(&e->kv, &s->kv);
     s->state = SEQ_WAITING;
 }
 
@@ -138,7 +138,7 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
 
 /* Whether what s has computed is the beginning of a result. */
 static bool is_wanted(const beams *g, const sequence *s) {
-    int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->n_computed - s->n_prompt;
+    int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->kv.n_computed - s->n_prompt;
     bool wanted = false;
     for (int32_t k = 0; k < g->n_results && !wanted; k++) {
         const beam_result *r = next_best(g, at);
@@ -159,7 +159,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
         tiering_forget(e, s);
         swap_drop(e, s);
-        let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? CACHE_KEEP : CACHE_DROP);
+        let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? KV_KEEP : KV_DROP);
     }
     service_counters_leave(&e->service, g->beams[0].seq->tenant_slot);
     let_tell(g, g->beams[0].seq);
@@ -295,10 +295,9 @@ static void choose_set(beams *g, beam_set *set) {
 
 static int32_t count_shared(const engine *e, const sequence *s) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        for (int32_t i = 0; i < s->tables[g].n_pages; i++) {
-            page_id page = s->tables[g].pages[i];
-            n += page.v != PAGE_NONE.v && kv_pool_count(e->pool, page) > 1;
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        for (int32_t i = 0; i < s->kv.tables[g].n_pages; i++) {
+            n += kv_seq_holders(&e->kv, &s->kv, g, i) > 1;
         }
     }
     return n;
@@ -307,16 +306,16 @@ static int32_t count_shared(const engine *e, const sequence *s) {
 /* With forks that share nothing (for comparison), s copies its shared pages, if there is room for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
     int32_t n = e->options.no_fork_sharing ? count_shared(e, s) : 0;
-    cache_make_free(e, n);
-    if (kv_pool_counts(e->pool).n_free < n) {
+    kv_cache_make_free(&e->kv, n);
+    if (kv_pool_counts(e->kv.pool).n_free < n) {
         return;
     }
-    for (int32_t g = 0; g < s->n_tables && n > 0; g++) {
-        kv_table *t = &s->tables[g];
+    for (int32_t g = 0; g < s->kv.n_tables && n > 0; g++) {
+        kv_table *t = &s->kv.tables[g];
         for (int32_t i = 0; i < t->n_pages; i++) {
-            page_id own, page = t->pages[i];
-            if (page.v != PAGE_NONE.v && kv_pool_count(e->pool, page) > 1 && kv_pool_reserve(e->pool, 1, &own) == QUIRE_OK) {
-                kv_copy_pair pair = {kv_table_replace(e->pool, t, i, own).v, own.v};
+            page_id own;
+            if (kv_seq_holders(&e->kv, &s->kv, g, i) > 1 && kv_pool_reserve(e->kv.pool, 1, &own) == QUIRE_OK) {
+                kv_copy_pair pair = {kv_table_replace(e->kv.pool, t, i, own).v, own.v};
                 e->b->ops->kv_copy(e->b, &pair, 1);
             }
         }
@@ -353,7 +352,7 @@ static void place_children(engine *e, beams *g) {
         sequence *s = g->beams[i].seq;
         if (!g->beams[i].is_taken && has_pages(&g->beams[i])) {
             stop_running(e, s);
-            let_go(e, s, CACHE_DROP);
+            let_go(e, s, KV_DROP);
         }
     }
     int32_t free_place = 0;
@@ -442,10 +441,10 @@ static int32_t common_tokens(const sequence *from, const sequence *s, int32_t mo
 static void join(engine *e, const beam *from, sequence *s, int32_t n) {
     if (from == NULL) {
         cache_enter(e, s);
-        cache_take(e, s);
+        cache_admit(e, s);
     } else {
         fork_share(e, from->seq, s);
-        cache_go_back(e, s, n);
+        kv_seq_truncate(&e->kv, &s->kv, n);
         stop_sharing(e, s);
     }
     start_running(e, s);
@@ -464,8 +463,8 @@ static void join_next(engine *e, beams *g) {
         best = best == NULL ? s : best;
         for (int32_t k = 0; k < g->n_beams; k++) {
             const beam *from = &g->beams[k];
-            int32_t n = is_ready(from) ? common_tokens(from->seq, s, from->seq->n_computed) : -1;
-            if (n > best_n && cache_can_go_back(e, from->seq, n)) {
+            int32_t n = is_ready(from) ? common_tokens(from->seq, s, from->seq->kv.n_computed) : -1;
+            if (n > best_n && kv_seq_can_truncate(&e->kv, &from->seq->kv, n)) {
                 best_from = from;
                 best = s;
                 best_n = n;
@@ -479,8 +478,8 @@ static void join_next(engine *e, beams *g) {
 static int32_t copies(const engine *e, const sequence *s) {
     const beams *g = s->beams;
     int32_t n = 0;
-    for (int32_t t = 0; t < s->n_tables && s->n_computed < s->n_known; t++) {
-        const kv_table *table = &s->tables[t];
+    for (int32_t t = 0; t < s->kv.n_tables && s->kv.n_computed < s->n_known; t++) {
+        const kv_table *table = &s->kv.tables[t];
         if (table->n_tokens % e->layout.page_tokens == 0) {
             continue;
         }
@@ -488,13 +487,13 @@ static int32_t copies(const engine *e, const sequence *s) {
         int32_t n_here = 0;
         bool is_last = true, others = false; /* last in the order of planning: the others that write have copies of their own by then */
         for (int32_t i = 0; i < g->n_beams; i++) {
-            const kv_table *other = &g->beams[i].seq->tables[t];
+            const kv_table *other = &g->beams[i].seq->kv.tables[t];
             bool here = other->n_pages > 0 && other->pages[other->n_pages - 1].v == tail.v;
             n_here += here;
             is_last = is_last && (!here || i <= s->beam);
             others = others || (here && is_ready(&g->beams[i]));
         }
-        others = others || kv_pool_count(e->pool, tail) > n_here;
+        others = others || kv_pool_count(e->kv.pool, tail) > n_here;
         n += others || (!is_last && n_here > 1);
     }
     return n;
@@ -527,10 +526,9 @@ static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
 /* Pages of s that others hold too, without those that all n_all beams share. */
 static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        for (int32_t i = 0; i < s->tables[g].n_pages; i++) {
-            page_id page = s->tables[g].pages[i];
-            int32_t count = page.v == PAGE_NONE.v ? 0 : kv_pool_count(e->pool, page);
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        for (int32_t i = 0; i < s->kv.tables[g].n_pages; i++) {
+            int32_t count = kv_seq_holders(&e->kv, &s->kv, g, i);
             n += count != 1 && count != n_all;
         }
     }
@@ -567,13 +565,13 @@ static void list_beam(engine *e, beams *g, sequence *s) {
     g->n_behind = pages_behind(e, g, s);
     let_tell(g, s);
     explain_preempted(s);
-    if (s->n_computed == s->n_known && cache_can_go_back(e, s, s->n_known - 1)) {
-        cache_go_back(e, s, s->n_known - 1);
+    if (s->kv.n_computed == s->n_known && kv_seq_can_truncate(&e->kv, &s->kv, s->n_known - 1)) {
+        kv_seq_truncate(&e->kv, &s->kv, s->n_known - 1);
     }
-    if (s->n_computed < s->n_known) {
+    if (s->kv.n_computed < s->n_known) {
         swap_out(e, s);
     }
-    cache_release(e, s, CACHE_KEEP);
+    kv_seq_release(&e->kv, &s->kv, s->tokens, KV_KEEP);
     tiering_forget(e, s);
     s->state = SEQ_WAITING;
     g->listed = s;
@@ -586,7 +584,7 @@ void beam_preempt(engine *e, sequence *s) {
     s->state = SEQ_WAITING;
     e->stats.preemptions++;
     if (some_run(g)) {
-        let_go(e, s, CACHE_KEEP);
+        let_go(e, s, KV_KEEP);
         return;
     }
     list_beam(e, g, s);

@@ -1,6 +1,5 @@
 #include "engine/branch.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "engine/cache.h"
@@ -30,23 +29,14 @@ static int32_t shareable(const engine *e, const sequence *s, const sequence *for
     if (!runs || !has_place || !same_namespace) {
         return 0;
     }
-    int32_t n = s->fork_position < fork_from->n_computed ? s->fork_position : fork_from->n_computed;
+    int32_t n = s->fork_position < fork_from->kv.n_computed ? s->fork_position : fork_from->kv.n_computed;
     n = n < s->n_known ? n : s->n_known - 1; /* the last one's logits are wanted */
-    return cache_can_go_back(e, fork_from, n) ? n : 0;
+    return kv_seq_can_truncate(&e->kv, &fork_from->kv, n) ? n : 0;
 }
 
 static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32_t n) {
-    s->cached = fork_from->cached;
-    if (s->cached) {
-        s->path = kv_index_fork(e->index, &fork_from->path);
-        kv_index_truncate(e->index, &s->path, n);
-    }
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        quire_err err = kv_table_fork_first(e->pool, &fork_from->tables[g], n, e->layout.page_tokens, &s->tables[g]);
-        assert(err == QUIRE_OK); /* the tables were made with room for the whole sequence, of which n tokens are a part */
-        (void)err;
-    }
-    s->n_computed = s->n_reused = n;
+    kv_seq_fork(&e->kv, &fork_from->kv, n, &s->kv); /* the tables were made with room for the whole sequence */
+    s->n_reused = n;
     s->n_admitted = 2;
     s->n_cached = s->fork_replaces ? fork_from->n_cached : n;
     e->stats.known_tokens_queried += s->n_known;
@@ -76,7 +66,8 @@ void branch_enter(engine *e, sequence *s) {
     }
     if (s->fork_replaces) {
         if (n > 0) {
-            cache_release(e, fork_from, CACHE_DROP); /* its part-filled page is then the branch's alone: not indexed, and not copied */
+            kv_seq_release(&e->kv, &fork_from->kv, fork_from->tokens,
+                           KV_DROP); /* its part-filled page is then the branch's alone: not indexed, and not copied */
         }
         engine_cancel(e, fork_from->id);
     }

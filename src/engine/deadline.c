@@ -28,11 +28,11 @@ static deadline_load load_of_running(const engine *e) {
     deadline_load load = {0};
     for (int32_t i = 0; i < e->n_running; i++) {
         const sequence *s = e->running[i];
-        if (s->n_known - s->n_computed == 1) {
+        if (s->n_known - s->kv.n_computed == 1) {
             load.n_decodes++;
             load.decode_pairs += s->n_known;
         } else {
-            add_prompt(&load, s->n_computed, s->n_known);
+            add_prompt(&load, s->kv.n_computed, s->n_known);
         }
     }
     return load;

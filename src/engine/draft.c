@@ -73,7 +73,7 @@ draft_seq draft_begin(void) {
 /* Whether s's next step computes one token of its own after sampled ones: then drafts can follow it. Not with a beam, whose next token the
  * search chooses, nor where children are forked from s in that step: they get its pages as they are, which would contain s's drafts. */
 static bool can_draft(const sequence *s) {
-    return s->beams == NULL && s->next_child == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
+    return s->beams == NULL && s->next_child == NULL && s->n_known - s->kv.n_computed == 1 && s->n_known > s->n_prompt;
 }
 
 /* The bounds of the next draft: as deep as s's length, and as many nodes as its branches take. */

@@ -67,7 +67,7 @@ typedef struct draft_seq {
     suffix_cursor own;  /* suffix: the sequence's own tree; its root is SUFFIX_NONE before there is one */
     int32_t n_indexed;  /* its tokens that are in that tree */
     bool own_failed;    /* there was no memory for that tree */
-    int32_t seat;       /* model: the number of its state in the draft model + 1; 0: none */
+    int32_t model_seq;       /* model: the number of its kv_seq in the draft model's cache + 1; 0: none */
     /* rejection sampling: the distributions that the first branch was drawn from, [its nodes][n_vocab]. NULL, and all other nodes: the
      * drafter gave the token probability 1. */
     const float *distributions;

@@ -2,12 +2,12 @@
  * where both models agree they sample the same token, in sampled text too. Only the first level of a tree has more than one token: besides
  * the sampled one those that the model finds likeliest, at no further cost.
  *
- * The model has a pool of its own. A sequence gets a state in the draft model (`seat`) when it is first drafted for, with block tables as
- * long as a sequence may be, and releases it when it ends or is preempted. What the model computed of a rejected draft is truncated at the
- * next call. Known tokens that it has not seen yet (a prompt at first) are computed then, as many rows a step as its backend takes; it
- * drafts for the sequences that are up to date. When pages run out, it takes those of sequences that are not drafted for in this step; else
- * there is no draft. Invariant: a seat's tables hold its n_computed tokens, of which the first min(n_computed, draft.n_agreed) are the
- * sequence's own. */
+ * The model has a KV cache of its own. A sequence gets a kv_seq in it when it is first drafted for, with block tables as long as a sequence
+ * may be, and releases it when it ends or is preempted. What the model computed of a rejected draft is truncated at the next call. Known
+ * tokens that it has not seen yet (a prompt at first) are computed then, as many rows a step as its backend takes; it drafts for the
+ * sequences that are up to date. When pages run out, it takes those of sequences that are not drafted for in this step; else there is no
+ * draft. Invariant: the kv_seq's tables hold its n_computed tokens, of which the first min(n_computed, draft.n_agreed) are the sequence's
+ * own. */
 #ifndef ENGINE_DRAFT_MODEL_H
 #define ENGINE_DRAFT_MODEL_H
 

@@ -113,7 +113,6 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
                                .target_us = (double)o->step_target_us};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
-    TRY(kv_pool_open(o->n_pages, &e->pool));
     TRY(tiering_open(e, err));
     TRY(swap_open(e, err));
     TRY(cache_open(e));
@@ -188,11 +187,10 @@ void engine_close(engine *e) {
     batch_sample_close(e);
     tiering_close(e);
     swap_close(e);
-    cache_close(e);
+    kv_cache_close(&e->kv);
     if (e->in_wake.fd >= 0) {
         wake_deinit(&e->in_wake);
     }
-    kv_pool_close(e->pool);
     ring_close(e->in);
     mem_free(e->entries);
     mem_free(e->free_entries);

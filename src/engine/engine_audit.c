@@ -13,14 +13,14 @@ void engine_audit(const engine *e) {
     }
     int32_t n = 0;
     for (int32_t i = 0; i < e->n_running; i++) {
-        for (int32_t g = 0; g < e->running[i]->n_tables; g++) {
-            e->step.tables[n++] = &e->running[i]->tables[g];
+        for (int32_t g = 0; g < e->running[i]->kv.n_tables; g++) {
+            e->step.tables[n++] = &e->running[i]->kv.tables[g];
         }
     }
     quire_error err = {0};
-    quire_err r = kv_check(e->pool, e->step.tables, n, NULL, 0, &err);
-    if (r == QUIRE_OK && e->index) {
-        r = kv_index_check(e->index, &err);
+    quire_err r = kv_check(e->kv.pool, e->step.tables, n, NULL, 0, &err);
+    if (r == QUIRE_OK && e->kv.index) {
+        r = kv_index_check(e->kv.index, &err);
     }
     if (r != QUIRE_OK) {
         log_line(LOG_ERROR, "page audit: %s", err.message);

@@ -90,7 +90,7 @@ void explain_shared(sequence *s, quire_wait wait) {
         wait_for(s, wait);
         cut(s, clock_us());
         x->stage = EXPLAIN_PREFILL;
-        x->report.shared = s->n_computed;
+        x->report.shared = s->kv.n_computed;
     }
 }
 
@@ -128,7 +128,7 @@ void explain_preempted(sequence *s) {
     come_back(x, now_us); /* an earlier preemption */
     x->report.n_preemptions++;
     x->preempted_us = now_us;
-    x->was_computed = s->n_computed > x->was_computed ? s->n_computed : x->was_computed;
+    x->was_computed = s->kv.n_computed > x->was_computed ? s->kv.n_computed : x->was_computed;
 }
 
 void explain_computed(engine *e, sequence *s, int32_t n) {
@@ -136,15 +136,15 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
     if (!x) {
         return;
     }
-    int32_t before = s->n_computed - n;
+    int32_t before = s->kv.n_computed - n;
     if (x->report.n_chunks + x->report.n_decodes == 0 && x->report.shared == 0) {
         x->report.matched = s->n_reused;
         x->report.copied = s->n_reused % e->layout.page_tokens;
     }
     if (x->preempted_us > 0) {
-        int32_t again = (s->n_computed < x->was_computed ? s->n_computed : x->was_computed) - before;
+        int32_t again = (s->kv.n_computed < x->was_computed ? s->kv.n_computed : x->was_computed) - before;
         add_cost(x, (quire_explain_preemption){.recomputed = again > 0 ? again : 0});
-        if (s->n_computed >= x->was_computed) {
+        if (s->kv.n_computed >= x->was_computed) {
             come_back(x, clock_us());
         }
     }

@@ -1,6 +1,5 @@
 #include "engine/fork.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "engine/cache.h"
@@ -14,16 +13,7 @@ static void wait_alone(engine *e, sequence *s) {
 }
 
 void fork_share(engine *e, const sequence *parent, sequence *s) {
-    s->cached = parent->cached;
-    if (s->cached) {
-        s->path = kv_index_fork(e->index, &parent->path);
-    }
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        quire_err err = kv_table_fork(e->pool, &parent->tables[g], &s->tables[g]);
-        assert(err == QUIRE_OK); /* the tables were made with room for the whole sequence */
-        (void)err;
-    }
-    s->n_computed = parent->n_computed;
+    kv_seq_fork(&e->kv, &parent->kv, parent->kv.n_computed, &s->kv); /* the tables were made with room for the whole sequence */
     s->n_reused = 0;
     s->n_cached = parent->n_cached;
     s->n_admitted = 1;

@@ -25,7 +25,7 @@ bool prefix_wait_blocks(const engine *e, const sequence *s) {
         return false;
     }
     const sequence *other = find_running(e, s);
-    return other != NULL && other->n_computed < s->blocked_until;
+    return other != NULL && other->kv.n_computed < s->blocked_until;
 }
 
 /* A waiting sequence, and what it finds in the cache. */
@@ -37,14 +37,14 @@ typedef struct waiter {
 /* How many tokens a and b may share in the cache: all in one namespace, else the pages that are public for both; one's public prefix may be
  * the beginning of the other's. */
 static int32_t common_ground(const engine *e, const sequence *a, const sequence *b) {
-    if (!a->cached || !b->cached) {
+    if (!a->kv.has_path || !b->kv.has_path) {
         return 0;
     }
-    if (a->path.namespace == b->path.namespace) {
+    if (a->kv.path.namespace == b->kv.path.namespace) {
         return a->n_known < b->n_known ? a->n_known : b->n_known;
     }
-    int32_t n_public = a->path.n_public < b->path.n_public ? a->path.n_public : b->path.n_public;
-    return n_public > 0 && a->path.public_namespace == b->path.public_namespace ? n_public * e->layout.page_tokens : 0;
+    int32_t n_public = a->kv.path.n_public < b->kv.path.n_public ? a->kv.path.n_public : b->kv.path.n_public;
+    return n_public > 0 && a->kv.path.public_namespace == b->kv.path.public_namespace ? n_public * e->layout.page_tokens : 0;
 }
 
 /* The token up to which w could take pages from `other` that are not computed yet, n_computed being those that are; 0: no wait is worth
@@ -78,7 +78,7 @@ void prefix_wait_find(engine *e, sequence *const *candidates, int32_t i) {
     sched_seq *planned = e->step.waiting;
     waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = cache_reusable(s)};
     s->blocked_until = 0;
-    if (!s->cached || w.n_wanted - w.n_cached < e->layout.page_tokens) {
+    if (!s->kv.has_path || w.n_wanted - w.n_cached < e->layout.page_tokens) {
         return;
     }
     for (int32_t k = 0; k < e->n_running + i; k++) {
@@ -87,7 +87,7 @@ void prefix_wait_find(engine *e, sequence *const *candidates, int32_t i) {
         if (!runs && planned[k - e->n_running].prefix_wait) {
             continue;
         }
-        int32_t until = worth_waiting(e, &w, other, runs ? other->n_computed : planned[k - e->n_running].n_computed);
+        int32_t until = worth_waiting(e, &w, other, runs ? other->kv.n_computed : planned[k - e->n_running].n_computed);
         if (until > s->blocked_until) {
             s->blocked_until = until;
             s->blocked_on = other->arrival;

@@ -7,9 +7,7 @@
 #include "engine/explain.h"
 
 static void sequence_free(sequence *s) {
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        mem_free(s->tables[g].pages);
-    }
+    kv_seq_deinit(&s->kv);
     beams_drop(s->beams);
     sampling_lists_drop(s->sampling.lists);
     mem_free(s->logprobs);
@@ -19,7 +17,6 @@ static void sequence_free(sequence *s) {
         sequence_drop(s->fork_from);
     }
     mem_free(s->prompt_logprobs);
-    mem_free(s->tables);
     mem_free(s->tokens);
     mem_free(s);
 }
@@ -44,25 +41,15 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
            (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables, int32_t page_tokens, sequence **out) {
+quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out) {
     sequence *s = mem_new(1, sizeof *s);
     int32_t *tokens = mem_new((size_t)n_max, sizeof *tokens);
-    kv_table *tables = mem_new((size_t)n_tables, sizeof *tables);
-    if (!s || !tokens || !tables) {
+    if (!s || !tokens || kv_seq_init(&s->kv, n_groups, (int32_t)kv_pages_for(n_max, page_tokens)) != QUIRE_OK) {
         mem_free(s);
         mem_free(tokens);
-        mem_free(tables);
         return QUIRE_NO_MEMORY;
     }
     s->tokens = tokens;
-    s->tables = tables;
-    for (; s->n_tables < n_tables; s->n_tables++) {
-        quire_err e = kv_table_init(&tables[s->n_tables], (int32_t)kv_pages_for(n_max, page_tokens));
-        if (e != QUIRE_OK) {
-            sequence_free(s);
-            return e;
-        }
-    }
     s->n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     if (!alloc_extras(s, r, n_max)) {
         sequence_free(s);

@@ -3,7 +3,7 @@
  *   WAITING --admitted--> PREFILL --prompt computed--> DECODE --finished--> DONE      (preempted: back to WAITING)
  *
  * The submitting thread allocates all of it, so that the engine thread allocates nothing for it. Owner: the engine thread, except for
- * fields marked as the reader's or as shared. Engine and reader have one reference each; the last one frees it. Invariant: n_computed <
+ * fields marked as the reader's or as shared. Engine and reader have one reference each; the last one frees it. Invariant: kv.n_computed <
  * n_known <= n_max while it runs. */
 #ifndef ENGINE_SEQUENCE_H
 #define ENGINE_SEQUENCE_H
@@ -13,8 +13,7 @@
 #include "base/mem.h"
 #include "engine/draft.h"
 #include "engine/engine.h"
-#include "kv/index.h"
-#include "kv/table.h"
+#include "kv/kv_seq.h"
 
 typedef enum seq_state { SEQ_WAITING, SEQ_PREFILL, SEQ_DECODE, SEQ_DONE } seq_state;
 
@@ -24,20 +23,19 @@ typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
 typedef struct sequence {
     /* The engine thread's, read in every step, which goes through hundreds of sequences. */
     seq_state state;
-    int32_t n_known, n_computed;
+    int32_t n_known;
+    kv_seq kv;                /* its pages, and n_computed of the known tokens that they hold */
     int32_t n_preempted;      /* how often it was preempted */
     struct sequence *next_child; /* the next child in the chain of its fork parent (fork.h), or NULL */
     struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     int64_t last_token_us;
     int32_t tenant_slot;            /* its tenant's slot (admission_policy.h) */
     bool is_sampled;           /* batch_sample has sampled its next token (batch_sample.h) */
-    bool cached;              /* it belongs to a namespace of the prefix cache, at path */
     int32_t sampled;
     quire_err sample_error;
     float mirostat_mu;
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
     struct explain *explain;
-    kv_path path;
     float *logits_out;
     int32_t logits_first;
     int64_t deadline_us;      /* when its first token must be there (clock_us); 0: no deadline */
@@ -47,11 +45,9 @@ typedef struct sequence {
     int32_t n_max;            /* tokens at which it ends: prompt + max_tokens */
     int32_t *tokens;          /* [n_max]; published ones are final, those behind n_known are drafts */
     token_logprob *logprobs, *prompt_logprobs; /* [n_max - n_prompt][logprobs_width], [n_prompt - 1][prompt_logprobs_width], or NULL */
-    kv_table *tables;         /* [n_tables] one for each group */
     engine_out *out;
     void *user;
     request_id id;
-    int32_t n_tables;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
     int32_t n_given;          /* tokens at submission: the prompt, and for a branch the tokens generated before */
     uint32_t sample_index;
@@ -116,7 +112,7 @@ static inline bool sequence_ends_with(const sequence *s, int32_t token, const in
 }
 
 /* Makes a sequence, which takes r->tokens and grows them to n_max. On failure r->tokens stays the caller's. */
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables, int32_t page_tokens, sequence **out);
+quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out);
 /* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */
 void sequence_drop(sequence *s);
 

@@ -13,8 +13,7 @@
 #include "sample/sampler.h"
 #include "sched/sched.h"
 #include "engine/sequence.h"
-#include "kv/index.h"
-#include "kv/pool.h"
+#include "kv/kv_cache.h"
 
 /* An entry in the table of requests. generation grows with each use; cancel is the generation that is to end. */
 typedef struct engine_entry {
@@ -76,10 +75,8 @@ struct engine {
 
     /* engine thread only: */
     pthread_t thread;
-    kv_pool *pool;
+    kv_cache kv;
     audit_file *audit_file;  /* NULL: none */
-    kv_events *events;       /* pages that the index stores and removes; any thread may read. NULL: no prefix cache */
-    kv_index *index;         /* NULL: no prefix cache */
     tiering *tiering;        /* NULL: no tiers */
     swap *swap;              /* NULL: no swap space */
     sampler **samplers, *sampler; /* one for each thread that samples (batch_sample.h), and the first of them, the engine thread's */

@@ -16,25 +16,25 @@
 /* ---- keys ---- */
 
 kv_tier_id tiering_root(const engine *e, kv_tier_id before, int32_t namespace) {
-    kv_index_namespace s = kv_index_describe_namespace(e->index, namespace);
+    kv_index_namespace s = kv_index_describe_namespace(e->kv.index, namespace);
     return kv_tier_id_root(before, s.name, s.n_name, s.is_public);
 }
 
 /* The key of the parent of a full entry, before which all have keys. */
 static kv_tier_id parent_of(const engine *e, const kv_index_entry *d) {
     kv_tier_id before = d->up != ENTRY_NONE ? e->tiering->names[d->up].id : (kv_tier_id){0, 0};
-    bool begins = d->up == ENTRY_NONE || kv_index_describe(e->index, d->up).namespace != d->namespace;
+    bool begins = d->up == ENTRY_NONE || kv_index_describe(e->kv.index, d->up).namespace != d->namespace;
     return begins ? tiering_root(e, before, d->namespace) : before;
 }
 
 kv_tier_id tiering_name(engine *e, int32_t entry) {
     tiering *t = e->tiering;
     int32_t n = 0;
-    for (int32_t i = entry; i != ENTRY_NONE && !t->names[i].is_known; i = kv_index_describe(e->index, i).up) {
+    for (int32_t i = entry; i != ENTRY_NONE && !t->names[i].is_known; i = kv_index_describe(e->kv.index, i).up) {
         t->path[n++] = i;
     }
     while (n > 0) {
-        kv_index_entry d = kv_index_describe(e->index, t->path[--n]);
+        kv_index_entry d = kv_index_describe(e->kv.index, t->path[--n]);
         t->names[d.entry].id = kv_tier_id_page(parent_of(e, &d), d.tokens, e->layout.page_tokens);
         t->names[d.entry].is_known = true;
     }
@@ -58,7 +58,7 @@ static void put_page(engine *e, const kv_index_entry *d, int32_t group, kv_put t
 /* A page is about to be removed: stores its bytes in the tiers. Part-filled pages are not worth it. */
 static void on_remove(void *context, int32_t entry, int32_t group) {
     engine *e = context;
-    kv_index_entry d = kv_index_describe(e->index, entry);
+    kv_index_entry d = kv_index_describe(e->kv.index, entry);
     if (d.n_tokens == e->layout.page_tokens) {
         put_page(e, &d, group, e->tiering->closes ? KV_PUT_KEPT : KV_PUT_ALL);
     }
@@ -81,7 +81,7 @@ void tiering_published(engine *e, const sequence *s) {
         return;
     }
     int32_t n = 0;
-    for (int32_t i = s->path.entry; i != ENTRY_NONE && !t->names[i].was_queued; i = kv_index_describe(e->index, i).up) {
+    for (int32_t i = s->kv.path.entry; i != ENTRY_NONE && !t->names[i].was_queued; i = kv_index_describe(e->kv.index, i).up) {
         t->path[n++] = i;
     }
     write_queue *q = &t->to_write;
@@ -102,7 +102,7 @@ static void write_some(engine *e) {
         if (!t->names[entry].was_queued) {
             continue; /* it was removed meanwhile */
         }
-        kv_index_entry d = kv_index_describe(e->index, entry);
+        kv_index_entry d = kv_index_describe(e->kv.index, entry);
         for (int32_t g = 0; g < e->layout.n_groups; g++) {
             if (d.pages[g] != PAGE_NONE.v) {
                 put_page(e, &d, g, KV_PUT_KEPT);
@@ -134,11 +134,11 @@ void tiering_stats(const engine *e, kv_tier_stats out[KV_N_TIERS]) {
 /* ---- open and close ---- */
 
 static quire_err open_arrays(engine *e, tiering *t) {
-    int32_t n_groups = e->layout.n_groups, n_most = (int32_t)kv_pages_for(e->options.max_model_len, e->layout.page_tokens);
-    t->names = mem_new((size_t)cache_cap_entries(e), sizeof *t->names);
+    int32_t n_most = (int32_t)kv_pages_for(e->options.max_model_len, e->layout.page_tokens);
+    kv_cache_options cache = cache_options(e);
+    t->names = mem_new((size_t)kv_cache_cap_entries(&cache), sizeof *t->names);
     t->path = mem_new((size_t)n_most + 1, sizeof *t->path);
-    t->tables = mem_new((size_t)n_groups, sizeof *t->tables);
-    if (!t->names || !t->path || !t->tables) {
+    if (!t->names || !t->path) {
         return QUIRE_NO_MEMORY;
     }
     if (e->options.tiers.write == TIER_WRITE_THROUGH) {
@@ -148,9 +148,7 @@ static quire_err open_arrays(engine *e, tiering *t) {
             return QUIRE_NO_MEMORY;
         }
     }
-    for (int32_t g = 0; g < n_groups; g++) {
-        TRY(kv_table_init(&t->tables[g], n_most + 1));
-    }
+    TRY(kv_seq_init(&t->seq, e->layout.n_groups, n_most + 1));
     for (int i = 0; i < MAX_PROMOTIONS; i++) {
         TRY(promotion_open(e, &t->promotions[i]));
     }
@@ -202,8 +200,8 @@ quire_err tiering_open(engine *e, quire_error *err) {
 /* Writes cached pages to the tiers that outlive the process, as far as time allows. */
 static void flush(engine *e) {
     int64_t end_us = clock_us() + FLUSH_US;
-    while (e->index && kv_pool_counts(e->pool).n_cached > 0 && clock_us() < end_us) {
-        (void)kv_index_evict(e->index, kv_pool_counts(e->pool).n_free + 1);
+    while (e->kv.index && kv_pool_counts(e->kv.pool).n_cached > 0 && clock_us() < end_us) {
+        (void)kv_index_evict(e->kv.index, kv_pool_counts(e->kv.pool).n_free + 1);
         while (kv_tiers_n_pending(e->tiering->tiers) >= FLUSH_PENDING && clock_us() < end_us) {
             wake_wait(&e->in_wake, SHORT_WAIT_US);
             kv_tiers_poll(e->tiering->tiers);
@@ -224,11 +222,8 @@ void tiering_close(engine *e) {
     for (int i = 0; i < MAX_PROMOTIONS; i++) {
         promotion_close(&t->promotions[i]);
     }
-    for (int32_t g = 0; t->tables && g < e->layout.n_groups; g++) {
-        kv_table_deinit(e->pool, &t->tables[g]);
-    }
+    kv_seq_deinit(&t->seq);
     mem_free(t->to_write.entries);
-    mem_free(t->tables);
     mem_free(t->path);
     mem_free(t->names);
     mem_free(t);

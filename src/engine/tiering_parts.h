@@ -33,9 +33,9 @@ typedef struct write_queue {
 struct tiering {
     kv_tiers *tiers;
     kv_index_watch watch;
-    entry_name *names; /* [cache_cap_entries] by index entry */
+    entry_name *names; /* [kv_cache_cap_entries] by index entry */
     int32_t *path;     /* [max pages of a sequence] entries of a path, from its end to its root */
-    kv_table *tables;  /* [n_groups] of the pages being published; empty between calls */
+    kv_seq seq;        /* the position at which pages are published; its tables are empty between calls */
     promotion promotions[MAX_PROMOTIONS];
     write_queue to_write;
     bool closes;

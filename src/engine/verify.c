@@ -69,20 +69,20 @@ static void next_token(engine *e, sequence *s, int32_t at, int32_t n, int32_t ou
 /* Moves what was computed of s's next token, at index `place` of its tables, to the slot of its position. */
 static void take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        pairs[g] = (kv_move_pair){.src = {kv_table_slot(&s->tables[g], place, e->layout.page_tokens)},
-                                  .dst = {kv_table_slot(&s->tables[g], s->n_computed, e->layout.page_tokens)},
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->kv, g, place)},
+                                  .dst = {kv_seq_slot(&e->kv, &s->kv, g, s->kv.n_computed)},
                                   .group = g};
     }
-    if (place != s->n_computed) {
-        e->b->ops->kv_move(e->b, pairs, s->n_tables);
+    if (place != s->kv.n_computed) {
+        e->b->ops->kv_move(e->b, pairs, s->kv.n_tables);
     }
 }
 
 void verify_item(engine *e, int32_t item, int32_t out) {
     sequence *s = e->step.seqs[item];
     const draft_tree *tree = &s->draft.tree;
-    const int32_t n = e->step.plan.items[item].n_drafts, place = s->n_computed; /* place: index of the first draft */
+    const int32_t n = e->step.plan.items[item].n_drafts, place = s->kv.n_computed; /* place: index of the first draft */
     const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
     int32_t at = DRAFT_ROOT;
     draft_outcome o = {.n = n, .is_jump_forward = s->draft.n_jump_forward > 0};
@@ -99,19 +99,19 @@ void verify_item(engine *e, int32_t item, int32_t out) {
             break;
         }
         take_place(e, s, place + at);
-        s->n_computed++;
+        kv_seq_advance(&s->kv, 1);
         if (!finite_rows(e, s, row + at, 1, row_behind(s, at, out))) {
             step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
             break;
         }
         cache_publish(e, s);
-        cache_forget(e, s);
+        kv_seq_forget(&e->kv, &s->kv);
     }
     if (n > 0) {
         o.to_end = draft_tree_next(tree, n, at, DRAFT_ROOT) == DRAFT_ROOT;
         draft_report(e, s, &o);
     }
-    for (int32_t g = 0; g < s->n_tables && s->state != SEQ_DONE; g++) {
-        kv_table_truncate(e->pool, &s->tables[g], s->n_computed, e->layout.page_tokens);
+    if (s->state != SEQ_DONE) {
+        kv_seq_trim(&e->kv, &s->kv);
     }
 }
