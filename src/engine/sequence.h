@@ -98,18 +98,6 @@ static inline bool sequence_wants_logits(const sequence *s) {
     return (s->logits_out != NULL || s->prompt_logprobs != NULL) && s->n_known == s->n_prompt;
 }
 
-/* Whether token is one after which s ends: the model's end tokens, unless it ignores them, and its own stop tokens. */
-static inline bool sequence_ends_with(const sequence *s, int32_t token, const int32_t *eos, int32_t n_eos) {
-    bool ends = false;
-    for (int32_t i = 0; i < n_eos && !s->sampling.ignore_eos; i++) {
-        ends = ends || eos[i] == token;
-    }
-    for (int32_t i = 0; i < s->sampling.n_stop_tokens; i++) {
-        ends = ends || s->sampling.stop_tokens[i] == token;
-    }
-    return ends;
-}
-
 /* Takes r->tokens, grown to n_max, unless it fails. */
 quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out);
 /* One holder less; the last frees it. Its tables must be empty by then. */
