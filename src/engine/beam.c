@@ -10,6 +10,7 @@
 #include "engine/lists.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
+#include "sample/end_tokens.h"
 
 /* ---- beams and lists ---- */
 
@@ -126,12 +127,10 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     s->beam_sum = r->sum;
     stats_token(e, s, clock_us());
     e->stats.generation_tokens += r->n_tokens - 1;
-    int32_t last = r->tokens[r->n_tokens - 1];
-    for (int32_t i = 0; i < g->rules.n_ends; i++) {
-        if (g->ends[i] == last) {
-            s->stopped_by_eos = i < g->n_eos;
-            return FINISH_STOP;
-        }
+    end_kind end = end_token_kind(&s->sampling, e->desc, r->tokens[r->n_tokens - 1]);
+    if (end != END_NONE) {
+        s->stopped_by_eos = end == END_EOS;
+        return FINISH_STOP;
     }
     return r->n_tokens < g->rules.max_new ? FINISH_STOP : FINISH_LENGTH;
 }

@@ -57,7 +57,7 @@ typedef struct beams {
     beam_params params;
     engine_ending ending;
     beam_rules rules;
-    int32_t n_results, n_eos;                    /* the first n_eos of rules.ends are the model's */
+    int32_t n_results;
     int32_t n_beams, n_sets, list_length, width; /* width: of reported log-probabilities, or 0 */
     int32_t n_generated;
     beam *beams;

@@ -1,6 +1,7 @@
 /* Makes a beam search: checks that it fits, and allocates all its memory. */
 #include "base/mem.h"
 #include "engine/beam.h"
+#include "sample/end_tokens.h"
 
 static bool has_windows(const engine *e) {
     bool some = false;
@@ -125,12 +126,11 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
     g->n_beams = r->beams.width;
     g->n_sets = r->beams.n_groups;
     g->width = r->logprobs_width;
-    g->n_eos = p->ignore_eos ? 0 : e->desc->n_eos;
     g->rules = (beam_rules){.n = g->n_beams / g->n_sets,
                             .max_new = first->n_max - first->n_prompt,
                             .length_penalty = (double)r->beams.length_penalty,
                             .stopping = r->beams.stopping,
-                            .n_ends = g->n_eos + p->n_stop_tokens};
+                            .n_ends = end_tokens_count(p, e->desc)};
     g->ending = r->ending;
     if (g->ending.is_over != NULL) {
         g->rules.ends_too = beam_ending;
@@ -143,9 +143,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         beams_free(g);
         return QUIRE_NO_MEMORY;
     }
-    for (int32_t i = 0; i < g->rules.n_ends; i++) {
-        g->ends[i] = i < g->n_eos ? e->desc->eos[i] : p->stop_tokens[i - g->n_eos];
-    }
+    end_tokens_list(p, e->desc, g->ends);
     g->rules.ends = g->ends;
     atomic_init(&g->holders, g->n_beams);
     connect(g, first);

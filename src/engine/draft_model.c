@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "sample/end_tokens.h"
 #include "sample/logprobs.h"
 #include "spec/rejection.h"
 #include "engine/state.h"
@@ -175,7 +176,7 @@ static bool sample_draft(model_drafter *d, engine *e, model_seq *at, int32_t i) 
     s->tokens[n] = token;
     at->last = draft_tree_add(&s->draft.tree, at->last, token);
     add_others(s, likeliest, n_likeliest);
-    return n_guessed(at) < wanted->depth && s->draft.tree.n < wanted->nodes && !sequence_ends_with(s, token, e->desc->eos, e->desc->n_eos);
+    return n_guessed(at) < wanted->depth && s->draft.tree.n < wanted->nodes && end_token_kind(&s->sampling, e->desc, token) == END_NONE;
 }
 
 /* The first pass: computes the known tokens of the sequences to draft for, as far as the rows of a step suffice. */

@@ -99,18 +99,6 @@ static inline bool sequence_wants_logits(const sequence *s) {
     return (s->logits_out != NULL || s->prompt_logprobs != NULL) && s->n_known == s->n_prompt;
 }
 
-/* Whether s ends after token: one of the model's end tokens, unless s ignores them, or one of its own stop tokens. */
-static inline bool sequence_ends_with(const sequence *s, int32_t token, const int32_t *eos, int32_t n_eos) {
-    bool ends = false;
-    for (int32_t i = 0; i < n_eos && !s->sampling.ignore_eos; i++) {
-        ends = ends || eos[i] == token;
-    }
-    for (int32_t i = 0; i < s->sampling.n_stop_tokens; i++) {
-        ends = ends || s->sampling.stop_tokens[i] == token;
-    }
-    return ends;
-}
-
 /* Makes a sequence, which takes r->tokens and grows them to n_max. On failure r->tokens stays the caller's. */
 quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out);
 /* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */

@@ -19,6 +19,7 @@
 #include "engine/swap.h"
 #include "engine/tiering.h"
 #include "engine/verify.h"
+#include "sample/end_tokens.h"
 
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
     if (s->beams != NULL) {
@@ -424,23 +425,11 @@ bool step_submit(engine *e) {
 
 /* ---- second half ---- */
 
-static bool is_one_of(int32_t token, const int32_t *list, int32_t n) {
-    for (int32_t i = 0; i < n; i++) {
-        if (list[i] == token) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whether s ends with the token that it just got, and why. */
 static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
-    const sampling_params *p = &s->sampling;
-    if (!p->ignore_eos && is_one_of(token, e->desc->eos, e->desc->n_eos)) {
-        s->stopped_by_eos = true;
-        return FINISH_STOP;
-    }
-    if (is_one_of(token, p->stop_tokens, p->n_stop_tokens)) {
+    end_kind end = end_token_kind(&s->sampling, e->desc, token);
+    if (end != END_NONE) {
+        s->stopped_by_eos = end == END_EOS;
         return FINISH_STOP;
     }
     return s->n_known == s->n_max ? FINISH_LENGTH : FINISH_NONE;
