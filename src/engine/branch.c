@@ -5,6 +5,7 @@
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/lists.h"
+#include "engine/output.h"
 
 /* s chooses as the fork parent did up to where they part: mirostat is the only choice with a memory of its own. */
 static void take_mirostat(sequence *s, const sequence *fork_from) {

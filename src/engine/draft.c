@@ -66,10 +66,6 @@ void draft_close(engine *e) {
     mem_free(e->draft_scratch);
 }
 
-draft_seq draft_begin(void) {
-    return (draft_seq){.own = {.root = SUFFIX_NONE}};
-}
-
 /* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. Not with a beam, whose next
  * token is not its own to choose, nor where others are forked from s in that step: they get its pages as they are, and s's drafts would lie
  * in these. */
@@ -150,4 +146,8 @@ void draft_forget(engine *e, sequence *s, bool over) {
     if (e->drafter && e->drafter->ops->forget) {
         e->drafter->ops->forget(e->drafter, s, over);
     }
+}
+
+bool draft_by_rejection(const engine *e, const sequence *s) {
+    return e->options.draft.rule == DRAFT_RULE_STANDARD && s->sampling.mirostat == MIROSTAT_OFF;
 }

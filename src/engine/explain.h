@@ -6,24 +6,9 @@
 #ifndef ENGINE_EXPLAIN_H
 #define ENGINE_EXPLAIN_H
 
+#include "engine/explain_block.h"
 #include "engine/sequence.h"
-#include "quire_explain.h"
 
-typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
-
-typedef struct explain {
-    quire_explain report;
-    explain_stage stage;
-    quire_wait wait;      /* in EXPLAIN_QUEUE */
-    int64_t since_us;     /* when that began; 0: with the submission */
-    int64_t preempted_us; /* 0: it is not coming back from a preemption */
-    int32_t was_computed; /* tokens, when it was preempted */
-    bool is_counted;      /* in n_explained */
-} explain;
-
-/* A block for a sequence that begins to wait; NULL when out of memory. mem_free'd by whoever has it in the end: the reader, who takes it
- * with the end event, or the sequence. */
-explain *explain_new(void);
 /* The engine's thread knows s. */
 void explain_enter(engine *e, sequence *s);
 /* The plan is made and those admitted run: what every other waits for. n_candidates: waiting sequences that the plan looked at. O(1) where

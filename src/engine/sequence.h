@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
-#include "engine/draft.h"
+#include "engine/draft_types.h"
 #include "engine/engine.h"
 #include "kv/kv_seq.h"
 
@@ -28,6 +28,7 @@ typedef struct sequence {
     int32_t n_preempted;      /* times */
     struct sequence *next_child; /* the next of its group, see fork.h; or NULL */
     struct beams *beams;      /* the beam search that it is beam number `beam` of, see beam.h; or NULL */
+    void (*drop_beams)(struct beams *); /* one holder of beams less; where beams are */
     int64_t last_token_us;
     int32_t tenant_slot;            /* its tenant's slot (order.h) */
     bool is_sampled;           /* its next token was chosen ahead (presample.h) */
@@ -96,6 +97,12 @@ typedef struct sequence {
  * is computed again: its reader may have taken them and gone. */
 static inline bool sequence_wants_logits(const sequence *s) {
     return (s->logits_out != NULL || s->prompt_logprobs != NULL) && s->n_known == s->n_prompt;
+}
+
+/* Tokens of s that may be reused, wherever they are: all but the last known one, and none whose logits are wanted. */
+static inline int32_t sequence_reusable(const sequence *s) {
+    int32_t n = s->n_known - 1;
+    return sequence_wants_logits(s) && s->logits_first < n ? s->logits_first : n;
 }
 
 /* Takes r->tokens, grown to n_max, unless it fails. */

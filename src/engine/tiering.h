@@ -17,8 +17,8 @@
 
 #include "engine/state.h"
 
-/* After the pool, before the index: it watches that. */
-quire_err tiering_open(engine *e, quire_error *err);
+/* Before the cache, whose index has n_entries entries: it watches that. */
+quire_err tiering_open(engine *e, int32_t n_entries, quire_error *err);
 void tiering_close(engine *e);
 /* What the index is to tell, or NULL. */
 const kv_index_watch *tiering_watch(engine *e);
