@@ -8,6 +8,7 @@
 #include "engine/explain.h"
 #include "engine/fork.h"
 #include "engine/lists.h"
+#include "engine/output.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
 #include "sample/end_tokens.h"

@@ -105,6 +105,7 @@ static void connect(beams *g, sequence *first) {
         g->result_order[i] = &g->results[i];
         s->explain = i > 0 ? NULL : s->explain;
         s->beams = g;
+        s->drop_beams = beams_drop;
         s->beam = i;
     }
     for (int32_t i = 0; i < g->n_sets; i++) {

@@ -5,6 +5,7 @@
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/lists.h"
+#include "engine/output.h"
 
 /* Gives s the sampling state that the fork parent had at the fork position: only mirostat has a state. */
 static void take_mirostat(sequence *s, const sequence *fork_from) {

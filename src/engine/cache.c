@@ -35,13 +35,8 @@ void cache_enter(engine *e, sequence *s) {
     }
 }
 
-int32_t cache_reusable(const sequence *s) {
-    int32_t n = s->n_known - 1;
-    return sequence_wants_logits(s) && s->logits_first < n ? s->logits_first : n;
-}
-
 int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held) {
-    return kv_seq_peek(&e->kv, &s->kv, s->tokens, cache_reusable(s), n_held);
+    return kv_seq_peek(&e->kv, &s->kv, s->tokens, sequence_reusable(s), n_held);
 }
 
 /* Counts that s reuses n tokens: of the prompt at its first admission, later of what it knew when it was preempted. */
@@ -55,7 +50,7 @@ static void count_reuse(engine *e, sequence *s, int32_t n) {
 }
 
 void cache_admit(engine *e, sequence *s) {
-    int32_t n = kv_seq_admit(&e->kv, &s->kv, s->tokens, cache_reusable(s));
+    int32_t n = kv_seq_admit(&e->kv, &s->kv, s->tokens, sequence_reusable(s));
     s->n_admitted++;
     s->n_reused = 0;
     *(s->n_admitted == 1 ? &e->stats.prompt_tokens_queried : &e->stats.known_tokens_queried) += s->n_known;

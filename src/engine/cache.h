@@ -17,8 +17,6 @@ quire_err cache_open(engine *e);
 /* Puts a new sequence into its namespace, behind the public prefix that it begins with. When no namespace is left it runs without the
  * cache. */
 void cache_enter(engine *e, sequence *s);
-/* Tokens of s that may be reused, wherever they are: not the last known one, and none whose logits are wanted. */
-int32_t cache_reusable(const sequence *s);
 /* Tokens that s would reuse if it were admitted now. *n_held: how many of their pages running sequences hold, so that these take no room.
  * Changes nothing. */
 int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held);

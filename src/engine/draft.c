@@ -66,10 +66,6 @@ void draft_close(engine *e) {
     mem_free(e->draft_scratch);
 }
 
-draft_seq draft_begin(void) {
-    return (draft_seq){.own = {.root = SUFFIX_NONE}};
-}
-
 /* Whether s's next step computes one token of its own after sampled ones: then drafts can follow it. Not with a beam, whose next token the
  * search chooses, nor where children are forked from s in that step: they get its pages as they are, which would contain s's drafts. */
 static bool can_draft(const sequence *s) {
@@ -149,4 +145,8 @@ void draft_forget(engine *e, sequence *s, bool over) {
     if (e->drafter && e->drafter->ops->forget) {
         e->drafter->ops->forget(e->drafter, s, over);
     }
+}
+
+bool draft_by_rejection(const engine *e, const sequence *s) {
+    return e->options.draft.rule == DRAFT_RULE_STANDARD && s->sampling.mirostat == MIROSTAT_OFF;
 }

@@ -7,7 +7,6 @@
 #include "sample/logprobs.h"
 #include "spec/rejection.h"
 #include "engine/state.h"
-#include "engine/verify.h"
 
 #define TILE_ROWS 16
 
@@ -169,7 +168,7 @@ static bool sample_draft(model_drafter *d, engine *e, model_seq *at, int32_t i) 
                         .mirostat_mu = &at->mirostat_mu};
     n_likeliest = n_likeliest < e->desc->n_vocab ? n_likeliest : e->desc->n_vocab;
     logprobs_top(d->o.b->ops->logits(d->o.b, i), e->desc->n_vocab, 0.0, n_likeliest, likeliest);
-    if (verify_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token)
+    if (draft_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token)
                                   : sampler_sample(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
         return false;
     }

@@ -14,7 +14,7 @@
 #include "base/ring.h"
 #include "base/wake.h"
 #include "core/params.h"
-#include "engine/draft.h"
+#include "engine/draft_types.h"
 #include "sample/logprobs.h"
 #include "sched/preempt_cost.h"
 #include "sched/admission_policy.h"

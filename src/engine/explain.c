@@ -5,14 +5,6 @@
 #include "engine/prefix_wait.h"
 #include "engine/state.h"
 
-explain *explain_new(void) {
-    explain *x = mem_new(1, sizeof *x);
-    if (x) {
-        x->report.n_waits[QUIRE_WAIT_TURN] = 1;
-    }
-    return x;
-}
-
 void explain_enter(engine *e, sequence *s) {
     if (s->explain) {
         s->explain->is_counted = true;

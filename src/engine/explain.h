@@ -6,24 +6,9 @@
 #ifndef ENGINE_EXPLAIN_H
 #define ENGINE_EXPLAIN_H
 
+#include "engine/explain_block.h"
 #include "engine/sequence.h"
-#include "quire_explain.h"
 
-typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
-
-typedef struct explain {
-    quire_explain report;
-    explain_stage stage;
-    quire_wait wait;      /* in EXPLAIN_QUEUE */
-    int64_t since_us;     /* when the stage or wait began; 0: at the submission */
-    int64_t preempted_us; /* when it was preempted; 0: it was not, or has been computed again */
-    int32_t was_computed; /* tokens that were computed when it was preempted */
-    bool is_counted;      /* in n_explained */
-} explain;
-
-/* A block for a sequence that begins to wait; NULL when out of memory. The last owner frees it with mem_free: the reader, who gets it with
- * the end event, or the sequence. */
-explain *explain_new(void);
 /* s has reached the engine thread. */
 void explain_enter(engine *e, sequence *s);
 /* The plan is made and the admitted sequences run: records why each other sequence waits. n_candidates: waiting sequences that the plan

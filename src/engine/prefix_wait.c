@@ -76,7 +76,7 @@ static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *o
 void prefix_wait_find(engine *e, sequence *const *candidates, int32_t i) {
     sequence *s = candidates[i];
     sched_seq *planned = e->step.waiting;
-    waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = cache_reusable(s)};
+    waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = sequence_reusable(s)};
     s->blocked_until = 0;
     if (!s->kv.has_path || w.n_wanted - w.n_cached < e->layout.page_tokens) {
         return;

@@ -1,7 +1,6 @@
 /* Promotion: fetches the pages of a waiting request from the tiers into the pool and the index. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/tiering.h"
 #include "engine/tiering_parts.h"
@@ -154,7 +153,7 @@ void promotion_advance(engine *e, promotion *p) {
 
 /* Begins to promote s's pages behind those in the pool, if these are not all that it can use. */
 static void begin(engine *e, promotion *p, sequence *s) {
-    int32_t n_total = cache_reusable(s) / e->layout.page_tokens;
+    int32_t n_total = sequence_reusable(s) / e->layout.page_tokens;
     stand(e, s, n_total * e->layout.page_tokens);
     const kv_path *path = &e->tiering->seq.path;
     *p = (promotion){.s = s, .n_done = path->n_pages, .n_asked = path->n_pages, .n_total = n_total, .frames = p->frames};

@@ -3,12 +3,13 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/beam.h"
-#include "engine/explain.h"
+#include "engine/explain_block.h"
 
 static void sequence_free(sequence *s) {
     kv_seq_deinit(&s->kv);
-    beams_drop(s->beams);
+    if (s->beams != NULL) {
+        s->drop_beams(s->beams);
+    }
     sampling_lists_drop(s->sampling.lists);
     mem_free(s->logprobs);
     mem_free(s->explain);

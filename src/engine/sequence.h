@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
-#include "engine/draft.h"
+#include "engine/draft_types.h"
 #include "engine/engine.h"
 #include "kv/kv_seq.h"
 
@@ -28,6 +28,7 @@ typedef struct sequence {
     int32_t n_preempted;      /* how often it was preempted */
     struct sequence *next_child; /* the next child in the chain of its fork parent (fork.h), or NULL */
     struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
+    void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
     int64_t last_token_us;
     int32_t tenant_slot;            /* its tenant's slot (admission_policy.h) */
     bool is_sampled;           /* batch_sample has sampled its next token (batch_sample.h) */
@@ -97,6 +98,12 @@ typedef struct sequence {
  * computed again: its reader may have taken them already. */
 static inline bool sequence_wants_logits(const sequence *s) {
     return (s->logits_out != NULL || s->prompt_logprobs != NULL) && s->n_known == s->n_prompt;
+}
+
+/* Tokens of s that may be reused, wherever they are: not the last known one, and none whose logits are wanted. */
+static inline int32_t sequence_reusable(const sequence *s) {
+    int32_t n = s->n_known - 1;
+    return sequence_wants_logits(s) && s->logits_first < n ? s->logits_first : n;
 }
 
 /* Makes a sequence, which takes r->tokens and grows them to n_max. On failure r->tokens stays the caller's. */

@@ -8,7 +8,6 @@
 
 #include "core/cascade.h"
 #include "sched/admission_policy.h"
-#include "engine/output.h"
 #include "sched/step_cost.h"
 #include "sample/sampler.h"
 #include "sched/sched.h"

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/cache.h"
 #include "engine/tiering_parts.h"
 
 #define FLUSH_US       5000000 /* most time to flush at closing */
@@ -133,10 +132,9 @@ void tiering_stats(const engine *e, kv_tier_stats out[KV_N_TIERS]) {
 
 /* ---- open and close ---- */
 
-static quire_err open_arrays(engine *e, tiering *t) {
+static quire_err open_arrays(engine *e, tiering *t, int32_t n_entries) {
     int32_t n_most = (int32_t)kv_pages_for(e->options.max_model_len, e->layout.page_tokens);
-    kv_cache_options cache = cache_options(e);
-    t->names = mem_new((size_t)kv_cache_cap_entries(&cache), sizeof *t->names);
+    t->names = mem_new((size_t)n_entries, sizeof *t->names);
     t->path = mem_new((size_t)n_most + 1, sizeof *t->path);
     if (!t->names || !t->path) {
         return QUIRE_NO_MEMORY;
@@ -169,7 +167,7 @@ static bool are_kept(const engine_tiers *o) {
     return o->file_path || o->redis_url;
 }
 
-quire_err tiering_open(engine *e, quire_error *err) {
+quire_err tiering_open(engine *e, int32_t n_entries, quire_error *err) {
     const engine_tiers *o = &e->options.tiers;
     if (o->host_bytes == 0 && !are_kept(o)) {
         return QUIRE_OK;
@@ -179,7 +177,7 @@ quire_err tiering_open(engine *e, quire_error *err) {
                        "tiers keep pages of the prefix cache: they need --prefix-cache and a model without recurrent state");
     }
     tiering *t = e->tiering = mem_new(1, sizeof *t);
-    if (!t || open_arrays(e, t) != QUIRE_OK) {
+    if (!t || open_arrays(e, t, n_entries) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     t->watch = (kv_index_watch){.context = e, .on_remove = on_remove, .on_drop = on_drop};

@@ -17,8 +17,8 @@
 
 #include "engine/state.h"
 
-/* Opens the tiers. Call it after the pool is open and before the index is, whose watch it provides. */
-quire_err tiering_open(engine *e, quire_error *err);
+/* Opens the tiers. Call it before the cache is open, whose index has n_entries entries and uses the watch. */
+quire_err tiering_open(engine *e, int32_t n_entries, quire_error *err);
 void tiering_close(engine *e);
 /* The callbacks for the index, or NULL. */
 const kv_index_watch *tiering_watch(engine *e);

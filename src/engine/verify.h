@@ -22,11 +22,6 @@ static inline int32_t verify_first(const sequence *s) {
     return s->n_known - 1 + s->draft.n_jump_forward;
 }
 
-/* Whether s's drafts are accepted by rejection sampling. */
-static inline bool verify_by_rejection(const engine *e, const sequence *s) {
-    return e->options.draft.rule == DRAFT_RULE_STANDARD && s->sampling.mirostat == MIROSTAT_OFF;
-}
-
 /* Samples s's next token from logits, which it changes: by sampler_sample, or by rejection sampling where a draft is judged so. Errors as
  * sampler_sample. */
 quire_err verify_sample(engine *e, sequence *s, float *logits, const sample_context *c, int32_t *token);
