@@ -11,6 +11,8 @@
  *   commit   full pages become findable, and pages behind windows are released
  *   release  all pages are given back; what was computed stays findable
  *
+ * What is called for each sequence in each step is inline.
+ *
  * The caller keeps the tokens: every call that compares or publishes them takes the same array, which only grows or is truncated.
  *
  * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed tokens at least, PAGE_NONE only behind a window;
@@ -59,17 +61,37 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
 
 /* ---- growth ---- */
 
-/* Pages that n more tokens take from the pool in all groups, copies of shared pages included. */
-int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n);
+/* Pages that n more tokens take from the pool in group g, copies of shared pages included. */
+static inline int32_t kv_seq_group_needs(const kv_cache *c, const kv_seq *s, int32_t g, int32_t n) {
+    return g < c->n_token_groups ? kv_table_needs(c->pool, &s->tables[g], n, c->page_tokens)
+                                 : kv_table_state_needs(c->pool, &s->tables[g], c->state_pages[g]);
+}
+/* The same in all groups. */
+static inline int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n) {
+    int32_t n_pages = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        n_pages += kv_seq_group_needs(c, s, g, n);
+    }
+    return n_pages;
+}
+/* kv_seq_reserve of a cache with several groups, or states. */
+quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
 /* Pages for n tokens behind those that have some, in every group or in none. Shared pages that would be written are copied: the pairs are
  * added to copies. QUIRE_NO_ROOM (also when copies is full) and QUIRE_NO_MEMORY leave everything as it was. */
-quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
+static inline quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
+    bool is_plain = c->n_groups == 1 && c->n_token_groups == 1;
+    return is_plain ? kv_table_append(c->pool, s->tables, n, c->page_tokens, copies) : kv_seq_reserve_groups(c, s, n, copies);
+}
 /* n more tokens are computed, for which pages were reserved. */
 static inline void kv_seq_advance(kv_seq *s, int32_t n) {
     s->n_computed += n;
 }
 /* The full pages of tokens[0..n_computed) become findable. An index that is full leaves some out: only reuse is lost. */
-void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens);
+static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    if (s->has_path) {
+        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
+    }
+}
 /* The same, and the part-filled last page too. */
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
 /* Keeps the recurrent states as they are behind the computed tokens, findable, where there is room. goes_on: more tokens have pages and are
@@ -77,7 +99,13 @@ void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
  * n_state_pages more. Needs state groups and a path. */
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies);
 /* Releases the pages that no window of its groups sees from n_computed on. */
-void kv_seq_forget(kv_cache *c, kv_seq *s);
+static inline void kv_seq_forget(kv_cache *c, kv_seq *s) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        if (c->windows[g] > 0) {
+            kv_table_forget(c->pool, &s->tables[g], kv_cache_first_seen(c, g, s->n_computed), c->page_tokens);
+        }
+    }
+}
 
 /* ---- giving back ---- */
 
@@ -86,8 +114,16 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
 /* Only the first n tokens stay, of which kv_seq_can_truncate holds: the pages behind them are released. States stay as they are, but for
  * n 0, which releases them: kv_index_restore puts others in their place. */
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
+/* Groups of tokens keep pages for n tokens. */
+static inline void kv_seq_keep_pages(kv_cache *c, kv_seq *s, int32_t n) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        kv_table_truncate(c->pool, &s->tables[g], n, c->page_tokens);
+    }
+}
 /* Releases the pages that were reserved for more than the computed tokens. */
-void kv_seq_trim(kv_cache *c, kv_seq *s);
+static inline void kv_seq_trim(kv_cache *c, kv_seq *s) {
+    kv_seq_keep_pages(c, s, s->n_computed);
+}
 /* What becomes of the pages. */
 typedef enum kv_keep {
     KV_KEEP, /* they stay findable, the part-filled last one too where nobody else holds it */
@@ -102,15 +138,35 @@ bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s);
 /* ---- looking ---- */
 
 /* Entries of its tables. */
-int32_t kv_seq_pages(const kv_seq *s);
+static inline int32_t kv_seq_pages(const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        n += s->tables[g].n_pages;
+    }
+    return n;
+}
 /* Groups whose next token is written into a page that others hold or can find: pages that the next reservation takes to copy them. */
-int32_t kv_seq_copied_tails(const kv_cache *c, const kv_seq *s);
+static inline int32_t kv_seq_copied_tails(const kv_cache *c, const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        n += kv_table_copies_tail(c->pool, &s->tables[g], c->page_tokens);
+    }
+    return n;
+}
 /* Where the token at position p of group g lies. p has a page. */
 static inline int64_t kv_seq_slot(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p) {
     return kv_table_slot(&s->tables[g], p, c->page_tokens);
 }
 /* Slots of positions p0..p0 + n of group g. */
-void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n, kv_slot *out);
+static inline void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n, kv_slot *out) {
+    for (int32_t done = 0; done < n;) {
+        int64_t slot = kv_seq_slot(c, s, g, p0 + done);
+        int32_t in_page = c->page_tokens - (p0 + done) % c->page_tokens, end = done + (in_page < n - done ? in_page : n - done);
+        for (; done < end; done++) {
+            out[done] = (kv_slot){slot++};
+        }
+    }
+}
 /* Holders of entry i of group g: sequences whose tables name that page. 0 behind a window. */
 int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i);
 
