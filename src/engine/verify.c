@@ -62,7 +62,7 @@ static void next_token(engine *e, sequence *s, int32_t at, int32_t n, int32_t ou
         return;
     }
     s->draft.at = at;
-    s->draft.n_rows = draft_by_rejection(e, s) ? n : 0;
+    s->draft.n_rows = n > 0 && draft_by_rejection(e, s) ? n : 0;
     step_sample(e, s, e->b->ops->logits(e->b, out));
     s->draft.n_rows = 0;
 }

@@ -112,8 +112,3 @@ void kv_cache_set_time(kv_cache *c, int64_t now_us) {
         kv_index_set_time(c->index, now_us);
     }
 }
-
-int32_t kv_cache_first_seen(const kv_cache *c, int32_t g, int32_t n) {
-    int32_t window = c->windows[g];
-    return window == 0 || n < window ? 0 : n - window + 1;
-}

@@ -53,6 +53,9 @@ void kv_cache_make_free(kv_cache *c, int32_t n);
 /* Sets the time for retention, in microseconds from any start. Without an index: nothing. */
 void kv_cache_set_time(kv_cache *c, int64_t now_us);
 /* The first position that group g's layers attend to from position n. */
-int32_t kv_cache_first_seen(const kv_cache *c, int32_t g, int32_t n);
+static inline int32_t kv_cache_first_seen(const kv_cache *c, int32_t g, int32_t n) {
+    int32_t window = c->windows[g];
+    return window == 0 || n < window ? 0 : n - window + 1;
+}
 
 #endif

@@ -85,24 +85,11 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
 
 /* ---- growth ---- */
 
-static int32_t needs_of(const kv_cache *c, const kv_seq *s, int32_t g, int32_t n) {
-    return g < c->n_token_groups ? kv_table_needs(c->pool, &s->tables[g], n, c->page_tokens)
-                                 : kv_table_state_needs(c->pool, &s->tables[g], c->state_pages[g]);
-}
-
-int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n) {
-    int32_t n_pages = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        n_pages += needs_of(c, s, g, n);
-    }
-    return n_pages;
-}
-
 /* Pairs that the next reservation adds to a list of copies. */
 static int32_t copies_of(const kv_cache *c, const kv_seq *s) {
     int32_t n = kv_seq_copied_tails(c, s);
     for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
-        n += s->tables[g].n_pages > 0 ? needs_of(c, s, g, 0) : 0;
+        n += s->tables[g].n_pages > 0 ? kv_seq_group_needs(c, s, g, 0) : 0;
     }
     return n;
 }
@@ -111,7 +98,7 @@ static int32_t copies_of(const kv_cache *c, const kv_seq *s) {
 static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *copies) {
     int64_t n_pages = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
-        int32_t n_group = needs_of(c, s, g, n);
+        int32_t n_group = kv_seq_group_needs(c, s, g, n);
         TRY(kv_table_reserve(&s->tables[g], s->tables[g].n_pages + n_group));
         n_pages += n_group;
     }
@@ -121,14 +108,11 @@ static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *
     return kv_pool_reserve(c->pool, (int32_t)n_pages, c->ids);
 }
 
-quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
-    if (c->n_groups == 1 && c->n_token_groups == 1) {
-        return kv_table_append(c->pool, s->tables, n, c->page_tokens, copies);
-    }
+quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
     TRY(take_pages(c, s, n, copies));
     const page_id *ids = c->ids;
     for (int32_t g = 0; g < s->n_tables; g++) {
-        int32_t n_group = needs_of(c, s, g, n);
+        int32_t n_group = kv_seq_group_needs(c, s, g, n);
         if (g < c->n_token_groups) {
             kv_table_append_reserved(c->pool, &s->tables[g], n, c->page_tokens, copies, ids);
         } else {
@@ -137,12 +121,6 @@ quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
         ids += n_group;
     }
     return QUIRE_OK;
-}
-
-void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
-    if (s->has_path) {
-        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
-    }
 }
 
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens) {
@@ -167,17 +145,11 @@ void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on
     (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, s->tables); /* a full tree only means less reuse */
     int32_t n_used = 0;
     for (int32_t g = c->n_token_groups; goes_on && g < s->n_tables; g++) {
-        int32_t n_group = needs_of(c, s, g, 0);
+        int32_t n_group = kv_seq_group_needs(c, s, g, 0);
         kv_table_state_append(c->pool, &s->tables[g], 0, c->state_pages[g], copies, c->ids + n_used);
         n_used += n_group;
     }
     kv_pool_release_all(c->pool, c->ids + n_used, goes_on ? c->n_state_pages - n_used : 0);
-}
-
-void kv_seq_forget(kv_cache *c, kv_seq *s) {
-    for (int32_t g = 0; g < c->n_token_groups; g++) {
-        kv_table_forget(c->pool, &s->tables[g], kv_cache_first_seen(c, g, s->n_computed), c->page_tokens);
-    }
 }
 
 /* ---- release ---- */
@@ -192,26 +164,15 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
     return true;
 }
 
-/* Truncates the groups of tokens to n tokens. */
-static void keep_tokens(kv_cache *c, kv_seq *s, int32_t n) {
-    for (int32_t g = 0; g < c->n_token_groups; g++) {
-        kv_table_truncate(c->pool, &s->tables[g], n, c->page_tokens);
-    }
-}
-
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n) {
     s->n_computed = n < s->n_computed ? n : s->n_computed;
-    keep_tokens(c, s, n);
+    kv_seq_keep_pages(c, s, n);
     for (int32_t g = c->n_token_groups; n == 0 && g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]);
     }
     if (s->has_path) {
         kv_index_truncate(c->index, &s->path, n);
     }
-}
-
-void kv_seq_trim(kv_cache *c, kv_seq *s) {
-    keep_tokens(c, s, s->n_computed);
 }
 
 /* Whether no other sequence holds the pages of the last tokens. If they were published all the same, the other holder would have to copy
@@ -245,33 +206,7 @@ bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s) {
 
 /* ---- queries ---- */
 
-int32_t kv_seq_pages(const kv_seq *s) {
-    int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        n += s->tables[g].n_pages;
-    }
-    return n;
-}
-
-int32_t kv_seq_copied_tails(const kv_cache *c, const kv_seq *s) {
-    int32_t n = 0;
-    for (int32_t g = 0; g < c->n_token_groups; g++) {
-        n += kv_table_copies_tail(c->pool, &s->tables[g], c->page_tokens);
-    }
-    return n;
-}
-
 int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i) {
     page_id page = s->tables[g].pages[i];
     return page.v == PAGE_NONE.v ? 0 : kv_pool_count(c->pool, page);
-}
-
-void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n, kv_slot *out) {
-    for (int32_t done = 0; done < n;) {
-        int64_t slot = kv_seq_slot(c, s, g, p0 + done);
-        int32_t in_page = c->page_tokens - (p0 + done) % c->page_tokens, end = done + (in_page < n - done ? in_page : n - done);
-        for (; done < end; done++) {
-            out[done] = (kv_slot){slot++};
-        }
-    }
 }

@@ -1,20 +1,22 @@
-/* A kv_seq is one sequence's state in a KV cache: its block tables of every group, its position in the prefix index, and how many of its
+/* A kv_seq is one sequence's memory in a KV cache: its block tables of every group, its place in the prefix index, and how many of its
  * tokens are computed.
  *
- *   init --open--> open --admit--> holds cached pages --reserve, advance, commit ..--> release --admit ..
+ *   init --open--> open --admit--> holds what is cached --reserve, advance, commit ..--> release --admit ..
  *                                       | truncate, fork                                    | close --> init
  *
- *   open     it has a path in the index, if there is room for its namespace; else it works without reuse
+ *   open     it has a path in the index, where the index has room for its namespace; else it works without reuse
  *   admit    its tables, empty until then, share the pages of the longest cached prefix
- *   reserve  takes pages for tokens to come, in every group or in none
- *   advance  counts tokens whose keys and values are written
- *   commit   publishes full pages, and releases pages behind windows
- *   release  releases all pages; what was computed can still be found
+ *   reserve  pages for tokens to come, in every group or in none
+ *   advance  tokens whose keys and values are written by now
+ *   commit   full pages become findable, and pages behind windows are released
+ *   release  all pages are given back; what was computed stays findable
+ *
+ * What is called for each sequence in each step is inline.
  *
  * The caller keeps the tokens: every call that compares or publishes them takes the same array, which only grows or is truncated.
  *
  * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed tokens at least, PAGE_NONE only behind a window;
- * path is at or before the last whole page of them. */
+ * path stands at or before the last whole page of them. */
 #ifndef KV_KV_SEQ_H
 #define KV_KV_SEQ_H
 
@@ -59,17 +61,37 @@ void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
 
 /* ---- growth ---- */
 
-/* Pages that n more tokens take from the pool in all groups, copies of shared pages included. */
-int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n);
+/* Pages that n more tokens take from the pool in group g, copies of shared pages included. */
+static inline int32_t kv_seq_group_needs(const kv_cache *c, const kv_seq *s, int32_t g, int32_t n) {
+    return g < c->n_token_groups ? kv_table_needs(c->pool, &s->tables[g], n, c->page_tokens)
+                                 : kv_table_state_needs(c->pool, &s->tables[g], c->state_pages[g]);
+}
+/* The same in all groups. */
+static inline int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n) {
+    int32_t n_pages = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        n_pages += kv_seq_group_needs(c, s, g, n);
+    }
+    return n_pages;
+}
+/* kv_seq_reserve of a cache with several groups, or states. */
+quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
 /* Reserves pages for n tokens behind those that have some, in every group or in none. Shared pages that would be written are copied: the
  * pairs are added to copies. QUIRE_NO_ROOM (also when copies is full) and QUIRE_NO_MEMORY leave everything unchanged. */
-quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
+static inline quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
+    bool is_plain = c->n_groups == 1 && c->n_token_groups == 1;
+    return is_plain ? kv_table_append(c->pool, s->tables, n, c->page_tokens, copies) : kv_seq_reserve_groups(c, s, n, copies);
+}
 /* Counts n more tokens as computed, for which pages were reserved. */
 static inline void kv_seq_advance(kv_seq *s, int32_t n) {
     s->n_computed += n;
 }
 /* Publishes the full pages of tokens[0..n_computed). A full index leaves some out: only reuse is lost. */
-void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens);
+static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    if (s->has_path) {
+        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
+    }
+}
 /* The same with the part-filled last page. */
 void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
 /* Takes a snapshot of the recurrent states after the computed tokens, where there is room. goes_on: more tokens have pages and are computed
@@ -77,7 +99,13 @@ void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
  * more. Needs state groups and a path. */
 void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies);
 /* Releases the pages that no window of its groups sees from n_computed on. */
-void kv_seq_forget(kv_cache *c, kv_seq *s);
+static inline void kv_seq_forget(kv_cache *c, kv_seq *s) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        if (c->windows[g] > 0) {
+            kv_table_forget(c->pool, &s->tables[g], kv_cache_first_seen(c, g, s->n_computed), c->page_tokens);
+        }
+    }
+}
 
 /* ---- release ---- */
 
@@ -86,8 +114,16 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
 /* Truncates s to its first n tokens, for which kv_seq_can_truncate holds: releases the pages behind them. States are unchanged, except with
  * n 0, which releases them; kv_index_restore puts others in their place. */
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
+/* Truncates the groups of tokens to n tokens. */
+static inline void kv_seq_keep_pages(kv_cache *c, kv_seq *s, int32_t n) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        kv_table_truncate(c->pool, &s->tables[g], n, c->page_tokens);
+    }
+}
 /* Releases the pages that were reserved for more than the computed tokens. */
-void kv_seq_trim(kv_cache *c, kv_seq *s);
+static inline void kv_seq_trim(kv_cache *c, kv_seq *s) {
+    kv_seq_keep_pages(c, s, s->n_computed);
+}
 /* What becomes of the pages. */
 typedef enum kv_keep {
     KV_KEEP, /* they can be found, the part-filled last one too where no other sequence holds it */
@@ -102,16 +138,36 @@ bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s);
 /* ---- queries ---- */
 
 /* The number of entries of its tables. */
-int32_t kv_seq_pages(const kv_seq *s);
+static inline int32_t kv_seq_pages(const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        n += s->tables[g].n_pages;
+    }
+    return n;
+}
 /* The number of groups whose next token is written into a shared page (kv_pool_is_shared): pages that the next reservation takes to copy
  * them. */
-int32_t kv_seq_copied_tails(const kv_cache *c, const kv_seq *s);
+static inline int32_t kv_seq_copied_tails(const kv_cache *c, const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        n += kv_table_copies_tail(c->pool, &s->tables[g], c->page_tokens);
+    }
+    return n;
+}
 /* The slot of the token at position p in group g. p has a page. */
 static inline int64_t kv_seq_slot(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p) {
     return kv_table_slot(&s->tables[g], p, c->page_tokens);
 }
 /* The slots of positions p0..p0 + n of group g. */
-void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n, kv_slot *out);
+static inline void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n, kv_slot *out) {
+    for (int32_t done = 0; done < n;) {
+        int64_t slot = kv_seq_slot(c, s, g, p0 + done);
+        int32_t in_page = c->page_tokens - (p0 + done) % c->page_tokens, end = done + (in_page < n - done ? in_page : n - done);
+        for (; done < end; done++) {
+            out[done] = (kv_slot){slot++};
+        }
+    }
+}
 /* The number of sequences whose tables name the page of entry i of group g. 0 behind a window. */
 int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i);
 
