@@ -55,8 +55,6 @@ ALLOWED_CYCLES = {
     "text": 3,
     "file": 4,
     "backend/cpu": 6,
-    "model": 2,
-    "api": 3,
     "server": 8,
     "cli": 2,
     "bench": 2,

@@ -3,6 +3,8 @@
 #ifndef API_DEFAULTS_H
 #define API_DEFAULTS_H
 
+#include <string.h>
+
 #include "file/sampling_defaults.h"
 #include "quire.h"
 
@@ -16,11 +18,20 @@ typedef struct request_defaults {
     strbuf text;   /* "temperature 0.6, top_k 20" */
 } request_defaults;
 
-/* Reads the file that o->generation_config names, f being the model. Each value is checked like a request's; BAD_FILE names file and field.
- * On failure *out is empty. */
-quire_err defaults_open(const quire_options *o, const model_file *f, request_defaults *out, quire_error *err);
-void defaults_close(request_defaults *d);
+static inline void defaults_close(request_defaults *d) {
+    strbuf_deinit(&d->source);
+    strbuf_deinit(&d->text);
+    *d = (request_defaults){0};
+}
+
 /* The JSON of a field's default; NULL: d (which may be NULL) has none. */
-const char *defaults_find(const request_defaults *d, const char *field);
+static inline const char *defaults_find(const request_defaults *d, const char *field) {
+    for (int32_t i = 0; d != NULL && i < d->n; i++) {
+        if (strcmp(d->values[i].field, field) == 0) {
+            return d->values[i].json;
+        }
+    }
+    return NULL;
+}
 
 #endif

@@ -6,6 +6,7 @@
 #include "api/memory_limits.h"
 #include "api/engine_config.h"
 #include "api/prefixes.h"
+#include "api/request_defaults.h"
 #include "api/tier_config.h"
 #include "base/log.h"
 #include "base/mem.h"

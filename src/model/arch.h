@@ -1,5 +1,5 @@
 /* Architectures: each finds a model's weights in a file and runs the forward pass over them. One file an architecture; the table is in
- * model.c. */
+ * open_model.c. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 

@@ -1,5 +1,5 @@
 /* What requests have where they say nothing: the defaults of a model, against what a request says, and in an engine. */
-#include "api/defaults.h"
+#include "api/request_defaults.h"
 
 #include "../file/make_files.h"
 #include "api/request_read.h"

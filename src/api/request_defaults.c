@@ -1,18 +1,9 @@
-#include "api/defaults.h"
+#include "api/request_defaults.h"
 
 #include <math.h>
 
 #include "api/request_read.h"
 #include "json/json_out.h"
-
-const char *defaults_find(const request_defaults *d, const char *field) {
-    for (int32_t i = 0; d != NULL && i < d->n; i++) {
-        if (strcmp(d->values[i].field, field) == 0) {
-            return d->values[i].json;
-        }
-    }
-    return NULL;
-}
 
 /* Checks a value as a request's would be. */
 static quire_err check_value(const char *name, str json, quire_error *err) {
@@ -76,10 +67,4 @@ quire_err defaults_open(const quire_options *o, const model_file *f, request_def
         defaults_close(out);
     }
     return e;
-}
-
-void defaults_close(request_defaults *d) {
-    strbuf_deinit(&d->source);
-    strbuf_deinit(&d->text);
-    *d = (request_defaults){0};
 }
