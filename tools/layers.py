@@ -55,6 +55,7 @@ ALLOWED_CYCLES = {
     "text": 3,
     "file": 4,
     "backend/cpu": 6,
+    "api": 2,
     "server": 8,
     "cli": 2,
     "bench": 2,
