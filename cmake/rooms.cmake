@@ -13,8 +13,7 @@ quire_room(spec spec)
 quire_room(engine engine)
 quire_room(api api)
 quire_room(server server PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
-quire_room(bench bench)
-quire_room(sim sim)
+quire_room(lab lab/*)
 quire_room(cli cli PkgConfig::EDIT)
 include(cmake/isa.cmake)
 
@@ -54,7 +53,6 @@ add_library(quire_rooms STATIC ${quire_objects})
 target_include_directories(quire_rooms PUBLIC ${CMAKE_SOURCE_DIR}/include)
 target_link_libraries(quire_rooms PUBLIC ${QUIRE_LIBRARIES})
 
-add_executable(quire_program $<TARGET_OBJECTS:quire_cli> $<TARGET_OBJECTS:quire_server> $<TARGET_OBJECTS:quire_bench>
-    $<TARGET_OBJECTS:quire_sim>)
+add_executable(quire_program $<TARGET_OBJECTS:quire_cli> $<TARGET_OBJECTS:quire_server> $<TARGET_OBJECTS:quire_lab>)
 set_target_properties(quire_program PROPERTIES OUTPUT_NAME quire)
 target_link_libraries(quire_program PRIVATE quire_rooms PkgConfig::EVENT http_parser PkgConfig::OPENSSL PkgConfig::EDIT)

@@ -1,9 +1,10 @@
 # Unit tests: tests/ROOM/test_*.c each become one program that links the rooms it may see; target tests_ROOM builds a room's.
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 
-# quire_tests(ROOM ROOMS...): every tests/ROOM/test_*.c with the objects of ROOMS.
-function(quire_tests room)
-    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${room}/test_*.c)
+# quire_tests(FOLDER ROOMS...): every tests/FOLDER/test_*.c with the objects of ROOMS; the last name of FOLDER is theirs too.
+function(quire_tests folder)
+    get_filename_component(room ${folder} NAME)
+    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/test_*.c)
     set(objects)
     foreach(r ${ARGN})
         list(APPEND objects $<TARGET_OBJECTS:quire_${r}>)
@@ -36,8 +37,8 @@ quire_tests(engine base core json file cpu kv model sched sample spec engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
 quire_tests(server base core json kv server)
 quire_tests(cli base json)
-quire_tests(sim ${QUIRE_CORE_ROOMS} bench sim)
-quire_tests(bench ${QUIRE_CORE_ROOMS} bench sim)
+quire_tests(lab/sim ${QUIRE_CORE_ROOMS} lab)
+quire_tests(lab/bench ${QUIRE_CORE_ROOMS} lab)
 
 # Our names of src/json beside the library's, which begin with json_ too.
 add_test(NAME json_symbols COMMAND ${CMAKE_SOURCE_DIR}/tests/json/symbols.sh ${JANSSON_LINK_LIBRARIES} $<TARGET_OBJECTS:quire_json> COMMAND_EXPAND_LISTS)

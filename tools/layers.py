@@ -4,7 +4,7 @@ import pathlib
 import re
 import sys
 
-ALL = "base core json file text grammar kv backend backend/cpu backend/cuda model sched sample spec engine api server bench sim public"
+ALL = "base core json file text grammar kv backend backend/cpu backend/cuda model sched sample spec engine api server cli lab public"
 
 # room: (what it may include besides itself, libraries besides libc). "backend" is backend/backend.h, "public" the headers of include/.
 ROOMS = {
@@ -25,9 +25,8 @@ ROOMS = {
     "engine": ("sched sample spec kv model grammar backend core base quire_explain.h", ""),
     "api": ("engine sched sample spec text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
     "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
-    "cli": ("public json base server/server.h bench/attention.h bench/bench.h bench/calibrate.h bench/demo.h bench/engine.h bench/experiment.h bench/kernels.h bench/kv.h bench/memory.h bench/preempt.h bench/profile.h bench/roofline.h bench/runs.h bench/sampler.h bench/serving.h bench/speed.h bench/stall.h bench/start.h bench/tiers.h sim/sim.h", "libedit"),
-    "bench": (ALL, "simd"),
-    "sim": (ALL, ""),
+    "cli": ("public json base server/server.h", "libedit"),
+    "lab": (ALL, "simd"),
 }
 
 LIBRARIES = [

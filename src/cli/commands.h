@@ -12,7 +12,7 @@ quire_err command_logits(const cli_options *o, quire_error *err);
 /* pack.c: o->out is where the packed model goes. */
 quire_err command_pack(const cli_options *o, quire_error *err);
 quire_err command_inspect(const cli_options *o, quire_error *err);
-/* demo_radix.c: a demonstration that needs the terminal; the others are of src/bench. */
+/* demo_radix.c: a demonstration that needs the terminal; the others are of src/lab/bench. */
 quire_err demo_radix_run(const demo_options *o, quire_error *err);
 
 /* chat.c: a conversation on the terminal, or completions line by line where the model has no chat template. */

@@ -8,7 +8,7 @@
 #include "cli/commands.h"
 #include "cli/standard_files.h"
 
-#define DEMO_RADIX "radix" /* of this room; the others are src/bench's */
+#define DEMO_RADIX "radix" /* of this room; the others are src/lab/bench's */
 
 static quire_err command_bench(const cli_options *o, quire_error *err) {
     return bench_run(&o->bench, err);
