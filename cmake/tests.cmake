@@ -37,8 +37,8 @@ quire_tests(engine base core json file cpu kv model sched sample spec engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
 quire_tests(server base core json kv server)
 quire_tests(cli base json)
-quire_tests(lab/sim ${QUIRE_CORE_ROOMS} lab)
-quire_tests(lab/bench ${QUIRE_CORE_ROOMS} lab)
+quire_tests(lab/sim ${QUIRE_CORE_ROOMS} lab_bench lab_sim)
+quire_tests(lab/bench ${QUIRE_CORE_ROOMS} lab_bench lab_sim)
 
 # Our names of src/json beside the library's, which begin with json_ too.
 add_test(NAME json_symbols COMMAND ${CMAKE_SOURCE_DIR}/tests/json/symbols.sh ${JANSSON_LINK_LIBRARIES} $<TARGET_OBJECTS:quire_json> COMMAND_EXPAND_LISTS)

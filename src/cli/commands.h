@@ -1,21 +1,15 @@
-/* The commands. Each gets its parsed options and returns what went wrong, with err filled; main prints it and picks the exit status. */
+/* The commands of quire, and what their files do for each other. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
+#include "cli/command.h"
 #include "cli/session.h"
 
-/* run.c: one prompt, streamed to stdout; hands over to the batch or the chat where the options ask for them. */
-quire_err command_run(const cli_options *o, quire_error *err);
-quire_err command_serve(const cli_options *o, quire_error *err);
-quire_err command_tokenize(const cli_options *o, quire_error *err);
-quire_err command_logits(const cli_options *o, quire_error *err);
-/* pack.c: o->out is where the packed model goes. */
-quire_err command_pack(const cli_options *o, quire_error *err);
-quire_err command_inspect(const cli_options *o, quire_error *err);
-/* demo_radix.c: a demonstration that needs the terminal; the others are of src/lab/bench. */
-quire_err demo_radix_run(const demo_options *o, quire_error *err);
+extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect, command_pack;
+/* All of them, in the order of --help; ends with NULL. */
+extern const command *const quire_commands[];
 
-/* chat.c: a conversation on the terminal, or completions line by line where the model has no chat template. */
+/* terminal_chat.c: a conversation on the terminal, or completions line by line where the model has no chat template. */
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err);
 
 /* batch_file.c: what is wrong with --prompts, --out and --resume before a model is loaded: INVALID. */

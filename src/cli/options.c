@@ -5,57 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/flags.h"
+#include "cli/command.h"
 #include "json/json_out.h"
 
-static const char *const command_names[] = {
-    "run",          "serve",         "tokenize",     "logits",        "inspect",        "bench",           "sim",         "bench kv",
-    "bench memory", "demo",          "bench runs",   "bench preempt", "bench serving",  "bench calibrate", "bench stall", "bench workload",
-    "bench tiers",  "bench sampler", "bench engine", "bench kernels", "bench roofline", "bench attention", "pack",        "bench profile",
-    "bench speed",  "bench start"};
-
-/* Commands that need no MODEL. */
-enum {
-    CLI_WITHOUT_MODEL = CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_ATTENTION | CLI_BENCH_RUNS | CLI_BENCH_ENGINE |
-                        CLI_BENCH_KERNELS | CLI_BENCH_ROOFLINE | CLI_BENCH_SPEED
-};
-
-static const char *command_name(unsigned command) {
-    for (size_t i = 0; i < sizeof command_names / sizeof command_names[0]; i++) {
-        if (command & (1u << i)) {
-            return command_names[i];
-        }
-    }
-    return "";
-}
-
-quire_err cli_options_init(cli_options *o) {
+void cli_options_init(cli_options *o) {
     *o = (cli_options){.n_predict = -1};
     quire_options_init(&o->engine);
-    o->engine.max_answer_bytes = (int64_t)64 << 20;
     server_options_init(&o->server);
-    bench_options_init(&o->bench);
-    sim_options_init(&o->sim);
-    bench_kv_options_init(&o->bench_kv);
-    bench_stall_options_init(&o->bench_stall);
-    bench_start_options_init(&o->bench_start);
-    bench_sampler_options_init(&o->bench_sampler);
-    bench_kernels_options_init(&o->bench_kernels);
-    bench_memory_options_init(&o->bench_memory);
-    bench_preempt_options_init(&o->bench_preempt);
-    bench_tiers_options_init(&o->bench_tiers);
-    bench_engine_options_init(&o->bench_engine);
-    bench_roofline_options_init(&o->bench_roofline);
-    bench_profile_options_init(&o->bench_profile);
-    bench_speed_options_init(&o->bench_speed);
-    bench_runs_options_init(&o->bench_runs);
-    bench_attention_options_init(&o->bench_attention);
-    demo_options_init(&o->demo);
-    bench_serving_options_init(&o->bench_serving);
-    calibrate_options_init(&o->calibrate);
-    experiment_options_init(&o->experiment);
     o->engine.model = NULL;
-    return QUIRE_OK;
+    o->engine.generation_config = "none"; /* what is measured or compared is as its flags say */
+    o->engine.max_answer_bytes = 0;       /* what no client asked for has no limit */
 }
 
 void cli_options_deinit(cli_options *o) {
@@ -79,22 +38,33 @@ static bool flag_is(const flag *f, str name) {
     return false;
 }
 
-static const flag *find_flag(str name, unsigned commands) {
-    for (int i = 0; i < cli_n_flags; i++) {
-        if ((cli_flags[i].commands & commands) && flag_is(&cli_flags[i], name)) {
-            return &cli_flags[i];
+static const flag *find_flag(str name, const command *c) {
+    for (const flag *const *group = c->flags; *group; group++) {
+        for (const flag *f = *group; f->names; f++) {
+            if (flag_is(f, name)) {
+                return f;
+            }
         }
     }
     return NULL;
 }
 
-static quire_err unknown_flag(str name, cli_command command, quire_error *err) {
-    const flag *elsewhere = find_flag(name, ~0u);
-    if (elsewhere) {
-        return err_set(err, QUIRE_INVALID, -1, "%.*s: a flag of `quire %s`, not of `quire %s`; `quire %s --help` lists those", (int)name.n,
-                       name.p, command_name(elsewhere->commands), command_name(command), command_name(command));
+/* The first command of a list that has the flag, or NULL. */
+static const command *find_owner(str name, const command *const *commands) {
+    for (; commands && *commands; commands++) {
+        if (find_flag(name, *commands)) {
+            return *commands;
+        }
     }
-    return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; `quire %s --help` lists them", (int)name.n, name.p, command_name(command));
+    return NULL;
+}
+
+static quire_err unknown_flag(str name, const command *c, const command *owner, quire_error *err) {
+    if (owner) {
+        return err_set(err, QUIRE_INVALID, -1, "%.*s: a flag of `quire %s`, not of `quire %s`; `quire %s --help` lists those", (int)name.n,
+                       name.p, owner->name, c->name, c->name);
+    }
+    return err_set(err, QUIRE_INVALID, -1, "%.*s: no such flag; `quire %s --help` lists them", (int)name.n, name.p, c->name);
 }
 
 static quire_err parse_number(const char *name, const char *text, double *out, quire_error *err) {
@@ -275,15 +245,15 @@ static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* One argument that starts with '-'; *i moves past its value. */
-static quire_err parse_flag(cli_options *o, cli_command command, int argc, char **argv, int *i, quire_error *err) {
-    const char *arg = argv[*i];
+/* The part of an argument that is a flag's name: up to the '=' of a long one. */
+static str flag_name(const char *arg) {
     const char *equals = strncmp(arg, "--", 2) == 0 ? strchr(arg, '=') : NULL;
-    str name = {arg, equals ? (size_t)(equals - arg) : strlen(arg)};
-    const flag *f = find_flag(name, command);
-    if (!f) {
-        return unknown_flag(name, command, err);
-    }
+    return (str){arg, equals ? (size_t)(equals - arg) : strlen(arg)};
+}
+
+/* One argument that is flag f, `name` being its first part; *i moves past its value. */
+static quire_err parse_flag(cli_options *o, const flag *f, str name, int argc, char **argv, int *i, quire_error *err) {
+    const char *equals = name.p[name.n] == '=' ? name.p + name.n : NULL;
     char label[64];
     snprintf(label, sizeof label, "%.*s", (int)name.n, name.p);
     bool is_switch = f->type == FLAG_SWITCH || f->type == FLAG_FIELD_SWITCH || f->type == FLAG_PRESET;
@@ -300,114 +270,65 @@ static quire_err parse_flag(cli_options *o, cli_command command, int argc, char 
     return set_flag(o, f, label, value, err);
 }
 
-/* bench serving: the same limits for the engine that runs and the server that is simulated; what was not given is as each has it. */
-static quire_err resolve_serving(cli_options *o, quire_error *err) {
-    bench_serving_options *b = &o->bench_serving;
-    const compare_options *s = &o->sim.server;
-    quire_options *e = &o->engine;
-    e->max_seqs = s->max_seqs > 0 ? s->max_seqs : e->max_seqs;
-    e->max_batched_tokens = s->max_rows > 0 ? s->max_rows : e->max_batched_tokens;
-    e->prefill_chunk = s->max_chunk;
-    e->max_model_len = s->max_model_len;
-    e->page_tokens = s->page_tokens;
-    e->step_target_us = s->step_target_us;
-    if (s->kv_tokens > 0) {
-        int64_t n_pages = s->kv_tokens / s->page_tokens;
-        if (n_pages < 1 || n_pages > INT32_MAX) {
-            return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must hold at least a page", (long long)s->kv_tokens);
-        }
-        e->n_pages = (int32_t)n_pages;
-    }
-    b->engine = *e;
-    b->server = *s;
-    b->json = o->json;
-    return QUIRE_OK;
-}
-
-quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char **argv, quire_error *err) {
-    const char *positional = NULL;
-    o->n_arguments = argc;
-    o->arguments = argv;
-    if (!(command & (CLI_RUN | CLI_SERVE))) {
-        o->engine.generation_config = "none"; /* what is measured or compared is as its flags say */
-    }
-    for (int i = 0; i < argc; i++) {
-        if (argv[i][0] == '-' && argv[i][1] != 0) {
-            TRY(parse_flag(o, command, argc, argv, &i, err));
-        } else if (command & CLI_WITHOUT_MODEL) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], command_name(command));
-        } else if (positional) {
-            return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", argv[i],
-                           command == CLI_SIM                                 ? "TRACE"
-                           : command == CLI_DEMO || command == CLI_EXPERIMENT ? "NAME"
-                                                                              : "MODEL",
-                           positional, command == CLI_RUN ? "; a prompt goes after -p" : "");
-        } else {
-            positional = argv[i];
-        }
-    }
-    o->bench_attention.json = o->bench_engine.json = o->bench_kernels.json = o->bench_sampler.json = o->bench_kv.json =
-        o->bench_memory.json = o->bench_runs.json = o->bench_roofline.json = o->bench_speed.json = o->json;
-    if (o->help || o->help_all || (command & CLI_WITHOUT_MODEL)) {
-        return QUIRE_OK;
-    }
-    if (command == CLI_EXPERIMENT) {
-        o->experiment.name = positional;
-        o->experiment.json = o->json;
-        return QUIRE_OK;
-    }
-    if (command == CLI_DEMO) {
-        o->demo.name = positional;
-        o->demo.json = o->json;
-        return QUIRE_OK;
-    }
-    if (command == CLI_SIM) {
-        o->sim.trace = positional;
-        o->sim.json = o->sim.server.json = o->json;
-        o->sim.server.prefix_cache = o->sim.prefix_cache;
-        return positional
-                   ? QUIRE_OK
-                   : err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
-    }
+/* What follows the flags: `positional` is the one argument that is none, or NULL. */
+static quire_err resolve_model(cli_options *o, const command *c, const char *positional, quire_error *err) {
     if (positional && o->engine.model) {
         return err_set(err, QUIRE_INVALID, -1, "%s: the model is given twice (also --model %s)", positional, o->engine.model);
     }
     if (positional) {
         o->engine.model = positional;
     }
-    if (command == CLI_BENCH_SERVING) {
-        return resolve_serving(o, err);
-    }
-    if (command == CLI_BENCH_PROFILE) {
-        o->bench_profile.engine = o->engine;
-        o->bench_profile.json = o->json;
+    if (c->argument == ARGUMENT_MODEL_OR_NONE) {
         return QUIRE_OK;
     }
-    if (!o->engine.model && command != CLI_RUN) {
+    if (!o->engine.model && c->argument == ARGUMENT_MODEL) {
         return err_set(err, QUIRE_INVALID, -1, "quire %s needs a MODEL: a .gguf file, a Hugging Face directory, a packed model, or builtin",
-                       command_name(command));
+                       c->name);
     }
     if (!o->engine.model) {
         o->engine.model = "builtin";
     }
     o->server.api_keys = o->api_keys;
-    o->engine.max_answer_bytes = command == CLI_SERVE ? o->engine.max_answer_bytes : 0; /* what no client asked for has no limit */
     TRY(resolve_template(o, err));
-    TRY(resolve_prefixes(o, err));
-    o->bench.engine = o->engine;
-    o->bench.json = o->json;
-    o->bench_preempt.engine = o->engine;
-    o->bench_preempt.json = o->json;
-    o->bench_tiers.engine = o->engine;
-    o->bench_tiers.json = o->json;
-    o->calibrate.engine = o->engine;
-    o->calibrate.out = o->out;
-    o->calibrate.json = o->json;
-    o->bench_stall.engine = o->engine;
-    o->bench_stall.json = o->json;
-    o->bench_start.engine = o->engine;
-    o->bench_start.json = o->json;
-    return QUIRE_OK;
+    return resolve_prefixes(o, err);
+}
+
+static quire_err second_argument(const command *c, const char *arg, const char *first, quire_error *err) {
+    const char *what = c->argument == ARGUMENT_TRACE ? "TRACE" : c->argument == ARGUMENT_NAME ? "NAME" : "MODEL";
+    return err_set(err, QUIRE_INVALID, -1, "%s: one %s is enough (it is %s)%s", arg, what, first,
+                   c->argument == ARGUMENT_MODEL_OR_BUILTIN ? "; a prompt goes after -p" : "");
+}
+
+quire_err cli_options_parse(cli_options *o, const command *c, const command *const *commands, const command *const *others, int argc,
+                            char **argv, quire_error *err) {
+    const char *positional = NULL;
+    o->n_arguments = argc;
+    o->arguments = argv;
+    for (int i = 0; i < argc; i++) {
+        if (argv[i][0] == '-' && argv[i][1] != 0) {
+            str name = flag_name(argv[i]);
+            const flag *f = find_flag(name, c);
+            if (!f) {
+                const command *owner = find_owner(name, others);
+                return unknown_flag(name, c, owner ? owner : find_owner(name, commands), err);
+            }
+            TRY(parse_flag(o, f, name, argc, argv, &i, err));
+        } else if (c->argument == ARGUMENT_NONE) {
+            return err_set(err, QUIRE_INVALID, -1, "%s: `quire %s` takes flags only", argv[i], c->name);
+        } else if (positional) {
+            return second_argument(c, argv[i], positional, err);
+        } else {
+            positional = argv[i];
+        }
+    }
+    if (o->help || o->help_all || c->argument == ARGUMENT_NONE) {
+        return QUIRE_OK;
+    }
+    if (c->argument == ARGUMENT_NAME || c->argument == ARGUMENT_TRACE) {
+        o->argument = positional;
+        return QUIRE_OK;
+    }
+    return resolve_model(o, c, positional, err);
 }
 
 /* "-n, --max-tokens N": the short form, our name, the value. */
@@ -431,20 +352,25 @@ static void describe_flag(const flag *f, char *out, size_t n) {
     }
 }
 
-void cli_options_help(cli_command command, bool all) {
+static void print_flag(const flag *f) {
+    char head[128];
+    describe_flag(f, head, sizeof head);
+    printf("  %-36s %s\n", head, f->meaning);
+}
+
+void cli_options_help(const command *c, bool all) {
     int n_left_out = 0;
-    for (int i = 0; i < cli_n_flags; i++) {
-        const flag *f = &cli_flags[i];
-        if (!(f->commands & (unsigned)command) || f->type == FLAG_PRESET) {
-            continue;
+    for (const flag *const *group = c->flags; *group; group++) {
+        for (const flag *f = *group; f->names; f++) {
+            if (f->type == FLAG_PRESET) {
+                continue;
+            }
+            if (f->rare && !all) {
+                n_left_out++;
+                continue;
+            }
+            print_flag(f);
         }
-        if (!all && (f->commands & FLAG_RARE)) {
-            n_left_out++;
-            continue;
-        }
-        char head[128];
-        describe_flag(f, head, sizeof head);
-        printf("  %-36s %s\n", head, f->meaning);
     }
     if (n_left_out > 1) { /* more than --help-all itself */
         printf("  %-36s these and %d more\n", "--help-all", n_left_out - 1);

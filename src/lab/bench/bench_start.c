@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/beside.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "json/json_out.h"
@@ -56,22 +57,22 @@ static quire_err measure_token(const bench_start_options *o, double *least_ms, q
 
 /* `quire logits MODEL --ids 1 --out /dev/stdout`, its standard output on out. */
 static quire_err spawn_logits(const bench_start_options *o, int out, pid_t *pid, quire_error *err) {
-    char threads[16];
+    char threads[16], path[4096];
     const quire_options *e = &o->engine;
     (void)snprintf(threads, sizeof threads, "%d", (int)e->n_threads);
     const char *const arguments[] = {"quire", "logits",      "--model",   e->model,   "--ids",      "1",
                                      "--out", "/dev/stdout", "--compute", e->compute, "--kv-dtype", e->kv_dtype,
                                      "--isa", e->isa,        "--threads", threads,    "--quiet",    NULL};
     char *argv[sizeof arguments / sizeof *arguments], *const environment[] = {NULL};
-    memcpy(argv, arguments, sizeof argv); /* posix_spawn's argv is const in all but name */
+    memcpy(argv, arguments, sizeof argv); /* posix_spawnp's argv is const in all but name */
     posix_spawn_file_actions_t actions;
     if (posix_spawn_file_actions_init(&actions) != 0) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
     int code = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    code = code != 0 ? code : posix_spawn(pid, "/proc/self/exe", &actions, NULL, argv, environment);
+    code = code != 0 ? code : posix_spawnp(pid, beside_find("quire", path, sizeof path), &actions, NULL, argv, environment);
     posix_spawn_file_actions_destroy(&actions);
-    return code == 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "this program could not be started again: %s", strerror(code));
+    return code == 0 ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "quire could not be started: %s", strerror(code));
 }
 
 /* Reads to the end; when the first bytes came, or 0 when none did. */

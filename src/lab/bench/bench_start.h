@@ -21,7 +21,7 @@ typedef struct start_times {
 } start_times;
 
 void bench_start_options_init(bench_start_options *o);
-/* Starts this very program again and again. */
+/* Starts quire, which lies beside quire-lab or in PATH, again and again. */
 quire_err bench_start_measure(const bench_start_options *o, start_times *out, quire_error *err);
 /* Measures, and prints a table or a JSON line to stdout. */
 quire_err bench_start_run(const bench_start_options *o, quire_error *err);

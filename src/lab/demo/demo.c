@@ -9,6 +9,7 @@ static const struct {
     const char *name, *line;
     quire_err (*run)(const demo_options *o, quire_error *err);
 } demos[] = {
+    {"radix", "nine states of a prefix tree, in words", demo_radix},
     {"waste", "padding and dead slots of a static batch", demo_waste},
     {"latency", "when answers come: static against continuous batching", demo_latency},
     {"schedule", "what the planner gives each request, step by step", demo_schedule},

@@ -22,6 +22,8 @@ quire_err demo_cache(const demo_options *o, quire_error *err);
 quire_err demo_sweep(const demo_options *o, quire_error *err);
 /* demo_tput.c */
 quire_err demo_tput(const demo_options *o, quire_error *err);
+/* demo_radix.c */
+quire_err demo_radix(const demo_options *o, quire_error *err);
 
 /* A list of numbers, or the demo's own where none was given. */
 typedef struct demo_numbers {

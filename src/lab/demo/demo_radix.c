@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/commands.h"
 #include "json/json_out.h"
+#include "base/err.h"
+#include "lab/demo/demo_parts.h"
 #include "lab/demo/demo_tree.h"
 
 #define POOL_TOKENS 40
@@ -262,7 +263,7 @@ static quire_err play_all(demo *d, bool json) {
     return QUIRE_OK;
 }
 
-quire_err demo_radix_run(const demo_options *o, quire_error *err) {
+quire_err demo_radix(const demo_options *o, quire_error *err) {
     quire_kv_options ko;
     if (o->page_tokens > MAX_PAGE_WORDS) {
         return err_set(err, QUIRE_INVALID, -1, "--page-size %d: must be a power of two from 1 to %d here", (int)o->page_tokens,

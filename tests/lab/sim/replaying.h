@@ -1,6 +1,6 @@
 /* Replays of small traces, for the tests of replay and of the optimum: every invariant is proved after every request. */
-#ifndef TESTS_SIM_REPLAYING_H
-#define TESTS_SIM_REPLAYING_H
+#ifndef TESTS_LAB_SIM_REPLAYING_H
+#define TESTS_LAB_SIM_REPLAYING_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,76 @@
+#include "cli/dispatch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+int dispatch_count_words(const char *name, int argc, char **argv) {
+    int n = 0;
+    for (const char *p = name; *p; n++) {
+        size_t length = strcspn(p, " ");
+        if (n == argc || strlen(argv[n]) != length || strncmp(argv[n], p, length) != 0) {
+            return 0;
+        }
+        p += length + (p[length] == ' ');
+    }
+    return n;
+}
+
+static void print_command_help(const command *c, bool all) {
+    printf("usage: %s\n%s\n\n", c->usage, c->summary);
+    cli_options_help(c, all);
+    printf("\nexamples:\n%s", c->examples);
+}
+
+/* Runs c with options that have been read; the exit status. */
+static int run_command(const command *c, const cli_options *o) {
+    quire_error err = {.code = QUIRE_OK, .position = -1};
+    if (o->help || o->help_all) {
+        print_command_help(c, o->help_all);
+        return 0;
+    }
+    quire_err e = c->run(o, &err);
+    if (e == QUIRE_OK) {
+        return 0;
+    }
+    log_line(LOG_ERROR, "%s", err.message[0] ? err.message : quire_err_text(e));
+    return e == QUIRE_INVALID ? 2 : 1;
+}
+
+/* Reads the flags, runs the command; the exit status. */
+static int read_and_run(const command *c, const command *const *commands, const command *const *others, int argc, char **argv) {
+    quire_error err = {.code = QUIRE_OK, .position = -1};
+    cli_options *o = mem_new(1, c->options_size);
+    if (!o) {
+        log_line(LOG_ERROR, "out of memory");
+        return 1;
+    }
+    cli_options_init(o);
+    if (c->defaults) {
+        c->defaults(o);
+    }
+    int status = 2;
+    if (cli_options_parse(o, c, commands, others, argc, argv, &err) == QUIRE_OK) {
+        status = run_command(c, o);
+    } else {
+        log_line(LOG_ERROR, "%s", err.message);
+    }
+    cli_options_deinit(o);
+    mem_free(o);
+    return status;
+}
+
+int dispatch(const command *const *commands, const command *const *others, int argc, char **argv) {
+    const command *found = NULL;
+    for (const command *const *c = commands; *c; c++) {
+        found = dispatch_count_words((*c)->name, argc, argv) > 0 ? *c : found; /* the last: that of two words */
+    }
+    if (!found) {
+        return -1;
+    }
+    int n_words = dispatch_count_words(found->name, argc, argv);
+    return read_and_run(found, commands, others, argc - n_words, argv + n_words);
+}
