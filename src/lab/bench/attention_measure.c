@@ -5,9 +5,10 @@
 
 #include "backend/backend.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "core/cascade.h"
+#include "kv/pool.h"
 #include "lab/bench/figures.h"
-#include "lab/bench/runs_measure.h"
 
 enum {
     TILE_ROWS = 16, /* as the engine cuts the work */
@@ -177,6 +178,16 @@ static double run_us(stage *s, int32_t n_threads) {
     return (double)took / n;
 }
 
+/* Pages 0..n_pages in an order that a fixed seed draws. */
+static void scatter(int32_t n_pages, page_id *pages) {
+    uint64_t draw = 1;
+    for (int32_t i = 0; i < n_pages; i++) { /* page i goes where another was, which goes to the end */
+        int32_t other = (int32_t)(rng_next(&draw) % (uint64_t)(i + 1));
+        pages[i] = pages[other];
+        pages[other].v = i;
+    }
+}
+
 quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err) {
     static const int32_t page_tokens[N_WAYS] = {PAGE_TOKENS, 256};
     double *least[N_WAYS] = {&out->paged_us, &out->contiguous_us};
@@ -187,7 +198,7 @@ quire_err attention_measure(const attention_shape *shape, const attention_machin
         *least[w] = INFINITY;
     }
     if (e == QUIRE_OK) {
-        runs_arrange(shape->n_seqs * ways[0].pages_each, 1, 1, ways[0].pages);
+        scatter(shape->n_seqs * ways[0].pages_each, ways[0].pages);
         for (int32_t i = 0; i < shape->n_seqs * ways[1].pages_each; i++) {
             ways[1].pages[i].v = i;
         }
@@ -223,7 +234,7 @@ quire_err attention_measure_cascade(const attention_shape *shape, const attentio
     if (e == QUIRE_OK) {
         int64_t token_bytes = kv_layout_token_bytes(&s.layout) / s.layout.n_layers;
         *out = (cascade_speed){INFINITY, INFINITY, 0, 0};
-        runs_arrange(s.n_pages, 1, 1, s.pages);
+        scatter(s.n_pages, s.pages);
         lay_out(&s);
         for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* in turns */
             double *least = run % 2 == 0 ? &out->each_us : &out->cascade_us;
