@@ -6,12 +6,13 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/read_flags.h"
 
 int dispatch_count_words(const char *name, int argc, char **argv) {
     int n = 0;
     for (const char *p = name; *p; n++) {
         size_t length = strcspn(p, " ");
-        if (n == argc || strlen(argv[n]) != length || strncmp(argv[n], p, length) != 0) {
+        if (n >= argc || strlen(argv[n]) != length || strncmp(argv[n], p, length) != 0) {
             return 0;
         }
         p += length + (p[length] == ' ');
@@ -21,7 +22,7 @@ int dispatch_count_words(const char *name, int argc, char **argv) {
 
 static void print_command_help(const command *c, bool all) {
     printf("usage: %s\n%s\n\n", c->usage, c->summary);
-    cli_options_help(c, all);
+    read_flags_help(c, all);
     printf("\nexamples:\n%s", c->examples);
 }
 
@@ -41,7 +42,7 @@ static int run_command(const command *c, const cli_options *o) {
 }
 
 /* Reads the flags, runs the command; the exit status. */
-static int read_and_run(const command *c, const command *const *commands, const command *const *others, int argc, char **argv) {
+static int read_and_run(const program *p, const command *c, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     cli_options *o = mem_new(1, c->options_size);
     if (!o) {
@@ -53,7 +54,7 @@ static int read_and_run(const command *c, const command *const *commands, const 
         c->defaults(o);
     }
     int status = 2;
-    if (cli_options_parse(o, c, commands, others, argc, argv, &err) == QUIRE_OK) {
+    if (read_flags(o, c, p->commands, p->others, argc, argv, &err) == QUIRE_OK) {
         status = run_command(c, o);
     } else {
         log_line(LOG_ERROR, "%s", err.message);
@@ -63,14 +64,30 @@ static int read_and_run(const command *c, const command *const *commands, const 
     return status;
 }
 
-int dispatch(const command *const *commands, const command *const *others, int argc, char **argv) {
+void dispatch_list(const command *const *commands) {
+    for (; *commands; commands++) {
+        printf("  %-12s %s\n", (*commands)->name, (*commands)->summary);
+    }
+}
+
+int dispatch(const program *p, int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        p->help();
+        return argc > 1 ? 0 : 2;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("%s %s\n", p->name, quire_version());
+        return 0;
+    }
     const command *found = NULL;
-    for (const command *const *c = commands; *c; c++) {
-        found = dispatch_count_words((*c)->name, argc, argv) > 0 ? *c : found; /* the last: that of two words */
+    for (const command *const *c = p->commands; *c; c++) {
+        found = dispatch_count_words((*c)->name, argc - 1, argv + 1) > 0 ? *c : found; /* the last: that of two words */
     }
     if (!found) {
-        return -1;
+        log_line(LOG_ERROR, "%s: no such command; `%s --help` lists them", name, p->name);
+        return 2;
     }
-    int n_words = dispatch_count_words(found->name, argc, argv);
-    return read_and_run(found, commands, others, argc - n_words, argv + n_words);
+    int n_words = 1 + dispatch_count_words(found->name, argc - 1, argv + 1);
+    return read_and_run(p, found, argc - n_words, argv + n_words);
 }

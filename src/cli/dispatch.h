@@ -7,9 +7,19 @@
 /* How many of the arguments a command's name takes: one for each of its words, 0 when they are others. */
 int dispatch_count_words(const char *name, int argc, char **argv);
 
-/* Runs the command of the list whose name the arguments (without the program's) begin with, prints what went wrong to standard error, and
- * gives the exit status. The list ends with NULL, and a command of two words follows that of its first. -1: none has that name. `others`
- * are another program's commands, whose flags are known by name here; NULL: none. */
-int dispatch(const command *const *commands, const command *const *others, int argc, char **argv);
+/* A program: what it is called, and its commands, one of two words behind that of its first. */
+typedef struct program {
+    const char *name;
+    const command *const *commands; /* ends with NULL */
+    const command *const *others;   /* another program's, whose flags are known by name here; NULL: none */
+    void (*help)(void);             /* prints --help */
+} program;
+
+/* Prints a line for each command. */
+void dispatch_list(const command *const *commands);
+
+/* Runs the command whose name the arguments begin with, or prints --help or --version; prints what went wrong to standard error, and gives
+ * the exit status. */
+int dispatch(const program *p, int argc, char **argv);
 
 #endif

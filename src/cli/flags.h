@@ -1,4 +1,6 @@
-/* Flags: what each is called, takes and means, and the groups of them that several commands take. */
+/* Flags: what each is called, takes and means, and the groups of them that several commands take.
+ *
+ * A flag has our name first, then its aliases (vLLM's names, llama.cpp's short ones). */
 #ifndef CLI_FLAGS_H
 #define CLI_FLAGS_H
 

@@ -1,21 +1,17 @@
 /* The options that a command line fills.
  *
- * A flag has our name first, then its aliases (vLLM's names, llama.cpp's short ones). Flags that are request fields are kept as JSON under
- * their OpenAI names, so that the API's own table judges their values. */
+ * Flags that are request fields are kept as JSON under their OpenAI names, so that the API's own table judges their values. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
-#include "cli/body.h"
-
 #include "base/str.h"
+#include "cli/body.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
 
 #define CLI_MAX_API_KEYS 64
 #define CLI_MAX_PREFIXES 16
-
-struct command;
 
 typedef struct cli_options {
     quire_options engine;
@@ -41,13 +37,5 @@ typedef struct cli_options {
 /* Defaults; cli_options_deinit frees what parsing added. argv is borrowed until then. */
 void cli_options_init(cli_options *o);
 void cli_options_deinit(cli_options *o);
-
-/* Reads the arguments after the name of command c into o, which is of c->options_size. INVALID: err names the flag and says what to do; a
- * flag of another command in these lists (each ends with NULL; others may be NULL) is named as that one's. */
-quire_err cli_options_parse(cli_options *o, const struct command *c, const struct command *const *commands,
-                            const struct command *const *others, int argc, char **argv, quire_error *err);
-
-/* Prints the command's flags, one a line; all: those that are seldom needed too. */
-void cli_options_help(const struct command *c, bool all);
 
 #endif

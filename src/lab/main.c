@@ -1,9 +1,7 @@
 /* quire-lab COMMAND ...: benches, experiments, demonstrations and the simulator. `quire` starts it for those commands. */
 #include <locale.h>
 #include <stdio.h>
-#include <string.h>
 
-#include "base/log.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"
 #include "cli/standard_files.h"
@@ -37,32 +35,13 @@ static const command *const commands[] = {&command_bench,
 
 static void print_help(void) {
     printf("quire-lab %s: measures and shows what quire does\n\nusage: quire COMMAND [flags]\n\n", quire_version());
-    for (const command *const *c = commands; *c; c++) {
-        printf("  %-12s %s\n", (*c)->name, (*c)->summary);
-    }
+    dispatch_list(commands);
     printf("\n`quire COMMAND --help` lists a command's flags; `quire-lab --version` prints the version.\n");
 }
 
-static int run_main(int argc, char **argv) {
-    const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        print_help();
-        return argc > 1 ? 0 : 2;
-    }
-    if (strcmp(name, "--version") == 0) {
-        printf("quire-lab %s\n", quire_version());
-        return 0;
-    }
-    int status = dispatch(commands, quire_commands, argc - 1, argv + 1);
-    if (status < 0) {
-        log_line(LOG_ERROR, "%s: no such command of quire-lab; `quire-lab --help` lists them", name);
-        return 2;
-    }
-    return status;
-}
-
 int main(int argc, char **argv) {
+    const program lab = {"quire-lab", commands, quire_commands, print_help};
     setlocale(LC_CTYPE, "");
     standard_files_open();
-    return standard_files_finish(run_main(argc, argv));
+    return standard_files_finish(dispatch(&lab, argc, argv));
 }
