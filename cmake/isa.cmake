@@ -1,6 +1,5 @@
-# Instruction sets of src/backend/cpu and src/lab/bench, by file name: *_avx2.c, *_avx512.c, *_avx512bf16.c, *_neon.c and *_i8mm.c are compiled for
-# what their names say and called
-# only where the processor has it. Each processor builds its own ones, and the plain files.
+# Instruction sets of src/backend/cpu and src/lab/bench, by file name: *_avx2.c, *_avx512.c, *_avx512bf16.c, *_neon.c and *_i8mm.c are
+# compiled for what their names say and called only where the processor has it. Each processor builds its own ones, and the plain files.
 option(QUIRE_EMULATE_AVX512 "Compile the AVX-512 kernels through SIMDe, so that a machine without it can test them (slow)" OFF)
 
 file(GLOB isa_avx2 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx2.c ${CMAKE_SOURCE_DIR}/src/lab/bench/*_avx2.c)

@@ -1,5 +1,5 @@
-/* quire-lab, the program of benches, experiments, demonstrations and the simulator, as quire knows it: the names of its commands, and how it
- * is started. */
+/* quire-lab, the program of benches, experiments, demonstrations and the simulator, as quire knows it: the names of its commands, and how
+ * it is started. */
 #ifndef CLI_LAB_START_H
 #define CLI_LAB_START_H
 

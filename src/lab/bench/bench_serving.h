@@ -1,8 +1,8 @@
 /* `quire bench serving [MODEL]`: requests of a trace, or of a Poisson process, answered. Without a model by the simulation, every way to
  * batch and to give memory beside the others (lab/sim/compare.h); with one by the engine, really, through the public API, and beside it
- * what the simulation predicts from what steps cost, which knows nothing of the run: a cost file, or the mean of calibrations before the run
- * and after it, since the speed of a machine that is shared changes from one minute to the next. The same averaged over several runs in turn
- * with calibrations tells the model's error from the machine's. */
+ * what the simulation predicts from what steps cost, which knows nothing of the run: a cost file, or the mean of calibrations before the
+ * run and after it, since the speed of a machine that is shared changes from one minute to the next. The same averaged over several runs in
+ * turn with calibrations tells the model's error from the machine's. */
 #ifndef LAB_BENCH_BENCH_SERVING_H
 #define LAB_BENCH_BENCH_SERVING_H
 
