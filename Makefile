@@ -5,7 +5,7 @@ PROMPT ?= The prince looked at her and
 CMAKE  := cmake -S . -G Ninja
 export QUIRE_SHARED := $(abspath $(SHARED))
 
-.PHONY: all packages run test test-quick test-long bench bench-json bench-save asan tsan fuzz neon layers size format install clean
+.PHONY: all packages run check test test-quick test-long bench bench-json bench-save asan asan-quick tsan tsan-quick fuzz neon layers map size format install clean
 
 all: ## build/quire, and build/quire-lab beside it
 	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
@@ -17,6 +17,10 @@ packages:
 
 run: packages all ## a continuation by the built-in model
 	build/quire run builtin -p "$(PROMPT)" --echo -n 80 --temp 0.8 --seed 7
+
+check: ## the inner loop, a minute or two: unit tests without the slow ones, tests/golden, one server; ROOM=kv: that room's unit tests alone
+	@tools/packages.sh unit
+	@tools/test.sh --check $(ROOM)
 
 test: ## everything below 15 minutes: unit, second compiler, emulated AVX-512, expected outputs, end to end
 	@tools/packages.sh test
@@ -48,6 +52,14 @@ tsan: ## unit tests of the threaded rooms under ThreadSanitizer
 	@tools/packages.sh test
 	@tools/test.sh --sanitizer tsan
 
+asan-quick: ## the same without the slow tests
+	@tools/packages.sh unit
+	@tools/test.sh --sanitizer asan --quick
+
+tsan-quick:
+	@tools/packages.sh unit
+	@tools/test.sh --sanitizer tsan --quick
+
 fuzz: ## a minute of libFuzzer on every parser
 	@tools/packages.sh fuzz
 	@tools/fuzz.sh
@@ -56,11 +68,14 @@ neon: ## the CPU backend's tests for ARM, under qemu
 	@tools/packages.sh neon
 	@tools/neon.sh
 
-layers: ## who includes whom, and the list of files, as ARCHITECTURE.md has them
+layers: ## who includes whom, no circles inside a room, and a line on every file
 	@tools/layers.py
 	@tools/map.py --check
 
-size: all ## lengths of files and functions, size of the program
+map: ## every file with a line on what it is; ROOM=kv: that room's
+	@tools/map.py $(ROOM)
+
+size: all ## lengths of files, functions and lines, size of the program
 	@tools/size.py build/quire
 
 format:

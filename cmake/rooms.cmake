@@ -4,6 +4,8 @@ quire_room(core core)
 quire_room(json json PkgConfig::JANSSON)
 quire_room(file file)
 quire_room(text text PkgConfig::PCRE2 PkgConfig::UTF8PROC)
+quire_room(jinja jinja PkgConfig::UTF8PROC)
+quire_room(chat chat)
 quire_room(kv kv PkgConfig::XXHASH PkgConfig::URING PkgConfig::HIREDIS)
 quire_room(cpu backend/cpu)
 quire_room(model model)
@@ -48,7 +50,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/server/page.c PROPERTIES
     OBJECT_DEPENDS ${QUIRE_POOL_PAGE} COMPILE_DEFINITIONS "QUIRE_POOL_PAGE_PATH=\"${QUIRE_POOL_PAGE}\"")
 
 set(QUIRE_LIBRARIES Threads::Threads PkgConfig::JANSSON PkgConfig::PCRE2 PkgConfig::UTF8PROC PkgConfig::URING PkgConfig::HIREDIS m)
-set(QUIRE_CORE_ROOMS base core json file text kv cpu model sched sample spec engine api)
+set(QUIRE_CORE_ROOMS base core json file text jinja chat kv cpu model sched sample spec engine api)
 
 # Everything below the programs, for those of this repository: they use inner names too. What is installed is in library.cmake.
 set(quire_objects)
@@ -73,5 +75,5 @@ endfunction()
 
 # quire starts quire-lab, so who builds the one has the other beside it.
 quire_executable(quire_program quire src/cli/main.c)
-quire_executable(quire_lab_program quire-lab src/lab/main.c lab_commands lab_bench lab_sim lab_demo)
+quire_executable(quire_lab_program quire-lab src/lab/lab_main.c lab_commands lab_bench lab_sim lab_demo)
 add_dependencies(quire_program quire_lab_program)

@@ -4,8 +4,8 @@
  *   quire_request_parse -> quire_submit -> quire_queue_next (events) -> quire_stream_release
  *   quire_queue_close -> quire_engine_close
  *
- * Threads: an engine may be used from any thread. A queue is read by one thread. A request belongs to whoever made it until quire_submit
- * takes it. Text is UTF-8 with explicit length. All ids are 0-based token ids of the model's vocabulary. */
+ * Threads: any thread may use an engine. One thread reads a queue. The maker of a request owns it until quire_submit takes it. Text is
+ * UTF-8 with explicit length. All ids are 0-based token ids of the model's vocabulary. */
 #ifndef QUIRE_H
 #define QUIRE_H
 
@@ -29,7 +29,7 @@ extern "C" {
 /* The version of this header; the build reads it from here. */
 #define QUIRE_VERSION "0.1.0"
 
-/* The version of the library that runs. Static. */
+/* The version of the library in use. Static. */
 const char *quire_version(void);
 
 typedef struct quire_engine quire_engine;
@@ -39,8 +39,8 @@ typedef struct quire_queue quire_queue;
 
 /* ---- engine ---- */
 
-/* The first tokens of prompts: ids, or, where those are NULL, a text. It is tokenised as a completion's prompt is, with special tokens
- * parsed and BOS as the model wants. Text and ids are compared as tokens: a chat's begin with what the template writes. */
+/* The first tokens of prompts: ids or, where those are NULL, a text. The text is tokenised like a completion's prompt, with special tokens
+ * parsed and BOS by the model's setting. Prompts are compared as tokens: a chat's prompt begins with what the template writes. */
 typedef struct quire_prefix {
     const char *text;
     size_t n_text;
@@ -54,75 +54,75 @@ typedef struct quire_options {
     const char *model;            /* a .gguf file, a Hugging Face directory, a packed model, or "builtin" */
     const char *compute;          /* "auto", "f32", "bf16", "int8" */
     const char *kv_dtype;         /* "auto", "f32", "f16", "bf16" */
-    /* "token": prompts reuse what others of their tenant left in the pages; "page": whole pages of it only; "none" */
+    /* "token": prompts reuse leading tokens that others of their tenant have computed; "page": only whole pages of them; "none" */
     const char *prefix_cache;
-    const char *eviction_policy;  /* which cached page goes first: "lru", "lfu", "gdsf", "learned" */
-    const char *schedule;         /* who is admitted first: "fcfs", "priority", "prefix", "fair" */
+    const char *eviction_policy;  /* which cached page is evicted first: "lru", "lfu", "gdsf", "learned" */
+    const char *schedule;         /* admission policy: "fcfs", "priority", "prefix", "fair" */
     double schedule_lambda;       /* "prefix": cached tokens that a second of waiting is worth */
-    /* while streams run, prompts are computed in parts that keep a step within this or twice the streams' own time; 0: as fast as they can
-     * be */
+    /* while streams decode, prompts are prefilled in chunks that keep a step within this or twice the streams' own time; 0: as fast as
+     * possible */
     int64_t step_target_us;
-    const quire_prefix *public_prefixes; /* [n_public_prefixes] with which prompts of all tenants begin: these share their pages. Copied */
+    const quire_prefix *public_prefixes; /* [n_public_prefixes] beginnings of prompts, whose pages all tenants share. Copied */
     int32_t n_public_prefixes;
-    const char *audit;            /* a file to which live, reserved and wasted bytes are written at each allocation of pages; NULL: none */
+    const char *audit;            /* a file that records live, reserved and wasted bytes at each allocation of pages; NULL: none */
     const char *isa;              /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
     const char *chat_template;    /* the template's text, or NULL: the model's own */
-    int32_t n_threads;            /* 0: one a core that the process may use */
-    /* "none": the system places threads; "auto": bound to a processor each, where they fill the cores; or the processors: "0-3,8" */
+    int32_t n_threads;            /* 0: one for each core that the process may use */
+    /* "none": the system places threads; "auto": each is bound to a processor, where they fill the cores; or the processors: "0-3,8" */
     const char *cpu_bind;
     int32_t page_tokens;          /* power of two, 1..256 */
-    int32_t n_pages;              /* 0: found from memory_utilization */
+    int32_t n_pages;              /* 0: computed from memory_utilization */
     double memory_utilization;    /* part of the free memory, after weights and buffers, for KV pages */
-    bool lock_memory;             /* keep weights, pages and buffers in memory: nothing of them is paged out */
-    int32_t max_model_len;        /* tokens a sequence may have; 0: the model's own, as far as the pool holds it */
+    bool lock_memory;             /* lock weights, pages and buffers in memory: none of them is paged out */
+    int32_t max_model_len;        /* tokens a sequence may have; 0: the model's own, as far as the pool can hold it */
     int32_t max_batched_tokens;   /* rows a step */
     int32_t max_seqs;             /* sequences running at once */
-    int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what the step has room for */
-    /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs. To compare with */
+    int32_t prefill_chunk;        /* most prompt tokens of one sequence in a step; 0: what fits into the step */
+    /* a prompt is computed in one step: max_batched_tokens is at least max_model_len + max_seqs. For comparison */
     bool no_chunked_prefill;
-    bool no_fork_sharing;         /* the samples of a prompt share nothing but what the prefix cache finds. To compare with */
-    bool no_cascade;              /* attention reads a prefix that sequences share for each of them. To compare with */
+    bool no_fork_sharing;         /* the samples of a prompt share only what the prefix cache finds. For comparison */
+    bool no_cascade;              /* attention reads a shared prefix once for each sequence. For comparison */
     int32_t n_text_threads;       /* threads that tokenise and render templates */
-    /* drafts that are verified several a step, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
+    /* speculative decoding, a JSON object with vLLM's names (docs/speculation.md); NULL: none */
     const char *speculative_config;
-    bool no_jump_forward;         /* compute tokens that a request's rules force one by one */
-    int64_t swap_bytes;           /* host memory for preempted sequences: they come back instead of being computed again; 0: none */
+    bool no_jump_forward;         /* compute one by one tokens that a request's rules force */
+    int64_t swap_bytes;           /* host memory for preempted sequences, which are swapped in instead of computed again; 0: none */
     /* "auto": swapped out where that is faster, by measured costs; "recompute"; "swap": wherever there is room */
     const char *preemption_mode;
     int64_t tier_host_bytes;      /* host memory for cached pages that leave the pool; 0: none */
-    const char *tier_file;        /* directory for them, which the next start adopts; NULL: none */
+    const char *tier_file;        /* a directory for them, which the next process start adopts; NULL: none */
     int64_t tier_file_bytes;
     const char *tier_redis;       /* URL of a Redis or Valkey server for them, redis://host:port/number or unix:///path; NULL: none */
-    int64_t tier_redis_bytes;     /* most that this process leaves there */
-    /* when pages go to file and Redis: "evict": when they leave the pool; "through": soon after they were computed */
+    int64_t tier_redis_bytes;     /* most bytes that this process leaves there */
+    /* when pages are written to file and Redis: "evict": when they leave the pool; "through": soon after they were computed */
     const char *tier_write;
-    int64_t tier_wait_us;         /* how long a request waits for its pages from there before it computes them */
-    const char *generation_config; /* what temperature, top_k, top_p, min_p and repetition_penalty are where a request leaves them out:
+    int64_t tier_wait_us;         /* how long a request waits for its pages from tiers before it computes them */
+    const char *generation_config; /* defaults of temperature, top_k, top_p, min_p and repetition_penalty, for requests that leave them out:
                                       "auto": as the model recommends in generation_config.json or general.sampling.*; "none": as the API
                                       has them; or such a file, or its directory */
-    /* an answer's, in JSON: a request that asks for more by n, echo, logprobs and max_tokens is refused; 0: no limit */
+    /* a response's limit in JSON bytes: a request that could exceed it by n, echo, logprobs and max_tokens is refused; 0: no limit */
     int64_t max_answer_bytes;
 } quire_options;
 
-/* The defaults, in a struct of `size` bytes: for programs that do not read this header. What lies beyond the members that this library
- * knows becomes 0. */
+/* Sets the defaults in a struct of `size` bytes: for programs that do not read this header. Bytes beyond this library's members become
+ * 0. */
 void quire_options_init_sized(quire_options *o, size_t size);
-/* The defaults. A program made with another version's header works: options that it does not know have their defaults; options that the
- * library does not know must be as this left them, or whatever takes the struct says so with QUIRE_INVALID. */
+/* Sets the defaults. A program made with another version's header works: options that its header lacks have their defaults. Options that
+ * the library lacks must keep the value set here, or functions that take the struct fail with QUIRE_INVALID. */
 static inline void quire_options_init(quire_options *o) {
     quire_options_init_sized(o, sizeof *o);
 }
 
 /* Loads the model and starts the engine's threads. On failure *out is NULL and err says what to do. */
 quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err);
-/* Cancels what runs, waits for the threads, frees everything. Queues must be closed first. */
+/* Cancels running requests, waits for the threads, frees everything. Close queues before. */
 void quire_engine_close(quire_engine *e);
 
-/* Writes the model that o names to path as one packed file, for o's compute mode: as a model it starts in milliseconds, and processes share
- * its memory. What stands at path is replaced when the file is complete. *n_bytes: what it takes. */
+/* Writes the model that o names to path as one packed file, for o's compute mode. A packed model opens in milliseconds, and processes share
+ * its memory. A file at path is replaced when the new one is complete. *n_bytes: its size. */
 quire_err quire_pack(const quire_options *o, const char *path, int64_t *n_bytes, quire_error *err);
 
-/* Facts about an open engine; strings live as long as it. */
+/* Properties of an open engine, which owns the strings. */
 typedef struct quire_info {
     const char *model_path, *architecture, *model_name;
     const char *compute, *kv_dtype, *backend; /* "int8", "bf16", "cpu, avx2, 2 threads bound to 0-1" */
@@ -132,22 +132,22 @@ typedef struct quire_info {
     int64_t n_params, weight_bytes, page_bytes, token_bytes, buffer_bytes;
     int32_t bos, eos;             /* -1: none */
     bool has_vocabulary, has_chat_template;
-    const char *generation_config;   /* the file that defaults of requests come from; NULL: there are none but the API's own */
-    const char *generation_defaults; /* them: "temperature 0.6, top_k 20"; "": none */
+    const char *generation_config;   /* the file with defaults of requests; NULL: the API's own defaults only */
+    const char *generation_defaults; /* the defaults from it: "temperature 0.6, top_k 20"; "": none */
     size_t max_answer_bytes;         /* 0: no limit */
 } quire_info;
 
 const quire_info *quire_engine_info(const quire_engine *e);
 
-/* Where pages are kept that left the pool. */
+/* The statistics of one tier, which stores pages that left the pool. */
 typedef struct quire_tier_stats {
     bool is_open;
-    int64_t hits, misses;  /* pages asked for: given; missing, damaged or too late */
-    int64_t puts, dropped; /* pages taken in; not taken in for lack of room */
-    int64_t errors, bytes; /* transfers that failed and records found damaged; held now */
+    int64_t hits, misses;  /* fetches of pages: found; missing, damaged or too late */
+    int64_t puts, dropped; /* pages stored; not stored for lack of room */
+    int64_t errors, bytes; /* failed transfers and damaged records; bytes stored now */
 } quire_tier_stats;
 
-/* Counters and gauges, read at once. */
+/* Counters and gauges, read together. */
 typedef struct quire_stats {
     int64_t n_requests_running, n_requests_waiting;
     int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
@@ -156,15 +156,15 @@ typedef struct quire_stats {
     int64_t steps, step_rows, step_us;
     int64_t preemptions;
     int64_t deadlines_refused; /* requests whose first token would have come too late */
-    int64_t swapped_out, swapped_in;                     /* preempted sequences: kept in host memory, and brought back from there */
-    int64_t swapped_pages, swap_us;                      /* pages copied there and back, and the time that took */
+    int64_t swapped_out, swapped_in;                     /* preempted sequences: swapped out to host memory, and in again */
+    int64_t swapped_pages, swap_us;                      /* pages copied out and in, and the time that took */
     int64_t drafts, draft_tokens, draft_accepted;        /* drafts verified (one a sequence and step), their tokens, and those accepted */
-    int64_t draft_accepted_at[32];                       /* the accepted by their place in the draft */
-    int64_t jump_forward_tokens;                               /* that only one continuation made needless to choose */
-    int64_t promoted_tokens;                             /* that came back into the pages from a tier */
+    int64_t draft_accepted_at[32];                       /* accepted tokens by their depth in the draft */
+    int64_t jump_forward_tokens;                               /* tokens not sampled since only one was possible */
+    int64_t promoted_tokens;                             /* tokens whose pages came back into the pool from a tier */
     quire_tier_stats tiers[3];                           /* host memory, file, Redis */
     int64_t prefix_queries, prefix_hits;                 /* prompt tokens looked up in the prefix cache, and found there */
-    int64_t preempted_queries, preempted_hits;           /* tokens of preempted requests that came back: not part of the two above */
+    int64_t preempted_queries, preempted_hits;           /* the same for preempted requests that are admitted again; separate counts */
     /* Cumulative histograms, seconds; bounds in quire_stats_bounds. */
     int64_t ttft_buckets[16], gap_buckets[16], e2e_buckets[16];
     double ttft_sum, gap_sum, e2e_sum;
@@ -179,67 +179,67 @@ bool quire_engine_healthy(const quire_engine *e);
 
 /* ---- text ---- */
 
-/* Ids of a text; special tokens in it are parsed; add_special adds BOS as the model wants. *ids is freed with quire_free. UNSUPPORTED
- * without vocabulary. */
+/* Tokenises a text. Special tokens in it are parsed; add_special adds BOS by the model's setting. *ids is freed with quire_free.
+ * UNSUPPORTED without vocabulary. */
 quire_err quire_tokenize(const quire_engine *e, const char *text, size_t n, bool add_special, int32_t **ids, size_t *n_ids,
                          quire_error *err);
-/* Text of ids; *text is freed with quire_free and 0-terminated. */
+/* Detokenises ids; *text is freed with quire_free and 0-terminated. */
 quire_err quire_detokenize(const quire_engine *e, const int32_t *ids, size_t n, bool skip_special, char **text, size_t *n_text,
                            quire_error *err);
-/* The vocabulary's spelling of an id, borrowed; "" when there is none. */
+/* The vocabulary's spelling of an id, which the engine owns; "" when there is none. */
 const char *quire_token_piece(const quire_engine *e, int32_t id, size_t *n);
 void quire_free(void *p);
-/* n bytes, freed with quire_free; NULL when out of memory. */
+/* Allocates n bytes, freed with quire_free; NULL when out of memory. */
 void *quire_alloc(size_t n);
 
 /* ---- requests ---- */
 
 typedef enum quire_endpoint { QUIRE_COMPLETIONS, QUIRE_CHAT } quire_endpoint;
 
-/* Reads and validates the JSON body of an OpenAI request. err->param names the field at fault. Does not tokenise. */
+/* Parses and validates the JSON body of an OpenAI request. err->param names the wrong field. Does not tokenise. */
 quire_err quire_request_parse(const quire_engine *e, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
                               quire_error *err);
 void quire_request_free(quire_request *r);
 
-/* The same on a text thread, for a body that takes long to read: a PARSED event on q brings the request, or the error. */
+/* The same on a text thread, for a body that takes long to parse: a PARSED event on q delivers the request, or the error. */
 typedef struct quire_parse quire_parse;
-/* Takes body, memory of quire_alloc, also on failure; it is freed once it is read. Does not block. From q's thread. *out is valid until its
- * PARSED was given out. QUIRE_NO_MEMORY. */
+/* Takes body, memory of quire_alloc, also on failure, and frees it once it is parsed. Does not block. Called on q's thread. *out is valid
+ * until its PARSED was delivered. QUIRE_NO_MEMORY. */
 quire_err quire_parse_start(quire_queue *q, quire_endpoint endpoint, char *body, size_t n, void *user, quire_parse **out);
-/* Its PARSED does not come any more; what was read is freed. From q's thread. */
+/* Cancels a parse: its PARSED does not come, and a parsed request is freed. Called on q's thread. */
 void quire_parse_cancel(quire_parse *p);
 
-/* A prompt of ids, no text: what tests, benchmarks and `quire logits` use. Copies the ids. Other fields are set by name; until then they
- * are as in a body that leaves them out (quire_options' generation_config). */
+/* Makes a request with a prompt of ids and no text, for tests, benchmarks and `quire logits`. Copies the ids. Other fields are set by name;
+ * until then they are as in a body that leaves them out (quire_options' generation_config). */
 quire_err quire_request_ids(const quire_engine *e, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
-/* Sets a field by its OpenAI name, value as JSON text ("0.7", "true", "[\"a\"]"). */
+/* Sets a field by its OpenAI name; its value is JSON text ("0.7", "true", "[\"a\"]"). */
 quire_err quire_request_set(quire_request *r, const char *field, const char *json, quire_error *err);
-/* Whose request it is: prefixes are shared between requests of one tenant only. Copied. Default: one tenant for all. QUIRE_INVALID for a
- * name of over QUIRE_TENANT_BYTES bytes, and the request is as it was. */
+/* Sets the tenant: prefixes are shared between requests of one tenant only. Copied. Default: one tenant for all. QUIRE_INVALID for a name
+ * of over QUIRE_TENANT_BYTES bytes; the request is unchanged then. */
 quire_err quire_request_tenant(quire_request *r, const char *tenant);
 #define QUIRE_TENANT_BYTES 128
-/* All logits of the prompt go to out, f32 [n_prompt_tokens, n_vocab], which stays alive until the stream is done, or, if
- * it is released before, until its queue is closed. Single prompt only, and not by a fork. */
+/* Writes all logits of the prompt to out, f32 [n_prompt_tokens, n_vocab]. out must live until the stream is done or, if it is released
+ * before, until its queue is closed. Single prompt only, and not for a fork. */
 void quire_request_logits(quire_request *r, float *out);
 
-/* What a server wants to know of a parsed request. Strings live as long as the request or, after submit, its stream. */
+/* What a server needs from a parsed request. The request owns the strings; after submit, its stream does. */
 typedef struct quire_request_info {
     quire_endpoint endpoint;
     const char *model;            /* NULL when absent, null or "" */
-    bool explain;                 /* its ENDs tell how it went */
+    bool explain;                 /* its ENDs carry a report */
     bool stream, include_usage, continuous_usage, echo, return_token_ids;
-    int32_t n_choices;            /* prompts of a completion, 1 for chat, times n_samples; those of a prompt stand together */
-    int32_t n_samples, n_best;    /* samples of each prompt, and how many of them are wanted: fewer with best_of */
+    int32_t n_choices;            /* prompts of a completion, 1 for chat, times n_samples; those of a prompt are adjacent */
+    int32_t n_samples, n_best;    /* samples of each prompt, and how many of them are returned: fewer with best_of */
     int32_t beam_width;           /* beam search with this many beams, whose results are the samples, the best first; 0: none */
-    /* likeliest tokens to report beside each token of the answer, and of the prompt; -1: report nothing */
+    /* likeliest tokens to report beside each token of the response, and of the prompt; -1: report nothing */
     int32_t logprobs, prompt_logprobs;
-    const char *ignored;          /* members of the body that mean nothing here, "foo, bar", the first few, printable; NULL: none */
+    const char *ignored;          /* members of the body without effect, "foo, bar", the first few, printable; NULL: none */
 } quire_request_info;
 
 const quire_request_info *quire_request_describe(const quire_request *r);
 
-/* Sets every field of a JSON object, as quire_request_parse reads them; an unknown one is refused where it would change what is generated,
- * else noted in info. After an error r is to be freed. */
+/* Sets every field of a JSON object, as quire_request_parse does. An unknown member is refused where it would change what is generated,
+ * else recorded in info. After an error, free r. */
 quire_err quire_request_set_all(quire_request *r, const char *json, size_t n, quire_error *err);
 
 /* ---- streams ---- */
@@ -253,16 +253,16 @@ typedef enum quire_finish {
 } quire_finish;
 
 typedef enum quire_event_kind {
-    QUIRE_EVENT_START, /* prompt accepted and counted; comes once a choice, first, but not to one that failed before its first token */
+    QUIRE_EVENT_START, /* the prompt is accepted and counted; once a choice, first, but not for one that failed before its first token */
     QUIRE_EVENT_DELTA, /* tokens, perhaps with text (text may be empty while a character or a stop string is unfinished) */
-    QUIRE_EVENT_ROLLBACK, /* this choice was taken back (see quire_stream_rollback): of all that was given out only this stands */
-    QUIRE_EVENT_REFUSED,  /* a rollback or steer could not be done after all: error says why, and the choice goes on as it was */
+    QUIRE_EVENT_ROLLBACK, /* this choice was rolled back (see quire_stream_rollback): of all that was delivered only this remains */
+    QUIRE_EVENT_REFUSED,  /* a rollback or steer failed after all: error says why, and the choice continues unchanged */
     QUIRE_EVENT_END,   /* this choice is finished */
     QUIRE_EVENT_DONE,  /* every choice has ended, or the request failed (finish ERROR, error set): the stream's last event */
-    QUIRE_EVENT_PARSED /* quire_parse_start's: request is the receiver's, or NULL and error says why; stream is NULL */
+    QUIRE_EVENT_PARSED /* the result of quire_parse_start: the receiver owns request, or it is NULL and error says why; stream is NULL */
 } quire_event_kind;
 
-/* A token's log-probability under the model's own logits. rank is how many tokens have at least as much, so 1 is the likeliest. */
+/* A token's log-probability under the model's own logits. rank is the number of tokens with at least this one: 1 is the likeliest. */
 typedef struct quire_logprob {
     int32_t token, rank;
     float logprob;
@@ -273,45 +273,45 @@ typedef struct quire_event {
     void *user;               /* as given to quire_submit */
     quire_event_kind kind;
     int32_t choice;
-    const char *text; /* DELTA: the new text. ROLLBACK: the answer's text that stands. START: the prompt's text if the request has echo.
-                       * Borrowed until the next call of quire_queue_next or quire_stream_release; not 0-terminated */
+    const char *text; /* DELTA: the new text. ROLLBACK: the response's remaining text. START: the prompt's text if the request has echo.
+                       * Valid until the next call of quire_queue_next or quire_stream_release; not 0-terminated */
     size_t n_text;
-    const int32_t *tokens;    /* DELTA: the new ids. ROLLBACK: the answer's ids that stand. START: the prompt's ids */
+    const int32_t *tokens;    /* DELTA: the new ids. ROLLBACK: the response's remaining ids. START: the prompt's ids */
     int32_t n_tokens;
-    /* Where the request asked for them: DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the
-     * prompt's tokens but the first. Else NULL and 0. Borrowed as text. */
+    /* Where the request asked for them. DELTA: the token's, then those of the likeliest, n_logprobs in all. START: as many for each of the
+     * prompt's tokens but the first. Else NULL and 0. Valid as long as text. */
     const quire_logprob *logprobs;
     int32_t n_logprobs;
     quire_finish finish;      /* END and DONE */
     int32_t stop_token;       /* END by a stop token of the request: its id (not eos), else -1 */
-    const char *stop_string;  /* END by a stop string: it, else NULL */
-    const quire_explain *explain; /* END: how the choice came about, where the request asked; else NULL. Valid as long as the stream */
-    double sum_logprob;       /* END: of the choice's tokens, where logprobs, best_of or beam search were asked for */
-    double beam_score;        /* END: of a result of beam search: by which it was ranked */
+    const char *stop_string;  /* END by a stop string: that string, else NULL */
+    const quire_explain *explain; /* END: the report on the choice, where the request asked for it; else NULL. Valid while the stream is */
+    double sum_logprob;       /* END: of the choice's tokens, with logprobs, best_of or beam search */
+    double beam_score;        /* END: the score that ranks a result of beam search */
     int32_t prompt_tokens, completion_tokens; /* of this choice so far; in DONE of all choices, each prompt once */
-    int32_t cached_tokens;    /* of prompt_tokens: not computed, but found in the prefix cache; known from the first DELTA on */
-    const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request: what; else NULL */
+    int32_t cached_tokens;    /* how many of prompt_tokens were found in the prefix cache; known from the first DELTA on */
+    const quire_error *error; /* DONE with finish ERROR, REFUSED, PARSED without a request: the error; else NULL */
     quire_request *request;   /* PARSED */
 } quire_event;
 
-/* A queue on which streams deliver events. */
+/* Opens a queue on which streams deliver events. */
 quire_err quire_queue_open(quire_engine *e, quire_queue **out);
-/* Cancels the streams that still deliver to it, waits for them, frees. */
+/* Cancels the streams that still deliver to it, waits for them, and frees it. */
 void quire_queue_close(quire_queue *q);
-/* A file descriptor that is readable while events may be waiting (poll, epoll, libevent). */
+/* A file descriptor that is readable while there may be events (poll, epoll, libevent). */
 int quire_queue_fd(const quire_queue *q);
-/* The next event, or false when there is none now. Detokenises and matches stop strings on the calling thread. Call until false, then wait
+/* Gets the next event; false when there is none. Detokenises and matches stop strings on the calling thread. Call it until false, then wait
  * for the fd. */
 bool quire_queue_next(quire_queue *q, quire_event *out);
 /* Blocks until the fd is readable or timeout_us passed (-1: for ever). */
 void quire_queue_wait(quire_queue *q, int64_t timeout_us);
 
-/* Takes the request (also on failure, when it is freed) and starts it; events come on q. Does not block: tokenising happens on the text
- * threads. An engine that is full shows later: as DONE with the error QUIRE_BUSY. */
+/* Takes the request (also on failure, when it is freed) and starts it; events come on q. Does not block: text threads tokenise. A full
+ * engine shows later, as DONE with the error QUIRE_BUSY. */
 quire_err quire_submit(quire_queue *q, quire_request *r, void *user, quire_stream **out, quire_error *err);
-/* Asks the stream to end; its DONE still comes. From the queue's thread. */
+/* Cancels the stream; its DONE still comes. Called on the queue's thread. */
 void quire_stream_cancel(quire_stream *s);
-/* Gives the handle back, after DONE, or at any time: an unfinished stream is cancelled and its later events are dropped. From the queue's
+/* Releases the handle, after DONE or at any time: an unfinished stream is cancelled and its later events are dropped. Called on the queue's
  * thread. */
 void quire_stream_release(quire_stream *s);
 const quire_request_info *quire_stream_describe(const quire_stream *s);
@@ -319,29 +319,30 @@ const quire_request_info *quire_stream_describe(const quire_stream *s);
 /* ---- streams that branch: docs/streams.md ---- */
 
 /* A position counts tokens from the start of the prompt. A choice can be branched at any position from the end of its prompt to the last
- * token that was given out by quire_queue_next, while its END was not: the engine may be further, or may have finished, and branches all
- * the same. QUIRE_HERE is that last token. All three calls are for the queue's thread. Errors: QUIRE_NOT_FOUND when the choice has ended,
- * QUIRE_BUSY when it is still being prepared or another rollback or steer of it is under way, QUIRE_BAD_REQUEST (err->param: "index",
- * "position", or a field) for what cannot be; the stream is then as it was. */
+ * token that quire_queue_next delivered, until its END is delivered, even if the engine is further or has finished. QUIRE_HERE is that last
+ * token. All three calls are for the queue's thread. Errors: QUIRE_NOT_FOUND when the choice has ended, QUIRE_BUSY when it is still being
+ * prepared or another rollback or steer of it is under way, QUIRE_BAD_REQUEST (err->param: "index", "position", or a field) for what is
+ * impossible; the stream is unchanged then. */
 #define QUIRE_HERE (-1)
 
-/* Fork: a request that goes on from the first `position` tokens of a choice, sharing its pages. It has the fields of the choice's request
- * but stream, n, best_of, echo and prompt_logprobs, and a seed made of the choice's own and of how many forks were taken before, so that it
- * says something else; with the choice's own seed it says the same. Change it with quire_request_set, submit it to any queue. To events its
- * prompt is all that stood before; max_tokens and min_tokens count what comes after (unless set, it ends where the choice would), while
- * penalties know what was prompt and what was generated. *out is the caller's until quire_submit takes it, and keeps the tokens that it
- * shares even when the stream is released before. */
+/* Fork: makes a request that continues from the first `position` tokens of a choice and shares their pages.
+ *
+ * It has the fields of the choice's request except stream, n, best_of, echo and prompt_logprobs. Its seed is made of the choice's own and
+ * of the number of forks taken before, so that its output differs; with the choice's own seed it is the same. Change it with
+ * quire_request_set, and submit it to any queue. In its events the prompt is all tokens before `position`. max_tokens and min_tokens count
+ * what comes after (unless set, it ends where the choice would), while penalties distinguish prompt and generated tokens. The caller owns
+ * *out until quire_submit takes it. It keeps the tokens that it shares even when the stream is released before. */
 quire_err quire_stream_fork(quire_stream *s, int32_t choice, int32_t position, quire_request **out, quire_error *err);
 
-/* Rollback: what the choice said after its first `position` tokens is dropped, their pages are given back, and generation goes on from
- * there with fields changed as the JSON object `fields` (NULL: none) says: seed, max_tokens, stop_token_ids and those that shape the choice
- * of tokens. Noise depends on seed and position, so with none changed the same tokens come again. When it is done a ROLLBACK event says
- * what stands, and new DELTAs follow; DELTAs given out until then belong to what is dropped, and no END comes before. What cannot be done
- * after all shows as REFUSED: a tail with no room, a full engine, a cancelled stream. Not for the best of several. O(position) on a text
- * thread. */
+/* Rollback: drops the tokens of a choice after its first `position` ones, releases their pages, and continues from there.
+ *
+ * The JSON object `fields` (NULL: none) changes fields: seed, max_tokens, stop_token_ids and those that affect sampling. Noise depends on
+ * seed and position, so with none changed the same tokens come again. When it is done a ROLLBACK event says what remains, and new DELTAs
+ * follow. DELTAs delivered until then belong to what is dropped, and no END comes before. A later failure shows as REFUSED: a tail that
+ * does not fit, a full engine, a cancelled stream. Not for the best of several. O(position) on a text thread. */
 quire_err quire_stream_rollback(quire_stream *s, int32_t choice, int32_t position, const char *fields, size_t n_fields, quire_error *err);
 
-/* What takes the place of a dropped tail: ids or, where those are NULL, a text, in which special tokens are parsed. Copied. */
+/* The tokens that replace a dropped tail: ids or, where those are NULL, a text, in which special tokens are parsed. Copied. */
 typedef struct quire_tail {
     const char *text;
     size_t n_text;
@@ -349,34 +350,35 @@ typedef struct quire_tail {
     size_t n_ids;
 } quire_tail;
 
-/* Steer: a rollback, then the tail as if the choice had said it itself (DELTAs without log-probabilities; stop strings count in it, stop
- * tokens do not), then generation goes on. */
+/* Steer: a rollback, then the tail as if the choice had generated it (DELTAs without log-probabilities; stop strings count in it, stop
+ * tokens do not), then generation continues. */
 quire_err quire_stream_steer(quire_stream *s, int32_t choice, int32_t position, const quire_tail *tail, const char *fields, size_t n_fields,
                              quire_error *err);
 
-/* ---- the pages looked at ---- */
+/* ---- snapshots of the pages ---- */
 
-/* A look at the pages, sequences and prefix tree of an engine: asked for by one thread, which never waits, and filled between two steps. */
+/* A snapshot of an engine's pages, sequences and prefix tree. One thread requests it without waiting, and the engine fills it between two
+ * steps. */
 typedef struct quire_pool_view quire_pool_view;
 
 #define QUIRE_POOL_VIEW_PAGES 65536
 
-/* Room for QUIRE_POOL_VIEW_PAGES pages at most, for 4,096 sequences and 256 events. */
+/* Allocates a view for at most QUIRE_POOL_VIEW_PAGES pages, 4,096 sequences and 256 events. */
 quire_err quire_pool_view_open(quire_engine *e, quire_pool_view **out);
-/* Before the engine is closed; an ask under way is forgotten. NULL does nothing. */
+/* Closes the view, before the engine is closed; a request under way is dropped. NULL does nothing. */
 void quire_pool_view_close(quire_pool_view *v);
-/* A file descriptor that is readable once an ask was answered, until quire_pool_view_get. */
+/* A file descriptor that is readable once a snapshot is filled, until quire_pool_view_get. */
 int quire_pool_view_fd(const quire_pool_view *v);
-/* Asks for the present state, the tokens of one page (-1: none's), and the KV events behind number `after`. Does nothing while another ask
- * is under way. */
+/* Requests a snapshot of the present state, with the tokens of one page (-1: of none) and the KV events after number `after`. Does nothing
+ * while another request is under way. */
 void quire_pool_view_ask(quire_pool_view *v, int32_t page, uint64_t after);
-/* The answer to the last ask, valid until the next; NULL while it is under way, or before the first. A sequence's id is its request's
- * number in order of arrival; waiting sequences hold no pages and are not shown. */
+/* The snapshot that was requested last, valid until the next request; NULL while it is under way or before the first. A sequence's id is
+ * its request's number in order of arrival; waiting sequences hold no pages and are not shown. */
 const quire_kv_view *quire_pool_view_get(quire_pool_view *v);
 
 /* ---- model files without an engine ---- */
 
-/* A summary of a model file for people (json false) or programs. *text is freed with quire_free. */
+/* Summarises a model file for people (json false) or programs. *text is freed with quire_free. */
 quire_err quire_inspect(const quire_options *o, bool json, char **text, quire_error *err);
 
 #ifdef __GNUC__

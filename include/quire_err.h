@@ -1,7 +1,7 @@
-/* Errors: one list for every room, the C API and the wire.
+/* Errors: one list for every room, the C API and HTTP responses.
  *
- * 0 is success. A name's comment is what quire_err_text() says. Calls that load or parse also fill a quire_error: what, where, what next.
- */
+ * 0 is success. Each name has the text that quire_err_text() returns. Calls that load or parse also fill a quire_error: what, where, what
+ * next. */
 #ifndef QUIRE_ERR_H
 #define QUIRE_ERR_H
 
@@ -41,9 +41,9 @@ typedef enum quire_err {
     QUIRE_N_ERRORS
 } quire_err;
 
-/* What went wrong, for a person. message is complete ("FILE: what: what next"), without a trailing newline.
- * param names the request field at fault, or is empty. position is a byte offset in the parsed text or file, or -1.
- * retry_after_s: with BUSY, seconds after which the same might be served; 0: unknown. */
+/* An error for people. message is complete ("FILE: what: what next"), without a trailing newline.
+ * param names the wrong request field, or is empty. position is a byte offset in the parsed text or file, or -1.
+ * retry_after_s: with BUSY, seconds after which the same request might be served; 0: unknown. */
 typedef struct quire_error {
     quire_err code;
     int64_t position;

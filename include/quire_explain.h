@@ -1,45 +1,45 @@
-/* Why a request took the time that it took, and what was reused: what the field "explain" asks for. Plain data.
+/* The report on a request: why it took the time that it took, and what it reused. The field "explain" requests it. Plain data.
  *
- * Times are microseconds. Lists are bounded; what does not fit is still in their counts and sums. */
+ * Times are microseconds. Lists are bounded; counts and sums include what does not fit. */
 #ifndef QUIRE_EXPLAIN_H
 #define QUIRE_EXPLAIN_H
 
 #include <stdint.h>
 
-/* What a request that did not run waited for. */
+/* Why a request waited. */
 typedef enum quire_wait {
-    QUIRE_WAIT_TURN,   /* not looked at yet: a step was running, or more stood before it than a step looks at */
-    QUIRE_WAIT_PAGES,  /* no pages: they were held by others; after a preemption always */
-    QUIRE_WAIT_SLOT,   /* as many sequences ran as may run at once */
+    QUIRE_WAIT_TURN,   /* not considered yet: a step was running, or more were before it than a step considers */
+    QUIRE_WAIT_PAGES,  /* no pages: others held them; after a preemption always */
+    QUIRE_WAIT_SLOT,   /* the limit of running sequences was reached */
     QUIRE_WAIT_BUDGET, /* the rows of the steps went to others */
-    QUIRE_WAIT_PREFIX, /* its next pages were being computed by another request, which it reuses */
-    QUIRE_WAIT_TIER,   /* its pages were on their way from host memory, file or Redis */
+    QUIRE_WAIT_PREFIX, /* another request was computing its next pages, which it reuses */
+    QUIRE_WAIT_TIER,   /* its pages were being fetched from host memory, file or Redis */
     QUIRE_N_WAITS
 } quire_wait;
 
 #define QUIRE_EXPLAIN_CHUNKS      64
 #define QUIRE_EXPLAIN_PREEMPTIONS 8
 
-/* Tokens of the prompt (or, after a preemption, of all that was known) that one step computed. */
+/* Tokens of the prompt (or, after a preemption, of all known tokens) that one step computed. */
 typedef struct quire_explain_chunk {
-    int64_t step;   /* the engine's number of it */
+    int64_t step;   /* the engine's number of the step */
     int32_t tokens;
 } quire_explain_chunk;
 
 typedef struct quire_explain_preemption {
     int32_t recomputed;    /* tokens that had to be computed again */
     int64_t swapped_bytes; /* copied to host memory and back; 0: it was not swapped */
-    int64_t us;            /* from the preemption until it had again what it had */
+    int64_t us;            /* from the preemption until as much was computed again */
 } quire_explain_preemption;
 
 typedef struct quire_explain {
     int64_t wait_us[QUIRE_N_WAITS];
-    int32_t n_waits[QUIRE_N_WAITS]; /* times that it began to wait for this */
+    int32_t n_waits[QUIRE_N_WAITS]; /* how often it began to wait for this */
 
     int32_t matched; /* tokens found in the prefix cache when it was first admitted */
-    int32_t copied;  /* of these, tokens in a part-filled page, which was copied to be written */
-    int32_t tier;    /* tokens that came back from the tiers for it */
-    int32_t shared;  /* tokens of a prompt that another sample, or the stream it was forked from, had computed */
+    int32_t copied;  /* of these, tokens in a part-filled page, which was copied before the first write */
+    int32_t tier;    /* tokens that tiers gave back for it */
+    int32_t shared;  /* prompt tokens that its fork parent had computed: another sample, or the stream it was forked from */
 
     int32_t n_chunks;
     quire_explain_chunk chunks[QUIRE_EXPLAIN_CHUNKS];

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Checks every #include under src/ against the table of rooms. Prints file:line of each that breaks it; exits 1 then."""
+"""Checks every #include under src/ against the table of rooms, the units of each room for circles of includes, and file names for uniqueness.
+Prints what breaks a rule (file:line of an include; the units of a circle and a shortest one), and exits 1 then.
+
+    tools/layers.py --cycles    prints the circles that ALLOWED_CYCLES still permits too
+"""
 import pathlib
 import re
 import sys
 
-ALL = "base core json file text grammar kv backend backend/cpu backend/cuda model sched sample spec engine api server cli lab public"
+ALL = "base core json file text jinja chat grammar kv backend backend/cpu backend/cuda model sched sample spec engine api server cli lab public"
 
 # room: (what it may include besides itself, libraries besides libc). "backend" is backend/backend.h, "public" the headers of include/.
 ROOMS = {
@@ -12,6 +16,8 @@ ROOMS = {
     "core": ("base", ""),
     "json": ("base", "jansson"),
     "text": ("json core base", "pcre2 utf8proc"),
+    "jinja": ("json core base", "utf8proc"),
+    "chat": ("jinja text json core base", ""),
     "file": ("json core base", "curl openssl"),
     "grammar": ("json core base", ""),
     "kv": ("core base quire_kv.h", "xxhash hiredis liburing"),
@@ -23,7 +29,7 @@ ROOMS = {
     "sample": ("grammar core base", "simd"),
     "spec": ("sample kv model backend core base", ""),
     "engine": ("sched sample spec kv model grammar backend core base quire_explain.h", ""),
-    "api": ("engine sched sample spec text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
+    "api": ("engine sched sample spec chat text model kv file grammar backend backend/cpu backend/cuda json core base public", ""),
     "server": ("public json base", "libevent http-parser openssl libzmq msgpack libyaml"),
     "cli": ("public json base server/server.h", "libedit"),
     "lab": (ALL, "simd"),
@@ -42,6 +48,21 @@ LIBC = re.compile(
     r"stdlib|stdnoreturn|string|strings|time|wchar|dirent|dlfcn|fcntl|glob|libgen|netdb|poll|pthread|sched|semaphore|spawn|termios|unistd|"
     r"arpa/inet|netinet/(in|tcp)|sys/[a-z_]+|linux/[a-z_]+|xmmintrin)\.h"
 )
+
+# Rooms whose units still include each other in a circle: how many units their circles hold. A number may only fall; a room that has none leaves the table.
+ALLOWED_CYCLES = {
+    "text": 3,
+    "file": 4,
+    "backend/cpu": 6,
+    "model": 2,
+    "api": 3,
+    "server": 8,
+    "lab": 7,
+}
+
+# Base names that src/ has more than once, and how often. A number may only fall. Rooms of one file a format may repeat names.
+ALLOWED_TWINS = {}
+ROOMS_OF_FORMATS = ()
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -75,9 +96,141 @@ def fault(room, bracket, name):
     return None if other == room or other in rooms else f"{room} may not include {other}"
 
 
+def stem_of(path):
+    return pathlib.PurePosixPath(path).name.split(".")[0]
+
+
+def room_units(files, includes, room):
+    """{file: unit} of a room: foo.h with foo.c and with every foo_*.c that has no header of its own. A header that one unit alone includes counts to it, and
+    foo_bar that includes foo counts to it where only foo and other foo_* include that; every other file is a unit of its own."""
+    inside = {f for f in files if room_of(f) == room}
+    stems = {stem_of(f) for f in inside if f.endswith(".h")}
+    unit = {}
+    for f in inside:
+        words = stem_of(f).split("_")
+        prefixes = ["_".join(words[:n]) for n in range(len(words), 0, -1)]
+        unit[f] = next((p for p in prefixes if p in stems), stem_of(f))
+    moved = True
+    while moved:
+        moved = False
+        for name in sorted(set(unit.values())):
+            own = {f for f in inside if unit[f] == name}
+            users = {unit.get(f, f) for f in files if f not in own and includes[f] & own}  # of another room: the file itself, which is no unit
+            words = name.split("_")
+            families = ["_".join(words[:n]) for n in range(len(words) - 1, 0, -1)]
+            family = next((x for x in families if x in unit.values()), None)
+            needs_family = any(unit.get(g) == family for f in own for g in includes[f])
+            if family and needs_family and users and all(u == family or u.startswith(family + "_") for u in users):
+                user = family
+            elif len(users) == 1 and users <= set(unit.values()) and (name.startswith(min(users) + "_") or all(f.endswith(".h") for f in own)):
+                user = users.pop()
+            else:
+                continue
+            for f in own:
+                unit[f] = user
+            moved = True
+    return unit
+
+
+def circles(edges):
+    """Tarjan's strongly connected components of more than one node, of {node: set of nodes}."""
+    index, low, on, stack, found = {}, {}, set(), [], []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        on.add(v)
+        for w in sorted(edges[v]):
+            if w not in index:
+                visit(w)
+                low[v] = min(low[v], low[w])
+            elif w in on:
+                low[v] = min(low[v], index[w])
+        if low[v] == index[v]:
+            part = []
+            while not part or part[-1] != v:
+                part.append(stack.pop())
+                on.discard(part[-1])
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    for v in sorted(edges):
+        if v not in index:
+            visit(v)
+    return found
+
+
+def shortest(edges, part):
+    """A shortest circle inside a component, as the list of its nodes, the first one again at the end."""
+    best = None
+    for start in part:
+        before, queue = {start: None}, [start]
+        for v in queue:
+            if start in edges[v]:
+                path = [start]
+                while v is not None:
+                    path.append(v)
+                    v = before[v]
+                path.reverse()
+                if best is None or len(path) < len(best):
+                    best = path
+                break
+            for w in sorted(edges[v]):
+                if w in part and w not in before:
+                    before[w] = v
+                    queue.append(w)
+    return best
+
+
+def cycle_faults(files, includes):
+    """Prints every circle of includes between the units of a room, and counts the rooms that have more than they may."""
+    faults = 0
+    for room in ROOMS:
+        unit = room_units(files, includes, room)
+        edges = {u: set() for u in unit.values()}
+        for f, u in unit.items():
+            edges[u] |= {unit[g] for g in includes[f] if g in unit} - {u}
+        parts = circles(edges)
+        size, allowed = sum(map(len, parts)), ALLOWED_CYCLES.get(room, 0)
+        if size > allowed or "--cycles" in sys.argv[1:]:
+            for part in parts:
+                print(f"src/{room}: {len(part)} of {len(edges)} units include each other in circles: {' '.join(part)}")
+                path = shortest(edges, part)
+                print(f"    the shortest: {' -> '.join(path)}")
+                for a, b in zip(path, path[1:]):
+                    f, g = min((f, g) for f in unit if unit[f] == a for g in includes[f] if unit.get(g) == b)
+                    print(f"        src/{f} includes {g}")
+        if size > allowed:
+            print(f"src/{room}: {size} units in circles, {allowed} allowed (ALLOWED_CYCLES)")
+            faults += 1
+        elif size < allowed:
+            print(f"src/{room}: {size} units in circles; ALLOWED_CYCLES still says {allowed}")
+            faults += 1
+    return faults
+
+
+def twin_faults(files):
+    """Counts base names that occur more often in src/ than they may."""
+    places = {}
+    for f in files:
+        if room_of(f) not in ROOMS_OF_FORMATS:
+            places.setdefault(pathlib.PurePosixPath(f).name, []).append(f)
+    faults = 0
+    for name, where in sorted(places.items()):
+        if len(where) > ALLOWED_TWINS.get(name, 1):
+            print(f"{name}: {' '.join('src/' + f for f in where)}: file names are unique in src/")
+            faults += 1
+    for name, n in sorted(ALLOWED_TWINS.items()):
+        if len(places.get(name, [])) < n:
+            print(f"{name}: {len(places.get(name, []))} in src/; ALLOWED_TWINS still says {n}")
+            faults += 1
+    return faults
+
+
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     faults = n_files = 0
+    includes = {}  # of files below src/, by path there
     for path in sorted(root.glob("src/**/*.[ch]")):
         n_files += 1
         below = path.relative_to(root / "src").as_posix()
@@ -86,14 +239,19 @@ def main():
             print(f"src/{below}:1: no room is called that; tools/layers.py has the table")
             faults += 1
             continue
+        includes[below] = set()
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found = INCLUDE.match(line)
             why = found and fault(room, *found.groups())
             if why:
                 print(f"src/{below}:{number}: {line.strip()}: {why}")
                 faults += 1
-    print(f"layers: {n_files} files, {faults} includes that break the table")
-    return 1 if faults or not n_files else 0
+            if found and found.group(1) == '"':
+                includes[below].add(found.group(2))
+    files = sorted(includes)
+    n_circles, n_twins = cycle_faults(files, includes), twin_faults(files)
+    print(f"layers: {n_files} files, {faults} includes that break the table, {n_circles} rooms with other circles and {n_twins} names with other twins than allowed")
+    return 1 if faults or n_circles or n_twins or not n_files else 0
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Writes the list of files at the end of ARCHITECTURE.md: one line a file (a .c and its .h together), with the first sentence of its opening comment.
+"""Prints the list of files by room: one line a file (a .c and its .h together), with the first sentence of its opening comment.
 
-    tools/map.py            rewrites the list
-    tools/map.py --check    exits 1 when the list is not what the tree says, or a file opens without a comment
+    tools/map.py [ROOM...]    the list, or these rooms' part of it (kv, backend/cpu, ..)
+    tools/map.py --check      prints each file that opens without a comment, and exits 1 then
 """
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE = ROOT / "ARCHITECTURE.md"
-MARK = "## Files\n"
 
 
 def first_sentence(path):
@@ -39,34 +38,38 @@ def rooms():
     return by_room
 
 
-def listing():
-    lines, silent = [], []
-    for room, stems in rooms().items():
-        lines += ["", f"### {room}", "", "| file | what |", "|---|---|"]
-        for stem, paths in stems.items():
-            headers_first = sorted(paths, key=lambda p: p.suffix != ".h")
-            what = next(filter(None, (first_sentence(ROOT / p) for p in headers_first)), None)
-            if what is None:
-                silent.append(str(paths[0]))
-                what = ""
-            name = stem + (".{c,h}" if len(paths) == 2 and all(".inc" not in p.name for p in paths) else "".join(paths[0].suffixes))
-            lines.append(f"| {name} | {what.replace('|', chr(92) + '|')} |")
-    return "\n".join(lines) + "\n", silent
+def described(stems):
+    """(name, first sentence or None, first path) of each file of a room."""
+    for stem, paths in stems.items():
+        headers_first = sorted(paths, key=lambda p: p.suffix != ".h")
+        what = next(filter(None, (first_sentence(ROOT / p) for p in headers_first)), None)
+        name = stem + (".{c,h}" if len(paths) == 2 and all(".inc" not in p.name for p in paths) else "".join(paths[0].suffixes))
+        yield name, what, paths[0]
 
 
 def main():
-    page = PAGE.read_text()
-    head = page[:page.index(MARK) + len(MARK)]
-    body, silent = listing()
-    for path in silent:
-        print(f"{path}: opens without a comment that says what it is", file=sys.stderr)
-    if "--check" in sys.argv[1:]:
-        if page != head + body:
-            print("ARCHITECTURE.md: the list of files is out of date; run tools/map.py", file=sys.stderr)
-        return 1 if silent or page != head + body else 0
-    PAGE.write_text(head + body)
-    return 0
+    wanted = [a.removeprefix("src/") for a in sys.argv[1:] if a != "--check"]
+    check = "--check" in sys.argv[1:]
+    silent = n_files = 0
+    for room, stems in rooms().items():
+        if wanted and room.removeprefix("src/") not in wanted:
+            continue
+        if not check:
+            print(f"{room}/")
+        for name, what, path in described(stems):
+            n_files += 1
+            if not check:
+                print(f"    {name:28} {what or ''}")
+            if what is None:
+                silent += 1
+                print(f"{path}: opens without a comment that says what it is", file=sys.stderr)
+    if check:
+        print(f"map: {n_files} files, {silent} without a comment that says what they are")
+    elif not n_files:
+        print(f"no such room; there are {' '.join(r.removeprefix('src/') for r in rooms())}", file=sys.stderr)
+    return 1 if silent or not n_files else 0
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Lengths of files and functions in src/ and tests/, and the size of the stripped program.
-size.py [PROGRAM]: exits 1 when a file exceeds 1,500 lines or a function 220; names files over 800 and functions over 60 (kernels: 220)."""
+"""Lengths of files, functions and lines in src/ and tests/, and the size of the stripped program.
+size.py [PROGRAM]: exits 1 when a file exceeds 1,500 lines or a function 220; names files over 800 and functions over 60 (kernels: 220).
+Lines of C over 140 columns are counted by file; they fail once LINES_ARE_SHORT says so."""
 import pathlib
 import re
 import subprocess
@@ -9,6 +10,7 @@ import tempfile
 
 FILE_LONG, FILE_LIMIT = 800, 1500
 FUNCTION_LONG, FUNCTION_LIMIT = 60, 220
+COLUMNS, LINES_ARE_SHORT = 140, True
 KERNELS = "src/backend/"  # kernels may use the limit without being named
 
 NAME = re.compile(r"([A-Za-z_]\w*)\s*\(")
@@ -44,6 +46,7 @@ def stripped_bytes(program):
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     failures = n_files = n_lines = 0
+    wide = {}
     paths = [p for top in ("include", "src", "tests") for suffix in ("c", "h", "py") for p in root.glob(f"{top}/**/*.{suffix}")]
     for path in sorted(paths):
         below = path.relative_to(root).as_posix()
@@ -56,11 +59,22 @@ def main():
             print(f"{below}: {len(lines)} lines" + (f", over the limit of {FILE_LIMIT}" if over else ""))
         if path.suffix == ".py":
             continue
+        too_long = [number for number, line in enumerate(lines, 1) if len(line) > COLUMNS]
+        if too_long:
+            wide[below] = too_long
         for name, start, length in functions(lines):
             over = length > FUNCTION_LIMIT
             if over or (length > FUNCTION_LONG and not below.startswith(KERNELS)):
                 failures += over
                 print(f"{below}:{start}: {name} has {length} lines" + (f", over the limit of {FUNCTION_LIMIT}" if over else ""))
+    n_wide = sum(map(len, wide.values()))
+    if LINES_ARE_SHORT:
+        failures += n_wide
+        for below, numbers in wide.items():
+            print(f"{below}:{numbers[0]}: over {COLUMNS} columns, and {len(numbers) - 1} more lines")
+    elif wide:
+        most = sorted(wide, key=lambda f: -len(wide[f]))[:5]
+        print(f"size: {n_wide} lines of {len(wide)} files exceed {COLUMNS} columns: " + ", ".join(f"{f} ({len(wide[f])})" for f in most) + ", ..")
     print(f"size: {n_files} files, {n_lines:,} lines, {failures} over a limit")
     for program in sys.argv[1:]:
         print(f"size: {program} stripped: {stripped_bytes(program):,} bytes")

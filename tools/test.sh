@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Builds and runs the tests, and ends with "N passed, N failed, N skipped".
 #   test.sh                  unit tests, second compiler, emulated AVX-512, expected outputs, end to end
+#   test.sh --check [ROOM]   the inner loop, one tree: unit tests without the slow ones, tests/golden, a server that answers; or a room's unit tests alone
 #   test.sh --quick          unit tests and expected outputs only, with one compiler
-#   test.sh --long           the same with more rounds, and the Promela models
-#   test.sh --sanitizer S    the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads)
+#   test.sh --long           all of it with more rounds, and the Promela models
+#   test.sh --sanitizer S [--quick]   the unit tests built with sanitizer S: asan (address and undefined behaviour) or tsan (threads; the threaded
+#                            rooms only); with --quick without those labelled slow or heavy
 # QUIRE_SHARED names the directory of expected outputs and real models (default ../shared); what needs it is skipped, saying so, without it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export QUIRE_SHARED="${QUIRE_SHARED:-../shared}"
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
+rooms=(base core json file text jinja chat kv backend model sched sample engine api server cli sim bench) # with unit tests
 
 say() { printf '== %s\n' "$*"; }
 
@@ -48,7 +51,8 @@ unit() {
     passed=$((passed + n_total - n_failed)) failed=$((failed + n_failed))
 }
 
-# check KIND DIRECTORY ARGUMENTS...: expected outputs.
+# check KIND DIRECTORY ARGUMENTS...: expected outputs, by $quire_check.
+quire_check=build/quire-check
 check() {
     local kind=$1 directory=$2 log=build/check.log summary n
     shift 2
@@ -57,7 +61,7 @@ check() {
         skipped=$((skipped + 1))
         return
     fi
-    build/quire-check "$kind" "$directory" --json "$@" >"$log" 2>&1
+    "$quire_check" "$kind" "$directory" --json "$@" >"$log" 2>&1
     local status=$?
     summary=$(tail -n 1 "$log")
     if ! grep -qE '^\{"passed": *[0-9]+, *"failed": *[0-9]+, *"unsupported": *[0-9]+\}$' <<<"$summary"; then
@@ -110,6 +114,27 @@ models() {
     cat "$log"
 }
 
+# expected DIRECTORY: every kind of expected outputs there.
+expected() {
+    local kind
+    for kind in models quants sampling beam; do
+        check $kind "$1/$kind"
+    done
+    for kind in tokenizers templates; do
+        check $kind "$1/$kind" --root "$QUIRE_SHARED"
+    done
+}
+
+# smoke PROGRAM: a server starts, answers and ends.
+smoke() {
+    if tools/smoke.sh "$1"; then
+        passed=$((passed + 1))
+        say "a server of $1 answers"
+    else
+        failed=$((failed + 1))
+    fi
+}
+
 finish() {
     printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
@@ -117,16 +142,39 @@ finish() {
 }
 
 if [ "${1:-}" = --sanitizer ]; then
+    few=()
+    if [ "${3:-}" = --quick ]; then
+        export QUIRE_TEST_QUICK=1
+        few=(-LE '^(slow|heavy|library)$')
+    fi
     case "${2:-}" in
     asan)
-        build build/asan "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=address,undefined" all && unit build/asan
+        targets=(all)
+        [ ${#few[@]} -eq 0 ] || targets=("${rooms[@]/#/tests_}")
+        build build/asan "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=address,undefined" "${targets[@]}" && unit build/asan "${few[@]}"
         ;;
     tsan)
         build build/tsan "-DCMAKE_BUILD_TYPE=Debug -DQUIRE_SANITIZE=thread" tests_base tests_kv tests_engine tests_api &&
-            unit build/tsan -L '^(base|kv|engine|api)$'
+            unit build/tsan -L '^(base|kv|engine|api)$' "${few[@]}"
         ;;
-    *) echo "usage: $0 --sanitizer asan|tsan" >&2; exit 2 ;;
+    *) echo "usage: $0 --sanitizer asan|tsan [--quick]" >&2; exit 2 ;;
     esac
+    finish
+fi
+
+if [ "${1:-}" = --check ]; then
+    export QUIRE_TEST_QUICK=1
+    if [ -n "${2:-}" ]; then
+        [[ " ${rooms[*]} " == *" $2 "* ]] || { echo "no tests of a room $2; there are ${rooms[*]}" >&2; exit 2; }
+        build build/debug "-DCMAKE_BUILD_TYPE=Debug" "tests_$2" && unit build/debug -L "^$2\$" -LE '^slow$'
+        finish
+    fi
+    build build/debug "-DCMAKE_BUILD_TYPE=Debug" "${rooms[@]/#/tests_}" quire_program quire-check && {
+        unit build/debug -LE '^(slow|library)$'
+        quire_check=build/debug/quire-check
+        expected tests/golden
+        smoke build/debug/quire
+    }
     finish
 fi
 
@@ -136,19 +184,15 @@ fi
 build build "-DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF" all quire-check && release=yes || release=
 build build/debug "-DCMAKE_BUILD_TYPE=Debug" all && unit build/debug
 if [ "${1:-}" != --quick ]; then
-    build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang" tests_core tests_backend engine_test_exact sample_test_sampler &&
-        unit build/clang -R '^(core|backend)_|^engine_test_exact$'
-    build build/emulated "-DCMAKE_BUILD_TYPE=Release -DQUIRE_EMULATE_AVX512=ON" tests_backend engine_test_exact sample_test_sampler &&
-        unit build/emulated -R '^backend_|^engine_test_exact$|^sample_test_sampler$'
+    # the second compiler and the emulated instructions: what the stored hashes of every bit hang on
+    build build/clang "-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=clang -DQUIRE_TEST_FILES=^(core|backend)_|^engine_test_exact\$|^sample_test_sampler\$" \
+        tests_core tests_backend tests_engine tests_sample && unit build/clang -L '^(core|backend|engine|sample)$'
+    build build/emulated "-DCMAKE_BUILD_TYPE=Release -DQUIRE_EMULATE_AVX512=ON -DQUIRE_TEST_FILES=^backend_|^engine_test_exact\$|^sample_test_sampler\$" \
+        tests_backend tests_engine tests_sample && unit build/emulated -L '^(backend|engine|sample)$'
 fi
 if [ -n "$release" ]; then
     for set in "$QUIRE_SHARED/golden" tests/golden; do
-        check models "$set/models"
-        check quants "$set/quants"
-        check sampling "$set/sampling"
-        check beam "$set/beam"
-        check tokenizers "$set/tokenizers" --root "$QUIRE_SHARED"
-        check templates "$set/templates" --root "$QUIRE_SHARED"
+        expected "$set"
     done
     [ "${1:-}" = --quick ] || end_to_end
 fi

@@ -13,7 +13,7 @@ struct beam_stop_matcher {
     size_t cap, longest_stop;
 };
 
-/* The engine's table, made by whoever needs it first. */
+/* The engine's table of token texts, made at first use. */
 static quire_err texts_of(quire_engine *e, const token_texts **out) {
     token_texts *have = atomic_load(&e->texts), *made;
     if (have == NULL) {
@@ -61,7 +61,7 @@ static str text_of(const beam_stop_matcher *w, int32_t token) {
     return hidden ? (str){"", 0} : token_texts_of(w->texts, token);
 }
 
-/* Writes the end of the text into the buffer's end; its length. */
+/* Writes the end of the text to the buffer's end; returns its length. */
 static size_t write_tail(const beam_stop_matcher *w, const int32_t *tokens, int32_t from, int32_t n) {
     size_t length = 0;
     for (int32_t i = n - 1; i >= from && length < w->cap; i--) {

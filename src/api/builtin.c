@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The assembler places the files; their paths come from the build. */
+/* The assembler includes the files; their paths come from the build. */
 #define PLACE(name, path)                       \
     __asm__(".section .rodata, \"a\"\n"         \
             ".balign 64\n"                      \

@@ -14,7 +14,7 @@ const char *defaults_find(const request_defaults *d, const char *field) {
     return NULL;
 }
 
-/* Whether a request might say this. */
+/* Checks a value as a request's would be. */
 static quire_err check_value(const char *name, str json, quire_error *err) {
     static const request_context nothing = {.n_vocab = 1, .max_model_len = 1};
     const field_desc *f = params_field(name, FIELD_COMPLETIONS);
@@ -66,7 +66,7 @@ quire_err defaults_open(const quire_options *o, const model_file *f, request_def
     const char *from = o->generation_config;
     sampling_defaults found;
     *out = (request_defaults){0};
-    if (strcmp(from, "none") == 0 || strcmp(from, "vllm") == 0) { /* vLLM's name of none */
+    if (strcmp(from, "none") == 0 || strcmp(from, "vllm") == 0) { /* vLLM's name for none */
         return QUIRE_OK;
     }
     TRY(strcmp(from, "auto") == 0 ? sampling_defaults_of_model(f, &found, err) : sampling_defaults_read(from, &found, err));

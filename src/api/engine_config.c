@@ -7,8 +7,8 @@
 
 #define DEFAULT_UTILIZATION 0.5
 #define MAX_PAGES           ((int64_t)1 << 30)
-#define LEAST_SIZE          (offsetof(quire_options, model) + sizeof(const char *)) /* a caller's quire_options names its model at least */
-#define MAX_SIZE            4096                                                    /* beyond that its size is no size */
+#define LEAST_SIZE          (offsetof(quire_options, model) + sizeof(const char *)) /* a caller's quire_options has a model at least */
+#define MAX_SIZE            4096                                                    /* a larger size is invalid */
 
 static const quire_options defaults = {.size = sizeof(quire_options),
                                        .model = "builtin",
@@ -35,7 +35,7 @@ static const quire_options defaults = {.size = sizeof(quire_options),
 
 void quire_options_init_sized(quire_options *o, size_t size) {
     if (size < sizeof o->size) {
-        return; /* no room for anything; whoever reads it refuses it */
+        return; /* no room for any member: reading it fails */
     }
     memset(o, 0, size);
     memcpy(o, &defaults, size < sizeof defaults ? size : sizeof defaults);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-/* A file that holds one number; -1 when there is none, or the word "max". */
+/* Reads a file that contains one number; -1 when there is none, or the word "max". */
 static int64_t read_number(const char *path) {
     FILE *f = fopen(path, "r");
     long long v = -1;
@@ -35,7 +35,7 @@ static int64_t meminfo_available(void) {
     return kib < 0 ? -1 : kib * 1024;
 }
 
-/* The bytes that a line "name N" of a cgroup's memory.stat gives; 0 when there is none. */
+/* The value of a line "name N" in a cgroup's memory.stat; 0 when there is none. */
 static int64_t read_stat(const char *path, const char *name) {
     FILE *f = fopen(path, "r");
     char key[64];
@@ -51,7 +51,7 @@ static int64_t read_stat(const char *path, const char *name) {
     return found;
 }
 
-/* What a cgroup's limit leaves. Cached file pages that nobody uses count as used there, but go when memory is asked for. */
+/* What a cgroup's limit leaves. Unused cached file pages count as used there, but the kernel frees them on demand. */
 static int64_t cgroup_available(const char *limit_path, const char *used_path, const char *stat_path, const char *unused) {
     int64_t limit = read_number(limit_path), used = read_number(used_path);
     if (limit < 0 || used < 0 || limit > ((int64_t)1 << 60)) {

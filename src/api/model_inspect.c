@@ -1,8 +1,8 @@
-/* `quire inspect`: what a model file is and what it will take, without loading its weights. */
+/* `quire inspect`: describes a model file and the memory it needs, without loading its weights. */
 #include <stdio.h>
 
-#include "api/memory_limits.h"
 #include "api/engine_config.h"
+#include "api/memory_limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/utf8.h"
@@ -11,11 +11,11 @@
 
 enum { N_KV_TYPES = 4 };
 
-/* What both forms of the summary are written from. */
+/* The data of both forms of the summary. */
 typedef struct summary {
     model_desc d;
     const model_file *f;
-    strbuf path, name, vocabulary; /* the file's words, fit to be shown */
+    strbuf path, name, vocabulary; /* the file's texts, safe to show */
     compute_mode compute;
     int32_t max_len, page_tokens;
     double utilization;
@@ -25,10 +25,10 @@ typedef struct summary {
         kv_layout layout;
         int64_t n_pages;
     } kv[N_KV_TYPES];
-    int n_kv; /* without those that the model's layers do not take */
+    int n_kv; /* without the types that the model's layers do not support */
 } summary;
 
-/* Appends what a file says, which may be anything: invalid UTF-8 and control characters are replaced. */
+/* Appends a text from a file: replaces invalid UTF-8 and control characters. */
 static quire_err add_shown(strbuf *b, str text) {
     size_t from = b->n;
     TRY(utf8_add_lossy(b, text));
@@ -89,7 +89,7 @@ static quire_err fill(const quire_options *o, const model_file *f, summary *s, q
     return QUIRE_OK;
 }
 
-/* Requests of n tokens each that a pool holds at once. */
+/* How many requests of n tokens each fit into a pool. */
 static int64_t requests_held(const summary *s, int kv, int32_t n_tokens) {
     const kv_layout *l = &s->kv[kv].layout;
     return s->kv[kv].n_pages / (kv_pages_for(n_tokens, l->page_tokens) * l->n_groups);

@@ -1,12 +1,12 @@
-/* `quire pack`: a model as one file that is mapped instead of loaded. */
+/* `quire pack`: writes a model as one file that is mapped instead of loaded. */
 #include "api/engine_config.h"
 #include "file/packed.h"
 #include "model/model.h"
 #include "text/json_vocab.h"
 #include "text/tables.h"
 
-/* The tokenizer's tables, and tokenizer.json without what they hold. Both stay empty where this build cannot use the vocabulary: it is kept
- * as it is then. */
+/* Writes the tokenizer's tables, and tokenizer.json without what they contain. Both stay empty where this build cannot use the vocabulary,
+ * which is kept unchanged then. */
 static quire_err write_tables(const vocab *v, strbuf *tables, strbuf *json, quire_error *err) {
     tokenizer *t;
     quire_error why = {0};

@@ -3,19 +3,19 @@
 
 #include <string.h>
 
-#include "api/memory_limits.h"
 #include "api/engine_config.h"
+#include "api/memory_limits.h"
 #include "api/prefixes.h"
 #include "api/tier_config.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "text/token_texts.h"
 
-#define REQUESTS_A_SEQ 16 /* requests that may wait for each that runs, before the engine is busy */
+#define REQUESTS_A_SEQ 16 /* waiting requests for each running one, before the engine is busy */
 #define MIN_REQUESTS   1024
 #define STUCK_US       60000000
 
-/* Tokenizer and template. A vocabulary that this build cannot use leaves the engine usable with ids. */
+/* Opens tokenizer and template. With a vocabulary that this build cannot use, the engine works with ids. */
 static quire_err open_text(quire_engine *e, const quire_options *o, const model_file *f, quire_error *err) {
     quire_err r = tokenizer_open(model_file_vocab(f), &e->tokenizer, &e->text_error);
     if (r != QUIRE_OK && r != QUIRE_NOT_FOUND && r != QUIRE_UNSUPPORTED) {
@@ -39,7 +39,7 @@ static quire_err open_text(quire_engine *e, const quire_options *o, const model_
     return QUIRE_OK;
 }
 
-/* Weights into a backend made for the numeric configuration. */
+/* Loads the weights into a backend with the numeric configuration. */
 static quire_err open_model(quire_engine *e, const quire_options *o, model_file *f, int32_t *max_len, dtype *kv, quire_error *err) {
     model_desc d;
     compute_mode compute;
@@ -56,7 +56,7 @@ static quire_err open_model(quire_engine *e, const quire_options *o, model_file 
     return QUIRE_OK;
 }
 
-/* Pages, as many as fit; without an own --max-model-len the longest sequence shrinks to what the pool holds. */
+/* Allocates as many pages as fit; without --max-model-len the longest sequence is limited to what the pool holds. */
 static quire_err open_pages(quire_engine *e, const quire_options *o, int32_t *max_len, dtype kv, quire_error *err) {
     const model_desc *d = model_description(e->m);
     TRY(kv_layout_init(d, kv, o->page_tokens, &e->layout, err));

@@ -1,12 +1,12 @@
-/* Bodies of requests read on a text thread: quire_parse_start to PARSED. */
+/* Parses bodies of requests on a text thread, from quire_parse_start to PARSED. */
 #include "api/request.h"
 #include "api/stream.h"
 #include "base/mem.h"
 
-#define TRIM_BYTES ((size_t)1 << 20) /* a body over this leaves holes in the heap that are worth giving back */
+#define TRIM_BYTES ((size_t)1 << 20) /* a larger body leaves free memory that is worth returning to the system */
 
 struct quire_parse {
-    text_job job; /* first: a job* is a quire_parse* */
+    text_job job; /* first member: a job* is a quire_parse* */
     quire_queue *q;
     quire_endpoint endpoint;
     char *body;
@@ -15,10 +15,10 @@ struct quire_parse {
     quire_request *request;
     quire_error error;
     quire_parse *next;     /* in q->parsed */
-    atomic_bool cancelled; /* by the queue's thread */
+    atomic_bool cancelled; /* set by the queue's thread */
 };
 
-/* On a text thread: reads, then hands the parse to its queue. */
+/* On a text thread: parses, then puts the parse into its queue. */
 static void run_parse(text_job *job) {
     quire_parse *p = (quire_parse *)job;
     quire_queue *q = p->q;

@@ -1,4 +1,4 @@
-/* The pages of an engine, looked at through quire.h: engine/view.h under the public names. */
+/* Snapshots of an engine's pages through quire.h: engine/engine_view.h under the public names. */
 #include "api/open_engine.h"
 #include "engine/engine_view.h"
 

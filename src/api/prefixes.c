@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 
-/* The ids of one prefix, appended to the empty *out. */
+/* Appends the ids of one prefix to the empty *out. */
 static quire_err read_ids(const quire_prefix *p, const tokenizer *t, token_list *out, quire_error *err) {
     if (!p->ids) {
         if (!t) {

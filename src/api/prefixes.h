@@ -1,4 +1,4 @@
-/* The public prefixes among an engine's options, as tokens. */
+/* The public prefixes of an engine's options, as tokens. */
 #ifndef API_PREFIXES_H
 #define API_PREFIXES_H
 
@@ -12,8 +12,8 @@ typedef struct prefix_list {
     int32_t n;
 } prefix_list;
 
-/* Tokenises and checks them; t may be NULL, then texts are UNSUPPORTED. INVALID for a prefix that is not a page long, since only whole
- * pages are shared, and for ids that are not in the vocabulary. *out is freed with prefixes_free, on failure too. */
+/* Tokenises and checks them. t may be NULL, then texts are UNSUPPORTED. INVALID for a prefix shorter than a page, since only whole pages
+ * are shared, and for ids outside the vocabulary. Free *out with prefixes_free, also after a failure. */
 quire_err prefixes_read(const quire_options *o, const tokenizer *t, int32_t n_vocab, prefix_list *out, quire_error *err);
 void prefixes_free(prefix_list *l);
 

@@ -1,4 +1,4 @@
-/* From a parsed request to sequences in the engine: templates and tokens, on a text thread. */
+/* Prepares a parsed request on a text thread: renders the template, tokenises, and submits the sequences to the engine. */
 #include <string.h>
 
 #include "api/beam_stop_matcher.h"
@@ -16,7 +16,7 @@ static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
                          "this model has no vocabulary that this server can use; give the prompt as token ids");
 }
 
-/* The ids of a text. One that cannot fit is refused by its length, where that says so, and no more is tokenised than can fit. */
+/* Tokenises a text. One that cannot fit is refused by its length, where that is certain, and no more is tokenised than can fit. */
 static quire_err encode(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
                         quire_error *err) {
     size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
@@ -28,12 +28,13 @@ static quire_err encode(const quire_engine *e, const quire_request *r, str text,
     return er == QUIRE_NO_ROOM ? request_too_long_by(r, limit + 1, err) : er;
 }
 
-/* The ids of the conversation. A special token is one only where the template wrote it. */
+/* Tokenises the conversation. Special tokens are parsed only where the template wrote them. */
 static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, quire_error *err) {
     strbuf marked = {0}, text = {0};
     text_marks marks = {0};
     quire_err er = request_render(r, e->chat, &marked, err);
-    if (er == QUIRE_OK && marks_take((str){marked.p, marked.n}, (str){r->roles.p, r->roles.n}, &text, &marks) != QUIRE_OK) {
+    if (er == QUIRE_OK &&
+        marks_take((str){marked.p, marked.n}, (str){r->messages.roles.p, r->messages.roles.n}, &text, &marks) != QUIRE_OK) {
         er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
     }
     strbuf_deinit(&marked);
@@ -62,7 +63,7 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
     return QUIRE_OK;
 }
 
-/* A max_tokens over what is left is cut by the engine, as vLLM does. */
+/* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM does. */
 static quire_err check_length(const quire_engine *e, const quire_request *r, const choice *c, quire_error *err) {
     if (c->prompt.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
@@ -73,20 +74,20 @@ static quire_err check_length(const quire_engine *e, const quire_request *r, con
 /* ---- how long a response can become, in bytes of JSON ---- */
 
 enum {
-    TOKEN_BYTES = 8,        /* of text, or of an id */
+    TOKEN_BYTES = 8,        /* text, or an id */
     LISTED_BYTES = 32,      /* a token and its log-probability in a completion's lists */
     CHAT_LISTED_BYTES = 96, /* the same in a chat's, with its bytes */
     PROMPT_LISTED_BYTES = 80
 };
 
-/* Of one token of the response, or of the echo. */
+/* Bytes of one token of the response, or of the echo. */
 static int64_t token_bytes(const quire_request_info *info) {
     int64_t listed = info->endpoint == QUIRE_CHAT ? CHAT_LISTED_BYTES : LISTED_BYTES;
     return TOKEN_BYTES + (info->return_token_ids ? TOKEN_BYTES : 0) + (info->logprobs >= 0 ? listed * (info->logprobs + 1) : 0);
 }
 
-/* What the choices of a prompt of n tokens may take: what they show of the prompt and, in a whole response, as many tokens as the request
- * names. max_tokens that it leaves out are not counted: the response is then cut where it grows too long. */
+/* Bytes of the choices of a prompt of n tokens: the echo and, in a whole response, as many tokens as the request names. A max_tokens that
+ * is left out does not count: the response is cut where it grows too long. */
 static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
     const quire_request_info *info = &r->info;
     int64_t shown = PROMPT_LISTED_BYTES * (int64_t)(info->prompt_logprobs + 1) + (info->echo ? token_bytes(info) : 0) +
@@ -96,7 +97,7 @@ static int64_t response_bytes(const quire_request *r, size_t n_prompt) {
     return info->n_samples * n_new * token_bytes(info) + n_shown * (int64_t)n_prompt * shown;
 }
 
-/* No prompt is cut yet: truncate_prompt_tokens is taken where it cuts nothing. */
+/* Checks truncate_prompt_tokens, which is accepted where it cuts nothing: prompts are not truncated. */
 static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire_error *err) {
     if (r->truncate_prompt_tokens < 0 || n_prompt <= (size_t)r->truncate_prompt_tokens) {
         return QUIRE_OK;
@@ -122,7 +123,7 @@ static quire_err count_response(const quire_engine *e, const quire_request *r, s
         (long long)*total, (long long)limit);
 }
 
-/* The ids of c's prompt: made for its first sample, copied for the others. */
+/* Takes the ids of c's prompt: made for its first sample, copied for the others. */
 static quire_err take_prompt(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
     int32_t k = c->index % r->info.n_samples;
     if (k == 0) {
@@ -169,8 +170,7 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
-/* The name of the namespace in which r finds prefixes: its tenant, and behind a zero byte, which no tenant's name has, a digest of its
- * salt. */
+/* Writes the name of r's namespace: its tenant and, behind a zero byte, which no tenant's name has, a digest of its salt. */
 static size_t write_namespace(const quire_request *r, uint8_t out[ENGINE_NAMESPACE_BYTES]) {
     size_t n = strlen(r->tenant);
     memcpy(out, r->tenant, n);
@@ -191,7 +191,7 @@ static kv_retention retention_of(const quire_request *r) {
 }
 
 engine_request stream_engine_request(const quire_request *r, uint8_t namespace[ENGINE_NAMESPACE_BYTES], engine_out *out) {
-    bool ranked = r->info.n_samples > r->info.n_best; /* by the log-probabilities of their tokens */
+    bool ranked = r->info.n_samples > r->info.n_best; /* ranked by the log-probabilities of their tokens */
     engine_request q = {.priority = r->priority,
                         .deadline_us = (int64_t)((double)r->ttft_deadline_ms * 1e3),
                         .logprobs_width = ranked && r->info.logprobs < 0 ? 1 : r->info.logprobs + 1,
@@ -208,7 +208,7 @@ engine_request stream_engine_request(const quire_request *r, uint8_t namespace[E
     return q;
 }
 
-/* A forked request's fields count from where it was forked; the engine counts from the prompt's end. */
+/* Converts the limits of a forked request: its fields count from the fork position, the engine from the prompt's end. */
 static void add_fork(const request_fork *fork_from, engine_request *r) {
     int32_t n = r->n_tokens - fork_from->n_prompt;
     r->fork_from = fork_from->held;
@@ -218,7 +218,7 @@ static void add_fork(const request_fork *fork_from, engine_request *r) {
     r->sampling.min_tokens += n;
 }
 
-/* Hands n samples of one prompt over, of which c is the first; its prompt's ids are copied, since START shows them. */
+/* Submits n samples of one prompt, of which c is the first; its prompt's ids are copied, since START shows them. */
 static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_id *ids, void **users, quire_error *err) {
     const quire_request *q = s->request;
     int32_t *tokens = mem_new(c->prompt.n, sizeof *tokens);
@@ -254,7 +254,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     return QUIRE_OK;
 }
 
-/* Samples share the computation of their prompt, but where each reports on the whole prompt. */
+/* Submits all choices. Samples share the computation of their prompt, unless each reports on the whole prompt. */
 static quire_err submit_all(quire_stream *s, quire_error *err) {
     const quire_request_info *info = &s->request->info;
     bool alone = info->beam_width == 0 && (info->prompt_logprobs >= 0 || s->request->logits_out);
@@ -270,7 +270,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
             first->sampling.has_seed = true;
         }
         for (int32_t k = 0; k < group; k++) {
-            c[k].sampling = first->sampling; /* what each goes on by, should it be rolled back */
+            c[k].sampling = first->sampling; /* for the case that it is rolled back */
         }
         e = submit_samples(s, c, group, ids, users, err);
     }

@@ -1,11 +1,11 @@
-/* Queues: engine events become text, stop strings are matched, and quire_event comes out, one a call. */
+/* Queues: turns engine events into text, matches stop strings, and returns one quire_event a call. */
 #include <string.h>
 
 #include "api/stream.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
     *out = NULL;
@@ -64,12 +64,12 @@ void quire_queue_wait(quire_queue *q, int64_t timeout_us) {
 
 /* ---- streams: in and out ---- */
 
-/* On a text thread: prepares, then tells the queue, whose thread owns the stream from then on. */
+/* On a text thread: prepares, then puts the stream into the queue's inbox; from then on the queue's thread owns it. */
 static void run_job(text_job *job) {
     quire_stream *s = (quire_stream *)job;
     quire_queue *q = s->q;
     quire_error err = {0};
-    if (stream_prepare(s, &err) != QUIRE_OK) { /* err means something only then */
+    if (stream_prepare(s, &err) != QUIRE_OK) { /* err is valid only then */
         s->verdict = err;
     }
     pthread_mutex_lock(&q->lock);
@@ -109,7 +109,7 @@ static void settle(choice *c) {
     }
 }
 
-/* Frees s when nobody can come back to it. */
+/* Frees s when neither the engine, a text thread nor the user refers to it. */
 static void free_if_over(quire_stream *s) {
     if (!s->released || !s->prepared || s->n_commands > 0 || s->n_gone < s->n_submitted + s->n_replaced) {
         return;
@@ -139,7 +139,7 @@ void quire_stream_release(quire_stream *s) {
         quire_stream_cancel(s);
     }
     for (int32_t i = 0; i < s->n_choices; i++) {
-        settle(&s->choices[i]); /* its END will not be given out any more */
+        settle(&s->choices[i]); /* its END will not be delivered */
     }
     free_if_over(s);
 }
@@ -167,7 +167,7 @@ static void set_failed(quire_stream *s, quire_err e) {
     }
 }
 
-/* Why the engine did not go on with what was asked. */
+/* Sets the error of a request that the engine ended. */
 static void set_refused(quire_stream *s, const engine_event *event) {
     if (event->error == QUIRE_BAD_REQUEST) {
         err_set(&s->error, QUIRE_BAD_REQUEST, -1,
@@ -180,7 +180,7 @@ static void set_refused(quire_stream *s, const engine_event *event) {
     }
 }
 
-/* Shows n log-probabilities of the engine's. */
+/* Copies n of the engine's log-probabilities for an event. */
 static void fill_logprobs(quire_queue *q, const choice *c, const token_logprob *from, size_t n, int32_t width, quire_event *out) {
     void *p = q->logprobs;
     if (from == NULL || n == 0) {
@@ -272,18 +272,18 @@ static void fill_done(quire_stream *s, quire_event *out) {
     s->done = true;
 }
 
-/* Whether the engine's end tells more than that it has come. */
+/* Whether the engine's end event carries more than the end. */
 static bool engine_tells(const quire_stream *s) {
     return s->request->info.explain || s->request->info.beam_width > 0;
 }
 
-/* Whether c's END, with its finish known, is not given out yet: a rollback or steer may still undo it, or only the engine's end brings what
- * it tells. */
+/* Whether c's END, with its finish known, cannot be delivered yet: a rollback or steer may still undo it, or the engine's end event brings
+ * more for it. */
 static bool end_waits(const choice *c) {
     return c->command != NULL || (engine_tells(c->stream) && !c->gone);
 }
 
-/* The token joins those that stand. */
+/* Appends the token to the choice's history. */
 static quire_err remember(choice *c, int32_t token) {
     TRY(token_list_add(&c->history, token));
     if (c->stream->request->info.logprobs >= 0) {
@@ -297,7 +297,7 @@ static quire_err remember(choice *c, int32_t token) {
     return QUIRE_OK;
 }
 
-/* Detokenises a token into q->text and looks for stop strings. */
+/* Detokenises a token into q->text and matches stop strings. */
 static void take_token(quire_queue *q, choice *c, int32_t token) {
     c->last_token = token;
     c->n_completion++;
@@ -319,7 +319,7 @@ static void take_token(quire_queue *q, choice *c, int32_t token) {
     }
 }
 
-/* The engine's word that c has ended, unless a stop string ended it before. */
+/* Takes the finish from the engine's end event, unless a stop string has ended c before. */
 static void take_finish(choice *c, const engine_event *event) {
     static const quire_finish finishes[] = {[FINISH_NONE] = QUIRE_FINISH_NONE,
                                             [FINISH_STOP] = QUIRE_FINISH_STOP,
@@ -336,7 +336,7 @@ static void take_finish(choice *c, const engine_event *event) {
     }
 }
 
-/* START, if c's has not come yet. */
+/* Fills START, if c's was not delivered yet. */
 static bool start_first(quire_queue *q, choice *c, quire_event *out) {
     if (c->started) {
         return false;
@@ -345,7 +345,7 @@ static bool start_first(quire_queue *q, choice *c, quire_event *out) {
     return true;
 }
 
-/* Text that was held back for a stop string which did not come, into q->text. True when there is some. */
+/* Appends text that the stop matcher withheld to q->text. True when there is some. */
 static bool flush_text(quire_queue *q, const choice *c) {
     strbuf_clear(&q->text);
     quire_err e = c->stop_matcher && c->stop_string < 0 ? stop_matcher_flush(c->stop_matcher, &q->text) : QUIRE_OK;
@@ -355,12 +355,12 @@ static bool flush_text(quire_queue *q, const choice *c) {
     return q->text.n > 0;
 }
 
-/* Every choice that the engine ever got has ended, and no other will come. */
+/* Whether every choice that was submitted has ended, and no other will be. */
 static bool is_complete(const quire_stream *s) {
     return s->n_ended == s->n_choices || (s->prepared && s->error.code != QUIRE_OK && s->n_ended == s->n_submitted);
 }
 
-/* Gives out what stands for q->current, a stage a call; false when nothing is left. */
+/* Fills the next event of q->current, a stage a call; false when none is left. */
 static bool next_stage(quire_queue *q, quire_event *out) {
     choice *c = q->current;
     switch (q->stage) {
@@ -382,7 +382,7 @@ static bool next_stage(quire_queue *q, quire_event *out) {
         }
         return true;
     case STAGE_FLUSH:
-        if (c->finish != QUIRE_FINISH_ERROR && start_first(q, c, out)) { /* what failed before its first token never started */
+        if (c->finish != QUIRE_FINISH_ERROR && start_first(q, c, out)) { /* a choice that failed before its first token has no START */
             return true;
         }
         q->stage = STAGE_END;
@@ -411,7 +411,7 @@ static void set_stage(quire_queue *q, choice *c, queue_stage stage) {
     q->stage = stage;
 }
 
-/* The text thread's verdict on one stream; false when none waits. */
+/* Takes the text thread's result for one stream; false when there is none. */
 static bool take_prepared(quire_queue *q) {
     pthread_mutex_lock(&q->lock);
     quire_stream *s = q->inbox;
@@ -443,7 +443,7 @@ static bool take_prepared(quire_queue *q) {
     return true;
 }
 
-/* A rollback or steer that a text thread has made ready; false when none waits. */
+/* Takes a rollback or steer that a text thread has prepared; false when there is none. */
 static bool take_command(quire_queue *q) {
     pthread_mutex_lock(&q->lock);
     stream_command *m = q->commands;
@@ -471,7 +471,7 @@ static bool take_command(quire_queue *q) {
     return true;
 }
 
-/* An event of a sequence whose place another has taken. */
+/* Takes an event of a sequence that another has replaced. */
 static void take_stale(quire_stream *s, const engine_event *event) {
     if (event->finish != FINISH_NONE) {
         mem_free(event->explain);
@@ -491,7 +491,7 @@ static void take_event(quire_queue *q, const engine_event *event) {
     c->n_cached = event->n_cached;
     c->logprobs = event->logprobs;
     c->prompt_logprobs = event->prompt_logprobs;
-    bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and what comes after that counts for nothing */
+    bool open = c->finish == QUIRE_FINISH_NONE; /* else a stop string has ended it, and later tokens do not count */
     if (event->finish == FINISH_NONE) {
         if (open && !s->released) {
             int64_t began_us = s->request->info.explain ? clock_us() : 0;
@@ -526,14 +526,14 @@ bool quire_queue_next(quire_queue *q, quire_event *out) {
             }
         } else if (parse_next(q, out)) {
             return true;
-        } else if (take_prepared(q)) { /* before tokens: those may come without end */
+        } else if (take_prepared(q)) { /* before tokens, which may come without end */
             continue;
         } else if (take_command(q)) {
             continue;
         } else if (engine_out_pop(q->out, &event)) {
             take_event(q, &event);
         } else if (!wake_wait(&q->wake, 0)) {
-            return false; /* not rung since the last look: nothing can have come */
+            return false; /* not woken since the last call: nothing can have come */
         }
     }
 }

@@ -5,6 +5,7 @@
 #include "api/request_read.h"
 #include "base/mem.h"
 #include "core/foreign.h"
+#include "json/json_out.h"
 #include "json/json_scan.h"
 
 uint32_t request_endpoint_flag(const quire_request *r) {
@@ -48,9 +49,8 @@ void quire_request_free(quire_request *r) {
         return;
     }
     request_prompts_free(r->prompts, r->n_prompts);
-    strbuf_deinit(&r->messages);
+    chat_messages_deinit(&r->messages);
     strbuf_deinit(&r->ignored);
-    strbuf_deinit(&r->roles);
     sampling_lists_drop(r->sampling.lists);
     for (size_t i = 0; i < r->n_values; i++) {
         json_drop(r->values[i].value);
@@ -74,7 +74,7 @@ quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value
     return QUIRE_OK;
 }
 
-/* A member's text, or what stands for it where only its kind matters, so that nothing large is built which nobody reads. */
+/* A member's text, or a short substitute where only its kind matters, so that nothing large is built without use. */
 static str worth_building(const field_desc *f, str span) {
     bool only_kind = (f->flags & (FIELD_IGNORED | FIELD_LATER)) && span.n > 4096;
     return !only_kind ? span : span.p[0] == '{' ? str_of("{}") : span.p[0] == '[' ? str_of("[0]") : span;
@@ -112,7 +112,7 @@ quire_err request_ignore(quire_request *r, const char *before, str name) {
     return QUIRE_OK;
 }
 
-/* A member that is no field. null means nothing anywhere. */
+/* Handles an unknown member. null has no effect anywhere. */
 static quire_err read_foreign(quire_request *r, str name, str span, quire_error *err) {
     const char *instead;
     if (str_is(span, "null")) {
@@ -122,13 +122,13 @@ static quire_err read_foreign(quire_request *r, str name, str span, quire_error 
         quire_err e = request_ignore(r, "", name);
         return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
     }
-    char field[64]; /* a longer one is none of these */
+    char field[64]; /* a longer name is no known one */
     snprintf(field, sizeof field, "%.*s", (int)name.n, name.p);
     return instead != NULL ? err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not a field here; use %s", field, instead)
                            : err_set_param(err, QUIRE_BAD_REQUEST, field, "%s is not supported; leave it out", field);
 }
 
-/* The field that a member sets, or NULL: none is called so. */
+/* The field that a member sets, or NULL: there is no such field. */
 static const field_desc *field_of(const quire_request *r, str name) {
     char text[64];
     if (name.n >= sizeof text || (name.n > 0 && memchr(name.p, '.', name.n) != NULL)) {
@@ -139,7 +139,7 @@ static const field_desc *field_of(const quire_request *r, str name) {
     return params_field(text, request_endpoint_flag(r));
 }
 
-/* Reads every field of a body that was looked over and is an object; with a fork parent, all but what the fork parent has said. */
+/* Reads every field of a body that was checked and is an object; with a fork parent, all but those that the parent determines. */
 static quire_err read_members(quire_request *r, str body, strbuf *scratch, quire_error *err) {
     json_scan s = {.text = body};
     bool more;
@@ -176,7 +176,7 @@ static quire_err read_body(quire_request *r, const char *text, size_t n, quire_e
     return e;
 }
 
-/* A chat needs messages and a model that can read them; a completion needs a prompt. */
+/* Checks required fields: a chat needs messages and a model that can read them; a completion needs a prompt. */
 static quire_err check_required(const quire_request *r, quire_error *err) {
     if (r->fork_from.held != NULL) {
         if (r->info.beam_width > 0) {
@@ -196,7 +196,7 @@ static quire_err check_required(const quire_request *r, quire_error *err) {
         return err_set(err, QUIRE_BAD_REQUEST, -1,
                        "this model has no chat template, so it cannot chat; start with --chat-template FILE to give it one");
     }
-    if (r->messages.n == 0) {
+    if (r->messages.json.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "body.messages", "messages is missing; give an array of messages");
     }
     if (r->continue_final_message && r->add_generation_prompt) {
@@ -229,7 +229,7 @@ static quire_err check_choices(const quire_request *r, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* What is reported beside tokens: echo with logprobs reports the prompt's as well. */
+/* Sets what is reported beside tokens: echo with logprobs reports the prompt's as well. */
 static quire_err check_logprobs(quire_request *r, quire_error *err) {
     quire_request_info *i = &r->info;
     bool chat = i->endpoint == QUIRE_CHAT;

@@ -1,7 +1,7 @@
-/* A parsed request: what quire_request_parse makes of a JSON body, before anything is tokenised.
+/* A parsed request is the result of quire_request_parse: a JSON body's fields, checked and stored, before anything is tokenised.
  *
- * Belongs to whoever made it until quire_submit takes it. All texts are owned by the request and live as long as it. Reading is driven by
- * the table of fields (core/params.h): a field is validated by its row, then stored by its binding (request_fields.c). */
+ * Its maker owns it until quire_submit takes it. It owns all its texts. The table of fields drives the parsing (core/params.h): a field is
+ * validated by its row, then stored by its binding (request_fields.c). */
 #ifndef API_REQUEST_H
 #define API_REQUEST_H
 
@@ -9,29 +9,29 @@
 
 #include "api/defaults.h"
 #include "base/str.h"
+#include "chat/render.h"
 #include "core/params.h"
 #include "engine/engine.h"
 #include "json/json.h"
 #include "quire.h"
-#include "text/template.h"
 #include "text/tokenizer.h"
 
-#define REQUEST_MAX_BYTES   ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE past that */
+#define REQUEST_MAX_BYTES   ((size_t)16 << 20) /* a body; QUIRE_TOO_LARGE beyond that */
 #define REQUEST_MAX_DEPTH   64                 /* nesting of its JSON */
 #define REQUEST_MAX_VALUES  ((size_t)1 << 21)  /* of every kind: as many ids as a long context has */
 #define REQUEST_MAX_CONTAINERS ((size_t)1 << 17) /* arrays and objects among them */
 #define REQUEST_MAX_NAMES      ((size_t)1 << 18) /* members of all objects */
 #define REQUEST_MAX_PROMPTS 1024
 
-/* The facts about an engine against which a request is checked. */
+/* The properties of an engine against which a request is checked. */
 typedef struct request_context {
     int32_t n_vocab;        /* ids are 0..n_vocab-1 */
     int32_t max_model_len;  /* tokens */
-    bool has_vocabulary;    /* else only prompts of ids are taken */
-    const tokenizer *tokenizer; /* whose texts' least numbers of tokens are known; NULL: none are */
+    bool has_vocabulary;    /* else only prompts of ids are accepted */
+    const tokenizer *tokenizer; /* gives the least number of tokens of a text; NULL: unknown */
     bool has_chat_template; /* else chat is refused */
-    chat_content content;   /* what the chat template can do with content (chat_template_content) */
-    /* what fields are that a request leaves out or gives as null; NULL: as the table of fields has them */
+    chat_content content;   /* the kinds of content that the chat template supports (chat_template_content) */
+    /* values of fields that a request leaves out or gives as null; NULL: those of the table of fields */
     const request_defaults *defaults;
 } request_context;
 
@@ -42,10 +42,10 @@ typedef struct request_prompt {
     int32_t n_ids;
 } request_prompt;
 
-/* Where a request goes on from tokens of another: its one prompt is those. held NULL: nowhere. */
+/* The fork parent of a request, whose one prompt is the parent's tokens. held NULL: none. */
 typedef struct request_fork {
     engine_fork *held;
-    int32_t n_prompt; /* of the tokens, those that were a prompt; the others were generated */
+    int32_t n_prompt; /* how many of the tokens were a prompt; the others were generated */
 } request_fork;
 
 /* A field that was set, for copies of the request. */
@@ -56,84 +56,80 @@ typedef struct request_value {
 
 struct quire_request {
     quire_request_info info;
-    request_context context;    /* as when it was made */
-    request_value *values;      /* what was set, in order; the texts below are borrowed from it */
+    request_context context;    /* as when the request was made */
+    request_value *values;      /* the fields that were set, in order; the texts below point into it */
     size_t n_values, cap_values;
 
-    /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation as a JSON array for the template. */
+    /* Completions: n_prompts >= 1 (== info.n_choices). Chat: the conversation in the template's form. */
     request_prompt *prompts;
     int32_t n_prompts;
-    strbuf messages;
-    strbuf roles; /* of the messages, and the usual ones, each with a zero byte behind it: names that may stand inside a special token */
-    size_t continue_at; /* in messages: behind the last one's text, inside its quotes; 0: it has no text */
-    const json_value *template_kwargs; /* an object borrowed from values, or NULL */
+    chat_messages messages;
+    const json_value *template_kwargs; /* an object in values, or NULL */
     bool add_special, add_generation_prompt, continue_final_message;
 
     sampling_params sampling;
     float ttft_deadline_ms; /* 0: none */
-    int32_t priority; /* lower is served earlier, under that policy */
+    int32_t priority; /* the lower is admitted first, under that policy */
     int32_t n, best_of; /* best_of -1: not given */
     bool use_beam_search;
-    beam_params beams;  /* width: as given, -1 where it was not; info has what comes of it */
-    int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs; /* as given: -1 for null; request_check makes info's of them */
-    int32_t truncate_prompt_tokens; /* -1: not given, or as many as fit; a longer prompt is refused, for none is cut yet */
+    beam_params beams;  /* width: as given, -1 where it was not; info has the resulting one */
+    int32_t n_logprobs, n_top_logprobs, n_prompt_logprobs; /* as given: -1 for null; request_check computes info's from them */
+    int32_t truncate_prompt_tokens; /* -1: not given, or as many as fit; a longer prompt is refused, since none is truncated */
     int32_t max_completion_tokens; /* -1: not given; request_check moves it into sampling.max_tokens */
-    const json_value *bad_words, *dry_breakers; /* borrowed from values, or NULL: request_tokenize_lists makes them tokens */
+    const json_value *bad_words, *dry_breakers; /* in values, or NULL: request_tokenize_lists makes tokens of them */
     str stops[PARAMS_MAX_STOP];
     int32_t n_stops;
     bool include_stop, skip_special;
     bool has_stream_options;
     request_fork fork_from;
     float *logits_out; /* the caller's; see quire_request_logits */
-    strbuf ignored;     /* names of members that are no fields, as info has them */
+    strbuf ignored;     /* names of unknown members, as in info */
     char tenant[QUIRE_TENANT_BYTES + 1]; /* 0-terminated; see quire_request_tenant */
     str cache_salt;         /* empty: none */
     int32_t cache_priority; /* -1: not given */
     float cache_ttl_s;      /* 0: no end */
 };
 
-/* As quire_request_parse, quire_request_ids, on a context rather than an engine. */
+/* As quire_request_parse and quire_request_ids, with a context in place of an engine. */
 quire_err request_parse(const request_context *ctx, quire_endpoint endpoint, const char *body, size_t n, quire_request **out,
                         quire_error *err);
 quire_err request_ids(const request_context *ctx, const int32_t *ids, size_t n, quire_request **out, quire_error *err);
 
-/* A request of its own with the fields that were set in r, but those that belong to its response rather than to its tokens: stream and its
- * options, n, best_of, echo, prompt_logprobs. Without a prompt. */
+/* A new request with the fields that were set in r, except those of its response rather than its tokens: stream and its options, n,
+ * best_of, echo, prompt_logprobs. It has no prompt. */
 quire_err request_copy(const quire_request *r, quire_request **out, quire_error *err);
-/* Whether a running choice can change that field: one that only shapes the choice of tokens. */
+/* Whether a running choice can change that field: one that only affects sampling. */
 bool request_field_steers(const char *name);
 
-/* The error of a prompt of n tokens, which leave no room for one more. */
+/* Sets the error for a prompt of n tokens, which leave no room for one more. */
 quire_err request_too_long(const quire_request *r, size_t n, quire_error *err);
-/* The error of a prompt of which only the least number of its tokens is known. */
+/* Sets the error for a prompt of which only the least number of tokens is known. */
 quire_err request_too_long_by(const quire_request *r, size_t least, quire_error *err);
 
-/* The checks between fields. request_parse has made them; quire_submit makes them again, since fields may have been set one by one. */
+/* The checks between fields. request_parse makes them; quire_submit makes them again, since fields may have been set one by one. */
 quire_err request_check(quire_request *r, quire_error *err);
-/* Of these, those of max_tokens and min_tokens, after which sampling.max_tokens is what holds, and sums with positions stay within int32_t.
- */
+/* The part of them about max_tokens and min_tokens. Afterwards sampling.max_tokens is the final limit, and sums with positions stay within
+ * int32_t. */
 quire_err request_check_lengths(quire_request *r, quire_error *err);
 
-/* Renders a chat request's prompt: the template's variables are messages, tools and documents (none), add_generation_prompt and
- * template_kwargs. Appends to *out, with marks (text/marks.h). With continue_final_message the text ends where the last message's content
- * does. Any thread. */
+/* Renders a chat request's prompt as chat_render does; a conversation too large for the template is QUIRE_BAD_REQUEST. err is not NULL. */
 quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err);
 
-/* Brings info's numbers of choices up to date with the prompts, n and best_of. */
+/* Computes info's numbers of choices from the prompts, n and best_of. */
 void request_count_choices(quire_request *r);
 
-/* The number of beams that r asks for; 0: no beam search. */
+/* The beam width of r; 0: no beam search. */
 int32_t request_beam_width(const quire_request *r);
-/* Beam search draws no tokens, so defaults of the context that say how to draw them do not count in it; without it they do. */
+/* Drops the context's defaults of sampling fields where r is a beam search, which draws no tokens, and restores them where it is not. */
 quire_err request_settle_drawing(quire_request *r, quire_error *err);
 /* The checks between r's beam search and its other fields. */
 quire_err request_check_beams(const quire_request *r, quire_error *err);
 
-/* Turns the texts of bad_words and dry_sequence_breakers into tokens in r->sampling.lists. Once, before the request is submitted.
- * QUIRE_CANCELLED between two of them once *stop is true (NULL: never), which any thread may set. */
+/* Tokenises bad_words and dry_sequence_breakers into r->sampling.lists. Called once, before the request is submitted. QUIRE_CANCELLED
+ * between two of them once *stop is true (NULL: never), which any thread may set. */
 quire_err request_tokenize_lists(quire_request *r, const tokenizer *t, const atomic_bool *stop, quire_error *err);
 
-/* The context of an open engine; lives as long as it. Defined beside quire_engine (src/api/open_engine.c). */
+/* The context of an open engine, which owns it. Defined in src/api/open_engine.c. */
 const request_context *engine_request_context(const quire_engine *e);
 
 #endif

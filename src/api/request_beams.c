@@ -1,4 +1,4 @@
-/* Beam search among a request's fields: its own, under vLLM's names and transformers', and what it excludes. */
+/* Beam search among a request's fields: its own fields, under vLLM's names and transformers', and what it excludes. */
 #include "api/request_read.h"
 
 int32_t request_beam_width(const quire_request *r) {
@@ -36,7 +36,7 @@ quire_err request_read_early_stopping(quire_request *r, const field_desc *f, con
     return request_type_error(f, -1, v, "true, false or \"never\"", err);
 }
 
-/* A field by which tokens are drawn, which a search does not do; NULL: none is set. Temperature may be 0 or 1, which say nothing. */
+/* A field that affects sampling, which a search does not do; NULL: none is set. Temperature may be 0 or 1, which have no effect. */
 static const char *drawing_field(const sampling_params *p) {
     const struct {
         const char *name;

@@ -1,14 +1,15 @@
-/* Where each field of the table goes in a request, and the generic readers by type. */
+/* The member of a request for each field of the table, and the generic readers by type. */
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "api/request_read.h"
+#include "json/json_out.h"
 
 typedef quire_err (*field_reader)(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 
-/* Where a field's value goes: at an offset, by its type (bool, int32_t with -1 for null, float, const char *), or through a reader of its
+/* Where a field's value is stored: at an offset, by its type (bool, int32_t with -1 for null, float, const char *), or by a reader of its
  * own. */
 typedef struct binding {
     const char *name;
@@ -147,7 +148,7 @@ static quire_err read_n(quire_request *r, const field_desc *f, const json_value 
     return QUIRE_OK;
 }
 
-/* A number in completions; in chat a bool, and top_logprobs is the number. */
+/* Reads logprobs: a number in completions; in chat a bool, and top_logprobs is the number. */
 static quire_err read_logprobs(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
     (void)err;
     int64_t n = -1;
@@ -347,7 +348,7 @@ static quire_err store(quire_request *r, const field_desc *f, const json_value *
         break;
     case FIELD_NUMBER: {
         double value = json_double(v);
-        *(float *)at = value != 0 && (float)value == 0 ? FLT_MIN : (float)value; /* what was over 0 stays over 0 */
+        *(float *)at = value != 0 && (float)value == 0 ? FLT_MIN : (float)value; /* a value over 0 stays over 0 */
         break;
     }
     default:
@@ -360,7 +361,7 @@ static bool is_number(const json_value *v) {
     return json_is(v, JSON_KIND_INT) || json_is(v, JSON_KIND_REAL);
 }
 
-/* Values of fields that are not done yet which mean nothing where what they are about is left out, and which some clients always send. */
+/* Whether a value of a field that is not implemented has no effect without another field; some clients always send it. */
 static bool is_harmless(const field_desc *f, const json_value *v) {
     bool chooses_a_tool = strcmp(f->name, "tool_choice") == 0 || strcmp(f->name, "function_call") == 0;
     return chooses_a_tool && json_is(v, JSON_KIND_TEXT) && (str_is(json_str(v), "auto") || str_is(json_str(v), "none"));

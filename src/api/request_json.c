@@ -1,8 +1,7 @@
-/* The JSON of requests: bodies looked over before anything is built, and single values read. */
+/* The JSON of requests: checks bodies before anything is built, and parses single values. */
 #include <stdio.h>
 
 #include "api/request_read.h"
-#include "json/json_out.h"
 
 static const json_limits limits = {.max_depth = REQUEST_MAX_DEPTH,
                                    .max_values = REQUEST_MAX_VALUES,
@@ -45,39 +44,4 @@ quire_err request_read_value(str text, size_t at, const char *name, json_value *
     char param[64];
     snprintf(param, sizeof param, "body.%s", name);
     return err_set_param(err, QUIRE_BAD_REQUEST, param, "%s has %s at byte %zu", name, fault.what, at + fault.at);
-}
-
-const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]) {
-    enum { SHOWN = 30 }; /* bytes of a text */
-    switch (json_kind_of(v)) {
-    case JSON_KIND_ARRAY:
-        return "an array";
-    case JSON_KIND_OBJECT:
-        return "an object";
-    case JSON_KIND_TEXT: {
-        size_t n = json_str(v).n, cut = n < SHOWN ? n : SHOWN;
-        const char *text = json_str(v).p;
-        while (cut < n && cut > 0 && ((unsigned char)text[cut] & 0xc0) == 0x80) {
-            cut--;
-        }
-        size_t used = 0;
-        buf[used++] = '"';
-        for (size_t i = 0; i < cut; i++) {
-            unsigned char c = (unsigned char)text[i];
-            if (c == '"' || c == '\\') {
-                buf[used++] = '\\';
-            }
-            buf[used++] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
-        }
-        snprintf(buf + used, JSON_BRIEF_BYTES - used, "\"%s", cut < n ? "..." : "");
-        return buf;
-    }
-    default: {
-        strbuf text = {0};
-        json_add(&(json_out){.to = &text}, v);
-        snprintf(buf, JSON_BRIEF_BYTES, "%.40s", text.n > 0 ? text.p : "a value");
-        strbuf_deinit(&text);
-        return buf;
-    }
-    }
 }

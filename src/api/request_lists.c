@@ -18,7 +18,7 @@ static quire_err no_memory(quire_error *err) {
     return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
 }
 
-/* r->sampling.lists, made if need be. */
+/* Makes r->sampling.lists if need be. */
 static quire_err need_lists(quire_request *r, quire_error *err) {
     if (r->sampling.lists == NULL) {
         r->sampling.lists = sampling_lists_new();
@@ -28,7 +28,7 @@ static quire_err need_lists(quire_request *r, quire_error *err) {
 
 /* ---- ids ---- */
 
-/* One member of logit_bias: "ID": number. Biases lie in [-100, 100]; what is over is cut, as in vLLM. */
+/* Reads one member of logit_bias: "ID": number. Biases are limited to [-100, 100], as in vLLM. */
 static quire_err read_bias(const quire_request *r, const field_desc *f, const char *key, const json_value *v, int32_t *id, float *bias,
                            quire_error *err) {
     char *end;
@@ -146,7 +146,7 @@ quire_err request_read_breakers(quire_request *r, const field_desc *f, const jso
     return QUIRE_OK;
 }
 
-/* max_tokens as encode_options have it. */
+/* Tokenises a text; max_tokens as in encode_options. */
 static quire_err encode(const tokenizer *t, str text, size_t max_tokens, token_list *out, quire_error *err) {
     out->n = 0;
     return tokenizer_encode(t, text, (encode_options){.special = ENCODE_PLAIN, .max_tokens = max_tokens}, out, err);
@@ -156,7 +156,7 @@ static quire_err add_sequence(token_seqs *to, const token_list *l, quire_error *
     return token_seqs_add(to, l->ids, (int32_t)l->n) == QUIRE_OK ? QUIRE_OK : no_memory(err);
 }
 
-/* What a word is as it stands and behind a space, in lists that the caller frees; of at most max_tokens tokens each. */
+/* Tokenises a word without and with a space before it, into lists that the caller frees; of at most max_tokens tokens each. */
 static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, token_list *plain, token_list *spaced, strbuf *text,
                              quire_error *err) {
     while (word.n > 0 && word.p[0] == ' ') {
@@ -170,7 +170,7 @@ static quire_err encode_word(const tokenizer *t, str word, size_t max_tokens, to
     return encode(t, (str){text->p, text->n}, max_tokens, spaced, err);
 }
 
-/* A word is banned as it stands, and, where that is a single other token's beginning, behind a space (vLLM's rule). */
+/* Bans a word as it is, and also with a space before it where that gives as many tokens with another first one (vLLM's rule). */
 static quire_err add_bad_word(token_seqs *words, const tokenizer *t, str word, quire_error *err) {
     token_list plain = {0}, spaced = {0};
     strbuf text = {0};
@@ -216,7 +216,7 @@ static quire_err stopped(const atomic_bool *stop, quire_error *err) {
     return stop != NULL && atomic_load(stop) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK;
 }
 
-/* The tokens that spell each breaker, where they are several. */
+/* Adds the tokens that spell each breaker, where they are several. */
 static quire_err add_spelt(const quire_request *r, const tokenizer *t, const atomic_bool *stop, token_list *spelt, quire_error *err) {
     for (size_t i = 0; i < n_breakers(r); i++) {
         TRY(stopped(stop, err));
@@ -226,7 +226,7 @@ static quire_err add_spelt(const quire_request *r, const tokenizer *t, const ato
     return QUIRE_OK;
 }
 
-/* Every token whose text holds a breaker. */
+/* Adds every token whose text contains a breaker. */
 static quire_err add_holders(const quire_request *r, const tokenizer *t, const atomic_bool *stop, strbuf *piece, quire_error *err) {
     token_seqs *breakers = &r->sampling.lists->dry_breakers;
     size_t n = n_breakers(r);

@@ -1,4 +1,4 @@
-/* The prompt field in its four forms: a text, several, ids, several lists of ids. */
+/* The prompt of a request: its field in four forms (a text, several, ids, several lists of ids), or a chat's messages and their text. */
 #include "api/request_read.h"
 #include "base/mem.h"
 #include "json/json_scan.h"
@@ -10,7 +10,7 @@ void request_prompts_free(request_prompt *prompts, int32_t n) {
     mem_free(prompts);
 }
 
-/* Checks one id. index is its place in an array of ids, or that of the array which holds it. */
+/* Checks one id. index is its index in an array of ids, or that of the array that contains it. */
 static quire_err read_id(const quire_request *r, const field_desc *f, const json_value *v, int64_t index, int32_t *out, quire_error *err) {
     int64_t id;
     if (!json_whole(v, &id) || id < 0) {
@@ -86,7 +86,7 @@ quire_err request_too_long_by(const quire_request *r, size_t least, quire_error 
         least, (int)r->context.max_model_len);
 }
 
-/* The longest escape of JSON makes one byte of six. */
+/* Checks a text by its length in JSON, whose longest escape has six bytes for one. */
 static quire_err check_text_length(const quire_request *r, str span, quire_error *err) {
     size_t least = span.n > 2 && span.p[0] == '"' ? tokenizer_least_tokens(r->context.tokenizer, (span.n - 2) / 6) : 0;
     return least > (size_t)r->context.max_model_len ? request_too_long_by(r, least, err) : QUIRE_OK;
@@ -149,4 +149,33 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
     r->n_prompts = (int32_t)n;
     request_count_choices(r);
     return QUIRE_OK;
+}
+
+quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err) {
+    if (v == NULL) {
+        return request_range_error(f, err, "messages is null; it must be an array of messages");
+    }
+    if (!json_is(v, JSON_KIND_ARRAY)) {
+        return request_type_error(f, -1, v, "an array of messages", err);
+    }
+    if (json_length(v) == 0) {
+        return request_range_error(f, err, "messages is empty; give at least one message");
+    }
+    chat_messages messages;
+    TRY(chat_messages_read(v, r->context.content, "body.messages", &messages, err));
+    chat_messages_deinit(&r->messages);
+    r->messages = messages;
+    return QUIRE_OK;
+}
+
+quire_err request_render(const quire_request *r, const chat_template *t, strbuf *out, quire_error *err) {
+    chat_prompt p = {.messages = &r->messages,
+                     .kwargs = r->template_kwargs,
+                     .add_generation_prompt = r->add_generation_prompt,
+                     .continue_final_message = r->continue_final_message};
+    quire_err e = chat_render(t, &p, out, err);
+    if (e == QUIRE_TOO_LARGE) { /* too large for the template only: the body was not */
+        e = err->code = QUIRE_BAD_REQUEST;
+    }
+    return e;
 }

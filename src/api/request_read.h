@@ -1,28 +1,24 @@
-/* How a request is read: between request.c and the other request_*.c files only. */
+/* The internal functions that read a request's JSON, for request.c and the other request_*.c files only. */
 #ifndef API_REQUEST_READ_H
 #define API_REQUEST_READ_H
 
 #include "api/request.h"
 
-/* Looks a body of hostile origin over, without building anything: strict JSON, at most REQUEST_MAX_BYTES, REQUEST_MAX_VALUES,
+/* Checks a body of hostile origin without building anything: strict JSON, at most REQUEST_MAX_BYTES, REQUEST_MAX_VALUES,
  * REQUEST_MAX_CONTAINERS and REQUEST_MAX_DEPTH. On failure err has the position, and param is "body" or "body.POSITION". */
 quire_err request_check_body(str text, quire_error *err);
-/* The value that text holds, which is checked like a body; NULL for null. at: where text begins in the body. name: the field whose value it
- * is, for errors of a single value, or NULL. */
+/* Parses the value in text, which is checked like a body; NULL for null. at: offset of text in the body. name: the field whose value it is,
+ * for errors of a single value, or NULL. */
 quire_err request_read_value(str text, size_t at, const char *name, json_value **out, quire_error *err);
 
-/* A short picture of a value for an error text ("\"ten\"", "1.5", "an array"), in buf. Returns buf. */
-#define JSON_BRIEF_BYTES 80
-const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]);
-
-/* A request of its own endpoint with every field at its default. */
+/* A new request of an endpoint, with every field at its default. */
 quire_err request_new(const request_context *ctx, quire_endpoint endpoint, quire_request **out);
 uint32_t request_endpoint_flag(const quire_request *r);
 
-/* Sets a field as request_set_field does, and keeps v alive as long as the request (not a conversation, nor ids, which are copied). */
+/* Sets a field as request_set_field does, and keeps v as long as the request (except a conversation and ids, which are copied). */
 quire_err request_set_and_keep(quire_request *r, const field_desc *f, json_value *v, quire_error *err);
 
-/* Validates v (NULL: null) by the field's row and stores it. On failure r is as it was. Texts are borrowed from v. */
+/* Validates v (NULL: null) by the field's row and stores it. On failure r is unchanged. Texts point into v. */
 quire_err request_set_field(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 
 /* Errors about a field: a value of the wrong type (param "body.NAME", or body.NAME.INDEX for index >= 0), or of the wrong size (param
@@ -30,8 +26,8 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
 quire_err request_type_error(const field_desc *f, int64_t index, const json_value *v, const char *what, quire_error *err);
 quire_err request_range_error(const field_desc *f, quire_error *err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* FIELD_PROMPT and FIELD_MESSAGES (request_prompt.c, request_messages.c). */
-/* Refuses a prompt, as the body has it, of which a text cannot fit by its length: before anything is built of it. */
+/* FIELD_PROMPT and FIELD_MESSAGES (request_prompt.c). */
+/* Refuses a prompt, given as its part of the body, if a text in it cannot fit by its length, before anything is built of it. */
 quire_err request_check_prompt_length(const quire_request *r, str span, quire_error *err);
 quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_messages(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
@@ -45,7 +41,7 @@ quire_err request_read_beams(quire_request *r, const field_desc *f, const json_v
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
 
-/* Notes a member that is no field, whose name stands behind `before`. QUIRE_NO_MEMORY. */
+/* Adds an unknown member to the list of ignored ones, as `before` (the path to it, or "") and its name. QUIRE_NO_MEMORY. */
 quire_err request_ignore(quire_request *r, const char *before, str name);
 
 #endif

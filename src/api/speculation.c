@@ -14,7 +14,7 @@
 #define LOOKUP_MIN      2
 #define LOOKUP_MAX      5
 
-/* The object, and where errors go. */
+/* The object, and the error to fill. */
 typedef struct reader {
     const json_value *o;
     quire_error *err;
@@ -41,7 +41,7 @@ static bool is_known(const char *name) {
     return false;
 }
 
-/* A whole number in least..most; *out stays as it is where the object has none. */
+/* Reads a whole number in least..most; *out is unchanged where the object has none. */
 static quire_err read_count(const reader *r, const char *name, int32_t least, int32_t most, int32_t *out) {
     const json_value *v = json_get(r->o, name);
     if (!json_has(r->o, name)) {
@@ -69,7 +69,7 @@ static quire_err read_number(const reader *r, const char *name, double least, do
     return QUIRE_OK;
 }
 
-/* One of names[0..n), by its number; *out stays as it is where the object has none. */
+/* Reads one of names[0..n) as its index; *out is unchanged where the object has none. */
 static quire_err read_choice(const reader *r, const char *name, const char *const *names, int n, const char *all, int *out) {
     const json_value *v = json_get(r->o, name);
     if (!json_has(r->o, name)) {
@@ -97,7 +97,7 @@ static quire_err read_model(const reader *r, speculation *s) {
     return s->name ? QUIRE_OK : err_set(r->err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
-/* As in vLLM one bound alone stands for both. */
+/* Reads the lookup bounds. As in vLLM, one bound alone is used for both. */
 static quire_err read_lookup(const reader *r, draft_options *d) {
     TRY(read_count(r, "prompt_lookup_min", 1, MAX_LOOKUP, &d->lookup_min));
     TRY(read_count(r, "prompt_lookup_max", 1, MAX_LOOKUP, &d->lookup_max));
@@ -114,7 +114,7 @@ static quire_err read_lookup(const reader *r, draft_options *d) {
     return QUIRE_OK;
 }
 
-/* vLLM's defaults. */
+/* Reads the suffix options, with vLLM's defaults. */
 static quire_err read_suffix(const reader *r, draft_options *d) {
     d->suffix_depth = 24;
     d->suffix_texts = 10000;
@@ -172,7 +172,7 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     return e;
 }
 
-/* The model's weights in a backend of its own. */
+/* Loads the model's weights into a backend of its own. */
 static quire_err open_model(speculation *s, const quire_options *o, model_file *f, int32_t *max_len, dtype *kv, quire_error *err) {
     model_desc d;
     compute_mode compute;

@@ -1,5 +1,5 @@
-/* Forks, rollbacks and steers of running streams (quire.h): what the queue's thread checks and does, and what a text thread makes ready for
- * it. */
+/* Forks, rollbacks and steers of running streams (quire.h): the checks and changes on the queue's thread, and the preparation on a text
+ * thread. */
 #include <string.h>
 
 #include "api/request_read.h"
@@ -7,9 +7,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* ---- what a choice says ---- */
+/* ---- tokens of a choice ---- */
 
-/* A token that ends its choice and whose text is not shown. */
+/* Whether a token ends its choice and its text is not shown. */
 static bool is_stop_token(const quire_engine *e, const sampling_params *p, int32_t token) {
     const model_desc *d = model_description(e->m);
     bool stops = false;
@@ -47,7 +47,7 @@ static const quire_request *fields_of(const choice *c) {
     return c->changed != NULL ? c->changed : c->stream->request;
 }
 
-/* Tokens of c's prompt that were one from the beginning, not the response of what c was forked from. */
+/* How many of c's prompt tokens were a prompt from the beginning, and not the response of its fork parent. */
 static int32_t first_prompt(const choice *c) {
     const request_fork *fork_from = &c->stream->request->fork_from;
     return fork_from->held != NULL ? fork_from->n_prompt : (int32_t)c->prompt.n;
@@ -98,7 +98,7 @@ static quire_err find_position(const choice *c, int32_t position, int32_t *n_kep
 
 /* ---- fork ---- */
 
-/* c's prompt and the first n_kept tokens of its response. */
+/* Copies c's prompt and the first n_kept tokens of its response. */
 static int32_t *copy_tokens(const choice *c, int32_t n_kept, int32_t n_more) {
     int32_t *ids = mem_new(c->prompt.n + (size_t)n_kept + (size_t)n_more, sizeof *ids);
     if (ids != NULL) {
@@ -116,7 +116,7 @@ static uint64_t forked_seed(uint64_t seed, int32_t n) {
     return rng_next(&state);
 }
 
-/* The fields of r, a copy of c's, as they are for what comes after n_kept tokens. */
+/* Changes the fields of r, a copy of c's, so that they count from after n_kept tokens. */
 static void count_from(quire_request *r, const choice *c, int32_t n_kept) {
     r->sampling.max_tokens = c->sampling.max_tokens >= 0 ? c->sampling.max_tokens - n_kept : -1;
     r->max_completion_tokens = -1;
@@ -194,7 +194,7 @@ static quire_err change(quire_request *r, const char *fields, size_t n, quire_er
     return e == QUIRE_OK ? request_check_lengths(r, err) : e;
 }
 
-/* The command's tokens, fields and tail. */
+/* Fills in the command's tokens, fields and tail. */
 static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields, size_t n_fields,
                               quire_error *err) {
     choice *c = m->c;
@@ -214,7 +214,7 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
     m->fields->sampling.seed = c->sampling.seed;
     if (fields != NULL) {
         TRY(change(m->fields, fields, n_fields, err));
-        if (!m->fields->sampling.has_seed) { /* null: another, whichever */
+        if (!m->fields->sampling.has_seed) { /* null: a new random seed */
             m->fields->sampling.seed = rng_os_seed();
             m->fields->sampling.has_seed = true;
         }
@@ -222,7 +222,7 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
     return QUIRE_OK;
 }
 
-/* The tail's text as tokens; one that cannot fit is not tokenised to its end. */
+/* Tokenises the tail's text; one that cannot fit is not tokenised to its end. */
 static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_error *err) {
     size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, m->tail_text.n);
     encode_options options = {.special = ENCODE_PARSE, .max_tokens = limit};
@@ -234,7 +234,7 @@ static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_e
                                least > limit ? least : limit + 1, limit);
 }
 
-/* Tokenises the tail, and reads again what stands. */
+/* Tokenises the tail, and detokenises again what is kept. */
 static quire_err make_ready(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const quire_engine *e = c->stream->q->e;
@@ -318,7 +318,7 @@ quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t posi
     return begin_command(s, choice_index, position, tail, fields, n_fields, err);
 }
 
-/* Hands the sequence over that takes c's place. */
+/* Submits the sequence that replaces c's. */
 static quire_err submit_branch(stream_command *m, request_id *id, quire_error *err) {
     choice *c = m->c;
     quire_stream *s = c->stream;
@@ -375,12 +375,12 @@ quire_err stream_command_do(stream_command *m, quire_error *err) {
     c->n_completion = (int32_t)m->kept.n;
     c->sum_logprob = c->sums != NULL && m->kept.n > 0 ? c->sums[m->kept.n - 1] : 0.0;
     c->last_token = m->kept.n > 0 ? m->kept.ids[m->kept.n - 1] : -1;
-    c->finish = QUIRE_FINISH_NONE; /* a finish whose END was not given out is undone */
+    c->finish = QUIRE_FINISH_NONE; /* undoes a finish whose END was not delivered */
     c->stop_string = c->stop_token = -1;
     c->gone = false;
     mem_free(c->explain);
     c->explain = NULL;
-    c->logprobs = c->prompt_logprobs = NULL; /* were the engine's of an event that is past */
+    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an engine event that is over */
     if (m->has_changes) {
         c->sampling = m->fields->sampling;
         quire_request_free(c->changed);

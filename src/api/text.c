@@ -1,4 +1,4 @@
-/* Text calls of quire.h, and the engine's numbers. */
+/* The text functions of quire.h, and the engine's statistics. */
 #include <math.h>
 #include <string.h>
 

@@ -14,7 +14,7 @@ struct text_pool {
     pthread_t *threads;
 };
 
-/* The next job, or NULL when the pool closes and none is left. Waits. */
+/* Waits for the next job; NULL when the pool closes and none is left. */
 static text_job *take(text_pool *p) {
     pthread_mutex_lock(&p->lock);
     while (!p->first && !p->closing) {

@@ -15,7 +15,7 @@ static uint64_t hash_text(uint64_t h, const char *text) {
     return kv_hash_root(h, text, strlen(text));
 }
 
-/* Every tensor: name, type, shape, bytes. */
+/* Hashes every tensor: name, type, shape, bytes. */
 static uint64_t hash_weights(const model_file *f) {
     uint64_t h = 0;
     for (int32_t i = 0; i < model_file_n_tensors(f); i++) {
@@ -27,7 +27,7 @@ static uint64_t hash_weights(const model_file *f) {
     return h;
 }
 
-/* The numbers of a description that what a layer computes depends on. freq_factors is a tensor of the file. */
+/* Hashes the numbers of a description that affect a layer's results. freq_factors is a tensor of the file. */
 static uint64_t hash_description(const model_desc *d) {
     char text[1024];
     const rope_desc *r = &d->rope;
@@ -49,7 +49,7 @@ void tiers_version(const model_file *f, const model_desc *d, const backend *b, d
     char isa[64] = "any";
     if (b->compute == COMPUTE_BF16) { /* the one mode whose bits an instruction set may change */
         (void)snprintf(isa, sizeof isa, "%s", b->ops->describe(b));
-        char *threads = strchr(isa, ','); /* "cpu, avx2, 2 threads bound to 0,2": how many and where is no matter */
+        char *threads = strchr(isa, ','); /* "cpu, avx2, 2 threads bound to 0,2": the threads do not matter */
         threads = threads ? strchr(threads + 1, ',') : NULL;
         if (threads) {
             *threads = 0;

@@ -1,4 +1,4 @@
-/* What the tiers of an engine are called and how large they are: the version of stored pages, from model and numeric configuration. */
+/* The configuration of an engine's tiers: their sizes, and the version of stored pages, from model and numeric configuration. */
 #ifndef API_TIER_CONFIG_H
 #define API_TIER_CONFIG_H
 
@@ -8,15 +8,15 @@
 #include "kv/tier_record.h"
 #include "quire.h"
 
-/* Whether o asks for a tier that outlives the process, or is shared with others: only then is a version needed. */
+/* Whether o has a tier that outlives the process, or is shared with others: only then is a version needed. */
 bool tiers_are_kept(const quire_options *o);
-/* Names, in at most KV_VERSION_BYTES, everything that the bytes of a page depend on but its tokens: the weights (by a hash of every byte),
- * the description, the numeric configuration, this program's version. Reads the whole file. */
+/* Writes a version of at most KV_VERSION_BYTES. It names everything besides the tokens on which the bytes of a page depend: the weights (by
+ * a hash of every byte), the description, the numeric configuration, this program's version. Reads the whole file. */
 void tiers_version(const model_file *f, const model_desc *d, const backend *b, dtype kv, int32_t max_positions,
                    char out[KV_VERSION_BYTES + 1]);
 /* Checks o's sizes. */
 quire_err tiers_check(const quire_options *o, quire_error *err);
-/* The engine's part of o; version and o's texts are borrowed. */
+/* The tiers of o as options of the engine; version and o's texts must outlive them. */
 engine_tiers tiers_options(const quire_options *o, const char *version);
 
 #endif

@@ -1,19 +1,18 @@
-/* The op contract: what a device must be able to do, with the shape of every operand.
+/* The op contract: the operations that a device implements, with the shape of every operand.
  *
- * A model (src/model) is written over these ops and knows no device. A backend implements the table `backend_ops`; cpu and cuda are the
- * two. Activations are opaque: a model reserves named buffers (`buffer`) once at open and passes them around; in which format their rows
- * travel into a product (f32, bf16, int8 a token, int8 per 32) is chosen by the weights that consume them, inside the op. That is why ops
+ * A model (src/model) is written over these ops and does not depend on a device. A backend implements the table `backend_ops`. There are
+ * two: cpu and cuda. Activations are opaque: a model reserves named buffers (`buffer`) once at open and passes them to the ops. The weights
+ * of a product choose the format in which it reads its rows (f32, bf16, int8 a token, int8 per 32); the op converts them. That is why ops
  * are fused: norm with the products that read it, a product with its residual, gate with up and the activation function.
  *
- * Owner: the engine thread calls everything here but the loading calls, which run before the first step. Ops may be queued; results are
- * there after step_wait(). Row counts are (reserved at open, actual in the batch). Everything is sized by step_open(): an op allocates
+ * Owner: the engine thread, which makes all calls but the loading calls. Those run before the first step. Ops may be queued; their results
+ * are ready after step_wait(). Row counts are (reserved at open, actual in the batch). step_open() sizes everything: an op allocates
  * nothing.
  *
- * Law (docs/design.md, Determinism): what an op writes for a row depends on that row's own inputs only, bit for bit, never on n_rows,
+ * Law (docs/design.md, Determinism): what an op writes for a row depends only on that row's own inputs, bit for bit, never on n_rows,
  * threads, pages or work list.
  *
- * Letters: M rows of the batch, D d_model, H heads, G kv heads, E d_head, F d_ff, V vocabulary. All activations are row-major [M, width].
- */
+ * Letters: M rows of the batch, D d_model, H heads, G kv heads, E d_head, F d_ff, V vocabulary. Activations are row-major [M, width]. */
 #ifndef BACKEND_H
 #define BACKEND_H
 
@@ -54,7 +53,7 @@ typedef struct linear_use {
     buffer out;
 } linear_use;
 
-/* Which keys a query row sees and how scores change, as data. Zero-initialised with causal = true and scale set is a plain decoder. */
+/* The attention mask and score changes, as data. A zeroed struct with causal = true and scale set describes a plain decoder. */
 typedef struct attn_spec {
     float scale;              /* multiplies q . k */
     bool causal;              /* key j visible to row i iff j <= i */
@@ -76,7 +75,7 @@ typedef struct kv_copy_pair {
     int32_t src, dst;
 } kv_copy_pair;
 
-/* One token's move inside a group: dst slot = src slot, in every plane. Accepted tree nodes are moved so. */
+/* Moves one token inside a group: dst slot = src slot, in every plane. Accepted nodes of a draft tree are moved in this way. */
 typedef struct kv_move_pair {
     kv_slot src, dst;
     int32_t group;
@@ -91,25 +90,25 @@ typedef struct step_limits {
 typedef struct backend_options {
     compute_mode compute;
     const char *isa;   /* "auto", "plain", "avx2", "avx512", "avx512bf16", "neon", "i8mm" */
-    int32_t n_threads; /* 0: one a core that the process may use */
+    int32_t n_threads; /* 0: one for each core that the process may use */
     const char *cpu_bind; /* "auto", "none" (or NULL), or processors to which threads are bound: "0-3,8" */
 } backend_options;
 
-/* Ops that a trace tells apart. */
+/* The kinds of op in a trace. */
 typedef enum op_kind { OP_EMBED, OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_HEAD, N_OPS } op_kind;
 
-/* One op that ran. Bytes are what it must read at least from weights (as packed) and pages (as the work list has it: what is shared once);
- * operations are the multiplications and additions of products and attention. Both are 0 for ops that only touch activations. */
+/* One op that ran. bytes is the least that it has to read: weights as packed, and pages as in the work list (shared pages once). operations
+ * counts the multiplications and additions of products and attention. Both are 0 for ops that only touch activations. */
 typedef struct op_time {
     op_kind kind;
     int32_t n_rows;
     int64_t start_ns, ns; /* clock_ns() when it began, and how long it took */
-    int64_t rows_ns;      /* of ns: norm and conversion of the rows that its products read */
+    int64_t rows_ns;      /* the share of ns that its input rows took: norm and conversion */
     int64_t bytes, operations;
 } op_time;
 
-/* Where ops are noted, in the order they run: a layer is the same few ops in every forward pass. The caller's; n is reset by the caller,
- * and ops past cap are left out. */
+/* Records ops in the order in which they run. A layer is the same few ops in every forward pass. Owned by the caller, which resets n. Ops
+ * past cap are left out. */
 typedef struct op_trace {
     op_time *ops;
     int32_t n, cap;
@@ -118,108 +117,111 @@ typedef struct op_trace {
 typedef struct backend_ops {
     const char *name; /* "cpu" */
     void (*close)(backend *b);
-    /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Lives as long as the backend. */
+    /* A line for people: "cpu, avx2, 2 threads bound to 0-1". Valid as long as the backend. */
     const char *(*describe)(const backend *b);
 
-    /* ---- loading: each makes an object the backend owns until close; the tensor's bytes may go away afterwards, unless its view says that
-     * they stay ---- */
-    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout that compute mode and weight type ask for. I8 weights have a scale
-     * a row; in int8 both are kept as they are. A weight that is packed already (linear_packed, under the same mode) is used where it lies.
-     */
+    /* ---- loading: each call makes an object that the backend owns until close. The tensor's bytes may be freed afterwards, unless its
+     * view says that they stay ---- */
+    /* weight [n_out, n_in]; bias [n_out] or NULL. Packs into the layout for the compute mode and the weight's type. I8 weights have one
+     * scale a row; in int8 both are kept unchanged. A weight that is packed already (linear_packed, under the same mode) is used in
+     * place. */
     quire_err (*linear_load)(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
-    /* Loaded weights as linear_load takes them back, without the bias: *n_bytes at a multiple of 64, in the layout of version *packing. */
+    /* The loaded weights in the form that linear_load accepts, without the bias: *n_bytes at a multiple of 64, in the layout of version
+     * *packing. */
     const void *(*linear_packed)(const linear *l, size_t *n_bytes, uint32_t *packing);
-    /* weight [width]; bias [width] or NULL (layer norm). add_one: the weight is 1 + w. width tells the row length norms work on (E for qk
-     * norms). */
+    /* weight [width]; bias [width] or NULL (layer norm). add_one: the weight is 1 + w. width is the row length that the norm works on (E
+     * for qk norms). */
     quire_err (*norm_load)(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one,
                            norm **out, quire_error *err);
     quire_err (*embedding_load)(backend *b, const tensor_view *weight, embedding **out, quire_error *err);
-    /* max_positions: how far tables reach. */
+    /* max_positions: the length of the tables. */
     quire_err (*rope_load)(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
-    /* Bytes of device memory the loaded weights take. */
+    /* Bytes of device memory that the loaded weights take. */
     int64_t (*weight_bytes)(const backend *b);
 
     /* ---- memory ---- */
-    /* Reserves an activation of max_rows rows (of the later step_open) by width f32 elements. */
+    /* Reserves an activation of max_rows rows (from the later step_open) by width f32 elements. */
     buffer (*buffer_reserve)(backend *b, int32_t width);
-    /* Sizes every buffer; called once, after the model reserved its activations. vocab 0: no logits. */
+    /* Sizes every buffer. Called once, after the model reserved its activations. vocab 0: no logits. */
     quire_err (*step_open)(backend *b, const step_limits *limits, const kv_layout *layout, int32_t n_vocab, quire_error *err);
-    /* Bytes step_open took (kv apart). */
+    /* Bytes that step_open took, without KV memory. */
     int64_t (*step_bytes)(const backend *b);
-    /* Reserves n_pages pages of KV memory for the layout given to step_open. Pages start undefined. */
+    /* Reserves n_pages pages of KV memory in the layout given to step_open. Their contents start undefined. */
     quire_err (*kv_open)(backend *b, int32_t n_pages, quire_error *err);
 
     /* ---- pages ---- */
     void (*kv_copy)(backend *b, const kv_copy_pair *pairs, int32_t n);
     void (*kv_move)(backend *b, const kv_move_pair *pairs, int32_t n);
-    /* K and V of positions 0..n_tokens of the sequence whose table for the layer's group is pages, as f32, to host arrays k and v
-     * [n_tokens, G, E]. The exact values the pages hold. */
+    /* Copies K and V of positions 0..n_tokens to the host arrays k and v [n_tokens, G, E], as f32, exactly as the pages hold them. pages is
+     * the sequence's block table for the layer's group. */
     void (*kv_gather)(backend *b, int32_t layer, const int32_t *pages, int32_t n_tokens, float *k, float *v);
-    /* A page's bytes to and from host memory (page_bytes of the layout): swapping, tiers, transfer. */
+    /* Copy a page's bytes (page_bytes of the layout) to and from host memory, for swapping, tiers and transfer. */
     void (*kv_read_page)(backend *b, int32_t page, void *host);
     void (*kv_write_page)(backend *b, int32_t page, const void *host);
 
     /* ---- a step: begin, ops, wait ---- */
-    /* The batch stays unchanged and alive until step_wait returns. What buffers held before is gone: debug builds make it NaN. */
+    /* The batch stays unchanged and alive until step_wait returns. Earlier contents of buffers are lost: debug builds overwrite them with
+     * NaN. */
     void (*step_begin)(backend *b, const batch *batch);
     void (*step_wait)(backend *b);
 
-    /* x [M, D] = rows of e by token id, times scale; external rows copied as they are. */
+    /* x [M, D] = rows of e by token id, times scale. External rows are copied unchanged. */
     void (*embed)(backend *b, const embedding *e, float scale, buffer x);
     /* n products of the same rows: h = norm(x) [M, D] (nm NULL: h = x), then out_i = h W_i^T. */
     void (*norm_linears)(backend *b, buffer x, const norm *nm, const linear_use *uses, int32_t n);
-    /* q [M, H E] and k [M, G E] normed and rotated in place (r NULL: no rotary); k and v written to the layer's pages at the batch's slots.
-     */
+    /* Norms and rotates q [M, H E] and k [M, G E] in place (r NULL: no rotary). Writes k and v to the layer's pages at the batch's
+     * slots. */
     void (*qk_norm_rope_store)(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r);
     /* out [M, H E] = softmax(scale q K^T, masked) V over the layer's pages, by the batch's work list. */
     void (*attention)(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);
     /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w and lora are read. reader: the weights of the one linear_add that
-     * reads h, which then may lie as they want it and cannot be read otherwise; NULL: h is f32. */
+     * reads h. h may then be stored in their format, and nothing else can read it. NULL: h is f32. */
     void (*norm_gate_up)(backend *b, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
                          const linear *reader);
     /* Mixture of experts over norm(x), added to x. */
     void (*moe_add)(backend *b, buffer x, const norm *nm, const moe *m, buffer x_out);
-    /* Short convolution of a sequence's rows, with state carried in the sequence's state pages. */
+    /* Short convolution of a sequence's rows. Its state is carried in the sequence's state pages. */
     void (*conv_step)(backend *b, int32_t layer, buffer x, const conv *c, buffer out);
     void (*ssm_step)(backend *b, int32_t layer, buffer x, const ssm *s, buffer out);
     void (*delta_step)(backend *b, int32_t layer, buffer x, const delta *d, buffer out);
-    /* Logits [n_out, V] of the batch's out_rows: scale * norm(x) W^T, soft-capped when cap > 0. Into the backend's own logits buffer. */
+    /* Logits [n_out, V] of the batch's out_rows: scale * norm(x) W^T, soft-capped when cap > 0. Written to the backend's own logits
+     * buffer. */
     void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);
 
     /* ---- results, after step_wait ---- */
     /* Row i of the logits, host memory [V], valid until the next step_begin. The caller may change it in place. */
     float *(*logits)(backend *b, int32_t i);
-    /* The id of the largest logit of row i as head computed them, the lowest of equals: known without another look at them. -1: one is no
-     * number, or infinite. NULL: the backend does not note it. */
+    /* The id of the largest logit of row i, of equal ones the lowest id. head() finds it, so this call does not read the row again. -1: a
+     * logit is NaN or infinite. NULL: the backend does not compute it. */
     int32_t (*argmax)(const backend *b, int32_t i);
     /* Host copy of rows row0..row0+n of an activation, f32 [n, width]: hidden states for drafters, pooling and tests. */
     void (*buffer_read)(backend *b, buffer a, int32_t row0, int32_t n, float *out);
-    /* The opposite, for tests and external inputs. */
+    /* Writes rows of an activation from the host, for tests and external inputs. */
     void (*buffer_write)(backend *b, buffer a, int32_t row0, int32_t n, const float *in);
-    /* Runs fn for every task on the n_workers threads that compute here, which idle between steps. Both NULL: the backend has no such
-     * threads. */
+    /* Runs fn for every task on the backend's n_workers compute threads, which are idle between steps. Both are NULL where the backend has
+     * no such threads. */
     void (*run_tasks)(backend *b, thread_pool_fn fn, void *context, int32_t n_tasks);
     int32_t (*n_workers)(const backend *b);
-    /* From enter to leave the calling thread computes: it is bound as the others are, if they are. Whoever runs step after step enters.
-     * Both NULL where run_tasks is. */
+    /* Mark the calling thread as a compute thread from enter to leave: it is bound to a processor if the others are. The thread that runs
+     * the steps calls enter. Both are NULL where run_tasks is. */
     void (*enter)(backend *b);
     void (*leave)(backend *b);
-    /* Between steps: from now on every op is timed and noted in *to, until it is called with NULL. Costs nothing while it is off. A model
-     * names its ops anew in each pass (b->ops), so this takes effect with the next one. */
+    /* Starts a trace: every op is timed and recorded in *to, until a call with NULL. Called between steps. Costs nothing while it is off. A
+     * model reads the op table (b->ops) in each pass, so this takes effect with the next one. */
     void (*trace)(backend *b, op_trace *to);
 } backend_ops;
 
-/* The head of every backend's own struct. */
+/* The first member of every backend's own struct. */
 struct backend {
     const backend_ops *ops;
     compute_mode compute;
 };
 
-/* Which ops a backend has bodies for; a model that needs another is refused at load: an op it cannot do is NULL in the table. */
+/* An op that a backend does not implement is NULL in the table. A model that needs it is refused at load. */
 
-/* Opens the CPU backend. QUIRE_UNSUPPORTED when options->isa names an instruction set this processor lacks; QUIRE_INVALID for an unknown
+/* Opens the CPU backend. QUIRE_UNSUPPORTED when this processor lacks the instruction set options->isa; QUIRE_INVALID for an unknown
  * name. */
 quire_err backend_cpu_open(const backend_options *options, backend **out, quire_error *err);
 

@@ -1,4 +1,4 @@
-/* Time. */
+/* Clocks: monotonic time and the time of day. */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 

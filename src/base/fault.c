@@ -21,5 +21,5 @@ bool fault_due(void) {
     return true;
 }
 #else
-typedef int fault_is_empty; /* a file may not be */
+typedef int fault_is_empty; /* an empty translation unit is not valid C */
 #endif

@@ -1,6 +1,7 @@
-/* Fault injection for tests: of all the points where a program may run short (an allocation, a reserve of pages), a chosen one fails.
+/* Fault injection for tests: one chosen fault point fails. A fault point is a place where a program may run out of something (an
+ * allocation, a reserve of pages).
  *
- * Counts for the calling thread only. In builds without QUIRE_DEBUG no point ever fails, and there is nothing to call but fault_due. */
+ * Counts for the calling thread only. In builds without QUIRE_DEBUG no point ever fails, and only fault_due exists. */
 #ifndef BASE_FAULT_H
 #define BASE_FAULT_H
 
@@ -8,11 +9,11 @@
 #include <stdint.h>
 
 #ifdef QUIRE_DEBUG
-/* The n-th point from now on (1, 2, ...) fails, once; 0: none does. */
+/* Makes the n-th point from now on (1, 2, ...) fail, once; 0: none. */
 void fault_at(int64_t n);
-/* Whether it did since fault_at. */
+/* Whether it has failed since fault_at. */
 bool fault_happened(void);
-/* Asked at every point: whether this one fails. */
+/* Whether this point fails. Called at every fault point. */
 bool fault_due(void);
 #else
 static inline bool fault_due(void) {

@@ -17,7 +17,7 @@ void log_set_level(log_level level) {
     atomic_store_explicit(&max_level, (int)level, memory_order_relaxed);
 }
 
-/* One write a line, unless the pipe is nearly full. */
+/* Writes a line in one write, unless the pipe is nearly full. */
 static void write_all(const char *line, size_t n) {
     for (size_t done = 0; done < n;) {
         ssize_t w = write(STDERR_FILENO, line + done, n - done);
@@ -28,7 +28,7 @@ static void write_all(const char *line, size_t n) {
     }
 }
 
-/* To a terminal: names out of files and requests are no commands to it. */
+/* Writes a line to a terminal: escapes control characters in names from files and requests. */
 static void write_visible(const char *line, size_t n) {
     visible v = {0};
     strbuf shown = {0};

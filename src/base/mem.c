@@ -68,7 +68,7 @@ void *mem_new(size_t n, size_t size) {
     return p;
 }
 
-/* Zeroes by giving the pages back: the kernel brings zeroed ones when they are touched, so a large pool costs nothing until it is used. */
+/* Zeroes by returning the pages: the kernel maps zeroed ones when they are touched, so a large pool costs nothing until it is used. */
 static void zero_lazily(void *p, size_t n_bytes) {
     size_t whole = n_bytes & ~((size_t)sysconf(_SC_PAGESIZE) - 1);
     if (madvise(p, whole, MADV_DONTNEED) != 0) {
@@ -88,7 +88,7 @@ void *mem_new_huge(size_t n, size_t size) {
     void *p = new_aligned(MEM_HUGE_BYTES, n_bytes);
     if (p != NULL) {
         zero_lazily(p, n_bytes);
-        (void)madvise(p, n_bytes & ~(MEM_HUGE_BYTES - 1), MADV_HUGEPAGE); /* advice: small pages work as well, only slower */
+        (void)madvise(p, n_bytes & ~(MEM_HUGE_BYTES - 1), MADV_HUGEPAGE); /* only advice: small pages work as well, but slower */
     }
     return p;
 }

@@ -1,4 +1,4 @@
-/* Allocation: aligned, size-checked, zeroed; and the guard that proves a step allocates nothing.
+/* Allocates memory that is aligned, size-checked and zeroed; and guards a step against allocation.
  *
  * mem_new returns NULL when n * size overflows or memory is out. All blocks are freed with mem_free. Any thread. */
 #ifndef BASE_MEM_H
@@ -10,21 +10,21 @@
 #define MEM_HUGE_BYTES ((size_t)2 << 20) /* a huge page */
 #define MEM_ALIGN      64 /* bytes: a cache line and a 512-bit vector */
 
-/* n * size zeroed bytes, aligned to MEM_ALIGN. n * size == 0 gives a block all the same. */
+/* n * size zeroed bytes, aligned to MEM_ALIGN. n * size == 0 gives a block too. */
 void *mem_new(size_t n, size_t size);
-/* As mem_new, but aligned to 2 MiB and advised for huge pages where it is that large. */
+/* As mem_new; a block of 2 MiB or more is aligned to 2 MiB and advised for huge pages. */
 void *mem_new_huge(size_t n, size_t size);
-/* *p grown so that it holds at least n elements of size bytes; *cap is its capacity in elements. Keeps the content, zeroes the rest.
- * false: nothing changed. *p may be NULL with *cap 0. */
+/* Grows *p so that it holds at least n elements of size bytes; *cap is its capacity in elements. Keeps the content, zeroes the rest.
+ * False: nothing changed. *p may be NULL with *cap 0. */
 bool mem_grow_(void **p, size_t *cap, size_t n, size_t size);
 void mem_free(void *p);
 /* A copy of n bytes, with a 0 byte behind them; NULL when out of memory. */
 char *mem_dup(const void *p, size_t n);
 
-/* Gives freed memory back to the system where the allocator keeps it; milliseconds after much was freed. Any thread. */
+/* Returns freed memory that the allocator keeps to the system. Takes milliseconds after much was freed. Any thread. */
 void mem_trim(void);
 
-/* Between enter and leave, an allocation by the calling thread through this header aborts in debug builds. Nest freely. */
+/* Between enter and leave, an allocation by the calling thread through this header aborts in debug builds. They nest. */
 void mem_guard_enter(void);
 void mem_guard_leave(void);
 

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define KERNEL_NODES 1024 /* the most that a kernel is built for: it refuses to answer into less than it has */
+#define KERNEL_NODES 1024 /* the most that a kernel is built for: it refuses to write into less than it has */
 #define WORD_BITS    (8 * sizeof(unsigned long))
 
 uint64_t numa_nodes(void) {
@@ -27,6 +27,6 @@ bool numa_interleave(void *p, size_t n_bytes, uint64_t nodes) {
     for (size_t i = 0; i < 64 / WORD_BITS; i++) {
         words[i] = (unsigned long)(nodes >> (i * WORD_BITS));
     }
-    /* one more: the kernel takes one off */
+    /* one more: the kernel subtracts one */
     return syscall(SYS_mbind, p, n_bytes, (unsigned long)MPOL_INTERLEAVE, words, 64UL + 1, 0UL) == 0;
 }

@@ -1,4 +1,4 @@
-/* Nodes of memory, as bits: bit n is node n. Any thread. */
+/* NUMA nodes of memory, as bit sets: bit n is node n. Any thread. */
 #ifndef BASE_NUMA_H
 #define BASE_NUMA_H
 
@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The nodes that this thread may have memory of; 0: the system does not say (no NUMA, or a container that forbids asking). */
+/* The nodes from which this thread may allocate; 0: unknown (no NUMA, or a container that forbids the call). */
 uint64_t numa_nodes(void);
-/* Has the pages of p[0..n_bytes) come from `nodes` in turn as they are touched; those that were stay where they are. p lies at the
- * beginning of a page. false: the system would not, and the memory is as good as before. */
+/* Interleaves the pages of p[0..n_bytes) over `nodes` as they are touched; pages touched before stay where they are. p is at the start of a
+ * page. False: the system refused, and the memory is as usable as before. */
 bool numa_interleave(void *p, size_t n_bytes, uint64_t nodes);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 
-#define PREFETCHED_AHEAD 4 /* cells to the one that is asked for: the consumer had it last */
+#define PREFETCHED_AHEAD 4 /* prefetch distance in cells: the consumer had them last */
 
 /* Each cell carries a turn. Position p may be written when its cell's turn is 2 p, and read when it is 2 p + 1; the reader then sets
  * 2 (p + capacity), the turn of the next write. The turn's release and acquire order the copies of the entry. */
@@ -75,9 +75,9 @@ bool ring_push(ring *r, const void *entry) {
                 atomic_store_explicit(&c->turn, 2 * position + 1, memory_order_release);
                 return true;
             }
-        } else if ((ptrdiff_t)(turn - 2 * position) < 0) { /* still holds the entry of one lap before */
+        } else if ((ptrdiff_t)(turn - 2 * position) < 0) { /* still has the entry of the lap before */
             return false;
-        } else { /* another producer was quicker */
+        } else { /* another producer took the position */
             position = atomic_load_explicit(&r->tail, memory_order_relaxed);
         }
     }

@@ -1,6 +1,6 @@
-/* Bounded ring of fixed-size entries, many producers and one consumer (after Vyukov's bounded MPMC queue).
+/* A bounded ring of fixed-size entries with many producers and one consumer (after Vyukov's bounded MPMC queue).
  *
- * Owner: whoever opened it. Each entry is entry_bytes; capacity is a power of two. Neither side ever blocks inside the ring. */
+ * Owner: the opener. Each entry is entry_bytes; capacity is a power of two. Neither side ever blocks. */
 #ifndef BASE_RING_H
 #define BASE_RING_H
 

@@ -1,5 +1,4 @@
-/* SHA-256 (FIPS 180-4): a digest of 32 bytes that nobody finds a second input for. For names that must not collide, not for speed. Any
- * thread. */
+/* SHA-256 (FIPS 180-4): a digest of 32 bytes without known collisions. For names that must not collide, not for speed. Any thread. */
 #ifndef BASE_SHA256_H
 #define BASE_SHA256_H
 
@@ -21,7 +20,7 @@ typedef struct sha256_sum {
 
 void sha256_begin(sha256_sum *s);
 void sha256_add(sha256_sum *s, const void *bytes, size_t n);
-/* s wants a begin before it is used again. */
+/* s needs a sha256_begin before it is used again. */
 void sha256_end(sha256_sum *s, uint8_t out[SHA256_BYTES]);
 
 #endif

@@ -1,4 +1,4 @@
-/* Overflow-checked sizes. Every product or sum of numbers that came from outside goes through these. */
+/* Overflow-checked sizes. Every product or sum of numbers from outside the program goes through these. */
 #ifndef BASE_SIZE_H
 #define BASE_SIZE_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* *out = a * b (a + b); false on overflow, *out untouched. */
+/* *out = a * b (a + b); false on overflow, *out unchanged. */
 static inline bool size_mul(size_t a, size_t b, size_t *out) {
     if (b != 0 && a > SIZE_MAX / b) {
         return false;
@@ -23,7 +23,7 @@ static inline bool size_add(size_t a, size_t b, size_t *out) {
     return true;
 }
 
-/* v rounded up to a multiple of align (a power of two); the caller knows that it cannot overflow. */
+/* v rounded up to a multiple of align (a power of two); the caller ensures that it does not overflow. */
 static inline size_t size_align(size_t v, size_t align) {
     return (v + align - 1) & ~(align - 1);
 }

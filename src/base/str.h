@@ -1,4 +1,4 @@
-/* Strings: a borrowed slice, and an owned growing buffer. */
+/* Strings: a slice that owns nothing, and a growing buffer that owns its bytes. */
 #ifndef BASE_STR_H
 #define BASE_STR_H
 
@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-/* Borrowed bytes, not 0-terminated, maybe holding zeros. */
+/* A slice of bytes that it does not own; not 0-terminated, and may contain zeros. */
 typedef struct str {
     const char *p;
     size_t n;
@@ -25,19 +25,19 @@ static inline bool str_is(str a, const char *s) {
     return str_eq(a, str_of(s));
 }
 
-/* An owned buffer; p[n] is always 0 once anything was added. Zero-initialised is empty. One thread. */
+/* A growing buffer; p[n] is always 0 once anything was added. Zero-initialised is empty. One thread. */
 typedef struct strbuf {
     char *p;
     size_t n, cap;
-    size_t max; /* 0, or the most bytes it may hold: QUIRE_TOO_LARGE past that */
+    size_t max; /* 0, or the most bytes it may hold: QUIRE_TOO_LARGE beyond that */
 } strbuf;
 
 void strbuf_deinit(strbuf *b);
-/* Empties it, keeping its memory. */
+/* Empties it and keeps its memory. */
 void strbuf_clear(strbuf *b);
-/* Room for n more bytes in one piece, where their number is known; errors as below. */
+/* Grows the capacity by n more bytes at once, where their number is known; errors as below. */
 quire_err strbuf_reserve(strbuf *b, size_t n);
-/* Append; QUIRE_NO_MEMORY or QUIRE_TOO_LARGE leave it as it was. */
+/* Append; QUIRE_NO_MEMORY or QUIRE_TOO_LARGE leave it unchanged. */
 quire_err strbuf_add(strbuf *b, const void *p, size_t n);
 quire_err strbuf_add_str(strbuf *b, const char *s);
 quire_err strbuf_add_char(strbuf *b, char c);

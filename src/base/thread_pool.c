@@ -13,12 +13,12 @@
 #include "base/topology.h"
 
 #define SPIN_US      50 /* an idle worker spins for this long before it sleeps: longer than the gap between two ops of a step */
-#define SPINS_A_LOOK 32 /* pauses between two looks at the clock */
+#define SPINS_A_LOOK 32 /* pauses between two reads of the clock */
 #define MAX_WORKERS  4096
 
-/* A ticket holds all that a worker must know to take a task of the right run, in one word: (run, n_tasks, next). A worker that is late
- * takes a ticket past the end, or a task of a newer run, whose fn and context it then reads: they cannot change while one of its tasks is
- * not done. */
+/* A ticket is everything that a worker needs to take a task of the right run, in one word: (run, n_tasks, next). A late worker takes a
+ * ticket past the end, or a task of a newer run, whose fn and context it then reads: they cannot change while one of its tasks is not
+ * done. */
 #define TASK_BITS 24
 #define TASK_MASK (((uint64_t)1 << TASK_BITS) - 1)
 #define MAX_TASKS ((int32_t)TASK_MASK - MAX_WORKERS) /* every worker may step past the end once */
@@ -37,12 +37,12 @@ struct thread_pool {
     _Atomic int32_t n_sleeping;
     _Atomic bool closing;
     int32_t n_workers;
-    pthread_mutex_t mutex; /* sleeping only */
+    pthread_mutex_t mutex; /* for sleeping only */
     pthread_cond_t wake;
-    worker *workers; /* [n_workers]; 0 is whoever calls thread_pool_run and has no thread here */
+    worker *workers; /* [n_workers]; 0 is the caller of thread_pool_run and has no thread here */
     int32_t first_cpu; /* worker 0's processor; -1: workers are not bound */
     bool has_entered;
-    cpu_mask before; /* where the thread that has entered was allowed to run */
+    cpu_mask before; /* the processors that the entered thread might use before */
 };
 
 static inline uint64_t ticket_run(uint64_t ticket) {
@@ -57,7 +57,7 @@ static inline void pause_cpu(void) {
 #endif
 }
 
-/* Takes tasks until none are left. Returns the run of the last ticket seen. */
+/* Runs tasks until none are left. Returns the run of the last ticket read. */
 static uint64_t work(thread_pool *t, int32_t number) {
     for (;;) {
         uint64_t ticket = atomic_fetch_add_explicit(&t->ticket, 1, memory_order_acq_rel);
@@ -87,8 +87,8 @@ static bool spin(const thread_pool *t, uint64_t seen_run) {
     return false;
 }
 
-/* The sleeper counts itself, then looks; thread_pool_run publishes, then looks at the count: sequentially consistent, so one sees the
- * other. */
+/* The sleeper counts itself, then reads the run; thread_pool_run publishes the run, then reads the count. Both are sequentially consistent,
+ * so at least one reads the other's write. */
 static void sleep_until_news(thread_pool *t, uint64_t seen_run) {
     pthread_mutex_lock(&t->mutex);
     atomic_fetch_add(&t->n_sleeping, 1);
@@ -120,7 +120,7 @@ static void *worker_main(void *argument) {
     return NULL;
 }
 
-/* Signals stay with the threads of the program. */
+/* Starts a worker's thread with all signals blocked: the program's threads handle them. */
 static quire_err start_member(worker *m) {
     sigset_t all, before;
     sigfillset(&all);
@@ -203,12 +203,12 @@ bool thread_pool_enter(thread_pool *t) {
 
 void thread_pool_leave(thread_pool *t) {
     if (t->has_entered) {
-        (void)cpu_mask_set(pthread_self(), &t->before); /* refused only where those processors have gone meanwhile */
+        (void)cpu_mask_set(pthread_self(), &t->before); /* fails only if those processors were removed meanwhile */
         t->has_entered = false;
     }
 }
 
-/* A worker that holds the last tasks may have lost its processor: then the caller gives its own away. */
+/* Waits until all tasks are done. A worker with a last task may have lost its processor, so the caller yields its own. */
 static void wait_until_done(thread_pool *t, int32_t n_tasks) {
     for (int32_t spins = 0; atomic_load_explicit(&t->n_done, memory_order_acquire) < n_tasks; spins++) {
         if (spins < 10000) {

@@ -1,4 +1,4 @@
-/* How many threads compute best: affinity, cores and cgroup quota. */
+/* The default number of threads: from affinity, cores and cgroup quota. */
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #define PATH_BYTES 4096
 
-/* cgroup v2: one file, "quota period" or "max period". false: no quota there. */
+/* cgroup v2: one file, "quota period" or "max period". False: there is no quota. */
 static bool read_quota_v2(const char *directory, double *cpus) {
     char path[PATH_BYTES + 32], text[64];
     long long quota, period;
@@ -48,7 +48,7 @@ static bool read_quota_v1(const char *directory, double *cpus) {
     return true;
 }
 
-/* The least quota of the directory root/path and all its parents down to root; a parent's limit binds its children. */
+/* The least quota of the directory root/path and all its parents down to root; a parent's limit applies to its children. */
 static double least_quota(const char *root, const char *path, bool (*read_quota)(const char *, double *), double cpus) {
     char directory[PATH_BYTES];
     int n = snprintf(directory, sizeof directory, "%s%s", root, path);
@@ -109,6 +109,6 @@ int32_t thread_pool_cpus(void) {
     }
     cpus = cgroup_limit(cpus);
     int32_t whole = (int32_t)cpus;
-    whole += (double)whole < cpus; /* a task of a processor is worth a thread */
+    whole += (double)whole < cpus; /* part of a processor is worth a thread */
     return whole > 1 ? whole : 1;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILE_BYTES 4096 /* the kernel's own bound on such a file */
+#define FILE_BYTES 4096 /* the kernel's own limit for such a file */
 
 /* ---- sets ---- */
 
@@ -20,7 +20,7 @@ int32_t cpu_mask_count(const cpu_mask *m) {
     return n;
 }
 
-/* A number at *p, which moves behind it; -1: none, or none that a processor has. */
+/* Parses a number at *p, which moves behind it; -1: there is none, or no processor can have it. */
 static int32_t parse_cpu(const char **p) {
     int32_t v = -1;
     for (; **p >= '0' && **p <= '9'; (*p)++) {
@@ -96,7 +96,7 @@ bool cpu_mask_set(pthread_t thread, const cpu_mask *m) {
 
 /* ---- the kernel's files ---- */
 
-/* root/devices/system/<kind><number><rest>, a list of processors. false: it says nothing that can be understood. */
+/* Reads root/devices/system/<kind><number><rest>, a list of processors. False: it is missing or invalid. */
 static bool read_list(const char *root, const char *kind, int32_t number, const char *rest, cpu_mask *out) {
     char path[FILE_BYTES], text[FILE_BYTES + 1];
     int n = snprintf(path, sizeof path, "%s/devices/system/%s%d%s", root, kind, (int)number, rest);
@@ -112,7 +112,7 @@ static bool read_list(const char *root, const char *kind, int32_t number, const 
     return cpu_mask_parse(text, out, &unused) == QUIRE_OK;
 }
 
-/* The processor's place among those of its core that are allowed. */
+/* The processor's index among the allowed ones of its core. */
 static int32_t read_sibling(const char *root, int32_t cpu, const cpu_mask *allowed) {
     cpu_mask core;
     int32_t before = 0;

@@ -1,7 +1,7 @@
-/* Processors: which of those that a thread may use share a core, and which node of memory is theirs.
+/* Topology: which processors share a core, and the memory node of each, among those that a thread may use.
  *
- * Read from the kernel's files below a root ("/sys"), which may be missing, cut short or contradict each other: a processor of which they
- * say nothing is a core by itself, on node 0. Any thread; nothing is kept. */
+ * Read from the kernel's files below a root ("/sys"). Files may be missing, cut short or contradictory: a processor that they do not
+ * mention is a core by itself, on node 0. Any thread; nothing is cached. */
 #ifndef BASE_TOPOLOGY_H
 #define BASE_TOPOLOGY_H
 
@@ -27,29 +27,29 @@ static inline void cpu_mask_add(cpu_mask *m, int32_t cpu) {
 }
 int32_t cpu_mask_count(const cpu_mask *m);
 
-/* A list as the kernel writes and people type it, "0-3,8". QUIRE_INVALID leaves *out as it was; err has the position and no name of a flag.
- */
+/* Parses a list as the kernel and users write it, "0-3,8". QUIRE_INVALID leaves *out unchanged; err has the position and no name of a
+ * flag. */
 quire_err cpu_mask_parse(const char *text, cpu_mask *out, quire_error *err);
-/* The same list of m, which ends in ".." where it does not fit n bytes. */
+/* Prints m as such a list, which ends in ".." where it does not fit n bytes. */
 void cpu_mask_print(const cpu_mask *m, char *out, size_t n);
 
-/* The processors that a thread may run on. false: the system did not say, or would not have it; nothing changed. */
+/* Gets or sets the processors that a thread may run on. False: the system refused; nothing changed. */
 bool cpu_mask_get(pthread_t thread, cpu_mask *out);
 bool cpu_mask_set(pthread_t thread, const cpu_mask *m);
 
 typedef struct topology_cpu {
     int32_t cpu;
-    int32_t sibling; /* how many processors of its core come before it */
+    int32_t sibling; /* how many processors of its core are before it */
     int32_t node;
 } topology_cpu;
 
 typedef struct topology {
     int32_t n_cpus, n_cores;
-    /* [n_cpus], first one of each core, those of a node side by side; then the cores' second ones.. */
+    /* [n_cpus] the first one of each core, those of a node side by side; then the cores' second ones.. */
     topology_cpu cpus[TOPOLOGY_MAX_CPUS];
 } topology;
 
-/* Of the processors in `allowed`; others do not exist. */
+/* Reads the topology of the processors in `allowed`; others are left out. */
 void topology_read(const char *root, const cpu_mask *allowed, topology *out);
 
 #endif

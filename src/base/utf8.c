@@ -1,6 +1,6 @@
 #include "base/utf8.h"
 
-/* A lead byte's length, and the range of the byte behind it; the others lie in 80..BF (Unicode 15, table 3-7). */
+/* A lead byte's length, and the range of the next byte; the others are in 80..BF (Unicode 15, table 3-7). */
 typedef struct lead {
     uint8_t len, low, high;
 } lead;
@@ -84,7 +84,7 @@ bool utf8_is_unfinished(const char *p, size_t n) {
     return n > 0 && utf8_decode(p, n, &len) < 0 && len == n && lead_of((uint8_t)p[0]).len > n;
 }
 
-/* The length of the ASCII bytes that s begins with. */
+/* The number of ASCII bytes at the beginning of s. */
 static size_t ascii_run(str s) {
     size_t i = 0;
     for (; i + 8 <= s.n; i += 8) {

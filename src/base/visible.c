@@ -2,7 +2,7 @@
 
 #include "base/utf8.h"
 
-/* What a terminal would act on: C0, DEL, C1, and the embeddings, overrides and isolates of bidirectional text. */
+/* Whether a terminal acts on c: C0, DEL, C1, and the embeddings, overrides and isolates of bidirectional text. */
 static bool acts(int32_t c) {
     if (c < 0x20) {
         return c != '\n' && c != '\t';
@@ -17,7 +17,7 @@ static quire_err add_bytes(strbuf *out, const char *p, size_t n) {
     return QUIRE_OK;
 }
 
-/* One character of n bytes, or, where c is -1, n bytes that are none. */
+/* Appends one character of n bytes, or, where c is -1, n bytes that are none. */
 static quire_err add_one(strbuf *out, int32_t c, const char *p, size_t n) {
     if (c < 0 || (acts(c) && c < 0x80)) {
         return add_bytes(out, p, n);
@@ -25,7 +25,7 @@ static quire_err add_one(strbuf *out, int32_t c, const char *p, size_t n) {
     return acts(c) ? strbuf_addf(out, "\\u%04x", (unsigned)c) : strbuf_add(out, p, n);
 }
 
-/* The character that begins with what waits, of which text[0..n) is the rest, or a part of it; *used bytes of text were taken. */
+/* Completes the kept character with text[0..n), its rest or a part of it; *used bytes of text were taken. */
 static quire_err complete(visible *v, const char *text, size_t n, strbuf *out, size_t *used) {
     char whole[sizeof v->held];
     size_t have = v->n_held, length;
@@ -40,7 +40,7 @@ static quire_err complete(visible *v, const char *text, size_t n, strbuf *out, s
         return QUIRE_OK;
     }
     v->n_held = 0;
-    *used = length - have; /* what waited was the beginning of a character, so it is no longer than what stands there */
+    *used = length - have; /* the kept bytes were the beginning of a character, so they are no longer than this one */
     return add_one(out, c, whole, length);
 }
 

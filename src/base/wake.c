@@ -41,6 +41,6 @@ bool wake_wait(const wake *w, int64_t timeout_us) {
         }
         struct timespec t = {.tv_sec = (time_t)(left / 1000000), .tv_nsec = (long)(left % 1000000) * 1000};
         struct pollfd p = {.fd = w->fd, .events = POLLIN};
-        (void)ppoll(&p, 1, timeout_us < 0 ? NULL : &t, NULL); /* a signal brings us round again */
+        (void)ppoll(&p, 1, timeout_us < 0 ? NULL : &t, NULL); /* a signal ends the wait, and the loop waits again */
     }
 }

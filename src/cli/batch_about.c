@@ -32,7 +32,7 @@ quire_err batch_about(const cli_options *o, const session *s, const uint8_t dige
     return e == QUIRE_OK && out.err == QUIRE_OK ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
-/* Appends an argument as a shell reads it. */
+/* Appends an argument, quoted for a shell. */
 static quire_err add_argument(strbuf *to, const char *argument) {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
     TRY(strbuf_add_char(to, ' '));

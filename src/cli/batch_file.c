@@ -1,6 +1,6 @@
-/* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read as there is room, sent to the engine as far as it takes them,
- * and answered in any order. Of all prompts only those between the oldest without a response and BATCH_AHEAD behind it are looked at, so
- * memory is bounded for any number. */
+/* `quire run --prompts IN --out OUT`: many prompts at once. Lines are read while there is room, submitted as long as the engine accepts
+ * them, and answered in any order. Only prompts between the oldest without a response and BATCH_AHEAD behind it are in memory, so memory is
+ * bounded for any number. */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -17,8 +17,8 @@
 #include "cli/commands.h"
 
 enum {
-    HELD_BYTES = 64 << 20,  /* of requests and of responses that wait for their turn; one more line is read while they are fewer */
-    LOOK_US = 200000,       /* how often signals are looked at while nothing comes */
+    HELD_BYTES = 64 << 20,  /* of requests and of responses that wait to be written; another line is read while they are fewer */
+    LOOK_US = 200000,       /* how often signals are checked while no event comes */
     PROGRESS_US = 500000
 };
 
@@ -29,14 +29,14 @@ typedef enum job_state {
     JOB_ANSWERED
 } job_state;
 
-/* Prompt i has place i mod BATCH_AHEAD. */
+/* Prompt i has index i mod BATCH_AHEAD. */
 typedef struct job {
     size_t index;
     job_state state;
-    bool dropped; /* cancelled by us: it is not answered */
+    bool dropped; /* cancelled by this program: it gets no response */
     batch_line line;
     response response;
-    strbuf written; /* its line, where that waits for its turn */
+    strbuf written; /* its line, if that waits to be written in order */
 } job;
 
 typedef struct batch {
@@ -45,11 +45,11 @@ typedef struct batch {
     batch_input in;
     job *jobs;          /* [BATCH_AHEAD], mem_new'd */
     size_t oldest;      /* without a response */
-    size_t n_waiting, n_running, most_running; /* the engine takes no more at once than most_running; found by trying */
-    size_t n_answered, n_failed, n_before;     /* in all; by errors; by the run that this one goes on with */
+    size_t n_waiting, n_running, most_running; /* most_running: how many the engine accepts at once, found by trying */
+    size_t n_answered, n_failed, n_before;     /* in all; with errors; by the run that this one resumes */
     size_t held_bytes;
     int64_t n_tokens;
-    bool keeps;         /* responses pass through part; else they go to `file` in order */
+    bool keeps;         /* responses go through part; else they go to `file` in order */
     batch_part part;
     FILE *file;
     strbuf text;        /* a line being written */
@@ -58,7 +58,7 @@ typedef struct batch {
 
 static volatile sig_atomic_t stopped_by;
 
-/* The first signal stops the batch, another one the process. */
+/* The first signal stops the batch, a second one ends the process. */
 static void on_stop(int signal_number) {
     stopped_by = signal_number;
     signal(SIGINT, SIG_DFL);
@@ -76,7 +76,7 @@ static quire_err write_plain(batch *b, const strbuf *line, quire_error *err) {
     return good ? QUIRE_OK : err_set(err, QUIRE_IO, -1, "--out %s: could not be written: %s", b->o->out, strerror(errno));
 }
 
-/* Prompts from the oldest on that have their responses are over. */
+/* Advances past the oldest prompts that have their responses. */
 static quire_err advance(batch *b, quire_error *err) {
     for (job *j; b->oldest < b->in.n_lines && (j = job_of(b, b->oldest))->state == JOB_ANSWERED; b->oldest++) {
         if (j->written.n > 0) {
@@ -89,7 +89,7 @@ static quire_err advance(batch *b, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* j has its response: it is written, or kept until it is its turn. */
+/* j has its response: writes it, or keeps it until it is next in order. */
 static quire_err answered(batch *b, job *j, quire_error *err) {
     strbuf *to = b->keeps ? &b->text : &j->written;
     strbuf_clear(to);
@@ -160,7 +160,7 @@ static quire_err end_job(batch *b, job *j, quire_error *err) {
     return answered(b, j, err);
 }
 
-/* Everything that waits, as far as the engine takes it. */
+/* Submits all waiting jobs, as long as the engine accepts them. */
 static quire_err send_jobs(batch *b, quire_error *err) {
     for (size_t i = b->oldest; i < b->in.n_read && b->n_waiting > 0 && b->n_running < b->most_running; i++) {
         job *j = job_of(b, i);
@@ -210,7 +210,7 @@ static bool has_begun(const response *a) {
     return begun;
 }
 
-/* Responses that have begun are finished; the other prompts wait for another run. */
+/* Lets the responses that have begun finish; the other prompts are left to another run. */
 static void drop_jobs(batch *b) {
     size_t n_begun = 0;
     for (size_t i = b->oldest; i < b->in.n_read; i++) {
@@ -255,7 +255,7 @@ static quire_err run_jobs(batch *b, quire_error *err) {
 
 /* ---- the files ---- */
 
-/* Marks what the part answers already. */
+/* Marks the prompts that the part has responses for. */
 static quire_err take_part(batch *b, quire_error *err) {
     size_t index;
     bool is_error, more;
@@ -291,7 +291,7 @@ static quire_err open_out(batch *b, quire_error *err) {
     return e == QUIRE_OK ? take_part(b, err) : e;
 }
 
-/* The error of a batch that was stopped: where its responses are and how to go on. */
+/* The error of a batch that was stopped: where its responses are and the command to resume. */
 static quire_err stopped(const batch *b, quire_error *err) {
     if (!b->keeps) {
         return err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are written", b->n_answered, b->in.n_lines);
@@ -304,7 +304,7 @@ static quire_err stopped(const batch *b, quire_error *err) {
     return QUIRE_CANCELLED;
 }
 
-/* Responses that wait behind others which do not come: a pipe gets them all the same. */
+/* Writes responses that wait behind missing ones: a pipe gets them all the same. */
 static quire_err write_rest(batch *b, quire_error *err) {
     for (size_t i = b->oldest; !b->keeps && i < b->in.n_read; i++) {
         if (job_of(b, i)->written.n > 0) {

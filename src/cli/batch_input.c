@@ -14,7 +14,7 @@ static bool is_regular(FILE *f) {
     return fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* A new file without a name. */
+/* Opens a new file without a name. */
 static FILE *nameless_file(const char *beside) {
     if (beside == NULL) {
         return tmpfile();
@@ -34,7 +34,7 @@ static FILE *nameless_file(const char *beside) {
     return f;
 }
 
-/* Copies what is left of `from`. */
+/* Copies the rest of `from`. */
 static quire_err copy_all(batch_input *in, FILE *from, quire_error *err) {
     char block[65536];
     size_t n;
@@ -66,7 +66,7 @@ static quire_err open_file(batch_input *in, const char *beside, quire_error *err
     return e;
 }
 
-/* The next line that holds something; *n is 0 at the end. */
+/* Reads the next line that is not empty; *n is 0 at the end. */
 static quire_err next_line(batch_input *in, sha256_sum *sum, size_t *n, quire_error *err) {
     ssize_t length;
     *n = 0;

@@ -9,7 +9,7 @@
 
 /* ---- reading ---- */
 
-/* The body of an OpenAI line, by its url. text: the line. */
+/* Reads the body of an OpenAI line, by its url. text: the line. */
 static quire_err read_openai(const json_value *line, str text, batch_line *l, quire_error *fault, quire_error *err) {
     l->is_openai = true;
     str url = json_get_str(line, "url"), method = json_get_str(line, "method"), span;
@@ -32,7 +32,7 @@ static quire_err read_openai(const json_value *line, str text, batch_line *l, qu
     return QUIRE_OK;
 }
 
-/* Adds the line's own members but "id"; "ids" is another name for a prompt of ids. */
+/* Adds the line's own members except "id". "ids" is another name for a prompt of ids. */
 static quire_err add_members(const json_value *line, str text, body *b) {
     for (json_member m = {0}; json_next(line, &m);) {
         str span;
@@ -44,7 +44,7 @@ static quire_err add_members(const json_value *line, str text, body *b) {
     return QUIRE_OK;
 }
 
-/* The flags' fields, overridden by the line's own. */
+/* Reads the flags' fields, overridden by the line's own. */
 static quire_err read_plain(const cli_options *o, const session *s, const json_value *line, str text, batch_line *l, quire_error *err) {
     body b = {0};
     l->endpoint = json_get(line, "messages") ? QUIRE_CHAT : QUIRE_COMPLETIONS;
@@ -66,7 +66,7 @@ void batch_line_deinit(batch_line *l) {
     *l = (batch_line){0};
 }
 
-/* Keeps the member that the response repeats. */
+/* Stores the member that the response repeats. */
 static quire_err keep_id(const json_value *line, const char *name, batch_line *l, quire_error *err) {
     json_out out = {.to = &l->id};
     if (json_get(line, name)) {
@@ -100,7 +100,7 @@ quire_err batch_line_read(const cli_options *o, const session *s, size_t number,
 
 /* ---- answering ---- */
 
-/* The status that a server would answer with. */
+/* The HTTP status that a server would send. */
 static int status_of(const quire_error *error) {
     return error->code == QUIRE_OK ? 200 : error->code == QUIRE_INTERNAL ? 500 : error->code == QUIRE_BUSY ? 429 : 400;
 }
@@ -123,7 +123,7 @@ static void add_usage(json_out *o, const response *a) {
     json_end(o, '}');
 }
 
-/* Adds text, ids and the reason of the end. */
+/* Adds text, ids and the finish reason. */
 static void add_choice(json_out *o, const response_choice *c, bool message) {
     if (message) {
         json_begin(json_name(o, "message"), '{');
@@ -174,7 +174,7 @@ static void plain_response(json_out *o, const response *a, size_t index, const s
     json_end(o, '}');
 }
 
-/* The body of an OpenAI response: a completion, or an error. */
+/* Adds the body of an OpenAI response: a completion, or an error. */
 static void add_body(json_out *o, const batch_line *l, size_t index, const response *a, const char *model) {
     int status = status_of(&a->error);
     bool chat = l->endpoint == QUIRE_CHAT;

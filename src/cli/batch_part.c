@@ -24,7 +24,7 @@ bool batch_part_wanted(const char *out) {
 
 /* ---- names ---- */
 
-/* OUT where it is no link, or one to nothing; else what it links to. */
+/* Appends OUT if it is not a link or links to nothing, else its target. */
 static quire_err add_target(const char *out, strbuf *to) {
     struct stat s;
     char *real = lstat(out, &s) == 0 && S_ISLNK(s.st_mode) ? realpath(out, NULL) : NULL;
@@ -69,7 +69,7 @@ quire_err batch_part_check(const char *out, bool resume, quire_error *err) {
 
 /* ---- opening ---- */
 
-/* The lock goes with the process, or with the part. */
+/* Locks the part. The lock ends with the process, or when the part is closed. */
 static quire_err lock(batch_part *p, quire_error *err) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fileno(p->file), F_SETLK, &l) != 0) {
@@ -79,7 +79,7 @@ static quire_err lock(batch_part *p, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* A part is seen by those who may see OUT. */
+/* Gives the part the permissions of OUT. */
 static void take_mode(const batch_part *p) {
     struct stat s;
     if (stat(p->target.p, &s) == 0) {
@@ -96,7 +96,7 @@ static quire_err write_about(const batch_part *p, str about, quire_error *err) {
     return fclose(f) == 0 && good ? QUIRE_OK : failed(p->info.p, err);
 }
 
-/* What differs between a run that was begun and this one. */
+/* Compares the settings of the run that is resumed with those of this one. */
 static quire_err compare(const batch_part *p, const json_value *then, const json_value *now, quire_error *err) {
     for (json_member m = {0}; json_next(now, &m);) {
         if (strcmp(m.name, "prompts") == 0 || json_same(json_get(then, m.name), m.value)) {
@@ -129,7 +129,7 @@ static quire_err check_about(const batch_part *p, str about, quire_error *err) {
     return e;
 }
 
-/* Begins or goes on. */
+/* Opens the part of a new or a resumed run. */
 static quire_err open_file(batch_part *p, bool resume, str about, quire_error *err) {
     struct stat s;
     int fd = open(p->path.p, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -138,7 +138,7 @@ static quire_err open_file(batch_part *p, bool resume, str about, quire_error *e
         return failed(p->path.p, err);
     }
     TRY(lock(p, err));
-    TRY(check(p, resume, err)); /* again: another process may have been quicker */
+    TRY(check(p, resume, err)); /* again: another process may have been faster */
     p->is_ours = true;
     if (fstat(fd, &s) == 0 && s.st_size > 0) {
         return check_about(p, about, err);
@@ -163,7 +163,7 @@ void batch_part_close(batch_part *p) {
         (void)unlink(p->info.p);
     }
     if (p->file) {
-        (void)fclose(p->file); /* each line is in it already */
+        (void)fclose(p->file); /* each line is written already */
     }
     free(p->line);
     strbuf_deinit(&p->target);
@@ -179,7 +179,7 @@ static quire_err no_response(const batch_part *p, quire_error *err) {
                    p->n_read + 1);
 }
 
-/* Whose response a line is, and whether that is an error. */
+/* Reads a response's index, and whether it is an error. */
 static bool read_response(str line, size_t *index, bool *is_error) {
     bool good = false;
     json_fault fault;
@@ -201,7 +201,7 @@ static bool read_response(str line, size_t *index, bool *is_error) {
     return good;
 }
 
-/* A whole line at the present place, its newline included; *n is 0 where none is left. */
+/* Reads a whole line at the current offset, with its newline; *n is 0 at the end. */
 static quire_err read_line(batch_part *p, size_t *n, quire_error *err) {
     errno = 0;
     ssize_t length = getline(&p->line, &p->cap, p->file);
@@ -222,7 +222,7 @@ quire_err batch_part_next(batch_part *p, size_t *index, bool *is_error, bool *mo
         p->n = ++p->n_read;
         return QUIRE_OK;
     }
-    /* What stands behind the last newline was cut. */
+    /* The bytes behind the last newline are an incomplete line. */
     return fseeko(p->file, before, SEEK_SET) == 0 && ftruncate(fileno(p->file), before) == 0 ? QUIRE_OK : failed(p->path.p, err);
 }
 
@@ -249,9 +249,9 @@ static quire_err copy_line(batch_part *p, off_t at, FILE *to, quire_error *err) 
     return n > 0 && fwrite(p->line, 1, n, to) == n ? QUIRE_OK : failed(p->target.p, err);
 }
 
-/* Copies the lines to `to` in the order of their prompts. A line that comes before its turn is found again by its place. */
+/* Copies the lines to `to` in the order of their prompts. A line that comes too early is read again later, by its offset. */
 static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
-    off_t places[BATCH_AHEAD] = {0}; /* 1 + where the line of prompt i is, at i mod BATCH_AHEAD; 0: it did not come yet */
+    off_t places[BATCH_AHEAD] = {0}; /* 1 + offset of the line of prompt i, at i mod BATCH_AHEAD; 0: not read yet */
     size_t next = 0, index = 0, n;
     bool is_error;
     off_t at = 0;
@@ -273,7 +273,7 @@ static quire_err copy_in_order(batch_part *p, FILE *to, quire_error *err) {
     return next == p->n ? QUIRE_OK : no_response(p, err);
 }
 
-/* Puts the responses in order, in a file of their own that takes the part's place. */
+/* Writes the responses in order to a file of their own, which replaces the part. */
 static quire_err put_in_order(batch_part *p, quire_error *err) {
     strbuf path = {0};
     FILE *f = NULL;

@@ -28,7 +28,7 @@ bool body_has(const body *b, const char *name) {
     return find(b, name) != NULL;
 }
 
-/* Takes json, also on failure. */
+/* Takes over json, also on failure. */
 static quire_err put(body *b, const char *name, strbuf json) {
     body_member *m = find(b, name);
     void *p = b->members;

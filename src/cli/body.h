@@ -1,4 +1,4 @@
-/* The body of a request while it is put together: members by name, each the JSON text of a value. One thread. */
+/* Builds the body of a request: members by name, each the JSON text of a value. One thread. */
 #ifndef CLI_BODY_H
 #define CLI_BODY_H
 
@@ -19,16 +19,16 @@ typedef struct body {
 } body;
 
 void body_deinit(body *b);
-/* Adds a member, or replaces the one of that name. json is a whole value, copied. All: QUIRE_NO_MEMORY leaves b as it was. */
+/* Adds a member, or replaces the one of that name. json is a whole value, copied. All calls: QUIRE_NO_MEMORY leaves b unchanged. */
 quire_err body_set(body *b, const char *name, str json);
 quire_err body_set_int(body *b, const char *name, int64_t v);
 quire_err body_set_text(body *b, const char *name, str text);
-/* Adds a text to the member's array, which is begun where there is none. */
+/* Adds a text to the member's array, which is created where there is none. */
 quire_err body_add_text(body *b, const char *name, const char *text);
 /* Adds all members of `from`. */
 quire_err body_set_all(body *b, const body *from);
 bool body_has(const body *b, const char *name);
-/* Appends it as a JSON object. */
+/* Appends the body as a JSON object. */
 quire_err body_write(const body *b, strbuf *out);
 
 #endif

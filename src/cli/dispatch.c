@@ -41,7 +41,7 @@ static int run_command(const command *c, const cli_options *o) {
     return e == QUIRE_INVALID ? 2 : 1;
 }
 
-/* Reads the flags, runs the command; the exit status. */
+/* Parses the flags and runs the command; returns the exit status. */
 static int read_and_run(const program *p, const command *c, int argc, char **argv) {
     quire_error err = {.code = QUIRE_OK, .position = -1};
     cli_options *o = mem_new(1, c->options_size);

@@ -93,7 +93,7 @@ static quire_err read_json(const char *path, json_value **out, quire_error *err)
     return e;
 }
 
-/* The ids in a JSON array of them, or in an object that holds it. */
+/* Reads ids from a JSON array, or from an object that contains one. */
 static quire_err ids_of_json(const char *path, const json_value *value, id_list *out, quire_error *err) {
     const json_value *list = json_is(value, JSON_KIND_OBJECT) ? json_get(value, json_has(value, "prompt") ? "prompt" : "ids") : value;
     if (!json_is(list, JSON_KIND_ARRAY)) {

@@ -1,4 +1,4 @@
-/* Files that the commands read and write: whole texts, prompts, lists of ids, logits in numpy's format. */
+/* Reads and writes the commands' files: whole texts, prompts, lists of ids, logits in numpy's format. */
 #ifndef CLI_FILES_H
 #define CLI_FILES_H
 
@@ -9,9 +9,9 @@
 /* Appends the whole file to *out; "-" is standard input. IO or NOT_FOUND: err names the file. */
 quire_err files_read(const char *path, strbuf *out, quire_error *err);
 
-/* The same for text: BAD_FILE where it is no UTF-8; err names the byte. */
+/* The same for text: BAD_FILE where it is not UTF-8; err names the byte. */
 quire_err files_read_text(const char *path, strbuf *out, quire_error *err);
-/* Whether text, which `where` names, is UTF-8; code says what else it is, and err where. */
+/* Checks that text is UTF-8. `where` is its name in the error; code is the error to return. */
 quire_err files_check_text(const char *where, str text, quire_err code, quire_error *err);
 
 typedef struct id_list {
@@ -20,14 +20,14 @@ typedef struct id_list {
 } id_list;
 
 void id_list_deinit(id_list *l);
-/* "1, 2, 3": numbers between commas or blanks. INVALID says which number is none. */
+/* Parses "1, 2, 3": numbers between commas or blanks. INVALID: err shows what is not a number. */
 quire_err id_list_parse(const char *text, id_list *out, quire_error *err);
-/* A JSON file: [1,2,3], or an object that has it as "prompt" or "ids". */
+/* Reads a JSON file: [1,2,3], or an object with it as "prompt" or "ids". */
 quire_err id_list_read(const char *path, id_list *out, quire_error *err);
-/* A JSON file with a list of such lists. *out is mem_new'd, each list deinited by the caller. */
+/* Reads a JSON file with a list of such lists. *out is mem_new'd; the caller deinits each list. */
 quire_err id_lists_read(const char *path, id_list **out, size_t *n, quire_error *err);
 
-/* float32 [n_rows, n_columns], little endian, C order, format version 1.0. */
+/* Writes float32 [n_rows, n_columns], little endian, C order, format version 1.0. */
 quire_err npy_write(const char *path, const float *values, size_t n_rows, size_t n_columns, quire_error *err);
 
 #endif

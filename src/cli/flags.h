@@ -1,13 +1,13 @@
 /* Flags: what each is called, takes and means, and the groups of them that several commands take.
  *
- * A flag has our name first, then its aliases (vLLM's names, llama.cpp's short ones). */
+ * A flag has quire's name first, then its aliases (vLLM's names, llama.cpp's short ones). */
 #ifndef CLI_FLAGS_H
 #define CLI_FLAGS_H
 
 #include "cli/options.h"
 
 typedef enum flag_type {
-    FLAG_SWITCH,        /* bool: true when there */
+    FLAG_SWITCH,        /* bool: true when given */
     FLAG_TEXT,          /* const char * */
     FLAG_COUNT,         /* int32_t in minimum..maximum */
     FLAG_POWER_OF_TWO,  /* int32_t, the same */
@@ -17,7 +17,7 @@ typedef enum flag_type {
     FLAG_BYTES,         /* int64_t: a number, perhaps with K, M, G or T for powers of 1,024 */
     FLAG_GIB,           /* int64_t: the same, in GiB where no letter says otherwise */
     FLAG_CHOICE,        /* const char *, one of choices */
-    FLAG_PRESET,        /* const char *: the only choice's value; takes no value. Another way to write a flag, so --help leaves it out */
+    FLAG_PRESET,        /* const char *: the only choice's value; takes no value. A synonym of another flag, so --help omits it */
     FLAG_KEY,           /* appended to api_keys */
     FLAG_PREFIX,        /* a file, appended to prefix_files */
     FLAG_FIELD_INTEGER, /* request field: integer */
@@ -26,21 +26,21 @@ typedef enum flag_type {
     FLAG_FIELD_TEXTS    /* request field: array of strings, one more each time */
 } flag_type;
 
-/* A spelling and what it stands for; a spelling that stands for itself is shown in --help. */
+/* A spelling and its value. A spelling that is its own value is shown in --help. */
 typedef struct flag_choice {
     const char *spelling, *value;
 } flag_choice;
 
 typedef struct flag {
     const char *names;           /* separated by spaces: its own, then aliases. NULL ends a group */
-    const char *value;           /* what the value is called in --help; NULL for switches and choices */
+    const char *value;           /* the value's name in --help; NULL for switches and choices */
     const char *meaning;
     flag_type type;
     size_t offset;               /* into the command's options, which begin with a cli_options */
     double minimum, maximum;
     const flag_choice *choices;  /* ends with a NULL spelling */
     const char *field;           /* OpenAI's name of the request field */
-    bool rare;                   /* --help leaves it out, --help-all shows it */
+    bool rare;                   /* --help omits it, --help-all shows it */
 } flag;
 
 extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[];

@@ -1,4 +1,5 @@
-/* `quire logits`: every row of a prompt's logits into a file of numpy's format, with strangers in the same batch if asked. */
+/* `quire logits`: writes every row of a prompt's logits to a file in numpy's format, with unrelated prompts in the same batch if
+ * requested. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -51,7 +52,7 @@ static quire_err await_streams(session *s, size_t n, quire_error *err) {
     return e;
 }
 
-/* The strangers go first, so that they run when the prompt comes. Streams that were started are always waited for: they write to logits. */
+/* Submits the strangers first, so that they run when the prompt comes. Started streams are always awaited: they write to logits. */
 static quire_err run_all(session *s, const id_list *prompt, const id_list *strangers, size_t n_strangers, float *logits, quire_error *err) {
     quire_err e = QUIRE_OK;
     quire_stream *stream;

@@ -5,8 +5,8 @@ void cli_options_init(cli_options *o) {
     quire_options_init(&o->engine);
     server_options_init(&o->server);
     o->engine.model = NULL;
-    o->engine.generation_config = "none"; /* what is measured or compared is as its flags say */
-    o->engine.max_answer_bytes = 0;       /* what no client asked for has no limit */
+    o->engine.generation_config = "none"; /* only the flags decide what is measured or compared */
+    o->engine.max_answer_bytes = 0;       /* without a client there is no limit */
 }
 
 void cli_options_deinit(cli_options *o) {

@@ -1,6 +1,6 @@
 /* The options that a command line fills.
  *
- * Flags that are request fields are kept as JSON under their OpenAI names, so that the API's own table judges their values. */
+ * Flags that are request fields are kept as JSON under their OpenAI names, so that the API's own table checks their values. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -22,19 +22,19 @@ typedef struct cli_options {
     const char *prompts, *out;
     const char *ids, *ids_file, *batch_with;
     const char *chat_template;                 /* as given: a file or the text */
-    strbuf template_text;                      /* owned: what engine.chat_template points to when it was a file */
+    strbuf template_text;                      /* owned: the text of engine.chat_template when it was a file */
     const char *prefix_files[CLI_MAX_PREFIXES];
-    strbuf prefix_texts[CLI_MAX_PREFIXES];     /* owned: what engine.public_prefixes points to, and ids where the file has those */
+    strbuf prefix_texts[CLI_MAX_PREFIXES];     /* owned: the texts of engine.public_prefixes, or ids where the file has those */
     id_list prefix_ids[CLI_MAX_PREFIXES];
     quire_prefix prefixes[CLI_MAX_PREFIXES];
     body fields;                             /* owned: request fields that flags set */
-    int32_t n_predict;                         /* -1: until the model ends or the sequence is full */
+    int32_t n_predict;                         /* -1: until the model stops or the sequence is full */
     bool echo, complete, json, show_ids, quiet, resume, help, help_all;
-    int n_arguments;                         /* as given behind the command's name, borrowed */
+    int n_arguments;                         /* the arguments behind the command's name, borrowed */
     char **arguments;
 } cli_options;
 
-/* Defaults; cli_options_deinit frees what parsing added. argv is borrowed until then. */
+/* Sets defaults. cli_options_deinit frees what parsing added. argv is borrowed until then. */
 void cli_options_init(cli_options *o);
 void cli_options_deinit(cli_options *o);
 

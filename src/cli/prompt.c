@@ -1,4 +1,4 @@
-/* The one prompt of `quire run` and `quire tokenize`. */
+/* Reads the one prompt of `quire run` and `quire tokenize`. */
 #include "cli/commands.h"
 #include "cli/files.h"
 

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "json/json_out.h"
 
-/* Whether `name` is one of the flag's names. */
+/* True when `name` is one of the flag's names. */
 static bool flag_is(const flag *f, str name) {
     for (const char *p = f->names; *p;) {
         size_t n = strcspn(p, " ");
@@ -125,7 +125,7 @@ static quire_err set_choice(const flag *f, const char *name, const char *text, c
     return err_set(err, QUIRE_INVALID, -1, "%s %s: must be one of %s", name, text, all);
 }
 
-/* Request fields keep their JSON form; the API judges the range when the request is made. */
+/* Request fields keep their JSON form; the API checks the range when the request is made. */
 static quire_err set_field(const flag *f, const char *name, const char *text, body *fields, quire_error *err) {
     quire_err e;
     if (f->type == FLAG_FIELD_INTEGER) {
@@ -194,7 +194,7 @@ static quire_err set_flag(cli_options *o, const flag *f, const char *name, const
     }
 }
 
-/* --chat-template: a file's content, or the text itself when it looks like a template. */
+/* --chat-template: reads a file, or takes the text itself when it looks like a template. */
 static quire_err resolve_template(cli_options *o, quire_error *err) {
     if (!o->chat_template) {
         return QUIRE_OK;
@@ -211,7 +211,7 @@ static quire_err resolve_template(cli_options *o, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* --public-prefix: the text of a file, or the ids of a .json. */
+/* --public-prefix: reads the text of a file, or the ids of a .json. */
 static quire_err resolve_prefixes(cli_options *o, quire_error *err) {
     for (int32_t i = 0; i < o->engine.n_public_prefixes; i++) {
         const char *path = o->prefix_files[i];
@@ -314,7 +314,7 @@ quire_err read_flags(cli_options *o, const command *c, const command *const *com
     return resolve_model(o, c, positional, err);
 }
 
-/* "-n, --max-tokens N": the short form, our name, the value. */
+/* "-n, --max-tokens N": the short form, quire's name, the value. */
 static void describe_flag(const flag *f, char *out, size_t n) {
     size_t own = strcspn(f->names, " "), used = 0;
     const char *brief = strstr(f->names, " -");

@@ -10,7 +10,7 @@
 quire_err read_flags(cli_options *o, const command *c, const command *const *commands, const command *const *others, int argc, char **argv,
                      quire_error *err);
 
-/* Prints the command's flags, one a line; all: those that are seldom needed too. */
+/* Prints the command's flags, one a line; all: rarely needed ones too. */
 void read_flags_help(const command *c, bool all);
 
 #endif

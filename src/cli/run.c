@@ -6,14 +6,14 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
-/* How the terminal programs draw tokens, where neither flags nor the model say how. */
+/* The sampling defaults of terminal programs, where neither flags nor the model set any. */
 static const struct {
     const char *field, *json;
 } custom[] = {{"temperature", "0.8"}, {"top_k", "40"}, {"top_p", "0.95"}, {"min_p", "0.05"}};
 
 enum { N_CUSTOM = (int)(sizeof custom / sizeof custom[0]) };
 
-/* Whether the body says itself how tokens are chosen. */
+/* True when the body itself sets how tokens are sampled. */
 static bool says_how(const body *b) {
     static const char *const others[] = {"typical_p",      "top_n_sigma",     "mirostat",   "xtc_probability",
                                          "dynatemp_range", "use_beam_search", "beam_width", "num_beams"};
@@ -27,7 +27,7 @@ static bool says_how(const body *b) {
     return found;
 }
 
-/* Says once what a prompt is continued with where nobody chose. */
+/* Prints once which sampling is used where it was not chosen. */
 static void announce_custom(const cli_options *o, const session *s) {
     if (!says_how(&o->fields) && !quire_engine_info(s->engine)->generation_config && isatty(STDERR_FILENO)) {
         log_line(LOG_INFO,
@@ -64,7 +64,7 @@ static quire_err prompt_body(const cli_options *o, session *s, str prompt, body 
     return request_complete(s, QUIRE_COMPLETIONS, out, err);
 }
 
-/* The prompt where --echo asks for it, its continuation, and the end of the line. */
+/* Prints the prompt with --echo, its continuation, and the end of the line. */
 static quire_err print_response(const cli_options *o, session *s, str prompt, const body *b, response *a, quire_error *err) {
     text_out out;
     text_out_init(&out);
@@ -107,7 +107,7 @@ static quire_err run_on(const cli_options *o, session *s, bool has_prompt, const
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
-    bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO)); /* else the user is asked */
+    bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO)); /* else the user is prompted */
     strbuf prompt = {0};
     session s;
     TRY(prompt_check(o, err));

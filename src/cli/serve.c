@@ -1,12 +1,12 @@
 /* `quire serve`. */
-#include <stddef.h>
 #include <signal.h>
+#include <stddef.h>
 
 #include "cli/commands.h"
 
 static quire_err run(const cli_options *o, quire_error *err) {
     session s;
-    signal(SIGHUP, SIG_IGN); /* until the server reloads its keys by it: they are not read yet */
+    signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
     signal(SIGUSR1, SIG_IGN);
     TRY(session_open(o, &s, err));
     quire_queue_close(s.queue);

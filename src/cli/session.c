@@ -157,7 +157,7 @@ const char *response_finish_name(quire_finish f) {
     return (size_t)f < sizeof names / sizeof names[0] ? names[f] : NULL;
 }
 
-/* Prints what an event says; a response that can't be printed ends with that error. */
+/* Prints an event's text. A response that can't be printed ends with that error. */
 static void print_event(response *a, text_out *out, const quire_event *ev) {
     bool has_text = ev->n_text > 0 && ev->choice == 0 && (ev->kind == QUIRE_EVENT_DELTA || ev->kind == QUIRE_EVENT_END);
     if (has_text && a->error.code == QUIRE_OK && text_out_add(out, (str){ev->text, ev->n_text}, &a->error) != QUIRE_OK) {

@@ -1,4 +1,4 @@
-/* An open engine with the queue of the command that uses it, and what one stream on it has answered so far. One thread. */
+/* A session: an open engine with the queue of the command that uses it, and the responses collected from its streams. One thread. */
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
@@ -12,7 +12,7 @@ typedef struct session {
     quire_queue *queue;
 } session;
 
-/* Opens the engine and says on stderr what was chosen and why, and what its KV pages hold. On failure nothing is left open. */
+/* Opens the engine and prints on stderr what was chosen and why, and the capacity of its KV pages. On failure nothing is left open. */
 quire_err session_open(const cli_options *o, session *s, quire_error *err);
 void session_close(session *s);
 
@@ -26,7 +26,7 @@ typedef struct response_choice {
     char *stop_string;   /* mem_new'd; NULL: none */
 } response_choice;
 
-/* What a stream has said. Zero-initialised is empty. */
+/* The collected response of one stream. Zero-initialised is empty. */
 typedef struct response {
     quire_stream *stream;
     response_choice *choices; /* mem_new'd, n_choices of them */
@@ -37,16 +37,16 @@ typedef struct response {
 } response;
 
 void response_deinit(response *a);
-/* Sends a request whose events come with `a` as their user pointer. On failure a->error says why, and a->done is true. BUSY, here or as the
- * error of the DONE, means: try again when another stream has ended. */
+/* Submits a request whose events carry `a` as their user pointer. On failure a->error has the reason, and a->done is true. BUSY, here or as
+ * the error of the DONE: try again when another stream has ended. */
 quire_err response_submit(response *a, session *s, quire_endpoint endpoint, const char *text, size_t n);
-/* Takes an event in. On its DONE the stream is released. Out of memory ends the response with that error. */
+/* Adds an event to the response. Its DONE releases the stream. Out of memory ends the response with that error. */
 void response_add(response *a, const quire_event *ev);
 /* "stop", "length", "cancelled", "error", or NULL while unfinished. */
 const char *response_finish_name(quire_finish f);
 
-/* Runs one request to its end and prints the text of choice 0 piece by piece, without the end of its line. When *cancel (may be NULL) turns
- * non-zero, it is cancelled, as it is when nothing can be printed any more. */
+/* Runs one request to its end and prints the text of choice 0 piece by piece, without the end of its line. It is cancelled when *cancel
+ * (may be NULL) becomes non-zero, or when nothing can be printed any more. */
 quire_err response_run(response *a, session *s, quire_endpoint endpoint, const body *request, text_out *out, const volatile int *cancel);
 
 #endif

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 
-/* SIGPIPE: of standard output, or of some socket. Only what a signal handler may call. */
+/* Handles SIGPIPE, of standard output or of some socket. Calls only async-signal-safe functions. */
 static void on_closed_pipe(int signal_number) {
     static const char message[] = "quire: standard output could not be written: the pipe was closed\n";
     (void)signal_number;
@@ -28,7 +28,7 @@ static void on_closed_pipe(int signal_number) {
 void standard_files_open(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-            int opened = open("/dev/null", O_RDONLY); /* the lowest free number, so fd; writing to it fails as it did */
+            int opened = open("/dev/null", O_RDONLY); /* the lowest free number, so fd; writing to it fails as before */
             (void)opened;
         }
     }

@@ -20,7 +20,7 @@ static char *prompt_text(EditLine *el) {
     return text;
 }
 
-/* The conversation: messages as JSON objects with commas between them, not yet in brackets. */
+/* Adds a message to the conversation: JSON objects with commas between them, not yet in brackets. */
 static quire_err add_message(strbuf *messages, const char *role, str content) {
     json_out o = {.to = messages};
     size_t before = messages->n;
@@ -36,13 +36,13 @@ static quire_err add_message(strbuf *messages, const char *role, str content) {
     return o.err;
 }
 
-/* Forgets the conversation, keeping the system message. */
+/* Starts a new conversation, with the system message. */
 static quire_err begin_conversation(const cli_options *o, strbuf *messages) {
     strbuf_clear(messages);
     return o->system ? add_message(messages, "system", str_of(o->system)) : QUIRE_OK;
 }
 
-/* The body of a turn: the conversation, or a text to complete. */
+/* Builds the body of a turn: the conversation, or a text to complete. */
 static quire_err turn_body(const cli_options *o, session *s, const strbuf *messages, str line, body *out, quire_error *err) {
     TRY(request_begin(o, out, err));
     strbuf list = {0};
@@ -58,8 +58,8 @@ static quire_err turn_body(const cli_options *o, session *s, const strbuf *messa
                          : request_complete(s, messages != NULL ? QUIRE_CHAT : QUIRE_COMPLETIONS, out, err);
 }
 
-/* One line of the user: a turn of the chat (messages not NULL), or a text to complete. A failed turn is taken out of the conversation
- * again. */
+/* Runs one line of the user: a turn of the chat (messages not NULL), or a text to complete. A failed turn is removed from the
+ * conversation. */
 static quire_err take_turn(const cli_options *o, session *s, strbuf *messages, str line, quire_error *err) {
     size_t before = messages != NULL ? messages->n : 0;
     body b = {0};

@@ -5,7 +5,7 @@
 #include "cli/files.h"
 #include "cli/text_out.h"
 
-/* "[1,2,3]" for programs, or a line a token for people: the id and what the vocabulary calls it. */
+/* Writes "[1,2,3]" for programs, or a line a token for people: the id and its surface. */
 static quire_err write_ids(const quire_engine *e, const int32_t *ids, size_t n, bool ids_only, strbuf *out) {
     if (ids_only) {
         TRY(strbuf_add_char(out, '['));
@@ -57,7 +57,7 @@ static quire_err encode(const cli_options *o, const quire_engine *engine, str te
 }
 
 static quire_err run(const cli_options *o, quire_error *err) {
-    quire_options small = o->engine; /* nothing is computed: the least pool will do */
+    quire_options small = o->engine; /* nothing is computed: the smallest pool is enough */
     small.n_pages = 4;
     small.max_model_len = small.page_tokens;
     small.n_threads = 1;

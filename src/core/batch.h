@@ -1,10 +1,10 @@
-/* One step's batch: rows of any number of sequences side by side (varlen), with every slot already resolved.
+/* A batch is the input of one step: rows of any number of sequences side by side (varlen), with all slots resolved.
  *
- * A row is one token of one sequence: prefill chunks give many, a decode one, a draft verification a few. Rows of a sequence are adjacent,
- * and their keys and values lie in the last n_rows places of its block tables, in order. They ascend in position, place and position being
- * the same, but for a tree of drafts: there rows that could follow the same token have the same position, and a row sees its own ancestors,
- * each wherever it lies, in the order of their positions. The engine fills it and owns all arrays; model and backend only read. Nothing in
- * it points into a KV pool. */
+ * A row is one token of one sequence: prefill chunks have many, a decode one, a verification of drafts a few. Rows of a sequence are
+ * adjacent, and their keys and values lie in the last n_rows slots of its block tables, in order. Their positions ascend, and position and
+ * index in the block table are the same, except in a tree of drafts. There, rows that could follow the same token have the same position,
+ * and a row attends to its own ancestors, each at its own slot, in the order of their positions. The engine fills the batch and owns all
+ * arrays; model and backend only read. No pointer in it points into a KV pool. */
 #ifndef CORE_BATCH_H
 #define CORE_BATCH_H
 
@@ -15,25 +15,27 @@
 
 #define ATTN_CHUNK 256 /* positions; attention cuts every sequence at multiples of this (docs/design.md, Determinism) */
 #define BATCH_POS_AXES 4
-#define BATCH_MAX_LEVELS 8 /* of items that carry on a state: into so many shared parts at most is a row's prefix cut */
+#define BATCH_MAX_LEVELS 8 /* levels of items that continue a state: a row's prefix is cut into at most so many shared parts */
 
-/* One place for one token's K and V in a group: page * page_tokens + offset. */
+/* The slot of one token's K and V in a group: page * page_tokens + offset. */
 typedef struct kv_slot {
     int64_t v;
 } kv_slot;
 
 typedef struct batch_seq {
     int32_t row0, n_rows;     /* its rows in this batch */
-    int32_t n_tokens;         /* tokens in the cache once this step has written its rows: places of its tables that are in use */
-    /* a tree of drafts: [n_rows] which of these rows comes before each, an earlier one; that of the first is not read. NULL: a line */
+    int32_t n_tokens;         /* tokens in the cache once this step has written its rows: slots of its tables that are in use */
+    /* a tree of drafts: [n_rows] each row's parent among these rows, an earlier one; that of the first is not read. NULL: a line */
     const int32_t *parents;
     const int32_t *pages[KV_MAX_GROUPS]; /* block table of each group: page ids, kv_pages_for(n_tokens) of them */
 } batch_seq;
 
 /* Attention of n_rows rows from row0 on, in the order of batch.work_rows, over chunks chunk0..chunk0+n_chunks of ATTN_CHUNK positions each.
- * They are rows of sequence seq, or of several that hold these chunks in the same pages, wholly before their rows (core/cascade.h).
- * partial < 0: the item merges its chunks, into the state that earlier items left for the row where chunk0 > 0. With ATTN_WHOLE these are
- * the last chunks that its rows see, and it writes the result; ATTN_CARRY leaves the state for the item that goes on at chunk0 + n_chunks.
+ * The rows belong to sequence seq, or to several that hold these chunks in the same pages, wholly before their rows (core/cascade.h).
+ *
+ * partial < 0: the item merges its chunks, where chunk0 > 0 into the state that earlier items left for the row. With ATTN_WHOLE these are
+ * the last chunks that its rows attend to, and it writes the result; with ATTN_CARRY it leaves the state for the item that continues at
+ * chunk0 + n_chunks.
  * Otherwise it writes (max, sum, accumulator) of each row and chunk to partial buffer partial + (row - row0) * n_chunks + (chunk - chunk0),
  * and one merge entry for each row lists them. */
 typedef struct attn_item {
@@ -43,27 +45,27 @@ typedef struct attn_item {
 #define ATTN_WHOLE (-1)
 #define ATTN_CARRY (-2)
 
-/* The result of row row is the merge, in this order, of partial buffers of chunks ascending. */
+/* The result of row `row` is the merge, in this order, of partial buffers of ascending chunks. */
 typedef struct attn_merge {
     int32_t row, n_partials;
     const int32_t *partials;
 } attn_merge;
 
 typedef struct batch {
-    int32_t n_rows;           /* actual rows; buffers are sized for the limit given at open */
+    int32_t n_rows;           /* rows in use; buffers are sized for the limit given at open */
     int32_t n_seqs, n_out;
     const int32_t *tokens;    /* [n_rows] token id, or -1 - e: row e of embeddings */
     const float *embeddings;  /* [.., d_model] external rows, or NULL */
-    const int32_t *positions; /* [n_rows][n_axes] ; axis 0 is the place in the sequence */
+    const int32_t *positions; /* [n_rows][n_axes] ; axis 0 is the position in the sequence */
     int32_t n_axes;           /* 1..BATCH_POS_AXES */
-    const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: where a row's K and V go; v < 0: not written */
+    const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: the slot of a row's K and V; v < 0: not written */
     const int32_t *row_adapters; /* [n_rows] adapter index or -1; NULL: no adapter in this step */
     const batch_seq *seqs;    /* [n_seqs] */
     const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */
     int32_t n_work, n_merges, n_partials;
     const attn_item *work;    /* [n_work] */
-    const int32_t *work_rows; /* [n_rows] the rows in the order that items count them in; NULL: 0, 1, 2 .. */
-    /* items before level_ends[0] come first, then those before level_ends[1] .., in the end all others */
+    const int32_t *work_rows; /* [n_rows] the order in which items count the rows; NULL: 0, 1, 2 .. */
+    /* items before level_ends[0] are the first level, then those before level_ends[1] .., all others the last */
     int32_t n_levels, level_ends[BATCH_MAX_LEVELS];
     const attn_merge *merges; /* [n_merges] */
 } batch;
@@ -71,11 +73,11 @@ typedef struct batch {
 /* Fills items[0..] for a batch's sequences: at most tile_rows rows an item, all chunks whole (ATTN_WHOLE). Returns the number of items,
  * or -1 when max_items is too small. */
 int32_t batch_plan_work(const batch_seq *seqs, int32_t n_seqs, int32_t tile_rows, attn_item *items, int32_t max_items);
-/* The same for sequence from->seq alone, whose rows are counted from from->row0 on, over its chunks from from->chunk0 on. */
+/* The same for sequence from->seq alone. Its rows are counted from from->row0 on, its chunks from from->chunk0 on. */
 int32_t batch_plan_rows(const batch_seq *s, const attn_item *from, int32_t tile_rows, attn_item *items, int32_t max_items);
 
-/* Positions whose keys and values the batch's work list (without partial buffers) needs in a layer that sees all: each sequence's once,
- * those of a shared item once for all its rows. */
+/* Positions whose keys and values the batch's work list (without partial buffers) reads in a full layer: each sequence's once, those of a
+ * shared item once for all its rows. */
 int64_t batch_read_tokens(const batch *b);
 
 #endif

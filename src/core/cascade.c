@@ -5,13 +5,13 @@
 
 #include "base/mem.h"
 
-#define SHARED_ROWS 128 /* of a shared item at most: their states are to stay near */
+#define SHARED_ROWS 128 /* most rows of a shared item: their states should stay in the cache */
 
 quire_err cascade_open(const kv_layout *layout, const cascade_limits *limits, cascade *c) {
     int32_t max_rows = limits->max_rows, max_seqs = limits->max_seqs;
     assert(limits->tile_rows > 0 && limits->n_workers > 0 && layout->n_kv_heads > 0);
     *c = (cascade){.layout = layout, .limits = *limits, .n_pieces = (limits->n_workers + layout->n_kv_heads - 1) / layout->n_kv_heads};
-    /* Rows' own items, the pieces of each inner node of the tree, and what SHARED_ROWS adds to a level of it. */
+    /* Rows' own items, the pieces of each inner node of the tree, and the items that SHARED_ROWS adds to a level. */
     c->max_items = max_rows + max_seqs * c->n_pieces + BATCH_MAX_LEVELS * (max_rows / SHARED_ROWS);
     c->items = mem_new((size_t)c->max_items, sizeof *c->items);
     c->rows = mem_new((size_t)max_rows, sizeof *c->rows);
@@ -38,13 +38,13 @@ void cascade_close(cascade *c) {
 
 /* ---- the tree ---- */
 
-/* Chunks that may be shared: those wholly before the sequence's rows, which therefore see all of them that their windows reach, and which
- * no row of this step writes. */
+/* Chunks that may be shared: those wholly before the sequence's rows. The rows attend to all of them that their windows reach, and no row
+ * of this step writes them. */
 static int32_t whole_chunks(const batch_seq *s) {
     return (s->n_tokens - s->n_rows) / ATTN_CHUNK;
 }
 
-/* How many whole chunks lie in the same pages for a and b in every group of layers. *sign: which of them comes first, below 0 for a. */
+/* How many whole chunks are in the same pages for a and b in every group of layers. *sign: which of them comes first, below 0 for a. */
 static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *b, int *sign) {
     int32_t n_a = whole_chunks(a), n_b = whole_chunks(b), n_pages = ATTN_CHUNK / l->page_tokens;
     size_t n_bytes = (size_t)n_pages * sizeof *a->pages[0];
@@ -65,7 +65,7 @@ static int32_t compare(const kv_layout *l, const batch_seq *a, const batch_seq *
     return n_a < n_b ? n_a : n_b;
 }
 
-/* Puts sequence s among the n that are in order. */
+/* Inserts sequence s into the first n, which are in order. */
 static void insert(cascade *c, const batch *b, int32_t s, int32_t n) {
     int32_t low = 0, high = n, sign;
     while (low < high) {
@@ -78,15 +78,15 @@ static void insert(cascade *c, const batch *b, int32_t s, int32_t n) {
     c->order[low] = s;
 }
 
-/* Fills order and common, from the order before on: most steps have its sequences, and then each is compared with one other only. Sequences
- * too short to share anything come last. */
+/* Fills order and common, starting from the previous order: most steps have its sequences, and then each is compared with one other only.
+ * Sequences too short to share anything come last. */
 static void sort_sequences(cascade *c, const batch *b) {
     bool as_before = c->n_before == b->n_seqs, moved = false;
     int32_t n = 0, n_short = 0, sign;
     for (int32_t i = 0; i < b->n_seqs; i++) {
         int32_t s = as_before ? c->before[i] : i;
         if (whole_chunks(&b->seqs[s]) == 0) {
-            c->done[n_short++] = s; /* where nothing is done yet */
+            c->done[n_short++] = s; /* done[] is free to use until then */
             continue;
         }
         c->common[n] = n > 0 ? compare(c->layout, &b->seqs[s], &b->seqs[c->order[n - 1]], &sign) : 0;
@@ -116,12 +116,12 @@ static void add_item(cascade *c, batch *b, const attn_item *item) {
     c->items[b->n_work++] = *item;
 }
 
-/* The level of the tree below what is done: an item for each prefix that goes on. false: there is none. */
+/* Adds the level of the tree below what is done: an item for each prefix that continues. False: there is none. */
 static bool add_level(cascade *c, batch *b) {
     int32_t n_before = b->n_work, row0 = 0;
     for (int32_t i = 0, end; i < b->n_seqs; i = end) {
         int32_t chunks = INT32_MAX, n_rows = b->seqs[c->order[i]].n_rows;
-        /* The next one shares more than what is done with this one only if it stands below the same node. */
+        /* The next one shares more than what is done with this one only if it is below the same node. */
         for (end = i + 1; end < b->n_seqs && c->common[end] > c->done[i]; end++) {
             chunks = c->common[end] < chunks ? c->common[end] : chunks;
             n_rows += b->seqs[c->order[end]].n_rows;

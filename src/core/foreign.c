@@ -2,14 +2,14 @@
 
 #include "core/params.h"
 
-enum { LONGEST = 64 }; /* bytes of a name that is looked at; no field has as many */
+enum { LONGEST = 64 }; /* bytes of a name that are compared; no field has as many */
 
 typedef struct foreign {
     const char *name;    /* lower case, words without anything between */
-    const char *instead; /* a field; NULL: there is none yet */
+    const char *instead; /* the field to use; NULL: there is none */
 } foreign;
 
-/* What vLLM, SGLang, llama.cpp, TGI, TensorRT-LLM, Ollama and their forerunners call it. */
+/* Names in vLLM, SGLang, llama.cpp, TGI, TensorRT-LLM, Ollama and their predecessors. */
 static const foreign others[] = {
     {"adapterid", NULL},
     {"beamsize", "beam_width"},
@@ -72,14 +72,14 @@ static const foreign others[] = {
     {"typical", "typical_p"},
 };
 
-/* Words of which one is enough. */
+/* Words that decide on their own. */
 static const char *const words[] = {
     "adapter", "adapters", "banned",   "beam",     "beams",    "constraint", "constraints", "dry",        "dynatemp", "ebnf",
     "gbnf",    "grammar",  "guidance", "guided",   "logit",    "logits",     "lora",        "loras",      "mirostat", "penalties",
     "penalty", "regex",    "sampler",  "samplers", "sampling", "schema",     "speculative", "structured", "xtc",
 };
 
-/* Reduces a name to lower-case letters and digits in out, with a zero byte behind it and, in *starts, a bit for each place at which a word
+/* Reduces a name to lower-case letters and digits in out, with a zero byte behind it. *starts has a bit for each index at which a word
  * begins. */
 static size_t reduce(str name, char out[LONGEST + 1], uint64_t *starts) {
     size_t n = 0;
@@ -116,7 +116,7 @@ static bool has_word(const char *reduced, size_t n, uint64_t starts) {
     return false;
 }
 
-/* The field that the name is another spelling of, or NULL. */
+/* The field of which the name is another spelling, or NULL. */
 static const field_desc *respelt(const char *reduced, uint32_t endpoint) {
     int32_t n_fields = 0;
     const field_desc *fields = params_fields(&n_fields);

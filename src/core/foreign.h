@@ -1,6 +1,7 @@
-/* Names of members that are no field of a request: which of them would change what is generated where another server knows them.
+/* Recognises unknown members of a request that would change what is generated on another server.
  *
- * Such a member is refused, since a client that sends it relies on it; any other is left alone and named in the answer. Any thread. */
+ * Such a member is refused, since a client that sends it relies on it. Any other unknown member is ignored and named in the response. Any
+ * thread. */
 #ifndef CORE_FOREIGN_H
 #define CORE_FOREIGN_H
 
@@ -8,9 +9,9 @@
 
 #include "base/str.h"
 
-/* Whether a member of this name would change what is generated: it is another spelling of a field of the endpoint (FIELD_COMPLETIONS,
- * FIELD_CHAT), is one that another server has, or has a word of such names ("guided", "lora", "penalty"). *instead is the field to use, or
- * NULL where there is none. */
+/* Whether a member of this name would change what is generated: another spelling of a field of the endpoint (FIELD_COMPLETIONS,
+ * FIELD_CHAT), a field of another server, or a name with a word of such fields ("guided", "lora", "penalty"). *instead is the field to use,
+ * or NULL where there is none. */
 bool foreign_changes_generation(str name, uint32_t endpoint, const char **instead);
 
 #endif

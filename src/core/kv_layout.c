@@ -4,9 +4,9 @@
 
 #define PLANE_ALIGN     64
 #define N_KINDS         4
-#define MAX_LAYER_BYTES ((int64_t)1 << 40) /* so that a group's, and the padding of all groups, fit int64_t by far */
+#define MAX_LAYER_BYTES ((int64_t)1 << 40) /* so that a group's bytes, and the padding of all groups, fit int64_t by far */
 
-/* What the cut depends on. A layer's bytes are those in a page, for LAYER_STATE those of its state. */
+/* The inputs of the cut. A layer's bytes are those in a page, for LAYER_STATE those of its state. */
 typedef struct cut_input {
     int32_t n_layers, n_of_kind[N_KINDS];
     int64_t layer_bytes[N_KINDS];
@@ -106,7 +106,7 @@ static quire_err plane_size(int64_t a, int64_t b, int64_t c, int64_t d, const ch
     return QUIRE_OK;
 }
 
-/* The sizes of planes and states, of the kinds that the model has. */
+/* Computes the sizes of planes and states of the kinds that the model has. */
 static quire_err measure_layers(const model_desc *d, kv_layout *l, cut_input *in, quire_error *err) {
     int64_t element_bytes = dtype_block_bytes(l->type);
     if (in->n_of_kind[LAYER_FULL] + in->n_of_kind[LAYER_WINDOW] > 0) {

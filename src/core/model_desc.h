@@ -1,4 +1,4 @@
-/* What a model is: plain numbers, read from a file's metadata by src/model, used by every room.
+/* A model description: plain numbers that say what a model is. src/model reads them from a file's metadata; every room uses them.
  *
  * Invariant after desc_check(): every count is positive; n_heads * d_head and n_layers times any width fit int32_t, any three widths
  * multiply within int64_t; n_heads is a multiple of n_kv_heads; d_head is even and at most DESC_MAX_HEAD. Plain data: copy freely. */
@@ -18,13 +18,14 @@
 #define DESC_MAX_STATE_BYTES ((int64_t)1 << 32) /* largest state of a layer */
 
 typedef enum rope_kind { ROPE_NONE, ROPE_PLAIN, ROPE_LINEAR, ROPE_NTK, ROPE_LLAMA3, ROPE_YARN } rope_kind;
-/* Which elements of a head turn together: (i, i + n/2), as Hugging Face stores them, or (2i, 2i + 1), as GGUF stores Llama's. */
+/* The pairs of a head's elements that rotate together: (i, i + n/2), as Hugging Face stores them, or (2i, 2i + 1), as GGUF stores
+ * Llama's. */
 typedef enum rope_pairs { ROPE_HALVES, ROPE_NEIGHBOURS } rope_pairs;
 
 typedef struct rope_desc {
     rope_kind kind;
     rope_pairs pairs;
-    int32_t n_dims;         /* elements of a head that turn (even, <= d_head) */
+    int32_t n_dims;         /* elements of a head that rotate (even, <= d_head) */
     float theta;            /* base */
     float factor;           /* linear, ntk, llama3, yarn */
     float low_freq_factor, high_freq_factor; /* llama3 */
@@ -32,12 +33,12 @@ typedef struct rope_desc {
     float attention_factor; /* yarn: scales cos and sin; 0: 0.1 ln(factor) + 1 */
     bool truncate;          /* yarn: correction range rounded outwards to integers */
     int32_t original_positions; /* trained length before scaling */
-    const float *freq_factors;  /* [n_dims/2] divisors of the frequencies from GGUF's rope_freqs, or NULL; borrowed from the file */
+    const float *freq_factors;  /* [n_dims/2] divisors of the frequencies from GGUF's rope_freqs, or NULL; the file owns them */
 } rope_desc;
 
 typedef enum activation { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2 } activation;
 
-/* What a layer remembers (docs/design.md, Pages). */
+/* What a layer keeps of the past (docs/design.md, Pages). */
 typedef enum layer_kind { LAYER_FULL, LAYER_WINDOW, LAYER_LATENT, LAYER_STATE } layer_kind;
 
 typedef struct model_desc {
@@ -58,11 +59,11 @@ typedef struct model_desc {
     int32_t bos;             /* -1: none known */
     dtype weight_type;       /* the type of most of the matrices' parameters */
     int64_t n_params, weight_bytes;
-    bool is_packed;              /* its weights lie in the file as a backend wants them, for one compute mode only: */
+    bool is_packed;              /* its weights are in the backend's layout, for one compute mode only: */
     compute_mode packed_compute;
 } model_desc;
 
-/* Refuses numbers that no model has or that this build cannot compute; names the first bad one. */
+/* Refuses a description that no model has or that this build cannot compute; err names the first bad number. */
 quire_err desc_check(const model_desc *d, quire_error *err);
 
 #endif

@@ -161,7 +161,7 @@ void sampling_params_init(sampling_params *p) {
                            .mirostat_eta = 0.1f};
 }
 
-/* Whether a value keeps to its row of the table. */
+/* Whether a value is in the range of its row. */
 static bool in_range(const char *name, double value) {
     const field_desc *f = params_field(name, FIELD_BOTH);
     bool low = f->flags & FIELD_MIN_OPEN ? !(value > f->minimum) : !(value >= f->minimum);
@@ -177,7 +177,7 @@ static bool in_vocabulary(const int32_t *ids, int32_t n, int32_t n_vocab) {
     return true;
 }
 
-/* The field of the lists that names an id outside the vocabulary or is empty where it may not be, or NULL. */
+/* The field of the lists that has an id outside the vocabulary or is empty where it may not be; NULL: none. */
 static const char *bad_list(const sampling_lists *l, int32_t n_vocab) {
     if (!in_vocabulary(l->bias_ids, l->n_bias, n_vocab)) {
         return "logit_bias";

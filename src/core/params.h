@@ -1,9 +1,9 @@
-/* The request's parameters, and the one table of request fields: validation, error texts, documentation and the C API's set-by-name come
- * from it.
+/* The parameters of a request, and the one table of request fields. Validation, error texts, documentation and the C API's set-by-name use
+ * this table.
  *
- * The table names every field of the OpenAI endpoints and vLLM's extensions. A field of a later issue stands here as FIELD_LATER: it is
- * refused with 400 unless its value is the default (null always is). A field that is not in the table is ignored, as OpenAI's servers do. A
- * field that differs between the endpoints has a row for each. */
+ * The table names every field of the OpenAI endpoints and vLLM's extensions. A field that is not implemented has the flag FIELD_LATER: it
+ * is refused with 400 unless its value is the default (null always is). foreign.h decides about a member that is not in the table. A field
+ * that differs between the endpoints has a row for each. */
 #ifndef CORE_PARAMS_H
 #define CORE_PARAMS_H
 
@@ -18,22 +18,22 @@
 #define PARAMS_MAX_SALT_BYTES  4096
 #define PARAMS_MAX_STOP_TOKENS 64
 #define PARAMS_MAX_LOGPROBS    20
-#define PARAMS_MAX_CHOICES     1024 /* answers of one request */
+#define PARAMS_MAX_CHOICES     1024 /* choices of one request */
 
 #define PARAMS_MAX_BEAMS       128
 
-/* When a beam search is over: false, true and "never" of the field early_stopping. */
+/* When a beam search is over: the values false, true and "never" of the field early_stopping. */
 typedef enum beam_stopping {
     BEAM_STOPPING_LIKELY, /* as soon as the best beam, at its present length, could not rank among the finished ones */
-    BEAM_STOPPING_EARLY,  /* as soon as as many are finished as there are beams */
+    BEAM_STOPPING_EARLY,  /* as soon as there are as many finished ones as beams */
     BEAM_STOPPING_NEVER   /* only when no beam could ever rank among the finished ones */
 } beam_stopping;
 
-/* Beam search, in place of sampling. Plain data. */
+/* The parameters of beam search, which replaces sampling. Plain data. */
 typedef struct beam_params {
     int32_t width;           /* beams in all; 0: no beam search */
-    int32_t n_groups;        /* sets of width / n_groups beams each, width divides evenly; 1: plain beam search */
-    /* taken off a token's log-probability for each beam of the sets before that chose it in the same step; at least 0 */
+    int32_t n_groups;        /* sets of width / n_groups beams each; divides width; 1: plain beam search */
+    /* subtracted from a token's log-probability for each beam of earlier sets that chose it in the same step; at least 0 */
     float diversity_penalty;
     float length_penalty;    /* the sum of log-probabilities is divided by length^length_penalty */
     beam_stopping stopping;
@@ -41,7 +41,7 @@ typedef struct beam_params {
 
 typedef enum mirostat_version { MIROSTAT_OFF, MIROSTAT_1, MIROSTAT_2 } mirostat_version;
 
-/* What the engine needs to choose tokens. Plain data, but for the lists, which are counted. Texts live in the request. */
+/* The parameters with which the engine samples. Plain data, but for the lists, which are reference-counted. Texts are in the request. */
 typedef struct sampling_params {
     float temperature; /* 0: greedy */
     float top_p, min_p, typical_p;
@@ -56,18 +56,18 @@ typedef struct sampling_params {
     float xtc_probability, xtc_threshold;                          /* probability 0: off */
     float dynatemp_range, dynatemp_exponent;                       /* range 0: off */
     int32_t mirostat;                                              /* mirostat_version */
-    float mirostat_tau, mirostat_eta;                              /* bits of surprise aimed at; how fast */
+    float mirostat_tau, mirostat_eta;                              /* target surprise in bits; learning rate */
     bool ignore_eos;
     bool has_seed;
     uint64_t seed;
     int32_t n_stop_tokens, stop_tokens[PARAMS_MAX_STOP_TOKENS];
-    sampling_lists *lists; /* NULL: none. Whoever keeps a copy of the struct holds it (sampling_lists_hold) */
+    sampling_lists *lists; /* NULL: none. Each kept copy of the struct has a reference (sampling_lists_hold) */
 } sampling_params;
 
-/* Temperature 1, nothing that cuts or changes the choice, as many tokens as fit, no seed. */
+/* Sets temperature 1, no cuts or changes, as many tokens as fit, no seed. */
 void sampling_params_init(sampling_params *p);
-/* Whether every value lies in its field's range and every id of the lists in the vocabulary; QUIRE_BAD_REQUEST names the field otherwise.
- * The sampler takes more than requests may ask for: top_p 0, which keeps one token, and any temperature. */
+/* Checks that every value is in its field's range and every id of the lists in the vocabulary; else QUIRE_BAD_REQUEST and *field names the
+ * field. The sampler accepts more than requests may contain: top_p 0, which keeps one token, and any temperature. */
 quire_err sampling_params_check(const sampling_params *p, int32_t n_vocab, const char **field);
 
 typedef enum field_type {
@@ -88,10 +88,10 @@ enum {
     FIELD_COMPLETIONS = 1,
     FIELD_CHAT = 2,
     FIELD_BOTH = FIELD_COMPLETIONS | FIELD_CHAT,
-    FIELD_LATER = 4,     /* not done yet: only the default is accepted */
-    FIELD_IGNORED = 8,   /* accepted, means nothing here (user, metadata) */
+    FIELD_LATER = 4,     /* not implemented: only the default is accepted */
+    FIELD_IGNORED = 8,   /* accepted without effect (user, metadata) */
     FIELD_MIN_OPEN = 16, /* minimum is excluded */
-    FIELD_UNNAMED = 32   /* an error about the value's range carries no param, as in vLLM's answers */
+    FIELD_UNNAMED = 32   /* an error about the value's range carries no param, as in vLLM's responses */
 };
 
 #define FIELD_NO_LIMIT 1e300 /* a minimum of -FIELD_NO_LIMIT or a maximum of FIELD_NO_LIMIT is no bound */

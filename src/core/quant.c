@@ -266,7 +266,7 @@ static void to_bf16(const float *x, uint8_t *b) {
     write_u16(b, f32_to_bf16(*x));
 }
 
-/* The extreme element is given the end of the range that reaches further: -8 of -8..7. */
+/* The extreme element gets the end of the range that reaches further: -8 of -8..7. */
 static void to_q4_0(const float *x, uint8_t *b) {
     float d = extreme(x) / -8.0f, id = inverse(d);
     int q[32];

@@ -1,4 +1,5 @@
-/* ggml block formats: what the bytes mean. Dequantisation is equal to the bit to gguf-py's (separate multiply and add, in its order). */
+/* ggml block formats: dequantisation and quantisation. Dequantisation is equal to the bit to gguf-py's (separate multiply and add, in its
+ * order). */
 #ifndef CORE_QUANT_H
 #define CORE_QUANT_H
 

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 
-/* The count stands behind what readers see. */
+/* The reference count follows the public struct. */
 typedef struct counted {
     sampling_lists lists;
     atomic_int holders;

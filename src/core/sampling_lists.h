@@ -1,5 +1,5 @@
-/* The parts of a request's sampling parameters that have no small limit: token ids allowed, banned or biased. Made once, read-only after
- * that, counted: request and sequences hold it. Any thread. */
+/* The lists in a request's sampling parameters, which have no small limit: token ids that are allowed, banned or biased. Made once, then
+ * read-only and reference-counted: request and sequences share them. Any thread. */
 #ifndef CORE_SAMPLING_LISTS_H
 #define CORE_SAMPLING_LISTS_H
 
@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 
-/* n sequences of tokens, one behind the other: sequence i is tokens[starts[i] .. starts[i + 1]). */
+/* n sequences of tokens, stored one after the other: sequence i is tokens[starts[i] .. starts[i + 1]). */
 typedef struct token_seqs {
     int32_t n;
     int32_t *starts, *tokens;
@@ -25,16 +25,16 @@ typedef struct sampling_lists {
     token_seqs dry_breakers;
 } sampling_lists;
 
-/* Empty, held once; NULL without memory. */
+/* New empty lists with one reference; NULL without memory. */
 sampling_lists *sampling_lists_new(void);
 sampling_lists *sampling_lists_hold(sampling_lists *lists);
-/* One holder less; the last frees it. NULL is allowed. */
+/* Drops a reference; the last one frees the lists. NULL is allowed. */
 void sampling_lists_drop(sampling_lists *lists);
 
-/* Only while the maker is the one holder. QUIRE_NO_MEMORY leaves the list as it was. */
+/* Only while the maker has the one reference. QUIRE_NO_MEMORY leaves the lists unchanged. */
 quire_err sampling_lists_set_bias(sampling_lists *lists, const int32_t *ids, const float *bias, int32_t n);
 quire_err sampling_lists_set_allowed(sampling_lists *lists, const int32_t *ids, int32_t n);
-/* A sequence of n >= 1 tokens. O(n) on average. */
+/* Adds a sequence of n >= 1 tokens. O(n) on average. */
 quire_err token_seqs_add(token_seqs *s, const int32_t *tokens, int32_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* A vocabulary as a file gives it, before src/text makes a tokenizer of it. Borrowed bytes: they live as long as the file is open. */
+/* A vocabulary as read from a file, from which src/text makes a tokenizer. The file owns the bytes: they are valid while it is open. */
 #ifndef CORE_VOCAB_H
 #define CORE_VOCAB_H
 
@@ -29,8 +29,8 @@ typedef struct vocab {
     int32_t bos, eos, unk, pad;          /* -1: not given */
     int32_t add_bos, add_eos, add_space_prefix; /* -1: not given, else 0 or 1 */
 
-    /* Of a packed model: the tokenizer's tables as text wrote them; tokens, scores and merges, or those of tokenizer_json, are left out
-     * then, and n_tokens counts types. Empty: they are to be built. At a multiple of 64. */
+    /* Of a packed model: the tokenizer's tables as src/text wrote them. Then tokens, scores and merges, or those of tokenizer_json, are
+     * left out, and n_tokens counts types. Empty: text builds the tables. Aligned to 64. */
     str tables;
 
     /* VOCAB_TOKENIZER_JSON: the files' bytes; empty when absent */

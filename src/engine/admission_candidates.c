@@ -7,13 +7,13 @@
 #include "engine/prefix_wait.h"
 #include "engine/tiering.h"
 
-#define MAX_ADMIT     16 /* sequences that a plan looks at: each is looked up in the prefix cache first */
+#define MAX_ADMIT     16 /* most candidates of a plan: each is looked up in the prefix cache first */
 
-/* What a waiting sequence is ordered by, the least first. */
+/* The sort key of a waiting sequence: the least is first. */
 static double key_of(const engine *e, const sequence *s, int64_t now_us) {
     int32_t n_held;
     if (s->n_preempted >= e->limits.max_preemptions) {
-        return -INFINITY; /* it waits for all pages that it may need, which come together only if nobody overtakes it */
+        return -INFINITY; /* it waits for all pages that it may need, which become free together only if no sequence overtakes it */
     }
     switch (e->options.schedule) {
     case ADMISSION_PREFIX:
@@ -27,8 +27,7 @@ static double key_of(const engine *e, const sequence *s, int64_t now_us) {
     return 0.0;
 }
 
-/* The place of the least key, the oldest of equals, among the first n of which some were taken (NAN); n when all were. None is less than
- * `bound`. */
+/* The index of the least key among the first n, the oldest of equals; n when all were taken (NAN). None is less than `bound`. */
 static int32_t least_of(const double *keys, int32_t n, double bound) {
     int32_t least = n;
     for (int32_t i = 0; i < n; i++) {
@@ -43,7 +42,7 @@ static int32_t least_of(const double *keys, int32_t n, double bound) {
 }
 
 int32_t candidates_order_begin(engine *e) {
-    bool by_prefix = e->options.schedule == ADMISSION_PREFIX; /* looks each one up, so not at all of them: the oldest, whose scores grow */
+    bool by_prefix = e->options.schedule == ADMISSION_PREFIX; /* looks each one up, so only the oldest of them, whose scores grow */
     int32_t n = by_prefix && e->n_waiting > CANDIDATES_EXAMINED ? CANDIDATES_EXAMINED : e->n_waiting;
     int64_t now_us = clock_us();
     e->step.last_key = -INFINITY;
@@ -65,7 +64,7 @@ int32_t candidates_order_next(engine *e, int32_t n) {
 void candidates_order_served(engine *e, int32_t n, const sequence *s) {
     for (int32_t i = 0; i < n && e->options.schedule == ADMISSION_FAIR; i++) {
         e->step.keys[i] +=
-            e->waiting[i]->tenant_slot == s->tenant_slot ? SERVICE_PROMPT_WEIGHT * (double)(s->n_known - s->n_computed) : 0.0;
+            e->waiting[i]->tenant_slot == s->tenant_slot ? SERVICE_PROMPT_WEIGHT * (double)(s->n_known - s->kv.n_computed) : 0.0;
     }
 }
 

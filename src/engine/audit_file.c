@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "kv/audit.h"
 
-#define N_LINES 16384 /* that may wait for the disk */
+#define N_LINES 16384 /* lines that may wait for the disk */
 
 typedef struct audit_line {
     int64_t step;
@@ -19,11 +19,11 @@ typedef struct audit_line {
 } audit_line;
 
 struct audit_file {
-    kv_audit_shape shape;   /* engine thread's, with scratch */
+    kv_audit_shape shape;   /* the engine thread's, with scratch */
     kv_audit_page *scratch; /* [pages of the pool] */
     ring *lines;
     wake wake;
-    atomic_llong n_lost; /* since the writer looked last */
+    atomic_llong n_lost; /* lines lost since the last one was written */
     atomic_bool stop;
     FILE *file; /* the writer's */
     pthread_t writer;
@@ -121,7 +121,7 @@ void audit_file_close(engine *e) {
     e->audit_file = NULL;
 }
 
-/* ---- the engine's thread ---- */
+/* ---- the engine thread ---- */
 
 void audit_file_note(engine *e, const sequence *s, int32_t n_rows, int32_t n_pages) {
     audit_file *a = e->audit_file;
@@ -130,17 +130,17 @@ void audit_file_note(engine *e, const sequence *s, int32_t n_rows, int32_t n_pag
     }
     const kv_table **tables = e->step.tables;
     int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        tables[g] = &s->tables[g];
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        tables[g] = &s->kv.tables[g];
     }
     audit_line l = {.step = e->stats.steps, .request = s->arrival, .n_rows = n_rows, .n_pages = n_pages};
-    l.own = kv_audit_request(&a->shape, e->pool, tables, s->n_tables, a->scratch);
+    l.own = kv_audit_request(&a->shape, e->kv.pool, tables, s->kv.n_tables, a->scratch);
     for (int32_t i = 0; i < e->n_running; i++) {
-        for (int32_t g = 0; g < e->running[i]->n_tables; g++) {
-            tables[n++] = &e->running[i]->tables[g];
+        for (int32_t g = 0; g < e->running[i]->kv.n_tables; g++) {
+            tables[n++] = &e->running[i]->kv.tables[g];
         }
     }
-    l.all = kv_audit_all(&a->shape, e->pool, tables, n, a->scratch);
+    l.all = kv_audit_all(&a->shape, e->kv.pool, tables, n, a->scratch);
     if (!ring_push(a->lines, &l)) {
         atomic_fetch_add(&a->n_lost, 1);
     }

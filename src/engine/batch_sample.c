@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-enum { WORTH_IT = 1 << 14 }; /* logits in all: fewer are chosen from sooner than threads wake */
+enum { WORTH_IT = 1 << 14 }; /* least logits in all: fewer are sampled faster than workers wake up */
 
 quire_err batch_sample_open(engine *e) {
     const backend_ops *ops = e->b->ops;
@@ -40,17 +40,17 @@ sample_context batch_sample_context(const engine *e, sequence *s) {
                             .mirostat_mu = &s->mirostat_mu};
 }
 
-/* Whether item's only choice is from one row of logits that nothing else looks at. */
+/* Whether the item's one sample is from one row of logits that nothing else uses. */
 static bool is_plain(const engine *e, int32_t item) {
     const sequence *s = e->step.seqs[item];
     const sched_item *it = &e->step.plan.items[item];
-    bool reaches_end = s->n_computed + it->n_rows == s->n_known;
+    bool reaches_end = s->kv.n_computed + it->n_rows == s->n_known;
     bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
     return has_row && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
            !sequence_wants_logits(s) && s->sampling.mirostat == MIROSTAT_OFF;
 }
 
-/* The sample where the backend knows it already; false: from the logits, then. */
+/* Takes the argmax that the backend has noted. False: sample from the logits. */
 static bool take_argmax(const engine *e, sequence *s, int32_t out) {
     if (e->b->ops->argmax == NULL || !sampler_takes_argmax(&s->sampling, s->n_known - s->n_prompt)) {
         return false;

@@ -1,21 +1,22 @@
-/* Picks made ahead: of the sequences that a step ends with one plain row of logits each, the next tokens are chosen by all threads of the
- * backend at once (by this one, where there are too few logits to wake them for), before they are committed one after the other. Greedy
- * ones whose row nothing changes need no choosing where the backend has noted each row's largest logit. A pick depends on its row, history
- * and key only, so nothing else changes. The engine thread. */
+/* Samples a step's plain sequences, those with one row of logits each, on all threads of the backend at once.
+ *
+ * The tokens are sampled first and then committed one after the other. The engine thread samples alone where there are too few logits to
+ * wake the workers for. A greedy row that no option changes takes the argmax that the backend has noted, if it has. A sample depends on its
+ * row, history and key only, so the number of threads changes no token. The engine thread calls all functions. */
 #ifndef ENGINE_BATCH_SAMPLE_H
 #define ENGINE_BATCH_SAMPLE_H
 
 #include "engine/state.h"
 
-/* A sampler for each thread of the backend. */
+/* Opens a sampler for each thread of the backend. */
 quire_err batch_sample_open(engine *e);
 void batch_sample_close(engine *e);
 
-/* After the forward pass, before anything is committed. */
+/* Samples the plain items of the step. Call it after the forward pass, before anything is committed. */
 void batch_sample_items(engine *e);
-/* The pick that was made for s in this step, with its error; false: none was. */
+/* Takes the token that batch_sample_items sampled for s in this step, with its error. False: there is none. */
 bool batch_sample_take(sequence *s, int32_t *token, quire_err *err);
-/* What the next choice of s is made with. */
+/* The context with which the next token of s is sampled. */
 sample_context batch_sample_context(const engine *e, sequence *s);
 
 #endif

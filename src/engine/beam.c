@@ -8,8 +8,10 @@
 #include "engine/explain.h"
 #include "engine/fork.h"
 #include "engine/lists.h"
+#include "engine/output.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
+#include "sample/end_tokens.h"
 
 /* ---- beams and lists ---- */
 
@@ -18,7 +20,7 @@ static bool has_pages(const beam *b) {
 }
 
 static bool is_ready(const beam *b) {
-    return has_pages(b) && b->seq->n_computed == b->seq->n_known;
+    return has_pages(b) && b->seq->kv.n_computed == b->seq->n_known;
 }
 
 static bool some_run(const beams *g) {
@@ -29,7 +31,7 @@ static bool some_run(const beams *g) {
     return some;
 }
 
-/* Takes s out of the running list. */
+/* Removes s from the running list. */
 static void stop_running(engine *e, const sequence *s) {
     int32_t kept = 0;
     for (int32_t i = 0; i < e->n_running; i++) {
@@ -41,18 +43,18 @@ static void stop_running(engine *e, const sequence *s) {
 }
 
 static void start_running(engine *e, sequence *s) {
-    s->state = s->n_known - s->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
+    s->state = s->n_known - s->kv.n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
     list_insert(e->running, &e->n_running, s);
 }
 
-/* s, which is in no list, gives its pages back, and its place in the prefix cache. */
-static void let_go(engine *e, sequence *s, cache_keep keep) {
-    cache_release(e, s, keep);
-    cache_leave(e, s);
+/* Releases the pages of s, which is in no list, and its path in the prefix cache. */
+static void let_go(engine *e, sequence *s, kv_keep keep) {
+    kv_seq_release(&e->kv, &s->kv, s->tokens, keep);
+    kv_seq_close(&e->kv, &s->kv);
     s->state = SEQ_WAITING;
 }
 
-/* s tells of the search from now on. */
+/* Makes s the reporter of the search. */
 static void let_tell(beams *g, sequence *s) {
     if (s != g->reporter) {
         s->explain = g->reporter->explain;
@@ -89,7 +91,7 @@ static void copy_tokens(const beams *g, int32_t n, const int32_t *tokens, const 
     }
 }
 
-/* The best result of all sets that was not taken yet: at[i] is how many of set i's were. NULL: there is none. */
+/* The best result of all sets that was not taken yet; at[i] is how many of set i's were taken. NULL: there is none. */
 static const beam_result *next_best(const beams *g, int32_t *at) {
     int32_t best = -1;
     for (int32_t i = 0; i < g->n_sets; i++) {
@@ -101,7 +103,7 @@ static const beam_result *next_best(const beams *g, int32_t *at) {
     return best < 0 ? NULL : g->sets[best].finished.list[at[best]++];
 }
 
-/* What s's reader gets; NULL: nothing. */
+/* Gives s's reader its result; NULL: an empty one. */
 static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
     const sequence *first = g->beams[0].seq;
     s->n_known = s->n_prompt;
@@ -126,19 +128,17 @@ static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result
     s->beam_sum = r->sum;
     stats_token(e, s, clock_us());
     e->stats.generation_tokens += r->n_tokens - 1;
-    int32_t last = r->tokens[r->n_tokens - 1];
-    for (int32_t i = 0; i < g->rules.n_ends; i++) {
-        if (g->ends[i] == last) {
-            s->stopped_by_eos = i < g->n_eos;
-            return FINISH_STOP;
-        }
+    end_kind end = end_token_kind(&s->sampling, e->desc, r->tokens[r->n_tokens - 1]);
+    if (end != END_NONE) {
+        s->stopped_by_eos = end == END_EOS;
+        return FINISH_STOP;
     }
     return r->n_tokens < g->rules.max_new ? FINISH_STOP : FINISH_LENGTH;
 }
 
 /* Whether what s has computed is the beginning of a result. */
 static bool is_wanted(const beams *g, const sequence *s) {
-    int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->n_computed - s->n_prompt;
+    int32_t at[PARAMS_MAX_BEAMS] = {0}, n = s->kv.n_computed - s->n_prompt;
     bool wanted = false;
     for (int32_t k = 0; k < g->n_results && !wanted; k++) {
         const beam_result *r = next_best(g, at);
@@ -152,21 +152,21 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         return;
     }
     g->is_over = true;
-    atomic_fetch_add(&g->holders, 1); /* it outlives its sequences till the end of this */
+    atomic_fetch_add(&g->holders, 1); /* g outlives its sequences until the end of this function */
     bool is_listed[PARAMS_MAX_BEAMS], waits = !some_run(g);
-    for (int32_t i = 0; i < g->n_beams; i++) { /* before results take the places of tokens */
+    for (int32_t i = 0; i < g->n_beams; i++) { /* before results overwrite the tokens */
         sequence *s = g->beams[i].seq;
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
         tiering_forget(e, s);
         swap_drop(e, s);
-        let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? CACHE_KEEP : CACHE_DROP);
+        let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? KV_KEEP : KV_DROP);
     }
     service_counters_leave(&e->service, g->beams[0].seq->tenant_slot);
     let_tell(g, g->beams[0].seq);
     explain_end(e, g->reporter, clock_us());
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
-    for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first is dropped of what others are told from */
+    for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first one that others read from is dropped */
         sequence *s = g->beams[i].seq;
         finish_reason r = deliver(e, g, s, reason == FINISH_LENGTH ? next_best(g, at) : NULL);
         reasons[i] = reason == FINISH_LENGTH ? r : reason;
@@ -179,7 +179,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
             stats_finish(e, s, reasons[i], clock_us());
             out_publish(s, reasons[i]);
         } else {
-            sequence_drop(s); /* for the reader it does not have */
+            sequence_drop(s); /* the reference of the reader that it does not have */
         }
         if (!is_listed[i]) {
             sequence_drop(s);
@@ -190,7 +190,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
 
 /* ---- choosing ---- */
 
-/* The likely continuations of b, whose row's logits these are. */
+/* Fills b's list with its likely continuations, from the logits of its row. */
 static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     const sequence *s = b->seq;
     int32_t n_vocab = e->desc->n_vocab;
@@ -220,7 +220,7 @@ static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     return QUIRE_OK;
 }
 
-/* What a set pays for a token: the more, the more beams of the sets before it chose it in this step. */
+/* The diversity penalty of a set for a token: it grows with the beams of earlier sets that chose it in this step. */
 static double penalty(const beams *g, int32_t token) {
     int32_t n = 0;
     for (int32_t i = 0; i < g->n_chosen; i++) {
@@ -266,11 +266,11 @@ static void keep_result(const beams *g, beam_set *set, const beam_choice *choice
 bool beam_ending(void *context, const beam_choice *choice) {
     beams *g = context;
     sequence *s = g->choosing->live[choice->from]->seq;
-    s->tokens[s->n_known] = choice->token; /* there is room: at the last length all ends anyway */
+    s->tokens[s->n_known] = choice->token; /* there is room, since everything ends at the last length */
     return g->n_generated > s->sampling.min_tokens && g->ending.is_over(g->ending.context, s->tokens, s->n_prompt, s->n_known + 1);
 }
 
-/* One set's choice: results are kept, and who goes on is added to the children. */
+/* Chooses for one set: keeps results, and adds the continuations that are kept to the children. */
 static void choose_set(beams *g, beam_set *set) {
     beam_outcome *o = &g->outcome;
     g->choosing = set;
@@ -295,35 +295,34 @@ static void choose_set(beams *g, beam_set *set) {
 
 static int32_t count_shared(const engine *e, const sequence *s) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        for (int32_t i = 0; i < s->tables[g].n_pages; i++) {
-            page_id page = s->tables[g].pages[i];
-            n += page.v != PAGE_NONE.v && kv_pool_count(e->pool, page) > 1;
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        for (int32_t i = 0; i < s->kv.tables[g].n_pages; i++) {
+            n += kv_seq_holders(&e->kv, &s->kv, g, i) > 1;
         }
     }
     return n;
 }
 
-/* Where forks share nothing, to compare with: s copies what it shares, if there is room for all of it. */
+/* With forks that share nothing (for comparison), s copies its shared pages, if there is room for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
     int32_t n = e->options.no_fork_sharing ? count_shared(e, s) : 0;
-    cache_make_free(e, n);
-    if (kv_pool_counts(e->pool).n_free < n) {
+    kv_cache_make_free(&e->kv, n);
+    if (kv_pool_counts(e->kv.pool).n_free < n) {
         return;
     }
-    for (int32_t g = 0; g < s->n_tables && n > 0; g++) {
-        kv_table *t = &s->tables[g];
+    for (int32_t g = 0; g < s->kv.n_tables && n > 0; g++) {
+        kv_table *t = &s->kv.tables[g];
         for (int32_t i = 0; i < t->n_pages; i++) {
-            page_id own, page = t->pages[i];
-            if (page.v != PAGE_NONE.v && kv_pool_count(e->pool, page) > 1 && kv_pool_reserve(e->pool, 1, &own) == QUIRE_OK) {
-                kv_copy_pair pair = {kv_table_replace(e->pool, t, i, own).v, own.v};
+            page_id own;
+            if (kv_seq_holders(&e->kv, &s->kv, g, i) > 1 && kv_pool_reserve(e->kv.pool, 1, &own) == QUIRE_OK) {
+                kv_copy_pair pair = {kv_table_replace(e->kv.pool, t, i, own).v, own.v};
                 e->b->ops->kv_copy(e->b, &pair, 1);
             }
         }
     }
 }
 
-/* `to` becomes a second beam like `from`: it runs where there is a place, else it joins later. */
+/* Makes `to` a second beam like `from`: it runs where there is a free place, else it resumes later. */
 static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     sequence *s = to->seq;
     const sequence *f = from->seq;
@@ -337,8 +336,8 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     }
 }
 
-/* Finds a place for every child: its parent's for the first, for others one of a beam that has none. Beams without children give their
- * pages back before anything is forked. */
+/* Assigns a beam to every child: its parent for the first child, a beam without child for the others. Beams without children release their
+ * pages before anything is forked. */
 static void place_children(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         g->beams[i].is_taken = g->beams[i].is_live = false;
@@ -348,12 +347,12 @@ static void place_children(engine *e, beams *g) {
         c->place = c->parent->is_taken ? NULL : c->parent;
         c->parent->is_taken = true;
     }
-    let_tell(g, g->children[0].parent->seq); /* it stays */
+    let_tell(g, g->children[0].parent->seq); /* the parent stays */
     for (int32_t i = 0; i < g->n_beams; i++) {
         sequence *s = g->beams[i].seq;
         if (!g->beams[i].is_taken && has_pages(&g->beams[i])) {
             stop_running(e, s);
-            let_go(e, s, CACHE_DROP);
+            let_go(e, s, KV_DROP);
         }
     }
     int32_t free_place = 0;
@@ -370,7 +369,7 @@ static void place_children(engine *e, beams *g) {
     }
 }
 
-/* Gives every child its token. The parents' lists still stand. */
+/* Appends to every child its token. The parents' lists are still valid. */
 static void write_children(beams *g) {
     for (int32_t i = 0; i < g->n_children; i++) {
         const beam_child *c = &g->children[i];
@@ -384,7 +383,7 @@ static void write_children(beams *g) {
     }
 }
 
-/* All live beams have their logits: the next tokens of all. */
+/* Chooses the next tokens of all live beams, which all have their logits. */
 static void choose(engine *e, beams *g) {
     if (g->n_generated++ == 0) {
         g->n_cached = g->beams[0].seq->n_cached;
@@ -402,7 +401,7 @@ static void choose(engine *e, beams *g) {
             found = found || g->sets[i].finished.n_kept > 0;
         }
         beam_finish(e, g, found ? FINISH_LENGTH : FINISH_ERROR,
-                    found ? QUIRE_OK : QUIRE_NUMERIC); /* nothing may follow: as in sampler_sample */
+                    found ? QUIRE_OK : QUIRE_NUMERIC); /* no token is allowed: as in sampler_sample */
         return;
     }
     place_children(e, g);
@@ -429,7 +428,7 @@ void beam_take(engine *e, sequence *s, float *logits) {
 
 /* ---- pages lost and found ---- */
 
-/* How many of their tokens two beams share, of the first `most` and without s's last one, which is computed for its logits. */
+/* How many tokens two beams have in common, among the first `most` and without s's last one, which is computed for its logits. */
 static int32_t common_tokens(const sequence *from, const sequence *s, int32_t most) {
     int32_t n = s->n_known - 1 < most ? s->n_known - 1 : most, at = s->n_prompt;
     while (at < n && from->tokens[at] == s->tokens[at]) {
@@ -438,20 +437,20 @@ static int32_t common_tokens(const sequence *from, const sequence *s, int32_t mo
     return at < n ? at : n;
 }
 
-/* s joins: it shares the first n tokens' pages of `from`, or (NULL) has what the prefix cache has. */
+/* Resumes s: it shares the pages of `from`'s first n tokens, or (NULL) takes what the prefix cache has. */
 static void join(engine *e, const beam *from, sequence *s, int32_t n) {
     if (from == NULL) {
         cache_enter(e, s);
-        cache_take(e, s);
+        cache_admit(e, s);
     } else {
         fork_share(e, from->seq, s);
-        cache_go_back(e, s, n);
+        kv_seq_truncate(&e->kv, &s->kv, n);
         stop_sharing(e, s);
     }
     start_running(e, s);
 }
 
-/* Of the beams without pages the one that shares most with one that has some joins. */
+/* Resumes the beam without pages that shares most with a beam that has some. */
 static void join_next(engine *e, beams *g) {
     const beam *best_from = NULL;
     sequence *best = NULL;
@@ -464,8 +463,8 @@ static void join_next(engine *e, beams *g) {
         best = best == NULL ? s : best;
         for (int32_t k = 0; k < g->n_beams; k++) {
             const beam *from = &g->beams[k];
-            int32_t n = is_ready(from) ? common_tokens(from->seq, s, from->seq->n_computed) : -1;
-            if (n > best_n && cache_can_go_back(e, from->seq, n)) {
+            int32_t n = is_ready(from) ? common_tokens(from->seq, s, from->seq->kv.n_computed) : -1;
+            if (n > best_n && kv_seq_can_truncate(&e->kv, &from->seq->kv, n)) {
                 best_from = from;
                 best = s;
                 best_n = n;
@@ -475,12 +474,12 @@ static void join_next(engine *e, beams *g) {
     join(e, best_from, best, best_n);
 }
 
-/* Pages that s's next row takes to copy shared ones, as far as the others of its search leave that to it. */
+/* Pages that s's next row takes to copy shared ones, without those that other beams of the search copy before it. */
 static int32_t copies(const engine *e, const sequence *s) {
     const beams *g = s->beams;
     int32_t n = 0;
-    for (int32_t t = 0; t < s->n_tables && s->n_computed < s->n_known; t++) {
-        const kv_table *table = &s->tables[t];
+    for (int32_t t = 0; t < s->kv.n_tables && s->kv.n_computed < s->n_known; t++) {
+        const kv_table *table = &s->kv.tables[t];
         if (table->n_tokens % e->layout.page_tokens == 0) {
             continue;
         }
@@ -488,19 +487,19 @@ static int32_t copies(const engine *e, const sequence *s) {
         int32_t n_here = 0;
         bool is_last = true, others = false; /* last in the order of planning: the others that write have copies of their own by then */
         for (int32_t i = 0; i < g->n_beams; i++) {
-            const kv_table *other = &g->beams[i].seq->tables[t];
+            const kv_table *other = &g->beams[i].seq->kv.tables[t];
             bool here = other->n_pages > 0 && other->pages[other->n_pages - 1].v == tail.v;
             n_here += here;
             is_last = is_last && (!here || i <= s->beam);
             others = others || (here && is_ready(&g->beams[i]));
         }
-        others = others || kv_pool_count(e->pool, tail) > n_here;
+        others = others || kv_pool_count(e->kv.pool, tail) > n_here;
         n += others || (!is_last && n_here > 1);
     }
     return n;
 }
 
-/* Pages that the live beams but s take beside its own, each sharing what it can with one before it. */
+/* Pages that the other live beams take besides s's, each sharing what it can with one before it. */
 static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) {
     int32_t size = e->options.page_tokens, n = 0;
     for (int32_t i = 0; i < g->n_beams; i++) {
@@ -518,19 +517,18 @@ static int32_t pages_behind(const engine *e, const beams *g, const sequence *s) 
     return n * e->layout.n_groups;
 }
 
-/* Pages of all that may still come. */
+/* The most pages that the other beams may ever take. */
 static int32_t most_behind(const engine *e, const sequence *s, int32_t n) {
     int64_t each = kv_pages_for(s->n_max, e->options.page_tokens) - beam_pages_shared(e, s->n_prompt);
     return (int32_t)each * e->layout.n_groups * n;
 }
 
-/* Pages of s that others hold too, but for those that all n_all beams share. */
+/* Pages of s that others hold too, without those that all n_all beams share. */
 static int32_t shared_pages(const engine *e, const sequence *s, int32_t n_all) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        for (int32_t i = 0; i < s->tables[g].n_pages; i++) {
-            page_id page = s->tables[g].pages[i];
-            int32_t count = page.v == PAGE_NONE.v ? 0 : kv_pool_count(e->pool, page);
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        for (int32_t i = 0; i < s->kv.tables[g].n_pages; i++) {
+            int32_t count = kv_seq_holders(&e->kv, &s->kv, g, i);
             n += count != 1 && count != n_all;
         }
     }
@@ -555,24 +553,25 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
     d->n_pages -= n_copies;
     d->n_shared -= n_copies < d->n_shared ? n_copies : d->n_shared;
     if (!is_first) {
-        return; /* the first tells of those that lack pages */
+        return; /* the first one counts for all that lack pages */
     }
     d->n_beside = n_most - (n_running > 0 ? n_running : 1);
     d->n_behind = s->n_preempted >= e->limits.max_preemptions ? most_behind(e, s, d->n_beside) : n_running == 0 ? g->n_behind : 0;
 }
 
-/* The last beam with pages gives them up: it waits for all. What it computed is computed or brought back from the token before its last. */
+/* Releases the pages of the last beam that has some: it waits for all. Its tokens are computed or swapped in again, up to the token before
+ * its last. */
 static void list_beam(engine *e, beams *g, sequence *s) {
     g->n_behind = pages_behind(e, g, s);
     let_tell(g, s);
     explain_preempted(s);
-    if (s->n_computed == s->n_known && cache_can_go_back(e, s, s->n_known - 1)) {
-        cache_go_back(e, s, s->n_known - 1);
+    if (s->kv.n_computed == s->n_known && kv_seq_can_truncate(&e->kv, &s->kv, s->n_known - 1)) {
+        kv_seq_truncate(&e->kv, &s->kv, s->n_known - 1);
     }
-    if (s->n_computed < s->n_known) {
+    if (s->kv.n_computed < s->n_known) {
         swap_out(e, s);
     }
-    cache_release(e, s, CACHE_KEEP);
+    kv_seq_release(&e->kv, &s->kv, s->tokens, KV_KEEP);
     tiering_forget(e, s);
     s->state = SEQ_WAITING;
     g->listed = s;
@@ -585,16 +584,16 @@ void beam_preempt(engine *e, sequence *s) {
     s->state = SEQ_WAITING;
     e->stats.preemptions++;
     if (some_run(g)) {
-        let_go(e, s, CACHE_KEEP);
+        let_go(e, s, KV_KEEP);
         return;
     }
     list_beam(e, g, s);
-    for (int32_t i = 0; i < g->n_beams; i++) { /* all of them, at last */
+    for (int32_t i = 0; i < g->n_beams; i++) { /* of all beams, at the end */
         g->beams[i].seq->n_preempted++;
     }
 }
 
-/* All of g's beams give up their pages. */
+/* Releases the pages of all of g's beams. */
 static void give_up(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         if (has_pages(&g->beams[i])) {

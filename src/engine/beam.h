@@ -1,19 +1,20 @@
 /* Beam search: several continuations of one prompt, of which each step keeps the likeliest (beam_select.h has the rules).
  *
- *   one sequence (the prompt) -> every live beam has its row's logits -> choose: who goes on, who ends -> every live beam ... -> results
+ *   one sequence (the prompt) -> every live beam has its row's logits -> choose: which continue, which end -> every live beam ... ->
+ * results
  *
- * A beam is a sequence that runs like any other: it decodes, is planned, and holds pages. When the last live beam of a search has the
- * logits of its newest token, the next tokens are chosen for all: a beam with several continuations is forked, which shares its pages
- * (kv/table.h copies the part-filled one when it is written), and one with none gives its pages back at once. Until then a beam stands with
+ * A beam is a sequence like any other: it is planned, decodes and holds pages. When the last live beam of a search has the logits of its
+ * newest token, the next tokens are chosen for all beams. A beam with several continuations is forked, which shares its pages (kv/table.h
+ * copies a part-filled page when it is written). A beam without continuation releases its pages at once. Until the choice, a beam has
  * n_computed == n_known and no rows to compute.
  *
- * Beams with pages are in the running list. Those that lost them stand in no list, and join again one after the other by forking
- * the beam with which they share most. Places to run are kept for all when the first is admitted. When no beam of a search has pages, one
- * of them waits for all (`listed`). Whole searches are preempted, but for beams that compute in that very step. By the rule
- * (docs/design.md, Determinism) none of this changes a bit of what is found.
+ * Beams with pages are in the running list. Beams that lost their pages are in no list. They resume one after the other by forking the
+ * beam with which they share most. When the first beam is admitted, places to run are reserved for all. When no beam of a search has pages,
+ * one of them waits for all (`listed`). A whole search is preempted at once, except for beams that compute in that very step. By the rule
+ * (docs/design.md, Determinism) none of this changes a bit of the results.
  *
- * The first n_results sequences have readers; they are shown nothing before the search is over. Everything is sized when the search is
- * made. Owner: the engine's thread; freed with the last of its sequences. */
+ * The first n_results sequences have readers, which get nothing before the search is over. All memory is allocated when the search is made.
+ * Owner: the engine thread; freed with the last of its sequences. */
 #ifndef ENGINE_BEAM_H
 #define ENGINE_BEAM_H
 
@@ -22,18 +23,18 @@
 
 typedef struct beam_candidate {
     int32_t token;
-    double logprob;    /* of the row as the model gave it, changed by what the request bans, biases and penalises */
-    token_logprob own; /* as reported, where that is wanted */
+    double logprob;    /* from the row as the model computed it, after the request's bans, biases and penalties */
+    token_logprob own; /* as reported, where the request asked for it */
 } beam_candidate;
 
 typedef struct beam {
     sequence *seq;
-    struct explain *spare; /* what its reader is told in, while seq->explain is the reporter's alone; or NULL */
-    double score, sum;     /* of its tokens: by which it is ranked, and without diversity penalties */
+    struct explain *spare; /* this result's own report, while seq->explain is the reporter's alone; or NULL */
+    double score, sum;     /* of its tokens: score ranks the beam; sum has no diversity penalties */
     bool is_live, is_taken;
     int32_t n_list;
     beam_candidate *list; /* [n_list] likely continuations, valid while n_computed == n_known */
-    token_logprob *tops;  /* [width - 1] the row's likeliest, where those are wanted */
+    token_logprob *tops;  /* [width - 1] the row's likeliest tokens, where the request asked for them */
 } beam;
 
 typedef struct beam_set {
@@ -43,7 +44,7 @@ typedef struct beam_set {
     beam_finished finished;
 } beam_set;
 
-/* A continuation that goes on, and the beam that it becomes. */
+/* A continuation that is kept, and the beam that it becomes. */
 typedef struct beam_child {
     beam *parent, *place;
     beam_set *set;
@@ -52,22 +53,22 @@ typedef struct beam_child {
 } beam_child;
 
 typedef struct beams {
-    atomic_int holders; /* its sequences */
+    atomic_int holders; /* number of its sequences that are not yet freed */
     beam_params params;
     engine_ending ending;
     beam_rules rules;
-    int32_t n_results, n_eos;                    /* the first n_eos of rules.ends are the model's */
+    int32_t n_results;
     int32_t n_beams, n_sets, list_length, width; /* width: of reported log-probabilities, or 0 */
     int32_t n_generated;
     beam *beams;
-    beam_set *sets, *choosing; /* choosing: the one whose turn it is */
-    sequence *listed;          /* the one in the ring or the waiting list, while none of its beams run */
-    sequence *reporter;          /* the one that collects what the readers are told of the search (explain.h) */
+    beam_set *sets, *choosing; /* choosing: the set whose beams are being chosen */
+    sequence *listed;          /* the one in the in-ring or the waiting list, while none of its beams run */
+    sequence *reporter;          /* the one that collects the report of the search (explain.h) */
     bool is_short;             /* a beam has lost its pages since the last choice */
     bool is_over;
     int32_t n_cached;
-    int32_t n_behind; /* pages that the others take beside those of `listed` */
-    /* scratch and stores: what the pointers above and the choice stand on */
+    int32_t n_behind; /* pages that the other beams take besides those of `listed` */
+    /* Scratch and storage that the pointers above and the choice use. */
     beam_candidate *lists;
     token_logprob *tops, *best, *result_logprobs;
     beam **lives;
@@ -80,43 +81,44 @@ typedef struct beams {
 } beams;
 
 /* ---- any thread ---- */
-/* Whether a search for r fits this engine, r->sampling.max_tokens being what *n_max, its tokens in all, came from; lowers *n_max to what
- * the pool holds where the request names no limit. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
+/* Checks that a search for r fits this engine. *n_max is its tokens in all, computed from r->sampling.max_tokens; where the request sets no
+ * limit, it is lowered to what the pool can hold. QUIRE_BAD_REQUEST, QUIRE_TOO_LARGE. */
 quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_t *n_max, quire_error *err);
-/* Makes a search of the chain's sequences (r->beams.width of them, by `next_child`), of which the first n have readers. On failure they are
- * as they were. */
+/* Makes a search of r->beams.width sequences, chained from first by `next_child`; the first n of them have readers. On failure the
+ * sequences are unchanged. */
 quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequence *first);
-/* Pages of one group of layers that beams share whatever happens: the prompt's whole ones; behind a window they may have to be computed for
- * each again. */
+/* Pages of one group of layers that all beams share at all times: the whole pages of the prompt. None with windows, behind which each beam
+ * may have to compute them again, and none without fork sharing. */
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt);
-/* The chain was numbered: its sequences stand alone from now on. */
+/* Unlinks the chain once its sequences have their numbers. */
 void beam_unchain(sequence *first);
-/* A sequence of g is freed. NULL does nothing. */
+/* Drops a reference of g: one of its sequences is freed. NULL does nothing. */
 void beams_drop(beams *g);
 
-/* ---- the engine's thread ---- */
-/* The rules' ends_too, context being the beams: what the request's ending says of a continuation of g->choosing. */
+/* ---- the engine thread ---- */
+/* Whether the request's engine_ending ends a continuation of g->choosing: beam_rules.ends_too, with the beams as context. */
 bool beam_ending(void *g, const beam_choice *choice);
-/* The search's first sequence, whose tenant and priority are known, begins to wait. */
+/* Puts the search's first sequence, whose tenant and priority are set, among the waiting. */
 void beam_enter(const sequence *first);
 /* Whether a reader has cancelled one of the results. */
 bool beam_is_cancelled(const engine *e, const beams *g);
-/* Once a step, before planning: beams without pages join where they can. */
+/* Resumes beams without pages where they fit. Call it once a step, before planning. */
 void beam_resume(engine *e);
-/* What planning must know of s beside what any sequence tells: the pages that its next row takes to copy shared ones; the places and pages
- * of the search's beams that run beside it sooner or later. */
+/* Adds to d what the planner needs about a beam s: the pages that its next row takes to copy shared ones, and the places and pages of the
+ * search's other beams, which will run beside it. */
 void beam_describe(const engine *e, const sequence *s, sched_seq *d);
-/* s, which is in no list any more, gives up its pages. */
+/* Releases the pages of s, which is already in no list. */
 void beam_preempt(engine *e, sequence *s);
-/* After preempting: searches that lost some beams' pages give up all, unless a beam of theirs computes in this step. */
+/* Completes preemption: a search that lost some beams' pages releases all, unless one of its beams computes in this step. Call it after
+ * preempting. */
 void beam_settle(engine *e);
-/* s has the logits of its last token, which are changed. */
+/* Takes the logits of s's last token, and changes them. */
 void beam_take(engine *e, sequence *s, float *logits);
-/* Whether what s has computed is made findable already: the prompt is, for beams may be given up again. */
+/* Whether the tokens that s has computed may be published already. Of a beam only the prompt is, since the beam may be dropped. */
 static inline bool beam_publishes(const sequence *s) {
     return s->beams == NULL || s->n_known == s->n_prompt;
 }
-/* Ends the search for all: pages back, readers told. FINISH_LENGTH: with what it has found. */
+/* Ends the search: releases the pages of all beams and publishes the end for each reader. FINISH_LENGTH: with the results so far. */
 void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error);
 
 #endif

@@ -1,6 +1,7 @@
-/* Making a beam search: whether it fits, and all its memory. */
+/* Makes a beam search: checks that it fits, and allocates all its memory. */
 #include "base/mem.h"
 #include "engine/beam.h"
+#include "sample/end_tokens.h"
 
 static bool has_windows(const engine *e) {
     bool some = false;
@@ -49,7 +50,7 @@ static void *alloc(bool *whole, size_t n, size_t size) {
     return p;
 }
 
-/* The stores, by the counts that stand in g. */
+/* Allocates the storage, by the counts in g. */
 static bool alloc_stores(beams *g) {
     size_t n_beams = (size_t)g->n_beams, n = (size_t)g->rules.n, list = (size_t)g->list_length, width = (size_t)g->width;
     size_t max_new = (size_t)g->rules.max_new;
@@ -91,7 +92,7 @@ static void beams_free(beams *g) {
     mem_free(g);
 }
 
-/* Points beams, sets and results at their parts of the stores. */
+/* Points beams, sets and results at their parts of the storage. */
 static void connect(beams *g, sequence *first) {
     size_t max_new = (size_t)g->rules.max_new, width = (size_t)g->width;
     sequence *s = first;
@@ -104,6 +105,7 @@ static void connect(beams *g, sequence *first) {
         g->result_order[i] = &g->results[i];
         s->explain = i > 0 ? NULL : s->explain;
         s->beams = g;
+        s->drop_beams = beams_drop;
         s->beam = i;
     }
     for (int32_t i = 0; i < g->n_sets; i++) {
@@ -125,27 +127,24 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
     g->n_beams = r->beams.width;
     g->n_sets = r->beams.n_groups;
     g->width = r->logprobs_width;
-    g->n_eos = p->ignore_eos ? 0 : e->desc->n_eos;
     g->rules = (beam_rules){.n = g->n_beams / g->n_sets,
                             .max_new = first->n_max - first->n_prompt,
                             .length_penalty = (double)r->beams.length_penalty,
                             .stopping = r->beams.stopping,
-                            .n_ends = g->n_eos + p->n_stop_tokens};
+                            .n_ends = end_tokens_count(p, e->desc)};
     g->ending = r->ending;
     if (g->ending.is_over != NULL) {
         g->rules.ends_too = beam_ending;
         g->rules.context = g;
     }
-    /* The first n of a set's continuations, were no token's taken away, ended or made less likely by the sets before. */
+    /* the first n of a set's continuations remain when earlier sets ban, end or penalise some tokens */
     int32_t length = g->n_beams * (g->ending.is_over != NULL ? 2 : 1) + g->rules.n_ends;
     g->list_length = length < e->desc->n_vocab ? length : e->desc->n_vocab;
     if (!alloc_stores(g)) {
         beams_free(g);
         return QUIRE_NO_MEMORY;
     }
-    for (int32_t i = 0; i < g->rules.n_ends; i++) {
-        g->ends[i] = i < g->n_eos ? e->desc->eos[i] : p->stop_tokens[i - g->n_eos];
-    }
+    end_tokens_list(p, e->desc, g->ends);
     g->rules.ends = g->ends;
     atomic_init(&g->holders, g->n_beams);
     connect(g, first);

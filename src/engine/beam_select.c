@@ -9,7 +9,7 @@ static bool is_before(const beam_choice *a, const beam_choice *b) {
     return a->from != b->from ? a->from < b->from : a->token < b->token;
 }
 
-/* Moves entry i of a heap, whose top is before all others, to its place below. */
+/* Sifts entry i down a heap whose top comes before all others. */
 static void sift(beam_choice *heap, int32_t n, int32_t i) {
     beam_choice moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {

@@ -1,13 +1,13 @@
 #include "engine/branch.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/lists.h"
+#include "engine/output.h"
 
-/* s chooses as the fork parent did up to where they part: mirostat is the only choice with a memory of its own. */
+/* Gives s the sampling state that the fork parent had at the fork position: only mirostat has a state. */
 static void take_mirostat(sequence *s, const sequence *fork_from) {
     const sampling_params *a = &s->sampling, *b = &fork_from->sampling;
     bool same = a->mirostat == b->mirostat && a->mirostat_tau == b->mirostat_tau && a->mirostat_eta == b->mirostat_eta;
@@ -18,7 +18,7 @@ static void take_mirostat(sequence *s, const sequence *fork_from) {
     memcpy(s->mus, fork_from->mus, (size_t)n * sizeof *s->mus);
     s->mirostat_mu = s->fork_position < fork_from->n_known ? fork_from->mus[n] : fork_from->mirostat_mu;
     for (int32_t i = s->fork_position; i < s->n_known; i++) {
-        s->mus[i - s->n_prompt] = s->mirostat_mu; /* tokens that were given move nothing */
+        s->mus[i - s->n_prompt] = s->mirostat_mu; /* given tokens do not change it */
     }
 }
 
@@ -30,23 +30,14 @@ static int32_t shareable(const engine *e, const sequence *s, const sequence *for
     if (!runs || !has_place || !same_namespace) {
         return 0;
     }
-    int32_t n = s->fork_position < fork_from->n_computed ? s->fork_position : fork_from->n_computed;
+    int32_t n = s->fork_position < fork_from->kv.n_computed ? s->fork_position : fork_from->kv.n_computed;
     n = n < s->n_known ? n : s->n_known - 1; /* the last one's logits are wanted */
-    return cache_can_go_back(e, fork_from, n) ? n : 0;
+    return kv_seq_can_truncate(&e->kv, &fork_from->kv, n) ? n : 0;
 }
 
 static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32_t n) {
-    s->cached = fork_from->cached;
-    if (s->cached) {
-        s->path = kv_index_fork(e->index, &fork_from->path);
-        kv_index_truncate(e->index, &s->path, n);
-    }
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        quire_err err = kv_table_fork_first(e->pool, &fork_from->tables[g], n, e->layout.page_tokens, &s->tables[g]);
-        assert(err == QUIRE_OK); /* tables were made with room for the whole sequence, of which n tokens are a part */
-        (void)err;
-    }
-    s->n_computed = s->n_reused = n;
+    kv_seq_fork(&e->kv, &fork_from->kv, n, &s->kv); /* the tables were made with room for the whole sequence */
+    s->n_reused = n;
     s->n_admitted = 2;
     s->n_cached = s->fork_replaces ? fork_from->n_cached : n;
     e->stats.known_tokens_queried += s->n_known;
@@ -61,7 +52,7 @@ void branch_enter(engine *e, sequence *s) {
     for (sequence *f = s; f != NULL; f = f->next_child) {
         take_mirostat(f, fork_from);
     }
-    if (s->fork_replaces) { /* it keeps the fork parent's place among all */
+    if (s->fork_replaces) { /* it keeps the fork parent's order of arrival */
         s->arrival = fork_from->arrival;
         s->priority = fork_from->priority;
         s->last_token_us = fork_from->last_token_us;
@@ -76,12 +67,13 @@ void branch_enter(engine *e, sequence *s) {
     }
     if (s->fork_replaces) {
         if (n > 0) {
-            cache_release(e, fork_from, CACHE_DROP); /* its part-filled page is the branch's alone now, not one to find and to copy */
+            kv_seq_release(&e->kv, &fork_from->kv, fork_from->tokens,
+                           KV_DROP); /* its part-filled page is then the branch's alone: not indexed, and not copied */
         }
         engine_cancel(e, fork_from->id);
     }
     if (s->n_known > s->fork_position) {
-        out_publish(s, FINISH_NONE); /* the tokens that were given */
+        out_publish(s, FINISH_NONE); /* the given tokens */
     }
     s->fork_from = NULL;
     sequence_drop(fork_from);

@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-#include "engine/lists.h"
 #include "engine/admission_candidates.h"
+#include "engine/lists.h"
 
-#define MEASURED    8 /* steps after which costs are believed */
+#define MEASURED    8 /* steps after which the measured costs are used */
 #define LONGEST_S   3600
 
 double deadline_foretell_us(const sched_limits *l, const deadline_load *load) {
@@ -28,11 +28,11 @@ static deadline_load load_of_running(const engine *e) {
     deadline_load load = {0};
     for (int32_t i = 0; i < e->n_running; i++) {
         const sequence *s = e->running[i];
-        if (s->n_known - s->n_computed == 1) {
+        if (s->n_known - s->kv.n_computed == 1) {
             load.n_decodes++;
             load.decode_pairs += s->n_known;
         } else {
-            add_prompt(&load, s->n_computed, s->n_known);
+            add_prompt(&load, s->kv.n_computed, s->n_known);
         }
     }
     return load;
@@ -63,8 +63,8 @@ static bool any_deadline(const engine *e) {
     return false;
 }
 
-/* Adds the prompt of s to what stands before those behind it, unless it is late itself: then it is refused, and false comes back. One
- * that was admitted once is computed to its end, late or not. */
+/* Adds the prompt of s to the load before later ones, unless s is late itself: then it is refused, and the result is false. One that was
+ * admitted once is computed to its end, late or not. */
 static bool pass(engine *e, const sched_limits *l, deadline_load *load, sequence *s, int64_t now_us) {
     deadline_load with = *load;
     add_prompt(&with, s->n_found, s->n_known);
@@ -91,7 +91,7 @@ void deadline_check(engine *e, int64_t now_us) {
         }
     }
     for (int32_t i = 0; i < e->n_waiting; i++) {
-        if (i >= n || e->step.keys[i] == e->step.keys[i]) { /* not passed yet */
+        if (i >= n || e->step.keys[i] == e->step.keys[i]) { /* not visited yet */
             (void)pass(e, &l, &load, e->waiting[i], now_us);
         }
     }

@@ -18,7 +18,7 @@ int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows
     return n <= max_rows ? (int32_t)n : max_rows > max_seqs ? max_rows : max_seqs;
 }
 
-/* Whether tokens can be taken back: a recurrent state cannot forget. */
+/* Whether tokens can be truncated: a recurrent state cannot be rolled back. */
 static quire_err check_layers(const kv_layout *l, quire_error *err) {
     for (int32_t g = 0; g < l->n_groups; g++) {
         layer_kind kind = l->groups[g].kind;
@@ -66,18 +66,13 @@ void draft_close(engine *e) {
     mem_free(e->draft_scratch);
 }
 
-draft_seq draft_begin(void) {
-    return (draft_seq){.own = {.root = SUFFIX_NONE}};
-}
-
-/* Whether s's next step takes one token of its own behind others that were sampled: then drafts can ride along. Not with a beam, whose next
- * token is not its own to choose, nor where others are forked from s in that step: they get its pages as they are, and s's drafts would lie
- * in these. */
+/* Whether s's next step computes one token of its own after sampled ones: then drafts can follow it. Not with a beam, whose next token the
+ * search chooses, nor where children are forked from s in that step: they get its pages as they are, which would contain s's drafts. */
 static bool can_draft(const sequence *s) {
-    return s->beams == NULL && s->next_child == NULL && s->n_known - s->n_computed == 1 && s->n_known > s->n_prompt;
+    return s->beams == NULL && s->next_child == NULL && s->n_known - s->kv.n_computed == 1 && s->n_known > s->n_prompt;
 }
 
-/* What to ask the drafter for: as deep as s's length, and as many nodes as make branches of that. */
+/* The bounds of the next draft: as deep as s's length, and as many nodes as its branches take. */
 static draft_bounds bounds_of(const draft_options *o, draft_seq *d, int32_t room) {
     int32_t width = o->tree_width > 1 ? o->tree_width : 1;
     d->length = d->length == 0 ? o->n_tokens : d->length;
@@ -112,7 +107,7 @@ void draft_propose(engine *e) {
     }
 }
 
-/* How deep to ask for next time. */
+/* Sets the depth of the next draft. */
 static void adapt(draft_seq *d, int32_t most, const draft_outcome *o) {
     if (o->n_accepted > 0) {
         d->n_misses = d->n_pauses = 0;
@@ -150,4 +145,8 @@ void draft_forget(engine *e, sequence *s, bool over) {
     if (e->drafter && e->drafter->ops->forget) {
         e->drafter->ops->forget(e->drafter, s, over);
     }
+}
+
+bool draft_by_rejection(const engine *e, const sequence *s) {
+    return e->options.draft.rule == DRAFT_RULE_STANDARD && s->sampling.mirostat == MIROSTAT_OFF;
 }

@@ -3,78 +3,70 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/state.h"
+#include "sample/end_tokens.h"
 #include "sample/logprobs.h"
 #include "spec/rejection.h"
-#include "engine/state.h"
-#include "engine/verify.h"
 
 #define TILE_ROWS 16
 
-/* What the model keeps of one sequence. */
-typedef struct seat {
+/* The model's state of one sequence. */
+typedef struct model_seq {
     sequence *s;        /* NULL: free */
-    int32_t n_computed; /* its tokens whose keys and values are in the tables */
-    float mirostat_mu;  /* the sequence's, as its drafts would move it */
-    int32_t last;       /* the node of its drafts that the next one comes behind: the end of the first branch */
-    kv_table *tables;   /* [n_groups] */
-} seat;
+    kv_seq kv;          /* its tokens in the draft model's cache */
+    float mirostat_mu;  /* the sequence's, as its drafts would change it */
+    int32_t last;       /* the node of its draft that gets the next child: the end of the first branch */
+} model_seq;
 
 typedef struct model_drafter {
     drafter head;
     draft_model_options o;
-    kv_pool *pool;
-    int32_t n_seats, max_rows;
-    seat *seats;
-    kv_table *tables;                  /* [n_seats][n_groups] */
+    kv_cache cache;                    /* without an index: nothing is reused */
+    int32_t n_seqs, max_rows;
+    model_seq *seqs;
     int32_t *tokens, *positions, *out_rows;
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     attn_item *work;
-    seat **drafting;                   /* [n_seats] those whose next row gives a token */
+    model_seq **drafting;                   /* [n_seqs] those whose next row gives a token */
     int32_t n_drafting, max_work;
-    kv_copies copies;                  /* never any: pages are not shared */
-    float *distributions;              /* [n_seats][n_tokens][n_vocab] with rejection sampling, else NULL */
+    kv_copies copies;                  /* always empty: pages are not shared */
+    float *distributions;              /* [n_seqs][n_tokens][n_vocab] with rejection sampling, else NULL */
     batch rows;
 } model_drafter;
 
-/* ---- seats ---- */
+/* ---- sequences ---- */
 
-static void leave_seat(model_drafter *d, seat *at) {
-    for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
-        kv_table_clear(d->pool, &at->tables[g]);
-    }
-    at->s->draft.seat = 0;
+static void drop_seq(model_drafter *d, model_seq *at) {
+    kv_seq_release(&d->cache, &at->kv, at->s->tokens, KV_DROP);
+    at->s->draft.model_seq = 0;
     at->s = NULL;
-    at->n_computed = 0;
 }
 
-/* Gives up what is kept of some sequence that is not asked for now; false when there is none. */
+/* Releases the state of some sequence that is not drafted for in this step; false when there is none. */
 static bool leave_idle(model_drafter *d) {
-    for (int32_t i = 0; i < d->n_seats; i++) {
-        if (d->seats[i].s != NULL && d->seats[i].s->draft.wanted.nodes == 0) {
-            leave_seat(d, &d->seats[i]);
+    for (int32_t i = 0; i < d->n_seqs; i++) {
+        if (d->seqs[i].s != NULL && d->seqs[i].s->draft.wanted.nodes == 0) {
+            drop_seq(d, &d->seqs[i]);
             return true;
         }
     }
     return false;
 }
 
-/* s's seat, with what it holds that is still true. */
-static seat *take_seat(model_drafter *d, sequence *s) {
-    if (s->draft.seat == 0) {
+/* The model's state of s, truncated to the tokens that are still valid. */
+static model_seq *take_seq(model_drafter *d, sequence *s) {
+    if (s->draft.model_seq == 0) {
         int32_t i = 0;
-        while (d->seats[i].s != NULL) { /* only sequences that run have seats, and there is one for each of these */
+        while (d->seqs[i].s != NULL) { /* only running sequences have a state, and there is one for each of these */
             i++;
         }
-        d->seats[i].s = s;
-        s->draft.seat = i + 1;
+        d->seqs[i].s = s;
+        s->draft.model_seq = i + 1;
     }
-    seat *at = &d->seats[s->draft.seat - 1];
-    if (at->n_computed > s->draft.n_agreed) {
-        at->n_computed = s->draft.n_agreed;
-        for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
-            kv_table_truncate(d->pool, &at->tables[g], at->n_computed, d->o.layout->page_tokens);
-        }
+    model_seq *at = &d->seqs[s->draft.model_seq - 1];
+    if (at->kv.n_computed > s->draft.n_agreed) {
+        kv_seq_truncate(&d->cache, &at->kv, s->draft.n_agreed);
     }
     at->mirostat_mu = s->mirostat_mu;
     at->last = DRAFT_ROOT;
@@ -82,44 +74,35 @@ static seat *take_seat(model_drafter *d, sequence *s) {
     return at;
 }
 
-/* Pages for n more tokens in every group, or in none. */
-static bool reserve(model_drafter *d, seat *at, int32_t n) {
-    const int32_t size = d->o.layout->page_tokens;
-    for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
-        quire_err r = kv_table_append(d->pool, &at->tables[g], n, size, &d->copies);
-        while (r == QUIRE_NO_ROOM && leave_idle(d)) {
-            r = kv_table_append(d->pool, &at->tables[g], n, size, &d->copies);
-        }
-        if (r != QUIRE_OK) {
-            while (g-- > 0) {
-                kv_table_truncate(d->pool, &at->tables[g], at->n_computed, size);
-            }
-            return false;
-        }
+/* Reserves pages for n more tokens in every group, or in none. */
+static bool reserve(model_drafter *d, model_seq *at, int32_t n) {
+    quire_err r = kv_seq_reserve(&d->cache, &at->kv, n, &d->copies);
+    while (r == QUIRE_NO_ROOM && leave_idle(d)) {
+        r = kv_seq_reserve(&d->cache, &at->kv, n, &d->copies);
     }
-    return true;
+    return r == QUIRE_OK;
 }
 
-/* ---- passes ---- */
+/* ---- forward passes ---- */
 
-/* Adds a seat's next n rows to the batch; its pages are reserved. Logits are wanted behind the last when that is the last token there is.
- */
-static void add_rows(model_drafter *d, seat *at, int32_t n, int32_t n_tokens) {
+/* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted behind the last row when that is the last known
+ * token. */
+static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
-    *q = (batch_seq){.row0 = d->rows.n_rows, .n_rows = n, .n_tokens = at->n_computed + n};
+    *q = (batch_seq){.row0 = d->rows.n_rows, .n_rows = n, .n_tokens = at->kv.n_computed + n};
     for (int32_t i = 0; i < n; i++) {
-        int32_t row = d->rows.n_rows++, p = at->n_computed + i;
+        int32_t row = d->rows.n_rows++, p = at->kv.n_computed + i;
         d->tokens[row] = at->s->tokens[p];
         d->positions[row] = p;
         for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
-            d->slots[g][row] = (kv_slot){kv_table_slot(&at->tables[g], p, d->o.layout->page_tokens)};
+            d->slots[g][row] = (kv_slot){kv_seq_slot(&d->cache, &at->kv, g, p)};
         }
     }
     for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
-        q->pages[g] = &at->tables[g].pages->v;
+        q->pages[g] = &at->kv.tables[g].pages->v;
     }
-    at->n_computed += n;
-    if (at->n_computed == n_tokens) {
+    kv_seq_advance(&at->kv, n);
+    if (at->kv.n_computed == n_tokens) {
         d->out_rows[d->rows.n_out++] = d->rows.n_rows - 1;
         d->drafting[d->n_drafting++] = at;
     }
@@ -136,17 +119,17 @@ static void run_pass(model_drafter *d) {
     d->o.b->ops->step_wait(d->o.b);
 }
 
-/* Tokens of its first branch that a seat has guessed. */
-static int32_t n_guessed(const seat *at) {
+/* How many tokens of its first branch are guessed. */
+static int32_t n_guessed(const model_seq *at) {
     return at->last == DRAFT_ROOT ? 0 : at->s->draft.tree.depths[at->last];
 }
 
-/* Draws the seat's next guess from row i's distribution, by noise of its own, and keeps the distribution; false when there is none. */
-static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_context *c, int32_t *token) {
+/* Draws the sequence's next guess from row i's distribution, with its own noise, and keeps the distribution; false when there is none. */
+static bool draw(model_drafter *d, engine *e, model_seq *at, int32_t i, const sample_context *c, int32_t *token) {
     const float *probs;
     sequence *s = at->s;
     size_t n = (size_t)e->desc->n_vocab;
-    float *own = d->distributions + (size_t)(s->draft.seat - 1) * (size_t)e->options.draft.n_tokens * n,
+    float *own = d->distributions + (size_t)(s->draft.model_seq - 1) * (size_t)e->options.draft.n_tokens * n,
           *row = own + (size_t)n_guessed(at) * n;
     if (sampler_distribution(e->sampler, d->o.b->ops->logits(d->o.b, i), c, &probs) != QUIRE_OK) {
         return false;
@@ -158,7 +141,7 @@ static bool draw(model_drafter *d, engine *e, seat *at, int32_t i, const sample_
     return true;
 }
 
-/* Adds the likeliest tokens as other children of the root, beside the one that was picked. */
+/* Adds the likeliest tokens as further children of the root, besides the sampled one. */
 static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
     draft_tree *t = &s->draft.tree;
     int32_t sampled = t->tokens[0];
@@ -169,8 +152,8 @@ static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
     }
 }
 
-/* Picks the seat's next guess from row i's logits, as the target would; false when it is the last. The first one may be one of several. */
-static bool sample_draft(model_drafter *d, engine *e, seat *at, int32_t i) {
+/* Samples the sequence's next guess from row i's logits, as the target would; false when it is the last. The first one may get siblings. */
+static bool sample_draft(model_drafter *d, engine *e, model_seq *at, int32_t i) {
     sequence *s = at->s;
     token_logprob likeliest[DRAFT_MAX_WIDTH];
     const draft_bounds *wanted = &s->draft.wanted;
@@ -185,23 +168,23 @@ static bool sample_draft(model_drafter *d, engine *e, seat *at, int32_t i) {
                         .mirostat_mu = &at->mirostat_mu};
     n_likeliest = n_likeliest < e->desc->n_vocab ? n_likeliest : e->desc->n_vocab;
     logprobs_top(d->o.b->ops->logits(d->o.b, i), e->desc->n_vocab, 0.0, n_likeliest, likeliest);
-    if (verify_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token)
+    if (draft_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token)
                                   : sampler_sample(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
         return false;
     }
     s->tokens[n] = token;
     at->last = draft_tree_add(&s->draft.tree, at->last, token);
     add_others(s, likeliest, n_likeliest);
-    return n_guessed(at) < wanted->depth && s->draft.tree.n < wanted->nodes && !sequence_ends_with(s, token, e->desc->eos, e->desc->n_eos);
+    return n_guessed(at) < wanted->depth && s->draft.tree.n < wanted->nodes && end_token_kind(&s->sampling, e->desc, token) == END_NONE;
 }
 
-/* The first pass: brings those that are asked for up to date, as far as rows reach. */
+/* The first pass: computes the known tokens of the sequences to draft for, as far as the rows of a step suffice. */
 static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
     begin_pass(d);
     for (int32_t i = 0; i < n && d->rows.n_rows < d->max_rows; i++) {
         sequence *s = seqs[i];
-        seat *at = s->n_known + s->draft.wanted.depth <= d->o.max_len ? take_seat(d, s) : NULL;
-        int32_t missing = at ? s->n_known - at->n_computed : 0, room = d->max_rows - d->rows.n_rows;
+        model_seq *at = s->n_known + s->draft.wanted.depth <= d->o.max_len ? take_seq(d, s) : NULL;
+        int32_t missing = at ? s->n_known - at->kv.n_computed : 0, room = d->max_rows - d->rows.n_rows;
         int32_t n_rows = missing < room ? missing : room;
         if (n_rows > 0 && reserve(d, at, n_rows)) {
             add_rows(d, at, n_rows, s->n_known);
@@ -212,12 +195,12 @@ static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
     }
 }
 
-/* Picks for those that the last pass gave logits, and begins the next with those that go on. */
+/* Samples for those that the last pass gave logits, and fills the next batch with those that continue. */
 static void sample_all(model_drafter *d, engine *e) {
     int32_t n = d->n_drafting;
     begin_pass(d);
     for (int32_t i = 0; i < n; i++) {
-        seat *at = d->drafting[i]; /* entries before i are written, none from i on */
+        model_seq *at = d->drafting[i]; /* entries before i are written, none from i on */
         if (sample_draft(d, e, at, i) && reserve(d, at, 1)) {
             add_rows(d, at, 1, at->s->n_known + n_guessed(at));
         }
@@ -238,8 +221,8 @@ static void propose(drafter *head, engine *e, sequence *const *seqs, int32_t n) 
 static void forget(drafter *head, sequence *s, bool over) {
     model_drafter *d = (model_drafter *)head;
     (void)over;
-    if (s->draft.seat > 0) {
-        leave_seat(d, &d->seats[s->draft.seat - 1]);
+    if (s->draft.model_seq > 0) {
+        drop_seq(d, &d->seqs[s->draft.model_seq - 1]);
     }
 }
 
@@ -247,46 +230,45 @@ static void forget(drafter *head, sequence *s, bool over) {
 
 static void model_drafter_close(drafter *head) {
     model_drafter *d = (model_drafter *)head;
-    if (d->seats && d->tables) {
-        for (int32_t i = 0; i < d->n_seats * d->o.layout->n_groups; i++) {
-            kv_table_deinit(d->pool, &d->tables[i]);
+    for (int32_t i = 0; d->seqs && i < d->n_seqs; i++) {
+        if (d->seqs[i].s != NULL) {
+            kv_seq_release(&d->cache, &d->seqs[i].kv, d->seqs[i].s->tokens, KV_DROP);
         }
+        kv_seq_deinit(&d->seqs[i].kv);
     }
-    kv_pool_close(d->pool);
+    kv_cache_close(&d->cache);
     for (int32_t g = 0; g < KV_MAX_GROUPS; g++) {
         mem_free(d->slots[g]);
     }
-    void *blocks[] = {d->seats,      d->tables, d->tokens,           d->positions,     d->out_rows,
-                      d->batch_seqs, d->work,   (void *)d->drafting, d->distributions, d};
+    void *blocks[] = {d->seqs, d->tokens,           d->positions,     d->out_rows, d->batch_seqs,
+                      d->work,  (void *)d->drafting, d->distributions, d};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         mem_free(blocks[i]);
     }
 }
 
-static quire_err open_seats(model_drafter *d) {
+static quire_err open_seqs(model_drafter *d) {
     const kv_layout *l = d->o.layout;
-    d->tables = mem_new((size_t)d->n_seats * (size_t)l->n_groups, sizeof *d->tables);
-    d->seats = mem_new((size_t)d->n_seats, sizeof *d->seats);
-    if (!d->seats || !d->tables) {
+    kv_cache_options o = kv_cache_options_of(l, d->o.n_pages);
+    o.no_index = true;
+    d->seqs = mem_new((size_t)d->n_seqs, sizeof *d->seqs);
+    if (!d->seqs) {
         return QUIRE_NO_MEMORY;
     }
-    for (int32_t i = 0; i < d->n_seats; i++) {
-        d->seats[i].tables = d->tables + (size_t)i * (size_t)l->n_groups;
-        for (int32_t g = 0; g < l->n_groups; g++) {
-            TRY(kv_table_init(&d->seats[i].tables[g], (int32_t)kv_pages_for(d->o.max_len, l->page_tokens)));
-        }
+    for (int32_t i = 0; i < d->n_seqs; i++) {
+        TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups, (int32_t)kv_pages_for(d->o.max_len, l->page_tokens)));
     }
-    return kv_pool_open(d->o.n_pages, &d->pool);
+    return kv_cache_open(&o, &d->cache);
 }
 
 static quire_err open_arrays(model_drafter *d) {
-    size_t n_rows = (size_t)d->max_rows, n_seqs = (size_t)d->n_seats;
+    size_t n_rows = (size_t)d->max_rows, n_seqs = (size_t)d->n_seqs;
     d->tokens = mem_new(n_rows, sizeof *d->tokens);
     d->positions = mem_new(n_rows, sizeof *d->positions);
     d->out_rows = mem_new(n_seqs, sizeof *d->out_rows);
     d->batch_seqs = mem_new(n_seqs, sizeof *d->batch_seqs);
-    d->drafting = mem_new(n_seqs, sizeof(seat *));
-    d->max_work = d->max_rows + d->n_seats;
+    d->drafting = mem_new(n_seqs, sizeof(model_seq *));
+    d->max_work = d->max_rows + d->n_seqs;
     d->work = mem_new((size_t)d->max_work, sizeof *d->work);
     for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
         d->rows.slots[g] = d->slots[g] = mem_new(n_rows, sizeof *d->slots[g]);
@@ -317,13 +299,13 @@ quire_err draft_model_open(engine *e, drafter **out, quire_error *err) {
     }
     d->head.ops = &ops;
     d->o = *o;
-    d->n_seats = e->limits.max_seqs;
+    d->n_seqs = e->limits.max_seqs;
     d->max_rows = e->limits.max_rows;
-    quire_err r = open_seats(d);
+    quire_err r = open_seqs(d);
     r = r ? r : open_arrays(d);
     if (r == QUIRE_OK && e->options.draft.rule == DRAFT_RULE_STANDARD) {
         d->distributions =
-            mem_new((size_t)d->n_seats * (size_t)e->options.draft.n_tokens, (size_t)desc->n_vocab * sizeof *d->distributions);
+            mem_new((size_t)d->n_seqs * (size_t)e->options.draft.n_tokens, (size_t)desc->n_vocab * sizeof *d->distributions);
         r = d->distributions ? QUIRE_OK : QUIRE_NO_MEMORY;
     }
     if (r != QUIRE_OK) {

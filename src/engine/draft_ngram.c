@@ -8,12 +8,12 @@ typedef struct ngram_drafter {
     int32_t lookup_min, lookup_max;
 } ngram_drafter;
 
-/* A place in the tokens that ends as they end. */
+/* A match: earlier tokens that equal the last ones. */
 typedef struct place {
-    int32_t length, from; /* tokens that agree, and where what follows begins */
+    int32_t length, from; /* tokens that agree, and the index of what follows them */
 } place;
 
-/* Enters a place among the best, longest first, behind those that are as long; not if a better one goes on with the same token. Returns how
+/* Inserts a match among the best, longest first, after equally long ones; not if a better one continues with the same token. Returns how
  * many there are. */
 static int32_t enter(const int32_t *tokens, place found, place *best, int32_t n, int32_t most) {
     int32_t at = 0;
@@ -25,7 +25,7 @@ static int32_t enter(const int32_t *tokens, place found, place *best, int32_t n,
     if (at == most) {
         return n;
     }
-    int32_t last = at; /* what the new one pushes out: one that goes on with the same token, or the worst of too many */
+    int32_t last = at; /* what the new one replaces: a match that continues with the same token, or the worst of too many */
     while (last < n && last < most - 1 && tokens[best[last].from] != tokens[found.from]) {
         last++;
     }

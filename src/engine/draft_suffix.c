@@ -7,12 +7,12 @@
 
 #define MAX_NAMESPACES  256
 #define MAX_TEXTS   16384
-#define MIN_TEXT    2 /* a shorter output teaches nothing */
+#define MIN_TEXT    2 /* shorter outputs are not kept */
 #define MAX_TEXT    (SUFFIX_TEXTS / 4) /* tokens of one output that are kept */
 
-/* Recent outputs of one namespace hang under one root. */
+/* The recent outputs of one namespace, which are under one root of the tree. */
 typedef struct namespace {
-    int32_t root, n_texts; /* n_texts 0: not in use */
+    int32_t root, n_texts; /* n_texts 0: free */
     size_t n_name;
     uint8_t name[ENGINE_NAMESPACE_BYTES];
 } namespace;
@@ -30,7 +30,7 @@ typedef struct suffix_drafter {
     text *texts;   /* [MAX_TEXTS] a queue: the oldest at first */
     int32_t first, n_texts, max_texts;
     int32_t *ring; /* [SUFFIX_TEXTS] */
-    int32_t end;   /* where the next output goes */
+    int32_t end;   /* the index for the next output */
 } suffix_drafter;
 
 /* ---- recent outputs ---- */
@@ -56,7 +56,7 @@ static int32_t find_namespace(const suffix_drafter *d, const sequence *s) {
     return -1;
 }
 
-/* s's namespace, perhaps new, with one text more to come; -1 when there is no place for it. */
+/* s's namespace, made if need be, with one text more to come; -1 when all are in use. */
 static int32_t enter_namespace(suffix_drafter *d, const sequence *s) {
     int32_t i = find_namespace(d, s);
     for (int32_t k = 0; i < 0 && k < MAX_NAMESPACES; k++) {
@@ -71,7 +71,7 @@ static int32_t enter_namespace(suffix_drafter *d, const sequence *s) {
     return i;
 }
 
-/* A place for n tokens in the ring, where the oldest outputs make room. */
+/* Finds n free tokens in the ring, and drops the oldest outputs for them. */
 static int32_t ring_place(suffix_drafter *d, int32_t n) {
     int32_t from = d->end + n <= SUFFIX_TEXTS ? d->end : 0;
     while (d->n_texts > 0) {
@@ -80,7 +80,7 @@ static int32_t ring_place(suffix_drafter *d, int32_t n) {
         if (!overlaps && (from == d->end || t->from < d->end) && d->n_texts < d->max_texts) {
             break;
         }
-        drop_oldest(d); /* also one behind the end when the ring begins again: it is older than those at the start */
+        drop_oldest(d); /* also one behind the end when the ring wraps around: it is older than those at the start */
     }
     return from;
 }
@@ -101,7 +101,7 @@ static void keep_output(suffix_drafter *d, const sequence *s) {
         return;
     }
     memcpy(d->ring + from, s->tokens + s->n_prompt, (size_t)n * sizeof *d->ring);
-    d->namespaces[in].n_texts++; /* holds the namespace while others go */
+    d->namespaces[in].n_texts++; /* keeps the namespace while others are dropped */
     int32_t put = 0;
     while ((put = suffix_tree_put(d->tree, d->namespaces[in].root, d->ring + from, n, put)) < n && d->n_texts > 0) {
         drop_oldest(d);
@@ -126,7 +126,7 @@ static void leave_own(suffix_drafter *d, sequence *s) {
     }
 }
 
-/* Puts s's known tokens in, as far as *work reaches; true when all are. */
+/* Adds s's known tokens, as far as *work allows; true when all are in. */
 static bool index_own(suffix_drafter *d, sequence *s, int32_t *work) {
     draft_seq *q = &s->draft;
     if (q->own_failed) {
@@ -150,7 +150,7 @@ static bool index_own(suffix_drafter *d, sequence *s, int32_t *work) {
 
 /* ---- guessing ---- */
 
-/* A guess from what hangs under root, into an empty tree; returns how many of it to expect right. */
+/* Guesses from the tree under root, into an empty draft tree; returns the expected number of right tokens. */
 static double guess(const suffix_drafter *d, int32_t root, const sequence *s, draft_tree *out) {
     int32_t length = 0, node = root == SUFFIX_NONE ? SUFFIX_NONE : suffix_tree_match(d->tree, root, s->tokens, s->n_known, &length);
     if (node == SUFFIX_NONE) {

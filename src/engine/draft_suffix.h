@@ -1,11 +1,10 @@
-/* Suffix drafts: what most often followed the longest end of the sequence that occurred before, in the sequence itself or in recent outputs
- * of its namespace (prefixes are shared within a namespace only, and so are these). Of the two guesses it takes the one that is expected to
- * be longer right.
+/* Suffix drafts: guesses what most often followed the longest suffix of the sequence that occurred before, in the sequence itself or in
+ * recent outputs of its namespace (prefixes are shared within a namespace only, and so are these). It takes the guess with the larger
+ * expected number of right tokens.
  *
- * Memory is bounded: one suffix tree of SUFFIX_NODES nodes, of a sequence's prompt the last SUFFIX_OWN tokens, and the last outputs that
- * fit into SUFFIX_TEXTS tokens. When nodes run out the oldest outputs go; a sequence that finds none even so does without a tree of its
- * own. A step indexes at most SUFFIX_WORK tokens: a long prompt is not guessed from until it is in. Source: Oliaro et al. 2024,
- * "SuffixDecoding". */
+ * Memory is bounded: one suffix tree of SUFFIX_NODES nodes, the last SUFFIX_OWN tokens of each prompt, and the last outputs that fit into
+ * SUFFIX_TEXTS tokens. When nodes run out the oldest outputs are dropped; a sequence that still finds none has no tree of its own. A step
+ * indexes at most SUFFIX_WORK tokens; a long prompt gives no guesses until it is indexed. Source: Oliaro et al. 2024, "SuffixDecoding". */
 #ifndef ENGINE_DRAFT_SUFFIX_H
 #define ENGINE_DRAFT_SUFFIX_H
 

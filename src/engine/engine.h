@@ -1,9 +1,9 @@
-/* The engine: sequences, scheduler and steps on one thread; token ids in, token ids out. It never sees text.
+/* The engine runs sequences, scheduler and steps on one thread: token ids in, token ids out. It never sees text.
  *
- * Requests arrive through one in-ring (any thread may submit). Tokens leave by the board of the reader that the request names (out.h): a
- * sequence's tokens stand in its own array, of full length from the start, and the board only says how far it has grown. It has a place for
- * every request, and a request keeps its place until its end was read, so that nothing fills and the engine never waits for a reader. One
- * thread owns every sequence, page and device buffer. */
+ * Requests arrive through one in-ring; any thread may submit. Tokens leave by the output table of the reader that the request names
+ * (output.h). A sequence's tokens lie in its own array, which has its full length from the start; the output table only says how far it has
+ * grown. The table has an index for every request, and a request keeps its output index until its end was read. So nothing overflows and
+ * the engine never waits for a reader. One thread owns every sequence, page and device buffer. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 
@@ -14,22 +14,22 @@
 #include "base/ring.h"
 #include "base/wake.h"
 #include "core/params.h"
-#include "engine/draft.h"
-#include "sample/logprobs.h"
-#include "sched/preempt_cost.h"
-#include "sched/admission_policy.h"
+#include "engine/draft_types.h"
 #include "kv/evict.h"
 #include "kv/tier.h"
 #include "model/model.h"
+#include "sample/logprobs.h"
+#include "sched/admission_policy.h"
+#include "sched/preempt_cost.h"
 
 typedef struct engine engine;
 typedef struct engine_out engine_out;
 typedef struct sequence engine_fork;
 
-/* What of a finished or running sequence others may reuse. */
+/* What others may reuse of a finished or running sequence. */
 typedef enum prefix_cache { PREFIX_CACHE_NONE, PREFIX_CACHE_PAGE /* whole pages only */, PREFIX_CACHE_TOKEN } prefix_cache;
 
-/* Tokens with which prompts of all tenants begin: whole pages of them are shared by all. */
+/* A public prefix: tokens with which prompts of all tenants begin. Its whole pages are shared by all tenants. */
 typedef struct engine_prefix {
     const int32_t *tokens;
     int32_t n_tokens; /* at least a page */
@@ -41,9 +41,9 @@ typedef enum tier_write {
     TIER_WRITE_THROUGH /* soon after they were computed */
 } tier_write;
 
-/* Where pages go that leave the pool (kv/tier.h). All zero: nowhere. */
+/* Where pages go that leave the pool (kv/tier.h). All zero: no tiers. */
 typedef struct engine_tiers {
-    const char *version; /* names the model and its numeric configuration; needed while engine_open runs */
+    const char *version; /* names the model and its numeric configuration; read by engine_open only */
     int64_t host_bytes;
     const char *file_path; /* a directory, or NULL */
     int64_t file_bytes;
@@ -55,30 +55,30 @@ typedef struct engine_tiers {
 
 typedef struct engine_options {
     prefix_cache prefix_cache;
-    /* while something decodes, prefills take no more rows than keep a step within this; 0: all rows there are */
+    /* while a sequence decodes, prefills take only so many rows that a step stays within this time; 0: no limit */
     int64_t step_target_us;
     admission_policy schedule;          /* who is admitted first */
     double schedule_lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
     kv_policy eviction;             /* which cached page goes first */
     const engine_prefix *prefixes;  /* [n_prefixes], copied */
     int32_t n_prefixes;
-    const char *audit_path;         /* where each allocation of pages is written (audit_file.h); NULL: nowhere */
+    const char *audit_path;         /* the file that records each allocation of pages (audit_file.h); NULL: none */
     int32_t page_tokens, n_pages, max_model_len;
     int32_t max_batched_tokens, max_seqs, prefill_chunk;
-    bool starts_paused;        /* no step is taken before engine_release: what is submitted until then starts together */
-    bool no_chunked_prefill; /* a prompt is computed in one step or not yet: max_batched_tokens holds the longest */
-    bool no_fork_sharing;    /* samples of one prompt are requests of their own; beams have pages of their own as far as there is room */
+    bool starts_paused;        /* no step runs before engine_release: requests submitted until then start together */
+    bool no_chunked_prefill; /* a prompt is computed in one step: max_batched_tokens must hold the longest */
+    bool no_fork_sharing;    /* samples of one prompt are requests of their own; beams share no pages as far as there is room */
     bool no_cascade;         /* attention reads a shared prefix for each sequence by itself */
     engine_tiers tiers;
     draft_options draft;
     int64_t swap_bytes;   /* host memory for preempted sequences; 0: they are computed again */
-    preempt_mode preempt; /* whether they go there, where there is room */
-    int32_t max_requests; /* waiting, running, or ended and not yet read; more are QUIRE_BUSY */
+    preempt_mode preempt; /* whether they are swapped out where there is room */
+    int32_t max_requests; /* waiting, running, or ended and not yet read; further ones are refused with QUIRE_BUSY */
 } engine_options;
 
 typedef enum finish_reason { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR } finish_reason;
 
-/* A request's name: which entry of the engine's table, and which use of it. */
+/* A request's id: an entry of the engine's table, and which use of that entry. */
 typedef struct request_id {
     uint32_t index, generation;
 } request_id;
@@ -91,36 +91,36 @@ typedef struct engine_event {
     int32_t position;     /* of the token in the sequence; at the end: tokens in the sequence */
     finish_reason finish; /* FINISH_NONE for a token */
     quire_err error;      /* at FINISH_ERROR */
-    int32_t retry_after_s; /* at QUIRE_BUSY: when the same might be served */
-    /* A token's log-probabilities, where the request asked for them, else NULL: logprobs_width of them, its own first, then those
-     * of the likeliest. And those of the prompt: prompt_logprobs_width for each token but the first; not with the
-     * end. Valid until the next pop. */
+    int32_t retry_after_s; /* at QUIRE_BUSY: when the same request might be served */
+    /* A token's log-probabilities, where the request asked for them, else NULL: logprobs_width of them, the token's own first, then the
+     * likeliest. prompt_logprobs has prompt_logprobs_width for each prompt token but the first; not with the end. Valid until the next
+     * pop. */
     const token_logprob *logprobs, *prompt_logprobs;
     bool stopped_by_eos;  /* FINISH_STOP: by one of the model's eos tokens rather than a stop token of the request */
-    struct explain *explain; /* at the end of a request that asked (explain.h): mem_new'd, the reader's from now on */
-    /* at the end: how many requests of this engine had ended before this one. Ends are read in another order than they came in */
+    struct explain *explain; /* at the end, where the request asked for it (explain.h): the report, mem_new'd; the reader owns it */
+    /* at the end: how many requests of this engine had ended before this one. Ends are not read in the order in which they happened */
     uint64_t n_ended_before;
-    double beam_score, beam_sum; /* at the end of a beam search's result: by which it was ranked; of its tokens' log-probabilities */
-    int32_t n_cached;     /* prompt tokens that were not computed but found in the prefix cache when the request was first admitted */
+    double beam_score, beam_sum; /* at the end of a beam search's result: its rank's score; the sum of its tokens' log-probabilities */
+    int32_t n_cached;     /* prompt tokens found in the prefix cache when the request was first admitted */
 } engine_event;
 
 #define ENGINE_NAMESPACE_BYTES 192
 
-/* What ends a beam beside its tokens: whether tokens[0..n), n_prompt of them the prompt, are over with the last. Called on the engine's
- * thread: it allocates nothing, waits for nothing, and gives the same answer to the same tokens. */
+/* A further condition that ends a beam: whether tokens[0..n), n_prompt of them the prompt, are over with the last one. Called on the engine
+ * thread: it allocates nothing, never blocks, and returns the same for the same tokens. */
 typedef struct engine_ending {
-    bool (*is_over)(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n); /* NULL: nothing does */
+    bool (*is_over)(void *context, const int32_t *tokens, int32_t n_prompt, int32_t n); /* NULL: no condition */
     void *context; /* alive until the last end event */
 } engine_ending;
 
 typedef struct engine_request {
-    int32_t *tokens;       /* the prompt, at least one; mem_new'd, owned by the engine from submit on */
+    int32_t *tokens;       /* the prompt, at least one; mem_new'd; the engine owns it from submit on */
     int32_t n_tokens;
     sampling_params sampling; /* has_seed is true: api gives a seed to requests without one */
     /* log-probabilities to report with each token: its own and width - 1 of the likeliest; 0: none */
     int32_t logprobs_width, prompt_logprobs_width;
-    int32_t priority;      /* ADMISSION_PRIORITY: the lower goes first */
-    int64_t deadline_us;   /* after which time from now on a first token is of no use; 0: none. What cannot make it ends with QUIRE_BUSY */
+    int32_t priority;      /* ADMISSION_PRIORITY: the lower number is admitted first */
+    int64_t deadline_us;   /* a first token must come within this time of submit; 0: any. Else the request ends with QUIRE_BUSY */
     beam_params beams;     /* width 0: tokens are sampled */
     engine_ending ending;  /* of beams, from min_tokens on */
     uint32_t sample_index; /* which sample of the request this is: part of the noise's key */
@@ -128,13 +128,13 @@ typedef struct engine_request {
     int32_t logits_first;  /* rows from this position on are written to logits_out; earlier tokens may come from the cache */
     const void *namespace;     /* names the tenant: prefixes are shared within a namespace only. n_namespace bytes, copied */
     size_t n_namespace;        /* at most ENGINE_NAMESPACE_BYTES */
-    bool retains;          /* its pages in the prefix cache are kept as retention, which is valid, says (kv/evict.h) */
+    bool retains;          /* `retention`, which is valid, applies to its pages in the prefix cache (kv/evict.h) */
     kv_retention retention;
-    bool explain;          /* its end tells how it went */
-    /* A branch (branch.h): its first fork_position tokens are those of the fork parent, whose pages it shares; n_prompt of n_tokens were a
-     * prompt, the others count as generated before, for max_tokens, min_tokens and penalties. One that replaces its fork parent takes over:
-     * the fork parent ends as cancelled, and tokens from fork_position on are events of the branch, those given without log-probabilities.
-     * NULL and 0: no branch. */
+    bool explain;          /* its end event carries a report */
+    /* A branch (branch.h). Its first fork_position tokens are those of the fork parent, whose pages it shares. The first n_prompt of
+     * n_tokens are a prompt; the others count as generated before, for max_tokens, min_tokens and penalties. A branch that replaces its
+     * fork parent takes over: the fork parent ends as cancelled, and tokens from fork_position on are events of the branch, the given ones
+     * without log-probabilities. NULL and 0: no branch. */
     engine_fork *fork_from;     /* the caller's */
     int32_t fork_position, n_prompt;
     bool fork_replaces;    /* one sample only */
@@ -142,43 +142,45 @@ typedef struct engine_request {
     void *user;
 } engine_request;
 
-/* Starts the engine's thread over a model and a backend whose step_open and kv_open were called with this layout and these limits (max_rows
- * = max_batched_tokens, max_out = draft_max_out). All three stay the caller's and must outlive the engine; from now on the engine's thread
- * runs the backend. */
+/* Starts the engine thread over a model and a backend. The backend's step_open and kv_open were called with this layout and these limits
+ * (max_rows = max_batched_tokens, max_out = draft_max_out). The caller owns all three and closes them after the engine; from now on the
+ * engine thread runs the backend. */
 quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err);
-/* Lets an engine that was opened with starts_paused begin. Any thread. */
+/* Starts the steps of an engine that was opened with starts_paused. Any thread. */
 void engine_release(engine *e);
-/* Stops the thread; requests that stand end with FINISH_CANCELLED. Readers pop and close their boards before. */
+/* Stops the thread; requests that are not over end with FINISH_CANCELLED. Readers pop their events and close their output tables before. */
 void engine_close(engine *e);
 
-/* A board for one reader, with the wake call that tells it: rung once a step that had something for it. */
+/* Opens an output table for one reader. The engine wakes `reader` once a step in which one of its requests has grown. */
 quire_err engine_out_open(engine *e, wake *reader, engine_out **out);
-/* Every request that names it must have ended, and its end been popped. */
+/* Closes an output table. Every request that names it must have ended, and its end been popped. */
 void engine_out_close(engine_out *o);
-/* The next event, or false when there is none now. The reader's thread. */
+/* Pops the next event; false when there is none. The reader's thread. */
 bool engine_out_pop(engine_out *o, engine_event *event);
 
-/* Hands a request over. QUIRE_TOO_LARGE when it can never fit (prompt plus one token over the length limit or the pool), QUIRE_BUSY when
- * the engine is full: r->tokens then stays the caller's. Any thread. */
+/* Submits a request. QUIRE_TOO_LARGE when it can never fit (prompt plus one token exceed the length limit or the pool), QUIRE_BUSY when the
+ * engine is full; on failure r->tokens stays the caller's. Any thread. */
 quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err);
-/* With r->beams, the n (at most its width) best results of a beam search instead of samples, the best first: their tokens come all at once
- * when the search is over, an empty one where it found fewer. Cancelling one of them ends the search. QUIRE_TOO_LARGE also when its beams
- * could outgrow the pool; where r names no max_tokens, they get as many as fit.
+/* Submits several sequences of one request: with r->beams a beam search, else n samples.
  *
- * Else n samples of one prompt: as n requests that differ in their sample_index, r's and those that follow, and in their users. The prompt
- * is computed once and its pages are shared. All are handed over or none; errors as above, and QUIRE_INVALID for what belongs to one alone
- * (logits and log-probabilities of the prompt) where n > 1. */
+ * With r->beams: returns the n (at most its width) best results of a search, the best first. Their tokens come all at once when the search
+ * is over, an empty result where it found fewer. Cancelling one of them ends the search. QUIRE_TOO_LARGE also when its beams could outgrow
+ * the pool; where r names no max_tokens, they get as many as fit.
+ *
+ * Else n samples of one prompt, as n requests that differ in sample_index (r's and those that follow) and in users. The prompt is computed
+ * once and its pages are shared. All are submitted or none. Errors as above, and QUIRE_INVALID for options of one sample only (logits and
+ * log-probabilities of the prompt) where n > 1. */
 quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err);
-/* Holds a request so that branches can go on from it, even when it ends meanwhile. The thread of its reader, before that has popped its
- * end: QUIRE_NOT_FOUND after. */
+/* Takes a reference to a request, so that it can be a fork parent even after it ended. Called on its reader's thread before its end was
+ * popped; QUIRE_NOT_FOUND after. */
 quire_err engine_fork_acquire(engine *e, request_id id, engine_fork **out);
-/* Any thread, also after the engine was closed. NULL does nothing. */
+/* Drops the reference. Any thread, also after the engine was closed. NULL does nothing. */
 void engine_fork_release(engine_fork *fork_from);
 /* Ends a request; unknown or finished ids are ignored. Any thread. */
 void engine_cancel(engine *e, request_id id);
 
-/* Totals and gauges. Times in microseconds; histograms count by ENGINE_BOUNDS_US, not cumulative. Read from any thread, each value by
- * itself exact. */
+/* Totals and gauges. Times in microseconds; histograms count by ENGINE_BOUNDS_US, not cumulative. Read from any thread; each value by
+ * itself is exact. */
 #define ENGINE_N_BOUNDS 16
 extern const int64_t ENGINE_BOUNDS_US[ENGINE_N_BOUNDS];
 
@@ -189,26 +191,26 @@ typedef struct engine_histogram {
 typedef struct engine_stats {
     int64_t n_running, n_waiting;
     int64_t n_pages, n_pages_free, n_pages_held, n_pages_cached;
-    int64_t n_pages_held_most;                             /* of any step so far */
+    int64_t n_pages_held_most;                             /* the most of any step so far */
     int64_t prompt_tokens, generation_tokens, finished[5]; /* by finish_reason */
     int64_t prompt_tokens_queried, prompt_tokens_reused;   /* at first admissions: looked up in the prefix cache, and found there */
-    int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence comes back */
+    int64_t known_tokens_queried, known_tokens_reused;     /* the same when a preempted sequence is admitted again */
     int64_t steps, step_rows, step_us, preemptions;
-    /* of steps: before the forward pass; choosing tokens; the rest of what follows it */
+    /* times of steps: before the forward pass; sampling; the rest of what follows it */
     int64_t plan_ns, sample_ns, commit_ns;
     int64_t deadlines_refused;                             /* requests that could not have made their deadline */
     int64_t swapped_out, swapped_in;                       /* preempted sequences */
     int64_t swapped_pages, swap_us;                        /* copied either way, and how long that took */
-    /* times a sequence's drafts were verified, how many tokens, how many were accepted */
+    /* drafts verified; their tokens; how many of these were accepted */
     int64_t drafts, draft_tokens, draft_accepted;
-    int64_t draft_accepted_at[DRAFT_MAX];                  /* the same by place in the draft */
-    int64_t jump_forward_tokens;                                 /* accepted without being chosen */
-    int64_t promoted_tokens;                               /* that came back into the pool from a tier */
+    int64_t draft_accepted_at[DRAFT_MAX];                  /* the same by depth in the draft */
+    int64_t jump_forward_tokens;                                 /* accepted without being sampled */
+    int64_t promoted_tokens;                               /* tokens whose pages came back from a tier into the pool */
     kv_tier_stats tiers[KV_N_TIERS];
     engine_histogram first_token, gap, whole; /* time to first token, between tokens, of whole requests */
 } engine_stats;
 
-/* How long the step that now runs has been running; 0 between steps. Any thread. */
+/* How long the present step has been running; 0 between steps. Any thread. */
 int64_t engine_busy_us(const engine *e);
 
 void engine_stats_read(engine *e, engine_stats *out);

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "engine/state.h"
 
-#define MAX_PAGES  65536 /* shown; a tree of more entries is not */
+#define MAX_PAGES  65536 /* most pages shown; a tree of more entries is not shown */
 #define MAX_SEQS   4096
 #define MAX_EVENTS 256
 
@@ -16,8 +16,8 @@ struct engine_view {
     quire_kv_view *view;
     wake reader;
     atomic_int state;   /* view_state */
-    atomic_int holders; /* its owner, and the engine's thread while it is asked for */
-    engine_view *next;  /* in the engine's stack of asks */
+    atomic_int holders; /* references: its owner, and the engine thread while it is requested */
+    engine_view *next;  /* in the engine's stack of requests */
 };
 
 static int32_t at_most(int32_t n, int32_t most) {
@@ -83,22 +83,22 @@ const quire_kv_view *engine_view_get(engine_view *w) {
 }
 
 static void fill(const engine *e, quire_kv_view *v) {
-    kv_view_begin(v, e->pool, e->layout.page_tokens, e->layout.n_groups);
+    kv_view_begin(v, e->kv.pool, e->layout.page_tokens, e->layout.n_groups);
     for (int32_t i = 0; i < e->n_running; i++) {
         const sequence *s = e->running[i];
         quire_kv_view_state state = s->state == SEQ_PREFILL ? QUIRE_KV_PREFILL : QUIRE_KV_DECODE;
-        const uint8_t *end = memchr(s->namespace, 0, s->n_namespace); /* of the tenant's name, where a salt follows */
+        const uint8_t *end = memchr(s->namespace, 0, s->n_namespace); /* the end of the tenant's name, where a salt follows */
         str owner = {(const char *)s->namespace, end != NULL ? (size_t)(end - s->namespace) : s->n_namespace};
-        kv_view_seq(v, (int64_t)s->arrival + 1, owner, state, s->tokens, s->tables, s->n_tables);
+        kv_view_seq(v, (int64_t)s->arrival + 1, owner, state, s->tokens, s->kv.tables, s->kv.n_tables);
     }
-    kv_view_end(v, e->index, e->events);
+    kv_view_end(v, e->kv.index, e->kv.events);
 }
 
 void engine_view_response(engine *e) {
     engine_view *w = atomic_exchange(&e->views, NULL);
     while (w != NULL) {
         engine_view *next = w->next;
-        if (atomic_load(&w->holders) > 1) { /* its owner still wants it */
+        if (atomic_load(&w->holders) > 1) { /* its owner has not closed it */
             fill(e, w->view);
             atomic_store(&w->state, VIEW_FILLED);
             wake_ring(&w->reader);

@@ -5,14 +5,6 @@
 #include "engine/prefix_wait.h"
 #include "engine/state.h"
 
-explain *explain_new(void) {
-    explain *x = mem_new(1, sizeof *x);
-    if (x) {
-        x->report.n_waits[QUIRE_WAIT_TURN] = 1;
-    }
-    return x;
-}
-
 void explain_enter(engine *e, sequence *s) {
     if (s->explain) {
         s->explain->is_counted = true;
@@ -20,11 +12,11 @@ void explain_enter(engine *e, sequence *s) {
     }
 }
 
-/* Closes the time since the last cut. */
+/* Counts the time since the last cut, and cuts here. */
 static void cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
     int64_t since_us = x->since_us > 0 ? x->since_us : s->submitted_us;
-    int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have its time, which may lie before another cut in it */
+    int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have the step's time, which may be before an earlier cut */
     x->since_us = since_us + us;
     switch (x->stage) {
     case EXPLAIN_QUEUE:
@@ -36,7 +28,7 @@ static void cut(sequence *s, int64_t now_us) {
     }
 }
 
-/* From now on s waits for that. */
+/* From here on s has this kind of wait. */
 static void wait_for(sequence *s, quire_wait wait) {
     explain *x = s->explain;
     if (x->stage != EXPLAIN_QUEUE || x->wait != wait || x->report.n_waits[wait] == 0) {
@@ -46,7 +38,7 @@ static void wait_for(sequence *s, quire_wait wait) {
     x->wait = wait;
 }
 
-/* What keeps those out that wait for nothing of their own. */
+/* The kind of wait of all sequences that have none of their own. */
 static quire_wait common_wait(const engine *e, int32_t n_candidates) {
     const sched_plan *plan = &e->step.plan;
     if (e->n_running >= e->limits.max_seqs) {
@@ -90,7 +82,7 @@ void explain_shared(sequence *s, quire_wait wait) {
         wait_for(s, wait);
         cut(s, clock_us());
         x->stage = EXPLAIN_PREFILL;
-        x->report.shared = s->n_computed;
+        x->report.shared = s->kv.n_computed;
     }
 }
 
@@ -109,7 +101,7 @@ static void add_cost(explain *x, quire_explain_preemption cost) {
     }
 }
 
-/* The preemption that s comes back from is over. */
+/* Ends the preemption of s: as much is computed again. */
 static void come_back(explain *x, int64_t now_us) {
     if (x->preempted_us > 0) {
         add_cost(x, (quire_explain_preemption){.us = now_us - x->preempted_us});
@@ -125,10 +117,10 @@ void explain_preempted(sequence *s) {
     int64_t now_us = clock_us();
     cut(s, now_us);
     wait_for(s, QUIRE_WAIT_PAGES);
-    come_back(x, now_us); /* from one before */
+    come_back(x, now_us); /* an earlier preemption */
     x->report.n_preemptions++;
     x->preempted_us = now_us;
-    x->was_computed = s->n_computed > x->was_computed ? s->n_computed : x->was_computed;
+    x->was_computed = s->kv.n_computed > x->was_computed ? s->kv.n_computed : x->was_computed;
 }
 
 void explain_computed(engine *e, sequence *s, int32_t n) {
@@ -136,15 +128,15 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
     if (!x) {
         return;
     }
-    int32_t before = s->n_computed - n;
+    int32_t before = s->kv.n_computed - n;
     if (x->report.n_chunks + x->report.n_decodes == 0 && x->report.shared == 0) {
         x->report.matched = s->n_reused;
         x->report.copied = s->n_reused % e->layout.page_tokens;
     }
     if (x->preempted_us > 0) {
-        int32_t again = (s->n_computed < x->was_computed ? s->n_computed : x->was_computed) - before;
+        int32_t again = (s->kv.n_computed < x->was_computed ? s->kv.n_computed : x->was_computed) - before;
         add_cost(x, (quire_explain_preemption){.recomputed = again > 0 ? again : 0});
-        if (s->n_computed >= x->was_computed) {
+        if (s->kv.n_computed >= x->was_computed) {
             come_back(x, clock_us());
         }
     }

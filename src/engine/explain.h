@@ -1,48 +1,33 @@
-/* What a sequence's request is told about its way through the engine (quire_explain.h), for those that ask: collected by the engine thread
- * as it goes, in a block that is made with the sequence, so that a step allocates nothing. A sequence without one costs a comparison a
- * step.
+/* The report on one request's way through the engine (quire_explain.h), for requests that ask for it.
  *
- * Time is cut where something changes: each moment of a sequence belongs to one wait, to its prefill or to its decoding. */
+ * The engine thread collects it as it goes, in a block that is allocated with the sequence, so a step allocates nothing. A sequence without
+ * a report costs one comparison a step. Every moment of a sequence is counted once: for one kind of wait, for its prefill or for its
+ * decoding. */
 #ifndef ENGINE_EXPLAIN_H
 #define ENGINE_EXPLAIN_H
 
+#include "engine/explain_block.h"
 #include "engine/sequence.h"
-#include "quire_explain.h"
 
-typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
-
-typedef struct explain {
-    quire_explain report;
-    explain_stage stage;
-    quire_wait wait;      /* in EXPLAIN_QUEUE */
-    int64_t since_us;     /* when that began; 0: with the submission */
-    int64_t preempted_us; /* 0: it is not coming back from a preemption */
-    int32_t was_computed; /* tokens, when it was preempted */
-    bool is_counted;      /* in n_explained */
-} explain;
-
-/* A block for a sequence that begins to wait; NULL when out of memory. mem_free'd by whoever has it in the end: the reader, who takes it
- * with the end event, or the sequence. */
-explain *explain_new(void);
-/* The engine's thread knows s. */
+/* s has reached the engine thread. */
 void explain_enter(engine *e, sequence *s);
-/* The plan is made and those admitted run: what every other waits for. n_candidates: waiting sequences that the plan looked at. O(1) where
- * nobody asks, else O(waiting). */
+/* The plan is made and the admitted sequences run: records why each other sequence waits. n_candidates: waiting sequences that the plan
+ * considered. O(1) where no sequence has a report, else O(waiting). */
 void explain_waiting(engine *e, int32_t n_candidates);
-/* Each does nothing for a sequence that does not ask. */
-/* s has been given what it reuses and runs. */
+/* Each function below does nothing for a sequence without a report. */
+/* s is admitted, and has the pages that it reuses. */
 void explain_admitted(engine *e, sequence *s);
-/* s, which waited for that, runs with pages that another computed. */
+/* s ends a wait of this kind and runs, with pages that another sequence computed. */
 void explain_shared(sequence *s, quire_wait wait);
-/* s is about to give up its pages. */
+/* s is about to be preempted. */
 void explain_preempted(sequence *s);
 /* This step has computed n tokens of s. */
 void explain_computed(engine *e, sequence *s, int32_t n);
-/* s has a token more. */
+/* s has one more token. */
 void explain_token(sequence *s, int64_t now_us);
-/* Tokens came back from a tier for s. */
+/* Tokens of s were promoted from a tier. */
 void explain_promoted(sequence *s, int32_t n_tokens);
-/* Pages of s, which was preempted, go to host memory, or come back. */
+/* Pages of the preempted s were swapped out or in. */
 void explain_swapped(sequence *s, int64_t bytes);
 /* s is over. */
 void explain_end(engine *e, sequence *s, int64_t now_us);

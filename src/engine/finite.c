@@ -4,12 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Values looked at together. */
+/* Values that are compared together. */
 typedef float some_floats __attribute__((vector_size(16)));
 typedef int32_t some_flags __attribute__((vector_size(16)));
 enum { SOME = sizeof(some_floats) / sizeof(float) };
 
-/* Whether every value lies between least and the largest number: what is not a number lies nowhere. */
+/* Whether every value is from `least` to the largest finite number; NaN is not. */
 static bool are_from(const float *v, int32_t n, float least) {
     some_flags hold = {-1, -1, -1, -1};
     bool all = true;
@@ -25,7 +25,7 @@ static bool are_from(const float *v, int32_t n, float least) {
     return all && (hold[0] & hold[1] & hold[2] & hold[3]) != 0;
 }
 
-/* Whether every value is a number; -inf is one where logits are masked. */
+/* Whether every value is finite; where logits are masked -inf is allowed. */
 static bool are_numbers(const float *v, int32_t n, bool masked) {
     return are_from(v, n, masked ? -INFINITY : -FLT_MAX);
 }
@@ -38,6 +38,6 @@ bool finite_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t 
             return false;
         }
     }
-    bool publishes = s->cached && s->n_computed / e->layout.page_tokens > s->path.n_pages;
+    bool publishes = s->kv.has_path && s->kv.n_computed / e->layout.page_tokens > s->kv.path.n_pages;
     return !publishes || out < 0 || are_numbers(e->b->ops->logits(e->b, out), e->desc->n_vocab, true);
 }

@@ -1,29 +1,19 @@
 #include "engine/fork.h"
 
-#include <assert.h>
 #include <string.h>
 
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/lists.h"
 
-/* s waits to be admitted like any other. */
+/* Puts s among the waiting, to be admitted like any other. */
 static void wait_alone(engine *e, sequence *s) {
     cache_enter(e, s);
     list_insert(e->waiting, &e->n_waiting, s);
 }
 
 void fork_share(engine *e, const sequence *parent, sequence *s) {
-    s->cached = parent->cached;
-    if (s->cached) {
-        s->path = kv_index_fork(e->index, &parent->path);
-    }
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        quire_err err = kv_table_fork(e->pool, &parent->tables[g], &s->tables[g]);
-        assert(err == QUIRE_OK); /* tables were made with room for the whole sequence */
-        (void)err;
-    }
-    s->n_computed = parent->n_computed;
+    kv_seq_fork(&e->kv, &parent->kv, parent->kv.n_computed, &s->kv); /* the tables were made with room for the whole sequence */
     s->n_reused = 0;
     s->n_cached = parent->n_cached;
     s->n_admitted = 1;
@@ -37,7 +27,7 @@ void fork_children(engine *e, sequence *parent, const float *logits, void (*choo
         next = s->next_child;
         s->next_child = NULL;
         if (e->n_running == e->limits.max_seqs) {
-            s->deadline_us = 0; /* its request has a first token by now */
+            s->deadline_us = 0; /* its request already has a first token */
             wait_alone(e, s);
             continue;
         }

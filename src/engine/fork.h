@@ -1,21 +1,23 @@
-/* Samples of one prompt. The first of a group leads: it alone waits, is admitted and computes the prompt; the others hang on it, in no list
- * and without pages. When the parent's prompt is computed, every other forks: it shares all of the parent's pages, chooses its own first
- * token from the same logits with its own noise, and runs from then on by itself. A page that several write into is copied by all but the
- * last (kv/table.h). So a prompt is computed once and its pages are held once, with or without the prefix cache. A parent that ends before
- * hands the lead on. All by the engine thread. */
+/* Samples of one prompt: a fork parent computes the prompt, and its children share its pages.
+ *
+ * The first sample of a request is the fork parent. It alone waits, is admitted and computes the prompt. The children are chained to it by
+ * next_child, in no list and without pages. When the parent's prompt is computed, every child forks: it shares all of the parent's pages,
+ * samples its own first token from the same logits with its own noise, and then runs by itself. A page that several sequences write into is
+ * copied by all but the last (kv/table.h). So a prompt is computed once and its pages are held once, with or without the prefix cache. When
+ * a parent ends before that, its first child becomes the fork parent. All by the engine thread. */
 #ifndef ENGINE_FORK_H
 #define ENGINE_FORK_H
 
 #include "engine/state.h"
 
-/* The parent's prompt is computed and logits is its last row, which stays as it is: every child forks and starts to run, or waits by itself
- * where no place to run is left. choose picks a child's first token from a row that it may change. */
+/* Forks every child of parent, whose prompt is computed and whose last row is logits, which stays unchanged. A child starts to run, or
+ * waits by itself where no place to run is left. choose samples a child's first token from a row that it may change. */
 void fork_children(engine *e, sequence *parent, const float *logits, void (*choose)(engine *e, sequence *s, float *logits));
-/* Every child waits by itself: without sharing. */
+/* Makes every child wait by itself, without sharing. */
 void fork_split(engine *e, sequence *parent);
-/* s, which has no pages and stands in no namespace, takes part in all that another sequence of the same request has computed. */
+/* Shares all that parent has computed with s, another sequence of the same request, which has no pages and belongs to no namespace. */
 void fork_share(engine *e, const sequence *parent, sequence *s);
-/* The parent ends: its first child leads the others, and waits to be admitted. */
+/* Makes the first child the fork parent of the others, and lets it wait to be admitted. parent ends. */
 void fork_hand_on(engine *e, sequence *parent);
 
 #endif

@@ -1,21 +1,12 @@
 #include "engine/jump_forward.h"
 
 #include "core/sampling_lists.h"
+#include "sample/end_tokens.h"
 
-static bool is_one_of(int32_t token, const int32_t *list, int32_t n) {
-    for (int32_t i = 0; i < n; i++) {
-        if (list[i] == token) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Whether a rule of the request could forbid the one allowed token, so that choosing it is an error. */
+/* Whether a rule of the request could forbid the one allowed token, so that sampling it is an error. */
 static bool may_be_forbidden(const engine *e, const sequence *s, int32_t token) {
     const sampling_params *p = &s->sampling;
-    bool ends = is_one_of(token, e->desc->eos, e->desc->n_eos) || is_one_of(token, p->stop_tokens, p->n_stop_tokens);
-    return p->lists->bad_words.n > 0 || p->lists->n_bias > 0 || p->no_repeat_ngram_size > 0 || (ends && p->min_tokens > 0);
+    return p->lists->bad_words.n > 0 || p->lists->n_bias > 0 || p->no_repeat_ngram_size > 0 || end_token_is_delayed(p, e->desc, token);
 }
 
 bool jump_forward_propose(const engine *e, sequence *s, int32_t most) {

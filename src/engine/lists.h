@@ -1,4 +1,4 @@
-/* The engine's two lists of sequences, running and waiting, each in order of priority, then of arrival. The engine thread. */
+/* The engine's two lists of sequences, running and waiting, each ordered by priority, then by arrival. The engine thread. */
 #ifndef ENGINE_LISTS_H
 #define ENGINE_LISTS_H
 
@@ -10,7 +10,7 @@ static inline bool list_goes_after(const sequence *a, const sequence *b) {
     return a->priority != b->priority ? a->priority > b->priority : a->arrival > b->arrival;
 }
 
-/* Puts s into a list, which has room. O(those behind it). */
+/* Inserts s into a list, which has room. O(entries behind it). */
 static inline void list_insert(sequence **list, int32_t *n, sequence *s) {
     int32_t i = (*n)++;
     for (; i > 0 && list_goes_after(list[i - 1], s); i--) {
@@ -19,7 +19,7 @@ static inline void list_insert(sequence **list, int32_t *n, sequence *s) {
     list[i] = s;
 }
 
-/* Takes out everything that has state SEQ_DONE. */
+/* Removes and drops every sequence in state SEQ_DONE. */
 static inline void list_drop_done(sequence **list, int32_t *n) {
     int32_t kept = 0;
     for (int32_t i = 0; i < *n; i++) {

@@ -4,7 +4,7 @@
 
 #define DIRTY_BITS 64
 
-/* ---- an index's word: | ended: 1 | tokens: 31 | the newest: 32 | ---- */
+/* ---- the word at an index: | ended: 1 | tokens: 31 | the newest: 32 | ---- */
 
 #define WORD_ENDED (UINT64_C(1) << 63)
 
@@ -87,7 +87,7 @@ void out_publish(sequence *s, finish_reason reason) {
     o->fresh[index / DIRTY_BITS] |= UINT64_C(1) << index % DIRTY_BITS;
     o->fresh_words[index] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
-        s->finish = reason; /* not otherwise: the reader writes that line */
+        s->finish = reason; /* only then: the reader writes that cache line */
         s->n_ended_before = o->e->n_ended++;
     }
 }
@@ -120,10 +120,10 @@ void out_wake_readers(engine *e) {
 
 /* ---- the reader's side ---- */
 
-/* Nobody will hear of s any more: its index in the table is free for another. */
+/* Removes s from the table after its last event: its output index is free for another. */
 static void leave_table(sequence *s) {
     engine *e = s->out->e;
-    atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed); /* a mark may be on its way still */
+    atomic_store_explicit(&s->out->sequences[s->id.index], NULL, memory_order_relaxed); /* a dirty bit may still be set */
     pthread_mutex_lock(&e->lock);
     e->entries[s->id.index].generation++;
     e->entries[s->id.index].sequence = NULL;
@@ -134,7 +134,7 @@ static void leave_table(sequence *s) {
 
 static void take_end(sequence *s, engine_event *event) {
     event->finish = s->finish;
-    event->prompt_logprobs = NULL; /* the sequence may go with its end */
+    event->prompt_logprobs = NULL; /* the sequence may be freed with its end */
     event->error = s->error;
     event->retry_after_s = s->retry_after_s;
     event->stopped_by_eos = s->stopped_by_eos;
@@ -146,7 +146,7 @@ static void take_end(sequence *s, engine_event *event) {
     event->n_cached = s->n_cached;
 }
 
-/* The next event of s, false when it has none now. */
+/* The next event of s; false when it has none. */
 static bool next_of(sequence *s, engine_event *event) {
     uint64_t word = atomic_load_explicit(&s->out->words[s->id.index], memory_order_acquire);
     int32_t n = word_tokens(word);
@@ -156,7 +156,7 @@ static bool next_of(sequence *s, engine_event *event) {
         event->position = s->n_read;
         event->logprobs =
             s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
-        event->token = s->n_read == n - 1 ? word_newest(word) : s->tokens[s->n_read]; /* the array stays with the engine's processor */
+        event->token = s->n_read == n - 1 ? word_newest(word) : s->tokens[s->n_read]; /* the array stays in the engine's processor cache */
         s->n_read++;
         return true;
     }
@@ -167,7 +167,7 @@ static bool next_of(sequence *s, engine_event *event) {
     return false;
 }
 
-/* The next sequence with a mark, or NULL. Marks of one word are taken together, and words in turn, so that none waits for ever. */
+/* The next sequence with a dirty bit, or NULL. Bits of one word are taken together, and words in turn, so that none waits for ever. */
 static sequence *next_dirty(engine_out *o) {
     for (int32_t looked = 0;; looked++) {
         while (o->left != 0) {
@@ -198,7 +198,7 @@ bool engine_out_pop(engine_out *o, engine_event *event) {
             }
             return true;
         }
-        o->current = NULL; /* what grows after this look comes with a mark of its own */
+        o->current = NULL; /* what grows after this read sets a dirty bit of its own */
     }
     return false;
 }

@@ -10,31 +10,31 @@
 #include "engine/sequence.h"
 
 struct engine_out {
-    /* The same from when it is opened. */
+    /* Constant after the table is opened. */
     engine *e;
     wake *reader;
-    int32_t n_dirty;                         /* words of the dirty bitmap: a bit an output index */
-    /* [max_requests] the owner of each index, NULL: none of this output table's. Set by who submits, cleared by the reader */
+    int32_t n_dirty;                         /* words of the dirty bitmap, which has one bit an output index */
+    /* [max_requests] the sequence at each index; NULL: none of this table's. Set by the submitting thread, cleared by the reader */
     _Atomic(sequence *) *sequences;
-    atomic_uint_fast64_t *words;             /* [max_requests] see above */
-    atomic_uint_fast64_t *dirty;             /* [n_dirty] indexes to look at: set by the engine, taken by the reader */
-    engine_out *next;                        /* the engine's list, under its readers_lock */
+    atomic_uint_fast64_t *words;             /* [max_requests] the words described above */
+    atomic_uint_fast64_t *dirty;             /* [n_dirty] the dirty bitmap: set by the engine, taken by the reader */
+    engine_out *next;                        /* the engine's list of tables, under its readers_lock */
 
-    _Alignas(MEM_ALIGN) bool has_fresh;      /* the engine's: some have grown in this step */
-    uint64_t *fresh;                         /* [n_dirty] the engine's: which */
-    uint64_t *fresh_words;                   /* [max_requests] the engine's: words to be shown */
+    _Alignas(MEM_ALIGN) bool has_fresh;      /* the engine's: some requests have grown in this step */
+    uint64_t *fresh;                         /* [n_dirty] the engine's: bitmap of these requests */
+    uint64_t *fresh_words;                   /* [max_requests] the engine's: their words, to be stored into `words` */
 
-    _Alignas(MEM_ALIGN) sequence *current;   /* the reader's: whose tokens are being given out, or NULL */
-    uint64_t left;                           /* dirty bits taken but not looked at */
-    int32_t at;                              /* the word of the dirty bitmap that they are of */
+    _Alignas(MEM_ALIGN) sequence *current;   /* the reader's: the sequence whose tokens it is reading, or NULL */
+    uint64_t left;                           /* dirty bits that are taken but not processed */
+    int32_t at;                              /* the index of their word in the dirty bitmap */
 };
 
-/* s, which has its id, shows its tokens to s->out's reader from now on. Any thread, before the engine has s. */
+/* Enters s, which has its id, into the table of its reader, s->out. Any thread, before the engine has s. */
 void out_enter(sequence *s);
-/* The tokens known by now and, unless reason is FINISH_NONE, the end are for s's reader to see: with the next out_wake_readers. Engine
- * thread. */
+/* Publishes the tokens of s that are known, and its end unless reason is FINISH_NONE. The reader sees them after the next out_wake_readers.
+ * Engine thread. */
 void out_publish(sequence *s, finish_reason reason);
-/* Shows every reader what was published for it since the last call, and rings. Engine thread. */
+/* Stores all that was published since the last call into the readers' tables, and wakes these readers. Engine thread. */
 void out_wake_readers(engine *e);
 
 #endif

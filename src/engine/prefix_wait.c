@@ -5,7 +5,7 @@
 #include "engine/cache.h"
 #include "engine/lists.h"
 
-/* The running sequence that s is held for, or NULL. */
+/* The running sequence that s is blocked on, or NULL. */
 static const sequence *find_running(const engine *e, const sequence *s) {
     const sequence wanted = {.priority = s->blocked_on_priority, .arrival = s->blocked_on};
     int32_t low = 0, high = e->n_running;
@@ -25,34 +25,34 @@ bool prefix_wait_blocks(const engine *e, const sequence *s) {
         return false;
     }
     const sequence *other = find_running(e, s);
-    return other != NULL && other->n_computed < s->blocked_until;
+    return other != NULL && other->kv.n_computed < s->blocked_until;
 }
 
-/* What a sequence that waits knows of itself. */
+/* A waiting sequence, and what it finds in the cache. */
 typedef struct waiter {
     const sequence *s;
-    int32_t n_cached, n_wanted; /* tokens it finds in the cache now, and would at most take from there */
+    int32_t n_cached, n_wanted; /* tokens it finds in the cache, and the most it could take from there */
 } waiter;
 
-/* How many tokens a and b may find in the same place: all in one namespace, else the pages that are public for both: one's public prefix
- * may be the beginning of the other's. */
+/* How many tokens a and b may share in the cache: all in one namespace, else the pages that are public for both; one's public prefix may be
+ * the beginning of the other's. */
 static int32_t common_ground(const engine *e, const sequence *a, const sequence *b) {
-    if (!a->cached || !b->cached) {
+    if (!a->kv.has_path || !b->kv.has_path) {
         return 0;
     }
-    if (a->path.namespace == b->path.namespace) {
+    if (a->kv.path.namespace == b->kv.path.namespace) {
         return a->n_known < b->n_known ? a->n_known : b->n_known;
     }
-    int32_t n_public = a->path.n_public < b->path.n_public ? a->path.n_public : b->path.n_public;
-    return n_public > 0 && a->path.public_namespace == b->path.public_namespace ? n_public * e->layout.page_tokens : 0;
+    int32_t n_public = a->kv.path.n_public < b->kv.path.n_public ? a->kv.path.n_public : b->kv.path.n_public;
+    return n_public > 0 && a->kv.path.public_namespace == b->kv.path.public_namespace ? n_public * e->layout.page_tokens : 0;
 }
 
-/* Up to which token w could take pages from `other`, of whose tokens n_computed are computed, and could not now; 0: nothing worth a wait.
- */
+/* The token up to which w could take pages from `other` that are not computed yet, n_computed being those that are; 0: no wait is worth
+ * it. */
 static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *other, int32_t n_computed) {
     int32_t size = e->layout.page_tokens;
     if (n_computed - size >= w->n_cached || n_computed - n_computed % size > w->n_cached) {
-        return 0; /* w would have found its pages, were they of use to it. Where the first holds so does the second, which takes longer */
+        return 0; /* w would have found its pages if it could use them. The first condition implies the second, which takes longer */
     }
     int32_t n = common_ground(e, w->s, other);
     n = n < w->n_wanted ? n : w->n_wanted;
@@ -76,9 +76,9 @@ static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *o
 void prefix_wait_find(engine *e, sequence *const *candidates, int32_t i) {
     sequence *s = candidates[i];
     sched_seq *planned = e->step.waiting;
-    waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = cache_reusable(s)};
+    waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = sequence_reusable(s)};
     s->blocked_until = 0;
-    if (!s->cached || w.n_wanted - w.n_cached < e->layout.page_tokens) {
+    if (!s->kv.has_path || w.n_wanted - w.n_cached < e->layout.page_tokens) {
         return;
     }
     for (int32_t k = 0; k < e->n_running + i; k++) {
@@ -87,7 +87,7 @@ void prefix_wait_find(engine *e, sequence *const *candidates, int32_t i) {
         if (!runs && planned[k - e->n_running].prefix_wait) {
             continue;
         }
-        int32_t until = worth_waiting(e, &w, other, runs ? other->n_computed : planned[k - e->n_running].n_computed);
+        int32_t until = worth_waiting(e, &w, other, runs ? other->kv.n_computed : planned[k - e->n_running].n_computed);
         if (until > s->blocked_until) {
             s->blocked_until = until;
             s->blocked_on = other->arrival;

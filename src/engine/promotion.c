@@ -1,7 +1,6 @@
-/* Pages of a waiting request on their way from the tiers into the pool and the index. */
+/* Promotion: fetches the pages of a waiting request from the tiers into the pool and the index. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/tiering.h"
 #include "engine/tiering_parts.h"
@@ -15,27 +14,19 @@ void promotion_close(promotion *p) {
     mem_free(p->frames);
 }
 
-/* ---- a place in the index while pages are put into it ---- */
+/* ---- a path in the index while pages are published ---- */
 
-/* Where s's first n tokens are in the index, which must be told apart from s's own path: s waits and stands at its root. */
-static kv_path stand(engine *e, const sequence *s, int32_t n) {
-    kv_path path = kv_index_fork(e->index, &s->path);
-    int32_t n_matched;
-    (void)kv_index_match(e->index, &path, s->tokens, n, e->tiering->tables, &n_matched); /* the tables have room */
-    for (int32_t g = 0; g < e->layout.n_groups; g++) {
-        int32_t whole = path.n_pages * e->layout.page_tokens;
-        if (e->tiering->tables[g].n_tokens > whole) {
-            kv_table_truncate(e->pool, &e->tiering->tables[g], whole, e->layout.page_tokens);
-        }
-    }
-    return path;
+/* Moves t->seq to s's first n tokens in the index, or to fewer if it ends before. s itself waits at its root. */
+static void stand(engine *e, const sequence *s, int32_t n) {
+    kv_seq *at = &e->tiering->seq;
+    kv_seq_fork(&e->kv, &s->kv, 0, at);
+    (void)kv_seq_admit(&e->kv, at, s->tokens, n); /* the tables have room */
+    kv_seq_truncate(&e->kv, at, at->path.n_pages * e->layout.page_tokens);
 }
 
-static void leave(engine *e, kv_path *path) {
-    for (int32_t g = 0; g < e->layout.n_groups; g++) {
-        kv_table_clear(e->pool, &e->tiering->tables[g]);
-    }
-    kv_index_leave(e->index, path);
+static void leave(engine *e, const sequence *s) {
+    kv_seq_release(&e->kv, &e->tiering->seq, s->tokens, KV_DROP);
+    kv_seq_close(&e->kv, &e->tiering->seq);
 }
 
 /* ---- fetching ---- */
@@ -44,7 +35,7 @@ static int32_t *frame_at(const engine *e, const promotion *p, int32_t page, int3
     return &p->frames[page % WINDOW * e->layout.n_groups + group];
 }
 
-/* Gives back the frames of pages from..to. */
+/* Releases the frames of pages from..to. */
 static void release_frames(engine *e, const promotion *p, int32_t from, int32_t to) {
     for (int32_t i = from; i < to; i++) {
         for (int32_t g = 0; g < e->layout.n_groups; g++) {
@@ -62,9 +53,9 @@ static void finish(engine *e, promotion *p) {
 /* Fetches the next page of tokens in every group, or in none. */
 static kv_fetch fetch_page(engine *e, promotion *p) {
     kv_tiers *tiers = e->tiering->tiers;
-    const kv_path *path = &p->s->path;
+    const kv_path *path = &p->s->kv.path;
     int32_t number = p->n_asked < path->n_public ? path->public_namespace : path->namespace;
-    kv_index_namespace namespace = kv_index_describe_namespace(e->index, number);
+    kv_index_namespace namespace = kv_index_describe_namespace(e->kv.index, number);
     kv_tier_key key = {
         .namespace = namespace.name, .n_namespace = namespace.n_name, .tokens = p->s->tokens + p->n_asked * e->layout.page_tokens};
     key.parent = p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(e, p->before, number) : p->before;
@@ -95,7 +86,7 @@ static void fetch_ahead(engine *e, promotion *p) {
     }
 }
 
-/* How many pages of tokens from n_done on have come. What was missed ends the promotion. */
+/* How many pages of tokens from n_done on have come. A miss ends the promotion. */
 static int32_t count_come(engine *e, promotion *p) {
     const kv_tiers *tiers = e->tiering->tiers;
     for (int32_t i = p->n_done; i < p->n_asked; i++) {
@@ -115,33 +106,29 @@ static int32_t count_come(engine *e, promotion *p) {
 
 /* ---- publishing ---- */
 
-/* Room in the tables for n more pages of tokens, in every group. */
+/* Reserves room for n more pages of tokens, in every group. */
 static quire_err reserve(engine *e, int32_t n) {
-    tiering *t = e->tiering;
     kv_copies none = {0}; /* they end with whole pages: nothing is copied */
-    cache_make_free(e, n * e->layout.n_groups);
-    for (int32_t g = 0; g < e->layout.n_groups; g++) {
-        TRY(kv_table_append(e->pool, &t->tables[g], n * e->layout.page_tokens, e->layout.page_tokens, &none));
-    }
-    return QUIRE_OK;
+    kv_cache_make_free(&e->kv, n * e->layout.n_groups);
+    return kv_seq_reserve(&e->kv, &e->tiering->seq, n * e->layout.page_tokens, &none);
 }
 
-/* Puts n fetched pages of tokens into the pool and the index. false: they have no place there. */
+/* Puts n fetched pages of tokens into the pool and the index. False: there is no room. */
 static bool publish(engine *e, promotion *p, int32_t n) {
     tiering *t = e->tiering;
-    const int32_t size = e->layout.page_tokens;
-    kv_path path = stand(e, p->s, p->n_done * size);
-    bool fits = path.n_pages == p->n_done && reserve(e, n) == QUIRE_OK;
+    stand(e, p->s, p->n_done * e->layout.page_tokens);
+    bool fits = t->seq.path.n_pages == p->n_done && reserve(e, n) == QUIRE_OK;
     for (int32_t i = p->n_done; fits && i < p->n_done + n; i++) {
         for (int32_t g = 0; g < e->layout.n_groups; g++) {
-            e->b->ops->kv_write_page(e->b, t->tables[g].pages[i].v, kv_tiers_take(t->tiers, *frame_at(e, p, i, g)));
+            e->b->ops->kv_write_page(e->b, t->seq.tables[g].pages[i].v, kv_tiers_take(t->tiers, *frame_at(e, p, i, g)));
         }
     }
     if (fits) {
-        (void)kv_index_publish(e->index, &path, p->s->tokens, (p->n_done + n) * size, t->tables, KV_PUBLISH_PAGES);
-        fits = path.n_pages == p->n_done + n;
+        kv_seq_advance(&t->seq, n * e->layout.page_tokens);
+        kv_seq_publish(&e->kv, &t->seq, p->s->tokens);
+        fits = t->seq.path.n_pages == p->n_done + n;
     }
-    leave(e, &path);
+    leave(e, p->s);
     return fits;
 }
 
@@ -164,15 +151,16 @@ void promotion_advance(engine *e, promotion *p) {
     }
 }
 
-/* Begins behind what the pool holds of s, where that is not all it can use. */
+/* Begins to promote s's pages behind those in the pool, if these are not all that it can use. */
 static void begin(engine *e, promotion *p, sequence *s) {
-    int32_t n_total = cache_reusable(s) / e->layout.page_tokens;
-    kv_path path = stand(e, s, n_total * e->layout.page_tokens);
-    *p = (promotion){.s = s, .n_done = path.n_pages, .n_asked = path.n_pages, .n_total = n_total, .frames = p->frames};
-    if (path.n_pages > 0 && path.n_pages < n_total) {
-        p->before = tiering_name(e, path.entry);
+    int32_t n_total = sequence_reusable(s) / e->layout.page_tokens;
+    stand(e, s, n_total * e->layout.page_tokens);
+    const kv_path *path = &e->tiering->seq.path;
+    *p = (promotion){.s = s, .n_done = path->n_pages, .n_asked = path->n_pages, .n_total = n_total, .frames = p->frames};
+    if (path->n_pages > 0 && path->n_pages < n_total) {
+        p->before = tiering_name(e, path->entry);
     }
-    leave(e, &path);
+    leave(e, s);
     s->tier_wait = TIER_WAITS;
     promotion_advance(e, p);
 }
@@ -180,7 +168,7 @@ static void begin(engine *e, promotion *p, sequence *s) {
 /* ---- a waiting sequence's side ---- */
 
 bool tiering_waits(engine *e, sequence *s) {
-    if (!e->tiering || !s->cached || s->tier_wait == TIER_WAIT_OVER) {
+    if (!e->tiering || !s->kv.has_path || s->tier_wait == TIER_WAIT_OVER) {
         return false;
     }
     if (s->tier_wait == TIER_WAIT_NONE) {

@@ -3,14 +3,13 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/beam.h"
-#include "engine/explain.h"
+#include "engine/explain_block.h"
 
 static void sequence_free(sequence *s) {
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        mem_free(s->tables[g].pages);
+    kv_seq_deinit(&s->kv);
+    if (s->beams != NULL) {
+        s->drop_beams(s->beams);
     }
-    beams_drop(s->beams);
     sampling_lists_drop(s->sampling.lists);
     mem_free(s->logprobs);
     mem_free(s->explain);
@@ -19,12 +18,11 @@ static void sequence_free(sequence *s) {
         sequence_drop(s->fork_from);
     }
     mem_free(s->prompt_logprobs);
-    mem_free(s->tables);
     mem_free(s->tokens);
     mem_free(s);
 }
 
-/* Room for what r asks for beside tokens. */
+/* Allocates what r needs besides tokens. */
 static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
     if (r->explain) {
         s->explain = explain_new();
@@ -44,25 +42,15 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
            (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables, int32_t page_tokens, sequence **out) {
+quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out) {
     sequence *s = mem_new(1, sizeof *s);
     int32_t *tokens = mem_new((size_t)n_max, sizeof *tokens);
-    kv_table *tables = mem_new((size_t)n_tables, sizeof *tables);
-    if (!s || !tokens || !tables) {
+    if (!s || !tokens || kv_seq_init(&s->kv, n_groups, (int32_t)kv_pages_for(n_max, page_tokens)) != QUIRE_OK) {
         mem_free(s);
         mem_free(tokens);
-        mem_free(tables);
         return QUIRE_NO_MEMORY;
     }
     s->tokens = tokens;
-    s->tables = tables;
-    for (; s->n_tables < n_tables; s->n_tables++) {
-        quire_err e = kv_table_init(&tables[s->n_tables], (int32_t)kv_pages_for(n_max, page_tokens));
-        if (e != QUIRE_OK) {
-            sequence_free(s);
-            return e;
-        }
-    }
     s->n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
     if (!alloc_extras(s, r, n_max)) {
         sequence_free(s);
@@ -76,7 +64,7 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_tables,
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sample_index = r->sample_index;
     s->priority = r->priority;
-    s->deadline_us = r->deadline_us; /* from now on, until it is handed over */
+    s->deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
     s->tenant_slot = TENANT_NONE;
     s->logits_out = r->logits_out;
     s->logits_first = r->prompt_logprobs_width > 0 ? 0 : r->logits_first;

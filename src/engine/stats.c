@@ -1,4 +1,4 @@
-/* The engine's counters: kept by its thread without locks, published once a step for everybody else. */
+/* The engine's counters: its thread keeps them without locks, and publishes them once a step for other threads. */
 #include "base/clock.h"
 #include "engine/state.h"
 #include "engine/tiering.h"
@@ -33,12 +33,12 @@ void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t no
 }
 
 void stats_pages(engine *e) {
-    int64_t held = kv_pool_counts(e->pool).n_held;
+    int64_t held = kv_pool_counts(e->kv.pool).n_held;
     e->stats.n_pages_held_most = held > e->stats.n_pages_held_most ? held : e->stats.n_pages_held_most;
 }
 
 void stats_publish(engine *e) {
-    kv_counts c = kv_pool_counts(e->pool);
+    kv_counts c = kv_pool_counts(e->kv.pool);
     e->stats.n_running = e->n_running;
     e->stats.n_waiting = e->n_waiting;
     e->stats.n_pages = c.n_pages;

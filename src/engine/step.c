@@ -1,25 +1,27 @@
-/* One step of the engine: everything between "requests are waiting" and "here are their next tokens". Read step_submit and step_collect
- * first. */
+/* One step of the engine: from waiting requests to their next tokens. Read step_submit and step_collect first. */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/admission_candidates.h"
 #include "engine/audit_file.h"
+#include "engine/batch_sample.h"
 #include "engine/beam.h"
 #include "engine/branch.h"
 #include "engine/cache.h"
 #include "engine/deadline.h"
+#include "engine/draft.h"
 #include "engine/explain.h"
 #include "engine/finite.h"
 #include "engine/fork.h"
-#include "engine/prefix_wait.h"
 #include "engine/lists.h"
-#include "engine/batch_sample.h"
-#include "engine/admission_candidates.h"
+#include "engine/output.h"
+#include "engine/prefix_wait.h"
 #include "engine/state.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
 #include "engine/verify.h"
+#include "sample/end_tokens.h"
 
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
     if (s->beams != NULL) {
@@ -30,8 +32,8 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     tiering_forget(e, s);
     swap_drop(e, s);
     draft_forget(e, s, true);
-    cache_release(e, s, reason == FINISH_ERROR ? CACHE_DROP : CACHE_KEEP);
-    cache_leave(e, s);
+    kv_seq_release(&e->kv, &s->kv, s->tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
+    kv_seq_close(&e->kv, &s->kv);
     service_counters_leave(&e->service, s->tenant_slot);
     s->state = SEQ_DONE;
     s->error = error;
@@ -43,7 +45,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
 
 /* ---- first half ---- */
 
-/* All of a group count for their tenant: the part of the namespace's name before a zero byte. */
+/* Enters all sequences of a group for their tenant, whose name is the part of the namespace's name before a zero byte. */
 static void enter_admission(engine *e, sequence *s) {
     size_t n = 0;
     while (n < s->n_namespace && s->namespace[n] != 0) {
@@ -56,7 +58,7 @@ static void enter_admission(engine *e, sequence *s) {
     }
 }
 
-/* Asks for all of a sequence that another processor has just made. */
+/* Prefetches a sequence that another processor has just made. */
 static void prefetch(const sequence *s) {
     for (size_t at = 0; at < sizeof *s; at += MEM_ALIGN) {
         __builtin_prefetch((const char *)s + at, 1);
@@ -81,7 +83,7 @@ static bool any_is_cancelled(const engine *e, const sequence *parent) {
     return any;
 }
 
-/* Takes in what was submitted; true when some of it is cancelled already. */
+/* Takes in submitted sequences; true when some of them are cancelled already. */
 static bool ingest(engine *e) {
     sequence *s;
     bool some_cancelled = false;
@@ -107,7 +109,7 @@ static bool ingest(engine *e) {
     return some_cancelled;
 }
 
-/* Children that were cancelled leave their parent's group. */
+/* Removes cancelled children from their parent's group. */
 static void drop_cancelled_children(engine *e, sequence *parent) {
     for (sequence **at = &parent->next_child; *at != NULL;) {
         sequence *s = *at;
@@ -122,7 +124,8 @@ static void drop_cancelled_children(engine *e, sequence *parent) {
     }
 }
 
-/* Whoever was cancelled ends. Nobody is, unless engine_cancel was called since the last time, or one came who was cancelled before. */
+/* Ends cancelled sequences. There are none unless engine_cancel was called since the last time, or a sequence was cancelled before it was
+ * taken in. */
 static void drop_cancelled(engine *e, bool some_came_so) {
     unsigned n_cancels = atomic_load(&e->n_cancels);
     if (n_cancels == e->n_cancels_seen && !some_came_so) {
@@ -142,44 +145,40 @@ static void drop_cancelled(engine *e, bool some_came_so) {
     }
 }
 
-/* Fills *d in place: a copy of it would wait for what was just written. */
+/* Fills *d in place, since a copy of it would stall on what was just written. */
 static void describe(const engine *e, const sequence *s, sched_seq *d) {
     memset(d, 0, sizeof *d);
     d->n_known = s->n_known;
-    d->n_computed = s->n_computed;
+    d->n_computed = s->kv.n_computed;
     d->n_groups = e->layout.n_groups;
     d->n_most = s->n_max;
     d->n_preempted = s->n_preempted;
     d->wants_logits = sequence_wants_logits(s);
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        d->n_pages += s->tables[g].n_pages;
-    }
+    d->n_pages = kv_seq_pages(&s->kv);
     if (s->beams != NULL) {
         beam_describe(e, s, d);
         return;
     }
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        d->n_pages -= kv_table_copies_tail(e->pool, &s->tables[g], e->layout.page_tokens); /* it is taken again, as a copy */
-    }
+    d->n_pages -= kv_seq_copied_tails(&e->kv, &s->kv); /* they are taken again, as copies */
 }
 
-/* Pages of s that preempting it does not give back, since others hold them too; but for tails that are not among d's pages. */
+/* Pages of s that preempting it does not free, since others hold them too; without tails that are not among d's pages. */
 static int32_t shared_pages(const engine *e, const sequence *s, const sched_seq *d) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        const kv_table *t = &s->tables[g];
-        int32_t n_kept = t->n_pages - kv_table_copies_tail(e->pool, t, e->layout.page_tokens);
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        const kv_table *t = &s->kv.tables[g];
+        int32_t n_kept = t->n_pages - kv_table_copies_tail(e->kv.pool, t, e->layout.page_tokens);
         for (int32_t i = 0; i < n_kept; i++) {
-            n += t->pages[i].v == PAGE_NONE.v || kv_pool_count(e->pool, t->pages[i]) > 1;
+            n += kv_seq_holders(&e->kv, &s->kv, g, i) != 1;
         }
     }
     return n < d->n_pages ? n : d->n_pages;
 }
 
-/* Where pages are so few that somebody may be preempted for them, what each of the running gives back is counted. */
+/* Counts what preempting each running sequence frees, where pages are so few that one may be preempted. */
 static void describe_shares(engine *e, int32_t n_waiting) {
     int32_t n_growing = e->limits.max_rows / e->layout.page_tokens + 2 * (e->n_running + n_waiting + 1);
-    if (cache_available(e) >= n_growing * e->layout.n_groups) {
+    if (kv_cache_available(&e->kv) >= n_growing * e->layout.n_groups) {
         return;
     }
     for (int32_t i = 0; i < e->n_running; i++) {
@@ -196,7 +195,7 @@ void step_preempt(engine *e, sequence *s) {
     }
     explain_preempted(s);
     swap_out(e, s);
-    cache_release(e, s, CACHE_KEEP);
+    kv_seq_release(&e->kv, &s->kv, s->tokens, KV_KEEP);
     tiering_forget(e, s);
     draft_forget(e, s, false);
     s->state = SEQ_WAITING;
@@ -217,14 +216,14 @@ static void preempt_planned(engine *e) {
     }
 }
 
-/* The waiting sequences that have an item start to run. */
+/* Moves the waiting sequences that have an item to the running ones. */
 static void admit(engine *e) {
     const sched_plan *plan = &e->step.plan;
     for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items; i++) {
         sequence *s = e->step.seqs[i];
-        cache_take(e, s);
+        cache_admit(e, s);
         swap_in(e, s);
-        s->state = s->n_known - s->n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
+        s->state = s->n_known - s->kv.n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
         explain_admitted(e, s);
         list_insert(e->running, &e->n_running, s);
     }
@@ -254,7 +253,7 @@ static void plan_step(engine *e) {
         prefix_wait_find(e, a->candidates, i);
     }
     e->limits.cost = step_cost_fit(&e->step_cost);
-    sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, cache_available(e), &a->plan);
+    sched_make_plan(&e->limits, a->running, e->n_running, a->waiting, n_waiting, kv_cache_available(&e->kv), &a->plan);
     for (int32_t i = 0; i < a->plan.n_items; i++) {
         int32_t k = a->plan.items[i].seq;
         a->seqs[i] = k < e->n_running ? e->running[k] : a->candidates[k - e->n_running];
@@ -265,27 +264,10 @@ static void plan_step(engine *e) {
     explain_waiting(e, n_waiting);
 }
 
-/* Pages that n more tokens of s take, copies of shared ones included. */
-static int32_t pages_for(const engine *e, const sequence *s, int32_t n) {
-    int32_t n_pages = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        n_pages += kv_table_needs(e->pool, &s->tables[g], n, e->layout.page_tokens);
-    }
-    return n_pages;
-}
-
-/* Pages for n more tokens in every group of s, or in none. */
+/* Reserves pages for n more tokens of s in every group, or in none. */
 static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
-    int32_t n_pages = e->audit_file != NULL ? pages_for(e, s, n) : 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        quire_err err = kv_table_append(e->pool, &s->tables[g], n, e->layout.page_tokens, &e->step.copies);
-        if (err != QUIRE_OK) {
-            while (g-- > 0) {
-                kv_table_truncate(e->pool, &s->tables[g], s->n_computed, e->layout.page_tokens);
-            }
-            return err;
-        }
-    }
+    int32_t n_pages = e->audit_file != NULL ? kv_seq_needs(&e->kv, &s->kv, n) : 0;
+    TRY(kv_seq_reserve(&e->kv, &s->kv, n, &e->step.copies));
     audit_file_note(e, s, n, n_pages);
     return QUIRE_OK;
 }
@@ -294,17 +276,17 @@ static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
 static int32_t pages_needed(const engine *e) {
     int32_t n = 0;
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
-        n += pages_for(e, e->step.seqs[i], e->step.plan.items[i].n_rows);
+        n += kv_seq_needs(&e->kv, &e->step.seqs[i]->kv, e->step.plan.items[i].n_rows);
     }
     return n;
 }
 
-/* Reserves for every planned item; one that finds no room after all is left out, and planned again next step. */
+/* Reserves pages for every planned item; one that finds none after all is left out, and planned again in the next step. */
 static void reserve_step(engine *e) {
     step_arrays *a = &e->step;
     int32_t kept = 0;
     a->copies.n = 0;
-    cache_make_free(e, pages_needed(e));
+    kv_cache_make_free(&e->kv, pages_needed(e));
     for (int32_t i = 0; i < a->plan.n_items; i++) {
         sequence *s = a->seqs[i];
         int32_t n = a->plan.items[i].n_rows;
@@ -315,10 +297,10 @@ static void reserve_step(engine *e) {
             r = reserve_pages(e, s, n);
         }
         if (r == QUIRE_NO_ROOM && cache_drop_tail(e, s)) {
-            cache_make_free(e, pages_needed(e));
+            kv_cache_make_free(&e->kv, pages_needed(e));
             r = reserve_pages(e, s, n);
         }
-        if (r == QUIRE_NO_ROOM && cache_take_over_tail(e, s)) {
+        if (r == QUIRE_NO_ROOM && kv_seq_take_over_tail(&e->kv, &s->kv)) {
             r = reserve_pages(e, s, n);
         }
         if (r == QUIRE_OK) {
@@ -335,24 +317,13 @@ static void reserve_step(engine *e) {
     }
 }
 
-/* The first position whose logits are looked at; those of all behind it are. */
+/* The first position whose logits are wanted, as are those of all after it. */
 static int32_t first_wanted(const sequence *s) {
     int32_t sampled = verify_first(s);
     return sequence_wants_logits(s) && s->logits_first < sampled ? s->logits_first : sampled;
 }
 
-/* Slots of the tokens at places p0..p0+n. */
-static void fill_slots(const kv_table *t, int32_t p0, int32_t n, int32_t page_tokens, kv_slot *out) {
-    for (int32_t done = 0; done < n;) {
-        int64_t slot = kv_table_slot(t, p0 + done, page_tokens);
-        int32_t in_page = page_tokens - (p0 + done) % page_tokens, end = done + (in_page < n - done ? in_page : n - done);
-        for (; done < end; done++) {
-            out[done] = (kv_slot){slot++};
-        }
-    }
-}
-
-/* n rows of tokens[0..n), the first of which is s's at p0: tokens, positions, slots, and which logits are wanted. */
+/* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions, slots, and which logits are wanted. */
 static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
     step_arrays *a = &e->step;
     int32_t row0 = a->rows.n_rows, wanted = first_wanted(s) - p0;
@@ -361,15 +332,15 @@ static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32
         a->tokens[row0 + i] = tokens[i];
         a->positions[row0 + i] = p0 + i;
     }
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        fill_slots(&s->tables[g], p0, n, e->layout.page_tokens, a->slots[g] + row0);
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        kv_seq_slots(&e->kv, &s->kv, g, p0, n, a->slots[g] + row0);
     }
     for (int32_t i = wanted > 0 ? wanted : 0; i < n; i++) {
         a->out_rows[a->rows.n_out++] = row0 + i;
     }
 }
 
-/* Rows of one item: its known tokens, then its drafts, which lie one behind the other whatever their positions. */
+/* Fills the rows of one item: its known tokens, then its drafts, in adjacent slots whatever their positions. */
 static void fill_item(engine *e, int32_t item) {
     step_arrays *a = &e->step;
     const sequence *s = a->seqs[item];
@@ -377,7 +348,7 @@ static void fill_item(engine *e, int32_t item) {
     int32_t row0 = a->rows.n_rows, n = a->plan.items[item].n_rows, n_drafts = a->plan.items[item].n_drafts, n_own = n - n_drafts;
     bool branches = false;
     a->out0[item] = a->rows.n_out;
-    fill_rows(e, s, s->tokens + s->n_computed, s->n_computed, n_own);
+    fill_rows(e, s, s->tokens + s->kv.n_computed, s->kv.n_computed, n_own);
     if (n_drafts > 0) {
         fill_rows(e, s, tree->tokens, s->n_known, n_drafts);
     }
@@ -389,10 +360,10 @@ static void fill_item(engine *e, int32_t item) {
     batch_seq *q = &a->batch_seqs[a->rows.n_seqs++];
     q->row0 = row0;
     q->n_rows = n;
-    q->n_tokens = s->n_computed + n;
+    q->n_tokens = s->kv.n_computed + n;
     q->parents = branches ? a->parents + row0 : NULL;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        q->pages[g] = &s->tables[g].pages->v;
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        q->pages[g] = &s->kv.tables[g].pages->v;
     }
 }
 
@@ -410,8 +381,8 @@ static void fill_batch(engine *e) {
     }
 }
 
-/* Nobody found pages: the newest gives its own back, with its group, and the others try again. The first stays, so a step with rows comes
- * in the end. */
+/* No sequence found pages: preempts the newest with its group, so that the others try again. The first one is never preempted, so in the
+ * end a step has rows. */
 static void preempt_newest(engine *e) {
     sched_plan *plan = &e->step.plan;
     const sequence *victim = e->running[e->n_running - 1], *first = e->running[0];
@@ -435,7 +406,7 @@ bool step_submit(engine *e) {
     }
     int64_t now_us = clock_us();
     atomic_store(&e->step_started_us, now_us);
-    cache_set_time(e, now_us);
+    kv_cache_set_time(&e->kv, now_us);
     deadline_check(e, now_us);
     beam_resume(e);
     plan_step(e);
@@ -456,23 +427,11 @@ bool step_submit(engine *e) {
 
 /* ---- second half ---- */
 
-static bool is_one_of(int32_t token, const int32_t *list, int32_t n) {
-    for (int32_t i = 0; i < n; i++) {
-        if (list[i] == token) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Whether the token that s just got ends it. */
+/* Whether s ends with the token that it just got, and why. */
 static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
-    const sampling_params *p = &s->sampling;
-    if (!p->ignore_eos && is_one_of(token, e->desc->eos, e->desc->n_eos)) {
-        s->stopped_by_eos = true;
-        return FINISH_STOP;
-    }
-    if (is_one_of(token, p->stop_tokens, p->n_stop_tokens)) {
+    end_kind end = end_token_kind(&s->sampling, e->desc, token);
+    if (end != END_NONE) {
+        s->stopped_by_eos = end == END_EOS;
         return FINISH_STOP;
     }
     return s->n_known == s->n_max ? FINISH_LENGTH : FINISH_NONE;
@@ -522,7 +481,7 @@ void step_sample(engine *e, sequence *s, float *logits) {
     step_commit(e, s, token);
 }
 
-/* What the request wants of the prompt's row p. */
+/* Stores what the request wants of the prompt's row p. */
 static void keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
     size_t n = (size_t)e->desc->n_vocab;
     if (s->logits_out) {
@@ -537,23 +496,23 @@ static void keep_row(const engine *e, sequence *s, int32_t p, const float *logit
 static void collect_item(engine *e, int32_t item) {
     sequence *s = e->step.seqs[item];
     int32_t n = e->step.plan.items[item].n_rows - e->step.plan.items[item].n_drafts;
-    int32_t out = e->step.out0[item]; /* the wanted row that comes next; in the end the one to sample from */
+    int32_t out = e->step.out0[item]; /* the next wanted row; at the end the one to sample from */
     if (s->state == SEQ_DONE) {
         return; /* another beam of its search failed */
     }
     int32_t wanted = first_wanted(s);
-    for (int32_t p = wanted > s->n_computed ? wanted : s->n_computed; p < s->n_computed + n; p++) {
+    for (int32_t p = wanted > s->kv.n_computed ? wanted : s->kv.n_computed; p < s->kv.n_computed + n; p++) {
         if (sequence_wants_logits(s) && p >= s->logits_first) {
             keep_row(e, s, p, e->b->ops->logits(e->b, out));
         }
         out += p + 1 < s->n_known;
     }
-    /* not what preemption repeats */
+    /* tokens that preemption repeats do not count again */
     service_counters_add(&e->service, s->tenant_slot, s->n_known == s->n_prompt ? SERVICE_PROMPT_WEIGHT * (double)n : 0.0);
-    s->n_computed += n;
+    kv_seq_advance(&s->kv, n);
     explain_computed(e, s, n);
-    /* none is sampled behind a token that a forced one follows */
-    bool has_row = s->n_computed == s->n_known && s->draft.n_jump_forward == 0;
+    /* no sampling from a row that a jump-forward token follows */
+    bool has_row = s->kv.n_computed == s->n_known && s->draft.n_jump_forward == 0;
     if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
@@ -561,10 +520,10 @@ static void collect_item(engine *e, int32_t item) {
     if (beam_publishes(s)) {
         cache_publish(e, s);
     }
-    cache_forget(e, s);
-    if (s->n_computed == s->n_known && s->beams != NULL) {
+    kv_seq_forget(&e->kv, &s->kv);
+    if (s->kv.n_computed == s->n_known && s->beams != NULL) {
         beam_take(e, s, e->b->ops->logits(e->b, out));
-    } else if (s->n_computed == s->n_known) {
+    } else if (s->kv.n_computed == s->n_known) {
         if (s->next_child != NULL) {
             fork_children(e, s, e->b->ops->logits(e->b, out), step_sample);
         }
@@ -574,7 +533,7 @@ static void collect_item(engine *e, int32_t item) {
 
 #define PREFETCHED_AHEAD 6 /* sequences */
 
-/* Asks for the end of the tokens of a sequence to come. */
+/* Prefetches the last tokens of the sequence of a later item. */
 static void prefetch_ahead(const engine *e, int32_t item) {
     if (item + PREFETCHED_AHEAD < e->step.plan.n_items) {
         sequence *s = e->step.seqs[item + PREFETCHED_AHEAD];
@@ -598,7 +557,7 @@ void step_collect(engine *e) {
     int64_t us = clock_us() - atomic_exchange(&e->step_started_us, 0);
     e->stats.step_us += us;
     e->stats.commit_ns += clock_ns() - start_ns - (e->stats.sample_ns - sampled_ns);
-    if (e->step.rows.n_rows == e->step.plan.n_rows) { /* nothing was left out of what was planned */
+    if (e->step.rows.n_rows == e->step.plan.n_rows) { /* the step computed all that was planned */
         step_cost_note(&e->step_cost, e->step.plan.n_rows, e->step.plan.n_pairs, (double)us);
     }
 }

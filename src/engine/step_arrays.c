@@ -1,8 +1,8 @@
-/* The arrays of a step's batch: sized at open, so that a step allocates nothing. */
+/* The arrays of a step's batch, allocated at open, so that a step allocates nothing. */
 #include "base/mem.h"
 #include "engine/state.h"
 
-#define TILE_ROWS 16 /* query rows of one attention item */
+#define TILE_ROWS 16 /* most query rows of one attention item */
 
 static quire_err open_copies(step_arrays *a, int32_t cap) {
     a->copies.pairs = mem_new((size_t)cap, sizeof *a->copies.pairs);

@@ -7,18 +7,18 @@
 #include "sched/preempt_cost.h"
 
 #define FRAME_NONE    (-1)
-#define PROBED_FRAMES 16 /* copied at open, so that the first victim has a measured cost */
+#define PROBED_FRAMES 16 /* copied at open, so that the first preemption has a measured cost */
 
-/* A frame holds one page of one sequence; a sequence's frames are a list. */
+/* Frames of host memory, each of which holds one page of one sequence; a sequence's frames are a list. */
 struct swap {
     unsigned char *memory; /* [n_frames, page_bytes] */
-    int32_t *next;         /* [n_frames] in a sequence's list, or in that of the free ones */
+    int32_t *next;         /* [n_frames] the next in a sequence's list, or in the free list */
     int32_t *page;         /* [n_frames] which of the sequence's pages it holds, page * n_groups + group */
     int32_t n_frames, n_free, free_frame;
     copy_cost out, in;
 };
 
-/* The pool is empty yet: its first page may be copied to and fro. */
+/* Measures the cost of copies. The pool is still empty: its first page may be overwritten. */
 static void probe(engine *e) {
     swap *w = e->swap;
     int32_t n = w->n_frames < PROBED_FRAMES ? w->n_frames : PROBED_FRAMES;
@@ -73,10 +73,9 @@ void swap_close(engine *e) {
 /* Leading whole pages that others hold in every group. */
 static int32_t shared_pages(const engine *e, const sequence *s) {
     int32_t n = 0;
-    for (; n < s->n_computed / e->layout.page_tokens; n++) {
-        for (int32_t g = 0; g < s->n_tables; g++) {
-            page_id page = s->tables[g].pages[n];
-            if (page.v == PAGE_NONE.v || kv_pool_count(e->pool, page) < 2) {
+    for (; n < s->kv.n_computed / e->layout.page_tokens; n++) {
+        for (int32_t g = 0; g < s->kv.n_tables; g++) {
+            if (kv_seq_holders(&e->kv, &s->kv, g, n) < 2) {
                 return n;
             }
         }
@@ -87,28 +86,28 @@ static int32_t shared_pages(const engine *e, const sequence *s) {
 /* Pages of s from page `from` of tokens on, in all groups. */
 static int32_t count_pages(const sequence *s, int32_t from) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        for (int32_t i = from; i < s->tables[g].n_pages; i++) {
-            n += s->tables[g].pages[i].v != PAGE_NONE.v;
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        for (int32_t i = from; i < s->kv.tables[g].n_pages; i++) {
+            n += s->kv.tables[g].pages[i].v != PAGE_NONE.v;
         }
     }
     return n;
 }
 
-/* Preempt by swapping? A sequence whose prompt's logits are still being collected computes them all again. What other holders keep of its
- * pages, `from` of tokens, costs neither way. */
+/* Whether to swap s out. Not while its prompt's logits are collected, since then all of it is computed again. Its first `from` pages of
+ * tokens, which other holders keep, cost nothing either way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const swap *w = e->swap;
     sched_cost cost = step_cost_fit(&e->step_cost);
     preempt_case c = {.n_pages = n_pages,
                       .from = from * e->layout.page_tokens,
-                      .to = s->n_computed,
+                      .to = s->kv.n_computed,
                       .max_rows = e->limits.max_rows < e->limits.max_chunk ? e->limits.max_rows : e->limits.max_chunk};
     return n_pages > 0 && n_pages <= w->n_free && !sequence_wants_logits(s) &&
            preempt_swaps(e->options.preempt, &c, &w->out, &w->in, &cost);
 }
 
-/* n pages were copied since. */
+/* Records the cost of copying n pages since then. */
 static void note_copies(engine *e, copy_cost *learns, int32_t n, int64_t since_us) {
     int64_t us = clock_us() - since_us;
     if (n > 0) {
@@ -124,15 +123,15 @@ void swap_out(engine *e, sequence *s) {
         return;
     }
     swap_drop(e, s);
-    int32_t from = s->cached ? shared_pages(e, s) : 0;
+    int32_t from = s->kv.has_path ? shared_pages(e, s) : 0;
     int32_t n_pages = count_pages(s, from);
     if (!swap_pays(e, s, from, n_pages)) {
         return;
     }
     int64_t start_us = clock_us();
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        for (int32_t i = from; i < s->tables[g].n_pages; i++) {
-            page_id page = s->tables[g].pages[i];
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        for (int32_t i = from; i < s->kv.tables[g].n_pages; i++) {
+            page_id page = s->kv.tables[g].pages[i];
             if (page.v == PAGE_NONE.v) {
                 continue;
             }
@@ -140,7 +139,7 @@ void swap_out(engine *e, sequence *s) {
             w->free_frame = w->next[f];
             w->n_free--;
             e->b->ops->kv_read_page(e->b, page.v, w->memory + f * e->layout.page_bytes);
-            w->page[f] = i * s->n_tables + g;
+            w->page[f] = i * s->kv.n_tables + g;
             w->next[f] = s->swap_frames - 1;
             s->swap_frames = f + 1;
         }
@@ -148,7 +147,7 @@ void swap_out(engine *e, sequence *s) {
     note_copies(e, &w->out, n_pages, start_us);
     explain_swapped(s, n_pages * e->layout.page_bytes);
     s->swap_from = from * e->layout.page_tokens;
-    s->swap_tokens = s->n_computed;
+    s->swap_tokens = s->kv.n_computed;
     e->stats.swapped_out++;
 }
 
@@ -167,32 +166,23 @@ void swap_drop(engine *e, sequence *s) {
     }
 }
 
-/* Pages for s up to swap_tokens, in all groups or in none. */
+/* Reserves pages for s up to swap_tokens, in all groups or in none. */
 static quire_err reserve(engine *e, sequence *s) {
-    kv_copies none = {0}; /* it stands at a page's start: nothing is copied */
-    int32_t size = e->layout.page_tokens, n = s->swap_tokens - s->n_computed, needs = 0;
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        needs += kv_table_needs(e->pool, &s->tables[g], n, size);
-    }
-    cache_make_free(e, needs);
-    if (kv_pool_counts(e->pool).n_free < needs) {
-        return QUIRE_NO_ROOM;
-    }
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        TRY(kv_table_append(e->pool, &s->tables[g], n, size, &none)); /* there is room, and the engine alone reserves */
-    }
-    return QUIRE_OK;
+    kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
+    int32_t n = s->swap_tokens - s->kv.n_computed;
+    kv_cache_make_free(&e->kv, kv_seq_needs(&e->kv, &s->kv, n));
+    return kv_seq_reserve(&e->kv, &s->kv, n, &none);
 }
 
-/* The pages of s's frames from page `first` of tokens on. */
+/* Copies the pages of s's frames in, from page `first` of tokens on. */
 static void copy_in(engine *e, sequence *s, int32_t first) {
     swap *w = e->swap;
     int32_t n = 0;
     int64_t start_us = clock_us();
     for (int32_t f = s->swap_frames - 1; f != FRAME_NONE; f = w->next[f]) {
-        int32_t i = w->page[f] / s->n_tables, g = w->page[f] % s->n_tables;
+        int32_t i = w->page[f] / s->kv.n_tables, g = w->page[f] % s->kv.n_tables;
         if (i >= first) {
-            e->b->ops->kv_write_page(e->b, s->tables[g].pages[i].v, w->memory + f * e->layout.page_bytes);
+            e->b->ops->kv_write_page(e->b, s->kv.tables[g].pages[i].v, w->memory + f * e->layout.page_bytes);
             n++;
         }
     }
@@ -204,13 +194,13 @@ void swap_in(engine *e, sequence *s) {
     if (s->swap_frames == 0) {
         return;
     }
-    if (swap_peek(e, s, s->n_computed) > s->n_computed) {
+    if (swap_peek(e, s, s->kv.n_computed) > s->kv.n_computed) {
         cache_keep_whole_pages(e, s);
-        int32_t first = s->n_computed / e->layout.page_tokens;
+        int32_t first = s->kv.n_computed / e->layout.page_tokens;
         if (reserve(e, s) == QUIRE_OK) {
             copy_in(e, s, first);
-            s->n_computed = s->swap_tokens;
-            cache_forget(e, s); /* nothing was kept of what lies behind a window: those pages must not be published */
+            kv_seq_advance(&s->kv, s->swap_tokens - s->kv.n_computed);
+            kv_seq_forget(&e->kv, &s->kv); /* pages behind a window were not kept: they must not be published */
             e->stats.swapped_in++;
         }
     }

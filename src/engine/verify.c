@@ -1,19 +1,19 @@
 #include "engine/verify.h"
 
 #include "engine/cache.h"
+#include "engine/draft.h"
 #include "engine/finite.h"
 #include "spec/rejection.h"
 
-/* Where s's drafts were drawn from: node `at`'s distribution is row depth - 1 of the first branch's, or else certain, in which it alone
- * is 1. */
+/* The distribution that node `at` of s's draft was drawn from: row depth - 1 of the first branch's; other nodes have probability 1. */
 static const float *drawn_from(const sequence *s, int32_t at, const float *certain, size_t n_vocab) {
     const draft_tree *t = &s->draft.tree;
     bool on_first_branch = t->depths[at] == at + 1;
     return s->draft.distributions != NULL && on_first_branch ? s->draft.distributions + n_vocab * (size_t)at : certain;
 }
 
-/* By rejection: the drafts behind node draft.at one after the other, each against what is left of the target's distribution when those
- * before were rejected (Miao et al. 2024, "SpecInfer"). */
+/* Rejection sampling: judges the drafts behind node draft.at one after the other, each against what is left of the target's distribution
+ * after the rejected ones before (Miao et al. 2024, "SpecInfer"). */
 static quire_err judge(engine *e, const sequence *s, float *logits, const sample_context *c, int32_t *token) {
     const draft_tree *t = &s->draft.tree;
     const float *target;
@@ -45,43 +45,45 @@ quire_err verify_sample(engine *e, sequence *s, float *logits, const sample_cont
     return is_judged ? judge(e, s, logits, c, token) : sampler_sample(e->sampler, logits, c, token);
 }
 
-/* The row of logits behind node `at`, where `out` is that behind the last known token; -1: there is none, as a forced token follows. */
+/* The row of logits behind node `at`, where `out` is that behind the last known token; -1: there is none, since a jump-forward token
+ * follows. */
 static int32_t row_behind(const sequence *s, int32_t at, int32_t out) {
     if (s->draft.n_jump_forward > 0) {
-        return at + 1 == s->draft.n_jump_forward ? out : -1; /* the only one */
+        return at + 1 == s->draft.n_jump_forward ? out : -1; /* the only one with a row */
     }
     return out + 1 + at;
 }
 
-/* The next token of s, behind node `at` of its drafts, of which the first n have rows: forced, or picked from row `out` of the logits. */
+/* Commits the next token of s, behind node `at` of its drafts, of which the first n have rows: a jump-forward token, or one sampled from
+ * row `out` of the logits. */
 static void next_token(engine *e, sequence *s, int32_t at, int32_t n, int32_t out) {
     if (out < 0) {
         step_commit(e, s, s->draft.tree.tokens[at + 1]);
         return;
     }
     s->draft.at = at;
-    s->draft.n_rows = verify_by_rejection(e, s) ? n : 0;
+    s->draft.n_rows = n > 0 && draft_by_rejection(e, s) ? n : 0;
     step_sample(e, s, e->b->ops->logits(e->b, out));
     s->draft.n_rows = 0;
 }
 
-/* What was computed of s's next token, at `place` of its tables, goes to where that token lies. */
+/* Moves what was computed of s's next token, at index `place` of its tables, to the slot of its position. */
 static void take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
-    for (int32_t g = 0; g < s->n_tables; g++) {
-        pairs[g] = (kv_move_pair){.src = {kv_table_slot(&s->tables[g], place, e->layout.page_tokens)},
-                                  .dst = {kv_table_slot(&s->tables[g], s->n_computed, e->layout.page_tokens)},
+    for (int32_t g = 0; g < s->kv.n_tables; g++) {
+        pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->kv, g, place)},
+                                  .dst = {kv_seq_slot(&e->kv, &s->kv, g, s->kv.n_computed)},
                                   .group = g};
     }
-    if (place != s->n_computed) {
-        e->b->ops->kv_move(e->b, pairs, s->n_tables);
+    if (place != s->kv.n_computed) {
+        e->b->ops->kv_move(e->b, pairs, s->kv.n_tables);
     }
 }
 
 void verify_item(engine *e, int32_t item, int32_t out) {
     sequence *s = e->step.seqs[item];
     const draft_tree *tree = &s->draft.tree;
-    const int32_t n = e->step.plan.items[item].n_drafts, place = s->n_computed; /* of the first draft */
+    const int32_t n = e->step.plan.items[item].n_drafts, place = s->kv.n_computed; /* place: index of the first draft */
     const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
     int32_t at = DRAFT_ROOT;
     draft_outcome o = {.n = n, .is_jump_forward = s->draft.n_jump_forward > 0};
@@ -98,19 +100,19 @@ void verify_item(engine *e, int32_t item, int32_t out) {
             break;
         }
         take_place(e, s, place + at);
-        s->n_computed++;
+        kv_seq_advance(&s->kv, 1);
         if (!finite_rows(e, s, row + at, 1, row_behind(s, at, out))) {
             step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
             break;
         }
         cache_publish(e, s);
-        cache_forget(e, s);
+        kv_seq_forget(&e->kv, &s->kv);
     }
     if (n > 0) {
         o.to_end = draft_tree_next(tree, n, at, DRAFT_ROOT) == DRAFT_ROOT;
         draft_report(e, s, &o);
     }
-    for (int32_t g = 0; g < s->n_tables && s->state != SEQ_DONE; g++) {
-        kv_table_truncate(e->pool, &s->tables[g], s->n_computed, e->layout.page_tokens);
+    if (s->state != SEQ_DONE) {
+        kv_seq_trim(&e->kv, &s->kv);
     }
 }

@@ -76,7 +76,7 @@ static quire_err read_strings(cursor *c, str key, gguf_value *v) {
 
 static quire_err read_array(cursor *c, str key, int depth, gguf_value *v);
 
-/* The elements of nested arrays are checked and passed over. */
+/* Checks and skips the elements of nested arrays. */
 static quire_err skip_arrays(cursor *c, str key, int depth, size_t n) {
     for (size_t i = 0; i < n; i++) {
         gguf_value inner = {0};
@@ -194,7 +194,7 @@ static quire_err bad_tensor(cursor *c, size_t at, str name, const char *what) {
                    show_name(name).text, show_count(at).text, what);
 }
 
-/* Reads one entry of the directory; the place of its data stays relative. */
+/* Reads one entry of the directory. The offset of its data stays relative. */
 static quire_err read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *offset) {
     size_t at = c->at;
     uint32_t n_dims, type;
@@ -229,7 +229,7 @@ static quire_err read_tensor(cursor *c, str *name, tensor_view *t, uint64_t *off
     return QUIRE_OK;
 }
 
-/* Sets view's data to the bytes at start + offset, when they lie inside the file and are aligned. */
+/* Sets view's data to the bytes at start + offset, if they lie inside the file and are aligned. */
 static quire_err place_tensor(cursor *c, size_t start, size_t alignment, uint64_t offset, const char *name, tensor_view *t) {
     size_t begin, end;
     if (offset % alignment != 0) {

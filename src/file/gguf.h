@@ -1,9 +1,9 @@
-/* GGUF, versions 2 and 3: reads keys and the tensor directory of one file that lies in memory.
+/* GGUF, versions 2 and 3: reads keys and the tensor directory of one file in memory.
  *
  *   "GGUF", u32 version, u64 n_tensors, u64 n_keys; keys: string, u32 type, value; tensors: string, u32 n_dims, u64 dims (fastest first),
  *   u32 type, u64 offset; padding to general.alignment; data. Strings are u64 length and bytes. Little-endian.
  *
- * Everything in a gguf borrows the bytes, which are read only here and never trusted: each length is checked against what is left. */
+ * Everything in a gguf borrows the file's bytes. They are read only here and never trusted: each length is checked against what is left. */
 #ifndef FILE_GGUF_H
 #define FILE_GGUF_H
 
@@ -29,10 +29,10 @@ typedef enum gguf_type {
 } gguf_type;
 
 typedef struct gguf_value {
-    gguf_type type, item_type; /* item_type: of an array */
+    gguf_type type, item_type; /* item_type: of an array's elements */
     size_t n;                  /* bytes of a string, elements of an array */
     const uint8_t *data;       /* the value's bytes, unaligned */
-    str *strings;              /* [n] an array of strings; owned by the gguf */
+    str *strings;              /* [n] of an array of strings; owned by the gguf */
 } gguf_value;
 
 typedef struct gguf_key {
@@ -47,8 +47,8 @@ typedef struct gguf {
     name_ref *by_name;
 } gguf;
 
-/* Fills *g from the n bytes of a file and adds its tensors to *dir as those of part `part`. file names it in messages. After a failure *g
- * and *dir can only be deinitialised. */
+/* Parses the n bytes of a file into *g and adds its tensors to *dir as those of part `part`. file is the name for messages. After a failure
+ * *g and *dir may only be deinitialised. */
 quire_err gguf_parse(gguf *g, const void *bytes, size_t n, const char *file, int32_t part, tensor_dir *dir, quire_error *err);
 void gguf_deinit(gguf *g);
 

@@ -1,4 +1,4 @@
-/* GGUF values as metadata. */
+/* Converts GGUF values to metadata. */
 #include "file/gguf.h"
 
 const gguf_value *gguf_find(const gguf *g, const char *key) {
@@ -18,7 +18,7 @@ static meta_value of_float(double f) {
     ctype out;                                                                                                                             \
     memcpy(&out, p, sizeof out)
 
-/* A number or bool at p, which has no alignment. */
+/* A number or bool at p, which may be unaligned. */
 static meta_value scalar_at(gguf_type type, const uint8_t *p) {
     switch (type) {
     case GGUF_U8:

@@ -7,7 +7,7 @@
 
 #define SUFFIX_BYTES 20 /* "-00001-of-00003.gguf" */
 
-/* split.no and split.count; 0 and 1 for a file that is not split. */
+/* Reads split.no and split.count: 0 and 1 for a file that is not split. */
 static quire_err read_split(const gguf *g, const char *file, int64_t *no, int64_t *count, quire_error *err) {
     meta_value v = gguf_meta(gguf_find(g, "split.no"));
     meta_value w = gguf_meta(gguf_find(g, "split.count"));
@@ -20,7 +20,7 @@ static quire_err read_split(const gguf *g, const char *file, int64_t *no, int64_
     return QUIRE_OK;
 }
 
-/* The path of part no (from 0) into out, from the path of the first. */
+/* Writes the path of part no (from 0) to out, from the path of the first. */
 static quire_err part_path(const char *first, int64_t no, int64_t count, strbuf *out, quire_error *err) {
     char suffix[64];
     size_t n = strlen(first);
@@ -56,7 +56,7 @@ static quire_err add_part(model_file *f, const char *path, int64_t no, int64_t c
     return QUIRE_OK;
 }
 
-/* The other parts of a split model. */
+/* Opens the other parts of a split model. */
 static quire_err add_parts(model_file *f, quire_error *err) {
     int64_t no, count, n_tensors;
     TRY(read_split(&f->gguf, f->path, &no, &count, err));

@@ -1,4 +1,4 @@
-/* A GGUF file's vocabulary: tokenizer.ggml.* */
+/* Reads a GGUF file's vocabulary: tokenizer.ggml.* */
 #include "base/log.h"
 #include "base/mem.h"
 #include "file/open_file.h"
@@ -11,7 +11,7 @@ static quire_err bad(const model_file *f, const char *key, const char *what, qui
     return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s %s; the file is damaged or wrongly converted", f->path, key, what);
 }
 
-/* An optional string; *out stays empty when there is none. */
+/* Reads an optional string; *out stays empty when there is none. */
 static quire_err read_text(const model_file *f, const char *key, str *out, quire_error *err) {
     if (model_file_str(f, key, out) == QUIRE_BAD_FILE) {
         return bad(f, key, "is no string", err);
@@ -19,7 +19,7 @@ static quire_err read_text(const model_file *f, const char *key, str *out, quire
     return QUIRE_OK;
 }
 
-/* An optional array of item_type; *out is NULL when there is none. */
+/* Reads an optional array of item_type; *out is NULL when there is none. */
 static quire_err read_array(const model_file *f, const char *key, gguf_type item_type, const gguf_value **out, quire_error *err) {
     const gguf_value *v = gguf_find(&f->gguf, key);
     *out = v;
@@ -34,7 +34,8 @@ static quire_err read_array(const model_file *f, const char *key, gguf_type item
     return v->n > INT32_MAX ? bad(f, key, "is absurdly long", err) : QUIRE_OK;
 }
 
-/* An optional array with a number of 4 bytes for each token, copied because a file promises no alignment. *out NULL when there is none. */
+/* Reads an optional array with a number of 4 bytes for each token. It is copied because a file may be unaligned. *out is NULL when there is
+ * none. */
 static quire_err copy_numbers(const model_file *f, const char *key, gguf_type item_type, int32_t n, void **out, quire_error *err) {
     const gguf_value *v;
     TRY(read_array(f, key, item_type, &v, err));
@@ -52,7 +53,8 @@ static quire_err copy_numbers(const model_file *f, const char *key, gguf_type it
     return QUIRE_OK;
 }
 
-/* A special token's id, -1 when not given. One outside the vocabulary occurs in published files: said, and taken as not given. */
+/* Reads a special token's id, -1 when it is missing. Some published files have an id outside the vocabulary: that is logged, and counts as
+ * missing. */
 static quire_err read_id(const model_file *f, const char *key, int32_t *out, quire_error *err) {
     int64_t id = -1;
     if (model_file_i64(f, key, &id) == QUIRE_BAD_FILE) {
@@ -77,7 +79,7 @@ static quire_err read_flag(const model_file *f, const char *key, int32_t *out, q
     return QUIRE_OK;
 }
 
-/* The tokens of a file, or how many a packed model has. VOCAB_NONE where there are none. */
+/* Reads the tokens of a file, or their number in a packed model. VOCAB_NONE where there are none. */
 static quire_err read_tokens(model_file *f, quire_error *err) {
     vocab *v = &f->vocab;
     const gguf_value *tokens;

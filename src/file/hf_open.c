@@ -30,7 +30,7 @@ bool hf_is_directory(const char *dir) {
 
 /* ---- the small files ---- */
 
-/* The bytes of dir/name; empty when it is absent. */
+/* Reads the bytes of dir/name; empty when it is absent. */
 static quire_err read_optional(model_file *f, const char *dir, const char *name, size_t max_bytes, str *out, quire_error *err) {
     strbuf path = {0};
     file_map map = {0};
@@ -151,13 +151,13 @@ static int32_t shards_find(const shard_list *l, const char *name) {
     return at == NULL ? -1 : (int32_t)(at - l->names);
 }
 
-/* A plain file name: nothing that leads out of the directory. */
+/* True for a plain file name, which cannot lead out of the directory. */
 static bool is_plain_name(str name) {
     return name.n > 0 && name.p[0] != '.' && memchr(name.p, '/', name.n) == NULL && memchr(name.p, '\\', name.n) == NULL &&
            memchr(name.p, 0, name.n) == NULL;
 }
 
-/* The shards that the index names, each once. */
+/* Lists the shards that the index names, each once. */
 static quire_err list_indexed(const model_file *f, const json_doc *index, shard_list *out, quire_error *err) {
     json_value *map = json_doc_find(index, "weight_map");
     if (!json_is(map, JSON_KIND_OBJECT)) {
@@ -171,7 +171,7 @@ static quire_err list_indexed(const model_file *f, const json_doc *index, shard_
                            show_name(str_of(m.name)).text);
         }
         const char *name = json_str(m.value).p;
-        if (strcmp(name, last) != 0 && !shards_add(out, name)) { /* neighbours mostly share a file */
+        if (strcmp(name, last) != 0 && !shards_add(out, name)) { /* adjacent tensors mostly share a file */
             return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
         }
         last = name;
@@ -196,7 +196,7 @@ static void shards_unique(shard_list *l) {
     l->n = n;
 }
 
-/* Every tensor lies in the file that the index names for it. */
+/* Checks that every tensor lies in the file that the index names for it. */
 static quire_err check_index(const model_file *f, const json_doc *index, const shard_list *shards, quire_error *err) {
     for (json_member m = {0}; json_next(json_doc_find(index, "weight_map"), &m);) {
         str tensor = str_of(m.name), file = json_str(m.value);
@@ -216,7 +216,7 @@ static bool has_suffix(const char *s, const char *suffix) {
     return n >= m && strcmp(s + n - m, suffix) == 0;
 }
 
-/* Every model*.safetensors of the directory. *has_pickles becomes true when there are weights as PyTorch pickles. */
+/* Lists every model*.safetensors of the directory. *has_pickles becomes true when there are weights as PyTorch pickles. */
 static quire_err list_directory(const model_file *f, shard_list *out, bool *has_pickles, quire_error *err) {
     DIR *d = opendir(f->path);
     if (d == NULL) {
@@ -235,7 +235,7 @@ static quire_err list_directory(const model_file *f, shard_list *out, bool *has_
     return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
 }
 
-/* model-00001-of-00003.safetensors without an index: all three must be there. */
+/* Checks shards without an index: of model-00001-of-00003.safetensors all three must exist. */
 static quire_err check_complete(const model_file *f, const shard_list *l, quire_error *err) {
     for (size_t i = 0; i < l->n; i++) {
         int no, count;
@@ -296,7 +296,7 @@ static quire_err open_listed(model_file *f, shard_list *l, quire_error *err) {
     return add_shards(f, l, err);
 }
 
-/* model.safetensors, else what the index names, else every model*.safetensors. */
+/* Opens model.safetensors, else the shards of the index, else every model*.safetensors. */
 static quire_err open_weights(model_file *f, quire_error *err) {
     shard_list shards = {0};
     quire_err e;

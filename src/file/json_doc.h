@@ -11,13 +11,13 @@ typedef struct json_doc {
     json_value *root; /* an object */
 } json_doc;
 
-/* Parses a whole file, whose root must be an object. QUIRE_BAD_FILE names the byte. *out is untouched after a failure. */
+/* Parses a whole file, whose root must be an object. QUIRE_BAD_FILE names the byte; *out is then unchanged. */
 quire_err json_doc_parse(json_doc *out, str text, json_names names, const char *file, quire_error *err);
 void json_doc_deinit(json_doc *d);
 
-/* The member at a dotted path ("rope_scaling.factor"), or NULL: not there, or null. */
+/* The member at a dotted path ("rope_scaling.factor"). NULL when it is missing or null. */
 json_value *json_doc_find(const json_doc *d, const char *path);
-/* A value as metadata; NULL is META_ABSENT. {"__float__": "Infinity"} is that number. */
+/* A value as metadata; NULL is META_ABSENT. {"__float__": "Infinity"} is read as that number. */
 meta_value json_doc_meta(const json_value *v);
 /* Element i < n of an array. */
 meta_value json_doc_item(const json_value *array, size_t i);

@@ -38,7 +38,7 @@ static quire_err map_fd(int fd, const char *path, size_t max_bytes, file_map *ou
 }
 
 quire_err file_map_open(const char *path, size_t max_bytes, file_map *out, quire_error *err) {
-    /* O_NONBLOCK: a named pipe must not hold us here */
+    /* O_NONBLOCK: opening a named pipe must not block */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         bool absent = errno == ENOENT || errno == ENOTDIR;

@@ -14,7 +14,7 @@ typedef struct file_map {
 } file_map;
 
 /* Maps path, a regular file of at most max_bytes. QUIRE_NOT_FOUND when there is no such file, QUIRE_TOO_LARGE, QUIRE_BAD_FILE when it is
- * not a regular file, QUIRE_IO; *out is then untouched. */
+ * not a regular file, QUIRE_IO. On an error *out is unchanged. */
 quire_err file_map_open(const char *path, size_t max_bytes, file_map *out, quire_error *err);
 void file_map_close(file_map *m);
 

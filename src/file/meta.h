@@ -1,4 +1,4 @@
-/* A metadata value of either format, seen alike: what model_file's accessors convert from. Borrowed from the open file. */
+/* A metadata value, the same type for GGUF and JSON: the accessors of model_file convert from it. Borrowed from the open file. */
 #ifndef FILE_META_H
 #define FILE_META_H
 
@@ -7,7 +7,7 @@
 #include "base/str.h"
 
 typedef enum meta_kind {
-    META_ABSENT, /* not there, or JSON null */
+    META_ABSENT, /* missing, or JSON null */
     META_INT,
     META_FLOAT,
     META_BOOL,
@@ -22,7 +22,7 @@ typedef struct meta_value {
     double f;         /* META_FLOAT, and META_INT's value */
     str s;            /* META_STR */
     size_t n;         /* META_ARRAY: elements */
-    const void *node; /* META_ARRAY: where the format finds them */
+    const void *node; /* META_ARRAY: the elements, in the format's own form */
 } meta_value;
 
 #endif

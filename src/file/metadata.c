@@ -78,7 +78,7 @@ quire_err model_file_str(const model_file *f, const char *key, str *out) {
 
 /* ---- arrays ---- */
 
-/* Converts every element, then writes: out is whole or untouched. */
+/* Converts every element first, then writes: on an error out is unchanged. */
 static quire_err to_i64s(const model_file *f, const meta_value *v, int64_t *out, size_t max, size_t *n) {
     int64_t one;
     if (v->kind != META_ARRAY) {

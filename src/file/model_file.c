@@ -7,7 +7,7 @@
 #include "file/open_file.h"
 #include "file/packed.h"
 
-/* ---- what the readers share ---- */
+/* ---- shared by the readers ---- */
 
 quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_error *err) {
     quire_err e = strbuf_addf(out, "%s/%s", dir, name);
@@ -47,7 +47,7 @@ static bool ends_with(str s, const char *suffix) {
     return s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0;
 }
 
-/* A file that is no GGUF: opens the directory it lies in. */
+/* Opens the directory of a file that is not GGUF. */
 static quire_err open_parent(model_file *f, const char *path, quire_error *err) {
     const char *slash = strrchr(path, '/');
     str dir = slash == NULL ? str_of(".") : (str){path, slash == path ? 1 : (size_t)(slash - path)};
@@ -88,7 +88,7 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
     return open_parent(f, path, err);
 }
 
-/* Hands f over when e is success, closes it otherwise. */
+/* Gives f to the caller when e is success, else closes it. */
 static quire_err finish(model_file *f, quire_err e, model_file **out) {
     if (e != QUIRE_OK) {
         model_file_close(f);
@@ -145,7 +145,7 @@ model_file *model_file_share(model_file *f) {
     return f;
 }
 
-/* ---- what it holds ---- */
+/* ---- contents ---- */
 
 model_format model_file_format(const model_file *f) {
     return f->format;

@@ -1,4 +1,4 @@
-/* What an open model file holds, for the readers of this room: model_file.c dispatches, gguf_open.c and hf_open.c fill. */
+/* The contents of an open model file, shared by the readers of this room: model_file.c dispatches, gguf_open.c and hf_open.c fill it. */
 #ifndef FILE_OPEN_FILE_H
 #define FILE_OPEN_FILE_H
 
@@ -15,7 +15,7 @@ typedef struct file_section {
 struct model_file {
     model_format format;
     int32_t n_users;
-    char *path;     /* as the caller wrote it, or the directory */
+    char *path;     /* as the caller gave it, or the directory */
     file_map *maps; /* every mapped file */
     size_t n_maps, cap_maps;
     tensor_dir tensors;
@@ -33,29 +33,29 @@ struct model_file {
     int32_t n_config_keys;
 
     vocab vocab;
-    float *scores; /* what vocab's arrays point to where they are copies */
+    float *scores; /* memory of vocab's arrays that are copies */
     int32_t *types;
     str chat_template;
 };
 
-/* The file's path joined to dir; *out is the caller's to deinit. */
+/* Joins dir and name. The caller deinits *out. */
 quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_error *err);
-/* Maps a file for as long as f is open. */
+/* Maps a file until f is closed. */
 quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err);
 
-/* Each fills a zeroed *f whose path stands; after a failure model_file_close frees what is there. */
+/* Each fills a zeroed *f whose path is set. After a failure model_file_close frees the contents. */
 quire_err gguf_open(model_file *f, file_map first, quire_error *err);
 quire_err gguf_open_memory(model_file *f, const void *bytes, size_t n, quire_error *err);
 quire_err hf_open(model_file *f, const char *dir, quire_error *err);
 quire_err packed_open(model_file *f, file_map map, quire_error *err);
-/* Whether dir holds config.json or tokenizer.json. */
+/* True when dir has config.json or tokenizer.json. */
 bool hf_is_directory(const char *dir);
 
 /* A section's bytes; p NULL when there is none. */
 str packed_section(const model_file *f, const char *name);
-/* The small files of a Hugging Face directory, or of a packed one. */
+/* Reads the small files of a Hugging Face directory, or of a packed one. */
 quire_err hf_read_texts(model_file *f, quire_error *err);
-/* tokenizer.ggml.* as a vocabulary, and tokenizer.chat_template. */
+/* Reads tokenizer.ggml.* as a vocabulary, and tokenizer.chat_template. */
 quire_err gguf_read_vocab(model_file *f, quire_error *err);
 
 #endif

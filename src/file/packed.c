@@ -44,7 +44,7 @@ static quire_err check_header(const model_file *f, file_map map, packed_header *
     return memcmp(digest, h->directory_digest, sizeof digest) == 0 ? QUIRE_OK : bad(f, "its directory is not what was written", err);
 }
 
-/* Where something lies: *data and *n, inside the file. */
+/* Reads the location of a section or tensor: *data and *n, inside the file. */
 static quire_err read_place(cursor *c, const model_file *f, file_map map, const char **data, size_t *n) {
     uint64_t at, bytes;
     TRY(cursor_u64(c, "an offset", &at));
@@ -57,7 +57,7 @@ static quire_err read_place(cursor *c, const model_file *f, file_map map, const 
     return QUIRE_OK;
 }
 
-/* A count of entries that the rest of the directory has room for. */
+/* Reads a count of entries and checks that the rest of the directory has room for them. */
 static quire_err read_count(cursor *c, const model_file *f, uint32_t *n) {
     TRY(cursor_u32(c, "a count", n));
     return *n <= (c->n - c->at) / MIN_ENTRY_BYTES ? QUIRE_OK : bad(f, "its directory counts more than it lists", c->err);

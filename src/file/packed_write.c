@@ -1,4 +1,4 @@
-/* Writes packed models: data as they come, then the directory, then the header that makes it a model. */
+/* Writes packed models: data in order of arrival, then the directory, and last the header, which makes the file valid. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "file/open_file.h"
 #include "file/packed.h"
 
-#define MAX_WRITERS 100 /* of one file at once, those that were killed included */
+#define MAX_WRITERS 100 /* of one file at once, including those that were killed */
 
 struct packed_writer {
-    char *path, *own_path; /* where it will stand, where it is written */
+    char *path, *own_path; /* the final path, and the path that is written */
     FILE *file;
     uint64_t at;
     packed_header header;
@@ -54,7 +54,7 @@ static quire_err write_bytes(packed_writer *w, const void *p, size_t n) {
     return QUIRE_OK;
 }
 
-/* Bytes at the next multiple of PACKED_ALIGN, *at. */
+/* Writes bytes at the next multiple of PACKED_ALIGN, which is *at. */
 static quire_err write_aligned(packed_writer *w, const void *p, size_t n, uint64_t *at) {
     static const uint8_t zeros[PACKED_ALIGN];
     TRY(write_bytes(w, zeros, (size_t)(-w->at % PACKED_ALIGN)));
@@ -119,7 +119,7 @@ static quire_err put_key(strbuf *b, const gguf_key *k) {
     return v->type == GGUF_STRING ? put_str(b, (str){(const char *)v->data, v->n}) : strbuf_add(b, v->data, gguf_type_bytes(v->type));
 }
 
-/* What the tables are made of, and arrays of arrays, which nothing reads. */
+/* True for the lists that the tables replace, and for arrays of arrays, which nothing reads. */
 static bool is_left_out(const gguf_key *k, bool has_tables) {
     static const char *const lists[] = {"tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.merges"};
     bool listed = false;
@@ -175,7 +175,7 @@ quire_err packed_writer_metadata(packed_writer *w, const model_file *f, str tabl
 
 /* ---- the file ---- */
 
-/* Nothing is replaced but an older packed model, or an empty file: another name is a mistake, be it that of the model itself. */
+/* Only an older packed model or an empty file may be replaced: another file there is a mistake, perhaps the model itself. */
 static quire_err check_place(const char *path, quire_error *err) {
     file_map there;
     quire_err e = file_map_open(path, SIZE_MAX, &there, err);
@@ -252,7 +252,7 @@ static quire_err complete(packed_writer *w) {
     if (!written || rename(w->own_path, w->path) != 0) {
         return failed(w);
     }
-    (void)fclose(w->file); /* all was written */
+    (void)fclose(w->file); /* all data is written already */
     w->file = NULL;
     return QUIRE_OK;
 }

@@ -32,7 +32,7 @@ static quire_err bad(const reader *r, const char *name, const char *what) {
                    show_name(str_of(name)).text, what);
 }
 
-/* A number that is a whole one from 0 on. */
+/* True for a whole number from 0 on. */
 static bool whole(meta_value v, uint64_t *out) {
     if (v.kind != META_INT || v.i < 0) {
         return false;
@@ -56,7 +56,7 @@ static quire_err read_range(reader *r, const char *name, json_value *entry, byte
     return QUIRE_OK;
 }
 
-/* The shape into dims[0..*rank) of up to MAX_RANK, and the number of elements. */
+/* Reads the shape into dims[0..*rank), up to MAX_RANK, and the number of elements. */
 static quire_err read_shape(reader *r, const char *name, json_value *entry, int64_t *dims, size_t *rank, size_t *n_elements) {
     json_value *shape = json_get(entry, "shape");
     if (!json_is(shape, JSON_KIND_ARRAY) || json_length(shape) > MAX_RANK) {
@@ -74,7 +74,7 @@ static quire_err read_shape(reader *r, const char *name, json_value *entry, int6
     return QUIRE_OK;
 }
 
-/* Why a tensor_view cannot carry this, or NULL. */
+/* Why a tensor_view cannot describe this tensor, or NULL. */
 static const char *why_unread(bool known, const char *dtype_text, size_t rank, size_t n_elements) {
     if (!known) {
         return dtype_text;

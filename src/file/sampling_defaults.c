@@ -20,7 +20,7 @@ static const struct {
     {"repetition_penalty", "general.sampling.penalty_repeat"},
 };
 
-/* The number that a float was written for: 0.95f is 0.95. */
+/* The decimal number behind a float: 0.95f gives 0.95. */
 static double shortest(double v) {
     if (v != (double)(float)v) {
         return v;
@@ -37,7 +37,7 @@ static double shortest(double v) {
     return d;
 }
 
-/* Takes field i from its value in the file; key is what it is called there. */
+/* Reads field i from its value in the file. key is its name there. */
 static quire_err take(sampling_defaults *d, int i, const meta_value *v, const char *key, quire_error *err) {
     static const char *const kinds[] = {
         [META_BOOL] = "true or false", [META_STR] = "a text", [META_ARRAY] = "a list", [META_OTHER] = "an object"};

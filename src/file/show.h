@@ -1,6 +1,6 @@
-/* What refusals are made of: numbers with their thousands apart, and names from hostile files made printable and short.
+/* Formats values for error messages: numbers with separators for thousands, and names from hostile files made printable and short.
  *
- * Both return a small struct by value, so that `show_count(n).text` can stand among the arguments of err_set. Any thread. */
+ * Both functions return a small struct by value, so that `show_count(n).text` can be an argument of err_set. Any thread. */
 #ifndef FILE_SHOW_H
 #define FILE_SHOW_H
 
@@ -16,7 +16,7 @@ typedef struct shown {
 
 /* 91226112 is "91,226,112". */
 shown show_count(uint64_t v);
-/* The name with every byte outside printable ASCII as '?', cut with "..." where it is long. */
+/* The name with '?' for every byte outside printable ASCII, cut with "..." where it is long. */
 shown show_name(str name);
 
 #endif

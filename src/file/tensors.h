@@ -1,7 +1,7 @@
 /* The tensor directory of an open model: views in file order and an index by name, over all parts or shards of the model.
  *
- * Filled by one reader, then closed by tensor_dir_finish; immutable after that. Zero-initialised is empty. It owns the names, not the data.
- */
+ * One reader fills it, then tensor_dir_finish completes it; it is immutable after that. Zero-initialised is empty. It owns the names, not
+ * the data. */
 #ifndef FILE_TENSORS_H
 #define FILE_TENSORS_H
 
@@ -9,7 +9,7 @@
 #include "core/tensor.h"
 #include "file/names.h"
 
-/* A tensor the file has and this build cannot offer. */
+/* A tensor of the file that this build cannot read. */
 typedef struct unread_tensor {
     size_t name_at;
     char why[40];
@@ -17,8 +17,8 @@ typedef struct unread_tensor {
 
 typedef struct tensor_dir {
     tensor_view *views;
-    int32_t *parts;  /* [n] which file of the model it lies in */
-    size_t *name_at; /* [n] where its name starts in names */
+    int32_t *parts;  /* [n] index of the file that holds it */
+    size_t *name_at; /* [n] offset of its name in names */
     int32_t n;
     size_t cap_views, cap_parts, cap_name_at;
     unread_tensor *unread;
@@ -28,18 +28,18 @@ typedef struct tensor_dir {
 } tensor_dir;
 
 void tensor_dir_deinit(tensor_dir *d);
-/* Adds a view (its name is ignored: name is copied). QUIRE_NO_MEMORY leaves the directory as it was. */
+/* Adds a view under a copy of name; the view's own name is ignored. QUIRE_NO_MEMORY leaves the directory unchanged. */
 quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32_t part);
-/* Remembers a tensor that cannot be offered; why is cut to fit. */
+/* Records a tensor that cannot be read. why is cut to fit. */
 quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why);
 /* Sets every view's name and builds the index. QUIRE_BAD_FILE names a tensor that occurs twice; file is for the message. */
 quire_err tensor_dir_finish(tensor_dir *d, const char *file, quire_error *err);
-/* The place of name, or -1. After tensor_dir_finish. */
+/* The index of name, or -1. After tensor_dir_finish. */
 int32_t tensor_dir_find(const tensor_dir *d, str name);
-/* Why name is not offered, or NULL when the file has no such tensor or offers it. */
+/* Why name cannot be read. NULL when the file has no such tensor or it can be read. */
 const char *tensor_dir_why_unread(const tensor_dir *d, str name);
 
-/* n_elements of dims and bytes of type t into *n_bytes. false when a dimension is below 1, the product overflows, or the contiguous
+/* The bytes of a tensor of type t and these dims, to *n_bytes. false when a dimension is below 1, the product overflows, or the contiguous
  * dimension is not a multiple of the type's block. */
 bool tensor_bytes(dtype t, const int64_t *dims, int32_t n_dims, size_t *n_bytes);
 

@@ -7,7 +7,7 @@
 
 #include "json/json_lex.h"
 
-/* jansson's calls take no const, and most change nothing. */
+/* jansson's calls take no const pointers, though most change nothing. */
 static json_t *mutable(const json_value *v) {
     return (json_t *)(uintptr_t)v;
 }
@@ -18,7 +18,7 @@ static json_value *or_null(json_t *v) {
 
 /* ---- reading ---- */
 
-/* Copies text with "e0" behind every integer that an int64 does not hold: then it is a real. text was checked. */
+/* Copies text, which was checked, and appends "e0" to every integer that an int64 does not hold: it is then a real. */
 static quire_err widen(str text, strbuf *out) {
     size_t done = 0;
     for (size_t at = 0; at < text.n;) {
@@ -42,7 +42,7 @@ static quire_err widen(str text, strbuf *out) {
     return strbuf_add(out, text.p + done, text.n - done);
 }
 
-/* Whether the name between at's quotes holds a NUL; a failure to find out is a no. */
+/* True when the name between at's quotes holds a NUL. False on a failure. */
 static bool has_nul(str inside, strbuf *scratch) {
     strbuf_clear(scratch);
     return json_lex_unescape(inside, scratch) == QUIRE_OK && scratch->n > 0 && memchr(scratch->p, 0, scratch->n) != NULL;
@@ -53,7 +53,7 @@ static bool is_beyond_double(str digits, strbuf *scratch) {
     return strbuf_add(scratch, digits.p, digits.n) == QUIRE_OK && isinf(strtod(scratch->p, NULL));
 }
 
-/* What in a checked text the library does not take, and where: a number beyond a double, or a NUL in a name. */
+/* Describes what jansson refuses in a checked text, and where: a number beyond a double, or a NUL in a name. */
 static void explain_refusal(str text, json_fault *fault) {
     strbuf scratch = {0};
     const char *what, *found = NULL;
@@ -128,7 +128,7 @@ void json_drop(json_value *v) {
     json_decref(v);
 }
 
-/* ---- looking ---- */
+/* ---- reading values ---- */
 
 json_kind json_kind_of(const json_value *v) {
     if (v == NULL) {

@@ -1,8 +1,8 @@
-/* A JSON text as a tree of values (DOM), read by jansson behind our own check (json_check.h), which is strict and bounded.
+/* A JSON text as a tree of values (DOM). jansson parses it after json_check.h's check, which is strict and bounded.
  *
- * JSON's null is the NULL pointer everywhere: as a whole text, as an item, as a member; json_has tells a member that is null from one that
- * is missing. A tree is immutable, so any number of threads may read it. Texts are borrowed from it and end with a 0 byte (they may hold
- * others). Names of this room begin with json_ like jansson's own exported ones: none may be the same, as the linker would mix them up. */
+ * JSON's null is the NULL pointer everywhere: as a whole text, as an item, as a member. json_has distinguishes a null member from a missing
+ * one. A tree is immutable, so any number of threads may read it. Texts are borrowed from it and end with a 0 byte (they may contain
+ * others). Names of this room begin with json_ like jansson's own exported ones. None may be equal, as the linker would confuse them. */
 #ifndef JSON_JSON_H
 #define JSON_JSON_H
 
@@ -24,37 +24,37 @@ typedef enum json_kind {
     JSON_KIND_OBJECT
 } json_kind;
 
-/* What becomes of an integer that an int64 does not hold. */
+/* What to do with an integer that an int64 does not hold. */
 typedef enum json_wide {
     JSON_WIDE_REFUSED, /* QUIRE_BAD_FILE: "an integer beyond 64 bits" */
-    JSON_WIDE_REAL     /* the nearest double: other programs write 1e30 with all of its digits */
+    JSON_WIDE_REAL     /* the nearest double: other programs write 1e30 with all its digits */
 } json_wide;
 
 /* ---- reading ---- */
 
-/* The value that text holds, in *out (the caller's: json_drop). Errors as json_check, and QUIRE_BAD_FILE for a number beyond a double and
- * for a NUL in a name; *out is then NULL. Up to some 240 bytes for each object, 130 an array, 32 a number. */
+/* Parses text to a tree *out, owned by the caller (json_drop). Errors as json_check, and QUIRE_BAD_FILE for a number beyond a double and
+ * for a NUL in a name; *out is then NULL. Takes up to some 240 bytes for each object, 130 an array, 32 a number. */
 quire_err json_read(str text, const json_limits *limits, json_wide wide, json_value **out, json_fault *fault);
-/* The same within json_limits_config and with wide integers as reals, for texts that the operator names; NULL for what is no JSON, and for
+/* The same within json_limits_config and with wide integers as reals, for texts that the operator names. NULL for invalid JSON, and for
  * null. */
 json_value *json_document(str text);
-/* Counts the value up (NULL too) and gives it back; each share wants a json_drop. Counting is atomic. */
+/* Adds a reference to the value (NULL too) and returns it. Each reference needs a json_drop. Counting is atomic. */
 json_value *json_share(json_value *v);
 void json_drop(json_value *v);
 
-/* ---- looking ---- */
+/* ---- reading values ---- */
 
 json_kind json_kind_of(const json_value *v);
 static inline bool json_is(const json_value *v, json_kind kind) {
     return json_kind_of(v) == kind;
 }
-/* true is true; all else is false. */
+/* True for true; false for everything else. */
 bool json_truth(const json_value *v);
 /* An integer; 0 for other kinds. */
 int64_t json_int64(const json_value *v);
 /* An integer or real; 0 for other kinds. */
 double json_double(const json_value *v);
-/* An integer, written as one or as a real without a fraction under 2^53; false for all else. */
+/* An integer, written as one or as a real without a fraction under 2^53. false for everything else. */
 bool json_whole(const json_value *v, int64_t *out);
 /* A text; empty for other kinds. */
 str json_str(const json_value *v);
@@ -65,18 +65,18 @@ json_value *json_at(const json_value *v, size_t i);
 /* A member; NULL where there is none and for other kinds. */
 json_value *json_get(const json_value *v, const char *name);
 bool json_has(const json_value *v, const char *name);
-/* Members with defaults; one of another kind counts as missing. The text is borrowed, empty where missing. */
+/* Members with defaults. A member of another kind counts as missing. The text is borrowed, empty where missing. */
 str json_get_str(const json_value *v, const char *name);
 bool json_get_bool(const json_value *v, const char *name, bool otherwise);
-int32_t json_get_int32(const json_value *v, const char *name, int32_t otherwise); /* otherwise also when it is out of range */
-/* Equal values: objects whatever their order, integers and reals apart. */
+int32_t json_get_int32(const json_value *v, const char *name, int32_t otherwise); /* also returns otherwise when it is out of range */
+/* Compares values: objects in any order are equal, an integer and a real are not. */
 bool json_same(const json_value *a, const json_value *b);
 
-/* Members in the order of the text: json_member m = {0}; while (json_next(object, &m)) {..} None for other kinds. */
+/* Iterates over members in the order of the text: json_member m = {0}; while (json_next(object, &m)) {..} None for other kinds. */
 typedef struct json_member {
     const char *name; /* no NUL inside */
     json_value *value;
-    void *at; /* json_next's own */
+    void *at; /* used by json_next */
 } json_member;
 bool json_next(const json_value *object, json_member *m);
 

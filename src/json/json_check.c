@@ -17,7 +17,7 @@ typedef struct name_seen {
     size_t at; /* its opening quote */
 } name_seen;
 
-/* The walk over one text. frames[0..depth) are the open containers. */
+/* The state of one check. frames[0..depth) are the open containers. */
 typedef struct walk {
     str text;
     size_t at;
@@ -46,7 +46,7 @@ static quire_err no_memory(walk *w) {
 
 /* ---- names ---- */
 
-/* What the name whose opening quote is at at means, in *out: borrowed from the text, or in scratch where it has escapes. */
+/* Decodes the name whose opening quote is at `at`: *out borrows the text, or scratch where the name has escapes. */
 static quire_err name_at(const walk *w, size_t at, strbuf *scratch, str *out) {
     const char *what;
     bool escaped;
@@ -69,7 +69,7 @@ static uint64_t hash_of(str s) { /* FNV-1a: equal hashes are compared, so a forg
     return h;
 }
 
-/* Remembers the name whose opening quote is at start. */
+/* Records the name whose opening quote is at start. */
 static quire_err note_name(walk *w, size_t start) {
     str name;
     if (name_at(w, start, &w->scratch, &name) != QUIRE_OK) {
@@ -114,7 +114,7 @@ static int by_hash(const void *a, const void *b) {
     return x->hash != y->hash ? (x->hash < y->hash ? -1 : 1) : x->at < y->at ? -1 : 1;
 }
 
-/* An object is complete: none of its names may occur twice. */
+/* Checks a complete object: no name may occur twice. */
 static quire_err check_names(walk *w, size_t first) {
     size_t count = w->n_names - first;
     if (count < 2) {
@@ -157,7 +157,7 @@ static quire_err take_number(walk *w) {
     return QUIRE_OK;
 }
 
-/* Opens an array or object whose bracket is at w->at. */
+/* Opens the array or object whose bracket is at w->at. */
 static quire_err open_container(walk *w, bool is_object) {
     if (w->depth >= w->limits->max_depth || w->depth >= JSON_MAX_DEPTH) {
         return fail(w, QUIRE_TOO_LARGE, w->at, "nested too deeply");
@@ -171,7 +171,7 @@ static quire_err open_container(walk *w, bool is_object) {
     return QUIRE_OK;
 }
 
-/* Takes a scalar, or opens a container; *scalar says which. */
+/* Reads a scalar, or opens a container; *scalar is true for a scalar. */
 static quire_err take_value(walk *w, bool *scalar) {
     const char *what;
     bool escaped;
@@ -194,7 +194,7 @@ static quire_err take_value(walk *w, bool *scalar) {
     return e == QUIRE_OK ? e : fail(w, e, w->at, what);
 }
 
-/* Behind a value: closes every container that ends here. *more: another member of an open container follows. */
+/* After a value: closes every container that ends here. *more: another member of an open container follows. */
 static quire_err close_containers(walk *w, bool *more) {
     *more = false;
     while (w->depth > 0) {
@@ -219,7 +219,7 @@ static quire_err close_containers(walk *w, bool *more) {
     return QUIRE_OK;
 }
 
-/* One value with all that it holds, no recursion. */
+/* Checks one value and all that it holds, without recursion. */
 static quire_err walk_value(walk *w) {
     bool more = true, first = false; /* first: a container was just opened and may be empty */
     while (more) {

@@ -123,7 +123,7 @@ static bool is_digit(str text, size_t at) {
     return at < text.n && text.p[at] >= '0' && text.p[at] <= '9';
 }
 
-/* Passes one digit or more. */
+/* Skips one digit or more. */
 static quire_err pass_digits(str text, size_t *at, const char **what) {
     if (!is_digit(text, *at)) {
         return fail(what, "a number without a digit where one must be");
@@ -134,7 +134,7 @@ static quire_err pass_digits(str text, size_t *at, const char **what) {
     return QUIRE_OK;
 }
 
-/* The value of digits p[0..n), where an int64 holds it. */
+/* The value of digits p[0..n). false when an int64 does not hold it. */
 static bool integer_value(const char *p, size_t n, bool negative, int64_t *out) {
     uint64_t v = 0, top = (uint64_t)INT64_MAX + negative;
     for (size_t i = 0; i < n; i++) {

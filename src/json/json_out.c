@@ -79,7 +79,7 @@ static void escape(json_out *o, unsigned char c) {
     add(o, text, (size_t)n);
 }
 
-/* What stands between the quotes of a string. */
+/* Writes the contents of a string, without the quotes. */
 static void add_text(json_out *o, const char *text, size_t n) {
     const unsigned char *p = (const unsigned char *)text;
     for (size_t i = 0; i < n;) {
@@ -122,7 +122,7 @@ void json_cstr(json_out *o, const char *s) {
     }
 }
 
-/* Writes v so that it ends before `end`, from the last digit; returns its start. */
+/* Writes v so that it ends before `end`, last digit first. Returns its start. */
 static char *digits(int64_t v, char *end) {
     uint64_t left = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
     do {
@@ -155,7 +155,7 @@ void json_exact(json_out *o, double v) {
         }
     }
     json_raw(o, text);
-    if (strpbrk(text, ".en") == NULL) { /* stays a real where it is read again */
+    if (strpbrk(text, ".en") == NULL) { /* so that it is read as a real again */
         add(o, ".0", 2);
     }
 }
@@ -211,6 +211,43 @@ void json_add(json_out *o, const json_value *v) {
         json_add(json_item(o), json_at(v, i));
     }
     json_end(o, ']');
+}
+
+/* ---- in an error's text ---- */
+
+const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]) {
+    enum { SHOWN = 30 }; /* bytes of a text */
+    switch (json_kind_of(v)) {
+    case JSON_KIND_ARRAY:
+        return "an array";
+    case JSON_KIND_OBJECT:
+        return "an object";
+    case JSON_KIND_TEXT: {
+        size_t n = json_str(v).n, cut = n < SHOWN ? n : SHOWN;
+        const char *text = json_str(v).p;
+        while (cut < n && cut > 0 && ((unsigned char)text[cut] & 0xc0) == 0x80) {
+            cut--;
+        }
+        size_t used = 0;
+        buf[used++] = '"';
+        for (size_t i = 0; i < cut; i++) {
+            unsigned char c = (unsigned char)text[i];
+            if (c == '"' || c == '\\') {
+                buf[used++] = '\\';
+            }
+            buf[used++] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
+        }
+        snprintf(buf + used, JSON_BRIEF_BYTES - used, "\"%s", cut < n ? "..." : "");
+        return buf;
+    }
+    default: {
+        strbuf text = {0};
+        json_add(&(json_out){.to = &text}, v);
+        snprintf(buf, JSON_BRIEF_BYTES, "%.40s", text.n > 0 ? text.p : "a value");
+        strbuf_deinit(&text);
+        return buf;
+    }
+    }
 }
 
 /* ---- an object a line ---- */

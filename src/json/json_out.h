@@ -1,7 +1,7 @@
-/* JSON text written straight into a buffer.
+/* Writes JSON text directly into a buffer.
  *
- * The first failure is kept and everything after it is skipped, so that a whole object can be written and `err` be looked at once.
- * Owner: whoever made it; one thread. What is written is always valid UTF-8. */
+ * The writer keeps the first failure and skips everything after it, so that the caller can write a whole object and check `err` once.
+ * Owner: its creator; one thread. The output is always valid UTF-8. */
 #ifndef JSON_OUT_H
 #define JSON_OUT_H
 
@@ -13,39 +13,43 @@
 typedef struct json_out {
     strbuf *to;
     quire_err err; /* the first failure: NO_MEMORY or TOO_LARGE */
-    int indent;    /* spaces a level, each member and item on a line of its own; 0: no white space */
-    int depth;     /* of what json_begin opened */
+    int indent;    /* spaces for each depth, each member and item on a line of its own; 0: no white space */
+    int depth;     /* how many brackets are open */
 } json_out;
 
 /* Opens and closes an array or object: '[' ']', '{' '}'. */
 void json_begin(json_out *o, char bracket);
 void json_end(json_out *o, char bracket);
-/* A member's name and its colon, with the comma where one must be; its value is written next. Returns o. */
+/* Writes a member's name and colon, with a comma where needed. The value is written next. Returns o. */
 json_out *json_name(json_out *o, const char *name);
-/* The comma in front of an array's item, where one must be. Returns o. */
+/* Writes the comma before an array's item, where needed. Returns o. */
 json_out *json_item(json_out *o);
 
-/* Text that is JSON already: brackets, commas, keys. */
+/* Writes text that is JSON already: brackets, commas, keys. */
 void json_raw(json_out *o, const char *json);
-/* A string with quotes and escapes. A byte that belongs to no valid UTF-8 sequence becomes U+FFFD. */
+/* Writes a string with quotes and escapes. A byte outside valid UTF-8 becomes U+FFFD. */
 void json_text(json_out *o, const char *p, size_t n);
-/* The same of two texts, one behind the other; a character lies in one of them. */
+/* The same for two texts, one behind the other. No character may cross from one to the other. */
 void json_texts(json_out *o, str first, str second);
 /* The same for a 0-terminated string; NULL is null. */
 void json_cstr(json_out *o, const char *s);
 void json_bool(json_out *o, bool v);
 void json_int(json_out *o, int64_t v);
-/* A number of nine digits, which tell any float; what is not finite is null. */
+/* A number with nine digits, which identify any float. A value that is not finite becomes null. */
 void json_number(json_out *o, double v);
-/* The same with the fewest digits that read back as v. */
+/* The same with the fewest digits that are read as v again. */
 void json_exact(json_out *o, double v);
-/* A tree, its members in their order. */
+/* Writes a tree, its members in their order. */
 void json_add(json_out *o, const json_value *v);
 /* [1,2,3] */
 void json_ints(json_out *o, const int32_t *v, size_t n);
 #define JSON_ROW_MAX 16
-/* The same for 1 to JSON_ROW_MAX numbers, in one piece: a pool's state has tens of thousands of such rows. */
+/* The same for 1 to JSON_ROW_MAX numbers, in one append: a pool's state has tens of thousands of such rows. */
 void json_row(json_out *o, const int64_t *v, int32_t n);
+
+/* A short picture of a value for an error text ("\"ten\"", "1.5", "an array"), in buf. Returns buf or a constant. */
+#define JSON_BRIEF_BYTES 80
+const char *json_brief(const json_value *v, char buf[JSON_BRIEF_BYTES]);
 
 /* ---- an object a line, on stdout ---- */
 
@@ -54,9 +58,9 @@ typedef struct json_line {
     json_out out;
 } json_line;
 
-/* Begins an object; returns where its members go. */
+/* Begins an object and returns the writer for its members. */
 json_out *json_line_begin(json_line *l);
-/* Ends it, prints it and a newline, flushes stdout, frees. */
+/* Ends the object, prints it with a newline, flushes stdout and frees it. */
 void json_line_print(json_line *l);
 
 #endif

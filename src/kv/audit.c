@@ -11,12 +11,12 @@ void kv_audit_shape_init(const kv_layout *l, kv_audit_shape *out) {
     }
 }
 
-/* What a walk over tables adds up. */
+/* The sums of a walk over tables. */
 typedef struct sums {
     int64_t n_entries, n_pages, n_own_pages, live_slots, live_bytes;
 } sums;
 
-/* Notes which slots of its pages a table's sequence sees. Shared pages get the hull of what their holders see. */
+/* Records which slots of its pages a table's sequence sees. A shared page gets the hull of what its holders see. */
 static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t window, kv_audit_page *scratch) {
     const int32_t size = shape->page_tokens;
     int32_t first_token = window == 0 || t->n_tokens < window ? 0 : t->n_tokens - window + 1;
@@ -37,7 +37,7 @@ static void note_table(const kv_audit_shape *shape, const kv_table *t, int32_t w
     }
 }
 
-/* Adds up the pages of a table that were not added yet, and clears their notes. */
+/* Adds the pages of a table that were not added yet, and clears their records. */
 static void add_table(const kv_pool *pool, const kv_table *t, int64_t token_bytes, kv_audit_page *scratch, sums *s) {
     for (int32_t i = 0; i < t->n_pages; i++) {
         if (t->pages[i].v == PAGE_NONE.v) {

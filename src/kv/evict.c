@@ -8,10 +8,10 @@
 #include "kv/evict_learned.h"
 #include "kv/heap.h"
 
-/* The level of a page whose time to live is over; the others' is their priority. */
+/* The level of a page whose time to live is over; the level of others is their priority. */
 #define LEVEL_OVER (-1)
 
-/* What is known of an entry. Zeroed: nothing. */
+/* The policy's data about an entry. Zeroed: none. */
 typedef struct entry_note {
     int64_t priority_us, ttl_us;
     int32_t priority; /* over KV_PRIORITY_DEFAULT */
@@ -19,11 +19,11 @@ typedef struct entry_note {
     uint64_t hash;
 } entry_note;
 
-/* What is known of a page. The first three hold while it is cached. */
+/* The policy's data about a page. The first three are valid while it is cached. */
 typedef struct page_note {
     double score;
     int64_t stamp, cached_us;
-    double next_use; /* KV_EVICT_CALLER: what the caller said */
+    double next_use; /* KV_EVICT_CALLER: set by the caller */
     bool said;
 } page_note;
 
@@ -32,15 +32,15 @@ struct kv_evict {
     const kv_tree *tree;
     kv_policy policy;
     bool full[KV_MAX_GROUPS], all_full;
-    bool is_active; /* the heap is kept; false while lru needs the pool's queue only */
+    bool is_active; /* the heap is in use; false while lru needs only the pool's queue */
     int64_t now_us, n_stamps;
     double clock; /* gdsf */
     kv_learned learned;
     int32_t n_entries;
     entry_note *entries; /* [n_entries] */
     page_note *pages;
-    kv_heap order;     /* candidates, the next to go first */
-    kv_heap deadlines; /* candidates whose level will change, by when */
+    kv_heap order;     /* candidates, the next to evict first */
+    kv_heap deadlines; /* candidates whose level will change, by time */
 };
 
 /* ---- names and ranges ---- */
@@ -74,12 +74,12 @@ static bool is_cached(const kv_evict *ev, page_id page) {
     return kv_pool_entry(ev->pool, page) >= 0 && kv_pool_count(ev->pool, page) == 0;
 }
 
-/* Whether e is no entry of the tree. */
+/* Whether e is a snapshot and no entry of the tree. */
 static bool is_other(const kv_evict *ev, int32_t e) {
     return e >= ev->tree->cap_entries;
 }
 
-/* Whether a cached page may go: nothing follows its entry, or its group can do without it. */
+/* Whether a cached page may be evicted: nothing follows its entry, or its group does not need all pages of a prefix. */
 static bool is_candidate(const kv_evict *ev, page_id page) {
     int32_t e = kv_pool_entry(ev->pool, page), g = 0;
     if (is_other(ev, e) || kv_tree_is_last(ev->tree, e)) {
@@ -94,7 +94,7 @@ static bool is_candidate(const kv_evict *ev, page_id page) {
     return !ev->full[g];
 }
 
-/* A page's level now, and in *next_us when that will change; 0: never. */
+/* A page's present level; *next_us is when it will change; 0: never. */
 static int32_t level_of(const kv_evict *ev, page_id page, int64_t *next_us) {
     const entry_note *e = &ev->entries[kv_pool_entry(ev->pool, page)];
     int64_t cached_us = ev->pages[page.v].cached_us, age_us = ev->now_us - cached_us;
@@ -109,7 +109,7 @@ static int32_t level_of(const kv_evict *ev, page_id page, int64_t *next_us) {
     return KV_PRIORITY_DEFAULT + (falls || e->priority_us == 0 ? e->priority : 0);
 }
 
-/* Puts a candidate in its place, as it stands now. */
+/* Puts a candidate into the heap by its present key. */
 static void put(kv_evict *ev, page_id page) {
     int64_t next_us;
     int32_t level = level_of(ev, page, &next_us);
@@ -126,9 +126,9 @@ static void take(kv_evict *ev, page_id page) {
     kv_heap_take(&ev->deadlines, page.v);
 }
 
-/* ---- what the policies value ---- */
+/* ---- values by the policies ---- */
 
-/* What computing an entry's tokens again costs, in pages at depth 0. */
+/* The cost of computing an entry's tokens again, in pages at depth 0. */
 static double cost_of(const kv_evict *ev, int32_t e) {
     double size = ev->tree->page_tokens, n_tokens = is_other(ev, e) ? size : kv_tree_entry(ev->tree, e)->n_tokens;
     double depth = size * ev->entries[e].use.depth + n_tokens / 2;
@@ -151,13 +151,13 @@ static double score_of(const kv_evict *ev, page_id page) {
     }
 }
 
-/* The pool's watcher: a page became cached, or is cached no more. */
+/* The pool's callback: a page became cached, or is cached no more. */
 static void page_changed(void *context, page_id page, bool cached) {
     kv_evict *ev = context;
     page_note *p = &ev->pages[page.v];
     if (!cached) {
         take(ev, page);
-        p->said = p->said && kv_pool_entry(ev->pool, page) >= 0; /* it was about what lay in the page */
+        p->said = p->said && kv_pool_entry(ev->pool, page) >= 0; /* the next use belonged to the page's content */
         return;
     }
     p->score = score_of(ev, page);
@@ -168,7 +168,7 @@ static void page_changed(void *context, page_id page, bool cached) {
     }
 }
 
-/* From now on the heap is kept. Pages that are cached already come in the order of the pool's queue. */
+/* Starts to use the heap. Pages that are cached already enter in the order of the pool's queue. */
 static void activate(kv_evict *ev) {
     ev->is_active = true;
     for (page_id page = kv_pool_oldest(ev->pool); page.v != PAGE_NONE.v; page = kv_pool_younger(ev->pool, page)) {
@@ -229,7 +229,7 @@ int64_t kv_evict_bytes(const kv_evict *ev) {
     return (int64_t)sizeof *ev + ev->order.cap * page_bytes + ev->n_entries * (int64_t)sizeof *ev->entries + kv_learned_bytes(&ev->learned);
 }
 
-/* ---- what the index tells ---- */
+/* ---- calls of the index ---- */
 
 void kv_evict_set_time(kv_evict *ev, int64_t now_us) {
     ev->now_us = now_us > ev->now_us ? now_us : ev->now_us;
@@ -266,7 +266,7 @@ void kv_evict_used(kv_evict *ev, int32_t e) {
 void kv_evict_retain(kv_evict *ev, int32_t e, const kv_retention *r) {
     if (!ev->is_active) {
         if (r->priority == KV_PRIORITY_DEFAULT && r->ttl_us == 0) {
-            return; /* that is what holds for all */
+            return; /* the default, which all have */
         }
         activate(ev);
     }
@@ -291,7 +291,7 @@ void kv_evict_leaf_changed(kv_evict *ev, int32_t e) {
 
 /* ---- eviction ---- */
 
-/* Gives every candidate the level of this time. */
+/* Gives every candidate the level of the present time. */
 static void keep_time(kv_evict *ev) {
     for (;;) {
         page_id page = {kv_heap_lowest(&ev->deadlines)};
@@ -306,7 +306,7 @@ page_id kv_evict_next(kv_evict *ev) {
     keep_time(ev);
     page_id page = {kv_heap_lowest(&ev->order)};
     if (page.v == HEAP_NONE) {
-        /* lru without retention; or what is left stands before entries that have lost their pages but not their paths */
+        /* lru without retention; or what is left is before entries that have lost their pages but not their paths */
         return kv_pool_oldest(ev->pool);
     }
     kv_heap_key key = kv_heap_key_of(&ev->order, page.v);
@@ -322,7 +322,7 @@ page_id kv_evict_next(kv_evict *ev) {
 
 /* ---- audit ---- */
 
-/* One page: it is in the heap if and only if it may go, under its own key, and has a deadline only there. */
+/* Checks one page: it is in the heap exactly if it is a candidate, under its own key, and has a deadline only there. */
 static quire_err check_page(const kv_evict *ev, page_id page, quire_error *err) {
     bool may_go = is_cached(ev, page) && is_candidate(ev, page), is_in = kv_heap_has(&ev->order, page.v);
     if (may_go != is_in) {

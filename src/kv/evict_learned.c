@@ -4,9 +4,9 @@
 
 #include "base/mem.h"
 
-/* How far the first outcome moves a weight; later ones less and less. */
+/* How far the first outcome moves a weight; later ones move it less and less. */
 #define RATE 0.1
-/* Log odds beyond this are as good as certain. */
+/* Log odds beyond this count as certain. */
 #define MAX_LOG_ODDS 30.0
 
 quire_err kv_learned_open(kv_learned *l, int32_t n_pages) {
@@ -53,7 +53,7 @@ static double logistic(double z) {
     return 1 / (1 + power);
 }
 
-/* All features but the tenant's, each of the order of 1. Gaps are measured by what a trial lasts. */
+/* All features except the tenant's, each of the order of 1. The unit of gaps is the length of a trial. */
 static void features_of(const kv_learned *l, const kv_use *u, double *x) {
     double gap = u->gap > 0 ? log2_lines((double)u->gap / l->cap) / 4 : 0;
     x[0] = 1;
@@ -129,7 +129,7 @@ static uint32_t tag_of(uint64_t hash) {
     return (uint32_t)(hash >> 32);
 }
 
-/* The place of that hash in its set, if a trial of it runs; KV_NAMES_A_SET if none does. */
+/* The index of that hash in its set, if a trial of it runs; else KV_NAMES_A_SET. */
 static int32_t find(const kv_learned *l, const kv_names *set, uint64_t hash) {
     int32_t i = 0;
     while (i < KV_NAMES_A_SET &&
@@ -139,7 +139,7 @@ static int32_t find(const kv_learned *l, const kv_names *set, uint64_t hash) {
     return i;
 }
 
-/* Where a new name goes: a place of none, else that of the oldest. */
+/* The index for a new name: a free one, else the oldest's. */
 static int32_t place_for_name(const kv_learned *l, const kv_names *set) {
     int32_t oldest = 0;
     for (int32_t i = 0; i < KV_NAMES_A_SET; i++) {
@@ -151,7 +151,7 @@ static int32_t place_for_name(const kv_learned *l, const kv_names *set) {
     return oldest;
 }
 
-/* A trial of u begins in the place of that number; it has the name of the one before it, which was used again. */
+/* Starts a trial of u with that number; it takes over the name of the trial before, whose page was used again. */
 static void begin(kv_learned *l, int32_t number, uint64_t hash, const kv_use *u) {
     kv_names *set = set_of(l, hash);
     int32_t i = find(l, set, hash);

@@ -32,7 +32,7 @@ static void set_slot(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
     h->position[slot->id] = at + 1;
 }
 
-/* Slot `at` is a hole that *slot shall fill: holes move up past higher keys, or down past lower ones, and then it is filled. */
+/* Puts *slot into the hole at `at`: moves the hole up past higher keys or down past lower ones, then fills it. */
 static void fill(kv_heap *h, int32_t at, const kv_heap_slot *slot) {
     while (at > 0 && (h->n_compared++, is_before(slot, &h->slots[(at - 1) / 2]))) {
         set_slot(h, at, &h->slots[(at - 1) / 2]);
@@ -57,7 +57,7 @@ void kv_heap_put(kv_heap *h, int32_t id, kv_heap_key key) {
     int32_t at = h->position[id] - 1;
     if (at < 0) {
         at = h->n++;
-        h->slots[at] = slot; /* so that the hole compares as what will fill it */
+        h->slots[at] = slot; /* so that the hole compares as its future content */
     }
     fill(h, at, &slot);
 }

@@ -1,8 +1,8 @@
-/* A binary heap of small numbers (pages) with a position for each, so that any of them can be found, moved and taken out.
+/* A binary heap of small numbers (pages) with an index of their positions, so that any number can be found, moved and removed.
  *
- * Keys are ordered by level, then score, then stamp; a user who gives each its own stamp has a total order, the same on every run.
- * Invariant (kv_heap_check): no number is above one of a lower key, and position[] and slots[] name each other. Sized at open; zeroed
- * memory is an empty heap, so opening touches nothing. One thread. */
+ * Keys are ordered by level, then score, then stamp. When each key has its own stamp the order is total, the same on every run. Invariant
+ * (kv_heap_check): no number is above one of a lower key, and position[] and slots[] refer to each other. Allocated at open. Zeroed memory
+ * is an empty heap, so opening touches no memory. One thread. */
 #ifndef KV_HEAP_H
 #define KV_HEAP_H
 
@@ -32,19 +32,19 @@ typedef struct kv_heap {
 
 #define HEAP_NONE (-1)
 
-/* For numbers 0..cap. */
+/* Opens a heap for numbers 0..cap. */
 quire_err kv_heap_open(kv_heap *h, int32_t cap);
 void kv_heap_close(kv_heap *h);
-/* Puts id there under key, or moves it if it is there. O(log n). */
+/* Inserts id with this key, or moves it if it is there. O(log n). */
 void kv_heap_put(kv_heap *h, int32_t id, kv_heap_key key);
-/* Takes id out; nothing happens if it is not there. O(log n). */
+/* Removes id; does nothing if it is not there. O(log n). */
 void kv_heap_take(kv_heap *h, int32_t id);
 /* The number of the lowest key, or HEAP_NONE. O(1). */
 int32_t kv_heap_lowest(const kv_heap *h);
 bool kv_heap_has(const kv_heap *h, int32_t id);
 /* The key of a number that is there. */
 kv_heap_key kv_heap_key_of(const kv_heap *h, int32_t id);
-/* Proves the invariant; QUIRE_INTERNAL and what is wrong otherwise. O(cap). */
+/* Checks the invariant; else QUIRE_INTERNAL and what is wrong. O(cap). */
 quire_err kv_heap_check(const kv_heap *h, quire_error *err);
 
 #endif

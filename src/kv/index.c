@@ -109,7 +109,7 @@ static kv_namespace *namespace_at(const kv_index *ix, int32_t namespace) {
     return &ix->namespaces.slots[namespace];
 }
 
-/* A namespace goes when nobody is in it and nothing is cached in it. */
+/* Removes a namespace without paths and cached pages. */
 static void drop_idle_namespace(kv_index *ix, int32_t namespace) {
     const kv_namespace *s = namespace_at(ix, namespace);
     if (s->n_paths == 0 && ix->tree.nodes[s->root].children == TREE_NONE) {
@@ -121,7 +121,7 @@ static void drop_idle_namespace(kv_index *ix, int32_t namespace) {
     }
 }
 
-/* ---- pages of entries, and the news of them ---- */
+/* ---- pages of entries, and their events ---- */
 
 uint64_t kv_index_hash_of(const kv_index *ix, int32_t e) {
     const kv_entry *entry = kv_tree_entry(&ix->tree, e);
@@ -138,7 +138,7 @@ uint64_t kv_index_hash_of(const kv_index *ix, int32_t e) {
     return h != 0 ? h : 1;
 }
 
-/* Entry e gets a page of group g, which is held. */
+/* Gives entry e a page of group g, which is held. */
 static void add_page(kv_index *ix, int32_t namespace, int32_t e, int32_t g, page_id page) {
     kv_pool_index(ix->pool, page, e);
     kv_tree_pages(&ix->tree, e)[g] = page.v;
@@ -150,7 +150,7 @@ static void add_page(kv_index *ix, int32_t namespace, int32_t e, int32_t g, page
     }
 }
 
-/* Entry e loses its page of group g, which becomes free unless someone holds it. */
+/* Takes e's page of group g away, which becomes free unless a sequence holds it. */
 static void remove_page(kv_index *ix, int32_t e, int32_t g) {
     int32_t *pages = kv_tree_pages(&ix->tree, e);
     if (ix->o.watch != NULL) {
@@ -168,7 +168,7 @@ uint64_t kv_index_page_hash(const kv_index *ix, page_id page) {
     return e >= 0 && e < ix->tree.cap_entries ? ix->hashes[e] : 0;
 }
 
-/* Takes an entry that nothing follows out of the tree; its cached pages become free. */
+/* Removes an entry that nothing follows from the tree; its cached pages become free. */
 static void drop_entry(kv_index *ix, int32_t e) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         if (kv_tree_pages(&ix->tree, e)[g] != TREE_NONE) {
@@ -203,7 +203,7 @@ bool kv_index_is_useless(const kv_index *ix, int32_t e) {
     return lacks;
 }
 
-/* Drops e and what stands before it as far as it is useless, and the namespace if that was all. */
+/* Drops e and the entries before it as far as they are useless, and the namespace if none is left. */
 static void prune(kv_index *ix, int32_t e) {
     while (e != TREE_NONE && kv_index_is_useless(ix, e)) {
         int32_t up = kv_tree_entry(&ix->tree, e)->up;
@@ -234,7 +234,7 @@ static void stand_at(kv_index *ix, kv_path *path, int32_t e) {
     }
 }
 
-/* One path more in the namespace of that name and place, which is made if need be. */
+/* Adds a path to the namespace with that name and `behind`, which is made if need be. */
 static quire_err enter_namespace(kv_index *ix, int32_t behind, const void *name, size_t n, int32_t *out) {
     if (n > KV_NAMESPACE_BYTES) {
         return QUIRE_INVALID;
@@ -331,13 +331,13 @@ void kv_index_truncate(kv_index *ix, kv_path *path, int32_t n_tokens) {
 
 /* ---- matching ---- */
 
-/* What a walk found: a prefix of n_tokens. Its last whole page is entry; source is the entry that holds the tokens past it, if there are
- * any; snapshot is the state behind it, where there are states. */
+/* The result of a walk: a prefix of n_tokens. Its last whole page is entry; source is the entry with the tokens after it, if there are any;
+ * snapshot is the state behind the prefix, where there are states. */
 typedef struct found {
     int32_t n_tokens, n_pages, entry, source, snapshot;
 } found;
 
-/* The first page a group needs to go on behind n_tokens tokens. */
+/* The first page that a group needs to continue behind n_tokens tokens. */
 static int32_t first_needed(int32_t window, int32_t n_tokens, int32_t page_tokens) {
     int32_t first_token = window == 0 || n_tokens < window ? 0 : n_tokens - window + 1;
     return first_token / page_tokens;
@@ -351,7 +351,7 @@ static void count_pages(const kv_index *ix, int32_t e, int32_t *since) {
     }
 }
 
-/* Whether every group can go on behind n_tokens tokens that lie in n_pages pages, given since[] at the last. */
+/* Whether every group can continue behind n_tokens tokens in n_pages pages, given since[] at the last. */
 static bool can_continue(const kv_index *ix, int32_t n_tokens, int32_t n_pages, const int32_t *since) {
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
         if (since[g] < n_pages - first_needed(ix->o.windows[g], n_tokens, ix->o.page_tokens)) {
@@ -366,7 +366,7 @@ int32_t kv_index_best(const kv_index *ix, const kv_path *path, int32_t i, int32_
     return kv_tree_best(&ix->tree, root, kv_index_before(path, i, e), tokens, n, n_shared);
 }
 
-/* The longest prefix of tokens[0..n) that every group can be continued from. */
+/* The longest prefix of tokens[0..n) from which every group can continue. */
 static found walk(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
     const int32_t size = ix->o.page_tokens;
     int32_t since[KV_MAX_GROUPS] = {0};
@@ -420,7 +420,7 @@ int32_t kv_index_peek_held(const kv_index *ix, const kv_path *path, const int32_
     return f.n_tokens;
 }
 
-/* Fills an empty table with group g's pages of the found prefix, holes before the first it needs. */
+/* Fills an empty table with group g's pages of the found prefix, and holes before the first page it needs. */
 static void share_group(const kv_index *ix, const found *f, int32_t g, kv_table *t) {
     int32_t first = first_needed(ix->o.windows[g], f->n_tokens, ix->o.page_tokens);
     t->n_tokens = f->n_tokens;
@@ -437,7 +437,7 @@ static void share_group(const kv_index *ix, const found *f, int32_t g, kv_table 
     }
 }
 
-/* The request of path uses page i, entry e. What is public is not one request's to keep or give up. */
+/* Records that path's request uses page i, entry e. A request's retention does not apply to public pages. */
 static void use_entry(kv_index *ix, const kv_path *path, int32_t e, int32_t i) {
     kv_evict_used(ix->evict, e);
     if (path->retains && i >= path->n_public) {
@@ -475,7 +475,7 @@ quire_err kv_index_match(kv_index *ix, kv_path *path, const int32_t *tokens, int
 
 /* ---- publishing ---- */
 
-/* The sequence's page i and entry e hold the same tokens after the same prefix: one page a group is enough. */
+/* Dedup: the sequence's page i and entry e hold the same tokens after the same prefix, so one page a group is enough. */
 static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, int32_t i) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     for (int32_t g = 0; g < ix->o.n_groups; g++) {
@@ -493,7 +493,7 @@ static void dedup(kv_index *ix, int32_t namespace, int32_t e, kv_table *tables, 
     }
 }
 
-/* Page i of the sequence, n tokens, behind path. Where a part-filled entry is a prefix of it, it takes that one's place; where it is a
+/* Publishes page i of the sequence, n tokens, behind path. A part-filled entry that is a prefix of it is replaced; where the page is a
  * prefix of an entry, there is nothing to add. */
 static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens, int32_t n, kv_table *tables, int32_t i) {
     int32_t n_shared, namespace = kv_index_namespace_of(path, i), root = namespace_at(ix, namespace)->root,
@@ -525,7 +525,8 @@ static quire_err publish_page(kv_index *ix, kv_path *path, const int32_t *tokens
     return QUIRE_OK;
 }
 
-/* Into a public namespace go the whole pages of its prefixes only, also when a sequence was truncated and has other tokens there now. */
+/* Whether path may publish page i. A public namespace takes only whole pages of its prefixes, also when a sequence was truncated and has
+ * other tokens there. */
 static bool may_publish(const kv_index *ix, const kv_path *path, const int32_t *tokens, int32_t n) {
     if (path->n_pages >= path->n_public) {
         return true;

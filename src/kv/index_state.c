@@ -1,4 +1,4 @@
-/* The index's part in recurrent states: where snapshots are taken, and where a match can end because of them. */
+/* Recurrent states in the index: where snapshots are taken, and where a match can end because of them. */
 #include <assert.h>
 
 #include "kv/index_impl.h"
@@ -28,9 +28,9 @@ quire_err kv_index_open_snapshots(kv_index *ix) {
     return kv_snapshots_open(&ix->snapshots, ix->pool, &shape);
 }
 
-/* ---- where ---- */
+/* ---- places ---- */
 
-/* A place is an entry's number, for what follows it; or the number of all entries plus that of a namespace, for what stands first in it. */
+/* A place is an entry's number, for what follows it; or the capacity of entries plus a namespace's number, for what is first in it. */
 static int32_t position_in_namespace(const kv_index *ix, int32_t namespace) {
     return ix->tree.cap_entries + namespace;
 }
@@ -123,7 +123,7 @@ void kv_index_take_over(kv_index *ix, const kv_table *states) {
     }
 }
 
-/* ---- what goes with the tree ---- */
+/* ---- snapshots of removed entries ---- */
 
 void kv_index_drop_bare_tails(kv_index *ix, int32_t root, int32_t after) {
     kv_snapshots *s = &ix->snapshots;

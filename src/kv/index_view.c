@@ -1,10 +1,10 @@
-/* The index looked at from outside: its audit, and a walk over its entries. */
+/* Read access to the index: its audit, and a walk over its entries. */
 #include "base/mem.h"
 #include "kv/index_impl.h"
 
 /* ---- audit ---- */
 
-/* Entry e: each page it names is marked with it, and its hash is that of its tokens. Adds their number to *n_pages. */
+/* Checks entry e: each page it names is indexed under it, and its hash is that of its tokens. Adds the number of pages to *n_pages. */
 static quire_err check_entry(const kv_index *ix, int32_t e, int32_t *n_pages, quire_error *err) {
     const int32_t *pages = kv_tree_pages(&ix->tree, e);
     int32_t n_before = *n_pages;
@@ -49,7 +49,7 @@ quire_err kv_index_check(const kv_index *ix, quire_error *err) {
 
 /* ---- a walk ---- */
 
-/* Puts the nodes of a treap on the stack so that the first in order is taken first. */
+/* Pushes the nodes of a treap so that the first in order is popped first. */
 static void push_siblings(const kv_tree *t, int32_t n, int32_t *stack, int32_t *n_stack) {
     if (n != TREE_NONE) {
         push_siblings(t, t->nodes[n].right, stack, n_stack);

@@ -7,18 +7,17 @@
 #include "base/mem.h"
 
 #define END   (-1)
-#define AHEAD 8 /* pages: about as many waits for memory as go on at once */
+#define AHEAD 8 /* prefetch distance in pages: about as many memory accesses as can be under way */
 
-/* The free list is a stack (Treiber 1986) whose head carries a tag in its upper half that every push and pop raises: a pop that walked an
- * older stack fails its exchange. The credit is what nobody has claimed yet: a reserve lowers it by n first, a release raises it after its
- * push, so the stack always holds the pages of every claim that succeeded, and n of them come off in one exchange. All writes to the head
- * are read-modify-write with release order, so an acquiring load sees every link below it.
+/* The free list is a stack (Treiber 1986) whose head has a tag in its upper half that every push and pop increments: a pop that walked an
+ * older stack fails its exchange. The credit is the number of unclaimed pages. A reserve lowers it by n first, a release raises it after
+ * its push, so the stack always holds the pages of every claim that succeeded, and n of them are popped in one exchange. All writes to the
+ * head are read-modify-write with release order, so an acquiring load sees every link below it.
  *
- * Links and entries are written so that zeroed memory is a pool of free pages, the first on top: opening touches no page's metadata. What
- * is known of a page lies in one line of the processor's cache: the pages of a pool long used come in no order, and each is a wait for
- * memory. */
+ * Links and entries are encoded so that zeroed memory is a pool of free pages, the first on top: opening touches no page's metadata. A
+ * page's metadata is in one cache line: the pages of a long-used pool come in no order, and each access waits for memory. */
 typedef struct page_state {
-    _Atomic int32_t count; /* holders */
+    _Atomic int32_t count; /* references */
     _Atomic int32_t next;  /* xor next_page(): towards the stack's bottom, or younger in the queue */
     _Atomic int32_t prev;  /* older in the queue; of a free page: one that was freed AHEAD before it */
     int32_t entry;         /* complement of the index's, or of -1 for none */
@@ -26,7 +25,7 @@ typedef struct page_state {
 
 struct kv_pool {
     _Alignas(MEM_ALIGN) _Atomic uint64_t head; /* tag << 32 | page, END as 0xffffffff */
-    _Atomic int32_t recent[AHEAD], n_recent; /* the pages freed last, in a ring; n_recent is the place of the next */
+    _Atomic int32_t recent[AHEAD], n_recent; /* the pages freed last, in a ring; n_recent is the next index */
     _Alignas(MEM_ALIGN) _Atomic int32_t credit;
     _Alignas(MEM_ALIGN) int32_t n_pages;
     _Atomic int32_t n_cached;
@@ -35,7 +34,7 @@ struct kv_pool {
     void *watch_context;
 };
 
-/* Where a page that was never used leads. */
+/* The link of a page that was never used. */
 static int32_t next_page(const kv_pool *pool, int32_t page) {
     return page + 1 < pool->n_pages ? page + 1 : END;
 }
@@ -60,8 +59,7 @@ static int32_t get_entry(const kv_pool *pool, int32_t page) {
     return ~pool->page[page].entry;
 }
 
-/* Begins to bring what is known of a page into the processor's cache. A macro, since gcc takes a function that only prefetches for one
- * that does nothing. */
+/* Prefetches a page's metadata. A macro, since gcc drops calls of a function that only prefetches. */
 #define PREFETCH(pool, id) __builtin_prefetch(&(pool)->page[(id) >= 0 ? (id) : 0], 1)
 
 static uint64_t raised(uint64_t head, int32_t top) {
@@ -107,7 +105,7 @@ static bool claim(kv_pool *pool, int32_t n) {
     return true;
 }
 
-/* Takes n claimed pages off the stack. A walk that others disturb may read any links, but then its exchange fails. */
+/* Pops n claimed pages. A walk that other threads disturb may read any links, but then its exchange fails. */
 static void pop(kv_pool *pool, int32_t n, page_id *ids) {
     uint64_t head = atomic_load_explicit(&pool->head, memory_order_acquire);
     for (;;) {
@@ -141,8 +139,8 @@ quire_err kv_pool_reserve(kv_pool *pool, int32_t n, page_id *ids) {
     return QUIRE_OK;
 }
 
-/* Leaves in a page that is being freed the one freed AHEAD before it, which lies about as far below it on the stack: whoever takes this one
- * begins to fetch that one. Nothing but speed rests on it: threads that free at once may spoil it. */
+/* Records in a page that is being freed the one freed AHEAD before it, which is about as far below it on the stack: who pops this one
+ * prefetches that one. Only speed depends on it: threads that free at the same time may spoil it. */
 static void note_recent(kv_pool *pool, int32_t page) {
     int32_t i = atomic_load_explicit(&pool->n_recent, memory_order_relaxed);
     set_prev(pool, page, atomic_load_explicit(&pool->recent[i], memory_order_relaxed));
@@ -150,7 +148,7 @@ static void note_recent(kv_pool *pool, int32_t page) {
     atomic_store_explicit(&pool->n_recent, (i + 1) % AHEAD, memory_order_relaxed);
 }
 
-/* Puts the chain first -> ... -> last of n pages on the stack. */
+/* Pushes the chain first -> ... -> last of n pages. */
 static void push(kv_pool *pool, int32_t first, int32_t last, int32_t n) {
     uint64_t head = atomic_load_explicit(&pool->head, memory_order_relaxed);
     do {
@@ -191,7 +189,7 @@ void kv_pool_share(kv_pool *pool, page_id id) {
     }
 }
 
-/* Whether that was the last holder. A lone holder need not fear others: nobody can share what only he holds. */
+/* Drops a reference; whether it was the last one. A lone holder needs no exchange: no other thread can share what only it holds. */
 static bool let_go(kv_pool *pool, int32_t page) {
     _Atomic int32_t *count = &pool->page[page].count;
     if (atomic_load_explicit(count, memory_order_acquire) == 1) {
@@ -293,7 +291,7 @@ bool kv_pool_is_shared(const kv_pool *pool, page_id id) {
 
 /* ---- audit ---- */
 
-/* The free stack: n_free different pages with count 0 that are not indexed. */
+/* Checks the free stack: n_free different pages with count 0 that are not indexed. */
 static quire_err check_stack(const kv_pool *pool, int32_t n_free, quire_error *err) {
     int32_t n = 0;
     for (int32_t page = (int32_t)(uint32_t)atomic_load(&pool->head); page != END; page = get_next(pool, page)) {
@@ -314,7 +312,7 @@ static quire_err check_stack(const kv_pool *pool, int32_t n_free, quire_error *e
     return QUIRE_OK;
 }
 
-/* The eviction queue: n_cached indexed pages with count 0, linked both ways. */
+/* Checks the eviction queue: n_cached indexed pages with count 0, linked both ways. */
 static quire_err check_queue(const kv_pool *pool, int32_t n_cached, quire_error *err) {
     int32_t n = 0, older = pool->n_pages;
     for (int32_t page = get_next(pool, older); page != pool->n_pages; older = page, page = get_next(pool, page)) {

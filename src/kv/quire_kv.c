@@ -1,40 +1,35 @@
-/* quire_kv.h over pool, tables and index: sequences with their copies, for users without an engine. */
+/* Implements quire_kv.h over kv_cache and kv_seq: sequences that keep their tokens, snapshots and lists of copies, for users without an
+ * engine. */
 #include "quire_kv.h"
 
 #include <string.h>
 
 #include "base/mem.h"
 #include "kv/check.h"
+#include "kv/kv_seq.h"
 #include "kv/snapshot.h"
 #include "kv/view.h"
 
 struct quire_kv_seq {
     quire_kv *kv;
     quire_kv_seq *prev, *next; /* in the ring of open sequences */
-    kv_path path;
-    kv_table *tables; /* [n_groups] */
+    kv_seq s; /* s.n_computed: tokens that were committed */
     int32_t *tokens;
     size_t cap_tokens;
-    int32_t n, n_committed;
+    int32_t n;
     kv_snapshot_plan plan; /* with state groups */
     int64_t id;
 };
 
 struct quire_kv {
     quire_kv_options o;
-    kv_pool *pool;
-    kv_events *events; /* NULL: nobody is told */
-    kv_index *ix;
-    quire_kv_seq open; /* the ring's start; no sequence itself */
+    kv_cache c;
+    quire_kv_seq open; /* the head of the ring, which is no sequence */
     int32_t n_seqs;
     int64_t n_opened;
-    int32_t n_token_groups; /* the first; the others are of states */
-    int32_t n_state_pages;  /* of one sequence */
     kv_copies copies;
-    quire_kv_copy *taken; /* what quire_kv_copies gave out last; grown with copies, so that giving out cannot fail */
+    quire_kv_copy *taken; /* what quire_kv_copies returned last; grown with copies, so that returning them cannot fail */
     size_t cap_taken;
-    page_id *fresh; /* the pages of one append, for all groups */
-    size_t cap_fresh;
 };
 
 void quire_kv_options_init(quire_kv_options *o) {
@@ -52,26 +47,27 @@ static bool options_are_valid(const quire_kv_options *o) {
     return valid;
 }
 
-/* Finds the state groups. */
-static quire_err count_states(quire_kv *kv, kv_index_options *io) {
-    const quire_kv_options *o = &kv->o;
+/* Converts the options to kv_cache's; QUIRE_INVALID for snapshots that no pool can hold. */
+static quire_err cache_options(const quire_kv_options *o, kv_cache_options *co) {
     int64_t n_state_pages = 0;
+    *co = (kv_cache_options){.n_pages = o->n_pages,
+                             .page_tokens = o->page_tokens,
+                             .n_groups = o->n_groups,
+                             .max_namespaces = o->max_namespaces,
+                             .n_events = o->n_events,
+                             .seed = o->seed,
+                             .granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN : KV_GRANULARITY_PAGE,
+                             .policy = (kv_policy)o->policy};
     for (int32_t g = 0; g < o->n_groups; g++) {
-        if (o->state_pages[g] < 0 || (o->state_pages[g] > 0 ? o->windows[g] > 0 : kv->n_token_groups < g)) {
-            return QUIRE_INVALID;
-        }
-        kv->n_token_groups += o->state_pages[g] == 0;
-        n_state_pages += o->state_pages[g];
+        co->windows[g] = o->windows[g];
+        co->state_pages[g] = o->state_pages[g];
+        n_state_pages += o->state_pages[g] > 0 ? o->state_pages[g] : 0;
     }
-    if (n_state_pages > o->n_pages || o->snapshot_tokens < 0 || o->snapshot_pages < 0 ||
-        (o->snapshot_pages > 0 && o->snapshot_pages < n_state_pages)) {
+    bool holds_none = o->snapshot_pages > 0 && o->snapshot_pages < n_state_pages;
+    if (o->snapshot_tokens < 0 || o->snapshot_pages < 0 || holds_none) {
         return QUIRE_INVALID;
     }
-    kv->n_state_pages = (int32_t)n_state_pages;
-    io->n_groups = kv->n_token_groups;
-    io->n_state_groups = o->n_groups - kv->n_token_groups;
-    memcpy(io->state_pages, o->state_pages + io->n_groups, (size_t)io->n_state_groups * sizeof *io->state_pages);
-    io->max_snapshots = n_state_pages > 0 ? o->snapshot_pages / kv->n_state_pages : 0;
+    co->max_snapshots = n_state_pages > 0 ? (int32_t)(o->snapshot_pages / n_state_pages) : 0;
     return QUIRE_OK;
 }
 
@@ -89,21 +85,9 @@ quire_err quire_kv_open(const quire_kv_options *o, quire_kv **out) {
     }
     kv->o = *o;
     kv->open.prev = kv->open.next = &kv->open;
-    kv_index_options io = {
-        .page_tokens = o->page_tokens, .max_namespaces = o->max_namespaces, .seed = o->seed, .policy = (kv_policy)o->policy};
-    io.granularity = o->granularity == QUIRE_KV_TOKEN ? KV_GRANULARITY_TOKEN : KV_GRANULARITY_PAGE;
-    memcpy(io.windows, o->windows, sizeof io.windows);
-    quire_err e = count_states(kv, &io);
-    if (e == QUIRE_OK) {
-        e = kv_pool_open(o->n_pages, &kv->pool);
-    }
-    if (e == QUIRE_OK && o->n_events > 0) {
-        e = kv_events_open(o->n_events, o->page_tokens, &kv->events);
-        io.events = kv->events;
-    }
-    if (e == QUIRE_OK) {
-        e = kv_index_open(kv->pool, &io, &kv->ix);
-    }
+    kv_cache_options co;
+    quire_err e = cache_options(o, &co);
+    e = e == QUIRE_OK ? kv_cache_open(&co, &kv->c) : e;
     if (e != QUIRE_OK) {
         quire_kv_close(kv);
         return e;
@@ -119,45 +103,42 @@ void quire_kv_close(quire_kv *kv) {
     while (kv->open.next != &kv->open) {
         quire_kv_seq_close(kv->open.next);
     }
-    kv_index_close(kv->ix);
-    kv_events_close(kv->events);
-    kv_pool_close(kv->pool);
+    kv_cache_close(&kv->c);
     mem_free(kv->copies.pairs);
     mem_free(kv->taken);
-    mem_free(kv->fresh);
     mem_free(kv);
 }
 
 /* ---- sequences ---- */
 
-/* An empty sequence at no place in the tree yet, in the ring. */
+/* Makes an empty sequence, in the ring, without a path in the tree. */
 static quire_err make_seq(quire_kv *kv, quire_kv_seq **out) {
     if (kv->n_seqs == kv->o.max_seqs) {
         return QUIRE_NO_ROOM;
     }
     quire_kv_seq *seq = mem_new(1, sizeof *seq);
-    kv_table *tables = mem_new((size_t)kv->o.n_groups, sizeof *tables);
-    if (seq == NULL || tables == NULL) {
+    if (seq == NULL || kv_seq_init(&seq->s, kv->o.n_groups, 0) != QUIRE_OK) {
         mem_free(seq);
-        mem_free(tables);
         return QUIRE_NO_MEMORY;
     }
-    *seq = (quire_kv_seq){.kv = kv, .prev = kv->open.prev, .next = &kv->open, .tables = tables, .id = ++kv->n_opened};
+    seq->kv = kv;
+    seq->prev = kv->open.prev;
+    seq->next = &kv->open;
+    seq->id = ++kv->n_opened;
     seq->prev->next = seq->next->prev = seq;
     kv->n_seqs++;
     *out = seq;
     return QUIRE_OK;
 }
 
-/* The opposite; its pages are given back first. */
+/* Frees it; its pages are released before. */
 static void free_seq(quire_kv_seq *seq) {
-    for (int32_t g = 0; g < seq->kv->o.n_groups; g++) {
-        kv_table_deinit(seq->kv->pool, &seq->tables[g]);
-    }
+    kv_seq_release(&seq->kv->c, &seq->s, seq->tokens, KV_DROP);
+    kv_seq_close(&seq->kv->c, &seq->s);
+    kv_seq_deinit(&seq->s);
     seq->prev->next = seq->next;
     seq->next->prev = seq->prev;
     seq->kv->n_seqs--;
-    mem_free(seq->tables);
     mem_free(seq->tokens);
     mem_free(seq);
 }
@@ -170,12 +151,12 @@ static quire_err reserve_tokens(quire_kv_seq *seq, int32_t n) {
 }
 
 static bool is_state(const quire_kv *kv, int32_t g) {
-    return g >= kv->n_token_groups;
+    return g >= kv->c.n_token_groups;
 }
 
-/* Room for one more copy a group, and of a whole state, here and in the list that is given out. */
+/* Reserves memory for one more copy a group, and of a whole state, here and in the list that is returned. */
 static quire_err reserve_copies(quire_kv *kv) {
-    size_t n = (size_t)kv->copies.n + (size_t)kv->n_token_groups + (size_t)kv->n_state_pages, cap = (size_t)kv->copies.cap;
+    size_t n = (size_t)kv->copies.n + (size_t)kv->c.n_token_groups + (size_t)kv->c.n_state_pages, cap = (size_t)kv->copies.cap;
     void *pairs = kv->copies.pairs, *taken = kv->taken;
     bool ok = mem_grow_(&pairs, &cap, n, sizeof *kv->copies.pairs);
     kv->copies.pairs = pairs;
@@ -185,89 +166,48 @@ static quire_err reserve_copies(quire_kv *kv) {
     return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* Pages that n more tokens of a sequence take in group g. */
-static int32_t needs_of(const quire_kv_seq *seq, int32_t g, int32_t n) {
-    const quire_kv *kv = seq->kv;
-    return is_state(kv, g) ? kv_table_state_needs(kv->pool, &seq->tables[g], kv->o.state_pages[g])
-                           : kv_table_needs(kv->pool, &seq->tables[g], n, kv->o.page_tokens);
-}
-
-static int64_t needs_of_all(const quire_kv_seq *seq, int32_t n) {
-    int64_t needs = 0;
-    for (int32_t g = 0; g < seq->kv->o.n_groups; g++) {
-        needs += needs_of(seq, g, n);
-    }
-    return needs;
-}
-
-/* Room for n ids in kv->fresh. */
-static quire_err reserve_fresh(quire_kv *kv, int32_t n) {
-    void *fresh = kv->fresh;
-    bool ok = mem_grow_(&fresh, &kv->cap_fresh, (size_t)n, sizeof *kv->fresh);
-    kv->fresh = fresh;
-    return ok ? QUIRE_OK : QUIRE_NO_MEMORY;
-}
-
-/* Room in all tables for n tokens behind those that have pages. What may fail comes before what changes. */
+/* Reserves pages for n tokens behind those that have some. What may fail comes before what changes, but for evictions. */
 static quire_err grow(quire_kv_seq *seq, int32_t n) {
     quire_kv *kv = seq->kv;
-    kv_counts c = kv_pool_counts(kv->pool);
     TRY(reserve_copies(kv));
-    if (kv->n_state_pages > 0 && needs_of_all(seq, n) > c.n_free + c.n_cached) {
-        kv_index_take_over(kv->ix, seq->tables + kv->n_token_groups); /* so that reuse never needs more pages than a cold start */
+    if (kv->c.n_state_pages > 0 && kv_seq_needs(&kv->c, &seq->s, n) > kv_cache_available(&kv->c)) {
+        kv_index_take_over(kv->c.index, seq->s.tables + kv->c.n_token_groups); /* so that reuse never needs more pages than a cold start */
     }
-    int64_t needs = needs_of_all(seq, n);
+    int32_t needs = kv_seq_needs(&kv->c, &seq->s, n);
     if (needs > kv->o.n_pages) {
         return QUIRE_NO_ROOM;
     }
-    for (int32_t g = 0; g < kv->o.n_groups; g++) {
-        TRY(kv_table_reserve(&seq->tables[g], seq->tables[g].n_pages + needs_of(seq, g, n)));
-    }
-    TRY(reserve_fresh(kv, (int32_t)needs));
-    TRY(kv_index_evict(kv->ix, (int32_t)needs));
-    needs = needs_of_all(seq, n); /* less, if a snapshot went that shared its states */
-    TRY(kv_pool_reserve(kv->pool, (int32_t)needs, kv->fresh));
-    const page_id *ids = kv->fresh;
-    for (int32_t g = 0; g < kv->o.n_groups; g++) {
-        kv_table *t = &seq->tables[g];
-        int32_t n_ids = needs_of(seq, g, n);
-        if (is_state(kv, g)) {
-            kv_table_state_append(kv->pool, t, n, kv->o.state_pages[g], &kv->copies, ids);
-        } else {
-            kv_table_append_reserved(kv->pool, t, n, kv->o.page_tokens, &kv->copies, ids);
-        }
-        ids += n_ids;
-    }
-    return QUIRE_OK;
+    TRY(kv_index_evict(kv->c.index, needs));
+    return kv_seq_reserve(&kv->c, &seq->s, n, &kv->copies);
 }
 
-/* Fills an empty sequence: what is cached, then pages for the rest. */
+/* Fills an empty sequence: cached pages first, then new pages for the rest. */
 static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, int32_t *n_cached) {
     TRY(reserve_tokens(seq, n));
-    TRY(kv_index_match(seq->kv->ix, &seq->path, tokens, n - 1, seq->tables, n_cached));
+    *n_cached = kv_seq_admit(&seq->kv->c, &seq->s, tokens, n - 1);
     TRY(grow(seq, n - *n_cached));
-    if (seq->kv->n_state_pages > 0) {
-        seq->plan = (kv_snapshot_plan){.branch = kv_index_agreed(seq->kv->ix, &seq->path, tokens, n - 1),
+    if (seq->kv->c.n_state_pages > 0) {
+        seq->plan = (kv_snapshot_plan){.branch = kv_index_agreed(seq->kv->c.index, &seq->s.path, tokens, n - 1),
                                        .prompt_end = n - 1,
                                        .interval = seq->kv->o.snapshot_tokens,
                                        .last = *n_cached};
     }
-    seq->n_committed = *n_cached;
     memcpy(seq->tokens, tokens, (size_t)n * sizeof *tokens);
     seq->n = n;
     return QUIRE_OK;
 }
 
-/* The sequence at path, which it owns: the path is left when this fails. */
+/* Opens the sequence at path, which it owns: the path is left when this fails. */
 static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached) {
     quire_kv_seq *seq;
     int32_t n_found = 0;
     quire_err e = n < 1 ? QUIRE_INVALID : make_seq(kv, &seq);
     if (e != QUIRE_OK) {
-        kv_index_leave(kv->ix, &path);
+        kv_index_leave(kv->c.index, &path);
         return e;
     }
-    seq->path = path;
+    seq->s.path = path;
+    seq->s.has_path = true;
     e = fill_seq(seq, tokens, n, &n_found);
     if (e != QUIRE_OK) {
         quire_kv_seq_close(seq);
@@ -281,27 +221,24 @@ static quire_err open_at(quire_kv *kv, kv_path path, const int32_t *tokens, int3
 quire_err quire_kv_seq_open(quire_kv *kv, const void *namespace, size_t n_namespace, const int32_t *tokens, int32_t n, quire_kv_seq **out,
                             int32_t *n_cached) {
     kv_path path;
-    TRY(kv_index_enter(kv->ix, namespace, n_namespace, &path));
+    TRY(kv_index_enter(kv->c.index, namespace, n_namespace, &path));
     return open_at(kv, path, tokens, n, out, n_cached);
 }
 
 quire_err quire_kv_add_public(quire_kv *kv, const void *scope, size_t n_scope, const int32_t *tokens, int32_t n) {
-    return kv_index_add_public(kv->ix, scope, n_scope, tokens, n);
+    return kv_index_add_public(kv->c.index, scope, n_scope, tokens, n);
 }
 
 quire_err quire_kv_seq_open_public(quire_kv *kv, const void *scope, size_t n_scope, const void *namespace, size_t n_namespace,
                                    const int32_t *tokens, int32_t n, quire_kv_seq **out, int32_t *n_cached) {
     kv_path path;
-    TRY(kv_index_enter_public(kv->ix, scope, n_scope, namespace, n_namespace, tokens, n, &path));
+    TRY(kv_index_enter_public(kv->c.index, scope, n_scope, namespace, n_namespace, tokens, n, &path));
     return open_at(kv, path, tokens, n, out, n_cached);
 }
 
 void quire_kv_seq_close(quire_kv_seq *seq) {
     if (seq != NULL) {
-        kv_index *ix = seq->kv->ix;
-        kv_path path = seq->path;
         free_seq(seq);
-        kv_index_leave(ix, &path);
     }
 }
 
@@ -319,44 +256,8 @@ quire_err quire_kv_seq_append(quire_kv_seq *seq, const int32_t *tokens, int32_t 
     return QUIRE_OK;
 }
 
-/* The first position that group g looks back to from position n. */
-static int32_t first_seen(const quire_kv *kv, int32_t g, int32_t n) {
-    int32_t window = kv->o.windows[g];
-    return window == 0 || n < window ? 0 : n - window + 1;
-}
-
 int32_t quire_kv_seq_next_snapshot(const quire_kv_seq *seq) {
-    return seq->kv->n_state_pages > 0 ? kv_snapshot_next(&seq->plan) : INT32_MAX;
-}
-
-/* Pages for a whole state in kv->fresh, and room for their copies. Evicts nothing when that would not suffice. */
-static quire_err reserve_states(quire_kv *kv) {
-    kv_counts c = kv_pool_counts(kv->pool);
-    TRY(reserve_copies(kv));
-    TRY(reserve_fresh(kv, kv->n_state_pages));
-    if (c.n_free + c.n_cached < kv->n_state_pages) {
-        return QUIRE_NO_ROOM;
-    }
-    TRY(kv_index_evict(kv->ix, kv->n_state_pages));
-    return kv_pool_reserve(kv->pool, kv->n_state_pages, kv->fresh);
-}
-
-/* Keeps the states as they are after n tokens, if there is room. Tokens that have slots already are computed without another append, so the
- * sequence is given states of its own for them now. */
-static void keep_states(quire_kv_seq *seq, int32_t n) {
-    quire_kv *kv = seq->kv;
-    bool goes_on = n < seq->n;
-    if (goes_on && reserve_states(kv) != QUIRE_OK) {
-        return;
-    }
-    (void)kv_index_snapshot(kv->ix, &seq->path, seq->tokens, n, seq->tables); /* a full tree only means less to find */
-    int32_t n_used = 0;
-    for (int32_t g = kv->n_token_groups; goes_on && g < kv->o.n_groups; g++) {
-        int32_t n_ids = needs_of(seq, g, 0);
-        kv_table_state_append(kv->pool, &seq->tables[g], 0, kv->o.state_pages[g], &kv->copies, kv->fresh + n_used);
-        n_used += n_ids;
-    }
-    kv_pool_release_all(kv->pool, kv->fresh + n_used, goes_on ? kv->n_state_pages - n_used : 0);
+    return seq->kv->c.n_state_pages > 0 ? kv_snapshot_next(&seq->plan) : INT32_MAX;
 }
 
 quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what) {
@@ -364,43 +265,36 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
     if (n < 0 || n > seq->n) {
         return QUIRE_INVALID;
     }
-    kv_publish_what publish = what == QUIRE_KV_PAGES ? KV_PUBLISH_PAGES : KV_PUBLISH_TAIL;
-    (void)kv_index_publish(kv->ix, &seq->path, seq->tokens, n, seq->tables, publish); /* a full tree only means less to find */
+    int32_t n_before = seq->s.n_computed;
+    kv_seq_advance(&seq->s, n - n_before); /* may be negative: what lies behind n is not published yet */
+    if (what == QUIRE_KV_PAGES) {
+        kv_seq_publish(&kv->c, &seq->s, seq->tokens);
+    } else {
+        kv_seq_publish_tail(&kv->c, &seq->s, seq->tokens);
+    }
     bool is_due = what == QUIRE_KV_PAGES_AND_TAIL || quire_kv_seq_next_snapshot(seq) <= n;
-    if (kv->n_state_pages > 0 && n > 0 && n >= seq->n_committed && is_due) {
-        keep_states(seq, n);
+    if (kv->c.n_state_pages > 0 && n > 0 && n >= n_before && is_due && reserve_copies(kv) == QUIRE_OK) {
+        kv_seq_snapshot(&kv->c, &seq->s, seq->tokens, n < seq->n, &kv->copies);
         seq->plan.last = n;
     }
-    for (int32_t g = 0; g < kv->n_token_groups; g++) {
-        kv_table_forget(kv->pool, &seq->tables[g], first_seen(kv, g, n), kv->o.page_tokens);
-    }
-    seq->n_committed = n > seq->n_committed ? n : seq->n_committed;
+    kv_seq_forget(&kv->c, &seq->s);
+    kv_seq_advance(&seq->s, n_before > n ? n_before - n : 0);
     return QUIRE_OK;
 }
 
 quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
-    const quire_kv *kv = seq->kv;
+    quire_kv *kv = seq->kv;
     if (n < 0 || n > seq->n) {
         return QUIRE_INVALID;
     }
-    for (int32_t g = 0; g < kv->n_token_groups; g++) {
-        int32_t first = first_seen(kv, g, n);
-        if (first < n && seq->tables[g].pages[first / kv->o.page_tokens].v == PAGE_NONE.v) {
-            return QUIRE_INVALID;
-        }
+    if (!kv_seq_can_truncate(&kv->c, &seq->s, n)) {
+        return QUIRE_INVALID;
     }
-    if (kv->n_state_pages > 0 && n > 0 && n < seq->n) {
-        TRY(kv_index_restore(kv->ix, &seq->path, seq->tokens, n, seq->tables + kv->n_token_groups));
+    if (kv->c.n_state_pages > 0 && n > 0 && n < seq->n) {
+        TRY(kv_index_restore(kv->c.index, &seq->s.path, seq->tokens, n, seq->s.tables + kv->c.n_token_groups));
     }
-    for (int32_t g = kv->n_token_groups; n == 0 && g < kv->o.n_groups; g++) {
-        kv_table_clear(kv->pool, &seq->tables[g]);
-    }
-    for (int32_t g = 0; g < kv->n_token_groups; g++) {
-        kv_table_truncate(kv->pool, &seq->tables[g], n, kv->o.page_tokens);
-    }
-    kv_index_truncate(kv->ix, &seq->path, n);
+    kv_seq_truncate(&kv->c, &seq->s, n);
     seq->n = n;
-    seq->n_committed = n < seq->n_committed ? n : seq->n_committed;
     seq->plan.last = n < seq->plan.last ? n : seq->plan.last;
     return QUIRE_OK;
 }
@@ -408,13 +302,13 @@ quire_err quire_kv_seq_truncate(quire_kv_seq *seq, int32_t n) {
 quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
     quire_kv *kv = seq->kv;
     quire_kv_seq *twin;
-    if (kv->n_state_pages > 0 && seq->n_committed < seq->n) {
+    if (kv->c.n_state_pages > 0 && seq->s.n_computed < seq->n) {
         return QUIRE_INVALID;
     }
     TRY(make_seq(kv, &twin));
     quire_err e = reserve_tokens(twin, seq->n);
     for (int32_t g = 0; e == QUIRE_OK && g < kv->o.n_groups; g++) {
-        e = kv_table_fork(kv->pool, &seq->tables[g], &twin->tables[g]);
+        e = kv_table_reserve(&twin->s.tables[g], seq->s.tables[g].n_pages);
     }
     if (e != QUIRE_OK) {
         free_seq(twin);
@@ -424,34 +318,33 @@ quire_err quire_kv_seq_fork(quire_kv_seq *seq, quire_kv_seq **out) {
         memcpy(twin->tokens, seq->tokens, (size_t)seq->n * sizeof *seq->tokens);
     }
     twin->n = seq->n;
-    twin->n_committed = seq->n_committed;
     twin->plan = seq->plan;
-    twin->path = kv_index_fork(kv->ix, &seq->path);
+    kv_seq_fork(&kv->c, &seq->s, seq->n, &twin->s);
     *out = twin;
     return QUIRE_OK;
 }
 
 quire_err quire_kv_seq_retain(quire_kv_seq *seq, const quire_kv_retention *retention) {
     kv_retention r = {retention->priority, retention->priority_us, retention->ttl_us};
-    return kv_index_retain(seq->kv->ix, &seq->path, &r);
+    return kv_index_retain(seq->kv->c.index, &seq->s.path, &r);
 }
 
-/* ---- what a sequence looks like ---- */
+/* ---- reading a sequence ---- */
 
 int32_t quire_kv_seq_length(const quire_kv_seq *seq) {
     return seq->n;
 }
 
 int64_t quire_kv_seq_slot(const quire_kv_seq *seq, int32_t group, int32_t position) {
-    const kv_table *t = &seq->tables[group];
+    const kv_table *t = &seq->s.tables[group];
     int32_t size = seq->kv->o.page_tokens;
     return is_state(seq->kv, group) || t->pages[position / size].v == PAGE_NONE.v ? -1 : kv_table_slot(t, position, size);
 }
 
 const int32_t *quire_kv_seq_pages(const quire_kv_seq *seq, int32_t group, int32_t *n) {
     _Static_assert(sizeof(page_id) == sizeof(int32_t), "a table of pages is a table of numbers");
-    *n = seq->tables[group].n_pages;
-    return *n > 0 ? &seq->tables[group].pages[0].v : NULL;
+    *n = seq->s.tables[group].n_pages;
+    return *n > 0 ? &seq->s.tables[group].pages[0].v : NULL;
 }
 
 int32_t quire_kv_copies(quire_kv *kv, const quire_kv_copy **out) {
@@ -464,25 +357,25 @@ int32_t quire_kv_copies(quire_kv *kv, const quire_kv_copy **out) {
     return n;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole cache ---- */
 
 quire_kv_counts quire_kv_count(const quire_kv *kv) {
-    kv_counts c = kv_pool_counts(kv->pool);
+    kv_counts c = kv_pool_counts(kv->c.pool);
     return (quire_kv_counts){.n_pages = c.n_pages,
                              .n_free = c.n_free,
                              .n_held = c.n_held,
                              .n_cached = c.n_cached,
                              .n_seqs = kv->n_seqs,
-                             .n_namespaces = kv_index_count(kv->ix).n_namespaces,
-                             .n_snapshots = kv_index_count(kv->ix).n_snapshots};
+                             .n_namespaces = kv_index_count(kv->c.index).n_namespaces,
+                             .n_snapshots = kv_index_count(kv->c.index).n_snapshots};
 }
 
 void quire_kv_set_time(quire_kv *kv, int64_t now_us) {
-    kv_index_set_time(kv->ix, now_us);
+    kv_index_set_time(kv->c.index, now_us);
 }
 
 void quire_kv_clear(quire_kv *kv) {
-    kv_index_clear(kv->ix);
+    kv_index_clear(kv->c.index);
 }
 
 quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
@@ -493,28 +386,28 @@ quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
     }
     for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
         for (int32_t g = 0; g < kv->o.n_groups; g++) {
-            tables[n++] = &seq->tables[g];
+            tables[n++] = &seq->s.tables[g];
         }
     }
-    quire_err e = kv_check(kv->pool, tables, n, NULL, 0, err);
+    quire_err e = kv_check(kv->c.pool, tables, n, NULL, 0, err);
     mem_free(tables);
-    return e != QUIRE_OK ? e : kv_index_check(kv->ix, err);
+    return e != QUIRE_OK ? e : kv_index_check(kv->c.index, err);
 }
 
-/* ---- a look at the whole ---- */
+/* ---- snapshots of the whole cache ---- */
 
 int64_t quire_kv_seq_id(const quire_kv_seq *seq) {
     return seq->id;
 }
 
 void quire_kv_look(const quire_kv *kv, quire_kv_view *v) {
-    kv_view_begin(v, kv->pool, kv->o.page_tokens, kv->n_token_groups);
+    kv_view_begin(v, kv->c.pool, kv->o.page_tokens, kv->c.n_token_groups);
     for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
-        kv_view_seq(v, seq->id, (str){"", 0}, QUIRE_KV_OPEN, seq->tokens, seq->tables, kv->o.n_groups);
+        kv_view_seq(v, seq->id, (str){"", 0}, QUIRE_KV_OPEN, seq->tokens, seq->s.tables, kv->o.n_groups);
     }
-    kv_view_end(v, kv->ix, kv->events);
+    kv_view_end(v, kv->c.index, kv->c.events);
 }
 
 quire_err quire_kv_evict(quire_kv *kv, int32_t n) {
-    return kv_index_evict(kv->ix, n);
+    return kv_index_evict(kv->c.index, n);
 }

@@ -18,7 +18,7 @@ quire_err kv_snapshots_open(kv_snapshots *s, kv_pool *pool, const kv_snapshot_sh
     int32_t n_pool = kv_pool_counts(pool).n_pages;
     for (int32_t g = 0; g < shape->n_groups; g++) {
         if (shape->state_pages[g] < 1 || shape->state_pages[g] > n_pool - s->n_pages) {
-            return QUIRE_INVALID; /* not even one state fits */
+            return QUIRE_INVALID; /* no room for one state */
         }
         s->n_pages += shape->state_pages[g];
     }
@@ -100,7 +100,7 @@ int32_t kv_snapshots_deepest(const kv_snapshots *s, int32_t place, const int32_t
     return best;
 }
 
-/* ---- coming and going ---- */
+/* ---- adding and dropping ---- */
 
 int32_t kv_snapshots_add(kv_snapshots *s, int32_t place, const int32_t *tail, int32_t n_tail, const kv_table *tables) {
     int32_t i = kv_snapshots_find(s, place, tail, n_tail);
@@ -167,7 +167,7 @@ void kv_snapshots_drop_place(kv_snapshots *s, int32_t place) {
     }
 }
 
-/* ---- when ---- */
+/* ---- when a sequence takes snapshots ---- */
 
 int32_t kv_snapshot_next(const kv_snapshot_plan *plan) {
     int32_t next = INT32_MAX;

@@ -22,7 +22,7 @@ quire_err kv_table_reserve(kv_table *t, int32_t n_pages) {
 
 quire_err kv_table_init(kv_table *t, int32_t cap_pages) {
     *t = (kv_table){0};
-    return kv_table_reserve(t, cap_pages + 1); /* append writes a copied tail behind the last entry before it takes its place */
+    return kv_table_reserve(t, cap_pages + 1); /* append writes a copied tail behind the last entry before it moves it */
 }
 
 void kv_table_deinit(kv_pool *pool, kv_table *t) {
@@ -37,13 +37,13 @@ void kv_table_clear(kv_pool *pool, kv_table *t) {
     t->n_tokens = 0;
 }
 
-/* What an append does: new entries at the end, and whether the part-filled tail must be copied because a write would be seen by others. */
+/* The effect of an append: new entries at the end, and whether the part-filled tail is shared and must be copied first. */
 typedef struct growth {
     int32_t n_new;
     bool copies_tail;
 } growth;
 
-/* Most appends fit into the tail, which takes no division to see. */
+/* Most appends fit into the tail, which needs no division. */
 static growth plan_growth(const kv_pool *pool, const kv_table *t, int32_t n_tokens, int32_t page_tokens) {
     int64_t room = (int64_t)t->n_pages * page_tokens;
     assert(n_tokens >= 0 && n_tokens <= INT32_MAX - t->n_tokens && t->n_pages == pages_for(t->n_tokens, page_tokens));
@@ -61,7 +61,7 @@ bool kv_table_copies_tail(const kv_pool *pool, const kv_table *t, int32_t page_t
     return plan_growth(pool, t, 1, page_tokens).copies_tail;
 }
 
-/* The growth, with its pages: those at the end are there already, `copy` is the shared tail's. */
+/* Applies the growth: new pages are at the end already, `copy` replaces the shared tail. */
 static void grow(kv_pool *pool, kv_table *t, growth g, page_id copy, int32_t n_tokens, kv_copies *copies) {
     if (g.copies_tail) {
         page_id *tail = &t->pages[t->n_pages - 1];
@@ -80,7 +80,7 @@ quire_err kv_table_append(kv_pool *pool, kv_table *t, int32_t n_tokens, int32_t 
         return QUIRE_NO_ROOM;
     }
     page_id copy = PAGE_NONE;
-    if (g.n_new + g.copies_tail > 0) { /* one reserve for all: the copy's page comes last */
+    if (g.n_new + g.copies_tail > 0) { /* one reserve for all: the copy's page is the last */
         TRY(kv_table_reserve(t, t->n_pages + g.n_new + g.copies_tail));
         TRY(kv_pool_reserve(pool, g.n_new + g.copies_tail, t->pages + t->n_pages));
         copy = t->pages[t->n_pages + g.n_new + g.copies_tail - 1];

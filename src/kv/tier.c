@@ -10,7 +10,7 @@
 #include "kv/tier_redis.h"
 
 #define FRAME_NONE     (-1)
-#define STAGING_BYTES  ((int64_t)64 << 20) /* frames for pages on their way, besides those that the host tier keeps */
+#define STAGING_BYTES  ((int64_t)64 << 20) /* frames for pages in transfer, besides those of the host tier */
 #define MIN_STAGING    16
 #define MAX_STAGING    1024
 #define JOBS_A_FRAME   2 /* one for the file and one for Redis at a time */
@@ -20,8 +20,8 @@ typedef enum frame_state { FRAME_FREE, FRAME_FILLING, FRAME_PENDING, FRAME_READY
 
 typedef struct frame {
     frame_state state;
-    int32_t n_holders; /* the host tier, transfers, the caller */
-    int32_t next;      /* of the free ones */
+    int32_t n_holders; /* references: the host tier, transfers, the caller */
+    int32_t next;      /* the next free one */
 } frame;
 
 struct kv_tiers {
@@ -37,7 +37,7 @@ struct kv_tiers {
     kv_file *file;   /* NULL: no file tier */
     kv_redis *redis; /* NULL: no Redis tier */
     kv_io_done done;
-    int32_t n_pending; /* jobs that have not come back */
+    int32_t n_pending; /* jobs that are not finished */
     uint64_t stamp;
     kv_tier_stats stats[KV_N_TIERS];
 };
@@ -158,7 +158,7 @@ void kv_tiers_close(kv_tiers *t) {
     if (t == NULL) {
         return;
     }
-    kv_file_close(t->file); /* first: their threads use frames and the done ring */
+    kv_file_close(t->file); /* before the rest: their threads use frames and the done ring */
     kv_redis_close(t->redis);
     ring_close(t->done.ring);
     if (t->has_host) {
@@ -193,7 +193,7 @@ static void drop_frame(kv_tiers *t, int32_t f) {
 
 /* ---- demotion ---- */
 
-/* Whether the host tier, or the file, lacks the page; where it is, it was of use. */
+/* Whether the host tier, or the file, lacks the page; where it has it, the page counts as used. */
 static bool host_lacks(kv_tiers *t, const kv_tier_key *key) {
     int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
     if (slot != SLOT_NONE) {
@@ -216,7 +216,7 @@ void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to) {
     t->put_to_host = host && to == KV_PUT_ALL;
     t->put_to_file = file_lacks(t, key);
     bool is_new = (!t->has_host || host) && (t->file == NULL || t->put_to_file);
-    t->put_to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis); /* what another tier has was sent when it got it */
+    t->put_to_redis = t->redis != NULL && is_new && kv_redis_is_up(t->redis); /* what another tier has was sent when that tier got it */
     if (!t->put_to_host && !t->put_to_file && !t->put_to_redis) {
         return NULL;
     }
@@ -230,7 +230,7 @@ void *kv_tiers_put_begin(kv_tiers *t, const kv_tier_key *key, kv_put to) {
     return body_of(t, t->putting);
 }
 
-/* The host tier keeps frame f. */
+/* Keeps frame f in the host tier. */
 static void keep_in_host(kv_tiers *t, const kv_record *r, int32_t f) {
     int32_t was, slot = kv_dir_take(&t->host, &was);
     if (was >= 0) {
@@ -289,7 +289,7 @@ void kv_tiers_put_end(kv_tiers *t, const kv_tier_key *key) {
 
 /* ---- promotion ---- */
 
-/* The host tier's frame of the key, if it is intact; what is not goes. */
+/* The host tier's frame of the key, if it is intact; else it is dropped. */
 static int32_t find_in_host(kv_tiers *t, const kv_tier_key *key) {
     int32_t slot = t->has_host ? kv_dir_find(&t->host, key) : SLOT_NONE;
     if (slot == SLOT_NONE) {
@@ -360,7 +360,7 @@ static void count_write(kv_tier_stats *s, quire_err result) {
     s->errors += result == QUIRE_IO;
 }
 
-/* What a read has brought. */
+/* Takes in the result of a read. */
 static void end_read(kv_tiers *t, kv_tier_stats *s, const kv_job *job) {
     s->hits += job->result == QUIRE_OK;
     s->misses += job->result != QUIRE_OK;
@@ -368,7 +368,7 @@ static void end_read(kv_tiers *t, kv_tier_stats *s, const kv_job *job) {
     t->frames[job->frame].state = job->result == QUIRE_OK ? FRAME_READY : FRAME_MISSED;
 }
 
-/* A page that the file could not give is asked of Redis, in the same frame. */
+/* Fetches a page that the file failed to read from Redis, into the same frame. */
 static void ask_redis_instead(kv_tiers *t, int32_t f) {
     if (t->redis != NULL && kv_redis_is_up(t->redis) && kv_redis_read(t->redis, f, head_of(t, f))) {
         t->frames[f].state = FRAME_PENDING;

@@ -104,9 +104,9 @@ void kv_dir_unpin(kv_dir *d, int32_t slot) {
     }
 }
 
-/* ---- filling and forgetting ---- */
+/* ---- filling and dropping ---- */
 
-/* A filled slot is found no more. */
+/* Removes a filled slot from its bucket. */
 static void forget(kv_dir *d, int32_t slot) {
     kv_dir_slot *s = &d->slots[slot];
     int32_t *link = bucket_of(d, s->id);

@@ -13,7 +13,7 @@
 
 #define BLOCK_BYTES    4096
 #define PATH_BYTES     4096
-#define FIRST_PAUSE_US 1000000 /* after a write failed, doubled each time up to a minute: a full disk is not asked again at once */
+#define FIRST_PAUSE_US 1000000 /* after a failed write, doubled each time up to a minute: a full disk is not tried again at once */
 #define LAST_PAUSE_US  60000000
 
 struct kv_file {
@@ -40,7 +40,7 @@ static quire_err fail(quire_error *err, const char *path, const char *what) {
     return err_set(err, QUIRE_IO, -1, "%s: %s: %s", path, what, strerror(errno));
 }
 
-/* One process writes these files. The lock goes with the process. */
+/* Locks the files for one process. The lock ends with the process. */
 static quire_err lock(int fd, const char *path, quire_error *err) {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (fcntl(fd, F_SETLK, &l) != 0) {
@@ -51,7 +51,7 @@ static quire_err lock(int fd, const char *path, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* What a heads file begins with: shape and version in full, as a record that has no page. */
+/* Writes the first block of a heads file: shape and version in full, as a record without a page. */
 static void describe_files(const kv_file *f, unsigned char *block) {
     int32_t no_tokens[256] = {0};
     kv_record r = {.key = {.tokens = no_tokens}};
@@ -68,7 +68,7 @@ static quire_err open_file(const char *dir, uint64_t name, const char *ending, i
     return *fd >= 0 ? lock(*fd, path, err) : fail(err, path, "cannot be opened");
 }
 
-/* Empties the files unless they begin as they should. */
+/* Empties the files unless their first block is right. */
 static quire_err check_files(kv_file *f, const char *dir, quire_error *err) {
     unsigned char expected[BLOCK_BYTES], block[BLOCK_BYTES];
     describe_files(f, expected);
@@ -108,7 +108,7 @@ static bool read_head(const kv_file *f, int32_t slot, unsigned char *head, kv_re
     return pread(f->heads, head, f->head_bytes, (off_t)head_at(f, slot)) == (ssize_t)f->head_bytes && kv_record_read(&f->shape, head, r);
 }
 
-/* Whole slots that both files have, at most as many as the directory. What lies beyond goes. */
+/* The number of whole slots that both files have, at most as many as the directory. Cuts off what is beyond. */
 static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_error *err) {
     struct stat heads, pages;
     if (fstat(f->heads, &heads) != 0 || fstat(f->pages, &pages) != 0) {
@@ -124,7 +124,8 @@ static quire_err cut_files(const kv_file *f, int32_t *n, const char *dir, quire_
     return QUIRE_OK;
 }
 
-/* Slots 0..n go into the directory: the longest unwritten first, of equal ones the one written first, and what holds no record is free. */
+/* Puts slots 0..n into the directory, in the order of writing. Of records with one key the first written is kept; a slot without a record
+ * is free. */
 static void adopt(kv_file *f, found_slot *found, int32_t n, unsigned char *head) {
     kv_record r;
     for (int32_t i = 0; i < n; i++) {
@@ -266,7 +267,7 @@ bool kv_file_read(kv_file *f, int32_t slot, int32_t frame, unsigned char *head, 
     return true;
 }
 
-/* The record is in its slot, if it was written: it can be found, unless another like it was quicker. */
+/* After a write: the record can be found, unless it failed or an equal one was written before. */
 static void finish_write(kv_file *f, const kv_job *job) {
     kv_record r;
     if (job->result == QUIRE_OK) {

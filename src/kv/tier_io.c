@@ -27,14 +27,14 @@ struct kv_io {
 };
 
 void kv_io_finish(const kv_io_done *done, const kv_job *job) {
-    while (!ring_push(done->ring, job)) { /* does not happen: the ring has a cell for every job */
+    while (!ring_push(done->ring, job)) { /* not reached: the ring has a cell for every job */
     }
     if (done->reader != NULL) {
         wake_ring(done->reader);
     }
 }
 
-/* ---- jobs that wait ---- */
+/* ---- queued jobs ---- */
 
 quire_err kv_io_queue_open(size_t most, kv_io_queue *q) {
     TRY(ring_open(sizeof(kv_job), most, &q->reads));
@@ -56,7 +56,7 @@ bool kv_io_queue_pop(kv_io_queue *q, kv_job *job) {
 
 /* ---- threads ---- */
 
-/* The whole part, in as many calls as it takes. */
+/* Transfers the whole part, in as many calls as needed. */
 static quire_err transfer(const kv_io_calls *calls, const kv_io_part *part, bool is_write) {
     char *p = part->p;
     for (size_t n = 0; n < part->n;) {
@@ -66,7 +66,7 @@ static quire_err transfer(const kv_io_calls *calls, const kv_io_part *part, bool
             continue;
         }
         if (k <= 0) {
-            return QUIRE_IO; /* an error, or the file ends here */
+            return QUIRE_IO; /* an error, or the end of the file */
         }
         n += (size_t)k;
     }
@@ -77,7 +77,7 @@ static void *io_main(void *arg) {
     io_thread *t = arg;
     kv_job job;
     for (;;) {
-        bool stops = atomic_load(&t->io->stop); /* read first: what was submitted before it is still done */
+        bool stops = atomic_load(&t->io->stop); /* read before the queue: jobs submitted before the stop are still done */
         while (kv_io_queue_pop(&t->jobs, &job)) {
             job.result = QUIRE_OK;
             for (int32_t i = 0; i < job.n_parts && job.result == QUIRE_OK; i++) {

@@ -1,8 +1,8 @@
-/* Reads and writes of a tier's file, away from the engine thread: through io_uring where the kernel allows it, else by a few threads with
- * pread and pwrite. The engine thread submits, a done ring brings every job back once, in any order. Reads, for which someone waits, go
- * before writes.
+/* Asynchronous reads and writes of a tier's file: through io_uring where the kernel allows it, else by a few threads with pread and pwrite.
+ * The engine thread submits jobs, and a done ring returns each of them once, in any order. Reads go before writes, since requests wait for
+ * them.
  *
- * Owner: the engine thread. A job's memory belongs to the transfer until it is back. */
+ * Owner: the engine thread. A job's memory belongs to the transfer until the job is returned. */
 #ifndef KV_TIER_IO_H
 #define KV_TIER_IO_H
 
@@ -21,44 +21,44 @@ typedef struct kv_io_part {
 
 typedef enum kv_job_kind { KV_JOB_FILE_READ, KV_JOB_FILE_WRITE, KV_JOB_REDIS_READ, KV_JOB_REDIS_WRITE } kv_job_kind;
 
-/* One transfer of a frame. What it is for is the submitter's business and comes back unchanged. */
+/* One transfer of a frame. kind, frame and slot are the submitter's data and come back unchanged. */
 typedef struct kv_job {
     kv_job_kind kind;
     int32_t frame, slot;
-    kv_io_part parts[2]; /* file: done in order, the second only after the first */
+    kv_io_part parts[2]; /* file: done in order, the second after the first */
     int32_t n_parts;
-    quire_err result; /* QUIRE_OK, QUIRE_NOT_FOUND, QUIRE_BAD_FILE (there, and not what was asked for), QUIRE_IO */
+    quire_err result; /* QUIRE_OK, QUIRE_NOT_FOUND, QUIRE_BAD_FILE (there, but not the wanted record), QUIRE_IO */
 } kv_job;
 
 /* Where finished jobs go. */
 typedef struct kv_io_done {
     ring *ring;         /* of kv_job; never full: as many cells as frames can have jobs */
-    const wake *reader; /* rung after each push; NULL: nobody */
+    const wake *reader; /* woken after each push; NULL: none */
 } kv_io_done;
 
-/* Brings a job back. Any thread. */
+/* Returns a finished job through the ring. Any thread. */
 void kv_io_finish(const kv_io_done *done, const kv_job *job);
 
 typedef struct kv_io kv_io;
 
 typedef enum kv_io_way { KV_IO_AUTO, KV_IO_URING, KV_IO_THREADS } kv_io_way;
 
-/* System calls, so that tests can let them fail. They behave as pread and pwrite. */
+/* System calls, replaceable so that tests can make them fail. They behave as pread and pwrite. */
 typedef struct kv_io_calls {
     ssize_t (*pread)(int fd, void *p, size_t n, off_t offset);
     ssize_t (*pwrite)(int fd, const void *p, size_t n, off_t offset);
 } kv_io_calls;
 
-/* At most `most` jobs (a power of two) wait at once. AUTO takes io_uring where it opens; calls (NULL: the system's) are used by threads
- * only. QUIRE_UNSUPPORTED where KV_IO_URING does not open. */
+/* Opens a queue of at most `most` jobs (a power of two). KV_IO_AUTO uses io_uring where it opens; `calls` (NULL: the system's) are used by
+ * threads only. QUIRE_UNSUPPORTED where KV_IO_URING does not open. */
 quire_err kv_io_open(kv_io_way way, size_t most, const kv_io_calls *calls, kv_io_done done, kv_io **out);
-/* Finishes every job that was submitted, then ends. */
+/* Finishes every submitted job, then closes. */
 void kv_io_close(kv_io *io);
-/* false: too many wait. */
+/* Submits a job. False: the queue is full. */
 bool kv_io_submit(kv_io *io, const kv_job *job);
 kv_io_way kv_io_which(const kv_io *io);
 
-/* Jobs that wait, reads apart from writes. */
+/* Two queues of jobs, reads and writes. */
 typedef struct kv_io_queue {
     ring *reads, *writes;
 } kv_io_queue;
@@ -66,7 +66,7 @@ typedef struct kv_io_queue {
 quire_err kv_io_queue_open(size_t most, kv_io_queue *q);
 void kv_io_queue_close(kv_io_queue *q);
 bool kv_io_queue_push(kv_io_queue *q, const kv_job *job);
-/* The oldest read, or, if there is none, the oldest write. One thread. */
+/* Pops the oldest read or, if there is none, the oldest write. One thread. */
 bool kv_io_queue_pop(kv_io_queue *q, kv_job *job);
 
 /* ---- the two ways, for tier_io.c ---- */

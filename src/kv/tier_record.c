@@ -10,11 +10,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define MAGIC 0x32564b4552495551u /* "QUIREKV2" where the low byte comes first: also tells byte orders apart */
+#define MAGIC 0x32564b4552495551u /* "QUIREKV2" in little-endian order: also distinguishes byte orders */
 
 /* The fixed part of a head; version, namespace and tokens follow, then zeros. No padding. */
 typedef struct head_fields {
-    uint64_t magic, head_sum; /* over the whole head, itself taken as 0 */
+    uint64_t magic, head_sum; /* over the whole head, with this field as 0 */
     uint64_t page_bytes, sum, stamp;
     kv_tier_id parent, id;
     int32_t page_tokens, n_groups, group;
@@ -23,11 +23,11 @@ typedef struct head_fields {
 
 _Static_assert(sizeof(head_fields) == 88, "the head's fixed part is written as it lies in memory");
 
-/* ---- names ---- */
+/* ---- ids ---- */
 
 typedef enum id_of { ID_OF_PAGE, ID_OF_NAMESPACE, ID_OF_PUBLIC_NAMESPACE } id_of;
 
-/* Digest of what it names, the id before it, and n bytes, at most a page of tokens. */
+/* The digest of the kind, the id before it, and n bytes, at most a page of tokens. */
 static kv_tier_id digest(id_of what, kv_tier_id before, const void *bytes, size_t n) {
     struct {
         uint64_t what;
@@ -70,7 +70,7 @@ uint64_t kv_record_sum(const void *body, size_t n) {
     return XXH3_64bits(body, n);
 }
 
-/* Tokens end the head, so that they are aligned whatever the names' lengths are. */
+/* Tokens end the head, so that they are aligned for any lengths of the names. */
 static size_t tokens_at(const kv_record_shape *shape) {
     return kv_record_head_bytes(shape) - (size_t)shape->page_tokens * sizeof(int32_t);
 }

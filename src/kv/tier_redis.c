@@ -15,13 +15,13 @@
 #include "base/mem.h"
 
 #define DEFAULT_PORT   6379
-#define CONNECT_US     500000 /* to connect, and to send or receive anything at all */
+#define CONNECT_US     500000 /* to connect, and to send or receive anything */
 #define TRANSFER_US    250000
-#define REPLY_US       2000000 /* for one whole answer, however it trickles in */
-#define SMALL_REPLIES  65536   /* bytes that answers may have besides records */
+#define REPLY_US       2000000 /* for one whole reply, however slowly it comes */
+#define SMALL_REPLIES  65536   /* bytes that replies may have besides records */
 #define FIRST_PAUSE_US 100000  /* before the next try, doubled each time */
 #define LAST_PAUSE_US  10000000
-#define MOST_READS     16 /* asked for before the first is answered */
+#define MOST_READS     16 /* reads that are sent before the first reply */
 #define MAX_PUTS       (1 << 24)
 #define KEY_BYTES      80
 #define PART_BYTES     256
@@ -32,7 +32,7 @@ typedef struct redis_url {
     int port, number;
 } redis_url;
 
-/* What was put, to be deleted when it is too much. */
+/* A stored key, to be deleted when the total is too large. */
 typedef struct put_key {
     kv_tier_id id;
     int32_t group;
@@ -45,15 +45,15 @@ struct kv_redis {
     uint64_t version_hash;
     kv_io_done done;
     ring *reads, *writes;
-    wake wake, tried; /* there is work, or it stops; it has tried to connect */
+    wake wake, tried; /* wake: there is work, or it stops; tried: it has tried to connect */
     pthread_t thread;
     bool has_wake, has_tried, runs;
     atomic_bool stop, up;
     atomic_llong bytes;
 
-    /* its thread's */
+    /* the Redis thread's: */
     redisContext *c; /* NULL: not connected */
-    bool failed;     /* what the connection says next is not known: it is given up before it is used again */
+    bool failed;     /* the state of the connection is unknown: it is closed before the next use */
     int64_t pause_us, next_try_us;
     unsigned char *head; /* of a reply, aligned */
     put_key *puts;       /* [cap_puts] a ring, oldest first */
@@ -125,7 +125,7 @@ static struct timeval timeval_of(int64_t us) {
     return (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
 }
 
-/* The server failed: the next try is after a pause. */
+/* Disconnects after a failure: the next try is after a pause. */
 static void disconnect(kv_redis *r) {
     if (r->c != NULL) {
         redisFree(r->c);
@@ -137,7 +137,7 @@ static void disconnect(kv_redis *r) {
     r->next_try_us = clock_us() + r->pause_us;
 }
 
-/* Sends what was appended and gives the next answer. NULL when the server fails, takes too long, or sends more than anybody asked for: the
+/* Sends what was appended and returns the next reply. NULL when the server fails, takes too long, or sends more than was requested: the
  * connection has failed then. */
 static redisReply *next_reply(kv_redis *r) {
     int64_t end_us = clock_us() + REPLY_US;
@@ -164,7 +164,7 @@ static redisReply *command(kv_redis *r, const char *format, ...) {
     return r->failed ? NULL : next_reply(r);
 }
 
-/* Whether a command was answered, and not with an error. */
+/* Whether a command got a reply that is not an error. */
 static bool is_done(redisReply *reply) {
     bool ok = reply != NULL && reply->type != REDIS_REPLY_ERROR;
     if (reply != NULL) {
@@ -214,7 +214,7 @@ static void delete_key(kv_redis *r, kv_tier_id id, int32_t group) {
 
 /* ---- writing ---- */
 
-/* Remembers what was put; the oldest goes when that is too much. */
+/* Records a stored key; deletes the oldest when the total is too large. */
 static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
     if (r->n_puts == r->cap_puts) {
         put_key oldest = r->puts[r->first_put];
@@ -226,7 +226,7 @@ static void count_put(kv_redis *r, kv_tier_id id, int32_t group) {
     atomic_store(&r->bytes, (int64_t)r->n_puts * (int64_t)r->record_bytes);
 }
 
-/* Whether the key is there: asking spares sending a whole page. */
+/* Whether the key exists: this saves sending a whole page. */
 static quire_err ask_exists(kv_redis *r, const char *key) {
     redisReply *reply = command(r, "EXISTS %s", key);
     quire_err e = reply == NULL || reply->type != REDIS_REPLY_INTEGER ? QUIRE_IO : reply->integer != 0 ? QUIRE_OK : QUIRE_NOT_FOUND;
@@ -263,7 +263,7 @@ static quire_err write_record(kv_redis *r, const kv_job *job) {
 
 /* ---- reading ---- */
 
-/* The reply into the job's frame, if it is a record of what is wanted. */
+/* Copies the reply into the job's frame, if it is the wanted record. */
 static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_record *wanted, const kv_job *job) {
     if (reply->type == REDIS_REPLY_NIL || (reply->type == REDIS_REPLY_STRING && reply->len == 0)) {
         return QUIRE_NOT_FOUND;
@@ -285,12 +285,12 @@ static quire_err take_reply(kv_redis *r, const redisReply *reply, const kv_recor
     return QUIRE_OK;
 }
 
-/* Asks for n records at once, then takes what is answered, in order. */
+/* Requests n records at once, then takes the replies, in order. */
 static void read_records(kv_redis *r, kv_job *jobs, int32_t n) {
     char key[KEY_BYTES];
     kv_record wanted[MOST_READS];
     for (int32_t i = 0; i < n && r->c != NULL; i++) {
-        (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read saw that it is one */
+        (void)kv_record_read(&r->shape, jobs[i].parts[0].p, &wanted[i]); /* kv_redis_read has checked it */
         write_key(r, wanted[i].key.id, wanted[i].key.group, key);
         if (redisAppendCommand(r->c, "GETRANGE %s 0 %lld", key, (long long)r->record_bytes) !=
             REDIS_OK) { /* a byte more than a record has */
@@ -346,12 +346,12 @@ static void *redis_main(void *arg) {
     kv_redis *r = arg;
     sigset_t pipe;
     sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE); /* a server that hangs up shows as an error of the write */
+    sigaddset(&pipe, SIGPIPE); /* a server that closes the connection shows as an error of the write */
     pthread_sigmask(SIG_BLOCK, &pipe, NULL);
     try_connect(r);
     wake_ring(&r->tried);
     for (;;) {
-        bool stops = atomic_load(&r->stop); /* read first: what was submitted before it is still done */
+        bool stops = atomic_load(&r->stop); /* read before the queue: jobs submitted before the stop are still done */
         if (!stops) {
             try_connect(r);
         }
@@ -383,7 +383,7 @@ static quire_err open_parts(kv_redis *r, size_t most) {
     if (!r->runs) {
         return QUIRE_NO_MEMORY;
     }
-    wake_wait(&r->tried, -1); /* so that a server that answers is used from the first request on */
+    wake_wait(&r->tried, -1); /* so that a server that is up is used from the first request on */
     return QUIRE_OK;
 }
 

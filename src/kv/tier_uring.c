@@ -1,4 +1,4 @@
-/* File transfers through io_uring: one thread feeds the kernel and takes back what it has done, so many transfers are under way at once. */
+/* File transfers through io_uring: one thread submits to the kernel and takes completions, so many transfers are under way at once. */
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
@@ -9,14 +9,14 @@
 #include "base/mem.h"
 #include "kv/tier_io.h"
 
-#define DEPTH 32 /* transfers that the kernel has at once */
+#define DEPTH 32 /* most transfers in the kernel at once */
 
-/* A job that the kernel has: which part it is at, and how far. */
+/* A job in the kernel: its present part, and how much of it is done. */
 typedef struct uring_op {
     kv_job job;
     int32_t part;
     size_t n_done;
-    int32_t next; /* of the free ones */
+    int32_t next; /* the next free one */
 } uring_op;
 
 struct kv_uring {
@@ -27,12 +27,12 @@ struct kv_uring {
     atomic_bool stop;
     kv_io_done done;
     bool has_ring, has_wake, runs;
-    bool polls; /* the kernel watches `wake` */
+    bool polls; /* a poll of `wake` is in the kernel */
     uring_op ops[DEPTH];
     int32_t free_op, n_ops;
 };
 
-/* Asks the kernel for what is left of the op's part. There is always an entry: each op and the poll use one at a time. */
+/* Submits the rest of the op's part. There is always an entry: each op and the poll use one at a time. */
 static void submit_part(kv_uring *u, int32_t i) {
     uring_op *op = &u->ops[i];
     const kv_io_part *part = &op->job.parts[op->part];
@@ -57,7 +57,7 @@ static void end_op(kv_uring *u, int32_t i, quire_err result) {
     u->n_ops--;
 }
 
-/* The kernel did res bytes of an op's part, or failed. */
+/* Completes res bytes of an op's part, or its failure. */
 static void advance_op(kv_uring *u, int32_t i, int res) {
     uring_op *op = &u->ops[i];
     if (res == -EINTR || res == -EAGAIN) {
@@ -80,7 +80,7 @@ static void advance_op(kv_uring *u, int32_t i, int res) {
     }
 }
 
-/* New jobs, as many as there are ops for. */
+/* Starts new jobs, as many as there are ops for. */
 static void take_jobs(kv_uring *u) {
     while (u->n_ops < DEPTH && kv_io_queue_pop(&u->jobs, &u->ops[u->free_op].job)) {
         int32_t i = u->free_op;
@@ -119,7 +119,7 @@ static void take_completions(kv_uring *u) {
 static void *uring_main(void *arg) {
     kv_uring *u = arg;
     for (;;) {
-        bool stops = atomic_load(&u->stop); /* read first: what was submitted before it is still done */
+        bool stops = atomic_load(&u->stop); /* read before the queue: jobs submitted before the stop are still done */
         take_jobs(u);
         if (stops && u->n_ops == 0) {
             return NULL;

@@ -86,8 +86,8 @@ static void give_node(kv_tree *t, int32_t n) {
 
 /* ---- order among siblings ---- */
 
-/* How many tokens an entry shares with tokens[0..n), and in *order where these tokens stand: < 0 before it, 0 equal, > 0 behind it.
- * A prefix stands before what it begins. */
+/* How many tokens an entry shares with tokens[0..n), and in *order the position of these tokens: < 0 before it, 0 equal, > 0 behind it.
+ * A prefix comes before its continuations. */
 static int32_t compare(const kv_tree *t, int32_t e, const int32_t *tokens, int32_t n, int32_t *order) {
     const int32_t *own = kv_tree_tokens(t, e);
     int32_t n_own = kv_tree_entry(t, e)->n_tokens, n_both = n < n_own ? n : n_own, i = 0;
@@ -112,7 +112,7 @@ static int32_t compare_first(const kv_tree *t, int32_t node, const int32_t *toke
     return compare(t, t->nodes[node].first, tokens, n, order);
 }
 
-/* Where the tokens of node b's first entry stand against node a's. */
+/* The position of node b's first entry relative to node a's. */
 static int32_t compare_nodes(const kv_tree *t, int32_t a, int32_t b) {
     int32_t order, e = t->nodes[b].first;
     (void)compare_first(t, a, kv_tree_tokens(t, e), kv_tree_entry(t, e)->n_tokens, &order);
@@ -132,7 +132,7 @@ static void cut(kv_tree *t, int32_t top, int32_t n, int32_t *before, int32_t *be
     }
 }
 
-/* One treap of two whose nodes all stand before, and behind, one another. */
+/* Joins two treaps; all nodes of the first come before those of the second. */
 static int32_t join(kv_tree *t, int32_t before, int32_t behind) {
     if (before == TREE_NONE || behind == TREE_NONE) {
         return before == TREE_NONE ? behind : before;
@@ -145,7 +145,7 @@ static int32_t join(kv_tree *t, int32_t before, int32_t behind) {
     return behind;
 }
 
-/* The link of parent's treap that holds node n, or that it would replace if its priority were higher. */
+/* The link in parent's treap to node n, or the link that n would replace by its priority. */
 static int32_t *find_link(kv_tree *t, int32_t parent, int32_t n) {
     int32_t *link = &t->nodes[parent].children;
     while (*link != TREE_NONE && *link != n && t->nodes[*link].priority >= t->nodes[n].priority) {
@@ -154,7 +154,7 @@ static int32_t *find_link(kv_tree *t, int32_t parent, int32_t n) {
     return link;
 }
 
-/* Node n, which has its first entry already, becomes a child of its parent. */
+/* Makes node n, which has its first entry already, a child of its parent. */
 static void add_child(kv_tree *t, int32_t n) {
     kv_node *node = &t->nodes[n];
     node->key = kv_tree_tokens(t, node->first)[0];
@@ -203,8 +203,8 @@ int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_
     return best;
 }
 
-/* Cuts the node of e behind e: a new node takes the entries up to e and its place, and the old one, with its children, becomes its only
- * child. */
+/* Splits e's node behind e: a new node takes the entries up to e and replaces the old one, which becomes its only child with its own
+ * children. */
 static void split_behind(kv_tree *t, int32_t e) {
     int32_t lower = kv_tree_entry(t, e)->node;
     int32_t upper = take_node(t, t->nodes[lower].parent);
@@ -263,7 +263,7 @@ int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, cons
     return e;
 }
 
-/* A node with one child hands its entries to the child, which takes its place. */
+/* Moves the entries of a node with one child to the child, which replaces it. */
 static void merge_with_only_child(kv_tree *t, int32_t upper) {
     int32_t lower = t->nodes[upper].children;
     remove_child(t, upper);

@@ -1,15 +1,15 @@
-/* The radix tree under the index: structure only, no pages are counted here (that is index.c).
+/* The radix tree under the index: structure only; index.c counts pages.
  *
- * An entry is one page of tokens in its place: the path up from it spells the whole prefix. A root's first entries may follow an entry
- * under another root, all of a root the same: then that prefix is spelt there. A node is a run of entries without a branch, so
- * edges lie on page boundaries. Entries and nodes live in slabs sized at open and are named by number; nothing is allocated later.
+ * An entry is one page of tokens at its position: the path up from it spells the whole prefix. A root's first entries may follow an entry
+ * under another root, the same for all of them; the prefix then continues there. A node is a run of entries without a branch, so edges lie
+ * on page boundaries. Entries and nodes live in slabs allocated at open and are named by number; nothing is allocated later.
  *
  *   namespace root -- node [e0 e1 e2] -+- node [e3]
  *                                  +- node [e4 e5(part-filled)]
  *
  * Invariants (kv_tree_check): a node that is no root has an entry, and not exactly one child; an entry is full unless it is the last of a
  * leaf; siblings differ within their first page and none is a prefix of another. Siblings form a treap ordered by the tokens of that page,
- * so the sibling that shares most with given tokens lies next to their place. Owner: the engine thread. */
+ * so the sibling that shares most with given tokens is next to their position in that order. Owner: the engine thread. */
 #ifndef KV_TREE_H
 #define KV_TREE_H
 
@@ -24,19 +24,19 @@ typedef struct kv_entry {
     int32_t up;   /* the entry before it on its path, TREE_NONE for the first; never changes */
     int32_t next; /* the one after it in its node, TREE_NONE at the end */
     int32_t node;
-    int32_t n_tokens; /* 1..page_tokens; 0: the slab's slot is unused */
-    int32_t n_pins;   /* the user's: how many need it to stay */
+    int32_t n_tokens; /* 1..page_tokens; 0: the slot is free */
+    int32_t n_pins;   /* the user's: how many paths need it to stay */
     int32_t n_hung;   /* entries that follow it under other roots */
     int32_t data[];   /* n_groups page numbers (TREE_NONE: not cached), then page_tokens tokens */
 } kv_entry;
 
 typedef struct kv_node {
     int32_t parent;      /* TREE_NONE: a root */
-    int32_t first, last; /* entries; in a root TREE_NONE, and the number that the user gave it */
-    int32_t key;         /* its first token: most siblings differ there, and need not be looked at further */
+    int32_t first, last; /* entries; in a root TREE_NONE, and the user's number */
+    int32_t key;         /* its first token: most siblings differ there already */
     int32_t children;    /* the treap's top */
     int32_t left, right; /* siblings in the treap */
-    uint32_t priority;   /* over those below it in the treap; 0: the slab's slot is unused */
+    uint32_t priority;   /* at least that of those below it in the treap; 0: the slot is free */
 } kv_node;
 
 typedef struct kv_tree {
@@ -46,10 +46,10 @@ typedef struct kv_tree {
     kv_node *nodes;
     int32_t cap_entries, made_entries, free_entry, n_entries; /* slots below made_ were used once; free ones are chained */
     int32_t cap_nodes, made_nodes, free_node, n_nodes;
-    uint64_t random; /* state of the priorities' generator; the user may seed it: who foresees it can unbalance the treaps */
+    uint64_t random; /* state of the priorities' generator; the user may seed it: a client that predicts it can unbalance the treaps */
 } kv_tree;
 
-/* A tree of at most cap_entries entries and cap_roots roots. */
+/* Opens a tree of at most cap_entries entries and cap_roots roots. */
 quire_err kv_tree_open(kv_tree *t, int32_t page_tokens, int32_t n_groups, int32_t cap_entries, int32_t cap_roots);
 void kv_tree_close(kv_tree *t);
 
@@ -63,16 +63,16 @@ static inline int32_t *kv_tree_tokens(const kv_tree *t, int32_t e) {
     return kv_tree_entry(t, e)->data + t->n_groups;
 }
 
-/* A new root, which keeps a number for the user; at most cap_roots at a time. */
+/* Adds a root, which keeps a number for the user; at most cap_roots at a time. */
 int32_t kv_tree_add_root(kv_tree *t, int32_t number);
-/* A root without children goes. */
+/* Removes a root without children. */
 void kv_tree_remove_root(kv_tree *t, int32_t root);
 
-/* Of the entries that follow `after` (TREE_NONE: that stand first under root), the one that shares most tokens with tokens[0..n), n <=
- * page_tokens, and how many; TREE_NONE and 0 when none shares any. O(log siblings). */
+/* The entry that shares most tokens with tokens[0..n), n <= page_tokens, and how many, among those that follow `after` (TREE_NONE: the
+ * first ones under root). TREE_NONE and 0 when none shares any. O(log siblings). */
 int32_t kv_tree_best(const kv_tree *t, int32_t root, int32_t after, const int32_t *tokens, int32_t n, int32_t *n_shared);
-/* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may stand there. Splits after's node where it must. `up` is
- * after; or, where after is TREE_NONE, the full entry under another root that all under this one follow, or TREE_NONE.
+/* Adds an entry behind `after`, without pages. Neither it nor a prefix of it may be there. Splits after's node if need be. `up` is after;
+ * or, where after is TREE_NONE, the full entry under another root that all under this one follow, or TREE_NONE.
  * TREE_NONE when the slab is full; nothing changed then. O(entries of the node before the split + log siblings). */
 int32_t kv_tree_insert(kv_tree *t, int32_t root, int32_t after, int32_t up, const int32_t *tokens, int32_t n);
 /* Whether nothing follows e. */
@@ -84,10 +84,10 @@ static inline bool kv_tree_has_only_child(const kv_tree *t, int32_t node) {
     int32_t top = t->nodes[node].children;
     return top != TREE_NONE && t->nodes[top].left == TREE_NONE && t->nodes[top].right == TREE_NONE;
 }
-/* Removes an entry that nothing follows. An only child left behind is merged with its parent. O(entries of the parent + log siblings). */
+/* Removes an entry that nothing follows. Merges an only child that is left with its parent. O(entries of the parent + log siblings). */
 void kv_tree_remove(kv_tree *t, int32_t e);
 
-/* Proves the invariants; QUIRE_INTERNAL and what is wrong otherwise. O(everything). */
+/* Checks the invariants; else QUIRE_INTERNAL and what is wrong. O(everything). */
 quire_err kv_tree_check(const kv_tree *t, quire_error *err);
 
 #endif

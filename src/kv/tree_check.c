@@ -1,11 +1,11 @@
-/* Proof of the prefix tree's invariants. */
+/* Checks the prefix tree's invariants. */
 #include "kv/tree.h"
 
 static quire_err broken(quire_error *err, const char *what, int32_t number) {
     return err_set(err, QUIRE_INTERNAL, -1, "kv index: %s (%d)", what, number);
 }
 
-/* A node's run of entries: linked both ways, all its own, full but for the last of a leaf. Adds their number to *n_entries. */
+/* Checks a node's run of entries: linked both ways, all its own, full but for the last of a leaf. Adds their number to *n_entries. */
 static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quire_error *err) {
     const kv_node *node = &t->nodes[n];
     const kv_node *parent = &t->nodes[node->parent];
@@ -29,7 +29,7 @@ static quire_err check_run(const kv_tree *t, int32_t n, int32_t *n_entries, quir
     return up == node->last && node->first != TREE_NONE ? QUIRE_OK : broken(err, "a node that does not end at its last entry", n);
 }
 
-/* Whether node a's first page stands before node b's and is no prefix of it. */
+/* Whether node a's first page is before node b's and is no prefix of it. */
 static bool stands_before(const kv_tree *t, int32_t a, int32_t b) {
     const int32_t *x = kv_tree_tokens(t, t->nodes[a].first), *y = kv_tree_tokens(t, t->nodes[b].first);
     int32_t nx = kv_tree_entry(t, t->nodes[a].first)->n_tokens, ny = kv_tree_entry(t, t->nodes[b].first)->n_tokens;
@@ -67,7 +67,8 @@ static quire_err check_treap(const kv_tree *t, int32_t n, int32_t parent, int32_
     return check_treap(t, node->right, parent, last, count, err);
 }
 
-/* What a root's entries follow under another root is there and full. Adds how many do, if any: its n_children, to *n_hanging. */
+/* Checks that the entry which a root's entries follow under another root exists and is full. If there is one, adds the number of those
+ * entries, n_children, to *n_hanging. */
 static quire_err check_root(const kv_tree *t, int32_t root, int32_t n_children, int32_t *n_hanging, quire_error *err) {
     int32_t top = t->nodes[root].children, first = top != TREE_NONE ? t->nodes[top].first : TREE_NONE;
     if (first < 0 || first >= t->made_entries || kv_tree_entry(t, first)->up == TREE_NONE) {

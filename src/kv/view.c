@@ -74,7 +74,7 @@ static void add_holder(quire_kv_view_page *p, int32_t seq) {
     }
 }
 
-/* n tokens lie in the page that is asked for. Of its holders, who knows most of it counts. */
+/* Shows the n tokens in the requested page. Of its holders the one with most tokens in it is used. */
 static void show_tokens(quire_kv_view *v, const int32_t *tokens, int32_t n) {
     if (n > v->n_page_tokens) {
         memcpy(v->page_token, tokens, (size_t)n * sizeof *tokens);
@@ -165,7 +165,7 @@ void kv_view_end(quire_kv_view *v, const kv_index *ix, const kv_events *events) 
         v->n_nodes = c.n_nodes - c.n_namespaces;
         v->n_namespaces = c.n_namespaces;
         if (c.n_entries <= v->cap_entries) {
-            (void)kv_index_visit(ix, show_entry, v); /* without memory for it the tree is not shown */
+            (void)kv_index_visit(ix, show_entry, v); /* without memory the tree is not shown */
         }
     }
     if (events != NULL) {

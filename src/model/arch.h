@@ -1,5 +1,5 @@
-/* Architectures: how a model's weights are found and how a forward pass runs over them. One file an architecture; the table is in model.c.
- */
+/* Architectures: each finds a model's weights in a file and runs the forward pass over them. One file an architecture; the table is in
+ * model.c. */
 #ifndef MODEL_ARCH_H
 #define MODEL_ARCH_H
 
@@ -9,9 +9,9 @@
 typedef struct arch {
     const char *gguf_name; /* general.architecture */
     const char *hf_name;   /* config.json: architectures[0] */
-    /* Fills the description (zeroed but for architecture and name) from the file's metadata. */
+    /* Fills the description from the file's metadata. The caller zeroes it and sets architecture and name. */
     quire_err (*describe)(const model_file *f, model_desc *d, quire_error *err);
-    /* Loads weights and reserves activations: *weights is freed with mem_free. */
+    /* Loads weights and reserves activations. *weights is freed with mem_free. */
     quire_err (*load)(loader *l, const model_desc *d, void **weights);
     void (*forward)(const model *m, const batch *rows);
     buffer (*hidden)(const model *m);

@@ -65,13 +65,13 @@ static quire_err read_f32(const model_file *f, const model_desc *d, const char *
     return QUIRE_OK;
 }
 
-/* The number must be there. */
+/* Reads a number that the file must have. */
 static quire_err need_i32(const model_file *f, const model_desc *d, const char *gguf, const char *hf, int32_t *out, quire_error *err) {
     quire_err e = read_i32(f, d, gguf, hf, out, err);
     return e == QUIRE_NOT_FOUND ? bad(f, is_gguf(f) ? gguf : hf, "is missing from the metadata", err) : e;
 }
 
-/* The number may be absent: the value that stands in *out is its default. */
+/* For a number that may be absent: *out keeps its default. */
 static quire_err may(quire_err e) {
     return e == QUIRE_NOT_FOUND ? QUIRE_OK : e;
 }
@@ -100,7 +100,7 @@ static void add_eos(model_desc *d, int64_t id) {
     d->eos[d->n_eos++] = (int32_t)id;
 }
 
-/* Which tokens end a text, and which begins one. Ids outside the vocabulary are left out: some published files hold such. */
+/* Reads the tokens that end and begin a text. Ids outside the vocabulary are left out: some published files have such ids. */
 static void config_special_tokens(const model_file *f, model_desc *d) {
     int64_t ids[DESC_MAX_EOS], bos = -1;
     size_t n = 0;
@@ -191,7 +191,7 @@ quire_err config_transformer(const model_file *f, model_desc *d, quire_error *er
     return QUIRE_OK;
 }
 
-/* The scaling's name and the object its numbers stand in, old style or new. */
+/* The scaling's name, and the object that holds its numbers, in the old style or the new. */
 static quire_err hf_scaling(const model_file *f, str *type, const char **object, quire_error *err) {
     static const char *const objects[] = {"rope_parameters", "rope_scaling"};
     static const char *const names[] = {"rope_type", "type"};
@@ -214,14 +214,14 @@ static quire_err hf_scaling(const model_file *f, str *type, const char **object,
     return QUIRE_OK;
 }
 
-/* object.key of config.json. */
+/* Reads object.key of config.json. */
 static quire_err scaling_f32(const model_file *f, const model_desc *d, const char *object, const char *key, float *out, quire_error *err) {
     char path[96];
     snprintf(path, sizeof path, "%s.%s", object, key);
     return may(read_f32(f, d, NULL, path, out, err));
 }
 
-/* How strongly YaRN raises the attention's temperature for a factor (Peng et al. 2023, arXiv:2309.00071). */
+/* The factor by which YaRN raises the attention's temperature (Peng et al. 2023, arXiv:2309.00071). */
 static float yarn_mscale(float factor, float mscale) {
     return factor <= 1.0f ? 1.0f : 0.1f * mscale * logf(factor) + 1.0f;
 }
@@ -264,7 +264,7 @@ static quire_err rope_hf(const model_file *f, model_desc *d, quire_error *err) {
                    (int)(type.n < 40 ? type.n : 40), type.p);
 }
 
-/* rope_freqs.weight: what Llama 3's scaling becomes in GGUF. */
+/* Reads rope_freqs.weight, the form of Llama 3's scaling in GGUF. */
 static quire_err gguf_freq_factors(const model_file *f, model_desc *d, quire_error *err) {
     const tensor_view *t = model_file_find(f, "rope_freqs.weight");
     if (!t) {
@@ -290,7 +290,7 @@ static quire_err rope_gguf(const model_file *f, model_desc *d, quire_error *err)
     TRY(may(read_i32(f, d, "rope.dimension_count", NULL, &r->n_dims, err)));
     TRY(may(read_f32(f, d, "rope.scale_linear", NULL, &r->factor, err)));
     TRY(may(read_f32(f, d, "rope.scaling.factor", NULL, &r->factor, err)));
-    r->factor = r->factor == 0.0f ? 1.0f : r->factor; /* 0 is written for "none" */
+    r->factor = r->factor == 0.0f ? 1.0f : r->factor; /* files write 0 for "none" */
     r->kind = r->factor != 1.0f ? ROPE_LINEAR : ROPE_PLAIN;
     TRY(may(read_i32(f, d, "rope.scaling.original_context_length", NULL, &r->original_positions, err)));
     TRY(may(read_f32(f, d, "rope.scaling.yarn_beta_fast", NULL, &r->beta_fast, err)));

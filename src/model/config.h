@@ -1,13 +1,13 @@
-/* Reads the numbers that most decoders share out of a file's metadata, under GGUF's keys or config.json's. */
+/* Reads the numbers that most decoders share from a file's metadata, under GGUF's keys or config.json's. */
 #ifndef MODEL_CONFIG_H
 #define MODEL_CONFIG_H
 
 #include "core/model_desc.h"
 #include "file/model_file.h"
 
-/* Layers, widths, heads, vocabulary, eps, activation, tying, eos and bos. A number that the file must have and lacks is named in err. */
+/* Reads layers, widths, heads, vocabulary, eps, activation, tying, eos and bos. If a required number is missing, err names it. */
 quire_err config_transformer(const model_file *f, model_desc *d, quire_error *err);
-/* Rotary embedding with its scaling; after config_transformer. A scaling that this build does not know is refused by name. */
+/* Reads the rotary embedding with its scaling. Call it after config_transformer. An unknown scaling is refused by name. */
 quire_err config_rope(const model_file *f, model_desc *d, quire_error *err);
 
 #endif

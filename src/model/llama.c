@@ -69,7 +69,7 @@ static quire_err llama_load(loader *l, const model_desc *d, void **weights) {
     TRY(loader_norm(l, OUT_NORM, NO_LAYER, NORM_RMS, d->d_model, d->norm_eps, &w->out_norm));
     TRY(loader_head(l, tied ? TOKENS : HEAD, tied ? &HEAD : NULL, d->n_vocab, d->d_model, &w->head));
     const tensor_view *copy;
-    TRY(loader_find(l, HEAD, NO_LAYER, ".weight", &copy)); /* a tied model's second copy is no stranger */
+    TRY(loader_find(l, HEAD, NO_LAYER, ".weight", &copy)); /* marks a tied model's second copy as used */
     TRY(l->b->ops->rope_load(l->b, &d->rope, l->max_positions, &w->rope, l->err));
 
     const backend_ops *op = l->b->ops;

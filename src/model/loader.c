@@ -17,7 +17,7 @@ void loader_deinit(loader *l) {
     *l = (loader){0};
 }
 
-/* NULL when it was not asked for. */
+/* NULL when the tensor was not used. */
 static used_tensor *find_used(const loader *l, const tensor_view *t) {
     for (int32_t i = 0; i < l->n_used; i++) {
         if (l->used[i].view == t) {
@@ -74,7 +74,7 @@ static quire_err check_shape(const loader *l, const tensor_view *t, int32_t n_di
                    model_file_path(l->file), t->name, (long long)t->dims[0], (long long)t->dims[1], (int)t->n_dims, want);
 }
 
-/* scale: of whole numbers, or NULL. */
+/* scale: the scales of int8 weights, or NULL. */
 static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view *scale, const tensor_view *bias, int64_t n_out,
                              int64_t n_in, linear **out) {
     tensor_view scaled = *w;
@@ -89,7 +89,7 @@ static quire_err load_linear(loader *l, const tensor_view *w, const tensor_view 
     return QUIRE_OK;
 }
 
-/* A product's weight, packed where the file has it so. */
+/* Finds a product's weight, in its packed form where the file has one. */
 static quire_err find_weight(loader *l, weight_name name, int32_t layer, const tensor_view **out) {
     TRY(loader_find(l, name, layer, ".weight" PACKED_SUFFIX, out));
     return *out ? QUIRE_OK : loader_find(l, name, layer, ".weight", out);

@@ -1,5 +1,7 @@
-/* Finds an architecture's tensors in a file under either naming, checks their shapes, hands them to the backend, and keeps account of
- * what was used: a tensor that nobody asked for means the file holds another model than we would compute, so loader_finish refuses it. */
+/* Loads an architecture's tensors from a file: finds them under either naming, checks their shapes and passes them to the backend.
+ *
+ * The loader records which tensors were used. An unused tensor means that the file holds another model than the one that would be computed,
+ * so loader_finish refuses it. */
 #ifndef MODEL_LOADER_H
 #define MODEL_LOADER_H
 
@@ -12,11 +14,11 @@ typedef struct weight_name {
     const char *gguf, *hf;
 } weight_name;
 
-/* A tensor that was asked for, and what became of it. */
+/* A tensor that the architecture has used, and in which form. */
 typedef struct used_tensor {
     const tensor_view *view;
-    const linear *packed; /* a product's weights were made of it */
-    bool as_is;           /* it was read as it is */
+    const linear *packed; /* a product's weights were made from it */
+    bool as_is;           /* it was read unchanged */
 } used_tensor;
 
 typedef struct loader {
@@ -33,24 +35,23 @@ typedef struct loader {
 quire_err loader_init(loader *l, const model_file *f, backend *b, int32_t max_positions, quire_error *err);
 void loader_deinit(loader *l);
 
-/* The tensor name + suffix (".weight", ".bias") into *out, NULL when the file has none; marks it used. QUIRE_UNSUPPORTED when the file has
- * it in a form that cannot be read: passing over it would compute another model. */
+/* Finds the tensor name + suffix (".weight", ".bias") and marks it used. *out is NULL when the file has none. QUIRE_UNSUPPORTED when the
+ * file has it in a form that cannot be read: without it the result would be another model. */
 quire_err loader_find(loader *l, weight_name name, int32_t layer, const char *suffix, const tensor_view **out);
 
 /* A linear layer [n_out, n_in], with its bias [n_out] if the file has one. */
 quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out);
 /* A norm's weight [width]. */
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, int64_t width, float eps, norm **out);
-/* Token rows [n_vocab, width]; or_name, when not NULL, is where they may stand as well (a tied model may store only its head). */
+/* Token rows [n_vocab, width]. or_name, when not NULL, is a second name to look for (a tied model may store only its head). */
 quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, embedding **out);
-/* The head, likewise. */
+/* The head [n_vocab, width]; or_name as in loader_embedding. */
 quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out);
 
-/* Writes all that was loaded, weights as the backend packed them, and the tensors that stand there for the description alone. */
+/* Writes all that was loaded: weights as the backend packed them, and the tensors that only the description uses. */
 quire_err loader_write(const loader *l, packed_writer *w);
 
-/* Refuses a file with weights that were not used, naming the first. Tensors whose names end in an ignored suffix are derived data, not
- * weights. */
+/* Refuses a file with unused weights and names the first. Tensors whose names end in an ignored suffix are derived data, not weights. */
 quire_err loader_finish(const loader *l);
 
 #endif

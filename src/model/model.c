@@ -1,4 +1,4 @@
-/* Opens a model: picks the architecture by the file's own name for it, describes, loads. */
+/* Opens a model: chooses the architecture by the file's name for it, reads the description, loads the weights. */
 #include "model/model.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static quire_err find_arch(const model_file *f, const arch **out, quire_error *e
                    model_file_path(f), (int)(name.n < 60 ? name.n : 60), name.p);
 }
 
-/* A packed matrix that the file also has as it was: head and embedding in one. */
+/* True for a packed matrix that the file also has unpacked: one matrix that is head and embedding. */
 static bool is_second_form(const model_file *f, const tensor_view *t) {
     char name[256];
     size_t n = strlen(t->name), m = strlen(PACKED_SUFFIX);
@@ -46,7 +46,7 @@ static bool is_second_form(const model_file *f, const tensor_view *t) {
     return model_file_find(f, name) != NULL;
 }
 
-/* Parameters, bytes, and the type that most parameters of matrices have. */
+/* Counts parameters and bytes, and finds the type of most matrix parameters. */
 static void describe_weights(const model_file *f, model_desc *d) {
     int64_t by_type[N_DTYPES] = {0};
     d->n_params = 0;
@@ -90,7 +90,7 @@ quire_err model_describe(const model_file *f, model_desc *out, quire_error *err)
     return QUIRE_OK;
 }
 
-/* w: where the weights are written, or NULL. */
+/* w: the writer for the weights, or NULL. */
 static quire_err open_model(model_file *f, backend *b, int32_t max_positions, packed_writer *w, model **out, quire_error *err) {
     *out = NULL;
     model *m = mem_new(1, sizeof *m);
@@ -110,7 +110,7 @@ static quire_err open_model(model_file *f, backend *b, int32_t max_positions, pa
         model_close(m);
         return e;
     }
-    m->desc.rope.freq_factors = NULL; /* lay in the file, which may be closed now */
+    m->desc.rope.freq_factors = NULL; /* pointed into the file, which may be closed after this */
     m->file = m->desc.is_packed ? model_file_share(f) : NULL;
     *out = m;
     return QUIRE_OK;

@@ -4,7 +4,7 @@
 
 #define CONFIG "quantization_config"
 
-/* What a key must say: a text, a number, true or false, or nothing (absent or null). */
+/* The required value of a key: a text, a number, true or false, or nothing (absent or null). */
 typedef struct wanted {
     const char *key;
     enum { WANT_TEXT, WANT_NUMBER, WANT_TRUE, WANT_FALSE, WANT_NOTHING } kind;
@@ -31,7 +31,7 @@ static const wanted form[] = {
     {"config_groups.group_0.output_activations", WANT_NOTHING, NULL, 0},
 };
 
-/* Whether the file says at key what is wanted; in `wants` what that is. */
+/* True when the file has the required value at key. `wants` gets a description of that value. */
 static bool says(const model_file *f, const wanted *w, char wants[64]) {
     char key[128];
     str text;

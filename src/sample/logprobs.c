@@ -31,7 +31,7 @@ static bool is_behind(const token_logprob *a, const token_logprob *b) {
     return a->logprob != b->logprob ? a->logprob < b->logprob : a->id > b->id;
 }
 
-/* Moves entry i of a heap of n, whose top is the one behind all others, to its place below. */
+/* Sifts entry i down a heap of n, whose top is behind all others. */
 static void sift(token_logprob *heap, int32_t n, int32_t i) {
     token_logprob moved = heap[i];
     for (int32_t child; (child = 2 * i + 1) < n; i = child) {
@@ -88,7 +88,7 @@ void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32
             sift(out, n, 0);
         }
     }
-    for (int32_t end = n - 1; end > 0; end--) { /* the last of the heap goes to its end */
+    for (int32_t end = n - 1; end > 0; end--) { /* moves the last one of the heap to its end */
         token_logprob last = out[0];
         out[0] = out[end];
         out[end] = last;

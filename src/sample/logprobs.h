@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* One token's: rank is how many tokens have at least this log-probability, so 1 is the best, and equal ones all have the worst of their
- * ranks (vLLM). */
+/* The log-probability of one token. rank is the number of tokens with at least this log-probability: 1 is the best, and equal ones all have
+ * the worst of their ranks (as in vLLM). */
 typedef struct token_logprob {
     int32_t id, rank;
     float logprob;
@@ -13,9 +13,9 @@ typedef struct token_logprob {
 
 /* The log of the sum of exp over a row; -inf entries are masked tokens. */
 double logprobs_normalizer(const float *logits, int32_t n_vocab);
-/* One token's, given the row's normaliser. O(n_vocab). */
+/* The log-probability and rank of token id, given the row's normaliser. O(n_vocab). */
 token_logprob logprobs_of(const float *logits, int32_t n_vocab, double normalizer, int32_t id);
-/* The n (at most n_vocab) likeliest, best first, the lowest id first among equals. O(n_vocab log n). */
+/* The n (at most n_vocab) likeliest tokens, best first; of equal ones the lowest id first. O(n_vocab log n). */
 void logprobs_top(const float *logits, int32_t n_vocab, double normalizer, int32_t n, token_logprob *out);
 
 #endif

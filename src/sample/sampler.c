@@ -55,7 +55,7 @@ void sampler_close(sampler *s) {
     }
 }
 
-enum { NOISE_TOKEN = 1, NOISE_XTC = 2 }; /* what a draw is for, beside sample_purpose: part of the counter */
+enum { NOISE_TOKEN = 1, NOISE_XTC = 2 }; /* purposes of a draw besides sample_purpose: part of the counter */
 
 static float draw(sample_key key, uint32_t purpose) {
     uint32_t counter[4] = {key.position, key.sample_index, purpose, 0}, words[4];
@@ -85,7 +85,7 @@ static int32_t find_max(const sampler *s, const float *logits) {
     return id;
 }
 
-/* A look at the row: with the weights of blocks for scale > 0. */
+/* Scans the row; for scale > 0 with the weights of blocks. */
 static quire_err look(sampler *s, const float *logits, float scale) {
     return (scale > 0.0f ? s->rows->scan_masses(s, logits, scale) : s->rows->scan(s, logits)) ? QUIRE_OK : QUIRE_NUMERIC;
 }
@@ -100,7 +100,7 @@ quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c) {
     return adjust(s, logits, c, 0.0f);
 }
 
-/* Leaves what may be drawn (sampler_parts.h); *greedy: the choice is *best. */
+/* Leaves what may be drawn (sampler_parts.h); *greedy: the sample is *best. */
 static quire_err distribute(sampler *s, float *logits, const sample_context *c, int32_t *best, bool *greedy) {
     const sampling_params *p = c->params;
     bool masses = sampler_wants_masses(p), dynamic = p->dynatemp_range > 0.0f;
@@ -112,7 +112,7 @@ static quire_err distribute(sampler *s, float *logits, const sample_context *c, 
     }
     if (!*greedy && dynamic) {
         float temperature = sampler_temperature(s, logits, p);
-        *greedy = temperature < GREEDY_BELOW; /* it can come down to 0 */
+        *greedy = temperature < GREEDY_BELOW; /* it may become 0 */
         s->scale = LOG2_E / temperature;
         TRY(masses && !*greedy ? look(s, logits, s->scale) : QUIRE_OK);
     }
@@ -152,7 +152,7 @@ quire_err sampler_distribution(sampler *s, float *logits, const sample_context *
     }
     double total = s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
     memset(s->weights + s->n_kept, 0, (size_t)(s->n_vocab - s->n_kept) * sizeof *s->weights);
-    for (int32_t i = s->n_kept - 1; i >= 0; i--) { /* ids[i] >= i: from the last on each finds its place free */
+    for (int32_t i = s->n_kept - 1; i >= 0; i--) { /* ids[i] >= i: from the last one on, each target is free */
         float prob = (float)((double)s->weights[i] / total);
         s->weights[i] = 0.0f;
         s->weights[s->ids[i]] = prob;

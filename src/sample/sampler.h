@@ -1,11 +1,11 @@
-/* Sampler: chooses a token from a row of logits.
+/* A sampler samples a token from a row of logits.
  *
  * Order: allowed ids, bad words, repeated n-grams, min_tokens, bias, repetition, frequency and presence penalties, DRY; then greedy, or
- * temperature, top-n-sigma, min-p, top-k, typical-p, top-p, XTC (vLLM's order, with llama.cpp's and transformers' further stages fitted
- * in); mirostat in place of all that follows the temperature. Ties go to the lowest id. The draw walks the kept tokens in id order against
- * one uniform from a counter-based generator keyed by (seed, sample, position, purpose), so a token depends on its own row, history and key
- * only. No sort of the vocabulary, and no weight for every token: kept sets are found among the few that can be kept, by counting in
- * buckets of the keys' leading bits. One thread a sampler.
+ * temperature, top-n-sigma, min-p, top-k, typical-p, top-p, XTC. This is vLLM's order, with the further stages of llama.cpp and
+ * transformers inserted. Mirostat replaces all stages after the temperature. Of equal logits the lowest id counts as the largest. The draw
+ * walks the kept tokens in id order against one uniform number from a counter-based generator with the key (seed, sample, position,
+ * purpose). So a token depends on its own row, history and key only. The vocabulary is never sorted, and most tokens need no weight: a cut
+ * looks only at the few tokens that may be kept, which it finds by counting in buckets of the keys' leading bits. One thread a sampler.
  *
  * Sources: typical-p Meister et al. 2023; top-p Holtzman et al. 2020; repetition penalty Keskar et al. 2019; mirostat Basu et al. 2021;
  * min-p Nguyen et al. 2024; top-n-sigma Tang et al. 2024; DRY and XTC as llama.cpp defines them. */
@@ -16,55 +16,53 @@
 
 typedef struct sampler sampler;
 
-/* For rows of n_vocab logits and histories of at most max_tokens. */
+/* Opens a sampler for rows of n_vocab logits and histories of at most max_tokens. */
 quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out);
 void sampler_close(sampler *s);
 
-/* What the noise of one choice is drawn from. */
+/* The key of the noise for one sample. */
 typedef struct sample_key {
     uint64_t seed;
     uint32_t sample_index, position;
 } sample_key;
 
-/* Uniform numbers in (0, 1), one a purpose. */
+/* Uniform numbers in (0, 1), one for each purpose. */
 typedef struct sample_noise {
     float token, xtc;
 } sample_noise;
 
 sample_noise sample_noise_of(sample_key key);
 
-/* What else a number is drawn for: a draft, and whether it is accepted, where these go by rejection sampling. */
+/* Further purposes of a uniform number, for rejection sampling: to draw a draft, and to accept it. */
 typedef enum sample_purpose { SAMPLE_DRAFT = 3, SAMPLE_ACCEPT = 4 } sample_purpose;
 
 /* One more uniform number in (0, 1), independent of those above. */
 float sample_uniform(sample_key key, sample_purpose purpose);
 
-/* One choice. */
+/* The inputs of one sample besides the row. */
 typedef struct sample_context {
     const sampling_params *params;
     const int32_t *tokens; /* prompt and output so far */
     int32_t n_tokens, n_prompt;
-    const int32_t *eos; /* the model's end tokens, kept away by min_tokens as the request's stop tokens are */
+    const int32_t *eos; /* the model's end tokens; min_tokens bans them like the request's stop tokens */
     int32_t n_eos;
     sample_noise noise;
-    float *mirostat_mu; /* the sequence's state, 2 tau at first; not NULL where params->mirostat is on */
+    float *mirostat_mu; /* the sequence's state, initially 2 tau; not NULL where params->mirostat is on */
 } sample_context;
 
-/* Whether sampler_sample takes the largest of the logits behind n_output tokens of an answer, the lowest id of equals, where all are
- * numbers.
- */
+/* Whether sampler_sample takes the argmax of the logits as they are, after n_output generated tokens, if all logits are finite. */
 bool sampler_takes_argmax(const sampling_params *p, int32_t n_output);
 
-/* The stages up to DRY, which change logits [n_vocab] in place by what the request says and what was written. QUIRE_NUMERIC when a logit is
+/* Runs the stages up to DRY, which change logits [n_vocab] in place by the request's options and the history. QUIRE_NUMERIC when a logit is
  * NaN or +inf before or after. */
 quire_err sampler_adjust(sampler *s, float *logits, const sample_context *c);
 
-/* Chooses from logits [n_vocab], which are changed in place. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf;
- * QUIRE_BAD_REQUEST when the request's own rules leave no token. Allocates nothing. */
+/* Samples from logits [n_vocab], which are changed in place. QUIRE_NUMERIC when a logit is NaN or +inf, or all are -inf; QUIRE_BAD_REQUEST
+ * when the request's own rules leave no token. Allocates nothing. */
 quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int32_t *token);
 
-/* The probabilities that a pick without mirostat draws from, [n_vocab], zero for tokens not kept; greedy gives one 1. For tests and
- * logprobs. Errors as sampler_sample. *probs is valid until the next call. */
+/* The probabilities [n_vocab] from which a sample without mirostat is drawn: zero for tokens that are cut; greedy has one 1. Rejection
+ * sampling, logprobs and tests use it. Errors as sampler_sample. *probs is valid until the next call. */
 quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs);
 
 #endif

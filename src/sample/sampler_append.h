@@ -1,13 +1,13 @@
-/* Members of a set of places joined to others bit by bit: for processors that cannot compress bytes. */
+/* Appends the members of a 64-bit set to an array one by one, for processors that cannot compress bytes. */
 #ifndef SAMPLE_SAMPLER_APPEND_H
 #define SAMPLE_SAMPLER_APPEND_H
 
 #include "sample/sampler_block.h"
 
-#define AT_A_TIME 4 /* members of a group written without asking how many there are */
+#define AT_A_TIME 4 /* members that are written without a test of how many there are */
 
-/* Without a branch a member, as whether one is in the set cannot be guessed: so many are written in any case, those too many written over
- * by the next. */
+/* No branch for each member, since membership cannot be predicted: AT_A_TIME are always written, and the next call overwrites the
+ * surplus. */
 static inline int32_t append(int32_t *ids, float *values, int32_t n, int32_t first, const float *x, uint64_t set) {
     int32_t end = n + __builtin_popcountll(set);
     while (n < end) {

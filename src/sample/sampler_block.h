@@ -1,16 +1,18 @@
-/* What the sampler's passes over rows (sampler_rows.inc.h) share with the loops that have a form of their own for each instruction set.
- * Those are, in sampler_rows_plain.c, sampler_rows_avx2.c and sampler_rows_avx512.c (the first two have the appends of sampler_append.h):
+/* The part of the sampler's row passes (sampler_rows.inc.h) that is written once for each instruction set.
+ *
+ * The following functions are in sampler_rows_plain.c, sampler_rows_avx2.c and sampler_rows_avx512.c (the first two take the appends from
+ * sampler_append.h):
  *
  *   reaches(x, bound)                        bit i: whether x[i] of a group is at least the bound
- *   scan_block(x, base, scale, largest)      a block's weights against a base, added up, and its groups' largest logits
- *   append(ids, values, n, first, x, set)    a set's members join n others, ids and values; returns how many there are then
- *   append_inside(inside, n, first, w, set)  the same of weights that a cut looks at
+ *   scan_block(x, base, scale, largest)      the sum of a block's weights against a base, and its groups' largest logits
+ *   append(ids, values, n, first, x, set)    appends a set's members to n others, ids and values; returns the new number
+ *   append_inside(inside, n, first, w, set)  the same for weights that a cut looks at
  *
- * The set is one of places in a group, x or w, that begins with token (or kept place) `first`. Appends write past what they return, up to
- * PAST_END.
+ * The set has one bit for each index of a group, x or w, that begins with token (or kept token) `first`. Appends write beyond what they
+ * return, by at most PAST_END.
  *
- * All functions are static: each instruction set compiles its own. Same bits everywhere, as each element is one exactly defined operation
- * and sums have a fixed order. */
+ * All functions are static: each instruction set compiles its own. The bits are the same everywhere, as each element is one exactly defined
+ * operation and sums have a fixed order. */
 #ifndef SAMPLE_SAMPLER_BLOCK_H
 #define SAMPLE_SAMPLER_BLOCK_H
 
@@ -18,10 +20,10 @@
 
 #include "sample/sampler_parts.h"
 
-#define LANES 16   /* in which weights are added */
-#define AHEAD 1024 /* logits from the one that is read to the one that is fetched */
+#define LANES 16   /* partial sums in which weights are added */
+#define AHEAD 1024 /* prefetch distance in logits */
 
-/* Loops of few steps become none, or one of half as many. */
+/* Unrolls loops of few iterations wholly, or by two. */
 #ifdef __clang__
 #define UNROLL       _Pragma("unroll")
 #define UNROLL_TWICE _Pragma("unroll 2")
@@ -34,7 +36,7 @@
 #define POWER_OF_2      1.3264726e-3f, 9.6715130e-3f, 5.5507336e-2f, 2.4022242e-1f, 6.9314700e-1f, 1.0f
 #define ROUNDS_TO_WHOLE 12582912.0f /* 1.5 * 2^23: adding it rounds to a whole number, which is then in the low bits */
 
-/* 2^x for x < 127, within 2e-7 of it; not less than 2^-126 or thereabouts: 2^n times a polynomial in the rest. */
+/* 2^x for x < 127, within 2e-7; at least about 2^-126. Computes 2^n times a polynomial in the rest. */
 static inline float power_of_2(float x) {
     static const float c[] = {POWER_OF_2};
     float y = x > -126.0f ? x : -126.0f;
@@ -62,7 +64,7 @@ static inline float sum_of_lanes(float *lanes) {
     return lanes[0];
 }
 
-/* A block's largest logit, and the sum of its weights against a base, which is of no use when that largest one is far above the base. */
+/* A block's largest logit, and the sum of its weights against a base. The sum is useless when the largest logit is far above the base. */
 typedef struct block_scan {
     float largest, sum;
     bool is_nan; /* some logit is */

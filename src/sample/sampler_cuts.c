@@ -1,7 +1,7 @@
-/* Sampling stages that look at the whole distribution: temperature, and what leaves the unlikely (or the likeliest) tokens out.
+/* Sampling stages over the whole distribution: temperature, and the cuts that drop the unlikely (or the likeliest) tokens.
  *
- * Few tokens are kept of a large vocabulary, so the cuts begin with those whose logits reach a bound below which nothing can be kept: known
- * for top-k and min-p; for top-p alone sampler_top_p.c guesses it. */
+ * Few tokens are kept of a large vocabulary. So the cuts begin with the tokens whose logits reach a bound below which none can be kept. The
+ * bound is known for top-k and min-p; for top-p alone sampler_top_p.c guesses it. */
 #include <float.h>
 #include <math.h>
 
@@ -31,7 +31,7 @@ float sampler_temperature(const sampler *s, const float *logits, const sampling_
     return (float)(low + (high - low) * pow(fmax(0.0, entropy) / log((double)n_live), (double)p->dynatemp_exponent));
 }
 
-/* ---- what the cuts begin with ---- */
+/* ---- the tokens that the cuts begin with ---- */
 
 float sampler_logit_below(const sampler *s, float weight) {
     double l = (double)s->max + (log2((double)weight) - 1e-3) / (double)s->scale;
@@ -121,7 +121,7 @@ static double surprise_of(const sampler *s, const float *logits, int32_t id, dou
     return log_total - ((double)logits[id] - (double)s->max) * (double)s->scale * 0.6931471805599453; /* ln 2 */
 }
 
-/* Larger for what is nearer to the entropy. */
+/* A key that is larger for a surprise nearer to the entropy. */
 static uint32_t nearness_of(double surprise, double entropy) {
     return 0x7fffffffu - sampler_bits_of((float)fabs(surprise - entropy));
 }
@@ -148,7 +148,7 @@ static void cut_typical(sampler *s, const float *logits, float typical_p) {
     s->n_kept = n;
 }
 
-/* Leaves out all tokens of at least this probability but the least likely of them, the last one of equals. */
+/* Drops all tokens of at least this probability except the least likely of them, the last one of equals. */
 static void cut_top_choices(sampler *s, float threshold) {
     double least = (double)threshold * s->rows->sum_blocks(s->weights, s->n_kept, s->sums);
     int32_t last = -1, n = 0;
@@ -179,7 +179,7 @@ bool sampler_wants_masses(const sampling_params *p) {
     return !needs_all(p) && p->min_p <= 0.0f && p->top_k <= 0;
 }
 
-/* Keeps all that may stay: min-p is done with it. */
+/* Keeps all tokens that may stay; this does all of min-p. */
 static void begin(sampler *s, const float *logits, const sampling_params *p) {
     float least = -INFINITY;
     if (!needs_all(p) && has_top_k(s, p)) {

@@ -1,4 +1,4 @@
-/* The draw, and which passes suit this processor. */
+/* Draws a token from the kept weights, and selects the row passes that this processor supports. */
 #include "sample/sampler_parts.h"
 
 #if defined(__x86_64__)
@@ -31,8 +31,8 @@ int32_t sampler_rows_here(const sampler_rows *all[SAMPLER_ROWS_MOST]) {
     return n;
 }
 
-/* The block of n whose part of their sum `target` falls into, the last one that weighs anything where rounding lets the walk run out;
- * *before becomes the sum of those before it. */
+/* The block, of n, in whose part of the total `target` falls; where rounding exhausts the walk, the last one of some weight. *before is the
+ * sum of the blocks before it. */
 static int32_t find_block(const double *sums, int32_t n, double target, double *before) {
     int32_t last = 0, b = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -44,7 +44,7 @@ static int32_t find_block(const double *sums, int32_t n, double target, double *
     return b;
 }
 
-/* The one of n weights, some of which are not 0, that `target` falls on. */
+/* The index of the weight, of n, on which `target` falls. Some weight is not 0. */
 static int32_t find_place(const float *w, int32_t n, double target, double before) {
     int32_t place = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -57,7 +57,7 @@ static int32_t find_place(const float *w, int32_t n, double target, double befor
     return place;
 }
 
-/* The place among n weights in whose part `target` falls; sums are their groups'. */
+/* The same with the sums of the weights' groups. */
 static int32_t find_in_groups(const float *w, int32_t n, const double *sums, double target) {
     double before = 0.0;
     int32_t first = GROUP * find_block(sums, (n + GROUP - 1) / GROUP, target, &before);

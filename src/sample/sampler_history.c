@@ -1,4 +1,4 @@
-/* Sampling stages that look at the request's lists and at what was written: they change single logits. */
+/* Sampling stages that change single logits, by the request's lists and the history. */
 #include <math.h>
 #include <string.h>
 
@@ -79,9 +79,9 @@ static void penalise_output(sampler *s, float *logits, const sample_context *c) 
     }
 }
 
-/* ---- DRY: tokens that would prolong a repeat ---- */
+/* ---- DRY: penalises tokens that would prolong a repeat ---- */
 
-/* How many tokens at the window's end lie behind the newest whole breaker; n when there is none. */
+/* How many tokens of the window come after the newest whole breaker; n when there is none. */
 static int32_t since_breaker(sampler *s, const int32_t *window, int32_t n, const token_seqs *breakers) {
     sampler_unmark(s);
     for (int32_t i = 0; i < breakers->n; i++) {
@@ -144,7 +144,7 @@ static void penalise_repeats(sampler *s, float *logits, const sample_context *c)
             s->counts[next] = length;
         }
     }
-    for (int32_t i = 0; i < breakers->n; i++) { /* breakers of one token cost nothing */
+    for (int32_t i = 0; i < breakers->n; i++) { /* breakers of one token take no search */
         if (breakers->starts[i + 1] - breakers->starts[i] == 1) {
             s->counts[breakers->tokens[breakers->starts[i]]] = -1;
         }

@@ -1,4 +1,4 @@
-/* Mirostat (Basu et al. 2021): cuts where the surprise of the tokens is expected to come out at tau, and learns from what was chosen. */
+/* Mirostat (Basu et al. 2021): cuts so that the expected surprise of the tokens is tau, and adapts to the surprise of each sample. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ static int by_key(const void *a, const void *b) {
     return (x->place > y->place) - (x->place < y->place);
 }
 
-/* Kept tokens, likeliest first, the lowest id first among equals, into s->inside; returns how many. */
+/* Sorts the kept tokens into s->inside, likeliest first, of equal ones the lowest id first; returns how many. */
 static int32_t sort_kept(sampler *s) {
     for (int32_t i = 0; i < s->n_kept; i++) {
         s->inside[i].place = i;

@@ -1,19 +1,18 @@
-/* A cut in an order: of the kept tokens, those with the largest keys stay. Nothing is sorted, so that a row of equals costs no more than
- * another. */
+/* Cuts by order: keeps the tokens with the largest keys. Nothing is sorted, so a row of equal logits costs no more than another. */
 #include <float.h>
 #include <math.h>
 
 #include "sample/sampler_parts.h"
 
-#define ROUND_BUCKETS 128 /* that candidates are told apart by in one round: few, as all are cleared and gone through */
-#define FEW           16  /* candidates that are put in order at once */
+#define ROUND_BUCKETS 128 /* buckets of one round over the candidates: few, as all are cleared and scanned */
+#define FEW           16  /* candidates that are few enough to sort */
 
 static double measure_of(const sampler *s, measure by, int32_t place) {
     return by == BY_COUNT ? 1.0 : (double)s->weights[place];
 }
 
-/* The bucket in which the sum from the top reaches `limit`, or the last one that has any when it never does: false. *above becomes the sum
- * over it. */
+/* The bucket in which the sum from the top reaches `limit`; where it never does, the last one in use, and false. *above is the sum of the
+ * buckets over it. */
 static bool find_bucket(const double *mass, double limit, double *above, uint32_t *bucket) {
     double sum = *above;
     for (uint32_t b = ROUND_BUCKETS; b-- > 0;) {
@@ -29,8 +28,8 @@ static bool find_bucket(const double *mass, double limit, double *above, uint32_
     return false;
 }
 
-/* Of n candidates with keys from `least` to `most` those stay in whose bucket the sum reaches `limit`, the last bucket where it does not:
- * false. */
+/* Reduces n candidates with keys from `least` to `most` to those of the bucket in which the sum reaches `limit`; where it does not, to
+ * those of the last bucket, and false. */
 static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, measure by, double limit, double *above) {
     double mass[ROUND_BUCKETS] = {0};
     int32_t n_inside = 0;
@@ -52,7 +51,7 @@ static bool open_bucket(sampler *s, int32_t *n, uint32_t least, uint32_t most, m
     return reached;
 }
 
-/* Whether the keys of n > 0 candidates differ; the range that they lie in. */
+/* Whether the keys of n > 0 candidates differ; and their range. */
 static bool find_range(const candidate *c, int32_t n, uint32_t *least, uint32_t *most) {
     *least = UINT32_MAX;
     *most = 0;
@@ -63,7 +62,7 @@ static bool find_range(const candidate *c, int32_t n, uint32_t *least, uint32_t 
     return *least < *most;
 }
 
-/* By keys, largest first; equals stay in order. */
+/* Sorts by keys, largest first; equals stay in order. */
 static void sort_few(candidate *c, int32_t n) {
     for (int32_t i = 1; i < n; i++) {
         candidate moved = c[i];
@@ -86,7 +85,7 @@ bool sampler_find_inside(sampler *s, int32_t n, measure by, double limit, double
         if (!open_bucket(s, &n, least, most, by, limit, &above) && !reached) {
             return false;
         }
-        reached = true; /* that the sum in a bucket, added up again, does not reach the limit is rounding */
+        reached = true; /* a bucket's sum, added up again, may miss the limit by rounding */
     }
     if (n <= FEW) {
         sort_few(s->inside, n);
@@ -112,9 +111,9 @@ bool sampler_find_cut(sampler *s, const void *keys, measure by, double limit, ca
     return sampler_find_inside(s, s->n_kept, by, fmax(limit, DBL_MIN), 0.0, last);
 }
 
-/* Larger for larger logits, equal for equal ones. */
+/* A key that is larger for larger logits, and equal for equal ones. */
 static uint32_t rank_of(float logit) {
-    uint32_t bits = sampler_bits_of(logit + 0.0f); /* one zero */
+    uint32_t bits = sampler_bits_of(logit + 0.0f); /* -0 becomes 0 */
     return bits >> 31 != 0 ? ~bits : bits | 1u << 31;
 }
 

@@ -1,9 +1,10 @@
-/* Passes over a whole row of the vocabulary, the sampler's cost: compiled once for each instruction set (cmake/rooms.cmake), under the name
- * SAMPLER_ROWS, behind the loops that differ between them (sampler_block.h). Written so that a compiler puts the plain loops into vector
- * registers. */
+/* Passes over a whole row of the vocabulary, the main cost of a sampler.
+ *
+ * Compiled once for each instruction set (cmake/rooms.cmake), under the name SAMPLER_ROWS, after the functions that differ between them
+ * (sampler_block.h). The plain loops are written so that a compiler vectorises them. */
 #include "sample/sampler_block.h"
 
-/* Floats as integers of the same order: negative ones have their other bits turned round. */
+/* A float as an integer of the same order: negative ones have their other bits inverted. */
 static inline int32_t order_of(float v) {
     int32_t bits;
     memcpy(&bits, &v, sizeof bits);
@@ -43,9 +44,9 @@ static void weigh(float *x, int32_t n, float max, float scale) {
     }
 }
 
-#define FAR_ABOVE 16.0f /* binary orders: further up, weights have fewer exact digits */
+#define FAR_ABOVE 16.0f /* binary orders: further above the base, weights have fewer exact digits */
 
-/* The weight of `base` against max, for base <= max: in double, as a whole block is multiplied by it. */
+/* The weight of `base` against max, for base <= max; in double, since a whole block is multiplied by it. */
 static double weight_of_base(float base, float max, float scale) {
     double x = ((double)base - (double)max) * (double)scale;
     if (!(x > -1000.0)) {
@@ -55,8 +56,8 @@ static double weight_of_base(float base, float max, float scale) {
     return ldexp((double)power_of_2((float)(x - n)), (int)n);
 }
 
-/* Each block's weights are taken against the base of the one before, which is some logit, so that one reading does; where they come out too
- * large, against the block's own largest logit, which is the base of those that follow. */
+/* Takes each block's weights against the base of the block before, which is some logit, so that one pass over the block suffices. Where
+ * they come out too large, it takes them against the block's own largest logit, which is the base from there on. */
 static bool scan_masses(sampler *s, const float *logits, float scale) {
     float max = -INFINITY, base = logits[0], padded[BLOCK];
     int32_t n_blocks = (s->n_vocab + BLOCK - 1) / BLOCK;
@@ -110,7 +111,7 @@ static int32_t gather(sampler *s, const float *logits, float least) {
     return n;
 }
 
-/* A group's lanes added up. */
+/* The sum of a group's lanes. */
 static inline double sum_of_doubles(double *lanes) {
     UNROLL for (int32_t width = LANES / 2; width > 0; width /= 2) {
         UNROLL for (int32_t j = 0; j < width; j++) {
@@ -120,7 +121,7 @@ static inline double sum_of_doubles(double *lanes) {
     return lanes[0];
 }
 
-/* A group of weights added up in double. */
+/* The sum of a group of weights, in double. */
 static inline double sum_group(const float *w) {
     double lanes[LANES];
     for (int32_t j = 0; j < LANES; j++) {

@@ -21,10 +21,10 @@ static inline uint64_t reaches(const float *x, float bound) {
     return bits;
 }
 
-#define REGISTERS 2 /* that go through the polynomial side by side, as each step of it waits for the one before */
+#define REGISTERS 2 /* registers that go through the polynomial side by side, as each step depends on the one before */
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 
-/* power_of_2 of as many numbers as the registers hold, in their place. */
+/* power_of_2 of all numbers in the registers, in place. */
 static inline void power_of_2_each(__m256 *x) {
     static const float c[] = {POWER_OF_2};
     const __m256 magic = _mm256_set1_ps(ROUNDS_TO_WHOLE), least = _mm256_set1_ps(-126.0f);

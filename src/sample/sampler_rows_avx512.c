@@ -17,12 +17,12 @@ static inline uint64_t reaches(const float *x, float bound) {
     return bits;
 }
 
-#define REGISTERS 4 /* a group, that goes through the polynomial side by side, as each step of it waits for the one before */
+#define REGISTERS 4 /* registers of a group, which go through the polynomial side by side, as each step depends on the one before */
 #define EACH      UNROLL for (int u = 0; u < REGISTERS; u++)
 
 _Static_assert(REGISTERS *LANES == GROUP, "registers hold a group");
 
-/* power_of_2 of as many numbers as the registers hold, in their place. */
+/* power_of_2 of all numbers in the registers, in place. */
 static inline void power_of_2_each(__m512 *x) {
     static const float c[] = {POWER_OF_2};
     const __m512 magic = _mm512_set1_ps(ROUNDS_TO_WHOLE), least = _mm512_set1_ps(-126.0f);
@@ -84,7 +84,7 @@ static __m512i widen_places(const uint8_t *places) {
     return _mm512_loadu_si512(wide);
 }
 #else
-/* The places in a set come to the front, in order. */
+/* Moves the indexes in a set to the front, in order. */
 static inline void compress_places(uint64_t set, uint8_t places[GROUP]) {
     static const _Alignas(GROUP) uint8_t all[GROUP] = {
         0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
@@ -116,7 +116,7 @@ static int32_t append(int32_t *ids, float *values, int32_t n, int32_t first, con
     return n + n_more;
 }
 
-/* A candidate is a pair of words: its key, and its place. */
+/* A candidate is a pair of words: its key and its index. */
 static int32_t append_inside(candidate *inside, int32_t n, int32_t first, const float *w, uint64_t set) {
     const __m512i in_pairs = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     const __m512i further = _mm512_add_epi32(in_pairs, _mm512_set1_epi32(LANES / 2));

@@ -1,4 +1,4 @@
-/* The sampler's passes for any processor: what the others are held against. */
+/* The sampler's passes for any processor: the reference for the others. */
 #include "sample/sampler_append.h"
 
 static uint64_t reaches(const float *x, float bound) {

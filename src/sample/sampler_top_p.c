@@ -1,23 +1,23 @@
-/* Top-p where no other cut came before: by the weight of all tokens, with few of them looked at.
+/* Top-p without another cut before it: uses the weight of all tokens, but looks at few of them.
  *
- * A sample of the row says from which weight on tokens may be kept, and from which on they surely are: only those between are put in order.
- * Both are guesses, by the sample's standard error, and checked: what is kept never depends on them. Where the tokens that were gathered do
- * not suffice, a more careful guess follows, and in the end all are looked at. */
+ * A sample of the row gives two bounds: the weight below which no token is kept, and the weight above which all are. Only the tokens
+ * between them are ordered. Both bounds are guesses, by the sample's standard error, and are checked: what is kept never depends on them.
+ * Where the gathered tokens do not suffice, a more careful guess follows, and at last all tokens are used. */
 #include <math.h>
 
 #include "sample/sampler_parts.h"
 
-#define SAMPLED_GROUPS 48                                            /* one group of so many is in the sample */
-#define SMALL_VOCAB    4096                                          /* up to so many tokens all are looked at */
-#define FIRST_BUCKET   ((int32_t)((127u - 40) << 23 >> FIRST_SHIFT)) /* of 2^-40: what weighs less counts as nothing in a guess */
-#define LAST_BUCKET    ((int32_t)(127u << 23 >> FIRST_SHIFT))        /* of 1, the most there is */
+#define SAMPLED_GROUPS 48                                            /* one group of this many is in the sample */
+#define SMALL_VOCAB    4096                                          /* in vocabularies up to this size all tokens are used */
+#define FIRST_BUCKET   ((int32_t)((127u - 40) << 23 >> FIRST_SHIFT)) /* bucket of 2^-40: smaller weights count as nothing in a guess */
+#define LAST_BUCKET    ((int32_t)(127u << 23 >> FIRST_SHIFT))        /* bucket of 1, the largest weight */
 
-/* Weights from one to below another. */
+/* A range of weights: from one to below another. */
 typedef struct weight_range {
     float low, high;
 } weight_range;
 
-/* s->mass becomes the weights of the sample by buckets, from FIRST_BUCKET on; returns how many tokens it has. */
+/* Sets s->mass to the weights of the sample by buckets, from FIRST_BUCKET on; returns the number of its tokens. */
 static int32_t take_sample(sampler *s, const float *logits) {
     int32_t n = 0;
     for (size_t g = 0; (int32_t)((g + 1) * GROUP) <= s->n_vocab; g += SAMPLED_GROUPS, n += GROUP) {
@@ -31,9 +31,9 @@ static int32_t take_sample(sampler *s, const float *logits) {
     return n;
 }
 
-/* Where the unlikeliest tokens that have this weight together end, give or take so many standard errors. The low end is right above the
- * last sampled one that may be left out: in a row whose weight lies in few tokens that is right above all the others, whether the sample
- * has some of the few or not. */
+/* The range in which the unlikeliest tokens that together have this weight end, plus or minus so many standard errors. The low end is right
+ * above the last sampled token that may be dropped: in a row whose weight is in few tokens that is right above all the others, whether or
+ * not the sample has some of the few. */
 static weight_range guess(sampler *s, const float *logits, double weight, double n_errors) {
     double share = weight * take_sample(s, logits) / s->n_vocab, below = 0.0, squares = 0.0;
     weight_range r = {sampler_weight_of((uint32_t)FIRST_BUCKET << FIRST_SHIFT), INFINITY};
@@ -60,7 +60,7 @@ static bool find_below(sampler *s, float high, double limit, candidate *last) {
     return sampler_find_inside(s, n_inside, BY_WEIGHT, limit, above, last);
 }
 
-/* Cuts where the guess is right: with all that may be kept the limit is reached. The high end may be wrong. */
+/* Cuts if the guess is right: the tokens that may be kept reach the limit. The high end may be wrong. */
 static bool cut_inside(sampler *s, const float *logits, weight_range guessed, double limit) {
     candidate last;
     sampler_keep_from(s, logits, sampler_logit_below(s, guessed.low), 0.0f);

@@ -25,7 +25,7 @@ static uint64_t hash_of(const void *tenant, size_t n) {
     return h;
 }
 
-/* The least counter of the tenants that stand; false when none does. */
+/* The least service counter of the active tenants; false when there is none. */
 static bool least_served(const service *s, double *least) {
     bool found = false;
     for (int32_t i = 0; i <= s->n; i++) {
@@ -48,7 +48,7 @@ int32_t service_counters_enter(service *s, const void *tenant, size_t n) {
         }
         bool better =
             at->n_active == 0 && (slot == TENANT_NONE || (s->slots[slot].is_used && (!at->is_used || at->served < s->slots[slot].served)));
-        slot = better ? i : slot; /* an unused slot, else that of the absent tenant that loses least */
+        slot = better ? i : slot; /* a free slot, else the inactive tenant's that loses least */
     }
     bool is_common = slot == TENANT_NONE;
     slot = is_common ? s->n : slot;

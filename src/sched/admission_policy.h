@@ -1,11 +1,12 @@
-/* Who is admitted first: the order of waiting requests by policy. Pure but for `service`, which the engine thread owns.
+/* The admission policy: the order in which waiting requests are admitted. Pure, except for `service`, which the engine thread owns.
  *
  *   fcfs      first come, first served
  *   priority  the lower number first (vLLM's meaning), then by arrival
- *   prefix    most matched tokens + lambda x seconds waited: what is cached is used while it is there; since waiting counts without end,
- * nobody starves fair      the tenant that was served fewest weighted tokens first, by virtual counters (Sheng et al. 2024, "Fairness in
- * Serving Large Language Models"), within a tenant by arrival. A tenant that was away comes back at the least counter of those that wait or
- * run: it saves no credit up. */
+ *   prefix    most matched tokens + lambda x seconds waited: cached tokens are used while they are there. The term for waiting grows
+ *             without bound, so every request is admitted in the end
+ *   fair      the tenant with the lowest service counter first, within a tenant by arrival (Sheng et al. 2024, "Fairness in Serving Large
+ *             Language Models"). A tenant that becomes active again gets at least the lowest counter of the active ones: it saves up no
+ *             credit */
 #ifndef SCHED_ADMISSION_POLICY_H
 #define SCHED_ADMISSION_POLICY_H
 
@@ -19,32 +20,33 @@ typedef enum admission_policy { ADMISSION_FCFS, ADMISSION_PRIORITY, ADMISSION_PR
 
 #define ADMISSION_LAMBDA 500.0 /* tokens a second: two seconds of waiting are worth a thousand cached tokens */
 
-/* prefix: the larger goes first. */
+/* The score of a request under the prefix policy: the largest is admitted first. */
 double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambda);
 
-/* A tenant's share: tokens served to it, and requests of it that wait or run. */
+/* A tenant's slot: its service counter, and how many of its requests wait or run. */
 typedef struct tenant_slot {
     uint64_t tenant; /* a hash of its name */
     double served;
-    int32_t n_active; /* 0: the slot may be used for another */
+    int32_t n_active; /* 0: another tenant may take the slot */
     bool is_used;
 } tenant_slot;
 
 typedef struct service {
-    tenant_slot *slots; /* [n + 1]: the last is common to all tenants that find no other */
+    tenant_slot *slots; /* [n + 1]: the last one is shared by all tenants that find no free slot */
     int32_t n;
 } service;
 
-#define TENANT_NONE (-1) /* not entered yet */
+#define TENANT_NONE (-1) /* not entered */
 
-/* A computed token of a prompt weighs 1; one that was produced weighs 2, since it takes a pass of its own. */
+/* The service counters of n tenants: weighted tokens served to each. A computed prompt token has weight 1; a generated token has weight 2,
+ * since it takes a forward pass of its own. */
 #define SERVICE_PROMPT_WEIGHT 1.0
 #define SERVICE_OUTPUT_WEIGHT 2.0
 
 quire_err service_counters_open(service *s, int32_t n);
 void service_counters_close(service *s);
-/* A request of that tenant stands: the tenant's slot, or n where as many other tenants stand: those share a counter as if they were one.
- * O(slots). */
+/* Counts a request of that tenant as active until service_counters_leave. Returns the tenant's slot, or n where n other tenants are active:
+ * such tenants share one counter. O(slots). */
 int32_t service_counters_enter(service *s, const void *tenant, size_t n);
 void service_counters_leave(service *s, int32_t slot);
 void service_counters_add(service *s, int32_t slot, double weighted_tokens);

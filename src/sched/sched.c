@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-#define NEWEST 4 /* sequences among which a victim is chosen */
+#define NEWEST 4 /* sequences among which one to preempt is chosen */
 
 typedef struct budget {
     int32_t rows, out, pages;
-    double us; /* for prefills */
+    double us; /* time left for prefills */
 } budget;
 
 typedef struct planner {
@@ -49,7 +49,7 @@ static int32_t rows_in(const sched_cost *c, const sched_seq *s, double us) {
     return n < 1e9 ? (int32_t)n : 1000000000;
 }
 
-/* Pages that s takes beyond what it holds when it has n_tokens in all. */
+/* Pages that s needs beyond those it holds when it has n_tokens in all. */
 static int32_t pages_wanted(const sched_limits *l, const sched_seq *s, int32_t n_tokens) {
     int32_t pages = (int32_t)(((int64_t)n_tokens + l->page_tokens - 1) / l->page_tokens) * s->n_groups - s->n_pages;
     return pages > 0 ? pages : 0;
@@ -60,7 +60,7 @@ static int32_t pages_promised(const sched_limits *l, const sched_seq *s) {
     return has_aged(l, s) ? pages_wanted(l, s, s->n_most) + s->n_behind : 0;
 }
 
-/* Rows s can have of what is left; 0: none now. */
+/* Rows that s can have of what is left; 0: none in this step. */
 static int32_t rows_possible(const planner *p, const sched_seq *s) {
     int32_t n = min_i32(s->n_known - s->n_computed, min_i32(p->l->max_chunk, p->left.rows));
     if (p->l->whole_prefills && !s->wants_logits) {
@@ -68,7 +68,7 @@ static int32_t rows_possible(const planner *p, const sched_seq *s) {
     }
     if (!is_decode(s)) {
         int32_t in_time = rows_in(&p->l->cost, s, p->left.us);
-        n = min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one always goes on */
+        n = min_i32(n, in_time < 1 && !p->has_prefill ? 1 : in_time); /* one prefill always continues */
     }
     if (s->wants_logits) {
         return min_i32(n, p->left.out);
@@ -84,7 +84,7 @@ static int32_t out_wanted(const sched_seq *s, int32_t n_rows) {
     return s->n_computed + n_rows == s->n_known ? 1 : 0;
 }
 
-/* Adds n_rows of s to the plan; they are known to fit. */
+/* Adds n_rows of s to the plan; the caller has checked that they fit. */
 static void plan_add(planner *p, const sched_seq *s, int32_t index, int32_t n_rows) {
     sched_plan *plan = p->plan;
     int32_t out = out_wanted(s, n_rows), pages = pages_wanted(p->l, s, s->n_computed + n_rows);
@@ -121,7 +121,7 @@ static void preempt_one(planner *p, int32_t i) {
     p->left.pages += p->running[i].n_pages - p->running[i].n_shared;
 }
 
-/* i and those of its group, none of which is planned. */
+/* Preempts i and its group, none of which is planned. */
 static void preempt(planner *p, int32_t i) {
     for (int32_t k = 0; k < p->n_running && p->running[i].group != 0; k++) {
         if (k != i && p->plan->decisions[k] == SCHED_IDLE && is_with(&p->running[k], &p->running[i])) {
@@ -131,7 +131,7 @@ static void preempt(planner *p, int32_t i) {
     preempt_one(p, i);
 }
 
-/* Whom to preempt for running sequence i; -1: nobody. What has rows in the plan stays: its pages are in use this step. */
+/* The sequence to preempt for running sequence i; -1: none. One with rows in the plan stays: its pages are in use this step. */
 static int32_t victim_for(const planner *p, int32_t i) {
     int32_t victim = -1, n_seen = 0;
     for (int32_t k = p->n_running - 1; k > i && n_seen < NEWEST; k--) {
@@ -145,7 +145,7 @@ static int32_t victim_for(const planner *p, int32_t i) {
     return victim;
 }
 
-/* Whether i gives way itself when it finds no pages: it is the last that stays, but not the only one, and was not promised any. */
+/* Whether i is preempted itself when it finds no pages: it is the last one left, but not the only one, and was promised none. */
 static bool gives_way(const planner *p, int32_t i) {
     for (int32_t k = i + 1; k < p->n_running; k++) {
         if (p->plan->decisions[k] != SCHED_PREEMPTED) {
@@ -202,7 +202,7 @@ static void plan_drafts(planner *p, bool others_want_rows) {
     }
 }
 
-/* Cuts drafts to the pages that everybody else left; those that were promised to a sequence are its own. */
+/* Cuts drafts to the pages that all others leave; pages promised to a sequence are its own. */
 static void fit_drafts(planner *p) {
     sched_plan *plan = p->plan;
     for (int32_t i = 0; i < plan->n_items; i++) {
@@ -225,7 +225,7 @@ static void fit_drafts(planner *p) {
     }
 }
 
-/* What the decodes leave of the step's time. */
+/* The part of the step's time that the decodes leave. */
 static double time_left(const planner *p) {
     const sched_limits *l = p->l;
     if (l->target_us <= 0.0 || p->plan->n_items == 0) {
@@ -235,7 +235,7 @@ static double time_left(const planner *p) {
     return fmax(l->target_us - decodes_us, decodes_us);
 }
 
-/* Whether sequence k runs from now on: it was running, and nobody was preempted, or it is admitted. */
+/* Whether sequence k runs after this plan: it was running and nothing was preempted, or it is admitted. */
 static bool will_run(const sched_plan *plan, int32_t k, int32_t n_running) {
     bool runs = k < n_running;
     for (int32_t i = plan->n_items - plan->n_admitted; i < plan->n_items && !runs; i++) {
@@ -259,7 +259,7 @@ static void plan_waiting(planner *p, const sched_seq *waiting, int32_t n_waiting
         int32_t n = rows_possible(p, s);
         int32_t whole = pages_wanted(l, s, s->n_known + 1) + s->n_behind;
         int32_t claimed = has_aged(l, s) ? pages_promised(l, s) : whole;
-        bool alone = p->n_running + plan->n_admitted == 0; /* then what it will need is there */
+        bool alone = p->n_running + plan->n_admitted == 0; /* then all pages that it will need are available */
         if (n <= 0 || (alone ? whole : claimed) > p->left.pages) {
             return;
         }
@@ -282,7 +282,7 @@ void sched_make_plan(const sched_limits *l, const sched_seq *running, int32_t n_
     p.left.us = time_left(&p);
     plan_drafts(&p, plan->n_items < n_running || n_waiting > 0);
     plan_running(&p, false);
-    if (plan->n_preempted == 0) { /* else pages are short: nobody new comes in */
+    if (plan->n_preempted == 0) { /* else pages are short, and none is admitted */
         plan_waiting(&p, waiting, n_waiting);
     }
     fit_drafts(&p);

@@ -1,6 +1,5 @@
-/* What a step costs on this machine with this model, learned from the steps that ran: least squares over the form of sched_cost, in which
- * what is long past fades. Only the planning of time rests on it, never a result. Zeroed memory is a step cost that knows nothing: all
- * costs are 0. The engine thread. */
+/* The measured cost of a step on this machine with this model: least squares over the form of sched_cost, in which old steps fade. It
+ * decides the planning of time only, never a result. Zeroed memory is an empty estimate: all costs are 0. The engine thread. */
 #ifndef SCHED_STEP_COST_H
 #define SCHED_STEP_COST_H
 
@@ -14,7 +13,7 @@ typedef struct step_cost {
     int64_t n_steps;
 } step_cost;
 
-/* A step of that many rows and pairs took us microseconds. O(1). */
+/* Records that a step of that many rows and pairs took us microseconds. O(1). */
 void step_cost_note(step_cost *p, double n_rows, double n_pairs, double us);
 sched_cost step_cost_fit(const step_cost *p);
 

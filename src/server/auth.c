@@ -123,7 +123,7 @@ static quire_err add_file(key_set *a, const char *path, quire_error *err) {
     return e;
 }
 
-/* A key without a tenant's name is a tenant of its own, named by its digest. */
+/* Adds a key without a tenant's name: it is a tenant of its own, named by its digest. */
 static quire_err add_nameless(key_set *a, const char *text, quire_error *err) {
     unsigned char digest[DIGEST_BYTES];
     char name[32];
@@ -185,7 +185,7 @@ void auth_free(auth *a) {
     mem_free(a);
 }
 
-/* The set is read under the lock: a const auth is one whose keys the caller does not change. */
+/* Locks the set for reading: a const auth is one whose keys the caller does not change. */
 static const key_set *lock_keys(const auth *a) {
     pthread_rwlock_rdlock((pthread_rwlock_t *)&a->lock);
     return &a->set;

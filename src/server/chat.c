@@ -1,4 +1,4 @@
-/* POST /v1/chat/completions: how its responses are written. */
+/* POST /v1/chat/completions: writes its responses. */
 #include "server/response.h"
 
 static void write_begin(const response *a, json_out *o) {
@@ -32,7 +32,7 @@ static void write_end(const response *a, json_out *o) {
     json_raw(o, "}");
 }
 
-/* Everything up to the delta. */
+/* Writes everything up to the delta. */
 static void begin_chunk(const response *a, int32_t choice, json_out *o) {
     json_raw(o, "{");
     response_write_head(a, "chat.completion.chunk", o);

@@ -16,7 +16,7 @@ static bool size_byte(chunked *c, char byte) {
     return c->n_digits > 0 && (byte == '\r' || byte == ';');
 }
 
-/* One byte that is not data. */
+/* Parses one byte that is not data. */
 static bool framing_byte(chunked *c, char byte, size_t max_extras) {
     switch (c->state) {
     case CHUNKED_SIZE:

@@ -1,4 +1,4 @@
-/* POST /v1/completions: how its responses are written. */
+/* POST /v1/completions: writes its responses. */
 #include "server/response.h"
 
 static void write_begin(const response *a, json_out *o) {

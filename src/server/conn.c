@@ -14,11 +14,11 @@
 #include "server/streams.h"
 #include "server/watch.h"
 
-#define AHEAD_BYTES (1u << 20)     /* what a client may send ahead of the responses that it waits for */
+#define AHEAD_BYTES (1u << 20)     /* a client may send so much ahead of the responses that it waits for */
 #define PIPELINE_BYTES (64u << 10) /* with this much output waiting, the next request waits too */
-#define PROBE_US 250000            /* between looks whether a client that half-closed is still there */
-#define PATIENT_US 1000000         /* who took some output within it is no slow reader */
-#define TAKE_BYTES (64u << 10)     /* from that on a piece's memory is handed over instead of copied */
+#define PROBE_US 250000            /* between checks whether a client that half-closed is still connected */
+#define PATIENT_US 1000000         /* a client that read some output within this time is not slow */
+#define TAKE_BYTES (64u << 10)     /* from this size on a piece's memory is moved instead of copied */
 #define LINGER_US 2000000          /* a client's time to read the last response of a closing connection */
 
 static void process(conn *c);
@@ -32,7 +32,7 @@ static struct evbuffer *output(const conn *c) {
     return bufferevent_get_output(c->bev);
 }
 
-/* ---- large bodies: room for them, and their way over a text thread ---- */
+/* ---- large bodies: reserving room for them, parsing them on a text thread ---- */
 
 void conn_forget_parse(conn *c) {
     if (c->parse != NULL) {
@@ -61,8 +61,8 @@ void conn_give_body_room(conn *c) {
     }
 }
 
-/* Whether the body that is being read has the room that it needs; else the connection reads no further until there is some. A body whose
- * length is not told in advance takes the largest there may be once it is not small any more. */
+/* True when the body that is being read has the room that it needs. Otherwise the connection stops reading until there is some. A body of
+ * unknown length reserves the largest allowed size once it is not small any more. */
 static bool has_body_room(conn *c) {
     http_request *r = &c->request;
     bool told = r->n_encodings == 0;
@@ -80,7 +80,7 @@ static bool has_body_room(conn *c) {
     }
     c->body_ticket = ++c->loop->n_body_waits;
     atomic_fetch_add(&c->loop->server->bodies.n_waiting, 1);
-    if (body_room_take(&c->loop->server->bodies, wanted)) { /* given back before anybody could know that we wait */
+    if (body_room_take(&c->loop->server->bodies, wanted)) { /* freed before another thread could see that this connection waits */
         c->body_room = wanted;
         stop_waiting(c);
         return true;
@@ -89,12 +89,12 @@ static bool has_body_room(conn *c) {
     return false;
 }
 
-/* The body may be read now: its deadline begins. */
+/* Starts reading the body, and its deadline. */
 static void begin_body(conn *c) {
     http_request *r = &c->request;
     set_deadline(c, c->loop->server->options.body_deadline_us);
     if (c->body_room > 0 && r->n_encodings == 0) {
-        (void)strbuf_reserve(&r->body, c->body_room); /* where that fails, appending will say so */
+        (void)strbuf_reserve(&r->body, c->body_room); /* on a failure, appending fails later */
     }
     if (r->expects_continue) {
         r->expects_continue = false;
@@ -120,7 +120,7 @@ void conn_resume_bodies(loop *l) {
     }
 }
 
-/* How long a connection may stay between requests: less while the client leaves output unread. */
+/* How long a connection may be idle between requests: less while the client leaves output unread. */
 static int64_t between_us(const conn *c) {
     const server_options *o = &c->loop->server->options;
     return conn_unsent(c) > 0 ? o->write_deadline_us : o->idle_deadline_us;
@@ -159,7 +159,8 @@ void conn_close(conn *c) {
     }
 }
 
-/* Everything is written: closes our side and gives the client time to read before the rest of what it sends would reset the connection. */
+/* Everything is written: closes the sending side and gives the client time to read. After that the rest of its input would reset the
+ * connection. */
 static void linger(conn *c) {
     c->state = CONN_LINGER;
     shutdown(bufferevent_getfd(c->bev), SHUT_WR);
@@ -199,7 +200,7 @@ void conn_count_slow(conn *c) {
     }
 }
 
-/* Who has taken nothing for longest, and for PATIENT_US at least; NULL: nobody. */
+/* The connection that has read nothing for longest, and for PATIENT_US at least; NULL: none. */
 static conn *slowest(const loop *l) {
     conn *found = NULL;
     int64_t latest_us = clock_us() - PATIENT_US;
@@ -223,7 +224,7 @@ void conn_relieve(loop *l) {
     }
 }
 
-/* A client that left while its response was being made. */
+/* Handles a client that disconnected before its response was complete. */
 static void disconnected(conn *c) {
     atomic_fetch_add(&c->loop->n_disconnects, 1);
     conn_close(c);
@@ -231,7 +232,7 @@ static void disconnected(conn *c) {
 
 /* ---- responses ---- */
 
-/* The response is written: on to the next request, or to the end. */
+/* The response is written: goes on to the next request, or to the end. */
 static void finish(conn *c) {
     conn_give_body_room(c);
     if (!c->keep_alive) {
@@ -250,7 +251,7 @@ static void finish(conn *c) {
     }
 }
 
-/* Status line and the headers that every response has. */
+/* Writes the status line and the headers that every response has. */
 static void write_head(conn *c, int status, const char *content_type, const char *headers) {
     char date[64];
     struct tm tm;
@@ -374,7 +375,7 @@ static void send_refusal(conn *c) {
     conn_reply_error(c, c->refusal, NULL, c->refusal_text, c->refusal_headers);
 }
 
-/* The head is read: what can be said at once is decided, the rest waits for the body. */
+/* The head is read: decides what needs no body; the rest waits for the body. */
 static void on_head(conn *c) {
     routes_check(c);
     c->keep_alive = c->request.keep_alive;
@@ -387,7 +388,7 @@ static void on_body_begin(conn *c) {
     r->drop_body = c->refusal != 0;
     set_deadline(c, c->loop->server->options.body_deadline_us);
     if (r->expects_continue && c->refusal != 0) {
-        c->keep_alive = false; /* the client may send the body or not: what follows can't be told apart */
+        c->keep_alive = false; /* the client may send the body or not: what follows is ambiguous */
         send_refusal(c);
     } else if (has_body_room(c)) {
         begin_body(c);
@@ -407,7 +408,7 @@ static void on_request(conn *c) {
     routes_run(c);
 }
 
-/* Takes requests from the input, until it is used up or one has to wait for its response. */
+/* Takes requests from the input until it is empty or a request waits for its response. */
 static void process(conn *c) {
     struct evbuffer *in = bufferevent_get_input(c->bev);
     struct evbuffer_iovec v;
@@ -433,7 +434,7 @@ static void process(conn *c) {
     c->processing = false;
 }
 
-/* ---- libevent's calls ---- */
+/* ---- libevent's callbacks ---- */
 
 static void on_read(struct bufferevent *bev, void *arg) {
     conn *c = arg;
@@ -442,7 +443,7 @@ static void on_read(struct bufferevent *bev, void *arg) {
         return;
     }
     process(c);
-    if (evbuffer_get_length(bufferevent_get_input(bev)) > AHEAD_BYTES) { /* reading never pauses, so that a client that leaves is noticed */
+    if (evbuffer_get_length(bufferevent_get_input(bev)) > AHEAD_BYTES) { /* reading never pauses, so that a disconnect is noticed */
         conn_close(c);
     }
 }
@@ -461,14 +462,14 @@ static void on_written(struct bufferevent *bev, void *arg) {
     }
 }
 
-/* ---- a client that closed its side, and perhaps the other too: TCP tells only when something is sent ---- */
+/* ---- a client that closed its sending side, and perhaps both: TCP reveals that only when something is sent ---- */
 
 static bool is_waiting(const conn *c) {
     bool looks_once = c->watcher != NULL && !watch_is_stream(c->watcher);
     return c->state == CONN_RESPONSE && (c->response != NULL || c->parse != NULL || c->order != NULL || looks_once);
 }
 
-/* Whether nothing goes out by itself that would show that the client is gone. */
+/* True when nothing else will be sent that would reveal a disconnect. */
 static bool needs_probe(const conn *c) {
     return c->half_closed && c->state == CONN_RESPONSE && conn_unsent(c) == 0 && (c->response == NULL || !response_has_begun(c->response));
 }
@@ -480,7 +481,7 @@ static void half_close(conn *c) {
     }
 }
 
-/* An interim response, which every client of HTTP/1.1 reads over; who is gone responses it with a reset. */
+/* Sends an interim response, which every client of HTTP/1.1 skips. A client that is gone replies with a reset. */
 static void probe(conn *c) {
     if (c->request.chunks_allowed) {
         evbuffer_add_printf(output(c), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -494,7 +495,7 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
         half_close(c);
     } else if (c->response != NULL || c->parse != NULL) {
         disconnected(c);
-    } else if (c->watcher != NULL) { /* who looks goes like that */
+    } else if (c->watcher != NULL) { /* watchers close in this way */
         conn_close(c);
     } else if ((what & BEV_EVENT_EOF) != 0 && (c->state == CONN_BODY || (c->state == CONN_HEAD && c->request.started))) {
         c->keep_alive = false;
@@ -507,8 +508,8 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
     }
 }
 
-/* The client took some of the output, or there is some again: it has until the deadline to take more. A bufferevent's own timeout would not
- * do: output that is added in the moment when it expires cancels it. */
+/* The client read some of the output, or new output was added to an empty buffer: restarts the deadline. A bufferevent's own timeout does
+ * not work here: output that is added at the moment of its expiry cancels it. */
 static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info, void *arg) {
     conn *c = arg;
     const server_options *o = &c->loop->server->options;
@@ -529,7 +530,7 @@ static void on_output(struct evbuffer *out, const struct evbuffer_cb_info *info,
     }
 }
 
-/* The client took none of the output for too long. */
+/* The client read none of the output for too long. */
 static void read_too_slowly(conn *c) {
     if (c->state == CONN_RESPONSE && c->response != NULL) {
         response_cut(c->response, "the client took nothing of the stream for too long");
@@ -539,7 +540,7 @@ static void read_too_slowly(conn *c) {
     conn_close(c);
 }
 
-/* A request did not come in time. */
+/* A request did not arrive in time. */
 static void sent_too_slowly(conn *c) {
     c->keep_alive = false;
     if (c->body_ticket > 0) {
@@ -578,7 +579,7 @@ static int64_t open_connections(const server *s) {
 static void turn_away(evutil_socket_t fd) {
     static const char full[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     ssize_t n = send(fd, full, sizeof(full) - 1, MSG_NOSIGNAL);
-    (void)n; /* a client that can't even be told is turned away all the same */
+    (void)n; /* a client that cannot get the message is rejected all the same */
     evutil_closesocket(fd);
 }
 

@@ -2,8 +2,8 @@
  *
  *   CONN_HEAD -> CONN_BODY -> CONN_RESPONSE -> CONN_HEAD (kept alive) | CONN_FLUSH -> CONN_LINGER -> closed
  *
- * While a request is answered the next ones wait unparsed in the input buffer, up to a limit. Each state that waits for the client has an
- * absolute deadline. A client that goes away while its response is made cancels it. Owner: the loop's thread. */
+ * While a request is answered, the next ones wait unparsed in the input buffer, up to a limit. Each state that waits for the client has an
+ * absolute deadline. A client that disconnects before its response is complete cancels it. Owner: the loop's thread. */
 #ifndef SERVER_CONN_H
 #define SERVER_CONN_H
 
@@ -18,9 +18,9 @@
 typedef enum conn_state {
     CONN_HEAD,   /* between requests or inside a header */
     CONN_BODY,
-    CONN_RESPONSE, /* the request is complete, its response is being made */
-    CONN_FLUSH,  /* what is written goes out, then the connection closes */
-    CONN_LINGER  /* our side is closed; the client may still read, and what it sends is dropped */
+    CONN_RESPONSE, /* the request is complete, its response is in progress */
+    CONN_FLUSH,  /* the output is sent, then the connection closes */
+    CONN_LINGER  /* our side is closed; the client may still read, and its input is dropped */
 } conn_state;
 
 typedef struct conn {
@@ -31,22 +31,22 @@ typedef struct conn {
     conn_state state;
     http_request request;
     struct response *response;    /* a generation in progress, or NULL */
-    struct watcher *watcher;  /* it waits for looks at the pool, or NULL */
+    struct watcher *watcher;  /* waits for a state of the pool, or NULL */
     quire_parse *parse;         /* its body is being read on a text thread, or NULL */
-    struct stream_order *order; /* it waits for what becomes of a command to a stream, or NULL */
-    char warning[256];        /* of the response being made: a header line with its end, or "" */
-    bool has_tenant;          /* the request carries a key: of `tenant` */
+    struct stream_order *order; /* waits for the result of a command to a stream, or NULL */
+    char warning[256];        /* for the response in progress: a header line with its end, or "" */
+    bool has_tenant;          /* the request has a key, which belongs to `tenant` */
     char tenant[QUIRE_TENANT_BYTES + 1];
-    bool is_operator;         /* it may see what the pool's pages hold */
+    bool is_operator;         /* it may see the contents of the pool's pages */
     bool keep_alive;          /* after this response */
     bool chunked;             /* the stream being sent */
-    size_t body_room;         /* bytes that its body holds (body_room.h) */
-    uint64_t body_ticket;     /* it waits for room, since then; 0: it does not */
-    bool half_closed;         /* the client sends no more, and still reads, as far as is known */
+    size_t body_room;         /* bytes that its body has reserved (body_room.h) */
+    uint64_t body_ticket;     /* its position among those that wait for room; 0: it does not wait */
+    bool half_closed;         /* the client has shut down its sending side; it may still read */
     bool is_slow;             /* counted among the slow readers */
-    int64_t taken_us;         /* when the client last took some of the output, or there was some again */
-    bool processing;          /* requests are being taken from the input further up the stack */
-    int refusal;              /* decided at the head and sent once the body is read over: status, or 0 */
+    int64_t taken_us;         /* when the client last read some of the output, or new output was added to an empty buffer */
+    bool processing;          /* a caller further up the stack is taking requests from the input */
+    int refusal;              /* a status chosen at the head and sent after the body is skipped, or 0 */
     const char *refusal_text, *refusal_headers;
 } conn;
 
@@ -58,38 +58,38 @@ typedef struct reply {
     str body;
 } reply;
 
-/* Takes the descriptor (also on failure, when it is closed). */
+/* Takes over the descriptor. On failure it is closed. */
 void conn_open(loop *l, evutil_socket_t fd);
-/* Closes at once; a response in progress is cancelled. */
+/* Closes at once. A response in progress is cancelled. */
 void conn_close(conn *c);
-/* The loop is shutting down: an idle connection closes, a busy one after its response. */
+/* Shuts down: an idle connection closes, a busy one after its response. */
 void conn_drain(conn *c);
 
-/* What a text thread makes of its body is not wanted any more. */
+/* Discards the result of a text thread that parses its body. */
 void conn_forget_parse(conn *c);
-/* Some room for bodies was given back: connections of the loop that wait for it try again, the first to come first. */
+/* Some room for bodies was freed: connections of the loop that wait for it try again, in order of arrival. */
 void conn_resume_bodies(loop *l);
-/* The request's body is gone, or its first token has come: its room is free. */
+/* Frees the room of the request's body: the body is gone, or its first token has come. */
 void conn_give_body_room(conn *c);
 
-/* Responses the request and goes on to the next one, or closes. */
+/* Answers the request and goes on to the next one, or closes. */
 void conn_reply(conn *c, const reply *r);
 /* The same with OpenAI's error body. param and headers may be NULL. */
 void conn_reply_error(conn *c, int status, const char *param, const char *message, const char *headers);
-/* The same of a failed request, with when to try again where that helps. */
+/* The same for a failed request, with a Retry-After header where that helps. */
 void conn_reply_failure(conn *c, const api_error *e);
 
-/* One more reader that took too little for too long; each counts once. */
+/* Counts one more slow reader; each counts once. */
 void conn_count_slow(conn *c);
-/* While more than server_options.max_unread_bytes wait for readers of the loop: cuts those who have taken nothing for longest. */
+/* While more than server_options.max_unread_bytes of the loop are unread: closes the connections that have read nothing for longest. */
 void conn_relieve(loop *l);
 
 /* A response in pieces: begin, any number of pieces, end. */
 void conn_stream_begin(conn *c, const char *content_type);
-/* Bytes that the client has not taken yet. */
+/* Bytes of output that the client has not read yet. */
 size_t conn_unsent(const conn *c);
 void conn_stream_add(conn *c, str piece);
-/* The same; where the piece is large its memory goes along, and *piece is empty then. */
+/* The same without a copy where the piece is large: its memory is moved, and *piece is then empty. */
 void conn_stream_take(conn *c, strbuf *piece);
 void conn_stream_end(conn *c);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ":8000" or nothing. */
+/* True for ":8000" or nothing. */
 static bool is_port(str s) {
     for (size_t i = 1; i < s.n; i++) {
         if (s.p[i] < '0' || s.p[i] > '9') {

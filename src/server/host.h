@@ -1,7 +1,7 @@
-/* What a Host header names: a loopback address, another address, or a name.
+/* Parses a Host header: a loopback address, another address, or a name.
  *
- * A web page can make its own DNS name lead to this machine (DNS rebinding) and then read responses as if they were its own; the Host
- * header still carries that name. An address, or a name without a dot, is nobody's DNS name. Any thread; nothing is allocated. */
+ * A web page can make its own DNS name resolve to this machine (DNS rebinding) and then read responses as same-origin. The Host header
+ * still carries that name. An address, or a name without a dot, cannot be a page's DNS name. Any thread; allocates nothing. */
 #ifndef SERVER_HOST_H
 #define SERVER_HOST_H
 

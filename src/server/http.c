@@ -5,9 +5,9 @@
 
 #include "base/mem.h"
 
-#define KEEP_BYTES (64u << 10) /* a buffer larger than this is given back between requests */
+#define KEEP_BYTES (64u << 10) /* a larger buffer is freed between requests */
 
-/* Remembers the first reason for refusing the request; returns what makes http-parser stop. */
+/* Records the first reason for refusing the request. Returns the value that makes http-parser stop. */
 static int refuse(http_request *r, int status, const char *message) {
     if (r->status == 0) {
         r->status = status;
@@ -47,7 +47,7 @@ static int keep_value(http_request *r, strbuf *to) {
     return append(r, to, r->value.p, r->value.n);
 }
 
-/* Keeps the value of a header that a request may have once. */
+/* Stores the value of a header that a request may have once. */
 static int end_single(http_request *r) {
     const struct {
         const char *name;
@@ -68,7 +68,7 @@ static int end_single(http_request *r) {
     return 0;
 }
 
-/* A header is complete in name and value. */
+/* Handles a header whose name and value are complete. */
 static int end_header(http_request *r) {
     if (!r->in_value) {
         return 0;
@@ -133,11 +133,11 @@ static int hex_value(char c) {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* An absolute target names the host (RFC 9112, 3.2.2): what the header says does not count then. */
+/* An absolute target names the host (RFC 9112, 3.2.2); the Host header is then ignored. */
 static int take_authority(http_request *r, const struct http_parser_url *url) {
     const char *host = r->target.p + url->field_data[UF_HOST].off;
     size_t n = url->field_data[UF_HOST].len;
-    bool is_v6 = memchr(host, ':', n) != NULL; /* http-parser gives it without its brackets */
+    bool is_v6 = memchr(host, ':', n) != NULL; /* http-parser returns it without its brackets */
     strbuf_clear(&r->host);
     if (is_v6 && append(r, &r->host, "[", 1) != 0) {
         return -1;
@@ -181,7 +181,7 @@ static int decode_path(http_request *r) {
     return 0;
 }
 
-/* The request line must be exactly what http-parser understood of it. */
+/* Checks that the request line is exactly what http-parser has parsed. */
 static int check_line(http_request *r) {
     const http_parser *p = &r->parser;
     const char *method = http_method_str(r->method);
@@ -225,14 +225,14 @@ static int on_head(http_parser *p) {
     if (end_header(r) != 0) {
         return -1;
     }
-    p->upgrade = 0; /* an offer of another protocol is not taken up */
+    p->upgrade = 0; /* an offer of another protocol is ignored */
     r->method = (enum http_method)p->method;
     r->length = r->n_lengths > 0 ? p->content_length : 0;
     r->keep_alive = http_should_keep_alive(p) != 0;
     r->chunks_allowed = p->http_minor >= 1;
     r->has_body = r->n_encodings > 0 || r->length > 0;
     r->expects_continue = r->expects_continue && r->has_body && p->http_minor >= 1;
-    return 1; /* the body is not http-parser's */
+    return 1; /* http-parser does not read the body */
 }
 
 static int on_head_end(http_parser *p) {
@@ -301,7 +301,7 @@ void http_next(http_request *r) {
     start(r);
 }
 
-/* Why http-parser gave up, where none of the callbacks did. */
+/* Why http-parser failed, where none of the callbacks did. */
 static void explain(http_request *r, enum http_errno e) {
     if (e == HPE_HEADER_OVERFLOW) {
         refuse(r, 431, "the header is too large");
@@ -314,7 +314,7 @@ static void explain(http_request *r, enum http_errno e) {
     }
 }
 
-/* What http-parser lets pass in p[0..n) of the head: bare CR or LF, folded lines. Keeps the request line. */
+/* Refuses what http-parser accepts in p[0..n) of the head: bare CR or LF, folded lines. Stores the request line. */
 static int check_bytes(http_request *r, const char *p, size_t n) {
     for (size_t i = 0; i < n; i++) {
         char before = r->last;
@@ -358,7 +358,7 @@ static http_event feed_head(http_request *r, const char *p, size_t n, size_t *us
 
 static http_event feed_body(http_request *r, const char *p, size_t n, size_t *used) {
     size_t data;
-    uint64_t announced = 0; /* of a chunk, still to come */
+    uint64_t announced = 0; /* bytes of a chunk that are still missing */
     bool done;
     if (r->n_encodings > 0) {
         if (!chunked_feed(&r->chunks, p, n, r->max_head_bytes, used, &data)) {

@@ -1,10 +1,10 @@
-/* One HTTP/1.x request being read. http-parser reads the head; limits and strictness are added here, because distributions build it lenient
- * (it skips over what stands where CRLF or "HTTP/" should), and so is the body.
+/* One HTTP/1.x request, parsed incrementally. http-parser reads the head. Limits and strictness are added here, because distributions build
+ * it lenient (it accepts other bytes where CRLF or "HTTP/" should be). The body is read here too.
  *
- *   http_feed ... -> HTTP_GOT_HEAD (a body follows: look at the head, then feed on) -> HTTP_GOT_ALL (answer it) -> http_next -> http_feed
+ *   http_feed ... -> HTTP_GOT_HEAD (a body follows: check the head, then feed on) -> HTTP_GOT_ALL (answer it) -> http_next -> http_feed
  * ... any time: HTTP_REFUSED (status and message say why; the bytes that follow can't be trusted, so the connection must close)
  *
- * Owner: a connection; one thread. It never takes a byte behind the request's end, so pipelined requests stay with the caller. */
+ * Owner: a connection; one thread. It never consumes a byte behind the request's end, so pipelined requests stay with the caller. */
 #ifndef SERVER_HTTP_H
 #define SERVER_HTTP_H
 
@@ -20,16 +20,16 @@ typedef enum http_event { HTTP_WANTS_MORE, HTTP_GOT_HEAD, HTTP_GOT_ALL, HTTP_REF
 typedef struct http_request {
     http_parser parser;
     size_t max_head_bytes, max_body_bytes;
-    /* The head, complete at HTTP_GOT_HEAD. path is decoded and without its query. host is the authority that the request is for: an
-     * absolute target's, else the Host header; n_hosts == 0: there is none. fetch_site: what a browser says of the page that asks
-     * (Sec-Fetch-Site). */
+    /* The head, complete at HTTP_GOT_HEAD. path is decoded and has no query. host is the authority of the request: an absolute target's,
+     * else the Host header; n_hosts == 0: there is none. fetch_site: the browser's Sec-Fetch-Site header, about the page that sent the
+     * request. */
     strbuf target, path, content_type, authorization, origin, fetch_site, host;
     enum http_method method;
-    bool keep_alive, chunks_allowed; /* what the client understands */
+    bool keep_alive, chunks_allowed; /* the client's HTTP version allows it */
     bool has_body, expects_continue;
     /* The body, complete at HTTP_GOT_ALL. */
     strbuf body;
-    bool drop_body; /* set by the caller at HTTP_GOT_HEAD: read over the body, keep nothing */
+    bool drop_body; /* set by the caller at HTTP_GOT_HEAD: skip the body, keep nothing */
     /* HTTP_REFUSED: why. */
     int status;
     const char *message;
@@ -46,13 +46,13 @@ typedef struct http_request {
 
 void http_init(http_request *r, size_t max_head_bytes, size_t max_body_bytes);
 void http_deinit(http_request *r);
-/* Ready for the next request of the same connection; keeps small buffers. */
+/* Resets r for the next request of the same connection; keeps small buffers. */
 void http_next(http_request *r);
-/* Reads from p[0..n), n > 0; *used is how many bytes were taken (fewer than n at HTTP_GOT_HEAD and HTTP_GOT_ALL). After HTTP_REFUSED: no
- * more. */
+/* Parses p[0..n), n > 0. *used is how many bytes it consumed (fewer than n at HTTP_GOT_HEAD and HTTP_GOT_ALL). Not called after
+ * HTTP_REFUSED. */
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used);
 
-/* The words of a status code ("Not Found"). */
+/* The reason phrase of a status code ("Not Found"). */
 const char *http_reason(int status);
 
 #endif

@@ -4,13 +4,13 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "server/response.h"
 #include "server/conn.h"
+#include "server/response.h"
 #include "server/streams.h"
 #include "server/watch.h"
 
-#define RETRY_US 100000      /* after accept failed for want of descriptors */
-#define LAST_WORDS_US 1000000 /* for clients to read that they were cut short */
+#define RETRY_US 100000      /* after accept failed for lack of descriptors */
+#define LAST_WORDS_US 1000000 /* for clients to read that their response was cut */
 
 static struct timeval timeval_of(int64_t us) {
     return (struct timeval){.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
@@ -25,7 +25,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     conn_open(arg, fd);
 }
 
-/* Out of descriptors or memory: waits a moment instead of spinning on a socket that stays readable. */
+/* Out of descriptors or memory: waits before the next accept instead of spinning on a socket that stays readable. */
 static void on_accept_failed(struct evconnlistener *listener, void *arg) {
     loop *l = arg;
     struct timeval t = timeval_of(RETRY_US);
@@ -42,7 +42,7 @@ static void on_retry(evutil_socket_t fd, short what, void *arg) {
     }
 }
 
-/* ---- the engine's events: once for all that a step produced ---- */
+/* ---- the engine's events: one wake-up for all that a step produced ---- */
 
 static void on_queue(evutil_socket_t fd, short what, void *arg) {
     (void)fd;
@@ -75,7 +75,7 @@ static void drain(loop *l) {
     event_add(l->on_deadline, &t);
 }
 
-/* What still runs is cancelled and told so. */
+/* Cancels what still runs and sends errors to its clients. */
 static void cut_short(loop *l) {
     struct timeval t = timeval_of(LAST_WORDS_US);
     for (conn *c = l->conns, *next; c != NULL; c = next) {
@@ -93,7 +93,7 @@ static void cut_short(loop *l) {
     event_add(l->on_deadline, &t);
 }
 
-/* One step further: 1 drain, 2 cut short, 3 leave. */
+/* Advances the shutdown by one stage: 1 drain, 2 cancel, 3 leave. */
 static void go_to_stop(loop *l, int stop) {
     while (l->stops_seen < stop && l->stops_seen < 3) {
         l->stops_seen++;
@@ -133,7 +133,7 @@ static struct event_base *new_base(void) {
     struct event_config *config = event_config_new();
     struct event_base *base = NULL;
     if (config != NULL) {
-        event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK); /* one thread; others ring the bell */
+        event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK); /* one thread; others ring its wake */
         base = event_base_new_with_config(config);
         event_config_free(config);
     }

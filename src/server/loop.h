@@ -1,7 +1,7 @@
-/* A loop: one thread, one event base, one quire_queue, and the connections that it accepted.
+/* An event loop: one thread, one event base, one quire_queue, and the connections that it accepted.
  *
- * The listening socket is shared by all loops; whoever is free accepts. Everything that hangs on a loop is touched by its thread alone;
- * other threads ring its wake, and read its counters. */
+ * All loops share the listening socket; a loop that is free accepts. Only its own thread touches a loop's objects. Other threads ring its
+ * wake, and read its counters. */
 #ifndef SERVER_LOOP_H
 #define SERVER_LOOP_H
 
@@ -24,7 +24,7 @@ struct response;
 struct watch;
 struct stream_order;
 
-/* The text of a token by itself, as log-probabilities show it. p NULL: not made yet. */
+/* The text of one token, as log-probabilities show it. p NULL: not computed yet. */
 typedef struct token_text {
     char *p; /* quire_free */
     size_t n;
@@ -38,16 +38,16 @@ typedef struct loop {
     quire_queue *queue;
     wake bell;
     pthread_t thread;
-    struct conn *conns;      /* all open ones */
-    struct watch *watch;     /* who looks at the pool (watch.h) */
+    struct conn *conns;      /* all open connections */
+    struct watch *watch;     /* the watchers of the pool (watch.h) */
     _Atomic(struct stream_order *) orders; /* to streams here, and back from others (streams.h): a stack; any thread adds */
-    struct response *unsent;   /* streams that hold back a chunk until the queue is drained */
-    strbuf scratch;          /* where responses are written before they go to a connection */
-    token_text *token_texts; /* [n_token_texts] by id; NULL until somebody asked for log-probabilities */
+    struct response *unsent;   /* streams that withhold a chunk until the queue is drained */
+    strbuf scratch;          /* buffer in which responses are written before they go to a connection */
+    token_text *token_texts; /* [n_token_texts] by id; NULL until a request needs log-probabilities */
     int32_t n_token_texts;
-    uint64_t random;         /* of the ids of responses */
-    int64_t n_unread;        /* bytes of responses that wait for their readers: of streams, and of what is complete */
-    uint64_t n_body_waits;   /* connections here that found no room for their body so far: their tickets */
+    uint64_t random;         /* state of the generator for ids of responses */
+    int64_t n_unread;        /* bytes of responses that clients have not read: of streams, and of complete responses */
+    uint64_t n_body_waits;   /* connections here that have waited for room for their body: their tickets */
     int stops_seen;          /* 0: serving; 1: draining; 2: cancelling */
     quire_err failure;
     /* Counters, read by /metrics on any loop. */
@@ -61,7 +61,7 @@ struct server {
     sandboxes *sandboxes;
     body_room bodies;
     web_page *pool_page;
-    uint8_t pool_key[POOL_KEY_BYTES]; /* of the hashes that /debug/pool shows */
+    uint8_t pool_key[POOL_KEY_BYTES]; /* for the hashes in /debug/pool */
     bool on_loopback;        /* only this machine can connect */
     const char *model_name;
     int64_t started_s;
@@ -69,15 +69,15 @@ struct server {
     int32_t port;
     char url[300];
     loop *loops;
-    int32_t n_loops;         /* opened ones */
+    int32_t n_loops;         /* of open loops */
     atomic_int stops;        /* calls of server_stop so far */
 };
 
-/* Makes l a loop of s. On failure l is as good as closed. */
+/* Initialises l as a loop of s. On failure l needs no loop_close. */
 quire_err loop_open(loop *l, server *s);
-/* Closes what is left: connections, queue, base. After loop_run. */
+/* Closes what remains: connections, queue, base. Called after loop_run. */
 void loop_close(loop *l);
-/* Serves until the server was stopped and the last connection is gone. */
+/* Serves until the server is stopped and the last connection is closed. */
 quire_err loop_run(loop *l);
 
 #endif

@@ -13,7 +13,7 @@ static quire_err describe(strbuf *out, const char *name, const char *type, const
     return strbuf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* A metric with one value; labels: "{...}" or "". */
+/* Writes a metric with one value; labels: "{...}" or "". */
 static quire_err write_int(strbuf *out, const char *name, const char *type, const char *help, const char *labels, int64_t v) {
     TRY(describe(out, name, type, help));
     return strbuf_addf(out, "%s%s %" PRId64 "\n", name, labels, v);
@@ -24,7 +24,7 @@ static quire_err write_float(strbuf *out, const char *name, const char *type, co
     return strbuf_addf(out, "%s%s %.9g\n", name, labels, v);
 }
 
-/* A model's name as a label's value: \, " and newlines escaped. */
+/* Writes a model's name as a label's value: \, " and newlines escaped. */
 static void escape_label(char *out, size_t size, const char *name) {
     size_t n = 0;
     for (; *name != '\0' && n + 3 < size; name++) {
@@ -57,7 +57,7 @@ static quire_err write_histogram(strbuf *out, const histogram *h, const char *mo
     return strbuf_addf(out, "%s_count{engine=\"0\",model_name=\"%s\"} %" PRId64 "\n", h->name, model, h->count);
 }
 
-/* Speculation, in vLLM's names. */
+/* Speculation, under vLLM's names. */
 static quire_err write_drafts(strbuf *out, const quire_stats *st, const char *model) {
     char labels[600];
     snprintf(labels, sizeof(labels), "{engine=\"0\",model_name=\"%s\"}", model);
@@ -78,7 +78,7 @@ static quire_err write_drafts(strbuf *out, const quire_stats *st, const char *mo
                      st->jump_forward_tokens);
 }
 
-/* vLLM's names, for the dashboards that know them. */
+/* vLLM's names, for existing dashboards. */
 static quire_err write_vllm(strbuf *out, const quire_stats *st, const char *model) {
     static const char *const reasons[4] = {"stop", "length", "abort", "error"};
     char labels[600];
@@ -126,7 +126,7 @@ static quire_err write_engine(strbuf *out, const quire_stats *st) {
     return write_float(out, "quire_step_seconds_total", "counter", "Time in all steps.", "", (double)st->step_us * 1e-6);
 }
 
-/* One line a tier that is open. */
+/* Writes one line for each open tier. */
 static quire_err write_tier_counter(strbuf *out, const quire_stats *st, const char *name, const char *type, const char *help,
                                     size_t offset) {
     static const char *const names[3] = {"host", "file", "redis"};

@@ -1,4 +1,4 @@
-/* GET /metrics: the engine's and the server's counters in Prometheus' text format, under vLLM's names and ours. */
+/* GET /metrics: the engine's and the server's counters in Prometheus' text format, under vLLM's names and quire's own. */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H
 

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 
-/* The assembler places the file; QUIRE_POOL_PAGE_PATH comes from the build. */
+/* The assembler includes the file; QUIRE_POOL_PAGE_PATH comes from the build. */
 __asm__(".section .rodata, \"a\"\n"
         ".global quire_pool_page_begin\n"
         "quire_pool_page_begin:\n"
@@ -26,7 +26,7 @@ str page_body(const web_page *p) {
     return (str){quire_pool_page_begin, (size_t)(quire_pool_page_end - quire_pool_page_begin)};
 }
 
-/* Adds 'sha256-...' of what stands between an opening tag, which has no attributes and is there once, and its end. */
+/* Adds 'sha256-...' of the text between an opening tag, which has no attributes and occurs once, and its end. */
 static quire_err add_hash(strbuf *to, const char *open, const char *close) {
     unsigned char digest[EVP_MAX_MD_SIZE], text[64];
     unsigned int n_digest = 0;

@@ -1,4 +1,4 @@
-/* The page at /pool: one HTML file inside the binary, with the headers that let it run its own script and style and nothing else. */
+/* The page at /pool: one HTML file inside the binary, with headers that allow its own script and style and nothing else. */
 #ifndef SERVER_PAGE_H
 #define SERVER_PAGE_H
 
@@ -11,7 +11,7 @@ quire_err page_open(web_page **out);
 /* NULL does nothing. */
 void page_close(web_page *p);
 str page_body(const web_page *p);
-/* Header lines; they live as long as p. */
+/* Header lines, valid as long as p. */
 const char *page_headers(const web_page *p);
 
 #endif

@@ -6,15 +6,15 @@
 
 #include "base/sha256.h"
 
-#define MAX_PAGES_BYTES (2u << 20) /* of pages in one state; what is past them is not shown */
-#define MAX_NODES       1024       /* of the tree: more cannot be looked at */
+#define MAX_PAGES_BYTES (2u << 20) /* of pages in one state; further ones are not shown */
+#define MAX_NODES       1024       /* of the tree: more cannot be displayed */
 
 static void member(json_out *o, const char *name_and_comma, int64_t value) {
     json_raw(o, name_and_comma);
     json_int(o, value);
 }
 
-/* 0, of part-filled pages, stays 0. */
+/* The keyed hash. 0, the hash of part-filled pages, stays 0. */
 static uint64_t keyed(const uint8_t key[POOL_KEY_BYTES], uint64_t hash) {
     uint8_t message[POOL_KEY_BYTES + sizeof hash], digest[SHA256_BYTES];
     uint64_t out = 0;
@@ -45,7 +45,7 @@ static void write_counts(const quire_kv_view *v, json_out *o) {
     json_raw(o, "}");
 }
 
-/* Returns how many were written. */
+/* Returns how many sequences were written. */
 static int32_t write_seqs(const quire_kv_view *v, const char *owner, json_out *o) {
     static const char *const states[] = {"open", "prefill", "decode"};
     int32_t n = 0;
@@ -66,7 +66,7 @@ static int32_t write_seqs(const quire_kv_view *v, const char *owner, json_out *o
     return n;
 }
 
-/* Returns how many pages, from the first, were looked at. */
+/* Returns how many pages, from the first, were read. */
 static int32_t write_pages(const quire_kv_view *v, json_out *o) {
     int32_t n = v->n_pages < v->cap_pages ? v->n_pages : v->cap_pages, i;
     size_t start = o->to->n;
@@ -90,7 +90,7 @@ static int32_t write_pages(const quire_kv_view *v, json_out *o) {
     return i;
 }
 
-/* The node whose entries are first..: returns the place behind them. */
+/* Writes the node whose entries are first..; returns the index behind them. */
 static int32_t write_node(const quire_kv_view *v, int32_t first, const pool_viewer *who, json_out *o) {
     const quire_kv_view_entry *e = &v->entries[first];
     int32_t i = first, n_pins = 0;

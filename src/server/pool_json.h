@@ -1,17 +1,17 @@
-/* The state of a pool as JSON: of the engine's and of a sandbox's alike, so that one page draws both.
+/* Writes the state of a pool as JSON, the engine's and a sandbox's alike, so that one page draws both.
  *
  *   {"page_tokens","groups","counts":{..},"shown":{..},"seqs":[{"id","tokens","pages","state"}],
  *    "pages":[[page, count, entry, holder, ..]],             those that are not free; holders are ids of seqs, the first few
  *    "tree":[{"node","above","space","tokens","pins","entries":[[entry, page],..],"hash","text"}],  above: null at the start of a prefix
  *    "events":{"last","lost","list":[{"n","kind","group","tokens","hash","parent"}]}}
  *
- * Each viewer sees what is his (pool_viewer). Hashes are chained over tokens, so who knew them could guess what others' pages hold: they
- * leave the process only as their SHA-256 under a random key of the process, equal where they are equal. */
+ * pool_viewer limits what each viewer sees. Hashes are chained over tokens, so a client that has them could guess what others' pages hold.
+ * They leave the process only as their SHA-256 under a random key of the process; equal hashes stay equal. */
 #ifndef SERVER_POOL_JSON_H
 #define SERVER_POOL_JSON_H
 
-#include "quire_kv.h"
 #include "json/json_out.h"
+#include "quire_kv.h"
 
 /* Writes the text of n tokens as a JSON string. */
 typedef struct pool_text {
@@ -21,18 +21,18 @@ typedef struct pool_text {
 
 #define POOL_KEY_BYTES 32
 
-/* Who looks. */
+/* What a viewer may see. */
 typedef struct pool_viewer {
-    const uint8_t *key;    /* [POOL_KEY_BYTES] of the hashes */
+    const uint8_t *key;    /* [POOL_KEY_BYTES], for the hashes */
     const pool_text *text; /* NULL: no texts */
     const char *owner;     /* not NULL: only counts and the sequences of this tenant; no pages, tree or events */
 } pool_viewer;
 
-/* The members without braces, but for events. */
+/* Writes the members without braces, except events. */
 void pool_json_state(const quire_kv_view *v, const pool_viewer *who, json_out *o);
-/* "events":{..}: those behind number `after`, of the ones that v has. */
+/* Writes "events":{..}: those of v with a number above `after`. */
 void pool_json_events(const quire_kv_view *v, const pool_viewer *who, uint64_t after, json_out *o);
-/* {"page","count","entry","holders":[..],"tokens":[..],"text"}: page v->page, which is shown. */
+/* Writes {"page","count","entry","holders":[..],"tokens":[..],"text"} for page v->page. */
 void pool_json_page(const quire_kv_view *v, const pool_text *text, json_out *o);
 
 #endif

@@ -75,7 +75,7 @@ void response_abort(response *a) {
     response_fail_with(a, 503, "the server is shutting down");
 }
 
-/* More waits than a response may have: of a stream because its client is slow, else because so much was asked for. */
+/* More bytes are unsent than a response may have: of a stream because its client is slow, else because the response is too large. */
 static void too_large(response *a, size_t limit) {
     quire_error err;
     if (a->info->stream) {
@@ -94,7 +94,7 @@ static void out_of_memory(response *a) {
 
 /* ---- starting ---- */
 
-/* Has a large body read on a text thread, which takes it; response_parsed goes on. */
+/* Queues a large body for a text thread, which parses it; response_parsed continues. */
 static void start_large(conn *c, quire_endpoint endpoint) {
     strbuf body = c->request.body;
     c->request.body = (strbuf){.max = body.max};
@@ -122,7 +122,7 @@ void response_start(conn *c, quire_endpoint endpoint) {
     response_start_request(c, r);
 }
 
-/* A large body was read on a text thread: event PARSED. */
+/* A large body was parsed on a text thread: event PARSED. */
 static void response_parsed(const quire_event *ev) {
     conn *c = ev->user;
     c->parse = NULL;
@@ -184,7 +184,7 @@ static bool add_ids(int32_t **ids, size_t *n, size_t *cap, const int32_t *more, 
     return true;
 }
 
-/* The first START of a prompt's choices: what all of them show of it. */
+/* The first START of a prompt's choices: computes the parts that all of them show. */
 static bool take_prompt(response *a, response_prompt *p, const quire_event *ev) {
     size_t cap = 0;
     if (p->taken) {
@@ -236,7 +236,7 @@ static void on_delta(response *a, response_choice *c, const quire_event *ev) {
     }
 }
 
-/* What was sent cannot be taken back, so the client is told what of it stands. */
+/* Sent text cannot be withdrawn, so the client gets the length that remains valid. */
 static void on_rollback(response *a, response_choice *c, const quire_event *ev) {
     if (c->held && !response_send_held(a, ev->choice)) {
         return;
@@ -270,7 +270,7 @@ static void on_end(response *a, response_choice *c, const quire_event *ev) {
         out_of_memory(a);
         return;
     }
-    if (a->info->stream && a->started) { /* else it failed before it began, and DONE says why */
+    if (a->info->stream && a->started) { /* else it failed before it began, and DONE has the error */
         (void)response_send_held(a, ev->choice);
     }
 }
@@ -279,7 +279,7 @@ static void on_done(response *a, const quire_event *ev) {
     if (ev->finish == QUIRE_FINISH_ERROR) {
         quire_error err = {.code = QUIRE_INTERNAL, .message = "internal error"};
         if (ev->error != NULL) {
-            err = *ev->error; /* it lies in the stream, which goes first */
+            err = *ev->error; /* it points into the stream, which is freed first */
         }
         api_error failure = error_of(&err);
         response_fail(a, &failure);

@@ -1,7 +1,7 @@
-/* The response to "explain": what each choice waited for, what it reused, its chunks and preemptions, and where its time went. */
+/* Writes the response to "explain": what each choice waited for, what it reused, its chunks and preemptions, and where its time went. */
 #include "server/response.h"
 
-/* One named integer of an object; the first of it without a comma. */
+/* Writes one named integer of an object; the first of it without a comma. */
 static void member(json_out *o, const char *name, int64_t value, bool first) {
     json_raw(o, first ? "\"" : ",\"");
     json_raw(o, name);

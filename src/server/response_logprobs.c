@@ -1,15 +1,15 @@
-/* Log-probabilities in responses: OpenAI's two forms, and the reference's prompt_logprobs. */
+/* Writes log-probabilities in responses: OpenAI's two forms, and vLLM's prompt_logprobs. */
 #include <string.h>
 
 #include "base/mem.h"
 #include "server/response.h"
 
-/* What the APIs show of minus infinity. */
+/* The number that the APIs show for minus infinity. */
 static double shown(float logprob) {
     return logprob > -9999.0f ? (double)logprob : -9999.0;
 }
 
-/* Whether U+FFFD is in it, which stands for a part of a character. */
+/* True when it contains U+FFFD, which replaces a part of a character. */
 static bool has_replacement(str text) {
     for (size_t i = 0; i + 3 <= text.n; i++) {
         if (memcmp(text.p + i, "\xEF\xBF\xBD", 3) == 0) {
@@ -19,8 +19,8 @@ static bool has_replacement(str text) {
     return false;
 }
 
-/* The text of a token by itself, "" where it is only a part of a character. Made once for each token and kept by the loop; without memory
- * for it: "". */
+/* The text of one token, "" where it is only a part of a character. Computed once for each token and kept by the loop; without memory for
+ * it: "". */
 static str text_of(const response *a, int32_t token) {
     loop *l = a->conn->loop;
     const quire_engine *e = l->server->engine;
@@ -61,7 +61,7 @@ static void begin_value(json_out *o) {
     }
 }
 
-/* One token into the lists; width 0: the prompt's first, which has no log-probability. */
+/* Adds one token to the lists; width 0: the prompt's first, which has no log-probability. */
 static quire_err add_to_lists(const response *a, response_logprobs *l, int32_t token, const quire_logprob *p, int32_t width) {
     json_out tokens = {.to = &l->tokens}, values = {.to = &l->values}, tops = {.to = &l->tops}, offsets = {.to = &l->offsets};
     str text = text_of(a, token);
@@ -80,7 +80,7 @@ static quire_err add_to_lists(const response *a, response_logprobs *l, int32_t t
         json_raw(&tops, "{");
         for (int32_t i = 0; i < width; i++) {
             if (i > 0 && p[i].token == p[0].token) {
-                continue; /* it stands first already */
+                continue; /* it is first already */
             }
             json_raw(&tops, i > 0 ? "," : "");
             write_token_text(a, p[i].token, &tops);
@@ -201,7 +201,7 @@ void response_deinit_logprobs(response_logprobs *l) {
     strbuf_deinit(&l->content);
 }
 
-/* One list behind the other, either of which may be empty. */
+/* Writes two lists as one, either of which may be empty. */
 static void write_lists(const char *before, const strbuf *first, const strbuf *second, json_out *o) {
     json_raw(o, before);
     json_raw(o, first->n > 0 ? first->p : "");

@@ -1,4 +1,4 @@
-/* What goes out of a response, and when: as much as the client reads. */
+/* Sends a response, as much of it as the client reads. */
 #include "base/mem.h"
 #include "server/response.h"
 
@@ -13,7 +13,7 @@ static str scratch_of(const conn *c) {
     return (str){c->loop->scratch.p, c->loop->scratch.n};
 }
 
-/* ---- how much waits ---- */
+/* ---- unsent bytes ---- */
 
 static bool has_room(const response *a) {
     return conn_unsent(a->conn) < a->conn->loop->server->options.max_output_bytes;
@@ -26,7 +26,7 @@ void response_count(response *a, int64_t delta) {
     }
 }
 
-/* Forgets what was written of a choice. */
+/* Clears what was written of a choice. */
 static void clear_choice(response *a, response_choice *c) {
     response_count(a, -(int64_t)(c->text.n + c->n_tokens * sizeof *c->tokens + response_logprobs_bytes(&c->logprobs)));
     c->n_tokens = 0;
@@ -42,7 +42,7 @@ bool response_has_begun(const response *a) {
 
 void response_fail(response *a, const api_error *e) {
     conn *c = a->conn;
-    if (a->is_long) { /* half of a JSON object: only the missing end can say that it is not whole */
+    if (a->is_long) { /* half of a JSON object: only the missing end shows that it is incomplete */
         conn_close(c);
         return;
     }
@@ -100,7 +100,7 @@ bool response_send_head(response *a) {
     return true;
 }
 
-/* Whether the chunk of c says anything. */
+/* True when the chunk of c has content. */
 static bool is_worth_sending(const response *a, const response_choice *c) {
     bool echoes = !c->prompt_sent && response_prompt_of(a, c)->text.n > 0;
     return !a->format->skips_empty || echoes || c->text.n > 0 || c->logprobs.content.n > 0 || a->info->return_token_ids ||
@@ -111,7 +111,7 @@ bool response_send_held(response *a, int32_t i) {
     response_choice *c = &a->choices[i];
     c->held = true;
     if (!has_room(a)) {
-        return true; /* response_drained goes on */
+        return true; /* response_drained continues */
     }
     if (is_worth_sending(a, c) && !send_chunk(a, i, a->format->chunk)) {
         return false;
@@ -131,7 +131,7 @@ void response_hold(response *a, int32_t i) {
     }
 }
 
-/* Sends what is held as far as there is room; false when a is gone. */
+/* Sends withheld chunks as long as there is room; false when a was freed. */
 static bool send_all_held(response *a) {
     for (int32_t i = 0; i < a->n_choices; i++) {
         if (a->choices[i].held && !response_send_held(a, i)) {
@@ -180,7 +180,7 @@ static double merit(const response_choice *c) {
     return c->completion_tokens > 0 ? c->sum_logprob / c->completion_tokens : 0.0;
 }
 
-/* Puts the n_best of each prompt's samples in order, the best first; all of them as they came where all are wanted. */
+/* Orders the n_best of each prompt's samples, the best first; all of them in order of index where all are wanted. */
 static bool choose_shown(response *a) {
     int32_t n_samples = a->info->n_samples, n_best = a->info->n_best;
     a->shown = mem_new((size_t)a->n_choices, sizeof *a->shown);
@@ -190,7 +190,7 @@ static bool choose_shown(response *a) {
     for (int32_t first = 0; first < a->n_choices; first += n_samples) {
         int32_t *best = a->shown + a->n_shown, n = 0;
         for (int32_t i = first; i < first + n_samples; i++) {
-            int32_t at = n++; /* an insertion sort; equal ones stay as they came */
+            int32_t at = n++; /* an insertion sort; equal ones keep their order */
             for (; n_best < n_samples && at > 0 && merit(&a->choices[best[at - 1]]) < merit(&a->choices[i]); at--) {
                 best[at] = best[at - 1];
             }
@@ -201,7 +201,7 @@ static bool choose_shown(response *a) {
     return true;
 }
 
-/* Bytes of the whole response, about. */
+/* The approximate size of the whole response. */
 static size_t whole_bytes(const response *a) {
     size_t n = a->n_bytes;
     for (int32_t i = 0; i < a->n_shown; i++) {
@@ -227,7 +227,7 @@ static void send_whole(response *a) {
     conn_reply(c, &(reply){.status = 200, .content_type = "application/json", .body = scratch_of(c)});
 }
 
-/* Writes the part of a long response that is in the scratch buffer. False: a is gone. */
+/* Sends the part of a long response that is in the scratch buffer. False: a was freed. */
 static bool send_part(response *a, const json_out *o) {
     if (o->err != QUIRE_OK) {
         response_fail_with(a, 500, "out of memory");
@@ -237,7 +237,7 @@ static bool send_part(response *a, const json_out *o) {
     return true;
 }
 
-/* Writes choices while there is room; each is forgotten then. Ends the response behind the last. */
+/* Writes choices while there is room, and clears each. Ends the response after the last. */
 static void send_parts(response *a) {
     conn *c = a->conn;
     json_out o;

@@ -1,4 +1,4 @@
-/* What the responses of all endpoints have in common. */
+/* Writes the parts that the responses of all endpoints share. */
 #include "server/response.h"
 
 void response_write_head(const response *a, const char *object, json_out *o) {

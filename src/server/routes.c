@@ -3,10 +3,10 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "server/response.h"
 #include "server/error_body.h"
 #include "server/host.h"
 #include "server/metrics.h"
+#include "server/response.h"
 #include "server/streams.h"
 #include "server/watch.h"
 
@@ -14,9 +14,9 @@ typedef struct route {
     const char *path;
     const char *allow; /* the methods, as the Allow header lists them */
     void (*run)(conn *c);
-    bool is_prefix;    /* the path goes on with a parameter */
+    bool is_prefix;    /* the path continues with a parameter */
     bool takes_json;
-    size_t max_body_bytes; /* 0: what the server takes */
+    size_t max_body_bytes; /* 0: the server's limit */
 } route;
 
 static const char models_prefix[] = "/v1/models/";
@@ -103,7 +103,7 @@ static void post_chat(conn *c) {
     response_start(c, QUIRE_CHAT);
 }
 
-/* ---- the pool looked at ---- */
+/* ---- requests about the pool ---- */
 
 static void get_pool(conn *c) {
     if (c->request.method == HTTP_HEAD) {
@@ -199,7 +199,7 @@ static void refuse(conn *c, int status, const char *message, const char *headers
     c->refusal_headers = headers;
 }
 
-/* The media type alone, without parameters such as charset. */
+/* True for the media type of JSON; parameters such as charset are ignored. */
 static bool is_json(str type) {
     static const char json[] = "application/json";
     size_t n = 0;
@@ -214,18 +214,18 @@ static bool starts_with(str s, const char *start) {
     return s.n >= n && memcmp(s.p, start, n) == 0;
 }
 
-/* Whether path is `folder` or below it. */
+/* True when path is `folder` or below it. */
 static bool path_is_in(str path, const char *folder) {
     size_t n = strlen(folder);
     return starts_with(path, folder) && (path.n == n || path.p[n] == '/');
 }
 
-/* The page at /pool is the same for everybody and shows nothing by itself: a browser can open it without a header. */
+/* The page at /pool is the same for all clients and contains no data: a browser can open it without a header. */
 static bool needs_key(str path) {
     return starts_with(path, "/v1/") || starts_with(path, "/debug/") || starts_with(path, "/pool/");
 }
 
-/* Whether the operator let requests use this name (--allowed-hosts, --host). */
+/* True when the operator allows requests to this name (--allowed-hosts, --host). */
 static bool is_allowed(const server_options *o, str name) {
     if (strlen(o->host) == name.n && strncasecmp(o->host, name.p, name.n) == 0) {
         return true;
@@ -240,7 +240,7 @@ static bool is_allowed(const server_options *o, str name) {
     return false;
 }
 
-/* Whether no web page can have made up the name that the request is for. A request without one comes from no browser. */
+/* True when no web page can have chosen the name that the request is for. A request without one does not come from a browser. */
 static bool has_safe_host(const conn *c) {
     str name = {"", 0};
     if (c->request.n_hosts == 0) {
@@ -250,14 +250,14 @@ static bool has_safe_host(const conn *c) {
     return kind != HOST_MALFORMED && (kind != HOST_NAME || is_allowed(&c->loop->server->options, name));
 }
 
-/* Whether a browser says that a page of another site asks. */
+/* True when a browser reports that a page of another site sent the request. */
 static bool is_cross_site(const conn *c) {
     str site = {c->request.fetch_site.p, c->request.fetch_site.n};
     return site.n > 0 && !str_is(site, "same-origin") && !str_is(site, "none");
 }
 
-/* Whether the request may see what the pages hold: it carries the operator's key; or nobody needs any key, only this machine can connect,
- * the request is for this machine by its address, and it is no other web page that asks through a browser here. */
+/* True when the request may see the contents of pages: it carries the operator's key. Or no keys are set, only this machine can connect,
+ * the request is for this machine by its address, and it does not come from another web page through a browser here. */
 static bool is_operator(const conn *c, str authorization) {
     const server *s = c->loop->server;
     if (auth_has_operator(s->keys)) {
@@ -267,8 +267,8 @@ static bool is_operator(const conn *c, str authorization) {
            host_parse((str){c->request.host.p, c->request.host.n}, NULL) == HOST_LOOPBACK;
 }
 
-/* Refuses who may not come here: without a key where keys are needed; where none are, a page that reached this server by a name of its own.
- */
+/* Refuses requests without access: without a key where keys are set; where none are, from a page that reached this server by a name of its
+ * own. */
 static bool may_enter(conn *c, str path, str authorization) {
     const auth *keys = c->loop->server->keys;
     bool shows_inside = path_is_in(path, "/pool") || path_is_in(path, "/debug");
@@ -317,7 +317,7 @@ void routes_check(conn *c) {
     }
 }
 
-/* What a browser asks before it lets a page from elsewhere post here. */
+/* Answers a browser's preflight request, which comes before a page from elsewhere may post here. */
 static void response_options(conn *c) {
     bool allowed = c->loop->server->options.allow_origin != NULL;
     conn_reply(c, &(reply){.status = 204,

@@ -1,12 +1,12 @@
-/* Which path does what. */
+/* Routes: the handler and the access check of each path. */
 #ifndef SERVER_ROUTES_H
 #define SERVER_ROUTES_H
 
 #include "server/conn.h"
 
-/* At the end of a request's head: sets c->tenant, or c->refusal when the request can be refused whatever its body is. */
+/* Checks the head of a request: sets c->tenant, or c->refusal when the request is refused whatever its body is. */
 void routes_check(conn *c);
-/* The request is complete: responses it, or starts what will. */
+/* Runs a complete request: answers it, or starts its response. */
 void routes_run(conn *c);
 
 #endif

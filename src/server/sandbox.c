@@ -20,8 +20,8 @@
 #define N_STORIES   4
 #define ID_BYTES    32
 
-/* A word's token: a story's are numbered by story and place, so that equal beginnings are equal tokens; those appended or written are all
- * different, so that forks part. */
+/* A word's token. A story's words are numbered by story and index, so that equal beginnings are equal tokens. Appended or written words are
+ * all different, so that forks diverge. */
 #define STORY_TOKENS 100000
 #define OWN_TOKENS   1000000
 #define LAST_TOKEN   1000000000
@@ -29,7 +29,7 @@
 typedef struct sandbox {
     char id[ID_BYTES + 1];
     int64_t used_us;
-    quire_kv *kv; /* NULL: the place is free */
+    quire_kv *kv; /* NULL: the entry is free */
     quire_kv_seq *seqs[MAX_SEQS];
     int32_t n_seqs, next_token;
     uint64_t last_event;
@@ -61,7 +61,7 @@ static const char own_words[] =
     "twice "
     "under the stairs while the clock went on and the cat slept and after supper we agreed that it meant the bridge was open again";
 
-/* Word number n of a text, which starts over at its end. */
+/* Word number n of a text, which repeats after its end. */
 static str word_of(const char *text, int32_t n) {
     int32_t n_words = 1;
     for (const char *p = text; *p != '\0'; p++) {
@@ -91,7 +91,7 @@ static void write_words(const void *context, const int32_t *tokens, int32_t n, j
 
 static const pool_text words = {write_words, NULL};
 
-/* ---- places ---- */
+/* ---- entries ---- */
 
 quire_err sandboxes_open(sandboxes **out) {
     sandboxes *s = mem_new(1, sizeof *s);
@@ -138,7 +138,7 @@ static quire_err fill(sandbox *b) {
     return quire_kv_open(&o, &b->kv);
 }
 
-/* A new sandbox in a free place, or in that of the one unused longest; those idle for long go first. */
+/* Opens a sandbox in a free entry, or in that of the one unused longest. Those idle for long are closed first. */
 static quire_err take_place(sandboxes *s, int64_t now_us, sandbox **out) {
     sandbox *oldest = &s->places[0];
     for (int32_t i = 0; i < SANDBOX_MAX; i++) {
@@ -166,7 +166,7 @@ typedef struct command {
     quire_error *err;
 } command;
 
-/* A whole number in least..most, which must be there. */
+/* Reads a required whole number in least..most. */
 static quire_err read_number(const command *c, const char *name, int64_t least, int64_t most, int64_t *out) {
     const json_value *v = json_get(c->fields, name);
     if (!json_is(v, JSON_KIND_INT)) {
@@ -191,7 +191,7 @@ static quire_err no_room(const command *c, quire_err e) {
                    (int)n.n_free, (int)n.n_cached, (int)n.n_seqs, MAX_SEQS);
 }
 
-/* Which of b's sequences "seq" names. */
+/* Finds the sequence of b that "seq" names. */
 static quire_err find_seq(const command *c, int32_t *out) {
     int64_t id;
     TRY(read_number(c, "seq", 1, INT64_MAX, &id));
@@ -204,9 +204,9 @@ static quire_err find_seq(const command *c, int32_t *out) {
     return err_set_param(c->err, QUIRE_BAD_REQUEST, "seq", "there is no sequence %" PRId64 " in this sandbox", id);
 }
 
-/* What an engine does once the values are computed: copies are done, full pages can be found. */
+/* Commits computed tokens, as an engine does: copies are done, full pages can be found. */
 static void commit(quire_kv_seq *seq) {
-    (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES); /* a full tree leaves pages unfound, no more */
+    (void)quire_kv_seq_commit(seq, quire_kv_seq_length(seq), QUIRE_KV_PAGES); /* with a full tree the pages cannot be found, no more */
 }
 
 static quire_err do_new(command *c) {
@@ -271,7 +271,7 @@ static quire_err do_fork(command *c) {
     return QUIRE_OK;
 }
 
-/* Whether the last page of seq can be written without another page. */
+/* True when the last page of seq can be written without another page. */
 static bool owns_tail(command *c, const quire_kv_seq *seq) {
     int32_t n;
     const int32_t *pages = quire_kv_seq_pages(seq, 0, &n);
@@ -385,7 +385,7 @@ static quire_err find_sandbox(command *c, int64_t now_us) {
     return err_set_param(c->err, QUIRE_NOT_FOUND, "sandbox", "there is no such sandbox, or it was given up after 15 minutes; open another");
 }
 
-/* The command is read; the lock is held. */
+/* Runs a parsed command; the caller holds the lock. */
 static quire_err run(command *c, int64_t now_us) {
     str what = json_get_str(c->fields, "do");
     if (str_is(what, "open")) {
@@ -414,7 +414,7 @@ static quire_err run(command *c, int64_t now_us) {
 static const json_limits limits = {
     .max_depth = 3, .max_values = SANDBOX_BODY_BYTES, .max_containers = SANDBOX_BODY_BYTES, .max_names = SANDBOX_BODY_BYTES};
 
-/* A JSON object, or NULL and err. */
+/* Parses a JSON object; NULL with err on failure. */
 static json_value *parse(str body, quire_error *err) {
     json_value *o = NULL;
     json_fault fault;

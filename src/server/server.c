@@ -18,7 +18,7 @@
 
 #define BACKLOG 1024
 #define MAX_LOOPS 256
-#define MAX_HEADER_BYTES 65536 /* http-parser itself gives up at 81,920 */
+#define MAX_HEADER_BYTES 65536 /* http-parser's own limit is 81,920 */
 
 void server_options_init(server_options *o) {
     *o = (server_options){
@@ -27,7 +27,7 @@ void server_options_init(server_options *o) {
         .n_loops = 1,
         .max_connections = 1024,
         .max_header_bytes = 32u << 10,
-        .max_body_bytes = 16u << 20, /* what the API reads */
+        .max_body_bytes = 16u << 20, /* the API's limit */
         .max_bodies_bytes = 64u << 20,
         .max_output_bytes = 1u << 20,
         .max_unread_bytes = 64u << 20,
@@ -122,7 +122,7 @@ static quire_err start_listening(server *s, quire_error *err) {
 
 /* ---- opening and closing ---- */
 
-/* A model that has no name of its own goes by its path. */
+/* The served name: the model's own, or its path where it has none. */
 static const char *name_of_model(const quire_engine *e, const server_options *o) {
     const quire_info *info = quire_engine_info(e);
     const char *own = info->model_name != NULL && info->model_name[0] != '\0' ? info->model_name : info->model_path;
@@ -168,7 +168,7 @@ quire_err server_open(quire_engine *e, const server_options *o, server **out, qu
     }
     *s = (server){.engine = e, .options = *o, .listen_fd = -1, .started_s = clock_unix_s(), .bodies = {.max_bytes = o->max_bodies_bytes}};
     s->model_name = name_of_model(e, o);
-    signal(SIGPIPE, SIG_IGN); /* a client that is gone is an error of write(), not the end of the process */
+    signal(SIGPIPE, SIG_IGN); /* a write to a closed connection is an error, not the end of the process */
     quire_err r = open_parts(s, err);
     if (r != QUIRE_OK) {
         server_close(s);
@@ -246,7 +246,7 @@ static void on_stop_signal(evutil_socket_t number, short what, void *arg) {
     server_stop(arg);
 }
 
-/* SIGHUP. */
+/* Handles SIGHUP. */
 static void on_reload_signal(evutil_socket_t number, short what, void *arg) {
     (void)number;
     (void)what;

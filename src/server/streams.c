@@ -8,10 +8,10 @@
 #include "json/json_out.h"
 #include "server/error_body.h"
 
-#define LOOP_BITS  12 /* of an id's number; more loops than that cannot be opened */
+#define LOOP_BITS  12 /* of an id's number; more loops cannot be opened */
 #define LOOP_CHARS 3
 
-/* Read on a loop's thread: as many ids as a long context has, in milliseconds. */
+/* Limits of a command, which a loop's thread parses: as many ids as a long context has, in milliseconds. */
 static const json_limits limits = {
     .max_depth = 64, .max_values = (size_t)1 << 18, .max_containers = (size_t)1 << 12, .max_names = (size_t)1 << 12};
 
@@ -22,7 +22,7 @@ typedef enum order_kind { ORDER_FORK, ORDER_ROLLBACK, ORDER_STEER } order_kind;
 struct stream_order {
     atomic_int holders;
     stream_order *next;   /* in a loop's mailbox */
-    conn *conn;           /* who asked, or NULL when it has gone: its loop's thread only */
+    conn *conn;           /* the connection that sent it, or NULL when it is closed: its loop's thread only */
     loop *from, *to;
     bool is_back;         /* on the way to `from` */
     order_kind kind;
@@ -34,7 +34,7 @@ struct stream_order {
     int32_t *ids;
     size_t n_text, n_ids;
     strbuf fields;        /* the other members, as JSON; p NULL: none */
-    quire_request *fork;  /* FORK: what came of it */
+    quire_request *fork;  /* FORK: the result */
     quire_error err;
 };
 
@@ -53,9 +53,9 @@ static void order_drop(stream_order *o) {
     }
 }
 
-/* Hands o over to a loop's thread. */
+/* Moves o to a loop's thread. */
 static void send_order(stream_order *o, loop *to) {
-    if (to->bell.fd < 0) { /* closed already: the server goes */
+    if (to->bell.fd < 0) { /* closed already: the server shuts down */
         order_drop(o);
         return;
     }
@@ -71,9 +71,9 @@ static void send_back(stream_order *o) {
     send_order(o, o->from);
 }
 
-/* ---- asking ---- */
+/* ---- sending an order ---- */
 
-/* An integer member; false when it is something else. */
+/* Reads an integer member; false when it is something else. */
 static bool read_int(const json_value *body, const char *name, int32_t *out, quire_error *err) {
     if (!json_has(body, name)) {
         return true;
@@ -101,7 +101,7 @@ static quire_err take_ids(stream_order *o, const json_value *v, quire_error *err
     return valid ? QUIRE_OK : err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "tokens must be an array of token ids");
 }
 
-/* What is to be put in the place of the tail: a text or ids. */
+/* Reads the replacement of the tail: a text or ids. */
 static quire_err take_tail(stream_order *o, quire_error *err) {
     const json_value *text = json_get(o->body, "text"), *ids = json_get(o->body, "tokens");
     if ((text == NULL) == (ids == NULL)) {
@@ -113,12 +113,12 @@ static quire_err take_tail(stream_order *o, quire_error *err) {
     if (!json_is(text, JSON_KIND_TEXT)) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "text", "text must be a string");
     }
-    o->text = json_str(text).p; /* lives as long as the body, which keeps it */
+    o->text = json_str(text).p; /* valid as long as the body, which owns it */
     o->n_text = json_str(text).n;
     return QUIRE_OK;
 }
 
-/* The members that are fields of a request, as a JSON object in *out; nothing where there are none. */
+/* Writes the members that are fields of a request, as a JSON object in *out; nothing where there are none. */
 static quire_err write_fields(const json_value *body, strbuf *out) {
     static const char *const own[] = {"index", "position", "text", "tokens"};
     json_out o = {.to = out};
@@ -139,7 +139,7 @@ static quire_err write_fields(const json_value *body, strbuf *out) {
     return o.err;
 }
 
-/* What only a steer takes: of no use to the others, and so not to be passed over. */
+/* Refuses members that only steer accepts, because they have no meaning for the other commands. */
 static quire_err refuse_tail(const stream_order *o, quire_error *err) {
     const char *given = json_get(o->body, "text") != NULL ? "text" : json_get(o->body, "tokens") != NULL ? "tokens" : NULL;
     return given == NULL ? QUIRE_OK : err_set_param(err, QUIRE_BAD_REQUEST, given, "%s is given; only a steer takes a new tail", given);
@@ -165,7 +165,7 @@ static quire_err read_order(stream_order *o, const char *text, size_t n, quire_e
     return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory");
 }
 
-/* The loop that an id names, or NULL. */
+/* The loop in an id, or NULL. */
 static loop *loop_of(server *s, const char *id) {
     size_t n = strlen(id);
     unsigned number;
@@ -175,7 +175,7 @@ static loop *loop_of(server *s, const char *id) {
     return &s->loops[number];
 }
 
-/* Path and tenant of the request: {id}/{verb}. */
+/* Reads path and tenant of the request: {id}/{verb}. */
 static bool read_path(const conn *c, stream_order *o) {
     static const char *const verbs[] = {[ORDER_FORK] = "fork", [ORDER_ROLLBACK] = "rollback", [ORDER_STEER] = "steer"};
     str path = {c->request.path.p, c->request.path.n};
@@ -233,9 +233,9 @@ void streams_forget(conn *c) {
     }
 }
 
-/* ---- where the stream is ---- */
+/* ---- on the stream's loop ---- */
 
-/* The stream of that id, if it is the tenant's. */
+/* Finds the stream of that id, if it is the tenant's. */
 static response *find(const loop *l, const stream_order *o) {
     for (const conn *c = l->conns; c != NULL; c = c->next) {
         response *a = c->response;
@@ -252,7 +252,7 @@ static quire_err run_fork(stream_order *o, const response *a) {
     return o->fields.n > 0 ? quire_request_set_all(o->fork, o->fields.p, o->fields.n, &o->err) : QUIRE_OK;
 }
 
-/* Does what can be done at once; a rollback or steer comes back when its event does. */
+/* Runs what can be done at once; a rollback or steer returns with its event. */
 static void run_order(loop *l, stream_order *o) {
     response *a = find(l, o);
     quire_err e;
@@ -301,7 +301,7 @@ void streams_end(response *a) {
     }
 }
 
-/* ---- back where it was asked ---- */
+/* ---- back on the sender's loop ---- */
 
 static void reply_done(conn *c, const stream_order *o) {
     strbuf_clear(&c->loop->scratch);
@@ -333,7 +333,7 @@ static void response_order(stream_order *o) {
     } else {
         reply_done(c, o);
     }
-    order_drop(o); /* the connection's hold */
+    order_drop(o); /* the connection's reference */
 }
 
 void streams_take(loop *l) {

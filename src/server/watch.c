@@ -5,8 +5,8 @@
 #include "server/pool_json.h"
 
 #define TICK_US   200000   /* between states */
-#define SPARE     19       /* parts of the time that writing states leaves to everything else */
-#define BEAT_US   15000000 /* between signs of life where nothing changes */
+#define SPARE     19       /* parts of the time that remain for other work beside writing states */
+#define BEAT_US   15000000 /* between keep-alive comments while nothing changes */
 #define PAGE_NONE (-1)
 
 typedef enum watch_kind { WATCH_STREAM, WATCH_STATE, WATCH_PAGE } watch_kind;
@@ -16,25 +16,25 @@ typedef struct watcher {
     struct watcher *next; /* on its loop */
     watch_kind kind;
     int32_t page;     /* WATCH_PAGE */
-    bool started;     /* has had a state */
-    bool behind;      /* has not had the last one */
+    bool started;     /* has received a state */
+    bool behind;      /* has not received the last one */
     uint64_t seen;    /* events up to this number */
     int64_t spoke_us; /* when something was last sent */
 } watcher;
 
 typedef struct watch {
-    quire_pool_view *view; /* NULL until somebody looks */
+    quire_pool_view *view; /* NULL until the first watcher */
     struct event *on_view, *on_tick;
     watcher *first;
     int32_t n;
     bool asked;
     int64_t next_us;    /* not before this */
-    quire_stats before; /* when it was asked last */
+    quire_stats before; /* at the last request of a state */
     strbuf text[2];     /* the state of everything without texts, and with them */
-    strbuf own;         /* that of one tenant's, made anew for each that looks */
+    strbuf own;         /* the state of one tenant, written for each of its watchers */
 } watch;
 
-/* ---- asking ---- */
+/* ---- requesting a state ---- */
 
 static void tick_in(watch *h, int64_t us) {
     struct timeval t = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
@@ -54,7 +54,7 @@ static void ask(loop *l) {
     quire_pool_view_ask(h->view, page, after);
 }
 
-/* Whether the engine did anything since the last ask. */
+/* True when the engine has done anything since the last request. */
 static bool has_changed(const loop *l) {
     const quire_stats *b = &l->watch->before;
     quire_stats s;
@@ -64,7 +64,7 @@ static bool has_changed(const loop *l) {
            s.n_requests_waiting != b->n_requests_waiting;
 }
 
-/* ---- answering ---- */
+/* ---- sending ---- */
 
 static void write_text(const void *context, const int32_t *tokens, int32_t n, json_out *o) {
     quire_error err;
@@ -73,12 +73,12 @@ static void write_text(const void *context, const int32_t *tokens, int32_t n, js
     if (quire_detokenize(context, tokens, (size_t)n, false, &text, &n_text, &err) == QUIRE_OK) {
         json_text(o, text, n_text);
     } else {
-        json_raw(o, "\"\""); /* a model without a vocabulary: the ids have to do */
+        json_raw(o, "\"\""); /* a model without a vocabulary: only ids are shown */
     }
     quire_free(text);
 }
 
-/* The operator sees everything; where no key is needed everybody sees all but texts; a tenant what is its own. */
+/* The operator sees everything; without keys everyone sees everything except texts; a tenant sees its own. */
 static pool_viewer viewer_of(const conn *c, const pool_text *text) {
     const server *s = c->loop->server;
     return (pool_viewer){.key = s->pool_key,
@@ -86,7 +86,7 @@ static pool_viewer viewer_of(const conn *c, const pool_text *text) {
                          .owner = c->is_operator || !c->has_tenant ? NULL : c->tenant};
 }
 
-/* The state as `who` may see it; what several may see is written once a response. */
+/* The state as `who` may see it; a state that several watchers may see is written once. */
 static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     watch *h = l->watch;
     strbuf *b = who->owner != NULL ? &h->own : &h->text[who->text != NULL];
@@ -123,7 +123,7 @@ static bool send_state(loop *l, const quire_kv_view *v, watcher *w, int64_t now_
     str all = {l->scratch.p, l->scratch.n};
     conn *c = w->conn;
     if (o.err != QUIRE_OK || state.n == 0) {
-        w->behind = true; /* no memory now; there will be a next time */
+        w->behind = true; /* out of memory: the next state is sent instead */
         return true;
     }
     if (w->kind != WATCH_STREAM) {
@@ -192,7 +192,7 @@ static void on_view(evutil_socket_t fd, short what, void *arg) {
     }
 }
 
-/* Says something to those who heard nothing for long, so that what stands between does not think them dead. */
+/* Sends a comment to watchers that have received nothing for long, so that proxies keep the connection open. */
 static void beat(watch *h, int64_t now_us) {
     for (watcher *w = h->first, *next; w != NULL; w = next) {
         next = w->next;
@@ -236,7 +236,7 @@ quire_err watch_open(loop *l) {
     return l->watch->on_tick != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-/* The view is made when somebody looks for the first time. */
+/* Opens the view for the first watcher. */
 static quire_err open_view(loop *l) {
     watch *h = l->watch;
     if (h->view != NULL) {
@@ -275,7 +275,7 @@ void watch_shut(loop *l) {
     l->watch = NULL;
 }
 
-/* One more of c's kind, or NULL, and c has its response. */
+/* Adds a watcher of c's kind. NULL on failure, and c has its response. */
 static watcher *add(conn *c, watch_kind kind, int32_t page) {
     loop *l = c->loop;
     watch *h = l->watch;
@@ -295,7 +295,8 @@ static watcher *add(conn *c, watch_kind kind, int32_t page) {
     return w;
 }
 
-/* Somebody new waits. Who streams waits for its turn, lest opening and closing streams cost the engine more than a stream does. */
+/* Schedules a state for a new watcher. A stream waits for its turn, so that opening and closing streams costs the engine no more than one
+ * stream. */
 static void hurry(loop *l) {
     watch *h = l->watch;
     int64_t wait_us = h->next_us - clock_us();

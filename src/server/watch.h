@@ -1,34 +1,34 @@
-/* Those who look at the pool's pages over HTTP: GET /debug/pool (server-sent events), /debug/pool/state and /debug/pool/pages/N.
+/* Watchers: clients that read the state of the pool's pages over HTTP, by GET /debug/pool (server-sent events), /debug/pool/state and
+ * /debug/pool/pages/N.
  *
- * A loop with watchers has one quire_pool_view. It asks when somebody new looks, and at most 5 times a second when the engine's counters
- * have changed; when the response is there it is written once and sent to all. What was not read before the next state is due is not
- * followed by more: such a watcher skips states, and is closed by its connection's deadline when it reads nothing at all. The time between
- * two states grows with what writing one costs, so that a huge pool takes at most a twentieth of the loop. Owner: the loop's thread; a
- * watcher hangs on its connection. */
+ * A loop with watchers has one quire_pool_view. It requests a state when a new watcher comes, and at most 5 times a second when the
+ * engine's counters have changed. Each state is written once and sent to all. A watcher that has not read the last state skips the next
+ * one; one that reads nothing at all is closed by its connection's deadline. The time between two states grows with the time that writing
+ * one takes, so that a huge pool takes at most a twentieth of the loop. Owner: the loop's thread; a watcher belongs to its connection. */
 #ifndef SERVER_WATCH_H
 #define SERVER_WATCH_H
 
 #include "server/conn.h"
 
-#define WATCH_MAX 16 /* on one loop; more are answered 503 */
+#define WATCH_MAX 16 /* on one loop; more get status 503 */
 
 struct watcher;
 
 quire_err watch_open(loop *l);
-/* Its watchers are gone with their connections. */
+/* Closes the loop's view. Its watchers are gone with their connections. */
 void watch_shut(loop *l);
 
-/* Streams states to c, as much of them as c may see. */
+/* Streams states to c, limited to what c may see. */
 void watch_stream(conn *c);
-/* Responses c with one state. */
+/* Answers c with one state. */
 void watch_state(conn *c);
-/* Responses c with what lies in a page, which the pool has. */
+/* Answers c with the contents of a page, which must exist. */
 void watch_page(conn *c, int32_t page);
-/* Whether it streams, or waits for one response. */
+/* True for a stream, false for a watcher that waits for one response. */
 bool watch_is_stream(const struct watcher *w);
-/* Ends a stream in order: the server is shutting down. */
+/* Ends a stream cleanly: the server is shutting down. */
 void watch_end(struct watcher *w);
-/* Its connection is closing, or was answered: forgets it. */
+/* Frees a watcher whose connection closes or has its response. */
 void watch_close(struct watcher *w);
 
 #endif

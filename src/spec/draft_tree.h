@@ -1,8 +1,8 @@
-/* A tree of guesses behind a sequence's last known token: tokens that may come next, behind each of them those that may come then, and so
- * on. A line is a tree in which nothing has two children.
+/* A draft tree: guesses of the tokens behind a sequence's last known token, and behind each of them guesses of the next. A line is a tree
+ * whose nodes have one child each.
  *
- * Nodes are numbered so that a node comes behind the one before it; so the first n nodes of a tree are a tree too, which is how it is cut
- * where rows or pages are short. Small enough for a sequence to hold it; nothing here is allocated. Owner: whoever holds it. */
+ * A node has a larger number than its parent. So the first n nodes of a tree are a tree too, and a tree is cut so where rows or pages are
+ * short. It is small enough to lie in a sequence, and needs no allocation. Owner: the struct that holds it. */
 #ifndef SPEC_DRAFT_TREE_H
 #define SPEC_DRAFT_TREE_H
 
@@ -16,25 +16,25 @@
 typedef struct draft_tree {
     int32_t n;
     int32_t tokens[DRAFT_MAX];
-    int8_t parents[DRAFT_MAX]; /* the node before each; DRAFT_ROOT: the last known token */
-    int8_t depths[DRAFT_MAX];  /* tokens between the last known one and what follows the node: 1.. */
+    int8_t parents[DRAFT_MAX]; /* a node's parent; DRAFT_ROOT: the last known token */
+    int8_t depths[DRAFT_MAX];  /* distance from the last known token: 1.. */
 } draft_tree;
 
-/* How large a tree may get. */
+/* Limits on the size of a tree. */
 typedef struct draft_bounds {
     int32_t nodes, depth, width; /* width: children of a node */
 } draft_bounds;
 
-/* A new last node; returns its number. The tree has less than DRAFT_MAX. */
+/* Adds a node at the end and returns its number. The tree has less than DRAFT_MAX nodes. */
 int32_t draft_tree_add(draft_tree *t, int32_t parent, int32_t token);
-/* Which of the first n nodes is the child of `at` that is `token`; DRAFT_ROOT: none is. O(n). */
+/* The child of `at` with this token among the first n nodes; DRAFT_ROOT: there is none. O(n). */
 int32_t draft_tree_child(const draft_tree *t, int32_t n, int32_t at, int32_t token);
-/* The first child of `at` behind node `after` (or, DRAFT_ROOT, at all) among the first n nodes; DRAFT_ROOT: there is none. O(n). */
+/* The first child of `at` after node `after` (DRAFT_ROOT: the first of all) among the first n nodes; DRAFT_ROOT: there is none. O(n). */
 int32_t draft_tree_next(const draft_tree *t, int32_t n, int32_t at, int32_t after);
 /* The greatest depth of the first n nodes. O(n). */
 int32_t draft_tree_depth(const draft_tree *t, int32_t n);
-/* Renumbers: every node is followed by its first child with all that descends from it, then by its next child, in the order in which they
- * were added. So the branch of first children comes first and lies where it would as a line. O(n). */
+/* Renumbers the nodes depth first, children in the order in which they were added. So the branch of first children comes first and lies
+ * where a line would. O(n). */
 void draft_tree_sort(draft_tree *t);
 
 #endif

@@ -1,4 +1,4 @@
-/* Speculative sampling by rejection (Leviathan et al. 2023; Chen et al. 2023): accepts drafts so that what comes out is distributed as the
+/* Speculative sampling by rejection (Leviathan et al. 2023; Chen et al. 2023): accepts drafts so that the output is distributed as the
  * target's own samples, though not equal to them. Distributions are [n_vocab], after all processors. Pure. */
 #ifndef SPEC_REJECTION_H
 #define SPEC_REJECTION_H
@@ -7,18 +7,18 @@
 
 #include "base/err.h"
 
-/* Probability with which a token drafted from `draft` is accepted for `target`: min(1, target / draft); 0 where the draft could not have
+/* The probability with which a token drawn from `draft` is accepted for `target`: min(1, target / draft); 0 where the draft could not have
  * drawn it. */
 double rejection_accept(const float *target, const float *draft, int32_t token);
-/* After a rejection: residual[i] = max(target[i] - draft[i], 0), normalised. Where the two are equal nothing is left, and the target is
- * returned. residual may be target. */
+/* The distribution after a rejection: residual[i] = max(target[i] - draft[i], 0), normalised. Where both are equal nothing is left, and it
+ * is the target. residual may be target. */
 void rejection_residual(const float *target, const float *draft, int32_t n_vocab, float *residual);
-/* The first token, in id order, up to which the distribution holds more than u of its mass; 0 <= u < 1. */
+/* The first token, in id order, at which the cumulated mass exceeds u; 0 <= u < 1. */
 int32_t rejection_draw(const float *distribution, int32_t n_vocab, double u);
 
-/* Walks n_drafted tokens, with uniforms[0..n_drafted) and v: out gets the *n_accepted accepted ones and one more token, drawn from the
- * residual at the first rejection or from target row n_drafted. target is [n_drafted + 1, n_vocab], draft [n_drafted, n_vocab], residual
- * scratch [n_vocab]. QUIRE_NUMERIC when a token is reached that its draft distribution could not have drawn. */
+/* Accepts or rejects n_drafted tokens, with uniforms[0..n_drafted) and v. out gets the *n_accepted accepted ones and one more token, drawn
+ * from the residual at the first rejection or from target row n_drafted. target is [n_drafted + 1, n_vocab], draft [n_drafted, n_vocab],
+ * residual scratch [n_vocab]. QUIRE_NUMERIC when it reaches a token that its draft distribution could not have drawn. */
 quire_err rejection_walk(const float *target, const float *draft, int32_t n_vocab, const int32_t *drafted, int32_t n_drafted,
                          const double *uniforms, double v, float *residual, int32_t *out, int32_t *n_accepted);
 

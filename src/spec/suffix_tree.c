@@ -5,7 +5,7 @@
 typedef struct node {
     int32_t parent, token, count;
     int32_t child, next, previous; /* its first child; its siblings */
-    int32_t best;                  /* the child that was the last to have the highest count */
+    int32_t best;                  /* the last child that reached the highest count */
     int32_t bucket;                /* the next in its hash bucket; in the free list or the dropped list the next there */
     uint8_t depth;
 } node;
@@ -14,7 +14,7 @@ struct suffix_tree {
     node *nodes;
     int32_t *buckets; /* [mask + 1] */
     uint32_t mask;
-    int32_t max_nodes, n_used, n_free; /* n_used: those that were ever in use; n_free: in the free list */
+    int32_t max_nodes, n_used, n_free; /* n_used: nodes that were ever in use; n_free: nodes in the free list */
     int32_t free, dropped;             /* dropped: subtrees whose nodes are to be freed */
     int32_t depth;
 };
@@ -77,7 +77,7 @@ static void leave_bucket(suffix_tree *t, int32_t i) {
     *at = t->nodes[i].bucket;
 }
 
-/* One node of a dropped subtree, free; its children are the next to go. */
+/* Frees one node of a dropped subtree; its children are next. */
 static int32_t take_dropped(suffix_tree *t) {
     int32_t i = t->dropped;
     t->dropped = t->nodes[i].bucket;
@@ -121,7 +121,7 @@ static int32_t new_node(suffix_tree *t, int32_t parent, int32_t token) {
     return i;
 }
 
-/* A child that occurs no more, and has no children. */
+/* Frees a child whose count is 0, and which has no children. */
 static void free_node(suffix_tree *t, int32_t i) {
     node *n = &t->nodes[i], *p = &t->nodes[n->parent];
     leave_bucket(t, i);
@@ -135,7 +135,7 @@ static void free_node(suffix_tree *t, int32_t i) {
     }
     if (p->best == i) {
         p->best = p->child;
-        /* under a root nobody asks for the best */
+        /* the best child of a root is never used */
         for (int32_t c = p->child; c != SUFFIX_NONE && p->parent != SUFFIX_NONE; c = t->nodes[c].next) {
             p->best = t->nodes[c].count > t->nodes[p->best].count ? c : p->best;
         }
@@ -145,7 +145,7 @@ static void free_node(suffix_tree *t, int32_t i) {
     t->n_free++;
 }
 
-/* The child, made where there is none, counted once more. */
+/* Counts the child once more, and makes it where there is none. */
 static int32_t count_child(suffix_tree *t, int32_t parent, int32_t token) {
     int32_t i = find_child(t, parent, token);
     i = i != SUFFIX_NONE ? i : new_node(t, parent, token);
@@ -201,7 +201,7 @@ bool suffix_tree_add(suffix_tree *t, suffix_cursor *c, int32_t token) {
     return true;
 }
 
-/* Takes the run of `length` tokens once out. */
+/* Uncounts the run of `length` tokens once. */
 static void take_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t length) {
     int32_t path[SUFFIX_MAX_DEPTH], i = root;
     for (int32_t k = 0; k < length; k++) {
@@ -214,7 +214,7 @@ static void take_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_
     }
 }
 
-/* Counts the run of tokens once more; returns how much of it nodes sufficed for. */
+/* Counts the run of tokens once more; returns how many of them had nodes. */
 static int32_t put_run(suffix_tree *t, int32_t root, const int32_t *tokens, int32_t length) {
     int32_t i = root, k = 0;
     while (k < length && (i = count_child(t, i, tokens[k])) != SUFFIX_NONE) {
@@ -244,7 +244,7 @@ void suffix_tree_take(suffix_tree *t, int32_t root, const int32_t *tokens, int32
     }
 }
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
 int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n) {
     int32_t i = root;
@@ -255,7 +255,7 @@ int32_t suffix_tree_find(const suffix_tree *t, int32_t root, const int32_t *toke
 }
 
 int32_t suffix_tree_match(const suffix_tree *t, int32_t root, const int32_t *tokens, int32_t n, int32_t *length) {
-    /* a suffix of low tokens is found; none of more than high is */
+    /* a suffix of `low` tokens is found; none of more than `high` is */
     int32_t found = SUFFIX_NONE, low = 0, high = n < t->depth - 1 ? n : t->depth - 1;
     while (low < high) {
         int32_t middle = (low + high + 1) / 2, i = suffix_tree_find(t, root, tokens + n - middle, middle);
@@ -276,7 +276,7 @@ int32_t suffix_tree_count(const suffix_tree *t, int32_t i) {
 
 /* ---- guesses ---- */
 
-/* What may be guessed next: that the token of `node` follows node `parent` of the tree of guesses. */
+/* A candidate guess: the token of `node` follows node `parent` of the draft tree. */
 typedef struct guess {
     double p;
     int32_t node, parent;
@@ -285,14 +285,14 @@ typedef struct guess {
 typedef struct guesser {
     const suffix_tree *t;
     int32_t root;
-    const int32_t *tokens; /* [n] what was there before */
+    const int32_t *tokens; /* [n] the sequence */
     int32_t n, width;
     draft_tree *out;
     int32_t n_open;
     guess open[(DRAFT_MAX + 1) * DRAFT_MAX_WIDTH];
 } guesser;
 
-/* The node of the last `length` tokens that end with `parent`, those before it and what was there before. */
+/* The node of the last `length` tokens that end with `parent`, its ancestors and the sequence before them. */
 static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
     int32_t run[SUFFIX_MAX_DEPTH], n = g->n;
     for (int32_t i = length - 1; i >= 0; i--) {
@@ -302,12 +302,12 @@ static int32_t find_end(const guesser *g, int32_t parent, int32_t length) {
     return suffix_tree_find(g->t, g->root, run, length);
 }
 
-/* Opens what most often followed node i, which has probability p and stands for `parent`. Of those that are as frequent the best is the
+/* Adds the most frequent children of node i, which has probability p and corresponds to `parent`. Of equally frequent ones the best is the
  * first. */
 static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     const node *nodes = g->t->nodes;
     guess *first = g->open + g->n_open;
-    /* too deep to know more: from half as many tokens */
+    /* the deepest level has no children: continues from half as many tokens */
     if (nodes[i].best == SUFFIX_NONE && nodes[i].depth == g->t->depth && g->t->depth > 1) {
         i = find_end(g, parent, g->t->depth / 2);
     }
@@ -334,7 +334,7 @@ static void open_children(guesser *g, int32_t i, int32_t parent, double p) {
     g->n_open += n;
 }
 
-/* Takes the likeliest guess out; the one that was opened first among equals. */
+/* Removes the likeliest guess; of equal ones the one that was added first. */
 static guess take_likeliest(guesser *g) {
     int32_t best = 0;
     for (int32_t i = 1; i < g->n_open; i++) {

@@ -15,7 +15,7 @@ static bool ends(str s, const char *with) {
     return s.n >= n && memcmp(s.p + s.n - n, with, n) == 0;
 }
 
-/* <|user|>, also with the full-width bars that some makers use: a control token, whatever its flags are. */
+/* True for <|user|>, also with the full-width bars that some makers use: a control token, whatever its flags are. */
 static bool looks_like_control(str content) {
     return content.n > 4 &&
            ((begins(content, "<|") && ends(content, "|>")) || (begins(content, "<\xEF\xBD\x9C") && ends(content, "\xEF\xBD\x9C>")));
@@ -64,7 +64,7 @@ static int compare_patterns(const void *x, const void *y) {
     return (a > b) - (a < b);
 }
 
-/* Patterns sorted[low..high) share their first depth bytes, which lead to node; work for its children is put on the stack. */
+/* Patterns sorted[low..high) share their first depth bytes, which lead to node. Work for its children goes on the stack. */
 typedef struct trie_range {
     size_t low, high, depth, node;
 } trie_range;
@@ -207,7 +207,7 @@ static bool may_stand(const added_walk *w, const added_token *t, size_t start, s
     return w->marks == NULL || !t->control || text_marks_allow(w->marks, w->offset + start, w->offset + end);
 }
 
-/* The longest token that begins at text[at], or -1; its end goes to *end. */
+/* The longest token that begins at text[at], or -1; *end is its end. */
 static int32_t longest_at(const added_walk *w, size_t at, size_t *end) {
     const trie_node *node = &w->trie->nodes[0];
     int32_t best = -1;
@@ -244,7 +244,7 @@ bool added_walk_next(added_walk *w) {
         start = t->lstrip ? skip_spaces_left(w->text, start, w->done) : start;
         end = t->rstrip ? skip_spaces_right(w->text, end) : end;
         w->stretch_at = w->done;
-        w->stretch_n = start > w->done ? start - w->done : 0; /* a token before may have taken the space that this one begins with */
+        w->stretch_n = start > w->done ? start - w->done : 0; /* the token before may have taken the space at this one's start */
         w->done = end;
         w->id = t->id;
         return true;

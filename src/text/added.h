@@ -1,5 +1,5 @@
-/* Added tokens: strings that are found in the text before anything else is done to it (or, `normalized`, after normalizing), and become
- * their id. Immutable once built. */
+/* Added tokens: strings that are found in the raw text (or, `normalized`, in the normalized text) before the other steps, and become their
+ * id. Immutable once built. */
 #ifndef TEXT_ADDED_H
 #define TEXT_ADDED_H
 
@@ -12,10 +12,10 @@
 typedef struct added_token {
     int32_t id;
     str content;         /* as the vocabulary names it; in the set's text */
-    str pattern;         /* what is looked for: content, normalized if the token is; in the set's text */
+    str pattern;         /* the string to find: content, normalized if the token is; in the set's text */
     bool special;        /* skipped when decoding, ordinary text when special tokens are not parsed */
-    bool control;        /* says who speaks: special, or spelled like <|this|>; added_set_add finds out */
-    bool normalized;     /* looked for in the normalized text */
+    bool control;        /* a control token: special, or spelled like <|this|>; set by added_set_add */
+    bool normalized;     /* found in the normalized text */
     bool single_word;    /* only where no word character touches it */
     bool lstrip, rstrip; /* takes the white space around it */
 } added_token;
@@ -26,7 +26,7 @@ typedef struct trie_node {
     uint8_t byte;
 } trie_node;
 
-/* A byte trie; a node's children lie side by side, in ascending order of their bytes. Root 0. */
+/* A byte trie. A node's children are contiguous, in ascending order of their bytes. The root is node 0. */
 typedef struct added_trie {
     trie_node *nodes;
     size_t n, cap;
@@ -42,9 +42,9 @@ typedef struct added_set {
     int32_t n_ids;
 } added_set;
 
-/* Copies *t with its texts. QUIRE_NO_MEMORY. An empty pattern is never found. */
+/* Adds a copy of *t and its texts. QUIRE_NO_MEMORY. An empty pattern is never found. */
 quire_err added_set_add(added_set *a, const added_token *t);
-/* Makes it searchable; ids are below n_ids. */
+/* Builds the tries; ids are below n_ids. */
 quire_err added_set_finish(added_set *a, int32_t n_ids);
 void added_set_deinit(added_set *a);
 /* NULL for an id that is not an added token's. */
@@ -61,16 +61,16 @@ typedef struct added_walk {
     const added_trie *trie;
     str text;
     bool skip_special;            /* special tokens are ordinary text */
-    const text_marks *marks;      /* where control tokens may stand, others are ordinary text; NULL: anywhere */
-    size_t offset;                /* of text in what the marks are of */
-    size_t done, from;            /* given out up to here; searched up to here */
-    size_t stretch_at, stretch_n; /* found: what lies before the token, perhaps empty */
-    int32_t id;                   /* found: the token, or -1 at the end */
+    const text_marks *marks;      /* the positions where control tokens are allowed (others are ordinary text); NULL: anywhere */
+    size_t offset;                /* offset of text in the text that the marks belong to */
+    size_t done, from;            /* returned up to here; searched up to here */
+    size_t stretch_at, stretch_n; /* result: the text before the token, perhaps empty */
+    int32_t id;                   /* result: the token, or -1 at the end */
 } added_walk;
 
 /* The caller may set marks and offset before the first step. */
 void added_walk_begin(added_walk *w, const added_set *set, const added_trie *trie, str text, bool skip_special);
-/* The next stretch and token; false when all was given out. Leftmost and longest first. */
+/* Finds the next stretch and token; false at the end of the text. Leftmost and longest first. */
 bool added_walk_next(added_walk *w);
 
 #endif

@@ -66,7 +66,7 @@ static quire_err add_symbol(bpe_scratch *s, int32_t id, size_t at, size_t n) {
     return QUIRE_OK;
 }
 
-/* A character with what the vocabulary spells before it (not first in its word) and behind it (last). */
+/* A character with the vocabulary's prefix (not first in its word) and suffix (last). */
 static quire_err affix(const bpe *b, bpe_scratch *s, str *character, bool first, bool last) {
     strbuf_clear(&s->affixed);
     if (!first && b->prefix != NULL) {
@@ -89,9 +89,9 @@ static bool has_all_bytes(const bpe *b, str text) {
     return true;
 }
 
-/* The characters of word as symbols. What is not in the vocabulary becomes bytes, or else the unknown token; several in a row become one
- * with fuse_unk. A pending unknown token is written when the next known character comes, so behind fallen-back bytes, as the tokenizers
- * library does. */
+/* Turns the characters of word into symbols. A character outside the vocabulary becomes bytes, or else the unknown token; several in a row
+ * become one with fuse_unk. A pending unknown token is written when the next known character comes, and so behind fallback bytes, as in the
+ * tokenizers library. */
 static quire_err begin_word(const bpe *b, str word, bpe_scratch *s) {
     bool affixes = b->prefix != NULL || b->suffix != NULL, pending = false;
     size_t len;
@@ -140,7 +140,7 @@ static quire_err merge_all(const bpe *b, bpe_scratch *s) {
         bpe_entry e = heap_pop(s);
         int32_t i = (int32_t)(uint32_t)e.key, next = s->symbols[i].next;
         if (s->symbols[i].id != e.left || next >= n || s->symbols[next].id != e.right) {
-            continue; /* one of them has merged otherwise since */
+            continue; /* one of the two has merged with another since */
         }
         bpe_symbol *left = &s->symbols[i], *right = &s->symbols[next];
         left->id = e.id;
@@ -158,7 +158,7 @@ static quire_err merge_all(const bpe *b, bpe_scratch *s) {
     return QUIRE_OK;
 }
 
-/* A symbol that is no token, at the end: its bytes, or one unknown token for it and those before it. */
+/* Writes a symbol that is not a token, at the end: its bytes, or one unknown token for it and those before it. */
 static quire_err write_unknown(const bpe *b, str text, bool after_unknown, token_list *out) {
     if (b->byte_fallback && has_all_bytes(b, text)) {
         for (size_t i = 0; i < text.n; i++) {
@@ -183,7 +183,7 @@ static quire_err encode_symbols(const bpe *b, str word, bpe_scratch *s, token_li
     return QUIRE_OK;
 }
 
-/* A stretch of text that no merge crosses. Most are one token: that a token's text encodes to itself is found out once. */
+/* Encodes a stretch of text that no merge crosses. Most are one token: whether a token's text encodes to itself is computed once. */
 static quire_err encode_stretch(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     int32_t id = b->prefix != NULL || b->suffix != NULL ? -1 : piece_table_find(b->vocab, word);
     uint8_t whole = id < 0 ? WHOLE_OTHERS : atomic_load_explicit(&b->whole[id], memory_order_relaxed);
@@ -210,7 +210,7 @@ quire_err bpe_encode(const bpe *b, str word, bpe_scratch *s, token_list *out) {
     if (b->neighbours.slots == NULL) {
         return encode_stretch(b, word, s, out);
     }
-    /* Where two known characters meet that stand together in no piece, the word falls apart. */
+    /* The word is cut between two known characters that are adjacent in no piece. */
     size_t start = 0, len;
     int32_t before = -1;
     for (size_t i = 0; i < word.n; i += len) {

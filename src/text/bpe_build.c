@@ -3,7 +3,7 @@
 #include "text/bpe.h"
 #include "text/chars.h"
 
-/* The symbol of one character: its id, its number among the inner characters, or -1. */
+/* The symbol of one character: its id, its index among the inner characters, or -1. */
 static int32_t symbol_of(const bpe *b, str character) {
     int32_t id = piece_table_find(b->vocab, character);
     if (id >= 0 || b->inner.slots == NULL) {
@@ -50,7 +50,7 @@ quire_err bpe_add_merge(bpe *b, uint32_t rank, str left, str right, strbuf *scra
     return l < 0 || r < 0 || made < 0 ? QUIRE_NOT_FOUND : pair_table_put(&b->pairs, l, r, rank, made);
 }
 
-/* Orders scores as unsigned numbers, highest first; equal scores are equal ranks, NaN is last. */
+/* Maps scores to ranks as unsigned numbers, highest first. Equal scores have equal ranks; NaN is last. */
 static uint32_t rank_of(float score) {
     uint32_t bits;
     if (score != score) {
@@ -62,10 +62,10 @@ static uint32_t rank_of(float score) {
     return ~ascending;
 }
 
-/* The characters inside pieces that are not pieces themselves. */
+/* Finds the characters inside pieces that are not pieces themselves. */
 static quire_err find_inner_chars(bpe *b) {
     size_t n = 0, len;
-    for (int pass = 0; pass < 2; pass++) { /* counts at most, then adds */
+    for (int pass = 0; pass < 2; pass++) { /* the first pass counts an upper bound, the second adds */
         if (pass == 1) {
             TRY(piece_table_init(&b->inner, (int32_t)(n < 0x110000 ? n : 0x110000), n, 4 * n));
         }

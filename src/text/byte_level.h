@@ -1,5 +1,5 @@
-/* Byte-level alphabet (Radford et al. 2019, GPT-2): each byte as one visible character, so that a vocabulary can be written as text. Bytes
- * that are visible in Latin-1 stand for themselves, the other 68 for U+0100 and up. */
+/* Byte-level alphabet (Radford et al. 2019, GPT-2): one visible character for each byte, so that a vocabulary can be written as text. Bytes
+ * that are visible in Latin-1 represent themselves; the other 68 are U+0100 and up. */
 #ifndef TEXT_BYTE_LEVEL_H
 #define TEXT_BYTE_LEVEL_H
 
@@ -10,11 +10,11 @@
 #define BYTE_LEVEL_CHARS 0x144 /* all characters of the alphabet are below */
 
 int32_t byte_level_char(uint8_t byte);
-/* -1 for a character that is not of the alphabet. */
+/* -1 for a character outside the alphabet. */
 int32_t byte_level_byte(int32_t c);
-/* Appends text's bytes, spelled. */
+/* Appends text's bytes, spelled in the alphabet. */
 quire_err byte_level_add(strbuf *b, str text);
-/* Appends the bytes that a piece spells; a piece with any other character in it stands for itself. */
+/* Appends the bytes that a piece spells. A piece with any other character is appended unchanged. */
 quire_err byte_level_add_bytes(strbuf *b, str piece);
 
 #endif

@@ -1,4 +1,4 @@
-/* The classes of characters that tokenizers and patterns name, by Debian's utf8proc. Stateless: any thread. */
+/* Unicode character classes that tokenizers and patterns use, from utf8proc. Stateless: any thread. */
 #ifndef TEXT_CHARS_H
 #define TEXT_CHARS_H
 
@@ -12,7 +12,7 @@ bool char_is_word(int32_t c);        /* Alphabetic, M, Nd, Pc: what \w matches *
 bool char_is_mark(int32_t c);        /* M */
 bool char_is_nonspacing(int32_t c);  /* Mn */
 bool char_is_other(int32_t c);       /* Cc, Cf, Cs, Co */
-/* The lower case of one character by itself, one or two characters in out; their number. */
+/* Writes the lower case of one character, without context, to out: one or two characters. Returns their number. */
 int char_lower(int32_t c, int32_t out[2]);
 
 #endif

@@ -51,8 +51,8 @@ static quire_err put(decode_state *s, int32_t i, str part, bool begins);
 
 /* ---- bytes ---- */
 
-/* Gives out the held bytes: whole characters, U+FFFD for each wrong part; keeps a tail that may still become a character unless all must
- * go. each_byte: U+FFFD for each byte of a wrong part. */
+/* Outputs the withheld bytes: whole characters, U+FFFD for each invalid part. Keeps a tail that may still become a character, unless all is
+ * set. each_byte: U+FFFD for each byte of an invalid part. */
 static quire_err put_bytes(decode_state *s, int32_t i, bool all, bool each_byte) {
     strbuf *t = &s->held[i].text, *w = &s->work[i];
     size_t done = 0, len;
@@ -92,7 +92,7 @@ static bool is_byte_token(str token, uint8_t *byte) {
     return true;
 }
 
-/* The end of a run of byte tokens. */
+/* Ends a run of byte tokens. */
 static quire_err end_fallback(decode_state *s, int32_t i) {
     strbuf *t = &s->held[i].text;
     if (s->mode == DECODE_STREAM || utf8_is_valid((str){t->p, t->n})) {
@@ -148,7 +148,7 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
     const decode_step *step = &s->decoder->steps[i];
     decode_held *h = &s->held[i];
     strbuf *w = &s->work[i];
-    if (begins) { /* what the token before held back was its end: dropped */
+    if (begins) { /* text withheld from the token before was its end: dropped */
         strbuf_clear(&h->text);
         h->n_cut = h->n_back = 0;
         h->leading = true;
@@ -163,7 +163,7 @@ static quire_err put_strip(decode_state *s, int32_t i, str part, bool begins) {
         } else if (match && step->stop > 0) {
             h->leading = false;
             TRY(strbuf_add(&h->text, part.p, n));
-            if (++h->n_back > step->stop) { /* only the last ones may go */
+            if (++h->n_back > step->stop) { /* only the last ones may be cut */
                 TRY(strbuf_add(w, step->content, n));
                 h->text.n -= n;
                 h->n_back--;
@@ -186,7 +186,7 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     matcher literal = {.literal = step->content, .n_literal = step->n_content};
     strbuf *held = &s->held[i].text, *w = &s->work[i];
     strbuf_clear(w);
-    TRY(add_replaced(s, &literal, (str){held->p, held->n}, (str){" ", 1}, w)); /* what was held was not the last */
+    TRY(add_replaced(s, &literal, (str){held->p, held->n}, (str){" ", 1}, w)); /* the withheld text was not the last */
     match_iter it = {.subject = token};
     bool found;
     TRY(matcher_next(&literal, &s->scratch, &it, &found));
@@ -197,7 +197,7 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     return put(s, i + 1, (str){w->p, w->n}, true);
 }
 
-/* What transformers calls clean-up of tokenization spaces, within one token. */
+/* transformers' clean-up of tokenization spaces, within one token. */
 static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
     static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
                                            {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
@@ -272,7 +272,7 @@ static quire_err put(decode_state *s, int32_t i, str part, bool begins) {
     }
 }
 
-/* SentencePiece decides by a token's class, so this step is the only one of its decoder. */
+/* SentencePiece decides by a token's class, so this is the only step of its decoder. */
 static quire_err add_sentencepiece(decode_state *s, str token, piece_class class) {
     const decode_step *step = &s->decoder->steps[0];
     decode_held *h = &s->held[0];

@@ -1,5 +1,5 @@
-/* Decoders: tokens to text, one at a time. A decoder is a chain of steps; each takes tokens, or parts of one, and hands on what is settled,
- * so that decoding a whole list and streaming it are the same code.
+/* Decoders: tokens to text, one token at a time. A decoder is a chain of steps. Each step receives tokens, or parts of one, and passes on
+ * the text that can no longer change. So one code decodes whole lists and streams.
  *
  * A decoder is immutable once built; a decode_state belongs to one stream and one thread. */
 #ifndef TEXT_DECODE_H
@@ -43,21 +43,21 @@ typedef struct decoder {
 } decoder;
 
 void decoder_deinit(decoder *d);
-/* NULL when the steps can follow each other, else what cannot. */
+/* NULL when the steps can be combined in this order, else the name of what cannot. */
 const char *decoder_check(const decoder *d);
 
 typedef struct decode_held {
-    strbuf text;      /* what a step holds back */
+    strbuf text;      /* text that a step withholds */
     int64_t n_tokens; /* begun so far */
     int32_t n_cut;    /* STRIP: cut from this token's start */
-    int32_t n_back;   /* STRIP: held back at its end */
+    int32_t n_back;   /* STRIP: withheld at its end */
     bool leading;     /* STRIP: still at its start. SENTENCEPIECE: nothing but controls so far */
 } decode_held;
 
-/* What tokens of a byte run that is no UTF-8 become. */
+/* The text for a byte run that is not valid UTF-8. */
 typedef enum decode_mode {
-    DECODE_WHOLE, /* as the tokenizers library decodes a list: with fallback bytes, a wrong run is all U+FFFD */
-    DECODE_STREAM /* complete characters are given out as they come, so that run keeps them */
+    DECODE_WHOLE, /* as the tokenizers library decodes a list: with fallback bytes, an invalid run is all U+FFFD */
+    DECODE_STREAM /* complete characters are output as they arrive, so that run keeps them */
 } decode_mode;
 
 typedef struct decode_state {
@@ -72,13 +72,13 @@ typedef struct decode_state {
 void decode_begin(decode_state *s, const decoder *d, decode_mode mode);
 void decode_deinit(decode_state *s);
 
-/* What SentencePiece knows of a token beside its text. */
+/* A token's class in SentencePiece. */
 typedef enum piece_class { PIECE_NORMAL, PIECE_BYTE, PIECE_CONTROL, PIECE_UNKNOWN } piece_class;
 
-/* Appends to *out what is settled once this token has come. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (out->max): the state is then of no more use.
- */
+/* Adds a token and appends the text that is final after it to *out. QUIRE_NO_MEMORY, QUIRE_TOO_LARGE (out->max): the state is then
+ * unusable. */
 quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out);
-/* Appends the rest; the state is as begun. */
+/* Appends the remaining text. The state is then as new. */
 quire_err decode_finish(decode_state *s, strbuf *out);
 
 #endif

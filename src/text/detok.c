@@ -3,16 +3,16 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "text/tokenizer_impl.h"
 #include "text/chars.h"
+#include "text/tokenizer_impl.h"
 
 struct detok {
     const tokenizer *t;
     bool skip_special;
     decode_state state;
-    strbuf piece;  /* what the last token gave */
-    bool holds;    /* U+FFFD at the end waits */
-    size_t n_held; /* how many wait */
+    strbuf piece;  /* text of the last token */
+    bool holds;    /* U+FFFD at the end is withheld */
+    size_t n_held; /* how many are withheld */
 };
 
 quire_err detok_open(const tokenizer *t, bool skip_special, detok **out) {
@@ -39,7 +39,7 @@ void detok_hold_replacements(detok *d) {
     d->holds = true;
 }
 
-/* Gives out the replacement characters that were held back. */
+/* Appends the withheld replacement characters. */
 static quire_err give_held(detok *d, strbuf *out) {
     for (; d->n_held > 0; d->n_held--) {
         TRY(strbuf_add_str(out, UTF8_REPLACEMENT));
@@ -47,7 +47,7 @@ static quire_err give_held(detok *d, strbuf *out) {
     return QUIRE_OK;
 }
 
-/* Appends d->piece to *out, but for replacement characters at its end where those wait. */
+/* Appends d->piece to *out. Where replacement characters are withheld, those at its end are. */
 static quire_err give_piece(detok *d, strbuf *out) {
     size_t n = d->piece.n, n_tail = 0, width = strlen(UTF8_REPLACEMENT);
     while (d->holds && n >= width && memcmp(d->piece.p + n - width, UTF8_REPLACEMENT, width) == 0) {

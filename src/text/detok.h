@@ -1,8 +1,8 @@
 /* Streaming detokenizer: ids in, complete UTF-8 characters out, one token at a time.
  *
- * Invariant: the concatenation of everything add() gave and what flush() gives equals decoding all the ids at once, but for a run of
- * fallback bytes that is not UTF-8 as a whole: decoding it at once makes every byte U+FFFD, a stream has given out its complete characters
- * by then. Never half a character, never a lost space. One stream is used by one thread. */
+ * Invariant: all outputs of detok_add and detok_flush together equal the decoding of all ids at once. The exception is a run of fallback
+ * bytes that is not UTF-8 as a whole: decoding at once makes every byte U+FFFD, while a stream has output its complete characters by then.
+ * Output never has half a character and never loses a space. One stream is used by one thread. */
 #ifndef TEXT_DETOK_H
 #define TEXT_DETOK_H
 
@@ -13,14 +13,14 @@ typedef struct detok detok;
 /* skip_special: special tokens give no text. The tokenizer must outlive it. */
 quire_err detok_open(const tokenizer *t, bool skip_special, detok **out);
 void detok_close(detok *d);
-/* From now on U+FFFD at the end of what is complete waits for the next character, or flush: bytes that make no character then come out as
- * they do from the tokenizers library's stream, which cannot tell them from the beginning of one. */
+/* Withholds U+FFFD at the end of the output until the next character or flush. Bytes that make no character then decode as in the
+ * tokenizers library's stream, which cannot distinguish them from the start of one. */
 void detok_hold_replacements(detok *d);
-/* The stream as if ids had been added already and their text taken: a continuation knows what stands before it. n may be 0. */
+/* Puts the stream in the state after ids, without their text: a continuation depends on the tokens before it. n may be 0. */
 quire_err detok_prime(detok *d, const int32_t *ids, size_t n);
-/* Appends to *out what is complete once id has come. */
+/* Adds id and appends the text that is complete after it to *out. */
 quire_err detok_add(detok *d, int32_t id, strbuf *out);
-/* Appends what is left unfinished, as the tokenizer's decoder writes it (U+FFFD); the stream is then as opened. */
+/* Appends unfinished bytes, as the tokenizer's decoder writes them (U+FFFD). The stream is then as opened. */
 quire_err detok_flush(detok *d, strbuf *out);
 
 #endif

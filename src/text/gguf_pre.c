@@ -1,4 +1,4 @@
-/* The pre-tokenizers that tokenizer.ggml.pre names, as step tables. */
+/* The pre-tokenizers of tokenizer.ggml.pre, as step tables. */
 #include "text/tokenizer_impl.h"
 
 typedef enum rule_kind {
@@ -28,7 +28,7 @@ typedef struct pre_rules {
 #define QWEN2        CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TAIL
 #define GPT2         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
-/* Words by case: capitals and then small letters, as o200k and tekken cut them. */
+/* Words by case: capitals, then small letters, as in o200k and tekken. */
 #define UPPER      "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER      "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LEAD       "[^\\r\\n\\p{L}\\p{N}]?"
@@ -93,7 +93,7 @@ static const pre_rules table[] = {
       {RULE_SPLIT, "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
                    "| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
       {RULE_BYTES, 0}}},
-    /* Where the file names none; llama.cpp's choice. */
+    /* Where the file names none: llama.cpp's choice. */
     {"default",
      false,
      false,

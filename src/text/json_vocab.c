@@ -45,7 +45,7 @@ static quire_err read_vocab(json_vocab *r, json_scan *s) {
     }
 }
 
-/* A string or null, kept in texts[i]. */
+/* Reads a string or null, and keeps it in texts[i]. */
 static quire_err read_text(json_vocab *r, json_scan *s, int i, str *out) {
     str text;
     if (json_scan_peek(s) != '"') {
@@ -154,7 +154,7 @@ quire_err json_vocab_strip(str file, strbuf *out, quire_error *err) {
     json_vocab r;
     quire_err e = json_vocab_read(&r, file, err);
     str spans[] = {r.vocab, r.merges};
-    int first = r.vocab.p == NULL || (r.merges.p != NULL && r.merges.p < r.vocab.p); /* in which order they stand */
+    int first = r.vocab.p == NULL || (r.merges.p != NULL && r.merges.p < r.vocab.p); /* in their order in the file */
     const char *from = file.p, *end = file.p + file.n;
     for (int i = 0; i < 2 && e == QUIRE_OK; i++) {
         str span = spans[(first + i) % 2];

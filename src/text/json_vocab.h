@@ -1,4 +1,4 @@
-/* The parts of a tokenizer.json, found in one pass: the vocabulary as entries, the rest as spans for whoever builds it. */
+/* The parts of a tokenizer.json, found in one pass: the vocabulary as entries, the other components as spans for their own readers. */
 #ifndef TEXT_JSON_VOCAB_H
 #define TEXT_JSON_VOCAB_H
 
@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 
-/* An entry of the model's vocabulary: its text lies in the file, or, when it had escapes, in the reader's own buffer. */
+/* An entry of the model's vocabulary. Its text points into the file, or, when it had escapes, into the reader's own buffer. */
 typedef struct json_entry {
     size_t at;
     uint32_t n;
@@ -17,7 +17,7 @@ typedef struct json_entry {
 
 typedef struct json_vocab {
     str added, normalizer, pretokenizer, post, decoder; /* spans of the file */
-    str type, vocab, merges, unk, prefix, suffix;       /* of the model; vocab and merges are spans, the others lie in texts */
+    str type, vocab, merges, unk, prefix, suffix;       /* of the model; vocab and merges are spans, the others are in texts */
     bool fuse_unk, byte_fallback, ignore_merges, has_dropout;
     json_entry *entries;
     size_t n, cap;
@@ -26,11 +26,11 @@ typedef struct json_vocab {
     int64_t max_id;
 } json_vocab;
 
-/* Fills *r from file, which is borrowed; r->file is set. After a failure as well it is for json_vocab_deinit. */
+/* Fills *r from file, which is borrowed; r->file is set. The caller calls json_vocab_deinit, also after a failure. */
 quire_err json_vocab_read(json_vocab *r, str file, quire_error *err);
 void json_vocab_deinit(json_vocab *r);
 str json_vocab_text(const json_vocab *r, const json_entry *e);
-/* Appends file with an empty vocabulary and no merges: what a tokenizer with tables (tables.h) still reads. */
+/* Appends file with an empty vocabulary and no merges: the rest of the file that a tokenizer with tables (tables.h) reads. */
 quire_err json_vocab_strip(str file, strbuf *out, quire_error *err);
 
 #endif

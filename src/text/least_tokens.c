@@ -1,4 +1,4 @@
-/* The least number of tokens that a text can have, by its length: what a server may refuse without tokenizing it. */
+/* Computes the least number of tokens that a text of a given length can have, so that a server can refuse a text without tokenizing it. */
 #include "base/utf8.h"
 #include "text/byte_level.h"
 #include "text/tokenizer_impl.h"
@@ -17,7 +17,7 @@ static bool is_byte_level(const tokenizer *t) {
     return false;
 }
 
-/* Whether every byte has a token, so that no character is dropped or runs together with others to one unknown token. */
+/* True when every byte has a token, so that no character is dropped or merged with others into one unknown token. */
 static quire_err spells_all(const tokenizer *t, bool byte_level, bool *all) {
     strbuf b = {0};
     quire_err e = QUIRE_OK;
@@ -44,7 +44,7 @@ static size_t n_chars(str s) {
     return n;
 }
 
-/* Of normalized text, but for added tokens, which may be found in the text as it is. A character of a byte-level piece is a byte. */
+/* In bytes of normalized text, except for added tokens, which may be found in the raw text. A character of a byte-level piece is a byte. */
 static size_t longest_token(const tokenizer *t, bool byte_level) {
     size_t longest = 1;
     for (int32_t i = 0; i < t->vocab.n; i++) {

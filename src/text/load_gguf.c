@@ -1,8 +1,8 @@
-/* A tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "llama" SentencePiece's BPE with scores. */
+/* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "llama" is SentencePiece's BPE with scores. */
 #include "base/mem.h"
+#include "text/chars.h"
 #include "text/tables.h"
 #include "text/tokenizer_impl.h"
-#include "text/chars.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
 
@@ -23,7 +23,7 @@ static quire_err check(const vocab *v, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* Which tokens ordinary text may become. In SentencePiece neither bytes nor controls; in byte-level BPE merges decide alone. */
+/* True for tokens that ordinary text may become. In SentencePiece neither bytes nor controls; in byte-level BPE only the merges decide. */
 static bool is_findable(const vocab *v, int32_t id, bool sentencepiece) {
     vocab_type k = type_at(v, id);
     return sentencepiece ? k == VOCAB_NORMAL || k == VOCAB_USER_DEFINED || k == VOCAB_UNUSED : true;
@@ -73,7 +73,7 @@ static quire_err load_special_texts(tokenizer *t, const vocab *v) {
 
 /* ---- byte-level BPE ---- */
 
-/* "left right"; a part may begin with a space, but is never only one. */
+/* Splits "left right". A side may begin with a space, but is never only a space. */
 static bool split_merge(str line, str *left, str *right) {
     const char *space = line.n < 3 ? NULL : memchr(line.p + 1, ' ', line.n - 2);
     if (space == NULL) {
@@ -132,7 +132,7 @@ static quire_err load_classes(tokenizer *t, const vocab *v) {
     return QUIRE_OK;
 }
 
-/* <0x00>..<0xFF>, where the file says that they are bytes. */
+/* Finds <0x00>..<0xFF>, where the file says that they are bytes. */
 static void find_bytes(tokenizer *t, const vocab *v) {
     static const char hex[] = "0123456789ABCDEF";
     for (int b = 0; b < 256; b++) {

@@ -1,13 +1,13 @@
-/* A tokenizer from tokenizer.json, with what tokenizer_config.json and special_tokens_map.json say of its special tokens. */
+/* Loads a tokenizer from tokenizer.json, with the special tokens of tokenizer_config.json and special_tokens_map.json. */
 #include "base/mem.h"
 #include "json/json.h"
 #include "json/json_scan.h"
+#include "text/chars.h"
 #include "text/json_vocab.h"
 #include "text/tables.h"
 #include "text/tokenizer_impl.h"
-#include "text/chars.h"
 
-#define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids that name nothing, at most this many and three times those that do */
+#define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids without a token, at most this many and three times those with one */
 
 /* ---- the vocabulary and added tokens ---- */
 
@@ -21,7 +21,7 @@ static int64_t max_added_id(json_value *added) {
     return max;
 }
 
-/* The vocabulary of a packed model: the added tokens are in it. */
+/* Takes the vocabulary of a packed model, which contains the added tokens. */
 static quire_err take_vocab(tokenizer *t, str tables, json_value *added, quire_error *err) {
     TRY(tables_take(t, tables, err));
     return max_added_id(added) < t->vocab.n
@@ -83,7 +83,7 @@ static quire_err build_added(tokenizer *t, json_value *added, quire_error *err) 
 
 /* ---- the model ---- */
 
-/* One of "left right" and ["left", "right"]. copies: for texts with escapes. */
+/* Reads "left right" or ["left", "right"]. copies: for texts with escapes. */
 static quire_err read_merge(json_scan *s, strbuf copies[2], str *left, str *right) {
     bool more;
     if (json_scan_peek(s) == '[') {
@@ -144,7 +144,7 @@ static quire_err copy_affix(str s, char **out, size_t *n) {
     return s.n > 0 && *out == NULL ? QUIRE_NO_MEMORY : QUIRE_OK;
 }
 
-/* True when the pre-tokenizer leaves whole texts as they are, as Llama's do. */
+/* True when the pre-tokenizer does not cut texts, like Llama's. */
 static bool leaves_long_words(const pretokenizer *p) {
     for (int32_t i = 0; i < p->n; i++) {
         if (p->steps[i].kind != PRE_METASPACE && p->steps[i].match.re != NULL) {
@@ -177,7 +177,7 @@ static quire_err build_model(tokenizer *t, const json_vocab *r, quire_error *err
 
 /* ---- the special tokens ---- */
 
-/* "bos_token": "<s>", or {"content": "<s>", ...}; of the first of the documents that has it. */
+/* Reads "bos_token": "<s>", or {"content": "<s>", ...}, from the first of the documents that has it. */
 static quire_err read_special(json_value *const docs[2], const char *key, const tokenizer *t, strbuf *text, int32_t *id) {
     for (int i = 0; i < 2; i++) {
         str s = json_get_str(docs[i], key);

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "text/tokenizer_impl.h"
 
-/* What stands at a place of a literal, between two of its bytes. */
+/* Flags of a position in a literal, between two of its bytes. */
 enum { STARTS = 1, ENDS = 2, OPENS = 4, CLOSES = 8 };
 
 static quire_err add_token(marker *m, str content, strbuf *reversed) {
@@ -36,7 +36,7 @@ void marker_deinit(marker *m) {
     added_set_deinit(&m->backward);
 }
 
-/* Tokens that begin at literal[at], and whether one goes on behind the literal. */
+/* Flags tokens that begin at literal[at]. Returns whether one extends beyond the literal. */
 static uint8_t look_forward(const added_trie *t, str literal, size_t at, uint8_t *flags) {
     const trie_node *node = &t->nodes[0];
     size_t i = at;
@@ -54,7 +54,7 @@ static uint8_t look_forward(const added_trie *t, str literal, size_t at, uint8_t
     return node->n_children > 0 ? found | OPENS : found;
 }
 
-/* Whether literal[0..end) is how a longer token ends. */
+/* True when literal[0..end) is the end of a longer token. */
 static bool closes(const added_trie *t, str literal, size_t end) {
     const trie_node *node = &t->nodes[0];
     for (size_t i = end; i-- > 0;) {

@@ -42,12 +42,12 @@ bool text_marks_allow(const text_marks *m, size_t start, size_t end) {
     return contains(&m->ends, end) && (contains(&m->starts, start) || (m->lead > 0 && contains(&m->starts, start + m->lead)));
 }
 
-/* What the last literal that leaves tokens open has left, and the one being read. */
+/* The open tokens of the last literal that has any, and the one being read. */
 typedef struct open_tokens {
     size_t at[MAX_OPEN], n;
-    size_t behind; /* where that literal ends */
+    size_t behind; /* end of that literal */
     bool ended;
-    size_t before; /* where the literal begins that may close them */
+    size_t before; /* start of the literal that may close them */
 } open_tokens;
 
 static bool is_role(str name, str roles) {
@@ -61,7 +61,7 @@ static bool is_role(str name, str roles) {
     return false;
 }
 
-/* A token may end at `end` which a literal before has left open. */
+/* Records a token that an earlier literal has left open and that may end at `end`. */
 static quire_err close_tokens(const open_tokens *o, str text, size_t end, str roles, text_marks *out) {
     if (o->n == 0 || !o->ended || o->before < o->behind) {
         return QUIRE_OK;

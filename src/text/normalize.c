@@ -24,8 +24,8 @@ void norm_scratch_deinit(norm_scratch *s) {
 
 /* ---- Unicode normal forms ---- */
 
-/* True when the form leaves text as it is, judged quickly: below U+0300 nothing is a mark or composes with what stands before it; the first
- * character with a canonical decomposition is U+00C0, with any U+00A0. */
+/* True when a quick check shows that the form leaves text unchanged. Below U+0300 there are no marks and nothing composes with the
+ * character before it. The first character with a canonical decomposition is U+00C0, with any decomposition U+00A0. */
 static bool is_plainly_normal(str text, norm_kind form) {
     int32_t limit = form == NORM_NFC ? 0x300 : form == NORM_NFD ? 0xC0 : 0xA0;
     size_t len;
@@ -37,8 +37,8 @@ static bool is_plainly_normal(str text, norm_kind form) {
     return true;
 }
 
-/* Puts each run of marks into the order of their combining classes, equal ones as they stand. Insertion sort for the short runs that occur;
- * a counting sort for long ones, which only a hostile text has. tmp holds as many characters as the longest run. */
+/* Sorts each run of marks by combining class; the sort is stable. Insertion sort for the short runs that occur; a counting sort for long
+ * ones, which only a hostile text has. tmp holds as many characters as the longest run. */
 static void sort_marks(int32_t *chars, uint8_t *classes, size_t n, int32_t *tmp) {
     if (n <= 32) {
         for (size_t i = 1; i < n; i++) {
@@ -147,7 +147,7 @@ static bool is_chinese(int32_t c) {
            (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-/* What c becomes, at most 3 characters. */
+/* Maps c to at most 3 characters. */
 static int map_char(norm_kind kind, int32_t c, int32_t out[3]) {
     out[0] = c;
     switch (kind) {
@@ -249,8 +249,8 @@ str normalizer_lead(const normalizer *n) {
     return (str){"", 0};
 }
 
-/* The worst in Unicode's tables: four bytes to one in compatibility forms, U+1FBE with two marks, whose seven bytes compose to the two of
- * U+0390, and U+212A in lower case, three to one. */
+/* The largest ratio in Unicode's tables: four bytes to one in compatibility forms; U+1FBE with two marks, whose seven bytes compose to the
+ * two of U+0390; and U+212A in lower case, three to one. */
 static size_t step_shrinks(const norm_step *step) {
     switch (step->kind) {
     case NORM_PREPEND:

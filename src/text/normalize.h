@@ -52,13 +52,13 @@ typedef struct norm_scratch {
 
 void norm_scratch_deinit(norm_scratch *s);
 
-/* How many bytes of a text at most make one of its normalized text; 0: steps may delete any number of them. */
+/* The largest number of bytes of a text that can become one byte of normalized text. 0: no bound, since steps may delete characters. */
 size_t normalizer_shrinks(const normalizer *n);
-/* What is put before every text that is not empty; empty: nothing. */
+/* The prefix that is added to every text that is not empty; empty: none. */
 str normalizer_lead(const normalizer *n);
 
-/* text (valid UTF-8) through all steps: *out is text itself where nothing changes, or lies in the scratch until its next use.
- * O(n). QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next). */
+/* Runs all steps over text (valid UTF-8). *out is text itself where nothing changes, or is in the scratch until its next use. O(n).
+ * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next). */
 quire_err normalizer_run(const normalizer *n, str text, norm_scratch *s, regex_scratch *rs, str *out);
 
 #endif

@@ -63,7 +63,7 @@ void piece_table_deinit(piece_table *t) {
     *t = (piece_table){0};
 }
 
-/* The slot that holds piece, or the empty one where it belongs. */
+/* The slot that holds piece, or the empty slot to insert it. */
 static piece_slot *slot_of(const piece_table *t, str piece, uint32_t hash) {
     for (uint32_t i = hash & t->mask;; i = (i + 1) & t->mask) {
         piece_slot *s = &t->slots[i];

@@ -1,7 +1,7 @@
-/* Pieces of a vocabulary by id, and ids by piece; and pairs of ids by what they merge to. Open addressing.
+/* Pieces of a vocabulary by id, ids by piece, and pairs of ids by their merge. Open addressing.
  *
- * Built by one thread, then immutable. Hashes are keyed by a random number of the process, so that a hostile file cannot make them collide.
- */
+ * Built by one thread, then immutable. Hashes are keyed by a random number of the process, so that a hostile file cannot force
+ * collisions. */
 #ifndef TEXT_PIECE_TABLE_H
 #define TEXT_PIECE_TABLE_H
 
@@ -28,38 +28,38 @@ typedef struct piece_table {
     piece_slot *slots;
     uint32_t mask;
     uint64_t seed;
-    bool borrowed; /* all three arrays are another's: nothing can be added */
+    bool borrowed; /* all three arrays belong to another; nothing can be added */
 } piece_table;
 
-/* Room for ids 0..n_ids) and n_pieces distinct pieces. n_bytes: what their text is expected to take. */
+/* Allocates room for ids 0..n_ids) and n_pieces distinct pieces. n_bytes: the expected size of their text. */
 quire_err piece_table_init(piece_table *t, int32_t n_ids, size_t n_pieces, size_t n_bytes);
 void piece_table_deinit(piece_table *t);
 /* Copies piece as id (below n). QUIRE_NO_MEMORY; QUIRE_TOO_LARGE past 4 GiB of text; QUIRE_BAD_FILE where the table is borrowed. */
 quire_err piece_table_add(piece_table *t, int32_t id, str piece);
-/* The same, but it will not be found by its text: a token that ordinary text must not become. */
+/* The same, but piece_table_find does not find it: a token that ordinary text must not become. */
 quire_err piece_table_add_hidden(piece_table *t, int32_t id, str piece);
 /* Borrowed; empty when there is none. */
 str piece_table_get(const piece_table *t, int32_t id);
-/* -1 when it is not there. */
+/* The id of piece, or -1. */
 int32_t piece_table_find(const piece_table *t, str piece);
 
 typedef struct pair_slot {
     int32_t left_plus_1, right; /* 0: empty */
     uint32_t rank;              /* lowest merges first */
-    int32_t id;                 /* what it makes */
+    int32_t id;                 /* the merged token */
 } pair_slot;
 
 typedef struct pair_table {
     pair_slot *slots;
     size_t mask, n;
     uint64_t seed;
-    bool borrowed; /* slots are another's: nothing can be put there */
+    bool borrowed; /* slots belong to another; nothing can be added */
 } pair_table;
 
-/* n_pairs: how many are expected; it grows past that. */
+/* n_pairs: the expected number; the table grows past it. */
 quire_err pair_table_init(pair_table *t, size_t n_pairs);
 void pair_table_deinit(pair_table *t);
-/* Adds or overwrites. QUIRE_NO_MEMORY: the table is as it was. */
+/* Adds or overwrites. QUIRE_NO_MEMORY: the table is unchanged. */
 quire_err pair_table_put(pair_table *t, int32_t left, int32_t right, uint32_t rank, int32_t id);
 /* NULL when the pair does not merge. */
 const pair_slot *pair_table_find(const pair_table *t, int32_t left, int32_t right);

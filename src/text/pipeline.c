@@ -17,7 +17,7 @@ static str type_of(json_value *o) {
     return json_get_str(o, "type");
 }
 
-/* Reads a document and hands it to load; "null" and no text are no steps. */
+/* Parses a document and calls load with it. "null" and empty text mean no steps. */
 static quire_err load_document(str json, const char *component, void *out, quire_err (*load)(json_value *, void *, quire_error *),
                                quire_error *err) {
     if (json.n == 0 || str_is(json, "null")) {

@@ -1,5 +1,5 @@
-/* The steps of a tokenizer as tokenizer.json writes them: read one component at a time. The tables they fill are those of the rooms' own
- * headers. */
+/* Reads the steps of a tokenizer from tokenizer.json, one component at a time, into the structs of normalize.h, pretokenize.h and
+ * decode.h. */
 #ifndef TEXT_PIPELINE_H
 #define TEXT_PIPELINE_H
 
@@ -23,7 +23,7 @@ typedef struct post_template {
     size_t n, cap;
 } post_template;
 
-/* What stands around one text, and around two. n 0: nothing is said. */
+/* The tokens around one text, and around two. n 0: undefined. */
 typedef struct postprocessor {
     post_template single, pair;
 } postprocessor;
@@ -31,8 +31,8 @@ typedef struct postprocessor {
 void postprocessor_deinit(postprocessor *p);
 quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids);
 
-/* Each reads a component from JSON text ("null" and empty text: no steps) into *out, which is zero before and deinited by the caller, also
- * after a failure. QUIRE_UNSUPPORTED names a type or option that this build does not know; QUIRE_BAD_FILE what is malformed. */
+/* Each reads a component from JSON text ("null" and empty text: no steps) into *out, which the caller zeroes before and deinits, also after
+ * a failure. QUIRE_UNSUPPORTED names an unknown type or option; QUIRE_BAD_FILE names what is malformed. */
 quire_err pipeline_load_normalizer(str json, normalizer *out, quire_error *err);
 quire_err pipeline_load_pretokenizer(str json, pretokenizer *out, quire_error *err);
 quire_err pipeline_load_decoder(str json, decoder *out, quire_error *err);

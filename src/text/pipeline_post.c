@@ -41,7 +41,7 @@ static quire_err malformed(quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1, "tokenizer: the post-processor is malformed, or names a token that is not there");
 }
 
-/* The ids that special_tokens gives for a name. */
+/* Adds the ids that special_tokens has for a name. */
 static quire_err add_named(const post_reader *r, json_value *special_tokens, str name, int32_t type_id, post_template *t,
                            quire_error *err) {
     json_value *ids = json_get(json_get(special_tokens, name.p), "ids");
@@ -78,7 +78,7 @@ static quire_err load_template(const post_reader *r, json_value *o, const char *
     return QUIRE_OK;
 }
 
-/* "cls": ["<s>", 0]. */
+/* Reads "cls": ["<s>", 0]. */
 static quire_err read_token_pair(const post_reader *r, json_value *o, const char *key, int32_t *id, quire_error *err) {
     json_value *pair = json_get(o, key);
     if (!json_is(pair, JSON_KIND_ARRAY) || json_length(pair) != 2) {

@@ -31,7 +31,7 @@ void pre_scratch_deinit(pre_scratch *s) {
     *s = (pre_scratch){0};
 }
 
-/* Empty pieces are never kept. */
+/* Appends a piece. Empty pieces are dropped. */
 static quire_err list_add(piece_list *l, size_t at, size_t n) {
     if (n == 0) {
         return QUIRE_OK;
@@ -54,7 +54,7 @@ static quire_err add_cut(pre_scratch *s, size_t start, size_t end, bool match) {
     return QUIRE_OK;
 }
 
-/* text as matches and what lies between them, in s->cuts. */
+/* Cuts text into matches and the text between them, in s->cuts. */
 static quire_err cut_by_matches(const matcher *m, str text, pre_scratch *s, regex_scratch *rs) {
     match_iter it = {.subject = text};
     size_t done = 0;
@@ -100,7 +100,7 @@ static quire_err cut_by_chars(const pre_step *step, str text, pre_scratch *s) {
     return done < text.n ? add_cut(s, done, text.n, false) : QUIRE_OK;
 }
 
-/* Joins neighbouring cuts as the behaviour has it; the order of cuts stays. */
+/* Joins adjacent cuts according to the behaviour. The order of cuts is kept. */
 static void merge_cuts(pre_scratch *s, split_behavior behavior) {
     struct cut *c = s->cuts;
     size_t n = 0;
@@ -134,7 +134,7 @@ static void merge_cuts(pre_scratch *s, split_behavior behavior) {
     s->n_cuts = n;
 }
 
-/* The pieces of s->cuts, which count from offset in out's text. */
+/* Appends s->cuts as pieces. They count from offset in out's text. */
 static quire_err keep_cuts(pre_scratch *s, split_behavior behavior, bool invert, size_t offset, piece_list *out) {
     for (size_t i = 0; invert && i < s->n_cuts; i++) {
         s->cuts[i].match = !s->cuts[i].match;
@@ -164,7 +164,7 @@ static quire_err cut_fixed(const pre_step *step, str text, size_t offset, piece_
     return list_add(out, offset + start, text.n - start);
 }
 
-/* Appends text to *own, marked, and cuts it before every mark. */
+/* Appends text to *own with metaspace marks, and cuts it before every mark. */
 static quire_err metaspace_piece(const pre_step *step, str text, bool first, strbuf *own, piece_list *out) {
     char mark[4];
     size_t n_mark = utf8_encode(step->delimiter, mark), start = own->n;
@@ -192,7 +192,7 @@ static quire_err metaspace_piece(const pre_step *step, str text, bool first, str
     return list_add(out, start, own->n - start);
 }
 
-/* Appends text's bytes to *own, spelled, and its pieces to out. */
+/* Appends text's bytes to *own in the byte-level alphabet, and its pieces to out. */
 static quire_err byte_level_piece(const pre_step *step, str text, pre_scratch *s, regex_scratch *rs, strbuf *own, piece_list *out) {
     if (step->prepend == PREPEND_ALWAYS && text.p[0] != ' ') {
         strbuf_clear(&s->spaced);

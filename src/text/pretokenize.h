@@ -10,14 +10,14 @@
 #include "text/regex.h"
 
 typedef enum pre_kind {
-    PRE_SPLIT,     /* by what match finds */
+    PRE_SPLIT,     /* by the matches of match */
     PRE_CHARS,     /* by single characters of class */
     PRE_FIXED,     /* every n characters */
     PRE_METASPACE, /* spaces become a mark, perhaps one before each piece; cut before marks */
     PRE_BYTE_LEVEL /* perhaps a space before each piece; cut by match if there is one; bytes spelled as in byte_level.h */
 } pre_kind;
 
-/* What becomes of a delimiter. */
+/* What to do with a delimiter. */
 typedef enum split_behavior {
     SPLIT_REMOVED,
     SPLIT_ISOLATED,
@@ -33,7 +33,7 @@ typedef enum prepend_scheme { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } pre
 typedef struct pre_step {
     pre_kind kind;
     split_behavior behavior; /* SPLIT, CHARS */
-    bool invert;             /* SPLIT: what lies between the matches is the delimiter */
+    bool invert;             /* SPLIT: the text between the matches is the delimiter */
     char_class class;        /* CHARS */
     int32_t delimiter;       /* CHARS with CLASS_DELIMITER; METASPACE: the mark */
     int32_t length;          /* FIXED */
@@ -50,7 +50,7 @@ typedef struct pretokenizer {
 } pretokenizer;
 
 void pretokenizer_deinit(pretokenizer *p);
-/* Whether a step leaves characters out. */
+/* True when a step deletes characters. */
 bool pretokenizer_deletes(const pretokenizer *p);
 /* Each appends a step. QUIRE_UNSUPPORTED past PRE_MAX_STEPS; errors of regex_open. */
 quire_err pretokenizer_add_split(pretokenizer *p, str pattern, split_behavior behavior, bool invert, quire_error *err);
@@ -67,25 +67,25 @@ typedef struct piece_list {
     str text; /* borrowed */
     text_span *pieces;
     size_t n, cap;
-    bool first; /* piece 0 begins where the whole input begins */
+    bool first; /* piece 0 is the start of the whole input */
 } piece_list;
 
 typedef struct pre_scratch {
     piece_list a, b;
-    strbuf texts[2]; /* what steps that rewrite have written; the last step's input lies in the other one */
+    strbuf texts[2]; /* output of steps that rewrite; the last step's input is in the other one */
     strbuf spaced;
     struct cut {
         size_t start, end;
         bool match;
     } * cuts;
     size_t n_cuts, cap_cuts;
-    size_t max_pieces; /* set by the caller, of pretokenizers that delete nothing: past that cutting stops; 0: no bound */
-    size_t max_cuts;   /* of the step at hand, where each cut becomes a piece */
+    size_t max_pieces; /* set by the caller, for pretokenizers that delete nothing: cutting stops past it; 0: no bound */
+    size_t max_cuts;   /* of the current step, where each cut becomes a piece */
 } pre_scratch;
 
 void pre_scratch_deinit(pre_scratch *s);
 
-/* Cuts text (valid UTF-8); first: it begins where the whole input begins. *out lies in the scratch until its next use and may borrow text.
+/* Cuts text (valid UTF-8). first: it is the start of the whole input. *out is in the scratch until its next use and may borrow text.
  * QUIRE_NO_MEMORY, QUIRE_TOO_LARGE, QUIRE_BAD_REQUEST (matcher_next), QUIRE_NO_ROOM past s->max_pieces. */
 quire_err pretokenizer_run(const pretokenizer *p, str text, bool first, pre_scratch *s, regex_scratch *rs, const piece_list **out);
 

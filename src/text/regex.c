@@ -107,7 +107,7 @@ static quire_err search_regex(const regex *r, regex_scratch *s, match_iter *it, 
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(s->match_data);
     it->start = ends[0];
     it->end = ends[1];
-    return it->start <= it->end ? QUIRE_OK : QUIRE_BAD_REQUEST; /* \K in a lookahead can turn them round */
+    return it->start <= it->end ? QUIRE_OK : QUIRE_BAD_REQUEST; /* \K in a lookahead can reverse them */
 }
 
 static void search_literal(const matcher *m, match_iter *it, bool *found) {
@@ -128,7 +128,7 @@ static void search_literal(const matcher *m, match_iter *it, bool *found) {
     }
 }
 
-/* One character on, so that a search after an empty match goes ahead. */
+/* Advances one character, so that a search after an empty match makes progress. */
 static void skip_char(match_iter *it) {
     it->from++;
     while (it->from < it->subject.n && ((unsigned char)it->subject.p[it->from] & 0xC0) == 0x80) {

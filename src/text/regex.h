@@ -1,5 +1,5 @@
-/* Regular expressions of tokenizer files. They are written for Oniguruma (its Ruby syntax), which the tokenizers library uses; here they
- * are translated to PCRE2's, and what has no exact translation is refused, since several constructs would compile and mean something else.
+/* Regular expressions of tokenizer files, translated to PCRE2. They are written for Oniguruma (its Ruby syntax), which the tokenizers
+ * library uses. An expression without an exact translation is refused, since several constructs would compile and mean something else.
  *
  * A compiled expression is immutable: any thread may search with its own scratch. Subjects are valid UTF-8 and hostile: matching is
  * bounded. */
@@ -10,7 +10,7 @@
 
 typedef struct regex regex;
 
-/* Working memory of searches; one thread. Zero-initialised is ready; freed by regex_scratch_deinit. */
+/* Working memory of searches, for one thread. Zero-initialised is valid; freed by regex_scratch_deinit. */
 typedef struct regex_scratch {
     void *match_data;
 } regex_scratch;
@@ -23,7 +23,7 @@ void regex_close(regex *r);
 /* Appends pattern in PCRE2's syntax to *out; errors as regex_open. */
 quire_err regex_translate(str pattern, strbuf *out, quire_error *err);
 
-/* What a step of a tokenizer looks for: an expression, or a literal string when re is NULL. */
+/* The pattern of a tokenizer's step: an expression, or a literal string when re is NULL. */
 typedef struct matcher {
     regex *re;
     char *literal; /* owned */
@@ -33,7 +33,7 @@ typedef struct matcher {
 quire_err matcher_open_literal(str literal, matcher *out);
 void matcher_deinit(matcher *m);
 
-/* An iteration over the matches in one subject; an empty match right behind a match does not count. Zero but for subject to begin. */
+/* An iteration over the matches in one subject. An empty match directly behind a match does not count. Starts zeroed except for subject. */
 typedef struct match_iter {
     str subject;
     size_t from, last_end;
@@ -41,7 +41,7 @@ typedef struct match_iter {
     size_t start, end; /* the match found */
 } match_iter;
 
-/* The next match; *found false when there are no more. QUIRE_NO_MEMORY; QUIRE_BAD_REQUEST when matching would take too long. */
+/* Finds the next match; *found is false when there are no more. QUIRE_NO_MEMORY; QUIRE_BAD_REQUEST when matching would take too long. */
 quire_err matcher_next(const matcher *m, regex_scratch *s, match_iter *it, bool *found);
 
 #endif

@@ -1,11 +1,11 @@
-/* Oniguruma's Ruby syntax to PCRE2's. The two agree on most of what tokenizers use; they differ, silently, in these:
+/* Translates Oniguruma's Ruby syntax to PCRE2's. The two agree on most of what tokenizers use. They differ, silently, in these:
  *   X{n,m}+ is a repeated repetition, not a possessive one; {,n} counts from 0; classes nest and intersect ([a&&[^b]]);
  *   \h is a hexadecimal digit; \v is one character; (?m) lets . match a newline; \s \w \b and [:alpha:] follow other Unicode properties. */
 #include <stdint.h>
 
 #include "base/mem.h"
-#include "text/regex.h"
 #include "text/chars.h"
+#include "text/regex.h"
 
 #define MAX_DEPTH 64
 
@@ -69,7 +69,7 @@ static quire_err read_hex(translator *t, int32_t max, int32_t *value) {
     return QUIRE_OK;
 }
 
-/* After a backslash: the character that the escape stands for goes to *c, or -1 when it is none (t->at then stays). */
+/* After a backslash: *c gets the character of the escape, or -1 when it is not a character (t->at then stays). */
 static quire_err read_char_escape(translator *t, int32_t *c) {
     static const char names[] = "tnrfvae", values[] = "\t\n\r\f\v\a\x1b";
     int b = peek(t, 0);
@@ -97,7 +97,7 @@ static quire_err read_char_escape(translator *t, int32_t *c) {
     return QUIRE_OK;
 }
 
-/* \p{...} and \P{...} stand the same way in both; t->at is behind the backslash. */
+/* Copies \p{...} and \P{...}, which are written the same way in both. t->at is behind the backslash. */
 static quire_err copy_property(translator *t, strbuf *out) {
     size_t end = t->at + 1;
     if (peek(t, 1) != '{') {
@@ -117,7 +117,7 @@ static quire_err copy_property(translator *t, strbuf *out) {
 
 /* ---- classes ---- */
 
-/* A union inside a class: items that can stand in one PCRE2 class, and alternatives that cannot ("|[^..]" each). */
+/* A union inside a class: items that fit in one PCRE2 class, and alternatives that do not ("|[^..]" each). */
 typedef struct class_union {
     strbuf items, others;
 } class_union;
@@ -170,7 +170,7 @@ static quire_err add_posix(translator *t, class_union *u, bool *done) {
     return refuse(t, "this bracket class");
 }
 
-/* One character of a class, written or escaped; -1 when an escape is a shorthand or property (t->at then is behind the backslash). */
+/* Reads one character of a class, written or escaped; -1 when an escape is a shorthand or property (t->at then is behind the backslash). */
 static quire_err read_class_char(translator *t, int32_t *c) {
     size_t len;
     if (peek(t, 0) == '\\') {
@@ -250,7 +250,7 @@ static quire_err add_union(const class_union *u, strbuf *out) {
     return strbuf_add_char(out, ')');
 }
 
-/* The operands of && from t->at to the closing bracket, which is taken. A plain class comes out as one. */
+/* Translates the operands of && from t->at up to and including the closing bracket. A plain class becomes one class. */
 static quire_err class_operands(translator *t, class_union *u, strbuf *expr, bool negated, strbuf *out, int32_t depth) {
     TRY(read_union(t, u, depth));
     bool simple = u->others.n == 0 && peek(t, 0) == ']';
@@ -342,7 +342,7 @@ static quire_err translate_escape(translator *t) {
     }
 }
 
-/* The head of a group. Option letters: i as it is; m is what PCRE2 calls s. */
+/* Translates the head of a group. Option letters: i is kept; m is PCRE2's s. */
 static quire_err translate_group(translator *t) {
     static const char *const heads[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     if (t->depth == MAX_DEPTH) {

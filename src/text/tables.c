@@ -56,7 +56,7 @@ typedef struct reader {
     size_t at;
 } reader;
 
-/* n elements of size bytes at the next multiple of ALIGN; NULL when they do not lie inside. */
+/* Takes n elements of size bytes at the next multiple of ALIGN; NULL when they do not fit. */
 static void *take(reader *r, uint64_t n, size_t size) {
     size_t at = size_align(r->at, ALIGN), bytes;
     if (n > SIZE_MAX || !size_mul((size_t)n, size, &bytes) || at > r->bytes.n || bytes > r->bytes.n - at) {
@@ -66,7 +66,7 @@ static void *take(reader *r, uint64_t n, size_t size) {
     return (void *)(uintptr_t)(r->bytes.p + at); /* borrowed tables are never written to */
 }
 
-/* A number of slots that a search can be done over: a power of two, at least a quarter of them empty. */
+/* True for a number of slots that a search can run over: a power of two, at least a quarter of them empty. */
 static bool is_table(uint64_t n, size_t n_used) {
     return n > 0 && (n & (n - 1)) == 0 && n_used <= n / 4 * 3 && n_used < n;
 }
@@ -109,7 +109,7 @@ static bool take_pieces(reader *r, tables_pieces h, piece_table *t) {
     return check_pieces(t, h.n_slots);
 }
 
-/* What a pair makes need not be a token: bpe.c takes any number for a symbol, and only those of tokens for tokens. */
+/* A pair's result need not be a token: bpe.c accepts any number as a symbol, but only tokens' numbers as tokens. */
 static bool take_pairs(reader *r, tables_pairs h, pair_table *t) {
     pair_slot *slots = take(r, h.n_slots, sizeof *slots);
     size_t n_used = 0;

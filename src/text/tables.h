@@ -1,6 +1,8 @@
-/* A tokenizer's tables as one run of bytes (vocab.tables): the pieces and their index, what merges, and what stands side by side, as the
- * tokenizer searches them. Building them is nearly all that opening a tokenizer takes; taken from a packed model they are used where they
- * lie. All else about a tokenizer is read from the metadata as ever.
+/* A tokenizer's tables in one block of bytes (vocab.tables): the pieces and their index, the merges, and adjacent characters, in the form
+ * in which the tokenizer searches them.
+ *
+ * Building the tables takes nearly all the time of opening a tokenizer. From a packed model they are used in place. Everything else about a
+ * tokenizer is read from the metadata as usual.
  *
  *   tables_header; then, each at a multiple of 64: texts, spans and slots of the pieces, those of the inner characters, slots of the pairs,
  *   slots of the neighbours */
@@ -21,13 +23,13 @@ typedef struct tables_pairs {
 
 typedef struct tables_header {
     uint64_t version;
-    tables_pieces vocab, inner; /* n_slots 0: there is no such table */
+    tables_pieces vocab, inner; /* n_slots 0: no such table */
     tables_pairs pairs, neighbours;
 } tables_header;
 
 /* Appends t's tables to *out, which is empty. */
 quire_err tables_write(const tokenizer *t, strbuf *out);
-/* Makes bytes, at a multiple of 64 and hostile, the tables of a tokenizer that has none; they are borrowed until it is closed. */
+/* Uses bytes, at a multiple of 64 and hostile, as the tables of a tokenizer that has none. They are borrowed until it is closed. */
 quire_err tables_take(tokenizer *t, str bytes, quire_error *err);
 
 #endif

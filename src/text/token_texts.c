@@ -19,7 +19,7 @@ void token_texts_close(token_texts *t) {
     }
 }
 
-/* A token that stands before the others: an ordinary one that has text. */
+/* Finds a token to put before the others: an ordinary one that has text. */
 static quire_err find_anchor(const tokenizer *t, strbuf *text, int32_t *anchor) {
     int32_t n = tokenizer_n_tokens(t);
     for (*anchor = 0; *anchor < n; ++*anchor) {

@@ -1,8 +1,7 @@
-/* The text of every token by itself, as it stands behind another: what a token adds to a text, found without decoding. Immutable once open,
- * any thread.
+/* The text that every token adds behind another one, known without decoding. Immutable once open, any thread.
  *
- * A token that holds a part of a character only, or whose text depends on more than what stands before it, has U+FFFD or another text here
- * than in a decoded whole: whoever must be exact decodes. */
+ * A token that holds only part of a character, or whose text depends on more than the token before it, has U+FFFD or another text here than
+ * in a decoded whole. For exact text, decode. */
 #ifndef TEXT_TOKEN_TEXTS_H
 #define TEXT_TOKEN_TEXTS_H
 
@@ -10,7 +9,7 @@
 
 typedef struct token_texts token_texts;
 
-/* O(tokens). Nothing is kept of t. */
+/* O(tokens). Keeps no reference to t. */
 quire_err token_texts_open(const tokenizer *t, token_texts **out);
 void token_texts_close(token_texts *t);
 /* Borrowed. */

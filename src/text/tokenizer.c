@@ -57,11 +57,11 @@ void tokenizer_close(tokenizer *t) {
 
 /* ---- encoding ---- */
 
-/* An encoding under way. */
+/* The state of one encoding. */
 typedef struct encode_run {
     const tokenizer *t;
     encode_options options;
-    strbuf clean; /* the text, when it had to be made valid */
+    strbuf clean; /* the text, when it had to be converted to valid UTF-8 */
     regex_scratch regex;
     norm_scratch norm, norm_part;
     pre_scratch pre;
@@ -91,7 +91,8 @@ static bool has_control(const tokenizer *t, const token_list *l, size_t from) {
     return false;
 }
 
-/* The ids of a piece. Where marks say which control tokens there are, merges make none: such a piece is spelt by its characters. */
+/* Appends the ids of a piece. Where marks decide about control tokens, merges must not make one: such a piece is spelt by its
+ * characters. */
 static quire_err encode_piece(encode_run *r, str piece, token_list *out) {
     size_t before = out->n, len;
     TRY(bpe_encode(&r->t->bpe, piece, &r->bpe, out));
@@ -116,7 +117,7 @@ static quire_err encode_pieces(encode_run *r, str text, bool first, token_list *
     return QUIRE_OK;
 }
 
-/* The first of the list's places from `from` on, or SIZE_MAX. *i: where to look on. */
+/* The first position in the list from `from` on, or SIZE_MAX. *i: the index to continue from. */
 static size_t place_from(const mark_list *l, size_t from, size_t *i) {
     while (*i < l->n && l->at[*i] < from) {
         ++*i;
@@ -124,8 +125,8 @@ static size_t place_from(const mark_list *l, size_t from, size_t *i) {
     return *i < l->n ? l->at[*i] : SIZE_MAX;
 }
 
-/* The marks of a stretch, text[offset ..], in what normalizing has made of it. Found by normalizing what lies between them: where the parts
- * do not make the whole, no control token counts there. */
+/* Maps the marks of a stretch, text[offset ..], to its normalized text, by normalizing the text between them. Where the parts do not add up
+ * to the whole, no control token counts there. */
 static quire_err move_marks(encode_run *r, size_t offset, str text, str normalized, text_marks *out) {
     const text_marks *m = r->options.marks;
     size_t done = 0, to = 0, i = 0, j = 0;
@@ -157,7 +158,7 @@ static quire_err move_marks(encode_run *r, size_t offset, str text, str normaliz
     return QUIRE_OK;
 }
 
-/* A stretch between tokens that are found in the raw text, which begins at offset there. */
+/* Encodes a stretch between tokens that were found in the raw text; the stretch begins at offset there. */
 static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_list *out) {
     const tokenizer *t = r->t;
     text_marks moved = {0};
@@ -179,7 +180,7 @@ static quire_err encode_stretch(encode_run *r, str text, size_t offset, token_li
     return e;
 }
 
-/* The ids of a text's content, without what the post-processor puts around it. */
+/* Appends the ids of a text's content, without the post-processor's tokens. */
 static quire_err encode_content(encode_run *r, str text, token_list *out) {
     if (!utf8_is_valid(text)) {
         strbuf_clear(&r->clean);
@@ -212,7 +213,7 @@ static quire_err add_all(const int32_t *ids, size_t n, int32_t type, token_list 
     return QUIRE_OK;
 }
 
-/* Appends what the template makes of a and b; its first n_skip tokens are left out. */
+/* Appends the template's result for a and b, without its first n_skip tokens. */
 static quire_err add_template(const post_template *p, const token_list *a, const token_list *b, size_t n_skip, token_list *out,
                               token_list *types) {
     if (p->n == 0) {
@@ -234,7 +235,7 @@ static quire_err add_template(const post_template *p, const token_list *a, const
     return QUIRE_OK;
 }
 
-/* How many of the tokens that the template begins with the content begins with too: they are there already. */
+/* How many of the template's first tokens the content begins with already. */
 static size_t n_already_there(const post_template *p, const token_list *content) {
     size_t n = 0;
     for (size_t i = 0; i < p->n && p->parts[i].kind == POST_TOKENS; i++) {
@@ -264,7 +265,7 @@ static quire_err encode_texts(encode_run *r, str text, const str *pair, around h
 static quire_err encode(const tokenizer *t, str text, const str *pair, encode_options options, around how, token_list *out,
                         token_list *types, quire_error *err) {
     encode_run r = {.t = t, .options = options};
-    r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* none of its pieces is without a token */
+    r.pre.max_pieces = t->max_bytes > 0 ? options.max_tokens : 0; /* every piece has at least one token */
     token_list lists[2] = {{0}, {0}};
     size_t before = out->n, before_types = types != NULL ? types->n : 0;
     quire_err e = encode_texts(&r, text, pair, how, lists, out, types);
@@ -320,11 +321,11 @@ bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *t
     const added_token *a = added_set_get(&t->added, id);
     *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
     *class = t->classes == NULL || text->n == 0 ? PIECE_NORMAL : (piece_class)t->classes[id];
-    /* As in the tokenizers library, which knows special tokens by what they decode to: one that normalizing changes is not skipped. */
+    /* As in the tokenizers library, which identifies special tokens by their decoded text: one that normalizing changes is not skipped. */
     return text->n > 0 && !(skip_special && a != NULL && a->special && str_eq(a->pattern, a->content));
 }
 
-/* ---- what it knows ---- */
+/* ---- properties ---- */
 
 int32_t tokenizer_n_tokens(const tokenizer *t) {
     return t->vocab.n;

@@ -68,7 +68,7 @@ static void a_bare_completion_has_the_defaults(void **state) {
 static void a_bare_chat_has_the_defaults(void **state) {
     (void)state;
     quire_request *r = parse(QUIRE_CHAT, "{" USER "}");
-    assert_string_equal(r->messages.p, "[{\"role\":\"user\",\"content\":\"Hi\"}]");
+    assert_string_equal(r->messages.json.p, "[{\"role\":\"user\",\"content\":\"Hi\"}]");
     assert_int_equal(r->sampling.max_tokens, -1);
     assert_true(r->add_generation_prompt);
     assert_false(r->add_special || r->continue_final_message);
@@ -452,43 +452,6 @@ static void chat_without_a_template_names_the_flag(void **state) {
     refuse_by(&plain, QUIRE_CHAT, "{" USER "}", "", "--chat-template");
 }
 
-static void content_parts_become_one_text(void **state) {
-    (void)state;
-    quire_request *r = parse(QUIRE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"Hello \"},"
-                                         "{\"type\":\"input_text\",\"text\":\"you\"},\"there\"]},{\"role\":\"assistant\",\"name\":\"n\"},"
-                                         "{\"content\":null,\"role\":\"king\"}]}");
-    assert_string_equal(
-        r->messages.p, "[{\"role\":\"user\",\"content\":\"Hello \\nyou\\nthere\"},{\"role\":\"assistant\",\"name\":\"n\",\"content\":\"\"},"
-                     "{\"content\":\"\",\"role\":\"king\"}]");
-    assert_int_equal(r->messages.n, strlen(r->messages.p));
-    quire_request_free(r);
-}
-
-static void expect_messages(chat_content form, const char *want) {
-    request_context ctx = context;
-    ctx.content = form;
-    const char *body =
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[\"b\",\"c\"]},{\"role\":\"user\"}]}";
-    quire_request *r;
-    assert_int_equal(request_parse(&ctx, QUIRE_CHAT, body, strlen(body), &r, NULL), QUIRE_OK);
-    assert_string_equal(r->messages.p, want);
-    quire_request_free(r);
-}
-
-#define PART(text) "{\"type\":\"text\",\"text\":\"" text "\"}"
-
-static void content_takes_the_form_that_the_template_takes(void **state) {
-    (void)state;
-    expect_messages(CHAT_CONTENT_TEXT, "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\\nc\"},"
-                                       "{\"role\":\"user\",\"content\":\"\"}]");
-    expect_messages(CHAT_CONTENT_BOTH, "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"user\",\"content\":[" PART("b") "," PART(
-                                           "c") "]},"
-                                                "{\"role\":\"user\",\"content\":\"\"}]");
-    expect_messages(CHAT_CONTENT_PARTS, "[{\"role\":\"user\",\"content\":[" PART("a") "]},{\"role\":\"user\",\"content\":[" PART(
-                                            "b") "," PART("c") "]},"
-                                                               "{\"role\":\"user\",\"content\":[]}]");
-}
-
 static void malformed_messages_are_refused(void **state) {
     (void)state;
     refuse(QUIRE_CHAT, "{}", "body.messages", "messages is missing");
@@ -793,8 +756,6 @@ int main(void) {
         cmocka_unit_test(malformed_prompts_are_refused),
         cmocka_unit_test(a_model_without_a_vocabulary_takes_ids_only),
         cmocka_unit_test(chat_without_a_template_names_the_flag),
-        cmocka_unit_test(content_parts_become_one_text),
-        cmocka_unit_test(content_takes_the_form_that_the_template_takes),
         cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(malformed_json_is_refused_with_its_position),
         cmocka_unit_test(a_name_that_occurs_twice_is_refused),

@@ -7,9 +7,9 @@
 
 #include "base/mem.h"
 #include "check/check.h"
+#include "jinja/jinja.h"
 #include "json/json.h"
 #include "json/json_scan.h"
-#include "text/jinja.h"
 
 enum { MAX_PATH = 4096 };
 

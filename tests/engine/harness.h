@@ -9,8 +9,10 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "engine/explain.h"
+#include "engine/output.h"
 #include "engine/state.h"
 #include "file/model_file.h"
 

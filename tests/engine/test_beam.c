@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "engine/beam_world.h"
-#include "kv/check.h"
 #include "engine/state.h"
+#include "kv/check.h"
 
 /* ---- a second implementation, as plain as can be, over the engine's own logits ---- */
 
@@ -226,8 +226,8 @@ static int32_t held_pages(engine *e) {
     quire_error err = {0};
     bool *is_held = mem_new((size_t)e->options.n_pages, sizeof *is_held);
     for (int32_t i = 0; i < e->n_running; i++) {
-        for (int32_t g = 0; g < e->running[i]->n_tables; g++) {
-            const kv_table *t = tables[n++] = &e->running[i]->tables[g];
+        for (int32_t g = 0; g < e->running[i]->kv.n_tables; g++) {
+            const kv_table *t = tables[n++] = &e->running[i]->kv.tables[g];
             for (int32_t k = 0; k < t->n_pages; k++) {
                 n_held += !is_held[t->pages[k].v];
                 is_held[t->pages[k].v] = true;
@@ -235,10 +235,10 @@ static int32_t held_pages(engine *e) {
         }
     }
     mem_free(is_held);
-    if (kv_check(e->pool, tables, n, NULL, 0, &err) != QUIRE_OK) {
+    if (kv_check(e->kv.pool, tables, n, NULL, 0, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
-    assert_int_equal(kv_pool_counts(e->pool).n_held, n_held);
+    assert_int_equal(kv_pool_counts(e->kv.pool).n_held, n_held);
     return n_held;
 }
 
@@ -272,7 +272,7 @@ static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out
     assert_int_equal(stats.preemptions, 0);
     assert_int_equal(stats.step_rows, 64 + 10 * 4);
     search_wait(&h, &s, s.n);
-    assert_int_equal(kv_pool_counts(h.e->pool).n_free, most);
+    assert_int_equal(kv_pool_counts(h.e->kv.pool).n_free, most);
     *out = s;
     harness_close(&h);
     o.n_pages = most - 1;
@@ -307,7 +307,7 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
         int32_t n_dropped = 0, before = 0;
         while (harness_step(&h)) {
             int32_t held = held_pages(h.e), n_known = h.e->n_running > 0 ? h.e->running[0]->n_known : 0;
-            kv_counts c = kv_pool_counts(h.e->pool);
+            kv_counts c = kv_pool_counts(h.e->kv.pool);
             /* The prompt and each path behind it once: what was held plus a page for each beam's row, less the branches that were cut off.
              */
             assert_int_equal(c.n_free + c.n_cached + held, o.n_pages);
@@ -319,7 +319,7 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
         }
         assert_true(n_dropped > 3);
         search_wait(&h, &s, s.n);
-        assert_int_equal(kv_pool_counts(h.e->pool).n_held, 0);
+        assert_int_equal(kv_pool_counts(h.e->kv.pool).n_held, 0);
         harness_close(&h);
     }
 }
@@ -411,9 +411,9 @@ static void run_in(const setting *set, search *searches, int32_t n, engine_stats
     harness_wait(&besides, set->n_others);
     engine_stats_read(h.e, stats);
     harness_take_over(&h);
-    if (h.e->index) { /* no path of a beam was forgotten */
-        kv_index_clear(h.e->index);
-        assert_int_equal(kv_index_count(h.e->index).n_namespaces, 0);
+    if (h.e->kv.index) { /* no path of a beam was forgotten */
+        kv_index_clear(h.e->kv.index);
+        assert_int_equal(kv_index_count(h.e->kv.index).n_namespaces, 0);
     }
     engine_out_close(own);
     wake_deinit(&reader);

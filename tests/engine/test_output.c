@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/wake.h"
+#include "engine/output.h"
 #include "engine/state.h"
 
 #define N_INDEXES   8

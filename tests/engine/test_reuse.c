@@ -247,7 +247,7 @@ static void who_finds_no_page_for_a_copy_goes_back_to_the_pages_start(void **sta
     harness_submit(&h, &filler);
     harness_steps(&h, 10);
     assert_int_equal(filler.finish, FINISH_LENGTH);
-    assert_int_equal(kv_pool_counts(h.e->pool).n_cached, N_PAGES);
+    assert_int_equal(kv_pool_counts(h.e->kv.pool).n_cached, N_PAGES);
     harness_submit(&h, &r);
     int64_t rows = h.e->stats.step_rows;
     assert_int_equal(harness_steps(&h, 100), 1 + N_OUT); /* one more, for what it gave back */

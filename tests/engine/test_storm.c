@@ -143,24 +143,25 @@ static void send_new(harness *h, int32_t max_seqs) {
     n_runs += e == QUIRE_OK ? n : 0;
 }
 
-static void cancel_some(harness *h) {
+static bool cancel_some(harness *h) {
     const run *r = &runs[pick(n_runs)];
     if (r->ended || r->cancelled) {
-        return;
+        return false;
     }
     engine_cancel(h->e, r->id);
     for (int32_t i = 0; i < n_runs; i++) {
         bool with = &runs[i] == r || (r->n_beams > 0 && runs[i].n_beams > 0 && runs[i].group == r->group);
         runs[i].cancelled = runs[i].cancelled || with;
     }
+    return true;
 }
 
 /* A fork of a stream, or the stream itself rolled back, with a few tokens put behind or none. */
-static void branch_some(harness *h) {
+static bool branch_some(harness *h) {
     run *from = &runs[pick(n_runs)];
     engine_fork *fork_from;
     if (from->ended || from->n_beams > 0 || from->cancelled || engine_fork_acquire(h->e, from->id, &fork_from) != QUIRE_OK) {
-        return;
+        return false;
     }
     int32_t keep = pick(from->n_tokens + 1), more = pick(2) == 0 ? pick(4) : 0, n = from->n_prompt + keep + more;
     bool replaces = pick(2) == 0;
@@ -186,13 +187,15 @@ static void branch_some(harness *h) {
     run *to = replaces ? from : &runs[n_runs];
     q.user = to;
     quire_error err;
-    if (engine_submit(h->e, &q, &b.id, &err) == QUIRE_OK) {
+    bool ok = engine_submit(h->e, &q, &b.id, &err) == QUIRE_OK;
+    if (ok) {
         *to = b;
         n_runs += !replaces;
     } else {
         mem_free(q.tokens);
     }
     engine_fork_release(fork_from);
+    return ok;
 }
 
 /* ---- reading ---- */
@@ -228,7 +231,7 @@ static int32_t n_open(void) {
 
 /* Sends, forks and cancels until `total` runs were sent, and reads until all have ended. */
 static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
-    int32_t last = -1;
+    int32_t last = -1, n_cancels = 0, n_branches = 0; /* bounded by runs, not by time: on a slow machine as many responses are compared */
     int64_t last_steps = -1, since_us = clock_us();
     while (n_runs < total || n_open() > 0) {
         while (take(h)) {
@@ -236,11 +239,11 @@ static void blow(harness *h, int32_t max_seqs, int32_t total, uint64_t seed) {
         if (n_runs < total && n_open() < N_OPEN) {
             send_new(h, max_seqs);
         }
-        if (n_runs > 0 && pick(12) == 0) {
-            cancel_some(h);
+        if (n_cancels < n_runs / 6 && pick(12) == 0) {
+            n_cancels += cancel_some(h);
         }
-        if (n_runs > 0 && n_runs + 1 < N_MOST && pick(6) == 0) {
-            branch_some(h);
+        if (n_branches < n_runs / 3 && n_runs + 1 < N_MOST && pick(6) == 0) {
+            n_branches += branch_some(h);
         }
         engine_stats s;
         engine_stats_read(h->e, &s);

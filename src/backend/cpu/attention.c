@@ -1,10 +1,10 @@
-/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, and joins the chunks. The arithmetic is in
+/* Attention over pages: cuts the work list into tiles of queries and chunks of positions, and merges the chunks. The arithmetic is in
  * attention_kernels.inc.h and attention_plain.c.
  *
- * A query's result is the merge of its chunks in ascending order, whoever computes them: items that cover all chunks merge as they go, and
- * may leave what they have, its accumulator in the query's output, for another item to go on from; a partial item writes each chunk's state
- * to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. How queries share a tile, and on which pages
- * the positions lie, never shows in the bits. */
+ * A query's result is the merge of its chunks in ascending order, whichever worker computes them. Items that cover all chunks merge them as
+ * they go. They may leave their states for another item to continue from, with the accumulator in the query's output. A partial item writes
+ * each chunk's state to buffer partial + (row - row0) * n_chunks + (chunk - chunk0), and the merges join those. The way queries share a
+ * tile, and the pages that hold the positions, never change the bits. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -13,20 +13,20 @@
 #include "backend/cpu/pages.h"
 #include "base/size.h"
 
-#define NEAR_BYTES (256 * 1024) /* of keys and values that several tiles of queries take out of a near cache, one after the other */
-#define MOST_TOGETHER 4 /* kv heads of a task */
-#define ENOUGH_TASKS  8 /* a worker: so many that it matters little who has the last */
+#define NEAR_BYTES (256 * 1024) /* of keys and values that several tiles of queries read from a near cache, one after the other */
+#define MOST_TOGETHER 4 /* kv heads of one task */
+#define ENOUGH_TASKS  8 /* for each worker: enough that it matters little who runs the last */
 
-/* States of rows for all their heads: what items carry on, and partial results. */
+/* Softmax states of rows for all their heads: states that items carry on, and partial results. */
 typedef struct cpu_attention_state {
-    attn_scratch *scratch; /* [thread_pool_size][MOST_TOGETHER] */
+    attn_scratch *scratch; /* [workers][MOST_TOGETHER] */
     int32_t acc_stride, max_heads;
     float *carried_max, *carried_sum; /* [max_rows, max_heads] */
     float *partial_max, *partial_sum; /* [max_partials, max_heads] */
     float *partial_acc;               /* [max_partials, max_heads, acc_stride] */
 } cpu_attention_state;
 
-/* Memory of n elements of size bytes, counted as the step's. */
+/* Allocates n elements of size bytes, counted in step_bytes. */
 static void *step_new(cpu_backend *b, size_t n, size_t size) {
     void *p = cpu_own(b, n, size);
     if (p != NULL) {
@@ -35,7 +35,7 @@ static void *step_new(cpu_backend *b, size_t n, size_t size) {
     return p;
 }
 
-/* A worker's scratch: what lives no longer than a chunk is the same memory for all kv heads. */
+/* Allocates a worker's scratch. All kv heads share the memory that is used within one chunk only. */
 static quire_err scratch_open(cpu_backend *b, int32_t acc_stride, attn_scratch *s) {
     float *scores = step_new(b, ATTN_TILE * ATTN_CHUNK, sizeof *scores);
     float *sums = step_new(b, 2 * ATTN_TILE, sizeof *sums);
@@ -107,7 +107,7 @@ static attn_state partial_state(const cpu_attention_state *s, int32_t partial, i
 
 /* ---- chunks ---- */
 
-/* The tile's queries go on from what earlier items left, if chunk0 is not the first. */
+/* The tile's queries continue from the states that earlier items left, if chunk0 is not the first. */
 static void take_states(const attn_job *job, int32_t chunk0, attn_scratch *s) {
     for (int32_t t = 0; t < s->tile.n_queries && chunk0 > 0; t++) {
         s->states[t].max = job->state->carried_max[s->row_head[t]];
@@ -124,8 +124,8 @@ static void leave_states(const attn_job *job, attn_scratch *s) {
     }
 }
 
-/* Chunks from..end, as far as the tiles' queries see them, merged into their states: n_heads tiles of the same rows, a kv head each. They
- * take a chunk one after the other, because it lies in the same pages for all of them. */
+/* Computes chunks from..end, as far as the tiles' queries see them, and merges them into their states: n_heads tiles of the same rows, one
+ * for each kv head. All tiles take one chunk before the next, because it lies in the same pages for all of them. */
 static void merge_chunks(const attn_job *job, const attn_item *item, int32_t n_heads, int32_t from, int32_t end, attn_scratch *s) {
     int32_t first = INT32_MAX, last = 0;
     for (int32_t t = 0; t < s->tile.n_queries; t++) {
@@ -167,7 +167,7 @@ static void run_whole(const attn_job *job, const attn_item *item, int32_t kv_hea
     }
 }
 
-/* The tile's queries over the item's chunks, each chunk's state into its partial buffer. */
+/* Computes the tile's queries over the item's chunks. Each chunk's state goes to its partial buffer. */
 static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_head, int32_t from, int32_t n, attn_scratch *s) {
     cpu_attention_state *state = job->state;
     attn_tile *tile = &s->tile;
@@ -192,8 +192,8 @@ static void run_partial(const attn_job *job, const attn_item *item, int32_t kv_h
     }
 }
 
-/* All the item's queries over its chunks, their states left to be carried on: a few chunks at a time for all tiles, so that memory is read
- * once. */
+/* Computes all the item's queries over its chunks and leaves their states to be carried on. Takes a few chunks at a time for all tiles, so
+ * that memory is read once. */
 static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_head, attn_scratch *s) {
     int32_t n_queries = item->n_rows * job->group_size, end = item->chunk0 + item->n_chunks;
     size_t chunk_bytes = 2 * ATTN_CHUNK * (size_t)s->tile.d_head * cpu_kv_element_bytes(&job->b->layout);
@@ -208,7 +208,7 @@ static void run_carry(const attn_job *job, const attn_item *item, int32_t kv_hea
     }
 }
 
-/* Part: n_together kv heads of one item. */
+/* Task: n_together kv heads of one item. */
 static void run_item(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const cpu_backend *b = job->b;
@@ -239,8 +239,8 @@ static void run_item(void *context, int32_t task, int32_t worker) {
     }
 }
 
-/* How many kv heads of an item are a task. Several, where one tile has an item's queries, as pages are then read once and in larger pieces;
- * but not so many that a worker has nothing to do: tasks of one item are alike, of several there have to be enough. */
+/* How many kv heads of an item are one task. Several, where one tile has an item's queries, as pages are then read once and in larger
+ * pieces. But not so many that a worker is idle: tasks of one item are alike, and of several items there have to be enough tasks. */
 static int32_t heads_together(const attn_job *job, int32_t n_items) {
     int32_t n_workers = thread_pool_size(job->b->thread_pool), n_kv_heads = job->b->layout.n_kv_heads, n = MOST_TOGETHER;
     for (int32_t i = 0; i < n_items; i++) {
@@ -257,7 +257,7 @@ static int32_t heads_together(const attn_job *job, int32_t n_items) {
     return n;
 }
 
-/* Part: all heads of one merged row. */
+/* Task: all heads of one merged row. */
 static void run_merge(void *context, int32_t task, int32_t worker) {
     const attn_job *job = context;
     const attn_merge *merge = &job->b->batch->merges[task];

@@ -1,23 +1,23 @@
-/* Attention over one chunk of int8 keys and values; attention_plain.c says what is computed. Included by math_avx2.c, math_avx512.c and
- * math_neon.c.
+/* Attention kernels over one chunk of int8 keys and values; attention_plain.c defines what they compute. Included by math_avx2.c,
+ * math_avx512.c and math_neon.c.
  *
- * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a cycle and core at best (VNNI, 512 bits), exact in
- * int32, so neither order nor grouping shows. Scores: lanes are positions, four elements a lane; values: lanes are elements, four positions
- * a lane. */
+ * Bytes: as in attention_kernels.inc.h, half of those of 16-bit types. Products: 64 a cycle and core at best (VNNI, 512 bits). They are
+ * exact in int32, so order and grouping change no bit. Scores: lanes are positions, four elements a lane. Values: lanes are elements, four
+ * positions a lane. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
 #include "backend/cpu/round_int8.inc.h"
 
-#define INT8_GROUP (N_LANES / 2) /* queries that share what is loaded */
+#define INT8_GROUP (N_LANES / 2) /* queries that share each load */
 #define INT8_VECTORS                                                                                                                       \
     (N_LANES == 16 ? 2 : 1) /* blocks of keys, or vectors of elements, that share weights or queries: sums in 16 registers or 8 */
 #define INT8_SUMS        (INT8_VECTORS * N_HALVES)
-#define INT8_ROUNDED     (N_LANES == 16 ? 4 : 2) /* queries whose weights are rounded side by side */
+#define INT8_ROUNDED     (N_LANES == 16 ? 4 : 2) /* queries whose weights are rounded together */
 #define QUAD_BYTES       64                      /* of 16 positions or elements */
 #define MOST_INT8_GROUPS ((ATTN_TILE + INT8_GROUP - 1) / INT8_GROUP)
 
-/* A head's key, value or query (math.h). */
+/* Quantises a head's key, value or query (math.h). */
 static float narrow_int8_kernel(const float *x, int32_t n, int8_t *out, int32_t *sum) {
     const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
     float tail[ROUND_NUMBERS], inverse, largest;
@@ -76,8 +76,8 @@ INLINE void score_int8(int n_q, int n_b, const attn_tile *t, attn_group g, int32
     }
 }
 
-/* What softmax left of n_q queries as numbers of 0..127 times step. Several at a time, since what is carried from block to block makes each
- * of them wait. */
+/* Converts the softmax weights of n_q queries to integers of 0..127 times step. Several queries run together, because each waits for what
+ * rounding carries from block to block. */
 INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, const float *top, float *step) {
     const float *scores = t->scores + query * ATTN_CHUNK;
     f32x16 carry[INT8_ROUNDED], inverse[INT8_ROUNDED];
@@ -98,8 +98,8 @@ INLINE void weights_to_int8(int n_q, const attn_tile *t, int32_t query, int32_t 
     }
 }
 
-/* acc of n_q queries, n_v vectors of elements from d on, from their weights over blocks block0..block1. step: what a weight of 1 stands
- * for. */
+/* acc of n_q queries, n_v vectors of elements from d on, from their weights over blocks block0..block1. step: the value of a weight of
+ * 1. */
 INLINE void weigh_int8_vectors(int n_q, int n_v, const attn_tile *t, attn_group g, int32_t block0, int32_t block1, const float *step,
                                int32_t d) {
     int32_t query = g.query, quad_bytes = 4 * ((t->d_head + 3) / 4 * 4);

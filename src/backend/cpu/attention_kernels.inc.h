@@ -1,16 +1,16 @@
-/* Attention over one chunk, 16 lanes at a time; attention_plain.c says what is computed. Included by math_avx2.c, math_avx512.c and
- * math_neon.c.
+/* Attention kernels over one chunk, 16 lanes at a time; attention_plain.c defines what they compute. Included by math_avx2.c, math_avx512.c
+ * and math_neon.c.
  *
- * Scores: lanes are positions; values: lanes are elements. Both are rows of numbers times vectors of 16 lanes: a tile of sums, queries x
- * vectors, stays in registers. No sum is ever split, so how queries are grouped shows in no bit.
+ * Scores: lanes are positions. Values: lanes are elements. Both are rows of numbers times vectors of 16 lanes: a tile of sums, queries x
+ * vectors, stays in registers. No sum is ever split, so the grouping of queries changes no bit.
  *
- * Bytes: pages lie anywhere, so the processor does not foresee the next one. While the keys of a block are multiplied its values are asked
- * for, and while values are, the keys of the chunk to come: each group asks for its share, row by row, so that memory and multipliers work
- * at the same time. */
+ * Bytes: pages lie anywhere, so the processor cannot predict the next one. While the keys of a block are multiplied, its values are
+ * prefetched. While the values are multiplied, the keys of the next chunk are prefetched. Each group prefetches its share, row by row, so
+ * that memory and multipliers work at the same time. */
 #include "backend/cpu/math_kernels.inc.h"
 #include "backend/cpu/simd_int.h"
 
-/* Vectors that a tile with n_rows queries has: sums enough to hide the latency of fma, 8 registers with 256 bits, 4 with 512. */
+/* Vectors in a tile with n_rows queries: enough sums to hide the latency of fma, 8 registers with 256 bits, 4 with 512. */
 #if N_LANES == 16
 #define TILE_VECTORS(n_rows) ((n_rows) <= 4 ? 4 : 2)
 #else
@@ -23,20 +23,20 @@ typedef f32x16 attn_sums[GROUP][MOST_VECTORS];
 
 #define MOST_GROUPS ((ATTN_TILE + GROUP - 1) / GROUP)
 
-/* Queries that share what they load; positions first..end are seen by all of them, or by none if the group has no such. What they ask for:
- * of each block that is to be fetched `step` bytes with each row of the block that is multiplied, from byte `fetched` on. */
+/* A group of queries that share loads. All of them see positions first..end, or none does if the group has no such positions. The group
+ * prefetches `step` bytes of each wanted block with each row that it multiplies, from byte `fetched` on. */
 typedef struct attn_group {
     int32_t query, n, first, end, fetched, step;
 } attn_group;
 
-/* What was read of memory is not kept in registers. */
+/* FORGET makes the compiler load again what it has read from memory, instead of keeping it in registers. */
 #if N_LANES == 8
 #define FORGET() __asm__ volatile("" ::: "memory")
 #else
 #define FORGET() ((void)0)
 #endif
 
-/* Into the second cache: what is asked for is wanted half a chunk later. */
+/* Prefetches into the second-level cache: the bytes are used half a chunk later. */
 INLINE void prefetch(const void *p) {
     __builtin_prefetch(p, 0, 2);
 }
@@ -45,7 +45,7 @@ INLINE int32_t element_bytes(dtype type) {
     return type == DTYPE_F32 ? 4 : 2;
 }
 
-/* 16 elements as floats, in the order of lanes that is cheapest to have them in. */
+/* 16 elements as floats, in the lane order that is cheapest to load. */
 INLINE f32x16 load_elements(dtype type, const uint8_t *p) {
     if (type == DTYPE_F32) {
         return f_load((const float *)(const void *)p);
@@ -53,7 +53,7 @@ INLINE f32x16 load_elements(dtype type, const uint8_t *p) {
     return type == DTYPE_BF16 ? f_load_bf16_apart((const uint16_t *)(const void *)p) : f_load_f16((const uint16_t *)(const void *)p);
 }
 
-/* Sums in that order from and to memory, where they lie in theirs. */
+/* Load and store sums in that lane order; in memory they are in element order. */
 INLINE f32x16 load_sums(dtype type, const float *p) {
     return type == DTYPE_BF16 ? f_apart(f_load(p)) : f_load(p);
 }
@@ -74,7 +74,7 @@ INLINE void add_products(dtype type, int n_q, int n_v, const float *const *numbe
             KEEP(sums[r][c]);
         }
         if (n_v > 1 && n_q * n_v > 4) {
-            FORGET(); /* beside 12 registers of sums there are none for numbers that the next vector needs too */
+            FORGET(); /* 12 registers hold sums; none are left for numbers that the next vector needs too */
         }
     }
 }
@@ -153,7 +153,7 @@ INLINE void weigh_vectors(dtype type, int n_q, int n_v, const attn_tile *t, attn
     }
 }
 
-/* Blocks block..end of the keys, as many at a time as there are registers for. */
+/* Multiplies blocks block..end of the keys, as many at a time as fit the registers. */
 INLINE void dot_group(dtype type, int n_q, const attn_tile *t, attn_group g, int32_t block, int32_t end) {
     for (; block + TILE_VECTORS(n_q) <= end; block += TILE_VECTORS(n_q)) {
         dot_blocks(type, n_q, TILE_VECTORS(n_q), t, g, block);
@@ -173,7 +173,7 @@ INLINE void weigh_group(dtype type, int n_q, const attn_tile *t, attn_group g) {
     }
 }
 
-/* A group's number of queries as a constant. */
+/* Calls with the group's number of queries as a constant. */
 #if N_FLOAT_ROWS == 8
 #define EACH_GROUP(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
 #else
@@ -206,7 +206,8 @@ INLINE void weigh_any(dtype type, const attn_tile *t, attn_group g) {
 
 #include "backend/cpu/attention_softmax.inc.h"
 
-/* Group number i of n, nearly equal ones: a group of one or two would keep the multipliers waiting. Its share of a block's n_rows rows. */
+/* Group i of n groups of nearly equal size: a group of one or two would leave the multipliers idle. Also its share of the prefetch of a
+ * block's n_rows rows. */
 INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_rows, int32_t row_bytes) {
     int32_t query = t->n_queries * i / n, next = t->n_queries * (i + 1) / n;
     attn_group g = {
@@ -221,7 +222,7 @@ INLINE attn_group group_of(const attn_tile *t, int32_t i, int32_t n, int32_t n_r
     return g;
 }
 
-/* acc of each of the group's queries alone += weights . values over its positions from `from` to `to`. */
+/* acc of each of the group's queries, one by one, += weights . values over its positions from `from` to `to`. */
 INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t from, int32_t to) {
     for (int32_t q = g.query; q < g.query + g.n; q++) {
         int32_t first = t->first[q] > from ? t->first[q] : from, end = t->end[q] < to ? t->end[q] : to;
@@ -231,7 +232,8 @@ INLINE void weigh_alone(dtype type, const attn_tile *t, attn_group g, int32_t fr
     }
 }
 
-/* acc of a group's queries: positions that it sees together, those before and after one by one. */
+/* acc of a group's queries += weights . values: the positions that all of them see together, the positions before and after one query at a
+ * time. */
 INLINE void attn_pv(dtype type, const attn_tile *t, attn_group g) {
     memset(t->acc + (int64_t)g.query * t->acc_stride, 0, sizeof *t->acc * (size_t)g.n * (size_t)t->acc_stride);
     weigh_alone(type, t, g, 0, g.first);
@@ -239,7 +241,7 @@ INLINE void attn_pv(dtype type, const attn_tile *t, attn_group g) {
     weigh_alone(type, t, g, g.end, ATTN_CHUNK);
 }
 
-/* The blocks that some query sees. */
+/* The range of blocks that at least one query sees. */
 static bool seen_blocks(const attn_tile *t, int32_t *block0, int32_t *block1) {
     int32_t first = ATTN_CHUNK, end = 0;
     for (int32_t i = 0; i < t->n_queries; i++) {

@@ -22,7 +22,7 @@ void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c) {
     c->values = c->keys + ATTN_BLOCKS * block_bytes(l) + READ_AHEAD_BYTES;
 }
 
-/* The block's keys, values and scales are copies from now on; what is in them is up to the caller. */
+/* Makes the block's keys, values and scales point to copies. The caller fills them. */
 static void use_copy(const kv_layout *l, int32_t block, const attn_copies *c, attn_tile *tile) {
     tile->k_blocks[block] = c->keys + block_bytes(l) * (size_t)block;
     tile->v_blocks[block] = c->values + block_bytes(l) * (size_t)block;
@@ -45,7 +45,7 @@ static void copy_block(const kv_layout *l, int32_t block, const attn_copies *c, 
     use_copy(l, block, c, t);
 }
 
-/* n tokens from `offset` of a page on, all of one of its blocks, into the copies from the chunk's position p on. */
+/* Copies n tokens from `offset` of a page on, all of one of its blocks, into the copies from the chunk's position p on. */
 static void copy_floats(const attn_pages *a, const uint8_t *k, const uint8_t *v, int32_t offset, int32_t n, int32_t p,
                         const attn_copies *c) {
     const kv_layout *l = &a->b->layout;
@@ -81,7 +81,7 @@ static void copy_tokens(const attn_pages *a, int32_t page, int32_t offset, int32
     }
 }
 
-/* Pages of fewer tokens than a block. */
+/* Copies blocks from pages of fewer tokens than a block. */
 static void find_copies(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile) {
     int32_t n = a->b->layout.page_tokens;
     for (int32_t block = first / ATTN_BLOCK; block * ATTN_BLOCK < end; block++) {

@@ -1,18 +1,18 @@
-/* Where attention finds a chunk's keys and values: in the pages, block by block, or in copies where they do not lie as its kernels want
- * them, which are pages of fewer tokens than a block and tokens of a draft tree's branch. */
+/* Finds a chunk's keys and values for the attention kernels, block by block: in the pages, or in copies. Copies are made where the pages do
+ * not have the kernels' layout: pages of fewer tokens than a block, and tokens of a draft tree's branch. */
 #ifndef CPU_ATTENTION_PAGES_H
 #define CPU_ATTENTION_PAGES_H
 
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/math.h"
 
-/* Room for copies of one chunk: one member's of the team. */
+/* Memory for copies of one chunk. Each worker of the thread pool has one. */
 typedef struct attn_copies {
     uint8_t *keys, *values;     /* [ATTN_BLOCKS][16 * row_bytes] */
     float *k_scales, *v_scales; /* [ATTN_CHUNK], of int8 */
 } attn_copies;
 
-/* Bytes of memory for copies, and the copies in it. */
+/* attn_copies_bytes is the size of that memory. attn_copies_init sets the pointers into it. */
 size_t attn_copies_bytes(const kv_layout *l);
 void attn_copies_init(const kv_layout *l, uint8_t *memory, attn_copies *c);
 
@@ -25,9 +25,9 @@ typedef struct attn_pages {
 
 /* Sets the tile's blocks (and scales) for positions first..end of the chunk at position `base`. */
 void attn_pages_find(const attn_pages *a, int32_t base, int32_t first, int32_t end, attn_copies *c, attn_tile *tile);
-/* Sets the blocks to ask for: those of positions base..base + n, or none where they would be copied. */
+/* Sets the blocks to prefetch: those of positions base..base + n, or none where they would be copied. */
 void attn_pages_find_next(const attn_pages *a, int32_t base, int32_t n, attn_tile *tile);
-/* The token at `place` of the sequence's pages is the chunk's position p from now on, in a copy of p's block. */
+/* Copies the token at index `place` of the sequence's pages into the chunk's position p, in a copy of p's block. */
 void attn_pages_place(const attn_pages *a, int32_t place, int32_t p, attn_copies *c, attn_tile *tile);
 
 #endif

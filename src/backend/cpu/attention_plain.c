@@ -1,12 +1,12 @@
 /* Plain C twin of the attention kernels: the reference of attention_kernels.inc.h.
  *
- * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale; then soft cap; then slope (position - query).
- * max: over the visible positions, 16 lanes by position mod 16 in ascending order, then the tree. sum: likewise over exp(s - max).
- * acc[d] = sum over visible positions, ascending, of exp(s - max) v[d] by fma, from 0.
+ * Score of a position: s = sum_e q[e] k[e] by fma in ascending e, from 0; then s scale; then soft cap; then slope (position - query). max:
+ * over the visible positions, 16 lanes by position mod 16 in ascending order, then the tree. sum: likewise over exp(s - max). acc[d] = sum
+ * over visible positions, ascending, of exp(s - max) v[d] by fma, from 0.
  *
- * Keys and values of int8, queries too: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum exact in int32. u = exp(s - max) v's scale;
- * with top the largest u, weights are u 126 / top as integers, by lane as above: what rounding leaves of a position is carried to the next
- * of its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. */
+ * Int8 keys and values, with int8 queries: s = ((sum_e q[e] k[e]) k's scale) q's scale, the sum exact in int32. u = exp(s - max) v's scale.
+ * With top the largest u, weights are u 126 / top as integers, by lane as above. The rounding error of a position is carried to the next of
+ * its lane, so that many small weights are not lost. acc[d] = (sum of integer weight v[d]) (top / 126), the sum exact. */
 #include "backend/cpu/math.h"
 #include "backend/cpu/math_plain.h"
 #include "core/half.h"

@@ -1,12 +1,12 @@
-/* Attention's softmax within one chunk: from raw products to weights, all of a tile's queries. Part of attention_kernels.inc.h;
- * attention_plain.c says what is computed. */
+/* Attention's softmax within one chunk: raw products become weights, for all queries of a tile. Part of attention_kernels.inc.h;
+ * attention_plain.c defines what is computed. */
 
-/* Lanes of a block that a query sees. */
+/* The lanes of a block that a query sees. */
 static inline mask16 block_mask(int32_t first, int32_t end, int32_t block) {
     return m_without(m_first(end - block * ATTN_BLOCK), m_first(first - block * ATTN_BLOCK));
 }
 
-/* exp16 of lanes that are not above 0, without its care for results that are not normal where there are none. */
+/* exp16 for lanes that are at most 0. It skips the handling of subnormal results where none can occur. */
 INLINE f32x16 exp_below16(f32x16 x) {
     if (!m_all(m_le(f_set1(EXP_NORMAL), x))) {
         return exp16(x);
@@ -15,10 +15,10 @@ INLINE f32x16 exp_below16(f32x16 x) {
     f32x16 n = f_sub(shifted, f_set1(EXP_ROUND));
     f32x16 r = f_fma(n, f_set1(-EXP_LN2_LO), f_fma(n, f_set1(-EXP_LN2_HI), x));
     f32x16 p = f_add(f_fma(f_mul(r, r), poly16(EXP_POLY, EXP_DEGREE, r), r), f_set1(1.0f));
-    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* the integer in shifted's low bits onto p's exponent */
+    return f_of_bits(i_add(f_bits(p), i_shl(f_bits(shifted), 23))); /* adds the integer in shifted's low bits to p's exponent */
 }
 
-/* Raw products of blocks block0..block1 to scores with cap and slope. */
+/* Turns raw products of blocks block0..block1 into scores, with cap and slope. */
 static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int32_t block1) {
     float *scores = t->scores + query * ATTN_CHUNK;
     f32x16 slope = f_set1(t->slopes[query]), lane = i_to_f(i_load((const int32_t[]){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
@@ -35,21 +35,21 @@ static void change_scores(const attn_tile *t, int32_t query, int32_t block0, int
     }
 }
 
-/* Whether a query sees all of a block, which then needs no mask. */
+/* True when a query sees all of a block, which then needs no mask. */
 static inline bool sees_all(const attn_tile *t, int32_t query, int32_t block) {
     return t->first[query] <= block * ATTN_BLOCK && (block + 1) * ATTN_BLOCK <= t->end[query];
 }
 
-/* Of a block of int8 keys of the chunk to come, how many lines (quads of 16 positions) are asked for while weights are made: that takes
- * half of a chunk's time, and memory would idle. */
+/* How many lines (quads of 16 positions) of an int8 key block of the next chunk are prefetched during the softmax. The softmax takes half
+ * of a chunk's time, and memory would be idle. */
 INLINE int32_t lines_for_softmax(const attn_tile *t) {
     return (t->d_head + 3) / 4 / 2;
 }
 
-#define SOFTMAX_ROWS 2 /* queries at a time: one waits for its steps while another goes on */
+#define SOFTMAX_ROWS 2 /* queries at a time: one waits for its instructions while another runs */
 
-/* From raw products of blocks block0..block1 to weights and their sum, n_q queries side by side. Weights of positions not seen are not
- * defined. Of int8 values weights are stored times the values' scales, 0 where a position is not seen, and top is the largest. */
+/* Turns raw products of blocks block0..block1 into weights and their sum, n_q queries side by side. Weights of positions that are not seen
+ * are undefined. For int8 values a weight is stored times the value's scale, 0 where a position is not seen, and top is the largest. */
 INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int32_t block0, int32_t block1, float *top) {
     const float factor = t->soft_cap > 0.0f || t->has_slopes ? 1.0f : t->scale;
     float *scores = t->scores + query * ATTN_CHUNK, highest[SOFTMAX_ROWS];
@@ -100,7 +100,7 @@ INLINE void softmax(dtype type, int n_q, const attn_tile *t, int32_t query, int3
     }
 }
 
-/* All of the tile's queries. */
+/* Softmax of all the tile's queries. */
 INLINE void soften_all(dtype type, const attn_tile *t, int32_t block0, int32_t block1, float *top) {
     int32_t query = 0;
     for (int32_t i = 0; (t->soft_cap > 0.0f || t->has_slopes) && i < t->n_queries; i++) {

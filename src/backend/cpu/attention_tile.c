@@ -33,13 +33,13 @@ void attn_set_queries(const attn_job *job, const attn_item *item, int32_t kv_hea
 
 /* ---- trees of drafts ---- */
 
-/* Whether the chunk holds positions of a draft tree: those behind its first row, which the tree grows from. */
+/* True when the chunk holds positions of a draft tree: those behind its first row, which is the root's. */
 static bool has_tree(const batch_seq *seq, int32_t base) {
     return seq->parents != NULL && base + ATTN_CHUNK > seq->n_tokens - seq->n_rows + 1;
 }
 
-/* The chunk's positions from `first` on, as far as they are of the tree, are those of row `row` and its ancestors. What other branches put
- * there is overwritten. */
+/* Copies the keys and values of row `row` and its ancestors to the chunk's positions from `first` on, as far as they are in the tree.
+ * Overwrites those of other branches. */
 static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, int32_t row, attn_scratch *s) {
     const batch *step = job->b->batch;
     const attn_pages pages = pages_of(job, seq, s->kv_head);
@@ -54,7 +54,7 @@ static void find_branch(const attn_job *job, const batch_seq *seq, int32_t base,
     }
 }
 
-/* Queries from..from+n of a tile as a tile of their own, with their places in its results. */
+/* Makes queries from..from+n of a tile a tile of their own, with the same results. */
 static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *part) {
     *part = *whole;
     part->n_queries = n;
@@ -76,7 +76,8 @@ static void part_of(const attn_tile *whole, int32_t from, int32_t n, attn_tile *
     part->acc += (int64_t)from * whole->acc_stride;
 }
 
-/* The tile over a chunk that holds positions of its tree: rows that follow each other see the same, so they are one part. */
+/* Computes the tile over a chunk that holds positions of its tree. Consecutive queries whose rows form a chain (each the child of the one
+ * before) share a branch, so they are one part. */
 static void attend_branches(const attn_job *job, const batch_seq *seq, int32_t base, int32_t first, attn_scratch *s) {
     for (int32_t from = 0, end; from < s->tile.n_queries; from = end) {
         for (end = from + 1; end < s->tile.n_queries; end++) {

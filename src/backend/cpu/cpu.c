@@ -19,7 +19,7 @@ typedef struct cpu_owned {
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes) {
     void *p = mem_new_huge(n_bytes, 1);
     if (p != NULL && b->nodes != 0 && n_bytes >= MEM_HUGE_BYTES) {
-        (void)numa_interleave(p, n_bytes, b->nodes); /* refused for want of memory only: spread_nodes has tried it */
+        (void)numa_interleave(p, n_bytes, b->nodes); /* fails for want of memory only: spread_nodes has tried it */
     }
     return p;
 }
@@ -77,7 +77,7 @@ static buffer cpu_act_reserve(backend *b, int32_t width) {
     return (buffer){c->n_acts++};
 }
 
-/* [rows, width] floats counted as the step's. */
+/* Allocates [rows, width] floats, counted in step_bytes. */
 static quire_err rows_new(cpu_backend *b, int32_t rows, int32_t width, float **out) {
     size_t n;
     if (!size_mul((size_t)rows, (size_t)width, &n)) {
@@ -126,7 +126,7 @@ static quire_err cpu_step_open(backend *b, const step_limits *limits, const kv_l
 }
 
 #ifdef QUIRE_DEBUG
-/* Makes the step's rows NaN, so that a value that an op leaves out is no value of an earlier step, which may be another tenant's. */
+/* Fills the step's rows with NaN. A value that an op leaves out is then no value of an earlier step, which may be another tenant's. */
 static void poison_rows(cpu_backend *b) {
     for (int32_t i = 0; i < b->n_acts; i++) {
         memset(b->buffers[i].rows, 0xFF, sizeof(float) * (size_t)b->batch->n_rows * (size_t)b->buffers[i].width);
@@ -147,7 +147,7 @@ static void cpu_step_begin(backend *b, const batch *step) {
 #endif
 }
 
-/* Ops ran when they were called. */
+/* Does nothing: ops run when they are called. */
 static void cpu_step_wait(backend *b) {
     ((cpu_backend *)b)->batch = NULL;
 }
@@ -230,13 +230,13 @@ static bool is_several(uint64_t nodes) {
     return (nodes & (nodes - 1)) != 0;
 }
 
-/* Nodes to spread memory over: none where there is but one, or where the system will not have it. */
+/* The NUMA nodes over which memory is spread. 0 where there is only one, or where the system refuses. */
 static uint64_t spread_nodes(const cpu_placement *p) {
     uint64_t there = numa_nodes(), nodes = is_several(there) ? there & p->nodes : 0;
     void *trial = nodes != 0 ? mem_new_huge(MEM_HUGE_BYTES, 1) : NULL;
     bool works = trial != NULL && numa_interleave(trial, MEM_HUGE_BYTES, nodes);
     mem_free(trial);
-    if (!works && is_several(p->nodes) && (there == 0 || nodes != 0)) { /* not where the one node is all that we may have */
+    if (!works && is_several(p->nodes) && (there == 0 || nodes != 0)) { /* not where the process may use only that one node */
         log_line(LOG_WARN,
                  "threads run on several nodes of memory, but the system lets none be placed (a container without CAP_SYS_NICE?)");
     }
@@ -261,7 +261,7 @@ static void write_description(cpu_backend *b, const cpu_placement *p) {
                    p->n_threads == 1 ? "" : "s", bound, spread);
 }
 
-/* The thread pool and where it and the memory lie. */
+/* Opens the thread pool and sets the placement of threads and memory. */
 static quire_err open_team(cpu_backend *b, const backend_options *options, quire_error *err) {
     cpu_mask allowed;
     topology all = {.n_cpus = 0};

@@ -1,7 +1,7 @@
 /* The CPU backend's own struct, shared by its op files.
  *
- * One file an op. Each op has a plain C twin and SIMD versions compiled from one source for AVX2 and AVX-512 (simd.h); `k` is the table
- * picked at open. */
+ * One file an op. Each op has a plain C twin and SIMD versions compiled from one source for AVX2, AVX-512 and NEON (simd.h). `math` is the
+ * table chosen at open. */
 #ifndef CPU_CPU_H
 #define CPU_CPU_H
 
@@ -26,7 +26,7 @@ typedef struct cpu_backend {
     const struct math_kernels *math;
     const struct linear_kernels *linear;
     thread_pool *thread_pool;
-    uint64_t nodes; /* over which memory is spread; 0: it is left to the kernel */
+    uint64_t nodes; /* over which memory is spread; 0: the kernel chooses */
     char description[160];
 
     int32_t n_acts;
@@ -40,7 +40,7 @@ typedef struct cpu_backend {
     const batch *batch; /* of the step that runs */
     int64_t weight_bytes, step_bytes;
 
-    int64_t step; /* how many steps have begun: tells what was made for this one */
+    int64_t step; /* how many steps have begun; marks what was computed for this step */
 
     struct cpu_linear_state *linear_state;       /* linear.c: scratch and the list of loaded weights */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
@@ -48,12 +48,12 @@ typedef struct cpu_backend {
     struct cpu_owned *owned;                     /* blocks of cpu_own */
 
     op_trace *trace;             /* NULL: ops are not timed */
-    const backend_ops *untraced; /* while they are: the ops that the traced ones call */
+    const backend_ops *untraced; /* while a trace is on: the ops that the traced ones call */
     backend_ops traced;
     int64_t rows_ns; /* of the op that runs, with a trace */
 } cpu_backend;
 
-/* mem_new_huge, spread over the nodes of memory. For mem_free. */
+/* mem_new_huge with the pages spread over the NUMA nodes. Freed with mem_free. */
 void *cpu_new_spread(const cpu_backend *b, size_t n_bytes);
 /* n * size zeroed bytes, 64-byte aligned, that live until the backend closes; NULL when out of memory or on overflow. Loading and step_open
  * only. */
@@ -81,7 +81,7 @@ int32_t cpu_argmax(const backend *b, int32_t i);
 /* A norm's weight and bias are f32 here, 1 + w already added. Adds to b->weight_bytes. */
 quire_err cpu_norm_load(backend *b, norm_kind kind, const tensor_view *weight, const tensor_view *bias, float eps, bool add_one, norm **out,
                         quire_error *err);
-/* One row: norms each stretch of the norm's own width in x[0..width) (a head, or the whole row). out may be x. Any thread. */
+/* Norms one row: each stretch of the norm's own width in x[0..width) (a head, or the whole row). out may be x. Any thread. */
 void cpu_norm_row(const cpu_backend *b, const norm *nm, const float *x, int32_t width, float *out);
 
 /* ---- implemented in embed.c ---- */
@@ -92,7 +92,7 @@ void cpu_embed(backend *b, const embedding *e, float scale, buffer x);
 quire_err cpu_rope_load(backend *b, const rope_desc *d, int32_t max_positions, rope **out, quire_error *err);
 /* Sizes the tables of all loaded ropes for max_rows rows. */
 quire_err cpu_rope_step_open(cpu_backend *b);
-/* Rotates the heads of d_head elements in x[0..width), an activation row of batch row `row`. One row is rotated by one thread at a time. */
+/* Rotates the heads of d_head elements in x[0..width), an activation row of batch row `row`. Only one thread at a time may rotate a row. */
 void cpu_rope_row(const cpu_backend *b, const rope *r, int32_t row, int32_t d_head, float *x, int32_t width);
 
 /* ---- implemented in pages.c ---- */
@@ -108,7 +108,7 @@ void cpu_qk_norm_rope_store(backend *b, int32_t layer, buffer q, buffer k, buffe
 void cpu_trace(backend *b, op_trace *to);
 
 /* ---- implemented in attention.c ---- */
-/* Sizes scratch and partial buffers; nothing for a layout without heads. */
+/* Sizes scratch and partial buffers. Does nothing for a layout without heads. */
 quire_err cpu_attention_step_open(cpu_backend *b);
 void cpu_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
 

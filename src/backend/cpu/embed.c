@@ -1,4 +1,4 @@
-/* Token embeddings: rows kept as the file has them, or where it has them, turned into f32 when they are read. */
+/* Token embeddings: rows stay in the file's format (in place where possible) and are converted to f32 when they are read. */
 #include <assert.h>
 #include <string.h>
 

@@ -53,8 +53,8 @@ static bool is_native(void) {
 }
 
 /* Intel's start a vdpbf16ps of 512 bits every second cycle: measured on Emerald Rapids, 89 GOP/s a thread, where vfmadd does 178 over
- * weights widened to f32. The vendor decides and no timing, because products of bf16 have other bits with this instruction: what is
- * computed must not depend on a measurement. */
+ * weights widened to f32. The vendor decides and no timing, because products of bf16 have other bits with this instruction: results must
+ * not depend on a measurement. */
 static bool is_dot_bf16_fast(void) {
     return !EMULATED && !__builtin_cpu_is("intel");
 }
@@ -68,7 +68,7 @@ static bool has_i8mm(void) {
 }
 #endif
 
-/* From the simplest to the best. Those without kernels are of other processors. */
+/* From the simplest to the best. Entries without kernels are for other processors. */
 static const isa_entry ISAS[N_ISAS] = {
     [ISA_PLAIN] = {"plain", always, always, &math_plain, &linear_plain},
 #if defined(__x86_64__)

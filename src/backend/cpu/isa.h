@@ -1,4 +1,4 @@
-/* Instruction sets: which kernels there are for each, and which of them this processor runs. Constant. */
+/* Instruction sets: the kernels for each, and which of them this processor runs. Constant. */
 #ifndef CPU_ISA_H
 #define CPU_ISA_H
 
@@ -9,14 +9,14 @@ typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_NEO
 struct math_kernels;   /* math.h: norm, exp, silu, rope, attention */
 struct linear_kernels; /* linear.h: products and activation formats */
 
-/* The one of this name, or for "auto" (or NULL) the best that runs here, known by the processor's features and vendor: never by a
- * measurement, as it is a part of the numeric configuration. QUIRE_UNSUPPORTED for one that this processor (or build) lacks, QUIRE_INVALID
- * for an unknown name. */
+/* Finds the instruction set of this name. For "auto" (or NULL) it is the best that runs here, by the processor's features and vendor, never
+ * by a measurement: it is a part of the numeric configuration. QUIRE_UNSUPPORTED for one that this processor (or build) lacks,
+ * QUIRE_INVALID for an unknown name. */
 quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err);
 
 const char *cpu_isa_name(cpu_isa isa);
 
-/* The kernels of one that cpu_isa_choose gave. */
+/* The kernels of an instruction set that cpu_isa_choose returned. */
 const struct math_kernels *cpu_isa_math(cpu_isa isa);
 const struct linear_kernels *cpu_isa_linear(cpu_isa isa);
 

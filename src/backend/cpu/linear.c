@@ -1,4 +1,4 @@
-/* The ops over loaded weights: rows are quantised once for all products that read them, then threads share out the column blocks. */
+/* The ops over loaded weights. Rows are quantised once for all products that read them; then the workers share the column blocks. */
 #include "backend/cpu/linear.h"
 
 #include <assert.h>
@@ -13,19 +13,19 @@
 #define LINE_FLOATS     16 /* of a cache line */
 #define SERIAL_ROWS     4  /* up to so many rows are quantised by the caller: cheaper than waking the thread pool twice */
 #define GROUPS_AT_ONCE  4
-#define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: 32 take a row_group */
+#define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
 
 _Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group), "groups take half of what floats do");
 
 /* ---- quantising rows ---- */
 
-/* The rows of an op's input, and what the weights that read them want. */
+/* The input rows of an op, and the formats of the weights that read them. */
 typedef struct rows_job {
     cpu_backend *b;
     const float *x; /* [.., width] */
     int32_t width, n_rows;
     const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
-    bool is_quantised;    /* x is what its only reader wants */
+    bool is_quantised;    /* x has its only reader's format already */
     const norm *nm;      /* or NULL */
     bool wanted[N_ROW_FORMATS];
     row_view views[N_ROW_FORMATS];
@@ -48,7 +48,7 @@ static void quantise_row(void *context, int32_t i, int32_t worker) {
     }
 }
 
-/* Fills job->views for the formats of the weights. f32 rows without a norm are read where they are. */
+/* Fills job->views for the formats of the weights. f32 rows without a norm are read in place. */
 static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n) {
     cpu_linear_state *s = job->b->linear_state;
     bool quantise = false;
@@ -81,8 +81,8 @@ static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n
 
 typedef enum product_end { END_STORE, END_ADD, END_GATE_UP, END_LOGITS } product_end;
 
-/* One op's products. Parts are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same columns
- * and a task does both. */
+/* The products of one op. Tasks are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same
+ * columns and a task computes both. */
 typedef struct product_job {
     cpu_backend *b;
     row_view views[N_ROW_FORMATS];
@@ -93,7 +93,7 @@ typedef struct product_job {
     int32_t widths[MAX_USES]; /* floats from row to row */
     product_end end;
     activation f;
-    bool to_groups; /* END_GATE_UP: the results become ROWS_GROUPS while they are near, in place of f32 */
+    bool to_groups; /* END_GATE_UP: the results are quantised to ROWS_GROUPS while they are in cache, in place of f32 */
     float scale, cap;
 } product_job;
 
@@ -101,8 +101,8 @@ static int32_t n_tasks_of(const product_job *job, const linear *w) {
     return (w->layout.n_blocks + job->task_blocks - 1) / job->task_blocks;
 }
 
-/* With few rows a task can be wider, as far as its results fit a tile: weights are fetched ahead inside a task only. But threads must find
- * tasks enough to end together. */
+/* With few rows a task can be wider, as far as its results fit a tile: weights are prefetched only inside a task. But there must be enough
+ * tasks for the threads to end together. */
 static int32_t widest_task(const product_job *job) {
     int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS, enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
     for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
@@ -129,7 +129,7 @@ static void tile_product(const product_job *job, const linear *w, int32_t row0, 
     }
 }
 
-/* What happens to n columns of one row of a tile; up: of the second weights, for END_GATE_UP. */
+/* Finishes n columns of one row of a tile. up: those of the second weights, for END_GATE_UP. */
 static void tile_end(const product_job *job, float *y, const float *up, int32_t n, float *out) {
     const math_kernels *math = job->b->math;
     switch (job->end) {
@@ -149,12 +149,12 @@ static void tile_end(const product_job *job, float *y, const float *up, int32_t 
     }
 }
 
-/* Columns column0.. of a row's logits count for its largest. */
+/* Updates a row's argmax with its logits from column0 on. */
 static void note_argmax(const math_kernels *math, const float *logits, int32_t n, int32_t column0, row_argmax *to) {
     float value = math->largest(logits, n);
     bool is_it = value > to->value || (value == to->value && column0 < to->id);
     if (isnan(value)) {
-        to->value = NAN; /* and stays so: nothing compares with it */
+        to->value = NAN; /* and stays NaN: no comparison with it is true */
     } else if (is_it) {
         int32_t i = 0;
         while (logits[i] != value) {
@@ -164,8 +164,8 @@ static void note_argmax(const math_kernels *math, const float *logits, int32_t n
     }
 }
 
-/* A tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together: where a row of the tile has fewer, all rows are quantised as
- * one, in the second tile, which nobody needs by then. */
+/* Quantises a tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together. Where a row of the tile has fewer, all rows are
+ * quantised as one, in the second tile, which is free by then. */
 static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
     const int32_t n_floats = n / COLUMNS_A_FLOAT;
     const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
@@ -186,7 +186,7 @@ static row_argmax *worker_argmax(const cpu_backend *b, int32_t worker) {
     return b->linear_state->largest + (int64_t)worker * b->limits.max_out;
 }
 
-/* Has the lines of a tile's results come while they are computed. */
+/* Prefetches the cache lines of a tile's results while they are computed. */
 static void prefetch(const float *out, int32_t n_rows, int32_t n_columns, int32_t width) {
     for (int32_t r = 0; r < n_rows; r++, out += width) {
         for (int32_t c = 0; c < n_columns; c += LINE_FLOATS) {
@@ -283,7 +283,7 @@ void cpu_linear_add(backend *base, buffer a, const linear_use *w, float scale, b
     run_products(&job, &rows);
 }
 
-/* Whether h's rows may become groups, each whole in a task, in their own memory. */
+/* True when h's rows can be quantised in place: each row whole in one task. */
 static bool can_be_groups(const cpu_buffer *h, const linear *reader) {
     return reader != NULL && reader->format == ROWS_GROUPS && h->width % PACK_GROUP == 0 &&
            linear_row_bytes(ROWS_GROUPS, h->width) <= (size_t)h->width * sizeof *h->rows;

@@ -11,8 +11,8 @@
  *                acc = fma((float)(sum of x_k (q_k - zero) in int32), w_scale * x_scale, acc),
  *                and for formats with mins then acc = fma(min, x_scale * (float)(sum of x_k), acc).
  *
- * Activations are quantised so: a = the largest |x|; q = round(x * (127 / a)), ties to even; scale = a / 127. With a under 2^-100 all are
- * 0; with an infinity or NaN the scale is NaN and q 0, so that whatever is computed from it is NaN.
+ * Activations are quantised in this way: a = the largest |x|; q = round(x * (127 / a)), ties to even; scale = a / 127. With a under 2^-100
+ * all are 0. With an infinity or NaN the scale is NaN and q is 0, so that every result is NaN.
  *
  * Threads: kernels are pure functions of their arguments; threads split columns, never k. */
 #ifndef CPU_LINEAR_H
@@ -22,11 +22,11 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/pack_weights.h"
 
-#define LINEAR_TILE_BLOCKS  4 /* column blocks of one task of the work */
+#define LINEAR_TILE_BLOCKS  4 /* column blocks of one task */
 #define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
-#define LINEAR_TILE_ROWS    64 /* rows that pass while a task's weights are in cache */
+#define LINEAR_TILE_ROWS    64 /* rows that are multiplied while a task's weights are in cache */
 
-/* How an activation row is given to a kernel. A quantised row starts at a multiple of 64 bytes (but ROWS_F32, which has no alignment):
+/* The format in which a kernel reads an activation row. A quantised row starts at a multiple of 64 bytes; ROWS_F32 has no alignment:
  *   ROWS_F32     f32 [k]
  *   ROWS_BF16    the kernel's own: at most 4 bytes an element, k padded to 2
  *   ROWS_TOKEN   int8 [k padded to 32], f32 scale, int32 sum of the int8
@@ -35,7 +35,7 @@ typedef enum row_format { ROWS_F32, ROWS_BF16, ROWS_TOKEN, ROWS_GROUPS, N_ROW_FO
 
 #define ROWS_TINY 0x1p-100f
 
-/* 32 elements of a ROWS_GROUPS row with what kernels need beside them: a cache line, so that one pointer a row reaches all. */
+/* 32 elements of a ROWS_GROUPS row and the values that kernels use with them: one cache line, so that one pointer a row reaches all. */
 typedef struct row_group {
     int8_t q[PACK_GROUP];
     float scale;
@@ -52,8 +52,8 @@ typedef struct row_view {
     size_t stride;
 } row_view;
 
-/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load; data and scales may be a file's, mapped to be read only.
- */
+/* Packed weights [n_out, n_in]. Owned by the backend's list, unchanged after load. data and scales may point into a file mapped
+ * read-only. */
 struct linear {
     linear *next;
     pack_layout layout;
@@ -64,11 +64,11 @@ struct linear {
 };
 
 typedef struct linear_kernels {
-    /* Puts x[0..k) into row in the index's format, padding included. */
+    /* Converts x[0..k) to the format of the index and writes it to row, padding included. */
     void (*quantise[N_ROW_FORMATS])(const float *x, int32_t k, void *row);
     /* y[n_rows][n_blocks * 16] = the product of rows, which are in w->format, with column blocks block0..block0+n_blocks of w, without
-     * bias. Padding columns get values that nobody may read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a multiple of
-     * 64, undefined before and after. */
+     * bias. Padding columns get undefined values, which must not be read. scratch: LINEAR_SCRATCH_BYTES of the calling thread's own, at a
+     * multiple of 64, undefined before and after. */
     void (*product)(const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y, void *scratch);
 } linear_kernels;
 
@@ -79,13 +79,14 @@ extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
 extern const linear_kernels linear_neon, linear_i8mm;
 #endif
 
-/* The largest logit of a row in the column tiles that one worker did; value -INFINITY: it did none, NaN: one was infinite or no number. */
+/* The largest logit of a row in the column tiles that one worker computed. value -INFINITY: it computed none. NaN: a logit was infinite or
+ * NaN. */
 typedef struct row_argmax {
     float value;
     int32_t id; /* the lowest of equals */
 } row_argmax;
 
-/* What the backend holds for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
+/* What the backend keeps for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
  * cpu_linear_step_open. */
 typedef struct cpu_linear_state {
     linear *loaded;
@@ -101,7 +102,7 @@ typedef struct cpu_linear_state {
 /* Bytes from one quantised row of k elements to the next, a multiple of 64. */
 size_t linear_row_bytes(row_format format, int32_t k);
 
-/* The format that weights of a kind take under a compute mode. */
+/* The row format of a weight kind under a compute mode. */
 static inline row_format linear_format(pack_kind kind, compute_mode mode) {
     if (mode == COMPUTE_INT8) {
         return kind == PACK_INT8 ? ROWS_TOKEN : ROWS_GROUPS;
@@ -117,7 +118,7 @@ static inline const uint8_t *linear_block(const linear *w, int32_t block) {
     return w->data + (size_t)block * w->layout.block_bytes;
 }
 
-/* Fills what row_group holds beside q and scale. */
+/* Fills the fields of row_group besides q and scale. */
 static inline void row_group_sums(row_group *g, int32_t first, int32_t last) {
     int32_t sum = first + last;
     g->times_8 = -8 * sum;

@@ -1,4 +1,4 @@
-/* Products on AVX-512 with VNNI and BF16: those of bf16 rows by its dot instruction, all others linear_avx512's. */
+/* Products on AVX-512 with VNNI and BF16: bf16 rows by its dot instruction, all others as in linear_avx512.c. */
 #include "backend/cpu/linear.h"
 #include "backend/cpu/simd_int.h"
 

@@ -1,18 +1,18 @@
-/* Products of float weights: F32, F16, BF16. Part of linear_kernels.inc.h, and of linear_avx512bf16.c, which names LINEAR_DOT_BF16.
+/* Products of float weights: F32, F16, BF16. Part of linear_kernels.inc.h, and of linear_avx512bf16.c, which defines LINEAR_DOT_BF16.
  *
  * A tile of rows x blocks of 16 columns stays in registers while k runs.
- *   Few rows   read the packed weights as they are, once, and ask for them ahead: they are bound by memory.
- *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows pass, widened to f32 where nothing computes with
- *              them as they are packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in L2 while the blocks pass.
- *              Each tile asks for its share of the weights to come, so that memory works while the tiles do.
- * A multiplication takes its weights from a register and its element of x from memory, to all lanes. With 256 bits 6 rows x 1 block are 12
- * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications; with 512 bits 8 rows x 2 blocks are 16, and 10; with
+ *   Few rows   read the packed weights directly, once, and prefetch them: they are bound by memory.
+ *   Many rows  go by chunks of k. The weights of a tile's chunk stay in L1 while all rows pass. They are widened to f32 where no
+ *              instruction multiplies them as packed: once for up to LINEAR_TILE_ROWS rows. The rows of a chunk stay in L2 while the
+ *              blocks pass. Each tile prefetches its share of the next weights, so that memory works while the tiles do.
+ * A multiplication takes its weights from a register and broadcasts its element of x from memory. With 256 bits 6 rows x 1 block are 12
+ * sums in flight where 2 ports x 4 cycles need 8, and 8 loads for 12 multiplications. With 512 bits 8 rows x 2 blocks are 16, and 10. With
  * 128 bits and 32 registers 6 rows x 1 block are 24. */
 #define CHUNK_BYTES    16384 /* weights that stay in L1 */
-#define PREFETCH_BYTES 1024  /* how far few rows look ahead */
+#define PREFETCH_BYTES 1024  /* how far ahead few rows prefetch */
 
-/* With 16 registers and 12 sums gcc has to be told which values to have where: KEEP (simd.h) a sum in its registers between two
- * multiplications, FORGET that a pointer's bytes were loaded before and could have stayed in one. */
+/* With 16 registers and 12 sums gcc needs hints about which values stay in registers. KEEP (simd.h) keeps a sum in its registers between
+ * two multiplications. FORGET makes gcc load a pointer's bytes again instead of keeping them in a register. */
 #if N_LANES == 16
 #define TILE_BLOCKS(n_rows) ((n_rows) <= 4 ? 4 : 2)
 #else
@@ -41,9 +41,9 @@ typedef struct float_tile {
     size_t w_stride; /* bytes between blocks */
     float *y;
     int32_t y_stride, n_k;
-    bool go_on; /* from the sums in y, not from 0 */
+    bool go_on; /* start from the sums in y, not from 0 */
 
-    /* Of many rows: the weights to come, and how many bytes of each block this tile asks for with each k. */
+    /* For many rows: the next weights, and how many bytes of each block this tile prefetches with each k. */
     const uint8_t *next;
     size_t next_stride, next_step;
 } float_tile;
@@ -66,7 +66,7 @@ INLINE f32x16 load_weights(pack_kind kind, const uint8_t *block, int32_t k, int 
     return f_of_bits(i_shl(load_pair(block, k), 16));
 }
 
-/* Asks for the weights that come PREFETCH_BYTES later: what the processor fetches ahead by itself does not fill the memory's bandwidth. */
+/* Prefetches the weights PREFETCH_BYTES ahead: the hardware prefetcher alone does not use the memory's full bandwidth. */
 INLINE void fetch_ahead(pack_kind kind, int n_blocks, const float_tile *t, int32_t k) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
@@ -74,7 +74,7 @@ INLINE void fetch_ahead(pack_kind kind, int n_blocks, const float_tile *t, int32
     }
 }
 
-/* The same for many rows, a share each tile. */
+/* The same for many rows: each tile prefetches a share. */
 INLINE void fetch_next(int n_blocks, const float_tile *t, int32_t k) {
     UNROLL
     for (int c = 0; c < n_blocks; c++) {
@@ -151,7 +151,7 @@ INLINE void tile_sums(pack_kind kind, row_format format, bool few, int n_rows, i
     }
 }
 
-/* The columns of n_blocks blocks for the rows of one tile, as many blocks at a time as there are registers for. */
+/* The columns of n_blocks blocks for the rows of one tile, as many blocks at a time as fit the registers. */
 INLINE void tile_columns(pack_kind kind, row_format format, bool few, int n_rows, float_tile t, int32_t n_blocks) {
     int32_t i = 0;
     for (; i + TILE_BLOCKS(n_rows) <= n_blocks; i += TILE_BLOCKS(n_rows)) {
@@ -186,7 +186,7 @@ INLINE void tile_rows(pack_kind kind, row_format format, bool few, int32_t n_row
     }
 }
 
-/* n_k (even, or the last) of n_blocks blocks as f32. */
+/* Widens n_k (even, or the last) of n_blocks blocks to f32. */
 INLINE void widen(pack_kind kind, const uint8_t *blocks, size_t stride, int32_t n_blocks, int32_t n_k, float *out, size_t out_stride) {
     for (int32_t i = 0; i < n_blocks; i++) {
         const uint8_t *block = blocks + (size_t)i * stride;
@@ -204,7 +204,7 @@ INLINE int32_t tiles_of(int32_t n_rows) {
     return (n_rows + N_FLOAT_ROWS - 1) / N_FLOAT_ROWS;
 }
 
-/* All rows over one chunk, in tiles of nearly the same number of rows: a tile of one or two would keep the multipliers waiting. */
+/* All rows over one chunk, in tiles of nearly the same number of rows: a tile of one or two would leave the multipliers idle. */
 INLINE void chunk_rows(pack_kind kind, row_format format, bool few, row_view x, int32_t n_rows, float_tile t, int32_t n_blocks) {
     int32_t n_tiles = tiles_of(n_rows);
     float *y = t.y;
@@ -243,7 +243,7 @@ INLINE void product_floats(pack_kind kind, row_format format, const linear *w, r
             int32_t n = n_blocks - i < MANY_BLOCKS ? n_blocks - i : MANY_BLOCKS;
             const uint8_t *from = blocks + (size_t)i * stride + (size_t)(k0 * row_bytes);
             bool more = i + MANY_BLOCKS < n_blocks;
-            int32_t next_k = more ? k0 : k0 + chunk < k_end ? k0 + chunk : 0; /* from the start again: for the rows to come */
+            int32_t next_k = more ? k0 : k0 + chunk < k_end ? k0 + chunk : 0; /* from the start again: for the next rows */
             t.next = blocks + (size_t)(more ? i + MANY_BLOCKS : 0) * stride + (size_t)(next_k * row_bytes);
             t.y = y + i * LANES;
             if (widens) {

@@ -1,8 +1,8 @@
-/* Grouped weights as the product kernels read them (pack.h says how they lie): numbers out of their planes, scales out of their codes. Part
- * of linear_kernels.inc.h. */
+/* Reads grouped weights for the product kernels: numbers from their planes, scales from their codes (pack_weights.h describes the layout).
+ * Part of linear_kernels.inc.h. */
 #define GROUPS_A_SUPER (PACK_SUPER / PACK_GROUP)
 
-/* A grouped format, known while compiling. */
+/* A grouped format, a compile-time constant. */
 typedef struct group_format {
     pack_kind kind;
     int group, bits, zero;
@@ -16,11 +16,11 @@ INLINE bool has_mins(group_format f) {
 INLINE bool has_supers(group_format f) {
     return f.coding != SCALE_F16 && f.coding != SCALE_F16_MIN;
 }
-/* Numbers and scales that take next to nothing to unpack: Q4_0, Q4_1, Q8_0. */
+/* Formats whose numbers and scales cost almost nothing to unpack: Q4_0, Q4_1, Q8_0. */
 INLINE bool is_plain(group_format f) {
     return f.bits % 4 == 0 && !has_supers(f) && f.kind != PACK_IQ4_NL;
 }
-/* Bits of the numbers that are multiplied: 8 are signed, fewer are unsigned and have zero to be taken off them. */
+/* Bits of the numbers that are multiplied: 8 are signed; fewer are unsigned, and zero is subtracted from them. */
 INLINE int dot_bits(group_format f) {
     return f.kind == PACK_IQ4_NL ? 8 : f.bits;
 }
@@ -29,7 +29,7 @@ INLINE size_t group_bytes(group_format f) {
     return (size_t)f.bits * PACK_GROUP * LANES / 8;
 }
 
-/* Of a group's scales and its share of the supers, which lie behind them. */
+/* Bytes of a group's scales, and its share of the supers, which lie behind them. */
 INLINE size_t scale_bytes(group_format f) {
     const size_t supers = has_supers(f) ? (has_mins(f) ? 4 : 2) * LANES / GROUPS_A_SUPER : 0;
     switch (f.coding) {
@@ -47,7 +47,7 @@ INLINE size_t scale_bytes(group_format f) {
 
 /* ---- numbers ---- */
 
-/* Bits `from`.. of each byte moved to bits `to`.., under a mask there. */
+/* Moves bits `from`.. of each byte to bits `to`.., and masks them there. */
 INLINE ni bits_at(ni plane, int from, int to, int mask) {
     ni moved = to > from ? n_shl(plane, to - from) : to < from ? n_shr(plane, from - to) : plane;
     return n_and(moved, n_set1_bytes(mask));
@@ -73,7 +73,7 @@ INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
     return v;
 }
 
-/* Quad t as it is multiplied: unsigned numbers, or signed bytes where dot_bits is 8. */
+/* Quad t in the form that is multiplied: unsigned numbers, or signed bytes where dot_bits is 8. */
 INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
     ni v = packed_quad(f.bits, p, t);
     return f.kind == PACK_IQ4_NL ? n_lookup(v, pack_iq4_values) : v;
@@ -94,12 +94,12 @@ typedef struct group_scales {
     nf scale[2], min[2]; /* of each 16 or of all 32 */
 } group_scales;
 
-/* What the codes of a super block's scales and mins are multiplied with, the stored min's sign turned; 0 where the coding has none. */
+/* The factors of a super block's scale and min codes. The stored min has its sign flipped. 0 where the coding has none. */
 typedef struct group_supers {
     nf scale, min;
 } group_supers;
 
-/* Of the super block that group lies in. */
+/* The factors of the super block that contains group. */
 INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t group, int lane) {
     const uint16_t *d = (const uint16_t *)(const void *)supers + (size_t)(group / GROUPS_A_SUPER) * (has_mins(f) ? 2 : 1) * LANES + lane;
     group_supers s = {nf_set1(0.0f), nf_set1(0.0f)};
@@ -111,7 +111,7 @@ INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t g
 }
 
 /* Scales of a group for the N_LANES columns from lane on. odd: the group's number % 2. Two groups share bytes of SCALE_SIX and
- * SCALE_SIX_MIN, which are read once where both stand side by side and odd is known while compiling. */
+ * SCALE_SIX_MIN. The bytes are read once where both groups are computed together and odd is a compile-time constant. */
 INLINE void load_scales(pack_scale coding, const uint8_t *scales, const group_supers *d, int32_t group, int odd, int lane,
                         group_scales *out) {
     size_t g = (size_t)group, even = (size_t)(group - odd);

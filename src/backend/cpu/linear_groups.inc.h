@@ -1,30 +1,30 @@
 /* Products of grouped weights. Part of linear_kernels.inc.h.
  *
  * A tile of rows x registers of columns keeps its float sums in registers while k runs, a group at a time. Numbers of up to 6 bits are
- * multiplied as they are stored, unsigned: the group's int32 sums start from what the format's zero takes off. Bytes are signed.
+ * multiplied as stored, unsigned: the group's int32 sums start from the correction for the format's zero. Bytes are signed.
  *
- * Few rows take the numbers out of their planes as they pass: bound by memory, so one row reads several blocks side by side. For more,
- * GROUP_CHUNK groups of a tile's columns are unpacked into scratch first, with their scales as floats, and all rows pass over that while it
- * is in cache and the next planes are fetched; between chunks the sums lie in y.
+ * Few rows unpack the numbers from their planes while they multiply: they are bound by memory, so one row reads several blocks side by
+ * side. For more rows, GROUP_CHUNK groups of a tile's columns are unpacked into scratch first, with their scales as floats. All rows are
+ * then multiplied with them while they are in cache and the next planes are fetched. Between chunks the sums are stored in y.
  *
  * Products a cycle, AVX-512: of 128 at best 93, as each 8 dpbusd of a row need a conversion, a multiplication and an fma on the same two
- * pipes, 85 with mins; where other pipes convert and each multiplication takes two cycles, as on Zen 4, of 64 51 and 47. AVX2: of 64 at
+ * pipes, 85 with mins. Where other pipes convert and each multiplication takes two cycles, as on Zen 4: of 64 51 and 47. AVX2: of 64 at
  * best 51 for numbers of up to 4 bits, whose 8 maddubs are 20 operations on four pipes; 28 for bytes, of 32. */
 #include "backend/cpu/linear_group_read.inc.h"
 
 #define TILE_REGISTERS (N_HALVES > 2 ? N_HALVES : 2)
 #define GROUP_BLOCKS   (TILE_REGISTERS / N_HALVES) /* of columns in a tile */
 #define SIDE_BLOCKS    4                           /* that one row reads side by side */
-#define AHEAD_BYTES    4096                        /* how far they look ahead, all together */
+#define AHEAD_BYTES    4096                        /* how far they prefetch, all together */
 
 #define FEW_ROWS_UNPACKED 8 /* passes of them, and of more, have N_GROUP_ROWS - 2 rows at least */
 
-/* How many rows pay for unpacking first. Plain numbers are as good as unpacked as long as memory is slower still. */
+/* From how many rows on unpacking first is faster. Plain formats need no unpacking as long as memory is the slower side. */
 INLINE int unpacked_from(group_format f) {
     return is_plain(f) ? 32 : FEW_ROWS_UNPACKED;
 }
 
-/* One register's columns. */
+/* The columns of one register. */
 typedef struct group_columns {
     const uint8_t *planes, *scales, *supers; /* of the block; planes from the lane on */
     int lane;
@@ -33,7 +33,7 @@ typedef struct group_columns {
 
 /* ---- unpacked groups: a record a group, registers in the order in which a tile reads them ---- */
 
-/* Registers of a quad in a record, and of what comes behind the quads: scales, mins, and what sums of bytes lack. */
+/* Registers of a quad in a record, and of what lies behind the quads: scales, mins, and the corrections for sums of bytes. */
 INLINE int quad_registers(group_format f) {
     return dot_bits(f) == 8 ? (int)(sizeof(n_quad) / sizeof(ni)) : 1;
 }
@@ -60,7 +60,7 @@ INLINE const uint8_t *record_lack(group_format f, int n_regs, const uint8_t *rec
     return record_behind(f, n_regs, record, scale_registers(f), c);
 }
 
-/* The quads of a group of one register's columns. */
+/* Unpacks the quads of a group of one register's columns. */
 INLINE void unpack_quads(group_format f, int n_regs, const uint8_t *planes, uint8_t *record, int c) {
     ni lack = n_set1(0);
     UNROLL
@@ -100,7 +100,7 @@ INLINE void unpack_groups(group_format f, int n_regs, const group_columns *colum
 
 /* ---- tiles ---- */
 
-/* What the sums of a part (16 or 32 of k) of a group start from. */
+/* The start value of the sums of a part (16 or 32 of k) of a group. */
 INLINE ni start_of(group_format f, const row_group *x, int part) {
     switch (f.zero) {
     case 4:
@@ -116,7 +116,7 @@ INLINE ni start_of(group_format f, const row_group *x, int part) {
     }
 }
 
-/* One group's numbers and scales: packed, or in a record (f.unpacked). */
+/* The numbers and scales of one group: packed, or in a record (f.unpacked). */
 typedef struct group_view {
     const uint8_t *planes[TILE_REGISTERS], *record;
     group_scales scales[TILE_REGISTERS]; /* of packed ones */
@@ -228,12 +228,12 @@ INLINE void prefetch_planes(group_format f, const uint8_t *planes) {
 
 /* Unpacked groups of a tile's columns. */
 typedef struct group_range {
-    const group_columns *columns, *next; /* next: whose packed groups to fetch meanwhile, from next_g on, or NULL */
+    const group_columns *columns, *next; /* next: whose packed groups to prefetch meanwhile, from next_g on, or NULL */
     const uint8_t *records;
     int32_t g0, g1, next_g;
 } group_range;
 
-/* n_rows rows over a range of groups; sums start from 0 when the range starts at 0, else from y. */
+/* n_rows rows over a range of groups. Sums start from 0 when the range starts at 0, else from y. */
 INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range, row_view rows, int32_t row0, int32_t y_stride) {
     const row_group *x[N_GROUP_ROWS];
     nf acc[N_GROUP_ROWS][TILE_REGISTERS];
@@ -270,9 +270,9 @@ INLINE void group_tile(group_format f, int n_rows, int n_regs, group_range range
     }
 }
 
-/* ---- a part of the work ---- */
+/* ---- one task ---- */
 
-/* The columns of registers first..first+n_regs of a part of w; those past the last are the last again. */
+/* The columns of registers first..first+n_regs of a task's blocks. Those past the last repeat the last. */
 INLINE void find_columns(const linear *w, int32_t block0, int32_t n_blocks, int n_regs, int32_t first, float *y, group_columns *columns) {
     UNROLL
     for (int c = 0; c < n_regs; c++) {
@@ -287,7 +287,7 @@ INLINE void find_columns(const linear *w, int32_t block0, int32_t n_blocks, int 
     }
 }
 
-/* Blocks that n_rows rows read side by side: memory answers several streams faster than one, but their sums take registers. */
+/* How many blocks n_rows rows read side by side: memory serves several streams faster than one, but their sums take registers. */
 INLINE int side_blocks(group_format f, int n_rows) {
     if (n_rows == 2 && f.bits == 8) {
         return 2; /* two streams are a tenth faster than one, though the sums go through memory */
@@ -295,14 +295,15 @@ INLINE int side_blocks(group_format f, int n_rows) {
     return n_rows > 1 ? GROUP_BLOCKS : is_plain(f) || N_LANES > 8 ? SIDE_BLOCKS : SIDE_BLOCKS / 2;
 }
 
-/* How far ahead each of n_side streams asks for its planes. 0: not at all, since Zen 3 follows four streams of bytes better by itself (by a
- * tenth; with 512 bits Emerald Rapids does not, by 6%). */
+/* How far ahead each of n_side streams prefetches its planes. 0: not at all, as Zen 3's own prefetcher follows four streams of bytes better
+ * (by a tenth; with 512 bits Emerald Rapids does not, by 6%). */
 INLINE size_t ahead_bytes(group_format f, int n_side) {
     return f.bits == 8 && n_side >= SIDE_BLOCKS && N_LANES < 16 ? 0 : AHEAD_BYTES / (size_t)n_side;
 }
 
-/* n_rows rows, at most N_GROUP_ROWS, over n_side blocks, straight from the planes. next: bytes to the blocks that come after, whose first
- * groups are asked for at the end, and whose scales, too short a run for the processor to follow, all along; 0 without any. */
+/* n_rows rows, at most N_GROUP_ROWS, over n_side blocks, directly from the planes. next: bytes to the blocks that come after, 0 without
+ * any. Their first groups are prefetched at the end. Their scales, a run too short for the hardware prefetcher, are prefetched all
+ * along. */
 INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w, row_view rows, int32_t row0, int32_t block0, size_t next,
                         float *y, int32_t y_stride) {
     const int n_regs = n_side * N_HALVES < TILE_REGISTERS ? n_side * N_HALVES : TILE_REGISTERS, n_tiles = n_side * N_HALVES / n_regs;
@@ -369,7 +370,7 @@ INLINE void direct_tile(group_format f, int n_rows, int n_side, const linear *w,
     }
 }
 
-/* n_rows rows, at most N_GROUP_ROWS, of n_blocks blocks; more: others come after them. */
+/* n_rows rows, at most N_GROUP_ROWS, of n_blocks blocks. more: other rows come after them. */
 INLINE void direct_blocks(group_format f, int n_rows, const linear *w, row_view x, int32_t row0, int32_t block0, int32_t n_blocks,
                           bool more, float *y, int32_t y_stride) {
     const int n_side = side_blocks(f, n_rows);
@@ -387,8 +388,8 @@ INLINE int32_t divide_up(int32_t n, int32_t by) {
     return (n + by - 1) / by;
 }
 
-/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly equal numbers of rows; the first fetches what comes next.
- */
+/* All rows, FEW_ROWS_UNPACKED at least, over unpacked groups, in passes of nearly equal numbers of rows. The first pass prefetches what
+ * comes next. */
 INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_view x, int32_t n_rows, int32_t y_stride) {
     int32_t n_passes = divide_up(n_rows, N_GROUP_ROWS);
     for (int32_t row = 0; n_passes > 0; n_passes--) {
@@ -405,7 +406,7 @@ INLINE void unpacked_rows(group_format f, int n_regs, group_range range, row_vie
     }
 }
 
-/* A part's rows, FEW_ROWS_UNPACKED at least, through scratch. */
+/* A task's rows, FEW_ROWS_UNPACKED at least, through scratch. */
 INLINE void unpacked_part(group_format f, const linear *w, row_view x, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
                           uint8_t *scratch) {
     const int n_regs = TILE_REGISTERS;

@@ -1,20 +1,20 @@
 /* Products of INT8 weights, one scale a column. Part of linear_kernels.inc.h.
  *
- * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. While the rows pass, the weights stay near: k is cut into
- * chunks of INT8_CHUNK, and the int32 sums wait in y for the next one. Each pass also fetches its share of the chunk to come, so that
- * memory works while the arithmetic does. On x86 many rows pay for quads kept ready in scratch: on AVX2 products of them cost less, but
- * take more registers, which leaves a tile of INT8_KEPT_ROWS rows; on AVX-512 they are unsigned once, not by each pass. One row or two need
- * every weight once: more blocks side by side, whose streams the processor fetches by itself faster than one. */
+ * A register tile is up to N_INT8_ROWS rows x INT8_BLOCKS blocks of columns. The weights stay in cache while the rows pass: k is cut into
+ * chunks of INT8_CHUNK, and the int32 sums are stored in y between chunks. Each pass also prefetches its share of the next chunk, so that
+ * memory works while the arithmetic does. On x86 it pays for many rows to keep converted quads in scratch. On AVX2 products of them cost
+ * less but take more registers, which leaves a tile of INT8_KEPT_ROWS rows. On AVX-512 they are made unsigned once, not in each pass. One
+ * row or two need every weight once: they read more blocks side by side, because the processor fetches several streams faster than one. */
 #define INT8_FEW_ROWS   2
-#define INT8_KEPT_FROM  32  /* rows that pay for keeping quads ready */
+#define INT8_KEPT_FROM  32  /* from so many rows on it pays to keep converted quads */
 #define INT8_KEPT_CHUNK 512 /* 16 KB of them */
 
-/* Some k of some blocks. */
+/* Part of k of some blocks. */
 typedef struct int8_chunk {
     const linear *w;
     int32_t block, k0, n_k;
-    const uint8_t *kept; /* its quads as n_quad_keep leaves them, then what their sums lack */
-    const int8_t *ahead; /* what this pass fetches: ahead_step bytes for each quad of k, and as much in each block that follows */
+    const uint8_t *kept; /* its quads as n_quad_keep writes them, then the corrections for their sums */
+    const int8_t *ahead; /* what this pass prefetches: ahead_step bytes for each quad of k, and as much in each block that follows */
     size_t ahead_step;
 } int8_chunk;
 
@@ -104,7 +104,7 @@ INLINE void int8_rows(bool kept, int n_rows, int n_blocks, const int8_chunk *c, 
     }
 }
 
-/* All rows past n_blocks blocks of a chunk, in passes of nearly equal numbers of rows: 3 at least. next: the chunk to come. */
+/* Multiplies all rows with n_blocks blocks of a chunk, in passes of nearly equal numbers of rows: 3 at least. next: the next chunk. */
 INLINE void int8_passes(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y,
                         int32_t y_stride) {
     int32_t most = kept ? INT8_KEPT_ROWS : N_INT8_ROWS, n_passes = (n_rows + most - 1) / most;
@@ -118,7 +118,7 @@ INLINE void int8_passes(bool kept, int n_blocks, int8_chunk *c, const int8_t *ne
     }
 }
 
-/* Makes the quads of a chunk of n_blocks blocks ready for many rows. */
+/* Converts the quads of a chunk of n_blocks blocks for many rows. */
 INLINE void int8_keep(int n_blocks, int8_chunk *c, uint8_t *scratch) {
     const uint8_t *from = linear_block(c->w, c->block) + (size_t)c->k0 * LANES;
     const int n_sums = n_blocks * N_HALVES;
@@ -142,7 +142,7 @@ INLINE void int8_keep(int n_blocks, int8_chunk *c, uint8_t *scratch) {
     }
 }
 
-/* A chunk of n_blocks blocks, next to come after it. */
+/* A chunk of n_blocks blocks. next: the chunk after it. */
 INLINE void int8_part(bool kept, int n_blocks, int8_chunk *c, const int8_t *next, row_view x, int32_t n_rows, float *y, int32_t y_stride,
                       uint8_t *scratch) {
     if (kept) {

@@ -1,26 +1,27 @@
 /* Products of INT8 weights on processors that multiply int8 matrices (ARMv8.6, I8MM). Part of linear_kernels.inc.h.
  *
  * smmla multiplies 2 rows of 8 k with 2 columns of 8 k and adds to 2 x 2 sums: twice the products of sdot an instruction, for operands of
- * the same size. Two quads of k that follow each other in a block (pack.h), zipped, are such pairs of columns; so are 8 bytes of each of
- * two rows. Sums of a tile of up to MM_PAIRS pairs of rows x 16 columns stay in registers over a chunk of k, whose weights stay in L1 while
- * the rows pass; between chunks they wait in y as int32. Integers are exact, so the bits are those of linear_int8.inc.h. */
+ * the same size. Two quads of k that follow each other in a block (pack_weights.h), zipped, are such pairs of columns. 8 bytes of each of
+ * two rows are a pair of rows. Sums of a tile of up to MM_PAIRS pairs of rows x 16 columns stay in registers over a chunk of k, whose
+ * weights stay in L1 while the rows pass. Between chunks they are stored in y as int32. Integers are exact, so the bits are those of
+ * linear_int8.inc.h. */
 #define MM_PAIRS    3
-#define MM_FROM     4    /* rows from which the zips are paid back */
+#define MM_FROM     4    /* from so many rows on the zips pay */
 #define MM_CHUNK    1024 /* of k: 16 KB of weights */
 #define MM_QUARTERS (LANES / 4)
 
-/* One pass: 2 * n_pairs rows of which n_rows are there (one less at most) past k0..k0+n_k of a block. */
+/* One pass: 2 * n_pairs rows, of which n_rows exist (one less at most), over k0..k0+n_k of a block. */
 typedef struct mm_pass {
     const linear *w;
     int32_t block, k0, n_k, n_rows;
 } mm_pass;
 
-/* Where row r of the tile lies; the one behind the last is the last again. */
+/* The address of row r of the tile. The row behind the last repeats the last. */
 INLINE const uint8_t *mm_row(const mm_pass *p, row_view x, int r) {
     return x.data + (size_t)(r < p->n_rows ? r : p->n_rows - 1) * x.stride;
 }
 
-/* The 2 x 2 sums of columns 4i..4i+3 of two rows, from their int32 in y and back. */
+/* Load and store the 2 x 2 sums of columns 4i..4i+3 of two rows, as int32 in y. */
 INLINE void mm_pair(const float *row0, const float *row1, int32x4_t sums[2]) {
     int64x2_t a = vreinterpretq_s64_s32(n_load(row0)), b = vreinterpretq_s64_s32(n_load(row1));
     sums[0] = vreinterpretq_s32_s64(vzip1q_s64(a, b));

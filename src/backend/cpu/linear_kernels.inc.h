@@ -1,7 +1,8 @@
-/* Product kernels for AVX2, AVX-512 and NEON, written once: included by linear_avx2.c, linear_avx512.c, linear_neon.c and linear_i8mm.c,
- * which name LINEAR_TABLE. The arithmetic and its order are linear.h's; the plain twin has the same bits.
+/* Product kernels for AVX2, AVX-512 and NEON, written once. Included by linear_avx2.c, linear_avx512.c, linear_neon.c and linear_i8mm.c,
+ * which define LINEAR_TABLE. linear.h defines the arithmetic and its order; the plain twin has the same bits.
  *
- * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. One row streams: it is bound by memory. */
+ * Bytes: every weight is read once for the up to LINEAR_TILE_ROWS rows of a call. A single row streams the weights: it is bound by
+ * memory. */
 #include <math.h>
 
 #include "backend/cpu/linear.h"

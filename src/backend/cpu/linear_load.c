@@ -1,4 +1,4 @@
-/* Loading weights: checked, packed for the product kernels by all threads, and the scratch that products of them need. */
+/* Loads weights: checks them, packs them on all threads, and sizes the scratch of their products. */
 #include <string.h>
 
 #include "backend/cpu/linear.h"
@@ -15,7 +15,7 @@ size_t linear_row_bytes(row_format format, int32_t k) {
     } else {
         bytes = padded * sizeof(float);
     }
-    return size_align(bytes, 64) | 64; /* an odd number of cache lines: rows of a power of two would crowd into few sets of a cache */
+    return size_align(bytes, 64) | 64; /* an odd number of cache lines: rows of a power of two would map to few sets of a cache */
 }
 
 static quire_err state_of(cpu_backend *b, cpu_linear_state **out) {
@@ -40,7 +40,7 @@ static quire_err check_weight(const tensor_view *w, quire_error *err) {
     return QUIRE_OK;
 }
 
-/* The scales beside whole numbers: one a row, floats. */
+/* Checks the scales of int8 weights: one a row, floats. */
 static quire_err check_scale(const tensor_view *w, quire_error *err) {
     const tensor_view *s = w->scale;
     if (w->packing != 0 || (w->type != DTYPE_I8 && s == NULL)) {
@@ -98,7 +98,7 @@ static bool packed_bytes(const pack_layout *p, size_t *out) {
     return size_add(n_blocks * p->block_bytes, p->kind == PACK_INT8 ? n_blocks * PACK_LANES * sizeof(float) : 0, out);
 }
 
-/* Weights that were packed before, where they lie. */
+/* Uses weights that were packed before, in place. */
 static quire_err take_packed(linear *l, const tensor_view *w, size_t n_bytes, quire_error *err) {
     if (w->packing != PACK_VERSION) {
         return err_set(err, QUIRE_UNSUPPORTED, -1,
@@ -108,11 +108,11 @@ static quire_err take_packed(linear *l, const tensor_view *w, size_t n_bytes, qu
     if (!w->stays || w->n_bytes != n_bytes || (uintptr_t)w->data % MEM_ALIGN != 0) {
         return err_set(err, QUIRE_BAD_FILE, -1, "tensor %s: %zu bytes are not its packed form; pack the model again", w->name, w->n_bytes);
     }
-    l->data = (uint8_t *)(uintptr_t)w->data; /* nobody writes there after this file has */
+    l->data = (uint8_t *)(uintptr_t)w->data; /* only this file writes there, while it loads */
     return QUIRE_OK;
 }
 
-/* Memory for the weights, or where they lie already. */
+/* Allocates memory for the weights, or uses the file's bytes in place. */
 static quire_err place(cpu_backend *b, linear *l, const tensor_view *w, quire_error *err) {
     size_t n_bytes, in_blocks = (size_t)l->layout.n_blocks * l->layout.block_bytes;
     if (!packed_bytes(&l->layout, &n_bytes)) {
@@ -172,7 +172,7 @@ quire_err cpu_linear_load(backend *base, const tensor_view *weight, const tensor
 }
 
 void cpu_linear_close(cpu_backend *b) {
-    b->linear_state = NULL; /* the blocks are the backend's own (cpu_own) */
+    b->linear_state = NULL; /* the backend frees the blocks (cpu_own) */
 }
 
 quire_err cpu_linear_step_open(cpu_backend *b) {

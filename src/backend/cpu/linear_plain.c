@@ -1,4 +1,4 @@
-/* Products in plain C: the reference that the SIMD kernels equal bit for bit (bf16 by the dot instruction of AVX512_BF16 apart). Clear
+/* Products in plain C: the reference that the SIMD kernels equal bit for bit (except bf16 by the dot instruction of AVX512_BF16). Clear
  * before fast. */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static void quantise_f32(const float *x, int32_t k, void *row) {
     memcpy(row, x, (size_t)k * sizeof *x);
 }
 
-/* Kept as the f32 they are equal to. */
+/* Stored as the f32 of equal value. */
 static void quantise_bf16(const float *x, int32_t k, void *row) {
     float *out = row;
     for (int32_t i = 0; i < k; i++) {
@@ -118,7 +118,7 @@ static void product_token(const linear *w, const uint8_t *block, const float *sc
     }
 }
 
-/* ---- grouped weights, one group of 32 of k taken out of its planes ---- */
+/* ---- grouped weights: one group of 32 of k, read from its planes ---- */
 
 typedef struct plain_format {
     int32_t group, bits, zero;
@@ -136,7 +136,7 @@ typedef struct plain_group {
     float scale[2][LANES], min[2][LANES]; /* of each 16 or of all 32 */
 } plain_group;
 
-/* The number of column c at place i of a group whose planes start at p. */
+/* Number i of column c in a group whose planes start at p. */
 static int32_t number(pack_kind kind, const uint8_t *p, int i, int c) {
     int bits = formats[kind].bits, quad = i / 4, at = 4 * c + i % 4, value = 0;
     if (bits == 8) {

@@ -1,5 +1,4 @@
-/* Activation rows made ready for products (linear.h says how they are quantised): one row a call, on any thread. Part of
- * linear_kernels.inc.h. */
+/* Quantises activation rows for products (linear.h defines how): one row a call, on any thread. Part of linear_kernels.inc.h. */
 #include "backend/cpu/round_int8.inc.h"
 
 static void quantise_f32(const float *x, int32_t k, void *row) {
@@ -34,7 +33,7 @@ INLINE void store_sums(row_group *to, n_four scale, n_four_ints first, n_four_in
     n_store_lanes(&to->scale, sizeof *to, fields);
 }
 
-/* 4 groups: what is one number a group is computed for all of them together. */
+/* Quantises 4 groups: each number that a group has once is computed for all four together. */
 INLINE void quantise_four(const float *x, row_group *to) {
     ni largest[4];
     n_bytes q[4];
@@ -78,7 +77,7 @@ static void quantise_token(const float *x, int32_t k, void *row) {
     memcpy(q + padded + sizeof scale, &sum, sizeof sum);
 }
 
-/* Kept as the f32 they are equal to. */
+/* Stored as the f32 of equal value. */
 static void quantise_bf16(const float *x, int32_t k, void *row) {
     float *out = row;
     for (int32_t i = 0; i < k; i += 16) {

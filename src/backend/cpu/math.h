@@ -1,8 +1,8 @@
 /* Kernels of everything but the products: one table for each instruction set, all with the same bits.
  *
- * The arithmetic is defined by the plain twins (math_plain.c, attention_plain.c). Every sum runs over 16 virtual lanes: lane i takes the
- * elements i, i + 16, ... by fma in ascending order, then lanes are added as ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)). Lanes past
- * the end add nothing. Rows are f32, need no alignment, and may have any length; out may be the input row unless said otherwise. */
+ * The plain twins (math_plain.c, attention_plain.c) define the arithmetic. Every sum runs over 16 virtual lanes: lane i takes the elements
+ * i, i + 16, ... by fma in ascending order, then lanes are added as ((i, i + 8), (i, i + 4), (i, i + 2), (i, i + 1)). Lanes past the end
+ * add nothing. Rows are f32, need no alignment, and may have any length. out may be the input row unless said otherwise. */
 #ifndef CPU_MATH_H
 #define CPU_MATH_H
 
@@ -17,9 +17,10 @@
 #define ATTN_BLOCKS (ATTN_CHUNK / ATTN_BLOCK)
 
 /* The queries of one kv head against one chunk of positions.
+ *
  * Query t sees the chunk's positions first[t]..end[t] (end excluded; empty when first >= end). Position p of the chunk has its keys at lane
- * p % 16 of k_blocks[p / 16], laid out [d_head][16], and its value is row p % 16 of v_blocks[p / 16], [16][d_head]. Lanes of positions
- * nobody sees may hold anything; their values are not read. 64 bytes past a value row must be readable. */
+ * p % 16 of k_blocks[p / 16], laid out [d_head][16]. Its value is row p % 16 of v_blocks[p / 16], [16][d_head]. Lanes of positions that no
+ * query sees may hold anything; their values are not read. 64 bytes past a value row must be readable. */
 typedef struct attn_tile {
     int32_t n_queries, d_head, acc_stride; /* acc_stride: d_head rounded up to 16 */
     dtype type;
@@ -31,9 +32,9 @@ typedef struct attn_tile {
     int32_t position[ATTN_TILE]; /* of the query, counted from the chunk's first position; read with slopes only */
     const void *k_blocks[ATTN_BLOCKS], *v_blocks[ATTN_BLOCKS];
     int32_t n_next;                         /* blocks of the chunk that comes after this one, */
-    const void *next_k_blocks[ATTN_BLOCKS]; /* whose keys are asked for on the way */
-    /* Of type I8: blocks of keys as quads [d_head / 4][16][4], of values as quads [4][d_head][4] of four positions, d_head
-     * rounded up to 4 in both, each position with its scale; queries as int8 with theirs. */
+    const void *next_k_blocks[ATTN_BLOCKS]; /* whose keys are prefetched meanwhile */
+    /* For type I8. Blocks of keys are quads [d_head / 4][16][4]; blocks of values are quads [4][d_head][4] of four positions. d_head is
+     * rounded up to 4 in both. Each position has its scale. Queries are int8 with theirs. */
     const float *k_scales[ATTN_BLOCKS], *v_scales[ATTN_BLOCKS], *next_k_scales[ATTN_BLOCKS]; /* [16] each */
     int8_t *q_int8; /* [n_queries, attn_int8_stride], zeros behind d_head */
     float q_scale[ATTN_TILE];
@@ -48,10 +49,10 @@ typedef struct attn_tile {
 static inline int32_t attn_int8_stride(int32_t d_head) {
     return (d_head + 3) / 4 * 4;
 }
-#define ATTN_INT8_TOP   126.0f /* the largest weight; with what rounding carries on, 127 */
-#define ATTN_INT8_LEAST 1e-30f /* weights, or elements of a head, all as small as this are 0 */
+#define ATTN_INT8_TOP   126.0f /* the largest weight; 127 with the carried rounding error */
+#define ATTN_INT8_LEAST 1e-30f /* weights, or elements of a head, are all 0 where none is larger than this */
 
-/* What 1 stands for in int8 numbers the largest of whose magnitudes this is, and 1 over it, or 0 where all numbers become 0. */
+/* The scale of int8 numbers whose largest magnitude is `largest`. *inverse is 1 over it, or 0 where all numbers become 0. */
 static inline float attn_int8_scale(float largest, float *inverse) {
     float scale = !isfinite(largest) ? NAN : largest > ATTN_INT8_LEAST ? largest / 127.0f : 0.0f;
     *inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
@@ -72,7 +73,7 @@ typedef struct math_kernels {
     void (*gate_up)(activation f, const float *gate, const float *up, int32_t n, float *out);
     /* x[i] = scale * x[i]; then with cap > 0: cap * tanh(x[i] / cap). In place. */
     void (*scale_cap)(float scale, float cap, int32_t n, float *x);
-    /* The largest of x[0..n), n > 0, as a zero +0; NaN where some number is none, or infinite. */
+    /* The largest of x[0..n), n > 0, as a zero +0. NaN where some number is NaN or infinite. */
     float (*largest)(const float *x, int32_t n);
     /* x[i] += scale * y[i], rounded once. */
     void (*add_scaled)(float scale, const float *y, int32_t n, float *x);
@@ -80,20 +81,20 @@ typedef struct math_kernels {
     void (*norm_rms)(const float *x, const float *weight, float eps, int32_t n, float *out);
     /* out = (x - mean) / sqrt(var + eps) * weight + bias; bias may be NULL. */
     void (*norm_layer)(const float *x, const float *weight, const float *bias, float eps, int32_t n, float *out);
-    /* Turns the pairs (a[i], b[i]) of a head by the angles with these cosines and sines: a' = a c - b s, b' = b c + a s, products rounded
+    /* Rotates the pairs (a[i], b[i]) of a head by the angles with these cosines and sines: a' = a c - b s, b' = b c + a s, products rounded
      * first. ROPE_HALVES: a = x[0..n_pairs), b = x[n_pairs..2 n_pairs). ROPE_NEIGHBOURS: a = x[2i], b = x[2i + 1]. */
     void (*rotate)(rope_pairs pairs, const float *cosines, const float *sines, int32_t n_pairs, float *x);
 
     /* out[i] = x[i] as F16 or BF16, to nearest even. */
     void (*narrow)(dtype type, const float *x, int32_t n, uint16_t *out);
     /* out[i] = x[i] / s as int8, to nearest even, where s = the largest |x| / 127. Returns s: 0 where that largest is at most
-     * ATTN_INT8_LEAST, NaN where some x is not finite, and out is zeros then. *sum: of out. */
+     * ATTN_INT8_LEAST, NaN where some x is not finite; out is then all zeros. *sum: the sum of out. */
     float (*narrow_int8)(const float *x, int32_t n, int8_t *out, int32_t *sum);
 
     void (*attention_tile)(const attn_tile *t);
     /* to = to merged with a later chunk's state. Empty states change nothing; acc of an empty `to` is overwritten. */
     void (*attention_merge)(attn_state *to, const attn_state *chunk, int32_t acc_stride);
-    /* out[0..d_head) = acc / (sum + exp(sink)), zeros when nothing was seen. sink: one logit, or NULL. Changes *s. */
+    /* out[0..d_head) = acc / (sum + exp(sink)), zeros when the state is empty. sink: one logit, or NULL. Changes *s. */
     void (*attention_finish)(attn_state *s, const float *sink, int32_t d_head, float *out);
 } math_kernels;
 
@@ -104,7 +105,7 @@ extern const math_kernels math_avx2, math_avx512;
 extern const math_kernels math_neon;
 #endif
 
-/* attention_plain.c, for math_plain.c's table. */
+/* Defined in attention_plain.c, for math_plain.c's table. */
 void attention_tile_plain(const attn_tile *t);
 void attention_merge_plain(attn_state *to, const attn_state *chunk, int32_t acc_stride);
 void attention_finish_plain(attn_state *s, const float *sink, int32_t d_head, float *out);

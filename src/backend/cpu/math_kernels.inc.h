@@ -1,5 +1,5 @@
-/* Elementwise kernels, norms and rotation, 16 lanes at a time. Their plain twins (math_plain.h, math_plain.c) say what they compute; each
- * line here is the same operation on every lane. Included by math_avx2.c and math_avx512.c. */
+/* Elementwise kernels, norms and rotation, 16 lanes at a time. Their plain twins (math_plain.h, math_plain.c) define what they compute:
+ * each line here is the same operation on every lane. Included by math_avx2.c, math_avx512.c and math_neon.c. */
 #ifndef CPU_MATH_KERNELS_INC_H
 #define CPU_MATH_KERNELS_INC_H
 
@@ -146,7 +146,7 @@ static void scale_cap_kernel(float scale, float cap, int32_t n, float *x) {
     }
 }
 
-/* A number less itself is 0, but for infinities and what is none: so the sum of these differences tells whether there were such. */
+/* A number minus itself is 0, except for infinities and NaN. So the sum of these differences shows whether there were any. */
 static float largest_kernel(const float *x, int32_t n) {
     f32x16 most = f_set1(-INFINITY), fault = f_zero();
     int32_t i = 0;
@@ -237,8 +237,7 @@ static inline f32x16 turned_b(f32x16 a, f32x16 b, f32x16 c, f32x16 s) {
     return f_add(f_mul(b, c), f_mul(a, s));
 }
 
-/* 8 pairs (a, b): x c plus (b, a) times (-s, s), which has turned_a's and turned_b's bits, since p - q is p + -q, and -b s is b times -s.
- */
+/* 8 pairs (a, b): x c plus (b, a) times (-s, s). The bits are turned_a's and turned_b's, since p - q is p + -q, and -b s is b times -s. */
 static inline f32x16 turned_neighbours(f32x16 x, f32x16 c, f32x16 s) {
     static const float signs[LANES] = {-0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f,
                                        -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f, -0.0f, 0.0f};

@@ -1,4 +1,4 @@
-/* One-element functions of the plain twins: the definition of what the vector kernels compute in each lane. */
+/* One-element functions of the plain twins: they define what the vector kernels compute in each lane. */
 #ifndef CPU_MATH_PLAIN_H
 #define CPU_MATH_PLAIN_H
 
@@ -8,7 +8,7 @@
 
 #include "backend/cpu/math_poly.h"
 
-/* As simd.h's f_max and f_min: the second when either is NaN or both are zero. */
+/* Like simd.h's f_max and f_min: the second operand when either is NaN or both are zero. */
 static inline float plain_max(float a, float b) {
     return a > b ? a : b;
 }

@@ -1,5 +1,5 @@
-/* Traces: ops of the same names that time the backend's own. While a trace is on, the backend's table is a copy with these in it, so that
- * nothing is asked while it is off. */
+/* Op traces: wrappers that time the backend's own ops. While a trace is on, the backend's table is a copy with these wrappers, so that an
+ * untraced op checks nothing. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/linear.h"
 #include "base/clock.h"
@@ -24,8 +24,8 @@ static void count_product(op_time *op, const linear *w) {
     op->operations += (int64_t)2 * w->layout.n_out * w->layout.n_in * op->n_rows;
 }
 
-/* Every sequence's keys and values that its rows see, once, and once for all what they share; a window sees no more than its length and the
- * rows, and is counted as if nothing were shared. */
+/* Counts the keys and values that each sequence's rows see, once, and shared ones once for all. A window counts at most its length and the
+ * rows, as if nothing were shared. */
 static void count_attention(op_time *op, const cpu_backend *b, int32_t layer, buffer q, const attn_spec *spec) {
     const kv_layout *l = &b->layout;
     int32_t group = l->layer_group[layer];

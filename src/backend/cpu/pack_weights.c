@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/pack_grouped.h"
+#include "backend/cpu/pack_weights_grouped.h"
 #include "base/size.h"
 #include "core/half.h"
 #include "core/quant.h"
@@ -56,7 +56,7 @@ static void grouped_bits(pack_kind kind, size_t *quants, size_t *scales, size_t 
     *supers = s == SCALE_SIX || s == SCALE_EIGHT ? 16 : s == SCALE_SIX_MIN || s == SCALE_FOUR ? 32 : 0;
 }
 
-/* bits a column and k_unit of k, for a whole block: bytes, rounded up to a cache line. */
+/* The bytes of a whole block with `bits` for a column and k_unit of k, rounded up to a cache line. */
 static bool area_bytes(size_t bits, size_t n_in, size_t k_unit, size_t *out) {
     size_t bytes;
     if (!size_mul(n_in, bits, &bytes) || !size_mul(bytes, PACK_LANES / 8, &bytes) || bytes > SIZE_MAX / 2) {
@@ -96,15 +96,15 @@ quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *ou
     return QUIRE_OK;
 }
 
-/* ---- packing a block: by chunks of PACK_SUPER of k, so that 16 columns of it stay in cache ---- */
+/* ---- packing a block: in chunks of PACK_SUPER of k, so that 16 columns of a chunk stay in cache ---- */
 
-/* Where column (a row of the file) has its element k; k is a multiple of the type's block. */
+/* The address of element k of column (a row of the file). k is a multiple of the type's block. */
 static const uint8_t *column_at(const tensor_view *w, int32_t n_in, int32_t column, int32_t k) {
     size_t elements = (size_t)dtype_block_elements(w->type), bytes = (size_t)dtype_block_bytes(w->type);
     return (const uint8_t *)w->data + ((size_t)column * (size_t)n_in + (size_t)k) / elements * bytes;
 }
 
-/* The scale of a column of whole numbers. */
+/* The scale of a column of int8 weights. */
 static float column_scale(const tensor_view *w, int32_t column) {
     const tensor_view *s = w->scale;
     float scale = 0.0f;
@@ -113,8 +113,8 @@ static float column_scale(const tensor_view *w, int32_t column) {
     return scale;
 }
 
-/* Elements k0..k0+n of the block's columns as f32, all else 0. Loops over a chunk run over all PACK_SUPER places: of known length they are
- * made vectors. */
+/* Reads elements k0..k0+n of the block's columns as f32; all else is 0. Loops over a chunk run over all PACK_SUPER elements: with a
+ * constant length the compiler vectorises them. */
 static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
                          float out[PACK_LANES][PACK_SUPER]) {
     for (int32_t c = 0; c < PACK_LANES; c++) {
@@ -182,7 +182,7 @@ static int32_t chunk_length(const pack_layout *plan, int32_t k0) {
     return plan->n_in - k0 < PACK_SUPER ? plan->n_in - k0 : PACK_SUPER;
 }
 
-/* The largest magnitude in a chunk and of `so_far`, by its bits: so ordered NaN lies above infinity. */
+/* The largest magnitude of a chunk and `so_far`, compared by bits: in this order NaN is above infinity. */
 static float largest_of(const float x[PACK_SUPER], float so_far) {
     int32_t largest, bits[PACK_SUPER];
     memcpy(&largest, &so_far, sizeof largest);
@@ -195,7 +195,8 @@ static float largest_of(const float x[PACK_SUPER], float so_far) {
     return so_far;
 }
 
-/* Round half to even by what adding 1.5 * 2^23 leaves. A subnormal scale is rounded so much that the quotient may pass 127. */
+/* Rounds half to even: adding 1.5 * 2^23 leaves the nearest integer. A subnormal scale is rounded so much that the quotient may exceed
+ * 127. */
 static int8_t quantised(float x, float scale) {
     float q = x / scale;
     q = q > 127.0f ? 127.0f : q < -127.0f ? -127.0f : q;
@@ -210,7 +211,7 @@ static void put_quads(int8_t q[PACK_LANES][PACK_SUPER], int32_t k0, int32_t n, u
     }
 }
 
-/* Weights that were quantised before: numbers and scales as they are. */
+/* Copies weights that were quantised before, numbers and scales unchanged. */
 static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales) {
     int32_t n_columns = plan->n_out - block * PACK_LANES < PACK_LANES ? plan->n_out - block * PACK_LANES : PACK_LANES;
     for (int32_t c = 0; c < n_columns; c++) {

@@ -1,4 +1,4 @@
-/* The pages' memory: writing keys and values at slots, reading them back, copies and moves. */
+/* KV pages in memory: writes keys and values at slots, reads them back, copies and moves them. */
 #include <assert.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "core/half.h"
 
 #define READ_AHEAD_BYTES 64 /* attention reads whole vectors, past the last value row */
-#define TASK_ROWS        16 /* rows of a task at most: successive tokens of a page share its lines of keys */
+#define TASK_ROWS        16 /* rows of a task at most: successive tokens of a page share its cache lines of keys */
 #define TASKS_A_WORKER   4
 
 quire_err cpu_kv_open(backend *b, int32_t n_pages, quire_error *err) {
@@ -91,7 +91,7 @@ static float read_element(dtype type, const uint8_t *plane, int64_t index) {
     return type == DTYPE_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-/* One head's x[0..d_head) to elements index, index + stride, ... of a plane, rounded to its type. */
+/* Writes one head's x[0..d_head) to elements index, index + stride, ... of a plane, rounded to its type. */
 static void write_head(const cpu_backend *b, uint8_t *plane, int64_t index, int32_t stride, const float *x) {
     int32_t n = b->layout.d_head;
     if (b->layout.type == DTYPE_F32) {
@@ -137,7 +137,7 @@ typedef struct store_job {
     const rope *r;
 } store_job;
 
-/* Norm and rotation of one activation row of heads, in place. */
+/* Norms and rotates one activation row of heads, in place. */
 static void norm_and_rotate(const store_job *job, const norm *nm, int32_t row, float *x, int32_t width) {
     bool after = job->norms != NULL && job->norms->after_rope;
     if (nm != NULL && !after) {

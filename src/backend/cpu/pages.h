@@ -1,7 +1,7 @@
-/* Where a key or value element lies inside a page: KV_LAYOUT_VERSION of core/kv_layout.h. Of int8: pages_int8.h.
+/* The layout of key and value elements inside a page: KV_LAYOUT_VERSION of core/kv_layout.h. pages_int8.h has the layout of int8.
  *
  * K plane: [head][block][d_head][positions a block], blocks of 16 positions (of page_tokens positions where a page holds fewer), so that
- * scores have positions across lanes. V plane: [head][position][d_head]. */
+ * positions lie across lanes for the scores. V plane: [head][position][d_head]. */
 #ifndef CPU_PAGES_H
 #define CPU_PAGES_H
 

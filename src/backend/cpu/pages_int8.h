@@ -1,9 +1,9 @@
-/* Keys and values of int8 inside a page (pages.h has the other types').
+/* The layout of int8 keys and values inside a page (pages.h has the other types).
  *
  * A head's key or value of a token is row_bytes int8 (zeros behind d_head) times one float. K plane: [head][block][row_bytes / 4][positions
  * a block][4]: a quad of elements for each position. V plane: [head][positions / 4][row_bytes][4]: a quad of positions for each element (of
- * page_tokens positions where a page holds fewer than 4). A head's scales [position] lie behind its
- * rows: among other heads' scales each would cost the line that processors fetch beside it as well. */
+ * page_tokens positions where a page holds fewer than 4). A head's scales [position] lie behind its rows: among other heads' scales,
+ * reading each would also load the adjacent cache line. */
 #ifndef CPU_PAGES_INT8_H
 #define CPU_PAGES_INT8_H
 
@@ -29,13 +29,13 @@ static inline float *cpu_int8_scales(const kv_layout *l, uint8_t *plane, int32_t
     return (float *)(void *)(plane + cpu_kv_head(l, head) + (int64_t)l->page_tokens * l->row_bytes);
 }
 
-/* A head's key and value of one token (d_head floats each), in, from slot to slot, and out. A token whose key or value is not finite gets
- * scales of NaN, so that whoever sees it is not finite either. */
+/* Store, move and load a head's key and value of one token (d_head floats each). A token whose key or value is not finite gets scales of
+ * NaN, so that every query that sees it is not finite either. */
 void cpu_int8_store(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, const float *k, const float *v);
 void cpu_int8_move(const cpu_backend *b, int32_t layer, int32_t head, kv_slot src, kv_slot dst);
 void cpu_int8_read(const cpu_backend *b, int32_t layer, int32_t head, kv_slot slot, float *k, float *v);
 
-/* Rounds query t of the tile. */
+/* Quantises query t of the tile. */
 void cpu_int8_query(const cpu_backend *b, attn_tile *tile, int32_t t);
 
 #endif

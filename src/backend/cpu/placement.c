@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The first n_threads of `all` that are in `in` (NULL: of all). false: there are not so many. */
+/* Takes the first n_threads of `all` that are in `in` (NULL: of all). false: there are fewer. */
 static bool take(const topology *all, const cpu_mask *in, cpu_placement *out) {
     int32_t n = 0;
     for (int32_t i = 0; i < all->n_cpus && n < out->n_threads; i++) {

@@ -1,8 +1,8 @@
 /* Rotary embedding: frequencies and their scaling, and the cosines and sines of a step's rows.
  *
- * Frequencies and angles are rounded to f32 at the places where the models' reference code rounds them, so that far positions agree with
- * it; cosines and sines are taken in double and rounded once. A row's angles depend on its position alone. Su et al. 2021,
- * arXiv:2104.09864; YaRN: Peng et al. 2023, arXiv:2309.00071. */
+ * Frequencies and angles are rounded to f32 where the models' reference code rounds them, so that far positions agree with it. Cosines and
+ * sines are computed in double and rounded once. A row's angles depend on its position alone. Su et al. 2021, arXiv:2104.09864; YaRN: Peng
+ * et al. 2023, arXiv:2309.00071. */
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
@@ -17,7 +17,7 @@ struct rope {
     float amplitude;        /* of cosines and sines */
     float *frequencies;     /* [n_pairs] */
     float *cosines, *sines; /* [max_rows, n_pairs]: of the running step's rows */
-    int64_t *row_steps;     /* [max_rows]: the step that a row of the tables was made for */
+    int64_t *row_steps;     /* [max_rows]: the step for which a row of the tables was computed */
 };
 
 /* theta^(2i / n_dims). */
@@ -26,7 +26,7 @@ static float wavelength(float theta, int32_t i, int32_t n_dims) {
     return (float)pow((double)theta, (double)exponent);
 }
 
-/* NTK scaling, switched by the configured maximum length: the base grows with how far that exceeds the trained length. */
+/* NTK scaling, chosen by the configured maximum length: the base grows with the ratio of that to the trained length. */
 static float ntk_theta(const rope_desc *d, int32_t max_positions) {
     double length = max_positions > d->original_positions ? max_positions : d->original_positions;
     double growth = (double)d->factor * length / d->original_positions - ((double)d->factor - 1.0);
@@ -47,12 +47,12 @@ static float llama3_frequency(const rope_desc *d, float f) {
     return (1.0f - smooth) * f / d->factor + smooth * f;
 }
 
-/* The (fractional) index of the dimension that turns n_turns times over the trained length. */
+/* The (fractional) index of the dimension that makes n_turns rotations over the trained length. */
 static double yarn_dimension(const rope_desc *d, double n_turns) {
     return d->n_dims * log(d->original_positions / (n_turns * TWO_PI)) / (2.0 * log((double)d->theta));
 }
 
-/* YaRN: dimensions that turn often keep their frequency, those that turn rarely are interpolated, with a linear ramp between. */
+/* YaRN: dimensions that rotate often keep their frequency, those that rotate rarely are interpolated, with a linear ramp between. */
 static void yarn_frequencies(const rope_desc *d, float *out) {
     double low = yarn_dimension(d, (double)d->beta_fast);
     double high = yarn_dimension(d, (double)d->beta_slow);
@@ -153,7 +153,7 @@ quire_err cpu_rope_step_open(cpu_backend *b) {
     return QUIRE_OK;
 }
 
-/* The angles of a row, made by the first layer of a step that asks. */
+/* Computes the angles of a row. The first layer of a step that needs the row calls it. */
 static void fill_row(const cpu_backend *b, const rope *r, int32_t row) {
     float position = (float)b->batch->positions[(int64_t)row * b->batch->n_axes];
     float *cosines = r->cosines + (int64_t)row * r->n_pairs;

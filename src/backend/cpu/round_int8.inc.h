@@ -1,11 +1,11 @@
-/* 32 floats as int8, by rows of activations and by heads of keys, values and queries. Needs simd_int.h. */
+/* Quantises 32 floats to int8, for activation rows and for heads of keys, values and queries. Needs simd_int.h. */
 #ifndef CPU_ROUND_INT8_INC_H
 #define CPU_ROUND_INT8_INC_H
 
 #define ROUND_NUMBERS   32
 #define ROUND_REGISTERS (ROUND_NUMBERS / N_LANES)
 
-/* The largest of the lanes' magnitudes, as integers: they order like the floats, with NaN above infinity. */
+/* The largest magnitude of each lane, as integers: they order like the floats, with NaN above infinity. */
 INLINE ni magnitudes32(const float *x) {
     ni largest = n_magnitude_bits(nf_load(x));
     UNROLL
@@ -15,7 +15,7 @@ INLINE ni magnitudes32(const float *x) {
     return largest;
 }
 
-/* The same of x[0..n), whose last n % 32 numbers become tail, with zeros behind. */
+/* The largest magnitude of x[0..n). The last n % 32 numbers go to tail, with zeros behind. */
 INLINE int32_t largest_magnitude(const float *x, int32_t n, float tail[ROUND_NUMBERS]) {
     const int32_t whole = n / ROUND_NUMBERS * ROUND_NUMBERS;
     memset(tail, 0, ROUND_NUMBERS * sizeof *tail);
@@ -37,7 +37,7 @@ INLINE n_bytes rounded32(const float *x, float inverse) {
     return n_bytes_of(v);
 }
 
-/* The same to q, of n numbers, a multiple of 32. Returns their sum. */
+/* Quantises n numbers, a multiple of 32, to q in the same way. Returns their sum. */
 INLINE int32_t round_all(const float *x, float inverse, int32_t n, int8_t *q) {
     n_byte_sum sum = n_byte_sum_zero();
     for (int32_t i = 0; i < n; i += ROUND_NUMBERS) {

@@ -1,12 +1,12 @@
 /* A virtual machine of 16 float lanes, for kernel sources written once and compiled for AVX2 (two 256-bit registers), AVX-512 (one) and
  * NEON (four of 128 bits).
  *
- * A kernel lives in X_kernels.inc.h, which X_avx2.c, X_avx512.c and X_neon.c include; its plain C twin in X_plain.c is written apart and
- * gives the same bits. They can agree because every function here is one exactly defined IEEE operation a lane: round to nearest even, no
+ * A kernel is in X_kernels.inc.h, which X_avx2.c, X_avx512.c and X_neon.c include. Its plain C twin in X_plain.c is written separately and
+ * gives the same bits. That is possible because every function here is one exactly defined IEEE operation a lane: round to nearest even, no
  * flush to zero. min and max follow x86: when a or b is NaN, or both are zero, the result is b. Masks are opaque; m_first(n) has the lanes
  * below n. With SIMD_EMULATE the AVX-512 side runs through SIMDe, for machines without it.
  *
- * Names: f_ floats, i_ 32-bit integers, m_ masks. No pointer here needs alignment. */
+ * Names: f_ floats, i_ 32-bit integers, m_ masks. Pointers need no alignment. */
 #ifndef CPU_SIMD_H
 #define CPU_SIMD_H
 
@@ -20,7 +20,7 @@
 #include "backend/cpu/simd_avx2.h"
 #endif
 
-/* Loops over registers are unrolled, so that arrays of them stay registers. Not in emulation, where each instruction is a loop itself. */
+/* Unrolls loops over registers, so that arrays of them stay in registers. Not in emulation, where each instruction is a loop itself. */
 #ifdef __clang__
 #define ROLLED     _Pragma("nounroll")
 #define UNROLL_ALL _Pragma("unroll")
@@ -34,8 +34,7 @@
 #define UNROLL UNROLL_ALL
 #endif
 
-/* Nothing but that the value has to be in its registers here: with 16 registers and 12 sums compilers have to be told which values to keep
- * there. */
+/* KEEP only forces the value to be in its registers at this point. With 16 registers and 12 sums compilers need such hints. */
 #if defined(__AVX2__) && !defined(__AVX512F__) && !defined(SIMD_EMULATE)
 #define KEEP(value) __asm__("" : "+x"((value).a), "+x"((value).b))
 #else

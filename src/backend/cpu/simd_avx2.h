@@ -1,4 +1,5 @@
-/* The 16-lane machine on AVX2, FMA and F16C: a value is a pair of 256-bit registers. Included by simd.h only; meanings are there. */
+/* The 16-lane machine on AVX2, FMA and F16C: a value is a pair of 256-bit registers. Included by simd.h only, which defines the
+ * operations. */
 #ifndef CPU_SIMD_AVX2_H
 #define CPU_SIMD_AVX2_H
 
@@ -63,7 +64,7 @@ static inline i32x16 i_load_i8(const int8_t *p) {
     return (i32x16){_mm256_cvtepi8_epi32(r), _mm256_cvtepi8_epi32(_mm_srli_si128(r, 8))};
 }
 
-/* Each of the first, or of the last, 8 lanes twice. */
+/* Each of the first, or of the last, 8 lanes twice in a row. */
 static inline f32x16 f_twice(__m256 v) {
     __m256 low = _mm256_unpacklo_ps(v, v), high = _mm256_unpackhi_ps(v, v);
     return (f32x16){_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31)};
@@ -79,7 +80,7 @@ static inline f32x16 f_swap_neighbours(f32x16 v) {
     return (f32x16){_mm256_permute_ps(v.a, 0xb1), _mm256_permute_ps(v.b, 0xb1)};
 }
 
-/* A value's lanes in another order: the even ones in a, the odd ones in b. bf16 widen to it with half the instructions. */
+/* A value with its lanes reordered: the even ones in a, the odd ones in b. bf16 widens to this order with half the instructions. */
 #define SIMD_APART
 static inline f32x16 f_apart(f32x16 v) {
     __m256 outer = _mm256_permute2f128_ps(v.a, v.b, 0x20), inner = _mm256_permute2f128_ps(v.a, v.b, 0x31);
@@ -135,7 +136,7 @@ static inline f32x16 f_round(f32x16 x) {
 }
 
 /* ---- conversions ---- */
-/* To the nearest, ties to even; INT32_MIN when it does not fit. */
+/* To the nearest, ties to even. INT32_MIN when the result does not fit. */
 static inline i32x16 f_to_i(f32x16 x) {
     return (i32x16){_mm256_cvtps_epi32(x.a), _mm256_cvtps_epi32(x.b)};
 }

@@ -1,5 +1,5 @@
-/* The 16-lane machine on AVX-512: a value is one 512-bit register. Included by simd.h only; meanings are there and in simd_avx2.h.
- * With SIMD_EMULATE through SIMDe; the instructions that SIMDe 0.7 lacks are done here by halves. */
+/* The 16-lane machine on AVX-512: a value is one 512-bit register. Included by simd.h only; simd.h and simd_avx2.h define the operations.
+ * With SIMD_EMULATE it runs through SIMDe. Instructions that SIMDe 0.7 lacks are written here as two halves. */
 #ifndef CPU_SIMD_AVX512_H
 #define CPU_SIMD_AVX512_H
 

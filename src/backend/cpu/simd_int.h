@@ -1,13 +1,13 @@
 /* Registers of int8 numbers, for the product kernels: written once for AVX2, AVX-512 and NEON over the processor's own width.
  *
- * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. In integers a lane is one column's quad: 4 int8 of
- * successive k, which is multiplied with the same quad of a row in every lane, and all is added in int32, exactly:
+ * A register holds N_LANES columns, so a block of 16 columns is N_HALVES registers. As integers, a lane is one column's quad: 4 int8 of
+ * successive k. It is multiplied with the same quad of a row in every lane, and the products are added in int32, exactly:
  *
  *   unsigned numbers of b bits (n_dot): AVX-512 by dpbusd. AVX2 by maddubs, whose int16 pairs are added up as long as they cannot
  *                     overflow: |x| <= 127, so 2 * 127 * (2^b - 1) * run <= 32767 for run 8 (b <= 4), 4 (b = 5), 2 (b = 6).
- *   signed bytes (n_quad): AVX-512 as unsigned bytes plus 128, by dpbusd, with 128 times the sum of x taken off. AVX2 by maddubs of the
+ *   signed bytes (n_quad): AVX-512 as unsigned bytes plus 128, by dpbusd, minus 128 times the sum of x. AVX2 by maddubs of the
  *                     weights' magnitudes with x under the weights' signs. Where many rows pass, x is complemented instead of negated,
- *                     which more of its units can do: |w| ~x = -|w| x - |w|, and what is missing, the sum of |w| over negative w, is
+ *                     which runs on more execution units: |w| ~x = -|w| x - |w|. The difference, the sum of |w| over negative w, is
  *                     the same for all rows (n_quad_lack). */
 #ifndef CPU_SIMD_INT_H
 #define CPU_SIMD_INT_H
@@ -42,13 +42,13 @@ INLINE int32_t quad_of(const int8_t *x) {
 #define N_HALVES     1
 #define N_FLOAT_ROWS 8 /* rows of a register tile of floats */
 
-#define N_FLOATS_FIRST 0 /* a tile of grouped weights turns all its sums into floats before it adds the first */
+#define N_FLOATS_FIRST 0 /* grouped weights: a tile converts all its sums to floats before it adds the first */
 
 #define N_INT8_ROWS     12
 #define INT8_BLOCKS     2
 #define INT8_FEW_BLOCKS 4
 #define INT8_CHUNK      1024
-#define INT8_KEPT_ROWS  12 /* of a tile with quads kept ready; 0: none are */
+#define INT8_KEPT_ROWS  12 /* of a tile with converted quads in scratch; 0: not used */
 
 #define N_GROUP_ROWS 6  /* x 32 columns of grouped weights: 12 float sums, 12 of integers */
 #define GROUP_CHUNK  16 /* groups of them unpacked at a time: 18 KB, and 6 of rows */
@@ -56,7 +56,7 @@ INLINE int32_t quad_of(const int8_t *x) {
 typedef __m512 nf;
 typedef __m512i ni;
 typedef __m256i n_bytes;                                /* 32 int8 */
-typedef int32_t n_sum __attribute__((vector_size(64))); /* sums kept over a loop: as ni, of 64-bit elements, gcc copies each to and fro */
+typedef int32_t n_sum __attribute__((vector_size(64))); /* sums kept over a loop: gcc copies ni, of 64-bit elements, back and forth */
 
 INLINE nf nf_load(const float *p) {
     return _mm512_loadu_ps(p);
@@ -121,7 +121,7 @@ INLINE ni n_shl(ni v, int n) {
 INLINE ni n_shr(ni v, int n) {
     return _mm512_srli_epi32(v, (unsigned)n);
 }
-/* Each byte (0..15) of v replaced by table's. */
+/* Replaces each byte (0..15) of v by table's entry. */
 INLINE ni n_lookup(ni v, const int8_t table[16]) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)table)), v);
 }
@@ -148,7 +148,7 @@ INLINE n_bytes n_bytes_of(const ni v[2]) {
     return n_lower(_mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0), bytes));
 }
 
-/* A sum of products of unsigned numbers is opened, n_dot_add for at most n_run quads, closed. */
+/* A sum of products of unsigned numbers: open, n_dot_add for at most n_run quads, close. */
 INLINE int n_run(int bits) {
     (void)bits;
     return QUADS;
@@ -165,7 +165,7 @@ INLINE ni n_dot_close(ni sum, ni start) {
     return sum;
 }
 
-/* A quad of signed bytes of the weights, made ready to be multiplied with a quad of a row. */
+/* A quad of signed bytes of the weights, converted for the product with a quad of a row. */
 typedef struct n_quad {
     ni v;
 } n_quad;
@@ -175,7 +175,7 @@ INLINE n_quad n_quad_of(ni w) {
 INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     return (n_sum)_mm512_dpbusd_epi32((ni)sum, w.v, x);
 }
-/* Quads that many rows pass are kept in the form in which products cost least. N_QUADS_LACK: sums of them lack what n_quad_lack counts. */
+/* Converts quads once for many rows, to the form in which products cost least. N_QUADS_LACK: their sums lack what n_quad_lack counts. */
 #define N_QUADS_LACK 0
 INLINE void n_quad_keep(void *to, ni w) {
     n_store(to, n_quad_of(w).v);
@@ -194,7 +194,7 @@ INLINE ni n_quad_lack(ni lack, ni w) {
 INLINE n_sum n_add_small(n_sum sum, ni small, ni x) {
     return (n_sum)_mm512_dpbusd_epi32((ni)sum, small, x);
 }
-/* What sums of n_quad_add must start from, of -128 times the sum of x. */
+/* The start value of a sum of n_quad_add, from -128 times the sum of x. */
 INLINE n_sum n_quad_start(int32_t times_128) {
     return (n_sum)n_set1(times_128);
 }
@@ -314,7 +314,7 @@ INLINE ni n_dot_open(ni start) {
 }
 INLINE ni n_dot_add(ni sum, ni w, ni x) {
     sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, x));
-    __asm__("" : "+x"(sum)); /* compilers that see all additions make a tree of them, which has no registers left */
+    __asm__("" : "+x"(sum)); /* compilers that see all additions build a tree that needs too many registers */
     return sum;
 }
 INLINE ni n_dot_close(ni sum, ni start) {
@@ -334,7 +334,7 @@ INLINE n_sum n_quad_add(n_sum sum, n_quad w, ni x) {
     __asm__("" : "+x"(sum)); /* as in n_dot_add */
     return sum;
 }
-/* The signs as masks. Pairs are at least -2 * 128 * 128 = -32768. */
+/* Signs as masks. Pairs are at least -2 * 128 * 128 = -32768. */
 #define N_QUADS_LACK 1
 INLINE void n_quad_keep(void *to, ni w) {
     n_store(to, _mm256_cmpgt_epi8(_mm256_setzero_si256(), w));
@@ -386,7 +386,7 @@ INLINE n_four_ints n_max_lanes(const ni v[4]) {
     __m256i all = _mm256_max_epi32(_mm256_unpacklo_epi64(ab, cd), _mm256_unpackhi_epi64(ab, cd));
     return (n_four_ints)_mm_max_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
 }
-/* The sum of any number of bytes, spread over 8 lanes. */
+/* The sum of any number of bytes, kept in 8 lanes. */
 typedef __m256i n_byte_sum;
 INLINE n_byte_sum n_byte_sum_zero(void) {
     return _mm256_setzero_si256();
@@ -413,7 +413,7 @@ INLINE void n_byte_sums(const n_bytes v[4], n_four_ints out[2]) {
 INLINE __m256i n_pair(n_four_ints low, n_four_ints high) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)low), (__m128i)high, 1);
 }
-/* Lane i of the 8, in their order, to to + i * stride. */
+/* Stores lane i of the 8, in their order, at to + i * stride. */
 INLINE void n_store_lanes(void *to, size_t stride, const n_four_ints v[8]) {
     __m256i a = n_pair(v[0], v[4]), b = n_pair(v[1], v[5]), c = n_pair(v[2], v[6]), d = n_pair(v[3], v[7]);
     __m256i ab[] = {_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b)};

@@ -1,4 +1,4 @@
-/* The 16-lane machine on NEON (ARMv8): a value is four 128-bit registers. Included by simd.h only; meanings are there. */
+/* The 16-lane machine on NEON (ARMv8): a value is four 128-bit registers. Included by simd.h only, which defines the operations. */
 #ifndef CPU_SIMD_NEON_H
 #define CPU_SIMD_NEON_H
 
@@ -17,7 +17,7 @@ typedef struct mask16 {
     uint32x4_t v[4]; /* all ones or all zeros a lane */
 } mask16;
 
-/* The four registers of a value, one by one: R is set to EXPRESSION of register i. */
+/* Computes a value's four registers one by one: R.v[i] is set to EXPRESSION of register i. */
 #define NEON_EACH(type, expression)                                                                                                        \
     type r;                                                                                                                                \
     for (int i = 0; i < 4; i++) {                                                                                                          \
@@ -104,7 +104,7 @@ static inline f32x16 f_mul(f32x16 x, f32x16 y) {
 static inline f32x16 f_div(f32x16 x, f32x16 y) {
     NEON_EACH(f32x16, vdivq_f32(x.v[i], y.v[i]));
 }
-/* By comparison: the processor's own maximum treats NaN and zeros in another way. */
+/* By comparison, because NEON's own maximum treats NaN and zeros differently. */
 static inline float32x4_t neon_max(float32x4_t x, float32x4_t y) {
     return vbslq_f32(vcgtq_f32(x, y), x, y);
 }
@@ -140,7 +140,7 @@ static inline float f_tree_max(f32x16 x) {
 }
 
 /* ---- conversions ---- */
-/* To the nearest, ties to even; INT32_MIN when it does not fit, as x86 has it. */
+/* To the nearest, ties to even. INT32_MIN when the result does not fit, as on x86. */
 static inline int32x4_t neon_to_i(float32x4_t x) {
     return vbslq_s32(vcltq_f32(vabsq_f32(x), vdupq_n_f32(0x1p31f)), vcvtnq_s32_f32(x), vdupq_n_s32(INT32_MIN));
 }

@@ -8,9 +8,9 @@
 
 #include "lab/bench/attention_measure.h"
 #include "lab/bench/bench_profile.h"
+#include "lab/bench/bench_speed_model.h"
+#include "lab/bench/bench_speed_report.h"
 #include "lab/bench/bench_start.h"
-#include "lab/bench/speed_model.h"
-#include "lab/bench/speed_report.h"
 #include "lab/bench/stages.h"
 #include "lab/bench/synthetic.h"
 

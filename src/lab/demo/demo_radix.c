@@ -1,12 +1,12 @@
-/* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several responses to one question go
- * through the real cache (quire_kv.h). A token is a word; a pool of 40 makes room by evicting what was unused longest. */
+/* `quire demo radix`: nine states of a prefix tree, while a chat, a second one, few-shot prompts and several responses to one question run
+ * through the real cache (quire_kv.h). A token is a word. The pool holds 40 tokens and evicts the pages unused longest to make room. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/mem.h"
 #include "json/json_out.h"
-#include "base/err.h"
 #include "lab/demo/demo_parts.h"
 #include "lab/demo/demo_tree.h"
 
@@ -27,7 +27,7 @@
 #define SHOTS    "Q: 2+2? A: 4. Q: 3+5? A: 8. "
 #define PUZZLE   "Puzzle: A pen costs 3. Five pens? Think step by step. "
 
-/* A prompt and its responses; with several the prompt's sequence is forked. */
+/* A prompt and its responses. With several, the prompt's sequence is forked. */
 typedef struct ask {
     const char *prompt, *responses[3];
 } ask;
@@ -61,7 +61,7 @@ typedef struct demo {
     int32_t n_seqs;
     int32_t n_prompt, n_found, n_generated;
     bool colours;
-    json_out *lines; /* where the state is written as JSON */
+    json_out *lines; /* the state is written here as JSON */
 } demo;
 
 /* ---- words ---- */
@@ -104,7 +104,7 @@ static quire_err join_words(const demo *d, const demo_part *p, strbuf *out) {
 
 /* ---- a scene ---- */
 
-/* What an engine does once values are computed: the copies that are due, then the pages can be found. */
+/* Commits computed tokens, as an engine does: makes the pending copies, then the pages can be found. */
 static quire_err commit(demo *d, quire_kv_seq *seq, quire_kv_commit what) {
     const quire_kv_copy *copies;
     (void)quire_kv_copies(d->kv, &copies);

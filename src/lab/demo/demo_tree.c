@@ -7,7 +7,7 @@
 
 /* ---- reading ---- */
 
-/* The place of entry number `entry` among the first n of v's; -1 for none. */
+/* The index of entry number `entry` among the first n of v's; -1 for none. */
 static int32_t place_of(const quire_kv_view *v, int32_t n, int32_t entry) {
     for (int32_t i = 0; i < n; i++) {
         if (v->entries[i].entry == entry) {
@@ -36,7 +36,7 @@ quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out) {
 
 /* ---- marking ---- */
 
-/* Which of t's entries behind `up` that were not evicted has e's tokens and at most n_more others behind them; -1: none. */
+/* Finds an entry of t behind `up` that was not evicted and has e's tokens, with at most n_more others behind them; -1: none. */
 static int32_t find(const demo_tree *t, int32_t up, const demo_entry *e, int32_t n_more) {
     for (int32_t i = 0; i < t->n; i++) {
         const demo_entry *x = &t->entries[i];
@@ -48,7 +48,7 @@ static int32_t find(const demo_tree *t, int32_t up, const demo_entry *e, int32_t
     return -1;
 }
 
-/* Tokens up to the end of entry i; -1 when they do not fit. */
+/* Collects the tokens up to the end of entry i; -1 when they do not fit. */
 static int32_t path_to(const demo_tree *t, int32_t i, int32_t tokens[DEMO_MAX_TOKENS]) {
     const demo_entry *e = &t->entries[i];
     int32_t n = e->up < 0 ? 0 : path_to(t, e->up, tokens);
@@ -79,11 +79,11 @@ quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths, int32_
     for (int32_t i = 0; i < before->n; i++) {
         const demo_entry *e = &before->entries[i];
         int32_t up = e->up < 0 ? -1 : in_now[e->up];
-        if (e->mark == DEMO_EVICTED) { /* it went a scene ago */
+        if (e->mark == DEMO_EVICTED) { /* it was evicted a scene ago */
             in_now[i] = -1;
             continue;
         }
-        in_now[i] = find(now, up, e, QUIRE_KV_VIEW_LABEL); /* a part-filled page that grew is no longer there, and not evicted */
+        in_now[i] = find(now, up, e, QUIRE_KV_VIEW_LABEL); /* a part-filled page that grew is gone from its old entry, but not evicted */
         if (in_now[i] >= 0) {
             continue;
         }
@@ -124,7 +124,7 @@ static int32_t first_child(const demo_tree *t, int32_t up, int32_t from) {
     return -1;
 }
 
-/* The line that starts at entry i; *end is its last entry. */
+/* Collects the line that starts at entry i; *end is its last entry. */
 static quire_err collect(const demo_tree *t, int32_t i, demo_part *parts, int32_t *n_parts, int32_t *end) {
     *n_parts = 0;
     for (;;) {

@@ -1,6 +1,6 @@
-/* The prefix tree as `quire demo` shows it: what is there, what a scene added and used, and, where it hung, what was evicted for it.
+/* The prefix tree that `quire demo` shows: all entries, those that a scene added and used, and the evicted ones at their old position.
  *
- * Read from a quire_kv_view of one space, pages of at most 16 tokens. Entries stand in an array, those before them on their path first. */
+ * Read from a quire_kv_view of one namespace, with pages of at most 16 tokens. Entries are in an array, parents before children. */
 #ifndef LAB_DEMO_DEMO_TREE_H
 #define LAB_DEMO_DEMO_TREE_H
 
@@ -30,21 +30,21 @@ typedef struct demo_path {
     int32_t n, tokens[DEMO_MAX_TOKENS];
 } demo_path;
 
-/* The tree that v shows, all entries kept. QUIRE_INTERNAL when it does not fit. */
+/* Reads the tree of v, with all entries marked as kept. QUIRE_INTERNAL when it does not fit. */
 quire_err demo_tree_read(const quire_kv_view *v, demo_tree *out);
-/* Joins to `now` what `before` had and `now` lacks, as evicted, and marks the rest: new, touched where one of paths[0..n) goes through it.
- */
+/* Adds to `now` the entries that only `before` has, as evicted, and marks the others: new, or touched where one of paths[0..n) contains
+ * them. */
 quire_err demo_tree_mark(const demo_tree *before, const demo_path *paths, int32_t n, demo_tree *now);
-/* Tokens of entries with that mark. */
+/* The number of tokens in entries with that mark. */
 int32_t demo_tree_count(const demo_tree *t, demo_mark mark);
 
-/* One run of the drawing: tokens with the same mark. */
+/* One piece of a drawn line: tokens with the same mark. */
 typedef struct demo_part {
     demo_mark mark;
     int32_t n, tokens[DEMO_MAX_TOKENS];
 } demo_part;
 
-/* Receives the drawing, line by line: a line is a path without a branch, `last[0..depth]` says for each level whether it is the last of its
+/* Receives the drawing line by line. A line is a path without a branch; `last[0..depth]` says for each level whether it is the last of its
  * siblings. */
 typedef quire_err demo_line_fn(void *context, int32_t depth, const bool *last, const demo_part *parts, int32_t n_parts);
 quire_err demo_tree_draw(const demo_tree *t, demo_line_fn *fn, void *context);

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
+#include "lab/bench/bench_speed_report.h"
 #include "lab/bench/client.h"
-#include "lab/bench/speed_report.h"
 
 static void a_fraction_is_of_the_limit_whichever_way_is_better(void **state) {
     (void)state;

@@ -1,0 +1,22 @@
+/* Messages: a client's conversation, checked and brought into the form that a chat template takes. */
+#ifndef CHAT_MESSAGES_H
+#define CHAT_MESSAGES_H
+
+#include "base/str.h"
+#include "chat/template.h"
+#include "json/json.h"
+
+/* Zero-initialised: no conversation. */
+typedef struct chat_messages {
+    strbuf json;     /* an array of objects with a role and a content: the template's variable of that name */
+    strbuf roles;    /* of the messages, and the usual ones, each with a zero byte behind it: names that may occur inside a special token */
+    size_t last_end; /* in json: behind the last message's text, inside its quotes; 0: it has no text */
+} chat_messages;
+
+/* Reads an array of messages. Content becomes one text (parts are joined by newlines), or, for templates that iterate over it, a list of
+ * text parts. Members other than role and content pass as they are. path: how errors name the array ("body.messages").
+ * QUIRE_BAD_REQUEST, whose param is PATH.I.MEMBER or empty; QUIRE_NO_MEMORY. *out is zero after a failure, else the caller's. */
+quire_err chat_messages_read(const json_value *array, chat_content form, const char *path, chat_messages *out, quire_error *err);
+void chat_messages_deinit(chat_messages *m);
+
+#endif

@@ -1,0 +1,33 @@
+/* The block in which explain.h collects a request's report, allocated with the sequence, so that a step allocates nothing. */
+#ifndef ENGINE_EXPLAIN_BLOCK_H
+#define ENGINE_EXPLAIN_BLOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/mem.h"
+#include "quire_explain.h"
+
+typedef enum explain_stage { EXPLAIN_QUEUE, EXPLAIN_PREFILL, EXPLAIN_DECODE } explain_stage;
+
+typedef struct explain {
+    quire_explain report;
+    explain_stage stage;
+    quire_wait wait;      /* in EXPLAIN_QUEUE */
+    int64_t since_us;     /* when the stage or wait began; 0: at the submission */
+    int64_t preempted_us; /* when it was preempted; 0: it was not, or has been computed again */
+    int32_t was_computed; /* tokens that were computed when it was preempted */
+    bool is_counted;      /* in n_explained */
+} explain;
+
+/* A block for a sequence that begins to wait; NULL when out of memory. The last owner frees it with mem_free: the reader, who gets it with
+ * the end event, or the sequence. */
+static inline explain *explain_new(void) {
+    explain *x = mem_new(1, sizeof *x);
+    if (x != NULL) {
+        x->report.n_waits[QUIRE_WAIT_TURN] = 1;
+    }
+    return x;
+}
+
+#endif

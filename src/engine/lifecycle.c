@@ -1,0 +1,203 @@
+/* The engine's life cycle: open, the thread's loop, close. submit.c takes requests in; step.c has the steps. */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/audit_file.h"
+#include "engine/batch_sample.h"
+#include "engine/beam.h"
+#include "engine/cache.h"
+#include "engine/draft.h"
+#include "engine/engine_view.h"
+#include "engine/output.h"
+#include "engine/state.h"
+#include "engine/swap.h"
+#include "engine/tiering.h"
+
+#define MAX_PREEMPTIONS 8 /* preemptions of one sequence */
+#define MAX_TENANTS 1024 /* tenants with a service counter of their own */
+#define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
+
+/* ---- the thread ---- */
+
+/* Ends all sequences: the engine is closing. A parent that ends puts its first child among the waiting. */
+static void cancel_all(engine *e) {
+    sequence *s;
+    while (e->n_running > 0) {
+        s = e->running[--e->n_running];
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    while (ring_pop(e->in, &s)) {
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    while (e->n_waiting > 0) {
+        s = e->waiting[--e->n_waiting];
+        step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
+        sequence_drop(s);
+    }
+    out_wake_readers(e);
+}
+
+static void *engine_main(void *arg) {
+    engine *e = arg;
+    const backend_ops *ops = e->b->ops;
+    if (ops->enter != NULL) {
+        ops->enter(e->b);
+    }
+    while (!atomic_load(&e->stop)) {
+        mem_guard_enter();
+        bool started = !atomic_load(&e->held) && step_submit(e);
+        if (started) {
+            step_collect(e);
+        }
+#ifdef QUIRE_DEBUG
+        engine_audit(e);
+#endif
+        stats_publish(e); /* before the readers wake up: statistics that they read then include what they get */
+        out_wake_readers(e);
+        mem_guard_leave();
+        engine_view_response(e);
+        if (!started) {
+            wake_wait(&e->in_wake, e->n_running + e->n_waiting > 0 ? SHORT_WAIT_US : -1);
+        }
+    }
+    cancel_all(e);
+    stats_publish(e);
+    engine_view_response(e);
+    if (ops->leave != NULL) {
+        ops->leave(e->b);
+    }
+    return NULL;
+}
+
+/* ---- open and close ---- */
+
+static quire_err open_tables(engine *e) {
+    int32_t n = e->options.max_requests;
+    e->entries = mem_new((size_t)n, sizeof *e->entries);
+    e->free_entries = mem_new((size_t)n, sizeof *e->free_entries);
+    /* beams are more than their requests */
+    e->running = mem_new((size_t)(n > e->options.max_seqs ? n : e->options.max_seqs), sizeof(sequence *));
+    e->waiting = mem_new((size_t)n, sizeof(sequence *));
+    if (!e->entries || !e->free_entries || !e->running || !e->waiting) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        e->entries[i].generation = 1; /* cancel starts at 0, which is no generation */
+        atomic_init(&e->entries[i].cancel, 0);
+        e->free_entries[i] = n - 1 - i;
+    }
+    e->n_free_entries = n;
+    return QUIRE_OK;
+}
+
+static size_t power_of_two_from(int32_t n) {
+    size_t p = 2;
+    while (p < (size_t)n) {
+        p *= 2;
+    }
+    return p;
+}
+
+static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err) {
+    const engine_options *o = &e->options;
+    e->layout = *layout;
+    e->desc = model_description(e->m);
+    e->limits = (sched_limits){.max_rows = o->max_batched_tokens,
+                               .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
+                               .max_seqs = o->max_seqs,
+                               .max_chunk = o->prefill_chunk > 0 && !o->no_chunked_prefill ? o->prefill_chunk : o->max_batched_tokens,
+                               .whole_prefills = o->no_chunked_prefill,
+                               .page_tokens = o->page_tokens,
+                               .max_preemptions = MAX_PREEMPTIONS,
+                               .target_us = (double)o->step_target_us};
+    TRY(open_tables(e));
+    TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
+    kv_cache_options cache = cache_options(e);
+    TRY(tiering_open(e, kv_cache_cap_entries(&cache), err));
+    TRY(swap_open(e, err));
+    TRY(cache_open(e));
+    TRY(batch_sample_open(e));
+    TRY(service_counters_open(&e->service, MAX_TENANTS));
+    TRY(step_open(e));
+    TRY(draft_open(e, err));
+    TRY(audit_file_open(e, err));
+    if (pthread_mutex_init(&e->lock, NULL) != 0) {
+        return QUIRE_NO_MEMORY;
+    }
+    if (pthread_mutex_init(&e->readers_lock, NULL) != 0) {
+        pthread_mutex_destroy(&e->lock);
+        return QUIRE_NO_MEMORY;
+    }
+    e->locks_ready = true;
+    stats_publish(e);
+    if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
+        return QUIRE_NO_MEMORY;
+    }
+    e->thread_ready = true;
+    return QUIRE_OK;
+}
+
+quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engine_options *o, engine **out, quire_error *err) {
+    *out = NULL;
+    engine *e = mem_new(1, sizeof *e);
+    if (!e) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    e->in_wake.fd = -1;
+    e->m = m;
+    e->b = b;
+    e->options = *o;
+    atomic_init(&e->stop, false);
+    atomic_init(&e->held, o->starts_paused);
+    atomic_init(&e->n_cancels, 0);
+    atomic_init(&e->views, NULL);
+    quire_err r = wake_init(&e->in_wake);
+    *err = (quire_error){0};
+    r = r ? r : open_parts(e, layout, err);
+    if (r != QUIRE_OK) {
+        engine_close(e);
+        return err->code != QUIRE_OK ? r : err_set(err, r, -1, "the engine could not start: %s", quire_err_text(r));
+    }
+    *out = e;
+    return QUIRE_OK;
+}
+
+void engine_release(engine *e) {
+    atomic_store(&e->held, false);
+    wake_ring(&e->in_wake);
+}
+
+void engine_close(engine *e) {
+    if (!e) {
+        return;
+    }
+    if (e->thread_ready) {
+        atomic_store(&e->stop, true);
+        wake_ring(&e->in_wake);
+        pthread_join(e->thread, NULL);
+    }
+    if (e->locks_ready) {
+        pthread_mutex_destroy(&e->lock);
+        pthread_mutex_destroy(&e->readers_lock);
+    }
+    audit_file_close(e);
+    draft_close(e);
+    step_close(e);
+    service_counters_close(&e->service);
+    batch_sample_close(e);
+    tiering_close(e);
+    swap_close(e);
+    kv_cache_close(&e->kv);
+    if (e->in_wake.fd >= 0) {
+        wake_deinit(&e->in_wake);
+    }
+    ring_close(e->in);
+    mem_free(e->entries);
+    mem_free(e->free_entries);
+    mem_free(e->running);
+    mem_free(e->waiting);
+    mem_free(e);
+}

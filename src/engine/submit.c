@@ -1,0 +1,181 @@
+/* Submission: checks a request, makes its sequences, and pushes them into the ring that the engine thread reads. Also cancelling. Any
+ * thread. */
+#include "engine/engine.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/beam.h"
+#include "engine/output.h"
+#include "engine/state.h"
+
+static quire_err check_request(const engine *e, const engine_request *r, quire_error *err) {
+    if (r->n_tokens < 1) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
+    }
+    if (r->n_tokens >= e->options.max_model_len) {
+        return err_set_param(err, QUIRE_TOO_LARGE, "prompt",
+                             "the prompt has %d tokens; with at least one token to generate that is over the maximum of %d tokens",
+                             (int)r->n_tokens, (int)e->options.max_model_len);
+    }
+    for (int32_t i = 0; i < r->sampling.n_stop_tokens; i++) {
+        int32_t id = r->sampling.stop_tokens[i];
+        if (id < 0 || id >= e->desc->n_vocab) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "stop_token_ids", "stop token id %d is out of the vocabulary's range 0..%d",
+                                 (int)id, (int)e->desc->n_vocab - 1);
+        }
+    }
+    for (int32_t i = 0; i < r->n_tokens; i++) {
+        if (r->tokens[i] < 0 || r->tokens[i] >= e->desc->n_vocab) {
+            return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "token id %d is out of the vocabulary's range 0..%d", (int)r->tokens[i],
+                                 (int)e->desc->n_vocab - 1);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_branch(const engine_request *r, int32_t n, int32_t n_prompt, int32_t n_max, quire_error *err) {
+    if (r->fork_from == NULL && n_prompt == r->n_tokens) {
+        return QUIRE_OK;
+    }
+    bool fits = n_prompt >= 1 && n_prompt <= r->fork_position && r->fork_position <= r->n_tokens && r->fork_from != NULL;
+    if (!fits || (n > 1 && r->fork_replaces) || r->logits_out != NULL || r->prompt_logprobs_width > 0) {
+        return err_set(err, QUIRE_INVALID, -1, "a branch at token %d of %d, with a prompt of %d", (int)r->fork_position, (int)r->n_tokens,
+                       (int)n_prompt);
+    }
+    if (r->beams.width > 0 || r->fork_from->beams != NULL) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "a beam search has no branches: its tokens are known at its end only");
+    }
+    if (r->n_tokens >= n_max) {
+        return err_set_param(err, QUIRE_BAD_REQUEST, "max_tokens", "%d of at most %d tokens stand already; none is left to generate",
+                             (int)(r->n_tokens - n_prompt), (int)(n_max - n_prompt));
+    }
+    return QUIRE_OK;
+}
+
+/* Takes entries in the table for the first n of a group, which have readers, and pushes its parent into the in-ring; false when too few
+ * entries are free. */
+static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
+    pthread_mutex_lock(&e->lock);
+    bool has_places = e->n_free_entries >= n;
+    int32_t k = 0;
+    for (sequence *s = parent; has_places && s != NULL; s = s->next_child, k++) {
+        if (k < n) {
+            uint32_t i = (uint32_t)e->free_entries[--e->n_free_entries];
+            ids[k] = (request_id){i, e->entries[i].generation};
+            e->entries[i].sequence = s;
+        }
+        s->id = ids[k < n ? k : 0];
+        s->arrival = e->n_arrivals++;
+        s->submitted_us = clock_us();
+        s->deadline_us = s->deadline_us > 0 ? s->submitted_us + s->deadline_us : 0;
+        if (k < n) {
+            out_enter(s);
+        }
+    }
+    if (has_places) {
+        if (parent->beams != NULL) {
+            beam_unchain(parent);
+        }
+        ring_push(e->in, &parent); /* has room: as many cells as entries */
+    }
+    pthread_mutex_unlock(&e->lock);
+    return has_places;
+}
+
+/* Frees sequences that were never submitted. */
+static void drop_group(sequence *s) {
+    for (sequence *next; s != NULL; s = next) {
+        next = s->next_child;
+        sequence_drop(s);
+        sequence_drop(s);
+    }
+}
+
+/* Makes the sequences of a group, chained: one for each user, or for each beam. On failure the ones made so far. */
+static quire_err make_group(const engine *e, const engine_request *r, int32_t n, int32_t n_max, void *const *users, sequence **parent) {
+    for (int32_t k = (r->beams.width > 0 ? r->beams.width : n) - 1; k >= 0; k--) {
+        sequence *s;
+        engine_request own = *r;
+        if (r->beams.width > 0) { /* the first computes the prompt for all */
+            own.logits_out = k == 0 ? r->logits_out : NULL;
+            own.prompt_logprobs_width = k < n ? r->prompt_logprobs_width : 0;
+            own.explain = r->explain && k < n;
+        }
+        TRY(sequence_new(&own, n_max, e->layout.n_groups, e->options.page_tokens, &s));
+        s->sample_index = r->sample_index + (uint32_t)k;
+        s->user = k < n ? users[k] : NULL;
+        s->next_child = *parent;
+        *parent = s;
+    }
+    return QUIRE_OK;
+}
+
+quire_err engine_submit_samples(engine *e, const engine_request *r, int32_t n, void *const *users, request_id *ids, quire_error *err) {
+    TRY(check_request(e, r, err));
+    bool by_beams = r->beams.width > 0;
+    if (n < 1 || (n > 1 && !by_beams && (r->logits_out || r->prompt_logprobs_width > 0))) {
+        return err_set(err, QUIRE_INVALID, -1, "%d samples with logits of their prompt", (int)n);
+    }
+    int32_t n_prompt = r->n_prompt > 0 ? r->n_prompt : r->n_tokens;
+    int32_t room = e->options.max_model_len - n_prompt, wanted = r->sampling.max_tokens;
+    int32_t n_max = n_prompt + (wanted < 0 || wanted > room ? room : wanted);
+    TRY(check_branch(r, n, n_prompt, n_max, err));
+    if (by_beams) {
+        TRY(beam_check(e, r, n, &n_max, err));
+    }
+    sequence *parent = NULL;
+    quire_err made = make_group(e, r, n, n_max, users, &parent);
+    if (made == QUIRE_OK && by_beams) {
+        made = beam_open(e, r, n, parent);
+    }
+    if (made != QUIRE_OK) {
+        drop_group(parent);
+        return err_set(err, made, -1, "out of memory for a request of %d tokens", (int)n_max);
+    }
+    if (r->fork_from) {
+        atomic_fetch_add(&r->fork_from->holders, 1);
+        parent->fork_from = r->fork_from;
+    }
+    if (!enter(e, parent, n, ids)) {
+        drop_group(parent);
+        return err_set(err, QUIRE_BUSY, -1, "%d requests are waiting or running, the most this server takes; try again later",
+                       (int)e->options.max_requests);
+    }
+    mem_free(r->tokens);
+    wake_ring(&e->in_wake);
+    return QUIRE_OK;
+}
+
+quire_err engine_submit(engine *e, const engine_request *r, request_id *id, quire_error *err) {
+    return engine_submit_samples(e, r, 1, &r->user, id, err);
+}
+
+quire_err engine_fork_acquire(engine *e, request_id id, engine_fork **out) {
+    pthread_mutex_lock(&e->lock);
+    sequence *s = e->entries[id.index].generation == id.generation ? e->entries[id.index].sequence : NULL;
+    if (s) {
+        atomic_fetch_add(&s->holders, 1);
+    }
+    pthread_mutex_unlock(&e->lock);
+    *out = s;
+    return s ? QUIRE_OK : QUIRE_NOT_FOUND;
+}
+
+void engine_fork_release(engine_fork *fork_from) {
+    if (fork_from) {
+        sequence_drop(fork_from);
+    }
+}
+
+void engine_cancel(engine *e, request_id id) {
+    pthread_mutex_lock(&e->lock);
+    engine_entry *entry = &e->entries[id.index];
+    if (entry->generation == id.generation) { /* else its request is over, and another may use the entry */
+        atomic_store(&entry->cancel, id.generation);
+    }
+    pthread_mutex_unlock(&e->lock);
+    atomic_fetch_add(&e->n_cancels, 1); /* after the store to cancel: a thread that reads the number reads that too */
+    wake_ring(&e->in_wake);
+}

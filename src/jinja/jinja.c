@@ -1,0 +1,333 @@
+#include "jinja/jinja.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "jinja/jinja_run.h"
+
+/* ---- opening ---- */
+
+quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err) {
+    *out = NULL;
+    if (source.n > JINJA_MAX_SOURCE) {
+        return err_set(err, QUIRE_TOO_LARGE, -1, "the template has %zu bytes; at most %zu are read", source.n, JINJA_MAX_SOURCE);
+    }
+    jinja_program *p = mem_new(1, sizeof *p);
+    if (p == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a template");
+    }
+    p->arena.max = JINJA_MAX_BYTES;
+    jtoken *tokens = NULL;
+    quire_err e = jinja_lex(source, options, &p->arena, &tokens, err);
+    e = e == QUIRE_OK ? jinja_parse(tokens, &p->arena, &p->root, err) : e;
+    mem_free(tokens);
+    e = e == QUIRE_OK && options.marker.write != NULL ? jinja_mark(p->root, &options.marker, &p->arena, err) : e;
+    if (e != QUIRE_OK) {
+        jinja_close(p);
+        return e;
+    }
+    *out = p;
+    return QUIRE_OK;
+}
+
+void jinja_close(jinja_program *p) {
+    if (p != NULL) {
+        jarena_deinit(&p->arena);
+        mem_free(p);
+    }
+}
+
+static bool copy_text(jarena *a, str s, str *out) {
+    char *copy = jarena_bytes(a, s.n);
+    if (copy != NULL && s.n > 0) {
+        memcpy(copy, s.p, s.n);
+    }
+    *out = (str){copy, s.n};
+    return copy != NULL;
+}
+
+quire_err jinja_define(jinja_program *p, const char *name, str text) {
+    str own_name, own_text;
+    if (p->n_defined == JINJA_MAX_DEFINED || !copy_text(&p->arena, str_of(name), &own_name) || !copy_text(&p->arena, text, &own_text)) {
+        return QUIRE_NO_MEMORY;
+    }
+    p->defined[p->n_defined].name = own_name;
+    p->defined[p->n_defined++].text = own_text;
+    return QUIRE_OK;
+}
+
+/* ---- steps and errors ---- */
+
+quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) {
+    char message[sizeof r->err->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return jinja_error(r->err, code, r->at->line, r->at->column, "%s", message);
+}
+
+quire_err jrun_no_memory(jrun *r) {
+    bool bound = r->arena.total > r->arena.max / 2;
+    return jrun_fail(r, bound ? QUIRE_TOO_LARGE : QUIRE_NO_MEMORY,
+                     bound ? "the template makes more than %zu bytes of values" : "out of memory (%zu)", r->arena.max);
+}
+
+quire_err jrun_step(jrun *r, size_t n) {
+    if (n > (size_t)(JINJA_MAX_STEPS - r->steps)) {
+        return jrun_fail(r, QUIRE_TOO_LARGE, "the template takes more than %d steps", JINJA_MAX_STEPS);
+    }
+    r->steps += (int64_t)n;
+    return QUIRE_OK;
+}
+
+quire_err jrun_undefined(jrun *r, jvalue v) {
+    str m = v.u.undefined->message;
+    return jrun_fail(r, QUIRE_BAD_REQUEST, "%.*s", (int)(m.n > 300 ? 300 : m.n), m.p);
+}
+
+/* ---- making values ---- */
+
+quire_err jrun_values(jrun *r, size_t n, jvalue **out) {
+    if (n > JINJA_MAX_BYTES / sizeof **out) {
+        return jrun_fail(r, QUIRE_TOO_LARGE, "a list of %zu items", n);
+    }
+    *out = jarena_new(&r->arena, (n > 0 ? n : 1) * sizeof **out);
+    return *out == NULL ? jrun_no_memory(r) : jrun_step(r, n);
+}
+
+static quire_err check_depth(jrun *r, jvalue v) {
+    return jvalue_depth(v) > JVALUE_MAX_DEPTH ? jrun_fail(r, QUIRE_TOO_LARGE, "values nested more than %d deep", JVALUE_MAX_DEPTH)
+                                              : QUIRE_OK;
+}
+
+quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out) {
+    *out = jvalue_list(&r->arena, kind, items, n);
+    return jis(*out, J_MISSING) ? jrun_no_memory(r) : check_depth(r, *out);
+}
+
+quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value) {
+    uint64_t hash;
+    if (!jvalue_hash(key, &hash)) {
+        return jrun_fail(r, jis(key, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "unhashable type: '%s'", jvalue_type(key));
+    }
+    if (!jdict_set(&r->arena, d, key, value)) {
+        return jrun_no_memory(r);
+    }
+    return check_depth(r, (jvalue){.kind = J_DICT, .u.dict = d});
+}
+
+quire_err jrun_text(jrun *r, str s, jvalue *out) {
+    char *copy = jarena_bytes(&r->arena, s.n);
+    if (copy == NULL) {
+        return jrun_no_memory(r);
+    }
+    if (s.n > 0) {
+        memcpy(copy, s.p, s.n);
+    }
+    *out = jstring((str){copy, s.n});
+    return jrun_step(r, s.n / 64);
+}
+
+quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
+    char message[200];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    jvalue text;
+    jundefined *u = jarena_new(&r->arena, sizeof *u);
+    if (u == NULL) {
+        return jrun_no_memory(r);
+    }
+    TRY(jrun_text(r, str_of(message), &text));
+    u->message = text.u.s;
+    *out = (jvalue){.kind = J_UNDEFINED, .u.undefined = u};
+    return QUIRE_OK;
+}
+
+quire_err jrun_to_text(jrun *r, jvalue v, str *out) {
+    if (jis(v, J_STRING)) {
+        *out = v.u.s;
+        return v.safe ? jrun_fail(r, QUIRE_UNSUPPORTED, "this use of an escaped string is not supported") : QUIRE_OK;
+    }
+    strbuf_clear(&r->scratch);
+    quire_err e = jvalue_write(v, &r->scratch);
+    if (e == QUIRE_UNSUPPORTED) {
+        return jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v));
+    }
+    if (e != QUIRE_OK) {
+        return jrun_no_memory(r);
+    }
+    jvalue text;
+    TRY(jrun_text(r, (str){r->scratch.p, r->scratch.n}, &text));
+    *out = text.u.s;
+    return QUIRE_OK;
+}
+
+quire_err jrun_want_text(jrun *r, jvalue v, const char *what, str *out) {
+    if (jis(v, J_UNDEFINED)) {
+        return jrun_undefined(r, v);
+    }
+    if (!jis(v, J_STRING)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "%s must be a string, not %s", what, jvalue_type(v));
+    }
+    return jrun_to_text(r, v, out);
+}
+
+quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out) {
+    if (jis(v, J_UNDEFINED)) {
+        return jrun_undefined(r, v);
+    }
+    if (!jis_integer(v)) {
+        return jrun_fail(r, jis(v, J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "%s must be an integer, not %s", what, jvalue_type(v));
+    }
+    *out = jas_integer(v);
+    return QUIRE_OK;
+}
+
+/* The characters of a string. */
+static quire_err characters(jrun *r, str s, const jvalue **items, size_t *n) {
+    jvalue *chars;
+    *n = jstr_length(s);
+    TRY(jrun_values(r, *n, &chars));
+    for (size_t i = 0, at = 0; i < *n; i++) {
+        size_t size = jchar_size(s.p + at, s.n - at);
+        chars[i] = jstring((str){s.p + at, size});
+        at += size;
+    }
+    *items = chars;
+    return QUIRE_OK;
+}
+
+static quire_err range_items(jrun *r, const jrange *range, const jvalue **items, size_t *n) {
+    jvalue *numbers;
+    *n = (size_t)range->n;
+    TRY(jrun_values(r, *n, &numbers));
+    for (size_t i = 0; i < *n; i++) {
+        numbers[i] = jint(range->start + (int64_t)i * range->step);
+    }
+    *items = numbers;
+    return QUIRE_OK;
+}
+
+quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n) {
+    *items = NULL;
+    *n = 0;
+    switch (v.kind) {
+    case J_UNDEFINED:
+        return QUIRE_OK;
+    case J_STRING:
+        return characters(r, v.u.s, items, n);
+    case J_RANGE:
+        return range_items(r, v.u.range, items, n);
+    case J_LIST:
+    case J_TUPLE:
+    case J_VIEW:
+        *items = v.u.list->items;
+        *n = v.u.list->n;
+        return jrun_step(r, *n);
+    case J_ITERATOR:
+        *items = v.u.list->items + v.u.list->at;
+        *n = v.u.list->n - v.u.list->at;
+        v.u.list->at = v.u.list->n;
+        return jrun_step(r, *n);
+    case J_DICT: {
+        jvalue *keys;
+        TRY(jrun_values(r, v.u.dict->n, &keys));
+        for (size_t i = 0; i < v.u.dict->n; i++) {
+            keys[i] = v.u.dict->entries[i].key;
+        }
+        *items = keys;
+        *n = v.u.dict->n;
+        return QUIRE_OK;
+    }
+    case J_LOOP:
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "iterating over the loop variable is not supported");
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object is not iterable", jvalue_type(v));
+    }
+}
+
+quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
+    str s;
+    if (jis(v, J_STRING) && v.safe) {
+        *out = v;
+        return QUIRE_OK;
+    }
+    TRY(jrun_to_text(r, v, &s));
+    strbuf_clear(&r->scratch);
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; i < s.n && e == QUIRE_OK; i++) {
+        switch (s.p[i]) {
+        case '&':
+            e = strbuf_add_str(&r->scratch, "&amp;");
+            break;
+        case '<':
+            e = strbuf_add_str(&r->scratch, "&lt;");
+            break;
+        case '>':
+            e = strbuf_add_str(&r->scratch, "&gt;");
+            break;
+        case '\'':
+            e = strbuf_add_str(&r->scratch, "&#39;");
+            break;
+        case '"':
+            e = strbuf_add_str(&r->scratch, "&#34;");
+            break;
+        default:
+            e = strbuf_add_char(&r->scratch, s.p[i]);
+            break;
+        }
+    }
+    if (e != QUIRE_OK) {
+        return jrun_no_memory(r);
+    }
+    TRY(jrun_text(r, (str){r->scratch.p, r->scratch.n}, out));
+    out->safe = true;
+    return QUIRE_OK;
+}
+
+/* ---- rendering ---- */
+
+/* Adds the texts that the program defines, where the variables have none of that name. */
+static quire_err add_defined(jrun *r, const jinja_program *p) {
+    for (size_t i = 0; i < p->n_defined; i++) {
+        if (jdict_get_str(r->variables, p->defined[i].name) == NULL) {
+            TRY(jrun_set(r, r->variables, jstring(p->defined[i].name), jstring(p->defined[i].text)));
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err) {
+    quire_error unwanted;
+    strbuf text = {.max = JINJA_MAX_OUTPUT};
+    jrun r = {.arena = {.max = JINJA_MAX_BYTES},
+              .out = &text,
+              .scratch = {.max = JINJA_MAX_OUTPUT},
+              .now = now,
+              .err = err != NULL ? err : &unwanted,
+              .at = p->root};
+    jvalue variables;
+    jscope *scope;
+    quire_err e = jjson_read(&r, variables_json, &variables);
+    if (e == QUIRE_OK && !jis(variables, J_DICT)) {
+        e = jrun_fail(&r, QUIRE_INVALID, "the variables must be a JSON object");
+    }
+    if (e == QUIRE_OK) {
+        r.variables = variables.u.dict;
+        e = add_defined(&r, p);
+        e = e == QUIRE_OK ? jscope_new(&r, NULL, &scope) : e;
+    }
+    e = e == QUIRE_OK ? jexec(&r, p->root, scope) : e;
+    if (e == QUIRE_OK && text.n > 0) {
+        e = strbuf_add(out, text.p, text.n);
+        e = e == QUIRE_OK ? e : err_set(r.err, e, -1, "no room for the rendered template");
+    }
+    strbuf_deinit(&text);
+    strbuf_deinit(&r.scratch);
+    jarena_deinit(&r.arena);
+    return e;
+}

@@ -1,0 +1,49 @@
+/* Jinja: a template compiled once to a tree and rendered against a JSON object any number of times.
+ *
+ * The language is that of Jinja 3.1 as Hugging Face's transformers configures it (sandboxed and immutable, loop controls, its own tojson).
+ * Features of it that are missing here give QUIRE_UNSUPPORTED, at open wherever they can be detected there. A wrong template gives
+ * QUIRE_INVALID at open and QUIRE_BAD_REQUEST when rendered. Messages begin "line L, column C: ". A program is immutable: any thread may
+ * render. A render owns an arena that is freed at its end, and has bounds on depth, steps and bytes. */
+#ifndef JINJA_JINJA_H
+#define JINJA_JINJA_H
+
+#include <stdbool.h>
+#include <time.h>
+
+#include "base/str.h"
+
+#define JINJA_MAX_SOURCE  ((size_t)4 << 20)   /* bytes of a template */
+#define JINJA_MAX_NESTING 200                 /* of statements and expressions in it */
+#define JINJA_MAX_DEPTH   1200                /* nested evaluations of a render */
+#define JINJA_MAX_STEPS   20000000            /* nodes evaluated and elements visited by a render */
+#define JINJA_MAX_BYTES   ((size_t)256 << 20) /* values of a render */
+#define JINJA_MAX_OUTPUT  ((size_t)64 << 20)
+
+#define JINJA_FIRST_MARK 0xFA /* bytes from here on, which no UTF-8 has, are marks */
+
+typedef struct jinja_program jinja_program;
+
+/* Marks the literals that a template may write; comparisons leave marks out. write appends a literal with its marks, or as it is, to *out.
+ * QUIRE_NO_MEMORY. */
+typedef struct jinja_marker {
+    quire_err (*write)(const void *context, str literal, strbuf *out); /* NULL: nothing is marked */
+    const void *context;
+} jinja_marker;
+
+typedef struct jinja_options {
+    bool trim_blocks;    /* a newline after a block or comment is dropped */
+    bool lstrip_blocks;  /* blanks before a block or comment that begins its line are dropped */
+    jinja_marker marker; /* used while it is opened */
+} jinja_options;
+
+/* Compiles; the source is copied. On failure *out is NULL. */
+quire_err jinja_open(str source, jinja_options options, jinja_program **out, quire_error *err);
+void jinja_close(jinja_program *p);
+/* Defines a text that renders have as a variable of that name, where their variables have none. Called before the first render. text is
+ * copied. QUIRE_NO_MEMORY. */
+quire_err jinja_define(jinja_program *p, const char *name, str text);
+/* Renders with the members of the JSON object variables_json as variables. Appends to *out, which is unchanged on failure. now: the time of
+ * strftime_now, NULL for the local time. */
+quire_err jinja_render(const jinja_program *p, str variables_json, const struct tm *now, strbuf *out, quire_error *err);
+
+#endif

@@ -1,0 +1,156 @@
+/* A template as tokens and as a tree: shared by jinja_lex.c, jinja_parse.c, jinja_expr.c and the files that walk the tree. All of it is in
+ * the program's arena and immutable after open. */
+#ifndef JINJA_JINJA_AST_H
+#define JINJA_JINJA_AST_H
+
+#include "jinja/jinja.h"
+#include "jinja/jinja_value.h"
+
+#define JINJA_MAX_ARGUMENTS 64
+#define JINJA_MAX_CHAIN     500 /* operators, members and filters in a row */
+
+typedef enum jtoken_kind {
+    T_END,
+    T_DATA,
+    T_PRINT_BEGIN,
+    T_PRINT_END,
+    T_BLOCK_BEGIN,
+    T_BLOCK_END,
+    T_NAME,
+    T_STRING,
+    T_INT,
+    T_FLOAT,
+    T_OPERATOR
+} jtoken_kind;
+
+typedef struct jtoken {
+    jtoken_kind kind;
+    uint32_t line, column;
+    str text;     /* data, name or operator; a string's content */
+    jvalue value; /* numbers */
+} jtoken;
+
+/* Cuts source into tokens, the last of which is T_END; *tokens is mem_free'd by the caller. */
+quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **tokens, quire_error *err);
+
+typedef enum jnode_kind {
+    /* expressions */
+    N_CONST, /* value */
+    N_NAME,  /* name */
+    N_LIST,
+    N_TUPLE,  /* items */
+    N_DICT,   /* items: key, value, key, value ... */
+    N_MEMBER, /* a.name */
+    N_ITEM,   /* a[b] */
+    N_SLICE,  /* b of N_ITEM: items[0]:items[1]:items[2], each may be NULL */
+    N_CALL,   /* a(items); names[i] is empty for a positional argument */
+    N_FILTER, /* a|filter(items), names; in a filter block a is NULL */
+    N_TEST,   /* a is test(items), names */
+    N_NEGATE,
+    N_PLUS,
+    N_NOT,
+    N_BINARY,  /* a op b */
+    N_CONCAT,  /* items joined by ~ */
+    N_COMPARE, /* a ops[0] items[0] ops[1] items[1] ... */
+    N_AND,
+    N_OR,
+    N_COND, /* b if a else c (may be NULL) */
+    /* statements */
+    N_BODY,         /* items */
+    N_DATA,         /* name: the text */
+    N_PRINT,        /* a */
+    N_IF,           /* if a: b, else c (may be NULL) */
+    N_FOR,          /* for a in b if c (may be NULL): body, else otherwise (may be NULL) */
+    N_SET,          /* a = b; a is a name, a tuple of names, or N_MEMBER of a name (a namespace's) */
+    N_SET_BLOCK,    /* a = body, passed through the filter chain b (may be NULL) */
+    N_MACRO,        /* name(items), defaults of the last n_more in more; body */
+    N_CALL_BLOCK,   /* a: the call; b: the caller as N_MACRO */
+    N_FILTER_BLOCK, /* a: the filter chain; body */
+    N_WITH,         /* items: targets, more: values; body */
+    N_SCOPE,        /* body in a scope of its own */
+    N_BREAK,
+    N_CONTINUE
+} jnode_kind;
+
+typedef enum jop { OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIV, OP_MOD, OP_POW } jop;
+typedef enum jcompare { CMP_EQ, CMP_NE, CMP_LT, CMP_LE, CMP_GT, CMP_GE, CMP_IN, CMP_NOT_IN } jcompare;
+
+typedef struct jnode jnode;
+struct jnode {
+    uint8_t kind;                                /* jnode_kind */
+    uint8_t op;                                  /* N_BINARY: jop */
+    uint16_t height;                             /* of the chain of expressions to its left */
+    bool recursive;                              /* N_FOR */
+    bool uses_varargs, uses_kwargs, uses_caller; /* N_MACRO */
+    uint32_t line, column;
+    str name;
+    jvalue value;
+    jnode *a, *b, *c, *body, *otherwise;
+    jnode **items, **more;
+    size_t n, n_more;
+    str *names;                       /* of arguments */
+    uint8_t *ops;                     /* N_COMPARE: jcompare */
+    const struct jfunction *function; /* N_FILTER, N_TEST; NULL: unknown to Jinja, an error once reached */
+};
+
+#define JINJA_MAX_DEFINED 4
+
+struct jinja_program {
+    jarena arena;
+    jnode *root;
+    struct {
+        str name, text;
+    } defined[JINJA_MAX_DEFINED];
+    size_t n_defined;
+};
+
+/* The parser's state, shared by its two files. */
+typedef struct jparser {
+    const jtoken *at; /* the token to read next */
+    jarena *arena;
+    quire_error *err;
+    int depth;
+    bool soft;                  /* inside a branch: an unknown filter or test is an error only when it is evaluated, as in Jinja */
+    int loops;                  /* enclosing for loops of this macro */
+    struct jnames_used *macros; /* the macros around, innermost first */
+} jparser;
+
+typedef struct jnames_used {
+    bool varargs, kwargs, caller;
+    struct jnames_used *outer;
+} jnames_used;
+
+typedef struct jnodes {
+    jnode **p;
+    size_t n, cap;
+} jnodes;
+
+/* "line L, column C: message" with a code; returns it. */
+quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out);
+quire_err jparse_add(jparser *p, jnodes *list, jnode *node);
+bool jparse_is_op(const jparser *p, const char *op);
+bool jparse_is_name(const jparser *p, const char *name);
+/* Skips the operator or name if it comes next; returns whether it did. */
+bool jparse_skip_op(jparser *p, const char *op);
+bool jparse_skip_name(jparser *p, const char *name);
+quire_err jparse_expect_op(jparser *p, const char *op);
+quire_err jparse_expect_name(jparser *p, str *name);
+
+/* jinja_expr.c. with_cond: `x if y` is part of the expression. */
+quire_err jparse_expression(jparser *p, bool with_cond, jnode **out);
+/* Expressions separated by commas make a tuple. stop: a name that ends it, or NULL. */
+quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out);
+quire_err jparse_primary(jparser *p, jnode **out);
+/* The filters of a filter or set block, |-separated after the first: a chain whose innermost a is NULL. */
+quire_err jparse_filter_chain(jparser *p, jnode **out);
+
+/* jinja_mark.c: marks the literals of a tree that may be written. */
+quire_err jinja_mark(jnode *root, const jinja_marker *m, jarena *arena, quire_error *err);
+
+/* jinja_parse.c */
+quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_error *err);
+
+#endif

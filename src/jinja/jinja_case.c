@@ -1,0 +1,109 @@
+/* Upper and lower case, and character classes, as in Python. */
+#include <utf8proc.h>
+
+#include "jinja/jinja_run.h"
+
+static bool is_letter(int32_t c, bool cased_only) {
+    switch (c < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(c)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+        return true;
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+        return !cased_only;
+    default:
+        return false;
+    }
+}
+
+bool jchar_is_alpha(int32_t c) {
+    return is_letter(c, false);
+}
+
+bool jchar_is_digit(int32_t c) {
+    return c >= 0 && utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
+}
+
+bool jchar_is_numeric(int32_t c) {
+    utf8proc_category_t k = c < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(c);
+    return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+}
+
+bool jcase_is(str s, bool upper) {
+    bool cased = false;
+    for (size_t i = 0, size; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        if (is_letter(c, true)) {
+            if (utf8proc_category(c) != (upper ? UTF8PROC_CATEGORY_LU : UTF8PROC_CATEGORY_LL)) {
+                return false;
+            }
+            cased = true;
+        }
+    }
+    return cased;
+}
+
+/* Characters whose upper case is several characters (Unicode's SpecialCasing), apart from the sharp s. */
+static bool expands(int32_t c) {
+    return c == 0x149 || c == 0x1f0 || c == 0x390 || c == 0x3b0 || c == 0x587 || (c >= 0x1e96 && c <= 0x1e9a) ||
+           (c >= 0x1f50 && c <= 0x1fff) || (c >= 0xfb00 && c <= 0xfb17);
+}
+
+static quire_err put(jrun *r, int32_t c, jcase how) {
+    char bytes[8];
+    size_t n;
+    if (how == CASE_LOWER ? c == 0x130 || c == 0x3a3 : expands(c)) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "the case of U+%04X is not supported", (unsigned)c);
+    }
+    if (c == 0xdf && how != CASE_LOWER) {
+        n = 2;
+        memcpy(bytes, how == CASE_UPPER ? "SS" : "Ss", 2);
+    } else {
+        n = jchar_put(how == CASE_UPPER ? utf8proc_toupper(c) : how == CASE_LOWER ? utf8proc_tolower(c) : utf8proc_totitle(c), bytes);
+    }
+    return strbuf_add(&r->scratch, bytes, n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+}
+
+static quire_err finish(jrun *r, jvalue *out) {
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+}
+
+quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
+    bool after_cased = false;
+    strbuf_clear(&r->scratch);
+    for (size_t i = 0, size; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        if (c < 0) {
+            TRY(strbuf_add(&r->scratch, s.p + i, 1) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
+            continue;
+        }
+        jcase now = how;
+        if (how == CASE_TITLE) {
+            now = after_cased ? CASE_LOWER : CASE_TITLE;
+        } else if (how == CASE_CAPITALIZE) {
+            now = i > 0 ? CASE_LOWER : CASE_TITLE;
+        } else if (how == CASE_SWAP) {
+            now = utf8proc_category(c) == UTF8PROC_CATEGORY_LU ? CASE_LOWER : CASE_UPPER;
+        }
+        TRY(put(r, c, now));
+        after_cased = is_letter(c, true);
+    }
+    return finish(r, out);
+}
+
+quire_err jcase_title_words(jrun *r, str s, jvalue *out) {
+    bool first = true;
+    strbuf_clear(&r->scratch);
+    for (size_t i = 0, size; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        if (c < 0) {
+            TRY(strbuf_add(&r->scratch, s.p + i, 1) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
+            continue;
+        }
+        bool separator = jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
+        TRY(put(r, c, first ? CASE_UPPER : CASE_LOWER));
+        first = separator;
+    }
+    return finish(r, out);
+}

@@ -1,0 +1,234 @@
+/* Evaluates expressions. */
+#include "jinja/jinja_run.h"
+
+static quire_err lookup(jrun *r, str name, const jscope *scope, jvalue *out) {
+    for (; scope != NULL; scope = scope->parent) {
+        for (size_t i = 0; i < scope->n; i++) {
+            if (str_eq(scope->bindings[i].name, name)) {
+                *out = scope->bindings[i].value;
+                return QUIRE_OK;
+            }
+        }
+    }
+    const jvalue *found = jdict_get_str(r->variables, name);
+    if (found != NULL) {
+        *out = *found;
+        return QUIRE_OK;
+    }
+    const jfunction *f = jinja_find_global(name);
+    if (f != NULL) {
+        *out = (jvalue){.kind = J_FUNCTION, .u.function = f};
+        return QUIRE_OK;
+    }
+    return jrun_make_undefined(r, out, "'%.*s' is undefined", (int)name.n, name.p);
+}
+
+static quire_err eval_all(jrun *r, jnode *const *nodes, size_t n, jscope *scope, jvalue **out) {
+    TRY(jrun_values(r, n, out));
+    for (size_t i = 0; i < n; i++) {
+        TRY(jeval(r, nodes[i], scope, &(*out)[i]));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err eval_args(jrun *r, const jnode *node, jscope *scope, jargs *args) {
+    jvalue *values;
+    TRY(eval_all(r, node->items, node->n, scope, &values));
+    *args = (jargs){.values = values, .n = node->n, .names = node->names};
+    for (size_t i = 0; i < node->n; i++) {
+        args->n_named += node->names[i].n > 0;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err eval_list(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue *items;
+    TRY(eval_all(r, node->items, node->n, scope, &items));
+    return jrun_list(r, node->kind == N_LIST ? J_LIST : J_TUPLE, items, node->n, out);
+}
+
+static quire_err eval_dict(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jdict *d = jdict_new(&r->arena);
+    if (d == NULL) {
+        return jrun_no_memory(r);
+    }
+    for (size_t i = 0; i + 1 < node->n; i += 2) {
+        jvalue key, value;
+        TRY(jeval(r, node->items[i], scope, &key));
+        TRY(jeval(r, node->items[i + 1], scope, &value));
+        TRY(jrun_set(r, d, key, value));
+    }
+    *out = (jvalue){.kind = J_DICT, .u.dict = d};
+    return QUIRE_OK;
+}
+
+static quire_err eval_item(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue object, key, bounds[3];
+    TRY(jeval(r, node->a, scope, &object));
+    if (node->b->kind != N_SLICE) {
+        TRY(jeval(r, node->b, scope, &key));
+        r->at = node;
+        return jget_item(r, object, key, out);
+    }
+    for (int i = 0; i < 3; i++) {
+        bounds[i] = jnone();
+        if (node->b->items[i] != NULL) {
+            TRY(jeval(r, node->b->items[i], scope, &bounds[i]));
+        }
+    }
+    r->at = node;
+    return jget_slice(r, object, bounds, out);
+}
+
+static quire_err eval_call(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue callee;
+    jargs args;
+    TRY(jeval(r, node->a, scope, &callee));
+    TRY(eval_args(r, node, scope, &args));
+    r->at = node;
+    return jcall(r, callee, &args, out);
+}
+
+/* Applies a filter or test to the value of node->a. */
+static quire_err eval_filter(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue input;
+    jargs args;
+    TRY(jeval(r, node->a, scope, &input));
+    TRY(eval_args(r, node, scope, &args));
+    r->at = node;
+    if (node->function == NULL) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s' found.", node->kind == N_TEST ? "test" : "filter", (int)node->name.n,
+                         node->name.p);
+    }
+    return jcall_function(r, node->function, &input, &args, out);
+}
+
+static quire_err eval_binary(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue a, b;
+    TRY(jeval(r, node->a, scope, &a));
+    TRY(jeval(r, node->b, scope, &b));
+    r->at = node;
+    return jop_binary(r, (jop)node->op, a, b, out);
+}
+
+/* ~: concatenates texts, escaped or not. */
+static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue *items;
+    TRY(eval_all(r, node->items, node->n, scope, &items));
+    r->at = node;
+    str joined = {0};
+    for (size_t i = 0; i < node->n; i++) {
+        str part;
+        items[i].safe = false;
+        TRY(jrun_to_text(r, items[i], &part));
+        if (i == 0) {
+            joined = part;
+        } else if (!jarena_append(&r->arena, joined, part, &joined)) {
+            return jrun_no_memory(r);
+        }
+    }
+    *out = jstring(joined);
+    return jrun_step(r, joined.n / 64);
+}
+
+static quire_err eval_comparison(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue left, right;
+    bool holds = true;
+    TRY(jeval(r, node->a, scope, &left));
+    for (size_t i = 0; i < node->n && holds; i++) {
+        TRY(jeval(r, node->items[i], scope, &right));
+        r->at = node;
+        TRY(jop_compare(r, (jcompare)node->ops[i], left, right, &holds));
+        left = right;
+    }
+    *out = jbool(holds);
+    return QUIRE_OK;
+}
+
+static quire_err eval_logic(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    TRY(jeval(r, node->a, scope, out));
+    return jvalue_truth(*out) == (node->kind == N_AND) ? jeval(r, node->b, scope, out) : QUIRE_OK;
+}
+
+static quire_err eval_conditional(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue test;
+    TRY(jeval(r, node->a, scope, &test));
+    if (jvalue_truth(test)) {
+        return jeval(r, node->b, scope, out);
+    }
+    if (node->c != NULL) {
+        return jeval(r, node->c, scope, out);
+    }
+    return jrun_make_undefined(r, out, "the inline if-expression on line %u evaluated to false and no else section was defined.",
+                               (unsigned)node->line);
+}
+
+static quire_err eval_unary(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue operand;
+    TRY(jeval(r, node->a, scope, &operand));
+    if (node->kind == N_NOT) {
+        *out = jbool(!jvalue_truth(operand));
+        return QUIRE_OK;
+    }
+    r->at = node;
+    return jop_negate(r, node->kind == N_NEGATE, operand, out);
+}
+
+static quire_err eval_member(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jvalue object;
+    TRY(jeval(r, node->a, scope, &object));
+    r->at = node;
+    return jget_member(r, object, node->name, out);
+}
+
+static quire_err eval_kind(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    switch (node->kind) {
+    case N_CONST:
+        *out = node->value;
+        return QUIRE_OK;
+    case N_NAME:
+        return lookup(r, node->name, scope, out);
+    case N_LIST:
+    case N_TUPLE:
+        return eval_list(r, node, scope, out);
+    case N_DICT:
+        return eval_dict(r, node, scope, out);
+    case N_MEMBER:
+        return eval_member(r, node, scope, out);
+    case N_ITEM:
+        return eval_item(r, node, scope, out);
+    case N_CALL:
+        return eval_call(r, node, scope, out);
+    case N_FILTER:
+    case N_TEST:
+        return eval_filter(r, node, scope, out);
+    case N_NEGATE:
+    case N_PLUS:
+    case N_NOT:
+        return eval_unary(r, node, scope, out);
+    case N_BINARY:
+        return eval_binary(r, node, scope, out);
+    case N_CONCAT:
+        return eval_concat(r, node, scope, out);
+    case N_COMPARE:
+        return eval_comparison(r, node, scope, out);
+    case N_AND:
+    case N_OR:
+        return eval_logic(r, node, scope, out);
+    case N_COND:
+        return eval_conditional(r, node, scope, out);
+    default:
+        return jrun_fail(r, QUIRE_INTERNAL, "not an expression");
+    }
+}
+
+quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    r->at = node;
+    TRY(jrun_step(r, 1));
+    if (++r->depth > JINJA_MAX_DEPTH) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH);
+    }
+    quire_err e = eval_kind(r, node, scope, out);
+    r->depth--;
+    return e;
+}

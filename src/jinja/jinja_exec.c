@@ -1,0 +1,332 @@
+/* Executes statements. */
+#include "jinja/jinja_run.h"
+
+/* ---- scopes ---- */
+
+quire_err jscope_new(jrun *r, jscope *parent, jscope **out) {
+    *out = jarena_new(&r->arena, sizeof **out);
+    if (*out == NULL) {
+        return jrun_no_memory(r);
+    }
+    (*out)->parent = parent;
+    return QUIRE_OK;
+}
+
+quire_err jscope_set(jrun *r, jscope *s, str name, jvalue value) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (str_eq(s->bindings[i].name, name)) {
+            s->bindings[i].value = value;
+            return QUIRE_OK;
+        }
+    }
+    if (s->n == s->cap) {
+        size_t cap = s->cap == 0 ? 4 : s->cap * 2;
+        struct jbinding *grown = jarena_new(&r->arena, cap * sizeof *grown);
+        if (grown == NULL) {
+            return jrun_no_memory(r);
+        }
+        if (s->n > 0) {
+            memcpy(grown, s->bindings, s->n * sizeof *grown);
+        }
+        s->bindings = grown;
+        s->cap = cap;
+    }
+    s->bindings[s->n++] = (struct jbinding){name, value};
+    return QUIRE_OK;
+}
+
+static quire_err set_member(jrun *r, const jnode *target, jscope *scope, jvalue value) {
+    jvalue object;
+    TRY(jeval(r, target->a, scope, &object));
+    r->at = target;
+    if (!jis(object, J_NAMESPACE)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "cannot assign attribute on non-namespace object");
+    }
+    TRY(jrun_check_stored(r, jstring(target->name)));
+    return jrun_set(r, object.u.dict, jstring(target->name), value);
+}
+
+static quire_err assign(jrun *r, const jnode *target, jscope *scope, jvalue value) {
+    if (target->kind == N_NAME) {
+        return jscope_set(r, scope, target->name, value);
+    }
+    if (target->kind == N_MEMBER) {
+        return set_member(r, target, scope, value);
+    }
+    const jvalue *items;
+    size_t n;
+    r->at = target;
+    if (jis(value, J_UNDEFINED)) {
+        n = 0;
+    } else {
+        TRY(jrun_items(r, value, &items, &n));
+    }
+    if (n != target->n) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "%s values to unpack (expected %zu, got %zu)", n > target->n ? "too many" : "not enough",
+                         target->n, n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        TRY(assign(r, target->items[i], scope, items[i]));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- output ---- */
+
+static quire_err emit(jrun *r, quire_err e) {
+    if (e == QUIRE_TOO_LARGE) {
+        return jrun_fail(r, e, "the template writes more than %zu bytes", JINJA_MAX_OUTPUT);
+    }
+    return e == QUIRE_OK ? e : jrun_no_memory(r);
+}
+
+static quire_err print(jrun *r, const jnode *node, jscope *scope) {
+    jvalue v;
+    TRY(jeval(r, node->a, scope, &v));
+    r->at = node;
+    quire_err e = jvalue_write(v, r->out);
+    return e == QUIRE_UNSUPPORTED ? jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v)) : emit(r, e);
+}
+
+quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out) {
+    strbuf text = {.max = JINJA_MAX_OUTPUT}, *before = r->out;
+    r->out = &text;
+    quire_err e = jexec(r, body, scope);
+    r->out = before;
+    e = e == QUIRE_OK ? jrun_text(r, (str){text.p, text.n}, out) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+/* Passes v through a chain of filters: v is the input of the innermost. */
+static quire_err apply_filters(jrun *r, const jnode *chain, jscope *scope, jvalue v, jvalue *out) {
+    jnode input = {.kind = N_CONST, .line = chain->line, .column = chain->column, .value = v};
+    jnode copy = *chain;
+    if (chain->a == NULL) {
+        copy.a = &input;
+    } else {
+        TRY(apply_filters(r, chain->a, scope, v, &input.value));
+        copy.a = &input;
+    }
+    quire_err e = jeval(r, &copy, scope, out);
+    r->at = chain; /* not the copy, which is freed */
+    return e;
+}
+
+/* ---- loops ---- */
+
+/* An empty scope for the next iteration: the last one's, unless a macro still refers to it. */
+static quire_err next_scope(jrun *r, jscope *parent, jscope **scope) {
+    if (*scope == NULL || (*scope)->captured) {
+        return jscope_new(r, parent, scope);
+    }
+    (*scope)->n = 0;
+    return QUIRE_OK;
+}
+
+/* The items that pass the loop's filter; its condition sees the target but no loop variable of this loop. */
+static quire_err select_items(jrun *r, const jnode *node, jscope *scope, const jvalue **items, size_t *n) {
+    if (node->c == NULL) {
+        return QUIRE_OK;
+    }
+    jvalue *kept;
+    size_t n_kept = 0;
+    TRY(jrun_values(r, *n, &kept));
+    jscope *inner = NULL;
+    for (size_t i = 0; i < *n; i++) {
+        jvalue passes;
+        TRY(next_scope(r, scope, &inner));
+        TRY(assign(r, node->a, inner, (*items)[i]));
+        TRY(jeval(r, node->c, inner, &passes));
+        if (jvalue_truth(passes)) {
+            kept[n_kept++] = (*items)[i];
+        }
+    }
+    *items = kept;
+    *n = n_kept;
+    return QUIRE_OK;
+}
+
+quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, int depth) {
+    const jvalue *items;
+    size_t n;
+    jloop *loop = jarena_new(&r->arena, sizeof *loop);
+    if (loop == NULL) {
+        return jrun_no_memory(r);
+    }
+    r->at = node;
+    TRY(jrun_items(r, iterable, &items, &n));
+    TRY(select_items(r, node, scope, &items, &n));
+    *loop = (jloop){.items = items, .n = n, .depth = depth, .node = node, .scope = scope};
+    bool completed_one = false;
+    jscope *inner = NULL;
+    for (size_t i = 0; i < n; i++) {
+        loop->index = i;
+        TRY(jrun_step(r, 1));
+        TRY(next_scope(r, scope, &inner));
+        TRY(jscope_set(r, inner, str_of("loop"), (jvalue){.kind = J_LOOP, .u.loop = loop}));
+        TRY(assign(r, node->a, inner, items[i]));
+        TRY(jexec(r, node->body, inner));
+        jflow flow = r->flow;
+        r->flow = FLOW_ON;
+        if (flow == FLOW_BREAK) {
+            break;
+        }
+        completed_one = completed_one || flow == FLOW_ON;
+    }
+    if (!completed_one && node->otherwise != NULL) { /* Jinja's else runs also when no iteration was completed */
+        TRY(jscope_new(r, scope, &inner));
+        return jexec(r, node->otherwise, inner);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err exec_for(jrun *r, const jnode *node, jscope *scope) {
+    jvalue iterable;
+    TRY(jeval(r, node->b, scope, &iterable));
+    return jexec_for(r, node, scope, iterable, 0);
+}
+
+/* ---- the other statements ---- */
+
+static quire_err exec_if(jrun *r, const jnode *node, jscope *scope) {
+    jvalue test;
+    TRY(jeval(r, node->a, scope, &test));
+    if (jvalue_truth(test)) {
+        return jexec(r, node->b, scope);
+    }
+    return node->c != NULL ? jexec(r, node->c, scope) : QUIRE_OK;
+}
+
+static quire_err exec_set(jrun *r, const jnode *node, jscope *scope) {
+    jvalue value;
+    TRY(jeval(r, node->b, scope, &value));
+    return assign(r, node->a, scope, value);
+}
+
+static quire_err exec_set_block(jrun *r, const jnode *node, jscope *scope) {
+    jscope *inner;
+    jvalue value;
+    TRY(jscope_new(r, scope, &inner));
+    TRY(jexec_capture(r, node->body, inner, &value));
+    if (node->b != NULL) {
+        TRY(apply_filters(r, node->b, scope, value, &value));
+    }
+    return assign(r, node->a, scope, value);
+}
+
+static quire_err make_macro(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
+    jmacro *macro = jarena_new(&r->arena, sizeof *macro);
+    if (macro == NULL) {
+        return jrun_no_memory(r);
+    }
+    *macro = (jmacro){node, scope};
+    for (; scope != NULL; scope = scope->parent) {
+        scope->captured = true;
+    }
+    *out = (jvalue){.kind = J_MACRO, .u.macro = macro};
+    return QUIRE_OK;
+}
+
+static quire_err exec_macro(jrun *r, const jnode *node, jscope *scope) {
+    jvalue macro;
+    TRY(make_macro(r, node, scope, &macro));
+    return jscope_set(r, scope, node->name, macro);
+}
+
+/* Executes the call with one more argument, caller. */
+static quire_err exec_call_block(jrun *r, const jnode *node, jscope *scope) {
+    const jnode *call = node->a;
+    jvalue callee, caller, result, values[JINJA_MAX_ARGUMENTS + 1];
+    str names[JINJA_MAX_ARGUMENTS + 1] = {{0}};
+    jargs args = {.values = values, .n = call->n + 1, .names = names, .n_named = 1};
+    TRY(make_macro(r, node->b, scope, &caller));
+    TRY(jeval(r, call->a, scope, &callee));
+    for (size_t i = 0; i < call->n; i++) {
+        TRY(jeval(r, call->items[i], scope, &values[i]));
+        names[i] = call->names[i];
+        args.n_named += names[i].n > 0;
+    }
+    values[call->n] = caller;
+    names[call->n] = str_of("caller");
+    r->at = call;
+    TRY(jcall(r, callee, &args, &result));
+    return emit(r, jvalue_write(result, r->out));
+}
+
+static quire_err exec_filter_block(jrun *r, const jnode *node, jscope *scope) {
+    jscope *inner;
+    jvalue value;
+    TRY(jscope_new(r, scope, &inner));
+    TRY(jexec_capture(r, node->body, inner, &value));
+    TRY(apply_filters(r, node->a, scope, value, &value));
+    return emit(r, jvalue_write(value, r->out));
+}
+
+static quire_err exec_with(jrun *r, const jnode *node, jscope *scope) {
+    jscope *inner;
+    TRY(jscope_new(r, scope, &inner));
+    for (size_t i = 0; i < node->n; i++) { /* values belong to the outer scope, whatever their order */
+        jvalue value;
+        TRY(jeval(r, node->more[i], scope, &value));
+        TRY(assign(r, node->items[i], inner, value));
+    }
+    return jexec(r, node->body, inner);
+}
+
+static quire_err exec_body(jrun *r, const jnode *node, jscope *scope) {
+    for (size_t i = 0; i < node->n && r->flow == FLOW_ON; i++) {
+        TRY(jexec(r, node->items[i], scope));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err exec_kind(jrun *r, const jnode *node, jscope *scope) {
+    jscope *inner;
+    switch (node->kind) {
+    case N_BODY:
+        return exec_body(r, node, scope);
+    case N_DATA:
+        return emit(r, strbuf_add(r->out, node->name.p, node->name.n));
+    case N_PRINT:
+        return print(r, node, scope);
+    case N_IF:
+        return exec_if(r, node, scope);
+    case N_FOR:
+        return exec_for(r, node, scope);
+    case N_SET:
+        return exec_set(r, node, scope);
+    case N_SET_BLOCK:
+        return exec_set_block(r, node, scope);
+    case N_MACRO:
+        return exec_macro(r, node, scope);
+    case N_CALL_BLOCK:
+        return exec_call_block(r, node, scope);
+    case N_FILTER_BLOCK:
+        return exec_filter_block(r, node, scope);
+    case N_WITH:
+        return exec_with(r, node, scope);
+    case N_SCOPE:
+        TRY(jscope_new(r, scope, &inner));
+        return jexec(r, node->body, inner);
+    case N_BREAK:
+        r->flow = FLOW_BREAK;
+        return QUIRE_OK;
+    case N_CONTINUE:
+        r->flow = FLOW_CONTINUE;
+        return QUIRE_OK;
+    default:
+        return jrun_fail(r, QUIRE_INTERNAL, "not a statement");
+    }
+}
+
+quire_err jexec(jrun *r, const jnode *node, jscope *scope) {
+    r->at = node;
+    TRY(jrun_step(r, 1));
+    if (++r->depth > JINJA_MAX_DEPTH) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH);
+    }
+    quire_err e = exec_kind(r, node, scope);
+    r->depth--;
+    return e;
+}

@@ -1,0 +1,601 @@
+/* Parses expressions, from the loosest binding to the tightest: x if y else z, or, and, not, comparisons, + -, ~, * / // %, **, unary, then
+ * postfixes (members, items, calls) and filters and tests. */
+#include "jinja/jinja_ast.h"
+#include "jinja/jinja_run.h"
+
+static quire_err parse_unary(jparser *p, bool with_filter, jnode **out);
+
+/* ---- steps ---- */
+
+/* Goes one level deeper; every recursion of the parser goes through a function that calls this. */
+static quire_err enter(jparser *p) {
+    return ++p->depth > JINJA_MAX_NESTING ? jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING) : QUIRE_OK;
+}
+
+/* Puts left (may be NULL) under node. */
+static quire_err put_left(jparser *p, jnode *node, jnode *left) {
+    node->a = left;
+    node->height = left == NULL ? 0 : (uint16_t)(left->height + 1);
+    return node->height > JINJA_MAX_CHAIN ? jparse_fail(p, QUIRE_TOO_LARGE, "a chain of more than %d operators", JINJA_MAX_CHAIN)
+                                          : QUIRE_OK;
+}
+
+/* left OP right as a node that begins where left does. */
+static quire_err binary(jparser *p, jnode_kind kind, jnode *left, jnode *right, jnode **out) {
+    jnode *node;
+    TRY(jparse_node(p, kind, p->at, &node));
+    node->line = left->line;
+    node->column = left->column;
+    node->b = right;
+    *out = node;
+    return put_left(p, node, left);
+}
+
+static quire_err call_arguments(jparser *p, jnode *call) {
+    jnodes args = {0};
+    str names[JINJA_MAX_ARGUMENTS];
+    bool named = false;
+    TRY(jparse_expect_op(p, "("));
+    while (!jparse_is_op(p, ")")) {
+        if (args.n > 0) {
+            TRY(jparse_expect_op(p, ","));
+            if (jparse_is_op(p, ")")) {
+                break;
+            }
+        }
+        if (jparse_is_op(p, "*") || jparse_is_op(p, "**")) {
+            return jparse_fail(p, QUIRE_UNSUPPORTED, "arguments unpacked with * or ** are not supported");
+        }
+        str name = {0};
+        if (p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, "=")) {
+            name = p->at->text;
+            p->at += 2;
+            named = true;
+        } else if (named) {
+            return jparse_fail(p, QUIRE_INVALID, "invalid syntax for function call expression");
+        }
+        if (args.n == JINJA_MAX_ARGUMENTS) {
+            return jparse_fail(p, QUIRE_TOO_LARGE, "too many arguments");
+        }
+        names[args.n] = name;
+        jnode *value;
+        TRY(jparse_expression(p, true, &value));
+        TRY(jparse_add(p, &args, value));
+    }
+    TRY(jparse_expect_op(p, ")"));
+    call->items = args.p;
+    call->n = args.n;
+    call->names = jarena_new(p->arena, (args.n + 1) * sizeof *call->names);
+    if (call->names == NULL) {
+        return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
+    }
+    memcpy(call->names, names, args.n * sizeof *names);
+    return QUIRE_OK;
+}
+
+/* ---- primaries ---- */
+
+static quire_err constant(jparser *p, jvalue value, jnode **out) {
+    TRY(jparse_node(p, N_CONST, p->at, out));
+    (*out)->value = value;
+    p->at++;
+    return QUIRE_OK;
+}
+
+static void note_macro_name(jparser *p, str name) {
+    for (jnames_used *m = p->macros; m != NULL; m = m->outer) {
+        m->varargs |= str_is(name, "varargs");
+        m->kwargs |= str_is(name, "kwargs");
+        m->caller |= str_is(name, "caller");
+    }
+}
+
+static quire_err parse_name(jparser *p, jnode **out) {
+    str name = p->at->text;
+    if (str_is(name, "true") || str_is(name, "True")) {
+        return constant(p, jbool(true), out);
+    }
+    if (str_is(name, "false") || str_is(name, "False")) {
+        return constant(p, jbool(false), out);
+    }
+    if (str_is(name, "none") || str_is(name, "None")) {
+        return constant(p, jnone(), out);
+    }
+    if (jinja_global_is_missing(name)) {
+        return jparse_fail(p, QUIRE_UNSUPPORTED, "the function %.*s is not supported", (int)name.n, name.p);
+    }
+    note_macro_name(p, name);
+    TRY(jparse_node(p, N_NAME, p->at, out));
+    (*out)->name = name;
+    p->at++;
+    return QUIRE_OK;
+}
+
+/* Adjacent strings are one. */
+static quire_err parse_string(jparser *p, jnode **out) {
+    str text = {0};
+    const jtoken *first = p->at;
+    for (; p->at->kind == T_STRING; p->at++) {
+        if (!jarena_append(p->arena, text, p->at->text, &text)) {
+            return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
+        }
+    }
+    TRY(jparse_node(p, N_CONST, first, out));
+    (*out)->value = jstring(text);
+    return QUIRE_OK;
+}
+
+static quire_err parse_list(jparser *p, jnode **out) {
+    jnodes items = {0};
+    TRY(jparse_node(p, N_LIST, p->at, out));
+    TRY(jparse_expect_op(p, "["));
+    while (!jparse_is_op(p, "]")) {
+        if (items.n > 0) {
+            TRY(jparse_expect_op(p, ","));
+            if (jparse_is_op(p, "]")) {
+                break;
+            }
+        }
+        jnode *item;
+        TRY(jparse_expression(p, true, &item));
+        TRY(jparse_add(p, &items, item));
+    }
+    (*out)->items = items.p;
+    (*out)->n = items.n;
+    return jparse_expect_op(p, "]");
+}
+
+static quire_err parse_dict(jparser *p, jnode **out) {
+    jnodes items = {0};
+    TRY(jparse_node(p, N_DICT, p->at, out));
+    TRY(jparse_expect_op(p, "{"));
+    while (!jparse_is_op(p, "}")) {
+        if (items.n > 0) {
+            TRY(jparse_expect_op(p, ","));
+            if (jparse_is_op(p, "}")) {
+                break;
+            }
+        }
+        jnode *key, *value;
+        TRY(jparse_expression(p, true, &key));
+        TRY(jparse_expect_op(p, ":"));
+        TRY(jparse_expression(p, true, &value));
+        TRY(jparse_add(p, &items, key));
+        TRY(jparse_add(p, &items, value));
+    }
+    (*out)->items = items.p;
+    (*out)->n = items.n;
+    return jparse_expect_op(p, "}");
+}
+
+static quire_err parse_group(jparser *p, jnode **out) {
+    const jtoken *open = p->at;
+    TRY(jparse_expect_op(p, "("));
+    if (jparse_skip_op(p, ")")) {
+        return jparse_node(p, N_TUPLE, open, out);
+    }
+    TRY(jparse_tuple(p, true, NULL, out));
+    return jparse_expect_op(p, ")");
+}
+
+quire_err jparse_primary(jparser *p, jnode **out) {
+    switch (p->at->kind) {
+    case T_NAME:
+        return parse_name(p, out);
+    case T_STRING:
+        return parse_string(p, out);
+    case T_INT:
+    case T_FLOAT:
+        return constant(p, p->at->value, out);
+    case T_OPERATOR:
+        if (jparse_is_op(p, "(")) {
+            return parse_group(p, out);
+        }
+        if (jparse_is_op(p, "[")) {
+            return parse_list(p, out);
+        }
+        if (jparse_is_op(p, "{")) {
+            return parse_dict(p, out);
+        }
+        return jparse_fail(p, QUIRE_INVALID, "unexpected '%.*s'", (int)p->at->text.n, p->at->text.p);
+    default:
+        return jparse_fail(p, QUIRE_INVALID, "expected an expression");
+    }
+}
+
+/* ---- postfixes ---- */
+
+static quire_err parse_member(jparser *p, jnode *object, jnode **out) {
+    p->at++;
+    if (p->at->kind == T_NAME) {
+        TRY(binary(p, N_MEMBER, object, NULL, out));
+        (*out)->name = p->at->text;
+        p->at++;
+        return QUIRE_OK;
+    }
+    if (p->at->kind == T_INT) {
+        jnode *index;
+        TRY(constant(p, p->at->value, &index));
+        return binary(p, N_ITEM, object, index, out);
+    }
+    return jparse_fail(p, QUIRE_INVALID, "expected name or number");
+}
+
+/* One subscript: an expression or a slice. */
+static quire_err parse_subscript(jparser *p, jnode **out) {
+    const jtoken *start = p->at;
+    jnode *parts[3] = {NULL, NULL, NULL};
+    int n = 0;
+    for (; n < 3; n++) {
+        if (!jparse_is_op(p, ":") && !jparse_is_op(p, "]") && !jparse_is_op(p, ",")) {
+            TRY(jparse_expression(p, true, &parts[n]));
+        }
+        if (n == 2 || !jparse_skip_op(p, ":")) {
+            break;
+        }
+    }
+    if (n == 0) {
+        *out = parts[0];
+        return parts[0] != NULL ? QUIRE_OK : jparse_fail(p, QUIRE_INVALID, "expected a subscript");
+    }
+    jnodes items = {0};
+    TRY(jparse_node(p, N_SLICE, start, out));
+    for (int i = 0; i < 3; i++) {
+        TRY(jparse_add(p, &items, parts[i]));
+    }
+    (*out)->items = items.p;
+    (*out)->n = items.n;
+    return QUIRE_OK;
+}
+
+static quire_err parse_item(jparser *p, jnode *object, jnode **out) {
+    jnode *index;
+    p->at++;
+    TRY(parse_subscript(p, &index));
+    if (jparse_is_op(p, ",")) {
+        return jparse_fail(p, QUIRE_UNSUPPORTED, "several subscripts at once are not supported");
+    }
+    TRY(jparse_expect_op(p, "]"));
+    return binary(p, N_ITEM, object, index, out);
+}
+
+static quire_err parse_call(jparser *p, jnode *callee, jnode **out) {
+    if (callee->kind == N_MEMBER && jinja_method_is_missing(callee->name)) {
+        return jparse_fail(p, QUIRE_UNSUPPORTED, "the method %.*s is not supported", (int)callee->name.n, callee->name.p);
+    }
+    TRY(binary(p, N_CALL, callee, NULL, out));
+    return call_arguments(p, *out);
+}
+
+static quire_err parse_postfix(jparser *p, jnode **node) {
+    for (;;) {
+        if (jparse_is_op(p, ".")) {
+            TRY(parse_member(p, *node, node));
+        } else if (jparse_is_op(p, "[")) {
+            TRY(parse_item(p, *node, node));
+        } else if (jparse_is_op(p, "(")) {
+            TRY(parse_call(p, *node, node));
+        } else {
+            return QUIRE_OK;
+        }
+    }
+}
+
+/* ---- filters and tests ---- */
+
+/* Resolves a filter or test. One that Jinja has and this program lacks is refused. One that Jinja lacks too is an error when Jinja reports
+ * it. */
+static quire_err resolve(jparser *p, jnode *node, bool test) {
+    bool missing = false;
+    node->function = test ? jinja_find_test(node->name, &missing) : jinja_find_filter(node->name, &missing);
+    if (node->function != NULL) {
+        return QUIRE_OK;
+    }
+    const char *kind = test ? "test" : "filter";
+    if (missing) {
+        return jparse_fail(p, QUIRE_UNSUPPORTED, "the %s %.*s is not supported", kind, (int)node->name.n, node->name.p);
+    }
+    return p->soft ? QUIRE_OK : jparse_fail(p, QUIRE_INVALID, "No %s named '%.*s'", kind, (int)node->name.n, node->name.p);
+}
+
+static quire_err parse_filter(jparser *p, jnode *input, jnode **out) {
+    TRY(jparse_node(p, N_FILTER, p->at, out));
+    TRY(put_left(p, *out, input));
+    TRY(jparse_expect_name(p, &(*out)->name));
+    if (jparse_is_op(p, ".")) {
+        return jparse_fail(p, QUIRE_INVALID, "No filter of that name");
+    }
+    TRY(resolve(p, *out, false));
+    return jparse_is_op(p, "(") ? call_arguments(p, *out) : QUIRE_OK;
+}
+
+static bool starts_test_argument(const jparser *p) {
+    switch (p->at->kind) {
+    case T_STRING:
+    case T_INT:
+    case T_FLOAT:
+        return true;
+    case T_NAME:
+        return !jparse_is_name(p, "else") && !jparse_is_name(p, "or") && !jparse_is_name(p, "and");
+    case T_OPERATOR:
+        return jparse_is_op(p, "(") || jparse_is_op(p, "[") || jparse_is_op(p, "{");
+    default:
+        return false;
+    }
+}
+
+static quire_err parse_test(jparser *p, jnode *input, jnode **out) {
+    p->at++;
+    bool negated = jparse_skip_name(p, "not");
+    jnode *test;
+    TRY(jparse_node(p, N_TEST, p->at, &test));
+    TRY(put_left(p, test, input));
+    TRY(jparse_expect_name(p, &test->name));
+    TRY(resolve(p, test, true));
+    if (jparse_is_op(p, "(")) {
+        TRY(call_arguments(p, test));
+    } else if (starts_test_argument(p)) {
+        if (jparse_is_name(p, "is")) {
+            return jparse_fail(p, QUIRE_INVALID, "You cannot chain multiple tests with is");
+        }
+        jnode *argument;
+        jnodes args = {0};
+        TRY(jparse_primary(p, &argument));
+        TRY(parse_postfix(p, &argument));
+        TRY(jparse_add(p, &args, argument));
+        test->items = args.p;
+        test->n = 1;
+        test->names = jarena_new(p->arena, sizeof *test->names);
+        if (test->names == NULL) {
+            return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
+        }
+    }
+    *out = test;
+    return negated ? binary(p, N_NOT, test, NULL, out) : QUIRE_OK;
+}
+
+static quire_err parse_filters(jparser *p, jnode **node) {
+    for (;;) {
+        if (jparse_skip_op(p, "|")) {
+            TRY(parse_filter(p, *node, node));
+        } else if (jparse_is_name(p, "is")) {
+            TRY(parse_test(p, *node, node));
+        } else if (jparse_is_op(p, "(")) {
+            TRY(parse_call(p, *node, node));
+        } else {
+            return QUIRE_OK;
+        }
+    }
+}
+
+quire_err jparse_filter_chain(jparser *p, jnode **out) {
+    TRY(parse_filter(p, NULL, out));
+    while (jparse_skip_op(p, "|")) {
+        TRY(parse_filter(p, *out, out));
+    }
+    return QUIRE_OK;
+}
+
+/* ---- operators ---- */
+
+static quire_err parse_sign(jparser *p, jnode **out) {
+    const jtoken *sign = p->at;
+    jnode *operand;
+    p->at++;
+    TRY(enter(p));
+    TRY(parse_unary(p, false, &operand));
+    p->depth--;
+    TRY(jparse_node(p, str_is(sign->text, "-") ? N_NEGATE : N_PLUS, sign, out));
+    (*out)->a = operand;
+    return QUIRE_OK;
+}
+
+static quire_err parse_unary(jparser *p, bool with_filter, jnode **out) {
+    if (jparse_is_op(p, "-") || jparse_is_op(p, "+")) {
+        TRY(parse_sign(p, out));
+    } else {
+        TRY(jparse_primary(p, out));
+    }
+    TRY(parse_postfix(p, out));
+    return with_filter ? parse_filters(p, out) : QUIRE_OK;
+}
+
+static quire_err parse_power(jparser *p, jnode **out) {
+    TRY(parse_unary(p, true, out));
+    while (jparse_skip_op(p, "**")) { /* to the left, as Jinja has it */
+        jnode *right;
+        TRY(parse_unary(p, true, &right));
+        TRY(binary(p, N_BINARY, *out, right, out));
+        (*out)->op = OP_POW;
+    }
+    return QUIRE_OK;
+}
+
+/* The operator of a level that comes next, or NULL. */
+static const char *next_of(const jparser *p, const char *const *ops, size_t n, size_t *which) {
+    for (size_t i = 0; i < n; i++) {
+        if (jparse_is_op(p, ops[i])) {
+            *which = i;
+            return ops[i];
+        }
+    }
+    return NULL;
+}
+
+static quire_err parse_product(jparser *p, jnode **out) {
+    static const char *const ops[] = {"*", "/", "//", "%"};
+    static const uint8_t codes[] = {OP_MUL, OP_DIV, OP_FLOOR_DIV, OP_MOD};
+    size_t which;
+    TRY(parse_power(p, out));
+    while (next_of(p, ops, 4, &which) != NULL) {
+        jnode *right;
+        p->at++;
+        TRY(parse_power(p, &right));
+        TRY(binary(p, N_BINARY, *out, right, out));
+        (*out)->op = codes[which];
+    }
+    return QUIRE_OK;
+}
+
+static quire_err parse_concat(jparser *p, jnode **out) {
+    jnodes items = {0};
+    TRY(parse_product(p, out));
+    if (!jparse_is_op(p, "~")) {
+        return QUIRE_OK;
+    }
+    TRY(jparse_add(p, &items, *out));
+    while (jparse_skip_op(p, "~")) {
+        jnode *item;
+        TRY(parse_product(p, &item));
+        TRY(jparse_add(p, &items, item));
+    }
+    TRY(binary(p, N_CONCAT, *out, NULL, out));
+    (*out)->a = NULL;
+    (*out)->items = items.p;
+    (*out)->n = items.n;
+    return QUIRE_OK;
+}
+
+static quire_err parse_sum(jparser *p, jnode **out) {
+    static const char *const ops[] = {"+", "-"};
+    size_t which;
+    TRY(parse_concat(p, out));
+    while (next_of(p, ops, 2, &which) != NULL) {
+        jnode *right;
+        p->at++;
+        TRY(parse_concat(p, &right));
+        TRY(binary(p, N_BINARY, *out, right, out));
+        (*out)->op = which == 0 ? OP_ADD : OP_SUB;
+    }
+    return QUIRE_OK;
+}
+
+/* Skips a comparison's operator, if one comes next. */
+static bool skip_comparison(jparser *p, uint8_t *op) {
+    static const char *const ops[] = {"==", "!=", "<", "<=", ">", ">="};
+    size_t which;
+    if (next_of(p, ops, 6, &which) != NULL) {
+        *op = (uint8_t)(CMP_EQ + which);
+        p->at++;
+        return true;
+    }
+    if (jparse_skip_name(p, "in")) {
+        *op = CMP_IN;
+        return true;
+    }
+    if (jparse_is_name(p, "not") && p->at[1].kind == T_NAME && str_is(p->at[1].text, "in")) {
+        *op = CMP_NOT_IN;
+        p->at += 2;
+        return true;
+    }
+    return false;
+}
+
+static quire_err parse_comparison(jparser *p, jnode **out) {
+    jnodes operands = {0};
+    uint8_t ops[64];
+    TRY(parse_sum(p, out));
+    while (operands.n < sizeof ops && skip_comparison(p, &ops[operands.n])) {
+        jnode *operand;
+        TRY(parse_sum(p, &operand));
+        TRY(jparse_add(p, &operands, operand));
+    }
+    if (operands.n == 0) {
+        return QUIRE_OK;
+    }
+    TRY(binary(p, N_COMPARE, *out, NULL, out));
+    (*out)->items = operands.p;
+    (*out)->n = operands.n;
+    (*out)->ops = jarena_new(p->arena, operands.n);
+    if ((*out)->ops == NULL) {
+        return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
+    }
+    memcpy((*out)->ops, ops, operands.n);
+    return QUIRE_OK;
+}
+
+static quire_err parse_not(jparser *p, jnode **out) {
+    const jtoken *start = p->at;
+    if (!jparse_skip_name(p, "not")) {
+        return parse_comparison(p, out);
+    }
+    jnode *operand;
+    TRY(enter(p));
+    TRY(parse_not(p, &operand));
+    p->depth--;
+    TRY(jparse_node(p, N_NOT, start, out));
+    (*out)->a = operand;
+    return QUIRE_OK;
+}
+
+static quire_err parse_and(jparser *p, jnode **out) {
+    TRY(parse_not(p, out));
+    while (jparse_skip_name(p, "and")) {
+        jnode *right;
+        TRY(parse_not(p, &right));
+        TRY(binary(p, N_AND, *out, right, out));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err parse_or(jparser *p, jnode **out) {
+    TRY(parse_and(p, out));
+    while (jparse_skip_name(p, "or")) {
+        jnode *right;
+        TRY(parse_and(p, &right));
+        TRY(binary(p, N_OR, *out, right, out));
+    }
+    return QUIRE_OK;
+}
+
+quire_err jparse_expression(jparser *p, bool with_cond, jnode **out) {
+    bool soft = p->soft;
+    TRY(enter(p));
+    TRY(parse_or(p, out));
+    while (with_cond && jparse_skip_name(p, "if")) {
+        jnode *test, *otherwise = NULL, *value = *out;
+        p->soft = true;
+        TRY(parse_or(p, &test));
+        if (jparse_skip_name(p, "else")) {
+            TRY(jparse_expression(p, true, &otherwise));
+        }
+        p->soft = soft;
+        TRY(binary(p, N_COND, test, value, out));
+        (*out)->c = otherwise;
+    }
+    p->depth--;
+    return QUIRE_OK;
+}
+
+quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out) {
+    jnodes items = {0};
+    const jtoken *start = p->at;
+    bool comma = false;
+    for (;;) {
+        if (items.n > 0) {
+            if (!jparse_skip_op(p, ",")) {
+                break;
+            }
+            comma = true;
+        }
+        bool ends =
+            p->at->kind == T_PRINT_END || p->at->kind == T_BLOCK_END || jparse_is_op(p, ")") || (stop != NULL && jparse_is_name(p, stop));
+        if (ends) {
+            break;
+        }
+        jnode *item;
+        TRY(jparse_expression(p, with_cond, &item));
+        TRY(jparse_add(p, &items, item));
+    }
+    if (items.n == 0) {
+        return jparse_fail(p, QUIRE_INVALID, "expected an expression");
+    }
+    if (!comma) {
+        *out = items.p[0];
+        return QUIRE_OK;
+    }
+    TRY(jparse_node(p, N_TUPLE, start, out));
+    (*out)->items = items.p;
+    (*out)->n = items.n;
+    return QUIRE_OK;
+}

@@ -1,0 +1,496 @@
+/* Filters of lists and dictionaries. args[0] is the input. Jinja's generators are iterators here: computed at once, walked once. */
+#include "jinja/jinja_filters.h"
+
+#define UNUSED_REST (void)rest
+
+static const jvalue absent = {.kind = J_MISSING};
+
+static bool truth(jvalue v) {
+    return !jis(v, J_MISSING) && jvalue_truth(v);
+}
+
+static bool given(jvalue v) {
+    return !jis(v, J_MISSING) && !jis(v, J_NONE);
+}
+
+/* The key for sorting and comparing: a member where attribute is given, in lower case unless case counts. */
+static quire_err key_of(jrun *r, jvalue v, jvalue attribute, bool case_sensitive, jvalue *out) {
+    *out = v;
+    if (given(attribute)) {
+        if (jis(attribute, J_STRING) && jstr_find(attribute.u.s, str_of(","), 0) != SIZE_MAX) {
+            return jrun_fail(r, QUIRE_UNSUPPORTED, "several attributes at once are not supported");
+        }
+        TRY(jget_path(r, v, attribute, absent, out));
+    }
+    return !case_sensitive && jis(*out, J_STRING) ? jcase_map(r, out->u.s, CASE_LOWER, out) : QUIRE_OK;
+}
+
+/* ---- length, ends, order ---- */
+
+FILTER(filter_length) {
+    UNUSED_REST;
+    switch (args[0].kind) {
+    case J_UNDEFINED:
+        *out = jint(0);
+        return QUIRE_OK;
+    case J_STRING:
+        *out = jint((int64_t)jstr_length(args[0].u.s));
+        return jrun_step(r, args[0].u.s.n / 64);
+    case J_LIST:
+    case J_TUPLE:
+    case J_VIEW:
+        *out = jint((int64_t)args[0].u.list->n);
+        return QUIRE_OK;
+    case J_DICT:
+        *out = jint((int64_t)args[0].u.dict->n);
+        return QUIRE_OK;
+    case J_RANGE:
+        *out = jint(args[0].u.range->n);
+        return QUIRE_OK;
+    case J_LOOP:
+        *out = jint((int64_t)args[0].u.loop->n);
+        return QUIRE_OK;
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "object of type '%s' has no len()", jvalue_type(args[0]));
+    }
+}
+
+FILTER(filter_first) {
+    const jvalue *items;
+    size_t n;
+    UNUSED_REST;
+    TRY(jrun_items(r, args[0], &items, &n));
+    if (n == 0) {
+        return jrun_make_undefined(r, out, "No first item, sequence was empty.");
+    }
+    if (jis(args[0], J_ITERATOR)) {
+        args[0].u.list->at -= n - 1; /* the rest may still be walked */
+    }
+    *out = items[0];
+    return QUIRE_OK;
+}
+
+FILTER(filter_last) {
+    const jvalue *items;
+    size_t n;
+    UNUSED_REST;
+    if (jis(args[0], J_ITERATOR)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "'generator' object is not reversible");
+    }
+    TRY(jrun_items(r, args[0], &items, &n));
+    if (n == 0) {
+        return jrun_make_undefined(r, out, "No last item, sequence was empty.");
+    }
+    *out = items[n - 1];
+    return QUIRE_OK;
+}
+
+static quire_err copy_items(jrun *r, jvalue v, jvalue **items, size_t *n) {
+    const jvalue *from;
+    TRY(jrun_items(r, v, &from, n));
+    TRY(jrun_values(r, *n, items));
+    if (*n > 0) {
+        memcpy(*items, from, *n * sizeof **items);
+    }
+    return QUIRE_OK;
+}
+
+FILTER(filter_list) {
+    jvalue *items;
+    size_t n;
+    UNUSED_REST;
+    TRY(copy_items(r, args[0], &items, &n));
+    return jrun_list(r, J_LIST, items, n, out);
+}
+
+FILTER(filter_reverse) {
+    jvalue *items;
+    size_t n;
+    UNUSED_REST;
+    if (jis_number(args[0]) || jis(args[0], J_NONE)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "argument must be iterable");
+    }
+    TRY(copy_items(r, args[0], &items, &n));
+    for (size_t i = 0; i < n / 2; i++) {
+        jvalue v = items[i];
+        items[i] = items[n - 1 - i];
+        items[n - 1 - i] = v;
+    }
+    if (!jis(args[0], J_STRING)) {
+        return jrun_list(r, J_ITERATOR, items, n, out);
+    }
+    str s;
+    TRY(jrun_to_text(r, args[0], &s));
+    char *p = jarena_bytes(&r->arena, s.n);
+    if (p == NULL) {
+        return jrun_no_memory(r);
+    }
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(p + at, items[i].u.s.p, items[i].u.s.n);
+        at += items[i].u.s.n;
+    }
+    *out = jstring((str){p, at});
+    return QUIRE_OK;
+}
+
+/* Merges two sorted runs of order by keys; stable. descending keeps equals in their order too. */
+static quire_err merge(jrun *r, const jvalue *keys, const size_t *from, size_t *to, size_t mid, size_t n, bool descending) {
+    size_t left = 0, right = mid;
+    for (size_t i = 0; i < n; i++) {
+        bool take_right = left == mid;
+        if (left < mid && right < n) {
+            int order;
+            TRY(jrun_step(r, 1));
+            TRY(jop_order(r, "<", keys[from[right]], keys[from[left]], &order));
+            take_right = descending ? order == 1 : order == -1;
+        }
+        to[i] = take_right ? from[right++] : from[left++];
+    }
+    return QUIRE_OK;
+}
+
+/* Sorts items by keys: a merge sort from the bottom up. */
+static quire_err sort_by(jrun *r, jvalue *items, const jvalue *keys, size_t n, bool descending) {
+    size_t *order = jarena_new(&r->arena, (n + 1) * sizeof *order), *other = jarena_new(&r->arena, (n + 1) * sizeof *other);
+    jvalue *sorted;
+    TRY(jrun_values(r, n, &sorted));
+    if (order == NULL || other == NULL) {
+        return jrun_no_memory(r);
+    }
+    for (size_t i = 0; i < n; i++) {
+        order[i] = i;
+    }
+    for (size_t width = 1; width < n; width *= 2) {
+        for (size_t start = 0; start < n; start += 2 * width) {
+            size_t count = n - start < 2 * width ? n - start : 2 * width;
+            TRY(merge(r, keys, order + start, other + start, width < count ? width : count, count, descending));
+        }
+        size_t *swap = order;
+        order = other;
+        other = swap;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sorted[i] = items[order[i]];
+    }
+    if (n > 0) {
+        memcpy(items, sorted, n * sizeof *items);
+    }
+    return QUIRE_OK;
+}
+
+FILTER(filter_sort) {
+    jvalue *items, *keys;
+    size_t n;
+    UNUSED_REST;
+    TRY(copy_items(r, args[0], &items, &n));
+    TRY(jrun_values(r, n, &keys));
+    for (size_t i = 0; i < n; i++) {
+        TRY(key_of(r, items[i], args[3], truth(args[2]), &keys[i]));
+    }
+    TRY(sort_by(r, items, keys, n, truth(args[1])));
+    return jrun_list(r, J_LIST, items, n, out);
+}
+
+static quire_err dict_pairs(jrun *r, jvalue dict, jvalue **items, size_t *n) {
+    jvalue pairs;
+    TRY(jcall_function(r, jinja_find_method(dict, str_of("items")), &dict, &(jargs){0}, &pairs));
+    return copy_items(r, pairs, items, n);
+}
+
+FILTER(filter_dictsort) {
+    jvalue *items, *keys;
+    size_t n;
+    str by = str_of("key");
+    UNUSED_REST;
+    TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[2], "by", &by));
+    if (!str_is(by, "key") && !str_is(by, "value")) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "You can only sort by either \"key\" or \"value\"");
+    }
+    if (jis(args[0], J_UNDEFINED)) {
+        return jrun_undefined(r, args[0]);
+    }
+    if (!jis(args[0], J_DICT)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "'%s' object has no attribute 'items'", jvalue_type(args[0]));
+    }
+    TRY(dict_pairs(r, args[0], &items, &n));
+    TRY(jrun_values(r, n, &keys));
+    for (size_t i = 0; i < n; i++) {
+        TRY(key_of(r, items[i], jint(str_is(by, "value")), truth(args[1]), &keys[i]));
+    }
+    TRY(sort_by(r, items, keys, n, truth(args[3])));
+    return jrun_list(r, J_LIST, items, n, out);
+}
+
+FILTER(filter_items) {
+    jvalue *items = NULL;
+    size_t n = 0;
+    UNUSED_REST;
+    if (jis(args[0], J_DICT)) {
+        TRY(dict_pairs(r, args[0], &items, &n));
+    } else if (!jis(args[0], J_UNDEFINED)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "Can only get item pairs from a mapping.");
+    }
+    return jrun_list(r, J_ITERATOR, items, n, out);
+}
+
+/* ---- picking ---- */
+
+static quire_err extreme(jrun *r, const jvalue *args, int wanted, jvalue *out) {
+    const jvalue *items;
+    size_t n;
+    jvalue best, key;
+    TRY(jrun_items(r, args[0], &items, &n));
+    if (n == 0) {
+        return jrun_make_undefined(r, out, "No aggregated item, sequence was empty.");
+    }
+    for (size_t i = 0; i < n; i++) {
+        int order = wanted;
+        TRY(key_of(r, items[i], args[2], truth(args[1]), &key));
+        TRY(i > 0 ? jop_order(r, wanted < 0 ? "<" : ">", key, best, &order) : QUIRE_OK);
+        if (order == wanted) {
+            best = key;
+            *out = items[i];
+        }
+    }
+    return QUIRE_OK;
+}
+
+FILTER(filter_max) {
+    UNUSED_REST;
+    return extreme(r, args, 1, out);
+}
+
+FILTER(filter_min) {
+    UNUSED_REST;
+    return extreme(r, args, -1, out);
+}
+
+FILTER(filter_unique) {
+    const jvalue *items;
+    jvalue *kept, key;
+    size_t n, n_kept = 0;
+    jdict *seen = jdict_new(&r->arena);
+    UNUSED_REST;
+    TRY(jrun_items(r, args[0], &items, &n));
+    TRY(jrun_values(r, n, &kept));
+    if (seen == NULL) {
+        return jrun_no_memory(r);
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t before = seen->n;
+        TRY(key_of(r, items[i], args[2], truth(args[1]), &key));
+        TRY(jrun_set(r, seen, key, jnone()));
+        if (seen->n > before) {
+            kept[n_kept++] = items[i];
+        }
+    }
+    return jrun_list(r, J_ITERATOR, kept, n_kept, out);
+}
+
+/* The named argument of a call, or J_MISSING. */
+static jvalue named(const jargs *args, const char *name) {
+    for (size_t i = args->n - args->n_named; i < args->n; i++) {
+        if (str_is(args->names[i], name)) {
+            return args->values[i];
+        }
+    }
+    return (jvalue){.kind = J_MISSING};
+}
+
+/* A filter or test by its name in a value. */
+static quire_err find_function(jrun *r, jvalue name, bool test, const jfunction **f) {
+    str s;
+    bool missing;
+    TRY(jrun_want_text(r, name, test ? "a test's name" : "a filter's name", &s));
+    *f = test ? jinja_find_test(s, &missing) : jinja_find_filter(s, &missing);
+    if (*f == NULL) {
+        return missing ? jrun_fail(r, QUIRE_UNSUPPORTED, "the %s %.*s is not supported", test ? "test" : "filter", (int)s.n, s.p)
+                       : jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n, s.p);
+    }
+    return QUIRE_OK;
+}
+
+static jargs without_first(const jargs *args, size_t n) {
+    return (jargs){args->values + n, args->n - n, args->names == NULL ? NULL : args->names + n, args->n_named};
+}
+
+/* map(attribute=..., default=...). */
+static quire_err map_attribute(jrun *r, const jvalue *items, size_t n, const jargs *rest, jvalue *mapped) {
+    jvalue attribute = named(rest, "attribute"), fallback = named(rest, "default");
+    if (rest->n != 1u + !jis(fallback, J_MISSING)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "map takes no such argument beside attribute");
+    }
+    for (size_t i = 0; i < n; i++) {
+        TRY(jget_path(r, items[i], attribute, fallback, &mapped[i]));
+    }
+    return QUIRE_OK;
+}
+
+FILTER(filter_map) {
+    const jvalue *items;
+    jvalue *mapped;
+    size_t n;
+    bool by_attribute = rest->n == rest->n_named && !jis(named(rest, "attribute"), J_MISSING);
+    const jfunction *f = NULL;
+    if (!jvalue_truth(args[0])) { /* even what cannot be iterated */
+        return jrun_list(r, J_ITERATOR, NULL, 0, out);
+    }
+    if (!by_attribute && rest->n == rest->n_named) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "map requires a filter argument");
+    }
+    TRY(jrun_items(r, args[0], &items, &n));
+    TRY(jrun_values(r, n, &mapped));
+    if (by_attribute) {
+        TRY(map_attribute(r, items, n, rest, mapped));
+    } else {
+        jargs more = without_first(rest, 1);
+        TRY(find_function(r, rest->values[0], false, &f));
+        for (size_t i = 0; i < n; i++) {
+            TRY(jcall_function(r, f, &items[i], &more, &mapped[i]));
+        }
+    }
+    return jrun_list(r, J_ITERATOR, mapped, n, out);
+}
+
+/* The items for which a test (of an attribute: of that member) gives wanted; without a test, those whose truth is wanted. */
+static quire_err pick(jrun *r, const jvalue *args, const jargs *rest, bool attribute, bool wanted, jvalue *out) {
+    const jvalue *items;
+    jvalue *kept;
+    size_t n, n_kept = 0, first = attribute;
+    const jfunction *f = NULL;
+    size_t n_positional = rest->n - rest->n_named;
+    if (!jvalue_truth(args[0])) { /* even what cannot be iterated */
+        return jrun_list(r, J_ITERATOR, NULL, 0, out);
+    }
+    if (n_positional < first) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "Missing parameter for attribute name");
+    }
+    TRY(n_positional > first ? find_function(r, rest->values[first], true, &f) : QUIRE_OK);
+    jargs more = without_first(rest, f != NULL ? first + 1 : first);
+    TRY(jrun_items(r, args[0], &items, &n));
+    TRY(jrun_values(r, n, &kept));
+    for (size_t i = 0; i < n; i++) {
+        jvalue v = items[i], passes;
+        TRY(attribute ? jget_path(r, v, rest->values[0], absent, &v) : QUIRE_OK);
+        passes = v;
+        TRY(f != NULL ? jcall_function(r, f, &v, &more, &passes) : QUIRE_OK);
+        if (jvalue_truth(passes) == wanted) {
+            kept[n_kept++] = items[i];
+        }
+    }
+    return jrun_list(r, J_ITERATOR, kept, n_kept, out);
+}
+
+FILTER(filter_select) {
+    return pick(r, args, rest, false, true, out);
+}
+FILTER(filter_reject) {
+    return pick(r, args, rest, false, false, out);
+}
+FILTER(filter_selectattr) {
+    return pick(r, args, rest, true, true, out);
+}
+FILTER(filter_rejectattr) {
+    return pick(r, args, rest, true, false, out);
+}
+
+/* ---- joining and cutting ---- */
+
+/* Appends str(v) to text; an escaped string counts as the plain one. */
+static quire_err add_text(jrun *r, jvalue v, strbuf *text) {
+    quire_err e = jvalue_write(v, text);
+    if (e == QUIRE_UNSUPPORTED) {
+        return jrun_fail(r, e, "the text of a %s is not supported", jvalue_type(v));
+    }
+    return e == QUIRE_OK ? e : jrun_no_memory(r);
+}
+
+FILTER(filter_join) {
+    const jvalue *items;
+    size_t n;
+    UNUSED_REST;
+    TRY(jrun_items(r, args[0], &items, &n));
+    strbuf text = {.max = JINJA_MAX_OUTPUT};
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; i < n && e == QUIRE_OK; i++) {
+        jvalue v = items[i];
+        e = given(args[2]) ? jget_path(r, v, args[2], absent, &v) : QUIRE_OK;
+        e = e == QUIRE_OK && i > 0 && !jis(args[1], J_MISSING) ? add_text(r, args[1], &text) : e;
+        e = e == QUIRE_OK ? add_text(r, v, &text) : e;
+    }
+    e = e == QUIRE_OK ? jrun_text(r, (str){text.p, text.n}, out) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+FILTER(filter_sum) {
+    const jvalue *items;
+    size_t n;
+    UNUSED_REST;
+    TRY(jrun_items(r, args[0], &items, &n));
+    *out = jis(args[2], J_MISSING) ? jint(0) : args[2];
+    if (jis(*out, J_STRING)) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "sum() can't sum strings [use ''.join(seq) instead]");
+    }
+    for (size_t i = 0; i < n; i++) {
+        jvalue v = items[i];
+        TRY(given(args[1]) ? jget_path(r, v, args[1], absent, &v) : QUIRE_OK);
+        TRY(jop_binary(r, OP_ADD, *out, v, out));
+    }
+    return QUIRE_OK;
+}
+
+/* items[start..start + n), filled up to size. */
+static quire_err part(jrun *r, const jvalue *items, size_t n, size_t size, jvalue fill, jvalue *out) {
+    jvalue *copy;
+    TRY(jrun_values(r, size > n ? size : n, &copy));
+    for (size_t i = 0; i < n || i < size; i++) {
+        copy[i] = i < n ? items[i] : fill;
+    }
+    return jrun_list(r, J_LIST, copy, size > n ? size : n, out);
+}
+
+FILTER(filter_batch) {
+    const jvalue *items;
+    jvalue *batches;
+    size_t n;
+    int64_t size;
+    UNUSED_REST;
+    TRY(jrun_want_integer(r, args[1], "the size", &size));
+    TRY(jrun_items(r, args[0], &items, &n));
+    if (size < 1) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "batches of %lld items are not supported", (long long)size);
+    }
+    size_t width = (uint64_t)size > n ? (n > 0 ? n : 1) : (size_t)size, n_batches = (n + width - 1) / width;
+    TRY(jrun_step(r, given(args[2]) ? (size_t)size : 0));
+    TRY(jrun_values(r, n_batches, &batches));
+    for (size_t i = 0; i < n_batches; i++) {
+        size_t start = i * width, count = n - start < width ? n - start : width;
+        TRY(part(r, items + start, count, given(args[2]) ? (size_t)size : count, args[2], &batches[i]));
+    }
+    return jrun_list(r, J_ITERATOR, batches, n_batches, out);
+}
+
+FILTER(filter_slice) {
+    const jvalue *items;
+    jvalue *slices;
+    size_t n, start = 0;
+    int64_t count;
+    UNUSED_REST;
+    TRY(jrun_want_integer(r, args[1], "the number of slices", &count));
+    TRY(jrun_items(r, args[0], &items, &n));
+    if (count < 1) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "%lld slices", (long long)count);
+    }
+    TRY(jrun_step(r, (size_t)count));
+    TRY(jrun_values(r, (size_t)count, &slices));
+    size_t each = n / (size_t)count, longer = n % (size_t)count;
+    for (size_t i = 0; i < (size_t)count; i++) {
+        size_t size = each + (i < longer);
+        bool filled = given(args[2]) && i >= longer && longer > 0;
+        TRY(part(r, items + start, size, filled ? size + 1 : size, args[2], &slices[i]));
+        start += size;
+    }
+    return jrun_list(r, J_ITERATOR, slices, (size_t)count, out);
+}

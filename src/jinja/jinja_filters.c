@@ -1,0 +1,416 @@
+/* Filters of texts and numbers, and the table of all filters. args[0] is the input. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "jinja/jinja_filters.h"
+
+#define UNUSED_REST (void)rest
+
+static quire_err add_scratch(jrun *r, str s) {
+    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+}
+
+/* Calls the method of strings with that name on the text of the input. */
+static quire_err by_method(jrun *r, const char *method, const jvalue *args, size_t n, jvalue *out) {
+    str s;
+    jvalue self;
+    TRY(jrun_to_text(r, args[0], &s));
+    self = jstring(s);
+    size_t given = 0;
+    while (given + 1 < n && !jis(args[given + 1], J_MISSING)) {
+        given++;
+    }
+    jargs rest = {.values = args + 1, .n = given};
+    return jcall_function(r, jinja_find_method(self, str_of(method)), &self, &rest, out);
+}
+
+static quire_err map_case(jrun *r, jvalue v, jcase how, jvalue *out) {
+    str s;
+    TRY(jrun_to_text(r, v, &s));
+    return jcase_map(r, s, how, out);
+}
+
+static FILTER(filter_upper) {
+    UNUSED_REST;
+    return map_case(r, args[0], CASE_UPPER, out);
+}
+static FILTER(filter_lower) {
+    UNUSED_REST;
+    return map_case(r, args[0], CASE_LOWER, out);
+}
+static FILTER(filter_capitalize) {
+    UNUSED_REST;
+    return map_case(r, args[0], CASE_CAPITALIZE, out);
+}
+static FILTER(filter_trim) {
+    UNUSED_REST;
+    return by_method(r, "strip", args, 2, out);
+}
+
+static FILTER(filter_title) {
+    str s;
+    UNUSED_REST;
+    TRY(jrun_to_text(r, args[0], &s));
+    return jcase_title_words(r, s, out);
+}
+
+static FILTER(filter_string) {
+    str s;
+    UNUSED_REST;
+    if (jis(args[0], J_STRING)) {
+        *out = args[0];
+        return QUIRE_OK;
+    }
+    TRY(jrun_to_text(r, args[0], &s));
+    *out = jstring(s);
+    return QUIRE_OK;
+}
+
+static FILTER(filter_safe) {
+    TRY(filter_string(r, args, rest, out));
+    out->safe = true;
+    return QUIRE_OK;
+}
+
+static FILTER(filter_escape) {
+    UNUSED_REST;
+    return jrun_escape(r, args[0], out);
+}
+
+static FILTER(filter_replace) {
+    str from, to;
+    UNUSED_REST;
+    TRY(jrun_to_text(r, args[1], &from));
+    TRY(jrun_to_text(r, args[2], &to));
+    const jvalue all[] = {args[0], jstring(from), jstring(to), args[3]};
+    return by_method(r, "replace", all, 4, out);
+}
+
+static FILTER(filter_center) {
+    UNUSED_REST;
+    const jvalue all[] = {args[0], jis(args[1], J_MISSING) ? jint(80) : args[1]};
+    return by_method(r, "center", all, 2, out);
+}
+
+static FILTER(filter_default) {
+    UNUSED_REST, (void)r;
+    bool falsy = !jis(args[2], J_MISSING) && jvalue_truth(args[2]) && !jvalue_truth(args[0]);
+    *out = !jis(args[0], J_UNDEFINED) && !falsy ? args[0] : jis(args[1], J_MISSING) ? jstring((str){"", 0}) : args[1];
+    return QUIRE_OK;
+}
+
+static FILTER(filter_indent) {
+    str s, prefix;
+    jvalue *lines, spaces;
+    size_t n;
+    UNUSED_REST;
+    bool first = !jis(args[2], J_MISSING) && jvalue_truth(args[2]), blank = !jis(args[3], J_MISSING) && jvalue_truth(args[3]);
+    TRY(jrun_want_text(r, args[0], "the text to indent", &s));
+    if (jis(args[1], J_STRING)) {
+        TRY(jrun_to_text(r, args[1], &prefix));
+    } else {
+        int64_t width = 4;
+        TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the width", &width));
+        TRY(jop_binary(r, OP_MUL, jstring(str_of(" ")), jint(width), &spaces));
+        prefix = spaces.u.s;
+    }
+    str with_end; /* a line end behind it, so that a last, empty line counts */
+    if (!jarena_append(&r->arena, s, str_of("\n"), &with_end)) {
+        return jrun_no_memory(r);
+    }
+    TRY(jstr_split_lines(r, with_end, false, &lines, &n));
+    strbuf_clear(&r->scratch);
+    for (size_t i = 0; i < n; i++) {
+        bool indents = i == 0 ? first : blank || lines[i].u.s.n > 0;
+        TRY(i > 0 ? add_scratch(r, str_of("\n")) : QUIRE_OK);
+        TRY(indents ? add_scratch(r, prefix) : QUIRE_OK);
+        TRY(add_scratch(r, lines[i].u.s));
+    }
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+}
+
+static FILTER(filter_wordcount) {
+    str s;
+    int64_t words = 0;
+    bool in_word = false;
+    UNUSED_REST;
+    TRY(jrun_to_text(r, args[0], &s));
+    for (size_t i = 0, size; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        bool letter = c == '_' || jchar_is_alpha(c) || jchar_is_numeric(c);
+        words += letter && !in_word;
+        in_word = letter;
+    }
+    *out = jint(words);
+    return QUIRE_OK;
+}
+
+/* ---- numbers ---- */
+
+static FILTER(filter_abs) {
+    UNUSED_REST;
+    if (jis(args[0], J_FLOAT)) {
+        *out = jfloat(fabs(args[0].u.f));
+        return QUIRE_OK;
+    }
+    return jis_integer(args[0]) && jas_integer(args[0]) >= 0 ? jop_negate(r, false, args[0], out) : jop_negate(r, true, args[0], out);
+}
+
+/* Parses a Python integer literal with blanks around it; base 0: by its prefix. QUIRE_NOT_FOUND: invalid. */
+static quire_err parse_integer(str s, int64_t base, int64_t *out) {
+    char text[80];
+    size_t n = 0, i = 0;
+    s = jstr_strip(s, true, true);
+    bool negative = s.n > 0 && s.p[0] == '-';
+    i += s.n > 0 && (s.p[0] == '-' || s.p[0] == '+');
+    if (s.n - i > 2 && s.p[i] == '0' && (base == 0 || base == 2 || base == 8 || base == 16)) {
+        char c = (char)(s.p[i + 1] | 0x20);
+        int64_t prefix = c == 'x' ? 16 : c == 'o' ? 8 : c == 'b' ? 2 : 0;
+        if (prefix != 0 && (base == 0 || base == prefix)) {
+            base = prefix;
+            i += s.p[i + 2] == '_' ? 3 : 2;
+        }
+    }
+    base = base == 0 ? 10 : base;
+    for (bool digit = false; i < s.n; i++) {
+        char c = s.p[i];
+        int64_t value = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10 : 99;
+        if (c == '_' && digit && i + 1 < s.n) {
+            digit = false;
+            continue;
+        }
+        if (value >= base) {
+            return QUIRE_NOT_FOUND;
+        }
+        digit = true;
+        if (n + 2 > sizeof text) {
+            return QUIRE_UNSUPPORTED;
+        }
+        text[n++] = c;
+    }
+    text[n] = '\0';
+    errno = 0;
+    *out = strtoll(text, NULL, (int)base);
+    *out = negative ? -*out : *out;
+    return n == 0 ? QUIRE_NOT_FOUND : errno != 0 ? QUIRE_UNSUPPORTED : QUIRE_OK;
+}
+
+/* Parses a Python float literal. */
+static bool parse_float(str s, double *out) {
+    char text[128], *end;
+    size_t n = 0;
+    s = jstr_strip(s, true, true);
+    for (size_t i = 0; i < s.n; i++) {
+        bool between = i > 0 && i + 1 < s.n && s.p[i - 1] >= '0' && s.p[i - 1] <= '9' && s.p[i + 1] >= '0' && s.p[i + 1] <= '9';
+        if (s.p[i] == '_' && between) {
+            continue;
+        }
+        if (n + 1 == sizeof text || strchr("xXpP(", s.p[i]) != NULL) {
+            return false;
+        }
+        text[n++] = s.p[i];
+    }
+    text[n] = '\0';
+    *out = strtod(text, &end);
+    return n > 0 && *end == '\0' && end == text + n;
+}
+
+static FILTER(filter_float) {
+    double value;
+    UNUSED_REST;
+    if (jis(args[0], J_UNDEFINED)) {
+        return jrun_undefined(r, args[0]);
+    }
+    if (jis_number(args[0])) {
+        *out = jfloat(jas_double(args[0]));
+    } else if (jis(args[0], J_STRING) && parse_float(args[0].u.s, &value)) {
+        *out = jfloat(value);
+    } else {
+        *out = jis(args[1], J_MISSING) ? jfloat(0) : args[1];
+    }
+    return jis(args[0], J_HUGE) ? jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported") : QUIRE_OK;
+}
+
+static quire_err truncate_float(jrun *r, double f, jvalue *out) {
+    if (!(fabs(f) < 0x1p63)) {
+        return jrun_fail(r, isfinite(f) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "cannot convert %g to an integer of 64 bits", f);
+    }
+    *out = jint((int64_t)f);
+    return QUIRE_OK;
+}
+
+static FILTER(filter_int) {
+    int64_t base = 10, value;
+    double f;
+    UNUSED_REST;
+    TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[2], "the base", &base));
+    *out = jis(args[1], J_MISSING) ? jint(0) : args[1];
+    if (jis(args[0], J_UNDEFINED)) {
+        return jrun_undefined(r, args[0]);
+    }
+    if (jis_integer(args[0])) {
+        *out = jint(jas_integer(args[0]));
+        return QUIRE_OK;
+    }
+    if (jis(args[0], J_FLOAT)) {
+        return truncate_float(r, args[0].u.f, out);
+    }
+    quire_err e = jis(args[0], J_HUGE)     ? QUIRE_UNSUPPORTED
+                  : jis(args[0], J_STRING) ? parse_integer(args[0].u.s, base, &value)
+                                           : QUIRE_NOT_FOUND;
+    if (e == QUIRE_UNSUPPORTED) {
+        return jrun_fail(r, e, "integers of more than 64 bits are not supported");
+    }
+    if (e == QUIRE_OK) {
+        *out = jint(value);
+    } else if (jis(args[0], J_STRING) && parse_float(args[0].u.s, &f)) {
+        return isfinite(f) ? truncate_float(r, f, out) : QUIRE_OK;
+    }
+    return QUIRE_OK;
+}
+
+/* Rounds half to even, at tens, hundreds, ... */
+static quire_err round_integer(jrun *r, int64_t v, int64_t precision, jvalue *out) {
+    int64_t unit = 1, limit = INT64_MAX / 4;
+    if (precision < -17 || v > limit || v < -limit) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "rounding this integer is not supported");
+    }
+    for (; precision < 0; precision++) {
+        unit *= 10;
+    }
+    int64_t rest = (v % unit + unit) % unit, down = v - rest;
+    bool up = rest * 2 > unit || (rest * 2 == unit && (down / unit) % 2 != 0);
+    *out = jint(up ? down + unit : down);
+    return QUIRE_OK;
+}
+
+static FILTER(filter_round) {
+    int64_t precision = 0;
+    str method = str_of("common");
+    UNUSED_REST;
+    TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the precision", &precision));
+    TRY(jis(args[2], J_MISSING) ? QUIRE_OK : jrun_want_text(r, args[2], "the method", &method));
+    bool common = str_is(method, "common"), ceiling = str_is(method, "ceil");
+    if (!common && !ceiling && !str_is(method, "floor")) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "method must be common, ceil or floor");
+    }
+    if (!jis_number(args[0])) {
+        if (jis(args[0], J_UNDEFINED)) {
+            return jrun_undefined(r, args[0]);
+        }
+        quire_err code = jis(args[0], J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST;
+        return jrun_fail(r, code, "type %s doesn't define __round__ method", jvalue_type(args[0]));
+    }
+    if (common && jis_integer(args[0])) {
+        return precision >= 0 ? jop_negate(r, false, args[0], out) : round_integer(r, jas_integer(args[0]), precision, out);
+    }
+    double f = jas_double(args[0]);
+    if (precision < 0 || precision > 300 || !isfinite(f)) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "rounding %g to %lld digits is not supported", f, (long long)precision);
+    }
+    if (common) {
+        char text[700]; /* printf rounds the exact value, half to even, as Python does */
+        snprintf(text, sizeof text, "%.*f", (int)precision, f);
+        *out = jfloat(strtod(text, NULL));
+    } else {
+        double scale = pow(10, (double)precision);
+        *out = jfloat((ceiling ? ceil(f * scale) : floor(f * scale)) / scale);
+    }
+    return QUIRE_OK;
+}
+
+/* ---- tojson ---- */
+
+static bool given(jvalue v) {
+    return !jis(v, J_MISSING) && !jis(v, J_NONE);
+}
+
+static quire_err json_separators(jrun *r, jvalue v, jjson_style *style) {
+    if ((!jis(v, J_TUPLE) && !jis(v, J_LIST)) || v.u.list->n != 2) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "separators must be two texts");
+    }
+    TRY(jrun_want_text(r, v.u.list->items[0], "a separator", &style->item_separator));
+    return jrun_want_text(r, v.u.list->items[1], "a separator", &style->key_separator);
+}
+
+static FILTER(filter_tojson) {
+    jjson_style style = {.item_separator = str_of(", "), .key_separator = str_of(": ")};
+    jvalue spaces;
+    UNUSED_REST;
+    style.ascii = given(args[1]) && jvalue_truth(args[1]);
+    style.sort_keys = given(args[4]) && jvalue_truth(args[4]);
+    if (given(args[2])) {
+        style.indented = true;
+        style.item_separator = str_of(",");
+        if (jis(args[2], J_STRING)) {
+            TRY(jrun_to_text(r, args[2], &style.indent));
+        } else {
+            int64_t width;
+            TRY(jrun_want_integer(r, args[2], "the indent", &width));
+            TRY(jop_binary(r, OP_MUL, jstring(str_of(" ")), jint(width), &spaces));
+            style.indent = spaces.u.s;
+        }
+    }
+    TRY(given(args[3]) ? json_separators(r, args[3], &style) : QUIRE_OK);
+    strbuf text = {.max = JINJA_MAX_OUTPUT};
+    quire_err e = jjson_write(r, args[0], &style, &text);
+    e = e == QUIRE_OK ? jrun_text(r, (str){text.p, text.n}, out) : e;
+    strbuf_deinit(&text);
+    return e;
+}
+
+static const jfunction filters[] = {
+    {"abs", "value", filter_abs},
+    {"batch", "value linecount ?fill_with", filter_batch},
+    {"capitalize", "value", filter_capitalize},
+    {"center", "value ?width", filter_center},
+    {"count", "value", filter_length},
+    {"d", "value ?default_value ?boolean", filter_default},
+    {"default", "value ?default_value ?boolean", filter_default},
+    {"dictsort", "value ?case_sensitive ?by ?reverse", filter_dictsort},
+    {"e", "value", filter_escape},
+    {"escape", "value", filter_escape},
+    {"first", "value", filter_first},
+    {"float", "value ?default", filter_float},
+    {"indent", "value ?width ?first ?blank", filter_indent},
+    {"int", "value ?default ?base", filter_int},
+    {"items", "value", filter_items},
+    {"join", "value ?d ?attribute", filter_join},
+    {"last", "value", filter_last},
+    {"length", "value", filter_length},
+    {"list", "value", filter_list},
+    {"lower", "value", filter_lower},
+    {"map", "value *", filter_map},
+    {"max", "value ?case_sensitive ?attribute", filter_max},
+    {"min", "value ?case_sensitive ?attribute", filter_min},
+    {"reject", "value *", filter_reject},
+    {"rejectattr", "value *", filter_rejectattr},
+    {"replace", "value old new ?count", filter_replace},
+    {"reverse", "value", filter_reverse},
+    {"round", "value ?precision ?method", filter_round},
+    {"safe", "value", filter_safe},
+    {"select", "value *", filter_select},
+    {"selectattr", "value *", filter_selectattr},
+    {"slice", "value slices ?fill_with", filter_slice},
+    {"sort", "value ?reverse ?case_sensitive ?attribute", filter_sort},
+    {"string", "value", filter_string},
+    {"sum", "value ?attribute ?start", filter_sum},
+    {"title", "value", filter_title},
+    {"tojson", "value ?ensure_ascii ?indent ?separators ?sort_keys", filter_tojson},
+    {"trim", "value ?chars", filter_trim},
+    {"unique", "value ?case_sensitive ?attribute", filter_unique},
+    {"upper", "value", filter_upper},
+    {"wordcount", "value", filter_wordcount},
+};
+
+const jfunction *jinja_find_filter(str name, bool *missing) {
+    static const char *const others[] = {"attr",      "filesizeformat", "forceescape", "format", "groupby",  "pprint", "random",
+                                         "striptags", "truncate",       "urlencode",   "urlize", "wordwrap", "xmlattr"};
+    *missing = false;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        *missing |= str_is(name, others[i]);
+    }
+    return jfunction_find(filters, sizeof filters / sizeof filters[0], name);
+}

@@ -1,0 +1,139 @@
+/* Functions that every template has: Jinja's, and those that transformers adds. */
+#include "base/clock.h"
+#include "jinja/jinja_run.h"
+
+#define GLOBAL(name) static quire_err name(jrun *r, const jvalue *args, const jargs *rest, jvalue *out)
+
+GLOBAL(global_raise_exception) {
+    str s;
+    (void)rest, (void)out;
+    TRY(jrun_to_text(r, args[0], &s));
+    return err_set(r->err, QUIRE_BAD_REQUEST, -1, "%.*s", (int)(s.n > 480 ? 480 : s.n), s.p);
+}
+
+GLOBAL(global_range) {
+    enum { MAX_RANGE = 100000 }; /* the sandbox's limit */
+    int64_t bounds[3] = {0, 0, 1};
+    (void)rest;
+    for (int i = 0; i < 3; i++) {
+        if (!jis(args[i], J_MISSING)) {
+            TRY(jrun_want_integer(r, args[i], "an argument of range", &bounds[i]));
+        }
+    }
+    jrange *range = jarena_new(&r->arena, sizeof *range);
+    if (range == NULL) {
+        return jrun_no_memory(r);
+    }
+    bool one = jis(args[1], J_MISSING);
+    *range = (jrange){.start = one ? 0 : bounds[0], .stop = one ? bounds[0] : bounds[1], .step = bounds[2]};
+    int64_t distance;
+    if (range->step == 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "range() arg 3 must not be zero");
+    }
+    bool wide = range->step == INT64_MIN || __builtin_sub_overflow(range->stop, range->start, &distance) || distance == INT64_MIN;
+    if (!wide && (distance > 0) == (range->step > 0) && distance != 0) {
+        int64_t size = range->step > 0 ? range->step : -range->step, length = distance > 0 ? distance : -distance;
+        range->n = (length - 1) / size + 1;
+    }
+    if (wide || range->n > MAX_RANGE) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", MAX_RANGE);
+    }
+    *out = (jvalue){.kind = J_RANGE, .u.range = range};
+    return QUIRE_OK;
+}
+
+/* Makes a dictionary of another one's members and the named arguments. */
+static quire_err gather(jrun *r, const jargs *args, jdict **out) {
+    size_t n_positional = args->n - args->n_named;
+    *out = jdict_new(&r->arena);
+    if (*out == NULL) {
+        return jrun_no_memory(r);
+    }
+    if (n_positional > 1 || (n_positional == 1 && !jis(args->values[0], J_DICT))) {
+        return jrun_fail(r, n_positional > 1 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED,
+                         "a dictionary of anything but a dictionary is not supported");
+    }
+    for (size_t i = 0; n_positional == 1 && i < args->values[0].u.dict->n; i++) {
+        TRY(jrun_set(r, *out, args->values[0].u.dict->entries[i].key, args->values[0].u.dict->entries[i].value));
+    }
+    for (size_t i = n_positional; i < args->n; i++) {
+        TRY(jrun_set(r, *out, jstring(args->names[i]), args->values[i]));
+    }
+    return QUIRE_OK;
+}
+
+GLOBAL(global_dict) {
+    jdict *d;
+    (void)args;
+    TRY(gather(r, rest, &d));
+    *out = (jvalue){.kind = J_DICT, .u.dict = d};
+    return QUIRE_OK;
+}
+
+quire_err jrun_check_stored(jrun *r, jvalue name) {
+    if (!jis(name, J_STRING) || name.u.s.n == 0 || name.u.s.p[0] != '_') {
+        return QUIRE_OK;
+    }
+    return jrun_fail(
+        r, QUIRE_BAD_REQUEST,
+        "Chat templates cannot store underscore-prefixed attributes on a namespace, but got '%.*s'. Please rename the attribute.",
+        (int)(name.u.s.n < 80 ? name.u.s.n : 80), name.u.s.p);
+}
+
+GLOBAL(global_namespace) {
+    jdict *d;
+    (void)args;
+    TRY(gather(r, rest, &d));
+    for (size_t i = 0; i < d->n; i++) {
+        TRY(jrun_check_stored(r, d->entries[i].key));
+    }
+    *out = (jvalue){.kind = J_NAMESPACE, .u.dict = d};
+    return QUIRE_OK;
+}
+
+/* True for directives that mean the same on every system. */
+static bool format_is_known(str format) {
+    for (size_t i = 0; i < format.n; i++) {
+        if (format.p[i] == '\0' ||
+            (format.p[i] == '%' && (++i == format.n || format.p[i] == '\0' || strchr("aAbBdHIjmMpSyY%", format.p[i]) == NULL))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+GLOBAL(global_strftime_now) {
+    str format;
+    char pattern[256], text[1024];
+    struct tm local;
+    (void)rest;
+    TRY(jrun_want_text(r, args[0], "the format", &format));
+    if (!format_is_known(format) || format.n + 2 > sizeof pattern) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "this date format is not supported");
+    }
+    memcpy(pattern, format.p, format.n);
+    memcpy(pattern + format.n, ".", 2); /* so that an empty result differs from none */
+    time_t now = (time_t)clock_unix_s();
+    const struct tm *tm = r->now != NULL ? r->now : localtime_r(&now, &local);
+    size_t n = tm == NULL ? 0 : strftime(text, sizeof text, pattern, tm);
+    if (n == 0) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "the date is too long");
+    }
+    return jrun_text(r, (str){text, n - 1}, out);
+}
+
+static const jfunction globals[] = {
+    {"dict", "*", global_dict},
+    {"namespace", "*", global_namespace},
+    {"raise_exception", "message", global_raise_exception},
+    {"range", "start ?stop ?step", global_range},
+    {"strftime_now", "format", global_strftime_now},
+};
+
+const jfunction *jinja_find_global(str name) {
+    return jfunction_find(globals, sizeof globals / sizeof globals[0], name);
+}
+
+bool jinja_global_is_missing(str name) {
+    return str_is(name, "lipsum") || str_is(name, "cycler") || str_is(name, "joiner") || str_is(name, "self");
+}

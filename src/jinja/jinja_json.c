@@ -1,0 +1,302 @@
+/* Reads JSON into values and writes values as JSON. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "jinja/jinja_run.h"
+#include "json/json_check.h"
+#include "json/json_scan.h"
+
+/* ---- reading: text that json_check accepted, so that only memory can fail ---- */
+
+static const json_limits limits = {.max_depth = 128, /* under JVALUE_MAX_DEPTH */
+                                   .max_values = (size_t)1 << 26,
+                                   .max_containers = (size_t)1 << 22,
+                                   .max_names = (size_t)1 << 24};
+
+static quire_err convert(jrun *r, json_scan *s, jvalue *out);
+
+static quire_err convert_text(jrun *r, json_scan *s, bool is_name, jvalue *out) {
+    strbuf scratch = {0};
+    str text = {0};
+    quire_err e = is_name ? json_scan_key(s, &scratch, &text) : json_scan_string(s, &scratch, &text);
+    e = e == QUIRE_OK ? jrun_text(r, text, out) : jrun_no_memory(r);
+    strbuf_deinit(&scratch);
+    return e;
+}
+
+/* Reads the items of the array at s into *items, which grows and is the caller's. */
+static quire_err convert_items(jrun *r, json_scan *s, jvalue **items, size_t *n) {
+    size_t cap = 0;
+    bool more;
+    TRY(json_scan_open(s, '['));
+    for (;;) {
+        TRY(json_scan_more(s, ']', &more));
+        if (!more) {
+            return QUIRE_OK;
+        }
+        void *p = *items;
+        if (!mem_grow_(&p, &cap, *n + 1, sizeof **items)) {
+            return jrun_no_memory(r);
+        }
+        *items = p;
+        TRY(convert(r, s, *items + *n));
+        ++*n;
+    }
+}
+
+static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
+    jvalue *found = NULL, *items;
+    size_t n = 0;
+    quire_err e = convert_items(r, s, &found, &n);
+    e = e == QUIRE_OK ? jrun_values(r, n, &items) : e;
+    if (e == QUIRE_OK) {
+        if (n > 0) {
+            memcpy(items, found, n * sizeof *items);
+        }
+        e = jrun_list(r, J_LIST, items, n, out);
+    }
+    mem_free(found);
+    return e;
+}
+
+static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
+    jdict *d = jdict_new(&r->arena);
+    bool more;
+    if (d == NULL) {
+        return jrun_no_memory(r);
+    }
+    TRY(json_scan_open(s, '{'));
+    for (;;) {
+        jvalue key, value;
+        TRY(json_scan_more(s, '}', &more));
+        if (!more) {
+            break;
+        }
+        TRY(convert_text(r, s, true, &key));
+        TRY(convert(r, s, &value));
+        TRY(jrun_set(r, d, key, value));
+    }
+    *out = (jvalue){.kind = J_DICT, .u.dict = d};
+    return QUIRE_OK;
+}
+
+static quire_err convert_number(jrun *r, json_scan *s, jvalue *out) {
+    char digits[64];
+    json_scan_value v;
+    TRY(json_scan_number(s, &v));
+    if (v.is_integer) {
+        *out = v.fits ? jint(v.value) : (jvalue){.kind = J_HUGE};
+        return QUIRE_OK;
+    }
+    if (v.text.n < sizeof digits) {
+        memcpy(digits, v.text.p, v.text.n);
+        digits[v.text.n] = 0;
+        *out = jfloat(strtod(digits, NULL));
+        return QUIRE_OK;
+    }
+    char *copy = mem_dup(v.text.p, v.text.n);
+    if (copy == NULL) {
+        return jrun_no_memory(r);
+    }
+    *out = jfloat(strtod(copy, NULL));
+    mem_free(copy);
+    return QUIRE_OK;
+}
+
+static quire_err convert(jrun *r, json_scan *s, jvalue *out) {
+    str word;
+    switch (json_scan_peek(s)) {
+    case '"':
+        return convert_text(r, s, false, out);
+    case '[':
+        return convert_array(r, s, out);
+    case '{':
+        return convert_object(r, s, out);
+    case 't':
+    case 'f':
+    case 'n':
+        TRY(json_scan_word(s, &word));
+        *out = word.p[0] == 'n' ? jnone() : jbool(word.p[0] == 't');
+        return QUIRE_OK;
+    default:
+        return convert_number(r, s, out);
+    }
+}
+
+quire_err jjson_read(jrun *r, str text, jvalue *out) {
+    json_fault fault;
+    quire_err e = json_check(text, &limits, NULL, &fault);
+    if (e == QUIRE_NO_MEMORY) {
+        return jrun_no_memory(r);
+    }
+    if (e != QUIRE_OK) {
+        return jrun_fail(r, e == QUIRE_TOO_LARGE ? e : QUIRE_INVALID, "the variables are not JSON: %s at byte %zu", fault.what, fault.at);
+    }
+    json_scan s = {.text = text};
+    return convert(r, &s, out);
+}
+
+/* ---- writing: Python's json.dumps ---- */
+
+static quire_err memory(jrun *r, quire_err e) {
+    return e == QUIRE_OK ? e : jrun_no_memory(r);
+}
+
+static quire_err write_string(str s, bool ascii, strbuf *out) {
+    TRY(strbuf_add_char(out, '"'));
+    for (size_t i = 0, size; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        switch (c) {
+        case '"':
+            TRY(strbuf_add_str(out, "\\\""));
+            break;
+        case '\\':
+            TRY(strbuf_add_str(out, "\\\\"));
+            break;
+        case '\n':
+            TRY(strbuf_add_str(out, "\\n"));
+            break;
+        case '\r':
+            TRY(strbuf_add_str(out, "\\r"));
+            break;
+        case '\t':
+            TRY(strbuf_add_str(out, "\\t"));
+            break;
+        case '\f':
+            TRY(strbuf_add_str(out, "\\f"));
+            break;
+        case '\b':
+            TRY(strbuf_add_str(out, "\\b"));
+            break;
+        default:
+            if (c >= 0 && c < 0x20) {
+                TRY(strbuf_addf(out, "\\u%04x", (unsigned)c));
+            } else if (c < 0x7f || !ascii) {
+                TRY(strbuf_add(out, s.p + i, size));
+            } else if (c < 0x10000) {
+                TRY(c == 0x7f ? strbuf_add_char(out, 0x7f) : strbuf_addf(out, "\\u%04x", (unsigned)c));
+            } else {
+                unsigned v = (unsigned)c - 0x10000;
+                TRY(strbuf_addf(out, "\\u%04x\\u%04x", 0xd800 + (v >> 10), 0xdc00 + (v & 0x3ff)));
+            }
+        }
+    }
+    return strbuf_add_char(out, '"');
+}
+
+static quire_err write_float(double f, strbuf *out) {
+    if (isfinite(f)) {
+        return jfloat_write(f, out);
+    }
+    return strbuf_add_str(out, isnan(f) ? "NaN" : f > 0 ? "Infinity" : "-Infinity");
+}
+
+static quire_err break_line(const jjson_style *style, int level, strbuf *out) {
+    if (!style->indented) {
+        return QUIRE_OK;
+    }
+    TRY(strbuf_add_char(out, '\n'));
+    for (int i = 0; i < level; i++) {
+        TRY(strbuf_add(out, style->indent.p, style->indent.n));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int level, strbuf *out);
+
+static quire_err write_array(jrun *r, const jlist *l, const jjson_style *style, int level, strbuf *out) {
+    TRY(memory(r, strbuf_add_char(out, '[')));
+    for (size_t i = 0; i < l->n; i++) {
+        TRY(memory(r, i > 0 ? strbuf_add(out, style->item_separator.p, style->item_separator.n) : QUIRE_OK));
+        TRY(memory(r, break_line(style, level + 1, out)));
+        TRY(write_value(r, l->items[i], style, level + 1, out));
+    }
+    TRY(memory(r, l->n > 0 ? break_line(style, level, out) : QUIRE_OK));
+    return memory(r, strbuf_add_char(out, ']'));
+}
+
+static quire_err write_key(jrun *r, jvalue key, const jjson_style *style, strbuf *out) {
+    switch (key.kind) {
+    case J_STRING:
+        return memory(r, write_string(key.u.s, style->ascii, out));
+    case J_NONE:
+        return memory(r, strbuf_add_str(out, "\"null\""));
+    case J_BOOL:
+        return memory(r, strbuf_add_str(out, key.u.b ? "\"true\"" : "\"false\""));
+    case J_INT:
+    case J_FLOAT:
+        TRY(memory(r, strbuf_add_char(out, '"')));
+        TRY(write_value(r, key, style, 0, out));
+        return memory(r, strbuf_add_char(out, '"'));
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "keys must be str, int, float, bool or None, not %s", jvalue_type(key));
+    }
+}
+
+/* The order of the entries: unchanged, or by key (an insertion sort of entry numbers; dictionaries are small). */
+static quire_err entry_order(jrun *r, const jdict *d, bool sort, size_t **order) {
+    *order = jarena_new(&r->arena, (d->n + 1) * sizeof **order);
+    if (*order == NULL) {
+        return jrun_no_memory(r);
+    }
+    for (size_t i = 0; i < d->n; i++) {
+        size_t at = i;
+        for (; sort && at > 0; at--) {
+            int cmp;
+            TRY(jrun_step(r, 1));
+            TRY(jop_order(r, "<", d->entries[(*order)[at - 1]].key, d->entries[i].key, &cmp));
+            if (cmp <= 0) {
+                break;
+            }
+            (*order)[at] = (*order)[at - 1];
+        }
+        (*order)[at] = i;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err write_object(jrun *r, const jdict *d, const jjson_style *style, int level, strbuf *out) {
+    size_t *order;
+    TRY(entry_order(r, d, style->sort_keys, &order));
+    TRY(memory(r, strbuf_add_char(out, '{')));
+    for (size_t i = 0; i < d->n; i++) {
+        const jentry *entry = &d->entries[order[i]];
+        TRY(memory(r, i > 0 ? strbuf_add(out, style->item_separator.p, style->item_separator.n) : QUIRE_OK));
+        TRY(memory(r, break_line(style, level + 1, out)));
+        TRY(write_key(r, entry->key, style, out));
+        TRY(memory(r, strbuf_add(out, style->key_separator.p, style->key_separator.n)));
+        TRY(write_value(r, entry->value, style, level + 1, out));
+    }
+    TRY(memory(r, d->n > 0 ? break_line(style, level, out) : QUIRE_OK));
+    return memory(r, strbuf_add_char(out, '}'));
+}
+
+static quire_err write_value(jrun *r, jvalue v, const jjson_style *style, int level, strbuf *out) {
+    TRY(jrun_step(r, 1));
+    switch (v.kind) {
+    case J_NONE:
+        return memory(r, strbuf_add_str(out, "null"));
+    case J_BOOL:
+        return memory(r, strbuf_add_str(out, v.u.b ? "true" : "false"));
+    case J_INT:
+        return memory(r, strbuf_addf(out, "%lld", (long long)v.u.i));
+    case J_FLOAT:
+        return memory(r, write_float(v.u.f, out));
+    case J_STRING:
+        return memory(r, write_string(v.u.s, style->ascii, out));
+    case J_LIST:
+    case J_TUPLE:
+        return write_array(r, v.u.list, style, level, out);
+    case J_DICT:
+        return write_object(r, v.u.dict, style, level, out);
+    case J_HUGE:
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+    default:
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "Object of type %s is not JSON serializable", jvalue_type(v));
+    }
+}
+
+quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, strbuf *out) {
+    return write_value(r, v, style, 0, out);
+}

@@ -1,0 +1,453 @@
+/* The lexer: text and tags, with Jinja's whitespace rules, and the tokens inside tags. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <utf8proc.h>
+
+#include "base/mem.h"
+#include "jinja/jinja_ast.h"
+
+enum { MAX_BRACKETS = 256 };
+
+typedef struct lexer {
+    str source;
+    size_t at;
+    jinja_options options;
+    jarena *arena;
+    quire_error *err;
+    jtoken *tokens;
+    size_t n, cap;
+    bool line_starting; /* the last read item ended a line */
+    size_t line_offset; /* start of the counted line */
+    uint32_t line;
+    char brackets[MAX_BRACKETS];
+    int n_brackets;
+} lexer;
+
+quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t column, const char *format, ...) {
+    char message[sizeof err->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return err_set(err, code, -1, "line %u, column %u: %s", (unsigned)line, (unsigned)column, message);
+}
+
+/* Line and column of an offset. Linear as long as the offsets ascend. */
+static void locate(lexer *l, size_t offset, uint32_t *line, uint32_t *column) {
+    const char *newline;
+    if (offset < l->line_offset) {
+        l->line_offset = 0;
+        l->line = 1;
+    }
+    while (l->line_offset < offset && (newline = memchr(l->source.p + l->line_offset, '\n', offset - l->line_offset)) != NULL) {
+        l->line_offset = (size_t)(newline - l->source.p) + 1;
+        l->line++;
+    }
+    *line = l->line;
+    *column = (uint32_t)(offset - l->line_offset) + 1;
+}
+
+static quire_err fail_with(lexer *l, quire_err code, size_t offset, const char *what, str part) {
+    uint32_t line, column;
+    locate(l, offset, &line, &column);
+    return jinja_error(l->err, code, line, column, "%s%.*s", what, (int)(part.n > 40 ? 40 : part.n), part.n > 0 ? part.p : "");
+}
+
+static quire_err fail(lexer *l, size_t offset, const char *what, str part) {
+    return fail_with(l, QUIRE_INVALID, offset, what, part);
+}
+
+static quire_err no_memory(lexer *l) {
+    return err_set(l->err, QUIRE_NO_MEMORY, -1, "out of memory for a template");
+}
+
+static quire_err add(lexer *l, jtoken_kind kind, size_t offset, str text, jvalue value) {
+    void *tokens = l->tokens;
+    if (!mem_grow_(&tokens, &l->cap, l->n + 1, sizeof *l->tokens)) {
+        return no_memory(l);
+    }
+    l->tokens = tokens;
+    jtoken *t = &l->tokens[l->n++];
+    *t = (jtoken){.kind = kind, .text = text, .value = value};
+    locate(l, offset, &t->line, &t->column);
+    return QUIRE_OK;
+}
+
+static bool starts(const lexer *l, size_t at, const char *what) {
+    size_t n = strlen(what);
+    return l->source.n - at >= n && memcmp(l->source.p + at, what, n) == 0;
+}
+
+static size_t skip_space(const lexer *l, size_t at) {
+    size_t size;
+    while (at < l->source.n && jchar_is_space(jchar_at(l->source.p + at, l->source.n - at, &size))) {
+        at += size;
+    }
+    return at;
+}
+
+/* Adds the text from `from` up to the tag at `to`, which is preceded by sign. sign or lstrip_blocks decide whether blanks before it are
+ * dropped. */
+static quire_err add_data(lexer *l, size_t from, size_t to, char sign, bool block) {
+    str text = {l->source.p + from, to - from};
+    if (sign == '-') {
+        text = jstr_strip(text, false, true);
+    } else if (sign != '+' && block && l->options.lstrip_blocks) {
+        size_t line = text.n;
+        while (line > 0 && text.p[line - 1] != '\n') {
+            line--;
+        }
+        str blanks = {text.p + line, text.n - line};
+        if ((line > 0 || l->line_starting) && jstr_strip(blanks, true, false).n == 0) {
+            text.n = line;
+        }
+    }
+    return text.n == 0 ? QUIRE_OK : add(l, T_DATA, from, text, jnone());
+}
+
+/* The end of a tag's closing at `at` ("%}", "-%}", "+%}" and the blanks dropped after it), or 0 where there is none. */
+static size_t tag_end(const lexer *l, size_t at, const char *close, bool plus, bool trim) {
+    bool minus = l->source.p[at] == '-';
+    size_t skip = minus || (plus && l->source.p[at] == '+');
+    if (at + skip > l->source.n || !starts(l, at + skip, close)) {
+        return 0;
+    }
+    size_t end = at + skip + 2;
+    if (minus) {
+        return skip_space(l, end);
+    }
+    return skip == 0 && trim && l->options.trim_blocks && end < l->source.n && l->source.p[end] == '\n' ? end + 1 : end;
+}
+
+static char sign_at(const lexer *l, size_t at) {
+    return at < l->source.n && (l->source.p[at] == '-' || l->source.p[at] == '+') ? l->source.p[at] : 0;
+}
+
+/* The end of a block tag at `at` that contains only word ("{%", a sign, blanks, word, blanks, an end), else 0. */
+static size_t block_of(const lexer *l, size_t at, const char *word, bool plus, bool trim) {
+    size_t i = at + 2;
+    i = skip_space(l, i + (sign_at(l, i) != 0));
+    if (!starts(l, i, word)) {
+        return 0;
+    }
+    i = skip_space(l, i + strlen(word));
+    return i < l->source.n ? tag_end(l, i, "%}", plus, trim) : 0;
+}
+
+static void passed(lexer *l, size_t end) {
+    l->at = end;
+    l->line_starting = end > 0 && l->source.p[end - 1] == '\n';
+}
+
+/* Reads from behind {% raw %} to behind {% endraw %}: literal text. */
+static quire_err lex_raw(lexer *l, size_t tag) {
+    size_t from = l->at;
+    for (size_t i = from; i + 1 < l->source.n; i++) {
+        size_t end = starts(l, i, "{%") ? block_of(l, i, "endraw", true, true) : 0;
+        if (end > 0) {
+            TRY(add_data(l, from, i, sign_at(l, i + 2), true));
+            passed(l, end);
+            return QUIRE_OK;
+        }
+    }
+    return from == l->source.n ? QUIRE_OK : fail(l, tag, "Missing end of raw directive", (str){0});
+}
+
+static quire_err lex_comment(lexer *l, size_t tag) {
+    for (size_t i = tag + 2; i + 1 < l->source.n; i++) {
+        char c = l->source.p[i];
+        size_t end = c == '-' || c == '+' || c == '#' ? tag_end(l, i, "#}", true, true) : 0;
+        if (end > 0) {
+            passed(l, end);
+            return QUIRE_OK;
+        }
+    }
+    return fail(l, tag, "Missing end of comment tag", (str){0});
+}
+
+/* ---- inside tags ---- */
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+static int digit_value(char c) {
+    return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
+}
+
+/* Skips digits of a base with single underscores between them, from `at`. Returns the offset behind them. */
+static size_t digits(const lexer *l, size_t at, int base) {
+    size_t i = at;
+    while (i < l->source.n) {
+        if (digit_value(l->source.p[i]) < base) {
+            i++;
+        } else if (i > at && l->source.p[i] == '_' && i + 1 < l->source.n && digit_value(l->source.p[i + 1]) < base) {
+            i++;
+        } else {
+            break;
+        }
+    }
+    return i;
+}
+
+/* The end of a float that starts at `at`, or 0 when there is none. */
+static size_t float_end(const lexer *l, size_t at) {
+    if (at > 0 && l->source.p[at - 1] == '.') {
+        return 0;
+    }
+    size_t whole = digits(l, at, 10), i = whole;
+    if (i + 1 < l->source.n && l->source.p[i] == '.' && is_digit(l->source.p[i + 1])) {
+        i = digits(l, i + 1, 10);
+    }
+    size_t mantissa = i;
+    if (i < l->source.n && (l->source.p[i] == 'e' || l->source.p[i] == 'E')) {
+        i++;
+        i += sign_at(l, i) != 0;
+        if (i < l->source.n && is_digit(l->source.p[i])) {
+            return digits(l, i, 10);
+        }
+    }
+    return mantissa > whole ? mantissa : 0;
+}
+
+static quire_err lex_number(lexer *l) {
+    size_t start = l->at, end = float_end(l, start), at = start;
+    char text[128];
+    int base = 10;
+    bool is_float = end > 0;
+    if (!is_float) {
+        char second = start + 1 < l->source.n ? l->source.p[start + 1] : 0;
+        base = l->source.p[start] != '0'        ? 10
+               : second == 'x' || second == 'X' ? 16
+               : second == 'o' || second == 'O' ? 8
+               : second == 'b' || second == 'B' ? 2
+                                                : 10;
+        if (base != 10) {
+            at += start + 2 < l->source.n && l->source.p[start + 2] == '_' ? 3 : 2;
+            end = digits(l, at, base);
+        } else {
+            end = digits(l, start, l->source.p[start] == '0' ? 1 : 10); /* zeros only, after a zero */
+        }
+        if (end == at) {
+            return fail(l, start, "malformed number ", (str){l->source.p + start, 2});
+        }
+    }
+    size_t n = 0;
+    for (; at < end; at++) {
+        if (l->source.p[at] != '_' && n + 1 < sizeof text) {
+            text[n++] = l->source.p[at];
+        }
+    }
+    text[n] = '\0';
+    l->at = end;
+    str token = {l->source.p + start, end - start};
+    if (is_float) {
+        return add(l, T_FLOAT, start, token, jfloat(strtod(text, NULL)));
+    }
+    errno = 0;
+    long long value = strtoll(text, NULL, base);
+    if (errno != 0 || n + 1 >= sizeof text) {
+        return fail_with(l, QUIRE_UNSUPPORTED, start, "an integer of more than 64 bits: ", token);
+    }
+    return add(l, T_INT, start, token, jint(value));
+}
+
+static bool is_name_char(int32_t c, bool first) {
+    if (c < 0x80) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
+    }
+    utf8proc_category_t k = utf8proc_category(c);
+    bool letter = k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT || k == UTF8PROC_CATEGORY_LM ||
+                  k == UTF8PROC_CATEGORY_LO;
+    return letter || (!first && (k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_MC || k == UTF8PROC_CATEGORY_ND));
+}
+
+/* Writes the character of an escape sequence whose backslash is at p[0] to out; returns the bytes read, or 0 for a malformed one. */
+static size_t unescape_one(const char *p, size_t n, char *out, size_t *n_out) {
+    static const char plain[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v";
+    char c = p[1];
+    for (size_t i = 0; i + 1 < sizeof plain; i += 2) {
+        if (plain[i] == c) {
+            out[0] = plain[i + 1];
+            *n_out = 1;
+            return 2;
+        }
+    }
+    *n_out = 0;
+    if (c == '\n') {
+        return 2;
+    }
+    size_t i = 2, width = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    uint32_t code = 0;
+    if (c >= '0' && c <= '7') {
+        for (i = 1; i < n && i < 4 && p[i] >= '0' && p[i] <= '7'; i++) {
+            code = code * 8 + (uint32_t)(p[i] - '0');
+        }
+    } else if (width > 0) {
+        for (; i < 2 + width; i++) {
+            if (i >= n || digit_value(p[i]) > 15) {
+                return 0;
+            }
+            code = code * 16 + (uint32_t)digit_value(p[i]);
+        }
+        if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) {
+            return 0;
+        }
+    } else {
+        out[0] = '\\'; /* unknown escape: the backslash is kept */
+        *n_out = 1;
+        return 1;
+    }
+    *n_out = jchar_put((int32_t)code, out);
+    return i;
+}
+
+static quire_err lex_string(lexer *l) {
+    size_t start = l->at, end = start + 1;
+    char quote = l->source.p[start];
+    while (end < l->source.n && l->source.p[end] != quote) {
+        end += l->source.p[end] == '\\' ? 2 : 1;
+    }
+    if (end >= l->source.n) {
+        return fail(l, start, "unexpected char ", (str){l->source.p + start, 1});
+    }
+    char *text = jarena_bytes(l->arena, end - start);
+    if (text == NULL) {
+        return no_memory(l);
+    }
+    size_t n = 0;
+    for (size_t i = start + 1; i < end;) {
+        if (l->source.p[i] != '\\') {
+            text[n++] = l->source.p[i++];
+            continue;
+        }
+        if (l->source.p[i + 1] == 'N') {
+            return fail_with(l, QUIRE_UNSUPPORTED, i, "characters by name are not supported", (str){0});
+        }
+        size_t written, read = unescape_one(l->source.p + i, end - i, text + n, &written);
+        if (read == 0) {
+            return fail(l, i, "malformed or unknown escape ", (str){l->source.p + i, end - i < 6 ? end - i : 6});
+        }
+        i += read;
+        n += written;
+    }
+    l->at = end + 1;
+    return add(l, T_STRING, start, (str){text, n}, jnone());
+}
+
+static quire_err lex_operator(lexer *l) {
+    static const char *const two[] = {"//", "**", "==", "!=", ">=", "<="};
+    size_t start = l->at, n = 1;
+    char c = l->source.p[start];
+    for (size_t i = 0; i < sizeof two / sizeof two[0]; i++) {
+        n = starts(l, start, two[i]) ? 2 : n;
+    }
+    if (n == 1 && (c == '\0' || strchr("+-/*%~[](){}><=.:|,;", c) == NULL)) {
+        return fail(l, start, "unexpected char ", (str){l->source.p + start, jchar_size(l->source.p + start, l->source.n - start)});
+    }
+    if (c == '(' || c == '[' || c == '{') {
+        if (l->n_brackets == MAX_BRACKETS) {
+            return fail(l, start, "brackets nested too deeply", (str){0});
+        }
+        l->brackets[l->n_brackets++] = c == '(' ? ')' : c == '[' ? ']' : '}';
+    } else if (c == ')' || c == ']' || c == '}') {
+        if (l->n_brackets == 0 || l->brackets[l->n_brackets - 1] != c) {
+            return fail(l, start, "unexpected ", (str){l->source.p + start, 1});
+        }
+        l->n_brackets--;
+    }
+    l->at += n;
+    return add(l, T_OPERATOR, start, (str){l->source.p + start, n}, jnone());
+}
+
+/* Reads the tokens from behind a tag's opening to behind its end. */
+static quire_err lex_tag(lexer *l, size_t tag, bool block) {
+    TRY(add(l, block ? T_BLOCK_BEGIN : T_PRINT_BEGIN, tag, (str){0}, jnone()));
+    l->at = tag + 2 + (sign_at(l, tag + 2) != 0);
+    l->n_brackets = 0;
+    for (;;) {
+        l->at = skip_space(l, l->at);
+        if (l->at >= l->source.n) {
+            return fail(l, tag, block ? "the block's end %} is missing" : "the expression's end }} is missing", (str){0});
+        }
+        size_t end = l->n_brackets > 0 ? 0 : tag_end(l, l->at, block ? "%}" : "}}", block, block);
+        if (end > 0) {
+            TRY(add(l, block ? T_BLOCK_END : T_PRINT_END, l->at, (str){0}, jnone()));
+            passed(l, end);
+            return QUIRE_OK;
+        }
+        size_t size, start = l->at;
+        int32_t c = jchar_at(l->source.p + start, l->source.n - start, &size);
+        if (is_digit((char)c) && c < 0x80) {
+            TRY(lex_number(l));
+        } else if (c == '"' || c == '\'') {
+            TRY(lex_string(l));
+        } else if (c > 0 && is_name_char(c, true)) {
+            do {
+                l->at += size;
+                c = l->at < l->source.n ? jchar_at(l->source.p + l->at, l->source.n - l->at, &size) : 0;
+            } while (c > 0 && is_name_char(c, false));
+            TRY(add(l, T_NAME, start, (str){l->source.p + start, l->at - start}, jnone()));
+        } else {
+            TRY(lex_operator(l));
+        }
+    }
+}
+
+static quire_err lex_all(lexer *l) {
+    while (l->at < l->source.n) {
+        size_t tag = l->at;
+        while (tag + 1 < l->source.n &&
+               !(l->source.p[tag] == '{' && strchr("{%#", l->source.p[tag + 1]) != NULL && l->source.p[tag + 1] != '\0')) {
+            tag++;
+        }
+        if (tag + 1 >= l->source.n) {
+            TRY(add(l, T_DATA, l->at, (str){l->source.p + l->at, l->source.n - l->at}, jnone()));
+            l->at = l->source.n;
+            break;
+        }
+        char kind = l->source.p[tag + 1];
+        TRY(add_data(l, l->at, tag, sign_at(l, tag + 2), kind != '{'));
+        size_t raw = kind == '%' ? block_of(l, tag, "raw", false, false) : 0;
+        if (raw > 0) {
+            passed(l, raw);
+            TRY(lex_raw(l, tag));
+        } else {
+            TRY(kind == '#' ? lex_comment(l, tag) : lex_tag(l, tag, kind == '%'));
+        }
+    }
+    return add(l, T_END, l->source.n, (str){0}, jnone());
+}
+
+/* Copies the source with \n as the only line end, and without the last line's end. */
+static quire_err normalise(str source, jarena *arena, str *out) {
+    char *text = jarena_bytes(arena, source.n + 1);
+    if (text == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < source.n; i++) {
+        if (source.p[i] == '\r') {
+            i += i + 1 < source.n && source.p[i + 1] == '\n';
+            text[n++] = '\n';
+        } else {
+            text[n++] = source.p[i];
+        }
+    }
+    *out = (str){text, n - (n > 0 && text[n - 1] == '\n')};
+    return QUIRE_OK;
+}
+
+quire_err jinja_lex(str source, jinja_options options, jarena *arena, jtoken **tokens, quire_error *err) {
+    lexer l = {.options = options, .arena = arena, .err = err, .line = 1, .line_starting = true};
+    quire_err e = normalise(source, arena, &l.source);
+    e = e != QUIRE_OK ? no_memory(&l) : lex_all(&l);
+    if (e != QUIRE_OK) {
+        mem_free(l.tokens);
+        l.tokens = NULL;
+    }
+    *tokens = l.tokens;
+    return e;
+}

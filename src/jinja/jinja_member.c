@@ -1,0 +1,269 @@
+/* Gets members, items and slices. */
+#include <stdlib.h>
+
+#include "jinja/jinja_run.h"
+
+/* The object's type as in Jinja's messages: "dict object", "None". */
+static quire_err no_member(jrun *r, jvalue object, str name, jvalue *out) {
+    const char *type = jis(object, J_NONE) ? "'None'" : NULL;
+    if (type != NULL) {
+        return jrun_make_undefined(r, out, "%s has no attribute '%.*s'", type, (int)name.n, name.p);
+    }
+    return jrun_make_undefined(r, out, "'%s object' has no attribute '%.*s'", jvalue_type(object), (int)name.n, name.p);
+}
+
+/* True for a method that would change a list or dictionary. Its use is refused, as in the sandbox. */
+static bool changes(jvalue object, str name) {
+    static const char *const of_list[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+    static const char *const of_dict[] = {"clear", "pop", "popitem", "setdefault", "update"};
+    bool list = jis(object, J_LIST);
+    const char *const *names = list ? of_list : of_dict;
+    size_t n = list ? sizeof of_list / sizeof of_list[0] : jis(object, J_DICT) ? sizeof of_dict / sizeof of_dict[0] : 0;
+    for (size_t i = 0; i < n; i++) {
+        if (str_is(name, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_number_member(str name) {
+    static const char *const names[] = {"real",     "imag",       "numerator",        "denominator", "conjugate", "bit_length", "bit_count",
+                                        "to_bytes", "from_bytes", "as_integer_ratio", "is_integer",  "hex",       "fromhex"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (str_is(name, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static jvalue neighbour(const jloop *l, size_t index) {
+    return index < l->n ? l->items[index] : (jvalue){.kind = J_MISSING};
+}
+
+static quire_err loop_member(jrun *r, jloop *l, str name, jvalue *out) {
+    int64_t n = (int64_t)l->n, i = (int64_t)l->index;
+    const struct {
+        const char *name;
+        jvalue value;
+    } members[] = {
+        {"index", jint(i + 1)},
+        {"index0", jint(i)},
+        {"revindex", jint(n - i)},
+        {"revindex0", jint(n - i - 1)},
+        {"first", jbool(i == 0)},
+        {"last", jbool(i == n - 1)},
+        {"length", jint(n)},
+        {"depth", jint(l->depth + 1)},
+        {"depth0", jint(l->depth)},
+        {"previtem", neighbour(l, l->index - 1)},
+        {"nextitem", neighbour(l, l->index + 1)},
+    };
+    for (size_t m = 0; m < sizeof members / sizeof members[0]; m++) {
+        if (str_is(name, members[m].name)) {
+            *out = members[m].value;
+            bool outside = jis(*out, J_MISSING);
+            return outside ? jrun_make_undefined(r, out, "there is no %s item", str_is(name, "previtem") ? "previous" : "next") : QUIRE_OK;
+        }
+    }
+    return no_member(r, (jvalue){.kind = J_LOOP, .u.loop = l}, name, out);
+}
+
+quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out) {
+    if (jis(object, J_UNDEFINED)) {
+        return jrun_undefined(r, object);
+    }
+    if ((name.n >= 2 && name.p[0] == '_' && name.p[1] == '_') || changes(object, name)) {
+        return jrun_make_undefined(r, out, "access to attribute '%.*s' of '%s' object is unsafe.", (int)name.n, name.p,
+                                   jvalue_type(object));
+    }
+    const jfunction *f = jinja_find_method(object, name);
+    if (f != NULL) {
+        jmethod *m = jarena_new(&r->arena, sizeof *m);
+        if (m == NULL) {
+            return jrun_no_memory(r);
+        }
+        *m = (jmethod){f, object};
+        *out = (jvalue){.kind = J_METHOD, .u.method = m};
+        return QUIRE_OK;
+    }
+    if ((jis(object, J_STRING) && jinja_method_is_missing(name)) || (jis_number(object) && is_number_member(name))) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "the attribute %.*s is not supported", (int)name.n, name.p);
+    }
+    if (jis(object, J_DICT) || jis(object, J_NAMESPACE)) {
+        const jvalue *found = jdict_get_str(object.u.dict, name);
+        if (found != NULL) {
+            *out = *found;
+            return QUIRE_OK;
+        }
+    }
+    if (jis(object, J_LOOP)) {
+        return loop_member(r, object.u.loop, name, out);
+    }
+    if (jis(object, J_MACRO) || jis(object, J_FUNCTION) || jis(object, J_METHOD) || jis(object, J_HUGE) || jis(object, J_RANGE)) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "members of a %s are not supported", jvalue_type(object));
+    }
+    return no_member(r, object, name, out);
+}
+
+/* The element at an index (negative: from the end), or J_MISSING. */
+static quire_err element(jrun *r, jvalue object, int64_t index, jvalue *out) {
+    *out = (jvalue){.kind = J_MISSING};
+    int64_t n = 0;
+    if (jis(object, J_STRING)) {
+        n = (int64_t)jstr_length(object.u.s);
+        TRY(jrun_step(r, (size_t)n / 64));
+    } else if (jis(object, J_RANGE)) {
+        n = object.u.range->n;
+    } else if (jis(object, J_LIST) || jis(object, J_TUPLE)) {
+        n = (int64_t)object.u.list->n;
+    }
+    index += index < 0 ? n : 0;
+    if (index < 0 || index >= n) {
+        return QUIRE_OK;
+    }
+    if (jis(object, J_STRING)) {
+        *out = jstring(jstr_part(object.u.s, (size_t)index, 1));
+        out->safe = object.safe;
+    } else if (jis(object, J_RANGE)) {
+        *out = jint(object.u.range->start + index * object.u.range->step);
+    } else {
+        *out = object.u.list->items[index];
+    }
+    return QUIRE_OK;
+}
+
+static quire_err no_element(jrun *r, jvalue object, jvalue key, jvalue *out) {
+    strbuf_clear(&r->scratch);
+    if (jvalue_write_repr(key, &r->scratch) != QUIRE_OK) {
+        return jrun_make_undefined(r, out, "no such element");
+    }
+    return jrun_make_undefined(r, out, "%s%s has no element %.*s", jis(object, J_NONE) ? "None" : jvalue_type(object),
+                               jis(object, J_NONE) ? "" : " object", (int)r->scratch.n, r->scratch.p);
+}
+
+quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out) {
+    if (jis(object, J_UNDEFINED)) {
+        return jrun_undefined(r, object);
+    }
+    if (jis(object, J_DICT)) {
+        const jvalue *found = jdict_get(object.u.dict, key);
+        if (found != NULL) {
+            *out = *found;
+            return QUIRE_OK;
+        }
+    }
+    if (jis_integer(key)) {
+        TRY(element(r, object, jas_integer(key), out));
+        if (!jis(*out, J_MISSING)) {
+            return QUIRE_OK;
+        }
+    }
+    if (jis(key, J_HUGE)) {
+        return jrun_fail(r, QUIRE_UNSUPPORTED, "integers of more than 64 bits are not supported");
+    }
+    return jis(key, J_STRING) ? jget_member(r, object, key.u.s, out) : no_element(r, object, key, out);
+}
+
+/* Python's slice.indices(n). */
+static quire_err slice_bounds(jrun *r, const jvalue bounds[3], int64_t n, int64_t *start, int64_t *stop, int64_t *step) {
+    int64_t given[3] = {0, 0, 1};
+    for (int i = 0; i < 3; i++) {
+        if (!jis(bounds[i], J_NONE)) {
+            TRY(jrun_want_integer(r, bounds[i], "a slice index", &given[i]));
+        }
+    }
+    *step = given[2];
+    if (*step == 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "slice step cannot be zero");
+    }
+    int64_t low = *step < 0 ? -1 : 0, high = *step < 0 ? n - 1 : n;
+    for (int i = 0; i < 2; i++) {
+        int64_t at = given[i];
+        if (jis(bounds[i], J_NONE)) {
+            at = (i == 0) == (*step > 0) ? low : high;
+        } else {
+            at += at < 0 ? n : 0;
+            at = at < low ? low : at > high ? high : at;
+        }
+        *(i == 0 ? start : stop) = at;
+    }
+    return QUIRE_OK;
+}
+
+quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out) {
+    if (jis(object, J_UNDEFINED)) {
+        return jrun_undefined(r, object);
+    }
+    bool text = jis(object, J_STRING);
+    if (!text && !jis(object, J_LIST) && !jis(object, J_TUPLE)) {
+        if (jis(object, J_RANGE)) {
+            return jrun_fail(r, QUIRE_UNSUPPORTED, "slices of a range are not supported");
+        }
+        return jrun_make_undefined(r, out, "'%s object' cannot be sliced", jvalue_type(object)); /* like a failed item access */
+    }
+    const jvalue *items;
+    size_t n_items;
+    TRY(jrun_items(r, object, &items, &n_items));
+    int64_t start = 0, stop = 0, step = 1;
+    TRY(slice_bounds(r, bounds, (int64_t)n_items, &start, &stop, &step));
+    size_t n = 0;
+    jvalue *taken;
+    TRY(jrun_values(r, n_items, &taken));
+    for (int64_t i = start; step > 0 ? i < stop : i > stop; n++) {
+        taken[n] = items[i];
+        if (__builtin_add_overflow(i, step, &i)) {
+            n++;
+            break;
+        }
+    }
+    if (!text) {
+        return jrun_list(r, (jkind)object.kind, taken, n, out);
+    }
+    str s = {0};
+    if (step == 1) {
+        s = n == 0 ? s : (str){taken[0].u.s.p, (size_t)(taken[n - 1].u.s.p - taken[0].u.s.p) + taken[n - 1].u.s.n};
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            if (!jarena_append(&r->arena, s, taken[i].u.s, &s)) {
+                return jrun_no_memory(r);
+            }
+        }
+    }
+    *out = jstring(s);
+    out->safe = object.safe;
+    return QUIRE_OK;
+}
+
+/* One step of a path; an undefined value becomes fallback. */
+static quire_err path_step(jrun *r, jvalue object, jvalue key, jvalue fallback, jvalue *out) {
+    TRY(jget_item(r, object, key, out));
+    if (jis(*out, J_UNDEFINED) && !jis(fallback, J_MISSING) && !jis(fallback, J_NONE)) {
+        *out = fallback;
+    }
+    return QUIRE_OK;
+}
+
+quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out) {
+    if (!jis(path, J_STRING)) {
+        return path_step(r, object, path, fallback, out);
+    }
+    str rest = path.u.s;
+    *out = object;
+    for (;;) {
+        size_t dot = jstr_find(rest, str_of("."), 0);
+        str part = {rest.p, dot == SIZE_MAX ? rest.n : dot};
+        bool number = part.n > 0 && part.n < 18;
+        int64_t index = 0;
+        for (size_t i = 0; i < part.n && number; i++) {
+            number = part.p[i] >= '0' && part.p[i] <= '9';
+            index = number ? index * 10 + (part.p[i] - '0') : index;
+        }
+        TRY(path_step(r, *out, number ? jint(index) : jstring(part), fallback, out));
+        if (dot == SIZE_MAX) {
+            return QUIRE_OK;
+        }
+        rest = (str){rest.p + dot + 1, rest.n - dot - 1};
+    }
+}

@@ -1,0 +1,296 @@
+/* Methods that cut, join and pad strings. */
+#include "jinja/jinja_methods.h"
+
+/* ---- cutting and joining ---- */
+
+typedef struct pieces {
+    jvalue *items;
+    size_t n, cap;
+} pieces;
+
+static quire_err add_piece(jrun *r, pieces *p, str s) {
+    if (p->n == p->cap) {
+        size_t cap = p->cap == 0 ? 8 : p->cap * 2;
+        jvalue *grown;
+        TRY(jrun_values(r, cap, &grown));
+        if (p->n > 0) {
+            memcpy(grown, p->items, p->n * sizeof *grown);
+        }
+        p->items = grown;
+        p->cap = cap;
+    }
+    p->items[p->n++] = jstring(s);
+    return QUIRE_OK;
+}
+
+static void reverse(pieces *p) {
+    for (size_t i = 0; i < p->n / 2; i++) {
+        jvalue v = p->items[i];
+        p->items[i] = p->items[p->n - 1 - i];
+        p->items[p->n - 1 - i] = v;
+    }
+}
+
+/* Cuts at runs of blanks, from the left or, with last, from the right; at most max cuts. */
+static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p) {
+    s = jstr_strip(s, !last, last);
+    while (s.n > 0) {
+        if (max-- == 0) {
+            return add_piece(r, p, jstr_strip(s, last, !last));
+        }
+        size_t i = last ? s.n : 0, size;
+        for (;;) { /* one word */
+            if (last ? i == 0 : i == s.n) {
+                break;
+            }
+            size_t at = i;
+            if (last) {
+                at--;
+                while (at > 0 && i - at < 4 && ((unsigned char)s.p[at] & 0xc0) == 0x80) {
+                    at--;
+                }
+            }
+            if (jchar_is_space(jchar_at(s.p + at, s.n - at, &size))) {
+                break;
+            }
+            i = last ? at : at + size;
+        }
+        TRY(add_piece(r, p, last ? (str){s.p + i, s.n - i} : (str){s.p, i}));
+        s = jstr_strip(last ? (str){s.p, i} : (str){s.p + i, s.n - i}, !last, last);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err split_at(jrun *r, str s, str separator, int64_t max, bool last, pieces *p) {
+    for (; max != 0; max--) {
+        size_t at;
+        TRY(jstr_find_either(r, s, separator, last, &at));
+        if (at == SIZE_MAX) {
+            break;
+        }
+        str left = {s.p, at}, right = {s.p + at + separator.n, s.n - at - separator.n};
+        TRY(add_piece(r, p, last ? right : left));
+        s = last ? left : right;
+    }
+    return add_piece(r, p, s);
+}
+
+static quire_err split(jrun *r, const jvalue *args, bool last, jvalue *out) {
+    str s, separator;
+    int64_t max;
+    pieces p = {0};
+    TRY(jarg_self(r, args, &s));
+    TRY(jarg_text(r, args[1], "the separator", &separator));
+    TRY(jarg_count(r, args[2], "maxsplit", &max));
+    TRY(jrun_step(r, s.n / 64));
+    if (!jarg_given(args[1])) {
+        TRY(split_blanks(r, s, max, last, &p));
+    } else if (separator.n == 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
+    } else {
+        TRY(split_at(r, s, separator, max, last, &p));
+    }
+    if (last) {
+        reverse(&p);
+    }
+    return jrun_list(r, J_LIST, p.items, p.n, out);
+}
+
+METHOD(str_split) {
+    UNUSED_REST;
+    return split(r, args, false, out);
+}
+METHOD(str_rsplit) {
+    UNUSED_REST;
+    return split(r, args, true, out);
+}
+
+static bool ends_line(int32_t c) {
+    return (c >= 0x0a && c <= 0x0d) || (c >= 0x1c && c <= 0x1e) || c == 0x85 || c == 0x2028 || c == 0x2029;
+}
+
+quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_t *n) {
+    pieces p = {0};
+    for (size_t start = 0, i = 0, size; i < s.n; i += size) {
+        int32_t c = jchar_at(s.p + i, s.n - i, &size);
+        if (ends_line(c) || i + size == s.n) {
+            size_t end = ends_line(c) ? i : i + size;
+            size += c == '\r' && i + 1 < s.n && s.p[i + 1] == '\n';
+            TRY(add_piece(r, &p, (str){s.p + start, (keep_ends ? i + size : end) - start}));
+            start = i + size;
+        }
+    }
+    *lines = p.items;
+    *n = p.n;
+    return jrun_step(r, s.n / 16);
+}
+
+METHOD(str_splitlines) {
+    str s;
+    jvalue *lines;
+    size_t n;
+    UNUSED_REST;
+    TRY(jarg_self(r, args, &s));
+    TRY(jstr_split_lines(r, s, jvalue_truth(args[1]) && !jis(args[1], J_MISSING), &lines, &n));
+    return jrun_list(r, J_LIST, lines, n, out);
+}
+
+static quire_err partition(jrun *r, const jvalue *args, bool last, jvalue *out) {
+    str s, separator;
+    jvalue *parts;
+    TRY(jarg_self(r, args, &s));
+    TRY(jrun_want_text(r, args[1], "the separator", &separator));
+    TRY(jrun_values(r, 3, &parts));
+    if (separator.n == 0) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "empty separator");
+    }
+    size_t at;
+    TRY(jstr_find_either(r, s, separator, last, &at));
+    bool found = at != SIZE_MAX;
+    str empty = {s.p, 0};
+    parts[0] = jstring(found ? (str){s.p, at} : last ? empty : s);
+    parts[1] = jstring(found ? separator : empty);
+    parts[2] = jstring(found ? (str){s.p + at + separator.n, s.n - at - separator.n} : last ? s : empty);
+    return jrun_list(r, J_TUPLE, parts, 3, out);
+}
+
+METHOD(str_partition) {
+    UNUSED_REST;
+    return partition(r, args, false, out);
+}
+METHOD(str_rpartition) {
+    UNUSED_REST;
+    return partition(r, args, true, out);
+}
+
+static quire_err add_scratch(jrun *r, str s) {
+    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+}
+
+METHOD(str_join) {
+    str s, part;
+    const jvalue *items;
+    size_t n;
+    UNUSED_REST;
+    TRY(jarg_self(r, args, &s));
+    TRY(jrun_items(r, args[1], &items, &n));
+    strbuf_clear(&r->scratch);
+    for (size_t i = 0; i < n; i++) {
+        TRY(jrun_want_text(r, items[i], "each item", &part));
+        TRY(i > 0 ? add_scratch(r, s) : QUIRE_OK);
+        TRY(add_scratch(r, part));
+    }
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+}
+
+METHOD(str_replace) {
+    str s, from, to;
+    int64_t max;
+    UNUSED_REST;
+    TRY(jarg_self(r, args, &s));
+    TRY(jrun_want_text(r, args[1], "what is replaced", &from));
+    TRY(jrun_want_text(r, args[2], "the replacement", &to));
+    TRY(jarg_count(r, args[3], "count", &max));
+    strbuf_clear(&r->scratch);
+    size_t at = 0;
+    for (; max != 0; max--) {
+        size_t found = jstr_find(s, from, at);
+        if (found == SIZE_MAX) {
+            break;
+        }
+        TRY(jrun_step(r, 1));
+        if (from.n == 0) { /* before every character, and at the end */
+            TRY(add_scratch(r, to));
+            if (at == s.n) {
+                break;
+            }
+            size_t size = jchar_size(s.p + at, s.n - at);
+            TRY(add_scratch(r, (str){s.p + at, size}));
+            at += size;
+            continue;
+        }
+        TRY(add_scratch(r, (str){s.p + at, found - at}));
+        TRY(add_scratch(r, to));
+        at = found + from.n;
+    }
+    TRY(add_scratch(r, (str){s.p + at, s.n - at}));
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+}
+
+/* ---- padding ---- */
+
+static quire_err add_fill(jrun *r, str fill, int64_t n) {
+    TRY(jrun_step(r, n > 0 ? (size_t)n : 0));
+    for (; n > 0; n--) {
+        TRY(add_scratch(r, fill));
+    }
+    return QUIRE_OK;
+}
+
+/* left_part: of the blanks, how many go to the left: none, all, or (centre) about half. */
+static quire_err pad(jrun *r, const jvalue *args, char where, jvalue *out) {
+    str s, fill;
+    int64_t width;
+    TRY(jarg_self(r, args, &s));
+    TRY(jrun_want_integer(r, args[1], "the width", &width));
+    TRY(jarg_text(r, args[2], "the fill character", &fill));
+    fill = jarg_given(args[2]) ? fill : str_of(" ");
+    if (jstr_length(fill) != 1) {
+        return jrun_fail(r, QUIRE_BAD_REQUEST, "The fill character must be exactly one character long");
+    }
+    int64_t n = (int64_t)jstr_length(s), blanks = width > n ? width - n : 0;
+    int64_t left = where == 'l' ? 0 : where == 'r' ? blanks : blanks / 2 + (blanks & width & 1);
+    strbuf_clear(&r->scratch);
+    TRY(add_fill(r, fill, left));
+    TRY(add_scratch(r, s));
+    TRY(add_fill(r, fill, blanks - left));
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+}
+
+METHOD(str_center) {
+    UNUSED_REST;
+    return pad(r, args, 'c', out);
+}
+METHOD(str_ljust) {
+    UNUSED_REST;
+    return pad(r, args, 'l', out);
+}
+METHOD(str_rjust) {
+    UNUSED_REST;
+    return pad(r, args, 'r', out);
+}
+
+METHOD(str_zfill) {
+    str s;
+    int64_t width;
+    UNUSED_REST;
+    TRY(jarg_self(r, args, &s));
+    TRY(jrun_want_integer(r, args[1], "the width", &width));
+    size_t sign = s.n > 0 && (s.p[0] == '+' || s.p[0] == '-');
+    strbuf_clear(&r->scratch);
+    TRY(add_scratch(r, (str){s.p, sign}));
+    TRY(add_fill(r, str_of("0"), width > 0 ? width - (int64_t)jstr_length(s) : 0));
+    TRY(add_scratch(r, (str){s.p + sign, s.n - sign}));
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+}
+
+METHOD(str_expandtabs) {
+    str s;
+    int64_t width, column = 0;
+    UNUSED_REST;
+    TRY(jarg_self(r, args, &s));
+    TRY(jarg_integer(r, args[1], "the width", 8, &width));
+    strbuf_clear(&r->scratch);
+    for (size_t i = 0, size; i < s.n; i += size) {
+        size = jchar_size(s.p + i, s.n - i);
+        if (s.p[i] == '\t') {
+            int64_t blanks = width > 0 ? width - column % width : 0;
+            TRY(add_fill(r, str_of(" "), blanks));
+            column += blanks;
+        } else {
+            TRY(add_scratch(r, (str){s.p + i, size}));
+            column = s.p[i] == '\n' || s.p[i] == '\r' ? 0 : column + 1;
+        }
+    }
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+}

@@ -1,0 +1,486 @@
+/* Parses statements. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "jinja/jinja_ast.h"
+
+static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnode **out);
+
+/* ---- steps shared with jinja_expr.c ---- */
+
+quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) {
+    char message[sizeof p->err->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    return jinja_error(p->err, code, p->at->line, p->at->column, "%s", message);
+}
+
+quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out) {
+    jnode *node = jarena_new(p->arena, sizeof *node);
+    if (node == NULL) {
+        return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
+    }
+    node->kind = (uint8_t)kind;
+    node->line = at->line;
+    node->column = at->column;
+    *out = node;
+    return QUIRE_OK;
+}
+
+quire_err jparse_add(jparser *p, jnodes *list, jnode *node) {
+    if (list->n == list->cap) {
+        size_t cap = list->cap == 0 ? 4 : list->cap * 2;
+        jnode **grown = jarena_new(p->arena, cap * sizeof(jnode *));
+        if (grown == NULL) {
+            return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
+        }
+        if (list->n > 0) {
+            memcpy(grown, list->p, list->n * sizeof(jnode *));
+        }
+        list->p = grown;
+        list->cap = cap;
+    }
+    list->p[list->n++] = node;
+    return QUIRE_OK;
+}
+
+bool jparse_is_op(const jparser *p, const char *op) {
+    return p->at->kind == T_OPERATOR && str_is(p->at->text, op);
+}
+
+bool jparse_is_name(const jparser *p, const char *name) {
+    return p->at->kind == T_NAME && str_is(p->at->text, name);
+}
+
+bool jparse_skip_op(jparser *p, const char *op) {
+    bool is = jparse_is_op(p, op);
+    p->at += is;
+    return is;
+}
+
+bool jparse_skip_name(jparser *p, const char *name) {
+    bool is = jparse_is_name(p, name);
+    p->at += is;
+    return is;
+}
+
+/* Describes the next token in words. */
+static const char *next_in_words(const jparser *p, char buf[48]) {
+    switch (p->at->kind) {
+    case T_PRINT_END:
+        return "end of print statement";
+    case T_BLOCK_END:
+        return "end of statement block";
+    case T_END:
+        return "end of template";
+    case T_STRING:
+        return "string";
+    case T_INT:
+        return "integer";
+    case T_FLOAT:
+        return "float";
+    default:
+        snprintf(buf, 48, "%.*s", (int)(p->at->text.n > 40 ? 40 : p->at->text.n), p->at->text.p);
+        return buf;
+    }
+}
+
+static quire_err expected(jparser *p, const char *what) {
+    char buf[48];
+    return jparse_fail(p, QUIRE_INVALID, "expected token '%s', got '%s'", what, next_in_words(p, buf));
+}
+
+quire_err jparse_expect_op(jparser *p, const char *op) {
+    return jparse_skip_op(p, op) ? QUIRE_OK : expected(p, op);
+}
+
+quire_err jparse_expect_name(jparser *p, str *name) {
+    if (p->at->kind != T_NAME) {
+        return expected(p, "name");
+    }
+    *name = p->at->text;
+    p->at++;
+    return QUIRE_OK;
+}
+
+static quire_err expect_block_end(jparser *p) {
+    if (p->at->kind != T_BLOCK_END) {
+        return expected(p, "end of statement block");
+    }
+    p->at++;
+    return QUIRE_OK;
+}
+
+/* ---- targets ---- */
+
+static quire_err check_target(jparser *p, const jnode *target) {
+    if (target->kind == N_NAME) {
+        return QUIRE_OK;
+    }
+    if ((target->kind != N_TUPLE && target->kind != N_LIST) || target->n == 0) {
+        return jparse_fail(p, QUIRE_INVALID, "can't assign to %s", target->kind == N_CONST ? "'const'" : "an expression");
+    }
+    for (size_t i = 0; i < target->n; i++) {
+        TRY(check_target(p, target->items[i]));
+    }
+    return QUIRE_OK;
+}
+
+/* Parses the target of a loop, a set or a with: a name, names in a tuple, or, with_member, a member of a namespace. stop: a name that ends
+ * it, or NULL. */
+static quire_err parse_target(jparser *p, bool with_member, const char *stop, jnode **out) {
+    jnodes items = {0};
+    const jtoken *start = p->at;
+    if (with_member && p->at->kind == T_NAME && p->at[1].kind == T_OPERATOR && str_is(p->at[1].text, ".")) {
+        TRY(jparse_node(p, N_MEMBER, start, out));
+        TRY(jparse_primary(p, &(*out)->a));
+        TRY(jparse_expect_op(p, "."));
+        return jparse_expect_name(p, &(*out)->name);
+    }
+    bool comma = false;
+    do {
+        if (comma && (p->at->kind == T_BLOCK_END || jparse_is_op(p, "=") || (stop != NULL && jparse_is_name(p, stop)))) {
+            break;
+        }
+        jnode *item;
+        TRY(jparse_primary(p, &item));
+        TRY(check_target(p, item));
+        TRY(jparse_add(p, &items, item));
+        comma = comma || jparse_is_op(p, ",");
+    } while (jparse_skip_op(p, ","));
+    if (!comma) {
+        *out = items.p[0];
+        return QUIRE_OK;
+    }
+    TRY(jparse_node(p, N_TUPLE, start, out));
+    (*out)->items = items.p;
+    (*out)->n = items.n;
+    return QUIRE_OK;
+}
+
+/* ---- statements; each begins at its tag's name ---- */
+
+static quire_err parse_if(jparser *p, jnode **out) {
+    static const char *const ends[] = {"elif", "else", "endif"};
+    bool soft = p->soft;
+    TRY(jparse_node(p, N_IF, p->at, out));
+    p->at++;
+    p->soft = true;
+    if (++p->depth > JINJA_MAX_NESTING) {
+        return jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING);
+    }
+    TRY(jparse_tuple(p, false, NULL, &(*out)->a));
+    TRY(parse_body(p, ends, 3, "if", &(*out)->b));
+    if (jparse_is_name(p, "elif")) {
+        TRY(parse_if(p, &(*out)->c)); /* its endif ends this if too */
+    } else {
+        if (jparse_skip_name(p, "else")) {
+            TRY(parse_body(p, ends + 2, 1, "if", &(*out)->c));
+        }
+        p->at++;
+    }
+    p->depth--;
+    p->soft = soft;
+    return QUIRE_OK;
+}
+
+static bool targets_name(const jnode *target, const char *name) {
+    if (target->kind == N_NAME) {
+        return str_is(target->name, name);
+    }
+    for (size_t i = 0; i < target->n; i++) {
+        if (targets_name(target->items[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static quire_err parse_for(jparser *p, jnode **out) {
+    static const char *const ends[] = {"endfor", "else"};
+    bool soft = p->soft;
+    TRY(jparse_node(p, N_FOR, p->at, out));
+    p->at++;
+    TRY(parse_target(p, false, "in", &(*out)->a));
+    if (targets_name((*out)->a, "loop")) {
+        return jparse_fail(p, QUIRE_INVALID, "Can't assign to special loop variable in for-loop target");
+    }
+    if (!jparse_skip_name(p, "in")) {
+        return expected(p, "in");
+    }
+    p->soft = false;
+    TRY(jparse_tuple(p, false, "recursive", &(*out)->b));
+    if (jparse_skip_name(p, "if")) {
+        TRY(jparse_expression(p, true, &(*out)->c));
+    }
+    (*out)->recursive = jparse_skip_name(p, "recursive");
+    p->loops++;
+    TRY(parse_body(p, ends, 2, "for", &(*out)->body));
+    p->loops--;
+    if (jparse_skip_name(p, "else")) {
+        TRY(parse_body(p, ends, 1, "for", &(*out)->otherwise));
+    }
+    p->at++;
+    p->soft = soft;
+    return QUIRE_OK;
+}
+
+static quire_err parse_set(jparser *p, jnode **out) {
+    static const char *const ends[] = {"endset"};
+    const jtoken *start = p->at;
+    jnode *target;
+    p->at++;
+    TRY(parse_target(p, true, NULL, &target));
+    bool assigns = jparse_skip_op(p, "=");
+    TRY(jparse_node(p, assigns ? N_SET : N_SET_BLOCK, start, out));
+    (*out)->a = target;
+    if (assigns) {
+        return jparse_tuple(p, true, NULL, &(*out)->b);
+    }
+    if (jparse_skip_op(p, "|")) {
+        TRY(jparse_filter_chain(p, &(*out)->b));
+    }
+    TRY(parse_body(p, ends, 1, "set", &(*out)->body));
+    p->at++;
+    return QUIRE_OK;
+}
+
+/* (a, b=1) of a macro or a call block. */
+static quire_err parse_parameters(jparser *p, jnode *macro) {
+    jnodes names = {0}, defaults = {0};
+    TRY(jparse_expect_op(p, "("));
+    while (!jparse_is_op(p, ")")) {
+        if (names.n > 0) {
+            TRY(jparse_expect_op(p, ","));
+        }
+        jnode *name;
+        TRY(jparse_primary(p, &name));
+        if (name->kind != N_NAME) {
+            return jparse_fail(p, QUIRE_INVALID, "a parameter must be a name");
+        }
+        for (size_t i = 0; i < names.n; i++) {
+            if (str_eq(names.p[i]->name, name->name)) {
+                return jparse_fail(p, QUIRE_INVALID, "duplicate argument '%.*s'", (int)name->name.n, name->name.p);
+            }
+        }
+        TRY(jparse_add(p, &names, name));
+        if (jparse_skip_op(p, "=")) {
+            jnode *value;
+            TRY(jparse_expression(p, true, &value));
+            TRY(jparse_add(p, &defaults, value));
+        } else if (defaults.n > 0) {
+            return jparse_fail(p, QUIRE_INVALID, "non-default argument follows default argument");
+        }
+    }
+    macro->items = names.p;
+    macro->n = names.n;
+    macro->more = defaults.p;
+    macro->n_more = defaults.n;
+    return jparse_expect_op(p, ")");
+}
+
+/* The parameters and body of a macro or call block. */
+static quire_err parse_macro_rest(jparser *p, bool parameters, const char *const *end, const char *opened, jnode *call, jnode *macro) {
+    jnames_used used = {.outer = p->macros};
+    bool soft = p->soft;
+    int loops = p->loops;
+    p->soft = false;
+    p->loops = 0;
+    if (parameters) {
+        TRY(parse_parameters(p, macro));
+    }
+    if (call != NULL) { /* {% call(parameters) callee(arguments) %} */
+        TRY(jparse_expression(p, true, &call->a));
+        if (call->a->kind != N_CALL) {
+            return jparse_fail(p, QUIRE_INVALID, "expected call");
+        }
+    }
+    p->macros = &used;
+    TRY(parse_body(p, end, 1, opened, &macro->body));
+    p->macros = used.outer;
+    p->at++;
+    p->soft = soft;
+    p->loops = loops;
+    macro->uses_varargs = used.varargs;
+    macro->uses_kwargs = used.kwargs;
+    macro->uses_caller = used.caller;
+    return QUIRE_OK;
+}
+
+static quire_err parse_macro(jparser *p, jnode **out) {
+    static const char *const ends[] = {"endmacro"};
+    TRY(jparse_node(p, N_MACRO, p->at, out));
+    p->at++;
+    TRY(jparse_expect_name(p, &(*out)->name));
+    return parse_macro_rest(p, true, ends, "macro", NULL, *out);
+}
+
+static quire_err parse_call_block(jparser *p, jnode **out) {
+    static const char *const ends[] = {"endcall"};
+    const jtoken *start = p->at;
+    jnode *caller = NULL;
+    TRY(jparse_node(p, N_CALL_BLOCK, start, out));
+    TRY(jparse_node(p, N_MACRO, start, &caller));
+    caller->name = str_of("caller");
+    (*out)->b = caller;
+    p->at++;
+    return parse_macro_rest(p, jparse_is_op(p, "("), ends, "call", *out, caller);
+}
+
+static quire_err parse_filter_block(jparser *p, jnode **out) {
+    static const char *const ends[] = {"endfilter"};
+    TRY(jparse_node(p, N_FILTER_BLOCK, p->at, out));
+    p->at++;
+    TRY(jparse_filter_chain(p, &(*out)->a));
+    TRY(parse_body(p, ends, 1, "filter", &(*out)->body));
+    p->at++;
+    return QUIRE_OK;
+}
+
+static quire_err parse_with(jparser *p, jnode **out) {
+    static const char *const ends[] = {"endwith"};
+    jnodes targets = {0}, values = {0};
+    TRY(jparse_node(p, N_WITH, p->at, out));
+    p->at++;
+    while (p->at->kind != T_BLOCK_END) {
+        jnode *target, *value;
+        if (targets.n > 0) {
+            TRY(jparse_expect_op(p, ","));
+        }
+        TRY(jparse_primary(p, &target));
+        TRY(check_target(p, target));
+        TRY(jparse_expect_op(p, "="));
+        TRY(jparse_expression(p, true, &value));
+        TRY(jparse_add(p, &targets, target));
+        TRY(jparse_add(p, &values, value));
+    }
+    (*out)->items = targets.p;
+    (*out)->n = targets.n;
+    (*out)->more = values.p;
+    (*out)->n_more = values.n;
+    TRY(parse_body(p, ends, 1, "with", &(*out)->body));
+    p->at++;
+    return QUIRE_OK;
+}
+
+/* {% generation %} marks what a model wrote: its text is its body's. */
+static quire_err parse_generation(jparser *p, jnode **out) {
+    static const char *const ends[] = {"endgeneration"};
+    TRY(jparse_node(p, N_SCOPE, p->at, out));
+    p->at++;
+    TRY(parse_body(p, ends, 1, "generation", &(*out)->body));
+    p->at++;
+    return QUIRE_OK;
+}
+
+static quire_err parse_jump(jparser *p, jnode **out) {
+    if (p->loops == 0) {
+        return jparse_fail(p, QUIRE_INVALID, "'%.*s' outside loop", (int)p->at->text.n, p->at->text.p);
+    }
+    TRY(jparse_node(p, jparse_is_name(p, "break") ? N_BREAK : N_CONTINUE, p->at, out));
+    p->at++;
+    return QUIRE_OK;
+}
+
+static quire_err parse_statement(jparser *p, jnode **out) {
+    static const struct {
+        const char *name;
+        quire_err (*parse)(jparser *p, jnode **out);
+    } statements[] = {
+        {"if", parse_if},           {"for", parse_for},
+        {"set", parse_set},         {"macro", parse_macro},
+        {"call", parse_call_block}, {"filter", parse_filter_block},
+        {"with", parse_with},       {"generation", parse_generation},
+        {"break", parse_jump},      {"continue", parse_jump},
+    };
+    static const char *const missing[] = {"block", "extends", "include", "import", "from", "autoescape", "print"};
+    if (p->at->kind != T_NAME) {
+        return jparse_fail(p, QUIRE_INVALID, "tag name expected");
+    }
+    for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
+        if (jparse_is_name(p, statements[i].name)) {
+            return statements[i].parse(p, out);
+        }
+    }
+    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
+        if (jparse_is_name(p, missing[i])) {
+            return jparse_fail(p, QUIRE_UNSUPPORTED, "the tag %s is not supported", missing[i]);
+        }
+    }
+    return jparse_fail(p, QUIRE_INVALID, "Encountered unknown tag '%.*s'", (int)p->at->text.n, p->at->text.p);
+}
+
+static bool at_one_of(const jparser *p, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (jparse_is_name(p, names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Parses text, prints and statements until a tag of one of ends. p is then at that tag's name (for ends that continue the statement) or,
+ * for the last of the statement, on the token before the block's end. */
+static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnodes *items) {
+    for (;;) {
+        const jtoken *start = p->at;
+        jnode *node;
+        switch (p->at->kind) {
+        case T_END:
+            return opened == NULL ? QUIRE_OK
+                                  : jparse_fail(p, QUIRE_INVALID, "Unexpected end of template: '%s' is not closed, '%s' is missing", opened,
+                                                ends[n_ends - 1]);
+        case T_DATA:
+            TRY(jparse_node(p, N_DATA, start, &node));
+            node->name = p->at->text;
+            p->at++;
+            break;
+        case T_PRINT_BEGIN:
+            TRY(jparse_node(p, N_PRINT, start, &node));
+            p->at++;
+            TRY(jparse_tuple(p, true, NULL, &node->a));
+            if (p->at->kind != T_PRINT_END) {
+                return expected(p, "end of print statement");
+            }
+            p->at++;
+            break;
+        default:
+            p->at++; /* T_BLOCK_BEGIN: no other token can come here */
+            if (at_one_of(p, ends, n_ends)) {
+                return QUIRE_OK;
+            }
+            TRY(parse_statement(p, &node));
+            TRY(expect_block_end(p));
+            break;
+        }
+        TRY(jparse_add(p, items, node));
+    }
+}
+
+/* Parses the rest of a tag's line, then what follows until one of ends. */
+static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnode **out) {
+    jnodes items = {0};
+    jparse_skip_op(p, ":"); /* Jinja allows a colon there */
+    TRY(expect_block_end(p));
+    TRY(jparse_node(p, N_BODY, p->at, out));
+    if (++p->depth > JINJA_MAX_NESTING) {
+        return jparse_fail(p, QUIRE_TOO_LARGE, "nested more than %d deep", JINJA_MAX_NESTING);
+    }
+    TRY(parse_items(p, ends, n_ends, opened, &items));
+    p->depth--;
+    (*out)->items = items.p;
+    (*out)->n = items.n;
+    return QUIRE_OK;
+}
+
+quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_error *err) {
+    jparser p = {.at = tokens, .arena = arena, .err = err};
+    jnodes items = {0};
+    TRY(jparse_node(&p, N_BODY, p.at, root));
+    TRY(parse_items(&p, NULL, 0, NULL, &items));
+    (*root)->items = items.p;
+    (*root)->n = items.n;
+    return QUIRE_OK;
+}

@@ -1,0 +1,172 @@
+/* A render in progress: its state, and the functions that the evaluator's files share.
+ *
+ * Functions return QUIRE_OK, or fill the render's error (with the line and column of the node being evaluated) and return its code. */
+#ifndef JINJA_JINJA_RUN_H
+#define JINJA_JINJA_RUN_H
+
+#include "jinja/jinja_ast.h"
+
+typedef struct jscope jscope;
+typedef enum jflow { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } jflow;
+
+typedef struct jrun {
+    jarena arena;
+    jdict *variables; /* the context */
+    strbuf *out;      /* the current output */
+    strbuf scratch;
+    const struct tm *now; /* NULL: the clock's */
+    quire_error *err;
+    const jnode *at; /* what is being evaluated */
+    int depth;
+    int64_t steps;
+    jflow flow; /* a break or continue that has not reached its loop */
+} jrun;
+
+/* Variables of a template, loop body, macro or block; names not found go to the parent, then to the context, then to the globals. */
+struct jscope {
+    jscope *parent;
+    struct jbinding {
+        str name;
+        jvalue value;
+    } * bindings;
+    size_t n, cap;
+    bool captured; /* by a macro, which may outlive the scope's statement */
+};
+
+/* Arguments of a call, evaluated. */
+typedef struct jargs {
+    const jvalue *values;
+    size_t n;
+    const str *names; /* of the last n_named of values; empty before */
+    size_t n_named;
+} jargs;
+
+/* A filter, test, method or global. params: names separated by blanks, "?name" may be left out (J_MISSING), a last "*" takes further
+ * arguments, which come in rest. args: one value a name; the first is the input or the object. */
+typedef struct jfunction {
+    const char *name, *params;
+    quire_err (*call)(jrun *r, const jvalue *args, const jargs *rest, jvalue *out);
+} jfunction;
+
+typedef struct jmethod {
+    const jfunction *function;
+    jvalue self;
+} jmethod;
+
+typedef struct jmacro {
+    const jnode *node;
+    jscope *scope; /* where it was defined */
+} jmacro;
+
+typedef struct jloop {
+    const jvalue *items;
+    size_t n, index;
+    int depth;
+    const jnode *node;
+    jscope *scope;        /* the scope that contains the loop, for recursive calls */
+    const jargs *changed; /* what loop.changed was last called with */
+} jloop;
+
+/* ---- steps and errors (jinja.c) ---- */
+
+quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+quire_err jrun_no_memory(jrun *r);
+/* Counts n steps against the bound. */
+quire_err jrun_step(jrun *r, size_t n);
+/* The error of using an undefined value. */
+quire_err jrun_undefined(jrun *r, jvalue v);
+
+/* ---- making values (jinja.c) ---- */
+
+/* An array for n values. */
+quire_err jrun_values(jrun *r, size_t n, jvalue **out);
+quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
+/* Adds to a dictionary; an unhashable key is an error. */
+quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
+/* Copies bytes to a string. */
+quire_err jrun_text(jrun *r, str s, jvalue *out);
+quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* str(v) as a string of the arena (v itself where it is a string). */
+quire_err jrun_to_text(jrun *r, jvalue v, str *out);
+/* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
+quire_err jrun_want_text(jrun *r, jvalue v, const char *what, str *out);
+quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out);
+/* The items of an iteration over v; exhausts an iterator. */
+quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
+/* Escapes & < > ' " for HTML. A safe string is unchanged. */
+quire_err jrun_escape(jrun *r, jvalue v, jvalue *out);
+
+/* Removes the marks (text/marks.h) from v, if it is a short text: comparisons use the written text (jinja_mark.c). */
+quire_err jrun_unmarked(jrun *r, jvalue *v);
+
+/* ---- expressions and statements ---- */
+
+quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out); /* jinja_eval.c */
+quire_err jexec(jrun *r, const jnode *node, jscope *scope);              /* jinja_exec.c */
+/* Executes a body into a string of its own. */
+quire_err jexec_capture(jrun *r, const jnode *body, jscope *scope, jvalue *out);
+quire_err jexec_for(jrun *r, const jnode *node, jscope *scope, jvalue iterable, int depth);
+quire_err jscope_new(jrun *r, jscope *parent, jscope **out);
+quire_err jscope_set(jrun *r, jscope *s, str name, jvalue value);
+
+/* ---- operators (jinja_ops.c) ---- */
+
+quire_err jop_binary(jrun *r, jop op, jvalue a, jvalue b, jvalue *out);
+quire_err jop_negate(jrun *r, bool minus, jvalue a, jvalue *out);
+quire_err jop_compare(jrun *r, jcompare op, jvalue a, jvalue b, bool *out);
+/* Python's ordering. *order <0, 0, >0, or 2 where neither is less nor equal (NaN). */
+quire_err jop_order(jrun *r, const char *symbol, jvalue a, jvalue b, int *order);
+
+/* ---- members, items, calls ---- */
+
+quire_err jget_member(jrun *r, jvalue object, str name, jvalue *out); /* jinja_member.c */
+quire_err jget_item(jrun *r, jvalue object, jvalue key, jvalue *out);
+quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out); /* J_NONE where left out */
+/* Follows a path like "city.zip" or "0", as filters with attribute= do. fallback (J_MISSING: none) replaces what is undefined on the
+ * way. */
+quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
+quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
+/* Calls a function of the tables; input, where not NULL, goes before args. */
+quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
+
+/* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves
+ * ---- */
+
+typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP } jcase;
+quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
+/* Implements the |title filter: the first character of each word, after blanks and opening brackets, becomes upper case. */
+quire_err jcase_title_words(jrun *r, str s, jvalue *out);
+/* Python's islower and isupper. */
+bool jcase_is(str s, bool upper);
+bool jchar_is_alpha(int32_t c);
+bool jchar_is_digit(int32_t c);
+bool jchar_is_numeric(int32_t c);
+
+/* Cuts s at line ends as Python's splitlines does. */
+quire_err jstr_split_lines(jrun *r, str s, bool keep_ends, jvalue **lines, size_t *n);
+
+/* A SecurityError for a name that a namespace may not have (jinja_globals.c). */
+quire_err jrun_check_stored(jrun *r, jvalue name);
+
+/* ---- tables; *missing: Jinja has it and this program does not ---- */
+
+const jfunction *jinja_find_filter(str name, bool *missing);
+const jfunction *jinja_find_test(str name, bool *missing);
+const jfunction *jinja_find_global(str name);
+const jfunction *jinja_find_method(jvalue object, str name);
+bool jinja_method_is_missing(str name);
+bool jinja_global_is_missing(str name);
+const jfunction *jfunction_find(const jfunction *table, size_t n, str name);
+
+/* ---- JSON (jinja_json.c) ---- */
+
+quire_err jjson_read(jrun *r, str text, jvalue *out);
+typedef struct jjson_style {
+    bool ascii, sort_keys;
+    bool indented;
+    str indent; /* of one level, where indented */
+    str item_separator, key_separator;
+} jjson_style;
+quire_err jjson_write(jrun *r, jvalue v, const jjson_style *style, strbuf *out);
+
+#endif

@@ -1,0 +1,194 @@
+/* Values of a render, and the arena that they are allocated in.
+ *
+ * Values are small and copied freely; what they point at lies in the render's arena, is never changed (namespaces and iterators apart) and
+ * goes with it. */
+#ifndef JINJA_JINJA_VALUE_H
+#define JINJA_JINJA_VALUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/str.h"
+
+/* ---- arena ---- */
+
+typedef struct jarena {
+    struct jblock *blocks; /* the newest first */
+    size_t total, max;
+    char *text_end, *text_limit; /* the long text that was appended to last: its end and its limit */
+} jarena;
+
+/* n zeroed bytes aligned to 16, or NULL. */
+void *jarena_new(jarena *a, size_t n);
+/* n bytes, not aligned. */
+char *jarena_bytes(jarena *a, size_t n);
+/* Appends right to left: in place where left was allocated last or is the long text appended to last. So a text that grows in a loop takes
+ * linear time and memory. */
+bool jarena_append(jarena *a, str left, str right, str *out);
+void jarena_deinit(jarena *a);
+
+/* ---- values ---- */
+
+typedef enum jkind {
+    J_MISSING, /* an argument that was not given; never a value of the template */
+    J_UNDEFINED,
+    J_NONE,
+    J_BOOL,
+    J_INT,
+    J_FLOAT,
+    J_STRING,
+    J_LIST,
+    J_TUPLE,
+    J_DICT,
+    J_RANGE,    /* range(...) */
+    J_ITERATOR, /* result of map, select and similar filters: can be walked once */
+    J_VIEW,     /* result of .items() and similar methods */
+    J_NAMESPACE,
+    J_LOOP,     /* the loop variable */
+    J_METHOD,   /* a method bound to its object */
+    J_FUNCTION, /* a global function */
+    J_MACRO,
+    J_HUGE /* an integer beyond 64 bits: may be passed on, not used */
+} jkind;
+
+typedef struct jvalue jvalue;
+
+#define JVALUE_MAX_DEPTH 200 /* of lists and dictionaries in each other; those who build values of others' values check it */
+
+typedef struct jlist {
+    jvalue *items;
+    size_t n;
+    int depth;        /* 1 + the deepest item's */
+    size_t at;        /* J_ITERATOR: index of the next item */
+    const char *view; /* J_VIEW: "dict_items" ... */
+} jlist;
+
+typedef struct jrange {
+    int64_t start, stop, step, n;
+} jrange;
+
+/* Why a value is undefined: a name, or a member that its owner lacks. */
+typedef struct jundefined {
+    str message; /* "'x' is undefined" */
+} jundefined;
+
+struct jvalue {
+    uint8_t kind; /* jkind */
+    bool safe;    /* J_STRING: escaped already (Markup) */
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        str s;
+        jlist *list;        /* J_LIST, J_TUPLE, J_ITERATOR, J_VIEW */
+        struct jdict *dict; /* J_DICT, J_NAMESPACE */
+        jrange *range;
+        jundefined *undefined;
+        struct jloop *loop;
+        struct jmethod *method;
+        const struct jfunction *function;
+        struct jmacro *macro;
+    } u;
+};
+
+static inline jvalue jnone(void) {
+    return (jvalue){.kind = J_NONE};
+}
+static inline jvalue jbool(bool b) {
+    return (jvalue){.kind = J_BOOL, .u.b = b};
+}
+static inline jvalue jint(int64_t i) {
+    return (jvalue){.kind = J_INT, .u.i = i};
+}
+static inline jvalue jfloat(double f) {
+    return (jvalue){.kind = J_FLOAT, .u.f = f};
+}
+static inline jvalue jstring(str s) {
+    return (jvalue){.kind = J_STRING, .u.s = s};
+}
+static inline bool jis(jvalue v, jkind kind) {
+    return v.kind == kind;
+}
+/* J_INT or J_BOOL: Python's bool is an int. */
+static inline bool jis_integer(jvalue v) {
+    return v.kind == J_INT || v.kind == J_BOOL;
+}
+static inline int64_t jas_integer(jvalue v) {
+    return v.kind == J_BOOL ? v.u.b : v.u.i;
+}
+static inline bool jis_number(jvalue v) {
+    return jis_integer(v) || v.kind == J_FLOAT;
+}
+static inline double jas_double(jvalue v) {
+    return v.kind == J_FLOAT ? v.u.f : (double)jas_integer(v);
+}
+/* True for a kind whose elements jvalue_items returns. */
+static inline bool jis_listlike(jvalue v) {
+    return v.kind == J_LIST || v.kind == J_TUPLE || v.kind == J_VIEW || v.kind == J_ITERATOR;
+}
+
+/* Python's truth. */
+bool jvalue_truth(jvalue v);
+/* Python's ==. */
+bool jvalue_equal(jvalue a, jvalue b);
+/* The nesting depth of lists and dictionaries in it; 0 for anything else. */
+int jvalue_depth(jvalue v);
+/* The type's name as error messages of Python ("str", "NoneType") and of Jinja ("str object", "None") have it. */
+const char *jvalue_type(jvalue v);
+
+/* A list, tuple, iterator or view of n items (borrowed), or J_MISSING when out of memory. */
+jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n);
+
+/* ---- dictionaries: insertion order, keys unique under == ---- */
+
+typedef struct jentry {
+    jvalue key, value;
+    uint64_t hash;
+} jentry;
+
+typedef struct jdict {
+    jentry *entries;
+    size_t n, cap;
+    uint32_t *index; /* open addressing, entry number + 1; NULL while small */
+    size_t n_index;  /* a power of two */
+    int depth;
+} jdict;
+
+jdict *jdict_new(jarena *a);
+/* false for a key that Python cannot hash. */
+bool jvalue_hash(jvalue v, uint64_t *hash);
+/* The entry's value, or NULL. The key must be hashable. */
+jvalue *jdict_get(const jdict *d, jvalue key);
+jvalue *jdict_get_str(const jdict *d, str key);
+/* Adds or replaces; false when out of memory. The key must be hashable. */
+bool jdict_set(jarena *a, jdict *d, jvalue key, jvalue value);
+
+/* ---- characters (UTF-8; a byte that is not part of a character counts as one) ---- */
+
+/* Bytes of the character at p[0..n), n > 0. */
+size_t jchar_size(const char *p, size_t n);
+/* The code point at p, *size its bytes; -1 for a stray byte. */
+int32_t jchar_at(const char *p, size_t n, size_t *size);
+/* Writes a code point's UTF-8 to out[4]; returns its bytes. */
+size_t jchar_put(int32_t c, char *out);
+size_t jstr_length(str s);
+/* The substring from character start (at most jstr_length) on, of n characters at most. */
+str jstr_part(str s, size_t start, size_t n);
+/* Python's str.isspace for a character. */
+bool jchar_is_space(int32_t c);
+/* s without the characters of jchar_is_space at its left and right end. */
+str jstr_strip(str s, bool left, bool right);
+/* The first byte offset of needle at or after from, or SIZE_MAX. */
+size_t jstr_find(str s, str needle, size_t from);
+/* Python's ordering of strings is by code point, which in UTF-8 is by byte. <0, 0, >0. */
+int jstr_compare(str a, str b);
+
+/* ---- text forms ---- */
+
+/* str(v), repr(v) appended. QUIRE_UNSUPPORTED for what has no stable text (iterators, functions). */
+quire_err jvalue_write(jvalue v, strbuf *out);
+quire_err jvalue_write_repr(jvalue v, strbuf *out);
+/* A float as Python's repr writes it. */
+quire_err jfloat_write(double f, strbuf *out);
+
+#endif

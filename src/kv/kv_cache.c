@@ -1,0 +1,114 @@
+#include "kv/kv_cache.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+kv_cache_options kv_cache_options_of(const kv_layout *l, int32_t n_pages) {
+    kv_cache_options o = {.n_pages = n_pages, .page_tokens = l->page_tokens, .n_groups = l->n_groups};
+    for (int32_t g = 0; g < l->n_groups; g++) {
+        o.windows[g] = l->groups[g].kind == LAYER_WINDOW ? l->groups[g].window : 0;
+        o.state_pages[g] = l->groups[g].kind == LAYER_STATE ? l->groups[g].state_pages : 0;
+    }
+    return o;
+}
+
+/* The groups in the index's order: state groups follow those of tokens. */
+static kv_index_options index_options(const kv_cache_options *o) {
+    kv_index_options io = {.page_tokens = o->page_tokens,
+                           .max_namespaces = o->max_namespaces,
+                           .max_snapshots = o->max_snapshots,
+                           .seed = o->seed,
+                           .granularity = o->granularity,
+                           .policy = o->policy,
+                           .watch = o->watch};
+    while (io.n_groups < o->n_groups && o->state_pages[io.n_groups] == 0) {
+        io.windows[io.n_groups] = o->windows[io.n_groups];
+        io.n_groups++;
+    }
+    io.n_state_groups = o->n_groups - io.n_groups;
+    memcpy(io.state_pages, o->state_pages + io.n_groups, (size_t)io.n_state_groups * sizeof *io.state_pages);
+    return io;
+}
+
+int32_t kv_cache_cap_entries(const kv_cache_options *o) {
+    kv_index_options io = index_options(o);
+    return kv_index_cap_entries(&io, o->n_pages);
+}
+
+/* QUIRE_INVALID where a group of tokens follows one of states, or a state group has a window or more pages than there are. */
+static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
+    int64_t n_state_pages = 0;
+    c->page_tokens = o->page_tokens;
+    c->n_groups = o->n_groups;
+    for (int32_t g = 0; g < o->n_groups; g++) {
+        bool is_state = o->state_pages[g] > 0;
+        if (o->windows[g] < 0 || o->state_pages[g] < 0 || (is_state ? o->windows[g] > 0 : c->n_token_groups < g)) {
+            return QUIRE_INVALID;
+        }
+        c->n_token_groups += !is_state;
+        n_state_pages += o->state_pages[g];
+    }
+    if (n_state_pages > o->n_pages) {
+        return QUIRE_INVALID;
+    }
+    c->n_state_pages = (int32_t)n_state_pages;
+    memcpy(c->windows, o->windows, sizeof c->windows);
+    memcpy(c->state_pages, o->state_pages, sizeof c->state_pages);
+    return QUIRE_OK;
+}
+
+static quire_err open_parts(const kv_cache_options *o, kv_cache *c) {
+    TRY(take_groups(c, o));
+    c->n_pages = o->n_pages;
+    c->ids = o->n_pages > 0 ? mem_new((size_t)o->n_pages, sizeof *c->ids) : NULL;
+    if (o->n_pages > 0 && c->ids == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    TRY(kv_pool_open(o->n_pages, &c->pool));
+    if (o->no_index) {
+        return QUIRE_OK;
+    }
+    kv_index_options io = index_options(o);
+    if (o->n_events > 0) {
+        TRY(kv_events_open(o->n_events, o->page_tokens, &c->events));
+        io.events = c->events;
+    }
+    return kv_index_open(c->pool, &io, &c->index);
+}
+
+quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out) {
+    *out = (kv_cache){0};
+    quire_err e = open_parts(o, out);
+    if (e != QUIRE_OK) {
+        kv_cache_close(out);
+    }
+    return e;
+}
+
+void kv_cache_close(kv_cache *c) {
+    if (c->index != NULL) {
+        kv_index_close(c->index);
+    }
+    kv_events_close(c->events);
+    kv_pool_close(c->pool);
+    mem_free(c->ids);
+    *c = (kv_cache){0};
+}
+
+int32_t kv_cache_available(const kv_cache *c) {
+    kv_counts n = kv_pool_counts(c->pool);
+    return n.n_free + n.n_cached;
+}
+
+void kv_cache_make_free(kv_cache *c, int32_t n) {
+    if (c->index != NULL && kv_pool_counts(c->pool).n_free < n) {
+        (void)kv_index_evict(c->index, n);
+    }
+}
+
+void kv_cache_set_time(kv_cache *c, int64_t now_us) {
+    if (c->index != NULL) {
+        kv_index_set_time(c->index, now_us);
+    }
+}

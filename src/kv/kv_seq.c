@@ -1,0 +1,212 @@
+#include "kv/kv_seq.h"
+
+#include <assert.h>
+
+#include "base/mem.h"
+
+#define EVICT_FOR_NAMESPACE 64 /* pages to evict when there is no namespace for one more sequence */
+
+/* ---- open and close ---- */
+
+quire_err kv_seq_init(kv_seq *s, int32_t n_groups, int32_t cap_pages) {
+    *s = (kv_seq){.tables = mem_new((size_t)n_groups, sizeof *s->tables)};
+    if (s->tables == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (; s->n_tables < n_groups; s->n_tables++) {
+        quire_err e = kv_table_init(&s->tables[s->n_tables], cap_pages);
+        if (e != QUIRE_OK) {
+            kv_seq_deinit(s);
+            return e;
+        }
+    }
+    return QUIRE_OK;
+}
+
+void kv_seq_deinit(kv_seq *s) {
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        assert(s->tables[g].n_pages == 0);
+        mem_free(s->tables[g].pages);
+    }
+    mem_free(s->tables);
+    *s = (kv_seq){0};
+}
+
+quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name, size_t n_name, const int32_t *tokens,
+                      int32_t n_tokens) {
+    if (c->index == NULL) {
+        return QUIRE_OK;
+    }
+    quire_err e = kv_index_enter_public(c->index, scope, n_scope, name, n_name, tokens, n_tokens, &s->path);
+    if (e == QUIRE_NO_ROOM) { /* a namespace is removed with its last page: evicts the oldest cached ones */
+        (void)kv_index_evict(c->index, kv_pool_counts(c->pool).n_free + EVICT_FOR_NAMESPACE);
+        e = kv_index_enter_public(c->index, scope, n_scope, name, n_name, tokens, n_tokens, &s->path);
+    }
+    s->has_path = e == QUIRE_OK;
+    return e;
+}
+
+void kv_seq_close(kv_cache *c, kv_seq *s) {
+    if (s->has_path) {
+        kv_index_leave(c->index, &s->path);
+        s->has_path = false;
+    }
+}
+
+/* ---- reuse ---- */
+
+int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, int32_t *n_held) {
+    *n_held = 0;
+    return s->has_path ? kv_index_peek_held(c->index, &s->path, tokens, n, n_held) : 0;
+}
+
+int32_t kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n) {
+    int32_t n_found = 0;
+    if (s->has_path && kv_index_match(c->index, &s->path, tokens, n, s->tables, &n_found) == QUIRE_OK) {
+        s->n_computed = n_found;
+    }
+    return n_found;
+}
+
+void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
+    to->has_path = s->has_path;
+    if (s->has_path) {
+        to->path = kv_index_fork(c->index, &s->path);
+        kv_index_truncate(c->index, &to->path, n);
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        quire_err e = g < c->n_token_groups ? kv_table_fork_first(c->pool, &s->tables[g], n, c->page_tokens, &to->tables[g])
+                                            : kv_table_fork(c->pool, &s->tables[g], &to->tables[g]);
+        assert(e == QUIRE_OK); /* the caller ensures that there is room */
+        (void)e;
+    }
+    to->n_computed = n < s->n_computed ? n : s->n_computed;
+}
+
+/* ---- growth ---- */
+
+/* Pairs that the next reservation adds to a list of copies. */
+static int32_t copies_of(const kv_cache *c, const kv_seq *s) {
+    int32_t n = kv_seq_copied_tails(c, s);
+    for (int32_t g = c->n_token_groups; g < s->n_tables; g++) {
+        n += s->tables[g].n_pages > 0 ? kv_seq_group_needs(c, s, g, 0) : 0;
+    }
+    return n;
+}
+
+/* Reserves pages for n more tokens in c->ids, and room for them in the tables and copies. */
+static quire_err take_pages(kv_cache *c, kv_seq *s, int32_t n, const kv_copies *copies) {
+    int64_t n_pages = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        int32_t n_group = kv_seq_group_needs(c, s, g, n);
+        TRY(kv_table_reserve(&s->tables[g], s->tables[g].n_pages + n_group));
+        n_pages += n_group;
+    }
+    if (n_pages > c->n_pages || copies->cap - copies->n < copies_of(c, s)) {
+        return QUIRE_NO_ROOM;
+    }
+    return kv_pool_reserve(c->pool, (int32_t)n_pages, c->ids);
+}
+
+quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
+    TRY(take_pages(c, s, n, copies));
+    const page_id *ids = c->ids;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        int32_t n_group = kv_seq_group_needs(c, s, g, n);
+        if (g < c->n_token_groups) {
+            kv_table_append_reserved(c->pool, &s->tables[g], n, c->page_tokens, copies, ids);
+        } else {
+            kv_table_state_append(c->pool, &s->tables[g], n, c->state_pages[g], copies, ids);
+        }
+        ids += n_group;
+    }
+    return QUIRE_OK;
+}
+
+void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    if (s->has_path) {
+        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_TAIL);
+    }
+}
+
+/* Reserves pages for a whole state in c->ids. Evicts nothing when that would not suffice. */
+static quire_err reserve_state_ids(kv_cache *c) {
+    if (kv_cache_available(c) < c->n_state_pages) {
+        return QUIRE_NO_ROOM;
+    }
+    TRY(kv_index_evict(c->index, c->n_state_pages));
+    return kv_pool_reserve(c->pool, c->n_state_pages, c->ids);
+}
+
+void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies) {
+    if (goes_on && reserve_state_ids(c) != QUIRE_OK) {
+        return;
+    }
+    (void)kv_index_snapshot(c->index, &s->path, tokens, s->n_computed, s->tables); /* a full tree only means less reuse */
+    int32_t n_used = 0;
+    for (int32_t g = c->n_token_groups; goes_on && g < s->n_tables; g++) {
+        int32_t n_group = kv_seq_group_needs(c, s, g, 0);
+        kv_table_state_append(c->pool, &s->tables[g], 0, c->state_pages[g], copies, c->ids + n_used);
+        n_used += n_group;
+    }
+    kv_pool_release_all(c->pool, c->ids + n_used, goes_on ? c->n_state_pages - n_used : 0);
+}
+
+/* ---- release ---- */
+
+bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        int32_t first = kv_cache_first_seen(c, g, n);
+        if (first < n && s->tables[g].pages[first / c->page_tokens].v == PAGE_NONE.v) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n) {
+    s->n_computed = n < s->n_computed ? n : s->n_computed;
+    kv_seq_keep_pages(c, s, n);
+    for (int32_t g = c->n_token_groups; n == 0 && g < s->n_tables; g++) {
+        kv_table_clear(c->pool, &s->tables[g]);
+    }
+    if (s->has_path) {
+        kv_index_truncate(c->index, &s->path, n);
+    }
+}
+
+/* Whether no other sequence holds the pages of the last tokens. If they were published all the same, the other holder would have to copy
+ * them to write on, and a full pool has no page for that. */
+static bool owns_tail(const kv_cache *c, const kv_seq *s) {
+    bool owns = true;
+    for (int32_t g = 0; g < c->n_token_groups && s->n_computed % c->page_tokens != 0; g++) {
+        page_id tail = s->tables[g].pages[s->n_computed / c->page_tokens];
+        owns = owns && (tail.v == PAGE_NONE.v || kv_pool_count(c->pool, tail) == 1);
+    }
+    return owns;
+}
+
+void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep) {
+    if (s->has_path && keep == KV_KEEP && s->n_computed > 0) {
+        kv_publish_what what = owns_tail(c, s) ? KV_PUBLISH_TAIL : KV_PUBLISH_PAGES;
+        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, what);
+    }
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        kv_table_clear(c->pool, &s->tables[g]);
+    }
+    if (s->has_path) {
+        kv_index_truncate(c->index, &s->path, 0);
+    }
+    s->n_computed = 0;
+}
+
+bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s) {
+    return c->index != NULL && kv_index_take_over_tail(c->index, s->tables, s->n_computed);
+}
+
+/* ---- queries ---- */
+
+int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i) {
+    page_id page = s->tables[g].pages[i];
+    return page.v == PAGE_NONE.v ? 0 : kv_pool_count(c->pool, page);
+}

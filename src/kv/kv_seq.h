@@ -1,0 +1,174 @@
+/* A kv_seq is one sequence's memory in a KV cache: its block tables of every group, its place in the prefix index, and how many of its
+ * tokens are computed.
+ *
+ *   init --open--> open --admit--> holds what is cached --reserve, advance, commit ..--> release --admit ..
+ *                                       | truncate, fork                                    | close --> init
+ *
+ *   open     it has a path in the index, where the index has room for its namespace; else it works without reuse
+ *   admit    its tables, empty until then, share the pages of the longest cached prefix
+ *   reserve  pages for tokens to come, in every group or in none
+ *   advance  tokens whose keys and values are written by now
+ *   commit   full pages become findable, and pages behind windows are released
+ *   release  all pages are given back; what was computed stays findable
+ *
+ * What is called for each sequence in each step is inline.
+ *
+ * The caller keeps the tokens: every call that compares or publishes them takes the same array, which only grows or is truncated.
+ *
+ * Owner: the owner of the cache. Invariant: each table of tokens has pages for n_computed tokens at least, PAGE_NONE only behind a window;
+ * path stands at or before the last whole page of them. */
+#ifndef KV_KV_SEQ_H
+#define KV_KV_SEQ_H
+
+#include "core/batch.h"
+#include "kv/kv_cache.h"
+#include "kv/table.h"
+
+typedef struct kv_seq {
+    kv_table *tables; /* [n_tables] one a group, groups of tokens first */
+    int32_t n_tables;
+    int32_t n_computed; /* tokens whose keys and values the pages hold */
+    bool has_path;
+    kv_path path; /* valid with has_path */
+} kv_seq;
+
+/* ---- open and close ---- */
+
+/* Makes empty tables for n_groups groups, with room for cap_pages entries, so that appends up to there allocate nothing. Any thread.
+ * QUIRE_NO_MEMORY: *s is empty. */
+quire_err kv_seq_init(kv_seq *s, int32_t n_groups, int32_t cap_pages);
+/* Frees the tables, whose pages were released before. Any thread. */
+void kv_seq_deinit(kv_seq *s);
+/* Gives s a path in the namespace of that name, behind the longest public prefix of the scope with which tokens[0..n_tokens) begin. Where
+ * there is no free namespace the least valuable pages are evicted for one. Without an index: nothing. QUIRE_NO_ROOM when every namespace is
+ * in use, QUIRE_INVALID for a name that is too long: s works without reuse. */
+quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name, size_t n_name, const int32_t *tokens,
+                      int32_t n_tokens);
+/* Leaves its path; its pages were released before. */
+void kv_seq_close(kv_cache *c, kv_seq *s);
+
+/* ---- reuse ---- */
+
+/* How many of tokens[0..n) an admission would find. *n_held: how many of their pages other sequences hold, so that these take no room.
+ * Changes nothing. */
+int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, int32_t *n_held);
+/* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which are empty; sets n_computed to its length and returns
+ * it. */
+int32_t kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
+/* Shares the pages of s's first n tokens with `to`, which is initialised and empty, and gives it a path like s's. n is at most the tokens
+ * that s has pages for. The tables of `to` have room for them. States are shared as they are. */
+void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
+
+/* ---- growth ---- */
+
+/* Pages that n more tokens take from the pool in group g, copies of shared pages included. */
+static inline int32_t kv_seq_group_needs(const kv_cache *c, const kv_seq *s, int32_t g, int32_t n) {
+    return g < c->n_token_groups ? kv_table_needs(c->pool, &s->tables[g], n, c->page_tokens)
+                                 : kv_table_state_needs(c->pool, &s->tables[g], c->state_pages[g]);
+}
+/* The same in all groups. */
+static inline int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n) {
+    int32_t n_pages = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        n_pages += kv_seq_group_needs(c, s, g, n);
+    }
+    return n_pages;
+}
+/* kv_seq_reserve of a cache with several groups, or states. */
+quire_err kv_seq_reserve_groups(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies);
+/* Reserves pages for n tokens behind those that have some, in every group or in none. Shared pages that would be written are copied: the
+ * pairs are added to copies. QUIRE_NO_ROOM (also when copies is full) and QUIRE_NO_MEMORY leave everything unchanged. */
+static inline quire_err kv_seq_reserve(kv_cache *c, kv_seq *s, int32_t n, kv_copies *copies) {
+    bool is_plain = c->n_groups == 1 && c->n_token_groups == 1;
+    return is_plain ? kv_table_append(c->pool, s->tables, n, c->page_tokens, copies) : kv_seq_reserve_groups(c, s, n, copies);
+}
+/* Counts n more tokens as computed, for which pages were reserved. */
+static inline void kv_seq_advance(kv_seq *s, int32_t n) {
+    s->n_computed += n;
+}
+/* Publishes the full pages of tokens[0..n_computed). A full index leaves some out: only reuse is lost. */
+static inline void kv_seq_publish(kv_cache *c, kv_seq *s, const int32_t *tokens) {
+    if (s->has_path) {
+        (void)kv_index_publish(c->index, &s->path, tokens, s->n_computed, s->tables, KV_PUBLISH_PAGES);
+    }
+}
+/* The same with the part-filled last page. */
+void kv_seq_publish_tail(kv_cache *c, kv_seq *s, const int32_t *tokens);
+/* Takes a snapshot of the recurrent states after the computed tokens, where there is room. goes_on: more tokens have pages and are computed
+ * without another reservation, so s gets states of its own here, whose copies are added to copies. copies must have room for n_state_pages
+ * more. Needs state groups and a path. */
+void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on, kv_copies *copies);
+/* Releases the pages that no window of its groups sees from n_computed on. */
+static inline void kv_seq_forget(kv_cache *c, kv_seq *s) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        if (c->windows[g] > 0) {
+            kv_table_forget(c->pool, &s->tables[g], kv_cache_first_seen(c, g, s->n_computed), c->page_tokens);
+        }
+    }
+}
+
+/* ---- release ---- */
+
+/* Whether s could continue after its first n tokens: no page that a window sees from there was released. */
+bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n);
+/* Truncates s to its first n tokens, for which kv_seq_can_truncate holds: releases the pages behind them. States are unchanged, except with
+ * n 0, which releases them; kv_index_restore puts others in their place. */
+void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n);
+/* Truncates the groups of tokens to n tokens. */
+static inline void kv_seq_keep_pages(kv_cache *c, kv_seq *s, int32_t n) {
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        kv_table_truncate(c->pool, &s->tables[g], n, c->page_tokens);
+    }
+}
+/* Releases the pages that were reserved for more than the computed tokens. */
+static inline void kv_seq_trim(kv_cache *c, kv_seq *s) {
+    kv_seq_keep_pages(c, s, s->n_computed);
+}
+/* What becomes of the pages. */
+typedef enum kv_keep {
+    KV_KEEP, /* they can be found, the part-filled last one too where no other sequence holds it */
+    KV_DROP  /* their values are wrong, or no sequence can reuse them */
+} kv_keep;
+/* Releases all pages, and moves path to its root. Takes tokens[0..n_computed). */
+void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep);
+/* Removes a part-filled last page from the index that only the index shares with s, so that s writes on without a copy. True when something
+ * changed. */
+bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s);
+
+/* ---- queries ---- */
+
+/* The number of entries of its tables. */
+static inline int32_t kv_seq_pages(const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        n += s->tables[g].n_pages;
+    }
+    return n;
+}
+/* The number of groups whose next token is written into a shared page (kv_pool_is_shared): pages that the next reservation takes to copy
+ * them. */
+static inline int32_t kv_seq_copied_tails(const kv_cache *c, const kv_seq *s) {
+    int32_t n = 0;
+    for (int32_t g = 0; g < c->n_token_groups; g++) {
+        n += kv_table_copies_tail(c->pool, &s->tables[g], c->page_tokens);
+    }
+    return n;
+}
+/* The slot of the token at position p in group g. p has a page. */
+static inline int64_t kv_seq_slot(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p) {
+    return kv_table_slot(&s->tables[g], p, c->page_tokens);
+}
+/* The slots of positions p0..p0 + n of group g. */
+static inline void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, int32_t p0, int32_t n, kv_slot *out) {
+    for (int32_t done = 0; done < n;) {
+        int64_t slot = kv_seq_slot(c, s, g, p0 + done);
+        int32_t in_page = c->page_tokens - (p0 + done) % c->page_tokens, end = done + (in_page < n - done ? in_page : n - done);
+        for (; done < end; done++) {
+            out[done] = (kv_slot){slot++};
+        }
+    }
+}
+/* The number of sequences whose tables name the page of entry i of group g. 0 behind a window. */
+int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i);
+
+#endif

@@ -1,0 +1,20 @@
+#include "sample/end_tokens.h"
+
+bool end_token_is_delayed(const sampling_params *p, const model_desc *d, int32_t token) {
+    return p->min_tokens > 0 &&
+           (end_token_is_one_of(token, d->eos, d->n_eos) || end_token_is_one_of(token, p->stop_tokens, p->n_stop_tokens));
+}
+
+int32_t end_tokens_count(const sampling_params *p, const model_desc *d) {
+    return (p->ignore_eos ? 0 : d->n_eos) + p->n_stop_tokens;
+}
+
+void end_tokens_list(const sampling_params *p, const model_desc *d, int32_t *out) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos; i++) {
+        out[n++] = d->eos[i];
+    }
+    for (int32_t i = 0; i < p->n_stop_tokens; i++) {
+        out[n++] = p->stop_tokens[i];
+    }
+}

@@ -1,0 +1,403 @@
+#include "jinja/jinja.h"
+
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "json/json.h"
+#include "json/json_scan.h"
+
+static const jinja_options chat = {.trim_blocks = true, .lstrip_blocks = true};
+
+/* The vectors' clock. */
+static const struct tm clock_at = {.tm_year = 126, .tm_mon = 10, .tm_mday = 21, .tm_hour = 10, .tm_min = 30, .tm_wday = 6, .tm_yday = 324};
+
+static quire_err render(const char *source, const char *variables, strbuf *out, quire_error *err) {
+    jinja_program *p;
+    TRY(jinja_open(str_of(source), chat, &p, err));
+    quire_err e = jinja_render(p, str_of(variables), &clock_at, out, err);
+    jinja_close(p);
+    return e;
+}
+
+static void expect(const char *source, const char *variables, const char *want) {
+    strbuf out = {0};
+    quire_error err = {0};
+    quire_err e = render(source, variables, &out, &err);
+    if (e != QUIRE_OK || !str_is((str){out.p, out.n}, want)) {
+        fail_msg("%s\n%s\ngot  \"%.*s\" %s\nmust \"%s\"", source, variables, (int)out.n, out.n > 0 ? out.p : "", err.message, want);
+    }
+    strbuf_deinit(&out);
+}
+
+static void refuse(const char *source, const char *variables, quire_err code, const char *words) {
+    strbuf out = {0};
+    quire_error err = {0};
+    quire_err e = render(source, variables, &out, &err);
+    if (e != code || err.code != code || strstr(err.message, words) == NULL || out.n > 0) {
+        fail_msg("%s\ngot  %s \"%s\" (%.*s)\nmust %s \"%s\"", source, quire_err_name(e), err.message, (int)(out.n > 99 ? 99 : out.n),
+                 out.n > 0 ? out.p : "", quire_err_name(code), words);
+    }
+    strbuf_deinit(&out);
+}
+
+/* ---- language ---- */
+
+static void expressions_follow_python(void **state) {
+    (void)state;
+    expect("{{ 1 + 2 * 3 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ -2 ** 2 }}", "{}", "7 -4 2 3.5 4");
+    expect("{{ 'a' ~ 1 ~ none }} {{ 'ab' * 2 }} {{ [1] + [2] }}", "{}", "a1None abab [1, 2]");
+    expect("{{ 1 < 2 < 3 }} {{ 'b' in 'abc' }} {{ 2 not in [1] }} {{ 0 or 'x' }} {{ not 1 and 2 }}", "{}", "True True True x False");
+    expect("{{ x[0] }}{{ x[-1] }}{{ x[1:] }}{{ x[::-1] }}", "{\"x\":[1,2,3]}", "13[2, 3][3, 2, 1]");
+    expect("{{ 'h\xc3\xa9llo'[1] }}{{ 'h\xc3\xa9llo'|length }}{{ 'h\xc3\xa9llo'[1:3] }}", "{}",
+           "\xc3\xa9"
+           "5\xc3\xa9l");
+    expect("{{ 0.1 + 0.2 }} {{ 1e20 }} {{ 1.0 }} {{ 1e-5 }}", "{}", "0.30000000000000004 1e+20 1.0 1e-05");
+    expect("{{ 'y' if a else 'n' }}{{ 'y' if b }}", "{\"a\":false,\"b\":0}", "n");
+    expect("{{ d.k }}{{ d['k'] }}{{ d.items() | list }}{{ d.missing is defined }}", "{\"d\":{\"k\":1}}", "11[('k', 1)]False");
+    expect("{{ {'a': [true, none, \"it's\"]} }}", "{}", "{'a': [True, None, \"it's\"]}");
+}
+
+static void statements_scope_as_jinja_does(void **state) {
+    (void)state;
+    expect("{% for x in l %}{{ loop.index }}{{ x }}{{ ',' if not loop.last }}{% else %}none{% endfor %}", "{\"l\":[\"a\",\"b\"]}", "1a,2b");
+    expect("{% for x in [] %}{% else %}none{% endfor %}", "{}", "none");
+    expect("{% set y = 1 %}{% for x in [1] %}{% set y = 2 %}{% endfor %}{{ y }}", "{}", "1");
+    expect("{% set n = namespace(y=1) %}{% for x in [1] %}{% set n.y = 2 %}{% endfor %}{{ n.y }}", "{}", "2");
+    expect("{% if true %}{% set y = 1 %}{% endif %}{{ y }}", "{}", "1");
+    expect("{% for k, v in d | items if v > 1 %}{{ k }}{{ v }}{% endfor %}", "{\"d\":{\"a\":1,\"b\":2}}", "b2");
+    expect("{% for x in range(9) %}{% if x == 1 %}{% continue %}{% elif x == 3 %}{% break %}{% endif %}{{ x }}{% endfor %}", "{}", "02");
+    expect("{% macro f(a, b='d') %}{{ a }}{{ b }}{% endmacro %}{{ f(1) }}{{ f(1, 2) }}{{ f(b=3, a=4) }}", "{}", "1d1243");
+    expect("{% macro f() %}[{{ caller() }}]{% endmacro %}{% call f() %}x{% endcall %}", "{}", "[x]");
+    expect("{% for x in t recursive %}{{ x.n }}{{ loop(x.c) }}{% endfor %}", "{\"t\":[{\"n\":1,\"c\":[{\"n\":2,\"c\":[]}]}]}", "12");
+    expect("{% set x %}a{{ 1 }}{% endset %}{{ x }}{% filter upper %}b{% endfilter %}{% with y = 3 %}{{ y }}{% endwith %}", "{}", "a1B3");
+    expect("{% generation %}{{ 1 }}{% endgeneration %}{% raw %}{{ x }}{% endraw %}{# note #}", "{}", "1{{ x }}");
+}
+
+static void whitespace_is_controlled_by_signs_and_options(void **state) {
+    (void)state;
+    expect("  {% if true %}\n  x\n  {% endif %}\ny\n", "{}", "  x\ny");
+    expect("a\n  {%- if true -%}\n  x\n  {%- endif %} y", "{}", "ax y");
+    expect("a\n  {%+ if true %}b{% endif %}", "{}", "a\n  b");
+    expect("{{ 1 }}\n{{- 2 -}}\n 3\n\n", "{}", "123\n");
+    expect("a\r\n{# c #}\r\nb\r", "{}", "a\nb");
+}
+
+static void filters_and_methods_work_on_characters(void **state) {
+    (void)state;
+    expect("{{ ' a '|trim }}{{ 'aB'|upper }}{{ 'aB'|lower }}{{ 'they are'|title }}{{ 'stra\xc3\x9f"
+           "e'|upper }}",
+           "{}", "aABabThey AreSTRASSE");
+    expect("{{ d|tojson }} {{ d|tojson(indent=1) }}", "{\"d\":{\"a\":[1,\"\\u00e9</b>\",null,1.5]}}",
+           "{\"a\": [1, \"\xc3\xa9</b>\", null, 1.5]} {\n \"a\": [\n  1,\n  \"\xc3\xa9</b>\",\n  null,\n  1.5\n ]\n}");
+    expect("{{ u|selectattr('r', 'equalto', 'x')|map(attribute='n')|join('-') }}",
+           "{\"u\":[{\"r\":\"x\",\"n\":1},{\"r\":\"y\",\"n\":2},{\"r\":\"x\",\"n\":3}]}", "1-3");
+    expect("{{ [3, 1, 2]|sort|join }}{{ ['b', 'A']|sort(reverse=true)|first }}{{ [1, 2]|sum }}{{ []|first is defined }}", "{}",
+           "123b3False");
+    expect("{{ 'a,b,,c'.split(',') }}{{ ' a  b '.split() }}{{ 'a b c'.rsplit(' ', 1) }}", "{}",
+           "['a', 'b', '', 'c']['a', 'b']['a b', 'c']");
+    expect("{{ '<think>x</think>y'.split('</think>')[-1].lstrip('\\n') }}{{ 'xay'.strip('xy') }}{{ 'ab'.startswith(('b', 'a')) }}", "{}",
+           "yaTrue");
+    expect("{{ missing|default('d') }}{{ none|default('d') }}{{ ''|default('d', true) }}", "{}", "dNoned");
+    expect("{{ 'a\\nb'|indent(2) }}{{ '2.7'|int }}{{ 2.5|round|int }}{{ 'x'|int(9) }}", "{}", "a\n  b229");
+    expect("{{ 'x' is string }}{{ {} is mapping }}{{ [] is iterable }}{{ 3 is odd }}{{ 1 is not none }}{{ true is boolean }}", "{}",
+           "TrueTrueTrueTrueTrueTrue");
+    expect("{{ strftime_now('%d %b %Y') }}", "{}", "21 Nov 2026");
+}
+
+static void a_template_error_carries_its_own_words(void **state) {
+    (void)state;
+    strbuf out = {0};
+    quire_error err;
+    assert_int_equal(render("x{{ raise_exception('roles must alternate: ' ~ 3) }}", "{}", &out, &err), QUIRE_BAD_REQUEST);
+    assert_string_equal(err.message, "roles must alternate: 3");
+    assert_int_equal(out.n, 0);
+    refuse("\n {{ a.b.c }}", "{\"a\":{}}", QUIRE_BAD_REQUEST, "line 2, column 5: 'dict object' has no attribute 'b'");
+    refuse("{{ nothing() }}", "{}", QUIRE_BAD_REQUEST, "'nothing' is undefined");
+    refuse("{{ 'a' + 1 }}", "{}", QUIRE_BAD_REQUEST, "can only concatenate str (not \"int\") to str");
+    refuse("{{ l.append(1) }}", "{\"l\":[]}", QUIRE_BAD_REQUEST, "unsafe");
+    refuse("{{ x.__class__ }}{{ x.__class__.y }}", "{\"x\":1}", QUIRE_BAD_REQUEST, "unsafe");
+    strbuf_deinit(&out);
+}
+
+static void a_namespace_takes_no_names_with_an_underscore(void **state) {
+    (void)state;
+    const char *words = "cannot store underscore-prefixed attributes on a namespace, but got '_x'";
+    refuse("{% set ns = namespace(_x=1) %}", "{}", QUIRE_BAD_REQUEST, words);
+    refuse("{% set ns = namespace() %}{% set ns._x = 1 %}", "{}", QUIRE_BAD_REQUEST, words);
+    refuse("{% set ns = namespace() %}{% set ns._x %}text{% endset %}", "{}", QUIRE_BAD_REQUEST, words);
+    refuse("{% set ns = namespace() %}{% for i in [1] %}{% set ns.__class__ = i %}{% endfor %}", "{}", QUIRE_BAD_REQUEST, "'__class__'");
+    refuse("{% set ns = namespace(d) %}{{ ns._x }}", "{\"d\":{\"_x\":1}}", QUIRE_BAD_REQUEST, words);
+    expect("{% set ns = namespace() %}{% set ns.x_ = 1 %}{% set _x = 2 %}{{ ns.x_ }}{{ _x }}", "{}", "12");
+}
+
+static void malformed_templates_are_refused_with_line_and_column(void **state) {
+    (void)state;
+    refuse("a\n{% if x %}", "{}", QUIRE_INVALID, "line 2");
+    refuse("{% endif %}", "{}", QUIRE_INVALID, "line 1, column 4: Encountered unknown tag 'endif'");
+    refuse("\n\n  {{ a b }}", "{}", QUIRE_INVALID, "line 3, column 8: expected token 'end of print statement', got 'b'");
+    refuse("{{ 'a }}", "{}", QUIRE_INVALID, "unexpected char '");
+    refuse("{{ (1 }}", "{}", QUIRE_INVALID, "unexpected }");
+    refuse("{# x", "{}", QUIRE_INVALID, "Missing end of comment");
+    refuse("{{ x|nosuch }}", "{}", QUIRE_INVALID, "No filter named 'nosuch'");
+    refuse("{{ x is nosuch }}", "{}", QUIRE_INVALID, "No test named 'nosuch'");
+    refuse("{% break %}", "{}", QUIRE_INVALID, "'break' outside loop");
+    refuse("{% set 1 = 2 %}", "{}", QUIRE_INVALID, "can't assign to 'const'");
+}
+
+static void what_is_not_understood_is_refused_at_open_and_not_guessed(void **state) {
+    (void)state;
+    const char *const sources[] = {"{{ x|groupby('a') }}",
+                                   "{% include 'x' %}",
+                                   "{{ cycler(1) }}",
+                                   "{{ 'a'.encode() }}",
+                                   "{{ f(*x) }}",
+                                   "{{ 99999999999999999999 }}",
+                                   "{% block a %}{% endblock %}",
+                                   "{% if false %}{{ x|pprint }}{% endif %}"};
+    for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {
+        jinja_program *p;
+        quire_error err;
+        assert_int_equal(jinja_open(str_of(sources[i]), chat, &p, &err), QUIRE_UNSUPPORTED);
+        assert_null(p);
+        assert_non_null(strstr(err.message, "line 1, column "));
+        assert_non_null(strstr(err.message, sources[i][3] == '9' ? "64 bits" : "not supported"));
+    }
+    refuse("{{ x + 1 }}", "{\"x\":99999999999999999999}", QUIRE_UNSUPPORTED, "64 bits");
+    refuse("{{ 9223372036854775807 + 1 }}", "{}", QUIRE_UNSUPPORTED, "64 bits");
+    expect("{{ 9223372036854775806 + 1 }}", "{}", "9223372036854775807");
+}
+
+/* ---- bounds ---- */
+
+static void endless_and_enormous_templates_end_with_an_error(void **state) {
+    (void)state;
+    refuse("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{}", QUIRE_BAD_REQUEST, "recurses");
+    refuse("{% for a in range(999) %}{% for b in range(999) %}{% for c in range(999) %}{% endfor %}{% endfor %}{% endfor %}", "{}",
+           QUIRE_TOO_LARGE, "steps");
+    refuse("{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}", "{}", QUIRE_TOO_LARGE, "bytes");
+    refuse("{{ 'x' * 99999999999 }}", "{}", QUIRE_TOO_LARGE, "a text of");
+    refuse("{{ [0] * 99999999999 }}", "{}", QUIRE_TOO_LARGE, "");
+    refuse("{{ 'x'.center(99999999999) }}", "{}", QUIRE_TOO_LARGE, "steps");
+    refuse("{% set s = 'x' * 1000000 %}{% for i in range(99) %}{{ s }}{% endfor %}", "{}", QUIRE_TOO_LARGE, "writes more than");
+    refuse("{% set n = namespace(l=[]) %}{% for i in range(9999) %}{% set n.l = [n.l] %}{% endfor %}{{ n.l }}", "{}", QUIRE_TOO_LARGE,
+           "nested");
+    refuse("{{ range(1000000) }}", "{}", QUIRE_BAD_REQUEST, "Range too big");
+    refuse("{{ ('a' * 2000000).rfind('a' * 1000000 ~ 'b') }}", "{}", QUIRE_TOO_LARGE, "steps");
+}
+
+static void a_program_that_nests_too_deeply_is_refused(void **state) {
+    (void)state;
+    enum { DEEP = 100000 };
+    static const char *const parts[][2] = {{"(", "unexpected"}, {"-", ""},        {"not ", ""}, {"[", ""},
+                                           {"{1:", ""},         {"x|upper+", ""}, {"f(", ""},   {"a.", ""}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        strbuf source = {0};
+        strbuf_add_str(&source, "{{ ");
+        for (int k = 0; k < DEEP; k++) {
+            strbuf_add_str(&source, parts[i][0]);
+        }
+        strbuf_add_str(&source, "x }}");
+        jinja_program *p;
+        assert_int_not_equal(jinja_open((str){source.p, source.n}, chat, &p, NULL), QUIRE_OK);
+        assert_null(p);
+        strbuf_deinit(&source);
+    }
+    strbuf source = {0};
+    for (int k = 0; k < DEEP; k++) {
+        strbuf_add_str(&source, "{% if x %}");
+    }
+    jinja_program *p;
+    quire_error err;
+    assert_int_equal(jinja_open((str){source.p, source.n}, chat, &p, &err), QUIRE_TOO_LARGE);
+    strbuf_deinit(&source);
+}
+
+static void appending_in_a_loop_takes_linear_memory(void **state) {
+    (void)state;
+    /* 20,000 pieces of 100 bytes: copying all at each step would need 20 GB. */
+    expect("{% set n = namespace(s='') %}{% for i in range(20000) %}{% set n.s = n.s + 'x' * 100 %}{% endfor %}{{ n.s|length }}", "{}",
+           "2000000");
+}
+
+static void a_failed_render_leaves_the_output_as_it_was(void **state) {
+    (void)state;
+    strbuf out = {0};
+    strbuf_add_str(&out, "before");
+    assert_int_equal(render("text{{ 1 / 0 }}", "{}", &out, NULL), QUIRE_BAD_REQUEST);
+    assert_int_equal(render("text", "[1]", &out, NULL), QUIRE_INVALID);
+    assert_int_equal(render("text", "{\"a\":", &out, NULL), QUIRE_INVALID);
+    assert_true(str_is((str){out.p, out.n}, "before"));
+    assert_int_equal(render("text", "{}", &out, NULL), QUIRE_OK);
+    assert_true(str_is((str){out.p, out.n}, "beforetext"));
+    strbuf_deinit(&out);
+}
+
+/* ---- recorded vectors ---- */
+
+static char *read_file(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    if (f == NULL) {
+        return NULL;
+    }
+    char *bytes = malloc(1 << 22);
+    *n = fread(bytes, 1, (1 << 22) - 1, f);
+    bytes[*n] = '\0';
+    fclose(f);
+    return bytes;
+}
+
+static const char *shared(void) {
+    const char *path = getenv("QUIRE_SHARED");
+    return path != NULL ? path : "../shared";
+}
+
+/* Every truncation and many mutations of real templates: refused or rendered, never worse. */
+static void mutated_templates_never_crash(void **state) {
+    (void)state;
+    char pattern[4096];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/data/templates/chat/*.jinja", shared());
+    if (glob(pattern, 0, NULL, &found) != 0) {
+        print_message("SKIP: no %s\n", pattern);
+        skip();
+    }
+    static const char *const pieces[] = {"{{",
+                                         "}}",
+                                         "{%",
+                                         "%}",
+                                         "{#",
+                                         "-",
+                                         "(",
+                                         ")",
+                                         "[",
+                                         "]",
+                                         "{",
+                                         "}",
+                                         "'",
+                                         "|",
+                                         ".",
+                                         " if ",
+                                         " for ",
+                                         " in ",
+                                         "%}{% endfor %}",
+                                         "loop",
+                                         "messages",
+                                         "**",
+                                         "99999999999",
+                                         "\xff",
+                                         "\\",
+                                         "namespace(",
+                                         " is ",
+                                         "~",
+                                         ":",
+                                         ","};
+    const char *variables =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":\"a\",\"tool_calls\":[{\"function\":"
+        "{\"name\":\"f\",\"arguments\":{\"x\":1}}}]}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}";
+    uint64_t seed = rng_os_seed(), rng = seed;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    int opened = 0;
+    for (int round = 0; round < 1500; round++) {
+        size_t n = 0;
+        char *bytes = read_file(found.gl_pathv[rng_next(&rng) % found.gl_pathc], &n);
+        assert_true(bytes != NULL && n > 0);
+        strbuf source = {0};
+        size_t cut = rng_next(&rng) % 4 == 0 ? rng_next(&rng) % n : n, at = 0;
+        for (uint64_t k = rng_next(&rng) % 3; k > 0 && at < cut; k--) {
+            size_t next = at + rng_next(&rng) % (cut - at);
+            strbuf_add(&source, bytes + at, next - at);
+            strbuf_add_str(&source, pieces[rng_next(&rng) % (sizeof pieces / sizeof pieces[0])]);
+            at = next + rng_next(&rng) % 3;
+        }
+        strbuf_add(&source, bytes + at, at < cut ? cut - at : 0);
+        strbuf out = {0};
+        jinja_program *p;
+        quire_error err = {0};
+        if (jinja_open((str){source.p, source.n}, chat, &p, &err) == QUIRE_OK) {
+            quire_err e = jinja_render(p, str_of(variables), &clock_at, &out, &err);
+            assert_true(e == QUIRE_OK || (err.code == e && err.message[0] != '\0'));
+            opened++;
+        } else {
+            assert_null(p);
+            assert_true(err.message[0] != '\0');
+        }
+        jinja_close(p);
+        strbuf_deinit(&out);
+        strbuf_deinit(&source);
+        free(bytes);
+    }
+    print_message("%d of 1500 opened\n", opened);
+    globfree(&found);
+}
+
+/* The language vectors, whole and with every case refused as unsupported counted apart. */
+static void the_language_vectors_render_as_recorded(void **state) {
+    (void)state;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/golden/templates/jinja.jsonl", shared());
+    FILE *f = fopen(path, "r");
+    if (f == NULL) {
+        print_message("SKIP: no %s\n", path);
+        skip();
+    }
+    int passed = 0, unsupported = 0;
+    size_t cap = 0;
+    char *line = NULL;
+    while (getline(&line, &cap, f) > 0) {
+        json_value *record = json_document(str_of(line));
+        str variables;
+        assert_int_equal(json_scan_member(str_of(line), "context", &variables), QUIRE_OK);
+        json_value *source = json_get(record, "template"), *want = json_get(record, "expected");
+        jinja_options options = {.trim_blocks = json_truth(json_get(record, "trim_blocks")),
+                                 .lstrip_blocks = json_truth(json_get(record, "lstrip_blocks"))};
+        jinja_program *p;
+        strbuf out = {0};
+        quire_error err = {0};
+        quire_err e = jinja_open(json_str(source), options, &p, &err);
+        e = e == QUIRE_OK ? jinja_render(p, variables, &clock_at, &out, &err) : e;
+        str expected = {json_str(want).p, json_str(want).n};
+        if (e == QUIRE_UNSUPPORTED) {
+            unsupported++;
+        } else if (want != NULL ? e == QUIRE_OK && str_eq((str){out.p, out.n}, expected) : e != QUIRE_OK) {
+            passed++;
+        } else {
+            fail_msg("%s: \"%.*s\" %s", json_str(source).p, (int)out.n, out.n > 0 ? out.p : "", err.message);
+        }
+        jinja_close(p);
+        strbuf_deinit(&out);
+        json_drop(record);
+    }
+    free(line);
+    fclose(f);
+    print_message("%d as recorded, %d not supported\n", passed, unsupported);
+    assert_true(passed >= 1900);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(expressions_follow_python),
+        cmocka_unit_test(statements_scope_as_jinja_does),
+        cmocka_unit_test(whitespace_is_controlled_by_signs_and_options),
+        cmocka_unit_test(filters_and_methods_work_on_characters),
+        cmocka_unit_test(a_template_error_carries_its_own_words),
+        cmocka_unit_test(a_namespace_takes_no_names_with_an_underscore),
+        cmocka_unit_test(malformed_templates_are_refused_with_line_and_column),
+        cmocka_unit_test(what_is_not_understood_is_refused_at_open_and_not_guessed),
+        cmocka_unit_test(endless_and_enormous_templates_end_with_an_error),
+        cmocka_unit_test(a_program_that_nests_too_deeply_is_refused),
+        cmocka_unit_test(appending_in_a_loop_takes_linear_memory),
+        cmocka_unit_test(a_failed_render_leaves_the_output_as_it_was),
+        cmocka_unit_test(mutated_templates_never_crash),
+        cmocka_unit_test(the_language_vectors_render_as_recorded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
