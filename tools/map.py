@@ -47,6 +47,15 @@ def described(stems):
         yield name, what, paths[0]
 
 
+def lost_paths():
+    """file:line and path of every `src/...` or `tests/...` with a suffix that a document names and that is not there."""
+    for document in [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]:
+        for number, line in enumerate(document.read_text().splitlines(), 1):
+            for path in re.findall(r"`((?:src|tests|include|tools)/[\w/.-]+\.(?:c|h|py|sh|html))`", line):
+                if not (ROOT / path).exists():
+                    yield f"{document.relative_to(ROOT)}:{number}: there is no {path}"
+
+
 def main():
     wanted = [a.removeprefix("src/") for a in sys.argv[1:] if a != "--check"]
     check = "--check" in sys.argv[1:]
@@ -64,7 +73,10 @@ def main():
                 silent += 1
                 print(f"{path}: opens without a comment that says what it is", file=sys.stderr)
     if check:
-        print(f"map: {n_files} files, {silent} without a comment that says what they are")
+        lost = list(lost_paths())
+        silent += len(lost)
+        print("".join(f"{line}\n" for line in lost), end="", file=sys.stderr)
+        print(f"map: {n_files} files, {silent - len(lost)} without a comment that says what they are, {len(lost)} named in documents that are not there")
     elif not n_files:
         print(f"no such room; there are {' '.join(r.removeprefix('src/') for r in rooms())}", file=sys.stderr)
     return 1 if silent or not n_files else 0

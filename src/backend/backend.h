@@ -32,10 +32,6 @@ typedef struct linear linear;       /* packed weights [n_out, n_in] with optiona
 typedef struct norm norm;           /* a norm's weight and kind */
 typedef struct embedding embedding; /* token rows [V, D] */
 typedef struct rope rope;           /* a rotary table or its frequencies */
-typedef struct moe moe;             /* router and experts */
-typedef struct conv conv;           /* short causal convolution and its state */
-typedef struct ssm ssm;             /* selective state space layer */
-typedef struct delta delta;         /* gated delta rule layer */
 typedef struct adapter adapter;     /* low-rank addends of one linear, for several adapters */
 
 /* An activation buffer, reserved at open. */
@@ -180,12 +176,6 @@ typedef struct backend_ops {
      * reads h. h may then be stored in their format, and nothing else can read it. NULL: h is f32. */
     void (*norm_gate_up)(backend *b, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
                          const linear *reader);
-    /* Mixture of experts over norm(x), added to x. */
-    void (*moe_add)(backend *b, buffer x, const norm *nm, const moe *m, buffer x_out);
-    /* Short convolution of a sequence's rows. Its state is carried in the sequence's state pages. */
-    void (*conv_step)(backend *b, int32_t layer, buffer x, const conv *c, buffer out);
-    void (*ssm_step)(backend *b, int32_t layer, buffer x, const ssm *s, buffer out);
-    void (*delta_step)(backend *b, int32_t layer, buffer x, const delta *d, buffer out);
     /* Logits [n_out, V] of the batch's out_rows: scale * norm(x) W^T, soft-capped when cap > 0. Written to the backend's own logits
      * buffer. */
     void (*head)(backend *b, buffer x, const norm *nm, const linear *w, float scale, float soft_cap);

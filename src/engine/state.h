@@ -84,7 +84,7 @@ struct engine {
     sequence **drafted;      /* [max_seqs] the sequences that it drafts for in a step */
     float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
     sequence **running, **waiting; /* in the order of lists.h */
-    service service;           /* the service counters of the tenants */
+    service_counters service;           /* the service counters of the tenants */
     step_cost step_cost;               /* the measured cost of steps */
     int32_t n_running, n_waiting;
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */

@@ -1,14 +1,15 @@
 /* A kv_seq is one sequence's memory in a KV cache: its block tables of every group, its place in the prefix index, and how many of its
  * tokens are computed.
  *
- *   init --open--> open --admit--> holds what is cached --reserve, advance, commit ..--> release --admit ..
+ *   init --open--> open --admit--> holds what is cached --reserve, advance, publish ..--> release --admit ..
  *                                       | truncate, fork                                    | close --> init
  *
  *   open     it has a path in the index, where the index has room for its namespace; else it works without reuse
  *   admit    its tables, empty until then, share the pages of the longest cached prefix
  *   reserve  pages for tokens to come, in every group or in none
  *   advance  tokens whose keys and values are written by now
- *   commit   full pages become findable, and pages behind windows are released
+ *   publish  full pages become findable
+ *   forget   pages behind windows are released
  *   release  all pages are given back; what was computed stays findable
  *
  * What is called for each sequence in each step is inline.

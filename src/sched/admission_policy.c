@@ -6,14 +6,14 @@ double admission_prefix_score(int32_t n_matched, int64_t waited_us, double lambd
     return (double)n_matched + lambda * (double)waited_us * 1e-6;
 }
 
-quire_err service_counters_open(service *s, int32_t n) {
-    *s = (service){.slots = mem_new((size_t)n + 1, sizeof *s->slots), .n = n};
+quire_err service_counters_open(service_counters *s, int32_t n) {
+    *s = (service_counters){.slots = mem_new((size_t)n + 1, sizeof *s->slots), .n = n};
     return s->slots ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-void service_counters_close(service *s) {
+void service_counters_close(service_counters *s) {
     mem_free(s->slots);
-    *s = (service){0};
+    *s = (service_counters){0};
 }
 
 /* FNV-1a. */
@@ -26,7 +26,7 @@ static uint64_t hash_of(const void *tenant, size_t n) {
 }
 
 /* The least service counter of the active tenants; false when there is none. */
-static bool least_served(const service *s, double *least) {
+static bool least_served(const service_counters *s, double *least) {
     bool found = false;
     for (int32_t i = 0; i <= s->n; i++) {
         if (s->slots[i].n_active > 0 && (!found || s->slots[i].served < *least)) {
@@ -37,7 +37,7 @@ static bool least_served(const service *s, double *least) {
     return found;
 }
 
-int32_t service_counters_enter(service *s, const void *tenant, size_t n) {
+int32_t service_counters_enter(service_counters *s, const void *tenant, size_t n) {
     uint64_t hash = hash_of(tenant, n);
     int32_t slot = TENANT_NONE;
     for (int32_t i = 0; i < s->n; i++) {
@@ -64,18 +64,18 @@ int32_t service_counters_enter(service *s, const void *tenant, size_t n) {
     return slot;
 }
 
-void service_counters_leave(service *s, int32_t slot) {
+void service_counters_leave(service_counters *s, int32_t slot) {
     if (slot != TENANT_NONE) {
         s->slots[slot].n_active--;
     }
 }
 
-void service_counters_add(service *s, int32_t slot, double weighted_tokens) {
+void service_counters_add(service_counters *s, int32_t slot, double weighted_tokens) {
     if (slot != TENANT_NONE) {
         s->slots[slot].served += weighted_tokens;
     }
 }
 
-double service_counters_of(const service *s, int32_t slot) {
+double service_counters_of(const service_counters *s, int32_t slot) {
     return s->slots[slot].served;
 }

@@ -1,4 +1,5 @@
-/* The admission policy: the order in which waiting requests are admitted. Pure, except for `service`, which the engine thread owns.
+/* The admission policy: the order in which waiting requests are admitted. Pure, except for `service_counters`, which the engine thread
+ * owns.
  *
  *   fcfs      first come, first served
  *   priority  the lower number first (vLLM's meaning), then by arrival
@@ -31,10 +32,10 @@ typedef struct tenant_slot {
     bool is_used;
 } tenant_slot;
 
-typedef struct service {
+typedef struct service_counters {
     tenant_slot *slots; /* [n + 1]: the last one is shared by all tenants that find no free slot */
     int32_t n;
-} service;
+} service_counters;
 
 #define TENANT_NONE (-1) /* not entered */
 
@@ -43,13 +44,13 @@ typedef struct service {
 #define SERVICE_PROMPT_WEIGHT 1.0
 #define SERVICE_OUTPUT_WEIGHT 2.0
 
-quire_err service_counters_open(service *s, int32_t n);
-void service_counters_close(service *s);
+quire_err service_counters_open(service_counters *s, int32_t n);
+void service_counters_close(service_counters *s);
 /* Counts a request of that tenant as active until service_counters_leave. Returns the tenant's slot, or n where n other tenants are active:
  * such tenants share one counter. O(slots). */
-int32_t service_counters_enter(service *s, const void *tenant, size_t n);
-void service_counters_leave(service *s, int32_t slot);
-void service_counters_add(service *s, int32_t slot, double weighted_tokens);
-double service_counters_of(const service *s, int32_t slot);
+int32_t service_counters_enter(service_counters *s, const void *tenant, size_t n);
+void service_counters_leave(service_counters *s, int32_t slot);
+void service_counters_add(service_counters *s, int32_t slot, double weighted_tokens);
+double service_counters_of(const service_counters *s, int32_t slot);
 
 #endif

@@ -56,7 +56,7 @@ static void nobody_starves_behind_cached_prefixes(void **state) {
 
 static void who_comes_back_has_saved_no_credit_up(void **state) {
     (void)state;
-    service s;
+    service_counters s;
     assert_int_equal(service_counters_open(&s, 3), QUIRE_OK);
     int32_t a = service_counters_enter(&s, "a", 1), b = service_counters_enter(&s, "b", 1);
     assert_int_not_equal(a, b);
