@@ -7,7 +7,7 @@ export QUIRE_SHARED := $(abspath $(SHARED))
 
 .PHONY: all packages run check test test-quick test-long bench bench-json bench-save asan asan-quick tsan tsan-quick fuzz neon layers map size format install clean
 
-all: ## build/quire
+all: ## build/quire, and build/quire-lab beside it
 	@mkdir -p build && $(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release -DQUIRE_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log 2>&1 || \
 	    { cat build/configure.log; echo "tools/packages.sh build installs what is missing"; exit 1; }
 	@cmake --build build

@@ -25,7 +25,7 @@ if(QUIRE_FUZZ)
     endfunction()
     quire_fuzz_rooms(quire_fuzz_file base core json file)
     quire_fuzz_rooms(quire_fuzz_text text)
-    quire_fuzz_rooms(quire_fuzz_sim sim)
+    quire_fuzz_rooms(quire_fuzz_sim lab/sim)
     set(fuzz_file_only fuzz_gguf fuzz_safetensors fuzz_config fuzz_json)
 
     file(GLOB fuzz_targets CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/fuzz_*.c)

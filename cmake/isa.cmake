@@ -1,10 +1,10 @@
-# Instruction sets of src/backend/cpu and src/bench, by file name: *_avx2.c, *_avx512.c, *_avx512bf16.c, *_neon.c and *_i8mm.c are compiled for what their names say and called
-# only where the processor has it. Each processor builds its own ones, and the plain files.
+# Instruction sets of src/backend/cpu and src/lab/bench, by file name: *_avx2.c, *_avx512.c, *_avx512bf16.c, *_neon.c and *_i8mm.c are
+# compiled for what their names say and called only where the processor has it. Each processor builds its own ones, and the plain files.
 option(QUIRE_EMULATE_AVX512 "Compile the AVX-512 kernels through SIMDe, so that a machine without it can test them (slow)" OFF)
 
-file(GLOB isa_avx2 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx2.c ${CMAKE_SOURCE_DIR}/src/bench/*_avx2.c)
-file(GLOB isa_avx512 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx512.c ${CMAKE_SOURCE_DIR}/src/bench/*_avx512.c)
-file(GLOB isa_avx512bf16 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx512bf16.c ${CMAKE_SOURCE_DIR}/src/bench/*_avx512bf16.c)
+file(GLOB isa_avx2 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx2.c ${CMAKE_SOURCE_DIR}/src/lab/bench/*_avx2.c)
+file(GLOB isa_avx512 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx512.c ${CMAKE_SOURCE_DIR}/src/lab/bench/*_avx512.c)
+file(GLOB isa_avx512bf16 ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_avx512bf16.c ${CMAKE_SOURCE_DIR}/src/lab/bench/*_avx512bf16.c)
 file(GLOB isa_neon ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_neon.c)
 file(GLOB isa_i8mm ${CMAKE_SOURCE_DIR}/src/backend/cpu/*_i8mm.c)
 set(isa_avx2_flags -mavx2 -mfma -mf16c)
@@ -37,7 +37,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
 else()
     set(isa_foreign ${isa_avx2} ${isa_avx512} ${isa_avx512bf16} ${isa_neon} ${isa_i8mm})
 endif()
-foreach(room quire_cpu quire_bench)
+foreach(room quire_cpu quire_lab_bench)
     get_target_property(isa_sources ${room} SOURCES)
     list(REMOVE_ITEM isa_sources ${isa_foreign})
     set_property(TARGET ${room} PROPERTY SOURCES ${isa_sources})

@@ -15,9 +15,14 @@ quire_room(spec spec)
 quire_room(engine engine)
 quire_room(api api)
 quire_room(server server PkgConfig::EVENT http_parser PkgConfig::OPENSSL)
-quire_room(bench bench)
-quire_room(sim sim)
-quire_room(cli cli PkgConfig::EDIT)
+quire_room(lab_bench lab/bench)
+quire_room(lab_sim lab/sim)
+quire_room(lab_demo lab/demo)
+quire_room(lab_commands lab/commands)
+quire_room(cli cli PkgConfig::EDIT) # without its main, which is of one program only
+get_target_property(cli_sources quire_cli SOURCES)
+list(REMOVE_ITEM cli_sources ${CMAKE_SOURCE_DIR}/src/cli/main.c)
+set_property(TARGET quire_cli PROPERTY SOURCES ${cli_sources})
 include(cmake/isa.cmake)
 
 # The built-in models, as bytes in the binary.
@@ -56,7 +61,19 @@ add_library(quire_rooms STATIC ${quire_objects})
 target_include_directories(quire_rooms PUBLIC ${CMAKE_SOURCE_DIR}/include)
 target_link_libraries(quire_rooms PUBLIC ${QUIRE_LIBRARIES})
 
-add_executable(quire_program $<TARGET_OBJECTS:quire_cli> $<TARGET_OBJECTS:quire_server> $<TARGET_OBJECTS:quire_bench>
-    $<TARGET_OBJECTS:quire_sim>)
-set_target_properties(quire_program PROPERTIES OUTPUT_NAME quire)
-target_link_libraries(quire_program PRIVATE quire_rooms PkgConfig::EVENT http_parser PkgConfig::OPENSSL PkgConfig::EDIT)
+# quire_executable(TARGET NAME MAIN ROOMS...): a program of the cli's and the server's rooms and of those.
+function(quire_executable target name main)
+    set(objects $<TARGET_OBJECTS:quire_cli> $<TARGET_OBJECTS:quire_server>)
+    foreach(room ${ARGN})
+        list(APPEND objects $<TARGET_OBJECTS:quire_${room}>)
+    endforeach()
+    add_executable(${target} ${CMAKE_SOURCE_DIR}/${main} ${objects})
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name})
+    target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/src)
+    target_link_libraries(${target} PRIVATE quire_rooms PkgConfig::EVENT http_parser PkgConfig::OPENSSL PkgConfig::EDIT)
+endfunction()
+
+# quire starts quire-lab, so who builds the one has the other beside it.
+quire_executable(quire_program quire src/cli/main.c)
+quire_executable(quire_lab_program quire-lab src/lab/lab_main.c lab_commands lab_bench lab_sim lab_demo)
+add_dependencies(quire_program quire_lab_program)

@@ -10,9 +10,10 @@ set(QUIRE_SLOW_TESTS backend_test_attention_int8 engine_test_branch engine_test_
 set(QUIRE_HEAVY_TESTS engine_test_beam engine_test_cascade engine_test_draft engine_test_draft_tree engine_test_exact engine_test_finite
     engine_test_fork engine_test_preempt engine_test_prefix_wait engine_test_reuse)
 
-# quire_tests(ROOM ROOMS...): tests/ROOM/test_*.c with the objects of ROOMS.
-function(quire_tests room)
-    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${room}/test_*.c)
+# quire_tests(FOLDER ROOMS...): tests/FOLDER/test_*.c with the objects of ROOMS; the room is the last name of FOLDER.
+function(quire_tests folder)
+    get_filename_component(room ${folder} NAME)
+    file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/test_*.c)
     list(TRANSFORM files REPLACE ".*/(.*)\\.c$" "${room}_\\1" OUTPUT_VARIABLE names)
     set(objects)
     foreach(r ${ARGN})
@@ -65,8 +66,8 @@ quire_tests(engine base core json file cpu kv model sched sample spec engine)
 quire_tests(api ${QUIRE_CORE_ROOMS})
 quire_tests(server base core json kv server)
 quire_tests(cli base json)
-quire_tests(sim ${QUIRE_CORE_ROOMS} bench sim)
-quire_tests(bench ${QUIRE_CORE_ROOMS} bench sim)
+quire_tests(lab/sim ${QUIRE_CORE_ROOMS} lab_bench lab_sim)
+quire_tests(lab/bench ${QUIRE_CORE_ROOMS} lab_bench lab_sim)
 
 # Our names of src/json beside the library's, which begin with json_ too.
 add_test(NAME json_symbols COMMAND ${CMAKE_SOURCE_DIR}/tests/json/symbols.sh ${JANSSON_LINK_LIBRARIES} $<TARGET_OBJECTS:quire_json> COMMAND_EXPAND_LISTS)

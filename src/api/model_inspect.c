@@ -1,8 +1,8 @@
 /* `quire inspect`: describes a model file and the memory it needs, without loading its weights. */
 #include <stdio.h>
 
-#include "api/memory_limits.h"
 #include "api/engine_config.h"
+#include "api/memory_limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/utf8.h"

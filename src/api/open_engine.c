@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "api/memory_limits.h"
 #include "api/engine_config.h"
+#include "api/memory_limits.h"
 #include "api/prefixes.h"
 #include "api/request_defaults.h"
 #include "api/tier_config.h"

@@ -296,11 +296,11 @@ static quire_err stopped(const batch *b, quire_error *err) {
     if (!b->keeps) {
         return err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are written", b->n_answered, b->in.n_lines);
     }
-    strbuf command = {0};
-    bool fits = batch_about_resume(b->o, &command) == QUIRE_OK && command.n + b->part.path.n + 80 < sizeof err->message;
+    strbuf line = {0};
+    bool fits = batch_about_resume(b->o, &line) == QUIRE_OK && line.n + b->part.path.n + 80 < sizeof err->message;
     err_set(err, QUIRE_CANCELLED, -1, "stopped: %zu of %zu answers are in %s; go on with: %s", b->n_answered, b->in.n_lines, b->part.path.p,
-            fits ? command.p : "the same command and --resume");
-    strbuf_deinit(&command);
+            fits ? line.p : "the same command and --resume");
+    strbuf_deinit(&line);
     return QUIRE_CANCELLED;
 }
 

@@ -1,20 +1,13 @@
-/* The program's commands, one function each. A command gets its parsed options and returns an error, with err filled. main prints it and
- * chooses the exit status. */
+/* The commands of quire, and what their files do for each other. */
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
+#include "cli/command.h"
 #include "cli/session.h"
 
-/* run.c: one prompt, streamed to stdout. Runs the batch or the chat where the options say so. */
-quire_err command_run(const cli_options *o, quire_error *err);
-quire_err command_serve(const cli_options *o, quire_error *err);
-quire_err command_tokenize(const cli_options *o, quire_error *err);
-quire_err command_logits(const cli_options *o, quire_error *err);
-/* pack.c: writes the packed model to o->out. */
-quire_err command_pack(const cli_options *o, quire_error *err);
-quire_err command_inspect(const cli_options *o, quire_error *err);
-/* demo_radix.c: a demonstration that uses the terminal; the others are in src/bench. */
-quire_err demo_radix_run(const demo_options *o, quire_error *err);
+extern const command command_run, command_serve, command_tokenize, command_logits, command_inspect, command_pack;
+/* All of them, in the order of --help; ends with NULL. */
+extern const command *const quire_commands[];
 
 /* terminal_chat.c: a conversation on the terminal, or completions line by line where the model has no chat template. */
 quire_err chat_loop(const cli_options *o, session *s, quire_error *err);

@@ -2,362 +2,178 @@
 
 #include <stddef.h>
 
-#define AT(member) offsetof(cli_options, member)
-#define INT32_TOP 2147483647.0
+#define AT(member) .offset = offsetof(cli_options, member)
 
-enum {
-    GENERATE = CLI_RUN,
-    ENGINE = CLI_RUN | CLI_SERVE | CLI_LOGITS | CLI_BENCH | CLI_BENCH_CALIBRATE | CLI_BENCH_STALL,
-    SERVED = CLI_SIM | CLI_BENCH_SERVING, /* a server, simulated or real */
-    PLANNED = ENGINE | CLI_INSPECT, /* the commands whose flags affect a memory plan */
-    ALL = ENGINE | CLI_TOKENIZE | CLI_INSPECT
+const flag_choice choices_compute[] = {
+    {"auto", "auto"}, {"f32", "f32"},       {"float32", "f32"}, {"float", "f32"},
+    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"},   {NULL, NULL},
 };
-
-static const flag_choice compute_modes[] = {
-    {"auto", "auto"},     {"f32", "f32"},       {"float32", "f32"}, {"float", "f32"}, {"bf16", "bf16"},
-    {"bfloat16", "bf16"}, {"int8", "int8"},     {NULL, NULL},
-};
-static const flag_choice kv_types[] = {
-    {"auto", "auto"},   {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"}, {"float16", "f16"},
-    {"half", "f16"},    {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"},
-    {NULL, NULL},
+const flag_choice choices_kv_dtype[] = {
+    {"auto", "auto"}, {"f32", "f32"},   {"float32", "f32"},   {"f16", "f16"},   {"float16", "f16"},
+    {"half", "f16"},  {"bf16", "bf16"}, {"bfloat16", "bf16"}, {"int8", "int8"}, {NULL, NULL},
 };
 static const flag_choice schedules[] = {{"fcfs", "fcfs"}, {"priority", "priority"}, {"prefix", "prefix"}, {"fair", "fair"}, {NULL, NULL}};
 static const flag_choice preemption_modes[] = {{"auto", "auto"}, {"recompute", "recompute"}, {"swap", "swap"}, {NULL, NULL}};
 static const flag_choice tier_writes[] = {{"evict", "evict"}, {"through", "through"}, {NULL, NULL}};
-static const flag_choice prefix_caches[] = {{"none", "none"}, {"page", "page"}, {"token", "token"}, {NULL, NULL}};
+const flag_choice choices_prefix_cache[] = {{"none", "none"}, {"page", "page"}, {"token", "token"}, {NULL, NULL}};
 static const flag_choice prefix_cache_on[] = {{"token", "token"}, {NULL, NULL}}, prefix_cache_off[] = {{"none", "none"}, {NULL, NULL}};
-static const flag_choice isas[] = {
+const flag_choice choices_isa[] = {
     {"auto", "auto"}, {"plain", "plain"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"avx512bf16", "avx512bf16"},
     {"neon", "neon"}, {"i8mm", "i8mm"},   {NULL, NULL}};
 
-const flag cli_flags[] = {
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin",
-     ALL | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
-    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, or builtin", CLI_PACK, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
-
-    {"--prompt -p", "TEXT", "the text to go on from", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt), 0, 0, NULL, NULL},
-    {"--file -f", "FILE", "read it from FILE instead (- is standard input)", CLI_RUN | CLI_TOKENIZE, FLAG_TEXT, AT(prompt_file), 0, 0, NULL,
-     NULL},
-    {"--system -sys", "TEXT", "the system message of a chat", CLI_RUN, FLAG_TEXT, AT(system), 0, 0, NULL, NULL},
-    {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", CLI_RUN, FLAG_SWITCH, AT(complete), 0, 0, NULL,
-     NULL},
-    {"--echo", NULL, "print the prompt before its continuation", CLI_RUN, FLAG_SWITCH, AT(echo), 0, 0, NULL, NULL},
-    {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", CLI_RUN, FLAG_TEXT, AT(prompts), 0, 0, NULL, NULL},
-    {"--resume", NULL, "go on with --prompts that were stopped; what is answered stays", CLI_RUN, FLAG_SWITCH, AT(resume), 0, 0, NULL,
-     NULL},
-    {"--out -o", "FILE", "where answers go, as JSON Lines (logits: a .npy file)", CLI_RUN | CLI_LOGITS, FLAG_TEXT, AT(out), 0, 0, NULL,
-     NULL},
-
-    {"--out -o", "FILE", "the packed model", CLI_PACK, FLAG_TEXT, AT(out), 0, 0, NULL, NULL},
-
-    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce (-1: until the end)", CLI_RUN, FLAG_COUNT, AT(n_predict), -1,
-     INT32_TOP, NULL, NULL},
-    {"--temp --temperature", "T", "0: the likeliest token; 1: as the model says", GENERATE, FLAG_FIELD_NUMBER, 0, 0, 0, NULL,
-     "temperature"},
-    {"--top-k", "N", "choose among the N likeliest tokens", GENERATE, FLAG_FIELD_INTEGER, 0, 0, 0, NULL, "top_k"},
-    {"--top-p", "P", "choose among the likeliest tokens of probability P together", GENERATE, FLAG_FIELD_NUMBER, 0, 0, 0, NULL, "top_p"},
-    {"--min-p", "P", "leave out what is less likely than P times the likeliest", GENERATE, FLAG_FIELD_NUMBER, 0, 0, 0, NULL, "min_p"},
-    {"--generation-config", "auto|none|PATH", "where defaults of the four come from (auto: as the model says)", CLI_RUN | CLI_SERVE,
-     FLAG_TEXT, AT(engine.generation_config), 0, 0, NULL, NULL},
-    {"--seed -s", "N", "makes sampling repeatable", GENERATE, FLAG_FIELD_INTEGER, 0, 0, 0, NULL, "seed"},
-    {"--stop -r --reverse-prompt", "TEXT", "end at this text (may be given again)", GENERATE, FLAG_FIELD_TEXTS, 0, 0, 0, NULL, "stop"},
-    {"--ignore-eos", NULL, "go on after the end-of-sequence token", GENERATE | FLAG_RARE, FLAG_FIELD_SWITCH, 0, 0, 0, NULL, "ignore_eos"},
-
-    {"--host", "NAME", "address to listen on (127.0.0.1)", CLI_SERVE, FLAG_TEXT, AT(server.host), 0, 0, NULL, NULL},
-    {"--port", "N", "port to listen on (8000; 0: any free one)", CLI_SERVE, FLAG_COUNT, AT(server.port), 0, 65535, NULL, NULL},
-    {"--api-key", "KEY", "who asks must show it (may be given again)", CLI_SERVE, FLAG_KEY, 0, 0, 0, NULL, NULL},
-    {"--api-key-file", "FILE", "keys, one tenant:key a line", CLI_SERVE, FLAG_TEXT, AT(server.api_key_file), 0, 0, NULL, NULL},
-    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool)", CLI_SERVE, FLAG_TEXT, AT(server.operator_key), 0, 0, NULL,
-     NULL},
-    {"--served-model-name", "NAME", "what the API calls the model", CLI_SERVE, FLAG_TEXT, AT(server.served_model_name), 0, 0, NULL, NULL},
-    {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", CLI_SERVE, FLAG_TEXT,
-     AT(server.allow_origin), 0, 0, NULL, NULL},
-    {"--max-answer-bytes", "BYTES", "most that one answer may take as JSON (64M; 0: any)", CLI_SERVE | FLAG_RARE, FLAG_BYTES,
-     AT(engine.max_answer_bytes), 0, 0, NULL, NULL},
-    {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server", CLI_SERVE | FLAG_RARE, FLAG_TEXT,
-     AT(server.allowed_hosts), 0, 0, NULL, NULL},
-    {"--max-connections", "N", "more are answered 503", CLI_SERVE | FLAG_RARE, FLAG_COUNT, AT(server.max_connections), 1, 1000000, NULL,
-     NULL},
-    {"--server-threads", "N", "threads that speak HTTP", CLI_SERVE | FLAG_RARE, FLAG_COUNT, AT(server.n_loops), 1, 256, NULL, NULL},
-    {"--header-timeout", "S", "seconds a request's header may take", CLI_SERVE | FLAG_RARE, FLAG_SECONDS, AT(server.header_deadline_us),
-     0.01, 1e6, NULL, NULL},
-    {"--body-timeout", "S", "seconds its body may take", CLI_SERVE | FLAG_RARE, FLAG_SECONDS, AT(server.body_deadline_us), 0.01, 1e6, NULL,
-     NULL},
-    {"--chat-template", "FILE|TEXT", "a Jinja template to use instead of the model's", CLI_RUN | CLI_SERVE, FLAG_TEXT, AT(chat_template), 0,
-     0, NULL, NULL},
-
-    {"--ids", NULL, "print ids only", CLI_TOKENIZE, FLAG_SWITCH, AT(show_ids), 0, 0, NULL, NULL},
-    {"--decode", "IDS", "print the text of ids instead", CLI_TOKENIZE, FLAG_TEXT, AT(ids), 0, 0, NULL, NULL},
-
-    {"--ids", "1,2,3", "the prompt", CLI_LOGITS, FLAG_TEXT, AT(ids), 0, 0, NULL, NULL},
-    {"--ids-file", "FILE", "the prompt as JSON: [1,2,3] or {\"prompt\": [1,2,3]}", CLI_LOGITS, FLAG_TEXT, AT(ids_file), 0, 0, NULL, NULL},
-    {"--batch-with", "FILE", "JSON list of id lists that run in the same batch", CLI_LOGITS, FLAG_TEXT, AT(batch_with), 0, 0, NULL, NULL},
-
-    {"--batch", "LIST", "requests at once (1,4,16)", CLI_BENCH, FLAG_TEXT, AT(bench.batches), 0, 0, NULL, NULL},
-    {"--context", "LIST", "tokens before the decoded ones (128,1024)", CLI_BENCH, FLAG_TEXT, AT(bench.contexts), 0, 0, NULL, NULL},
-    {"--decode -n --n", "N", "tokens decoded for each request (257)", CLI_BENCH, FLAG_COUNT, AT(bench.n_decode), 2, 1000000, NULL, NULL},
-    {"--runs", "N", "runs behind each figure (3)", CLI_BENCH, FLAG_COUNT, AT(bench.n_runs), 1, 1000, NULL, NULL},
-    {"--pages", "LIST", "capacities in pages (halves of what the whole trace fills)", CLI_SIM, FLAG_TEXT, AT(sim.pages), 0, 0, NULL, NULL},
-    {"--policy", "LIST", "eviction: all, or some of lru,lfu,gdsf,learned,belady (lru)", CLI_SIM, FLAG_TEXT, AT(sim.policies), 0, 0, NULL,
-     NULL},
-    {"--page-size --block-size --page-tokens", "N", "tokens a page holds (16)", CLI_SIM, FLAG_POWER_OF_TWO, AT(sim.page_tokens), 1, 512,
-     NULL, NULL},
-    {"--prefix-cache", "token|page", "reuse to the token, or of whole pages only (token)", CLI_SIM, FLAG_TEXT, AT(sim.prefix_cache), 0, 0,
-     NULL, NULL},
-    {"--concurrency", "N", "requests open at once (1)", CLI_SIM, FLAG_COUNT, AT(sim.concurrency), 1, 1 << 16, NULL, NULL},
-    {"--limit", "N", "read this many requests (0: all)", CLI_SIM, FLAG_COUNT, AT(sim.limit), 0, INT32_TOP, NULL, NULL},
-    {"--svg", "FILE", "plot hit rate against capacity", CLI_SIM, FLAG_TEXT, AT(sim.svg), 0, 0, NULL, NULL},
-    {"--out -o", "FILE", "write the costs as JSON, for --cost", CLI_BENCH_CALIBRATE, FLAG_TEXT, AT(out), 0, 0, NULL, NULL},
-    {"--runs", "N", "runs behind each measurement (5)", CLI_BENCH_CALIBRATE, FLAG_COUNT, AT(calibrate.n_runs), 1, 64, NULL, NULL},
-    {"--model -m", "MODEL", "serve with this model; without: simulate", CLI_BENCH_SERVING, FLAG_TEXT, AT(engine.model), 0, 0, NULL, NULL},
-    {"--trace", "FILE", "its requests (see quire sim --help) instead of Poisson arrivals", CLI_BENCH_SERVING, FLAG_TEXT,
-     AT(bench_serving.trace), 0, 0, NULL, NULL},
-    {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's (sharegpt)", CLI_BENCH_SERVING, FLAG_TEXT,
-     AT(bench_serving.lengths), 0, 0, NULL, NULL},
-    {"--rate", "N", "arrivals a second (2)", CLI_BENCH_SERVING, FLAG_PART, AT(bench_serving.rate), 1e-6, 1e6, NULL, NULL},
-    {"--requests", "N", "how many (1000; of a trace: all)", CLI_BENCH_SERVING, FLAG_COUNT, AT(bench_serving.n_requests), 1, INT32_TOP, NULL,
-     NULL},
-    {"--seed", "N", "of arrivals and lengths (1)", CLI_BENCH_SERVING, FLAG_BYTES, AT(bench_serving.seed), 0, 0, NULL, NULL},
-    {"--compare", NULL, "serve it: simulate every way to batch and to give memory", CLI_SIM, FLAG_SWITCH, AT(sim.server.all), 0, 0, NULL,
-     NULL},
-    {"--described", "MODEL,DEVICE", "what serves, by data sheet, as in opt-13b,a100-40gb", SERVED, FLAG_TEXT, AT(sim.server.described), 0,
-     0, NULL, NULL},
-    {"--cost", "FILE", "what serves, as `quire bench calibrate` measured it", SERVED, FLAG_TEXT, AT(sim.server.cost), 0, 0, NULL, NULL},
-    {"--calibrate", NULL, "predict from what steps cost before and after each run", CLI_BENCH_SERVING, FLAG_SWITCH,
-     AT(bench_serving.calibrate), 0, 0, NULL, NULL},
-    {"--runs", "N", "really served so many times, figures being means (1)", CLI_BENCH_SERVING, FLAG_COUNT, AT(bench_serving.n_runs), 1, 64,
-     NULL, NULL},
-    {"--slo", "BOUNDS", "find the highest rate within first=S,gap=S,token=S seconds", SERVED, FLAG_TEXT, AT(sim.server.slo), 0, 0, NULL,
-     NULL},
-    {"--cost-per-hour", "DOLLARS", "of the device: what a million tokens cost", SERVED, FLAG_PART, AT(sim.server.cost_per_hour), 0, 1e9,
-     NULL, NULL},
-    {"--speed", "N", "the trace's clock runs that many times as fast (1)", SERVED, FLAG_PART, AT(sim.server.speed), 1e-6, 1e9, NULL, NULL},
-    {"--shrink", "N", "prompts and answers become an Nth as long (1)", SERVED, FLAG_COUNT, AT(sim.server.shrink), 1, 1 << 20, NULL, NULL},
-    {"--kv-tokens", "N", "tokens that the memory holds (what the device has room for)", SERVED, FLAG_BYTES, AT(sim.server.kv_tokens), 0, 0,
-     NULL, NULL},
-    {"--max-num-seqs", "N", "sequences running at once (64; described: 256)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_seqs), 1,
-     1 << 16, NULL, NULL},
-    {"--max-num-batched-tokens", "N", "rows a step (512; described: 2048)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_rows), 1,
-     1 << 20, NULL, NULL},
-    {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", SERVED | FLAG_RARE, FLAG_COUNT,
-     AT(sim.server.max_chunk), 0, INT32_TOP, NULL, NULL},
-    {"--max-model-len", "N", "tokens a sequence may have (the model's)", SERVED | FLAG_RARE, FLAG_COUNT, AT(sim.server.max_model_len), 1,
-     1 << 24, NULL, NULL},
-    {"--step-target-ms", "MS", "longest step while streams run (100)", SERVED | FLAG_RARE, FLAG_MILLISECONDS, AT(sim.server.step_target_us),
-     0, 1e7, NULL, NULL},
-    {"--no-cascade --disable-cascade-attn", NULL, "attention reads a shared prefix for each sequence by itself", ENGINE | FLAG_RARE,
-     FLAG_SWITCH, AT(engine.no_cascade), 0, 0, NULL, NULL},
-    {"--page-size --block-size", "N", "tokens a page holds (16)", CLI_BENCH_SERVING, FLAG_POWER_OF_TWO, AT(sim.server.page_tokens), 1, 256,
-     NULL, NULL},
-    {"--compute --dtype", NULL, "how matrix products are computed", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes,
-     NULL},
-    {"--kv-dtype", NULL, "type of stored keys and values", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
-    {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", CLI_BENCH_SERVING, FLAG_CHOICE, AT(engine.prefix_cache),
-     0, 0, prefix_caches, NULL},
-    {"--threads -t", "N", "compute threads (0: one a core)", CLI_BENCH_SERVING, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
-    {"--threads -t", "LIST", "threads at work at once (1,2,4 .. one a core)", CLI_BENCH_ROOFLINE, FLAG_TEXT, AT(bench_roofline.threads), 0,
-     0, NULL, NULL},
-    {"--cpu-bind", "WHERE", "keep threads on processors: auto, none or 0-3,8 (none)", CLI_BENCH_ROOFLINE, FLAG_TEXT,
-     AT(bench_roofline.cpu_bind), 0, 0, NULL, NULL},
-    {"--isa", NULL, "instruction set of the loops", CLI_BENCH_ROOFLINE, FLAG_CHOICE, AT(bench_roofline.isa), 0, 0, isas, NULL},
-    {"--megabytes", "N", "size of the memory that is read (512); less than the caches measures those", CLI_BENCH_ROOFLINE, FLAG_COUNT,
-     AT(bench_roofline.effort.megabytes), 1, 1 << 20, NULL, NULL},
-    {"--milliseconds", "N", "least time of a measurement (100)", CLI_BENCH_ROOFLINE, FLAG_COUNT, AT(bench_roofline.effort.milliseconds), 1,
-     100000, NULL, NULL},
-    {"--types", "LIST", "of weights (q4_0,q8_0,q4_k,int8,bf16)", CLI_BENCH_SPEED, FLAG_TEXT, AT(bench_speed.types), 0, 0, NULL, NULL},
-    {"--batch", "LIST", "sequences that decode together (1,4,16,32)", CLI_BENCH_SPEED, FLAG_TEXT, AT(bench_speed.batches), 0, 0, NULL,
-     NULL},
-    {"--context", "N", "longest of attention by itself (32768)", CLI_BENCH_SPEED, FLAG_COUNT, AT(bench_speed.context), 1, 1 << 20, NULL,
-     NULL},
-    {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_SPEED, FLAG_COUNT, AT(bench_speed.n_runs), 1, 64, NULL, NULL},
-    {"--small", NULL, "models of a few hundred thousand weights: to see that all works", CLI_BENCH_SPEED, FLAG_SWITCH,
-     AT(bench_speed.small), 0, 0, NULL, NULL},
-    {"--threads -t", "N", "compute threads (0: one a core)", CLI_BENCH_SPEED, FLAG_COUNT, AT(bench_speed.n_threads), 0, 1024, NULL, NULL},
-    {"--isa", NULL, "instruction set of the kernels", CLI_BENCH_SPEED, FLAG_CHOICE, AT(bench_speed.isa), 0, 0, isas, NULL},
-    {"--batch", "N", "sequences that decode together (32)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.batch), 1, 1024, NULL, NULL},
-    {"--prompt", "N", "tokens of each prompt (128)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_prompt), 1, 1 << 16, NULL, NULL},
-    {"--shared", "N", "of them the first, which are the same in all prompts (0)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_shared),
-     0, 1 << 16, NULL, NULL},
-    {"--steps", "N", "decoding steps that are looked at (32)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(bench_profile.n_steps), 1, 4096, NULL,
-     NULL},
-    {"--type", "TYPE", "weights of the random 1.1B model that is run without MODEL (q4_0)", CLI_BENCH_PROFILE, FLAG_TEXT,
-     AT(bench_profile.type), 0, 0, NULL, NULL},
-    {"--per-layer", NULL, "every layer of a decode too", CLI_BENCH_PROFILE, FLAG_SWITCH, AT(bench_profile.per_layer), 0, 0, NULL, NULL},
-    {"--compute --dtype", NULL, "how matrix products are computed", CLI_BENCH_PROFILE, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes,
-     NULL},
-    {"--kv-dtype", NULL, "type of stored keys and values", CLI_BENCH_PROFILE, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
-    {"--threads -t", "N", "compute threads (0: one a core)", CLI_BENCH_PROFILE, FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
-    {"--isa", NULL, "instruction set of the kernels", CLI_BENCH_PROFILE, FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
-    {"--threads -t", "LIST", "threads in the pool at once (1,2,4,8)", CLI_BENCH_KV, FLAG_TEXT, AT(bench_kv.threads), 0, 0, NULL, NULL},
-    {"--pages", "LIST", "pages a pool has (256,4096,65536,1000000)", CLI_BENCH_KV, FLAG_TEXT, AT(bench_kv.pages), 0, 0, NULL, NULL},
-    {"--page-size", "N", "tokens a page of the index holds (16)", CLI_BENCH_KV, FLAG_POWER_OF_TWO, AT(bench_kv.page_tokens), 1, 256, NULL,
-     NULL},
-    {"--pages", "LIST", "pages: tokens a page holds (1,2,4 .. 256)", CLI_EXPERIMENT, FLAG_TEXT, AT(experiment.pages), 0, 0, NULL, NULL},
-    {"--samples", "LIST", "sharing: answers to a prompt (2,4,6)", CLI_EXPERIMENT, FLAG_TEXT, AT(experiment.samples), 0, 0, NULL, NULL},
-    {"--runs", "N", "runs behind each measured figure", CLI_EXPERIMENT, FLAG_COUNT, AT(experiment.n_runs), 1, 64, NULL, NULL},
-    {"--model -m", "MODEL", "the model that is run (builtin)", CLI_EXPERIMENT, FLAG_TEXT, AT(experiment.engine.model), 0, 0, NULL, NULL},
-    {"--compute --dtype", NULL, "how matrix products are computed", CLI_EXPERIMENT, FLAG_CHOICE, AT(experiment.engine.compute), 0, 0,
-     compute_modes, NULL},
-    {"--kv-dtype", NULL, "type of stored keys and values", CLI_EXPERIMENT, FLAG_CHOICE, AT(experiment.engine.kv_dtype), 0, 0, kv_types,
-     NULL},
-    {"--threads -t", "N", "compute threads (0: one a core)", CLI_EXPERIMENT, FLAG_COUNT, AT(experiment.engine.n_threads), 0, 1024, NULL,
-     NULL},
-    {"--page-size", "N", "tokens a page holds (16)", CLI_EXPERIMENT, FLAG_POWER_OF_TWO, AT(experiment.engine.page_tokens), 1, 256, NULL,
-     NULL},
-    {"--lengths", "LIST", "tokens of the answers (alloc: of whole sequences)", CLI_DEMO, FLAG_TEXT, AT(demo.lengths), 0, 0, NULL, NULL},
-    {"--prompt-lengths", "LIST", "tokens of the prompts", CLI_DEMO, FLAG_TEXT, AT(demo.prompt_lengths), 0, 0, NULL, NULL},
-    {"--prompts", "FILE", "waste, latency: prompts, one a line, that the model answers", CLI_DEMO, FLAG_TEXT, AT(demo.prompts), 0, 0, NULL,
-     NULL},
-    {"--batch", "LIST", "sequences at once", CLI_DEMO, FLAG_TEXT, AT(demo.batches), 0, 0, NULL, NULL},
-    {"--context", "LIST", "tokens of a sequence, before those that are measured", CLI_DEMO, FLAG_TEXT, AT(demo.contexts), 0, 0, NULL, NULL},
-    {"--runs", "N", "runs behind each measured figure", CLI_DEMO, FLAG_COUNT, AT(demo.n_runs), 1, 64, NULL, NULL},
-    {"--model -m", "MODEL", "the model that is run (builtin)", CLI_DEMO, FLAG_TEXT, AT(demo.engine.model), 0, 0, NULL, NULL},
-    {"--compute --dtype", NULL, "how matrix products are computed", CLI_DEMO, FLAG_CHOICE, AT(demo.engine.compute), 0, 0, compute_modes,
-     NULL},
-    {"--kv-dtype", NULL, "type of stored keys and values", CLI_DEMO, FLAG_CHOICE, AT(demo.engine.kv_dtype), 0, 0, kv_types, NULL},
-    {"--threads -t", "N", "compute threads (0: one a core)", CLI_DEMO, FLAG_COUNT, AT(demo.engine.n_threads), 0, 1024, NULL, NULL},
-    {"--max-tokens -n", "N", "most tokens of an answer; of table: tokens behind the prompt", CLI_DEMO, FLAG_COUNT, AT(demo.n_tokens), 1,
-     1 << 20, NULL, NULL},
-    {"--max-len", "N", "room for the longest sequence (2048)", CLI_DEMO, FLAG_COUNT, AT(demo.max_len), 1, 1 << 24, NULL, NULL},
-    {"--max-num-seqs", "N", "sequences that run at once (4)", CLI_DEMO, FLAG_COUNT, AT(demo.slots), 1, 1 << 16, NULL, NULL},
-    {"--max-num-batched-tokens", "N", "rows a step (schedule: 8)", CLI_DEMO, FLAG_COUNT, AT(demo.n_rows), 1, 1 << 20, NULL, NULL},
-    {"--kv-pages", "N", "pages of the pool", CLI_DEMO, FLAG_COUNT, AT(demo.n_pages), 1, 1 << 20, NULL, NULL},
-    {"--page-size", "N", "tokens a page holds (16; schedule 4, radix 1)", CLI_DEMO, FLAG_POWER_OF_TWO, AT(demo.page_tokens), 1, 256, NULL,
-     NULL},
-    {"--prompt-tokens", "N", "tokens of a prompt in the index (1024)", CLI_BENCH_KV, FLAG_POWER_OF_TWO, AT(bench_kv.prompt_tokens), 16,
-     1 << 16, NULL, NULL},
-    {"--milliseconds", "N", "least time of a run (20)", CLI_BENCH_KV, FLAG_COUNT, AT(bench_kv.run_ms), 1, 100000, NULL, NULL},
-    {"--runs", "N", "runs behind each figure (5)", CLI_BENCH_KV, FLAG_COUNT, AT(bench_kv.n_runs), 1, 64, NULL, NULL},
-    {"--shape", "L,H,D", "layers of a group, KV heads and head width (16,8,64)", CLI_BENCH_RUNS, FLAG_TEXT, AT(bench_runs.shape), 0, 0,
-     NULL, NULL},
-    {"--context", "LIST", "tokens of the sequence (1024,8192)", CLI_BENCH_RUNS, FLAG_TEXT, AT(bench_runs.contexts), 0, 0, NULL, NULL},
-    {"--page-size", "N", "tokens a page holds (16)", CLI_BENCH_RUNS, FLAG_POWER_OF_TWO, AT(bench_runs.page_tokens), 1, 256, NULL, NULL},
-    {"--runs", "N", "runs behind each figure, the least of which counts (15)", CLI_BENCH_RUNS, FLAG_COUNT, AT(bench_runs.n_runs), 1, 64,
-     NULL, NULL},
-    {"--context", "LIST", "tokens that a decoded one sees (1024,8192,32768)", CLI_BENCH_ATTENTION, FLAG_TEXT, AT(bench_attention.contexts),
-     0, 0, NULL, NULL},
-    {"--prompt", "N", "tokens of the prompt that is prefilled (8192)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_prompt), 1,
-     1 << 20, NULL, NULL},
-    {"--kv-dtype", "LIST", "types of keys and values (f16,bf16,int8)", CLI_BENCH_ATTENTION, FLAG_TEXT, AT(bench_attention.types), 0, 0,
-     NULL, NULL},
-    {"--isa", NULL, "instruction set", CLI_BENCH_ATTENTION, FLAG_CHOICE, AT(bench_attention.isa), 0, 0, isas, NULL},
-    {"--threads -t", "N", "threads (0: one a core)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_threads), 0, 1024, NULL, NULL},
-    {"--runs", "N", "runs behind each figure, the least of which counts (5)", CLI_BENCH_ATTENTION, FLAG_COUNT, AT(bench_attention.n_runs),
-     1, 64, NULL, NULL},
-    {"--vocabulary", "LIST", "sizes of the vocabulary (32000,151936)", CLI_BENCH_SAMPLER, FLAG_TEXT, AT(bench_sampler.vocabularies), 0, 0,
-     NULL, NULL},
-    {"--rows", "N", "rows of a step (256)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_rows), 1, 65536, NULL, NULL},
-    {"--threads -t", "N", "threads (0: one a core)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_threads), 0, 1024, NULL, NULL},
-    {"--runs", "N", "runs behind each figure (5)", CLI_BENCH_SAMPLER, FLAG_COUNT, AT(bench_sampler.n_runs), 1, 64, NULL, NULL},
-    {"--types", "LIST", "of the weights (q4_0,q8_0,q4_k,int8,bf16,f16,f32)", CLI_BENCH_KERNELS, FLAG_TEXT, AT(bench_kernels.types), 0, 0,
-     NULL, NULL},
-    {"--rows", "LIST", "rows of a product (1,2,4,8,16,32,64,512)", CLI_BENCH_KERNELS, FLAG_TEXT, AT(bench_kernels.rows), 0, 0, NULL, NULL},
-    {"--threads -t", "LIST", "threads (one a core)", CLI_BENCH_KERNELS, FLAG_TEXT, AT(bench_kernels.threads), 0, 0, NULL, NULL},
-    {"--isa", NULL, "instruction set of the kernels", CLI_BENCH_KERNELS, FLAG_CHOICE, AT(bench_kernels.isa), 0, 0, isas, NULL},
-    {"--weights", "MIB", "of memory that weights are read from in turn (160)", CLI_BENCH_KERNELS, FLAG_COUNT, AT(bench_kernels.weights_mib),
-     1, 1 << 20, NULL, NULL},
-    {"--milliseconds", "N", "least time of a figure (200)", CLI_BENCH_KERNELS, FLAG_COUNT, AT(bench_kernels.run_ms), 1, 100000, NULL, NULL},
-    {"--streams", "N", "streams that decode all the while (4)", CLI_BENCH_STALL, FLAG_COUNT, AT(bench_stall.n_streams), 1, 256, NULL, NULL},
-    {"--prompt", "N", "tokens of the prompt that comes in between (32768)", CLI_BENCH_STALL, FLAG_COUNT, AT(bench_stall.n_prompt), 1,
-     1 << 20, NULL, NULL},
-    {"--running", "LIST", "sequences that run at once (1,16,64,256)", CLI_BENCH_ENGINE, FLAG_TEXT, AT(bench_engine.running), 0, 0, NULL,
-     NULL},
-    {"--prompt", "N", "tokens of each prompt (128)", CLI_BENCH_ENGINE, FLAG_COUNT, AT(bench_engine.n_prompt), 1, 65536, NULL, NULL},
-    {"--page-size", "N", "tokens a page holds (16)", CLI_BENCH_ENGINE, FLAG_POWER_OF_TWO, AT(bench_engine.page_tokens), 1, 256, NULL, NULL},
-    {"--shape", "L,H,D", "layers, KV heads and head width of the model (16,8,64)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.shape), 0,
-     0, NULL, NULL},
-    {"--weights", "BYTES", "of the model (2471628800)", CLI_BENCH_MEMORY, FLAG_PART, AT(bench_memory.weight_bytes), 0, 1e15, NULL, NULL},
-    {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", CLI_BENCH_MEMORY, FLAG_TEXT, AT(bench_memory.pages), 0, 0, NULL,
-     NULL},
-    {"--kv-dtype", NULL, "type of keys and values", CLI_BENCH_MEMORY, FLAG_CHOICE, AT(bench_memory.kv_dtype), 0, 0, kv_types, NULL},
-    {"--max-model-len", "N", "room for each sequence where nobody knows better (131072)", CLI_BENCH_MEMORY, FLAG_COUNT,
-     AT(bench_memory.max_model_len), 1, 1 << 24, NULL, NULL},
-    {"--pages", "LIST", "tokens a page holds (1,2,4,8,16,32,64,128,256)", CLI_BENCH_PREEMPT, FLAG_TEXT, AT(bench_preempt.pages), 0, 0, NULL,
-     NULL},
-    {"--lengths", "LIST", "tokens of the preempted sequence (128,512,1024)", CLI_BENCH_PREEMPT, FLAG_TEXT, AT(bench_preempt.lengths), 0, 0,
-     NULL, NULL},
-    {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_PREEMPT, FLAG_COUNT, AT(bench_preempt.n_runs), 1, 64, NULL, NULL},
-    {"--lengths", "LIST", "tokens of the prompt (128,512,1000)", CLI_BENCH_TIERS, FLAG_TEXT, AT(bench_tiers.lengths), 0, 0, NULL, NULL},
-    {"--runs", "N", "runs behind each figure (3)", CLI_BENCH_TIERS, FLAG_COUNT, AT(bench_tiers.n_runs), 1, 64, NULL, NULL},
-    {"--runs", "N", "starts behind the figures (9)", CLI_BENCH_START, FLAG_COUNT, AT(bench_start.n_runs), 1, START_MAX_RUNS, NULL, NULL},
-    {"--json", NULL, "for programs: JSON",
-     CLI_BENCH_START | CLI_BENCH_ATTENTION | CLI_BENCH_ENGINE | CLI_BENCH_KERNELS | CLI_INSPECT | CLI_BENCH | CLI_BENCH_STALL | CLI_SIM |
-         CLI_BENCH_KV | CLI_BENCH_SAMPLER | CLI_BENCH_MEMORY | CLI_BENCH_RUNS | CLI_DEMO | CLI_BENCH_PREEMPT | CLI_BENCH_SERVING |
-         CLI_BENCH_CALIBRATE | CLI_EXPERIMENT | CLI_BENCH_TIERS | CLI_BENCH_ROOFLINE | CLI_BENCH_PROFILE | CLI_BENCH_SPEED,
-     FLAG_SWITCH, AT(json), 0, 0, NULL, NULL},
-
-    {"--compute --dtype", NULL, "how matrix products are computed",
-     ENGINE | CLI_PACK | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.compute), 0, 0, compute_modes, NULL},
-    {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values",
-     PLANNED | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_CHOICE, AT(engine.kv_dtype), 0, 0, kv_types, NULL},
-    {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", ENGINE, FLAG_CHOICE, AT(engine.prefix_cache), 0, 0,
-     prefix_caches, NULL},
-    {"--enable-prefix-caching", NULL, "as --prefix-cache token", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_on, NULL},
-    {"--no-enable-prefix-caching", NULL, "as --prefix-cache none", ENGINE, FLAG_PRESET, AT(engine.prefix_cache), 0, 0, prefix_cache_off,
-     NULL},
-    {"--eviction-policy", "POLICY", "which cached page goes first: lru, lfu, gdsf or learned", CLI_SERVE | CLI_BENCH | FLAG_RARE, FLAG_TEXT,
-     AT(engine.eviction_policy), 0, 0, NULL, NULL},
-    {"--audit", "FILE", "write live, reserved and wasted bytes at every allocation of pages", ENGINE | FLAG_RARE, FLAG_TEXT,
-     AT(engine.audit), 0, 0, NULL, NULL},
-    {"--schedule --scheduling-policy", NULL, "who is admitted first", CLI_SERVE | CLI_BENCH, FLAG_CHOICE, AT(engine.schedule), 0, 0,
-     schedules, NULL},
-    {"--step-target-ms", "MS", "longest step while streams run, beyond twice their own; 0: none (100)",
-     CLI_SERVE | CLI_BENCH | CLI_BENCH_STALL | FLAG_RARE, FLAG_MILLISECONDS, AT(engine.step_target_us), 0, 1e7, NULL, NULL},
-    {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", CLI_SERVE | FLAG_RARE, FLAG_PART,
-     AT(engine.schedule_lambda), 0, 1e9, NULL, NULL},
-    {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", CLI_SERVE, FLAG_PREFIX,
-     0, 0, 0, NULL, NULL},
-    {"--isa", NULL, "instruction set of the kernels", ENGINE | FLAG_RARE | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS,
-     FLAG_CHOICE, AT(engine.isa), 0, 0, isas, NULL},
-    {"--threads -t", "N", "compute threads (0: one a core)", ENGINE | CLI_PACK | CLI_BENCH_START | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS,
-     FLAG_COUNT, AT(engine.n_threads), 0, 1024, NULL, NULL},
-    {"--cpu-bind", "WHERE", "keep threads on processors: auto (where they fill the cores), none, or 0-3,8 (none)",
-     ENGINE | CLI_BENCH_PROFILE | FLAG_RARE, FLAG_TEXT, AT(engine.cpu_bind), 0, 0, NULL, NULL},
-    {"--text-threads", "N", "threads that tokenise", CLI_SERVE | FLAG_RARE, FLAG_COUNT, AT(engine.n_text_threads), 1, 256, NULL, NULL},
-    {"--max-model-len --ctx-size -c", "N", "tokens a sequence may have (0: the model's own)", PLANNED, FLAG_COUNT, AT(engine.max_model_len),
-     0, INT32_TOP, NULL, NULL},
-    {"--max-num-batched-tokens --batch-size -b", "N", "rows a step", ENGINE | CLI_BENCH_PREEMPT | CLI_BENCH_TIERS, FLAG_COUNT,
-     AT(engine.max_batched_tokens), 1, 1 << 20, NULL, NULL},
-    {"--max-num-seqs --parallel -np", "N", "sequences running at once", ENGINE, FLAG_COUNT, AT(engine.max_seqs), 1, 1 << 16, NULL, NULL},
-    {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", ENGINE | FLAG_RARE, FLAG_COUNT,
-     AT(engine.prefill_chunk), 0, INT32_TOP, NULL, NULL},
-    {"--no-chunked-prefill", NULL, "compute each prompt in one step", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_chunked_prefill), 0, 0,
-     NULL, NULL},
-    {"--no-fork-sharing", NULL, "samples of one prompt share nothing", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_fork_sharing), 0, 0,
-     NULL, NULL},
-    {"--page-size --block-size", "N", "tokens a KV page holds", PLANNED | CLI_BENCH_TIERS, FLAG_POWER_OF_TWO, AT(engine.page_tokens), 1,
-     256, NULL, NULL},
-    {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", PLANNED, FLAG_COUNT, AT(engine.n_pages), 0,
-     INT32_TOP, NULL, NULL},
-    {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", PLANNED, FLAG_PART,
-     AT(engine.memory_utilization), 0.001, 1, NULL, NULL},
-    {"--mlock", NULL, "keep weights and pages in memory, never paged out", CLI_RUN | CLI_SERVE | FLAG_RARE, FLAG_SWITCH,
-     AT(engine.lock_memory), 0, 0, NULL, NULL},
-    {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}", ENGINE, FLAG_TEXT,
-     AT(engine.speculative_config), 0, 0, NULL, NULL},
-    {"--no-jump-forward", NULL, "compute forced tokens one by one", ENGINE | FLAG_RARE, FLAG_SWITCH, AT(engine.no_jump_forward), 0, 0, NULL,
-     NULL},
-    {"--swap-space", "GIB", "host memory for preempted sequences (0)", ENGINE, FLAG_GIB, AT(engine.swap_bytes), 0, 0, NULL, NULL},
-    {"--preemption-mode", NULL, "what becomes of preempted sequences: auto is what costs less", ENGINE | FLAG_RARE, FLAG_CHOICE,
-     AT(engine.preemption_mode), 0, 0, preemption_modes, NULL},
-    {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages that leave the pool (8G; 0)", ENGINE, FLAG_BYTES,
-     AT(engine.tier_host_bytes), 0, 0, NULL, NULL},
-    {"--kv-tier-file", "DIR", "a directory for them, which the next start adopts", ENGINE | CLI_BENCH_TIERS, FLAG_TEXT,
-     AT(engine.tier_file), 0, 0, NULL, NULL},
-    {"--kv-tier-file-bytes", "BYTES", "most that they may take there (16G)", ENGINE | FLAG_RARE, FLAG_BYTES, AT(engine.tier_file_bytes), 0,
-     0, NULL, NULL},
-    {"--kv-tier-redis", "URL", "a Redis or Valkey server for them: redis://host:port/0", ENGINE | CLI_BENCH_TIERS, FLAG_TEXT,
-     AT(engine.tier_redis), 0, 0, NULL, NULL},
-    {"--kv-tier-redis-bytes", "BYTES", "most that this process leaves there (4G)", ENGINE | FLAG_RARE, FLAG_BYTES,
-     AT(engine.tier_redis_bytes), 0, 0, NULL, NULL},
-    {"--kv-tier-write", NULL, "to file and Redis when pages leave the pool, or once computed", ENGINE | FLAG_RARE, FLAG_CHOICE,
-     AT(engine.tier_write), 0, 0, tier_writes, NULL},
-    {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", ENGINE | FLAG_RARE, FLAG_SECONDS, AT(engine.tier_wait_us),
-     0, 60, NULL, NULL},
-    {"--quiet -q", NULL, "say less on standard error", ENGINE | CLI_PACK, FLAG_SWITCH, AT(quiet), 0, 0, NULL, NULL},
-    {"--help -h", NULL, "this page", ~FLAG_RARE, FLAG_SWITCH, AT(help), 0, 0, NULL, NULL},
-    {"--help-all", NULL, "the flags that are seldom needed too", ALL | SERVED | FLAG_RARE, FLAG_SWITCH, AT(help_all), 0, 0, NULL, NULL},
+const flag flags_model[] = {
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, a packed model, or builtin", FLAG_TEXT, AT(engine.model)},
+    {0},
 };
-
-const int cli_n_flags = (int)(sizeof cli_flags / sizeof cli_flags[0]);
+const flag flags_prompt[] = {
+    {"--prompt -p", "TEXT", "the text to go on from", FLAG_TEXT, AT(prompt)},
+    {"--file -f", "FILE", "read it from FILE instead (- is standard input)", FLAG_TEXT, AT(prompt_file)},
+    {0},
+};
+const flag flags_out[] = {
+    {"--out -o", "FILE", "where answers go, as JSON Lines (logits: a .npy file)", FLAG_TEXT, AT(out)},
+    {0},
+};
+const flag flags_generation_config[] = {
+    {"--generation-config", "auto|none|PATH", "where defaults of the four come from (auto: as the model says)", FLAG_TEXT,
+     AT(engine.generation_config)},
+    {0},
+};
+const flag flags_chat_template[] = {
+    {"--chat-template", "FILE|TEXT", "a Jinja template to use instead of the model's", FLAG_TEXT, AT(chat_template)},
+    {0},
+};
+const flag flags_cascade[] = {
+    {"--no-cascade --disable-cascade-attn", NULL, "attention reads a shared prefix for each sequence by itself", FLAG_SWITCH,
+     AT(engine.no_cascade), .rare = true},
+    {0},
+};
+const flag flags_json[] = {
+    {"--json", NULL, "for programs: JSON", FLAG_SWITCH, AT(json)},
+    {0},
+};
+const flag flags_compute[] = {
+    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(engine.compute), .choices = choices_compute},
+    {0},
+};
+const flag flags_kv_dtype[] = {
+    {"--kv-dtype --kv-cache-dtype -ctk", NULL, "type of stored keys and values", FLAG_CHOICE, AT(engine.kv_dtype),
+     .choices = choices_kv_dtype},
+    {0},
+};
+const flag flags_prefix_cache[] = {
+    {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", FLAG_CHOICE, AT(engine.prefix_cache),
+     .choices = choices_prefix_cache},
+    {"--enable-prefix-caching", NULL, "as --prefix-cache token", FLAG_PRESET, AT(engine.prefix_cache), .choices = prefix_cache_on},
+    {"--no-enable-prefix-caching", NULL, "as --prefix-cache none", FLAG_PRESET, AT(engine.prefix_cache), .choices = prefix_cache_off},
+    {0},
+};
+const flag flags_eviction[] = {
+    {"--eviction-policy", "POLICY", "which cached page goes first: lru, lfu, gdsf or learned", FLAG_TEXT, AT(engine.eviction_policy),
+     .rare = true},
+    {0},
+};
+const flag flags_audit[] = {
+    {"--audit", "FILE", "write live, reserved and wasted bytes at every allocation of pages", FLAG_TEXT, AT(engine.audit), .rare = true},
+    {0},
+};
+const flag flags_schedule[] = {
+    {"--schedule --scheduling-policy", NULL, "who is admitted first", FLAG_CHOICE, AT(engine.schedule), .choices = schedules},
+    {0},
+};
+const flag flags_step_target[] = {
+    {"--step-target-ms", "MS", "longest step while streams run, beyond twice their own; 0: none (100)", FLAG_MILLISECONDS,
+     AT(engine.step_target_us), .minimum = 0, .maximum = 1e7, .rare = true},
+    {0},
+};
+const flag flags_isa[] = {
+    {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(engine.isa), .choices = choices_isa, .rare = true},
+    {0},
+};
+const flag flags_threads[] = {
+    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(engine.n_threads), .minimum = 0, .maximum = 1024},
+    {0},
+};
+const flag flags_cpu_bind[] = {
+    {"--cpu-bind", "WHERE", "keep threads on processors: auto (where they fill the cores), none, or 0-3,8 (none)", FLAG_TEXT,
+     AT(engine.cpu_bind), .rare = true},
+    {0},
+};
+const flag flags_model_len[] = {
+    {"--max-model-len --ctx-size -c", "N", "tokens a sequence may have (0: the model's own)", FLAG_COUNT, AT(engine.max_model_len),
+     .minimum = 0, .maximum = INT32_MAX},
+    {0},
+};
+const flag flags_step_rows[] = {
+    {"--max-num-batched-tokens --batch-size -b", "N", "rows a step", FLAG_COUNT, AT(engine.max_batched_tokens), .minimum = 1,
+     .maximum = 1 << 20},
+    {0},
+};
+const flag flags_seqs[] = {
+    {"--max-num-seqs --parallel -np", "N", "sequences running at once", FLAG_COUNT, AT(engine.max_seqs), .minimum = 1, .maximum = 1 << 16},
+    {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", FLAG_COUNT, AT(engine.prefill_chunk), .minimum = 0,
+     .maximum = INT32_MAX, .rare = true},
+    {"--no-chunked-prefill", NULL, "compute each prompt in one step", FLAG_SWITCH, AT(engine.no_chunked_prefill), .rare = true},
+    {"--no-fork-sharing", NULL, "samples of one prompt share nothing", FLAG_SWITCH, AT(engine.no_fork_sharing), .rare = true},
+    {0},
+};
+const flag flags_page_size[] = {
+    {"--page-size --block-size", "N", "tokens a KV page holds", FLAG_POWER_OF_TWO, AT(engine.page_tokens), .minimum = 1, .maximum = 256},
+    {0},
+};
+const flag flags_pool[] = {
+    {"--kv-pages --num-gpu-blocks-override", "N", "KV pages (0: what the memory holds)", FLAG_COUNT, AT(engine.n_pages), .minimum = 0,
+     .maximum = INT32_MAX},
+    {"--memory-utilization --gpu-memory-utilization", "PART", "part of the free memory for KV pages", FLAG_PART,
+     AT(engine.memory_utilization), .minimum = 0.001, .maximum = 1},
+    {0},
+};
+const flag flags_mlock[] = {
+    {"--mlock", NULL, "keep weights and pages in memory, never paged out", FLAG_SWITCH, AT(engine.lock_memory), .rare = true},
+    {0},
+};
+const flag flags_speculation[] = {
+    {"--speculative-config", "JSON", "guess tokens and verify several a step: {\"method\":\"ngram\"}", FLAG_TEXT,
+     AT(engine.speculative_config)},
+    {"--no-jump-forward", NULL, "compute forced tokens one by one", FLAG_SWITCH, AT(engine.no_jump_forward), .rare = true},
+    {0},
+};
+const flag flags_swap[] = {
+    {"--swap-space", "GIB", "host memory for preempted sequences (0)", FLAG_GIB, AT(engine.swap_bytes)},
+    {"--preemption-mode", NULL, "what becomes of preempted sequences: auto is what costs less", FLAG_CHOICE, AT(engine.preemption_mode),
+     .choices = preemption_modes, .rare = true},
+    {"--kv-tier-host-bytes", "BYTES", "host memory for cached pages that leave the pool (8G; 0)", FLAG_BYTES, AT(engine.tier_host_bytes)},
+    {0},
+};
+const flag flags_tier_file[] = {
+    {"--kv-tier-file", "DIR", "a directory for them, which the next start adopts", FLAG_TEXT, AT(engine.tier_file)},
+    {0},
+};
+const flag flags_tier_file_bytes[] = {
+    {"--kv-tier-file-bytes", "BYTES", "most that they may take there (16G)", FLAG_BYTES, AT(engine.tier_file_bytes), .rare = true},
+    {0},
+};
+const flag flags_tier_redis[] = {
+    {"--kv-tier-redis", "URL", "a Redis or Valkey server for them: redis://host:port/0", FLAG_TEXT, AT(engine.tier_redis)},
+    {0},
+};
+const flag flags_tier_limits[] = {
+    {"--kv-tier-redis-bytes", "BYTES", "most that this process leaves there (4G)", FLAG_BYTES, AT(engine.tier_redis_bytes), .rare = true},
+    {"--kv-tier-write", NULL, "to file and Redis when pages leave the pool, or once computed", FLAG_CHOICE, AT(engine.tier_write),
+     .choices = tier_writes, .rare = true},
+    {"--kv-tier-wait", "S", "seconds a request waits for pages from there (0.2)", FLAG_SECONDS, AT(engine.tier_wait_us), .minimum = 0,
+     .maximum = 60, .rare = true},
+    {0},
+};
+const flag flags_quiet[] = {
+    {"--quiet -q", NULL, "say less on standard error", FLAG_SWITCH, AT(quiet)},
+    {0},
+};
+const flag flags_help[] = {
+    {"--help -h", NULL, "this page", FLAG_SWITCH, AT(help)},
+    {0},
+};
+const flag flags_help_all[] = {
+    {"--help-all", NULL, "the flags that are seldom needed too", FLAG_SWITCH, AT(help_all), .rare = true},
+    {0},
+};

@@ -1,4 +1,6 @@
-/* The table of flags behind cli_options: each flag's names, type and help. */
+/* Flags: what each is called, takes and means, and the groups of them that several commands take.
+ *
+ * A flag has quire's name first, then its aliases (vLLM's names, llama.cpp's short ones). */
 #ifndef CLI_FLAGS_H
 #define CLI_FLAGS_H
 
@@ -24,26 +26,39 @@ typedef enum flag_type {
     FLAG_FIELD_TEXTS    /* request field: array of strings, one more each time */
 } flag_type;
 
-#define FLAG_RARE (1u << 31) /* --help omits it, --help-all shows it */
-
 /* A spelling and its value. A spelling that is its own value is shown in --help. */
 typedef struct flag_choice {
     const char *spelling, *value;
 } flag_choice;
 
 typedef struct flag {
-    const char *names;           /* separated by spaces: its own, then aliases */
+    const char *names;           /* separated by spaces: its own, then aliases. NULL ends a group */
     const char *value;           /* the value's name in --help; NULL for switches and choices */
     const char *meaning;
-    unsigned commands;           /* cli_command bits, and FLAG_RARE */
     flag_type type;
-    size_t offset;               /* into cli_options */
+    size_t offset;               /* into the command's options, which begin with a cli_options */
     double minimum, maximum;
     const flag_choice *choices;  /* ends with a NULL spelling */
     const char *field;           /* OpenAI's name of the request field */
+    bool rare;                   /* --help omits it, --help-all shows it */
 } flag;
 
-extern const flag cli_flags[];
-extern const int cli_n_flags;
+extern const flag_choice choices_compute[], choices_kv_dtype[], choices_prefix_cache[], choices_isa[];
+
+/* Groups of cli_options' own members; each ends with a flag without names. */
+extern const flag flags_help[], flags_help_all[]; /* every command takes the first, last; the second where one of its flags is rare */
+extern const flag flags_json[], flags_quiet[], flags_model[], flags_prompt[], flags_out[], flags_generation_config[], flags_chat_template[];
+extern const flag flags_cascade[], flags_compute[], flags_kv_dtype[], flags_prefix_cache[], flags_eviction[], flags_audit[];
+extern const flag flags_schedule[], flags_step_target[], flags_isa[], flags_threads[], flags_cpu_bind[], flags_model_len[];
+extern const flag flags_step_rows[], flags_seqs[], flags_page_size[], flags_pool[], flags_mlock[], flags_speculation[], flags_swap[];
+extern const flag flags_tier_file[], flags_tier_file_bytes[], flags_tier_redis[], flags_tier_limits[];
+
+/* Groups that every command with an engine takes; others may lie between them. */
+#define FLAGS_NUMERIC flags_compute, flags_kv_dtype, flags_prefix_cache
+#define FLAGS_MACHINE flags_isa, flags_threads, flags_cpu_bind
+#define FLAGS_BATCH   flags_model_len, flags_step_rows, flags_seqs, flags_page_size, flags_pool
+#define FLAGS_MEMORY  \
+    flags_speculation, flags_swap, flags_tier_file, flags_tier_file_bytes, flags_tier_redis, flags_tier_limits, flags_quiet, flags_help, \
+        flags_help_all
 
 #endif

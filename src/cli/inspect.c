@@ -2,7 +2,7 @@
 #include "cli/commands.h"
 #include "cli/text_out.h"
 
-quire_err command_inspect(const cli_options *o, quire_error *err) {
+static quire_err run(const cli_options *o, quire_error *err) {
     char *text;
     TRY(quire_inspect(&o->engine, o->json, &text, err));
     size_t n = strlen(text);
@@ -10,3 +10,17 @@ quire_err command_inspect(const cli_options *o, quire_error *err) {
     quire_free(text);
     return e;
 }
+
+static const flag *const groups[] = {flags_model,    flags_json, flags_kv_dtype, flags_model_len, flags_page_size, flags_pool, flags_help,
+                                     flags_help_all, NULL};
+
+const command command_inspect = {
+    .name = "inspect",
+    .summary = "what a model file holds and the memory it needs",
+    .usage = "quire inspect MODEL",
+    .examples = "  quire inspect model.gguf --json\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = groups,
+    .options_size = sizeof(cli_options),
+    .run = run,
+};

@@ -1,5 +1,6 @@
 /* `quire logits`: writes every row of a prompt's logits to a file in numpy's format, with unrelated prompts in the same batch if
  * requested. */
+#include <stddef.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -93,7 +94,7 @@ static quire_err logits_of(const cli_options *o, const id_list *prompt, const id
     return e;
 }
 
-quire_err command_logits(const cli_options *o, quire_error *err) {
+static quire_err run(const cli_options *o, quire_error *err) {
     if (!o->out) {
         return err_set(err, QUIRE_INVALID, -1, "quire logits needs --out FILE.npy");
     }
@@ -116,3 +117,28 @@ quire_err command_logits(const cli_options *o, quire_error *err) {
     id_list_deinit(&prompt);
     return e;
 }
+
+#define AT(member) .offset = offsetof(cli_options, member)
+
+static const flag own_flags[] = {
+    {"--ids", "1,2,3", "the prompt", FLAG_TEXT, AT(ids)},
+    {"--ids-file", "FILE", "the prompt as JSON: [1,2,3] or {\"prompt\": [1,2,3]}", FLAG_TEXT, AT(ids_file)},
+    {"--batch-with", "FILE", "JSON list of id lists that run in the same batch", FLAG_TEXT, AT(batch_with)},
+    {0},
+};
+
+static const flag *const groups[] = {flags_model, flags_out,     own_flags,   flags_cascade, FLAGS_NUMERIC,
+                                     flags_audit, FLAGS_MACHINE, FLAGS_BATCH, FLAGS_MEMORY,  NULL};
+
+const command command_logits = {
+    .name = "logits",
+    .summary = "every logit of a prompt, as a .npy file",
+    .usage = "quire logits MODEL --ids 1,2,3 | --ids-file FILE  --out FILE.npy",
+    .examples = "  quire logits model.gguf --ids 1,2,3 --out a.npy --compute f32\n"
+                "  quire logits model.gguf --ids 1,2,3 --out b.npy --compute f32 --page-size 1 --chunk 1 --batch-with others.json\n"
+                "  cmp a.npy b.npy                                        they are the same bytes\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = groups,
+    .options_size = sizeof(cli_options),
+    .run = run,
+};

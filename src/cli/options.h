@@ -1,93 +1,23 @@
-/* The command line: one table of flags for every command, and the options that it fills.
+/* The options that a command line fills.
  *
- * A flag has quire's name first, then its aliases (vLLM's names, llama.cpp's short ones). Flags that are request fields are kept as JSON
- * under their OpenAI names, so that the API's own table checks their values. */
+ * Flags that are request fields are kept as JSON under their OpenAI names, so that the API's own table checks their values. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
-#include "cli/body.h"
-
 #include "base/str.h"
-#include "bench/attention.h"
-#include "bench/bench.h"
-#include "bench/calibrate.h"
-#include "bench/demo.h"
-#include "bench/engine.h"
-#include "bench/experiment.h"
-#include "bench/kernels.h"
-#include "bench/kv.h"
-#include "bench/memory.h"
-#include "bench/preempt.h"
-#include "bench/profile.h"
-#include "bench/roofline.h"
-#include "bench/runs.h"
-#include "bench/sampler.h"
-#include "bench/serving.h"
-#include "bench/speed.h"
-#include "bench/stall.h"
-#include "bench/start.h"
-#include "bench/tiers.h"
+#include "cli/body.h"
 #include "cli/files.h"
 #include "quire.h"
 #include "server/server.h"
-#include "sim/sim.h"
 
 #define CLI_MAX_API_KEYS 64
 #define CLI_MAX_PREFIXES 16
 
-typedef enum cli_command {
-    CLI_RUN = 1,
-    CLI_SERVE = 2,
-    CLI_TOKENIZE = 4,
-    CLI_LOGITS = 8,
-    CLI_INSPECT = 16,
-    CLI_BENCH = 32,
-    CLI_SIM = 64,
-    CLI_BENCH_KV = 128,
-    CLI_BENCH_MEMORY = 256,
-    CLI_DEMO = 512,
-    CLI_BENCH_RUNS = 1024,
-    CLI_BENCH_PREEMPT = 2048,
-    CLI_BENCH_SERVING = 4096,
-    CLI_BENCH_CALIBRATE = 8192,
-    CLI_BENCH_STALL = 16384,
-    CLI_EXPERIMENT = 32768, /* bench pages, sharing, prefix, workload, ablation, scenario */
-    CLI_BENCH_TIERS = 65536,
-    CLI_BENCH_SAMPLER = 131072,
-    CLI_BENCH_ENGINE = 262144,
-    CLI_BENCH_KERNELS = 524288,
-    CLI_BENCH_ROOFLINE = 1048576,
-    CLI_BENCH_ATTENTION = 2097152,
-    CLI_PACK = 4194304,
-    CLI_BENCH_PROFILE = 8388608,
-    CLI_BENCH_SPEED = 16777216,
-    CLI_BENCH_START = 33554432
-} cli_command;
-
 typedef struct cli_options {
     quire_options engine;
     server_options server;
-    bench_options bench;
-    sim_options sim;
-    bench_kv_options bench_kv;
-    bench_memory_options bench_memory;
-    bench_preempt_options bench_preempt;
-    bench_tiers_options bench_tiers;
-    bench_engine_options bench_engine;
-    bench_roofline_options bench_roofline;
-    bench_profile_options bench_profile;
-    bench_speed_options bench_speed;
-    bench_runs_options bench_runs;
-    bench_attention_options bench_attention;
-    bench_stall_options bench_stall;
-    bench_start_options bench_start;
-    bench_sampler_options bench_sampler;
-    bench_kernels_options bench_kernels;
-    demo_options demo;
-    bench_serving_options bench_serving;
-    calibrate_options calibrate;
-    experiment_options experiment;
     const char *api_keys[CLI_MAX_API_KEYS];
+    const char *argument;                      /* what followed the name where that is no model; NULL: nothing */
     const char *prompt, *prompt_file, *system; /* NULL: not given */
     const char *prompts, *out;
     const char *ids, *ids_file, *batch_with;
@@ -105,13 +35,7 @@ typedef struct cli_options {
 } cli_options;
 
 /* Sets defaults. cli_options_deinit frees what parsing added. argv is borrowed until then. */
-quire_err cli_options_init(cli_options *o);
+void cli_options_init(cli_options *o);
 void cli_options_deinit(cli_options *o);
-
-/* Parses the arguments after the command's name. INVALID: err names the flag and the remedy. */
-quire_err cli_options_parse(cli_options *o, cli_command command, int argc, char **argv, quire_error *err);
-
-/* Prints the command's flags, one a line; all: rarely needed ones too. */
-void cli_options_help(cli_command command, bool all);
 
 #endif

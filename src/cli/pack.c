@@ -1,9 +1,11 @@
 /* `quire pack`. */
+#include <stddef.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "cli/commands.h"
 
-quire_err command_pack(const cli_options *o, quire_error *err) {
+static quire_err run(const cli_options *o, quire_error *err) {
     int64_t start = clock_us(), n_bytes;
     if (!o->out) {
         return err_set(err, QUIRE_INVALID, -1, "quire pack needs -o FILE, where the packed model goes");
@@ -15,3 +17,25 @@ quire_err command_pack(const cli_options *o, quire_error *err) {
     log_line(LOG_INFO, "%s: %.1f MB in %.1f s", o->out, (double)n_bytes / 1e6, (double)(clock_us() - start) / 1e6);
     return QUIRE_OK;
 }
+
+#define AT(member) .offset = offsetof(cli_options, member)
+
+static const flag own_flags[] = {
+    {"--model -m", "MODEL", "a .gguf file, a Hugging Face directory, or builtin", FLAG_TEXT, AT(engine.model)},
+    {"--out -o", "FILE", "the packed model", FLAG_TEXT, AT(out)},
+    {0},
+};
+
+static const flag *const groups[] = {own_flags, flags_compute, flags_threads, flags_quiet, flags_help, NULL};
+
+const command command_pack = {
+    .name = "pack",
+    .summary = "write a model as one file that starts in milliseconds and is shared between processes",
+    .usage = "quire pack MODEL -o FILE [--compute MODE]",
+    .examples = "  quire pack model.gguf -o model.quire\n"
+                "  quire serve model.quire\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = groups,
+    .options_size = sizeof(cli_options),
+    .run = run,
+};

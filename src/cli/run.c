@@ -1,4 +1,5 @@
 /* `quire run`: one prompt, streamed to standard output. */
+#include <stddef.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -105,7 +106,7 @@ static quire_err run_on(const cli_options *o, session *s, bool has_prompt, const
     return has_prompt ? run_prompt(o, s, (str){prompt->n ? prompt->p : "", prompt->n}, err) : chat_loop(o, s, err);
 }
 
-quire_err command_run(const cli_options *o, quire_error *err) {
+static quire_err run(const cli_options *o, quire_error *err) {
     bool has_prompt = !o->prompts && (o->prompt || o->prompt_file || !isatty(STDIN_FILENO)); /* else the user is prompted */
     strbuf prompt = {0};
     session s;
@@ -121,3 +122,52 @@ quire_err command_run(const cli_options *o, quire_error *err) {
     strbuf_deinit(&prompt);
     return e;
 }
+
+#define AT(member) .offset = offsetof(cli_options, member)
+
+static const flag task_flags[] = {
+    {"--system -sys", "TEXT", "the system message of a chat", FLAG_TEXT, AT(system)},
+    {"--complete -no-cnv", NULL, "complete text even where the model has a chat template", FLAG_SWITCH, AT(complete)},
+    {"--echo", NULL, "print the prompt before its continuation", FLAG_SWITCH, AT(echo)},
+    {"--prompts", "FILE", "run every line of a JSON Lines file, at once; needs --out", FLAG_TEXT, AT(prompts)},
+    {"--resume", NULL, "go on with --prompts that were stopped; what is answered stays", FLAG_SWITCH, AT(resume)},
+    {0},
+};
+static const flag sampling_flags[] = {
+    {"--max-tokens -n --predict --n-predict", "N", "most tokens to produce (-1: until the end)", FLAG_COUNT, AT(n_predict), .minimum = -1,
+     .maximum = INT32_MAX},
+    {"--temp --temperature", "T", "0: the likeliest token; 1: as the model says", FLAG_FIELD_NUMBER, .field = "temperature"},
+    {"--top-k", "N", "choose among the N likeliest tokens", FLAG_FIELD_INTEGER, .field = "top_k"},
+    {"--top-p", "P", "choose among the likeliest tokens of probability P together", FLAG_FIELD_NUMBER, .field = "top_p"},
+    {"--min-p", "P", "leave out what is less likely than P times the likeliest", FLAG_FIELD_NUMBER, .field = "min_p"},
+    {0},
+};
+static const flag ending_flags[] = {
+    {"--seed -s", "N", "makes sampling repeatable", FLAG_FIELD_INTEGER, .field = "seed"},
+    {"--stop -r --reverse-prompt", "TEXT", "end at this text (may be given again)", FLAG_FIELD_TEXTS, .field = "stop"},
+    {"--ignore-eos", NULL, "go on after the end-of-sequence token", FLAG_FIELD_SWITCH, .field = "ignore_eos", .rare = true},
+    {0},
+};
+
+static const flag *const groups[] = {
+    flags_model,  flags_prompt,        task_flags,    flags_out,     sampling_flags, flags_generation_config,
+    ending_flags, flags_chat_template, flags_cascade, FLAGS_NUMERIC, flags_audit,    FLAGS_MACHINE,
+    FLAGS_BATCH,  flags_mlock,         FLAGS_MEMORY,  NULL};
+
+static void defaults(cli_options *o) {
+    o->engine.generation_config = "auto";
+}
+
+const command command_run = {
+    .name = "run",
+    .summary = "go on from a prompt, chat, or answer a file of prompts",
+    .usage = "quire run [MODEL] [-p TEXT | -f FILE | --prompts FILE --out FILE]",
+    .examples = "  quire run -p \"The prince looked at her and\" -n 80 --seed 7\n"
+                "  quire run model.gguf                                   chat on this terminal\n"
+                "  quire run model.gguf --prompts in.jsonl --out out.jsonl --temp 0\n",
+    .argument = ARGUMENT_MODEL_OR_BUILTIN,
+    .flags = groups,
+    .options_size = sizeof(cli_options),
+    .defaults = defaults,
+    .run = run,
+};

@@ -1,9 +1,10 @@
 /* `quire serve`. */
 #include <signal.h>
+#include <stddef.h>
 
 #include "cli/commands.h"
 
-quire_err command_serve(const cli_options *o, quire_error *err) {
+static quire_err run(const cli_options *o, quire_error *err) {
     session s;
     signal(SIGHUP, SIG_IGN); /* until the server handles it by reloading its keys: they are not read yet */
     signal(SIGUSR1, SIG_IGN);
@@ -15,3 +16,74 @@ quire_err command_serve(const cli_options *o, quire_error *err) {
     session_close(&s);
     return e;
 }
+
+#define AT(member) .offset = offsetof(cli_options, member)
+
+static const flag server_flags[] = {
+    {"--host", "NAME", "address to listen on (127.0.0.1)", FLAG_TEXT, AT(server.host)},
+    {"--port", "N", "port to listen on (8000; 0: any free one)", FLAG_COUNT, AT(server.port), .minimum = 0, .maximum = 65535},
+    {"--api-key", "KEY", "who asks must show it (may be given again)", FLAG_KEY, AT(api_keys)},
+    {"--api-key-file", "FILE", "keys, one tenant:key a line", FLAG_TEXT, AT(server.api_key_file)},
+    {"--operator-key", "KEY", "the key that shows what KV pages hold (/pool)", FLAG_TEXT, AT(server.operator_key)},
+    {"--served-model-name", "NAME", "what the API calls the model", FLAG_TEXT, AT(server.served_model_name)},
+    {"--allow-origin", "ORIGIN", "web pages that may use the API (* or one origin; none by default)", FLAG_TEXT, AT(server.allow_origin)},
+    {"--max-answer-bytes", "BYTES", "most that one answer may take as JSON (64M; 0: any)", FLAG_BYTES, AT(engine.max_answer_bytes),
+     .rare = true},
+    {"--allowed-hosts", "NAMES", "without keys: names with dots by which clients may call the server", FLAG_TEXT, AT(server.allowed_hosts),
+     .rare = true},
+    {"--max-connections", "N", "more are answered 503", FLAG_COUNT, AT(server.max_connections), .minimum = 1, .maximum = 1000000,
+     .rare = true},
+    {"--server-threads", "N", "threads that speak HTTP", FLAG_COUNT, AT(server.n_loops), .minimum = 1, .maximum = 256, .rare = true},
+    {"--header-timeout", "S", "seconds a request's header may take", FLAG_SECONDS, AT(server.header_deadline_us), .minimum = 0.01,
+     .maximum = 1e6, .rare = true},
+    {"--body-timeout", "S", "seconds its body may take", FLAG_SECONDS, AT(server.body_deadline_us), .minimum = 0.01, .maximum = 1e6,
+     .rare = true},
+    {0},
+};
+static const flag tenant_flags[] = {
+    {"--schedule-lambda", "N", "--schedule prefix: cached tokens that a second of waiting is worth (500)", FLAG_PART,
+     AT(engine.schedule_lambda), .minimum = 0, .maximum = 1e9, .rare = true},
+    {"--public-prefix", "FILE", "a prompt's beginning that tenants share: a text, or ids in a .json (repeatable)", FLAG_PREFIX,
+     AT(prefix_files)},
+    {0},
+};
+static const flag text_flags[] = {
+    {"--text-threads", "N", "threads that tokenise", FLAG_COUNT, AT(engine.n_text_threads), .minimum = 1, .maximum = 256, .rare = true},
+    {0},
+};
+
+static const flag *const groups[] = {flags_model,
+                                     flags_generation_config,
+                                     server_flags,
+                                     flags_chat_template,
+                                     flags_cascade,
+                                     FLAGS_NUMERIC,
+                                     flags_eviction,
+                                     flags_audit,
+                                     flags_schedule,
+                                     flags_step_target,
+                                     tenant_flags,
+                                     FLAGS_MACHINE,
+                                     text_flags,
+                                     FLAGS_BATCH,
+                                     flags_mlock,
+                                     FLAGS_MEMORY,
+                                     NULL};
+
+static void defaults(cli_options *o) {
+    o->engine.generation_config = "auto";
+    o->engine.max_answer_bytes = (int64_t)64 << 20;
+}
+
+const command command_serve = {
+    .name = "serve",
+    .summary = "an HTTP server that speaks OpenAI's API",
+    .usage = "quire serve MODEL",
+    .examples = "  quire serve builtin\n"
+                "  quire serve model.gguf --host 0.0.0.0 --port 8080 --api-key-file keys.txt\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = groups,
+    .options_size = sizeof(cli_options),
+    .defaults = defaults,
+    .run = run,
+};

@@ -1,4 +1,6 @@
 /* `quire tokenize`: text to ids and back. */
+#include <stddef.h>
+
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/text_out.h"
@@ -54,7 +56,7 @@ static quire_err encode(const cli_options *o, const quire_engine *engine, str te
     return e;
 }
 
-quire_err command_tokenize(const cli_options *o, quire_error *err) {
+static quire_err run(const cli_options *o, quire_error *err) {
     quire_options small = o->engine; /* nothing is computed: the smallest pool is enough */
     small.n_pages = 4;
     small.max_model_len = small.page_tokens;
@@ -71,3 +73,25 @@ quire_err command_tokenize(const cli_options *o, quire_error *err) {
     strbuf_deinit(&text);
     return e;
 }
+
+#define AT(member) .offset = offsetof(cli_options, member)
+
+static const flag own_flags[] = {
+    {"--ids", NULL, "print ids only", FLAG_SWITCH, AT(show_ids)},
+    {"--decode", "IDS", "print the text of ids instead", FLAG_TEXT, AT(ids)},
+    {0},
+};
+
+static const flag *const groups[] = {flags_model, flags_prompt, own_flags, flags_help, flags_help_all, NULL};
+
+const command command_tokenize = {
+    .name = "tokenize",
+    .summary = "token ids of a text, or the text of ids",
+    .usage = "quire tokenize MODEL [-p TEXT | -f FILE | --decode IDS]",
+    .examples = "  quire tokenize builtin -p \"Once upon a time\" --ids\n"
+                "  quire tokenize builtin --decode 0,48,1314\n",
+    .argument = ARGUMENT_MODEL,
+    .flags = groups,
+    .options_size = sizeof(cli_options),
+    .run = run,
+};

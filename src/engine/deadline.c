@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "engine/lists.h"
 #include "engine/admission_candidates.h"
+#include "engine/lists.h"
 
 #define MEASURED    8 /* steps after which the measured costs are used */
 #define LONGEST_S   3600

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "engine/state.h"
 #include "sample/end_tokens.h"
 #include "sample/logprobs.h"
 #include "spec/rejection.h"
-#include "engine/state.h"
 
 #define TILE_ROWS 16
 

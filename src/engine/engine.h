@@ -15,12 +15,12 @@
 #include "base/wake.h"
 #include "core/params.h"
 #include "engine/draft_types.h"
-#include "sample/logprobs.h"
-#include "sched/preempt_cost.h"
-#include "sched/admission_policy.h"
 #include "kv/evict.h"
 #include "kv/tier.h"
 #include "model/model.h"
+#include "sample/logprobs.h"
+#include "sched/admission_policy.h"
+#include "sched/preempt_cost.h"
 
 typedef struct engine engine;
 typedef struct engine_out engine_out;

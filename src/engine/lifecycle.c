@@ -4,15 +4,15 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/audit_file.h"
+#include "engine/batch_sample.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
-#include "engine/batch_sample.h"
 #include "engine/draft.h"
+#include "engine/engine_view.h"
 #include "engine/output.h"
 #include "engine/state.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
-#include "engine/engine_view.h"
 
 #define MAX_PREEMPTIONS 8 /* preemptions of one sequence */
 #define MAX_TENANTS 1024 /* tenants with a service counter of their own */

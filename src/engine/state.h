@@ -7,12 +7,12 @@
 #include <stdatomic.h>
 
 #include "core/cascade.h"
-#include "sched/admission_policy.h"
-#include "sched/step_cost.h"
-#include "sample/sampler.h"
-#include "sched/sched.h"
 #include "engine/sequence.h"
 #include "kv/kv_cache.h"
+#include "sample/sampler.h"
+#include "sched/admission_policy.h"
+#include "sched/sched.h"
+#include "sched/step_cost.h"
 
 /* An entry in the table of requests. generation grows with each use; cancel is the generation that is to end. */
 typedef struct engine_entry {

@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "server/response.h"
 #include "server/conn.h"
+#include "server/response.h"
 #include "server/streams.h"
 #include "server/watch.h"
 

@@ -10,8 +10,8 @@
 #ifndef SERVER_POOL_JSON_H
 #define SERVER_POOL_JSON_H
 
-#include "quire_kv.h"
 #include "json/json_out.h"
+#include "quire_kv.h"
 
 /* Writes the text of n tokens as a JSON string. */
 typedef struct pool_text {

@@ -9,8 +9,8 @@
 #ifndef SERVER_RESPONSE_H
 #define SERVER_RESPONSE_H
 
-#include "server/conn.h"
 #include "json/json_out.h"
+#include "server/conn.h"
 
 /* Log-probabilities of tokens, written as they arrive: lists of JSON values without their brackets. */
 typedef struct response_logprobs {

@@ -3,10 +3,10 @@
 #include <strings.h>
 
 #include "base/clock.h"
-#include "server/response.h"
 #include "server/error_body.h"
 #include "server/host.h"
 #include "server/metrics.h"
+#include "server/response.h"
 #include "server/streams.h"
 #include "server/watch.h"
 

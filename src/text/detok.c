@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "text/tokenizer_impl.h"
 #include "text/chars.h"
+#include "text/tokenizer_impl.h"
 
 struct detok {
     const tokenizer *t;

@@ -1,8 +1,8 @@
 /* Loads a tokenizer from GGUF metadata: "gpt2" is byte-level BPE with listed merges, "llama" is SentencePiece's BPE with scores. */
 #include "base/mem.h"
+#include "text/chars.h"
 #include "text/tables.h"
 #include "text/tokenizer_impl.h"
-#include "text/chars.h"
 
 #define MARK "\xE2\x96\x81" /* U+2581 */
 

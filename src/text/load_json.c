@@ -2,10 +2,10 @@
 #include "base/mem.h"
 #include "json/json.h"
 #include "json/json_scan.h"
+#include "text/chars.h"
 #include "text/json_vocab.h"
 #include "text/tables.h"
 #include "text/tokenizer_impl.h"
-#include "text/chars.h"
 
 #define MAX_SPARE_IDS ((int64_t)1 << 20) /* ids without a token, at most this many and three times those with one */
 

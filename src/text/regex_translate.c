@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 #include "base/mem.h"
-#include "text/regex.h"
 #include "text/chars.h"
+#include "text/regex.h"
 
 #define MAX_DEPTH 64
 

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "engine/beam_world.h"
-#include "kv/check.h"
 #include "engine/state.h"
+#include "kv/check.h"
 
 /* ---- a second implementation, as plain as can be, over the engine's own logits ---- */
 

@@ -1,0 +1,29 @@
+/* A command as one row: its name, what --help says of it, the flags that it takes and the function that runs it.
+ *
+ * The row is the last thing in the command's own file. A program is a list of rows (dispatch.h). */
+#ifndef CLI_COMMAND_H
+#define CLI_COMMAND_H
+
+#include "cli/flags.h"
+
+/* What may follow the name beside flags. */
+typedef enum command_argument {
+    ARGUMENT_NONE,             /* nothing */
+    ARGUMENT_NAME,             /* a name, to cli_options.argument */
+    ARGUMENT_TRACE,            /* a file of requests, likewise */
+    ARGUMENT_MODEL,            /* a model, to cli_options.engine.model; it is an error without one */
+    ARGUMENT_MODEL_OR_BUILTIN, /* the same; without one the built-in model */
+    ARGUMENT_MODEL_OR_NONE     /* the same; without one NULL, which means something to the command */
+} command_argument;
+
+typedef struct command {
+    const char *name; /* one word or two: "run", "bench kv" */
+    const char *summary, *usage, *examples;
+    command_argument argument;
+    const flag *const *flags;          /* groups, in the order of --help; ends with NULL */
+    size_t options_size;               /* of the options: a cli_options, or a struct that begins with one */
+    void (*defaults)(cli_options *o);  /* of what cli_options_init does not know or sets otherwise; may be NULL */
+    quire_err (*run)(const cli_options *o, quire_error *err); /* INVALID: the exit status says that the command was not understood */
+} command;
+
+#endif

@@ -1,0 +1,93 @@
+#include "cli/dispatch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cli/read_flags.h"
+
+int dispatch_count_words(const char *name, int argc, char **argv) {
+    int n = 0;
+    for (const char *p = name; *p; n++) {
+        size_t length = strcspn(p, " ");
+        if (n >= argc || strlen(argv[n]) != length || strncmp(argv[n], p, length) != 0) {
+            return 0;
+        }
+        p += length + (p[length] == ' ');
+    }
+    return n;
+}
+
+static void print_command_help(const command *c, bool all) {
+    printf("usage: %s\n%s\n\n", c->usage, c->summary);
+    read_flags_help(c, all);
+    printf("\nexamples:\n%s", c->examples);
+}
+
+/* Runs c with options that have been read; the exit status. */
+static int run_command(const command *c, const cli_options *o) {
+    quire_error err = {.code = QUIRE_OK, .position = -1};
+    if (o->help || o->help_all) {
+        print_command_help(c, o->help_all);
+        return 0;
+    }
+    quire_err e = c->run(o, &err);
+    if (e == QUIRE_OK) {
+        return 0;
+    }
+    log_line(LOG_ERROR, "%s", err.message[0] ? err.message : quire_err_text(e));
+    return e == QUIRE_INVALID ? 2 : 1;
+}
+
+/* Parses the flags and runs the command; returns the exit status. */
+static int read_and_run(const program *p, const command *c, int argc, char **argv) {
+    quire_error err = {.code = QUIRE_OK, .position = -1};
+    cli_options *o = mem_new(1, c->options_size);
+    if (!o) {
+        log_line(LOG_ERROR, "out of memory");
+        return 1;
+    }
+    cli_options_init(o);
+    if (c->defaults) {
+        c->defaults(o);
+    }
+    int status = 2;
+    if (read_flags(o, c, p->commands, p->others, argc, argv, &err) == QUIRE_OK) {
+        status = run_command(c, o);
+    } else {
+        log_line(LOG_ERROR, "%s", err.message);
+    }
+    cli_options_deinit(o);
+    mem_free(o);
+    return status;
+}
+
+void dispatch_list(const command *const *commands) {
+    for (; *commands; commands++) {
+        printf("  %-12s %s\n", (*commands)->name, (*commands)->summary);
+    }
+}
+
+int dispatch(const program *p, int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        p->help();
+        return argc > 1 ? 0 : 2;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("%s %s\n", p->name, quire_version());
+        return 0;
+    }
+    const command *found = NULL;
+    for (const command *const *c = p->commands; *c; c++) {
+        found = dispatch_count_words((*c)->name, argc - 1, argv + 1) > 0 ? *c : found; /* the last: that of two words */
+    }
+    if (!found) {
+        log_line(LOG_ERROR, "%s: no such command; `%s --help` lists them", name, p->name);
+        return 2;
+    }
+    int n_words = 1 + dispatch_count_words(found->name, argc - 1, argv + 1);
+    return read_and_run(p, found, argc - n_words, argv + n_words);
+}

@@ -1,0 +1,265 @@
+#include "lab/bench/attention_measure.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "core/cascade.h"
+#include "kv/pool.h"
+#include "lab/bench/figures.h"
+
+enum {
+    TILE_ROWS = 16, /* as the engine cuts the work */
+    PAGE_TOKENS = 16,
+    N_WAYS = 2,
+    MAX_LAYERS = 64,
+    CACHES_BYTES = 128 << 20, /* layers take turns over at least this much */
+    LEAST_US = 4000           /* of a run */
+};
+
+/* A backend with pages of one size, all of them filled. */
+typedef struct stage {
+    const attention_shape *shape;
+    backend *b;
+    kv_layout layout;
+    buffer q, k, v, out;
+    int32_t pages_each; /* of a sequence */
+    int32_t n_pages;    /* of all */
+    page_id *pages;     /* [n_seqs, pages_each] */
+    int32_t *positions; /* [max_rows] */
+    kv_slot *slots;     /* [max_rows] */
+    batch_seq *seqs;    /* [n_seqs] */
+    attn_item *work;    /* [max_work] */
+    int32_t max_rows, max_work;
+    cascade cascade;    /* with shared pages only */
+    bool cascades;      /* whether it is used */
+} stage;
+
+static int32_t rows_of_step(const attention_shape *s) {
+    return s->n_rows < ATTENTION_STEP_ROWS ? s->n_rows : ATTENTION_STEP_ROWS;
+}
+
+static void stage_close(stage *s) {
+    if (s->b != NULL) {
+        s->b->ops->close(s->b);
+    }
+    mem_free(s->pages);
+    mem_free(s->positions);
+    mem_free(s->slots);
+    mem_free(s->seqs);
+    mem_free(s->work);
+    cascade_close(&s->cascade);
+}
+
+/* Normal-like numbers into n rows of an activation. */
+static quire_err fill_buffer(backend *b, buffer a, int32_t width, int32_t n) {
+    float *x = mem_new((size_t)width * (size_t)n, sizeof *x);
+    uint64_t state = (uint64_t)a.id + 1;
+    if (x == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    for (int64_t i = 0; i < (int64_t)width * n; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        x[i] = (float)((state >> 40) & 0xffff) / 16384.0f - 2.0f;
+    }
+    b->ops->buffer_write(b, a, 0, n, x);
+    mem_free(x);
+    return QUIRE_OK;
+}
+
+/* Writes page 0 in every layer through the op, then copies it to the others. */
+static void fill_pages(stage *s) {
+    int32_t n = s->layout.page_tokens;
+    for (int32_t i = 0; i < n; i++) {
+        s->positions[i] = i;
+        s->slots[i] = (kv_slot){i};
+    }
+    batch step = {.n_rows = n, .n_seqs = 1, .positions = s->positions, .n_axes = 1, .slots = {s->slots}, .seqs = s->seqs};
+    s->b->ops->step_begin(s->b, &step);
+    for (int32_t layer = 0; layer < s->layout.n_layers; layer++) {
+        s->b->ops->qk_norm_rope_store(s->b, layer, s->q, s->k, s->v, NULL, NULL);
+    }
+    s->b->ops->step_wait(s->b);
+    for (int32_t i = 1; i < s->n_pages; i++) {
+        s->b->ops->kv_copy(s->b, &(kv_copy_pair){0, i}, 1);
+    }
+}
+
+static quire_err open_arrays(stage *s) {
+    size_t n_seqs = (size_t)s->shape->n_seqs, rows = (size_t)s->max_rows;
+    s->pages = mem_new(n_seqs * (size_t)s->pages_each, sizeof *s->pages);
+    s->positions = mem_new(rows, sizeof *s->positions);
+    s->slots = mem_new(rows, sizeof *s->slots);
+    s->seqs = mem_new(n_seqs, sizeof *s->seqs);
+    s->work = mem_new((size_t)s->max_work, sizeof *s->work);
+    return s->pages && s->positions && s->slots && s->seqs && s->work ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+static quire_err stage_open(const attention_shape *shape, const attention_machine *m, int32_t page_tokens, stage *s, quire_error *err) {
+    int64_t bytes = attention_bytes(shape), n_layers = shape->n_rows > 1 || bytes == 0 ? 1 : CACHES_BYTES / bytes + 1;
+    const model_desc d = {.n_layers = n_layers < MAX_LAYERS ? (int32_t)n_layers : MAX_LAYERS,
+                          .n_heads = shape->n_heads,
+                          .n_kv_heads = shape->n_kv_heads,
+                          .d_head = shape->d_head};
+    *s = (stage){.shape = shape, .pages_each = (int32_t)kv_pages_for(shape->n_tokens, page_tokens)};
+    TRY(kv_layout_init(&d, shape->type, page_tokens, &s->layout, err));
+    int64_t n_shared = shape->n_shared / page_tokens, n_pages = n_shared + (s->pages_each - n_shared) * shape->n_seqs,
+            rows = (int64_t)shape->n_seqs * rows_of_step(shape);
+    if (n_pages > INT32_MAX / 256 || rows > 1 << 20) {
+        return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens: too many", (int)shape->n_seqs, (int)shape->n_tokens);
+    }
+    s->n_pages = (int32_t)n_pages;
+    s->max_rows = (int32_t)rows > page_tokens ? (int32_t)rows : page_tokens;
+    s->max_work = s->max_rows / TILE_ROWS + shape->n_seqs + 1;
+    const backend_options options = {.compute = m->compute, .isa = m->isa, .n_threads = m->n_threads};
+    const step_limits limits = {.max_rows = s->max_rows, .max_seqs = shape->n_seqs};
+    TRY(backend_cpu_open(&options, &s->b, err));
+    int32_t q_width = shape->n_heads * shape->d_head, k_width = shape->n_kv_heads * shape->d_head;
+    s->q = s->b->ops->buffer_reserve(s->b, q_width);
+    s->k = s->b->ops->buffer_reserve(s->b, k_width);
+    s->v = s->b->ops->buffer_reserve(s->b, k_width);
+    s->out = s->b->ops->buffer_reserve(s->b, q_width);
+    TRY(s->b->ops->step_open(s->b, &limits, &s->layout, 0, err));
+    TRY(s->b->ops->kv_open(s->b, s->n_pages, err));
+    TRY(open_arrays(s));
+    TRY(fill_buffer(s->b, s->q, q_width, s->max_rows));
+    TRY(fill_buffer(s->b, s->k, k_width, s->max_rows));
+    TRY(fill_buffer(s->b, s->v, k_width, s->max_rows));
+    fill_pages(s);
+    return shape->n_shared > 0
+               ? cascade_open(&s->layout, &(cascade_limits){s->max_rows, shape->n_seqs, TILE_ROWS, s->b->ops->n_workers(s->b)}, &s->cascade)
+               : QUIRE_OK;
+}
+
+/* The step that computes rows from..from + n of every sequence. */
+static void step_of(stage *s, int32_t from, int32_t n, batch *step) {
+    int32_t row = 0;
+    for (int32_t i = 0; i < s->shape->n_seqs; i++) {
+        s->seqs[i] = (batch_seq){.row0 = row, .n_rows = n, .n_tokens = from + n, .pages = {&s->pages[(int64_t)i * s->pages_each].v}};
+        for (int32_t r = 0; r < n; r++) {
+            s->positions[row++] = from + r;
+        }
+    }
+    *step = (batch){.n_rows = row, .n_seqs = s->shape->n_seqs, .positions = s->positions, .n_axes = 1, .seqs = s->seqs, .work = s->work};
+    if (s->cascades) {
+        cascade_plan(&s->cascade, step);
+        return;
+    }
+    step->n_work = batch_plan_work(s->seqs, s->shape->n_seqs, TILE_ROWS, s->work, s->max_work);
+}
+
+/* One pass over the layers; all rows of the shape. */
+static void pass(stage *s) {
+    const attn_spec spec = {.scale = 1.0f / sqrtf((float)s->shape->d_head), .causal = true};
+    int32_t most = rows_of_step(s->shape);
+    for (int32_t from = s->shape->n_tokens - s->shape->n_rows; from < s->shape->n_tokens; from += most) {
+        batch step;
+        step_of(s, from, s->shape->n_tokens - from < most ? s->shape->n_tokens - from : most, &step);
+        s->b->ops->step_begin(s->b, &step);
+        for (int32_t layer = 0; layer < s->layout.n_layers; layer++) {
+            s->b->ops->attention(s->b, layer, s->q, &spec, s->out);
+        }
+        s->b->ops->step_wait(s->b);
+    }
+}
+
+/* Microseconds of a layer. */
+static double run_us(stage *s, int32_t n_threads) {
+    s->b->ops->enter(s->b);
+    int64_t start = figures_time_us(n_threads), took = 0;
+    int32_t n = 0;
+    for (; took < LEAST_US; took = figures_time_us(n_threads) - start) {
+        pass(s);
+        n += s->layout.n_layers;
+    }
+    s->b->ops->leave(s->b);
+    return (double)took / n;
+}
+
+/* Pages 0..n_pages in an order that a fixed seed draws. */
+static void scatter(int32_t n_pages, page_id *pages) {
+    uint64_t draw = 1;
+    for (int32_t i = 0; i < n_pages; i++) { /* page i goes where another was, which goes to the end */
+        int32_t other = (int32_t)(rng_next(&draw) % (uint64_t)(i + 1));
+        pages[i] = pages[other];
+        pages[other].v = i;
+    }
+}
+
+quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err) {
+    static const int32_t page_tokens[N_WAYS] = {PAGE_TOKENS, 256};
+    double *least[N_WAYS] = {&out->paged_us, &out->contiguous_us};
+    stage ways[N_WAYS] = {{0}};
+    quire_err e = QUIRE_OK;
+    for (int w = 0; w < N_WAYS && e == QUIRE_OK; w++) {
+        e = stage_open(shape, m, page_tokens[w], &ways[w], err);
+        *least[w] = INFINITY;
+    }
+    if (e == QUIRE_OK) {
+        scatter(shape->n_seqs * ways[0].pages_each, ways[0].pages);
+        for (int32_t i = 0; i < shape->n_seqs * ways[1].pages_each; i++) {
+            ways[1].pages[i].v = i;
+        }
+        for (int32_t run = 0; run < m->n_runs; run++) {
+            for (int w = 0; w < N_WAYS; w++) {
+                double us = run_us(&ways[w], m->n_threads);
+                *least[w] = us < *least[w] ? us : *least[w];
+            }
+        }
+    } else if (e == QUIRE_NO_MEMORY) {
+        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens", (int)shape->n_seqs, (int)shape->n_tokens);
+    }
+    for (int w = 0; w < N_WAYS; w++) {
+        stage_close(&ways[w]);
+    }
+    return e;
+}
+
+/* From n_pages pages in a row to a table for each sequence: the shared ones in all of them. */
+static void lay_out(stage *s) {
+    int32_t n_shared = s->shape->n_shared / s->layout.page_tokens, n_own = s->pages_each - n_shared;
+    for (int32_t i = s->shape->n_seqs - 1; i > 0; i--) { /* tables lie behind what they are made from */
+        page_id *table = s->pages + (int64_t)i * s->pages_each;
+        memmove(table + n_shared, s->pages + n_shared + (int64_t)i * n_own, sizeof *table * (size_t)n_own);
+        memcpy(table, s->pages, sizeof *table * (size_t)n_shared);
+    }
+}
+
+quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err) {
+    stage s;
+    batch step;
+    quire_err e = stage_open(shape, m, PAGE_TOKENS, &s, err);
+    if (e == QUIRE_OK) {
+        int64_t token_bytes = kv_layout_token_bytes(&s.layout) / s.layout.n_layers;
+        *out = (cascade_speed){INFINITY, INFINITY, 0, 0};
+        scatter(s.n_pages, s.pages);
+        lay_out(&s);
+        for (int32_t run = 0; run < 2 * m->n_runs; run++) { /* in turns */
+            double *least = run % 2 == 0 ? &out->each_us : &out->cascade_us;
+            s.cascades = run % 2 == 1;
+            double us = run_us(&s, m->n_threads);
+            *least = us < *least ? us : *least;
+            step_of(&s, shape->n_tokens - 1, 1, &step);
+            *(s.cascades ? &out->cascade_bytes : &out->each_bytes) = token_bytes * batch_read_tokens(&step);
+        }
+    } else if (e == QUIRE_NO_MEMORY) {
+        err_set(err, e, -1, "out of memory for the keys and values of %d sequences of %d tokens", (int)shape->n_seqs, (int)shape->n_tokens);
+    }
+    stage_close(&s);
+    return e;
+}
+
+int64_t attention_bytes(const attention_shape *shape) {
+    const model_desc d = {.n_layers = 1, .n_heads = shape->n_heads, .n_kv_heads = shape->n_kv_heads, .d_head = shape->d_head};
+    kv_layout l;
+    return kv_layout_init(&d, shape->type, 16, &l, NULL) == QUIRE_OK
+               ? kv_layout_token_bytes(&l) * (shape->n_shared + (int64_t)shape->n_seqs * (shape->n_tokens - shape->n_shared))
+               : 0;
+}
+
+double attention_operations(const attention_shape *shape) {
+    double rows = shape->n_rows, seen = rows * shape->n_tokens - rows * (rows - 1) / 2; /* the last row sees all, each before it one less */
+    return 4.0 * seen * shape->n_heads * shape->d_head * shape->n_seqs;
+}

@@ -1,0 +1,49 @@
+/* What `quire bench attention` measures with: the backend's attention op over pages of its own, no model around it. */
+#ifndef LAB_BENCH_ATTENTION_MEASURE_H
+#define LAB_BENCH_ATTENTION_MEASURE_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "core/dtype.h"
+
+enum { ATTENTION_STEP_ROWS = 512 }; /* rows of a sequence that a step takes at most */
+
+/* One layer's attention: of each of n_seqs sequences of n_tokens tokens the last n_rows rows (1: a decode). */
+typedef struct attention_shape {
+    int32_t n_heads, n_kv_heads, d_head;
+    dtype type; /* of keys and values */
+    int32_t n_seqs, n_tokens, n_rows;
+    int32_t n_shared; /* of its tokens, those whose pages all sequences have in common; whole chunks of attention */
+} attention_shape;
+
+typedef struct attention_machine {
+    compute_mode compute;
+    const char *isa; /* "auto", ... */
+    int32_t n_threads, n_runs;
+} attention_machine;
+
+/* Least time of the runs, a layer. Runs of the two ways take turns; layers change, so that keys and values come from memory as in a step.
+ */
+typedef struct attention_speed {
+    double paged_us;      /* pages of 16 tokens, in no order */
+    double contiguous_us; /* pages of 256, in order: what a chunk reads of a head lies in one piece */
+} attention_speed;
+
+/* NO_MEMORY where keys and values do not fit; INVALID for a shape or machine that the backend refuses. */
+quire_err attention_measure(const attention_shape *shape, const attention_machine *m, attention_speed *out, quire_error *err);
+
+/* The same for sequences that share n_shared tokens. */
+typedef struct cascade_speed {
+    double each_us, cascade_us;           /* the shared pages read for each sequence, or once */
+    int64_t each_bytes, cascade_bytes;    /* of keys and values in the pages that the work list has read, a layer */
+} cascade_speed;
+
+quire_err attention_measure_cascade(const attention_shape *shape, const attention_machine *m, cascade_speed *out, quire_error *err);
+
+/* Keys and values that a layer's attention has to read, each once for all of its rows, what is shared once for all sequences; and its
+ * multiplications and additions, over what rows see. */
+int64_t attention_bytes(const attention_shape *shape);
+double attention_operations(const attention_shape *shape);
+
+#endif

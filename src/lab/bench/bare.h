@@ -1,0 +1,58 @@
+/* A model without an engine: forward passes over batches that an experiment makes by hand. What the engine does around them (plans, tables,
+ * sampling) is the experiment's own business.
+ *
+ * Owner: one thread. Sequences' pages are the caller's: any list of page ids will do, from a pool or in one piece. */
+#ifndef LAB_BENCH_BARE_H
+#define LAB_BENCH_BARE_H
+
+#include "backend/backend.h"
+#include "model/model.h"
+#include "quire.h"
+
+typedef struct bare_options {
+    const quire_options *engine; /* model, compute, kv_dtype, isa, n_threads count */
+    int32_t page_tokens, n_pages;
+    int32_t max_rows, max_seqs; /* of a pass */
+    int32_t max_len;            /* positions that rotary tables reach */
+} bare_options;
+
+typedef struct bare {
+    backend *b;
+    model *m;
+    const model_desc *desc;
+    kv_layout layout;
+    int32_t max_rows, max_seqs, max_work;
+    int32_t n_threads; /* as asked for */
+    int32_t *tokens, *positions, *out_rows;
+    kv_slot *slots;
+    batch_seq *seqs;
+    attn_item *work;
+    batch rows; /* of the last pass */
+} bare;
+
+/* Rows of one sequence in a pass: tokens first .. first + n_rows of it. */
+typedef struct bare_part {
+    const int32_t *tokens; /* the sequence's, from its start */
+    int32_t first, n_rows;
+    const int32_t *pages; /* its block table; NULL: keys and values are stored nowhere (a baseline has its own memory) */
+    bool wants_logits;    /* of the last row */
+} bare_part;
+
+/* QUIRE_UNSUPPORTED for models whose layers are not all alike. On failure nothing is left open. */
+quire_err bare_open(const bare_options *o, bare *out, quire_error *err);
+void bare_close(bare *b);
+
+/* One forward pass; logits of the wanted rows, in the parts' order, are then in bare_logits. QUIRE_TOO_LARGE when it is more than max_rows
+ * or max_seqs. */
+quire_err bare_forward(bare *b, const bare_part *parts, int32_t n);
+/* Tokens 0..n of a sequence in as many passes as it takes, max_rows rows each; the last row's logits are row 0. */
+quire_err bare_prefill(bare *b, const int32_t *tokens, int32_t n, const int32_t *pages);
+/* [n_vocab], valid until the next pass. */
+const float *bare_logits(const bare *b, int32_t i);
+/* The likeliest token of row i, the lowest id of equal ones. */
+int32_t bare_greedy(const bare *b, int32_t i);
+
+/* n ids of the vocabulary but 0, the same for the same seed. */
+void bare_prompt(const bare *b, uint64_t seed, int32_t n, int32_t *out);
+
+#endif

@@ -1,0 +1,245 @@
+#include "lab/bench/bench.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "json/json_out.h"
+#include "lab/bench/client.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/shape.h"
+
+enum { LAST_TOKENS = 256 };
+
+void bench_options_init(bench_options *o) {
+    *o = (bench_options){.batches = "1,4,16", .contexts = "128,1024", .n_decode = 257, .n_runs = 3};
+    quire_options_init(&o->engine);
+}
+
+/* One bench: the open engine, and what its figures are held against. */
+typedef struct bench {
+    const bench_options *options;
+    client client;
+    int32_t n_threads;
+    double bandwidth;  /* bytes a second */
+    double peak;       /* operations a second of products */
+    uint64_t draw;     /* state of the generator of prompts: none is like another */
+} bench;
+
+/* Runs `batch` requests together; their token times stay in requests. *took_us is from the first submit to the last end. */
+static quire_err run_batch(bench *b, sent *requests, int32_t batch, int32_t n_prompt, int32_t n_tokens, int64_t *took_us,
+                           quire_error *err) {
+    int64_t start = clock_us();
+    for (int32_t i = 0; i < batch; i++) {
+        TRY(client_send_random(&b->client, &b->draw, n_prompt, n_tokens, &requests[i], err));
+    }
+    for (int32_t n = batch; n > 0;) {
+        n -= client_receive(&b->client, -1);
+    }
+    *took_us = clock_us() - start;
+    if (b->client.n_failed > 0) {
+        *err = b->client.failure;
+        return err->code;
+    }
+    return QUIRE_OK;
+}
+
+/* One figure: a table's row or a JSON line. limit 0: there is none. A mean of NAN: not measured. */
+static void report(const bench *b, const char *what, int32_t batch, int32_t context, figure f, double limit) {
+    bool measured = !isnan(f.mean);
+    if (!b->options->json && !measured) {
+        printf("%-8s %6d %8d not measured: the first answers ended before the last prompts were computed, or the machine is busy;", what,
+               (int)batch, (int)context);
+        printf(" ask for more --decode or --step-target-ms 0\n");
+        fflush(stdout);
+        return;
+    }
+    if (!b->options->json) {
+        printf("%-8s %6d %8d %12.1f  +-%5.1f%%", what, (int)batch, (int)context, f.mean, f.mean > 0 ? 100 * f.spread / f.mean : 0);
+        if (limit > 0) {
+            printf(" %12.1f %6.0f%%", limit, 100 * f.mean / limit);
+        }
+        printf("\n");
+        fflush(stdout);
+        return;
+    }
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "bench"), what);
+    json_cstr(json_name(line, "name"), b->client.info->model_name);
+    json_begin(json_name(line, "params"), '{');
+    json_int(json_name(line, "batch"), batch);
+    json_int(json_name(line, "context"), context);
+    json_int(json_name(line, "tokens"), b->options->n_decode);
+    json_int(json_name(line, "runs"), b->options->n_runs);
+    json_cstr(json_name(line, "compute"), b->client.info->compute);
+    json_cstr(json_name(line, "kv_dtype"), b->client.info->kv_dtype);
+    json_cstr(json_name(line, "backend"), b->client.info->backend);
+    json_int(json_name(line, "threads"), b->n_threads);
+    json_end(line, '}');
+    json_exact(json_name(line, "value"), measured ? f.mean : (double)NAN);
+    json_exact(json_name(line, "spread"), measured ? f.spread : (double)NAN);
+    json_cstr(json_name(line, "unit"), strcmp(what, "read") == 0 ? "bytes/s" : "tokens/s");
+    json_exact(json_name(line, "limit"), limit > 0 ? limit : (double)NAN);
+    json_exact(json_name(line, "fraction"), limit > 0 && measured ? f.mean / limit : (double)NAN);
+    json_line_print(&l);
+}
+
+static llama_shape shape_of(const quire_info *i) {
+    return (llama_shape){.n_layers = i->n_layers,
+                         .d_model = i->d_model,
+                         .n_heads = i->n_heads,
+                         .n_kv_heads = i->n_kv_heads,
+                         .d_head = i->d_head,
+                         .d_ff = i->d_ff,
+                         .n_vocab = i->n_vocab};
+}
+
+typedef struct decoding {
+    bench *b;
+    sent *requests; /* [batch] */
+    int32_t batch, context;
+} decoding;
+
+static quire_err decode_once(void *context, double *speed, quire_error *err) {
+    const decoding *d = context;
+    int32_t n = d->b->options->n_decode;
+    int64_t steps_before = client_steps(&d->b->client);
+    int64_t took;
+    TRY(run_batch(d->b, d->requests, d->batch, d->context, n, &took, err));
+    *speed =
+        client_decode_speed(d->requests, d->batch, n > LAST_TOKENS ? n - 1 - LAST_TOKENS : 0, client_steps(&d->b->client) - steps_before);
+    return QUIRE_OK;
+}
+
+/* Prefill, then decode, at one batch size and context. */
+static quire_err measure(bench *b, sent *requests, int32_t batch, int32_t context, quire_error *err) {
+    double prefill[FIGURES_MAX_RUNS];
+    int32_t n = b->options->n_decode;
+    for (int32_t run = 0; run < b->options->n_runs; run++) {
+        int64_t took;
+        TRY(run_batch(b, requests, batch, context, 1, &took, err));
+        prefill[run] = (double)batch * context / ((double)took * 1e-6);
+    }
+    llama_shape shape = shape_of(b->client.info);
+    report(b, "prefill", batch, context, figure_of(prefill, b->options->n_runs),
+           context * b->peak / shape_prompt_operations(&shape, context));
+    figure found;
+    TRY(client_measure(decode_once, &(decoding){b, requests, batch, context}, b->options->n_runs, &found, err));
+    double mean_context = context + n / 2.0;
+    double step_bytes = (double)b->client.info->weight_bytes + batch * mean_context * (double)b->client.info->token_bytes;
+    report(b, "decode", batch, context, found, fmin(batch * b->bandwidth / step_bytes, b->peak / shape_token_operations(&shape)));
+    return QUIRE_OK;
+}
+
+/* Operations a second that products of the model's weights may reach; the type that most of them have is told by the bits that they take.
+ */
+static double peak_of_products(const bench *b, const roofline *r) {
+    const quire_info *info = b->client.info;
+    bool is_small = info->n_params > 0 && (double)info->weight_bytes * 8 / (double)info->n_params < 6;
+    compute_mode compute = strcmp(info->compute, "int8") == 0   ? COMPUTE_INT8
+                           : strcmp(info->compute, "bf16") == 0 ? COMPUTE_BF16
+                                                                : COMPUTE_F32;
+    const char *by;
+    return products_peak(r, compute, is_small ? DTYPE_Q4_0 : DTYPE_Q8_0, &by);
+}
+
+/* What the machine gives a model of this size, by threads; figures are held against the best. */
+static quire_err measure_limits(bench *b, quire_error *err) {
+    int64_t n_bytes = b->client.info->weight_bytes, megabytes = n_bytes / (1 << 20) + 1;
+    roofline_effort effort = roofline_usual;
+    effort.megabytes = megabytes < effort.megabytes ? (int32_t)megabytes : effort.megabytes;
+    for (int32_t threads = 1;; threads = threads * 2 < b->n_threads ? threads * 2 : b->n_threads) {
+        roofline r;
+        TRY(roofline_measure(b->options->engine.isa, threads, b->options->engine.cpu_bind, &effort, &r, err));
+        b->bandwidth = fmax(b->bandwidth, r.read.best);
+        b->peak = fmax(b->peak, peak_of_products(b, &r));
+        if (b->options->json) {
+            report(b, "read", threads, 0, (figure){r.read.best, 0}, 0);
+        } else {
+            printf("with %d thread%s: reading %d MiB %.1f GB/s, products %.1f GOP/s\n", (int)threads, threads == 1 ? "" : "s",
+                   (int)effort.megabytes, r.read.best / 1e9, peak_of_products(b, &r) / 1e9);
+        }
+        if (threads == b->n_threads) {
+            return QUIRE_OK;
+        }
+    }
+}
+
+static int32_t largest(const int32_t *values, int32_t n) {
+    int32_t most = 0;
+    for (int32_t i = 0; i < n; i++) {
+        most = values[i] > most ? values[i] : most;
+    }
+    return most;
+}
+
+typedef struct points {
+    int32_t batches[FIGURES_MAX_POINTS], contexts[FIGURES_MAX_POINTS], n_batches, n_contexts;
+} points;
+
+/* What was asked must fit before anything runs. */
+static quire_err check_fit(const bench *b, const points *p, quire_error *err) {
+    int32_t tokens = largest(p->contexts, p->n_contexts) + b->options->n_decode, batch = largest(p->batches, p->n_batches);
+    int64_t pages = (tokens + b->client.info->page_tokens - 1) / b->client.info->page_tokens;
+    if (tokens > b->client.info->max_model_len) {
+        return err_set(err, QUIRE_INVALID, -1, "--context and --decode need %d tokens a sequence, the model takes %d; ask for less",
+                       (int)tokens, (int)b->client.info->max_model_len);
+    }
+    if (pages * batch > b->client.info->n_pages) {
+        return err_set(err, QUIRE_INVALID, -1, "%d sequences of %d tokens need %lld pages, there are %d; ask for less", (int)batch,
+                       (int)tokens, (long long)(pages * batch), (int)b->client.info->n_pages);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err measure_all(bench *b, const points *p, quire_error *err) {
+    TRY(check_fit(b, p, err));
+    int32_t batch = largest(p->batches, p->n_batches), n = b->options->n_decode;
+    sent *requests = mem_new((size_t)batch, sizeof *requests);
+    int64_t *times = mem_new((size_t)batch * (size_t)n, sizeof *times);
+    int32_t *looks = mem_new((size_t)batch * (size_t)n, sizeof *looks);
+    quire_err e = requests && times && looks ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)batch);
+    if (e == QUIRE_OK) {
+        for (int32_t i = 0; i < batch; i++) {
+            requests[i] = (sent){.times_us = times + (size_t)i * (size_t)n, .looks = looks + (size_t)i * (size_t)n};
+        }
+        e = measure_limits(b, err);
+    }
+    if (e == QUIRE_OK && !b->options->json) {
+        printf("%s: compute %s, KV %s, %s; tokens/s, mean of %d runs\n", b->client.info->model_name, b->client.info->compute,
+               b->client.info->kv_dtype, b->client.info->backend, (int)b->options->n_runs);
+        printf("%-8s %6s %8s %12s  %8s %12s %7s\n", "", "batch", "context", "tokens/s", "spread", "limit", "of it");
+    }
+    for (int32_t i = 0; e == QUIRE_OK && i < p->n_contexts; i++) {
+        for (int32_t j = 0; e == QUIRE_OK && j < p->n_batches; j++) {
+            e = measure(b, requests, p->batches[j], p->contexts[i], err);
+        }
+    }
+    mem_free(times);
+    mem_free(looks);
+    mem_free(requests);
+    return e;
+}
+
+quire_err bench_run(const bench_options *o, quire_error *err) {
+    points p;
+    TRY(figures_parse_list("--batch", o->batches, p.batches, &p.n_batches, err));
+    TRY(figures_parse_list("--context", o->contexts, p.contexts, &p.n_contexts, err));
+    if (o->n_runs < 1 || o->n_runs > FIGURES_MAX_RUNS) {
+        return err_set(err, QUIRE_INVALID, -1, "--runs %d: must be from 1 to %d", (int)o->n_runs, FIGURES_MAX_RUNS);
+    }
+    quire_options engine = o->engine;
+    int32_t batch = largest(p.batches, p.n_batches);
+    engine.max_seqs = engine.max_seqs > batch ? engine.max_seqs : batch;
+    bench b = {.options = o};
+    TRY(client_open(&engine, &b.client, err));
+    b.n_threads = b.client.info->n_threads;
+    quire_err e = measure_all(&b, &p, err);
+    client_close(&b.client);
+    return e;
+}

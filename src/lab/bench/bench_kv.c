@@ -1,0 +1,218 @@
+#include "lab/bench/bench_kv.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "core/kv_layout.h"
+#include "json/json_out.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/kv_index.h"
+#include "lab/bench/kv_pool.h"
+
+enum { SEED = 1, N_SAMPLES = 20000, MAX_SEQS = 1024, SEQ_PAGES = 64, GOAL_PAGE_NS = 50, GOAL_TOKEN_NS = 20 };
+
+void bench_kv_options_init(bench_kv_options *o) {
+    *o = (bench_kv_options){
+        .threads = "1,2,4,8", .pages = "256,4096,65536,1000000", .page_tokens = 16, .prompt_tokens = 1024, .run_ms = 20, .n_runs = 5};
+}
+
+static json_out *start_line(json_line *l, const char *bench, const char *op) {
+    json_out *line = json_line_begin(l);
+    json_cstr(json_name(line, "bench"), bench);
+    json_cstr(json_name(line, "op"), op);
+    return line;
+}
+
+static void add_number(json_out *line, const char *key, double v) {
+    json_exact(json_name(line, key), v);
+}
+
+/* ---- the pool ---- */
+
+/* Figures of all operations at one number of threads, by kind of store. */
+typedef struct ops {
+    figure of[PAGE_STORE_N_KINDS][KV_OP_N];
+} ops;
+
+static quire_err measure_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, ops *out, quire_error *err) {
+    double runs[PAGE_STORE_N_KINDS][KV_OP_N][FIGURES_MAX_RUNS];
+    page_store *stores[PAGE_STORE_N_KINDS] = {NULL, NULL};
+    quire_err e = QUIRE_OK;
+    for (int kind = 0; kind < PAGE_STORE_N_KINDS && e == QUIRE_OK; kind++) {
+        e = page_store_open((page_store_kind)kind, n_pages, SEED, &stores[kind]);
+    }
+    for (int32_t run = 0; run < o->n_runs; run++) { /* the kinds in turn, so that what else the machine does meets both */
+        for (int kind = 0; kind < PAGE_STORE_N_KINDS && e == QUIRE_OK; kind++) {
+            double ns[KV_OP_N];
+            e = kv_bench_ops(stores[kind], n_pages, n_threads, o->run_ms, ns);
+            for (int op = 0; op < KV_OP_N && e == QUIRE_OK; op++) {
+                runs[kind][op][run] = ns[op];
+            }
+        }
+    }
+    for (int kind = 0; kind < PAGE_STORE_N_KINDS; kind++) {
+        for (int op = 0; op < KV_OP_N && e == QUIRE_OK; op++) {
+            out->of[kind][op] = figure_of(runs[kind][op], o->n_runs);
+        }
+        page_store_close(stores[kind]);
+    }
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%d threads on %d pages: %s", (int)n_threads, (int)n_pages, quire_err_text(e));
+}
+
+static void report_ops(const bench_kv_options *o, int32_t n_pages, int32_t n_threads, const ops *now, const ops *one) {
+    for (int op = 0; op < KV_OP_N; op++) {
+        figure free = now->of[PAGE_STORE_LOCK_FREE][op], mutex = now->of[PAGE_STORE_MUTEX][op];
+        double to_one = free.mean / one->of[PAGE_STORE_LOCK_FREE][op].mean, mutex_to_one = mutex.mean / one->of[PAGE_STORE_MUTEX][op].mean;
+        if (!o->json) {
+            printf("%-10s %8d %7d %9.1f +-%5.1f %9.2f %11.1f +-%5.1f %9.2f %9.2f\n", kv_op_name((kv_op)op), (int)n_pages, (int)n_threads,
+                   free.mean, free.spread, to_one, mutex.mean, mutex.spread, mutex_to_one, mutex.mean / free.mean);
+            continue;
+        }
+        json_line l;
+        json_out *line = start_line(&l, "kv", kv_op_name((kv_op)op));
+        json_int(json_name(line, "pages"), n_pages);
+        json_int(json_name(line, "threads"), n_threads);
+        add_number(line, "cpu_ns_a_page", free.mean);
+        add_number(line, "spread", free.spread);
+        add_number(line, "to_one_thread", to_one);
+        add_number(line, "mutex_cpu_ns_a_page", mutex.mean);
+        add_number(line, "mutex_spread", mutex.spread);
+        add_number(line, "mutex_to_one_thread", mutex_to_one);
+        json_line_print(&l);
+    }
+}
+
+static quire_err bench_ops(const bench_kv_options *o, const int32_t *pages, int32_t n_pages, const int32_t *threads, int32_t n_threads,
+                           quire_error *err) {
+    if (!o->json) {
+        printf("CPU time a page, ns, mean of %d runs; the goal is at most %d with one thread, and at most twice that with eight\n",
+               (int)o->n_runs, (int)GOAL_PAGE_NS);
+        printf("%-10s %8s %7s %9s %7s %9s %11s %7s %9s %9s\n", "", "pages", "threads", "ns", "spread", "to one", "mutex ns", "spread",
+               "to one", "mutex/ns");
+    }
+    for (int32_t p = 0; p < n_pages; p++) {
+        ops one = {{{{0}}}}, now;
+        for (int32_t t = 0; t < n_threads; t++) {
+            TRY(measure_ops(o, pages[p], threads[t], &now, err));
+            one = t == 0 ? now : one;
+            report_ops(o, pages[p], threads[t], &now, &one);
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* ---- appends one by one ---- */
+
+static quire_err bench_append_times(const bench_kv_options *o, quire_error *err) {
+    page_store *store;
+    double *ns = mem_new(N_SAMPLES, sizeof *ns);
+    quire_err e = ns != NULL ? page_store_open(PAGE_STORE_LOCK_FREE, MAX_SEQS * SEQ_PAGES, SEED, &store) : QUIRE_NO_MEMORY;
+    if (e != QUIRE_OK) {
+        mem_free(ns);
+        return err_set(err, e, -1, "out of memory for %d sequences", MAX_SEQS);
+    }
+    if (!o->json) {
+        printf("\nappend of a page, each timed alone, over sequences in turn: %d times, ns\n%10s %9s %9s\n", N_SAMPLES, "sequences", "p50",
+               "p99");
+    }
+    for (int32_t n_seqs = 1; n_seqs <= MAX_SEQS && e == QUIRE_OK; n_seqs *= 4) {
+        e = kv_bench_append_times(store, n_seqs, N_SAMPLES, ns);
+        double p50 = figures_percentile(ns, N_SAMPLES, 0.5), p99 = figures_percentile(ns, N_SAMPLES, 0.99);
+        if (o->json) {
+            json_line l;
+            json_out *line = start_line(&l, "kv", "append_one");
+            json_int(json_name(line, "sequences"), n_seqs);
+            add_number(line, "p50_ns", p50);
+            add_number(line, "p99_ns", p99);
+            json_line_print(&l);
+        } else {
+            printf("%10d %9.0f %9.0f\n", (int)n_seqs, p50, p99);
+        }
+    }
+    page_store_close(store);
+    mem_free(ns);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "appending: %s", quire_err_text(e));
+}
+
+/* ---- the index ---- */
+
+static void report_index(const bench_kv_options *o, int32_t n_pages, const char *op, const char *unit, const double *values) {
+    figure f = figure_of(values, o->n_runs);
+    if (!o->json) {
+        printf("%-10s %9.2f +-%5.2f ns a %s\n", op, f.mean, f.spread, unit);
+        return;
+    }
+    json_line l;
+    json_out *line = start_line(&l, "kv", op);
+    json_int(json_name(line, "pages"), n_pages);
+    json_int(json_name(line, "page_tokens"), o->page_tokens);
+    json_int(json_name(line, "prompt_tokens"), o->prompt_tokens);
+    add_number(line, "cpu_ns", f.mean);
+    add_number(line, "spread", f.spread);
+    json_cstr(json_name(line, "a"), unit);
+    json_line_print(&l);
+}
+
+static quire_err bench_index(const bench_kv_options *o, int32_t n_pages, quire_error *err) {
+    kv_index_times runs[FIGURES_MAX_RUNS];
+    kv_index_sizes sizes;
+    double match[FIGURES_MAX_RUNS], peek[FIGURES_MAX_RUNS], insert[FIGURES_MAX_RUNS], evict[FIGURES_MAX_RUNS];
+    quire_err e = kv_bench_index(n_pages, o->page_tokens, o->prompt_tokens, o->n_runs, runs, &sizes);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "the index of %d pages: %s", (int)n_pages, quire_err_text(e));
+    }
+    for (int32_t i = 0; i < o->n_runs; i++) {
+        match[i] = runs[i].match_ns;
+        peek[i] = runs[i].peek_ns;
+        insert[i] = runs[i].insert_ns;
+        evict[i] = runs[i].evict_ns;
+    }
+    if (!o->json) {
+        printf("\nindex of %d pages of %d tokens, prompts of %d: %lld entries, %lld nodes; CPU time, the goal is at most %d ns a token\n",
+               (int)n_pages, (int)o->page_tokens, (int)o->prompt_tokens, (long long)sizes.n_entries, (long long)sizes.n_nodes,
+               (int)GOAL_TOKEN_NS);
+    }
+    report_index(o, n_pages, "match", "token", match);
+    report_index(o, n_pages, "peek", "token", peek);
+    report_index(o, n_pages, "insert", "token", insert);
+    report_index(o, n_pages, "evict", "page", evict);
+    if (o->json) {
+        json_line l;
+        json_out *line = start_line(&l, "kv", "bytes");
+        json_int(json_name(line, "pages"), n_pages);
+        add_number(line, "index_bytes_a_page", sizes.index_bytes);
+        add_number(line, "pool_bytes_a_page", sizes.pool_bytes);
+        add_number(line, "table_bytes_a_token", sizes.table_bytes);
+        json_line_print(&l);
+    } else {
+        printf("bytes      %9.1f a page in the index, %.1f a page in the pool, %.3f a token in a block table\n", sizes.index_bytes,
+               sizes.pool_bytes, sizes.table_bytes);
+    }
+    return QUIRE_OK;
+}
+
+static quire_err check_points(const int32_t *pages, int32_t n_pages, const int32_t *threads, int32_t n_threads, quire_error *err) {
+    for (int32_t t = 0; t < n_threads; t++) {
+        for (int32_t p = 0; p < n_pages; p++) {
+            if (threads[t] > 64 || pages[p] / threads[t] < 16) {
+                return err_set(err, QUIRE_INVALID, -1, "--threads %d on --pages %d: at most 64 threads, and at least 16 pages each",
+                               (int)threads[t], (int)pages[p]);
+            }
+        }
+    }
+    return QUIRE_OK;
+}
+
+quire_err bench_kv_run(const bench_kv_options *o, quire_error *err) {
+    int32_t pages[FIGURES_MAX_POINTS], threads[FIGURES_MAX_POINTS], n_pages, n_threads, most = 0;
+    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    TRY(figures_parse_list("--threads", o->threads, threads, &n_threads, err));
+    TRY(check_points(pages, n_pages, threads, n_threads, err));
+    TRY(bench_ops(o, pages, n_pages, threads, n_threads, err));
+    TRY(bench_append_times(o, err));
+    for (int32_t p = 0; p < n_pages; p++) {
+        most = pages[p] > most ? pages[p] : most;
+    }
+    int32_t least = 16 * (int32_t)kv_pages_for(o->prompt_tokens, o->page_tokens);
+    return bench_index(o, most > least ? most : least, err);
+}

@@ -1,0 +1,152 @@
+#include "lab/bench/bench_memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "json/json_out.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/memory_cases.h"
+
+#define MODEL_LLAMA_1B_WEIGHTS 2471628800.0 /* 1,235,814,400 parameters of 2 bytes */
+
+void bench_memory_options_init(bench_memory_options *o) {
+    *o = (bench_memory_options){.shape = "16,8,64",
+                                .pages = "1,2,4,8,16,32,64,128,256",
+                                .kv_dtype = "f16",
+                                .weight_bytes = MODEL_LLAMA_1B_WEIGHTS,
+                                .max_model_len = 131072};
+}
+
+typedef struct memory_bench {
+    const bench_memory_options *o;
+    model_desc shape;
+    dtype type;
+} memory_bench;
+
+static dtype type_named(const char *name) {
+    return strcmp(name, "f32") == 0 ? DTYPE_F32 : strcmp(name, "int8") == 0 ? DTYPE_I8 : strcmp(name, "bf16") == 0 ? DTYPE_BF16 : DTYPE_F16;
+}
+
+/* What a case is called, and what its parameter says. */
+static void describe(const memory_case *c, char *out, size_t n) {
+    switch (c->method) {
+    case MEMORY_STATIC:
+        snprintf(out, n, "static %d", (int)c->parameter);
+        break;
+    case MEMORY_CONTIGUOUS:
+        snprintf(out, n, "contiguous x%.1f", c->parameter / 100.0);
+        break;
+    default:
+        snprintf(out, n, "pages of %d", (int)c->parameter);
+    }
+}
+
+/* A part in percent: "12.3" or, where it is small, "0.0123". */
+static void print_percent(double part) {
+    printf(100 * part < 10 ? " %10.4f%%" : " %10.1f%%", 100 * part);
+}
+
+static void report_row(const memory_bench *b, const memory_case *c, const memory_result *r) {
+    double over = (double)(r->peak_bytes - r->minimum_bytes), kv = (double)r->minimum_bytes, all = kv + b->o->weight_bytes;
+    char name[64];
+    describe(c, name, sizeof name);
+    if (!b->o->json) {
+        printf("%-18s %10.1f", name, (double)r->peak_bytes / 1e6);
+        print_percent(over / kv);
+        print_percent(over / all);
+        if (c->method == MEMORY_PAGED) {
+            printf(" %8lld %12.0f", (long long)r->n_pages, (double)r->metadata_bytes / 1e3);
+            print_percent((double)r->metadata_bytes / kv);
+            print_percent((double)r->metadata_bytes / all);
+        }
+        printf("\n");
+        return;
+    }
+    static const char *const methods[] = {"static", "contiguous", "paged"};
+    static const char *const parameters[] = {"length", "growth_percent", "page"};
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "bench"), "memory");
+    json_cstr(json_name(line, "scenario"), memory_scenario_name(c->scenario));
+    json_cstr(json_name(line, "method"), methods[c->method]);
+    json_int(json_name(line, parameters[c->method]), c->parameter);
+    json_int(json_name(line, "live_tokens"), r->live_tokens);
+    json_int(json_name(line, "minimum_bytes"), r->minimum_bytes);
+    json_int(json_name(line, "peak_bytes"), r->peak_bytes);
+    json_int(json_name(line, "end_bytes"), r->end_bytes);
+    json_int(json_name(line, "copied_bytes"), r->copied_bytes);
+    json_int(json_name(line, "weight_bytes"), (int64_t)b->o->weight_bytes);
+    json_exact(json_name(line, "overhead"), over / kv);
+    json_exact(json_name(line, "overhead_with_weights"), over / all);
+    if (c->method == MEMORY_PAGED) {
+        json_int(json_name(line, "pages"), r->n_pages);
+        json_int(json_name(line, "metadata_bytes"), r->metadata_bytes);
+        json_exact(json_name(line, "metadata"), (double)r->metadata_bytes / kv);
+        json_exact(json_name(line, "metadata_with_weights"), (double)r->metadata_bytes / all);
+    }
+    json_line_print(&l);
+}
+
+static quire_err run_case(const memory_bench *b, memory_scenario scenario, memory_method method, int32_t parameter, quire_error *err) {
+    memory_case c = {scenario, method, parameter};
+    memory_result r;
+    TRY(memory_run(&c, &b->shape, b->type, &r, err));
+    report_row(b, &c, &r);
+    return QUIRE_OK;
+}
+
+static int32_t power_of_two_from(int32_t n) {
+    int32_t p = 1;
+    while (p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
+static quire_err run_scenario(const memory_bench *b, memory_scenario s, const int32_t *pages, int32_t n_pages, quire_error *err) {
+    int32_t longest = memory_longest(s);
+    if (!b->o->json) {
+        printf("\n%s: over the least memory that holds the tokens\n%-18s %10s %11s %11s %8s %12s %11s %11s\n", memory_scenario_name(s), "",
+               "peak MB", "of KV", "+weights", "pages", "metadata kB", "of KV", "+weights");
+    }
+    TRY(run_case(b, s, MEMORY_STATIC, longest, err));
+    if (power_of_two_from(longest) != longest) {
+        TRY(run_case(b, s, MEMORY_STATIC, power_of_two_from(longest), err));
+    }
+    if (b->o->max_model_len > power_of_two_from(longest)) {
+        TRY(run_case(b, s, MEMORY_STATIC, b->o->max_model_len, err));
+    }
+    TRY(run_case(b, s, MEMORY_CONTIGUOUS, 200, err));
+    TRY(run_case(b, s, MEMORY_CONTIGUOUS, 150, err));
+    for (int32_t i = 0; i < n_pages; i++) {
+        TRY(run_case(b, s, MEMORY_PAGED, pages[i], err));
+    }
+    return QUIRE_OK;
+}
+
+quire_err bench_memory_run(const bench_memory_options *o, quire_error *err) {
+    int32_t shape[FIGURES_MAX_POINTS], pages[FIGURES_MAX_POINTS], n_shape, n_pages;
+    TRY(figures_parse_list("--shape", o->shape, shape, &n_shape, err));
+    TRY(figures_parse_list("--pages", o->pages, pages, &n_pages, err));
+    if (n_shape != 3 || shape[0] > DESC_MAX_LAYERS || shape[1] > 1 << 16 || shape[2] > DESC_MAX_HEAD) {
+        return err_set(err, QUIRE_INVALID, -1, "--shape %s: must be LAYERS,KV_HEADS,HEAD of a model, as in 16,8,64", o->shape);
+    }
+    for (int32_t i = 0; i < n_pages; i++) {
+        if (pages[i] > KV_MAX_PAGE_TOKENS || (pages[i] & (pages[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: %d is not a power of two from 1 to %d", o->pages, (int)pages[i],
+                           KV_MAX_PAGE_TOKENS);
+        }
+    }
+    memory_bench b = {.o = o, .type = type_named(o->kv_dtype)};
+    b.shape = (model_desc){.n_layers = shape[0], .n_heads = shape[1], .n_kv_heads = shape[1], .d_head = shape[2]};
+    kv_layout layout;
+    TRY(kv_layout_init(&b.shape, b.type, 1, &layout, err));
+    if (!o->json) {
+        printf("%d layers of %d KV heads of %d, %s: %lld bytes a token; weights %.1f MB\n", (int)shape[0], (int)shape[1], (int)shape[2],
+               dtype_name(b.type), (long long)kv_layout_token_bytes(&layout), o->weight_bytes / 1e6);
+    }
+    for (int s = 0; s < MEMORY_N_SCENARIOS; s++) {
+        TRY(run_scenario(&b, (memory_scenario)s, pages, n_pages, err));
+    }
+    return QUIRE_OK;
+}

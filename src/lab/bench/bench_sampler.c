@@ -1,0 +1,145 @@
+#include "lab/bench/bench_sampler.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/thread_pool.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "sample/sampler.h"
+
+#define SPREAD   3.0f /* standard deviation of normal logits: thousands of tokens are likely */
+#define EXPONENT 1.5f /* of Zipf's law: some tens are, as in text */
+
+void bench_sampler_options_init(bench_sampler_options *o) {
+    *o = (bench_sampler_options){.vocabularies = "32000,151936", .n_rows = 256, .n_runs = 5};
+}
+
+typedef struct sampling_run {
+    int32_t n_vocab, n_rows;
+    float *logits; /* [n_rows, n_vocab]: greedy and the cuts leave them as they are */
+    sampler **samplers; /* one a worker */
+    thread_pool *threads;
+    sampling_params params;
+    quire_err *errors; /* [n_rows] */
+} sampling_run;
+
+static void sample_row(void *context, int32_t row, int32_t worker) {
+    sampling_run *r = context;
+    int32_t token;
+    sample_context c = {.params = &r->params, .noise = sample_noise_of((sample_key){1, 0, (uint32_t)row})};
+    r->errors[row] = sampler_sample(r->samplers[worker], r->logits + (size_t)row * (size_t)r->n_vocab, &c, &token);
+}
+
+static quire_err measure(sampling_run *r, int32_t n_runs, figure *ns) {
+    double values[FIGURES_MAX_RUNS];
+    for (int32_t run = -1; run < n_runs; run++) { /* the first warms up */
+        int64_t start = clock_us();
+        thread_pool_run(r->threads, sample_row, r, r->n_rows);
+        double us = (double)(clock_us() - start);
+        for (int32_t i = 0; i < r->n_rows; i++) {
+            TRY(r->errors[i]);
+        }
+        if (run >= 0) {
+            values[run] = us * 1e3 / ((double)r->n_rows * r->n_vocab);
+        }
+    }
+    *ns = figure_of(values, n_runs);
+    return QUIRE_OK;
+}
+
+typedef enum shape { SHAPE_NORMAL, SHAPE_ZIPF, N_SHAPES } shape;
+
+static const char *const SHAPE_NAMES[N_SHAPES] = {"normal", "zipf"};
+
+/* Normal numbers by Box and Muller's method; or the logarithm of a power of a random rank. */
+static void fill(shape kind, float *logits, size_t n, int32_t n_vocab) {
+    uint64_t seed = 1;
+    for (size_t i = 0; i < n; i++) {
+        double u = ((double)(rng_next(&seed) >> 11) + 1.0) * 0x1p-53, v = (double)(rng_next(&seed) >> 11) * 0x1p-53;
+        double normal = sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v);
+        logits[i] = kind == SHAPE_NORMAL ? SPREAD * (float)normal : -EXPONENT * (float)log(ceil(u * n_vocab));
+    }
+}
+
+static quire_err report_kinds(const bench_sampler_options *o, sampling_run *r, shape logits, const sheet *t) {
+    static const struct {
+        const char *name;
+        float temperature, top_p;
+        int32_t top_k;
+    } kinds[] = {
+        {"greedy", 0, 1, 0}, {"temperature", 1, 1, 0}, {"top-p 0.9", 1, 0.9f, 0}, {"top-k 50", 1, 1, 50}, {"top-k, top-p", 1, 0.9f, 50}};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        figure ns;
+        sampling_params_init(&r->params);
+        r->params.temperature = kinds[k].temperature;
+        r->params.top_p = kinds[k].top_p;
+        r->params.top_k = kinds[k].top_k;
+        TRY(measure(r, o->n_runs, &ns));
+        sheet_row(t, (sheet_cell[]){{kinds[k].name, 0},
+                                    {SHAPE_NAMES[logits], 0},
+                                    {NULL, r->n_vocab},
+                                    {NULL, ns.mean},
+                                    {NULL, ns.spread},
+                                    {NULL, ns.mean * r->n_vocab * r->n_rows * 1e-6}});
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_vocabulary(const bench_sampler_options *o, int32_t n_vocab, thread_pool *threads, const sheet *t) {
+    size_t n = (size_t)n_vocab * (size_t)o->n_rows, n_workers = (size_t)thread_pool_size(threads);
+    sampling_run r = {.n_vocab = n_vocab, .n_rows = o->n_rows, .threads = threads};
+    r.logits = mem_new_huge(n, sizeof *r.logits); /* as the engine's lie */
+    r.samplers = mem_new(n_workers, sizeof *r.samplers);
+    r.errors = mem_new((size_t)o->n_rows, sizeof *r.errors);
+    quire_err e = r.logits && r.samplers && r.errors ? QUIRE_OK : QUIRE_NO_MEMORY;
+    for (size_t i = 0; e == QUIRE_OK && i < n_workers; i++) {
+        e = sampler_open(n_vocab, 1, &r.samplers[i]);
+    }
+    if (e == QUIRE_OK) {
+        for (shape kind = 0; e == QUIRE_OK && kind < N_SHAPES; kind++) {
+            fill(kind, r.logits, n, n_vocab);
+            e = report_kinds(o, &r, kind, t);
+        }
+    }
+    for (size_t i = 0; r.samplers && i < n_workers; i++) {
+        sampler_close(r.samplers[i]);
+    }
+    mem_free(r.samplers);
+    mem_free(r.logits);
+    mem_free(r.errors);
+    return e;
+}
+
+quire_err bench_sampler_run(const bench_sampler_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"kind", "", -14, SHEET_TEXT},
+                                           {"logits", "logits", -6, SHEET_TEXT},
+                                           {"vocabulary", "vocabulary", 10, 0},
+                                           {"ns_per_logit", "ns a logit", 10, 3},
+                                           {"spread", "+-", 7, 3},
+                                           {"step_ms", "ms a step", 10, 2}};
+    sheet t = {.what = "sampler", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = o->json};
+    int32_t sizes[FIGURES_MAX_POINTS], n;
+    thread_pool *threads;
+    TRY(figures_parse_list("--vocabulary", o->vocabularies, sizes, &n, err));
+    quire_err e = thread_pool_open(o->n_threads, &threads);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "%d threads: %s", (int)o->n_threads, quire_err_text(e));
+    }
+    sheet_begin(&t, NULL);
+    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
+        e = run_vocabulary(o, sizes[i], threads, &t);
+    }
+    if (e == QUIRE_OK) {
+        sheet_note(
+            &t, "%d rows of normal logits with standard deviation %.0f, and of Zipf's law with exponent %.1f; %d threads, mean of %d runs.",
+            (int)o->n_rows, (double)SPREAD, (double)EXPONENT, (int)thread_pool_size(threads), (int)o->n_runs);
+    } else {
+        err_set(err, e, -1, "%d rows: %s", (int)o->n_rows, quire_err_text(e));
+    }
+    thread_pool_close(threads);
+    return e;
+}

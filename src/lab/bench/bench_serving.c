@@ -1,0 +1,388 @@
+#include "lab/bench/bench_serving.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "lab/bench/bench_calibrate.h"
+#include "lab/bench/client.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+#include "lab/sim/arrivals.h"
+#include "lab/sim/compare.h"
+
+enum { DEFAULT_REQUESTS = 1000 };
+
+void bench_serving_options_init(bench_serving_options *o) {
+    *o = (bench_serving_options){.lengths = "sharegpt", .rate = 2, .seed = 1, .n_runs = 1};
+    quire_options_init(&o->engine);
+    compare_options_init(&o->server);
+}
+
+/* ---- the requests ---- */
+
+static quire_err make_trace(const bench_serving_options *o, int32_t most, trace *t, quire_error *err) {
+    if (o->trace != NULL) {
+        TRY(trace_read(o->trace, o->n_requests, t, err));
+    } else {
+        arrivals_options a = {.lengths = o->lengths,
+                              .rate = o->rate,
+                              .n = o->n_requests > 0 ? o->n_requests : DEFAULT_REQUESTS,
+                              .most = most * o->server.shrink,
+                              .seed = (uint64_t)o->seed};
+        TRY(arrivals_make(&a, t, err));
+    }
+    if (o->server.shrink > 1) {
+        trace_shrink(t, o->server.shrink);
+    }
+    return QUIRE_OK;
+}
+
+static void name_trace(const bench_serving_options *o, char *out, size_t n) {
+    if (o->trace != NULL) {
+        snprintf(out, n, "%s", o->trace);
+    } else {
+        snprintf(out, n, "Poisson arrivals, %g a second, lengths like %s's, seed %lld", o->rate, o->lengths, (long long)o->seed);
+    }
+}
+
+/* ---- a real run ---- */
+
+typedef struct real_run {
+    const bench_serving_options *o;
+    const trace *t;
+    client c;
+    sent *sent;          /* [n_requests] */
+    int32_t *ids, *text; /* [longest] of one request: the trace's, and those as the model's tokens */
+    int64_t start_us;
+    int32_t n_sent, n_left; /* sent; of those not done */
+    serving_result r;
+} real_run;
+
+/* A token of the trace as one of the model's: the same for the same. */
+static int32_t token_of(int32_t id, int32_t n_vocab) {
+    uint64_t z = (uint64_t)(uint32_t)id * 0x9e3779b97f4a7c15u;
+    z ^= z >> 32;
+    return (int32_t)(z * 0xd6e8feb86659fd93u >> 33) % n_vocab;
+}
+
+static bool is_taken(const real_run *run, const trace_request *q) {
+    return q->n_prompt + serving_output(q) <= run->c.info->max_model_len;
+}
+
+static quire_err send_next(real_run *run, quire_error *err) {
+    int32_t i = run->n_sent++;
+    const trace_request *q = &run->t->requests[i];
+    if (!is_taken(run, q)) {
+        run->r.n_refused++;
+        return QUIRE_OK;
+    }
+    trace_tokens(run->t, q, run->text);
+    for (int32_t k = 0; k < q->n_prompt; k++) {
+        run->ids[k] = token_of(run->text[k], run->c.info->n_vocab);
+    }
+    TRY(client_send(&run->c, run->ids, q->n_prompt, serving_output(q), &run->sent[i], err));
+    run->n_left++;
+    return QUIRE_OK;
+}
+
+/* Sends each request when it is due, and notes what comes back. */
+static quire_err serve_all(real_run *run, const serving_options *o, quire_error *err) {
+    int32_t n = run->t->n_requests;
+    run->start_us = clock_us();
+    while (run->n_sent < n || run->n_left > 0) {
+        int64_t now_us = clock_us() - run->start_us, wait_us = -1;
+        if (run->n_sent < n) {
+            double due = serving_arrival(run->t, o, run->n_sent);
+            if (due <= (double)now_us) {
+                TRY(send_next(run, err));
+                continue;
+            }
+            wait_us = (int64_t)ceil(due - (double)now_us);
+        }
+        run->n_left -= client_receive(&run->c, wait_us);
+    }
+    return QUIRE_OK;
+}
+
+static void collect(real_run *run, const serving_options *o) {
+    serving_result *r = &run->r;
+    for (int32_t i = 0; i < run->t->n_requests; i++) {
+        const sent *s = &run->sent[i];
+        const trace_request *q = &run->t->requests[i];
+        if (s->done && s->n_seen == s->n_output) {
+            double first = (double)(s->first_us - run->start_us), last = (double)(s->last_us - run->start_us);
+            serving_note(r, q, serving_arrival(run->t, o, i), first, last);
+            r->hit_tokens += s->n_cached;
+            r->span_us = fmax(r->span_us, last);
+        }
+    }
+}
+
+static quire_err run_open(real_run *run, const serving_options *o, quire_error *err) {
+    size_t n = (size_t)run->t->n_requests, longest = (size_t)run->t->longest + 1;
+    serving_result *r = &run->r;
+    run->sent = mem_new(n, sizeof *run->sent);
+    run->ids = mem_new(longest, sizeof *run->ids);
+    run->text = mem_new(longest, sizeof *run->text);
+    r->n_requests = run->t->n_requests;
+    r->times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), 0};
+    if (!run->sent || !run->ids || !run->text || !r->times.first || !r->times.gap || !r->times.per_token) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
+    }
+    quire_stats before, after;
+    quire_engine_stats(run->c.engine, &before);
+    TRY(serve_all(run, o, err));
+    collect(run, o);
+    quire_engine_stats(run->c.engine, &after);
+    r->n_steps = after.steps - before.steps;
+    r->n_rows = after.step_rows - before.step_rows;
+    r->busy_us = (double)(after.step_us - before.step_us);
+    r->n_preemptions = after.preemptions - before.preemptions;
+    return QUIRE_OK;
+}
+
+/* ---- measured beside predicted ---- */
+
+static const sheet_column columns[] = {
+    {"what", "", 34, SHEET_TEXT},
+    {"measured", "measured", 12, 4},
+    {"spread_percent", "+- %", 8, 1},
+    {"predicted", "predicted", 12, 4},
+    {"off_percent", "off %", 8, 1},
+};
+
+enum { N_FIGURES = 16 };
+static const char *const figure_names[N_FIGURES] = {
+    "requests/s",
+    "answer tokens/s",
+    "time to first token 50%, s",
+    "time to first token 90%, s",
+    "time to first token 95%, s",
+    "time to first token 99%, s",
+    "mean time to first token, s",
+    "mean gap between tokens, s",
+    "gap 99%, s",
+    "latency a token, mean, s",
+    "busy part of the time",
+    "steps",
+    "rows computed",
+    "prompt tokens found in the cache",
+    "preemptions",
+    "requests answered",
+};
+
+/* In the order of the names. */
+static void list_figures(serving_result *r, double *out) {
+    static const double parts[] = {0.5, 0.9, 0.95, 0.99};
+    serving_times *t = &r->times;
+    *out++ = t->n / r->span_us * 1e6;
+    *out++ = (double)r->output_tokens / r->span_us * 1e6;
+    for (int i = 0; i < 4; i++) {
+        *out++ = compare_seconds(t->first, t->n, parts[i]);
+    }
+    *out++ = compare_mean_seconds(t->first, t->n);
+    *out++ = compare_mean_seconds(t->gap, t->n);
+    *out++ = compare_seconds(t->gap, t->n, 0.99);
+    *out++ = compare_mean_seconds(t->per_token, t->n);
+    *out++ = r->busy_us / r->span_us;
+    *out++ = (double)r->n_steps;
+    *out++ = (double)r->n_rows;
+    *out++ = (double)r->hit_tokens;
+    *out++ = (double)r->n_preemptions;
+    *out = t->n;
+}
+
+static double off_percent(double measured, double predicted) {
+    return measured > 0 ? 100 * (predicted / measured - 1) : SHEET_ABSENT;
+}
+
+/* What the simulation says of the same requests, on the engine's memory and limits. */
+static quire_err predict(const real_run *run, const cost_model *cost, serving_result *out, quire_error *err) {
+    const quire_options *e = &run->o->engine;
+    const quire_info *info = run->c.info;
+    serving_options server;
+    compare_options c = run->o->server;
+    c.prefix_cache = e->prefix_cache;
+    c.page_tokens = info->page_tokens;
+    c.kv_tokens = (int64_t)info->n_pages * info->page_tokens;
+    c.max_seqs = info->max_seqs;
+    c.max_rows = info->max_batched_tokens;
+    c.max_chunk = e->prefill_chunk;
+    c.max_model_len = info->max_model_len;
+    c.step_target_us = e->step_target_us;
+    TRY(compare_server_of(&c, cost, &server, err));
+    return serving_run(run->t, &server, out, err);
+}
+
+/* What the rounds of a run gave: each figure of each, and what steps cost, as told or as measured around them. */
+typedef struct rounds {
+    double figures[N_FIGURES][FIGURES_MAX_RUNS];
+    double longest_us[FIGURES_MAX_RUNS + 1]; /* of the calibrations: a step with the most rows */
+    cost_model cost;
+    int32_t n, n_costs;
+} rounds;
+
+static quire_err print_figures(const real_run *run, const rounds *f, const sheet *s, quire_error *err) {
+    double predicted[N_FIGURES];
+    if (f->n_costs > 0) {
+        serving_result p;
+        TRY(predict(run, &f->cost, &p, err));
+        list_figures(&p, predicted);
+        serving_result_deinit(&p);
+    }
+    for (int i = 0; i < N_FIGURES; i++) {
+        figure m = figure_of(f->figures[i], f->n);
+        double p = f->n_costs > 0 ? predicted[i] : SHEET_ABSENT;
+        double spread = f->n > 1 && m.mean > 0 ? 100 * m.spread / m.mean : SHEET_ABSENT;
+        sheet_row(
+            s, (sheet_cell[]){
+                   {.text = figure_names[i]}, {.number = m.mean}, {.number = spread}, {.number = p}, {.number = off_percent(m.mean, p)}});
+    }
+    if (run->o->calibrate) {
+        figure cost = figure_of(f->longest_us, f->n_costs);
+        sheet_note(
+            s,
+            "steps cost what they did on average of %d calibrations, before and after each run: with %.0f rows %.0f us, at most %.0f away",
+            (int)f->n_costs, f->cost.rows[f->cost.n_points - 1], cost.mean, cost.spread);
+    }
+    return QUIRE_OK;
+}
+
+static void print_head(const real_run *run, const sheet *s) {
+    const bench_serving_options *o = run->o;
+    const trace *t = run->t;
+    const quire_info *info = run->c.info;
+    char name[256], heading[640];
+    name_trace(o, name, sizeof name);
+    snprintf(heading, sizeof heading, "%s: %d requests, mean prompt %.1f, answer %.1f tokens, clock x %g\n%s, compute %s, KV %s, %s", name,
+             (int)t->n_requests, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests, o->server.speed,
+             info->model_name, info->compute, info->kv_dtype, info->backend);
+    sheet_begin(s, heading);
+}
+
+/* What steps cost, as told or as measured now. */
+static quire_err add_cost(const bench_serving_options *o, rounds *f, quire_error *err) {
+    calibrate_options c;
+    cost_model cost;
+    if (o->server.cost != NULL) {
+        TRY(cost_read(o->server.cost, &cost, err));
+    } else {
+        calibrate_options_init(&c);
+        c.engine = o->engine;
+        TRY(calibrate_cost(&c, &cost, err));
+    }
+    cost_mean(&f->cost, f->n_costs, &cost);
+    f->longest_us[f->n_costs++] = cost.us[cost.n_points - 1];
+    return QUIRE_OK;
+}
+
+static void run_free(real_run *run) {
+    serving_result_deinit(&run->r);
+    mem_free(run->sent);
+    mem_free(run->ids);
+    mem_free(run->text);
+    run->sent = NULL;
+    run->ids = run->text = NULL;
+    run->r = (serving_result){0};
+    run->n_sent = 0;
+}
+
+/* One round, whose figures join the others. */
+static quire_err run_round(real_run *run, rounds *f, quire_error *err) {
+    serving_options clock = {.speed = run->o->server.speed};
+    double found[N_FIGURES];
+    TRY(run_open(run, &clock, err));
+    if (run->r.times.n == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "not one request of %d fits into %d tokens; shrink the trace", (int)run->t->n_requests,
+                       (int)run->c.info->max_model_len);
+    }
+    if (run->c.n_failed > 0) {
+        return err_set(err, run->c.failure.code != QUIRE_OK ? run->c.failure.code : QUIRE_INTERNAL, -1, "%d requests failed, the first: %s",
+                       (int)run->c.n_failed, run->c.failure.message);
+    }
+    list_figures(&run->r, found);
+    for (int i = 0; i < N_FIGURES; i++) {
+        f->figures[i][f->n] = found[i];
+    }
+    f->n++;
+    return QUIRE_OK;
+}
+
+/* The first round's engine is open: the trace was made for it. The others get their own, with nothing in its cache. */
+static quire_err run_rounds(real_run *run, rounds *f, quire_error *err) {
+    const bench_serving_options *o = run->o;
+    if (o->server.cost != NULL || o->calibrate) {
+        TRY(add_cost(o, f, err));
+    }
+    for (int32_t i = 0; i < o->n_runs; i++) {
+        if (i > 0) {
+            run_free(run);
+            client_close(&run->c);
+            run->c = (client){0};
+            TRY(client_open(&o->engine, &run->c, err));
+        }
+        TRY(run_round(run, f, err));
+        if (o->calibrate) {
+            TRY(add_cost(o, f, err));
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_engine(real_run *run, quire_error *err) {
+    sheet s = {.what = "serving run", .columns = columns, .n_columns = (int32_t)(sizeof columns / sizeof *columns), .json = run->o->json};
+    rounds *f = mem_new(1, sizeof *f);
+    if (f == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    quire_err e = run_rounds(run, f, err);
+    if (e == QUIRE_OK) {
+        print_head(run, &s);
+        e = print_figures(run, f, &s, err);
+    }
+    mem_free(f);
+    return e;
+}
+
+static quire_err serve_really(const bench_serving_options *o, quire_error *err) {
+    real_run run = {.o = o};
+    trace t = {0};
+    if (o->server.described != NULL || (o->calibrate && o->server.cost != NULL)) {
+        return err_set(err, QUIRE_INVALID, -1, "with a MODEL the prediction is made from --cost FILE or --calibrate, one of them%s",
+                       o->server.described != NULL ? "; --described is for a device that is not here" : "");
+    }
+    TRY(client_open(&o->engine, &run.c, err));
+    quire_err e = make_trace(o, run.c.info->max_model_len, &t, err);
+    run.t = &t;
+    e = e == QUIRE_OK ? run_engine(&run, err) : e;
+    run_free(&run);
+    client_close(&run.c);
+    trace_deinit(&t);
+    return e;
+}
+
+static quire_err simulate(const bench_serving_options *o, quire_error *err) {
+    char name[256];
+    trace t = {0};
+    cost_model cost;
+    serving_options server;
+    compare_options c = o->server;
+    c.all = true;
+    c.json = o->json;
+    TRY(compare_server(&c, &cost, &server, err));
+    TRY(make_trace(o, server.max_model_len, &t, err));
+    name_trace(o, name, sizeof name);
+    quire_err e = compare_run(&c, &t, name, err);
+    trace_deinit(&t);
+    return e;
+}
+
+quire_err bench_serving_run(const bench_serving_options *o, quire_error *err) {
+    if (o->engine.model == NULL && o->calibrate) {
+        return err_set(err, QUIRE_INVALID, -1, "--calibrate needs a MODEL: it measures what steps of one cost here");
+    }
+    return o->engine.model != NULL ? serve_really(o, err) : simulate(o, err);
+}

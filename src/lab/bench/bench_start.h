@@ -1,0 +1,29 @@
+/* `quire bench start`: from exec to a model's first token, and how much of that is the token's own arithmetic. */
+#ifndef LAB_BENCH_BENCH_START_H
+#define LAB_BENCH_BENCH_START_H
+
+#include <stdbool.h>
+
+#include "quire.h"
+
+enum { START_MAX_RUNS = 64 };
+
+typedef struct bench_start_options {
+    quire_options engine; /* the model, compute mode, KV type, threads and instruction set count */
+    int32_t n_runs;       /* 1..START_MAX_RUNS */
+    bool json;
+} bench_start_options;
+
+/* Milliseconds of n_runs starts after one that does not count, so with the files in the page cache. */
+typedef struct start_times {
+    double least_ms, median_ms; /* from before the program is started to the first bytes that it writes of a prompt of one token's logits */
+    double token_ms;            /* the same request in an engine that is open, at least */
+} start_times;
+
+void bench_start_options_init(bench_start_options *o);
+/* Starts quire, which lies beside quire-lab or in PATH, again and again. */
+quire_err bench_start_measure(const bench_start_options *o, start_times *out, quire_error *err);
+/* Measures, and prints a table or a JSON line to stdout. */
+quire_err bench_start_run(const bench_start_options *o, quire_error *err);
+
+#endif

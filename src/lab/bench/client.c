@@ -1,0 +1,161 @@
+#include "lab/bench/client.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+/* What a speed is told by: tokens of a request that so many looks found at least, those of not more than so many steps each; and how often
+ * it is tried. */
+enum { LEAST_LOOKS = 4, MOST_TOGETHER = 8, MOST_TRIES = 3 };
+
+quire_err client_open(const quire_options *o, client *out, quire_error *err) {
+    *out = (client){.failure = {.message = ""}};
+    TRY(quire_engine_open(o, &out->engine, err));
+    out->info = quire_engine_info(out->engine);
+    quire_err e = quire_queue_open(out->engine, &out->queue);
+    if (e != QUIRE_OK) {
+        quire_engine_close(out->engine);
+        return err_set(err, e, -1, "the engine's queue could not be opened: %s", quire_err_text(e));
+    }
+    return QUIRE_OK;
+}
+
+void client_close(client *c) {
+    quire_queue_close(c->queue);
+    quire_engine_close(c->engine);
+}
+
+quire_err client_send(client *c, const int32_t *ids, int32_t n, int32_t n_output, sent *s, quire_error *err) {
+    char number[16];
+    quire_request *request;
+    s->n_output = n_output;
+    s->n_seen = 0;
+    s->done = false;
+    snprintf(number, sizeof number, "%d", (int)n_output);
+    TRY(quire_request_ids(c->engine, ids, (size_t)n, &request, err));
+    quire_err e = quire_request_set(request, "max_tokens", number, err);
+    e = e == QUIRE_OK ? quire_request_set(request, "ignore_eos", "true", err) : e;
+    e = e == QUIRE_OK ? quire_request_set(request, "temperature", "0", err) : e;
+    if (e != QUIRE_OK) {
+        quire_request_free(request);
+        return e;
+    }
+    return quire_submit(c->queue, request, s, &s->stream, err);
+}
+
+quire_err client_send_random(client *c, uint64_t *draw, int32_t n, int32_t n_output, sent *s, quire_error *err) {
+    int32_t *ids = mem_new((size_t)n, sizeof *ids);
+    if (!ids) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt of %d tokens", (int)n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)(rng_next(draw) % (uint64_t)c->info->n_vocab);
+    }
+    quire_err e = client_send(c, ids, n, n_output, s, err);
+    mem_free(ids);
+    return e;
+}
+
+static void note_tokens(sent *s, const quire_event *ev, int64_t now_us, int32_t look) {
+    for (int32_t i = 0; i < ev->n_tokens && s->n_seen < s->n_output; i++) {
+        s->first_us = s->n_seen == 0 ? now_us : s->first_us;
+        s->last_us = now_us;
+        if (s->times_us != NULL) {
+            s->times_us[s->n_seen] = now_us;
+        }
+        if (s->looks != NULL) {
+            s->looks[s->n_seen] = look;
+        }
+        s->n_seen++;
+        s->n_cached = ev->cached_tokens;
+    }
+}
+
+int32_t client_receive(client *c, int64_t wait_us) {
+    quire_event ev;
+    int32_t n_done = 0;
+    bool any = quire_queue_next(c->queue, &ev);
+    if (!any && wait_us != 0) {
+        quire_queue_wait(c->queue, wait_us);
+        any = quire_queue_next(c->queue, &ev);
+    }
+    c->n_looks += any;
+    for (; any; any = quire_queue_next(c->queue, &ev)) {
+        sent *s = ev.user;
+        if (ev.kind == QUIRE_EVENT_DELTA || ev.kind == QUIRE_EVENT_END) {
+            note_tokens(s, &ev, clock_us(), c->n_looks);
+        } else if (ev.kind == QUIRE_EVENT_DONE) {
+            if (ev.finish == QUIRE_FINISH_ERROR) {
+                c->failure = c->n_failed++ == 0 && ev.error != NULL ? *ev.error : c->failure;
+            }
+            quire_stream_release(s->stream);
+            s->done = true;
+            n_done++;
+        }
+    }
+    return n_done;
+}
+
+int64_t client_steps(const client *c) {
+    quire_stats stats;
+    quire_engine_stats(c->engine, &stats);
+    return stats.steps;
+}
+
+/* Tokens of s that came after `start` and not after `end`, and the looks that found them: *n_looks. */
+static int64_t count_tokens(const sent *s, int64_t start, int64_t end, int64_t *n_looks) {
+    int64_t n = 0;
+    *n_looks = 0;
+    for (int32_t j = 1; j < s->n_output; j++) { /* all have the first by `start` */
+        if (s->times_us[j] > start && s->times_us[j] <= end) {
+            *n_looks += s->looks[j] != s->looks[j - 1];
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Whether tokens of so many steps, found by so many looks, tell a speed. */
+static bool are_apart(int64_t n_steps, int64_t n_looks) {
+    return n_looks >= (n_steps < LEAST_LOOKS ? n_steps : LEAST_LOOKS) && n_looks * MOST_TOGETHER >= n_steps;
+}
+
+double client_decode_speed(const sent *requests, int32_t n, int32_t from, int64_t n_steps) {
+    const sent *last = &requests[0], *first = &requests[0]; /* to have begun, and to end */
+    for (int32_t i = 0; i < n; i++) {
+        const sent *s = &requests[i];
+        if (s->n_seen < s->n_output || from + 1 >= s->n_output) {
+            return 0;
+        }
+        last = s->times_us[from] > last->times_us[from] ? s : last;
+        first = s->times_us[s->n_output - 1] < first->times_us[first->n_output - 1] ? s : first;
+    }
+    int64_t start = last->times_us[from], end = first->times_us[first->n_output - 1], n_all = 0;
+    if (end < start && first->looks[first->n_output - 1] < last->looks[from]) {
+        return 0;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int64_t n_looks, n_tokens = count_tokens(&requests[i], start, end, &n_looks);
+        if (!are_apart(n_tokens < n_steps - 1 ? n_tokens : n_steps - 1, n_looks)) { /* the first step is before `start` */
+            return NAN;
+        }
+        n_all += n_tokens;
+    }
+    return end > start ? (double)n_all / ((double)(end - start) * 1e-6) : NAN;
+}
+
+quire_err client_measure(client_run *once, void *context, int32_t n_runs, figure *out, quire_error *err) {
+    double speeds[FIGURES_MAX_RUNS];
+    int32_t n_late = 0, n_found = 0;
+    for (int32_t n = 0; n - n_late < n_runs && n < MOST_TRIES * n_runs; n++) {
+        TRY(once(context, &speeds[n_found], err));
+        n_late += isnan(speeds[n_found]);
+        n_found += speeds[n_found] > 0;
+    }
+    *out = n_found > 0 ? figure_of(speeds, n_found) : (figure){NAN, NAN};
+    return QUIRE_OK;
+}

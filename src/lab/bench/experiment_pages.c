@@ -1,0 +1,197 @@
+/* bench pages, bench sharing: how large a page should be, and what sharing the pages of a prompt saves. */
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "core/kv_layout.h"
+#include "lab/bench/experiment_parts.h"
+
+/* ---- pages ---- */
+
+enum { N_REQUESTS = 16, N_OUTPUT = 48, MAX_SIZES = 16 };
+#define MOST_WASTE 4.0 /* percent: what paging promises to stay under */
+
+static int64_t pages_of(const lab_request *requests, int32_t n, int32_t page_tokens) {
+    int64_t pages = 0;
+    for (int32_t i = 0; i < n; i++) {
+        pages += kv_pages_for(requests[i].n_tokens + requests[i].n_output - 1, page_tokens);
+    }
+    return pages;
+}
+
+static double waste_of(const trial *t) {
+    double held = (double)pages_of(t->requests, t->n, t->options.page_tokens) * t->options.page_tokens;
+    return 100 * (1 - (double)trial_live_tokens(t->requests, t->n) / held);
+}
+
+static void report_sizes(const experiment_options *o, const trial *trials, int32_t n, int32_t n_runs, const char *machine) {
+    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},        {"tokens_per_s", "tokens/s", 9, 0},
+                                           {"relative", "of best", 8, 3},        {"pages", "pages", 7, 0},
+                                           {"tail_slots", "tail slots", 10, 1},  {"wasted", "wasted %", 9, 2},
+                                           {"table_bytes", "table bytes", 11, 0}};
+    sheet s = {"bench pages", EXPERIMENT_COLUMNS(columns), o->json};
+    double fastest = 0;
+    int32_t best = -1;
+    for (int32_t i = 0; i < n; i++) {
+        fastest = fmax(fastest, trial_speed(&trials[i].best));
+        if (waste_of(&trials[i]) <= MOST_WASTE && (best < 0 || trial_speed(&trials[i].best) > trial_speed(&trials[best].best))) {
+            best = i;
+        }
+    }
+    sheet_begin(&s, "16 requests of 65 to 640 tokens and answers of 48, all at once, by page size");
+    for (int32_t i = 0; i < n; i++) {
+        const trial *t = &trials[i];
+        int64_t pages = pages_of(t->requests, t->n, t->options.page_tokens);
+        double tail = (double)(pages * t->options.page_tokens - trial_live_tokens(t->requests, t->n)) / t->n;
+        sheet_row(&s, (sheet_cell[]){{NULL, t->options.page_tokens},
+                                     {NULL, trial_speed(&t->best)},
+                                     {NULL, trial_speed(&t->best) / fastest},
+                                     {NULL, (double)pages},
+                                     {NULL, tail},
+                                     {NULL, waste_of(t)},
+                                     {NULL, (double)pages * 4}});
+    }
+    sheet_note(&s,
+               "best: %d (the fastest of those that waste at most %.0f%%); %s; speeds: fastest of %d runs in turns (measured); the rest "
+               "counted, exact",
+               best >= 0 ? (int)trials[best].options.page_tokens : 0, MOST_WASTE, machine, (int)n_runs);
+}
+
+quire_err experiment_pages(const experiment_options *o, quire_error *err) {
+    int32_t sizes[FIGURES_MAX_POINTS], n_sizes, lengths[N_REQUESTS], n_runs = o->n_runs > 0 ? o->n_runs : 3;
+    char machine[160];
+    TRY(figures_parse_list("--pages", o->pages != NULL ? o->pages : "1,2,4,8,16,32,64,128,256", sizes, &n_sizes, err));
+    for (int32_t i = 0; i < N_REQUESTS; i++) {
+        lengths[i] = 65 + i * 115 / 3 + i % 3;
+    }
+    lab_request requests[N_REQUESTS];
+    trial trials[MAX_SIZES] = {{.n = 0}};
+    for (int32_t i = 0; i < n_sizes; i++) {
+        if (n_sizes > MAX_SIZES || sizes[i] > KV_MAX_PAGE_TOKENS || (sizes[i] & (sizes[i] - 1)) != 0) {
+            return err_set(err, QUIRE_INVALID, -1, "--pages %s: at most %d powers of two from 1 to %d", o->pages, MAX_SIZES,
+                           KV_MAX_PAGE_TOKENS);
+        }
+    }
+    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    int32_t *tokens = trial_prompts(lengths, N_REQUESTS, N_OUTPUT, requests);
+    if (tokens == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    for (int32_t i = 0; i < n_sizes; i++) {
+        trial *t = &trials[i];
+        *t = (trial){.options = o->engine,
+                     .requests = requests,
+                     .n = N_REQUESTS,
+                     .at_once = N_REQUESTS,
+                     .max_len = lengths[N_REQUESTS - 1] + N_OUTPUT};
+        t->options.page_tokens = sizes[i];
+        t->options.max_seqs = N_REQUESTS;
+        t->options.prefix_cache = "none";
+        t->options.n_pages = (int32_t)pages_of(requests, N_REQUESTS, sizes[i]) + N_REQUESTS;
+    }
+    quire_err e = trials_run(trials, n_sizes, n_runs, false, err);
+    if (e == QUIRE_OK) {
+        report_sizes(o, trials, n_sizes, n_runs, machine);
+    }
+    mem_free(tokens);
+    return e;
+}
+
+/* ---- sharing ---- */
+
+/* Mean lengths of the two data sets in vLLM's paper (Kwon et al. 2023, arXiv:2309.06180). */
+static const struct {
+    const char *name;
+    int32_t n, prompt, output;
+} kinds[] = {{"alpaca", 8, 19, 58}, {"sharegpt", 4, 161, 338}};
+enum { N_KINDS = 2, MAX_PROMPTS = 8 };
+
+typedef struct sharing {
+    const experiment_options *o;
+    sheet sheet;
+    int32_t n_runs;
+} sharing;
+
+/* One data set and number of answers, samples or beams: with forks and without. Rows of beams that were given up count as nobody's, so no
+ * prompt tokens are told. */
+static quire_err share_row(const sharing *sh, int kind, bool beams, int32_t n_samples, quire_error *err) {
+    lab_request requests[MAX_PROMPTS];
+    int32_t lengths[MAX_PROMPTS] = {0}, n = kinds[kind].n;
+    for (int32_t i = 0; i < n; i++) {
+        lengths[i] = kinds[kind].prompt;
+    }
+    int32_t *tokens = trial_prompts(lengths, n, kinds[kind].output, requests);
+    if (tokens == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    for (int32_t i = 0; i < n; i++) {
+        requests[i].n_samples = beams ? 1 : n_samples;
+        requests[i].beam_width = beams ? n_samples : 0;
+        requests[i].temperature = beams ? 0.0f : 1.0f;
+    }
+    trial t[2];
+    for (int i = 0; i < 2; i++) {
+        t[i] = (trial){
+            .options = sh->o->engine, .requests = requests, .n = n, .at_once = n, .max_len = kinds[kind].prompt + kinds[kind].output};
+        t[i].options.max_seqs = n * n_samples;
+        t[i].options.max_batched_tokens = n * n_samples * (kinds[kind].prompt + 1); /* all prompts in one step, so that all run abreast */
+        t[i].options.prefix_cache = "none";
+        t[i].options.no_fork_sharing = i == 1;
+        t[i].options.n_pages = n * n_samples * (int32_t)(kv_pages_for(t[i].max_len, t[i].options.page_tokens) + 1);
+    }
+    quire_err e = trials_run(t, 2, sh->n_runs, beams, err);
+    mem_free(tokens);
+    TRY(e);
+    if (t[0].best.digest != t[1].best.digest) {
+        return err_set(err, QUIRE_INTERNAL, -1, "sharing changed an answer");
+    }
+    const lab_result *with = &t[0].best, *without = &t[1].best;
+    sheet_row(&sh->sheet, (sheet_cell[]){{kinds[kind].name, 0},
+                                         {beams ? "beams" : "samples", 0},
+                                         {NULL, n_samples},
+                                         {NULL, (double)without->n_pages_most},
+                                         {NULL, (double)with->n_pages_most},
+                                         {NULL, 100 * (1 - (double)with->n_pages_most / (double)without->n_pages_most)},
+                                         {NULL, beams ? SHEET_ABSENT : (double)without->n_prompt_computed},
+                                         {NULL, beams ? SHEET_ABSENT : (double)with->n_prompt_computed},
+                                         {NULL, trial_speed(without)},
+                                         {NULL, trial_speed(with)},
+                                         {NULL, trial_speed(with) / trial_speed(without)}});
+    return QUIRE_OK;
+}
+
+quire_err experiment_sharing(const experiment_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"lengths", "lengths", 9, SHEET_TEXT},
+                                           {"way", "", 7, SHEET_TEXT},
+                                           {"samples", "n", 3, 0},
+                                           {"pages_apart", "pages apart", 11, 0},
+                                           {"pages_shared", "shared", 7, 0},
+                                           {"saved", "saved %", 8, 1},
+                                           {"computed_apart", "prompt apart", 12, 0},
+                                           {"computed_shared", "shared", 7, 0},
+                                           {"speed_apart", "tokens/s apart", 14, 0},
+                                           {"speed_shared", "shared", 7, 0},
+                                           {"ratio", "ratio", 6, 2}};
+    int32_t samples[FIGURES_MAX_POINTS], n;
+    char machine[160];
+    TRY(figures_parse_list("--samples", o->samples != NULL ? o->samples : "2,4,6", samples, &n, err));
+    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    sharing sh = {.o = o, .sheet = {"bench sharing", EXPERIMENT_COLUMNS(columns), o->json}, .n_runs = o->n_runs > 0 ? o->n_runs : 2};
+    sheet_begin(&sh.sheet, "n answers to each prompt, by forks of one sequence and each with pages of its own; pages held at most");
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        for (int32_t i = 0; i < n; i++) {
+            if (samples[i] > 64) {
+                return err_set(err, QUIRE_INVALID, -1, "--samples %d: at most 64", (int)samples[i]);
+            }
+            TRY(share_row(&sh, kind, false, samples[i], err));
+        }
+        for (int32_t i = 0; i < n; i++) {
+            TRY(share_row(&sh, kind, true, samples[i], err));
+        }
+    }
+    sheet_note(&sh.sheet,
+               "alpaca: 8 prompts of 19 tokens, answers of 58; sharegpt: 4 of 161 and 338; page %d; %s; pages and tokens counted, exact; "
+               "speeds fastest of %d runs in turns (measured)",
+               (int)o->engine.page_tokens, machine, (int)sh.n_runs);
+    return QUIRE_OK;
+}

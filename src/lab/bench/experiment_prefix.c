@@ -1,0 +1,154 @@
+/* bench prefix: what the prefix index costs those who share nothing, and what those who arrive together with one beginning pay for it. */
+#include <time.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "core/kv_layout.h"
+#include "lab/bench/experiment_parts.h"
+
+enum {
+    N_STRANGERS = 64, STRANGER = 256, STRANGER_OUTPUT = 32, STRANGERS_AT_ONCE = 16,
+    N_TOGETHER = 32, SHARED = 4096, TOGETHER_OUTPUT = 2, /* tails of 1, 2 .. 32 tokens */
+    N_RUNS = 9, N_WAYS = 2
+};
+
+/* One way of running, and the least of its runs. Processor time of the whole program: what others on the machine do counts little. */
+typedef struct measured {
+    const char *name;
+    quire_options options;
+    lab_request *requests;
+    int32_t n, n_first; /* n_first of them run to their end before the others are sent */
+    int32_t at_once, max_len;
+    int64_t n_prompt, n_computed, n_cached;
+    double cpu_ms;
+} measured;
+
+static double cpu_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static quire_err run_tasks(lab *l, measured *m, quire_error *err) {
+    lab_result first = {0}, rest = {0};
+    if (m->n_first > 0) {
+        TRY(lab_run(l, m->requests, m->n_first, m->at_once, &first, err));
+    }
+    TRY(lab_run(l, m->requests + m->n_first, m->n - m->n_first, m->at_once, &rest, err));
+    m->n_prompt = first.n_prompt + rest.n_prompt;
+    m->n_cached = rest.n_cached;                                                  /* of all: the lab's counters go on, */
+    m->n_computed = rest.n_prompt_computed - (first.n_output - m->n_first); /* and count the first ones' answers as well */
+    return QUIRE_OK;
+}
+
+static quire_err run_once(measured *m, quire_error *err) {
+    lab l;
+    TRY(lab_open(&m->options, m->max_len, &l, err));
+    double start = cpu_ms();
+    quire_err e = run_tasks(&l, m, err);
+    double took = cpu_ms() - start;
+    lab_close(&l);
+    lab_forget(m->requests, m->n);
+    m->cpu_ms = m->cpu_ms == 0 || took < m->cpu_ms ? took : m->cpu_ms;
+    return e;
+}
+
+/* Both ways in turns, each the first of a turn every other time; then a line for each. */
+static quire_err compare(const sheet *s, measured *ways, int32_t n_runs, quire_error *err) {
+    for (int32_t run = 0; run < n_runs * N_WAYS; run++) {
+        TRY(run_once(&ways[(run + run / N_WAYS) % N_WAYS], err));
+    }
+    for (int32_t i = 0; i < N_WAYS; i++) {
+        const measured *m = &ways[i];
+        sheet_row(s, (sheet_cell[]){{m->name, 0},
+                                    {NULL, m->n},
+                                    {NULL, (double)m->n_prompt},
+                                    {NULL, (double)m->n_cached},
+                                    {NULL, (double)m->n_computed},
+                                    {NULL, m->cpu_ms},
+                                    {NULL, m->cpu_ms / ways[0].cpu_ms}});
+    }
+    return QUIRE_OK;
+}
+
+/* Prompts that share nothing, in a pool that holds half of what they leave behind: the index looks up, publishes and evicts, and finds
+ * nothing. */
+static quire_err strangers(const experiment_options *o, const sheet *s, int32_t n_runs, quire_error *err) {
+    lab_request requests[N_STRANGERS];
+    int32_t lengths[N_STRANGERS], pages = (int32_t)kv_pages_for(STRANGER + STRANGER_OUTPUT, o->engine.page_tokens) + 1;
+    for (int32_t i = 0; i < N_STRANGERS; i++) {
+        lengths[i] = STRANGER;
+    }
+    int32_t *tokens = trial_prompts(lengths, N_STRANGERS, STRANGER_OUTPUT, requests);
+    if (tokens == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_STRANGERS);
+    }
+    for (int32_t i = 0; i < N_STRANGERS; i++) {
+        tokens[i * STRANGER] = 1 + i; /* not even the first token */
+    }
+    measured ways[N_WAYS] = {{.name = "strangers, no index", .requests = requests, .n = N_STRANGERS, .at_once = STRANGERS_AT_ONCE}};
+    ways[0].max_len = STRANGER + STRANGER_OUTPUT;
+    ways[0].options = o->engine;
+    ways[0].options.prefix_cache = "none";
+    ways[0].options.max_seqs = STRANGERS_AT_ONCE;
+    ways[0].options.n_pages = pages * N_STRANGERS / 2;
+    ways[0].options.step_target_us = 0;
+    ways[1] = ways[0];
+    ways[1].name = "strangers, index";
+    ways[1].options.prefix_cache = "token";
+    quire_err e = compare(s, ways, n_runs, err);
+    mem_free(tokens);
+    return e;
+}
+
+static quire_err together(const experiment_options *o, const sheet *s, int32_t n_runs, quire_error *err) {
+    lab_request requests[N_TOGETHER];
+    int32_t *tokens = mem_new((size_t)N_TOGETHER * (SHARED + N_TOGETHER), sizeof *tokens);
+    int32_t shared = SHARED;
+    lab_request prefix;
+    int32_t *drawn = trial_prompts(&shared, 1, TOGETHER_OUTPUT, &prefix);
+    quire_err e =
+        tokens != NULL && drawn != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d prompts", N_TOGETHER);
+    for (int32_t i = 0; i < N_TOGETHER && e == QUIRE_OK; i++) {
+        int32_t *p = tokens + (size_t)i * (SHARED + N_TOGETHER), n = SHARED + 1 + i;
+        for (int32_t k = 0; k < n; k++) {
+            p[k] = k < SHARED ? drawn[k] : 1 + (i + k - SHARED) % N_TOGETHER; /* no two tails begin alike */
+        }
+        requests[i] = (lab_request){.tokens = p, .n_tokens = n, .n_output = TOGETHER_OUTPUT, .after = -1};
+    }
+    measured ways[N_WAYS] = {{.name = "one, then 31 tails", .requests = requests, .n = N_TOGETHER, .n_first = 1, .at_once = N_TOGETHER}};
+    ways[0].max_len = SHARED + N_TOGETHER + TOGETHER_OUTPUT;
+    ways[0].options = o->engine;
+    ways[0].options.prefix_cache = "token";
+    ways[0].options.max_seqs = N_TOGETHER;
+    ways[0].options.n_pages = (int32_t)kv_pages_for(SHARED, o->engine.page_tokens) +
+                              N_TOGETHER * (int32_t)(kv_pages_for(N_TOGETHER + TOGETHER_OUTPUT, o->engine.page_tokens) + 1);
+    ways[0].options.step_target_us = 0;
+    ways[1] = ways[0];
+    ways[1].name = "32 together";
+    ways[1].n_first = 0;
+    e = e == QUIRE_OK ? compare(s, ways, n_runs, err) : e;
+    mem_free(drawn);
+    mem_free(tokens);
+    return e;
+}
+
+quire_err experiment_prefix(const experiment_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"case", "", 20, SHEET_TEXT},          {"requests", "requests", 8, 0},
+                                           {"prompt_tokens", "prompt", 8, 0},     {"cached_tokens", "cached", 8, 0},
+                                           {"computed_tokens", "computed", 8, 0}, {"cpu_ms", "CPU ms", 9, 1},
+                                           {"to_first", "to first", 8, 3}};
+    sheet s = {.what = "prefix", .columns = EXPERIMENT_COLUMNS(columns), .json = o->json};
+    int32_t n_runs = o->n_runs > 0 ? o->n_runs : N_RUNS;
+    char machine[256];
+    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    sheet_begin(&s, NULL);
+    TRY(strangers(o, &s, n_runs, err));
+    TRY(together(o, &s, n_runs, err));
+    sheet_note(&s,
+               "%s. Processor time, the least of %d runs of each way, in turns. Strangers: %d prompts of %d tokens that share nothing, %d "
+               "at once, answers of %d. "
+               "Together: %d tokens that all share, and tails of 1 to %d tokens.",
+               machine, (int)n_runs, N_STRANGERS, STRANGER, STRANGERS_AT_ONCE, STRANGER_OUTPUT, SHARED, N_TOGETHER);
+    return QUIRE_OK;
+}

@@ -1,0 +1,56 @@
+#include "lab/bench/figures.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+figure figure_of(const double *values, int32_t n) {
+    figure f = {0};
+    for (int32_t i = 0; i < n; i++) {
+        f.mean += values[i] / n;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        f.spread = fmax(f.spread, fabs(values[i] - f.mean));
+    }
+    return f;
+}
+
+quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err) {
+    *n = 0;
+    for (const char *p = text; *p;) {
+        char *end;
+        long v = strtol(p, &end, 10);
+        if (end == p || v < 1 || v > 1 << 24 || (*end != ',' && *end != 0) || *n == FIGURES_MAX_POINTS) {
+            return err_set(err, QUIRE_INVALID, p - text, "%s %s: must be at most %d whole numbers from 1 on, as in 1,4,16", flag, text,
+                           FIGURES_MAX_POINTS);
+        }
+        out[(*n)++] = (int32_t)v;
+        p = end + (*end == ',');
+    }
+    return *n ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s: is empty", flag);
+}
+
+int64_t figures_time_us(int32_t n_threads) {
+    struct timespec t;
+    if (n_threads != 1 || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0) {
+        return clock_us();
+    }
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+const char *figures_time_name(int32_t n_threads) {
+    return n_threads == 1 ? "processor time" : "wall time";
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double figures_percentile(double *values, int32_t n, double part) {
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    int32_t i = (int32_t)ceil(part * n) - 1;
+    return values[i < 0 ? 0 : i];
+}

@@ -1,0 +1,29 @@
+/* What the benchmarks share: the mean and spread of runs, and lists of numbers on the command line. */
+#ifndef LAB_BENCH_FIGURES_H
+#define LAB_BENCH_FIGURES_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum { FIGURES_MAX_POINTS = 32, FIGURES_MAX_RUNS = 64 };
+
+typedef struct figure {
+    double mean, spread; /* of the runs; spread is the largest distance from the mean */
+} figure;
+
+figure figure_of(const double *values, int32_t n);
+
+/* "1,4,16" into at most FIGURES_MAX_POINTS numbers of 1 .. 2^24; INVALID names the flag. */
+quire_err figures_parse_list(const char *flag, const char *text, int32_t *out, int32_t *n, quire_error *err);
+
+/* Microseconds for measuring what compute threads do. With one of them: of this process's processor time, which other programs on the
+ * machine do not lengthen; with more, which wait for each other, of the clock. */
+int64_t figures_time_us(int32_t n_threads);
+/* "processor time" or "wall time". */
+const char *figures_time_name(int32_t n_threads);
+
+/* The value that part (0..1) of values[0..n) are at or under: 0.5 is the median. Sorts values. */
+double figures_percentile(double *values, int32_t n, double part);
+
+#endif

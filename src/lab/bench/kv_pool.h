@@ -1,0 +1,28 @@
+/* The pool's operations from one or many threads at once: CPU time a page, and how it spreads. */
+#ifndef LAB_BENCH_KV_POOL_H
+#define LAB_BENCH_KV_POOL_H
+
+#include "lab/bench/page_store.h"
+
+typedef enum kv_op {
+    KV_OP_RESERVE,    /* one page a call */
+    KV_OP_RELEASE,    /* one page a call */
+    KV_OP_RESERVE_16, /* 16 pages a call */
+    KV_OP_RELEASE_16, /* 16 pages a call */
+    KV_OP_APPEND,     /* a page at the end of a block table, one table after another */
+    KV_OP_FORK,       /* of whole tables */
+    KV_OP_N
+} kv_op;
+
+const char *kv_op_name(kv_op op);
+
+/* Rounds of all operations by n_threads at once, each with pages and tables of its own, until wall_ms have passed and every thread has done
+ * a round after a first that is not counted. ns[op]: nanoseconds of thread CPU time a page, the loop around the call and the store
+ * included, the reading of the clock not. The store is whole again. NO_MEMORY; INTERNAL when a page was lost. */
+quire_err kv_bench_ops(page_store *store, int32_t n_pages, int32_t n_threads, int32_t wall_ms, double ns[KV_OP_N]);
+
+/* Appends a page to each of n_seqs sequences in turn, n_samples times in all, each timed alone: ns[i] by the monotonic clock, the clock's
+ * own time taken off. The store must have n_seqs * 64 pages. */
+quire_err kv_bench_append_times(page_store *store, int32_t n_seqs, int32_t n_samples, double *ns);
+
+#endif

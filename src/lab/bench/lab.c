@@ -1,0 +1,347 @@
+#include "lab/bench/lab.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/engine_config.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "lab/bench/figures.h"
+
+enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
+
+static quire_err open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l, quire_error *err) {
+    model_desc d;
+    compute_mode compute;
+    dtype kv;
+    TRY(model_describe(f, &d, err));
+    TRY(options_compute(o, &d, &compute, err));
+    TRY(options_kv_dtype(o, compute, &kv, err));
+    backend_options bo = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
+    TRY(backend_cpu_open(&bo, &l->b, err));
+    TRY(model_open(f, l->b, max_len, &l->m, err));
+    l->desc = model_description(l->m);
+    return kv_layout_init(l->desc, kv, o->page_tokens, &l->layout, err);
+}
+
+static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, quire_error *err) {
+    int32_t rows = options_max_rows(o, max_len);
+    step_limits limits = {.max_rows = rows, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
+    engine_options eo = {.page_tokens = o->page_tokens,
+                         .n_pages = o->n_pages,
+                         .max_model_len = max_len,
+                         .max_batched_tokens = rows,
+                         .max_seqs = o->max_seqs,
+                         .prefill_chunk = o->prefill_chunk,
+                         .no_chunked_prefill = o->no_chunked_prefill,
+                         .no_fork_sharing = o->no_fork_sharing,
+                         .no_cascade = o->no_cascade,
+                         .schedule_lambda = o->schedule_lambda,
+                         .step_target_us = o->step_target_us,
+                         .swap_bytes = o->swap_bytes,
+                         .max_requests = MAX_REQUESTS,
+                         .starts_paused = true};
+    TRY(options_prefix_cache(o, &eo.prefix_cache, err));
+    TRY(options_schedule(o, &eo.schedule, err));
+    if (kv_policy_parse(o->eviction_policy, &eo.eviction) != QUIRE_OK) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: no such eviction policy", o->eviction_policy);
+    }
+    TRY(l->b->ops->step_open(l->b, &limits, &l->layout, l->desc->n_vocab, err));
+    TRY(l->b->ops->kv_open(l->b, o->n_pages, err));
+    TRY(engine_open(l->m, l->b, &l->layout, &eo, &l->e, err));
+    quire_err e = wake_init(&l->reader);
+    e = e == QUIRE_OK ? engine_out_open(l->e, &l->reader, &l->out) : e;
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "the engine's events: %s", quire_err_text(e));
+}
+
+quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_error *err) {
+    *out = (lab){.max_len = max_len, .n_threads = o->n_threads, .reader = {-1}};
+    model_file *f = NULL;
+    quire_err e = options_open_file(o, &f, err);
+    if (e == QUIRE_OK) {
+        e = open_model(o, max_len, f, out, err);
+        model_file_close(f);
+    }
+    e = e == QUIRE_OK ? open_engine(o, max_len, out, err) : e;
+    if (e != QUIRE_OK) {
+        lab_close(out);
+    }
+    return e;
+}
+
+void lab_close(lab *l) {
+    engine_out_close(l->out);
+    engine_close(l->e);
+    if (l->reader.fd >= 0) {
+        wake_deinit(&l->reader);
+    }
+    model_close(l->m);
+    if (l->b != NULL) {
+        l->b->ops->close(l->b);
+    }
+    *l = (lab){.reader = {-1}};
+}
+
+/* One run: who is on the way. */
+typedef struct course {
+    lab *l;
+    lab_request *requests;
+    int32_t n, n_sent, n_open, n_ended, n_runners, n_going;
+    lab_result *result;
+    double first_sum, gap_sum;
+    int64_t n_gaps;
+} course;
+
+/* One sample of a request on its way: the engine's `user`. */
+typedef struct runner {
+    lab_request *request;
+    bool leads; /* the first sample: its tokens are kept */
+    int32_t n_tokens;
+    int64_t last_us;
+    uint64_t digest;
+} runner;
+
+static uint64_t add_to_digest(uint64_t digest, int32_t token) {
+    return (digest ^ (uint64_t)(uint32_t)token) * 0x100000001b3u;
+}
+
+/* Digests are summed over answers, in whatever order they end, so each is mixed. */
+static uint64_t end_digest(uint64_t digest) {
+    return rng_next(&digest);
+}
+
+uint64_t lab_digest(const int32_t *tokens, int32_t n) {
+    uint64_t digest = 0;
+    for (int32_t i = 0; i < n; i++) {
+        digest = add_to_digest(digest, tokens[i]);
+    }
+    return end_digest(digest);
+}
+
+static int32_t samples_of(const lab_request *r) {
+    return r->n_samples > 1 ? r->n_samples : 1;
+}
+
+/* Prompt: what the earlier one said in all, then its own tokens. *out is the engine's to be. */
+static quire_err make_prompt(const course *c, lab_request *r, int32_t **out) {
+    const lab_request *before = r->after >= 0 ? &c->requests[r->after] : NULL;
+    int32_t n_before = before != NULL ? before->n_whole : 0;
+    r->n_prompt = n_before + r->n_tokens;
+    r->whole = mem_new((size_t)(r->n_prompt + r->n_output), sizeof *r->whole);
+    *out = mem_new((size_t)r->n_prompt, sizeof **out);
+    if (r->whole == NULL || *out == NULL) {
+        mem_free(*out);
+        return QUIRE_NO_MEMORY;
+    }
+    if (before != NULL) {
+        memcpy(r->whole, before->whole, (size_t)n_before * sizeof *r->whole);
+    }
+    memcpy(r->whole + n_before, r->tokens, (size_t)r->n_tokens * sizeof *r->whole);
+    memcpy(*out, r->whole, (size_t)r->n_prompt * sizeof **out);
+    r->n_whole = r->n_prompt;
+    return QUIRE_OK;
+}
+
+static quire_err send_request(course *c, lab_request *r, runner *runners, quire_error *err) {
+    int32_t *prompt;
+    quire_err e = make_prompt(c, r, &prompt);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "out of memory for a prompt");
+    }
+    const char *tenant = r->tenant != NULL ? r->tenant : "lab";
+    engine_request q = {.tokens = prompt, .n_tokens = r->n_prompt, .namespace = tenant, .n_namespace = strlen(tenant), .out = c->l->out};
+    sampling_params_init(&q.sampling);
+    q.sampling.temperature = r->temperature;
+    q.sampling.max_tokens = r->n_output;
+    q.sampling.ignore_eos = true;
+    q.sampling.has_seed = true;
+    q.sampling.seed = SEED;
+    q.beams = (beam_params){.width = r->beam_width, .n_groups = 1, .length_penalty = 1.0f};
+    void *users[MAX_SAMPLES];
+    request_id ids[MAX_SAMPLES];
+    for (int32_t k = 0; k < samples_of(r); k++) {
+        runners[k] = (runner){.request = r, .leads = k == 0};
+        users[k] = &runners[k];
+    }
+    r->sent_us = clock_us();
+    r->n_left = samples_of(r);
+    r->is_sent = true;
+    e = engine_submit_samples(c->l->e, &q, samples_of(r), users, ids, err);
+    if (e != QUIRE_OK) {
+        mem_free(prompt);
+    }
+    return e;
+}
+
+static void take_token(course *c, runner *u, int32_t token) {
+    lab_request *r = u->request;
+    int64_t now = clock_us();
+    if (u->last_us == 0) {
+        r->first_us = r->first_us == 0 ? now : r->first_us;
+        c->first_sum += (double)(now - r->sent_us);
+    } else {
+        c->gap_sum += (double)(now - u->last_us);
+        c->n_gaps++;
+    }
+    u->last_us = r->last_us = now;
+    u->digest = add_to_digest(u->digest, token);
+    if (u->leads) {
+        r->whole[r->n_whole++] = token;
+    }
+    c->result->n_output++;
+    c->n_going += ++u->n_tokens == LAB_GOING;
+    if (u->n_tokens == LAB_GOING && c->n_going == c->n_runners) {
+        engine_stats_read(c->l->e, &c->result->going);
+    }
+}
+
+static quire_err take_end(course *c, const runner *u, const engine_event *ev, quire_error *err) {
+    lab_request *r = u->request;
+    if (u->leads) {
+        r->n_cached = ev->n_cached;
+    }
+    c->result->n_prompt += r->n_prompt;
+    c->result->digest += end_digest(u->digest);
+    if (--r->n_left == 0) {
+        c->n_open--;
+        c->n_ended++;
+    }
+    return ev->finish == FINISH_LENGTH ? QUIRE_OK
+                                       : err_set(err, ev->error != QUIRE_OK ? ev->error : QUIRE_INTERNAL, -1, "a request ended early: %s",
+                                                 quire_err_text(ev->error));
+}
+
+/* Whether r may be sent: it stands alone, or what it follows has ended. */
+static bool may_go(const course *c, const lab_request *r) {
+    return !r->is_sent && (r->after < 0 || (c->requests[r->after].is_sent && c->requests[r->after].n_left == 0));
+}
+
+static quire_err send_more(course *c, int32_t at_once, runner *runners, const int32_t *runner0, quire_error *err) {
+    for (int32_t i = 0; i < c->n && c->n_open < at_once; i++) {
+        if (may_go(c, &c->requests[i])) {
+            TRY(send_request(c, &c->requests[i], runners + runner0[i], err));
+            c->n_open++;
+            c->n_sent++;
+        }
+    }
+    return QUIRE_OK;
+}
+
+/* On an error what is on its way is still awaited: its events name the runners. */
+static quire_err run_course(course *c, int32_t at_once, runner *runners, const int32_t *runner0, quire_error *err) {
+    quire_err e = send_more(c, at_once, runners, runner0, err);
+    engine_release(c->l->e);
+    while (c->n_open > 0) {
+        engine_event ev;
+        if (!engine_out_pop(c->l->out, &ev)) {
+            wake_wait(&c->l->reader, -1);
+            continue;
+        }
+        if (ev.finish == FINISH_NONE) {
+            take_token(c, ev.user, ev.token);
+            continue;
+        }
+        quire_error one = {.message = ""};
+        quire_err ended = take_end(c, ev.user, &ev, &one);
+        if (e == QUIRE_OK && ended != QUIRE_OK) {
+            e = ended;
+            *err = one;
+        }
+        e = e == QUIRE_OK ? send_more(c, at_once, runners, runner0, err) : e;
+    }
+    return e == QUIRE_OK && c->n_ended < c->n
+               ? err_set(err, QUIRE_INTERNAL, -1, "%d requests follow what never ended", (int)(c->n - c->n_ended))
+               : e;
+}
+
+static void fill_result(course *c, int64_t start_us) {
+    engine_stats s;
+    do { /* the last step is counted when its events have been read */
+        engine_stats_read(c->l->e, &s);
+    } while (s.n_running > 0);
+    lab_result *r = c->result;
+    int32_t n_answers = 0;
+    for (int32_t i = 0; i < c->n; i++) {
+        n_answers += samples_of(&c->requests[i]);
+    }
+    r->n_prompt_computed = s.step_rows - (r->n_output - n_answers); /* an answer's last token is never computed */
+    r->n_pages_kept = s.n_pages_cached;
+    r->n_queried = s.prompt_tokens_queried;
+    r->n_cached = s.prompt_tokens_reused;
+    r->n_pages_most = s.n_pages_held_most;
+    r->n_preemptions = s.preemptions;
+    r->n_steps = s.steps;
+    r->seconds = (double)(figures_time_us(c->l->n_threads) - start_us) * 1e-6;
+    r->first_ms = c->first_sum / n_answers / 1000;
+    r->token_ms = c->n_gaps > 0 ? c->gap_sum / (double)c->n_gaps / 1000 : 0;
+}
+
+quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err) {
+    *out = (lab_result){0};
+    course c = {.l = l, .requests = requests, .n = n, .result = out};
+    int32_t *runner0 = mem_new((size_t)n, sizeof *runner0);
+    for (int32_t i = 0; runner0 != NULL && i < n; i++) {
+        if (requests[i].n_samples > MAX_SAMPLES || requests[i].after >= i) {
+            mem_free(runner0);
+            return err_set(err, QUIRE_INVALID, -1, "request %d: at most %d samples, and after an earlier one", (int)i + 1, MAX_SAMPLES);
+        }
+        runner0[i] = c.n_runners;
+        c.n_runners += samples_of(&requests[i]);
+    }
+    runner *runners = mem_new((size_t)c.n_runners, sizeof *runners);
+    quire_err e =
+        runner0 != NULL && runners != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for %d requests", (int)n);
+    int64_t start = figures_time_us(l->n_threads);
+    e = e == QUIRE_OK ? run_course(&c, at_once, runners, runner0, err) : e;
+    if (e == QUIRE_OK) {
+        fill_result(&c, start);
+    }
+    mem_free(runners);
+    mem_free(runner0);
+    return e;
+}
+
+void lab_forget(lab_request *requests, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        lab_request *r = &requests[i];
+        mem_free(r->whole);
+        *r = (lab_request){.tokens = r->tokens,
+                           .n_tokens = r->n_tokens,
+                           .n_output = r->n_output,
+                           .n_samples = r->n_samples,
+                           .after = r->after,
+                           .tenant = r->tenant,
+                           .beam_width = r->beam_width,
+                           .temperature = r->temperature};
+    }
+}
+
+int64_t lab_peak_bytes(const lab *l, const lab_result *r) {
+    return l->b->ops->weight_bytes(l->b) + l->b->ops->step_bytes(l->b) + r->n_pages_most * l->layout.page_bytes;
+}
+
+quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
+                   int64_t *peak_bytes, quire_error *err) {
+    lab l;
+    TRY(lab_open(o, max_len, &l, err));
+    quire_err e = lab_run(&l, requests, n, at_once, out, err);
+    if (peak_bytes != NULL) {
+        *peak_bytes = lab_peak_bytes(&l, out);
+    }
+    lab_close(&l);
+    lab_forget(requests, n);
+    return e;
+}
+
+quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err) {
+    lab l;
+    quire_options small = *o;
+    small.n_pages = small.n_pages > 0 ? small.n_pages : 1;
+    TRY(lab_open(&small, small.page_tokens, &l, err));
+    snprintf(out, n, "%s, compute %s, KV %s, %s, tokens/s by %s", l.desc->name, compute_name(l.b->compute), dtype_name(l.layout.type),
+             l.b->ops->describe(l.b), figures_time_name(o->n_threads));
+    lab_close(&l);
+    return QUIRE_OK;
+}

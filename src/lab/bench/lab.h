@@ -1,0 +1,82 @@
+/* A real engine over token ids, for experiments: requests with prompts of any content are run, and what each took is noted. Below the
+ * public API, so that sequences may be longer than the model was trained for: speeds and counts do not mind.
+ *
+ * Owner: one thread; the engine's own thread runs the steps. */
+#ifndef LAB_BENCH_LAB_H
+#define LAB_BENCH_LAB_H
+
+#include "engine/engine.h"
+#include "quire.h"
+
+typedef struct lab {
+    backend *b;
+    model *m;
+    const model_desc *desc;
+    kv_layout layout;
+    engine *e;
+    engine_out *out;
+    wake reader;
+    int32_t max_len, n_threads; /* as asked for */
+} lab;
+
+/* One request, and what came of it. */
+typedef struct lab_request {
+    const int32_t *tokens; /* [n_tokens] its prompt, or, behind another's answer, what is added */
+    int32_t n_tokens;
+    int32_t n_output;  /* tokens to produce, no fewer; n_samples > 1: by each */
+    int32_t n_samples; /* 0 counts as 1 */
+    int32_t after; /* index of the request that must have ended before; its prompt and answer come first in this one's prompt. -1: none */
+    const char *tenant; /* NULL: everybody's */
+    int32_t beam_width; /* 0: none; else the best of so many beams is the answer, and n_samples is 1 */
+    float temperature;
+    /* found */
+    int32_t n_prompt, n_cached;         /* of the first sample */
+    int64_t sent_us, first_us, last_us; /* clock_us; last_us: of its last token, in all samples */
+    int32_t n_left;                     /* samples that run */
+    int32_t *whole;                     /* [n_whole] prompt and the first sample's answer */
+    int32_t n_whole;
+    bool is_sent;
+} lab_request;
+
+/* Tokens after which a sample's steps are like each other: its pages are copied, the system has given memory for the next. */
+#define LAB_GOING 3
+
+typedef struct lab_result {
+    int64_t n_prompt, n_output;  /* tokens; each sample's prompt counts */
+    int64_t n_prompt_computed;   /* prompt tokens that were not found but computed, with what preempted sequences computed again */
+    int64_t n_queried, n_cached; /* prompt tokens looked up in the cache and found */
+    int64_t n_pages_most;        /* held at once */
+    int64_t n_pages_kept;        /* cached at the end */
+    int64_t n_preemptions, n_steps;
+    double seconds;            /* from the first sent to the last token, by figures_time_us */
+    double first_ms, token_ms; /* wall time, means: to the first token; between tokens */
+    uint64_t digest;           /* of all answers: equal where they are */
+    engine_stats going;        /* the engine's counts when the last sample had LAB_GOING tokens; zeros where some had fewer */
+} lab_result;
+
+/* Opens model and engine. Of o these count: model, compute, kv_dtype, isa, n_threads, prefix_cache, eviction_policy, schedule, page_tokens,
+ * n_pages (needed), max_batched_tokens, max_seqs, prefill_chunk, step_target_us, swap_bytes and the switches. max_len: the longest
+ * sequence. */
+quire_err lab_open(const quire_options *o, int32_t max_len, lab *out, quire_error *err);
+void lab_close(lab *l);
+
+/* Runs requests[0..n), at most `at_once` of them at a time, in order among those that may go; the first of them start together; all tokens
+ * are seen. The lab is new: its counters are the result's. *err says which failed. */
+quire_err lab_run(lab *l, lab_request *requests, int32_t n, int32_t at_once, lab_result *out, quire_error *err);
+/* Frees what lab_run left in requests. */
+void lab_forget(lab_request *requests, int32_t n);
+
+/* The bytes of weights, step buffers and the pages that were held at most. */
+int64_t lab_peak_bytes(const lab *l, const lab_result *r);
+
+/* What one answer adds to a digest. */
+uint64_t lab_digest(const int32_t *tokens, int32_t n);
+
+/* lab_open, lab_run, lab_close. *peak_bytes, unless NULL, is lab_peak_bytes. */
+quire_err lab_once(const quire_options *o, int32_t max_len, lab_request *requests, int32_t n, int32_t at_once, lab_result *out,
+                   int64_t *peak_bytes, quire_error *err);
+
+/* A line for people: model, numeric configuration, machine. out holds n bytes. QUIRE_* as when a lab is opened. */
+quire_err lab_describe(const quire_options *o, char *out, size_t n, quire_error *err);
+
+#endif

@@ -1,0 +1,22 @@
+/* The loops for AVX-512 with VNNI: what they share with that of AVX512_BF16, which is compiled apart. Included by files of these
+ * instruction sets only. */
+#ifndef LAB_BENCH_PEAK_AVX512_H
+#define LAB_BENCH_PEAK_AVX512_H
+
+#include "backend/cpu/simd.h"
+
+enum { SUMS = 16 };
+
+static inline __attribute__((always_inline)) float sum_of(const __m512 *a) {
+    __m512 sum = a[0];
+    UNROLL
+    for (int i = 1; i < SUMS; i++) {
+        sum = _mm512_add_ps(sum, a[i]);
+    }
+    return f_tree_sum((f32x16){sum});
+}
+
+/* The loop of bf16, for a table of peak_avx512.c: n rounds of a vdpbf16ps a sum. */
+float peak_dot_bf16(int32_t n);
+
+#endif

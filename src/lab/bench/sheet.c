@@ -1,0 +1,74 @@
+#include "lab/bench/sheet.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "json/json_out.h"
+
+void sheet_begin(const sheet *s, const char *heading) {
+    if (s->json) {
+        return;
+    }
+    if (heading != NULL) {
+        printf("%s\n", heading);
+    }
+    for (int32_t i = 0; i < s->n_columns; i++) {
+        const sheet_column *c = &s->columns[i];
+        printf("%s%*s", i > 0 ? " " : "", c->decimals == SHEET_TEXT ? -c->width : c->width, c->title);
+    }
+    printf("\n");
+}
+
+static void add_cell(json_out *line, const sheet_column *c, const sheet_cell *v) {
+    json_name(line, c->name);
+    if (c->decimals == SHEET_TEXT) {
+        json_cstr(line, v->text != NULL ? v->text : "");
+    } else if (c->decimals == 0 && isfinite(v->number)) {
+        json_int(line, (int64_t)llround(v->number));
+    } else {
+        json_exact(line, v->number);
+    }
+}
+
+void sheet_row(const sheet *s, const sheet_cell *cells) {
+    if (s->json) {
+        json_line l;
+        json_out *line = json_line_begin(&l);
+        json_cstr(json_name(line, "experiment"), s->what);
+        for (int32_t i = 0; i < s->n_columns; i++) {
+            add_cell(line, &s->columns[i], &cells[i]);
+        }
+        json_line_print(&l);
+        return;
+    }
+    for (int32_t i = 0; i < s->n_columns; i++) {
+        const sheet_column *c = &s->columns[i];
+        if (c->decimals == SHEET_TEXT) {
+            printf("%s%*s", i > 0 ? " " : "", -c->width, cells[i].text != NULL ? cells[i].text : "");
+        } else if (isfinite(cells[i].number)) {
+            printf("%s%*.*f", i > 0 ? " " : "", c->width, c->decimals, cells[i].number);
+        } else {
+            printf("%s%*s", i > 0 ? " " : "", c->width, "-");
+        }
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
+void sheet_note(const sheet *s, const char *format, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!s->json) {
+        printf("%s\n", text);
+        fflush(stdout);
+        return;
+    }
+    json_line l;
+    json_out *line = json_line_begin(&l);
+    json_cstr(json_name(line, "experiment"), s->what);
+    json_cstr(json_name(line, "note"), text);
+    json_line_print(&l);
+}

@@ -1,0 +1,45 @@
+/* `quire bench attention`: its flags. */
+#include <stddef.h>
+
+#include "lab/bench/bench_attention.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct options {
+    cli_options cli;
+    bench_attention_options own;
+} options;
+
+#define AT(member) .offset = offsetof(options, member)
+
+static const flag own_flags[] = {
+    {"--context", "LIST", "tokens that a decoded one sees (1024,8192,32768)", FLAG_TEXT, AT(own.contexts)},
+    {"--prompt", "N", "tokens of the prompt that is prefilled (8192)", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 20},
+    {"--kv-dtype", "LIST", "types of keys and values (f16,bf16,int8)", FLAG_TEXT, AT(own.types)},
+    {"--isa", NULL, "instruction set", FLAG_CHOICE, AT(own.isa), .choices = choices_isa},
+    {"--threads -t", "N", "threads (0: one a core)", FLAG_COUNT, AT(own.n_threads), .minimum = 0, .maximum = 1024},
+    {"--runs", "N", "runs behind each figure, the least of which counts (5)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {0},
+};
+static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};
+
+static void defaults(cli_options *o) {
+    bench_attention_options_init(&((options *)(void *)o)->own);
+}
+
+static quire_err run(const cli_options *o, quire_error *err) {
+    bench_attention_options own = ((const options *)(const void *)o)->own;
+    own.json = o->json;
+    return bench_attention_run(&own, err);
+}
+
+const command command_bench_attention = {
+    .name = "bench attention",
+    .summary = "how fast attention is by itself, and what pages cost it",
+    .usage = "quire bench attention",
+    .examples = "  quire bench attention --context 1024,32768 --threads 1 --json\n",
+    .argument = ARGUMENT_NONE,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run,
+};

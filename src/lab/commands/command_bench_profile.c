@@ -1,0 +1,52 @@
+/* `quire bench profile`: its flags. */
+#include <stddef.h>
+
+#include "lab/bench/bench_profile.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct options {
+    cli_options cli;
+    bench_profile_options own;
+} options;
+
+#define AT(member) .offset = offsetof(options, member)
+
+static const flag own_flags[] = {
+    {"--batch", "N", "sequences that decode together (32)", FLAG_COUNT, AT(own.batch), .minimum = 1, .maximum = 1024},
+    {"--prompt", "N", "tokens of each prompt (128)", FLAG_COUNT, AT(own.n_prompt), .minimum = 1, .maximum = 1 << 16},
+    {"--shared", "N", "of them the first, which are the same in all prompts (0)", FLAG_COUNT, AT(own.n_shared), .minimum = 0,
+     .maximum = 1 << 16},
+    {"--steps", "N", "decoding steps that are looked at (32)", FLAG_COUNT, AT(own.n_steps), .minimum = 1, .maximum = 4096},
+    {"--type", "TYPE", "weights of the random 1.1B model that is run without MODEL (q4_0)", FLAG_TEXT, AT(own.type)},
+    {"--per-layer", NULL, "every layer of a decode too", FLAG_SWITCH, AT(own.per_layer)},
+    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(cli.engine.compute), .choices = choices_compute},
+    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(cli.engine.kv_dtype), .choices = choices_kv_dtype},
+    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(cli.engine.n_threads), .minimum = 0, .maximum = 1024},
+    {"--isa", NULL, "instruction set of the kernels", FLAG_CHOICE, AT(cli.engine.isa), .choices = choices_isa},
+    {0},
+};
+static const flag *const groups[] = {own_flags, flags_json, flags_cpu_bind, flags_help, NULL};
+
+static void defaults(cli_options *o) {
+    bench_profile_options_init(&((options *)(void *)o)->own);
+}
+
+static quire_err run(const cli_options *o, quire_error *err) {
+    bench_profile_options own = ((const options *)(const void *)o)->own;
+    own.engine = o->engine;
+    own.json = o->json;
+    return bench_profile_run(&own, err);
+}
+
+const command command_bench_profile = {
+    .name = "bench profile",
+    .summary = "where the time of a step goes, stage by stage",
+    .usage = "quire bench profile [MODEL]",
+    .examples = "  quire bench profile\n"
+                "  quire bench profile builtin --batch 4 --prompt 64 --per-layer\n",
+    .argument = ARGUMENT_MODEL_OR_NONE,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run,
+};

@@ -1,0 +1,89 @@
+/* `quire bench serving`: its flags. */
+#include <stddef.h>
+
+#include "base/err.h"
+#include "lab/bench/bench_serving.h"
+#include "lab/commands/lab_commands.h"
+#include "lab/commands/served_flags.h"
+
+typedef struct options {
+    served_options served;
+    bench_serving_options own;
+} options;
+
+#define AT(member) .offset = offsetof(options, member)
+
+static const flag load_flags[] = {
+    {"--model -m", "MODEL", "serve with this model; without: simulate", FLAG_TEXT, AT(served.cli.engine.model)},
+    {"--trace", "FILE", "its requests (see quire sim --help) instead of Poisson arrivals", FLAG_TEXT, AT(own.trace)},
+    {"--lengths", "NAME", "of prompts and answers: like sharegpt's or alpaca's (sharegpt)", FLAG_TEXT, AT(own.lengths)},
+    {"--rate", "N", "arrivals a second (2)", FLAG_PART, AT(own.rate), .minimum = 1e-6, .maximum = 1e6},
+    {"--requests", "N", "how many (1000; of a trace: all)", FLAG_COUNT, AT(own.n_requests), .minimum = 1, .maximum = INT32_MAX},
+    {"--seed", "N", "of arrivals and lengths (1)", FLAG_BYTES, AT(own.seed)},
+    {0},
+};
+static const flag prediction_flags[] = {
+    {"--calibrate", NULL, "predict from what steps cost before and after each run", FLAG_SWITCH, AT(own.calibrate)},
+    {"--runs", "N", "really served so many times, figures being means (1)", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {0},
+};
+static const flag engine_flags[] = {
+    {"--page-size --block-size", "N", "tokens a page holds (16)", FLAG_POWER_OF_TWO, AT(served.server.page_tokens), .minimum = 1,
+     .maximum = 256},
+    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(served.cli.engine.compute), .choices = choices_compute},
+    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(served.cli.engine.kv_dtype), .choices = choices_kv_dtype},
+    {"--prefix-cache", NULL, "reuse of prompts' beginnings, by token or by page", FLAG_CHOICE, AT(served.cli.engine.prefix_cache),
+     .choices = choices_prefix_cache},
+    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(served.cli.engine.n_threads), .minimum = 0, .maximum = 1024},
+    {0},
+};
+static const flag *const groups[] = {load_flags, flags_served_by, prediction_flags, flags_served, engine_flags,
+                                     flags_json, flags_help,      flags_help_all,   NULL};
+
+static void defaults(cli_options *o) {
+    compare_options_init(&((options *)(void *)o)->served.server);
+    bench_serving_options_init(&((options *)(void *)o)->own);
+}
+
+/* The same limits for the engine that runs and the server that is simulated; what was not given is as each has it. */
+static quire_err limit_engine(const compare_options *s, quire_options *e, quire_error *err) {
+    e->max_seqs = s->max_seqs > 0 ? s->max_seqs : e->max_seqs;
+    e->max_batched_tokens = s->max_rows > 0 ? s->max_rows : e->max_batched_tokens;
+    e->prefill_chunk = s->max_chunk;
+    e->max_model_len = s->max_model_len;
+    e->page_tokens = s->page_tokens;
+    e->step_target_us = s->step_target_us;
+    if (s->kv_tokens > 0) {
+        int64_t n_pages = s->kv_tokens / s->page_tokens;
+        if (n_pages < 1 || n_pages > INT32_MAX) {
+            return err_set(err, QUIRE_INVALID, -1, "--kv-tokens %lld: must hold at least a page", (long long)s->kv_tokens);
+        }
+        e->n_pages = (int32_t)n_pages;
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run(const cli_options *o, quire_error *err) {
+    const options *given = (const void *)o;
+    bench_serving_options own = given->own;
+    own.engine = o->engine;
+    own.server = given->served.server;
+    own.json = o->json;
+    TRY(limit_engine(&own.server, &own.engine, err));
+    return bench_serving_run(&own, err);
+}
+
+const command command_bench_serving = {
+    .name = "bench serving",
+    .summary = "requests a second under a bound on latency, simulated or really served",
+    .usage = "quire bench serving [MODEL]",
+    .examples = "  quire bench serving --described opt-13b,a100-40gb --lengths sharegpt --rate 2 --slo token=0.2\n"
+                "  quire bench serving builtin --lengths alpaca --rate 30 --requests 500 --cost cost.json\n"
+                "  quire bench serving builtin --trace requests.jsonl --shrink 64 --speed 10 --calibrate\n"
+                "without a MODEL nothing is run: the engine's planner is, on a described device or one that was calibrated\n",
+    .argument = ARGUMENT_MODEL_OR_NONE,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run,
+};

@@ -1,0 +1,141 @@
+/* `quire bench pages|sharing|prefix|workload|ablation|scenario`: their flags. */
+#include <stddef.h>
+
+#include "base/err.h"
+#include "lab/bench/experiment.h"
+#include "lab/commands/lab_commands.h"
+
+typedef struct options {
+    cli_options cli;
+    experiment_options own;
+} options;
+
+#define AT(member) .offset = offsetof(options, member)
+
+static const flag own_flags[] = {
+    {"--pages", "LIST", "pages: tokens a page holds (1,2,4 .. 256)", FLAG_TEXT, AT(own.pages)},
+    {"--samples", "LIST", "sharing: answers to a prompt (2,4,6)", FLAG_TEXT, AT(own.samples)},
+    {"--runs", "N", "runs behind each measured figure", FLAG_COUNT, AT(own.n_runs), .minimum = 1, .maximum = 64},
+    {"--model -m", "MODEL", "the model that is run (builtin)", FLAG_TEXT, AT(own.engine.model)},
+    {"--compute --dtype", NULL, "how matrix products are computed", FLAG_CHOICE, AT(own.engine.compute), .choices = choices_compute},
+    {"--kv-dtype", NULL, "type of stored keys and values", FLAG_CHOICE, AT(own.engine.kv_dtype), .choices = choices_kv_dtype},
+    {"--threads -t", "N", "compute threads (0: one a core)", FLAG_COUNT, AT(own.engine.n_threads), .minimum = 0, .maximum = 1024},
+    {"--page-size", "N", "tokens a page holds (16)", FLAG_POWER_OF_TWO, AT(own.engine.page_tokens), .minimum = 1, .maximum = 256},
+    {0},
+};
+static const flag *const groups[] = {own_flags, flags_json, flags_help, NULL};
+
+static void defaults(cli_options *o) {
+    experiment_options_init(&((options *)(void *)o)->own);
+}
+
+/* Runs an experiment with what was given; one of which there is only one takes no name. */
+static quire_err run_named(const cli_options *o, quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
+    experiment_options own = ((const options *)(const void *)o)->own;
+    own.name = o->argument;
+    own.json = o->json;
+    return run(&own, err);
+}
+
+static quire_err run_lone(const cli_options *o, quire_err (*run)(const experiment_options *o, quire_error *err), quire_error *err) {
+    if (o->argument) {
+        return err_set(err, QUIRE_INVALID, -1, "%s: this experiment takes flags only", o->argument);
+    }
+    return run_named(o, run, err);
+}
+
+static quire_err run_pages(const cli_options *o, quire_error *err) {
+    return run_lone(o, experiment_pages, err);
+}
+
+static quire_err run_sharing(const cli_options *o, quire_error *err) {
+    return run_lone(o, experiment_sharing, err);
+}
+
+static quire_err run_prefix(const cli_options *o, quire_error *err) {
+    return run_lone(o, experiment_prefix, err);
+}
+
+static quire_err run_workload(const cli_options *o, quire_error *err) {
+    return run_named(o, experiment_workload, err);
+}
+
+static quire_err run_ablation(const cli_options *o, quire_error *err) {
+    return run_named(o, experiment_ablation, err);
+}
+
+static quire_err run_scenario(const cli_options *o, quire_error *err) {
+    return run_named(o, experiment_scenario, err);
+}
+
+const command command_bench_pages = {
+    .name = "bench pages",
+    .summary = "speed, waste and tables by page size",
+    .usage = "quire bench pages",
+    .examples = "  quire bench pages --pages 4,16,64\n",
+    .argument = ARGUMENT_NAME,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run_pages,
+};
+
+const command command_bench_sharing = {
+    .name = "bench sharing",
+    .summary = "what sharing a prompt's pages among its answers saves",
+    .usage = "quire bench sharing",
+    .examples = "  quire bench sharing --samples 2,4,6\n",
+    .argument = ARGUMENT_NAME,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run_sharing,
+};
+
+const command command_bench_prefix = {
+    .name = "bench prefix",
+    .summary = "what the prefix index costs strangers, and what it saves",
+    .usage = "quire bench prefix",
+    .examples = "  quire bench prefix --runs 15 --threads 1\n",
+    .argument = ARGUMENT_NAME,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run_prefix,
+};
+
+const command command_bench_workload = {
+    .name = "bench workload",
+    .summary = "speed and hit rate of kinds of requests, by cache and policy",
+    .usage = "quire bench workload [NAME]",
+    .examples = "  quire bench workload chatbot                           also: mmlu5 gsm8k react json long chat unique\n",
+    .argument = ARGUMENT_NAME,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run_workload,
+};
+
+const command command_bench_ablation = {
+    .name = "bench ablation",
+    .summary = "workloads with one mechanism switched off",
+    .usage = "quire bench ablation [NAME]",
+    .examples = "  quire bench ablation chat --json\n",
+    .argument = ARGUMENT_NAME,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run_ablation,
+};
+
+const command command_bench_scenario = {
+    .name = "bench scenario",
+    .summary = "memory and speed of a model, alone and with others",
+    .usage = "quire bench scenario [NAME]",
+    .examples = "  quire bench scenario mixed-random                      also: single mixed chat long\n",
+    .argument = ARGUMENT_NAME,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run_scenario,
+};

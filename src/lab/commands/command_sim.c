@@ -1,0 +1,63 @@
+/* `quire sim`: its flags. */
+#include <stddef.h>
+
+#include "base/err.h"
+#include "lab/commands/lab_commands.h"
+#include "lab/commands/served_flags.h"
+#include "lab/sim/sim.h"
+
+typedef struct options {
+    served_options served;
+    sim_options own;
+} options;
+
+#define AT(member) .offset = offsetof(options, member)
+
+static const flag own_flags[] = {
+    {"--pages", "LIST", "capacities in pages (halves of what the whole trace fills)", FLAG_TEXT, AT(own.pages)},
+    {"--policy", "LIST", "eviction: all, or some of lru,lfu,gdsf,learned,belady (lru)", FLAG_TEXT, AT(own.policies)},
+    {"--page-size --block-size --page-tokens", "N", "tokens a page holds (16)", FLAG_POWER_OF_TWO, AT(own.page_tokens), .minimum = 1,
+     .maximum = 512},
+    {"--prefix-cache", "token|page", "reuse to the token, or of whole pages only (token)", FLAG_TEXT, AT(own.prefix_cache)},
+    {"--concurrency", "N", "requests open at once (1)", FLAG_COUNT, AT(own.concurrency), .minimum = 1, .maximum = 1 << 16},
+    {"--limit", "N", "read this many requests (0: all)", FLAG_COUNT, AT(own.limit), .minimum = 0, .maximum = INT32_MAX},
+    {"--svg", "FILE", "plot hit rate against capacity", FLAG_TEXT, AT(own.svg)},
+    {"--compare", NULL, "serve it: simulate every way to batch and to give memory", FLAG_SWITCH, AT(served.server.all)},
+    {0},
+};
+static const flag *const groups[] = {own_flags, flags_served_by, flags_served, flags_json, flags_help, flags_help_all, NULL};
+
+static void defaults(cli_options *o) {
+    compare_options_init(&((options *)(void *)o)->served.server);
+    sim_options_init(&((options *)(void *)o)->own);
+}
+
+static quire_err run(const cli_options *o, quire_error *err) {
+    const options *given = (const void *)o;
+    sim_options own = given->own;
+    if (!o->argument) {
+        return err_set(err, QUIRE_INVALID, -1, "quire sim needs a TRACE: a file of requests; `quire sim --help` names the formats");
+    }
+    own.trace = o->argument;
+    own.server = given->served.server;
+    own.server.prefix_cache = own.prefix_cache;
+    own.json = own.server.json = o->json;
+    return sim_run(&own, err);
+}
+
+const command command_sim = {
+    .name = "sim",
+    .summary = "what a prefix cache of some size and policy finds in a trace of requests",
+    .usage = "quire sim TRACE [--pages LIST] [--policy LIST|all]",
+    .examples = "  quire sim conversation.jsonl --pages 100000,400000 --policy all --svg hits.svg\n"
+                "  quire sim conversation.jsonl --compare --described llama-3-8b,a100-80gb --slo first=5,gap=0.1\n"
+                "a trace: Mooncake's jsonl (timestamp, input_length, output_length, hash_ids), Azure's csv, or a line a request:\n"
+                "  {\"t\": 1.5, \"tenant\": \"a\", \"prompt\": [[\"system\", 2000], [\"user 7\", 30]], \"output\": [[\"answer 7\", 150]]}\n"
+                "where [\"name\", n] is the first n tokens of the text of that name, a number in the list a token id, and a number\n"
+                "in its place so many tokens that no other request has; t in seconds\n",
+    .argument = ARGUMENT_TRACE,
+    .flags = groups,
+    .options_size = sizeof(options),
+    .defaults = defaults,
+    .run = run,
+};

@@ -1,0 +1,30 @@
+#include "lab/commands/served_flags.h"
+
+#include <stddef.h>
+
+#define AT(member) .offset = offsetof(served_options, member)
+
+const flag flags_served_by[] = {
+    {"--described", "MODEL,DEVICE", "what serves, by data sheet, as in opt-13b,a100-40gb", FLAG_TEXT, AT(server.described)},
+    {"--cost", "FILE", "what serves, as `quire bench calibrate` measured it", FLAG_TEXT, AT(server.cost)},
+    {0},
+};
+const flag flags_served[] = {
+    {"--slo", "BOUNDS", "find the highest rate within first=S,gap=S,token=S seconds", FLAG_TEXT, AT(server.slo)},
+    {"--cost-per-hour", "DOLLARS", "of the device: what a million tokens cost", FLAG_PART, AT(server.cost_per_hour), .minimum = 0,
+     .maximum = 1e9},
+    {"--speed", "N", "the trace's clock runs that many times as fast (1)", FLAG_PART, AT(server.speed), .minimum = 1e-6, .maximum = 1e9},
+    {"--shrink", "N", "prompts and answers become an Nth as long (1)", FLAG_COUNT, AT(server.shrink), .minimum = 1, .maximum = 1 << 20},
+    {"--kv-tokens", "N", "tokens that the memory holds (what the device has room for)", FLAG_BYTES, AT(server.kv_tokens)},
+    {"--max-num-seqs", "N", "sequences running at once (64; described: 256)", FLAG_COUNT, AT(server.max_seqs), .minimum = 1,
+     .maximum = 1 << 16, .rare = true},
+    {"--max-num-batched-tokens", "N", "rows a step (512; described: 2048)", FLAG_COUNT, AT(server.max_rows), .minimum = 1,
+     .maximum = 1 << 20, .rare = true},
+    {"--chunk", "N", "most prompt tokens of one sequence in a step (0: as many as fit)", FLAG_COUNT, AT(server.max_chunk), .minimum = 0,
+     .maximum = INT32_MAX, .rare = true},
+    {"--max-model-len", "N", "tokens a sequence may have (the model's)", FLAG_COUNT, AT(server.max_model_len), .minimum = 1,
+     .maximum = 1 << 24, .rare = true},
+    {"--step-target-ms", "MS", "longest step while streams run (100)", FLAG_MILLISECONDS, AT(server.step_target_us), .minimum = 0,
+     .maximum = 1e7, .rare = true},
+    {0},
+};

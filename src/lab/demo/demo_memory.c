@@ -1,0 +1,256 @@
+/* wall, alloc, table: what sequences take of a pool. Tables and pool are the engine's own; bytes are counted. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "base/str.h"
+#include "core/kv_layout.h"
+#include "kv/table.h"
+#include "lab/bench/baseline.h"
+#include "lab/demo/demo_parts.h"
+
+enum { MAX_CONCURRENCY = 4096, N_EXTRA = 61 };
+
+/* Llama 7B, f16: 32 layers, 32 heads of 128. */
+#define TOKEN_BYTES (2 * 32 * 32 * 128 * 2)
+#define MIB         (1 << 20)
+
+/* Mean lengths of ShareGPT's conversations, as measured for vLLM (Kwon et al. 2023, arXiv:2309.06180, figure 11). */
+#define MEAN_PROMPT 161.31
+#define MEAN_OUTPUT 337.99
+#define SEED        2309
+
+/* ---- wall ---- */
+
+static int32_t draw(uint64_t *seed, double mean, int32_t most) {
+    double u = ((double)(rng_next(seed) >> 11) + 0.5) * 0x1p-53, v = ceil(-log(u) * mean);
+    return v > most ? most : (int32_t)v;
+}
+
+/* The tokens of n sequences: given ones in turn, or drawn. */
+static void draw_lengths(const demo_numbers *given, int32_t max_len, int32_t n, int32_t *out) {
+    uint64_t seed = SEED;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t prompt = draw(&seed, MEAN_PROMPT, max_len - 1);
+        out[i] = given->n > 0 ? given->v[i % given->n] : prompt + draw(&seed, MEAN_OUTPUT, max_len - prompt);
+    }
+}
+
+/* Pages that the sequences hold in a pool, when each has all its tokens. */
+static quire_err count_pages(const int32_t *lengths, int32_t n, int32_t page_tokens, int64_t *out) {
+    int64_t needs = 0;
+    for (int32_t i = 0; i < n; i++) {
+        needs += kv_pages_for(lengths[i], page_tokens);
+    }
+    kv_pool *pool;
+    TRY(needs > INT32_MAX / 2 ? QUIRE_TOO_LARGE : kv_pool_open((int32_t)needs, &pool));
+    kv_table *tables = mem_new((size_t)n, sizeof *tables);
+    kv_copies none = {0};
+    quire_err e = tables != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+    for (int32_t i = 0; e == QUIRE_OK && i < n; i++) {
+        e = kv_table_append(pool, &tables[i], lengths[i], page_tokens, &none);
+    }
+    *out = kv_pool_counts(pool).n_held;
+    for (int32_t i = 0; tables != NULL && i < n; i++) {
+        kv_table_deinit(pool, &tables[i]);
+    }
+    mem_free(tables);
+    kv_pool_close(pool);
+    return e;
+}
+
+static quire_err wall_row(const sheet *s, const int32_t *lengths, int32_t n, int32_t max_len, int32_t page_tokens) {
+    int64_t tokens = 0, reserved = 0, longest = 0, pages;
+    for (int32_t i = 0; i < n; i++) {
+        reserved_seq q = {.n_now = lengths[i]};
+        tokens += reservation_slots(RESERVE_GROWING, &q, max_len, page_tokens);
+        reserved += reservation_slots(RESERVE_MAX, &q, max_len, page_tokens);
+        longest = lengths[i] > longest ? lengths[i] : longest;
+    }
+    TRY(count_pages(lengths, n, page_tokens, &pages));
+    double held = (double)pages * page_tokens, mib = (double)TOKEN_BYTES / MIB;
+    sheet_row(s, (sheet_cell[]){{NULL, n},
+                                {NULL, (double)tokens / n},
+                                {NULL, (double)reserved * mib},
+                                {NULL, (double)tokens * mib},
+                                {NULL, (double)(tokens + longest - 1) * mib},
+                                {NULL, held * mib},
+                                {NULL, 100 * (1 - (double)tokens / (double)reserved)},
+                                {NULL, 100 * (1 - (double)tokens / held)}});
+    return QUIRE_OK;
+}
+
+quire_err demo_wall(const demo_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"concurrency", "requests", 8, 0},           {"mean_tokens", "mean tokens", 11, 1},
+                                           {"static_mib", "static MiB", 10, 1},         {"growing_mib", "growing MiB", 11, 1},
+                                           {"growing_peak_mib", "its peak", 9, 1},      {"paged_mib", "paged MiB", 9, 1},
+                                           {"static_wasted", "static wasted %", 15, 2}, {"paged_wasted", "paged wasted %", 14, 2}};
+    demo_numbers batches, given = {.n = 0};
+    int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16);
+    TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
+    TRY(o->lengths != NULL ? demo_read_numbers("--lengths", o->lengths, NULL, &given, err) : QUIRE_OK);
+    for (int32_t i = 0; i < given.n; i++) {
+        if (given.v[i] > max_len) {
+            return err_set(err, QUIRE_INVALID, -1, "--lengths: %d is more than the %d of --max-len", (int)given.v[i], (int)max_len);
+        }
+    }
+    sheet s = {"demo wall", DEMO_COLUMNS(columns), o->json};
+    sheet_begin(&s, "Keys and values of so many sequences at their full length; static: room for the longest; growing: one piece each, "
+                    "exactly as long");
+    for (int32_t i = 0; i < batches.n; i++) {
+        if (batches.v[i] > MAX_CONCURRENCY) {
+            return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i], MAX_CONCURRENCY);
+        }
+        int32_t *lengths = mem_new((size_t)batches.v[i], sizeof *lengths);
+        if (lengths == NULL) {
+            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+        }
+        draw_lengths(&given, max_len, batches.v[i], lengths);
+        quire_err e = wall_row(&s, lengths, batches.v[i], max_len, page_tokens);
+        mem_free(lengths);
+        if (e != QUIRE_OK) {
+            return err_set(err, e, -1, "%d sequences: %s", (int)batches.v[i], quire_err_text(e));
+        }
+    }
+    sheet_note(&s, "bytes of a 7B shape in f16 (%d a token), static length %d, page %d; lengths %s (counted in a real pool, exact)",
+               TOKEN_BYTES, (int)max_len, (int)page_tokens,
+               given.n > 0 ? "as given" : "drawn with ShareGPT's means, 161 and 338, exponential, seed 2309");
+    return QUIRE_OK;
+}
+
+/* ---- alloc ---- */
+
+/* Rows until the pool is full; what finds no room is shown with 0 pages. */
+static quire_err alloc_rows(const sheet *s, const demo_numbers *requests, kv_pool *pool, kv_table *tables, int32_t max_len,
+                            int32_t page_tokens) {
+    int64_t static_free = kv_pool_counts(pool).n_pages, per_static = kv_pages_for(max_len, page_tokens);
+    kv_copies none = {0};
+    for (int32_t i = 0; i < requests->n; i++) {
+        quire_err e = kv_table_append(pool, &tables[i], requests->v[i], page_tokens, &none);
+        if (e != QUIRE_OK && e != QUIRE_NO_ROOM) {
+            return e;
+        }
+        bool static_fits = static_free >= per_static;
+        static_free -= static_fits ? per_static : 0;
+        sheet_row(s, (sheet_cell[]){{NULL, i + 1},
+                                    {NULL, requests->v[i]},
+                                    {NULL, tables[i].n_pages},
+                                    {NULL, e == QUIRE_OK ? (double)tables[i].n_pages * page_tokens - requests->v[i] : 0},
+                                    {NULL, kv_pool_counts(pool).n_free},
+                                    {NULL, static_fits ? (double)per_static : 0},
+                                    {NULL, static_fits ? (double)max_len - requests->v[i] : 0},
+                                    {NULL, (double)static_free}});
+    }
+    return QUIRE_OK;
+}
+
+quire_err demo_alloc(const demo_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"request", "request", 7, 0},
+                                           {"tokens", "tokens", 7, 0},
+                                           {"pages", "pages", 6, 0},
+                                           {"unused", "unused slots", 12, 0},
+                                           {"pages_free", "free", 6, 0},
+                                           {"static_pages", "static pages", 12, 0},
+                                           {"static_unused", "unused slots", 12, 0},
+                                           {"static_free", "free", 6, 0}};
+    demo_numbers requests;
+    int32_t max_len = demo_or(o->max_len, 2048), page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 512);
+    TRY(demo_read_numbers("--lengths", o->lengths, "29,1295,500,80,2000,161,7,338", &requests, err));
+    kv_pool *pool;
+    kv_table tables[FIGURES_MAX_POINTS] = {{0}};
+    quire_err e = kv_pool_open(n_pages, &pool);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "a pool of %d pages: %s", (int)n_pages, quire_err_text(e));
+    }
+    sheet s = {"demo alloc", DEMO_COLUMNS(columns), o->json};
+    char heading[128];
+    snprintf(heading, sizeof heading, "A pool of %d pages of %d tokens, %d in all; static: %d tokens for everyone", (int)n_pages,
+             (int)page_tokens, (int)(n_pages * page_tokens), (int)max_len);
+    sheet_begin(&s, heading);
+    e = alloc_rows(&s, &requests, pool, tables, max_len, page_tokens);
+    kv_counts counts = kv_pool_counts(pool);
+    sheet_note(&s, "%d of %d pages held; 0 pages: no room (a real pool and block tables, exact)", (int)counts.n_held, (int)counts.n_pages);
+    for (int32_t i = 0; i < requests.n; i++) {
+        kv_table_deinit(pool, &tables[i]);
+    }
+    kv_pool_close(pool);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s", quire_err_text(e));
+}
+
+/* ---- table ---- */
+
+static quire_err pages_text(const kv_table *t, strbuf *out) {
+    strbuf_clear(out);
+    for (int32_t i = 0; i < t->n_pages; i++) {
+        TRY(strbuf_addf(out, "%s%d", i > 0 ? " " : "", (int)t->pages[i].v));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err table_row(const sheet *s, const char *what, const kv_pool *pool, const kv_table *t, int32_t page_tokens, strbuf *text) {
+    int32_t p = t->n_tokens - 1;
+    TRY(pages_text(t, text));
+    sheet_row(s, (sheet_cell[]){{what, 0},
+                                {NULL, p >= 0 ? p : SHEET_ABSENT},
+                                {NULL, t->n_tokens},
+                                {NULL, t->n_pages},
+                                {NULL, p >= 0 ? p % page_tokens : SHEET_ABSENT},
+                                {NULL, p >= 0 ? (double)kv_table_slot(t, p, page_tokens) : SHEET_ABSENT},
+                                {NULL, kv_pool_counts(pool).n_free},
+                                {text->n > 0 ? text->p : "none", 0}});
+    return QUIRE_OK;
+}
+
+/* The prompt at once, then token by token: a row whenever a page fills up or is taken, every row where there are few. */
+static quire_err grow(const sheet *s, kv_pool *pool, kv_table *t, int32_t n_prompt, int32_t n_more, int32_t page_tokens, strbuf *text) {
+    kv_copies none = {0};
+    TRY(kv_table_append(pool, t, n_prompt, page_tokens, &none));
+    TRY(table_row(s, "prompt", pool, t, page_tokens, text));
+    for (int32_t i = 0; i < n_more; i++) {
+        int32_t before = t->n_pages;
+        TRY(kv_table_append(pool, t, 1, page_tokens, &none));
+        const char *what = t->n_pages > before              ? "page taken"
+                           : t->n_tokens % page_tokens == 0 ? "page full"
+                           : i == n_more - 1                ? "last"
+                                                            : "token";
+        if (n_more <= 16 || strcmp(what, "token") != 0) {
+            TRY(table_row(s, what, pool, t, page_tokens, text));
+        }
+    }
+    kv_table_clear(pool, t);
+    return table_row(s, "freed", pool, t, page_tokens, text);
+}
+
+quire_err demo_table(const demo_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"event", "", 10, SHEET_TEXT}, {"position", "position", 8, 0},
+                                           {"tokens", "tokens", 6, 0},    {"n_pages", "pages", 5, 0},
+                                           {"offset", "offset", 6, 0},    {"slot", "slot", 5, 0},
+                                           {"pages_free", "free", 4, 0},  {"pages", "block table", 24, SHEET_TEXT}};
+    demo_numbers prompt;
+    int32_t page_tokens = demo_or(o->page_tokens, 16), n_pages = demo_or(o->n_pages, 8), n_more = demo_or(o->n_tokens, N_EXTRA);
+    TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "24", &prompt, err));
+    kv_pool *pool;
+    quire_err e = kv_pool_open(n_pages, &pool);
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "a pool of %d pages: %s", (int)n_pages, quire_err_text(e));
+    }
+    sheet s = {"demo table", DEMO_COLUMNS(columns), o->json};
+    char heading[128];
+    snprintf(heading, sizeof heading, "A prompt of %d tokens, then %d more; %d pages of %d tokens", (int)prompt.v[0], (int)n_more,
+             (int)n_pages, (int)page_tokens);
+    sheet_begin(&s, heading);
+    kv_table t = {0};
+    strbuf text = {0};
+    e = grow(&s, pool, &t, prompt.v[0], n_more, page_tokens, &text);
+    if (e == QUIRE_OK) {
+        sheet_note(&s, "slot = page x %d + offset (a real pool and block table, exact)", (int)page_tokens);
+    }
+    strbuf_deinit(&text);
+    kv_table_deinit(pool, &t);
+    kv_pool_close(pool);
+    return e == QUIRE_OK ? e
+                         : err_set(err, e, -1, "%d tokens in %d pages of %d: %s", (int)(prompt.v[0] + n_more), (int)n_pages,
+                                   (int)page_tokens, quire_err_text(e));
+}

@@ -1,0 +1,210 @@
+/* snapshot, cache: what a cache of keys and values changes (time), and what it does not (a single bit). The model is really run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kv/table.h"
+#include "lab/bench/bare.h"
+#include "lab/bench/baseline_kv.h"
+#include "lab/demo/demo_parts.h"
+
+enum { MAX_ROWS = 512, SEED = 11 };
+
+/* ---- snapshot ---- */
+
+/* Two runs over the same tokens: in one piece, and in pages that lie anywhere. */
+typedef struct snapshot {
+    bare b;
+    int32_t n_prompt, n_decode;
+    int32_t *tokens;           /* [n_prompt + n_decode] */
+    float *contiguous, *paged; /* [n_decode][n_vocab] */
+} snapshot;
+
+/* Teacher-forced: the tokens are given, every row of logits behind the prompt is kept. */
+static quire_err collect_logits(snapshot *s, const int32_t *pages, float *out) {
+    size_t width = (size_t)s->b.desc->n_vocab;
+    TRY(bare_prefill(&s->b, s->tokens, s->n_prompt, pages));
+    for (int32_t i = 0; i < s->n_decode; i++) {
+        memcpy(out + (size_t)i * width, bare_logits(&s->b, 0), width * sizeof *out);
+        bare_part p = {s->tokens, s->n_prompt + i, 1, pages, true};
+        TRY(bare_forward(&s->b, &p, 1));
+    }
+    return QUIRE_OK;
+}
+
+static quire_err run_contiguous(snapshot *s) {
+    baseline_kv *k;
+    TRY(baseline_kv_attach(s->b.b, BASELINE_GROWING, 1, s->n_prompt + s->n_decode, &k));
+    quire_err e = collect_logits(s, NULL, s->contiguous);
+    e = e == QUIRE_OK ? baseline_kv_error(k) : e;
+    baseline_kv_detach(k);
+    return e;
+}
+
+/* Page ids in an order drawn at random, so that no two neighbours of the sequence are neighbours in memory. */
+static void scatter(int32_t n, int32_t *pages) {
+    uint64_t seed = SEED;
+    for (int32_t i = 0; i < n; i++) {
+        int32_t other = (int32_t)(rng_next(&seed) % (uint64_t)(i + 1));
+        pages[i] = pages[other];
+        pages[other] = i;
+    }
+}
+
+static quire_err run_paged(snapshot *s, int32_t n_pages) {
+    int32_t *pages = mem_new((size_t)n_pages, sizeof *pages);
+    if (pages == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    scatter(n_pages, pages);
+    quire_err e = collect_logits(s, pages, s->paged);
+    mem_free(pages);
+    return e;
+}
+
+static quire_err compare_runs(const sheet *sh, snapshot *s, int32_t page_tokens, quire_error *err) {
+    int32_t n_pages = (int32_t)kv_pages_for(s->n_prompt + s->n_decode, page_tokens);
+    size_t n = (size_t)s->n_decode * (size_t)s->b.desc->n_vocab;
+    s->tokens = mem_new((size_t)(s->n_prompt + s->n_decode), sizeof *s->tokens);
+    s->contiguous = mem_new(n, sizeof *s->contiguous);
+    s->paged = mem_new(n, sizeof *s->paged);
+    quire_err e = s->tokens && s->contiguous && s->paged ? QUIRE_OK : QUIRE_NO_MEMORY;
+    if (e == QUIRE_OK) {
+        bare_prompt(&s->b, SEED, s->n_prompt + s->n_decode, s->tokens);
+        e = run_contiguous(s);
+        e = e == QUIRE_OK ? run_paged(s, n_pages) : e;
+    }
+    if (e != QUIRE_OK) {
+        return err_set(err, e, -1, "%s", quire_err_text(e));
+    }
+    int64_t n_different = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_different += memcmp(&s->contiguous[i], &s->paged[i], sizeof(float)) != 0;
+    }
+    sheet_row(sh, (sheet_cell[]){{NULL, page_tokens},
+                                 {NULL, s->n_prompt + s->n_decode},
+                                 {NULL, n_pages},
+                                 {NULL, (double)n},
+                                 {NULL, (double)n_different},
+                                 {n_different == 0 ? "yes" : "no", 0}});
+    return n_different == 0
+               ? QUIRE_OK
+               : err_set(err, QUIRE_INTERNAL, -1, "pages of %d tokens change %lld logits", (int)page_tokens, (long long)n_different);
+}
+
+quire_err demo_snapshot(const demo_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"page_tokens", "page", 5, 0},    {"tokens", "tokens", 7, 0},
+                                           {"pages", "pages", 6, 0},         {"logits", "logits compared", 15, 0},
+                                           {"different", "different", 9, 0}, {"equal", "equal bits", 10, SHEET_TEXT}};
+    static const int32_t sizes[] = {1, 4, 16, 64, 256};
+    demo_numbers prompt;
+    TRY(demo_read_numbers("--prompt-lengths", o->prompt_lengths, "300", &prompt, err));
+    int32_t n_decode = demo_or(o->n_tokens, 32);
+    sheet sh = {"demo snapshot", DEMO_COLUMNS(columns), o->json};
+    sheet_begin(&sh, "Logits behind a prompt, keys and values in one growing piece against pages strewn over the pool");
+    quire_err e = QUIRE_OK;
+    for (size_t i = 0; e == QUIRE_OK && i < sizeof sizes / sizeof *sizes; i++) {
+        snapshot s = {.n_prompt = prompt.v[0], .n_decode = n_decode};
+        int32_t n = s.n_prompt + n_decode;
+        bare_options bo = {.engine = &o->engine,
+                           .page_tokens = sizes[i],
+                           .n_pages = (int32_t)kv_pages_for(n, sizes[i]),
+                           .max_rows = MAX_ROWS,
+                           .max_seqs = 1,
+                           .max_len = n};
+        TRY(bare_open(&bo, &s.b, err));
+        e = compare_runs(&sh, &s, sizes[i], err);
+        if (e == QUIRE_OK && i + 1 == sizeof sizes / sizeof *sizes) {
+            sheet_note(
+                &sh,
+                "%s, compute %s, KV %s: %d tokens of prompt, then %d one by one; both ways really computed, compared byte for byte (exact)",
+                s.b.desc->name, compute_name(s.b.b->compute), dtype_name(s.b.layout.type), (int)s.n_prompt, (int)n_decode);
+        }
+        bare_close(&s.b);
+        mem_free(s.tokens);
+        mem_free(s.contiguous);
+        mem_free(s.paged);
+    }
+    return e;
+}
+
+/* ---- cache ---- */
+
+typedef struct cache_demo {
+    bare b;
+    int32_t *tokens, *pages; /* [longest + 1]; the identity */
+    int32_t n_runs;
+} cache_demo;
+
+/* One token at position n behind n cached ones, and the same by computing all n + 1; milliseconds, the fastest of n_runs. The chosen token
+ * must agree. */
+static quire_err time_token(cache_demo *d, int32_t n, double *with, double *without) {
+    double cached[FIGURES_MAX_RUNS], whole[FIGURES_MAX_RUNS];
+    for (int32_t run = 0; run < d->n_runs; run++) {
+        TRY(bare_prefill(&d->b, d->tokens, n, d->pages));
+        int64_t start = figures_time_us(d->b.n_threads);
+        bare_part p = {d->tokens, n, 1, d->pages, true};
+        TRY(bare_forward(&d->b, &p, 1));
+        int32_t token = bare_greedy(&d->b, 0);
+        cached[run] = (double)(figures_time_us(d->b.n_threads) - start) / 1000;
+        start = figures_time_us(d->b.n_threads);
+        TRY(bare_prefill(&d->b, d->tokens, n + 1, d->pages));
+        int32_t again = bare_greedy(&d->b, 0);
+        whole[run] = (double)(figures_time_us(d->b.n_threads) - start) / 1000;
+        TRY(token == again ? QUIRE_OK : QUIRE_INTERNAL);
+    }
+    *with = figures_percentile(cached, d->n_runs, 0.0);
+    *without = figures_percentile(whole, d->n_runs, 0.0);
+    return QUIRE_OK;
+}
+
+static quire_err cache_rows(const sheet *s, cache_demo *d, const demo_numbers *contexts) {
+    for (int32_t i = 0; i < contexts->n; i++) {
+        double with, without;
+        TRY(time_token(d, contexts->v[i], &with, &without));
+        sheet_row(s, (sheet_cell[]){{NULL, contexts->v[i]}, {NULL, with}, {NULL, without}, {NULL, without / with}});
+    }
+    return QUIRE_OK;
+}
+
+quire_err demo_cache(const demo_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"tokens", "tokens before", 13, 0},
+                                           {"cached_ms", "with cache ms", 13, 3},
+                                           {"uncached_ms", "without ms", 10, 3},
+                                           {"ratio", "ratio", 8, 1}};
+    demo_numbers contexts;
+    TRY(demo_read_numbers("--context", o->contexts, "32,64,128,256,512,1024", &contexts, err));
+    int32_t longest = 0;
+    for (int32_t i = 0; i < contexts.n; i++) {
+        longest = contexts.v[i] > longest ? contexts.v[i] : longest;
+    }
+    cache_demo d = {.n_runs = demo_or(o->n_runs, 5)};
+    int32_t n_pages = (int32_t)kv_pages_for(longest + 1, 16);
+    bare_options bo = {
+        .engine = &o->engine, .page_tokens = 16, .n_pages = n_pages, .max_rows = longest + 1, .max_seqs = 1, .max_len = longest + 1};
+    TRY(bare_open(&bo, &d.b, err));
+    d.tokens = mem_new((size_t)longest + 1, sizeof *d.tokens);
+    d.pages = mem_new((size_t)n_pages, sizeof *d.pages);
+    quire_err e = d.tokens && d.pages ? QUIRE_OK : QUIRE_NO_MEMORY;
+    sheet s = {"demo cache", DEMO_COLUMNS(columns), o->json};
+    if (e == QUIRE_OK) {
+        for (int32_t i = 0; i < n_pages; i++) {
+            d.pages[i] = i;
+        }
+        bare_prompt(&d.b, SEED, longest + 1, d.tokens);
+        sheet_begin(&s, "The time of one more token: keys and values of those before it kept, or all computed again");
+        e = cache_rows(&s, &d, &contexts);
+    }
+    if (e == QUIRE_OK) {
+        sheet_note(&s, "%s, compute %s, %s; %s, fastest of %d runs in turn (measured); both ways choose the same token", d.b.desc->name,
+                   compute_name(d.b.b->compute), d.b.b->ops->describe(d.b.b), figures_time_name(d.b.n_threads), (int)d.n_runs);
+    } else {
+        err_set(err, e, -1, "%s", e == QUIRE_INTERNAL ? "the two ways choose different tokens" : quire_err_text(e));
+    }
+    mem_free(d.tokens);
+    mem_free(d.pages);
+    bare_close(&d.b);
+    return e;
+}

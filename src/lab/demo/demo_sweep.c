@@ -1,0 +1,68 @@
+/* sweep: speed, latency and memory by batch and length. The model is really run, by the engine. */
+#include <stdio.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "core/kv_layout.h"
+#include "lab/bench/experiment_parts.h"
+#include "lab/demo/demo_parts.h"
+
+enum { MAX_BATCH = 64, MIB = 1 << 20 };
+
+static quire_err sweep_row(const demo_options *o, const sheet *s, int32_t n, int32_t length, int32_t n_output, quire_error *err) {
+    int32_t lengths[MAX_BATCH];
+    lab_request requests[MAX_BATCH];
+    for (int32_t i = 0; i < n; i++) {
+        lengths[i] = length;
+    }
+    int32_t *tokens = trial_prompts(lengths, n, n_output, requests);
+    if (tokens == NULL) {
+        return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
+    }
+    trial t = {.options = o->engine, .requests = requests, .n = n, .at_once = n, .max_len = length + n_output};
+    t.options.max_seqs = n;
+    t.options.step_target_us = 0;
+    t.options.prefix_cache = "none";
+    t.options.n_pages = n * (int32_t)kv_pages_for(t.max_len, t.options.page_tokens);
+    quire_err e = trials_run(&t, 1, demo_or(o->n_runs, 1), false, err);
+    mem_free(tokens);
+    TRY(e);
+    const lab_result *r = &t.best;
+    sheet_row(s, (sheet_cell[]){{NULL, n},
+                                {NULL, length},
+                                {NULL, trial_speed(r)},
+                                {NULL, r->token_ms},
+                                {NULL, r->first_ms},
+                                {NULL, (double)r->n_pages_most},
+                                {NULL, (double)t.peak_bytes / MIB}});
+    return QUIRE_OK;
+}
+
+quire_err demo_sweep(const demo_options *o, quire_error *err) {
+    static const sheet_column columns[] = {
+        {"batch", "batch", 5, 0},       {"length", "length", 6, 0},           {"tokens_per_s", "tokens/s", 9, 1},
+        {"token_ms", "ms/token", 8, 2}, {"first_token_ms", "first ms", 9, 1}, {"pages_most", "pages", 6, 0},
+        {"peak_mib", "peak MiB", 8, 2}};
+    demo_numbers batches, lengths;
+    char machine[160];
+    int32_t n_output = demo_or(o->n_tokens, 16);
+    TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16", &batches, err));
+    TRY(demo_read_numbers("--context", o->contexts, "32,128,512,1024", &lengths, err));
+    for (int32_t i = 0; i < batches.n; i++) {
+        if (batches.v[i] > MAX_BATCH) {
+            return err_set(err, QUIRE_INVALID, -1, "--batch %d: at most %d here", (int)batches.v[i], MAX_BATCH);
+        }
+    }
+    TRY(lab_describe(&o->engine, machine, sizeof machine, err));
+    sheet s = {"demo sweep", DEMO_COLUMNS(columns), o->json};
+    sheet_begin(&s, "Requests of so many tokens, so many at once; tokens/s: of all answers, prompts' time included");
+    for (int32_t i = 0; i < lengths.n; i++) {
+        for (int32_t j = 0; j < batches.n; j++) {
+            TRY(sweep_row(o, &s, batches.v[j], lengths.v[i], n_output, err));
+        }
+    }
+    sheet_note(&s,
+               "%s; answers of %d tokens; times measured (fastest of %d), pages counted; peak: weights, buffers and the pages held at most",
+               machine, (int)n_output, (int)demo_or(o->n_runs, 1));
+    return QUIRE_OK;
+}

@@ -1,0 +1,184 @@
+/* tput: the same decoding steps, by how attention gets at keys and values. The model is really run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "kv/table.h"
+#include "lab/bench/bare.h"
+#include "lab/bench/baseline_kv.h"
+#include "lab/demo/demo_parts.h"
+
+enum { MAX_ROWS = 512, SEED = 23, PAGE_TOKENS = 16 };
+
+/* The ways of baseline_kv.h, then the engine's own: all sequences in one pass, and a pass for each. */
+enum { WAY_FUSED = BASELINE_PADDED + 1, WAY_ALONE, N_WAYS };
+
+typedef struct tput {
+    bare b;
+    kv_pool *pool;
+    int32_t max_batch, context, n_steps, n_runs;
+    int32_t *tokens;  /* [max_batch][context + n_steps] */
+    int32_t *lengths; /* [max_batch] tokens before the first step: from half the context to all of it */
+    kv_table *tables; /* [max_batch] */
+    bare_part *parts; /* [max_batch] */
+    int64_t copied;   /* bytes, of the last run's steps */
+} tput;
+
+static const int32_t *tokens_of(const tput *t, int32_t s) {
+    return t->tokens + (size_t)s * (size_t)(t->context + t->n_steps);
+}
+
+/* One token for each sequence at its place in the step; a pass for all, or one for each. */
+static quire_err decode(tput *t, int way, int32_t n_seqs, int32_t step) {
+    kv_copies none = {0};
+    for (int32_t s = 0; s < n_seqs; s++) {
+        if (way != (int)BASELINE_GROWING) {
+            TRY(kv_table_append(t->pool, &t->tables[s], 1, PAGE_TOKENS, &none));
+        }
+        t->parts[s] =
+            (bare_part){tokens_of(t, s), t->lengths[s] + step, 1, way != (int)BASELINE_GROWING ? &t->tables[s].pages->v : NULL, true};
+    }
+    int32_t at_once = way == WAY_ALONE ? 1 : n_seqs;
+    for (int32_t s = 0; s < n_seqs; s += at_once) {
+        TRY(bare_forward(&t->b, t->parts + s, at_once));
+    }
+    return QUIRE_OK;
+}
+
+/* Prompts of the batch into pieces: a batch of prompts in passes that all sequences take part in, since a piece belongs to a place in the
+ * batch. */
+static quire_err prefill_pieces(tput *t, int32_t n_seqs) {
+    int32_t rows = MAX_ROWS / t->max_batch;
+    for (int32_t at = 0, n = 1; n > 0; at += rows) {
+        n = 0;
+        for (int32_t s = 0; s < n_seqs; s++) {
+            int32_t left = t->lengths[s] - at;
+            left = left < 0 ? 0 : left < rows ? left : rows;
+            t->parts[s] = (bare_part){tokens_of(t, s), left > 0 ? at : t->lengths[s], left, NULL, false};
+            n += left;
+        }
+        TRY(n > 0 ? bare_forward(&t->b, t->parts, n_seqs) : QUIRE_OK);
+    }
+    return QUIRE_OK;
+}
+
+/* n_steps steps of a batch one way; tokens a second. */
+static quire_err run_steps(tput *t, int way, int32_t n_seqs, double *speed) {
+    baseline_kv *k = NULL;
+    if (way < WAY_FUSED) {
+        TRY(baseline_kv_attach(t->b.b, (baseline_kv_way)way, n_seqs, t->context + t->n_steps, &k));
+    }
+    quire_err e = way == (int)BASELINE_GROWING ? prefill_pieces(t, n_seqs) : QUIRE_OK;
+    int64_t copied = k != NULL ? baseline_kv_copied_bytes(k) : 0, start = figures_time_us(t->b.n_threads);
+    for (int32_t step = 0; e == QUIRE_OK && step < t->n_steps; step++) {
+        e = decode(t, way, n_seqs, step);
+    }
+    *speed = (double)n_seqs * t->n_steps / ((double)(figures_time_us(t->b.n_threads) - start) * 1e-6);
+    t->copied = k != NULL ? baseline_kv_copied_bytes(k) - copied : 0;
+    e = e == QUIRE_OK && k != NULL ? baseline_kv_error(k) : e;
+    baseline_kv_detach(k);
+    for (int32_t s = 0; s < n_seqs; s++) {
+        if (t->tables[s].n_tokens > t->lengths[s]) {
+            kv_table_truncate(t->pool, &t->tables[s], t->lengths[s], PAGE_TOKENS);
+        }
+    }
+    return e;
+}
+
+static quire_err measure(tput *t, const sheet *s, int32_t n_seqs) {
+    double speeds[N_WAYS][FIGURES_MAX_RUNS], best[N_WAYS], copied[N_WAYS];
+    for (int32_t run = 0; run < t->n_runs; run++) {
+        for (int way = 0; way < N_WAYS; way++) {
+            TRY(run_steps(t, way, n_seqs, &speeds[way][run]));
+            copied[way] = (double)t->copied / 1e6 / t->n_steps;
+        }
+    }
+    for (int way = 0; way < N_WAYS; way++) {
+        best[way] = figures_percentile(speeds[way], t->n_runs, 1.0);
+    }
+    sheet_row(s, (sheet_cell[]){{NULL, n_seqs},
+                                {NULL, best[WAY_ALONE]},
+                                {NULL, best[BASELINE_GROWING]},
+                                {NULL, best[BASELINE_GATHERED]},
+                                {NULL, best[BASELINE_PADDED]},
+                                {NULL, best[WAY_FUSED]},
+                                {NULL, best[WAY_FUSED] / best[BASELINE_GROWING]},
+                                {NULL, best[WAY_FUSED] / best[BASELINE_GATHERED]},
+                                {NULL, copied[BASELINE_GROWING]},
+                                {NULL, copied[BASELINE_GATHERED]}});
+    return QUIRE_OK;
+}
+
+static quire_err open_tput(tput *t) {
+    size_t n = (size_t)t->max_batch;
+    t->tokens = mem_new(n * (size_t)(t->context + t->n_steps), sizeof *t->tokens);
+    t->lengths = mem_new(n, sizeof *t->lengths);
+    t->tables = mem_new(n, sizeof *t->tables);
+    t->parts = mem_new(n, sizeof *t->parts);
+    TRY(t->tokens && t->lengths && t->tables && t->parts ? QUIRE_OK : QUIRE_NO_MEMORY);
+    TRY(kv_pool_open(t->max_batch * (int32_t)kv_pages_for(t->context + t->n_steps, PAGE_TOKENS), &t->pool));
+    kv_copies none = {0};
+    for (int32_t s = 0; s < t->max_batch; s++) {
+        t->lengths[s] = t->context - (s * 7 % 8) * t->context / 16;
+        bare_prompt(&t->b, SEED + (uint64_t)s, t->context + t->n_steps, t->tokens + (size_t)s * (size_t)(t->context + t->n_steps));
+        TRY(kv_table_append(t->pool, &t->tables[s], t->lengths[s], PAGE_TOKENS, &none));
+        TRY(bare_prefill(&t->b, tokens_of(t, s), t->lengths[s], &t->tables[s].pages->v));
+    }
+    return QUIRE_OK;
+}
+
+static void close_tput(tput *t) {
+    for (int32_t s = 0; t->tables != NULL && t->pool != NULL && s < t->max_batch; s++) {
+        kv_table_deinit(t->pool, &t->tables[s]);
+    }
+    kv_pool_close(t->pool);
+    mem_free(t->tokens);
+    mem_free(t->lengths);
+    mem_free(t->tables);
+    mem_free(t->parts);
+    bare_close(&t->b);
+}
+
+quire_err demo_tput(const demo_options *o, quire_error *err) {
+    static const sheet_column columns[] = {{"batch", "batch", 5, 0},           {"alone", "pass a seq", 10, 0},
+                                           {"growing", "growing", 9, 0},       {"gathered", "gathered", 9, 0},
+                                           {"padded", "padded", 9, 0},         {"fused", "fused", 9, 0},
+                                           {"over_growing", "/growing", 8, 2}, {"over_gathered", "/gathered", 9, 2},
+                                           {"growing_mb", "MB copied", 9, 2},  {"gathered_mb", "MB gathered", 11, 2}};
+    demo_numbers batches, contexts;
+    TRY(demo_read_numbers("--batch", o->batches, "1,2,4,8,16,32", &batches, err));
+    TRY(demo_read_numbers("--context", o->contexts, "256", &contexts, err));
+    tput t = {.context = contexts.v[0], .n_steps = demo_or(o->n_tokens, 16), .n_runs = demo_or(o->n_runs, 3)};
+    for (int32_t i = 0; i < batches.n; i++) {
+        t.max_batch = batches.v[i] > t.max_batch ? batches.v[i] : t.max_batch;
+    }
+    if (t.max_batch > MAX_ROWS || t.n_runs > FIGURES_MAX_RUNS || t.context < 2) {
+        return err_set(err, QUIRE_INVALID, -1, "at most %d sequences and %d runs, contexts of 2 tokens at least", MAX_ROWS,
+                       FIGURES_MAX_RUNS);
+    }
+    bare_options bo = {
+        .engine = &o->engine, .page_tokens = PAGE_TOKENS, .max_rows = MAX_ROWS, .max_seqs = t.max_batch, .max_len = t.context + t.n_steps};
+    bo.n_pages = t.max_batch * (int32_t)kv_pages_for(t.context + t.n_steps, PAGE_TOKENS);
+    TRY(bare_open(&bo, &t.b, err));
+    sheet s = {"demo tput", DEMO_COLUMNS(columns), o->json};
+    quire_err e = open_tput(&t);
+    if (e == QUIRE_OK) {
+        sheet_begin(&s, "Decoding, tokens/s; a pass for each sequence, one growing piece each, pages gathered for each, gathered and "
+                        "padded in one pass, fused");
+    }
+    for (int32_t i = 0; e == QUIRE_OK && i < batches.n; i++) {
+        e = measure(&t, &s, batches.v[i]);
+    }
+    if (e == QUIRE_OK) {
+        sheet_note(&s,
+                   "%s, compute %s, KV %s, %s; sequences of %d to %d tokens, %d steps, %s, fastest of %d runs in turn (measured; MB a step "
+                   "counted)",
+                   t.b.desc->name, compute_name(t.b.b->compute), dtype_name(t.b.layout.type), t.b.b->ops->describe(t.b.b),
+                   (int)(t.context - 7 * t.context / 16), (int)t.context, (int)t.n_steps, figures_time_name(t.b.n_threads), (int)t.n_runs);
+    } else {
+        err_set(err, e, -1, "%s", quire_err_text(e));
+    }
+    close_tput(&t);
+    return e;
+}

@@ -1,0 +1,47 @@
+/* quire-lab COMMAND ...: benches, experiments, demonstrations and the simulator. `quire` starts it for those commands. */
+#include <locale.h>
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/dispatch.h"
+#include "cli/standard_files.h"
+#include "lab/commands/lab_commands.h"
+
+static const command *const commands[] = {&command_bench,
+                                          &command_sim,
+                                          &command_bench_speed,
+                                          &command_bench_roofline,
+                                          &command_bench_profile,
+                                          &command_bench_kv,
+                                          &command_bench_engine,
+                                          &command_bench_memory,
+                                          &command_bench_preempt,
+                                          &command_bench_attention,
+                                          &command_bench_serving,
+                                          &command_bench_calibrate,
+                                          &command_bench_sampler,
+                                          &command_bench_kernels,
+                                          &command_bench_stall,
+                                          &command_bench_start,
+                                          &command_bench_pages,
+                                          &command_bench_sharing,
+                                          &command_bench_prefix,
+                                          &command_bench_workload,
+                                          &command_bench_ablation,
+                                          &command_bench_scenario,
+                                          &command_bench_tiers,
+                                          &command_demo,
+                                          NULL};
+
+static void print_help(void) {
+    printf("quire-lab %s: measures and shows what quire does\n\nusage: quire COMMAND [flags]\n\n", quire_version());
+    dispatch_list(commands);
+    printf("\n`quire COMMAND --help` lists a command's flags; `quire-lab --version` prints the version.\n");
+}
+
+int main(int argc, char **argv) {
+    const program lab = {"quire-lab", commands, quire_commands, print_help};
+    setlocale(LC_CTYPE, "");
+    standard_files_open();
+    return standard_files_finish(dispatch(&lab, argc, argv));
+}

@@ -1,0 +1,270 @@
+#include "lab/sim/compare.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file/show.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/sheet.h"
+
+enum { DESCRIBED_SEQS = 256, DESCRIBED_ROWS = 2048, MEASURED_SEQS = 64, MEASURED_ROWS = 512 }; /* of vLLM then; of this engine */
+enum { MAX_DOUBLINGS = 12, HALVINGS = 6 };
+
+void compare_options_init(compare_options *o) {
+    *o = (compare_options){.prefix_cache = "token", .speed = 1, .shrink = 1, .page_tokens = 16, .step_target_us = 100000};
+}
+
+/* One way to serve. */
+typedef struct way {
+    const char *batching_name, *cache_name;
+    batching batching;
+    reservation reservation;
+    serving_cache cache;
+} way;
+
+static const way ways[] = {
+    {"static", "none", BATCH_STATIC, RESERVE_MAX, SERVING_CACHE_NONE},
+    {"static", "none", BATCH_STATIC, RESERVE_ORACLE, SERVING_CACHE_NONE},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_MAX, SERVING_CACHE_NONE},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_POW2, SERVING_CACHE_NONE},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_ORACLE, SERVING_CACHE_NONE},
+    {"iteration", "none", BATCH_ITERATION, RESERVE_GROWING, SERVING_CACHE_NONE},
+    {"continuous", "none", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_NONE},
+    {"continuous", "page", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_PAGE},
+    {"continuous", "token", BATCH_ITERATION, RESERVE_PAGED, SERVING_CACHE_TOKEN},
+};
+enum { N_WAYS = (int)(sizeof ways / sizeof *ways) };
+
+/* ---- bounds on latency ---- */
+
+typedef struct bounds {
+    double first, gap, token; /* seconds; infinite: none */
+} bounds;
+
+static quire_err parse_slo(const char *text, bounds *out, quire_error *err) {
+    *out = (bounds){INFINITY, INFINITY, INFINITY};
+    for (const char *p = text; p != NULL && *p;) {
+        size_t n = strcspn(p, "=");
+        str name = {p, n};
+        double *to = str_is(name, "first") ? &out->first : str_is(name, "gap") ? &out->gap : str_is(name, "token") ? &out->token : NULL;
+        char *end = NULL;
+        double v = p[n] == '=' ? strtod(p + n + 1, &end) : 0;
+        if (to == NULL || end == NULL || end == p + n + 1 || !(v > 0) || (*end != ',' && *end != 0)) {
+            return err_set(err, QUIRE_INVALID, p - text, "--slo %s: must be bounds in seconds, some of first=1,gap=0.1,token=0.2", text);
+        }
+        *to = v;
+        p = end + (*end == ',');
+    }
+    return QUIRE_OK;
+}
+
+double compare_seconds(double *values, int32_t n, double part) {
+    return n > 0 ? figures_percentile(values, n, part) * 1e-6 : 0;
+}
+
+double compare_mean_seconds(const double *values, int32_t n) {
+    double sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        sum += values[i];
+    }
+    return n > 0 ? sum / n * 1e-6 : 0;
+}
+
+static bool is_within(const bounds *b, serving_result *r) {
+    serving_times *t = &r->times;
+    return compare_seconds(t->first, t->n, 0.99) <= b->first && compare_seconds(t->gap, t->n, 0.99) <= b->gap &&
+           compare_mean_seconds(t->per_token, t->n) <= b->token;
+}
+
+/* ---- the server ---- */
+
+static quire_err read_cost(const compare_options *o, cost_model *cost, quire_error *err) {
+    if (o->cost != NULL) {
+        return cost_read(o->cost, cost, err);
+    }
+    char model[COST_NAME_BYTES];
+    size_t n = strcspn(o->described, ",");
+    snprintf(model, sizeof model, "%.*s", (int)(n < sizeof model ? n : sizeof model - 1), o->described);
+    return cost_describe(model, o->described[n] == ',' ? o->described + n + 1 : "", cost, err);
+}
+
+static quire_err parse_cache(const char *text, serving_cache *out, quire_error *err) {
+    static const char *const names[] = {"none", "page", "token"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (serving_cache)i;
+            return QUIRE_OK;
+        }
+    }
+    return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be none, page or token", text);
+}
+
+quire_err compare_server_of(const compare_options *o, const cost_model *cost, serving_options *out, quire_error *err) {
+    bool measured = o->described == NULL;
+    *out = (serving_options){.cost = cost,
+                             .batching = BATCH_ITERATION,
+                             .reservation = RESERVE_PAGED,
+                             .kv_tokens = o->kv_tokens > 0 ? o->kv_tokens : cost->kv_tokens,
+                             .page_tokens = o->page_tokens,
+                             .max_model_len = o->max_model_len > 0 ? o->max_model_len : cost->max_model_len,
+                             .max_seqs = o->max_seqs > 0 ? o->max_seqs : measured ? MEASURED_SEQS : DESCRIBED_SEQS,
+                             .max_rows = o->max_rows > 0 ? o->max_rows : measured ? MEASURED_ROWS : DESCRIBED_ROWS,
+                             .max_chunk = o->max_chunk,
+                             .step_target_us = o->step_target_us,
+                             .speed = o->speed};
+    out->max_rows = out->max_rows > out->max_seqs ? out->max_rows : out->max_seqs;
+    return parse_cache(o->prefix_cache, &out->cache, err);
+}
+
+quire_err compare_server(const compare_options *o, cost_model *cost, serving_options *out, quire_error *err) {
+    if ((o->cost == NULL) == (o->described == NULL)) {
+        return err_set(err, QUIRE_INVALID, -1,
+                       "a device is needed: --cost FILE (of `quire bench calibrate`) or --described MODEL,DEVICE, and only one of them");
+    }
+    TRY(read_cost(o, cost, err));
+    return compare_server_of(o, cost, out, err);
+}
+
+/* The highest rate, in requests a second, at which the server stays within the bounds: the trace's clock is sped up and slowed down.
+ * Infinite where no speed breaks them, 0 where every speed does. */
+static quire_err highest_rate(const trace *t, const serving_options *server, const bounds *b, double *out, quire_error *err) {
+    serving_options o = *server;
+    double trace_s = (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6;
+    double good = 0, bad = INFINITY;
+    o.speed = server->speed;
+    for (int32_t i = 0; i < 2 * MAX_DOUBLINGS + HALVINGS; i++) {
+        serving_result r;
+        TRY(serving_run(t, &o, &r, err));
+        bool within = is_within(b, &r);
+        serving_result_deinit(&r);
+        *(within ? &good : &bad) = o.speed;
+        if (bad / good < 1 + 1.0 / (1 << HALVINGS) || o.speed > server->speed * (1 << MAX_DOUBLINGS) ||
+            o.speed * (1 << MAX_DOUBLINGS) < server->speed) {
+            break;
+        }
+        o.speed = good == 0 ? bad / 2 : isinf(bad) ? good * 2 : sqrt(good * bad);
+    }
+    *out = isinf(bad) ? INFINITY : trace_s > 0 ? t->n_requests / trace_s * good : 0;
+    return QUIRE_OK;
+}
+
+/* ---- the table ---- */
+
+static const sheet_column columns[] = {
+    {"batching", "batching", 10, SHEET_TEXT},
+    {"reservation", "memory", 8, SHEET_TEXT},
+    {"prefix_cache", "cache", 6, SHEET_TEXT},
+    {"requests_per_s", "req/s", 8, 3},
+    {"output_tokens_per_s", "tokens/s", 9, 1},
+    {"first_p50_s", "first 50%", 10, 4},
+    {"first_p99_s", "99%, s", 10, 4},
+    {"gap_p99_s", "gap 99%, s", 10, 5},
+    {"token_mean_s", "s/token", 9, 5},
+    {"running", "at once", 8, 2},
+    {"live_percent", "KV live%", 8, 1},
+    {"hit_percent", "hit %", 6, 1},
+    {"preemptions", "preempted", 9, 0},
+    {"refused", "refused", 7, 0},
+    {"highest_rate", "slo req/s", 9, 3},
+    {"cost_per_million", "$/M tokens", 10, 3},
+};
+enum { N_COLUMNS = (int)(sizeof columns / sizeof *columns) };
+
+/* Dollars for a million tokens of answers at a rate of requests a second. */
+static double cost_per_million(const compare_options *o, const serving_result *r, double rate) {
+    double tokens_per_s = rate * (double)r->output_tokens / r->times.n;
+    return o->cost_per_hour > 0 && rate > 0 && isfinite(rate) ? o->cost_per_hour / 3600 / tokens_per_s * 1e6 : SHEET_ABSENT;
+}
+
+static void print_row(const sheet *s, const compare_options *o, const way *w, serving_result *r, double rate) {
+    serving_times *t = &r->times;
+    double span_s = r->span_us * 1e-6, served = t->n / span_s;
+    sheet_cell cells[N_COLUMNS] = {{.text = w->batching_name}, {.text = reservation_name(w->reservation)}, {.text = w->cache_name}};
+    double numbers[] = {served,
+                        (double)r->output_tokens / span_s,
+                        compare_seconds(t->first, t->n, 0.5),
+                        compare_seconds(t->first, t->n, 0.99),
+                        compare_seconds(t->gap, t->n, 0.99),
+                        compare_mean_seconds(t->per_token, t->n),
+                        r->running_us / r->busy_us,
+                        100 * r->live_us / r->reserved_us,
+                        100.0 * (double)r->hit_tokens / (double)r->prompt_tokens,
+                        (double)r->n_preemptions,
+                        r->n_refused,
+                        rate,
+                        cost_per_million(o, r, o->slo != NULL ? rate : served)};
+    for (int32_t i = 3; i < N_COLUMNS; i++) {
+        cells[i].number = numbers[i - 3];
+    }
+    sheet_row(s, cells);
+}
+
+static quire_err run_way(const sheet *s, const compare_options *o, const trace *t, const serving_options *server, const way *w,
+                         double *rate, quire_error *err) {
+    serving_options so = *server;
+    bounds b;
+    serving_result r;
+    so.batching = w->batching;
+    so.reservation = w->reservation;
+    so.cache = w->cache;
+    *rate = SHEET_ABSENT;
+    TRY(parse_slo(o->slo, &b, err));
+    if (o->slo != NULL) {
+        TRY(highest_rate(t, &so, &b, rate, err));
+    }
+    TRY(serving_run(t, &so, &r, err));
+    print_row(s, o, w, &r, *rate);
+    serving_result_deinit(&r);
+    return QUIRE_OK;
+}
+
+static void print_gains(const sheet *s, const double *rates) {
+    double paged = rates[6], token = rates[8];
+    if (isfinite(paged) && rates[2] > 0 && rates[4] > 0 && isfinite(rates[2]) && isfinite(rates[4])) {
+        sheet_note(
+            s,
+            "pages stand %.2f times the requests of the same planner with max reserved, %.2f times of one that knew the answers' lengths",
+            paged / rates[2], paged / rates[4]);
+    }
+    if (isfinite(paged) && isfinite(token) && paged > 0) {
+        sheet_note(s, "the prefix cache stands %.2f times the requests of pages without it", token / paged);
+    }
+}
+
+static void print_head(const sheet *s, const compare_options *o, const trace *t, const serving_options *server, const char *name) {
+    char heading[512];
+    double trace_s = (double)(t->requests[t->n_requests - 1].arrival_us - t->requests[0].arrival_us) * 1e-6 / o->speed;
+    snprintf(heading, sizeof heading,
+             "%.100s: %d requests in %.1f s, mean prompt %.1f, answer %.1f tokens\n%s on %s: %lld tokens of memory for keys and values, %d "
+             "sequences and %d rows a step, "
+             "pages of %d; simulated with the engine's planner",
+             name, (int)t->n_requests, trace_s, (double)t->n_prompt_tokens / t->n_requests, (double)t->n_output_tokens / t->n_requests,
+             server->cost->model, server->cost->device, (long long)server->kv_tokens, (int)server->max_seqs, (int)server->max_rows,
+             (int)server->page_tokens);
+    sheet_begin(s, heading);
+}
+
+quire_err compare_run(const compare_options *o, const trace *t, const char *name, quire_error *err) {
+    cost_model cost;
+    serving_options server;
+    bounds b;
+    double rates[N_WAYS];
+    sheet s = {.what = "serving", .columns = columns, .n_columns = N_COLUMNS, .json = o->json};
+    TRY(parse_slo(o->slo, &b, err));
+    TRY(compare_server(o, &cost, &server, err));
+    print_head(&s, o, t, &server, name);
+    if (!o->all) {
+        way one = ways[6 + server.cache];
+        return run_way(&s, o, t, &server, &one, rates, err);
+    }
+    for (int32_t i = 0; i < N_WAYS; i++) {
+        TRY(run_way(&s, o, t, &server, &ways[i], &rates[i], err));
+    }
+    if (o->slo != NULL) {
+        print_gains(&s, rates);
+    }
+    return QUIRE_OK;
+}

@@ -1,0 +1,41 @@
+#include "lab/sim/first_fit.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+quire_err first_fit_open(int64_t size, int32_t cap, first_fit *out) {
+    *out = (first_fit){.size = size, .cap = cap, .pieces = mem_new((size_t)cap, sizeof *out->pieces)};
+    return out->pieces != NULL ? QUIRE_OK : QUIRE_NO_MEMORY;
+}
+
+void first_fit_close(first_fit *f) {
+    mem_free(f->pieces);
+    *f = (first_fit){0};
+}
+
+bool first_fit_take(first_fit *f, int32_t owner, int64_t n) {
+    int64_t from = 0;
+    int32_t i = 0;
+    while (i < f->n && f->pieces[i].first - from < n) {
+        from = f->pieces[i].first + f->pieces[i].n;
+        i++;
+    }
+    if (f->n == f->cap || f->size - from < n) {
+        return false;
+    }
+    memmove(&f->pieces[i + 1], &f->pieces[i], (size_t)(f->n - i) * sizeof *f->pieces);
+    f->pieces[i] = (struct piece){from, n, owner};
+    f->n++;
+    return true;
+}
+
+void first_fit_give(first_fit *f, int32_t owner) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < f->n; i++) {
+        if (f->pieces[i].owner != owner) {
+            f->pieces[kept++] = f->pieces[i];
+        }
+    }
+    f->n = kept;
+}

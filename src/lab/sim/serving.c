@@ -1,0 +1,297 @@
+#include "lab/sim/serving.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "core/kv_layout.h"
+#include "kv/check.h"
+#include "lab/sim/serving_state.h"
+
+enum { MAX_PREEMPTIONS = 8 };  /* as in src/engine/engine.c */
+enum { MAX_IDLE_STEPS = 1000 }; /* in a row without an item: the planner stands still */
+
+int32_t serving_output(const trace_request *r) {
+    return r->n_output > 0 ? r->n_output : 1;
+}
+
+double serving_arrival(const trace *t, const serving_options *o, int32_t i) {
+    return (double)(t->requests[i].arrival_us - t->requests[0].arrival_us) / o->speed;
+}
+
+void serving_note(serving_result *r, const trace_request *q, double arrival, double first, double end) {
+    int32_t n = serving_output(q), i = r->times.n++;
+    r->times.first[i] = first - arrival;
+    r->times.gap[i] = n > 1 ? (end - first) / (n - 1) : 0;
+    r->times.per_token[i] = (end - arrival) / n;
+    r->prompt_tokens += q->n_prompt;
+    r->output_tokens += n;
+}
+
+void serving_result_deinit(serving_result *r) {
+    mem_free(r->times.first);
+    mem_free(r->times.gap);
+    mem_free(r->times.per_token);
+    *r = (serving_result){0};
+}
+
+/* ---- arrival ---- */
+
+static bool fits_at_all(const serving *s, int64_t n_tokens) {
+    int64_t pages = kv_pages_for(n_tokens, s->limits.page_tokens);
+    return n_tokens <= s->o->max_model_len && (s->pieces ? n_tokens <= s->room.size : pages <= kv_pool_counts(s->pool).n_pages);
+}
+
+static quire_err arrive(serving *s, int32_t number) {
+    const trace_request *q = &s->t->requests[number];
+    served *a = &s->seqs[number];
+    int64_t n = (int64_t)q->n_prompt + serving_output(q);
+    if (!fits_at_all(s, n)) {
+        s->r->n_refused++;
+        return QUIRE_OK;
+    }
+    *a = (served){.number = number,
+                  .n_prompt = q->n_prompt,
+                  .n_known = q->n_prompt,
+                  .n_most = (int32_t)n,
+                  .arrival = serving_arrival(s->t, s->o, number)};
+    if (s->ix != NULL) {
+        a->tokens = mem_new((size_t)n + 1, sizeof *a->tokens);
+        TRY(a->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+        trace_tokens(s->t, q, a->tokens); /* an answer of none has a token of 0 */
+        TRY(kv_index_enter(s->ix, &q->tenant, sizeof q->tenant, &a->path));
+    }
+    serving_list_insert(s->waiting, &s->n_waiting, number);
+    return QUIRE_OK;
+}
+
+/* ---- what a step does ---- */
+
+static step_work work_of(const serving *s) {
+    step_work w = {0};
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        const served *a = &s->seqs[s->plan.items[i].seq];
+        double n = s->plan.items[i].n_rows, pairs = n * (a->n_computed + (n + 1) / 2);
+        bool decodes = a->n_known - a->n_computed == 1;
+        w.rows += n;
+        w.out += a->n_computed + s->plan.items[i].n_rows == a->n_known;
+        *(decodes ? &w.decode_pairs : &w.prefill_pairs) += pairs;
+        w.copied += s->o->reservation == RESERVE_GROWING ? a->n_computed : 0;
+    }
+    return w;
+}
+
+static void note_step(serving *s, const step_work *w, double us) {
+    serving_result *r = s->r;
+    double live = 0, reserved = 0;
+    for (int32_t i = 0; i < s->n_running; i++) {
+        const served *a = &s->seqs[s->running[i]];
+        live += s->pieces ? a->n_computed : a->table.n_tokens;
+        reserved += s->pieces ? (double)a->reserved : (double)a->table.n_pages * s->limits.page_tokens;
+    }
+    r->n_steps++;
+    r->n_rows += (int64_t)w->rows;
+    r->busy_us += us;
+    r->running_us += us * s->n_running;
+    r->live_us += us * live;
+    r->reserved_us += us * reserved;
+    r->most_running = s->n_running > r->most_running ? s->n_running : r->most_running;
+}
+
+static void finish(serving *s, served *a) {
+    serving_note(s->r, &s->t->requests[a->number], a->arrival, a->first, s->now);
+    serving_release(s, a);
+    if (s->ix != NULL) {
+        kv_index_leave(s->ix, &a->path);
+    }
+    kv_table_deinit(s->pool, &a->table);
+    mem_free(a->tokens);
+    a->tokens = NULL;
+    serving_list_remove(s->running, &s->n_running, a->number);
+}
+
+/* Commits an item's rows; the last known token gives the next. */
+static void collect(serving *s, const sched_item *item) {
+    served *a = &s->seqs[item->seq];
+    a->n_computed += item->n_rows;
+    if (s->ix != NULL) {
+        (void)kv_index_publish(s->ix, &a->path, a->tokens, a->n_computed, &a->table, KV_PUBLISH_PAGES);
+    }
+    if (a->n_computed == a->n_known) {
+        a->first = a->n_known == a->n_prompt ? s->now : a->first;
+        a->n_known++;
+        if (a->n_known == a->n_most) {
+            finish(s, a);
+        }
+    }
+}
+
+static quire_err check(const serving *s, quire_error *err) {
+    if (s->pieces) {
+        return QUIRE_OK;
+    }
+    const kv_table **tables = mem_new((size_t)s->n_running + 1, sizeof *tables);
+    if (tables == NULL) {
+        return QUIRE_NO_MEMORY;
+    }
+    quire_err e = QUIRE_OK;
+    for (int32_t i = 0; i < s->n_running; i++) {
+        const served *a = &s->seqs[s->running[i]];
+        tables[i] = &a->table;
+        if (a->table.n_tokens != a->n_computed) {
+            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", a->number, a->n_computed,
+                        a->table.n_tokens);
+        }
+    }
+    e = e == QUIRE_OK ? kv_check(s->pool, tables, s->n_running, NULL, 0, err) : e;
+    mem_free(tables);
+    return e == QUIRE_OK && s->ix != NULL ? kv_index_check(s->ix, err) : e;
+}
+
+/* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be planned. */
+static quire_err step(serving *s, bool *did, quire_error *err) {
+    if (s->ix != NULL) {
+        kv_index_set_time(s->ix, (int64_t)s->now);
+    }
+    serving_plan(s);
+    int32_t n_planned = s->plan.n_items;
+    TRY(serving_reserve(s));
+    *did = s->plan.n_items > 0;
+    if (!*did) {
+        return QUIRE_OK;
+    }
+    step_work w = work_of(s);
+    double us = cost_of(s->o->cost, &w);
+    note_step(s, &w, us);
+    s->now += us;
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        collect(s, &s->plan.items[i]);
+    }
+    if (s->plan.n_items == n_planned) {
+        step_cost_note(&s->step_cost, s->plan.n_rows, s->plan.n_pairs, us);
+    }
+    return s->o->checks ? check(s, err) : QUIRE_OK;
+}
+
+static quire_err run(serving *s, quire_error *err) {
+    int32_t n = s->t->n_requests, n_idle = 0;
+    double delay = s->o->cost->request_us;
+    while (s->next < n || s->n_running + s->n_waiting > 0) {
+        if (s->n_running + s->n_waiting == 0) {
+            s->now = fmax(s->now, serving_arrival(s->t, s->o, s->next) + delay);
+        }
+        while (s->next < n && serving_arrival(s->t, s->o, s->next) + delay <= s->now) {
+            TRY(arrive(s, s->next));
+            s->next++;
+        }
+        bool did = true;
+        if (s->n_running + s->n_waiting > 0) {
+            TRY(step(s, &did, err));
+        }
+        n_idle = did ? 0 : n_idle + 1;
+        if (n_idle > MAX_IDLE_STEPS) {
+            return err_set(err, QUIRE_INTERNAL, -1, "the planner stands still with %d running and %d waiting", s->n_running, s->n_waiting);
+        }
+    }
+    s->r->span_us = s->now;
+    return QUIRE_OK;
+}
+
+/* ---- opening ---- */
+
+static quire_err open_memory(serving *s) {
+    const serving_options *o = s->o;
+    s->pieces = o->reservation != RESERVE_PAGED && o->reservation != RESERVE_GROWING;
+    s->limits.page_tokens = o->reservation == RESERVE_GROWING ? 1 : o->page_tokens;
+    if (s->pieces) {
+        return first_fit_open(o->kv_tokens, o->max_seqs, &s->room);
+    }
+    int64_t n_pages = o->kv_tokens / s->limits.page_tokens;
+    TRY(kv_pool_open(n_pages < 1 << 30 ? (int32_t)n_pages : 1 << 30, &s->pool));
+    if (o->cache == SERVING_CACHE_NONE || o->reservation != RESERVE_PAGED) {
+        return QUIRE_OK;
+    }
+    kv_index_options io = {.page_tokens = o->page_tokens,
+                           .n_groups = 1,
+                           .max_namespaces = s->t->n_tenants,
+                           .policy = o->eviction,
+                           .seed = 1,
+                           .granularity = o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN};
+    return kv_index_open(s->pool, &io, &s->ix);
+}
+
+static quire_err open_planner(serving *s) {
+    const serving_options *o = s->o;
+    size_t n = (size_t)s->t->n_requests, seats = (size_t)o->max_seqs;
+    s->limits = (sched_limits){.max_rows = o->max_rows,
+                               .max_out = o->max_seqs,
+                               .max_seqs = o->max_seqs,
+                               .max_chunk = o->max_chunk > 0 ? o->max_chunk : o->max_rows,
+                               .max_preemptions = MAX_PREEMPTIONS,
+                               .target_us = (double)o->step_target_us};
+    s->seqs = mem_new(n, sizeof *s->seqs);
+    s->running = mem_new(seats + SERVING_MAX_ADMIT, sizeof *s->running);
+    s->waiting = mem_new(n, sizeof *s->waiting);
+    s->running_view = mem_new(seats, sizeof *s->running_view);
+    s->plan.items = mem_new(seats, sizeof *s->plan.items);
+    s->plan.decisions = mem_new(seats, sizeof *s->plan.decisions);
+    s->copies.cap = 1;
+    s->copies.pairs = mem_new(1, sizeof *s->copies.pairs);
+    bool good = s->seqs && s->running && s->waiting && s->running_view && s->plan.items && s->plan.decisions && s->copies.pairs;
+    return good ? open_memory(s) : QUIRE_NO_MEMORY;
+}
+
+static void close_all(serving *s) {
+    for (int32_t i = 0; s->seqs != NULL && s->pool != NULL && i < s->next; i++) {
+        kv_table_deinit(s->pool, &s->seqs[i].table);
+        mem_free(s->seqs[i].tokens);
+    }
+    for (int32_t i = 0; s->ix != NULL && i < s->n_running + s->n_waiting; i++) {
+        kv_index_leave(s->ix, &s->seqs[i < s->n_running ? s->running[i] : s->waiting[i - s->n_running]].path);
+    }
+    kv_index_close(s->ix);
+    kv_pool_close(s->pool);
+    first_fit_close(&s->room);
+    mem_free(s->seqs);
+    mem_free(s->running);
+    mem_free(s->waiting);
+    mem_free(s->running_view);
+    mem_free(s->plan.items);
+    mem_free(s->plan.decisions);
+    mem_free(s->copies.pairs);
+}
+
+static quire_err check_options(const serving_options *o, quire_error *err) {
+    bool good = o->kv_tokens >= o->page_tokens && o->page_tokens >= 1 && o->max_model_len >= 1 && o->max_rows >= o->max_seqs &&
+                o->max_seqs >= 1 && o->speed > 0 && isfinite(o->speed);
+    return good ? QUIRE_OK
+                : err_set(err, QUIRE_INVALID, -1, "a server with %lld tokens of memory, %d sequences and %d rows a step",
+                          (long long)o->kv_tokens, (int)o->max_seqs, (int)o->max_rows);
+}
+
+quire_err serving_run(const trace *t, const serving_options *o, serving_result *out, quire_error *err) {
+    serving_result r = {.n_requests = t->n_requests};
+    serving s = {.t = t, .o = o, .r = &r};
+    quire_error inner = {.message = ""};
+    size_t n = (size_t)t->n_requests;
+    TRY(check_options(o, err));
+    r.times = (serving_times){mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), mem_new(n, sizeof(double)), 0};
+    quire_err e = r.times.first && r.times.gap && r.times.per_token ? QUIRE_OK : QUIRE_NO_MEMORY;
+    if (e == QUIRE_OK && o->batching == BATCH_STATIC) {
+        e = serving_static_run(t, o, &r);
+    } else if (e == QUIRE_OK) {
+        e = open_planner(&s);
+        e = e == QUIRE_OK ? run(&s, &inner) : e;
+        close_all(&s);
+    }
+    if (e == QUIRE_OK && r.times.n == 0) {
+        e = err_set(&inner, QUIRE_INVALID, -1, "not one request fits into %d tokens of length and %lld of memory; shrink the trace",
+                    (int)o->max_model_len, (long long)o->kv_tokens);
+    }
+    if (e != QUIRE_OK) {
+        serving_result_deinit(&r);
+        return err_set(err, e, -1, "the simulation of %d requests failed: %s", (int)t->n_requests,
+                       inner.message[0] ? inner.message : quire_err_text(e));
+    }
+    *out = r;
+    return QUIRE_OK;
+}

@@ -1,0 +1,73 @@
+/* A server that answers a trace, without a model: the engine's planner (sched_make_plan), its learned pace, page pool, block tables and
+ * prefix index carry the requests from step to step as src/engine/step.c does, and a cost model (lab/sim/cost.h) says how long each step
+ * takes. Nothing else is assumed, so what comes out is a prediction: throughput, times to first token, requests at once, memory in use.
+ *
+ * Two kinds of baselines beside it, to compare with: keys and values in one piece, of a size reserved at admission (first fit into the same
+ * memory; the same planner otherwise), and static batches padded on the left, which know no planner (lab/sim/serving_static.c).
+ *
+ * Simulated time is a double of microseconds. Answers have the trace's lengths. What the trace does not say of answers counts as new text.
+ */
+#ifndef LAB_SIM_SERVING_H
+#define LAB_SIM_SERVING_H
+
+#include "kv/index.h"
+#include "lab/bench/baseline.h"
+#include "lab/sim/cost.h"
+#include "lab/sim/trace.h"
+
+typedef enum batching {
+    BATCH_STATIC,    /* a batch starts when the one before has ended, and its answers are given when its longest is done */
+    BATCH_ITERATION, /* the planner fills every step anew; memory as the reservation says */
+    BATCH_N
+} batching;
+
+typedef enum serving_cache { SERVING_CACHE_NONE, SERVING_CACHE_PAGE, SERVING_CACHE_TOKEN } serving_cache;
+
+typedef struct serving_options {
+    const cost_model *cost;
+    batching batching;
+    reservation reservation; /* RESERVE_GROWING: every step moves each sequence's keys and values to a piece that is one token longer */
+    serving_cache cache;     /* with RESERVE_PAGED only */
+    kv_policy eviction;
+    int64_t kv_tokens;       /* memory for keys and values, in tokens */
+    int32_t page_tokens, max_model_len; /* max_model_len: what RESERVE_MAX gives each, and the longest that is taken */
+    int32_t max_rows, max_chunk, max_seqs;
+    int64_t step_target_us;  /* 0: none */
+    double speed;            /* the trace's clock runs that many times as fast */
+    bool checks;             /* prove every invariant after every step; slow, for tests */
+} serving_options;
+
+/* Times in microseconds, of requests that were answered. */
+typedef struct serving_times {
+    double *first;     /* from arrival to the first token */
+    double *gap;       /* mean time between tokens; 0 for answers of one */
+    double *per_token; /* from arrival to the end, by the answer's tokens: "normalised latency" */
+    int32_t n;
+} serving_times;
+
+typedef struct serving_result {
+    serving_times times;
+    int32_t n_requests, n_refused; /* refused: longer than max_model_len or than the memory */
+    int64_t prompt_tokens, output_tokens, hit_tokens; /* of answered requests; hit: found in the prefix cache at first admission */
+    int64_t n_steps, n_rows, n_preemptions;
+    double span_us;                /* from the first arrival to the last answer */
+    double busy_us;                /* of it, in steps */
+    double running_us, live_us, reserved_us; /* sums over steps of time x requests running, tokens they hold, tokens they have room for */
+    int32_t most_running;
+} serving_result;
+
+/* O(steps x running + tokens). QUIRE_NO_MEMORY, QUIRE_INVALID for options out of range or a trace of which nothing fits; QUIRE_INTERNAL
+ * when the planner stands still. serving_result_deinit frees what *out got, which is nothing after a failure. */
+quire_err serving_run(const trace *t, const serving_options *o, serving_result *out, quire_error *err);
+void serving_result_deinit(serving_result *r);
+
+/* ---- between serving*.c ---- */
+/* When request i arrives on the simulated clock, which starts with the first. */
+double serving_arrival(const trace *t, const serving_options *o, int32_t i);
+/* An answer's length: at least 1. */
+int32_t serving_output(const trace_request *r);
+/* Request i was answered. */
+void serving_note(serving_result *r, const trace_request *q, double arrival, double first, double end);
+quire_err serving_static_run(const trace *t, const serving_options *o, serving_result *out);
+
+#endif

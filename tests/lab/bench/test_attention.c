@@ -1,0 +1,52 @@
+/* What `quire bench attention` counts, and that it measures the shapes it is for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lab/bench/attention_measure.h"
+
+static void bytes_and_operations_are_those_of_what_rows_see(void **state) {
+    (void)state;
+    attention_shape s = {.n_heads = 32, .n_kv_heads = 4, .d_head = 64, .type = DTYPE_F16, .n_seqs = 2, .n_tokens = 1000, .n_rows = 1};
+    assert_int_equal(attention_bytes(&s), 2 * 1000 * 2 * 4 * 64 * 2);
+    assert_true(attention_operations(&s) == 4.0 * 2 * 1000 * 32 * 64);
+    s.n_rows = 3; /* rows that see 998, 999 and 1000 positions */
+    assert_true(attention_operations(&s) == 4.0 * 2 * (998 + 999 + 1000) * 32 * 64);
+    s.n_rows = 1000;
+    assert_true(attention_operations(&s) == 4.0 * 2 * (1000 * 1001 / 2) * 32 * 64);
+}
+
+static void decodes_and_prefills_of_more_than_a_step_are_measured(void **state) {
+    (void)state;
+    const attention_machine m = {.isa = "auto", .n_threads = 2, .n_runs = 1};
+    attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_BF16, .n_seqs = 3, .n_tokens = 300, .n_rows = 1};
+    attention_speed speed;
+    quire_error err;
+    assert_int_equal(attention_measure(&s, &m, &speed, &err), QUIRE_OK);
+    assert_true(speed.paged_us > 0 && speed.contiguous_us > 0);
+    s.n_seqs = 1;
+    s.n_tokens = s.n_rows = ATTENTION_STEP_ROWS + 100;
+    assert_int_equal(attention_measure(&s, &m, &speed, &err), QUIRE_OK);
+    assert_true(speed.paged_us > 0 && speed.contiguous_us > 0);
+}
+
+static void a_shape_that_no_backend_takes_is_refused(void **state) {
+    (void)state;
+    const attention_machine m = {.isa = "auto", .n_threads = 1, .n_runs = 1};
+    attention_shape s = {.n_heads = 4, .n_kv_heads = 2, .d_head = 16, .type = DTYPE_Q4_0, .n_seqs = 1, .n_tokens = 300, .n_rows = 1};
+    attention_speed speed;
+    quire_error err;
+    assert_int_equal(attention_measure(&s, &m, &speed, &err), QUIRE_INVALID);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_and_operations_are_those_of_what_rows_see),
+        cmocka_unit_test(decodes_and_prefills_of_more_than_a_step_are_measured),
+        cmocka_unit_test(a_shape_that_no_backend_takes_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,128 @@
+/* The baselines compute the same logits, bit for bit: what they are slower by is memory alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "kv/table.h"
+#include "lab/bench/bare.h"
+#include "lab/bench/baseline_kv.h"
+
+enum { N_SEQS = 3, N_STEPS = 20, MAX_LEN = 600, PAGE = 32, N_PAGES = 3 * 20 };
+
+typedef struct world {
+    bare b;
+    quire_options engine;
+    kv_pool *pool;
+    kv_table tables[N_SEQS];
+    int32_t tokens[N_SEQS][MAX_LEN], n[N_SEQS];
+} world;
+
+static void open_world(const char *kv_dtype, world *w) {
+    quire_error err = {.message = ""};
+    *w = (world){.n = {270, 40, 520}}; /* over one chunk of positions, under a page or two, over two chunks */
+    quire_options_init(&w->engine);
+    w->engine.model = "builtin";
+    w->engine.kv_dtype = kv_dtype;
+    w->engine.n_threads = 2;
+    bare_options o = {
+        .engine = &w->engine, .page_tokens = PAGE, .n_pages = N_PAGES, .max_rows = 1024, .max_seqs = N_SEQS, .max_len = MAX_LEN};
+    if (bare_open(&o, &w->b, &err) != QUIRE_OK || kv_pool_open(N_PAGES, &w->pool) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    for (int s = 0; s < N_SEQS; s++) {
+        bare_prompt(&w->b, 7u + (uint64_t)s, MAX_LEN, w->tokens[s]);
+    }
+}
+
+static void close_world(world *w) {
+    for (int s = 0; s < N_SEQS; s++) {
+        kv_table_deinit(w->pool, &w->tables[s]);
+    }
+    kv_pool_close(w->pool);
+    bare_close(&w->b);
+}
+
+/* A prefill of all and then tokens one by one; each step's logits to out[N_STEPS][N_SEQS][n_vocab]. */
+static void run(world *w, bool has_pages, float *out) {
+    size_t width = (size_t)w->b.desc->n_vocab;
+    kv_copies none = {0};
+    for (int step = 0; step < N_STEPS; step++) {
+        bare_part parts[N_SEQS];
+        for (int s = 0; s < N_SEQS; s++) {
+            int32_t first = step == 0 ? 0 : w->n[s] + step - 1, rows = step == 0 ? w->n[s] : 1;
+            if (has_pages) {
+                assert_int_equal(kv_table_append(w->pool, &w->tables[s], rows, PAGE, &none), QUIRE_OK);
+            }
+            parts[s] = (bare_part){w->tokens[s], first, rows, has_pages ? &w->tables[s].pages->v : NULL, true};
+        }
+        assert_int_equal(bare_forward(&w->b, parts, N_SEQS), QUIRE_OK);
+        for (int s = 0; s < N_SEQS; s++) {
+            memcpy(out + ((size_t)step * N_SEQS + (size_t)s) * width, bare_logits(&w->b, s), width * sizeof *out);
+        }
+    }
+    for (int s = 0; s < N_SEQS; s++) {
+        kv_table_clear(w->pool, &w->tables[s]);
+    }
+}
+
+static void every_way_gives_the_same_bits_as_pages(void **state) {
+    (void)state;
+    static const char *const types[] = {"f32", "f16", "bf16"};
+    for (int t = 0; t < 3; t++) {
+        world w;
+        open_world(types[t], &w);
+        size_t n = (size_t)N_STEPS * N_SEQS * (size_t)w.b.desc->n_vocab;
+        float *paged = mem_new(n, sizeof *paged), *other = mem_new(n, sizeof *other);
+        run(&w, true, paged);
+        for (baseline_kv_way way = BASELINE_GROWING; way <= BASELINE_PADDED; way++) {
+            baseline_kv *k;
+            assert_int_equal(baseline_kv_attach(w.b.b, way, N_SEQS, MAX_LEN, &k), QUIRE_OK);
+            memset(other, 0, n * sizeof *other);
+            run(&w, way != BASELINE_GROWING, other);
+            assert_int_equal(baseline_kv_error(k), QUIRE_OK);
+            assert_true(baseline_kv_copied_bytes(k) > 0 && baseline_kv_bytes(k) > 0);
+            assert_memory_equal(paged, other, n * sizeof *other);
+            baseline_kv_detach(k);
+        }
+        memset(other, 0, n * sizeof *other);
+        run(&w, true, other); /* the backend has its own ops again */
+        assert_memory_equal(paged, other, n * sizeof *other);
+        mem_free(paged);
+        mem_free(other);
+        close_world(&w);
+    }
+}
+
+/* A piece of t tokens becomes one of t + 1: t are copied, in every layer, keys and values. */
+static void growing_copies_all_that_was_there_at_every_token(void **state) {
+    (void)state;
+    world w;
+    baseline_kv *k;
+    open_world("f32", &w);
+    float *out = mem_new((size_t)N_STEPS * N_SEQS * (size_t)w.b.desc->n_vocab, sizeof *out);
+    assert_int_equal(baseline_kv_attach(w.b.b, BASELINE_GROWING, N_SEQS, MAX_LEN, &k), QUIRE_OK);
+    run(&w, false, out);
+    int64_t expected = 0;
+    for (int s = 0; s < N_SEQS; s++) {
+        for (int step = 1; step < N_STEPS; step++) {
+            expected += (w.n[s] + step - 1) * kv_layout_token_bytes(&w.b.layout);
+        }
+    }
+    assert_int_equal(baseline_kv_copied_bytes(k), expected);
+    baseline_kv_clear(k);
+    assert_int_equal(baseline_kv_bytes(k), 0);
+    baseline_kv_detach(k);
+    mem_free(out);
+    close_world(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_way_gives_the_same_bits_as_pages),
+                                       cmocka_unit_test(growing_copies_all_that_was_there_at_every_token)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

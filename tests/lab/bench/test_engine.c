@@ -1,0 +1,104 @@
+/* The model that does nothing under a real engine: steps are noted with as many rows as were computed, and requests end as they should. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "lab/bench/bench_engine.h"
+#include "lab/bench/null_model.h"
+
+static void a_real_engine_runs_over_it_and_every_step_is_noted(void **state) {
+    (void)state;
+    enum { N = 8, PROMPT = 20, OUT = 50 };
+    null_model *null;
+    kv_layout layout;
+    engine *e;
+    engine_out *out;
+    wake reader;
+    quire_error err;
+    assert_int_equal(null_model_open(1000, &null), QUIRE_OK);
+    assert_int_equal(kv_layout_init(model_description(null->m), DTYPE_F32, 16, &layout, &err), QUIRE_OK);
+    /* or the first could end before the last is there */
+    engine_options o = {.prefix_cache = PREFIX_CACHE_TOKEN,
+                        .page_tokens = 16,
+                        .n_pages = 64,
+                        .max_model_len = 100,
+                        .max_batched_tokens = 64,
+                        .max_seqs = N,
+                        .max_requests = N,
+                        .starts_paused = true};
+    assert_int_equal(engine_open(null->m, null->b, &layout, &o, &e, &err), QUIRE_OK);
+    assert_int_equal(wake_init(&reader), QUIRE_OK);
+    assert_int_equal(engine_out_open(e, &reader, &out), QUIRE_OK);
+    for (int i = 0; i < N; i++) {
+        engine_request r = {.tokens = mem_new(PROMPT, sizeof(int32_t)), .n_tokens = PROMPT, .namespace = "t", .n_namespace = 1, .out = out};
+        request_id id;
+        r.tokens[0] = i;
+        sampling_params_init(&r.sampling);
+        r.sampling.temperature = 0;
+        r.sampling.has_seed = true;
+        r.sampling.max_tokens = OUT;
+        assert_int_equal(engine_submit(e, &r, &id, &err), QUIRE_OK);
+    }
+    engine_release(e);
+    int32_t n_tokens = 0;
+    for (int ended = 0; ended < N;) {
+        engine_event ev;
+        if (!engine_out_pop(out, &ev)) {
+            wake_wait(&reader, -1);
+            continue;
+        }
+        if (ev.finish == FINISH_NONE) {
+            assert_int_equal(ev.token, 3); /* what the null model's row says */
+            n_tokens++;
+        } else {
+            assert_int_equal(ev.finish, FINISH_LENGTH);
+            ended++;
+        }
+    }
+    assert_int_equal(n_tokens, N * OUT);
+    engine_stats s;
+    do {
+        engine_stats_read(e, &s);
+    } while (s.n_running > 0);
+    engine_out_close(out);
+    engine_close(e);
+    assert_int_equal(null->n_steps, s.steps - 1); /* each but the first, which has none before it */
+    int32_t n_full = 0;
+    for (int32_t i = 0; i < null->n_steps; i++) {
+        assert_true(null->steps[i].wall_ns > 0);
+        assert_true(null->steps[i].collect_ns > 0 && null->steps[i].collect_ns < null->steps[i].wall_ns);
+        assert_true(null->steps[i].cpu_ns >= 0);
+        n_full += null->steps[i].n_seqs == N && null->steps[i].n_rows == N;
+    }
+    assert_in_range(n_full, OUT - N, OUT); /* three prompts a step */
+    wake_deinit(&reader);
+    null_model_close(null);
+}
+
+static void what_is_no_number_of_sequences_is_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {"0", "x", "1,,2", "5000", "-3", "4x"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bench_engine_options o;
+        quire_error err = {0};
+        bench_engine_options_init(&o);
+        o.running = bad[i];
+        o.json = true;
+        assert_int_equal(bench_engine_run(&o, &err), QUIRE_INVALID);
+        assert_non_null(strstr(err.message, "--running"));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_real_engine_runs_over_it_and_every_step_is_noted),
+        cmocka_unit_test(what_is_no_number_of_sequences_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

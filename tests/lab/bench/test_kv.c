@@ -1,0 +1,130 @@
+/* What `quire bench kv` measures with: the two pools agree, no page is lost, every operation is counted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "lab/bench/figures.h"
+#include "lab/bench/kv_index.h"
+#include "lab/bench/kv_pool.h"
+
+static page_store *open_store(page_store_kind kind, int32_t n_pages) {
+    page_store *s;
+    assert_int_equal(page_store_open(kind, n_pages, 1, &s), QUIRE_OK);
+    assert_true(page_store_is_whole(s));
+    return s;
+}
+
+static void both_stores_take_all_or_none_and_count_holders(void **state) {
+    (void)state;
+    for (int kind = 0; kind < PAGE_STORE_N_KINDS; kind++) {
+        page_store *s = open_store((page_store_kind)kind, 40);
+        page_id ids[40];
+        kv_table a, b;
+        assert_int_equal(kv_table_init(&a, 8), QUIRE_OK);
+        assert_int_equal(kv_table_init(&b, 8), QUIRE_OK);
+        assert_int_equal(page_store_reserve(s, 38, ids), QUIRE_OK);
+        assert_int_equal(page_store_reserve(s, 3, ids), QUIRE_NO_ROOM);
+        assert_int_equal(page_store_append_page(s, &a), QUIRE_OK);
+        assert_int_equal(page_store_append_page(s, &a), QUIRE_OK);
+        assert_int_equal(page_store_append_page(s, &a), QUIRE_NO_ROOM);
+        assert_int_equal(page_store_fork(s, &a, &b), QUIRE_OK);
+        page_store_release(s, ids, 38);
+        page_store_clear(s, &a);
+        assert_false(page_store_is_whole(s)); /* b holds two still */
+        assert_int_equal(page_store_reserve(s, 38, ids), QUIRE_OK);
+        assert_int_equal(page_store_reserve(s, 1, ids), QUIRE_NO_ROOM);
+        page_store_release(s, ids, 38);
+        page_store_clear(s, &b);
+        assert_true(page_store_is_whole(s));
+        mem_free(a.pages);
+        mem_free(b.pages);
+        page_store_close(s);
+    }
+}
+
+static void the_pages_of_an_opened_store_lie_out_of_order(void **state) {
+    (void)state;
+    for (int kind = 0; kind < PAGE_STORE_N_KINDS; kind++) {
+        page_store *s = open_store((page_store_kind)kind, 1000);
+        page_id ids[1000];
+        int32_t n_in_row = 0;
+        assert_int_equal(page_store_reserve(s, 1000, ids), QUIRE_OK);
+        for (int i = 1; i < 1000; i++) {
+            n_in_row += ids[i].v == ids[i - 1].v + 1;
+        }
+        assert_true(n_in_row < 20);
+        page_store_release(s, ids, 1000);
+        page_store_close(s);
+    }
+}
+
+static void every_operation_of_every_thread_is_timed_and_no_page_is_lost(void **state) {
+    (void)state;
+    for (int kind = 0; kind < PAGE_STORE_N_KINDS; kind++) {
+        for (int32_t n_threads = 1; n_threads <= 8; n_threads *= 2) {
+            page_store *s = open_store((page_store_kind)kind, 256);
+            double ns[KV_OP_N];
+            assert_int_equal(kv_bench_ops(s, 256, n_threads, 2, ns), QUIRE_OK);
+            for (int op = 0; op < KV_OP_N; op++) {
+                assert_true(ns[op] > 0.1 && ns[op] < 1e6);
+            }
+            assert_true(page_store_is_whole(s));
+            page_store_close(s);
+        }
+    }
+}
+
+static void appends_are_timed_one_by_one(void **state) {
+    (void)state;
+    page_store *s = open_store(PAGE_STORE_LOCK_FREE, 8 * 64);
+    double ns[500], most = 0;
+    assert_int_equal(kv_bench_append_times(s, 8, 500, ns), QUIRE_OK);
+    for (int i = 0; i < 500; i++) {
+        assert_true(ns[i] >= 0);
+        most = ns[i] > most ? ns[i] : most;
+    }
+    assert_true(most > 0);
+    assert_true(page_store_is_whole(s));
+    page_store_close(s);
+}
+
+static void a_small_index_is_filled_matched_and_evicted(void **state) {
+    (void)state;
+    kv_index_times runs[2];
+    kv_index_sizes sizes;
+    assert_int_equal(kv_bench_index(16 * 64, 16, 1024, 2, runs, &sizes), QUIRE_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_true(runs[i].match_ns > 0 && runs[i].peek_ns > 0 && runs[i].insert_ns > 0 && runs[i].evict_ns > 0);
+    }
+    assert_in_range(sizes.n_entries, 16 * 64 - 64, 16 * 64);
+    assert_true(sizes.pool_bytes >= 16);
+    assert_true(sizes.index_bytes > 16 * 4);
+    /* pages in common are a part of one, and tails are part-filled */
+    assert_int_equal(kv_bench_index(1000, 16, 100, 2, runs, &sizes), QUIRE_OK);
+    assert_in_range(sizes.n_nodes, 200, 1000);
+    assert_int_equal(kv_bench_index(16 * 64 - 1, 16, 1024, 2, runs, &sizes), QUIRE_INVALID);
+}
+
+static void the_percentile_is_the_least_value_with_that_part_at_or_under_it(void **state) {
+    (void)state;
+    double v[] = {5, 1, 4, 2, 3};
+    assert_float_equal(figures_percentile(v, 5, 0.5), 3, 0);
+    assert_float_equal(figures_percentile(v, 5, 0.99), 5, 0);
+    assert_float_equal(figures_percentile(v, 5, 0.2), 1, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_stores_take_all_or_none_and_count_holders),
+        cmocka_unit_test(the_pages_of_an_opened_store_lie_out_of_order),
+        cmocka_unit_test(every_operation_of_every_thread_is_timed_and_no_page_is_lost),
+        cmocka_unit_test(appends_are_timed_one_by_one),
+        cmocka_unit_test(a_small_index_is_filled_matched_and_evicted),
+        cmocka_unit_test(the_percentile_is_the_least_value_with_that_part_at_or_under_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

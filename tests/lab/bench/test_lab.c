@@ -1,0 +1,126 @@
+/* Workloads on the real engine: worked example 24 to the token and page, and every mechanism switched off, with the same answers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lab/bench/lab.h"
+#include "lab/bench/workload.h"
+
+static quire_options options_for(const workload *w) {
+    quire_options o;
+    quire_options_init(&o);
+    o.model = "builtin";
+    o.n_threads = 2;
+    o.max_seqs = w->max_seqs;
+    o.max_batched_tokens = w->max_rows;
+    o.n_pages = 2048;
+    o.step_target_us = 0;
+    return o;
+}
+
+static lab_result run(const quire_options *o, workload *w) {
+    quire_error err = {.message = ""};
+    lab_result r;
+    if (lab_once(o, w->max_len, w->requests, w->n, w->n, &r, NULL, &err) != QUIRE_OK) {
+        fail_msg("%s: %s", w->name, err.message);
+    }
+    return r;
+}
+
+static workload make(const char *name) {
+    quire_error err = {.message = ""};
+    workload w;
+    if (workload_make(name, 2048, &w, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return w;
+}
+
+/* Worked example 24. */
+static void eight_users_compute_their_system_prompt_once(void **state) {
+    (void)state;
+    workload w = make("chatbot");
+    quire_options o = options_for(&w);
+    lab_result shared = run(&o, &w);
+    assert_int_equal(shared.n_prompt, 16240);
+    assert_int_equal(shared.n_prompt_computed, 2240);
+    assert_int_equal(shared.n_cached, 14000);
+    assert_int_equal(shared.n_pages_most, 221);
+    o.prefix_cache = "none";
+    lab_result apart = run(&o, &w);
+    assert_int_equal(apart.n_prompt_computed, 16240);
+    assert_int_equal(apart.n_cached, 0);
+    assert_int_equal(apart.n_pages_most, 1096);
+    assert_int_equal(apart.n_output, 1200);
+    assert_true(apart.digest == shared.digest);
+    workload_free(&w);
+}
+
+/* Behind a first turn of 60 tokens and an answer of 80, every later one finds all but the answer's last token, which is never computed. */
+static void a_conversation_finds_what_was_said(void **state) {
+    (void)state;
+    workload w = make("chat");
+    quire_options o = options_for(&w);
+    lab_result r = run(&o, &w);
+    assert_int_equal(r.n_prompt, 8 * (60 + 180 + 300 + 420));
+    assert_int_equal(r.n_prompt - r.n_cached, r.n_prompt_computed);
+    assert_int_equal(r.n_prompt_computed, 60 + 7 * 40 + 8 * 3 * 41); /* the 20 tokens in common are computed once */
+    o.prefix_cache = "none";
+    lab_result none = run(&o, &w);
+    assert_int_equal(none.n_prompt_computed, none.n_prompt);
+    assert_true(none.digest == r.digest);
+    workload_free(&w);
+}
+
+static void nothing_is_found_where_nothing_is_shared(void **state) {
+    (void)state;
+    workload w = make("unique");
+    quire_options o = options_for(&w);
+    lab_result r = run(&o, &w);
+    assert_int_equal(r.n_cached, 0);
+    assert_int_equal(r.n_prompt_computed, 24 * 300);
+    workload_free(&w);
+}
+
+static void every_switch_leaves_the_answers_as_they_are(void **state) {
+    (void)state;
+    workload w = make("json");
+    w.n = 9;
+    quire_options o = options_for(&w);
+    for (int i = 0; i < w.n; i++) {
+        w.requests[i].n_output = 20;
+        w.requests[i].n_samples = i % 3 == 0 ? 3 : 1;
+        w.requests[i].temperature = i % 2 == 0 ? 1.0f : 0.0f;
+    }
+    lab_result all = run(&o, &w);
+    quire_options off[7];
+    for (int i = 0; i < 7; i++) {
+        off[i] = o;
+    }
+    off[0].prefix_cache = "none";
+    off[1].prefix_cache = "page";
+    off[2].no_fork_sharing = true;
+    off[3].no_chunked_prefill = true;
+    off[4].max_seqs = 1;
+    off[5].prefix_cache = "none";
+    off[5].no_fork_sharing = true;
+    off[6].no_cascade = true;
+    off[5].n_pages = 52; /* not all of them at once: preemption */
+    for (int i = 0; i < 7; i++) {
+        lab_result r = run(&off[i], &w);
+        assert_true(r.digest == all.digest && r.n_output == all.n_output);
+        assert_true(r.n_prompt_computed >= all.n_prompt_computed || i == 2);
+        assert_true(i != 5 || r.n_preemptions > 0);
+    }
+    workload_free(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_users_compute_their_system_prompt_once), cmocka_unit_test(a_conversation_finds_what_was_said),
+        cmocka_unit_test(nothing_is_found_where_nothing_is_shared), cmocka_unit_test(every_switch_leaves_the_answers_as_they_are)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+/* Stages of a step out of a trace of ops: whose time goes where, which passes count, and what is left between them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lab/bench/stages.h"
+
+enum { PASS_OPS = 2 + 2 * 6 };
+
+/* A pass of two layers from start_ns on: op i takes (i + 1) * unit ns, a tenth of it for rows where it is a product. The end is given back.
+ */
+static int64_t put_pass(op_time *ops, int32_t n_rows, int64_t start_ns, int64_t unit) {
+    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_LINEAR_ADD};
+    for (int32_t i = 0; i < PASS_OPS; i++) {
+        op_kind kind = i == 0 ? OP_EMBED : i == PASS_OPS - 1 ? OP_HEAD : layer[(i - 1) % 6];
+        int64_t ns = (i + 1) * unit;
+        bool is_product = kind == OP_NORM_LINEARS || kind == OP_LINEAR_ADD || kind == OP_GATE_UP || kind == OP_HEAD;
+        ops[i] = (op_time){.kind = kind,
+                           .n_rows = n_rows,
+                           .start_ns = start_ns,
+                           .ns = ns,
+                           .rows_ns = is_product ? ns / 10 : 0,
+                           .bytes = is_product ? 100 : 0,
+                           .operations = is_product ? 7 : 0};
+        start_ns += ns;
+    }
+    return start_ns;
+}
+
+static void assert_us(double a, double b) {
+    if (fabs(a - b) > 1e-9 * fabs(b) + 1e-12) {
+        fail_msg("%.17g is not %.17g", a, b);
+    }
+}
+
+static void every_op_counts_for_its_stage_and_layer(void **state) {
+    (void)state;
+    op_time ops[PASS_OPS];
+    stage_cost layers[2 * N_STAGES] = {{0, 0, 0}};
+    step_costs c = {.n_rows = 4, .layers = layers, .n_layers = 2};
+    put_pass(ops, 4, 0, 1000); /* us: 1; 2 3 4 5 6 7; 8 9 10 11 12 13; 14 */
+    stages_add(ops, PASS_OPS, &c);
+    stages_finish(&c, 1.5, 2.5, 0.5);
+    assert_int_equal(c.n_steps, 1);
+    assert_us(c.stages[STAGE_EMBED].us, 1);
+    assert_us(c.stages[STAGE_QKV_ROWS].us, 0.2 + 0.8);
+    assert_us(c.stages[STAGE_QKV].us, 1.8 + 7.2);
+    assert_us(c.stages[STAGE_ROPE_STORE].us, 3 + 9);
+    assert_us(c.stages[STAGE_ATTENTION].us, 4 + 10);
+    assert_us(c.stages[STAGE_OUTPUT].us, 0.9 * (5 + 11));
+    assert_us(c.stages[STAGE_GATE_UP].us, 0.9 * (6 + 12));
+    assert_us(c.stages[STAGE_DOWN].us, 0.9 * (7 + 13));
+    assert_us(c.stages[STAGE_DOWN_ROWS].us, 0.1 * (7 + 13));
+    assert_us(c.stages[STAGE_HEAD].us, 0.9 * 14);
+    assert_us(c.stages[STAGE_QKV].bytes, 200);
+    assert_us(c.stages[STAGE_HEAD].operations, 7);
+    assert_us(layers[N_STAGES + STAGE_OUTPUT].us, 0.9 * 11);
+    assert_us(layers[N_STAGES + STAGE_HEAD].us, 0);
+    assert_us(c.stages[STAGE_PLAN].us, 1.5);
+    assert_us(c.stages[STAGE_BETWEEN].us, 0);
+    assert_us(c.us, 105 + 4.5);
+    double share = stages_share(&c, STAGE_IS_PRODUCT) + stages_share(&c, STAGE_IS_ATTENTION) + stages_share(&c, STAGE_IS_SAMPLING) +
+                   stages_share(&c, STAGE_IS_OTHER);
+    assert_us(share, 1);
+    assert_us(stages_share(&c, STAGE_IS_ATTENTION), 14 / c.us);
+    assert_us(stages_share(&c, STAGE_IS_SAMPLING), 2.5 / c.us);
+}
+
+static void only_passes_of_the_asked_rows_count_and_of_those_the_faster_half(void **state) {
+    (void)state;
+    op_time ops[6 * PASS_OPS + 3];
+    int64_t at = 0;
+    static const struct {
+        int32_t n_rows;
+        int64_t unit;
+    } passes[] = {{1, 10}, {8, 100}, {8, 9000}, {8, 200}, {8, 100}, {3, 100}};
+    for (int32_t i = 0; i < 6; i++) {
+        at = put_pass(ops + i * PASS_OPS, passes[i].n_rows, at, passes[i].unit) + 50000; /* 50 us behind each */
+    }
+    op_time last[PASS_OPS];
+    put_pass(last, 8, at, 1);
+    memcpy(ops + (size_t)6 * PASS_OPS, last, 3 * sizeof *last); /* cut short: no pass */
+    assert_int_equal(stages_most_rows(ops, 6 * PASS_OPS + 3), 8);
+    step_costs c = {.n_rows = 8}, held_up = c;
+    stages_add(ops, 6 * PASS_OPS + 3, &c);
+    assert_int_equal(c.n_steps, 2); /* both of unit 100 */
+    assert_int_equal(c.n_gaps, 1);  /* behind the second of them stands a pass of three rows */
+    stages_finish(&c, 10, 20, 5);
+    assert_us(c.stages[STAGE_BETWEEN].us, 50 - 35);
+    assert_us(c.us, 10.5 + 50);
+    stages_add(ops, 6 * PASS_OPS + 3, &held_up);
+    stages_finish(&held_up, 900, 60, 40); /* means with a step in them that others held up: the gap of 50 was not that long */
+    assert_us(held_up.stages[STAGE_PLAN].us, 45);
+    assert_us(held_up.stages[STAGE_SAMPLE].us, 3);
+    assert_us(held_up.stages[STAGE_COMMIT].us, 2);
+    assert_us(held_up.stages[STAGE_BETWEEN].us, 0);
+    assert_us(held_up.us, 10.5 + 50);
+}
+
+static void a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too(void **state) {
+    (void)state;
+    op_time ops[2 * PASS_OPS];
+    int64_t at = put_pass(ops, 512, 0, 100);
+    put_pass(ops + PASS_OPS - 1, 64, at, 100); /* where the head of the first would be */
+    assert_int_equal(stages_most_rows(ops, 2 * PASS_OPS - 1), 512);
+    step_costs c = {.n_rows = 512};
+    stages_add(ops, 2 * PASS_OPS - 1, &c);
+    stages_finish(&c, 0, 0, 0);
+    assert_int_equal(c.n_steps, 1);
+    assert_us(c.stages[STAGE_HEAD].us, 0);
+    assert_us(c.us, 0.1 * 91);
+}
+
+static void a_trace_without_a_pass_has_no_rows(void **state) {
+    (void)state;
+    op_time ops[PASS_OPS];
+    put_pass(ops, 5, 0, 10);
+    assert_int_equal(stages_most_rows(ops, PASS_OPS - 1), 0);
+    assert_int_equal(stages_most_rows(ops, 0), 0);
+    step_costs c = {.n_rows = 0};
+    stages_add(ops, PASS_OPS - 1, &c);
+    stages_finish(&c, 0, 0, 0);
+    assert_int_equal(c.n_steps, 0);
+    assert_us(stages_share(&c, STAGE_IS_OTHER), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_op_counts_for_its_stage_and_layer),
+        cmocka_unit_test(only_passes_of_the_asked_rows_count_and_of_those_the_faster_half),
+        cmocka_unit_test(a_chunk_of_a_prompt_whose_logits_nobody_wants_is_a_pass_too),
+        cmocka_unit_test(a_trace_without_a_pass_has_no_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

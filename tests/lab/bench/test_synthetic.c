@@ -1,0 +1,141 @@
+/* Models made in memory: an engine's opener takes them, their weights are as large as they should be, and what they compute is finite and
+ * not all the same. */
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/quant.h"
+#include "file/model_file.h"
+#include "lab/bench/bare.h"
+#include "lab/bench/synthetic.h"
+
+static const llama_shape small = {.name = "small",
+                                  .n_layers = 2,
+                                  .d_model = 256,
+                                  .n_heads = 4,
+                                  .n_kv_heads = 2,
+                                  .d_head = 64,
+                                  .d_ff = 512,
+                                  .n_vocab = 96,
+                                  .max_positions = 64};
+
+static synthetic open_small(dtype type) {
+    synthetic s;
+    quire_error err;
+    if (synthetic_open(&small, type, &s, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return s;
+}
+
+/* The mean and the deviation of a tensor's weights. */
+static void measure(const tensor_view *t, double *mean, double *deviation) {
+    float row[512];
+    double sum = 0, squares = 0;
+    size_t n_in = (size_t)t->dims[1], row_bytes = t->n_bytes / (size_t)t->dims[0];
+    for (int64_t i = 0; i < t->dims[0]; i++) {
+        assert_int_equal(quant_dequantise(t->type, (const uint8_t *)t->data + (size_t)i * row_bytes, n_in, row), QUIRE_OK);
+        for (size_t j = 0; j < n_in; j++) {
+            sum += row[j];
+            squares += (double)row[j] * row[j];
+        }
+    }
+    double n = (double)t->dims[0] * (double)n_in;
+    *mean = sum / n;
+    *deviation = sqrt(squares / n - *mean * *mean);
+}
+
+static void weights_have_the_deviation_that_keeps_activations_as_large_as_they_are(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SPEED_TYPES; i++) {
+        synthetic s = open_small(speed_types[i].file);
+        model_file *f;
+        quire_error err;
+        double mean, deviation;
+        assert_int_equal(model_file_open(s.path, &f, &err), QUIRE_OK);
+        assert_int_equal(model_file_n_tensors(f), 3 + 9 * small.n_layers);
+        const tensor_view *t = model_file_find(f, "blk.1.ffn_gate.weight");
+        assert_non_null(t);
+        assert_int_equal(t->type, speed_types[i].file);
+        measure(t, &mean, &deviation);
+        assert_true(fabs(mean) < 0.1 / 16);
+        assert_true(deviation > 0.5 / 16 && deviation < 2.0 / 16); /* 1 / sqrt(256) */
+        model_file_close(f);
+        synthetic_close(&s);
+    }
+}
+
+static void a_model_made_in_memory_runs_and_says_different_things(void **state) {
+    (void)state;
+    for (int i = 0; i < N_SPEED_TYPES; i++) {
+        synthetic s = open_small(speed_types[i].file);
+        quire_options engine;
+        bare b;
+        quire_error err;
+        quire_options_init(&engine);
+        engine.model = s.path;
+        engine.compute = compute_name(speed_types[i].compute);
+        engine.kv_dtype = "f32";
+        engine.n_threads = 1;
+        const bare_options o = {.engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = 8, .max_seqs = 1, .max_len = 64};
+        if (bare_open(&o, &b, &err) != QUIRE_OK) {
+            fail_msg("%s", err.message);
+        }
+        synthetic_close(&s); /* the engine has its own copy */
+        int32_t tokens[8];
+        static const int32_t pages[] = {2};
+        bare_prompt(&b, 1, 8, tokens);
+        const bare_part part = {.tokens = tokens, .n_rows = 8, .pages = pages, .wants_logits = true};
+        assert_int_equal(bare_forward(&b, &part, 1), QUIRE_OK);
+        const float *logits = bare_logits(&b, 0);
+        float least = logits[0], most = logits[0];
+        for (int32_t j = 0; j < small.n_vocab; j++) {
+            assert_true(isfinite(logits[j]));
+            least = fminf(least, logits[j]);
+            most = fmaxf(most, logits[j]);
+        }
+        assert_true(most - least > 0.1f && most - least < 100.0f);
+        bare_close(&b);
+    }
+}
+
+static void a_closed_model_is_gone_from_this_process(void **state) {
+    (void)state;
+    synthetic s = open_small(DTYPE_Q4_0);
+    char path[sizeof s.path];
+    memcpy(path, s.path, sizeof path);
+    int fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    close(fd);
+    synthetic_close(&s);
+    assert_int_equal(open(path, O_RDONLY), -1);
+}
+
+static void a_model_that_memory_does_not_hold_is_refused_before_it_is_made(void **state) {
+    (void)state;
+    llama_shape huge = small;
+    huge.n_vocab = INT32_MAX;
+    huge.d_model = 1 << 20;
+    synthetic s;
+    quire_error err;
+    assert_int_equal(synthetic_open(&huge, DTYPE_BF16, &s, &err), QUIRE_NO_MEMORY);
+    assert_non_null(strstr(err.message, "MB of memory"));
+    assert_int_equal(s.fd, -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_have_the_deviation_that_keeps_activations_as_large_as_they_are),
+        cmocka_unit_test(a_model_made_in_memory_runs_and_says_different_things),
+        cmocka_unit_test(a_closed_model_is_gone_from_this_process),
+        cmocka_unit_test(a_model_that_memory_does_not_hold_is_refused_before_it_is_made),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* Traces of a forward pass: which ops ran, what they must have read and computed, and that watching changes no bit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lab/bench/bare.h"
+
+enum { N = 20, MAX_OPS = 400 };
+
+static bare open_model(void) {
+    quire_options engine;
+    bare b;
+    quire_error err;
+    quire_options_init(&engine);
+    engine.model = "builtin-small";
+    engine.compute = "f32";
+    engine.kv_dtype = "f32";
+    engine.n_threads = 2;
+    const bare_options o = {.engine = &engine, .page_tokens = 16, .n_pages = 4, .max_rows = N, .max_seqs = 1, .max_len = 64};
+    if (bare_open(&o, &b, &err) != QUIRE_OK) {
+        fail_msg("%s", err.message);
+    }
+    return b;
+}
+
+static void forward(bare *b, int32_t first, int32_t n, const int32_t *tokens, float *logits) {
+    static const int32_t pages[] = {3, 1};
+    const bare_part part = {.tokens = tokens, .first = first, .n_rows = n, .pages = pages, .wants_logits = true};
+    assert_int_equal(bare_forward(b, &part, 1), QUIRE_OK);
+    memcpy(logits, bare_logits(b, 0), (size_t)b->desc->n_vocab * sizeof *logits);
+}
+
+static void a_trace_notes_each_op_of_a_pass_and_changes_no_bit(void **state) {
+    (void)state;
+    bare b = open_model();
+    const model_desc *d = b.desc;
+    int32_t tokens[N];
+    op_time ops[MAX_OPS];
+    op_trace trace = {.ops = ops, .cap = MAX_OPS};
+    float *plain = calloc((size_t)d->n_vocab, sizeof *plain), *traced = calloc((size_t)d->n_vocab, sizeof *traced);
+    bare_prompt(&b, 1, N, tokens);
+    forward(&b, 0, N - 2, tokens, plain);
+    forward(&b, N - 2, 2, tokens, plain);
+    forward(&b, 0, N - 2, tokens, traced);
+    b.b->ops->trace(b.b, &trace);
+    forward(&b, N - 2, 2, tokens, traced);
+    assert_memory_equal(plain, traced, (size_t)d->n_vocab * sizeof *plain);
+
+    static const op_kind layer[] = {OP_NORM_LINEARS, OP_ROPE_STORE, OP_ATTENTION, OP_LINEAR_ADD, OP_GATE_UP, OP_LINEAR_ADD};
+    int64_t gate_operations = (int64_t)2 * 2 * 2 * d->d_ff * d->d_model; /* rows, matrices, multiplication and addition */
+    int64_t kv_bytes = (int64_t)N * 2 * d->n_kv_heads * d->d_head * 4, pairs = (N - 1) + N;
+    assert_int_equal(trace.n, 2 + 6 * d->n_layers);
+    assert_int_equal(ops[0].kind, OP_EMBED);
+    for (int32_t i = 0; i < 6 * d->n_layers; i++) {
+        const op_time *op = &ops[1 + i];
+        assert_int_equal(op->kind, layer[i % 6]);
+        assert_int_equal(op->n_rows, 2);
+        assert_true(op->ns >= op->rows_ns && op->rows_ns >= 0 && op->start_ns >= op[-1].start_ns + op[-1].ns);
+        if (op->kind == OP_GATE_UP) {
+            assert_int_equal(op->operations, gate_operations);
+            assert_true(op->bytes >= (int64_t)2 * d->d_ff * d->d_model && op->rows_ns > 0);
+        } else if (op->kind == OP_ATTENTION) {
+            assert_int_equal(op->bytes, kv_bytes);
+            assert_int_equal(op->operations, 4 * pairs * d->n_heads * d->d_head);
+        }
+    }
+    assert_int_equal(ops[trace.n - 1].kind, OP_HEAD);
+    assert_int_equal(ops[trace.n - 1].n_rows, 1);
+
+    b.b->ops->trace(b.b, NULL);
+    forward(&b, N - 2, 2, tokens, traced);
+    assert_int_equal(trace.n, 2 + 6 * d->n_layers);
+    free(plain);
+    free(traced);
+    bare_close(&b);
+}
+
+static void a_full_trace_takes_no_more(void **state) {
+    (void)state;
+    bare b = open_model();
+    op_time ops[3] = {{.kind = N_OPS}, {.kind = N_OPS}, {.kind = N_OPS}};
+    op_trace trace = {.ops = ops, .cap = 2};
+    float *logits = calloc((size_t)b.desc->n_vocab, sizeof *logits);
+    int32_t tokens[N];
+    bare_prompt(&b, 1, N, tokens);
+    b.b->ops->trace(b.b, &trace);
+    forward(&b, 0, 3, tokens, logits);
+    assert_int_equal(trace.n, 2);
+    assert_int_equal(ops[2].kind, N_OPS);
+    free(logits);
+    bare_close(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_trace_notes_each_op_of_a_pass_and_changes_no_bit),
+        cmocka_unit_test(a_full_trace_takes_no_more),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

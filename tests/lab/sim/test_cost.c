@@ -1,0 +1,68 @@
+/* Cost models: what a step costs by its rows, and the mean of several calibrations. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "lab/sim/cost.h"
+
+static const cost_model first = {.n_points = 2,
+                                 .rows = {1, 4},
+                                 .us = {10, 40},
+                                 .out_us = 1,
+                                 .decode_pair_us = 0.5,
+                                 .prefill_pair_us = 0.25,
+                                 .copy_us = 2,
+                                 .request_us = 100};
+
+static void assert_near(double a, double b) {
+    if (!(fabs(a - b) <= 1e-12 * fabs(b))) {
+        fail_msg("%.17g is not %.17g", a, b);
+    }
+}
+
+static void a_step_costs_what_its_parts_do(void **state) {
+    (void)state;
+    assert_near(cost_of(&first, &(step_work){.rows = 1}), 10);
+    assert_near(cost_of(&first, &(step_work){.rows = 2}), 20); /* between the points on a line */
+    assert_near(cost_of(&first, &(step_work){.rows = 6}), 60); /* and past the last */
+    assert_near(cost_of(&first, &(step_work){.rows = 4, .out = 3, .decode_pairs = 8, .prefill_pairs = 16, .copied = 5}),
+                40 + 3 + 4 + 4 + 10);
+}
+
+static void calibrations_count_alike_in_their_mean(void **state) {
+    (void)state;
+    static const double factors[] = {1, 2, 6}; /* times the first, 3 in the mean */
+    cost_model mean = {0};
+    for (int32_t i = 0; i < 3; i++) {
+        cost_model c = first;
+        c.us[0] *= factors[i];
+        c.us[1] *= factors[i];
+        c.out_us *= factors[i];
+        c.decode_pair_us *= factors[i];
+        c.prefill_pair_us *= factors[i];
+        c.copy_us *= factors[i];
+        c.request_us *= factors[i];
+        cost_mean(&mean, i, &c);
+    }
+    assert_int_equal(mean.n_points, 2);
+    assert_near(mean.rows[1], 4);
+    assert_near(mean.us[0], 30);
+    assert_near(mean.us[1], 120);
+    assert_near(mean.out_us, 3);
+    assert_near(mean.decode_pair_us, 1.5);
+    assert_near(mean.prefill_pair_us, 0.75);
+    assert_near(mean.copy_us, 6);
+    assert_near(mean.request_us, 300);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_costs_what_its_parts_do),
+        cmocka_unit_test(calibrations_count_alike_in_their_mean),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
