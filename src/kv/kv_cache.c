@@ -61,8 +61,9 @@ static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
 static quire_err open_parts(const kv_cache_options *o, kv_cache *c) {
     TRY(take_groups(c, o));
     c->n_pages = o->n_pages;
-    c->ids = o->n_pages > 0 ? mem_new((size_t)o->n_pages, sizeof *c->ids) : NULL;
-    if (o->n_pages > 0 && c->ids == NULL) {
+    bool is_plain = c->n_groups == 1 && c->n_token_groups == 1; /* kv_seq_reserve needs no scratch then */
+    c->ids = o->n_pages > 0 && !is_plain ? mem_new((size_t)o->n_pages, sizeof *c->ids) : NULL;
+    if (o->n_pages > 0 && !is_plain && c->ids == NULL) {
         return QUIRE_NO_MEMORY;
     }
     TRY(kv_pool_open(o->n_pages, &c->pool));

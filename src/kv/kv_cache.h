@@ -34,7 +34,7 @@ typedef struct kv_cache {
     int32_t n_state_pages;  /* of one sequence, in all state groups */
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t n_pages;
-    page_id *ids; /* [n_pages] scratch of a reservation */
+    page_id *ids; /* [n_pages] scratch of a reservation; NULL with one group, of tokens */
 } kv_cache;
 
 /* The options that a layout determines; all else 0. */

@@ -38,7 +38,7 @@ void serving_result_deinit(serving_result *r) {
 
 static bool fits_at_all(const serving *s, int64_t n_tokens) {
     int64_t pages = kv_pages_for(n_tokens, s->limits.page_tokens);
-    return n_tokens <= s->o->max_model_len && (s->pieces ? n_tokens <= s->room.size : pages <= kv_pool_counts(s->pool).n_pages);
+    return n_tokens <= s->o->max_model_len && (s->pieces ? n_tokens <= s->room.size : pages <= kv_pool_counts(s->kv.pool).n_pages);
 }
 
 static quire_err arrive(serving *s, int32_t number) {
@@ -54,11 +54,14 @@ static quire_err arrive(serving *s, int32_t number) {
                   .n_known = q->n_prompt,
                   .n_most = (int32_t)n,
                   .arrival = serving_arrival(s->t, s->o, number)};
-    if (s->ix != NULL) {
+    if (!s->pieces) {
+        TRY(kv_seq_init(&a->kv, 1, 0));
+    }
+    if (s->kv.index != NULL) {
         a->tokens = mem_new((size_t)n + 1, sizeof *a->tokens);
         TRY(a->tokens != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
         trace_tokens(s->t, q, a->tokens); /* an answer of none has a token of 0 */
-        TRY(kv_index_enter(s->ix, &q->tenant, sizeof q->tenant, &a->path));
+        TRY(kv_seq_open(&s->kv, &a->kv, NULL, 0, &q->tenant, sizeof q->tenant, a->tokens, a->n_prompt));
     }
     serving_list_insert(s->waiting, &s->n_waiting, number);
     return QUIRE_OK;
@@ -70,12 +73,12 @@ static step_work work_of(const serving *s) {
     step_work w = {0};
     for (int32_t i = 0; i < s->plan.n_items; i++) {
         const served *a = &s->seqs[s->plan.items[i].seq];
-        double n = s->plan.items[i].n_rows, pairs = n * (a->n_computed + (n + 1) / 2);
-        bool decodes = a->n_known - a->n_computed == 1;
+        double n = s->plan.items[i].n_rows, pairs = n * (a->kv.n_computed + (n + 1) / 2);
+        bool decodes = a->n_known - a->kv.n_computed == 1;
         w.rows += n;
-        w.out += a->n_computed + s->plan.items[i].n_rows == a->n_known;
+        w.out += a->kv.n_computed + s->plan.items[i].n_rows == a->n_known;
         *(decodes ? &w.decode_pairs : &w.prefill_pairs) += pairs;
-        w.copied += s->o->reservation == RESERVE_GROWING ? a->n_computed : 0;
+        w.copied += s->o->reservation == RESERVE_GROWING ? a->kv.n_computed : 0;
     }
     return w;
 }
@@ -85,8 +88,8 @@ static void note_step(serving *s, const step_work *w, double us) {
     double live = 0, reserved = 0;
     for (int32_t i = 0; i < s->n_running; i++) {
         const served *a = &s->seqs[s->running[i]];
-        live += s->pieces ? a->n_computed : a->table.n_tokens;
-        reserved += s->pieces ? (double)a->reserved : (double)a->table.n_pages * s->limits.page_tokens;
+        live += s->pieces ? a->kv.n_computed : a->kv.tables[0].n_tokens;
+        reserved += s->pieces ? (double)a->reserved : (double)kv_seq_pages(&a->kv) * s->limits.page_tokens;
     }
     r->n_steps++;
     r->n_rows += (int64_t)w->rows;
@@ -100,10 +103,8 @@ static void note_step(serving *s, const step_work *w, double us) {
 static void finish(serving *s, served *a) {
     serving_note(s->r, &s->t->requests[a->number], a->arrival, a->first, s->now);
     serving_release(s, a);
-    if (s->ix != NULL) {
-        kv_index_leave(s->ix, &a->path);
-    }
-    kv_table_deinit(s->pool, &a->table);
+    kv_seq_close(&s->kv, &a->kv);
+    kv_seq_deinit(&a->kv);
     mem_free(a->tokens);
     a->tokens = NULL;
     serving_list_remove(s->running, &s->n_running, a->number);
@@ -112,11 +113,9 @@ static void finish(serving *s, served *a) {
 /* Commits an item's rows; the last known token gives the next. */
 static void collect(serving *s, const sched_item *item) {
     served *a = &s->seqs[item->seq];
-    a->n_computed += item->n_rows;
-    if (s->ix != NULL) {
-        (void)kv_index_publish(s->ix, &a->path, a->tokens, a->n_computed, &a->table, KV_PUBLISH_PAGES);
-    }
-    if (a->n_computed == a->n_known) {
+    kv_seq_advance(&a->kv, item->n_rows);
+    kv_seq_publish(&s->kv, &a->kv, a->tokens);
+    if (a->kv.n_computed == a->n_known) {
         a->first = a->n_known == a->n_prompt ? s->now : a->first;
         a->n_known++;
         if (a->n_known == a->n_most) {
@@ -136,22 +135,20 @@ static quire_err check(const serving *s, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < s->n_running; i++) {
         const served *a = &s->seqs[s->running[i]];
-        tables[i] = &a->table;
-        if (a->table.n_tokens != a->n_computed) {
-            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", a->number, a->n_computed,
-                        a->table.n_tokens);
+        tables[i] = a->kv.tables;
+        if (tables[i]->n_tokens != a->kv.n_computed) {
+            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", a->number, a->kv.n_computed,
+                        tables[i]->n_tokens);
         }
     }
-    e = e == QUIRE_OK ? kv_check(s->pool, tables, s->n_running, NULL, 0, err) : e;
+    e = e == QUIRE_OK ? kv_check(s->kv.pool, tables, s->n_running, NULL, 0, err) : e;
     mem_free(tables);
-    return e == QUIRE_OK && s->ix != NULL ? kv_index_check(s->ix, err) : e;
+    return e == QUIRE_OK && s->kv.index != NULL ? kv_index_check(s->kv.index, err) : e;
 }
 
 /* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be planned. */
 static quire_err step(serving *s, bool *did, quire_error *err) {
-    if (s->ix != NULL) {
-        kv_index_set_time(s->ix, (int64_t)s->now);
-    }
+    kv_cache_set_time(&s->kv, (int64_t)s->now);
     serving_plan(s);
     int32_t n_planned = s->plan.n_items;
     TRY(serving_reserve(s));
@@ -206,17 +203,15 @@ static quire_err open_memory(serving *s) {
         return first_fit_open(o->kv_tokens, o->max_seqs, &s->room);
     }
     int64_t n_pages = o->kv_tokens / s->limits.page_tokens;
-    TRY(kv_pool_open(n_pages < 1 << 30 ? (int32_t)n_pages : 1 << 30, &s->pool));
-    if (o->cache == SERVING_CACHE_NONE || o->reservation != RESERVE_PAGED) {
-        return QUIRE_OK;
-    }
-    kv_index_options io = {.page_tokens = o->page_tokens,
-                           .n_groups = 1,
-                           .max_namespaces = s->t->n_tenants,
-                           .policy = o->eviction,
-                           .seed = 1,
-                           .granularity = o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN};
-    return kv_index_open(s->pool, &io, &s->ix);
+    kv_cache_options k = {.n_pages = n_pages < 1 << 30 ? (int32_t)n_pages : 1 << 30,
+                          .page_tokens = s->limits.page_tokens,
+                          .n_groups = 1,
+                          .no_index = o->cache == SERVING_CACHE_NONE || o->reservation != RESERVE_PAGED,
+                          .max_namespaces = s->t->n_tenants,
+                          .policy = o->eviction,
+                          .seed = 1,
+                          .granularity = o->cache == SERVING_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN};
+    return kv_cache_open(&k, &s->kv);
 }
 
 static quire_err open_planner(serving *s) {
@@ -241,15 +236,14 @@ static quire_err open_planner(serving *s) {
 }
 
 static void close_all(serving *s) {
-    for (int32_t i = 0; s->seqs != NULL && s->pool != NULL && i < s->next; i++) {
-        kv_table_deinit(s->pool, &s->seqs[i].table);
-        mem_free(s->seqs[i].tokens);
+    for (int32_t i = 0; s->seqs != NULL && i < s->next; i++) {
+        served *a = &s->seqs[i];
+        kv_seq_release(&s->kv, &a->kv, a->tokens, KV_DROP);
+        kv_seq_close(&s->kv, &a->kv);
+        kv_seq_deinit(&a->kv);
+        mem_free(a->tokens);
     }
-    for (int32_t i = 0; s->ix != NULL && i < s->n_running + s->n_waiting; i++) {
-        kv_index_leave(s->ix, &s->seqs[i < s->n_running ? s->running[i] : s->waiting[i - s->n_running]].path);
-    }
-    kv_index_close(s->ix);
-    kv_pool_close(s->pool);
+    kv_cache_close(&s->kv);
     first_fit_close(&s->room);
     mem_free(s->seqs);
     mem_free(s->running);

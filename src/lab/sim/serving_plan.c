@@ -31,14 +31,14 @@ static bool prefix_wait_blocks(const serving *s, const served *a) {
     for (int32_t i = 0; i < s->n_running && a->blocked_until > 0; i++) {
         runs |= s->running[i] == a->blocked_on;
     }
-    return runs && s->seqs[a->blocked_on].n_computed < a->blocked_until;
+    return runs && s->seqs[a->blocked_on].kv.n_computed < a->blocked_until;
 }
 
 /* Up to which token a, which finds n_cached now, could take pages from other; 0: nothing worth a wait. */
 static int32_t worth_waiting(const serving *s, const served *a, int32_t n_cached, const served *other, int32_t n_computed) {
     int32_t size = s->limits.page_tokens, n = other->n_known < a->n_known - 1 ? other->n_known : a->n_known - 1;
     n -= n % size;
-    if (other->path.namespace != a->path.namespace || other->number > a->number || n - n_cached < size ||
+    if (other->kv.path.namespace != a->kv.path.namespace || other->number > a->number || n - n_cached < size ||
         n_computed - n_computed % size > n_cached || memcmp(a->tokens, other->tokens, (size_t)(n_cached + size) * sizeof *a->tokens) != 0) {
         return 0;
     }
@@ -53,7 +53,7 @@ static void find_prefix_wait(serving *s, int32_t i) {
     served *a = &s->seqs[s->candidates[i]];
     sched_seq *view = &s->waiting_view[i];
     a->blocked_until = 0;
-    for (int32_t k = 0; s->ix != NULL && k < s->n_running + i; k++) {
+    for (int32_t k = 0; s->kv.index != NULL && k < s->n_running + i; k++) {
         bool runs = k < s->n_running;
         const sched_seq *other = runs ? &s->running_view[k] : &s->waiting_view[k - s->n_running];
         int32_t number = runs ? s->running[k] : s->candidates[k - s->n_running];
@@ -71,8 +71,8 @@ static void find_prefix_wait(serving *s, int32_t i) {
 
 static sched_seq describe(const serving *s, const served *a) {
     return (sched_seq){.n_known = a->n_known,
-                       .n_computed = a->n_computed,
-                       .n_pages = s->pieces ? INT32_MAX / 2 : a->table.n_pages, /* of its piece nothing can lack */
+                       .n_computed = a->kv.n_computed,
+                       .n_pages = s->pieces ? INT32_MAX / 2 : kv_seq_pages(&a->kv), /* of its piece nothing can lack */
                        .n_groups = 1,
                        .n_most = a->n_most,
                        .n_preempted = a->n_preempted};
@@ -107,30 +107,19 @@ static int32_t find_candidates(serving *s) {
 static void admit(serving *s, served *a) {
     a->n_admitted++;
     a->n_reused = 0;
-    if (s->ix != NULL) {
-        int32_t n;
-        if (kv_index_match(s->ix, &a->path, a->tokens, a->n_known - 1, &a->table, &n) == QUIRE_OK) {
-            a->n_computed = a->n_reused = n;
-        }
-        s->r->hit_tokens += a->n_admitted == 1 ? n : 0;
+    if (s->kv.index != NULL) {
+        a->n_reused = kv_seq_admit(&s->kv, &a->kv, a->tokens, a->n_known - 1);
+        s->r->hit_tokens += a->n_admitted == 1 ? a->n_reused : 0;
     }
     serving_list_remove(s->waiting, &s->n_waiting, a->number);
     serving_list_insert(s->running, &s->n_running, a->number);
 }
 
 void serving_release(serving *s, served *a) {
-    if (s->ix != NULL) {
-        (void)kv_index_publish(s->ix, &a->path, a->tokens, a->n_computed, &a->table, KV_PUBLISH_TAIL);
-    }
     if (s->pieces) {
         first_fit_give(&s->room, a->number);
-    } else {
-        kv_table_clear(s->pool, &a->table);
     }
-    if (s->ix != NULL) {
-        kv_index_truncate(s->ix, &a->path, 0);
-    }
-    a->n_computed = 0;
+    kv_seq_release(&s->kv, &a->kv, a->tokens, KV_KEEP);
 }
 
 static void preempt(serving *s, int32_t number) {
@@ -176,14 +165,13 @@ void serving_plan(serving *s) {
         served *a = &s->seqs[s->candidates[i]];
         sched_seq *view = &s->waiting_view[i];
         *view = describe(s, a);
-        if (s->ix != NULL) {
-            view->n_computed = kv_index_peek_held(s->ix, &a->path, a->tokens, a->n_known - 1, &view->n_pages);
+        if (s->kv.index != NULL) {
+            view->n_computed = kv_seq_peek(&s->kv, &a->kv, a->tokens, a->n_known - 1, &view->n_pages);
         }
         find_prefix_wait(s, i);
     }
     if (!s->pieces) {
-        kv_counts c = kv_pool_counts(s->pool);
-        n_free = c.n_free + c.n_cached;
+        n_free = kv_cache_available(&s->kv);
     }
     s->limits.cost = step_cost_fit(&s->step_cost);
     sched_make_plan(&s->limits, s->running_view, s->n_running, s->waiting_view, n_candidates, n_free, &s->plan);
@@ -195,28 +183,24 @@ void serving_plan(serving *s) {
 static int32_t pages_needed(const serving *s) {
     int32_t n = 0;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
-        n += kv_table_needs(s->pool, &s->seqs[s->plan.items[i].seq].table, s->plan.items[i].n_rows, s->limits.page_tokens);
+        n += kv_seq_needs(&s->kv, &s->seqs[s->plan.items[i].seq].kv, s->plan.items[i].n_rows);
     }
     return n;
 }
 
 static void make_free(serving *s) {
-    int32_t n = pages_needed(s);
-    if (s->ix != NULL && kv_pool_counts(s->pool).n_free < n) {
-        (void)kv_index_evict(s->ix, n);
-    }
+    kv_cache_make_free(&s->kv, pages_needed(s));
 }
 
 /* a gives back the shared page inside which it was to go on. */
 static bool drop_tail(serving *s, served *a) {
-    int32_t keep = a->n_computed - a->n_computed % s->limits.page_tokens;
-    if (s->ix == NULL || keep == a->n_computed || a->n_computed != a->n_reused) {
+    int32_t keep = a->kv.n_computed - a->kv.n_computed % s->limits.page_tokens;
+    if (s->kv.index == NULL || keep == a->kv.n_computed || a->kv.n_computed != a->n_reused) {
         return false;
     }
-    kv_table_truncate(s->pool, &a->table, keep, s->limits.page_tokens);
-    kv_index_truncate(s->ix, &a->path, keep);
-    s->r->hit_tokens -= a->n_admitted == 1 ? a->n_computed - keep : 0;
-    a->n_computed = a->n_reused = keep;
+    s->r->hit_tokens -= a->n_admitted == 1 ? a->kv.n_computed - keep : 0;
+    kv_seq_truncate(&s->kv, &a->kv, keep);
+    a->n_reused = keep;
     return true;
 }
 
@@ -230,10 +214,10 @@ quire_err serving_reserve(serving *s) {
         sched_item item = s->plan.items[i];
         served *a = &s->seqs[item.seq];
         s->copies.n = 0;
-        quire_err e = kv_table_append(s->pool, &a->table, item.n_rows, s->limits.page_tokens, &s->copies);
+        quire_err e = kv_seq_reserve(&s->kv, &a->kv, item.n_rows, &s->copies);
         if (e == QUIRE_NO_ROOM && drop_tail(s, a)) {
             make_free(s);
-            e = kv_table_append(s->pool, &a->table, item.n_rows, s->limits.page_tokens, &s->copies);
+            e = kv_seq_reserve(&s->kv, &a->kv, item.n_rows, &s->copies);
         }
         if (e == QUIRE_OK) {
             s->plan.items[kept++] = item;

@@ -2,6 +2,7 @@
 #ifndef LAB_SIM_SERVING_STATE_H
 #define LAB_SIM_SERVING_STATE_H
 
+#include "kv/kv_seq.h"
 #include "lab/sim/first_fit.h"
 #include "lab/sim/serving.h"
 #include "sched/step_cost.h"
@@ -12,9 +13,8 @@ enum { SERVING_MAX_ADMIT = 16 }; /* waiting requests that a plan looks at, as in
 typedef struct served {
     int32_t number;  /* in the trace; the order of arrival */
     int32_t *tokens; /* [n_most], where there is a cache */
-    kv_table table;
-    kv_path path;
-    int32_t n_prompt, n_most, n_known, n_computed, n_preempted, n_admitted, n_reused;
+    kv_seq kv; /* without tables with pieces */
+    int32_t n_prompt, n_most, n_known, n_preempted, n_admitted, n_reused;
     int64_t reserved;   /* tokens that its piece holds; 0 with pages */
     int32_t blocked_on;   /* request that computes its tokens up to blocked_until, 0: nobody */
     int32_t blocked_until;
@@ -28,8 +28,7 @@ typedef struct serving {
     sched_limits limits;
     step_cost step_cost;
     bool pieces;     /* keys and values in one piece each */
-    kv_pool *pool;   /* NULL with pieces */
-    kv_index *ix;    /* NULL without a cache */
+    kv_cache kv;     /* empty with pieces */
     first_fit room;  /* of pieces */
     kv_copies copies;
     served *seqs;       /* [n_requests] */
