@@ -34,7 +34,11 @@ static quire_err open_arrays(dry_run *d) {
 
 static quire_err open_parts(dry_run *d, int32_t n_pages, const dry_request *requests, quire_error *err) {
     quire_err e = open_arrays(d);
-    e = e == QUIRE_OK ? kv_pool_open(n_pages, &d->pool) : e;
+    kv_cache_options o = {.n_pages = n_pages, .page_tokens = d->limits.page_tokens, .n_groups = 1, .no_index = true};
+    e = e == QUIRE_OK ? kv_cache_open(&o, &d->cache) : e;
+    for (int32_t i = 0; e == QUIRE_OK && i < d->n; i++) {
+        e = kv_seq_init(&d->seqs[i].kv, 1, 0);
+    }
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "%d requests and %d pages: %s", (int)d->n, (int)n_pages, quire_err_text(e));
     }
@@ -56,10 +60,11 @@ quire_err dry_run_open(const sched_limits *limits, int32_t n_pages, const dry_re
 }
 
 void dry_run_close(dry_run *d) {
-    for (int32_t i = 0; d->seqs != NULL && d->pool != NULL && i < d->n; i++) {
-        kv_table_deinit(d->pool, &d->seqs[i].table);
+    for (int32_t i = 0; d->seqs != NULL && i < d->n; i++) {
+        kv_seq_release(&d->cache, &d->seqs[i].kv, NULL, KV_DROP);
+        kv_seq_deinit(&d->seqs[i].kv);
     }
-    kv_pool_close(d->pool);
+    kv_cache_close(&d->cache);
     mem_free(d->seqs);
     mem_free(d->running);
     mem_free(d->waiting);
@@ -104,8 +109,8 @@ static void arrive(dry_run *d) {
 
 static sched_seq view_of(const dry_seq *s) {
     return (sched_seq){.n_known = s->n_known,
-                       .n_computed = s->n_computed,
-                       .n_pages = s->table.n_pages,
+                       .n_computed = s->kv.n_computed,
+                       .n_pages = kv_seq_pages(&s->kv),
                        .n_groups = 1,
                        .n_most = s->request.n_prompt + s->request.n_output,
                        .n_preempted = s->n_preempted};
@@ -113,8 +118,7 @@ static sched_seq view_of(const dry_seq *s) {
 
 static void preempt(dry_run *d, int32_t i) {
     dry_seq *s = &d->seqs[i];
-    kv_table_clear(d->pool, &s->table);
-    s->n_computed = 0;
+    kv_seq_release(&d->cache, &s->kv, NULL, KV_DROP);
     s->state = DRY_WAITING;
     s->was_preempted = true;
     s->n_preempted++;
@@ -136,7 +140,8 @@ static void plan(dry_run *d) {
     for (int32_t i = 0; i < d->n_waiting; i++) {
         d->waiting_view[i] = view_of(&d->seqs[d->waiting[i]]);
     }
-    sched_make_plan(&d->limits, d->running_view, d->n_running, d->waiting_view, d->n_waiting, kv_pool_counts(d->pool).n_free, &d->plan);
+    sched_make_plan(&d->limits, d->running_view, d->n_running, d->waiting_view, d->n_waiting, kv_pool_counts(d->cache.pool).n_free,
+                    &d->plan);
     name_items(d);
     int32_t kept = 0;
     for (int32_t i = 0, n = d->n_running; i < n; i++) {
@@ -159,13 +164,13 @@ static void plan(dry_run *d) {
 static quire_err run_item(dry_run *d, const sched_item *item) {
     dry_seq *s = &d->seqs[item->seq];
     kv_copies none = {0};
-    TRY(kv_table_append(d->pool, &s->table, item->n_rows, d->limits.page_tokens, &none));
+    TRY(kv_seq_reserve(&d->cache, &s->kv, item->n_rows, &none));
     s->n_rows = item->n_rows;
-    bool decodes = s->n_computed > 0 && s->n_known > s->request.n_prompt && s->n_known - s->n_computed == 1;
+    bool decodes = s->kv.n_computed > 0 && s->n_known > s->request.n_prompt && s->n_known - s->kv.n_computed == 1;
     s->work = decodes ? DRY_DECODE : s->n_preempted > 0 ? DRY_AGAIN : DRY_PREFILL;
-    s->n_computed += item->n_rows;
+    kv_seq_advance(&s->kv, item->n_rows);
     s->started = s->started == 0 ? d->step : s->started;
-    if (s->n_computed == s->n_known) {
+    if (s->kv.n_computed == s->n_known) {
         s->n_known++;
         s->first = s->first == 0 ? d->step : s->first;
     }
@@ -179,7 +184,7 @@ static void end_finished(dry_run *d) {
         if (s->n_known == s->request.n_prompt + s->request.n_output) {
             s->state = DRY_DONE;
             s->ended = d->step;
-            kv_table_clear(d->pool, &s->table);
+            kv_seq_release(&d->cache, &s->kv, NULL, KV_DROP);
             remove_from(d->running, &d->n_running, k);
             d->n_done++;
         }
@@ -220,13 +225,13 @@ quire_err dry_run_check(const dry_run *d, quire_error *err) {
     quire_err e = QUIRE_OK;
     for (int32_t i = 0; i < d->n; i++) {
         const dry_seq *s = &d->seqs[i];
-        tables[i] = &s->table;
-        if (s->table.n_tokens != (s->state == DRY_RUNNING ? s->n_computed : 0)) {
-            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", (int)i + 1, (int)s->n_computed,
-                        (int)s->table.n_tokens);
+        tables[i] = s->kv.tables;
+        if (tables[i]->n_tokens != (s->state == DRY_RUNNING ? s->kv.n_computed : 0)) {
+            e = err_set(err, QUIRE_INTERNAL, -1, "request %d has computed %d tokens, its table holds %d", (int)i + 1, (int)s->kv.n_computed,
+                        (int)tables[i]->n_tokens);
         }
     }
-    e = e == QUIRE_OK ? kv_check(d->pool, tables, d->n, NULL, 0, err) : e;
+    e = e == QUIRE_OK ? kv_check(d->cache.pool, tables, d->n, NULL, 0, err) : e;
     mem_free(tables);
     return e;
 }

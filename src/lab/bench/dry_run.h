@@ -1,4 +1,4 @@
-/* The engine's planner without a model: sched_make_plan, page pool and block tables carry requests of known lengths from step to step, as
+/* The engine's planner without a model: sched_make_plan and kv_seq carry requests of known lengths from step to step, as
  * the engine does (src/engine/step.c), and tokens are only counted. What it says of steps, pages and preemptions is exact.
  *
  * Owner: one thread. Invariant between steps: dry_run_check. */
@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "kv/table.h"
+#include "kv/kv_seq.h"
 #include "sched/sched.h"
 
 typedef struct dry_request {
@@ -23,8 +23,8 @@ typedef enum dry_work { DRY_NOTHING, DRY_PREFILL, DRY_AGAIN, DRY_DECODE } dry_wo
 typedef struct dry_seq {
     dry_request request;
     dry_state state;
-    kv_table table;
-    int32_t n_known, n_computed;
+    kv_seq kv;
+    int32_t n_known;
     dry_work work; /* of the last step, and its rows */
     int32_t n_rows;
     bool was_preempted;            /* in the last step */
@@ -34,7 +34,7 @@ typedef struct dry_seq {
 
 typedef struct dry_run {
     sched_limits limits;
-    kv_pool *pool;
+    kv_cache cache; /* without an index */
     dry_seq *seqs; /* [n], in order of arrival */
     int32_t n, n_done, step;
     int32_t *running, *waiting, n_running, n_waiting; /* indices, oldest first */

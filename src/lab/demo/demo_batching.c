@@ -171,7 +171,7 @@ static void name_state(const dry_seq *q, char *out, size_t n) {
 static void show_step(const sheet *s, const dry_run *d) {
     char states[MAX_REQUESTS][24];
     sheet_cell cells[MAX_REQUESTS + 4] = {
-        {NULL, d->step}, {NULL, d->plan.n_rows}, {NULL, d->n_running}, {NULL, kv_pool_counts(d->pool).n_free}};
+        {NULL, d->step}, {NULL, d->plan.n_rows}, {NULL, d->n_running}, {NULL, kv_pool_counts(d->cache.pool).n_free}};
     for (int32_t i = 0; i < d->n; i++) {
         name_state(&d->seqs[i], states[i], sizeof states[i]);
         cells[4 + i] = (sheet_cell){states[i], 0};

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "kv/check.h"
-#include "kv/index.h"
+#include "kv/kv_seq.h"
 #include "lab/sim/belady.h"
 
 enum { PROGRESS_EVERY = 256, MAX_PAGE_TOKENS = 512 };
@@ -16,24 +16,22 @@ const char *replay_policy_name(kv_policy policy) {
     return policy == KV_EVICT_CALLER ? "belady" : kv_policy_parse(name, &same) == QUIRE_OK ? name : NULL;
 }
 
-/* A request while it holds pages. Seats are taken in turn, so the one that comes next is free or holds the request open longest. */
-typedef struct seat {
+/* A request while it holds pages. They are used in turn, so the one that comes next is free or holds the request open longest. */
+typedef struct open_request {
     bool open;
-    kv_path path;
-    kv_table table;
+    kv_seq kv;
     int32_t *tokens; /* its n tokens; [cap_tokens] */
     size_t cap_tokens;
     int32_t n, number; /* of tokens; of the request */
-} seat;
+} open_request;
 
 typedef struct replay {
     const trace *t;
     const replay_options *o;
-    kv_pool *pool;
-    kv_index *ix;
+    kv_cache cache;
     belady future; /* known to KV_EVICT_CALLER only */
-    seat *seats;   /* [concurrency] */
-    int32_t next_seat;
+    open_request *open; /* [concurrency] */
+    int32_t next;
     kv_copies copies; /* of one request; nobody does them, there is no memory behind the pages */
     replay_result result;
 } replay;
@@ -52,76 +50,77 @@ static int64_t unlimited_pages(const trace *t, int32_t page_tokens) {
 }
 
 static void deinit(replay *r) {
-    for (int32_t i = 0; r->seats != NULL && i < r->o->concurrency; i++) {
-        seat *s = &r->seats[i];
-        kv_table_deinit(r->pool, &s->table);
-        if (s->open) {
-            kv_index_leave(r->ix, &s->path);
-        }
+    for (int32_t i = 0; r->open != NULL && i < r->o->concurrency; i++) {
+        open_request *s = &r->open[i];
+        kv_seq_release(&r->cache, &s->kv, s->tokens, KV_DROP);
+        kv_seq_close(&r->cache, &s->kv);
+        kv_seq_deinit(&s->kv);
         mem_free(s->tokens);
     }
-    kv_index_close(r->ix);
-    kv_pool_close(r->pool);
+    kv_cache_close(&r->cache);
     belady_close(&r->future);
-    mem_free(r->seats);
+    mem_free(r->open);
     mem_free(r->copies.pairs);
 }
 
 static quire_err init(replay *r) {
     const replay_options *o = r->o;
     int32_t n_pages = o->n_pages > 0 ? o->n_pages : (int32_t)unlimited_pages(r->t, o->page_tokens);
-    kv_index_options io = {.page_tokens = o->page_tokens,
-                           .n_groups = 1,
-                           .max_namespaces = r->t->n_tenants,
-                           .policy = o->policy,
-                           .seed = 1,
-                           .granularity = o->granularity};
+    kv_cache_options k = {.n_pages = n_pages,
+                          .page_tokens = o->page_tokens,
+                          .n_groups = 1,
+                          .max_namespaces = r->t->n_tenants,
+                          .policy = o->policy,
+                          .seed = 1,
+                          .granularity = o->granularity};
     r->copies.cap = 1;
     r->copies.pairs = mem_new(1, sizeof *r->copies.pairs);
-    r->seats = mem_new((size_t)o->concurrency, sizeof *r->seats);
-    TRY(r->seats != NULL && r->copies.pairs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
-    TRY(kv_pool_open(n_pages, &r->pool));
-    TRY(kv_index_open(r->pool, &io, &r->ix));
+    r->open = mem_new((size_t)o->concurrency, sizeof *r->open);
+    TRY(r->open != NULL && r->copies.pairs != NULL ? QUIRE_OK : QUIRE_NO_MEMORY);
+    for (int32_t i = 0; i < o->concurrency; i++) {
+        TRY(kv_seq_init(&r->open[i].kv, 1, 0));
+    }
+    TRY(kv_cache_open(&k, &r->cache));
     r->result.n_pages = n_pages;
     return o->policy == KV_EVICT_CALLER ? belady_open(r->t, o->page_tokens, n_pages, &r->future) : QUIRE_OK;
 }
 
 /* Publishes the part-filled last page, and gives everything back. */
-static void close_seat(replay *r, seat *s) {
+static void end_request(replay *r, open_request *s) {
     if (s->open) {
-        quire_err e = kv_index_publish(r->ix, &s->path, s->tokens, s->n, &s->table, KV_PUBLISH_TAIL);
-        assert(e == QUIRE_OK); /* the tree has an entry for every page of the pool */
-        (void)e;
+        kv_seq_publish_tail(&r->cache, &s->kv, s->tokens); /* the tree has an entry for every page of the pool */
         if (r->o->policy == KV_EVICT_CALLER) {
-            belady_tell(&r->future, r->ix, r->pool, s->number, &s->table);
+            belady_tell(&r->future, r->cache.index, r->cache.pool, s->number, s->kv.tables);
         }
-        kv_table_clear(r->pool, &s->table);
-        kv_index_leave(r->ix, &s->path);
+        kv_seq_release(&r->cache, &s->kv, s->tokens, KV_DROP);
+        kv_seq_close(&r->cache, &s->kv);
         s->open = false;
     }
 }
 
 /* Takes pages for what s has no slots for yet; QUIRE_NO_ROOM when the open requests hold too many. */
-static quire_err grow(replay *r, seat *s) {
-    int32_t n = s->n - s->table.n_tokens, needs = kv_table_needs(r->pool, &s->table, n, r->o->page_tokens);
-    int32_t cached = kv_pool_counts(r->pool).n_cached;
-    quire_err e = kv_index_evict(r->ix, needs);
-    r->result.evictions += cached - kv_pool_counts(r->pool).n_cached;
+static quire_err grow(replay *r, open_request *s) {
+    int32_t n = s->n - s->kv.n_computed, cached = kv_pool_counts(r->cache.pool).n_cached;
+    quire_err e = kv_index_evict(r->cache.index, kv_seq_needs(&r->cache, &s->kv, n));
+    r->result.evictions += cached - kv_pool_counts(r->cache.pool).n_cached;
     r->copies.n = 0;
-    return e == QUIRE_OK ? kv_table_append(r->pool, &s->table, n, r->o->page_tokens, &r->copies) : e;
+    TRY(e);
+    TRY(kv_seq_reserve(&r->cache, &s->kv, n, &r->copies));
+    kv_seq_advance(&s->kv, n);
+    return QUIRE_OK;
 }
 
 /* Grows s; while there is no room the oldest other request ends. What s shares of a page inside which it goes on needs that page and a
  * copy: when even that is too much, it goes on from the page's start, and *n_matched says so. */
-static quire_err make_room(replay *r, seat *s, int32_t *n_matched) {
+static quire_err make_room(replay *r, open_request *s, int32_t *n_matched) {
     quire_err e = grow(r, s);
     for (int32_t i = 1; e == QUIRE_NO_ROOM && i < r->o->concurrency; i++) {
-        close_seat(r, &r->seats[(r->next_seat + i) % r->o->concurrency]);
+        end_request(r, &r->open[(r->next + i) % r->o->concurrency]);
         e = grow(r, s);
     }
-    int32_t whole = s->table.n_tokens - s->table.n_tokens % r->o->page_tokens;
-    if (e == QUIRE_NO_ROOM && whole < s->table.n_tokens) {
-        kv_table_truncate(r->pool, &s->table, whole, r->o->page_tokens);
+    int32_t whole = s->kv.n_computed - s->kv.n_computed % r->o->page_tokens;
+    if (e == QUIRE_NO_ROOM && whole < s->kv.n_computed) {
+        kv_seq_truncate(&r->cache, &s->kv, whole);
         *n_matched = whole;
         e = grow(r, s);
     }
@@ -129,14 +128,14 @@ static quire_err make_room(replay *r, seat *s, int32_t *n_matched) {
 }
 
 static void note_peaks(replay *r) {
-    kv_counts c = kv_pool_counts(r->pool);
+    kv_counts c = kv_pool_counts(r->cache.pool);
     int32_t used = c.n_held + c.n_cached;
     r->result.peak_pages = used > r->result.peak_pages ? used : r->result.peak_pages;
     r->result.peak_held = c.n_held > r->result.peak_held ? c.n_held : r->result.peak_held;
 }
 
-/* One request from arrival until its answer is complete, in seat s, which is free. */
-static quire_err serve(replay *r, int32_t number, seat *s) {
+/* One request from arrival until its answer is complete, as s, which is free. */
+static quire_err serve(replay *r, int32_t number, open_request *s) {
     const trace_request *q = &r->t->requests[number];
     void *tokens = s->tokens;
     bool grown = mem_grow_(&tokens, &s->cap_tokens, (size_t)(q->n_prompt + q->n_output), sizeof *s->tokens);
@@ -145,17 +144,17 @@ static quire_err serve(replay *r, int32_t number, seat *s) {
     trace_tokens(r->t, q, s->tokens);
     s->n = q->n_prompt + q->n_output;
     s->number = number;
-    kv_index_set_time(r->ix, q->arrival_us - r->t->requests[0].arrival_us);
-    TRY(kv_index_enter(r->ix, &q->tenant, sizeof q->tenant, &s->path));
+    kv_cache_set_time(&r->cache, q->arrival_us - r->t->requests[0].arrival_us);
+    TRY(kv_seq_open(&r->cache, &s->kv, NULL, 0, &q->tenant, sizeof q->tenant, s->tokens, q->n_prompt));
     s->open = true;
-    int32_t n_matched;
-    TRY(kv_index_match(r->ix, &s->path, s->tokens, q->n_prompt - 1, &s->table, &n_matched));
+    int32_t n_matched = kv_seq_admit(&r->cache, &s->kv, s->tokens, q->n_prompt - 1);
     quire_err e = make_room(r, s, &n_matched);
     assert(e != QUIRE_NO_ROOM); /* it fits into the empty pool, and all others are closed */
     TRY(e);
     r->result.hit_tokens += n_matched;
     note_peaks(r);
-    return kv_index_publish(r->ix, &s->path, s->tokens, s->n, &s->table, KV_PUBLISH_PAGES);
+    kv_seq_publish(&r->cache, &s->kv, s->tokens);
+    return QUIRE_OK;
 }
 
 static quire_err check(const replay *r, quire_error *err) {
@@ -165,11 +164,11 @@ static quire_err check(const replay *r, quire_error *err) {
     }
     int32_t n = 0;
     for (int32_t i = 0; i < r->o->concurrency; i++) {
-        tables[n++] = &r->seats[i].table;
+        tables[n++] = r->open[i].kv.tables;
     }
-    quire_err e = kv_check(r->pool, tables, n, NULL, 0, err);
+    quire_err e = kv_check(r->cache.pool, tables, n, NULL, 0, err);
     mem_free(tables);
-    return e == QUIRE_OK ? kv_index_check(r->ix, err) : e;
+    return e == QUIRE_OK ? kv_index_check(r->cache.index, err) : e;
 }
 
 static quire_err replay_one(replay *r, int32_t number, quire_error *err) {
@@ -180,10 +179,10 @@ static quire_err replay_one(replay *r, int32_t number, quire_error *err) {
         r->result.n_refused++;
         return QUIRE_OK;
     }
-    seat *s = &r->seats[r->next_seat];
-    close_seat(r, s);
+    open_request *s = &r->open[r->next];
+    end_request(r, s);
     TRY(serve(r, number, s));
-    r->next_seat = (r->next_seat + 1) % r->o->concurrency;
+    r->next = (r->next + 1) % r->o->concurrency;
     return r->o->checks ? check(r, err) : QUIRE_OK;
 }
 
@@ -197,7 +196,7 @@ static quire_err replay_all(replay *r, quire_error *err) {
         }
     }
     for (int32_t i = 0; i < r->o->concurrency; i++) {
-        close_seat(r, &r->seats[i]);
+        end_request(r, &r->open[i]);
     }
     r->result.seconds = (double)(clock_us() - start) * 1e-6;
     return QUIRE_OK;

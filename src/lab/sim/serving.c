@@ -216,7 +216,7 @@ static quire_err open_memory(serving *s) {
 
 static quire_err open_planner(serving *s) {
     const serving_options *o = s->o;
-    size_t n = (size_t)s->t->n_requests, seats = (size_t)o->max_seqs;
+    size_t n = (size_t)s->t->n_requests, places = (size_t)o->max_seqs;
     s->limits = (sched_limits){.max_rows = o->max_rows,
                                .max_out = o->max_seqs,
                                .max_seqs = o->max_seqs,
@@ -224,11 +224,11 @@ static quire_err open_planner(serving *s) {
                                .max_preemptions = MAX_PREEMPTIONS,
                                .target_us = (double)o->step_target_us};
     s->seqs = mem_new(n, sizeof *s->seqs);
-    s->running = mem_new(seats + SERVING_MAX_ADMIT, sizeof *s->running);
+    s->running = mem_new(places + SERVING_MAX_ADMIT, sizeof *s->running);
     s->waiting = mem_new(n, sizeof *s->waiting);
-    s->running_view = mem_new(seats, sizeof *s->running_view);
-    s->plan.items = mem_new(seats, sizeof *s->plan.items);
-    s->plan.decisions = mem_new(seats, sizeof *s->plan.decisions);
+    s->running_view = mem_new(places, sizeof *s->running_view);
+    s->plan.items = mem_new(places, sizeof *s->plan.items);
+    s->plan.decisions = mem_new(places, sizeof *s->plan.decisions);
     s->copies.cap = 1;
     s->copies.pairs = mem_new(1, sizeof *s->copies.pairs);
     bool good = s->seqs && s->running && s->waiting && s->running_view && s->plan.items && s->plan.decisions && s->copies.pairs;

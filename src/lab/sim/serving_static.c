@@ -24,7 +24,7 @@ static int64_t room_with(const serving_options *o, const static_batch *b, const 
     return (b->n_taken + 1) * reservation_slots(o->reservation, &longest, o->max_model_len, o->page_tokens);
 }
 
-/* The next batch: who has arrived by now, in order, while seats and memory last. */
+/* The next batch: who has arrived by now, in order, while places and memory last. */
 static static_batch gather(const trace *t, const serving_options *o, int32_t first, double now, serving_result *r) {
     static_batch b = {.first = first};
     for (int32_t i = first; i < t->n_requests && b.n_taken < o->max_seqs && serving_arrival(t, o, i) <= now; i++) {

@@ -39,7 +39,7 @@ static void finish(dry_run *d) {
         assert_true(d->step < 100000);
     }
     assert_int_equal(d->n_done, d->n);
-    assert_int_equal(kv_pool_counts(d->pool).n_held, 0);
+    assert_int_equal(kv_pool_counts(d->cache.pool).n_held, 0);
 }
 
 /* Worked example 25. */
