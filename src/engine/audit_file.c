@@ -129,16 +129,11 @@ void audit_file_note(engine *e, const sequence *s, int32_t n_rows, int32_t n_pag
         return;
     }
     const kv_table **tables = e->step.tables;
-    int32_t n = 0;
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        tables[g] = &s->kv.tables[g];
-    }
+    int32_t n_own = kv_seq_list_tables(&s->kv, tables), n = 0;
     audit_line l = {.step = e->stats.steps, .request = s->arrival, .n_rows = n_rows, .n_pages = n_pages};
-    l.own = kv_audit_request(&a->shape, e->kv.pool, tables, s->kv.n_tables, a->scratch);
+    l.own = kv_audit_request(&a->shape, e->kv.pool, tables, n_own, a->scratch);
     for (int32_t i = 0; i < e->n_running; i++) {
-        for (int32_t g = 0; g < e->running[i]->kv.n_tables; g++) {
-            tables[n++] = &e->running[i]->kv.tables[g];
-        }
+        n += kv_seq_list_tables(&e->running[i]->kv, tables + n);
     }
     l.all = kv_audit_all(&a->shape, e->kv.pool, tables, n, a->scratch);
     if (!ring_push(a->lines, &l)) {

@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "engine/state.h"
-#include "kv/check.h"
 
 #define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
 
@@ -12,16 +11,13 @@ void engine_audit(const engine *e) {
         return;
     }
     int32_t n = 0;
-    for (int32_t i = 0; i < e->n_running; i++) {
-        for (int32_t g = 0; g < e->running[i]->kv.n_tables; g++) {
-            e->step.tables[n++] = &e->running[i]->kv.tables[g];
-        }
-    }
     quire_error err = {0};
-    quire_err r = kv_check(e->kv.pool, e->step.tables, n, NULL, 0, &err);
-    if (r == QUIRE_OK && e->kv.index) {
-        r = kv_index_check(e->kv.index, &err);
+    quire_err r = QUIRE_OK;
+    for (int32_t i = 0; i < e->n_running; i++) {
+        n += kv_seq_list_tables(&e->running[i]->kv, e->step.tables + n);
+        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &e->running[i]->kv, &err) : r;
     }
+    r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, n, &err) : r;
     if (r != QUIRE_OK) {
         log_line(LOG_ERROR, "page audit: %s", err.message);
     }

@@ -116,7 +116,7 @@ void step_preempt(engine *e, sequence *s);
 quire_err step_open(engine *e);
 void step_close(engine *e);
 
-/* ---- engine_audit.c ---- */
+/* ---- page_audit.c ---- */
 /* Asserts that pool and tables agree; between steps. Debug builds call it after each step. */
 void engine_audit(const engine *e);
 

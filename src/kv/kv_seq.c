@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/mem.h"
+#include "kv/check.h"
 
 #define EVICT_FOR_NAMESPACE 64 /* pages to evict when there is no namespace for one more sequence */
 
@@ -209,4 +210,31 @@ bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s) {
 int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i) {
     page_id page = s->tables[g].pages[i];
     return page.v == PAGE_NONE.v ? 0 : kv_pool_count(c->pool, page);
+}
+
+/* ---- audit ---- */
+
+int32_t kv_seq_list_tables(const kv_seq *s, const kv_table **out) {
+    for (int32_t g = 0; g < s->n_tables; g++) {
+        out[g] = &s->tables[g];
+    }
+    return s->n_tables;
+}
+
+quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
+    for (int32_t g = 0; g < c->n_token_groups && g < s->n_tables; g++) {
+        if (s->tables[g].n_tokens < s->n_computed) {
+            return err_set(err, QUIRE_INTERNAL, -1, "group %d has pages for %d tokens, %d are computed", (int)g,
+                           (int)s->tables[g].n_tokens, (int)s->n_computed);
+        }
+    }
+    if (s->has_path && s->path.n_pages > s->n_computed / c->page_tokens) {
+        return err_set(err, QUIRE_INTERNAL, -1, "the path has %d pages, %d tokens are computed", (int)s->path.n_pages, (int)s->n_computed);
+    }
+    return QUIRE_OK;
+}
+
+quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32_t n, quire_error *err) {
+    TRY(kv_check(c->pool, tables, n, NULL, 0, err));
+    return c->index != NULL ? kv_index_check(c->index, err) : QUIRE_OK;
 }

@@ -172,4 +172,13 @@ static inline void kv_seq_slots(const kv_cache *c, const kv_seq *s, int32_t g, i
 /* The number of sequences whose tables name the page of entry i of group g. 0 behind a window. */
 int32_t kv_seq_holders(const kv_cache *c, const kv_seq *s, int32_t g, int32_t i);
 
+/* ---- audit ---- */
+
+/* Appends its tables to out, which has room for n_tables more; returns how many. */
+int32_t kv_seq_list_tables(const kv_seq *s, const kv_table **out);
+/* Whether s holds the invariant above: QUIRE_INTERNAL and what is wrong otherwise. */
+quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err);
+/* Proves that pool, index and tables agree, where tables[0..n) are those of every sequence with pages. Errors and cost as kv_check. */
+quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32_t n, quire_error *err);
+
 #endif

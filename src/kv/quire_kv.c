@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kv/check.h"
 #include "kv/kv_seq.h"
 #include "kv/snapshot.h"
 #include "kv/view.h"
@@ -385,13 +384,11 @@ quire_err quire_kv_check(const quire_kv *kv, quire_error *err) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for the audit");
     }
     for (const quire_kv_seq *seq = kv->open.next; seq != &kv->open; seq = seq->next) {
-        for (int32_t g = 0; g < kv->o.n_groups; g++) {
-            tables[n++] = &seq->s.tables[g];
-        }
+        n += kv_seq_list_tables(&seq->s, tables + n);
     }
-    quire_err e = kv_check(kv->c.pool, tables, n, NULL, 0, err);
+    quire_err e = kv_cache_check(&kv->c, tables, n, err);
     mem_free(tables);
-    return e != QUIRE_OK ? e : kv_index_check(kv->c.index, err);
+    return e;
 }
 
 /* ---- snapshots of the whole cache ---- */

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "core/kv_layout.h"
-#include "kv/check.h"
 
 static quire_err check_request(const dry_run *d, int32_t n_pages, int32_t i, quire_error *err) {
     const dry_request *r = &d->seqs[i].request;
@@ -231,7 +230,7 @@ quire_err dry_run_check(const dry_run *d, quire_error *err) {
                         (int)tables[i]->n_tokens);
         }
     }
-    e = e == QUIRE_OK ? kv_check(d->cache.pool, tables, d->n, NULL, 0, err) : e;
+    e = e == QUIRE_OK ? kv_cache_check(&d->cache, tables, d->n, err) : e;
     mem_free(tables);
     return e;
 }

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "kv/check.h"
 #include "kv/kv_seq.h"
 #include "lab/sim/belady.h"
 
@@ -166,9 +165,9 @@ static quire_err check(const replay *r, quire_error *err) {
     for (int32_t i = 0; i < r->o->concurrency; i++) {
         tables[n++] = r->open[i].kv.tables;
     }
-    quire_err e = kv_check(r->cache.pool, tables, n, NULL, 0, err);
+    quire_err e = kv_cache_check(&r->cache, tables, n, err);
     mem_free(tables);
-    return e == QUIRE_OK ? kv_index_check(r->cache.index, err) : e;
+    return e;
 }
 
 static quire_err replay_one(replay *r, int32_t number, quire_error *err) {

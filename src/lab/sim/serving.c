@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "core/kv_layout.h"
-#include "kv/check.h"
 #include "lab/sim/serving_state.h"
 
 enum { MAX_PREEMPTIONS = 8 };  /* as in src/engine/engine.c */
@@ -141,9 +140,9 @@ static quire_err check(const serving *s, quire_error *err) {
                         tables[i]->n_tokens);
         }
     }
-    e = e == QUIRE_OK ? kv_check(s->kv.pool, tables, s->n_running, NULL, 0, err) : e;
+    e = e == QUIRE_OK ? kv_cache_check(&s->kv, tables, s->n_running, err) : e;
     mem_free(tables);
-    return e == QUIRE_OK && s->kv.index != NULL ? kv_index_check(s->kv.index, err) : e;
+    return e;
 }
 
 /* Plans a step and does it, at s->now, which moves on. false in *did: nothing could be planned. */
