@@ -50,11 +50,11 @@ static void count_reuse(engine *e, sequence *s, int32_t n) {
 }
 
 void cache_admit(engine *e, sequence *s) {
-    int32_t n = kv_seq_admit(&e->kv, &s->kv, s->tokens, sequence_reusable(s));
+    (void)kv_seq_admit(&e->kv, &s->kv, s->tokens, sequence_reusable(s)); /* its tables have room */
     s->n_admitted++;
     s->n_reused = 0;
     *(s->n_admitted == 1 ? &e->stats.prompt_tokens_queried : &e->stats.known_tokens_queried) += s->n_known;
-    count_reuse(e, s, n);
+    count_reuse(e, s, s->kv.n_computed);
 }
 
 void cache_publish(engine *e, sequence *s) {

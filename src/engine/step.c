@@ -266,7 +266,7 @@ static void plan_step(engine *e) {
 
 /* Reserves pages for n more tokens of s in every group, or in none. */
 static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
-    int32_t n_pages = e->audit_file != NULL ? kv_seq_needs(&e->kv, &s->kv, n) : 0;
+    int32_t n_pages = e->audit_file != NULL ? (int32_t)kv_seq_needs(&e->kv, &s->kv, n) : 0;
     TRY(kv_seq_reserve(&e->kv, &s->kv, n, &e->step.copies));
     audit_file_note(e, s, n, n_pages);
     return QUIRE_OK;
@@ -276,7 +276,7 @@ static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
 static int32_t pages_needed(const engine *e) {
     int32_t n = 0;
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
-        n += kv_seq_needs(&e->kv, &e->step.seqs[i]->kv, e->step.plan.items[i].n_rows);
+        n += (int32_t)kv_seq_needs(&e->kv, &e->step.seqs[i]->kv, e->step.plan.items[i].n_rows);
     }
     return n;
 }

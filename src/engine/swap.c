@@ -170,7 +170,7 @@ void swap_drop(engine *e, sequence *s) {
 static quire_err reserve(engine *e, sequence *s) {
     kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
     int32_t n = s->swap_tokens - s->kv.n_computed;
-    kv_cache_make_free(&e->kv, kv_seq_needs(&e->kv, &s->kv, n));
+    kv_cache_make_free(&e->kv, (int32_t)kv_seq_needs(&e->kv, &s->kv, n));
     return kv_seq_reserve(&e->kv, &s->kv, n, &none);
 }
 

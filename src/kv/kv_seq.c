@@ -61,12 +61,11 @@ int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, i
     return s->has_path ? kv_index_peek_held(c->index, &s->path, tokens, n, n_held) : 0;
 }
 
-int32_t kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n) {
+quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n) {
     int32_t n_found = 0;
-    if (s->has_path && kv_index_match(c->index, &s->path, tokens, n, s->tables, &n_found) == QUIRE_OK) {
-        s->n_computed = n_found;
-    }
-    return n_found;
+    TRY(s->has_path ? kv_index_match(c->index, &s->path, tokens, n, s->tables, &n_found) : QUIRE_OK);
+    s->n_computed = n_found;
+    return QUIRE_OK;
 }
 
 void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to) {
@@ -158,7 +157,8 @@ void kv_seq_snapshot(kv_cache *c, kv_seq *s, const int32_t *tokens, bool goes_on
 bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
     for (int32_t g = 0; g < c->n_token_groups; g++) {
         int32_t first = kv_cache_first_seen(c, g, n);
-        if (first < n && s->tables[g].pages[first / c->page_tokens].v == PAGE_NONE.v) {
+        bool needs_page = first < n || n % c->page_tokens != 0; /* to look back to, or to write on in */
+        if (needs_page && s->tables[g].pages[first / c->page_tokens].v == PAGE_NONE.v) {
             return false;
         }
     }
@@ -167,10 +167,10 @@ bool kv_seq_can_truncate(const kv_cache *c, const kv_seq *s, int32_t n) {
 
 void kv_seq_truncate(kv_cache *c, kv_seq *s, int32_t n) {
     s->n_computed = n < s->n_computed ? n : s->n_computed;
-    kv_seq_keep_pages(c, s, n);
     for (int32_t g = c->n_token_groups; n == 0 && g < s->n_tables; g++) {
         kv_table_clear(c->pool, &s->tables[g]);
     }
+    kv_seq_keep_pages(c, s, n);
     if (s->has_path) {
         kv_index_truncate(c->index, &s->path, n);
     }

@@ -53,9 +53,9 @@ void kv_seq_close(kv_cache *c, kv_seq *s);
 /* How many of tokens[0..n) an admission would find. *n_held: how many of their pages other sequences hold, so that these take no room.
  * Changes nothing. */
 int32_t kv_seq_peek(const kv_cache *c, const kv_seq *s, const int32_t *tokens, int32_t n, int32_t *n_held);
-/* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which are empty; sets n_computed to its length and returns
- * it. */
-int32_t kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
+/* Shares the pages of the longest cached prefix of tokens[0..n) into the tables, which are empty; n_computed is its length from now on.
+ * QUIRE_NO_MEMORY when a table cannot grow: nothing changed. */
+quire_err kv_seq_admit(kv_cache *c, kv_seq *s, const int32_t *tokens, int32_t n);
 /* Shares the pages of s's first n tokens with `to`, which is initialised and empty, and gives it a path like s's. n is at most the tokens
  * that s has pages for. The tables of `to` have room for them. States are shared as they are. */
 void kv_seq_fork(kv_cache *c, const kv_seq *s, int32_t n, kv_seq *to);
@@ -68,8 +68,8 @@ static inline int32_t kv_seq_group_needs(const kv_cache *c, const kv_seq *s, int
                                  : kv_table_state_needs(c->pool, &s->tables[g], c->state_pages[g]);
 }
 /* The same in all groups. */
-static inline int32_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n) {
-    int32_t n_pages = 0;
+static inline int64_t kv_seq_needs(const kv_cache *c, const kv_seq *s, int32_t n) {
+    int64_t n_pages = 0;
     for (int32_t g = 0; g < s->n_tables; g++) {
         n_pages += kv_seq_group_needs(c, s, g, n);
     }

@@ -172,18 +172,19 @@ static quire_err grow(quire_kv_seq *seq, int32_t n) {
     if (kv->c.n_state_pages > 0 && kv_seq_needs(&kv->c, &seq->s, n) > kv_cache_available(&kv->c)) {
         kv_index_take_over(kv->c.index, seq->s.tables + kv->c.n_token_groups); /* so that reuse never needs more pages than a cold start */
     }
-    int32_t needs = kv_seq_needs(&kv->c, &seq->s, n);
+    int64_t needs = kv_seq_needs(&kv->c, &seq->s, n);
     if (needs > kv->o.n_pages) {
         return QUIRE_NO_ROOM;
     }
-    TRY(kv_index_evict(kv->c.index, needs));
+    TRY(kv_index_evict(kv->c.index, (int32_t)needs));
     return kv_seq_reserve(&kv->c, &seq->s, n, &kv->copies);
 }
 
 /* Fills an empty sequence: cached pages first, then new pages for the rest. */
 static quire_err fill_seq(quire_kv_seq *seq, const int32_t *tokens, int32_t n, int32_t *n_cached) {
     TRY(reserve_tokens(seq, n));
-    *n_cached = kv_seq_admit(&seq->kv->c, &seq->s, tokens, n - 1);
+    TRY(kv_seq_admit(&seq->kv->c, &seq->s, tokens, n - 1));
+    *n_cached = seq->s.n_computed;
     TRY(grow(seq, n - *n_cached));
     if (seq->kv->c.n_state_pages > 0) {
         seq->plan = (kv_snapshot_plan){.branch = kv_index_agreed(seq->kv->c.index, &seq->s.path, tokens, n - 1),
@@ -272,9 +273,12 @@ quire_err quire_kv_seq_commit(quire_kv_seq *seq, int32_t n, quire_kv_commit what
         kv_seq_publish_tail(&kv->c, &seq->s, seq->tokens);
     }
     bool is_due = what == QUIRE_KV_PAGES_AND_TAIL || quire_kv_seq_next_snapshot(seq) <= n;
-    if (kv->c.n_state_pages > 0 && n > 0 && n >= n_before && is_due && reserve_copies(kv) == QUIRE_OK) {
-        kv_seq_snapshot(&kv->c, &seq->s, seq->tokens, n < seq->n, &kv->copies);
-        seq->plan.last = n;
+    if (kv->c.n_state_pages > 0 && n > 0 && n >= n_before && is_due) {
+        bool goes_on = n < seq->n;
+        if (!goes_on || reserve_copies(kv) == QUIRE_OK) {
+            kv_seq_snapshot(&kv->c, &seq->s, seq->tokens, goes_on, &kv->copies);
+        }
+        seq->plan.last = n; /* without room for a snapshot too: the next one is due later */
     }
     kv_seq_forget(&kv->c, &seq->s);
     kv_seq_advance(&seq->s, n_before > n ? n_before - n : 0);

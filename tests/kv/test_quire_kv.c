@@ -418,8 +418,94 @@ static void each_allocation_and_reserve_may_fail_once(void **state) {
 }
 #endif
 
+#ifdef QUIRE_DEBUG
+/* A sequence whose prefix is cached opens whole or not at all, whichever allocation fails. */
+static void opening_behind_a_cached_prefix_reports_every_fault(void **state) {
+    (void)state;
+    int32_t tokens[40] = {0}, n_cached, n_faults = 0;
+    quire_kv *kv = open_kv(64, 4, 0);
+    quire_kv_seq *seq;
+    assert_int_equal(quire_kv_seq_open(kv, "a", 1, tokens, 40, &seq, &n_cached), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_commit(seq, 40, QUIRE_KV_PAGES), QUIRE_OK);
+    quire_kv_seq_close(seq);
+    for (int64_t point = 1;; point++) {
+        fault_at(point);
+        quire_err e = quire_kv_seq_open(kv, "a", 1, tokens, 40, &seq, &n_cached);
+        bool failed = fault_happened();
+        fault_at(0);
+        assert_int_equal(e == QUIRE_OK, !failed);
+        check(kv);
+        if (!failed) {
+            break;
+        }
+        n_faults++;
+    }
+    assert_int_equal(n_cached, 39);
+    assert_true(n_faults > 3);
+    quire_kv_seq_close(seq);
+    quire_kv_close(kv);
+}
+
+/* A commit for which there is no memory moves on all the same: a caller that computes up to the next snapshot comes to the end. */
+static void a_commit_without_memory_moves_on_to_the_next_snapshot(void **state) {
+    (void)state;
+    int32_t tokens[100] = {0}, n_cached, n_commits = 0;
+    quire_kv_options o;
+    quire_kv *kv;
+    quire_kv_seq *seq;
+    quire_kv_options_init(&o);
+    o.n_pages = 64;
+    o.page_tokens = 4;
+    o.n_groups = 2;
+    o.state_pages[1] = 2;
+    o.snapshot_tokens = 10;
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_open(kv, "a", 1, tokens, 100, &seq, &n_cached), QUIRE_OK);
+    for (int32_t done = 0; done < 100; n_commits++) {
+        int32_t next = quire_kv_seq_next_snapshot(seq);
+        done = next < 100 ? next : 100;
+        fault_at(1);
+        assert_int_equal(quire_kv_seq_commit(seq, done, QUIRE_KV_PAGES), QUIRE_OK);
+        fault_at(0);
+        assert_true(n_commits < 100);
+    }
+    check(kv);
+    quire_kv_seq_close(seq);
+    quire_kv_close(kv);
+}
+#endif
+
+/* A window of one token looks back to none; yet a page that is gone cannot be written on in. */
+static void a_sequence_is_not_truncated_into_a_released_page(void **state) {
+    (void)state;
+    int32_t tokens[16] = {0}, n_cached;
+    quire_kv_options o;
+    quire_kv *kv;
+    quire_kv_seq *seq;
+    quire_kv_options_init(&o);
+    o.n_pages = 16;
+    o.page_tokens = 4;
+    o.n_groups = 2;
+    o.windows[1] = 1;
+    assert_int_equal(quire_kv_open(&o, &kv), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_open(kv, "a", 1, tokens, 14, &seq, &n_cached), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_commit(seq, 14, QUIRE_KV_PAGES), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_truncate(seq, 6), QUIRE_INVALID);
+    assert_int_equal(quire_kv_seq_truncate(seq, 13), QUIRE_OK);
+    assert_int_equal(quire_kv_seq_truncate(seq, 8), QUIRE_OK); /* a page's start */
+    assert_int_equal(quire_kv_seq_append(seq, tokens, 3), QUIRE_OK);
+    check(kv);
+    quire_kv_seq_close(seq);
+    quire_kv_close(kv);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+#ifdef QUIRE_DEBUG
+        cmocka_unit_test(opening_behind_a_cached_prefix_reports_every_fault),
+        cmocka_unit_test(a_commit_without_memory_moves_on_to_the_next_snapshot),
+#endif
+        cmocka_unit_test(a_sequence_is_not_truncated_into_a_released_page),
         cmocka_unit_test(a_second_request_reuses_37_tokens_of_the_first),
         cmocka_unit_test(a_call_without_room_leaves_all_as_it_was),
         cmocka_unit_test(what_a_window_no_longer_sees_is_given_back),

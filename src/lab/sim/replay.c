@@ -100,7 +100,7 @@ static void end_request(replay *r, open_request *s) {
 /* Takes pages for what s has no slots for yet; QUIRE_NO_ROOM when the open requests hold too many. */
 static quire_err grow(replay *r, open_request *s) {
     int32_t n = s->n - s->kv.n_computed, cached = kv_pool_counts(r->cache.pool).n_cached;
-    quire_err e = kv_index_evict(r->cache.index, kv_seq_needs(&r->cache, &s->kv, n));
+    quire_err e = kv_index_evict(r->cache.index, (int32_t)kv_seq_needs(&r->cache, &s->kv, n));
     r->result.evictions += cached - kv_pool_counts(r->cache.pool).n_cached;
     r->copies.n = 0;
     TRY(e);
@@ -146,7 +146,8 @@ static quire_err serve(replay *r, int32_t number, open_request *s) {
     kv_cache_set_time(&r->cache, q->arrival_us - r->t->requests[0].arrival_us);
     TRY(kv_seq_open(&r->cache, &s->kv, NULL, 0, &q->tenant, sizeof q->tenant, s->tokens, q->n_prompt));
     s->open = true;
-    int32_t n_matched = kv_seq_admit(&r->cache, &s->kv, s->tokens, q->n_prompt - 1);
+    TRY(kv_seq_admit(&r->cache, &s->kv, s->tokens, q->n_prompt - 1));
+    int32_t n_matched = s->kv.n_computed;
     quire_err e = make_room(r, s, &n_matched);
     assert(e != QUIRE_NO_ROOM); /* it fits into the empty pool, and all others are closed */
     TRY(e);

@@ -176,8 +176,8 @@ static quire_err run(serving *s, quire_error *err) {
             s->now = fmax(s->now, serving_arrival(s->t, s->o, s->next) + delay);
         }
         while (s->next < n && serving_arrival(s->t, s->o, s->next) + delay <= s->now) {
-            TRY(arrive(s, s->next));
-            s->next++;
+            quire_err e = arrive(s, s->next++); /* counted first: close_all frees what it holds */
+            TRY(e);
         }
         bool did = true;
         if (s->n_running + s->n_waiting > 0) {

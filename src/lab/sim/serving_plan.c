@@ -108,7 +108,8 @@ static void admit(serving *s, served *a) {
     a->n_admitted++;
     a->n_reused = 0;
     if (s->kv.index != NULL) {
-        a->n_reused = kv_seq_admit(&s->kv, &a->kv, a->tokens, a->n_known - 1);
+        (void)kv_seq_admit(&s->kv, &a->kv, a->tokens, a->n_known - 1);
+        a->n_reused = a->kv.n_computed;
         s->r->hit_tokens += a->n_admitted == 1 ? a->n_reused : 0;
     }
     serving_list_remove(s->waiting, &s->n_waiting, a->number);
@@ -183,7 +184,7 @@ void serving_plan(serving *s) {
 static int32_t pages_needed(const serving *s) {
     int32_t n = 0;
     for (int32_t i = 0; i < s->plan.n_items; i++) {
-        n += kv_seq_needs(&s->kv, &s->seqs[s->plan.items[i].seq].kv, s->plan.items[i].n_rows);
+        n += (int32_t)kv_seq_needs(&s->kv, &s->seqs[s->plan.items[i].seq].kv, s->plan.items[i].n_rows);
     }
     return n;
 }
