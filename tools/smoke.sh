@@ -16,13 +16,13 @@ die() {
 }
 
 port=
-for _ in $(seq 600); do
+for _ in $(seq 1200); do
     port=$(sed -nE 's,.*listening on http://[^ ]*:([0-9]+).*,\1,p' "$log" | head -n 1)
     [ -z "$port" ] || break
     kill -0 "$server" 2>/dev/null || die "the server ended"
     sleep 0.05
 done
-[ -n "$port" ] || die "the server is not listening after 30 s"
+[ -n "$port" ] || die "the server is not listening after 60 s"
 
 # ask METHOD PATH [BODY]: the response, head and body.
 ask() {

@@ -67,8 +67,8 @@ void branch_enter(engine *e, sequence *s) {
     }
     if (s->fork_replaces) {
         if (n > 0) {
-            kv_seq_release(&e->kv, &fork_from->kv, fork_from->tokens,
-                           KV_DROP); /* its part-filled page is then the branch's alone: not indexed, and not copied */
+            /* its part-filled page is then the branch's alone: not indexed, and not copied */
+            kv_seq_release(&e->kv, &fork_from->kv, fork_from->tokens, KV_DROP);
         }
         engine_cancel(e, fork_from->id);
     }

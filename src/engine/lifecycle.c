@@ -48,7 +48,7 @@ static void *engine_main(void *arg) {
     }
     while (!atomic_load(&e->stop)) {
         mem_guard_enter();
-        bool started = !atomic_load(&e->held) && step_submit(e);
+        bool started = !atomic_load(&e->paused) && step_submit(e);
         if (started) {
             step_collect(e);
         }
@@ -151,7 +151,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
     e->b = b;
     e->options = *o;
     atomic_init(&e->stop, false);
-    atomic_init(&e->held, o->starts_paused);
+    atomic_init(&e->paused, o->starts_paused);
     atomic_init(&e->n_cancels, 0);
     atomic_init(&e->views, NULL);
     quire_err r = wake_init(&e->in_wake);
@@ -166,7 +166,7 @@ quire_err engine_open(model *m, backend *b, const kv_layout *layout, const engin
 }
 
 void engine_release(engine *e) {
-    atomic_store(&e->held, false);
+    atomic_store(&e->paused, false);
     wake_ring(&e->in_wake);
 }
 

@@ -195,7 +195,7 @@ static inline void harness_submit(harness *h, harness_run *r) {
 /* No step begins until harness_wait, as with starts_paused: for tests of how requests share steps and pages, whose first could have ended
  * before the last is handed over. */
 static inline void harness_hold(harness *h) {
-    atomic_store(&h->e->held, true);
+    atomic_store(&h->e->paused, true);
 }
 
 /* Notes the next event with its request; false when there is none now. *ended: it was an end. */

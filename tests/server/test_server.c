@@ -343,10 +343,9 @@ static void pipelined_requests_wait_for_their_reader(void **state) {
 static void a_chunked_body_and_expect_continue_work(void **state) {
     (void)state;
     site *s = start_default();
-    expect_in(ask(s, "POST " COMPLETIONS
-                     " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json; charset=utf-8\r\nTransfer-Encoding: chunked\r\n" CLOSE
-                     "\r\n5\r\n{\"max\r\nD\r\n_tokens\": 1 }\r\n0\r\n\r\n"),
-              "\"text\":\" t0\"");
+    static const char chunked[] = "POST " COMPLETIONS " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json; charset=utf-8\r\n"
+                                  "Transfer-Encoding: chunked\r\n" CLOSE "\r\n5\r\n{\"max\r\nD\r\n_tokens\": 1 }\r\n0\r\n\r\n";
+    expect_in(ask(s, chunked), "\"text\":\" t0\"");
     int fd = dial(s);
     say(fd, "POST " COMPLETIONS
             " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 2\r\nExpect: 100-continue\r\n" CLOSE "\r\n");
@@ -507,12 +506,11 @@ static void whole_answers_have_the_shape(void **state) {
     expect_in(a, "Content-Type: application/json\r\n");
     expect_in(a, "{\"id\":\"cmpl-");
     expect_in(a, "\"object\":\"text_completion\",\"created\":");
-    expect_in(
-        a, "\"model\":\"fake\",\"choices\":[{\"index\":0,\"text\":\" t0 "
-           "t1\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,"
-           "\"token_ids\":null,\"prompt_logprobs\":null,\"prompt_token_ids\":null}],\"service_tier\":null,\"system_fingerprint\":\"quire-");
-    expect_in(a,
-              "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":3},");
+    expect_in(a, "\"model\":\"fake\",\"choices\":[{\"index\":0,\"text\":\" t0 t1\",\"logprobs\":null,\"finish_reason\":\"length\","
+                 "\"stop_reason\":null,\"token_ids\":null,\"prompt_logprobs\":null,\"prompt_token_ids\":null}],\"service_tier\":null,"
+                 "\"system_fingerprint\":\"quire-");
+    expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,"
+                 "\"prompt_tokens_details\":{\"cached_tokens\":3},");
     a = ask(s, post(CHAT, "{\"max_tokens\":5,\"stop_at\":2,\"stop_kind\":\"string\"}", CLOSE));
     expect_in(a, "{\"id\":\"chatcmpl-");
     expect_in(a, "\"object\":\"chat.completion\",");
@@ -543,22 +541,21 @@ static void streams_have_the_order(void **state) {
     const char *role = strstr(a, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}");
     const char *first = strstr(a, "\"delta\":{\"content\":\" t0\"},\"logprobs\":null,\"finish_reason\":null,\"token_ids\":null}");
     const char *last = strstr(a, "\"delta\":{\"content\":\" t1\"},\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,");
-    const char *usage = strstr(a, "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,\"prompt_"
-                                  "tokens_details\":{\"cached_tokens\":3}},\"system_fingerprint\"");
+    const char *usage = strstr(a, "\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"total_tokens\":7,\"completion_tokens\":2,"
+                                  "\"prompt_tokens_details\":{\"cached_tokens\":3}},\"system_fingerprint\"");
     const char *done = strstr(a, "data: [DONE]");
     assert_true(role != NULL && first > role && last > first && usage > last && done > usage);
     assert_int_equal(count(a, "data: "), 5);
     assert_int_equal(count(a, "chat.completion.chunk"), 4);
 
-    a = ask(s,
-            post(COMPLETIONS,
-                 "{\"max_tokens\":2,\"stream\":true,\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}}", CLOSE));
+    a = ask(s, post(COMPLETIONS, "{\"max_tokens\":2,\"stream\":true,"
+                                 "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}}", CLOSE));
     expect_in(a, "\"usage\":{\"prompt_tokens\":5,\"total_tokens\":6,\"completion_tokens\":1}}");
     assert_int_equal(count(a, "\"usage\""), 3);
 
     a = ask(s, post(COMPLETIONS, "{\"prompt\":[\"a\",\"b\"],\"max_tokens\":1,\"stream\":true,\"return_token_ids\":true}", CLOSE));
-    expect_in(a, "{\"index\":1,\"text\":\" "
-                 "t0\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,\"prompt_token_ids\":[7,8],\"token_ids\":[0]}]");
+    expect_in(a, "{\"index\":1,\"text\":\" t0\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null,"
+                 "\"prompt_token_ids\":[7,8],\"token_ids\":[0]}]");
     assert_int_equal(count(a, "data: "), 3);
     stop(s);
 }
