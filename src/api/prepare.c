@@ -9,7 +9,7 @@
 #include "base/sha256.h"
 
 static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
-    if (e->tokenizer) {
+    if (e->parts.tokenizer) {
         return QUIRE_OK;
     }
     return err_set_param(err, QUIRE_UNSUPPORTED, "prompt",
@@ -19,12 +19,12 @@ static quire_err need_vocabulary(const quire_engine *e, quire_error *err) {
 /* Tokenises a text. One that cannot fit is refused by its length, where that is certain, and no more is tokenised than can fit. */
 static quire_err encode(const quire_engine *e, const quire_request *r, str text, const text_marks *marks, token_list *out,
                         quire_error *err) {
-    size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, text.n);
+    size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, text.n);
     if (least > limit) {
         return request_too_long_by(r, least, err);
     }
     encode_options options = {.special = ENCODE_PARSE, .add_special = r->add_special, .marks = marks, .max_tokens = limit};
-    quire_err er = tokenizer_encode(e->tokenizer, text, options, out, err);
+    quire_err er = tokenizer_encode(e->parts.tokenizer, text, options, out, err);
     return er == QUIRE_NO_ROOM ? request_too_long_by(r, limit + 1, err) : er;
 }
 
@@ -32,7 +32,7 @@ static quire_err encode(const quire_engine *e, const quire_request *r, str text,
 static quire_err make_chat(const quire_engine *e, const quire_request *r, token_list *out, quire_error *err) {
     strbuf marked = {0}, text = {0};
     text_marks marks = {0};
-    quire_err er = request_render(r, e->chat, &marked, err);
+    quire_err er = request_render(r, e->parts.chat, &marked, err);
     if (er == QUIRE_OK &&
         marks_take((str){marked.p, marked.n}, (str){r->messages.roles.p, r->messages.roles.n}, &text, &marks) != QUIRE_OK) {
         er = err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
@@ -68,7 +68,7 @@ static quire_err check_length(const quire_engine *e, const quire_request *r, con
     if (c->prompt.n == 0) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "prompt", "the prompt is empty; it must have at least one token");
     }
-    return c->prompt.n >= (size_t)e->info.max_model_len ? request_too_long(r, c->prompt.n, err) : QUIRE_OK;
+    return c->prompt.n >= (size_t)e->parts.info.max_model_len ? request_too_long(r, c->prompt.n, err) : QUIRE_OK;
 }
 
 /* ---- how long a response can become, in bytes of JSON ---- */
@@ -109,7 +109,7 @@ static quire_err check_truncation(const quire_request *r, size_t n_prompt, quire
 
 /* Adds the bytes of one more prompt's choices to *total. */
 static quire_err count_response(const quire_engine *e, const quire_request *r, size_t n_prompt, int64_t *total, quire_error *err) {
-    int64_t limit = (int64_t)e->info.max_answer_bytes;
+    int64_t limit = (int64_t)e->parts.info.max_answer_bytes;
     *total += response_bytes(r, n_prompt);
     if (limit == 0 || *total <= limit) {
         return QUIRE_OK;
@@ -142,8 +142,8 @@ quire_err stream_open_text(const quire_engine *e, const quire_request *r, const 
                            stop_matcher **stops) {
     strbuf shown = {0};
     quire_err er = QUIRE_OK;
-    if (e->tokenizer) {
-        TRY(detok_open(e->tokenizer, r->skip_special, d));
+    if (e->parts.tokenizer) {
+        TRY(detok_open(e->parts.tokenizer, r->skip_special, d));
         detok_hold_replacements(*d);
         er = detok_prime(*d, prompt->ids, (size_t)n_prompt);
     }
@@ -241,7 +241,7 @@ static quire_err submit_samples(quire_stream *s, choice *c, int32_t n, request_i
     for (int32_t k = 0; k < n; k++) {
         users[k] = c + k;
     }
-    quire_err e = engine_submit_samples(s->q->e->core, &r, n, users, ids, err);
+    quire_err e = engine_submit_samples(s->q->e->parts.core, &r, n, users, ids, err);
     if (e != QUIRE_OK) {
         mem_free(tokens);
         return e;
@@ -281,7 +281,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
 
 quire_err stream_prepare(quire_stream *s, quire_error *err) {
     int64_t n_bytes = 0;
-    TRY(request_tokenize_lists(s->request, s->q->e->tokenizer, &s->released, err));
+    TRY(request_tokenize_lists(s->request, s->q->e->parts.tokenizer, &s->released, err));
     for (int32_t i = 0; i < s->n_choices; i++) {
         TRY(atomic_load(&s->released) ? err_set(err, QUIRE_CANCELLED, -1, "cancelled") : QUIRE_OK);
         TRY(open_choice(s->q->e, s->request, &s->choices[i], err));
@@ -290,7 +290,7 @@ quire_err stream_prepare(quire_stream *s, quire_error *err) {
             TRY(count_response(s->q->e, s->request, s->choices[i].prompt.n, &n_bytes, err));
         }
     }
-    if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->tokenizer != NULL &&
+    if (s->request->info.beam_width > 0 && s->request->n_stops > 0 && s->q->e->parts.tokenizer != NULL &&
         beam_stop_matcher_open(s->q->e, s->request, &s->watch) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for stop strings");
     }

@@ -19,7 +19,7 @@ quire_err quire_queue_open(quire_engine *e, quire_queue **out) {
         mem_free(q);
         return r;
     }
-    r = engine_out_open(e->core, &q->wake, &q->out);
+    r = engine_out_open(e->parts.core, &q->wake, &q->out);
     if (r != QUIRE_OK || pthread_mutex_init(&q->lock, NULL) != 0) {
         engine_out_close(q->out);
         wake_deinit(&q->wake);
@@ -214,8 +214,8 @@ static void fill_start(quire_queue *q, choice *c, quire_event *out) {
     if (r->info.endpoint == QUIRE_COMPLETIONS && !r->prompts[c->index / r->info.n_samples].ids) {
         const str *text = &r->prompts[c->index / r->info.n_samples].text;
         e = strbuf_add(&q->echo, text->p, text->n);
-    } else if (q->e->tokenizer) {
-        e = tokenizer_decode(q->e->tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &q->echo);
+    } else if (q->e->parts.tokenizer) {
+        e = tokenizer_decode(q->e->parts.tokenizer, c->prompt.ids, c->prompt.n, r->skip_special, &q->echo);
     }
     if (e != QUIRE_OK) {
         set_failed(c->stream, e);
@@ -315,7 +315,7 @@ static void take_token(quire_queue *q, choice *c, int32_t token) {
     if (match >= 0) {
         c->stop_string = match;
         c->finish = QUIRE_FINISH_STOP;
-        engine_cancel(q->e->core, c->current);
+        engine_cancel(q->e->parts.core, c->current);
     }
 }
 

@@ -44,7 +44,7 @@ void stream_cancel_choices(quire_stream *s) {
     for (int32_t i = 0; i < s->n_choices; i++) {
         choice *c = &s->choices[i];
         if (c->submitted && !c->gone) {
-            engine_cancel(s->q->e->core, c->current);
+            engine_cancel(s->q->e->parts.core, c->current);
         }
     }
 }

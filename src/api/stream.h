@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "api/open_engine.h"
+#include "api/quire_engine.h"
 #include "base/wake.h"
 #include "engine/explain.h"
 #include "text/detok.h"

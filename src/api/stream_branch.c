@@ -2,7 +2,6 @@
  * thread. */
 #include <string.h>
 
-#include "api/request_read.h"
 #include "api/stream.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -11,7 +10,7 @@
 
 /* Whether a token ends its choice and its text is not shown. */
 static bool is_stop_token(const quire_engine *e, const sampling_params *p, int32_t token) {
-    const model_desc *d = model_description(e->m);
+    const model_desc *d = model_description(e->parts.model.m);
     bool stops = false;
     for (int32_t i = 0; i < d->n_eos && !p->ignore_eos && !stops; i++) {
         stops = d->eos[i] == token;
@@ -134,7 +133,7 @@ quire_err quire_stream_fork(quire_stream *s, int32_t choice_index, int32_t posit
     r->prompts = mem_new(1, sizeof *r->prompts);
     int32_t *ids = copy_tokens(c, n_kept, 0);
     quire_err e = r->prompts != NULL && ids != NULL ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-    if (e == QUIRE_OK && engine_fork_acquire(s->q->e->core, c->current, &r->fork_from.held) != QUIRE_OK) {
+    if (e == QUIRE_OK && engine_fork_acquire(s->q->e->parts.core, c->current, &r->fork_from.held) != QUIRE_OK) {
         e = err_set(err, QUIRE_NOT_FOUND, -1, "choice %d of the stream has ended", (int)choice_index);
     }
     if (e != QUIRE_OK) {
@@ -176,24 +175,6 @@ static quire_err add_ids(token_list *to, const int32_t *ids, size_t n) {
     return QUIRE_OK;
 }
 
-/* Changes fields of a running choice. */
-static quire_err change(quire_request *r, const char *fields, size_t n, quire_error *err) {
-    json_value *body;
-    TRY(request_read_value((str){fields, n}, 0, NULL, &body, err));
-    quire_err e = json_is(body, JSON_KIND_OBJECT)
-                      ? QUIRE_OK
-                      : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
-    for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
-        if (params_field(m.name, request_endpoint_flag(r)) != NULL && !request_field_steers(m.name)) {
-            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name, "%s cannot be changed while the answer is made; a fork can have another",
-                              m.name);
-        }
-    }
-    json_drop(body);
-    e = e == QUIRE_OK ? quire_request_set_all(r, fields, n, err) : e;
-    return e == QUIRE_OK ? request_check_lengths(r, err) : e;
-}
-
 /* Fills in the command's tokens, fields and tail. */
 static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields, size_t n_fields,
                               quire_error *err) {
@@ -213,7 +194,7 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
     m->fields->sampling.has_seed = true;
     m->fields->sampling.seed = c->sampling.seed;
     if (fields != NULL) {
-        TRY(change(m->fields, fields, n_fields, err));
+        TRY(request_change(m->fields, fields, n_fields, err));
         if (!m->fields->sampling.has_seed) { /* null: a new random seed */
             m->fields->sampling.seed = rng_os_seed();
             m->fields->sampling.has_seed = true;
@@ -224,10 +205,10 @@ static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tai
 
 /* Tokenises the tail's text; one that cannot fit is not tokenised to its end. */
 static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_error *err) {
-    size_t limit = (size_t)e->info.max_model_len, least = tokenizer_least_tokens(e->tokenizer, m->tail_text.n);
+    size_t limit = (size_t)e->parts.info.max_model_len, least = tokenizer_least_tokens(e->parts.tokenizer, m->tail_text.n);
     encode_options options = {.special = ENCODE_PARSE, .max_tokens = limit};
     quire_err er =
-        least > limit ? QUIRE_NO_ROOM : tokenizer_encode(e->tokenizer, (str){m->tail_text.p, m->tail_text.n}, options, &m->tail, err);
+        least > limit ? QUIRE_NO_ROOM : tokenizer_encode(e->parts.tokenizer, (str){m->tail_text.p, m->tail_text.n}, options, &m->tail, err);
     return er != QUIRE_NO_ROOM
                ? er
                : err_set_param(err, QUIRE_BAD_REQUEST, "text", "text has at least %zu tokens; a sequence has at most %zu tokens here",
@@ -239,13 +220,13 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const quire_engine *e = c->stream->q->e;
     const quire_request *r = c->stream->request;
-    if (m->has_text && e->tokenizer == NULL) {
+    if (m->has_text && e->parts.tokenizer == NULL) {
         return err_set_param(err, QUIRE_UNSUPPORTED, "text", "this model has no vocabulary that this server can use; give token ids");
     }
     if (m->has_text) {
         TRY(tokenise_tail(m, e, err));
     }
-    TRY(request_tokenize_lists(m->fields, e->tokenizer, &c->stream->released, err));
+    TRY(request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err));
     quire_err er = stream_open_text(e, r, &c->prompt, first_prompt(c), &m->detok, &m->stop_matcher);
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;
@@ -287,7 +268,7 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     }
     m->c = c;
-    quire_err e = engine_fork_acquire(s->q->e->core, c->current, &m->fork_from);
+    quire_err e = engine_fork_acquire(s->q->e->parts.core, c->current, &m->fork_from);
     e = e != QUIRE_OK ? err_set(err, e, -1, "choice %d of the stream has ended", (int)index)
                       : fill_command(m, n_kept, tail, fields, n_fields, err);
     if (e != QUIRE_OK) {
@@ -308,7 +289,7 @@ quire_err quire_stream_rollback(quire_stream *s, int32_t choice_index, int32_t p
 
 quire_err quire_stream_steer(quire_stream *s, int32_t choice_index, int32_t position, const quire_tail *tail, const char *fields,
                              size_t n_fields, quire_error *err) {
-    int32_t n_vocab = s->q->e->info.n_vocab;
+    int32_t n_vocab = s->q->e->parts.info.n_vocab;
     for (size_t i = 0; tail->ids != NULL && i < tail->n_ids; i++) {
         if (tail->ids[i] < 0 || tail->ids[i] >= n_vocab) {
             return err_set_param(err, QUIRE_BAD_REQUEST, "tokens", "token id %d is out of the vocabulary, which has %d ids",
@@ -345,7 +326,7 @@ static quire_err submit_branch(stream_command *m, request_id *id, quire_error *e
         memcpy(r.tokens + r.fork_position, m->tail.ids, m->tail.n * sizeof *r.tokens);
     }
     r.fork_from = m->fork_from;
-    quire_err e = engine_submit(s->q->e->core, &r, id, err);
+    quire_err e = engine_submit(s->q->e->parts.core, &r, id, err);
     if (e != QUIRE_OK) {
         mem_free(r.tokens);
     }

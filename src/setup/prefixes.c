@@ -1,4 +1,4 @@
-#include "api/prefixes.h"
+#include "setup/prefixes.h"
 
 #include "base/mem.h"
 
