@@ -44,6 +44,11 @@ static quire_err make_chat(const quire_engine *e, const quire_request *r, token_
     return er;
 }
 
+static quire_err copy_ids(token_list *to, const int32_t *ids, size_t n, quire_error *err) {
+    quire_err e = token_list_add_all(to, ids, n);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a prompt");
+}
+
 /* The ids of prompt i. */
 static quire_err make_prompt(const quire_engine *e, const quire_request *r, int32_t i, token_list *out, quire_error *err) {
     if (r->info.endpoint == QUIRE_CHAT && r->fork_from.held == NULL) {
@@ -55,12 +60,7 @@ static quire_err make_prompt(const quire_engine *e, const quire_request *r, int3
         TRY(need_vocabulary(e, err));
         return encode(e, r, p->text, NULL, out, err);
     }
-    for (int32_t k = 0; k < p->n_ids; k++) {
-        if (token_list_add(out, p->ids[k]) != QUIRE_OK) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-        }
-    }
-    return QUIRE_OK;
+    return copy_ids(out, p->ids, (size_t)p->n_ids, err);
 }
 
 /* Checks the prompt's length. The engine cuts a max_tokens that exceeds the rest, as vLLM does. */
@@ -130,33 +130,7 @@ static quire_err take_prompt(const quire_engine *e, const quire_request *r, choi
         return make_prompt(e, r, c->index / r->info.n_samples, &c->prompt, err);
     }
     const token_list *made = &(c - k)->prompt;
-    for (size_t i = 0; i < made->n; i++) {
-        if (token_list_add(&c->prompt, made->ids[i]) != QUIRE_OK) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a prompt");
-        }
-    }
-    return QUIRE_OK;
-}
-
-quire_err stream_open_text(const quire_engine *e, const quire_request *r, const token_list *prompt, int32_t n_prompt, detok **d,
-                           stop_matcher **stops) {
-    strbuf shown = {0};
-    quire_err er = QUIRE_OK;
-    if (e->parts.tokenizer) {
-        TRY(detok_open(e->parts.tokenizer, r->skip_special, d));
-        detok_hold_replacements(*d);
-        er = detok_prime(*d, prompt->ids, (size_t)n_prompt);
-    }
-    if (er == QUIRE_OK && r->n_stops > 0) {
-        er = stop_matcher_open(r->stops, (size_t)r->n_stops, stops);
-    }
-    for (size_t i = (size_t)n_prompt; i < prompt->n && er == QUIRE_OK; i++) {
-        int32_t match;
-        strbuf_clear(&shown);
-        er = stream_feed(e, r, &r->sampling, *d, *stops, prompt->ids[i], false, &shown, &match);
-    }
-    strbuf_deinit(&shown);
-    return er;
+    return copy_ids(&c->prompt, made->ids, made->n, err);
 }
 
 static quire_err open_choice(const quire_engine *e, const quire_request *r, choice *c, quire_error *err) {
@@ -166,7 +140,7 @@ static quire_err open_choice(const quire_engine *e, const quire_request *r, choi
     c->sampling.max_tokens = c->prompt_only ? 1 : c->sampling.max_tokens;
     TRY(check_length(e, r, c, err));
     int32_t n_prompt = r->fork_from.held != NULL ? r->fork_from.n_prompt : (int32_t)c->prompt.n;
-    quire_err er = stream_open_text(e, r, &c->prompt, n_prompt, &c->detok, &c->stop_matcher);
+    quire_err er = choice_open_text(c, n_prompt, &c->detok, &c->stop_matcher);
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
 
@@ -261,7 +235,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
     int32_t group = alone ? 1 : info->n_samples;
     request_id *ids = mem_new((size_t)group, sizeof *ids);
     void **users = mem_new((size_t)group, sizeof *users);
-    s->tokenise_us = clock_us() - s->submitted_us;
+    int64_t tokenise_us = clock_us() - s->submitted_us;
     quire_err e = ids && users ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a request");
     for (int32_t i = 0; e == QUIRE_OK && i < s->n_choices; i += group) {
         choice *c = &s->choices[i], *first = c - i % info->n_samples;
@@ -271,6 +245,7 @@ static quire_err submit_all(quire_stream *s, quire_error *err) {
         }
         for (int32_t k = 0; k < group; k++) {
             c[k].sampling = first->sampling; /* for the case that it is rolled back */
+            c[k].tokenise_us = tokenise_us;
         }
         e = submit_samples(s, c, group, ids, users, err);
     }

@@ -6,40 +6,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-/* ---- tokens of a choice ---- */
-
-/* Whether a token ends its choice and its text is not shown. */
-static bool is_stop_token(const quire_engine *e, const sampling_params *p, int32_t token) {
-    const model_desc *d = model_description(e->parts.model.m);
-    bool stops = false;
-    for (int32_t i = 0; i < d->n_eos && !p->ignore_eos && !stops; i++) {
-        stops = d->eos[i] == token;
-    }
-    for (int32_t i = 0; i < p->n_stop_tokens && !stops; i++) {
-        stops = p->stop_tokens[i] == token;
-    }
-    return stops;
-}
-
-quire_err stream_feed(const quire_engine *e, const quire_request *r, const sampling_params *p, detok *d, stop_matcher *stops, int32_t token,
-                      bool may_end, strbuf *out, int32_t *match) {
-    *match = -1;
-    if (d == NULL || (is_stop_token(e, p, token) && !r->include_stop)) {
-        return QUIRE_OK;
-    }
-    if (stops == NULL) {
-        return detok_add(d, token, out);
-    }
-    strbuf piece = {0};
-    quire_err er = detok_add(d, token, &piece);
-    str text = {piece.p, piece.n};
-    if (er == QUIRE_OK) {
-        er = may_end ? stop_matcher_feed(stops, text, r->include_stop, out, match) : stop_matcher_pass(stops, text, out);
-    }
-    strbuf_deinit(&piece);
-    return er;
-}
-
 /* ---- checks ---- */
 
 static const quire_request *fields_of(const choice *c) {
@@ -168,24 +134,17 @@ void stream_command_free(stream_command *m) {
     }
 }
 
-static quire_err add_ids(token_list *to, const int32_t *ids, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        TRY(token_list_add(to, ids[i]));
-    }
-    return QUIRE_OK;
-}
-
 /* Fills in the command's tokens, fields and tail. */
 static quire_err fill_command(stream_command *m, int32_t n_kept, const quire_tail *tail, const char *fields, size_t n_fields,
                               quire_error *err) {
     choice *c = m->c;
-    quire_err e = add_ids(&m->kept, c->history.ids, (size_t)n_kept);
+    quire_err e = token_list_add_all(&m->kept, c->history.ids, (size_t)n_kept);
     m->has_changes = fields != NULL;
     m->has_text = tail != NULL && tail->ids == NULL;
     if (m->has_text) {
         e = e != QUIRE_OK ? e : strbuf_add(&m->tail_text, tail->text, tail->n_text);
     } else if (tail != NULL) {
-        e = e != QUIRE_OK ? e : add_ids(&m->tail, tail->ids, tail->n_ids);
+        e = e != QUIRE_OK ? e : token_list_add_all(&m->tail, tail->ids, tail->n_ids);
     }
     if (e != QUIRE_OK) {
         return err_set(err, e, -1, "out of memory for a request");
@@ -219,7 +178,6 @@ static quire_err tokenise_tail(stream_command *m, const quire_engine *e, quire_e
 static quire_err make_ready(stream_command *m, quire_error *err) {
     const choice *c = m->c;
     const quire_engine *e = c->stream->q->e;
-    const quire_request *r = c->stream->request;
     if (m->has_text && e->parts.tokenizer == NULL) {
         return err_set_param(err, QUIRE_UNSUPPORTED, "text", "this model has no vocabulary that this server can use; give token ids");
     }
@@ -227,10 +185,10 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
         TRY(tokenise_tail(m, e, err));
     }
     TRY(request_tokenize_lists(m->fields, e->parts.tokenizer, &c->stream->released, err));
-    quire_err er = stream_open_text(e, r, &c->prompt, first_prompt(c), &m->detok, &m->stop_matcher);
+    quire_err er = choice_open_text(c, first_prompt(c), &m->detok, &m->stop_matcher);
     for (size_t i = 0; i < m->kept.n && er == QUIRE_OK; i++) {
         int32_t match;
-        er = stream_feed(e, r, &c->sampling, m->detok, m->stop_matcher, m->kept.ids[i], false, &m->text, &match);
+        er = choice_feed(c, &c->sampling, m->detok, m->stop_matcher, m->kept.ids[i], false, &m->text, &match);
     }
     return er == QUIRE_OK ? er : err_set(err, er, -1, "out of memory for a request");
 }
@@ -238,16 +196,11 @@ static quire_err make_ready(stream_command *m, quire_error *err) {
 /* On a text thread. */
 static void run_command(text_job *job) {
     stream_command *m = (stream_command *)job;
-    quire_queue *q = m->c->stream->q;
     quire_error err = {0};
     if (make_ready(m, &err) != QUIRE_OK) {
         m->verdict = err;
     }
-    pthread_mutex_lock(&q->lock);
-    m->next = q->commands;
-    q->commands = m;
-    wake_ring(&q->wake);
-    pthread_mutex_unlock(&q->lock);
+    queue_deliver(m->c->stream->q, job);
 }
 
 static quire_err begin_command(quire_stream *s, int32_t index, int32_t position, const quire_tail *tail, const char *fields,
@@ -275,7 +228,7 @@ static quire_err begin_command(quire_stream *s, int32_t index, int32_t position,
         stream_command_free(m);
         return e;
     }
-    m->job.run = run_command;
+    m->job = (text_job){.run = run_command, .take = queue_take_command};
     c->command = m;
     s->n_commands++;
     text_pool_add(s->q->e->text, &m->job);
@@ -346,22 +299,9 @@ quire_err stream_command_do(stream_command *m, quire_error *err) {
     TRY(submit_branch(m, &c->current, err));
     s->n_replaced++;
     c->n_replaced++;
-    detok_close(c->detok);
-    stop_matcher_close(c->stop_matcher);
-    c->detok = m->detok;
-    c->stop_matcher = m->stop_matcher;
+    choice_truncate(c, m->kept.n, m->detok, m->stop_matcher);
     m->detok = NULL;
     m->stop_matcher = NULL;
-    c->history.n = m->kept.n;
-    c->n_completion = (int32_t)m->kept.n;
-    c->sum_logprob = c->sums != NULL && m->kept.n > 0 ? c->sums[m->kept.n - 1] : 0.0;
-    c->last_token = m->kept.n > 0 ? m->kept.ids[m->kept.n - 1] : -1;
-    c->finish = QUIRE_FINISH_NONE; /* undoes a finish whose END was not delivered */
-    c->stop_string = c->stop_token = -1;
-    c->gone = false;
-    mem_free(c->explain);
-    c->explain = NULL;
-    c->logprobs = c->prompt_logprobs = NULL; /* they belong to an engine event that is over */
     if (m->has_changes) {
         c->sampling = m->fields->sampling;
         quire_request_free(c->changed);

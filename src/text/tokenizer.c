@@ -16,6 +16,18 @@ quire_err token_list_add(token_list *l, int32_t id) {
     return QUIRE_OK;
 }
 
+quire_err token_list_add_all(token_list *l, const int32_t *ids, size_t n) {
+    if (n == 0) {
+        return QUIRE_OK;
+    }
+    if (!mem_grow_((void **)&l->ids, &l->cap, l->n + n, sizeof *l->ids)) {
+        return QUIRE_NO_MEMORY;
+    }
+    memcpy(l->ids + l->n, ids, n * sizeof *ids);
+    l->n += n;
+    return QUIRE_OK;
+}
+
 quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     if (v->source == VOCAB_NONE) {
         return err_set(err, QUIRE_NOT_FOUND, -1, "the model has no vocabulary: text cannot be tokenized; give prompts as token ids");

@@ -22,6 +22,8 @@ typedef struct token_list {
 
 void token_list_deinit(token_list *l);
 quire_err token_list_add(token_list *l, int32_t id);
+/* Appends ids[0..n), or on NO_MEMORY none. */
+quire_err token_list_add_all(token_list *l, const int32_t *ids, size_t n);
 
 /* Builds a tokenizer. QUIRE_NOT_FOUND for a vocabulary of VOCAB_NONE. QUIRE_UNSUPPORTED for an unknown kind or pipeline step, which err
  * names; nothing is guessed. Copies what it needs: v may be freed. */
