@@ -12,14 +12,14 @@
 /* The sort key of a waiting sequence: the least is first. */
 static double key_of(const engine *e, const sequence *s, int64_t now_us) {
     int32_t n_held;
-    if (s->n_preempted >= e->limits.max_preemptions) {
+    if (s->task.n_preempted >= e->limits.max_preemptions) {
         return -INFINITY; /* it waits for all pages that it may need, which become free together only if no sequence overtakes it */
     }
     switch (e->options.schedule) {
     case ADMISSION_PREFIX:
-        return -admission_prefix_score(cache_peek(e, s, &n_held), now_us - s->submitted_us, e->options.schedule_lambda);
+        return -admission_prefix_score(cache_peek(e, s, &n_held), now_us - s->task.submitted_us, e->options.schedule_lambda);
     case ADMISSION_FAIR:
-        return service_counters_of(&e->service, s->tenant_slot);
+        return service_counters_of(&e->service, s->task.tenant_slot);
     case ADMISSION_PRIORITY: /* the list is in that order */
     case ADMISSION_FCFS:
         break;
@@ -63,8 +63,9 @@ int32_t candidates_order_next(engine *e, int32_t n) {
 
 void candidates_order_served(engine *e, int32_t n, const sequence *s) {
     for (int32_t i = 0; i < n && e->options.schedule == ADMISSION_FAIR; i++) {
-        e->step.keys[i] +=
-            e->waiting[i]->tenant_slot == s->tenant_slot ? SERVICE_PROMPT_WEIGHT * (double)(s->n_known - s->kv.n_computed) : 0.0;
+        e->step.keys[i] += e->waiting[i]->task.tenant_slot == s->task.tenant_slot
+                               ? SERVICE_PROMPT_WEIGHT * (double)(s->task.n_known - s->task.kv.n_computed)
+                               : 0.0;
     }
 }
 

@@ -128,7 +128,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
     g->n_sets = r->beams.n_groups;
     g->width = r->logprobs_width;
     g->rules = (beam_rules){.n = g->n_beams / g->n_sets,
-                            .max_new = first->n_max - first->n_prompt,
+                            .max_new = first->task.n_max - first->task.n_prompt,
                             .length_penalty = (double)r->beams.length_penalty,
                             .stopping = r->beams.stopping,
                             .n_ends = end_tokens_count(p, e->desc)};

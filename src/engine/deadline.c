@@ -28,11 +28,11 @@ static deadline_load load_of_running(const engine *e) {
     deadline_load load = {0};
     for (int32_t i = 0; i < e->n_running; i++) {
         const sequence *s = e->running[i];
-        if (s->n_known - s->kv.n_computed == 1) {
+        if (s->task.n_known - s->task.kv.n_computed == 1) {
             load.n_decodes++;
-            load.decode_pairs += s->n_known;
+            load.decode_pairs += s->task.n_known;
         } else {
-            add_prompt(&load, s->kv.n_computed, s->n_known);
+            add_prompt(&load, s->task.kv.n_computed, s->task.n_known);
         }
     }
     return load;
@@ -56,7 +56,7 @@ static void refuse(engine *e, sequence *s, double late_us) {
 
 static bool any_deadline(const engine *e) {
     for (int32_t i = 0; i < e->n_waiting; i++) {
-        if (e->waiting[i]->deadline_us > 0) {
+        if (e->waiting[i]->task.deadline_us > 0) {
             return true;
         }
     }
@@ -67,9 +67,9 @@ static bool any_deadline(const engine *e) {
  * admitted once is computed to its end, late or not. */
 static bool pass(engine *e, const sched_limits *l, deadline_load *load, sequence *s, int64_t now_us) {
     deadline_load with = *load;
-    add_prompt(&with, s->n_found, s->n_known);
-    double late_us = (double)(now_us - s->deadline_us) + deadline_foretell_us(l, &with);
-    if (s->deadline_us > 0 && s->n_admitted == 0 && late_us > 0.0) {
+    add_prompt(&with, s->task.n_found, s->task.n_known);
+    double late_us = (double)(now_us - s->task.deadline_us) + deadline_foretell_us(l, &with);
+    if (s->task.deadline_us > 0 && s->task.n_admitted == 0 && late_us > 0.0) {
         refuse(e, s, late_us);
         return false;
     }

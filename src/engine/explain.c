@@ -15,7 +15,7 @@ void explain_enter(engine *e, sequence *s) {
 /* Counts the time since the last cut, and cuts here. */
 static void cut(sequence *s, int64_t now_us) {
     explain *x = s->explain;
-    int64_t since_us = x->since_us > 0 ? x->since_us : s->submitted_us;
+    int64_t since_us = x->since_us > 0 ? x->since_us : s->task.submitted_us;
     int64_t us = now_us > since_us ? now_us - since_us : 0; /* a step's tokens have the step's time, which may be before an earlier cut */
     x->since_us = since_us + us;
     switch (x->stage) {
@@ -82,7 +82,7 @@ void explain_shared(sequence *s, quire_wait wait) {
         wait_for(s, wait);
         cut(s, clock_us());
         x->stage = EXPLAIN_PREFILL;
-        x->report.shared = s->kv.n_computed;
+        x->report.shared = s->task.kv.n_computed;
     }
 }
 
@@ -120,7 +120,7 @@ void explain_preempted(sequence *s) {
     come_back(x, now_us); /* an earlier preemption */
     x->report.n_preemptions++;
     x->preempted_us = now_us;
-    x->was_computed = s->kv.n_computed > x->was_computed ? s->kv.n_computed : x->was_computed;
+    x->was_computed = s->task.kv.n_computed > x->was_computed ? s->task.kv.n_computed : x->was_computed;
 }
 
 void explain_computed(engine *e, sequence *s, int32_t n) {
@@ -128,19 +128,19 @@ void explain_computed(engine *e, sequence *s, int32_t n) {
     if (!x) {
         return;
     }
-    int32_t before = s->kv.n_computed - n;
+    int32_t before = s->task.kv.n_computed - n;
     if (x->report.n_chunks + x->report.n_decodes == 0 && x->report.shared == 0) {
-        x->report.matched = s->n_reused;
-        x->report.copied = s->n_reused % e->layout.page_tokens;
+        x->report.matched = s->task.n_reused;
+        x->report.copied = s->task.n_reused % e->layout.page_tokens;
     }
     if (x->preempted_us > 0) {
-        int32_t again = (s->kv.n_computed < x->was_computed ? s->kv.n_computed : x->was_computed) - before;
+        int32_t again = (s->task.kv.n_computed < x->was_computed ? s->task.kv.n_computed : x->was_computed) - before;
         add_cost(x, (quire_explain_preemption){.recomputed = again > 0 ? again : 0});
-        if (s->kv.n_computed >= x->was_computed) {
+        if (s->task.kv.n_computed >= x->was_computed) {
             come_back(x, clock_us());
         }
     }
-    if (s->state == SEQ_DECODE) {
+    if (s->task.state == TASK_DECODE) {
         x->report.n_decodes++;
         return;
     }

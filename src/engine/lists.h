@@ -7,7 +7,7 @@
 #include "engine/sequence.h"
 
 static inline bool list_goes_after(const sequence *a, const sequence *b) {
-    return a->priority != b->priority ? a->priority > b->priority : a->arrival > b->arrival;
+    return a->task.priority != b->task.priority ? a->task.priority > b->task.priority : a->task.arrival > b->task.arrival;
 }
 
 /* Inserts s into a list, which has room. O(entries behind it). */
@@ -19,11 +19,11 @@ static inline void list_insert(sequence **list, int32_t *n, sequence *s) {
     list[i] = s;
 }
 
-/* Removes and drops every sequence in state SEQ_DONE. */
+/* Removes and drops every sequence in state TASK_DONE. */
 static inline void list_drop_done(sequence **list, int32_t *n) {
     int32_t kept = 0;
     for (int32_t i = 0; i < *n; i++) {
-        if (list[i]->state != SEQ_DONE) {
+        if (list[i]->task.state != TASK_DONE) {
             list[kept++] = list[i];
         } else {
             sequence_drop(list[i]);

@@ -85,7 +85,7 @@ void out_publish(sequence *s, finish_reason reason) {
     uint32_t index = s->id.index;
     o->has_fresh = true;
     o->fresh[index / DIRTY_BITS] |= UINT64_C(1) << index % DIRTY_BITS;
-    o->fresh_words[index] = word_of(s->n_known, s->tokens[s->n_known - 1], reason != FINISH_NONE);
+    o->fresh_words[index] = word_of(s->task.n_known, s->task.tokens[s->task.n_known - 1], reason != FINISH_NONE);
     if (reason != FINISH_NONE) {
         s->finish = reason; /* only then: the reader writes that cache line */
         s->n_ended_before = o->e->n_ended++;
@@ -154,9 +154,11 @@ static bool next_of(sequence *s, engine_event *event) {
     if (s->n_read < n) {
         event->n_cached = s->n_cached;
         event->position = s->n_read;
-        event->logprobs =
-            s->logprobs && s->n_read >= s->n_given ? s->logprobs + (size_t)(s->n_read - s->n_prompt) * (size_t)s->logprobs_width : NULL;
-        event->token = s->n_read == n - 1 ? word_newest(word) : s->tokens[s->n_read]; /* the array stays in the engine's processor cache */
+        event->logprobs = s->logprobs && s->n_read >= s->n_given
+                              ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width
+                              : NULL;
+        event->token =
+            s->n_read == n - 1 ? word_newest(word) : s->task.tokens[s->n_read]; /* the array stays in the engine's processor cache */
         s->n_read++;
         return true;
     }

@@ -14,8 +14,8 @@ void engine_audit(const engine *e) {
     quire_error err = {0};
     quire_err r = QUIRE_OK;
     for (int32_t i = 0; i < e->n_running; i++) {
-        n += kv_seq_list_tables(&e->running[i]->kv, e->step.tables + n);
-        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &e->running[i]->kv, &err) : r;
+        n += kv_seq_list_tables(&e->running[i]->task.kv, e->step.tables + n);
+        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &e->running[i]->task.kv, &err) : r;
     }
     r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, n, &err) : r;
     if (r != QUIRE_OK) {

@@ -7,7 +7,7 @@
 
 /* The running sequence that s is blocked on, or NULL. */
 static const sequence *find_running(const engine *e, const sequence *s) {
-    const sequence wanted = {.priority = s->blocked_on_priority, .arrival = s->blocked_on};
+    const sequence wanted = {.task.priority = s->task.blocked_on_priority, .task.arrival = s->task.blocked_on};
     int32_t low = 0, high = e->n_running;
     while (low < high) {
         int32_t mid = low + (high - low) / 2;
@@ -17,15 +17,15 @@ static const sequence *find_running(const engine *e, const sequence *s) {
             high = mid;
         }
     }
-    return low < e->n_running && e->running[low]->arrival == s->blocked_on ? e->running[low] : NULL;
+    return low < e->n_running && e->running[low]->task.arrival == s->task.blocked_on ? e->running[low] : NULL;
 }
 
 bool prefix_wait_blocks(const engine *e, const sequence *s) {
-    if (s->blocked_until == 0) {
+    if (s->task.blocked_until == 0) {
         return false;
     }
     const sequence *other = find_running(e, s);
-    return other != NULL && other->kv.n_computed < s->blocked_until;
+    return other != NULL && other->task.kv.n_computed < s->task.blocked_until;
 }
 
 /* A waiting sequence, and what it finds in the cache. */
@@ -37,14 +37,14 @@ typedef struct waiter {
 /* How many tokens a and b may share in the cache: all in one namespace, else the pages that are public for both; one's public prefix may be
  * the beginning of the other's. */
 static int32_t common_ground(const engine *e, const sequence *a, const sequence *b) {
-    if (!a->kv.has_path || !b->kv.has_path) {
+    if (!a->task.kv.has_path || !b->task.kv.has_path) {
         return 0;
     }
-    if (a->kv.path.namespace == b->kv.path.namespace) {
-        return a->n_known < b->n_known ? a->n_known : b->n_known;
+    if (a->task.kv.path.namespace == b->task.kv.path.namespace) {
+        return a->task.n_known < b->task.n_known ? a->task.n_known : b->task.n_known;
     }
-    int32_t n_public = a->kv.path.n_public < b->kv.path.n_public ? a->kv.path.n_public : b->kv.path.n_public;
-    return n_public > 0 && a->kv.path.public_namespace == b->kv.path.public_namespace ? n_public * e->layout.page_tokens : 0;
+    int32_t n_public = a->task.kv.path.n_public < b->task.kv.path.n_public ? a->task.kv.path.n_public : b->task.kv.path.n_public;
+    return n_public > 0 && a->task.kv.path.public_namespace == b->task.kv.path.public_namespace ? n_public * e->layout.page_tokens : 0;
 }
 
 /* The token up to which w could take pages from `other` that are not computed yet, n_computed being those that are; 0: no wait is worth
@@ -57,10 +57,10 @@ static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *o
     int32_t n = common_ground(e, w->s, other);
     n = n < w->n_wanted ? n : w->n_wanted;
     n -= n % size;
-    if (other->arrival > w->s->arrival || n - w->n_cached < size) {
+    if (other->task.arrival > w->s->task.arrival || n - w->n_cached < size) {
         return 0;
     }
-    const int32_t *own = w->s->tokens, *others = other->tokens;
+    const int32_t *own = w->s->task.tokens, *others = other->task.tokens;
     int32_t least = w->n_cached + size;
     if (memcmp(own, others, (size_t)least * sizeof *own) != 0) {
         return 0;
@@ -76,9 +76,9 @@ static int32_t worth_waiting(const engine *e, const waiter *w, const sequence *o
 void prefix_wait_find(engine *e, sequence *const *candidates, int32_t i) {
     sequence *s = candidates[i];
     sched_seq *planned = e->step.waiting;
-    waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = sequence_reusable(s)};
-    s->blocked_until = 0;
-    if (!s->kv.has_path || w.n_wanted - w.n_cached < e->layout.page_tokens) {
+    waiter w = {.s = s, .n_cached = planned[i].n_computed, .n_wanted = task_reusable(&s->task)};
+    s->task.blocked_until = 0;
+    if (!s->task.kv.has_path || w.n_wanted - w.n_cached < e->layout.page_tokens) {
         return;
     }
     for (int32_t k = 0; k < e->n_running + i; k++) {
@@ -87,11 +87,11 @@ void prefix_wait_find(engine *e, sequence *const *candidates, int32_t i) {
         if (!runs && planned[k - e->n_running].prefix_wait) {
             continue;
         }
-        int32_t until = worth_waiting(e, &w, other, runs ? other->kv.n_computed : planned[k - e->n_running].n_computed);
-        if (until > s->blocked_until) {
-            s->blocked_until = until;
-            s->blocked_on = other->arrival;
-            s->blocked_on_priority = other->priority;
+        int32_t until = worth_waiting(e, &w, other, runs ? other->task.kv.n_computed : planned[k - e->n_running].n_computed);
+        if (until > s->task.blocked_until) {
+            s->task.blocked_until = until;
+            s->task.blocked_on = other->task.arrival;
+            s->task.blocked_on_priority = other->task.priority;
             planned[i].prefix_wait = true;
             planned[i].blocked_on = k;
         }

@@ -18,8 +18,8 @@ static void histogram_add(engine_histogram *h, int64_t us) {
 
 void stats_token(engine *e, sequence *s, int64_t now_us) {
     if (s->last_token_us == 0) {
-        histogram_add(&e->stats.first_token, now_us - s->submitted_us);
-        e->stats.prompt_tokens += s->n_prompt;
+        histogram_add(&e->stats.first_token, now_us - s->task.submitted_us);
+        e->stats.prompt_tokens += s->task.n_prompt;
     } else {
         histogram_add(&e->stats.gap, now_us - s->last_token_us);
     }
@@ -28,7 +28,7 @@ void stats_token(engine *e, sequence *s, int64_t now_us) {
 }
 
 void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t now_us) {
-    histogram_add(&e->stats.whole, now_us - s->submitted_us);
+    histogram_add(&e->stats.whole, now_us - s->task.submitted_us);
     e->stats.finished[reason]++;
 }
 

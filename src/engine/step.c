@@ -32,10 +32,10 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     tiering_forget(e, s);
     swap_drop(e, s);
     draft_forget(e, s, true);
-    kv_seq_release(&e->kv, &s->kv, s->tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
-    kv_seq_close(&e->kv, &s->kv);
-    service_counters_leave(&e->service, s->tenant_slot);
-    s->state = SEQ_DONE;
+    kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
+    kv_seq_close(&e->kv, &s->task.kv);
+    service_counters_leave(&e->service, s->task.tenant_slot);
+    s->task.state = TASK_DONE;
     s->error = error;
     int64_t now_us = clock_us();
     stats_finish(e, s, reason, now_us);
@@ -52,8 +52,8 @@ static void enter_admission(engine *e, sequence *s) {
         n++;
     }
     for (; s != NULL; s = s->next_child) {
-        s->tenant_slot = service_counters_enter(&e->service, s->namespace, n);
-        s->priority = e->options.schedule == ADMISSION_PRIORITY ? s->priority : 0;
+        s->task.tenant_slot = service_counters_enter(&e->service, s->namespace, n);
+        s->task.priority = e->options.schedule == ADMISSION_PRIORITY ? s->task.priority : 0;
         explain_enter(e, s);
     }
 }
@@ -63,8 +63,8 @@ static void prefetch(const sequence *s) {
     for (size_t at = 0; at < sizeof *s; at += MEM_ALIGN) {
         __builtin_prefetch((const char *)s + at, 1);
     }
-    for (int32_t i = 0; i < s->n_known; i += (int32_t)(MEM_ALIGN / sizeof *s->tokens)) {
-        __builtin_prefetch(s->tokens + i);
+    for (int32_t i = 0; i < s->task.n_known; i += (int32_t)(MEM_ALIGN / sizeof *s->task.tokens)) {
+        __builtin_prefetch(s->task.tokens + i);
     }
 }
 
@@ -100,7 +100,7 @@ static bool ingest(engine *e) {
         }
         cache_enter(e, s);
         int32_t n_held;
-        s->n_found = cache_peek(e, s, &n_held);
+        s->task.n_found = cache_peek(e, s, &n_held);
         list_insert(e->waiting, &e->n_waiting, s);
         if (e->options.no_fork_sharing) {
             fork_split(e, s);
@@ -148,28 +148,28 @@ static void drop_cancelled(engine *e, bool some_came_so) {
 /* Fills *d in place, since a copy of it would stall on what was just written. */
 static void describe(const engine *e, const sequence *s, sched_seq *d) {
     memset(d, 0, sizeof *d);
-    d->n_known = s->n_known;
-    d->n_computed = s->kv.n_computed;
+    d->n_known = s->task.n_known;
+    d->n_computed = s->task.kv.n_computed;
     d->n_groups = e->layout.n_groups;
-    d->n_most = s->n_max;
-    d->n_preempted = s->n_preempted;
-    d->wants_logits = sequence_wants_logits(s);
-    d->n_pages = kv_seq_pages(&s->kv);
+    d->n_most = s->task.n_max;
+    d->n_preempted = s->task.n_preempted;
+    d->wants_logits = task_wants_logits(&s->task);
+    d->n_pages = kv_seq_pages(&s->task.kv);
     if (s->beams != NULL) {
         beam_describe(e, s, d);
         return;
     }
-    d->n_pages -= kv_seq_copied_tails(&e->kv, &s->kv); /* they are taken again, as copies */
+    d->n_pages -= kv_seq_copied_tails(&e->kv, &s->task.kv); /* they are taken again, as copies */
 }
 
 /* Pages of s that preempting it does not free, since others hold them too; without tails that are not among d's pages. */
 static int32_t shared_pages(const engine *e, const sequence *s, const sched_seq *d) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        const kv_table *t = &s->kv.tables[g];
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        const kv_table *t = &s->task.kv.tables[g];
         int32_t n_kept = t->n_pages - kv_table_copies_tail(e->kv.pool, t, e->layout.page_tokens);
         for (int32_t i = 0; i < n_kept; i++) {
-            n += kv_seq_holders(&e->kv, &s->kv, g, i) != 1;
+            n += kv_seq_holders(&e->kv, &s->task.kv, g, i) != 1;
         }
     }
     return n < d->n_pages ? n : d->n_pages;
@@ -195,11 +195,11 @@ void step_preempt(engine *e, sequence *s) {
     }
     explain_preempted(s);
     swap_out(e, s);
-    kv_seq_release(&e->kv, &s->kv, s->tokens, KV_KEEP);
+    kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, KV_KEEP);
     tiering_forget(e, s);
     draft_forget(e, s, false);
-    s->state = SEQ_WAITING;
-    s->n_preempted++;
+    s->task.state = TASK_WAITING;
+    s->task.n_preempted++;
     list_insert(e->waiting, &e->n_waiting, s);
     e->stats.preemptions++;
 }
@@ -223,13 +223,13 @@ static void admit(engine *e) {
         sequence *s = e->step.seqs[i];
         cache_admit(e, s);
         swap_in(e, s);
-        s->state = s->n_known - s->kv.n_computed == 1 ? SEQ_DECODE : SEQ_PREFILL;
+        s->task.state = s->task.n_known - s->task.kv.n_computed == 1 ? TASK_DECODE : TASK_PREFILL;
         explain_admitted(e, s);
         list_insert(e->running, &e->n_running, s);
     }
     int32_t kept = 0;
     for (int32_t i = 0; i < e->n_waiting; i++) {
-        if (e->waiting[i]->state == SEQ_WAITING) {
+        if (e->waiting[i]->task.state == TASK_WAITING) {
             e->waiting[kept++] = e->waiting[i];
         }
     }
@@ -266,8 +266,8 @@ static void plan_step(engine *e) {
 
 /* Reserves pages for n more tokens of s in every group, or in none. */
 static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
-    int32_t n_pages = e->audit_file != NULL ? (int32_t)kv_seq_needs(&e->kv, &s->kv, n) : 0;
-    TRY(kv_seq_reserve(&e->kv, &s->kv, n, &e->step.copies));
+    int32_t n_pages = e->audit_file != NULL ? (int32_t)kv_seq_needs(&e->kv, &s->task.kv, n) : 0;
+    TRY(kv_seq_reserve(&e->kv, &s->task.kv, n, &e->step.copies));
     audit_file_note(e, s, n, n_pages);
     return QUIRE_OK;
 }
@@ -276,7 +276,7 @@ static quire_err reserve_pages(engine *e, sequence *s, int32_t n) {
 static int32_t pages_needed(const engine *e) {
     int32_t n = 0;
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {
-        n += (int32_t)kv_seq_needs(&e->kv, &e->step.seqs[i]->kv, e->step.plan.items[i].n_rows);
+        n += (int32_t)kv_seq_needs(&e->kv, &e->step.seqs[i]->task.kv, e->step.plan.items[i].n_rows);
     }
     return n;
 }
@@ -300,7 +300,7 @@ static void reserve_step(engine *e) {
             kv_cache_make_free(&e->kv, pages_needed(e));
             r = reserve_pages(e, s, n);
         }
-        if (r == QUIRE_NO_ROOM && kv_seq_take_over_tail(&e->kv, &s->kv)) {
+        if (r == QUIRE_NO_ROOM && kv_seq_take_over_tail(&e->kv, &s->task.kv)) {
             r = reserve_pages(e, s, n);
         }
         if (r == QUIRE_OK) {
@@ -320,7 +320,7 @@ static void reserve_step(engine *e) {
 /* The first position whose logits are wanted, as are those of all after it. */
 static int32_t first_wanted(const sequence *s) {
     int32_t sampled = verify_first(s);
-    return sequence_wants_logits(s) && s->logits_first < sampled ? s->logits_first : sampled;
+    return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
 }
 
 /* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions, slots, and which logits are wanted. */
@@ -332,8 +332,8 @@ static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32
         a->tokens[row0 + i] = tokens[i];
         a->positions[row0 + i] = p0 + i;
     }
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        kv_seq_slots(&e->kv, &s->kv, g, p0, n, a->slots[g] + row0);
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        kv_seq_slots(&e->kv, &s->task.kv, g, p0, n, a->slots[g] + row0);
     }
     for (int32_t i = wanted > 0 ? wanted : 0; i < n; i++) {
         a->out_rows[a->rows.n_out++] = row0 + i;
@@ -348,22 +348,22 @@ static void fill_item(engine *e, int32_t item) {
     int32_t row0 = a->rows.n_rows, n = a->plan.items[item].n_rows, n_drafts = a->plan.items[item].n_drafts, n_own = n - n_drafts;
     bool branches = false;
     a->out0[item] = a->rows.n_out;
-    fill_rows(e, s, s->tokens + s->kv.n_computed, s->kv.n_computed, n_own);
+    fill_rows(e, s, s->task.tokens + s->task.kv.n_computed, s->task.kv.n_computed, n_own);
     if (n_drafts > 0) {
-        fill_rows(e, s, tree->tokens, s->n_known, n_drafts);
+        fill_rows(e, s, tree->tokens, s->task.n_known, n_drafts);
     }
     for (int32_t i = 0; i < n_drafts; i++) {
         a->parents[row0 + n_own + i] = n_own + tree->parents[i];
         branches = branches || tree->parents[i] != i - 1;
-        a->positions[row0 + n_own + i] = s->n_known - 1 + tree->depths[i];
+        a->positions[row0 + n_own + i] = s->task.n_known - 1 + tree->depths[i];
     }
     batch_seq *q = &a->batch_seqs[a->rows.n_seqs++];
     q->row0 = row0;
     q->n_rows = n;
-    q->n_tokens = s->kv.n_computed + n;
+    q->n_tokens = s->task.kv.n_computed + n;
     q->parents = branches ? a->parents + row0 : NULL;
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        q->pages[g] = &s->kv.tables[g].pages->v;
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        q->pages[g] = &s->task.kv.tables[g].pages->v;
     }
 }
 
@@ -434,7 +434,7 @@ static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
         s->stopped_by_eos = end == END_EOS;
         return FINISH_STOP;
     }
-    return s->n_known == s->n_max ? FINISH_LENGTH : FINISH_NONE;
+    return s->task.n_known == s->task.n_max ? FINISH_LENGTH : FINISH_NONE;
 }
 
 /* Log-probabilities under a row of raw logits: the token's, then those of the width - 1 likeliest. */
@@ -445,9 +445,9 @@ static void report(const engine *e, const float *raw, int32_t token, int32_t wid
 }
 
 void step_commit(engine *e, sequence *s, int32_t token) {
-    s->tokens[s->n_known++] = token;
-    service_counters_add(&e->service, s->tenant_slot, SERVICE_OUTPUT_WEIGHT);
-    s->state = SEQ_DECODE;
+    s->task.tokens[s->task.n_known++] = token;
+    service_counters_add(&e->service, s->task.tenant_slot, SERVICE_OUTPUT_WEIGHT);
+    s->task.state = TASK_DECODE;
     stats_token(e, s, e->step.collected_us);
     explain_token(s, e->step.collected_us);
     finish_reason reason = finish_of(e, s, token);
@@ -476,7 +476,8 @@ void step_sample(engine *e, sequence *s, float *logits) {
         return;
     }
     if (s->logprobs) {
-        report(e, e->step.raw, token, s->logprobs_width, s->logprobs + (size_t)(s->n_known - s->n_prompt) * (size_t)s->logprobs_width);
+        report(e, e->step.raw, token, s->logprobs_width,
+               s->logprobs + (size_t)(s->task.n_known - s->task.n_prompt) * (size_t)s->logprobs_width);
     }
     step_commit(e, s, token);
 }
@@ -487,8 +488,9 @@ static void keep_row(const engine *e, sequence *s, int32_t p, const float *logit
     if (s->logits_out) {
         memcpy(s->logits_out + (size_t)p * n, logits, n * sizeof *logits);
     }
-    if (s->prompt_logprobs && p + 1 < s->n_prompt) {
-        report(e, logits, s->tokens[p + 1], s->prompt_logprobs_width, s->prompt_logprobs + (size_t)p * (size_t)s->prompt_logprobs_width);
+    if (s->prompt_logprobs && p + 1 < s->task.n_prompt) {
+        report(e, logits, s->task.tokens[p + 1], s->prompt_logprobs_width,
+               s->prompt_logprobs + (size_t)p * (size_t)s->prompt_logprobs_width);
     }
 }
 
@@ -497,22 +499,22 @@ static void collect_item(engine *e, int32_t item) {
     sequence *s = e->step.seqs[item];
     int32_t n = e->step.plan.items[item].n_rows - e->step.plan.items[item].n_drafts;
     int32_t out = e->step.out0[item]; /* the next wanted row; at the end the one to sample from */
-    if (s->state == SEQ_DONE) {
+    if (s->task.state == TASK_DONE) {
         return; /* another beam of its search failed */
     }
     int32_t wanted = first_wanted(s);
-    for (int32_t p = wanted > s->kv.n_computed ? wanted : s->kv.n_computed; p < s->kv.n_computed + n; p++) {
-        if (sequence_wants_logits(s) && p >= s->logits_first) {
+    for (int32_t p = wanted > s->task.kv.n_computed ? wanted : s->task.kv.n_computed; p < s->task.kv.n_computed + n; p++) {
+        if (task_wants_logits(&s->task) && p >= s->task.logits_first) {
             keep_row(e, s, p, e->b->ops->logits(e->b, out));
         }
-        out += p + 1 < s->n_known;
+        out += p + 1 < s->task.n_known;
     }
     /* tokens that preemption repeats do not count again */
-    service_counters_add(&e->service, s->tenant_slot, s->n_known == s->n_prompt ? SERVICE_PROMPT_WEIGHT * (double)n : 0.0);
-    kv_seq_advance(&s->kv, n);
+    service_counters_add(&e->service, s->task.tenant_slot, s->task.n_known == s->task.n_prompt ? SERVICE_PROMPT_WEIGHT * (double)n : 0.0);
+    kv_seq_advance(&s->task.kv, n);
     explain_computed(e, s, n);
     /* no sampling from a row that a jump-forward token follows */
-    bool has_row = s->kv.n_computed == s->n_known && s->draft.n_jump_forward == 0;
+    bool has_row = s->task.kv.n_computed == s->task.n_known && s->draft.n_jump_forward == 0;
     if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
@@ -520,10 +522,10 @@ static void collect_item(engine *e, int32_t item) {
     if (beam_publishes(s)) {
         cache_publish(e, s);
     }
-    kv_seq_forget(&e->kv, &s->kv);
-    if (s->kv.n_computed == s->n_known && s->beams != NULL) {
+    kv_seq_forget(&e->kv, &s->task.kv);
+    if (s->task.kv.n_computed == s->task.n_known && s->beams != NULL) {
         beam_take(e, s, e->b->ops->logits(e->b, out));
-    } else if (s->kv.n_computed == s->n_known) {
+    } else if (s->task.kv.n_computed == s->task.n_known) {
         if (s->next_child != NULL) {
             fork_children(e, s, e->b->ops->logits(e->b, out), step_sample);
         }
@@ -537,7 +539,7 @@ static void collect_item(engine *e, int32_t item) {
 static void prefetch_ahead(const engine *e, int32_t item) {
     if (item + PREFETCHED_AHEAD < e->step.plan.n_items) {
         sequence *s = e->step.seqs[item + PREFETCHED_AHEAD];
-        __builtin_prefetch(s->tokens + s->n_known, 1);
+        __builtin_prefetch(s->task.tokens + s->task.n_known, 1);
     }
 }
 

@@ -226,8 +226,8 @@ static int32_t held_pages(engine *e) {
     quire_error err = {0};
     bool *is_held = mem_new((size_t)e->options.n_pages, sizeof *is_held);
     for (int32_t i = 0; i < e->n_running; i++) {
-        for (int32_t g = 0; g < e->running[i]->kv.n_tables; g++) {
-            const kv_table *t = tables[n++] = &e->running[i]->kv.tables[g];
+        for (int32_t g = 0; g < e->running[i]->task.kv.n_tables; g++) {
+            const kv_table *t = tables[n++] = &e->running[i]->task.kv.tables[g];
             for (int32_t k = 0; k < t->n_pages; k++) {
                 n_held += !is_held[t->pages[k].v];
                 is_held[t->pages[k].v] = true;
@@ -306,7 +306,7 @@ static void a_dropped_beam_returns_its_pages_in_the_same_step(void **state) {
         assert_int_equal(search_submit(&h, &s), QUIRE_OK);
         int32_t n_dropped = 0, before = 0;
         while (harness_step(&h)) {
-            int32_t held = held_pages(h.e), n_known = h.e->n_running > 0 ? h.e->running[0]->n_known : 0;
+            int32_t held = held_pages(h.e), n_known = h.e->n_running > 0 ? h.e->running[0]->task.n_known : 0;
             kv_counts c = kv_pool_counts(h.e->kv.pool);
             /* The prompt and each path behind it once: what was held plus a page for each beam's row, less the branches that were cut off.
              */

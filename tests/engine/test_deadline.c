@@ -132,7 +132,7 @@ static void those_that_the_policy_puts_behind_do_not_count(void **state) {
 static void let_deadlines_pass(harness *h) {
     for (int32_t i = 0; i < h->e->n_running + h->e->n_waiting; i++) {
         sequence *s = i < h->e->n_running ? h->e->running[i] : h->e->waiting[i - h->e->n_running];
-        s->deadline_us = s->deadline_us > 0 ? 1 : 0;
+        s->task.deadline_us = s->task.deadline_us > 0 ? 1 : 0;
     }
 }
 

@@ -90,7 +90,7 @@ static void an_eviction_between_two_portions_ends_the_promotion(void **state) {
     assert_true(harness_step(&h)); /* the first portion comes, and the other prefill takes pages of it for its second half, and ends */
     assert_int_equal(h.e->stats.promoted_tokens, PORTION * PAGE);
     assert_int_equal(h.e->n_waiting, 1);
-    int32_t n_held, left = kv_index_peek_held(h.e->kv.index, &h.e->waiting[0]->kv.path, prompt, N, &n_held);
+    int32_t n_held, left = kv_index_peek_held(h.e->kv.index, &h.e->waiting[0]->task.kv.path, prompt, N, &n_held);
     assert_in_range(left, PAGE, (PORTION - 1) * PAGE);
     harness_steps(&h, 1000);
     assert_int_equal(h.e->stats.promoted_tokens, PORTION * PAGE);
@@ -233,9 +233,9 @@ static void frames_behind_a_gap_are_not_used(void **state) {
 static int32_t pages_held(const sequence *s, int32_t *n_holes) {
     int32_t n = 0;
     *n_holes = 0;
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        for (int32_t i = 0; i < s->kv.tables[g].n_pages; i++) {
-            bool is_hole = s->kv.tables[g].pages[i].v == PAGE_NONE.v;
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        for (int32_t i = 0; i < s->task.kv.tables[g].n_pages; i++) {
+            bool is_hole = s->task.kv.tables[g].pages[i].v == PAGE_NONE.v;
             n += !is_hole;
             *n_holes += is_hole;
         }
