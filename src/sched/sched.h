@@ -21,6 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define SCHED_MAX_PREEMPTIONS 8 /* of one sequence, before it ages */
+
 /* The planner's description of one sequence. */
 typedef struct sched_seq {
     int32_t n_known;     /* known tokens: prompt and sampled */

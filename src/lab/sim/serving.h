@@ -1,6 +1,5 @@
-/* A server that answers a trace, without a model: the engine's planner (sched_make_plan), its learned pace, page pool, block tables and
- * prefix index carry the requests from step to step as src/engine/step.c does, and a cost model (lab/sim/cost.h) says how long each step
- * takes. Nothing else is assumed, so what comes out is a prediction: throughput, times to first token, requests at once, memory in use.
+/* A server that answers a trace, without a model: the engine's scheduler (step_plan) and KV cache carry the requests from step to step as
+ * src/engine/step.c does, and a cost model (lab/sim/cost.h) says how long each step takes. Nothing else is assumed, so what comes out is a prediction: throughput, times to first token, requests at once, memory in use.
  *
  * Two kinds of baselines beside it, to compare with: keys and values in one piece, of a size reserved at admission (first fit into the same
  * memory; the same planner otherwise), and static batches padded on the left, which know no planner (lab/sim/serving_static.c).
