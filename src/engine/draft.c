@@ -92,7 +92,7 @@ void draft_propose(engine *e) {
         if (!can_draft(s) || room <= 0) {
             continue;
         }
-        if (!e->options.draft.no_jump_forward && jump_forward_propose(e, s, min_i32(room, DRAFT_MAX))) {
+        if (!e->options.ablations.no_jump_forward && jump_forward_propose(e, s, min_i32(room, DRAFT_MAX))) {
             continue;
         }
         if (e->drafter && d->pause > 0) {
@@ -135,7 +135,7 @@ void draft_report(engine *e, sequence *s, const draft_outcome *o) {
         st->draft_accepted_at[i]++;
     }
     s->draft.n_agreed += o->n_first;
-    if (!e->options.draft.fixed_length) {
+    if (!e->options.ablations.fixed_draft_length) {
         adapt(&s->draft, e->options.draft.n_tokens, o);
     }
 }

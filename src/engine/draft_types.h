@@ -34,8 +34,6 @@ typedef struct draft_options {
     draft_rule rule;
     int32_t n_tokens;               /* most drafts a sequence and step, 1..DRAFT_MAX; 0 where there is no method */
     int32_t tree_width;             /* most children of one token, up to DRAFT_MAX_WIDTH; 0 or 1: one, so drafts are lines */
-    bool fixed_length;              /* always draft n_tokens: do not adapt */
-    bool no_jump_forward;           /* jump-forward is off */
     int32_t lookup_min, lookup_max; /* ngram: lengths of the suffix that is searched for */
     int32_t suffix_depth;           /* suffix: tokens of a run, 2..SUFFIX_MAX_DEPTH */
     int32_t suffix_texts;           /* recent outputs that are kept */

@@ -76,7 +76,7 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
     return QUIRE_OK;
 }
 
-static quire_err open_core(engine_parts *p, const quire_options *o, int32_t max_len, quire_error *err) {
+static quire_err open_core(engine_parts *p, const quire_options *o, const engine_ablations *ablations, int32_t max_len, quire_error *err) {
     int32_t max_requests = o->max_seqs * REQUESTS_A_SEQ;
     engine_options eo = {.page_tokens = o->page_tokens,
                          .n_pages = p->info.n_pages,
@@ -85,8 +85,7 @@ static quire_err open_core(engine_parts *p, const quire_options *o, int32_t max_
                          .max_seqs = o->max_seqs,
                          .prefill_chunk = o->prefill_chunk,
                          .no_chunked_prefill = o->no_chunked_prefill,
-                         .no_fork_sharing = o->no_fork_sharing,
-                         .no_cascade = o->no_cascade,
+                         .ablations = *ablations,
                          .audit_path = o->audit,
                          .tiers = tiers_options(o, p->tier_version),
                          .swap_bytes = o->swap_bytes,
@@ -143,7 +142,7 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->max_answer_bytes = (size_t)o->max_answer_bytes;
 }
 
-quire_err engine_parts_open(const quire_options *options, engine_parts *p, quire_error *err) {
+quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, engine_parts *p, quire_error *err) {
     quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
@@ -164,7 +163,7 @@ quire_err engine_parts_open(const quire_options *options, engine_parts *p, quire
     own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(open_pages(p, o, &max_len, err));
     TRY(speculation_open(&p->speculation, o, (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len, err));
-    TRY(open_core(p, o, max_len, err));
+    TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
     return QUIRE_OK;
 }

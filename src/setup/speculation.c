@@ -3,15 +3,15 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "json/json.h"
 #include "setup/engine_config.h"
+#include "json/json.h"
 
-#define FLAG            "--speculative-config"
-#define METHODS         "ngram, suffix or draft_model"
-#define DEFAULT_TOKENS  5
-#define MAX_LOOKUP      64
-#define LOOKUP_MIN      2
-#define LOOKUP_MAX      5
+#define FLAG           "--speculative-config"
+#define METHODS        "ngram, suffix or draft_model"
+#define DEFAULT_TOKENS 5
+#define MAX_LOOKUP     64
+#define LOOKUP_MIN     2
+#define LOOKUP_MAX     5
 
 /* The object, and the error to fill. */
 typedef struct reader {
@@ -26,7 +26,6 @@ static bool is_known(const char *name) {
                                         "prompt_lookup_min",
                                         "prompt_lookup_max",
                                         "rejection_sample_method",
-                                        "draft_length",
                                         "tree_width",
                                         "suffix_decoding_max_tree_depth",
                                         "suffix_decoding_max_cached_requests",
@@ -129,7 +128,6 @@ static quire_err read_object(const reader *r, speculation *s) {
     static const char *const methods[] = {
         [DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
     static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact", [DRAFT_RULE_STANDARD] = "standard"};
-    static const char *const lengths[] = {"adaptive", "fixed"};
     if (!json_is(r->o, JSON_KIND_OBJECT)) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
     }
@@ -138,16 +136,14 @@ static quire_err read_object(const reader *r, speculation *s) {
             return err_set(r->err, QUIRE_INVALID, -1, FLAG ": there is no member %.40s", m.name);
         }
     }
-    int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT, length = 0;
+    int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT;
     TRY(read_choice(r, "method", methods, sizeof methods / sizeof *methods, METHODS, &method));
     TRY(read_choice(r, "rejection_sample_method", rules, sizeof rules / sizeof *rules, "exact or standard", &rule));
-    TRY(read_choice(r, "draft_length", lengths, 2, "adaptive or fixed", &length));
     if (method == DRAFT_METHOD_NONE) {
         return err_set(r->err, QUIRE_INVALID, -1, FLAG ": method is missing: " METHODS);
     }
     s->draft.method = (draft_method)method;
     s->draft.rule = (draft_rule)rule;
-    s->draft.fixed_length = length == 1;
     s->draft.n_tokens = DEFAULT_TOKENS;
     TRY(read_count(r, "num_speculative_tokens", 1, DRAFT_MAX, &s->draft.n_tokens));
     TRY(read_count(r, "tree_width", 1, DRAFT_MAX_WIDTH, &s->draft.tree_width));
@@ -157,7 +153,7 @@ static quire_err read_object(const reader *r, speculation *s) {
 }
 
 quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err) {
-    *out = (speculation){.draft = {.no_jump_forward = o->no_jump_forward}};
+    *out = (speculation){0};
     if (!o->speculative_config) {
         return QUIRE_OK;
     }
