@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "file/model_file.h"
 #include "file/open_file.h"
 #include "file/show.h"
 

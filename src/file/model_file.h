@@ -11,10 +11,9 @@
 #include "core/dtype.h"
 #include "core/tensor.h"
 #include "core/vocab.h"
+#include "file/meta.h"
 
 typedef struct model_file model_file;
-
-typedef enum model_format { MODEL_GGUF, MODEL_HF } model_format;
 
 /* path: a .gguf file (of a split one the first part), a packed model, a directory with config.json or at least tokenizer.json, or a file
  * inside such a directory. err names the file, the position and the remedy. After a failure *out is unchanged. A file without tensors (a
