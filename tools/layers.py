@@ -53,7 +53,6 @@ LIBC = re.compile(
 ALLOWED_CYCLES = {
     "api": 2,
     "server": 8,
-    "lab": 7,
 }
 
 # Base names that src/ has more than once, and how often. A number may only fall. Rooms of one file a format may repeat names.
