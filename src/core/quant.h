@@ -1,5 +1,4 @@
-/* ggml block formats: dequantisation and quantisation. Dequantisation is equal to the bit to gguf-py's (separate multiply and add, in its
- * order). */
+/* ggml block formats: dequantisation, equal to the bit to gguf-py's (separate multiply and add, in its order). */
 #ifndef CORE_QUANT_H
 #define CORE_QUANT_H
 
@@ -12,9 +11,5 @@
 /* out[0..n) = the values of n elements of type t at blocks; n is a multiple of the type's block. Types: F32 F16 BF16 and every Q type.
  * QUIRE_UNSUPPORTED for the integer types. blocks needs no alignment. Any thread. */
 quire_err quant_dequantise(dtype t, const void *blocks, size_t n, float *out);
-
-/* Quantises n floats (a multiple of the block) into blocks, as ggml's reference quantiser does: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0, F16, BF16, F32.
- * QUIRE_UNSUPPORTED for others. */
-quire_err quant_quantise(dtype t, const float *x, size_t n, void *blocks);
 
 #endif

@@ -104,7 +104,6 @@ void model_file_close(model_file *f) {
     json_doc_deinit(&f->generation);
     json_doc_deinit(&f->tokenizer_config);
     mem_free(f->sections);
-    mem_free(f->config_keys);
     mem_free(f->scores);
     mem_free(f->types);
     for (size_t i = 0; i < f->n_maps; i++) {

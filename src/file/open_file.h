@@ -30,8 +30,6 @@ typedef struct model_file {
 
     json_doc config, generation, tokenizer_config; /* MODEL_HF; root NULL when the file is absent */
     str config_text, generation_text, template_text; /* the files */
-    const char **config_keys;                      /* top level of config, in file order */
-    int32_t n_config_keys;
 
     vocab vocab;
     float *scores; /* memory of vocab's arrays that are copies */
