@@ -55,7 +55,6 @@ ALLOWED_CYCLES = {
     "file": 4,
     "backend/cpu": 6,
     "api": 2,
-    "server": 8,
     "lab": 7,
 }
 
