@@ -130,6 +130,14 @@ quire_err jrun_text(jrun *r, str s, jvalue *out) {
     return jrun_step(r, s.n / 64);
 }
 
+quire_err jrun_add(jrun *r, str s) {
+    return strbuf_add(&r->scratch, s.p, s.n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
+}
+
+quire_err jrun_scratch(jrun *r, jvalue *out) {
+    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+}
+
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) {
     char message[200];
     va_list args;
@@ -161,7 +169,7 @@ quire_err jrun_to_text(jrun *r, jvalue v, str *out) {
         return jrun_no_memory(r);
     }
     jvalue text;
-    TRY(jrun_text(r, (str){r->scratch.p, r->scratch.n}, &text));
+    TRY(jrun_scratch(r, &text));
     *out = text.u.s;
     return QUIRE_OK;
 }
@@ -284,7 +292,7 @@ quire_err jrun_escape(jrun *r, jvalue v, jvalue *out) {
     if (e != QUIRE_OK) {
         return jrun_no_memory(r);
     }
-    TRY(jrun_text(r, (str){r->scratch.p, r->scratch.n}, out));
+    TRY(jrun_scratch(r, out));
     out->safe = true;
     return QUIRE_OK;
 }
