@@ -284,12 +284,11 @@ static void on_rollback(response *a, response_choice *c, const quire_event *ev) 
     json_out o = conn_begin_json(a->conn);
     json_raw(&o, "data: {");
     response_write_head(a, a->format->chunk_object, &o);
-    json_raw(&o, ",\"choices\":[],\"quire\":{\"rollback\":");
-    json_int(&o, (int64_t)ev->prompt_tokens + ev->n_tokens);
-    json_raw(&o, ",\"index\":");
-    json_int(&o, ev->choice);
-    json_raw(&o, ",\"text\":");
-    json_text(&o, ev->text, ev->n_text);
+    json_raw(json_name(&o, "choices"), "[]");
+    json_begin(json_name(&o, "quire"), '{');
+    json_int(json_name(&o, "rollback"), (int64_t)ev->prompt_tokens + ev->n_tokens);
+    json_int(json_name(&o, "index"), ev->choice);
+    json_text(json_name(&o, "text"), ev->text, ev->n_text);
     json_raw(&o, "}}\n\n");
     order_settle(&c->order, ev);
     (void)response_send_piece(a, &o);

@@ -139,8 +139,9 @@ void response_write_prompt_ids(const response *a, const response_choice *c, json
 void response_write_text(const response *a, const response_choice *c, json_out *o);
 /* The prompt of c. */
 response_prompt *response_prompt_of(const response *a, const response_choice *c);
-/* {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":{"cached_tokens":..}}, at DONE */
-void response_write_usage(const response *a, json_out *o);
+/* A stream's last chunk, at DONE: no choices, but {"prompt_tokens":..,"total_tokens":..,"completion_tokens":..,"prompt_tokens_details":
+ * {"cached_tokens":..}} as "usage" */
+void response_write_last_chunk(const response *a, json_out *o);
 /* ---- response_logprobs.c ---- */
 /* Adds those of a token. */
 quire_err response_take_logprobs(const response *a, response_choice *c, const quire_event *ev);
@@ -157,13 +158,13 @@ void response_deinit_logprobs(response_logprobs *l);
 void response_write_logprobs(const response *a, const response_choice *c, json_out *o);
 /* "prompt_logprobs":[null,..] or null */
 void response_write_prompt_logprobs(const response *a, const response_choice *c, json_out *o);
-/* ,"explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown; nothing unless requested
+/* "explain":{"choices":[..]}: of the one choice, or, with NULL, of all that are shown; nothing unless requested
  * (response_explain.c) */
 void response_write_explain(const response *a, const response_choice *c, json_out *o);
-/* ,"usage":{..} if requested in every chunk, and ,"system_fingerprint":.. in a choice's last one when no usage chunk follows,
- * and there ,"explain":{..} if requested */
+/* "usage":{..} if requested in every chunk, and "system_fingerprint":.. in a choice's last one when no usage chunk follows,
+ * and there "explain":{..} if requested */
 void response_write_chunk_tail(const response *a, const response_choice *c, json_out *o);
-/* ,"service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole response */
+/* "service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole response */
 void response_write_tail(const response *a, json_out *o);
 
 #endif

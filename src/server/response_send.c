@@ -150,11 +150,9 @@ static void finish_stream(response *a) {
     }
     json_out o = conn_begin_json(a->conn);
     if (a->info->include_usage) {
-        json_raw(&o, "data: {");
-        response_write_head(a, a->format->chunk_object, &o);
-        json_raw(&o, ",\"choices\":[],\"usage\":");
-        response_write_usage(a, &o);
-        json_raw(&o, ",\"system_fingerprint\":\"quire-" QUIRE_VERSION "\"}\n\n");
+        json_raw(&o, "data: ");
+        response_write_last_chunk(a, &o);
+        json_raw(&o, "\n\n");
     }
     json_raw(&o, "data: [DONE]\n\n");
     if (response_send_piece(a, &o)) {

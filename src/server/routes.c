@@ -44,15 +44,15 @@ static void get_metrics(conn *c) {
 }
 
 static void write_model(const server *s, json_out *o) {
-    json_raw(o, "{\"id\":");
-    json_cstr(o, s->model_name);
-    json_raw(o, ",\"object\":\"model\",\"created\":");
-    json_int(o, s->started_s);
-    json_raw(o, ",\"owned_by\":\"quire\",\"root\":");
-    json_cstr(o, s->model_name);
-    json_raw(o, ",\"parent\":null,\"max_model_len\":");
-    json_int(o, quire_engine_info(s->engine)->max_model_len);
-    json_raw(o, "}");
+    json_begin(o, '{');
+    json_cstr(json_name(o, "id"), s->model_name);
+    json_cstr(json_name(o, "object"), "model");
+    json_int(json_name(o, "created"), s->started_s);
+    json_cstr(json_name(o, "owned_by"), "quire");
+    json_cstr(json_name(o, "root"), s->model_name);
+    json_raw(json_name(o, "parent"), "null");
+    json_int(json_name(o, "max_model_len"), quire_engine_info(s->engine)->max_model_len);
+    json_end(o, '}');
 }
 
 static void list_models(conn *c) {

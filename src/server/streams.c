@@ -227,13 +227,12 @@ static void run_order(loop *l, stream_order *o) {
 
 static void reply_done(conn *c, const stream_order *o) {
     json_out out = conn_begin_json(c);
-    json_raw(&out, "{\"id\":");
-    json_cstr(&out, o->id);
-    json_raw(&out, o->kind == ORDER_STEER ? ",\"object\":\"stream.steer\",\"index\":" : ",\"object\":\"stream.rollback\",\"index\":");
-    json_int(&out, o->index);
-    json_raw(&out, ",\"position\":");
-    json_int(&out, o->position);
-    json_raw(&out, "}");
+    json_begin(&out, '{');
+    json_cstr(json_name(&out, "id"), o->id);
+    json_cstr(json_name(&out, "object"), o->kind == ORDER_STEER ? "stream.steer" : "stream.rollback");
+    json_int(json_name(&out, "index"), o->index);
+    json_int(json_name(&out, "position"), o->position);
+    json_end(&out, '}');
     conn_reply_json(c, &out, NULL);
 }
 

@@ -106,9 +106,7 @@ static str state_text(loop *l, const quire_kv_view *v, const pool_viewer *who) {
     }
     if (b->n == 0) {
         json_out o = {.to = b};
-        json_raw(&o, "\"waiting\":");
-        json_int(&o, h->before.n_requests_waiting);
-        json_raw(&o, ",");
+        json_int(json_name(&o, "waiting"), h->before.n_requests_waiting);
         pool_json_state(v, who, &o);
         if (o.err != QUIRE_OK) {
             strbuf_clear(b);
