@@ -72,20 +72,26 @@ static JFUNCTION(filter_default) {
     return QUIRE_OK;
 }
 
+/* The indent that v gives: a text, or a number of spaces. */
+static quire_err indent_of(jrun *r, jvalue v, const char *what, str *out) {
+    int64_t width;
+    jvalue spaces;
+    if (jis(v, J_STRING)) {
+        return jrun_to_text(r, v, out);
+    }
+    TRY(jrun_want_integer(r, v, what, &width));
+    TRY(jop_binary(r, OP_MUL, jstring(str_of(" ")), jint(width), &spaces));
+    *out = spaces.u.s;
+    return QUIRE_OK;
+}
+
 static JFUNCTION(filter_indent) {
     str s, prefix;
-    jvalue *lines, spaces;
+    jvalue *lines;
     size_t n;
     bool first = jflag(args[2]), blank = jflag(args[3]);
     TRY(jrun_want_text(r, args[0], "the text to indent", &s));
-    if (jis(args[1], J_STRING)) {
-        TRY(jrun_to_text(r, args[1], &prefix));
-    } else {
-        int64_t width = 4;
-        TRY(jis(args[1], J_MISSING) ? QUIRE_OK : jrun_want_integer(r, args[1], "the width", &width));
-        TRY(jop_binary(r, OP_MUL, jstring(str_of(" ")), jint(width), &spaces));
-        prefix = spaces.u.s;
-    }
+    TRY(indent_of(r, jis(args[1], J_MISSING) ? jint(4) : args[1], "the width", &prefix));
     str with_end; /* a line end behind it, so that a last, empty line counts */
     if (!jarena_append(&r->arena, s, str_of("\n"), &with_end)) {
         return jrun_no_memory(r);
@@ -298,20 +304,12 @@ static quire_err json_separators(jrun *r, jvalue v, jjson_style *style) {
 
 static JFUNCTION(filter_tojson) {
     jjson_style style = {.item_separator = str_of(", "), .key_separator = str_of(": ")};
-    jvalue spaces;
     style.ascii = jflag(args[1]);
     style.sort_keys = jflag(args[4]);
     if (jgiven(args[2])) {
         style.indented = true;
         style.item_separator = str_of(",");
-        if (jis(args[2], J_STRING)) {
-            TRY(jrun_to_text(r, args[2], &style.indent));
-        } else {
-            int64_t width;
-            TRY(jrun_want_integer(r, args[2], "the indent", &width));
-            TRY(jop_binary(r, OP_MUL, jstring(str_of(" ")), jint(width), &spaces));
-            style.indent = spaces.u.s;
-        }
+        TRY(indent_of(r, args[2], "the indent", &style.indent));
     }
     TRY(jgiven(args[3]) ? json_separators(r, args[3], &style) : QUIRE_OK);
     strbuf text = {.max = JINJA_MAX_OUTPUT};
@@ -368,9 +366,6 @@ static const jfunction filters[] = {
 const jfunction *jinja_find_filter(str name, bool *missing) {
     static const char *const others[] = {"attr",      "filesizeformat", "forceescape", "format", "groupby",  "pprint", "random",
                                          "striptags", "truncate",       "urlencode",   "urlize", "wordwrap", "xmlattr"};
-    *missing = false;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        *missing |= str_is(name, others[i]);
-    }
+    *missing = jname_in(name, others, sizeof others / sizeof others[0]);
     return jfunction_find(filters, sizeof filters / sizeof filters[0], name);
 }

@@ -97,14 +97,11 @@ static JFUNCTION(str_strip) {
         s.n -= size;
     }
     while (right && s.n > 0) {
-        size_t at = s.n - 1;
-        while (at > 0 && s.n - at < 4 && ((unsigned char)s.p[at] & 0xc0) == 0x80) {
-            at--;
-        }
-        if (!in_chars(chars, s.p + at, s.n - at)) {
+        str last = jstr_last(s);
+        if (!in_chars(chars, last.p, last.n)) {
             break;
         }
-        s.n = at;
+        s.n -= last.n;
     }
     *out = jstring(s);
     return QUIRE_OK;
@@ -283,11 +280,8 @@ static JFUNCTION(dict_view) {
 }
 
 static JFUNCTION(dict_get) {
-    uint64_t hash;
-    if (!jvalue_hash(args[1], &hash)) {
-        return jrun_fail(r, jis(args[1], J_HUGE) ? QUIRE_UNSUPPORTED : QUIRE_BAD_REQUEST, "unhashable type: '%s'", jvalue_type(args[1]));
-    }
-    const jvalue *found = jdict_get(args[0].u.dict, args[1]);
+    const jvalue *found;
+    TRY(jrun_get(r, args[0].u.dict, args[1], &found));
     *out = found != NULL ? *found : jis(args[2], J_MISSING) ? jnone() : args[2];
     return QUIRE_OK;
 }
@@ -394,10 +388,5 @@ const jfunction *jinja_find_method(jvalue object, str name) {
 bool jinja_method_is_missing(str name) {
     static const char *const missing[] = {"casefold",    "encode",  "format",    "format_map", "isascii", "isidentifier",
                                           "isprintable", "istitle", "maketrans", "translate",  "fromkeys"};
-    for (size_t i = 0; i < COUNT(missing); i++) {
-        if (str_is(name, missing[i])) {
-            return true;
-        }
-    }
-    return false;
+    return jname_in(name, missing, COUNT(missing));
 }

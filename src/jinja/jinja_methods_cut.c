@@ -43,13 +43,7 @@ static quire_err split_blanks(jrun *r, str s, int64_t max, bool last, pieces *p)
             if (last ? i == 0 : i == s.n) {
                 break;
             }
-            size_t at = i;
-            if (last) {
-                at--;
-                while (at > 0 && i - at < 4 && ((unsigned char)s.p[at] & 0xc0) == 0x80) {
-                    at--;
-                }
-            }
+            size_t at = last ? i - jstr_last((str){s.p, i}).n : i;
             if (jchar_is_space(jchar_at(s.p + at, s.n - at, &size))) {
                 break;
             }

@@ -90,6 +90,8 @@ quire_err jrun_values(jrun *r, size_t n, jvalue **out);
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
 /* Adds to a dictionary; an unhashable key is an error. */
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
+/* The value of a key in a dictionary, or NULL; an unhashable key is an error. */
+quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
 /* Copies bytes to a string. */
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
