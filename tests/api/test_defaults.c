@@ -1,8 +1,8 @@
 /* What requests have where they say nothing: the defaults of a model, against what a request says, and in an engine. */
-#include "api/request_defaults.h"
+#include "api/request.h"
 
 #include "../file/make_files.h"
-#include "api/request_read.h"
+#include "file/sampling_defaults.h"
 #include "base/log.h"
 
 static const request_defaults recommended = {

@@ -1,13 +1,13 @@
 /* `quire inspect`: describes a model file and the memory it needs, without loading its weights. */
 #include <stdio.h>
 
-#include "api/engine_config.h"
-#include "api/memory_limits.h"
 #include "base/mem.h"
 #include "base/str.h"
 #include "base/utf8.h"
-#include "json/json_out.h"
 #include "model/model.h"
+#include "setup/engine_config.h"
+#include "setup/memory_limits.h"
+#include "json/json_out.h"
 
 enum { N_KV_TYPES = 4 };
 

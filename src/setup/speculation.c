@@ -1,11 +1,10 @@
-#include "api/speculation.h"
+#include "setup/speculation.h"
 
 #include <string.h>
 
-#include "api/engine_config.h"
-#include "api/request_read.h"
 #include "base/mem.h"
 #include "json/json.h"
+#include "setup/engine_config.h"
 
 #define FLAG            "--speculative-config"
 #define METHODS         "ngram, suffix or draft_model"
@@ -172,17 +171,12 @@ quire_err speculation_read(const quire_options *o, speculation *out, quire_error
     return e;
 }
 
-/* Loads the model's weights into a backend of its own. */
-static quire_err open_model(speculation *s, const quire_options *o, model_file *f, int32_t *max_len, dtype *kv, quire_error *err) {
+/* Loads the model, for sequences as long as the target's or, where it can have fewer tokens, its own. */
+static quire_err open_model(speculation *s, const quire_options *o, model_file *f, int32_t *max_len, quire_error *err) {
     model_desc d;
-    compute_mode compute;
     TRY(model_describe(f, &d, err));
-    TRY(options_compute(o, &d, &compute, err));
-    TRY(options_kv_dtype(o, compute, kv, err));
     *max_len = d.max_positions < *max_len ? d.max_positions : *max_len;
-    backend_options b = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
-    TRY(backend_cpu_open(&b, &s->b, err));
-    return model_open(f, s->b, *max_len, &s->m, err);
+    return loaded_model_open(o, f, &d, *max_len, &s->model, err);
 }
 
 quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tokens, int32_t max_len, quire_error *err) {
@@ -191,30 +185,25 @@ quire_err speculation_open(speculation *s, const quire_options *o, int64_t n_tok
     }
     quire_options own = *o;
     model_file *f;
-    dtype kv;
     own.model = s->name;
     own.compute = own.kv_dtype = "auto";
     TRY(options_open_file(&own, &f, err));
-    quire_err r = open_model(s, &own, f, &max_len, &kv, err);
+    quire_err r = open_model(s, &own, f, &max_len, err);
     model_file_close(f);
     TRY(r);
-    const model_desc *d = model_description(s->m);
-    TRY(kv_layout_init(d, kv, o->page_tokens, &s->layout, err));
+    loaded_model *l = &s->model;
     int64_t most = (int64_t)o->max_seqs * kv_pages_for(max_len, o->page_tokens), n = kv_pages_for(n_tokens, o->page_tokens);
-    int64_t wanted = (n < most ? n : most) * s->layout.n_groups;
+    int64_t wanted = (n < most ? n : most) * l->layout.n_groups;
     int32_t n_pages = wanted < INT32_MAX ? (int32_t)wanted : INT32_MAX;
     step_limits limits = {.max_rows = o->max_batched_tokens, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
-    TRY(s->b->ops->step_open(s->b, &limits, &s->layout, d->n_vocab, err));
-    TRY(s->b->ops->kv_open(s->b, n_pages, err));
-    s->draft.model = (draft_model_options){.m = s->m, .b = s->b, .layout = &s->layout, .n_pages = n_pages, .max_len = max_len};
+    TRY(l->b->ops->step_open(l->b, &limits, &l->layout, model_description(l->m)->n_vocab, err));
+    TRY(l->b->ops->kv_open(l->b, n_pages, err));
+    s->draft.model = (draft_model_options){.m = l->m, .b = l->b, .layout = &l->layout, .n_pages = n_pages, .max_len = max_len};
     return QUIRE_OK;
 }
 
 void speculation_close(speculation *s) {
-    model_close(s->m);
-    if (s->b) {
-        s->b->ops->close(s->b);
-    }
+    loaded_model_close(&s->model);
     mem_free(s->name);
     *s = (speculation){0};
 }

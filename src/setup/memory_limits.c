@@ -1,4 +1,4 @@
-#include "api/memory_limits.h"
+#include "setup/memory_limits.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,14 +1,20 @@
 /* What the pages in the tiers that outlive a process say of themselves. */
-#include "api/api_world.h"
+#include "setup/engine_parts.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
 #include <dirent.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "api/open_engine.h"
 
 static void version_of(const char *directory, const char *kv_dtype, char out[KV_VERSION_BYTES + 1]) {
     quire_options o;
-    quire_engine *e;
+    engine_parts p;
     quire_error err = {0};
     quire_options_init(&o);
     o.model = "models/builtin-small.gguf";
@@ -17,11 +23,11 @@ static void version_of(const char *directory, const char *kv_dtype, char out[KV_
     o.kv_dtype = kv_dtype;
     o.tier_file = directory;
     o.tier_file_bytes = 1 << 24;
-    if (quire_engine_open(&o, &e, &err) != QUIRE_OK) {
+    if (engine_parts_open(&o, &p, &err) != QUIRE_OK) {
         fail_msg("%s", err.message);
     }
-    memcpy(out, e->tier_version, KV_VERSION_BYTES + 1);
-    quire_engine_close(e);
+    memcpy(out, p.tier_version, KV_VERSION_BYTES + 1);
+    engine_parts_close(&p);
 }
 
 static void remove_directory(const char *path) {

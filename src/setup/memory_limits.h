@@ -1,6 +1,6 @@
 /* Memory limits of this process: how much it may still allocate, and locking what it has. */
-#ifndef API_MEMORY_LIMITS_H
-#define API_MEMORY_LIMITS_H
+#ifndef SETUP_MEMORY_LIMITS_H
+#define SETUP_MEMORY_LIMITS_H
 
 #include <stdint.h>
 

@@ -1,18 +1,15 @@
 /* Parses `--speculative-config`, vLLM's JSON object, into the engine's options, and opens the draft model. */
-#ifndef API_SPECULATION_H
-#define API_SPECULATION_H
+#ifndef SETUP_SPECULATION_H
+#define SETUP_SPECULATION_H
 
-#include "core/kv_layout.h"
 #include "engine/draft.h"
-#include "quire.h"
+#include "setup/loaded_model.h"
 
 /* The parsed object and the open draft model. */
 typedef struct speculation {
     draft_options draft;
-    char *name;  /* mem_new'd: the draft model's name for DRAFT_METHOD_MODEL, else NULL */
-    model *m;    /* which speculation_open opens */
-    backend *b;
-    kv_layout layout;
+    char *name;         /* mem_new'd: the draft model's name for DRAFT_METHOD_MODEL, else NULL */
+    loaded_model model; /* which speculation_open opens */
 } speculation;
 
 /* Reads o->speculative_config (NULL: no speculation) and o->no_jump_forward. Members: docs/speculation.md. QUIRE_INVALID names the wrong or

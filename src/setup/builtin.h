@@ -1,6 +1,6 @@
 /* The built-in models are GGUF files inside the binary: "builtin", and "builtin-small" of a seventh of its size, which can draft for it. */
-#ifndef API_BUILTIN_H
-#define API_BUILTIN_H
+#ifndef SETUP_BUILTIN_H
+#define SETUP_BUILTIN_H
 
 #include <stddef.h>
 

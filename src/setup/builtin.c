@@ -1,4 +1,4 @@
-#include "api/builtin.h"
+#include "setup/builtin.h"
 
 #include <string.h>
 

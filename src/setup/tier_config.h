@@ -1,6 +1,6 @@
 /* The configuration of an engine's tiers: their sizes, and the version of stored pages, from model and numeric configuration. */
-#ifndef API_TIER_CONFIG_H
-#define API_TIER_CONFIG_H
+#ifndef SETUP_TIER_CONFIG_H
+#define SETUP_TIER_CONFIG_H
 
 #include "backend/backend.h"
 #include "engine/engine.h"

@@ -1,9 +1,9 @@
-#include "api/engine_config.h"
+#include "setup/engine_config.h"
 
 #include <string.h>
 
-#include "api/builtin.h"
 #include "base/err.h"
+#include "setup/builtin.h"
 
 #define DEFAULT_UTILIZATION 0.5
 #define MAX_PAGES           ((int64_t)1 << 30)

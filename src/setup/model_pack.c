@@ -1,7 +1,7 @@
 /* `quire pack`: writes a model as one file that is mapped instead of loaded. */
-#include "api/engine_config.h"
 #include "file/packed.h"
 #include "model/model.h"
+#include "setup/engine_config.h"
 #include "text/json_vocab.h"
 #include "text/tables.h"
 

@@ -1,4 +1,4 @@
-#include "api/tier_config.h"
+#include "setup/tier_config.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "api/prefixes.h"
+#include "setup/prefixes.h"
 
 #include "base/mem.h"
 
@@ -11,12 +11,8 @@ static quire_err read_ids(const quire_prefix *p, const tokenizer *t, token_list 
         }
         return tokenizer_encode(t, (str){p->text, p->n_text}, (encode_options){.special = ENCODE_PARSE, .add_special = true}, out, err);
     }
-    for (size_t i = 0; i < p->n_ids; i++) {
-        if (token_list_add(out, p->ids[i]) != QUIRE_OK) {
-            return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory for a public prefix");
-        }
-    }
-    return QUIRE_OK;
+    quire_err e = token_list_add_all(out, p->ids, p->n_ids);
+    return e == QUIRE_OK ? e : err_set(err, e, -1, "out of memory for a public prefix");
 }
 
 static quire_err check_ids(const token_list *l, int32_t page_tokens, int32_t n_vocab, quire_error *err) {

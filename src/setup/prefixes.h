@@ -1,6 +1,6 @@
 /* The public prefixes of an engine's options, as tokens. */
-#ifndef API_PREFIXES_H
-#define API_PREFIXES_H
+#ifndef SETUP_PREFIXES_H
+#define SETUP_PREFIXES_H
 
 #include "engine/engine.h"
 #include "quire.h"

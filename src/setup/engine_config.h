@@ -1,6 +1,6 @@
 /* Resolves options and model to the numeric configuration and sizes of an engine, for an engine and for `quire inspect`. */
-#ifndef API_ENGINE_CONFIG_H
-#define API_ENGINE_CONFIG_H
+#ifndef SETUP_ENGINE_CONFIG_H
+#define SETUP_ENGINE_CONFIG_H
 
 #include "core/kv_layout.h"
 #include "core/model_desc.h"
