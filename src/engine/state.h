@@ -1,5 +1,4 @@
-/* The engine's own struct, shared by the files of the engine: engine.c (thread, submission), step.c (the two halves of a step),
- * step_arrays.c, stats.c and the features. Each field says which threads may use it. */
+/* The engine's own struct, shared by the files of the engine. Each field says which threads may use it. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 

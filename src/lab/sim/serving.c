@@ -160,6 +160,9 @@ static quire_err step(serving *s, bool *did, quire_error *err) {
     if (!*did) {
         return QUIRE_OK;
     }
+    if (s->o->on_plan != NULL) {
+        s->o->on_plan(s->o->context, &s->sched);
+    }
     const sched_plan *plan = &s->sched.plan;
     step_work w = work_of(s);
     double us = cost_of(s->o->cost, &w);
