@@ -1,5 +1,6 @@
 /* What requests have where they say nothing: the defaults of a model, against what a request says, and in an engine. */
 #include <limits.h>
+#include <stdlib.h>
 
 #include "api/request.h"
 
