@@ -78,25 +78,14 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
 
 static quire_err open_core(engine_parts *p, const quire_options *o, const engine_ablations *ablations, int32_t max_len, quire_error *err) {
     int32_t max_requests = o->max_seqs * REQUESTS_A_SEQ;
-    engine_options eo = {.page_tokens = o->page_tokens,
-                         .n_pages = p->info.n_pages,
-                         .max_model_len = max_len,
-                         .max_batched_tokens = o->max_batched_tokens,
-                         .max_seqs = o->max_seqs,
-                         .prefill_chunk = o->prefill_chunk,
-                         .no_chunked_prefill = o->no_chunked_prefill,
-                         .ablations = *ablations,
-                         .audit_path = o->audit,
-                         .tiers = tiers_options(o, p->tier_version),
-                         .swap_bytes = o->swap_bytes,
-                         .draft = p->speculation.draft,
-                         .max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS};
-    TRY(options_prefix_cache(o, &eo.prefix_cache, err));
-    TRY(options_schedule(o, &eo.schedule, err));
-    eo.schedule_lambda = o->schedule_lambda;
-    TRY(options_preemption(o, &eo.preempt, err));
-    eo.step_target_us = o->step_target_us;
-    TRY(kv_policy_parse(o->eviction_policy, &eo.eviction)); /* checked before */
+    engine_options eo;
+    TRY(options_engine(o, &eo, err));
+    eo.n_pages = p->info.n_pages;
+    eo.max_model_len = max_len;
+    eo.ablations = *ablations;
+    eo.tiers = tiers_options(o, p->tier_version);
+    eo.draft = p->speculation.draft;
+    eo.max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS;
     prefix_list prefixes = {0};
     quire_err r = prefixes_read(o, p->tokenizer, model_description(p->model.m)->n_vocab, &prefixes, err);
     if (r == QUIRE_OK) {
@@ -147,7 +136,6 @@ quire_err engine_parts_open(const quire_options *options, const engine_ablations
     model_file *f = NULL;
     int32_t max_len = 0;
     *p = (engine_parts){0};
-    TRY(options_check(o, err));
     TRY(tiers_check(o, err));
     TRY(speculation_read(o, &p->speculation, err));
     p->model_path = mem_dup(o->model, strlen(o->model));

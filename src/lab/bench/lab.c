@@ -28,24 +28,13 @@ static quire_err open_model(const quire_options *o, int32_t max_len, model_file 
 static quire_err open_engine(const quire_options *o, engine_ablations off, int32_t max_len, lab *l, quire_error *err) {
     int32_t rows = options_max_rows(o, max_len);
     step_limits limits = {.max_rows = rows, .max_seqs = o->max_seqs, .max_out = o->max_seqs};
-    engine_options eo = {.page_tokens = o->page_tokens,
-                         .n_pages = o->n_pages,
-                         .max_model_len = max_len,
-                         .max_batched_tokens = rows,
-                         .max_seqs = o->max_seqs,
-                         .prefill_chunk = o->prefill_chunk,
-                         .no_chunked_prefill = o->no_chunked_prefill,
-                         .ablations = off,
-                         .schedule_lambda = o->schedule_lambda,
-                         .step_target_us = o->step_target_us,
-                         .swap_bytes = o->swap_bytes,
-                         .max_requests = MAX_REQUESTS,
-                         .starts_paused = true};
-    TRY(options_prefix_cache(o, &eo.prefix_cache, err));
-    TRY(options_schedule(o, &eo.schedule, err));
-    if (kv_policy_parse(o->eviction_policy, &eo.eviction) != QUIRE_OK) {
-        return err_set(err, QUIRE_INVALID, -1, "%s: no such eviction policy", o->eviction_policy);
-    }
+    engine_options eo;
+    TRY(options_engine(o, &eo, err));
+    eo.max_model_len = max_len;
+    eo.max_batched_tokens = rows;
+    eo.ablations = off;
+    eo.max_requests = MAX_REQUESTS;
+    eo.starts_paused = true;
     TRY(l->b->ops->step_open(l->b, &limits, &l->layout, l->desc->n_vocab, err));
     TRY(l->b->ops->kv_open(l->b, o->n_pages, err));
     TRY(engine_open(l->m, l->b, &l->layout, &eo, &l->e, err));
