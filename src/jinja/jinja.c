@@ -107,6 +107,15 @@ quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out) {
     return jis(*out, J_MISSING) ? jrun_no_memory(r) : check_depth(r, *out);
 }
 
+quire_err jrun_dict(jrun *r, jdict **out) {
+    *out = jdict_new(&r->arena);
+    return *out != NULL ? QUIRE_OK : jrun_no_memory(r);
+}
+
+quire_err jrun_append(jrun *r, str left, str right, str *out) {
+    return jarena_append(&r->arena, left, right, out) ? QUIRE_OK : jrun_no_memory(r);
+}
+
 static quire_err check_key(jrun *r, jvalue key) {
     uint64_t hash;
     return jvalue_hash(key, &hash)

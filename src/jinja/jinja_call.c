@@ -100,11 +100,9 @@ static quire_err check_given_twice(jrun *r, const jnode *macro, const jargs *arg
 static quire_err bind_rest(jrun *r, const jnode *macro, const jargs *args, bool *used, jscope *scope) {
     size_t n_positional = args->n - args->n_named, n = 0;
     jvalue *extra, value;
-    jdict *named = jdict_new(&r->arena);
+    jdict *named;
     TRY(jrun_values(r, n_positional, &extra));
-    if (named == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, &named));
     bool called = take_named(args, used, str_of("caller"), &value);
     if (macro->uses_caller) {
         if (!called) {

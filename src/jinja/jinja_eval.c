@@ -48,10 +48,8 @@ static quire_err eval_list(jrun *r, const jnode *node, jscope *scope, jvalue *ou
 }
 
 static quire_err eval_dict(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
-    jdict *d = jdict_new(&r->arena);
-    if (d == NULL) {
-        return jrun_no_memory(r);
-    }
+    jdict *d;
+    TRY(jrun_dict(r, &d));
     for (size_t i = 0; i + 1 < node->n; i += 2) {
         jvalue key, value;
         TRY(jeval(r, node->items[i], scope, &key));
@@ -123,8 +121,8 @@ static quire_err eval_concat(jrun *r, const jnode *node, jscope *scope, jvalue *
         TRY(jrun_to_text(r, items[i], &part));
         if (i == 0) {
             joined = part;
-        } else if (!jarena_append(&r->arena, joined, part, &joined)) {
-            return jrun_no_memory(r);
+        } else {
+            TRY(jrun_append(r, joined, part, &joined));
         }
     }
     *out = jstring(joined);

@@ -243,12 +243,10 @@ JFUNCTION(filter_unique) {
     const jvalue *items;
     jvalue *kept, key;
     size_t n, n_kept = 0;
-    jdict *seen = jdict_new(&r->arena);
+    jdict *seen;
     TRY(jrun_items(r, args[0], &items, &n));
     TRY(jrun_values(r, n, &kept));
-    if (seen == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, &seen));
     for (size_t i = 0; i < n; i++) {
         size_t before = seen->n;
         TRY(key_of(r, items[i], args[2], jflag(args[1]), &key));

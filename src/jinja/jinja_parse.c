@@ -5,6 +5,7 @@
 #include "jinja/jinja_ast.h"
 
 static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, const char *opened, jnode **out);
+static quire_err parse_block(jparser *p, const char *end, jnode **out);
 
 /* ---- steps shared with jinja_expr.c ---- */
 
@@ -228,7 +229,6 @@ static quire_err parse_for(jparser *p, jnode **out) {
 }
 
 static quire_err parse_set(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endset"};
     const jtoken *start = p->at;
     jnode *target;
     p->at++;
@@ -242,9 +242,7 @@ static quire_err parse_set(jparser *p, jnode **out) {
     if (jparse_skip_op(p, "|")) {
         TRY(jparse_filter_chain(p, &(*out)->b));
     }
-    TRY(parse_body(p, ends, 1, "set", &(*out)->body));
-    p->at++;
-    return QUIRE_OK;
+    return parse_block(p, "endset", &(*out)->body);
 }
 
 /* (a, b=1) of a macro or a call block. */
@@ -280,7 +278,7 @@ static quire_err parse_parameters(jparser *p, jnode *macro) {
 }
 
 /* The parameters and body of a macro or call block. */
-static quire_err parse_macro_rest(jparser *p, bool parameters, const char *const *end, const char *opened, jnode *call, jnode *macro) {
+static quire_err parse_macro_rest(jparser *p, bool parameters, const char *end, jnode *call, jnode *macro) {
     jnames_used used = {.outer = p->macros};
     bool soft = p->soft;
     int loops = p->loops;
@@ -296,9 +294,8 @@ static quire_err parse_macro_rest(jparser *p, bool parameters, const char *const
         }
     }
     p->macros = &used;
-    TRY(parse_body(p, end, 1, opened, &macro->body));
+    TRY(parse_block(p, end, &macro->body));
     p->macros = used.outer;
-    p->at++;
     p->soft = soft;
     p->loops = loops;
     macro->uses_varargs = used.varargs;
@@ -308,15 +305,13 @@ static quire_err parse_macro_rest(jparser *p, bool parameters, const char *const
 }
 
 static quire_err parse_macro(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endmacro"};
     TRY(jparse_node(p, N_MACRO, p->at, out));
     p->at++;
     TRY(jparse_expect_name(p, &(*out)->name));
-    return parse_macro_rest(p, true, ends, "macro", NULL, *out);
+    return parse_macro_rest(p, true, "endmacro", NULL, *out);
 }
 
 static quire_err parse_call_block(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endcall"};
     const jtoken *start = p->at;
     jnode *caller = NULL;
     TRY(jparse_node(p, N_CALL_BLOCK, start, out));
@@ -324,21 +319,17 @@ static quire_err parse_call_block(jparser *p, jnode **out) {
     caller->name = str_of("caller");
     (*out)->b = caller;
     p->at++;
-    return parse_macro_rest(p, jparse_is_op(p, "("), ends, "call", *out, caller);
+    return parse_macro_rest(p, jparse_is_op(p, "("), "endcall", *out, caller);
 }
 
 static quire_err parse_filter_block(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endfilter"};
     TRY(jparse_node(p, N_FILTER_BLOCK, p->at, out));
     p->at++;
     TRY(jparse_filter_chain(p, &(*out)->a));
-    TRY(parse_body(p, ends, 1, "filter", &(*out)->body));
-    p->at++;
-    return QUIRE_OK;
+    return parse_block(p, "endfilter", &(*out)->body);
 }
 
 static quire_err parse_with(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endwith"};
     jnodes targets = {0}, values = {0};
     TRY(jparse_node(p, N_WITH, p->at, out));
     p->at++;
@@ -357,19 +348,14 @@ static quire_err parse_with(jparser *p, jnode **out) {
     (*out)->n = targets.n;
     (*out)->more = values.p;
     (*out)->n_more = values.n;
-    TRY(parse_body(p, ends, 1, "with", &(*out)->body));
-    p->at++;
-    return QUIRE_OK;
+    return parse_block(p, "endwith", &(*out)->body);
 }
 
 /* {% generation %} marks what a model wrote: its text is its body's. */
 static quire_err parse_generation(jparser *p, jnode **out) {
-    static const char *const ends[] = {"endgeneration"};
     TRY(jparse_node(p, N_SCOPE, p->at, out));
     p->at++;
-    TRY(parse_body(p, ends, 1, "generation", &(*out)->body));
-    p->at++;
-    return QUIRE_OK;
+    return parse_block(p, "endgeneration", &(*out)->body);
 }
 
 static quire_err parse_jump(jparser *p, jnode **out) {
@@ -458,6 +444,13 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     p->depth--;
     (*out)->items = items.p;
     (*out)->n = items.n;
+    return QUIRE_OK;
+}
+
+/* A body that one tag ends, and that tag's name: "end" and the name of the one that it closes. */
+static quire_err parse_block(jparser *p, const char *end, jnode **out) {
+    TRY(parse_body(p, &end, 1, end + strlen("end"), out));
+    p->at++;
     return QUIRE_OK;
 }
 

@@ -88,6 +88,10 @@ quire_err jrun_undefined(jrun *r, jvalue v);
 /* An array for n values. */
 quire_err jrun_values(jrun *r, size_t n, jvalue **out);
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
+/* An empty dictionary. */
+quire_err jrun_dict(jrun *r, jdict **out);
+/* Appends right to left as jarena_append does. */
+quire_err jrun_append(jrun *r, str left, str right, str *out);
 /* Adds to a dictionary; an unhashable key is an error. */
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
 /* The value of a key in a dictionary, or NULL; an unhashable key is an error. */
@@ -153,10 +157,9 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
 /* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves
  * ---- */
 
-typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP } jcase;
+/* CASE_WORDS: the first character of each word, after blanks and opening brackets, becomes upper case. */
+typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS } jcase;
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
-/* Implements the |title filter: the first character of each word, after blanks and opening brackets, becomes upper case. */
-quire_err jcase_title_words(jrun *r, str s, jvalue *out);
 /* Python's islower and isupper. */
 bool jcase_is(str s, bool upper);
 bool jchar_is_alpha(int32_t c);
