@@ -533,9 +533,7 @@ static void sent_too_slowly(conn *c) {
     conn_reply_error(c, 408, NULL, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_deadline) {
     conn *c = arg;
     if (needs_probe(c)) {
         probe(c);
