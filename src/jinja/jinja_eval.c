@@ -221,11 +221,7 @@ static quire_err eval_kind(jrun *r, const jnode *node, jscope *scope, jvalue *ou
 }
 
 quire_err jeval(jrun *r, const jnode *node, jscope *scope, jvalue *out) {
-    r->at = node;
-    TRY(jrun_step(r, 1));
-    if (++r->depth > JINJA_MAX_DEPTH) {
-        return jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH);
-    }
+    TRY(jrun_enter(r, node));
     quire_err e = eval_kind(r, node, scope, out);
     r->depth--;
     return e;

@@ -47,6 +47,16 @@ quire_err jparse_add(jparser *p, jnodes *list, jnode *node) {
     return QUIRE_OK;
 }
 
+quire_err jparse_make_tuple(jparser *p, const jtoken *start, bool comma, const jnodes *items, jnode **out) {
+    if (!comma) {
+        *out = items->p[0];
+        return QUIRE_OK;
+    }
+    TRY(jparse_node(p, N_TUPLE, start, out));
+    jnode_set_items(*out, items);
+    return QUIRE_OK;
+}
+
 bool jparse_is_op(const jparser *p, const char *op) {
     return p->at->kind == T_OPERATOR && str_is(p->at->text, op);
 }
@@ -151,14 +161,7 @@ static quire_err parse_target(jparser *p, bool with_member, const char *stop, jn
         TRY(jparse_add(p, &items, item));
         comma = comma || jparse_is_op(p, ",");
     } while (jparse_skip_op(p, ","));
-    if (!comma) {
-        *out = items.p[0];
-        return QUIRE_OK;
-    }
-    TRY(jparse_node(p, N_TUPLE, start, out));
-    (*out)->items = items.p;
-    (*out)->n = items.n;
-    return QUIRE_OK;
+    return jparse_make_tuple(p, start, comma, &items, out);
 }
 
 /* ---- statements; each begins at its tag's name ---- */
@@ -270,8 +273,7 @@ static quire_err parse_parameters(jparser *p, jnode *macro) {
             return jparse_fail(p, QUIRE_INVALID, "non-default argument follows default argument");
         }
     }
-    macro->items = names.p;
-    macro->n = names.n;
+    jnode_set_items(macro, &names);
     macro->more = defaults.p;
     macro->n_more = defaults.n;
     return jparse_expect_op(p, ")");
@@ -344,8 +346,7 @@ static quire_err parse_with(jparser *p, jnode **out) {
         TRY(jparse_add(p, &targets, target));
         TRY(jparse_add_expression(p, &values));
     }
-    (*out)->items = targets.p;
-    (*out)->n = targets.n;
+    jnode_set_items(*out, &targets);
     (*out)->more = values.p;
     (*out)->n_more = values.n;
     return parse_block(p, "endwith", &(*out)->body);
@@ -442,8 +443,7 @@ static quire_err parse_body(jparser *p, const char *const *ends, size_t n_ends, 
     }
     TRY(parse_items(p, ends, n_ends, opened, &items));
     p->depth--;
-    (*out)->items = items.p;
-    (*out)->n = items.n;
+    jnode_set_items(*out, &items);
     return QUIRE_OK;
 }
 
@@ -459,7 +459,6 @@ quire_err jinja_parse(const jtoken *tokens, jarena *arena, jnode **root, quire_e
     jnodes items = {0};
     TRY(jparse_node(&p, N_BODY, p.at, root));
     TRY(parse_items(&p, NULL, 0, NULL, &items));
-    (*root)->items = items.p;
-    (*root)->n = items.n;
+    jnode_set_items(*root, &items);
     return QUIRE_OK;
 }

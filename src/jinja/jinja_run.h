@@ -80,6 +80,8 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribut
 quire_err jrun_no_memory(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
+/* Begins the evaluation of a node: one step, and one level deeper; the caller takes the level back at its end. */
+quire_err jrun_enter(jrun *r, const jnode *node);
 /* The error of using an undefined value. */
 quire_err jrun_undefined(jrun *r, jvalue v);
 
