@@ -263,7 +263,7 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
  * it. */
 static quire_err resolve(jparser *p, jnode *node, bool test) {
     bool missing = false;
-    node->function = test ? jinja_find_test(node->name, &missing) : jinja_find_filter(node->name, &missing);
+    node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name, &missing);
     if (node->function != NULL) {
         return QUIRE_OK;
     }

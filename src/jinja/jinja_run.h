@@ -153,6 +153,8 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
  * way. */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
+/* The argument of that name, or J_MISSING. */
+jvalue jargs_named(const jargs *args, str name);
 /* Calls a function of the tables; input, where not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
@@ -177,7 +179,7 @@ quire_err jrun_check_stored(jrun *r, jvalue name);
 /* ---- tables; *missing: Jinja has it and this program does not ---- */
 
 const jfunction *jinja_find_filter(str name, bool *missing);
-const jfunction *jinja_find_test(str name, bool *missing);
+const jfunction *jinja_find_test(str name); /* there is none that Jinja has alone */
 const jfunction *jinja_find_global(str name);
 const jfunction *jinja_find_method(jvalue object, str name);
 bool jinja_method_is_missing(str name);
