@@ -364,7 +364,3 @@ static http_event feed_body(http_request *r, const char *p, size_t n, size_t *us
 http_event http_feed(http_request *r, const char *p, size_t n, size_t *used) {
     return r->head_done ? feed_body(r, p, n, used) : feed_head(r, p, n, used);
 }
-
-const char *http_reason(int status) {
-    return http_status_str((enum http_status)status);
-}

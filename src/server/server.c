@@ -160,10 +160,6 @@ void server_close(server *s) {
     mem_free(s);
 }
 
-const char *server_url(const server *s) {
-    return s->url;
-}
-
 int32_t server_port(const server *s) {
     return s->port;
 }

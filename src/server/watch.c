@@ -288,8 +288,8 @@ static void shut_down(conn *c) {
 static const pending_kind stream_pending = {.close = close_watcher, .shut_down = end_stream, .ends_at_drain = true, .is_endless = true};
 static const pending_kind reply_pending = {.close = close_watcher, .shut_down = shut_down, .ends_at_drain = true};
 
-/* Adds a watcher of c's kind, and schedules a state for it. False on a failure: c has its response then. A stream waits for its turn, so that
- * opening and closing streams costs the engine no more than one stream. */
+/* Adds a watcher and schedules a state for it. False on a failure: c has its response then. A stream waits for its turn, so that opening
+ * and closing streams costs the engine no more than one stream. */
 static bool add(conn *c, watch_kind kind, int32_t page) {
     loop *l = c->loop;
     watch *h = l->watch;
