@@ -29,30 +29,30 @@ void batch_sample_close(engine *e) {
 
 sample_context batch_sample_context(const engine *e, sequence *s) {
     return (sample_context){.params = &s->sampling,
-                            .tokens = s->tokens,
-                            .n_tokens = s->n_known,
-                            .n_prompt = s->n_prompt,
+                            .tokens = s->task.tokens,
+                            .n_tokens = s->task.n_known,
+                            .n_prompt = s->task.n_prompt,
                             .eos = e->desc->eos,
                             .n_eos = e->desc->n_eos,
                             .noise = s->sampling.temperature > 0.0f
-                                         ? sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->n_known})
+                                         ? sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)s->task.n_known})
                                          : (sample_noise){0}, /* greedy: nothing is drawn */
                             .mirostat_mu = &s->mirostat_mu};
 }
 
 /* Whether the item's one sample is from one row of logits that nothing else uses. */
 static bool is_plain(const engine *e, int32_t item) {
-    const sequence *s = e->step.seqs[item];
-    const sched_item *it = &e->step.plan.items[item];
-    bool reaches_end = s->kv.n_computed + it->n_rows == s->n_known;
+    const sequence *s = planned_at(e, item);
+    const sched_item *it = &e->sched.plan.items[item];
+    bool reaches_end = s->task.kv.n_computed + it->n_rows == s->task.n_known;
     bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
-    return has_row && it->n_drafts == 0 && s->state != SEQ_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
-           !sequence_wants_logits(s) && s->sampling.mirostat == MIROSTAT_OFF;
+    return has_row && it->n_drafts == 0 && s->task.state != TASK_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
+           !task_wants_logits(&s->task) && s->sampling.mirostat == MIROSTAT_OFF;
 }
 
 /* Takes the argmax that the backend has noted. False: sample from the logits. */
 static bool take_argmax(const engine *e, sequence *s, int32_t out) {
-    if (e->b->ops->argmax == NULL || !sampler_takes_argmax(&s->sampling, s->n_known - s->n_prompt)) {
+    if (e->b->ops->argmax == NULL || !sampler_takes_argmax(&s->sampling, s->task.n_known - s->task.n_prompt)) {
         return false;
     }
     s->sampled = e->b->ops->argmax(e->b, out);
@@ -64,7 +64,7 @@ static bool take_argmax(const engine *e, sequence *s, int32_t out) {
 static void sampled(void *context, int32_t task, int32_t worker) {
     engine *e = context;
     int32_t item = e->step.plain[task];
-    sequence *s = e->step.seqs[item];
+    sequence *s = planned_at(e, item);
     sample_context c = batch_sample_context(e, s);
     s->sample_error = sampler_sample(e->samplers[worker], e->b->ops->logits(e->b, e->step.out0[item]), &c, &s->sampled);
     s->is_sampled = true;
@@ -72,9 +72,9 @@ static void sampled(void *context, int32_t task, int32_t worker) {
 
 void batch_sample_items(engine *e) {
     int32_t n = 0;
-    for (int32_t i = 0; i < e->step.plan.n_items; i++) {
-        assert(!e->step.seqs[i]->is_sampled);
-        if (is_plain(e, i) && !take_argmax(e, e->step.seqs[i], e->step.out0[i])) {
+    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
+        assert(!planned_at(e, i)->is_sampled);
+        if (is_plain(e, i) && !take_argmax(e, planned_at(e, i), e->step.out0[i])) {
             e->step.plain[n++] = i;
         }
     }

@@ -32,7 +32,7 @@ static quire_err check_layers(const kv_layout *l, quire_error *err) {
 
 quire_err draft_open(engine *e, quire_error *err) {
     const draft_options *o = &e->options.draft;
-    e->drafted = mem_new((size_t)e->limits.max_seqs, sizeof(sequence *));
+    e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(sequence *));
     if (!e->drafted) {
         return QUIRE_NO_MEMORY;
     }
@@ -69,7 +69,7 @@ void draft_close(engine *e) {
 /* Whether s's next step computes one token of its own after sampled ones: then drafts can follow it. Not with a beam, whose next token the
  * search chooses, nor where children are forked from s in that step: they get its pages as they are, which would contain s's drafts. */
 static bool can_draft(const sequence *s) {
-    return s->beams == NULL && s->next_child == NULL && s->n_known - s->kv.n_computed == 1 && s->n_known > s->n_prompt;
+    return s->beams == NULL && s->next_child == NULL && s->task.n_known - s->task.kv.n_computed == 1 && s->task.n_known > s->task.n_prompt;
 }
 
 /* The bounds of the next draft: as deep as s's length, and as many nodes as its branches take. */
@@ -82,10 +82,10 @@ static draft_bounds bounds_of(const draft_options *o, draft_seq *d, int32_t room
 
 void draft_propose(engine *e) {
     int32_t n_asked = 0;
-    for (int32_t i = 0; i < e->n_running; i++) {
-        sequence *s = e->running[i];
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        sequence *s = running_at(e, i);
         draft_seq *d = &s->draft;
-        int32_t room = s->n_max - s->n_known - 1; /* the last token is not computed */
+        int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
         d->tree.n = d->n_jump_forward = 0;
         d->wanted = (draft_bounds){0};
         d->distributions = NULL;

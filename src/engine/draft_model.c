@@ -38,7 +38,7 @@ typedef struct model_drafter {
 /* ---- sequences ---- */
 
 static void drop_seq(model_drafter *d, model_seq *at) {
-    kv_seq_release(&d->cache, &at->kv, at->s->tokens, KV_DROP);
+    kv_seq_release(&d->cache, &at->kv, at->s->task.tokens, KV_DROP);
     at->s->draft.model_seq = 0;
     at->s = NULL;
 }
@@ -70,7 +70,7 @@ static model_seq *take_seq(model_drafter *d, sequence *s) {
     }
     at->mirostat_mu = s->mirostat_mu;
     at->last = DRAFT_ROOT;
-    s->draft.n_agreed = s->n_known;
+    s->draft.n_agreed = s->task.n_known;
     return at;
 }
 
@@ -92,7 +92,7 @@ static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_token
     *q = (batch_seq){.row0 = d->rows.n_rows, .n_rows = n, .n_tokens = at->kv.n_computed + n};
     for (int32_t i = 0; i < n; i++) {
         int32_t row = d->rows.n_rows++, p = at->kv.n_computed + i;
-        d->tokens[row] = at->s->tokens[p];
+        d->tokens[row] = at->s->task.tokens[p];
         d->positions[row] = p;
         for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
             d->slots[g][row] = (kv_slot){kv_seq_slot(&d->cache, &at->kv, g, p)};
@@ -157,11 +157,11 @@ static bool sample_draft(model_drafter *d, engine *e, model_seq *at, int32_t i) 
     sequence *s = at->s;
     token_logprob likeliest[DRAFT_MAX_WIDTH];
     const draft_bounds *wanted = &s->draft.wanted;
-    int32_t token, n = s->n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
+    int32_t token, n = s->task.n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
     sample_context c = {.params = &s->sampling,
-                        .tokens = s->tokens,
+                        .tokens = s->task.tokens,
                         .n_tokens = n,
-                        .n_prompt = s->n_prompt,
+                        .n_prompt = s->task.n_prompt,
                         .eos = e->desc->eos,
                         .n_eos = e->desc->n_eos,
                         .noise = sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)n}),
@@ -172,7 +172,7 @@ static bool sample_draft(model_drafter *d, engine *e, model_seq *at, int32_t i) 
                                   : sampler_sample(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
         return false;
     }
-    s->tokens[n] = token;
+    s->task.tokens[n] = token;
     at->last = draft_tree_add(&s->draft.tree, at->last, token);
     add_others(s, likeliest, n_likeliest);
     return n_guessed(at) < wanted->depth && s->draft.tree.n < wanted->nodes && end_token_kind(&s->sampling, e->desc, token) == END_NONE;
@@ -183,11 +183,11 @@ static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
     begin_pass(d);
     for (int32_t i = 0; i < n && d->rows.n_rows < d->max_rows; i++) {
         sequence *s = seqs[i];
-        model_seq *at = s->n_known + s->draft.wanted.depth <= d->o.max_len ? take_seq(d, s) : NULL;
-        int32_t missing = at ? s->n_known - at->kv.n_computed : 0, room = d->max_rows - d->rows.n_rows;
+        model_seq *at = s->task.n_known + s->draft.wanted.depth <= d->o.max_len ? take_seq(d, s) : NULL;
+        int32_t missing = at ? s->task.n_known - at->kv.n_computed : 0, room = d->max_rows - d->rows.n_rows;
         int32_t n_rows = missing < room ? missing : room;
         if (n_rows > 0 && reserve(d, at, n_rows)) {
-            add_rows(d, at, n_rows, s->n_known);
+            add_rows(d, at, n_rows, s->task.n_known);
         }
     }
     if (d->rows.n_rows > 0) {
@@ -202,7 +202,7 @@ static void sample_all(model_drafter *d, engine *e) {
     for (int32_t i = 0; i < n; i++) {
         model_seq *at = d->drafting[i]; /* entries before i are written, none from i on */
         if (sample_draft(d, e, at, i) && reserve(d, at, 1)) {
-            add_rows(d, at, 1, at->s->n_known + n_guessed(at));
+            add_rows(d, at, 1, at->s->task.n_known + n_guessed(at));
         }
     }
 }
@@ -232,7 +232,7 @@ static void model_drafter_close(drafter *head) {
     model_drafter *d = (model_drafter *)head;
     for (int32_t i = 0; d->seqs && i < d->n_seqs; i++) {
         if (d->seqs[i].s != NULL) {
-            kv_seq_release(&d->cache, &d->seqs[i].kv, d->seqs[i].s->tokens, KV_DROP);
+            kv_seq_release(&d->cache, &d->seqs[i].kv, d->seqs[i].s->task.tokens, KV_DROP);
         }
         kv_seq_deinit(&d->seqs[i].kv);
     }
@@ -299,8 +299,8 @@ quire_err draft_model_open(engine *e, drafter **out, quire_error *err) {
     }
     d->head.ops = &ops;
     d->o = *o;
-    d->n_seqs = e->limits.max_seqs;
-    d->max_rows = e->limits.max_rows;
+    d->n_seqs = e->sched.limits.max_seqs;
+    d->max_rows = e->sched.limits.max_rows;
     quire_err r = open_seqs(d);
     r = r ? r : open_arrays(d);
     if (r == QUIRE_OK && e->options.draft.rule == DRAFT_RULE_STANDARD) {

@@ -62,7 +62,7 @@ static void propose(drafter *d, engine *e, sequence *const *seqs, int32_t n) {
     (void)e;
     for (int32_t i = 0; i < n; i++) {
         sequence *s = seqs[i];
-        draft_ngram(s->tokens, s->n_known, self->lookup_min, self->lookup_max, &s->draft.wanted, &s->draft.tree);
+        draft_ngram(s->task.tokens, s->task.n_known, self->lookup_min, self->lookup_max, &s->draft.wanted, &s->draft.tree);
     }
 }
 

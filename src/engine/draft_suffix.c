@@ -87,7 +87,7 @@ static int32_t ring_place(suffix_drafter *d, int32_t n) {
 
 /* Keeps the output of a sequence that ends. */
 static void keep_output(suffix_drafter *d, const sequence *s) {
-    int32_t n = s->n_known - s->n_prompt;
+    int32_t n = s->task.n_known - s->task.n_prompt;
     n = n < MAX_TEXT ? n : MAX_TEXT;
     if (n < MIN_TEXT || d->max_texts == 0) {
         return;
@@ -100,7 +100,7 @@ static void keep_output(suffix_drafter *d, const sequence *s) {
     if (in < 0) {
         return;
     }
-    memcpy(d->ring + from, s->tokens + s->n_prompt, (size_t)n * sizeof *d->ring);
+    memcpy(d->ring + from, s->task.tokens + s->task.n_prompt, (size_t)n * sizeof *d->ring);
     d->namespaces[in].n_texts++; /* keeps the namespace while others are dropped */
     int32_t put = 0;
     while ((put = suffix_tree_put(d->tree, d->namespaces[in].root, d->ring + from, n, put)) < n && d->n_texts > 0) {
@@ -134,32 +134,33 @@ static bool index_own(suffix_drafter *d, sequence *s, int32_t *work) {
     }
     if (q->own.root == SUFFIX_NONE) {
         suffix_cursor_init(&q->own, suffix_tree_root(d->tree));
-        q->n_indexed = s->n_known > SUFFIX_OWN ? s->n_known - SUFFIX_OWN : 0;
+        q->n_indexed = s->task.n_known > SUFFIX_OWN ? s->task.n_known - SUFFIX_OWN : 0;
     }
-    for (; q->n_indexed < s->n_known && *work > 0 && q->own.root != SUFFIX_NONE; q->n_indexed++, (*work)--) {
+    for (; q->n_indexed < s->task.n_known && *work > 0 && q->own.root != SUFFIX_NONE; q->n_indexed++, (*work)--) {
         while (!suffix_tree_has_room(d->tree) && d->n_texts > 0) {
             drop_oldest(d);
         }
-        if (!suffix_tree_add(d->tree, &q->own, s->tokens[q->n_indexed])) {
+        if (!suffix_tree_add(d->tree, &q->own, s->task.tokens[q->n_indexed])) {
             leave_own(d, s);
         }
     }
     q->own_failed = q->own.root == SUFFIX_NONE;
-    return q->own_failed || q->n_indexed == s->n_known;
+    return q->own_failed || q->n_indexed == s->task.n_known;
 }
 
 /* ---- guessing ---- */
 
 /* Guesses from the tree under root, into an empty draft tree; returns the expected number of right tokens. */
 static double guess(const suffix_drafter *d, int32_t root, const sequence *s, draft_tree *out) {
-    int32_t length = 0, node = root == SUFFIX_NONE ? SUFFIX_NONE : suffix_tree_match(d->tree, root, s->tokens, s->n_known, &length);
+    int32_t length = 0,
+            node = root == SUFFIX_NONE ? SUFFIX_NONE : suffix_tree_match(d->tree, root, s->task.tokens, s->task.n_known, &length);
     if (node == SUFFIX_NONE) {
         return 0.0;
     }
     draft_bounds most = s->draft.wanted;
     double allowed = (double)d->options.suffix_factor * length;
     most.nodes = allowed < most.nodes ? (int32_t)allowed : most.nodes;
-    return suffix_tree_guess(d->tree, root, node, s->tokens, s->n_known, &most, d->options.suffix_min_prob, out);
+    return suffix_tree_guess(d->tree, root, node, s->task.tokens, s->task.n_known, &most, d->options.suffix_min_prob, out);
 }
 
 static void propose_one(const suffix_drafter *d, sequence *s) {

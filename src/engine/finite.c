@@ -38,6 +38,6 @@ bool finite_rows(engine *e, const sequence *s, int32_t row0, int32_t n, int32_t 
             return false;
         }
     }
-    bool publishes = s->kv.has_path && s->kv.n_computed / e->layout.page_tokens > s->kv.path.n_pages;
+    bool publishes = s->task.kv.has_path && s->task.kv.n_computed / e->layout.page_tokens > s->task.kv.path.n_pages;
     return !publishes || out < 0 || are_numbers(e->b->ops->logits(e->b, out), e->desc->n_vocab, true);
 }

@@ -19,13 +19,13 @@ void promotion_close(promotion *p) {
 /* Moves t->seq to s's first n tokens in the index, or to fewer if it ends before. s itself waits at its root. */
 static void stand(engine *e, const sequence *s, int32_t n) {
     kv_seq *at = &e->tiering->seq;
-    kv_seq_fork(&e->kv, &s->kv, 0, at);
-    (void)kv_seq_admit(&e->kv, at, s->tokens, n); /* the tables have room */
+    kv_seq_fork(&e->kv, &s->task.kv, 0, at);
+    (void)kv_seq_admit(&e->kv, at, s->task.tokens, n); /* the tables have room */
     kv_seq_truncate(&e->kv, at, at->path.n_pages * e->layout.page_tokens);
 }
 
 static void leave(engine *e, const sequence *s) {
-    kv_seq_release(&e->kv, &e->tiering->seq, s->tokens, KV_DROP);
+    kv_seq_release(&e->kv, &e->tiering->seq, s->task.tokens, KV_DROP);
     kv_seq_close(&e->kv, &e->tiering->seq);
 }
 
@@ -53,11 +53,11 @@ static void finish(engine *e, promotion *p) {
 /* Fetches the next page of tokens in every group, or in none. */
 static kv_fetch fetch_page(engine *e, promotion *p) {
     kv_tiers *tiers = e->tiering->tiers;
-    const kv_path *path = &p->s->kv.path;
+    const kv_path *path = &p->s->task.kv.path;
     int32_t number = p->n_asked < path->n_public ? path->public_namespace : path->namespace;
     kv_index_namespace namespace = kv_index_describe_namespace(e->kv.index, number);
     kv_tier_key key = {
-        .namespace = namespace.name, .n_namespace = namespace.n_name, .tokens = p->s->tokens + p->n_asked * e->layout.page_tokens};
+        .namespace = namespace.name, .n_namespace = namespace.n_name, .tokens = p->s->task.tokens + p->n_asked * e->layout.page_tokens};
     key.parent = p->n_asked == 0 || p->n_asked == path->n_public ? tiering_root(e, p->before, number) : p->before;
     key.id = kv_tier_id_page(key.parent, key.tokens, e->layout.page_tokens);
     for (; key.group < e->layout.n_groups; key.group++) {
@@ -125,7 +125,7 @@ static bool publish(engine *e, promotion *p, int32_t n) {
     }
     if (fits) {
         kv_seq_advance(&t->seq, n * e->layout.page_tokens);
-        kv_seq_publish(&e->kv, &t->seq, p->s->tokens);
+        kv_seq_publish(&e->kv, &t->seq, p->s->task.tokens);
         fits = t->seq.path.n_pages == p->n_done + n;
     }
     leave(e, p->s);
@@ -153,7 +153,7 @@ void promotion_advance(engine *e, promotion *p) {
 
 /* Begins to promote s's pages behind those in the pool, if these are not all that it can use. */
 static void begin(engine *e, promotion *p, sequence *s) {
-    int32_t n_total = sequence_reusable(s) / e->layout.page_tokens;
+    int32_t n_total = task_reusable(&s->task) / e->layout.page_tokens;
     stand(e, s, n_total * e->layout.page_tokens);
     const kv_path *path = &e->tiering->seq.path;
     *p = (promotion){.s = s, .n_done = path->n_pages, .n_asked = path->n_pages, .n_total = n_total, .frames = p->frames};
@@ -168,7 +168,7 @@ static void begin(engine *e, promotion *p, sequence *s) {
 /* ---- a waiting sequence's side ---- */
 
 bool tiering_waits(engine *e, sequence *s) {
-    if (!e->tiering || !s->kv.has_path || s->tier_wait == TIER_WAIT_OVER) {
+    if (!e->tiering || !s->task.kv.has_path || s->tier_wait == TIER_WAIT_OVER) {
         return false;
     }
     if (s->tier_wait == TIER_WAIT_NONE) {

@@ -67,9 +67,9 @@ static bool enter(engine *e, sequence *parent, int32_t n, request_id *ids) {
             e->entries[i].sequence = s;
         }
         s->id = ids[k < n ? k : 0];
-        s->arrival = e->n_arrivals++;
-        s->submitted_us = clock_us();
-        s->deadline_us = s->deadline_us > 0 ? s->submitted_us + s->deadline_us : 0;
+        s->task.arrival = e->n_arrivals++;
+        s->task.submitted_us = clock_us();
+        s->task.deadline_us = s->task.deadline_us > 0 ? s->task.submitted_us + s->task.deadline_us : 0;
         if (k < n) {
             out_enter(s);
         }

@@ -73,9 +73,9 @@ void swap_close(engine *e) {
 /* Leading whole pages that others hold in every group. */
 static int32_t shared_pages(const engine *e, const sequence *s) {
     int32_t n = 0;
-    for (; n < s->kv.n_computed / e->layout.page_tokens; n++) {
-        for (int32_t g = 0; g < s->kv.n_tables; g++) {
-            if (kv_seq_holders(&e->kv, &s->kv, g, n) < 2) {
+    for (; n < s->task.kv.n_computed / e->layout.page_tokens; n++) {
+        for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+            if (kv_seq_holders(&e->kv, &s->task.kv, g, n) < 2) {
                 return n;
             }
         }
@@ -86,9 +86,9 @@ static int32_t shared_pages(const engine *e, const sequence *s) {
 /* Pages of s from page `from` of tokens on, in all groups. */
 static int32_t count_pages(const sequence *s, int32_t from) {
     int32_t n = 0;
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        for (int32_t i = from; i < s->kv.tables[g].n_pages; i++) {
-            n += s->kv.tables[g].pages[i].v != PAGE_NONE.v;
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        for (int32_t i = from; i < s->task.kv.tables[g].n_pages; i++) {
+            n += s->task.kv.tables[g].pages[i].v != PAGE_NONE.v;
         }
     }
     return n;
@@ -98,12 +98,13 @@ static int32_t count_pages(const sequence *s, int32_t from) {
  * tokens, which other holders keep, cost nothing either way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const swap *w = e->swap;
-    sched_cost cost = step_cost_fit(&e->step_cost);
+    sched_cost cost = step_cost_fit(&e->sched.step_cost);
     preempt_case c = {.n_pages = n_pages,
                       .from = from * e->layout.page_tokens,
-                      .to = s->kv.n_computed,
-                      .max_rows = e->limits.max_rows < e->limits.max_chunk ? e->limits.max_rows : e->limits.max_chunk};
-    return n_pages > 0 && n_pages <= w->n_free && !sequence_wants_logits(s) &&
+                      .to = s->task.kv.n_computed,
+                      .max_rows =
+                          e->sched.limits.max_rows < e->sched.limits.max_chunk ? e->sched.limits.max_rows : e->sched.limits.max_chunk};
+    return n_pages > 0 && n_pages <= w->n_free && !task_wants_logits(&s->task) &&
            preempt_swaps(e->options.preempt, &c, &w->out, &w->in, &cost);
 }
 
@@ -123,15 +124,15 @@ void swap_out(engine *e, sequence *s) {
         return;
     }
     swap_drop(e, s);
-    int32_t from = s->kv.has_path ? shared_pages(e, s) : 0;
+    int32_t from = s->task.kv.has_path ? shared_pages(e, s) : 0;
     int32_t n_pages = count_pages(s, from);
     if (!swap_pays(e, s, from, n_pages)) {
         return;
     }
     int64_t start_us = clock_us();
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        for (int32_t i = from; i < s->kv.tables[g].n_pages; i++) {
-            page_id page = s->kv.tables[g].pages[i];
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        for (int32_t i = from; i < s->task.kv.tables[g].n_pages; i++) {
+            page_id page = s->task.kv.tables[g].pages[i];
             if (page.v == PAGE_NONE.v) {
                 continue;
             }
@@ -139,7 +140,7 @@ void swap_out(engine *e, sequence *s) {
             w->free_frame = w->next[f];
             w->n_free--;
             e->b->ops->kv_read_page(e->b, page.v, w->memory + f * e->layout.page_bytes);
-            w->page[f] = i * s->kv.n_tables + g;
+            w->page[f] = i * s->task.kv.n_tables + g;
             w->next[f] = s->swap_frames - 1;
             s->swap_frames = f + 1;
         }
@@ -147,7 +148,7 @@ void swap_out(engine *e, sequence *s) {
     note_copies(e, &w->out, n_pages, start_us);
     explain_swapped(s, n_pages * e->layout.page_bytes);
     s->swap_from = from * e->layout.page_tokens;
-    s->swap_tokens = s->kv.n_computed;
+    s->swap_tokens = s->task.kv.n_computed;
     e->stats.swapped_out++;
 }
 
@@ -169,9 +170,9 @@ void swap_drop(engine *e, sequence *s) {
 /* Reserves pages for s up to swap_tokens, in all groups or in none. */
 static quire_err reserve(engine *e, sequence *s) {
     kv_copies none = {0}; /* its tokens end with a page: nothing is copied */
-    int32_t n = s->swap_tokens - s->kv.n_computed;
-    kv_cache_make_free(&e->kv, (int32_t)kv_seq_needs(&e->kv, &s->kv, n));
-    return kv_seq_reserve(&e->kv, &s->kv, n, &none);
+    int32_t n = s->swap_tokens - s->task.kv.n_computed;
+    kv_cache_make_free(&e->kv, (int32_t)kv_seq_needs(&e->kv, &s->task.kv, n));
+    return kv_seq_reserve(&e->kv, &s->task.kv, n, &none);
 }
 
 /* Copies the pages of s's frames in, from page `first` of tokens on. */
@@ -180,9 +181,9 @@ static void copy_in(engine *e, sequence *s, int32_t first) {
     int32_t n = 0;
     int64_t start_us = clock_us();
     for (int32_t f = s->swap_frames - 1; f != FRAME_NONE; f = w->next[f]) {
-        int32_t i = w->page[f] / s->kv.n_tables, g = w->page[f] % s->kv.n_tables;
+        int32_t i = w->page[f] / s->task.kv.n_tables, g = w->page[f] % s->task.kv.n_tables;
         if (i >= first) {
-            e->b->ops->kv_write_page(e->b, s->kv.tables[g].pages[i].v, w->memory + f * e->layout.page_bytes);
+            e->b->ops->kv_write_page(e->b, s->task.kv.tables[g].pages[i].v, w->memory + f * e->layout.page_bytes);
             n++;
         }
     }
@@ -194,13 +195,13 @@ void swap_in(engine *e, sequence *s) {
     if (s->swap_frames == 0) {
         return;
     }
-    if (swap_peek(e, s, s->kv.n_computed) > s->kv.n_computed) {
-        cache_keep_whole_pages(e, s);
-        int32_t first = s->kv.n_computed / e->layout.page_tokens;
+    if (swap_peek(e, s, s->task.kv.n_computed) > s->task.kv.n_computed) {
+        scheduler_keep_whole_pages(&e->sched, &s->task);
+        int32_t first = s->task.kv.n_computed / e->layout.page_tokens;
         if (reserve(e, s) == QUIRE_OK) {
             copy_in(e, s, first);
-            kv_seq_advance(&s->kv, s->swap_tokens - s->kv.n_computed);
-            kv_seq_forget(&e->kv, &s->kv); /* pages behind a window were not kept: they must not be published */
+            kv_seq_advance(&s->task.kv, s->swap_tokens - s->task.kv.n_computed);
+            kv_seq_forget(&e->kv, &s->task.kv); /* pages behind a window were not kept: they must not be published */
             e->stats.swapped_in++;
         }
     }

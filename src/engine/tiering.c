@@ -80,7 +80,7 @@ void tiering_published(engine *e, const sequence *s) {
         return;
     }
     int32_t n = 0;
-    for (int32_t i = s->kv.path.entry; i != ENTRY_NONE && !t->names[i].was_queued; i = kv_index_describe(e->kv.index, i).up) {
+    for (int32_t i = s->task.kv.path.entry; i != ENTRY_NONE && !t->names[i].was_queued; i = kv_index_describe(e->kv.index, i).up) {
         t->path[n++] = i;
     }
     write_queue *q = &t->to_write;

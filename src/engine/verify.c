@@ -19,7 +19,7 @@ static quire_err judge(engine *e, const sequence *s, float *logits, const sample
     const float *target;
     size_t n = (size_t)e->desc->n_vocab;
     float *certain = e->draft_scratch, *residual = e->draft_scratch + n;
-    sample_key key = {s->sampling.seed, s->sample_index, (uint32_t)s->n_known};
+    sample_key key = {s->sampling.seed, s->sample_index, (uint32_t)s->task.n_known};
     uint32_t purpose = SAMPLE_ACCEPT;
     TRY(sampler_distribution(e->sampler, logits, c, &target));
     for (int32_t i = DRAFT_ROOT; (i = draft_tree_next(t, s->draft.n_rows, s->draft.at, i)) != DRAFT_ROOT; purpose++) {
@@ -70,49 +70,49 @@ static void next_token(engine *e, sequence *s, int32_t at, int32_t n, int32_t ou
 /* Moves what was computed of s's next token, at index `place` of its tables, to the slot of its position. */
 static void take_place(engine *e, const sequence *s, int32_t place) {
     kv_move_pair pairs[KV_MAX_GROUPS];
-    for (int32_t g = 0; g < s->kv.n_tables; g++) {
-        pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->kv, g, place)},
-                                  .dst = {kv_seq_slot(&e->kv, &s->kv, g, s->kv.n_computed)},
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->task.kv, g, place)},
+                                  .dst = {kv_seq_slot(&e->kv, &s->task.kv, g, s->task.kv.n_computed)},
                                   .group = g};
     }
-    if (place != s->kv.n_computed) {
-        e->b->ops->kv_move(e->b, pairs, s->kv.n_tables);
+    if (place != s->task.kv.n_computed) {
+        e->b->ops->kv_move(e->b, pairs, s->task.kv.n_tables);
     }
 }
 
 void verify_item(engine *e, int32_t item, int32_t out) {
-    sequence *s = e->step.seqs[item];
+    sequence *s = planned_at(e, item);
     const draft_tree *tree = &s->draft.tree;
-    const int32_t n = e->step.plan.items[item].n_drafts, place = s->kv.n_computed; /* place: index of the first draft */
-    const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
+    const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
+    const int32_t row = e->step.batch_seqs[item].row0 + e->sched.plan.items[item].n_rows - n;
     int32_t at = DRAFT_ROOT;
     draft_outcome o = {.n = n, .is_jump_forward = s->draft.n_jump_forward > 0};
     for (;;) {
-        int32_t known = s->n_known;
+        int32_t known = s->task.n_known;
         next_token(e, s, at, n, row_behind(s, at, out));
-        int32_t child = s->n_known > known ? draft_tree_child(tree, n, at, s->tokens[known]) : DRAFT_ROOT;
+        int32_t child = s->task.n_known > known ? draft_tree_child(tree, n, at, s->task.tokens[known]) : DRAFT_ROOT;
         if (child == DRAFT_ROOT) {
             break;
         }
         o.n_first += child == o.n_accepted++;
         at = child;
-        if (s->state == SEQ_DONE) {
+        if (s->task.state == TASK_DONE) {
             break;
         }
         take_place(e, s, place + at);
-        kv_seq_advance(&s->kv, 1);
+        kv_seq_advance(&s->task.kv, 1);
         if (!finite_rows(e, s, row + at, 1, row_behind(s, at, out))) {
             step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
             break;
         }
         cache_publish(e, s);
-        kv_seq_forget(&e->kv, &s->kv);
+        kv_seq_forget(&e->kv, &s->task.kv);
     }
     if (n > 0) {
         o.to_end = draft_tree_next(tree, n, at, DRAFT_ROOT) == DRAFT_ROOT;
         draft_report(e, s, &o);
     }
-    if (s->state != SEQ_DONE) {
-        kv_seq_trim(&e->kv, &s->kv);
+    if (s->task.state != TASK_DONE) {
+        kv_seq_trim(&e->kv, &s->task.kv);
     }
 }

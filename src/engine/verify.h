@@ -19,7 +19,7 @@
 /* The first position of s whose logits are wanted when it is sampled, as are those after it. Positions before it are followed by a
  * jump-forward token. */
 static inline int32_t verify_first(const sequence *s) {
-    return s->n_known - 1 + s->draft.n_jump_forward;
+    return s->task.n_known - 1 + s->draft.n_jump_forward;
 }
 
 /* Samples s's next token from logits, which it changes: by sampler_sample, or by rejection sampling where a draft is judged so. Errors as

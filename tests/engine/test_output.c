@@ -80,13 +80,13 @@ static sequence *begin(engine *e, engine_out *o, script *sc) {
 /* One more token of s, or its end; false when that was the end. */
 static bool advance(engine *e, sequence *s) {
     const script *sc = s->user;
-    int32_t n_done = s->n_known - 1;
+    int32_t n_done = s->task.n_known - 1;
     if (n_done == sc->n) {
         step_finish(e, s, FINISH_LENGTH, QUIRE_OK);
         sequence_drop(s);
         return false;
     }
-    s->tokens[s->n_known++] = sc->first + n_done;
+    s->task.tokens[s->task.n_known++] = sc->first + n_done;
     out_publish(s, FINISH_NONE);
     return true;
 }

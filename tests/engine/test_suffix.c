@@ -196,7 +196,8 @@ static void the_oldest_outputs_go(void **state) {
     int32_t n_known = 0;
     for (int round = 0; round < 300; round++) {
         int32_t n = round % 100 == 99 ? 20000 : 20 + (int32_t)(rng_next(&seed) % 600);
-        sequence s = {.tokens = output, .n_prompt = 3, .n_known = n, .n_namespace = 2, .draft = {.own = {.root = SUFFIX_NONE}}};
+        sequence s = {
+            .task.tokens = output, .task.n_prompt = 3, .task.n_known = n, .n_namespace = 2, .draft = {.own = {.root = SUFFIX_NONE}}};
         random_text(&seed, round % 2 ? 1 << 20 : 50, n, output);
         s.namespace[0] = (uint8_t)(round % 300);
         s.namespace[1] = (uint8_t)(round % 300 / 256);
@@ -204,7 +205,8 @@ static void the_oldest_outputs_go(void **state) {
         for (int other = 0; other < 2; other++) {
             memset(asked, 0xff, 32 * sizeof *asked);
             memcpy(asked, output + 3, 14 * sizeof *asked);
-            sequence q = {.tokens = asked, .n_known = 14, .n_namespace = 2, .draft = {.own = {.root = SUFFIX_NONE}, .wanted = {3, 3, 1}}};
+            sequence q = {
+                .task.tokens = asked, .task.n_known = 14, .n_namespace = 2, .draft = {.own = {.root = SUFFIX_NONE}, .wanted = {3, 3, 1}}};
             sequence *list[] = {&q};
             memcpy(q.namespace, s.namespace, 2);
             q.namespace[1] = (uint8_t)(q.namespace[1] + 2 * other); /* nobody's */
@@ -212,7 +214,7 @@ static void the_oldest_outputs_go(void **state) {
             bool is_known = q.draft.tree.n == 3 && memcmp(q.draft.tree.tokens, output + 17, 3 * sizeof *asked) == 0;
             assert_true(!other || !is_known);
             n_known += is_known;
-            q.n_prompt = q.n_known; /* leaves no output */
+            q.task.n_prompt = q.task.n_known; /* leaves no output */
             d->ops->forget(d, &q, true);
         }
     }
