@@ -3,7 +3,7 @@
 #define API_SPECULATION_H
 
 #include "core/kv_layout.h"
-#include "engine/draft.h"
+#include "spec/draft.h"
 #include "quire.h"
 
 /* The parsed object and the open draft model. */

@@ -7,7 +7,7 @@
 #include "engine/batch_sample.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
-#include "engine/draft.h"
+#include "engine/draft_step.h"
 #include "engine/engine_view.h"
 #include "engine/output.h"
 #include "engine/state.h"
@@ -122,7 +122,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(batch_sample_open(e));
     TRY(service_counters_open(&e->service, MAX_TENANTS));
     TRY(step_open(e));
-    TRY(draft_open(e, err));
+    TRY(draft_step_open(e, err));
     TRY(audit_file_open(e, err));
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;
@@ -184,7 +184,7 @@ void engine_close(engine *e) {
         pthread_mutex_destroy(&e->readers_lock);
     }
     audit_file_close(e);
-    draft_close(e);
+    draft_step_close(e);
     step_close(e);
     service_counters_close(&e->service);
     batch_sample_close(e);

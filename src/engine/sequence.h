@@ -8,9 +8,9 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
-#include "engine/draft_types.h"
 #include "engine/engine.h"
 #include "sched/task.h"
+#include "spec/draft.h"
 
 /* The wait of a sequence for its pages in the tiers: not begun, under way, over. */
 typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;

@@ -81,7 +81,7 @@ struct engine {
     sampler **samplers, *sampler; /* one for each thread that samples (batch_sample.h), and the first of them, the engine thread's */
     int32_t n_samplers;
     drafter *drafter;        /* NULL: none */
-    sequence **drafted;      /* [max_seqs] the sequences that it drafts for in a step */
+    draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
     float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
     sequence **running, **waiting; /* in the order of lists.h */
     service_counters service;           /* the service counters of the tenants */

@@ -10,7 +10,7 @@
 #include "engine/branch.h"
 #include "engine/cache.h"
 #include "engine/deadline.h"
-#include "engine/draft.h"
+#include "engine/draft_step.h"
 #include "engine/explain.h"
 #include "engine/finite.h"
 #include "engine/fork.h"
@@ -31,7 +31,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     fork_hand_on(e, s);
     tiering_forget(e, s);
     swap_drop(e, s);
-    draft_forget(e, s, true);
+    draft_step_forget(e, s, true);
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
     kv_seq_close(&e->kv, &s->task.kv);
     service_counters_leave(&e->service, s->task.tenant_slot);
@@ -197,7 +197,7 @@ void step_preempt(engine *e, sequence *s) {
     swap_out(e, s);
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, KV_KEEP);
     tiering_forget(e, s);
-    draft_forget(e, s, false);
+    draft_step_forget(e, s, false);
     s->task.state = TASK_WAITING;
     s->task.n_preempted++;
     list_insert(e->waiting, &e->n_waiting, s);
@@ -240,7 +240,7 @@ static void admit(engine *e) {
 static void plan_step(engine *e) {
     step_arrays *a = &e->step;
     int32_t n_waiting = admission_candidates_find(e);
-    draft_propose(e);
+    draft_step_propose(e);
     for (int32_t i = 0; i < e->n_running; i++) {
         describe(e, e->running[i], &a->running[i]);
         a->running[i].n_drafts = e->running[i]->draft.tree.n;

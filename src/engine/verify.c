@@ -1,7 +1,7 @@
 #include "engine/verify.h"
 
 #include "engine/cache.h"
-#include "engine/draft.h"
+#include "engine/draft_step.h"
 #include "engine/finite.h"
 #include "spec/rejection.h"
 
@@ -62,7 +62,7 @@ static void next_token(engine *e, sequence *s, int32_t at, int32_t n, int32_t ou
         return;
     }
     s->draft.at = at;
-    s->draft.n_rows = n > 0 && draft_by_rejection(e, s) ? n : 0;
+    s->draft.n_rows = n > 0 && draft_by_rejection(&e->options.draft, &s->sampling) ? n : 0;
     step_sample(e, s, e->b->ops->logits(e->b, out));
     s->draft.n_rows = 0;
 }
@@ -110,7 +110,7 @@ void verify_item(engine *e, int32_t item, int32_t out) {
     }
     if (n > 0) {
         o.to_end = draft_tree_next(tree, n, at, DRAFT_ROOT) == DRAFT_ROOT;
-        draft_report(e, s, &o);
+        draft_step_report(e, s, &o);
     }
     if (s->task.state != TASK_DONE) {
         kv_seq_trim(&e->kv, &s->task.kv);
