@@ -1,6 +1,8 @@
 #include "engine/draft_step.h"
 
 #include "base/mem.h"
+#include "engine/cache.h"
+#include "engine/finite.h"
 #include "spec/jump_forward.h"
 
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
@@ -61,7 +63,21 @@ void draft_step_propose(engine *e) {
     }
 }
 
-void draft_step_report(engine *e, sequence *s, const draft_outcome *o) {
+/* Moves what was computed of s's next token, at index `place` of its tables, to the slot of its position. */
+static void take_place(engine *e, const sequence *s, int32_t place) {
+    kv_move_pair pairs[KV_MAX_GROUPS];
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        pairs[g] = (kv_move_pair){.src = {kv_seq_slot(&e->kv, &s->task.kv, g, place)},
+                                  .dst = {kv_seq_slot(&e->kv, &s->task.kv, g, s->task.kv.n_computed)},
+                                  .group = g};
+    }
+    if (place != s->task.kv.n_computed) {
+        e->b->ops->kv_move(e->b, pairs, s->task.kv.n_tables);
+    }
+}
+
+/* Adapts the depth and the counters to the result. s may have ended with these tokens. */
+static void report(engine *e, sequence *s, const draft_outcome *o) {
     engine_stats *st = &e->stats;
     if (o->is_jump_forward) {
         st->jump_forward_tokens += o->n_accepted;
@@ -74,6 +90,39 @@ void draft_step_report(engine *e, sequence *s, const draft_outcome *o) {
         st->draft_accepted_at[i]++;
     }
     draft_adapt(&s->draft, &e->options.draft, o);
+}
+
+void draft_step_verify(engine *e, int32_t item, int32_t out) {
+    sequence *s = e->step.seqs[item];
+    const int32_t n = e->step.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
+    const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
+    bool by_rejection = n > 0 && draft_by_rejection(&e->options.draft, &s->sampling);
+    verify_walk w = verify_begin(&s->draft, n, by_rejection ? e->draft_scratch : NULL);
+    for (;;) {
+        int32_t known = s->task.n_known, behind = verify_row(&w, out);
+        if (behind < 0) {
+            step_commit(e, s, s->draft.tree.tokens[w.at + 1]);
+        } else {
+            step_sample(e, s, e->b->ops->logits(e->b, behind), &w);
+        }
+        if (s->task.n_known == known || !verify_advance(&w, s->task.tokens[known]) || s->task.state == TASK_DONE) {
+            break;
+        }
+        take_place(e, s, place + w.at);
+        kv_seq_advance(&s->task.kv, 1);
+        if (!finite_rows(e, s, row + w.at, 1, verify_row(&w, out))) {
+            step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
+            break;
+        }
+        cache_publish(e, s);
+        kv_seq_forget(&e->kv, &s->task.kv);
+    }
+    if (n > 0) {
+        report(e, s, &w.outcome);
+    }
+    if (s->task.state != TASK_DONE) {
+        kv_seq_trim(&e->kv, &s->task.kv);
+    }
 }
 
 void draft_step_forget(engine *e, sequence *s, bool over) {

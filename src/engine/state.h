@@ -13,6 +13,7 @@
 #include "sched/admission_policy.h"
 #include "sched/sched.h"
 #include "sched/step_cost.h"
+#include "spec/verify.h"
 
 /* An entry in the table of requests. generation grows with each use; cancel is the generation that is to end. */
 typedef struct engine_entry {
@@ -103,8 +104,8 @@ bool step_submit(engine *e);
 void step_collect(engine *e);
 /* Ends s: releases its pages and publishes its end. s is in neither list, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
-/* Samples s's next token from a row of logits, which it changes, and commits the token. */
-void step_sample(engine *e, sequence *s, float *logits);
+/* Samples s's next token from a row of logits, which it changes, and commits the token. w: the walk down its drafts, or NULL. */
+void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 /* Appends `token` to s: it is known, published for its reader, and may end s. */
 void step_commit(engine *e, sequence *s, int32_t token);
 

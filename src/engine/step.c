@@ -20,7 +20,6 @@
 #include "engine/state.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
-#include "engine/verify.h"
 #include "sample/end_tokens.h"
 
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) {
@@ -319,7 +318,7 @@ static void reserve_step(engine *e) {
 
 /* The first position whose logits are wanted, as are those of all after it. */
 static int32_t first_wanted(const sequence *s) {
-    int32_t sampled = verify_first(s);
+    int32_t sampled = s->task.n_known - 1 + s->draft.n_jump_forward; /* positions before it are followed by a jump-forward token */
     return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
 }
 
@@ -458,7 +457,7 @@ void step_commit(engine *e, sequence *s, int32_t token) {
     }
 }
 
-void step_sample(engine *e, sequence *s, float *logits) {
+void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
     int32_t token;
     branch_note_mirostat(s);
     if (s->logprobs) {
@@ -468,7 +467,8 @@ void step_sample(engine *e, sequence *s, float *logits) {
     if (!batch_sample_take(s, &token, &err)) {
         int64_t start_ns = clock_ns();
         sample_context c = batch_sample_context(e, s);
-        err = verify_sample(e, s, logits, &c, &token);
+        err = w != NULL && verify_is_judged(w) ? verify_judge(w, e->sampler, e->desc->n_vocab, logits, &c, &token)
+                                               : sampler_sample(e->sampler, logits, &c, &token);
         e->stats.sample_ns += clock_ns() - start_ns;
     }
     if (err != QUIRE_OK) {
@@ -527,9 +527,9 @@ static void collect_item(engine *e, int32_t item) {
         beam_take(e, s, e->b->ops->logits(e->b, out));
     } else if (s->task.kv.n_computed == s->task.n_known) {
         if (s->next_child != NULL) {
-            fork_children(e, s, e->b->ops->logits(e->b, out), step_sample);
+            fork_children(e, s, e->b->ops->logits(e->b, out));
         }
-        verify_item(e, item, out);
+        draft_step_verify(e, item, out);
     }
 }
 

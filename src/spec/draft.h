@@ -80,9 +80,6 @@ typedef struct draft_seq {
     /* rejection sampling: the distributions that the first branch was drawn from, [its nodes][n_vocab]. NULL, and all other nodes: the
      * drafter gave the token probability 1. */
     const float *distributions;
-    /* rejection sampling: the next token is sampled behind node `at` of a tree, whose first n_rows nodes were computed. n_rows 0: by plain
-     * sampling. */
-    int32_t at, n_rows;
     draft_tree tree;  /* the current draft */
 } draft_seq;
 
