@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "engine/cache.h"
-#include "engine/finite.h"
+#include "engine/step_sample.h"
 #include "spec/jump_forward.h"
 
 _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room for a namespace's name");
@@ -16,7 +16,7 @@ quire_err draft_step_open(engine *e, quire_error *err) {
     if (o->rule == DRAFT_RULE_STANDARD && !(e->draft_scratch = mem_new(2 * (size_t)e->desc->n_vocab, sizeof(float)))) {
         return QUIRE_NO_MEMORY;
     }
-    const draft_target target = {e->desc, &e->layout, e->sampler, e->limits.max_seqs, e->limits.max_rows};
+    const draft_target target = {e->desc, &e->layout, &e->samples, e->limits.max_seqs, e->limits.max_rows};
     return draft_open(o, &target, &e->drafter, err);
 }
 
@@ -53,8 +53,8 @@ void draft_step_propose(engine *e) {
         d->tree.n = d->n_jump_forward = 0;
         d->wanted = (draft_bounds){0};
         d->distributions = NULL;
-        d->n_known = s->task.n_known;
         if (can_draft(s) && room > 0 && !jumps(e, s, room) && e->drafter && draft_want(d, &e->options.draft, room)) {
+            d->n_known = s->task.n_known;
             e->drafted[n++] = d;
         }
     }
@@ -105,12 +105,12 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
         } else {
             step_sample(e, s, e->b->ops->logits(e->b, behind), &w);
         }
-        if (s->task.n_known == known || !verify_advance(&w, s->task.tokens[known]) || s->task.state == TASK_DONE) {
+        if (n == 0 || s->task.n_known == known || !verify_advance(&w, s->task.tokens[known]) || s->task.state == TASK_DONE) {
             break;
         }
         take_place(e, s, place + w.at);
         kv_seq_advance(&s->task.kv, 1);
-        if (!finite_rows(e, s, row + w.at, 1, verify_row(&w, out))) {
+        if (!step_rows_are_finite(e, s, row + w.at, 1, verify_row(&w, out))) {
             step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
             break;
         }

@@ -5,6 +5,7 @@
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/lists.h"
+#include "engine/step_sample.h"
 
 /* Puts s among the waiting, to be admitted like any other. */
 static void wait_alone(engine *e, sequence *s) {

@@ -4,13 +4,13 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/audit_file.h"
-#include "engine/batch_sample.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
 #include "engine/draft_step.h"
 #include "engine/engine_view.h"
 #include "engine/output.h"
 #include "engine/state.h"
+#include "engine/step_sample.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
 
@@ -119,7 +119,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(tiering_open(e, kv_cache_cap_entries(&cache), err));
     TRY(swap_open(e, err));
     TRY(cache_open(e));
-    TRY(batch_sample_open(e));
+    TRY(step_sample_open(e));
     TRY(service_counters_open(&e->service, MAX_TENANTS));
     TRY(step_open(e));
     TRY(draft_step_open(e, err));
@@ -187,7 +187,7 @@ void engine_close(engine *e) {
     draft_step_close(e);
     step_close(e);
     service_counters_close(&e->service);
-    batch_sample_close(e);
+    sample_pool_close(&e->samples);
     tiering_close(e);
     swap_close(e);
     kv_cache_close(&e->kv);

@@ -62,6 +62,7 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups,
     sampling_lists_hold(s->sampling.lists);
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sample_index = r->sample_index;
+    s->sampled = NOT_SAMPLED;
     s->task.priority = r->priority;
     s->task.deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
     s->task.tenant_slot = TENANT_NONE;

@@ -9,7 +9,7 @@
 #include "core/cascade.h"
 #include "engine/sequence.h"
 #include "kv/kv_cache.h"
-#include "sample/sampler.h"
+#include "sample/sample_batch.h"
 #include "sched/admission_policy.h"
 #include "sched/sched.h"
 #include "sched/step_cost.h"
@@ -29,7 +29,7 @@ typedef struct step_arrays {
     sched_plan plan;
     sequence **seqs;                /* [plan.n_items] */
     int64_t collected_us;           /* when the forward pass was over: the time of its tokens */
-    int32_t *plain;                 /* [plan.n_items] items that batch_sample samples */
+    sample_row *plain;              /* [plan.n_items] the rows that step_sample_plain samples */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *out_rows;
     int32_t *parents;               /* of drafts only: see batch_seq */
@@ -79,8 +79,7 @@ struct engine {
     audit_file *audit_file;  /* NULL: none */
     tiering *tiering;        /* NULL: no tiers */
     swap *swap;              /* NULL: no swap space */
-    sampler **samplers, *sampler; /* one for each thread that samples (batch_sample.h), and the first of them, the engine thread's */
-    int32_t n_samplers;
+    sample_pool samples;     /* a sampler for each thread of the backend */
     drafter *drafter;        /* NULL: none */
     draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
     float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
@@ -104,8 +103,6 @@ bool step_submit(engine *e);
 void step_collect(engine *e);
 /* Ends s: releases its pages and publishes its end. s is in neither list, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
-/* Samples s's next token from a row of logits, which it changes, and commits the token. w: the walk down its drafts, or NULL. */
-void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 /* Appends `token` to s: it is known, published for its reader, and may end s. */
 void step_commit(engine *e, sequence *s, int32_t token);
 

@@ -5,19 +5,18 @@
 #include "base/mem.h"
 #include "engine/admission_candidates.h"
 #include "engine/audit_file.h"
-#include "engine/batch_sample.h"
 #include "engine/beam.h"
 #include "engine/branch.h"
 #include "engine/cache.h"
 #include "engine/deadline.h"
 #include "engine/draft_step.h"
 #include "engine/explain.h"
-#include "engine/finite.h"
 #include "engine/fork.h"
 #include "engine/lists.h"
 #include "engine/output.h"
 #include "engine/prefix_wait.h"
 #include "engine/state.h"
+#include "engine/step_sample.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
 #include "sample/end_tokens.h"
@@ -436,13 +435,6 @@ static finish_reason finish_of(const engine *e, sequence *s, int32_t token) {
     return s->task.n_known == s->task.n_max ? FINISH_LENGTH : FINISH_NONE;
 }
 
-/* Log-probabilities under a row of raw logits: the token's, then those of the width - 1 likeliest. */
-static void report(const engine *e, const float *raw, int32_t token, int32_t width, token_logprob *out) {
-    double normalizer = logprobs_normalizer(raw, e->desc->n_vocab);
-    out[0] = logprobs_of(raw, e->desc->n_vocab, normalizer, token);
-    logprobs_top(raw, e->desc->n_vocab, normalizer, width - 1, out + 1);
-}
-
 void step_commit(engine *e, sequence *s, int32_t token) {
     s->task.tokens[s->task.n_known++] = token;
     service_counters_add(&e->service, s->task.tenant_slot, SERVICE_OUTPUT_WEIGHT);
@@ -457,31 +449,6 @@ void step_commit(engine *e, sequence *s, int32_t token) {
     }
 }
 
-void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
-    int32_t token;
-    branch_note_mirostat(s);
-    if (s->logprobs) {
-        memcpy(e->step.raw, logits, (size_t)e->desc->n_vocab * sizeof *logits);
-    }
-    quire_err err;
-    if (!batch_sample_take(s, &token, &err)) {
-        int64_t start_ns = clock_ns();
-        sample_context c = batch_sample_context(e, s);
-        err = w != NULL && verify_is_judged(w) ? verify_judge(w, e->sampler, e->desc->n_vocab, logits, &c, &token)
-                                               : sampler_sample(e->sampler, logits, &c, &token);
-        e->stats.sample_ns += clock_ns() - start_ns;
-    }
-    if (err != QUIRE_OK) {
-        step_finish(e, s, FINISH_ERROR, err);
-        return;
-    }
-    if (s->logprobs) {
-        report(e, e->step.raw, token, s->logprobs_width,
-               s->logprobs + (size_t)(s->task.n_known - s->task.n_prompt) * (size_t)s->logprobs_width);
-    }
-    step_commit(e, s, token);
-}
-
 /* Stores what the request wants of the prompt's row p. */
 static void keep_row(const engine *e, sequence *s, int32_t p, const float *logits) {
     size_t n = (size_t)e->desc->n_vocab;
@@ -489,8 +456,8 @@ static void keep_row(const engine *e, sequence *s, int32_t p, const float *logit
         memcpy(s->logits_out + (size_t)p * n, logits, n * sizeof *logits);
     }
     if (s->prompt_logprobs && p + 1 < s->task.n_prompt) {
-        report(e, logits, s->task.tokens[p + 1], s->prompt_logprobs_width,
-               s->prompt_logprobs + (size_t)p * (size_t)s->prompt_logprobs_width);
+        logprobs_report(logits, e->desc->n_vocab, s->task.tokens[p + 1], s->prompt_logprobs_width,
+                        s->prompt_logprobs + (size_t)p * (size_t)s->prompt_logprobs_width);
     }
 }
 
@@ -515,7 +482,7 @@ static void collect_item(engine *e, int32_t item) {
     explain_computed(e, s, n);
     /* no sampling from a row that a jump-forward token follows */
     bool has_row = s->task.kv.n_computed == s->task.n_known && s->draft.n_jump_forward == 0;
-    if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
+    if (!step_rows_are_finite(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
     }
@@ -546,7 +513,7 @@ static void prefetch_ahead(const engine *e, int32_t item) {
 void step_collect(engine *e) {
     e->b->ops->step_wait(e->b);
     int64_t start_ns = clock_ns(), sampled_ns = e->stats.sample_ns;
-    batch_sample_items(e);
+    step_sample_plain(e);
     e->stats.sample_ns += clock_ns() - start_ns;
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->step.plan.n_items; i++) {

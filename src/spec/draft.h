@@ -19,7 +19,7 @@
 
 #include "backend/backend.h"
 #include "model/model.h"
-#include "sample/sampler.h"
+#include "sample/sample_batch.h"
 #include "spec/draft_tree.h"
 #include "spec/suffix_tree.h"
 
@@ -97,11 +97,11 @@ struct drafter {
     const draft_ops *ops;
 };
 
-/* What is drafted for. The caller's, alive while the drafter is open; `sampler` is used within `propose`. */
+/* What is drafted for. The caller's, alive while the drafter is open; `samples` is used within `propose`. */
 typedef struct draft_target {
     const model_desc *desc;
     const kv_layout *layout;
-    sampler *sampler;
+    const sample_pool *samples;
     int32_t max_seqs, max_rows;
 } draft_target;
 

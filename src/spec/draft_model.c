@@ -124,21 +124,21 @@ static int32_t n_guessed(const model_seq *at) {
     return at->last == DRAFT_ROOT ? 0 : at->s->tree.depths[at->last];
 }
 
-/* Draws the sequence's next guess from the row's distribution, with its own noise, and keeps the distribution; false when there is none. */
-static bool draw(model_drafter *d, model_seq *at, float *logits, const sample_context *c, int32_t *token) {
-    const float *probs;
+/* Samples the sequence's next guess; by rejection sampling, draws it from the row's distribution, with its own noise, and keeps the
+ * distribution. False when there is none. */
+static bool draw(const model_drafter *d, const model_seq *at, sample_row *row) {
     draft_seq *s = at->s;
     size_t n = (size_t)d->target.desc->n_vocab;
-    float *own = d->distributions + (size_t)(s->model_seq - 1) * (size_t)d->options.n_tokens * n,
-          *row = own + (size_t)n_guessed(at) * n;
-    if (sampler_distribution(d->target.sampler, logits, c, &probs) != QUIRE_OK) {
-        return false;
+    row->goal = draft_by_rejection(&d->options, s->sampling) ? SAMPLE_DISTRIBUTION : SAMPLE_TOKEN;
+    sample_batch(d->target.samples, row, 1);
+    if (row->goal == SAMPLE_DISTRIBUTION && row->result->error == QUIRE_OK) {
+        float *own = d->distributions + (size_t)(s->model_seq - 1) * (size_t)d->options.n_tokens * n;
+        s->distributions = own;
+        own += (size_t)n_guessed(at) * n;
+        memcpy(own, row->probs, n * sizeof *own);
+        row->result->token = rejection_draw(own, (int32_t)n, (double)sample_uniform(sample_key_of(&row->context), SAMPLE_DRAFT));
     }
-    memcpy(row, probs, n * sizeof *row);
-    s->distributions = own;
-    *token = rejection_draw(row, (int32_t)n,
-                            (double)sample_uniform((sample_key){s->sampling->seed, s->sample_index, (uint32_t)c->n_tokens}, SAMPLE_DRAFT));
-    return true;
+    return row->result->error == QUIRE_OK;
 }
 
 /* Adds the likeliest tokens as further children of the root, besides the sampled one. */
@@ -158,26 +158,27 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     token_logprob likeliest[DRAFT_MAX_WIDTH];
     const draft_bounds *wanted = &s->wanted;
     const model_desc *desc = d->target.desc;
-    float *logits = d->options.model.b->ops->logits(d->options.model.b, i);
-    int32_t token, n = s->n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
-    sample_context c = {.params = s->sampling,
-                        .tokens = s->tokens,
-                        .n_tokens = n,
-                        .n_prompt = s->n_prompt,
-                        .eos = desc->eos,
-                        .n_eos = desc->n_eos,
-                        .noise = sample_noise_of((sample_key){s->sampling->seed, s->sample_index, (uint32_t)n}),
-                        .mirostat_mu = &at->mirostat_mu};
+    int32_t n = s->n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
+    sample_result result = NOT_SAMPLED;
+    sample_row row = {.logits = d->options.model.b->ops->logits(d->options.model.b, i),
+                      .context = {.params = s->sampling,
+                                  .tokens = s->tokens,
+                                  .n_tokens = n,
+                                  .n_prompt = s->n_prompt,
+                                  .sample_index = s->sample_index,
+                                  .eos = desc->eos,
+                                  .n_eos = desc->n_eos,
+                                  .mirostat_mu = &at->mirostat_mu},
+                      .result = &result};
     n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
-    logprobs_top(logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
-    if (draft_by_rejection(&d->options, s->sampling) ? !draw(d, at, logits, &c, &token)
-                                                      : sampler_sample(d->target.sampler, logits, &c, &token) != QUIRE_OK) {
+    logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
+    if (!draw(d, at, &row)) {
         return false;
     }
-    s->tokens[n] = token;
-    at->last = draft_tree_add(&s->tree, at->last, token);
+    s->tokens[n] = result.token;
+    at->last = draft_tree_add(&s->tree, at->last, result.token);
     add_others(s, likeliest, n_likeliest);
-    return n_guessed(at) < wanted->depth && s->tree.n < wanted->nodes && end_token_kind(s->sampling, desc, token) == END_NONE;
+    return n_guessed(at) < wanted->depth && s->tree.n < wanted->nodes && end_token_kind(s->sampling, desc, result.token) == END_NONE;
 }
 
 /* The first pass: computes the known tokens of the sequences to draft for, as far as the rows of a step suffice. */

@@ -27,27 +27,31 @@ static const float *drawn_from(const draft_seq *d, int32_t at, const float *cert
 
 /* The drafts are judged one after the other, each against what is left of the target's distribution after the rejected ones before (Miao et
  * al. 2024, "SpecInfer"). */
-quire_err verify_judge(const verify_walk *w, sampler *s, int32_t n_vocab, float *logits, const sample_context *c, int32_t *token) {
+void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row) {
     const draft_seq *d = w->draft;
-    const float *target;
-    float *certain = w->scratch, *residual = w->scratch + n_vocab;
-    sample_key key = {d->sampling->seed, d->sample_index, (uint32_t)c->n_tokens};
+    float *certain = w->scratch, *residual = w->scratch + p->n_vocab;
+    int32_t *token = &row->result->token;
     uint32_t purpose = SAMPLE_ACCEPT;
-    TRY(sampler_distribution(s, logits, c, &target));
+    row->goal = SAMPLE_DISTRIBUTION;
+    sample_batch(p, row, 1);
+    if (row->result->error != QUIRE_OK) {
+        return;
+    }
+    const float *target = row->probs;
     for (int32_t i = DRAFT_ROOT; (i = draft_tree_next(&d->tree, w->outcome.n, w->at, i)) != DRAFT_ROOT; purpose++) {
         *token = d->tree.tokens[i];
         certain[*token] = 1.0f;
-        const float *draft = drawn_from(d, i, certain, (size_t)n_vocab);
-        bool accepted = (double)sample_uniform(key, (sample_purpose)purpose) < rejection_accept(target, draft, *token);
+        const float *draft = drawn_from(d, i, certain, (size_t)p->n_vocab);
+        float uniform = sample_uniform(sample_key_of(&row->context), (sample_purpose)purpose);
+        bool accepted = (double)uniform < rejection_accept(target, draft, *token);
         if (!accepted) {
-            rejection_residual(target, draft, n_vocab, residual);
+            rejection_residual(target, draft, p->n_vocab, residual);
             target = residual;
         }
         certain[*token] = 0.0f;
         if (accepted) {
-            return QUIRE_OK;
+            return;
         }
     }
-    *token = rejection_draw(target, n_vocab, (double)c->noise.token);
-    return QUIRE_OK;
+    *token = rejection_draw(target, p->n_vocab, (double)row->context.noise.token);
 }

@@ -40,8 +40,7 @@ bool verify_advance(verify_walk *w, int32_t token);
 
 /* Whether rejection sampling judges drafts for the next token. */
 bool verify_is_judged(const verify_walk *w);
-/* Judges the drafts behind the walk's node: the token is an accepted one, or drawn. Changes logits [n_vocab]. Errors as
- * sampler_distribution. */
-quire_err verify_judge(const verify_walk *w, sampler *s, int32_t n_vocab, float *logits, const sample_context *c, int32_t *token);
+/* Judges the drafts behind the walk's node: the row's token is an accepted one, or drawn. Errors as sampler_distribution. */
+void verify_judge(const verify_walk *w, const sample_pool *p, sample_row *row);
 
 #endif

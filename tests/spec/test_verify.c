@@ -83,32 +83,33 @@ static void judged_tokens_are_distributed_as_sampled_ones(void **state) {
     (void)state;
     static const float logits[N_VOCAB] = {0.0f, 1.0f, -1.0f, 0.5f, -3.0f, 1.5f, 0.2f, -0.5f, 0.7f, 1.1f};
     sampling_params p;
-    sampler *s;
+    sample_pool pool;
     draft_seq d;
     float scratch[2 * N_VOCAB] = {0}, row[N_VOCAB];
     const float *probs;
     double wanted[N_VOCAB];
     int32_t counts[N_VOCAB] = {0}, n_accepted = 0;
     sampling_params_init(&p);
-    assert_int_equal(sampler_open(N_VOCAB, 16, &s), QUIRE_OK);
+    assert_int_equal(sample_pool_open(N_VOCAB, 16, 1, NULL, NULL, &pool), QUIRE_OK);
     plant(&d);
     d.sampling = &p;
     sample_context c = {.params = &p};
     memcpy(row, logits, sizeof row);
-    assert_int_equal(sampler_distribution(s, row, &c, &probs), QUIRE_OK);
+    assert_int_equal(sampler_distribution(pool.samplers[0], row, &c, &probs), QUIRE_OK);
     for (int32_t i = 0; i < N_VOCAB; i++) {
         wanted[i] = (double)probs[i];
     }
     for (int32_t k = 0; k < N_DRAWS; k++) {
-        int32_t token;
+        sample_result result = NOT_SAMPLED;
+        sample_row judged = {.logits = row, .context = c, .result = &result};
         p.seed = (uint64_t)k;
-        c.noise = sample_noise_of((sample_key){p.seed, 0, 0});
         verify_walk w = verify_begin(&d, 5, scratch);
         assert_true(verify_is_judged(&w));
         memcpy(row, logits, sizeof row);
-        assert_int_equal(verify_judge(&w, s, N_VOCAB, row, &c, &token), QUIRE_OK);
-        counts[token]++;
-        n_accepted += verify_advance(&w, token);
+        verify_judge(&w, &pool, &judged);
+        assert_int_equal(result.error, QUIRE_OK);
+        counts[result.token]++;
+        n_accepted += verify_advance(&w, result.token);
     }
     for (int32_t i = 0; i < N_VOCAB; i++) {
         double mean = N_DRAWS * wanted[i], deviation = sqrt(mean * (1 - wanted[i]));
@@ -119,7 +120,7 @@ static void judged_tokens_are_distributed_as_sampled_ones(void **state) {
     assert_false(verify_is_judged(&w));
     w = verify_begin(&d, 0, scratch);
     assert_false(verify_is_judged(&w));
-    sampler_close(s);
+    sample_pool_close(&pool);
 }
 
 int main(void) {
