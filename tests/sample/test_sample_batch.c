@@ -44,7 +44,7 @@ static void rows_of_a_batch_are_sampled_as_alone(void **state) {
         given[i][i] = i == 17 ? 1.0f / 0.0f : given[i][i];
         results[i] = NOT_SAMPLED;
         rows[i] = (sample_row){.logits = logits[i],
-                               .context = {.params = &params[i], .tokens = tokens, .n_tokens = 1 + i % N_TOKENS, .sample_index = (uint32_t)i},
+                               .context = {&params[i], tokens, .n_tokens = 1 + i % N_TOKENS, .sample_index = (uint32_t)i},
                                .result = &results[i]};
     }
     memcpy(logits, given, sizeof logits);
