@@ -9,14 +9,14 @@ _Static_assert(ENGINE_NAMESPACE_BYTES <= KV_NAMESPACE_BYTES, "drafters have room
 
 quire_err draft_step_open(engine *e, quire_error *err) {
     const draft_options *o = &e->options.draft;
-    e->drafted = mem_new((size_t)e->limits.max_seqs, sizeof(draft_seq *));
+    e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(draft_seq *));
     if (!e->drafted) {
         return QUIRE_NO_MEMORY;
     }
     if (o->rule == DRAFT_RULE_STANDARD && !(e->draft_scratch = mem_new(2 * (size_t)e->desc->n_vocab, sizeof(float)))) {
         return QUIRE_NO_MEMORY;
     }
-    const draft_target target = {e->desc, &e->layout, &e->samples, e->limits.max_seqs, e->limits.max_rows};
+    const draft_target target = {e->desc, &e->layout, &e->samples, e->sched.limits.max_seqs, e->sched.limits.max_rows};
     return draft_open(o, &target, &e->drafter, err);
 }
 
@@ -46,8 +46,8 @@ static bool jumps(const engine *e, sequence *s, int32_t most) {
 
 void draft_step_propose(engine *e) {
     int32_t n = 0;
-    for (int32_t i = 0; i < e->n_running; i++) {
-        sequence *s = e->running[i];
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        sequence *s = running_at(e, i);
         draft_seq *d = &s->draft;
         int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
         d->tree.n = d->n_jump_forward = 0;
@@ -93,9 +93,9 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
 }
 
 void draft_step_verify(engine *e, int32_t item, int32_t out) {
-    sequence *s = e->step.seqs[item];
-    const int32_t n = e->step.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
-    const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
+    sequence *s = planned_at(e, item);
+    const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
+    const int32_t row = e->step.batch_seqs[item].row0 + e->sched.plan.items[item].n_rows - n;
     bool by_rejection = n > 0 && draft_by_rejection(&e->options.draft, &s->sampling);
     verify_walk w = verify_begin(&s->draft, n, by_rejection ? e->draft_scratch : NULL);
     for (;;) {

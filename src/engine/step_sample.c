@@ -33,8 +33,8 @@ sample_context step_sample_context(const engine *e, sequence *s) {
 
 /* Whether the item's one sample is from one row of logits that nothing else uses. */
 static bool is_plain(const engine *e, int32_t item) {
-    const sequence *s = e->step.seqs[item];
-    const sched_item *it = &e->step.plan.items[item];
+    const sequence *s = planned_at(e, item);
+    const sched_item *it = &e->sched.plan.items[item];
     bool reaches_end = s->task.kv.n_computed + it->n_rows == s->task.n_known;
     bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
     return has_row && it->n_drafts == 0 && s->task.state != TASK_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
@@ -52,8 +52,8 @@ static bool take_argmax(const engine *e, sequence *s, int32_t out) {
 void step_sample_plain(engine *e) {
     step_arrays *a = &e->step;
     int32_t n = 0;
-    for (int32_t i = 0; i < a->plan.n_items; i++) {
-        sequence *s = a->seqs[i];
+    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
+        sequence *s = planned_at(e, i);
         assert(s->sampled.token < 0);
         if (is_plain(e, i) && !take_argmax(e, s, a->out0[i])) {
             a->plain[n++] = (sample_row){

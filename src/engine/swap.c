@@ -98,11 +98,12 @@ static int32_t count_pages(const sequence *s, int32_t from) {
  * tokens, which other holders keep, cost nothing either way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
     const swap *w = e->swap;
-    sched_cost cost = step_cost_fit(&e->step_cost);
+    sched_cost cost = step_cost_fit(&e->sched.step_cost);
     preempt_case c = {.n_pages = n_pages,
                       .from = from * e->layout.page_tokens,
                       .to = s->task.kv.n_computed,
-                      .max_rows = e->limits.max_rows < e->limits.max_chunk ? e->limits.max_rows : e->limits.max_chunk};
+                      .max_rows =
+                          e->sched.limits.max_rows < e->sched.limits.max_chunk ? e->sched.limits.max_rows : e->sched.limits.max_chunk};
     return n_pages > 0 && n_pages <= w->n_free && !task_wants_logits(&s->task) &&
            preempt_swaps(e->options.preempt, &c, &w->out, &w->in, &cost);
 }
@@ -195,7 +196,7 @@ void swap_in(engine *e, sequence *s) {
         return;
     }
     if (swap_peek(e, s, s->task.kv.n_computed) > s->task.kv.n_computed) {
-        cache_keep_whole_pages(e, s);
+        scheduler_keep_whole_pages(&e->sched, &s->task);
         int32_t first = s->task.kv.n_computed / e->layout.page_tokens;
         if (reserve(e, s) == QUIRE_OK) {
             copy_in(e, s, first);

@@ -1,6 +1,6 @@
 /* Swap space: host memory that keeps the pages of preempted sequences, so that they need not be computed again.
  *
- *   preempted: swap_out, then the pages are released        admitted: cache_admit, then swap_in        over: swap_drop
+ *   preempted: swap_out, then the pages are released        admitted: scheduler_admit, then swap_in        over: swap_drop
  *
  * A sequence's leading pages that others hold too are not copied; the prefix cache finds them when the sequence is admitted again. If they
  * were evicted meanwhile, the copy is of no use and all is computed. Pages come back byte for byte, so nothing that is computed after them
@@ -17,7 +17,7 @@ void swap_close(engine *e);
 void swap_out(engine *e, sequence *s);
 /* How many tokens s need not compute if it were admitted now, when the prefix cache gives it n_cached. */
 int32_t swap_peek(const engine *e, const sequence *s, int32_t n_cached);
-/* Copies the pages back, directly after cache_admit, if swap_peek said so: s continues where it was preempted. */
+/* Copies the pages back, directly after scheduler_admit, if swap_peek said so: s continues where it was preempted. */
 void swap_in(engine *e, sequence *s);
 /* Frees the frames of s. */
 void swap_drop(engine *e, sequence *s);
