@@ -1,9 +1,8 @@
 #include "engine/batch_fill.h"
 
-#include "engine/verify.h"
 
 int32_t batch_first_wanted(const sequence *s) {
-    int32_t sampled = verify_first(s);
+    int32_t sampled = s->task.n_known - 1 + s->draft.n_jump_forward; /* positions before it are followed by a jump-forward token */
     return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
 }
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "engine/beam.h"
-#include "engine/draft.h"
+#include "engine/draft_step.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
 #include "engine/swap.h"
@@ -38,11 +38,11 @@ static void service_ended(engine *e, sequence *s) {
 /* ---- drafts ---- */
 
 static void draft_preempted(engine *e, sequence *s) {
-    draft_forget(e, s, false);
+    draft_step_forget(e, s, false);
 }
 
 static void draft_ended(engine *e, sequence *s) {
-    draft_forget(e, s, true);
+    draft_step_forget(e, s, true);
 }
 
 /* ---- the table ---- */
@@ -51,7 +51,7 @@ static void draft_ended(engine *e, sequence *s) {
 #define HANDLERS(event, ...) static void (*const event##_handlers[])(__VA_ARGS__)
 
 HANDLERS(polled, engine *e) = {tiering_poll};
-HANDLERS(planning, engine *e) = {beam_resume, draft_propose};
+HANDLERS(planning, engine *e) = {beam_resume, draft_step_propose};
 HANDLERS(planned, engine *e) = {explain_waiting};
 HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
 HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};

@@ -4,14 +4,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/audit_file.h"
-#include "engine/batch_sample.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
-#include "engine/draft.h"
+#include "engine/draft_step.h"
 #include "engine/engine_view.h"
 #include "engine/output.h"
 #include "engine/sched_hooks.h"
 #include "engine/state.h"
+#include "engine/step_sample.h"
 #include "engine/swap.h"
 #include "engine/tiering.h"
 
@@ -131,9 +131,9 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(swap_open(e, err));
     TRY(cache_open(e));
     TRY(open_scheduler(e));
-    TRY(batch_sample_open(e));
+    TRY(step_sample_open(e));
     TRY(step_open(e));
-    TRY(draft_open(e, err));
+    TRY(draft_step_open(e, err));
     TRY(audit_file_open(e, err));
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;
@@ -195,10 +195,10 @@ void engine_close(engine *e) {
         pthread_mutex_destroy(&e->readers_lock);
     }
     audit_file_close(e);
-    draft_close(e);
+    draft_step_close(e);
     step_close(e);
     scheduler_close(&e->sched);
-    batch_sample_close(e);
+    sample_pool_close(&e->samples);
     tiering_close(e);
     swap_close(e);
     kv_cache_close(&e->kv);

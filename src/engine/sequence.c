@@ -58,11 +58,11 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups,
     }
     memcpy(tokens, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
     s->task.state = TASK_WAITING;
-    s->draft = draft_begin();
     s->sampling = r->sampling;
     sampling_lists_hold(s->sampling.lists);
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
     s->sample_index = r->sample_index;
+    s->sampled = NOT_SAMPLED;
     s->task.priority = r->priority;
     s->task.deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
     s->task.tenant_slot = TENANT_NONE;
@@ -73,6 +73,14 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups,
     if (s->n_namespace > 0) {
         memcpy(s->namespace, r->namespace, s->n_namespace);
     }
+    s->draft = (draft_seq){.tokens = tokens,
+                           .n_prompt = s->task.n_prompt,
+                           .sampling = &s->sampling,
+                           .sample_index = s->sample_index,
+                           .mirostat_mu = &s->mirostat_mu,
+                           .namespace = s->namespace,
+                           .n_namespace = s->n_namespace,
+                           .own = {.root = SUFFIX_NONE}};
     s->retains = r->retains;
     s->retention = r->retention;
     s->task.n_known = s->n_given = r->n_tokens;

@@ -8,9 +8,10 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
-#include "engine/draft_types.h"
 #include "engine/engine.h"
+#include "sample/sample_batch.h"
 #include "sched/task.h"
+#include "spec/draft.h"
 
 /* The wait of a sequence for its pages in the tiers: not begun, under way, over. */
 typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
@@ -22,9 +23,7 @@ typedef struct sequence {
     struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
     int64_t last_token_us, ended_us;
-    bool is_sampled;           /* batch_sample has sampled its next token (batch_sample.h) */
-    int32_t sampled;
-    quire_err sample_error;
+    sample_result sampled;    /* its next token, from step_sample_plain until it is committed; else NOT_SAMPLED */
     float mirostat_mu;
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
     struct explain *explain;

@@ -1,9 +1,9 @@
-#include "engine/draft_model.h"
+#include "spec/draft_model.h"
 
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/state.h"
+#include "kv/kv_seq.h"
 #include "sample/end_tokens.h"
 #include "sample/logprobs.h"
 #include "spec/rejection.h"
@@ -12,7 +12,7 @@
 
 /* The model's state of one sequence. */
 typedef struct model_seq {
-    sequence *s;        /* NULL: free */
+    draft_seq *s;       /* NULL: free */
     kv_seq kv;          /* its tokens in the draft model's cache */
     float mirostat_mu;  /* the sequence's, as its drafts would change it */
     int32_t last;       /* the node of its draft that gets the next child: the end of the first branch */
@@ -20,9 +20,9 @@ typedef struct model_seq {
 
 typedef struct model_drafter {
     drafter head;
-    draft_model_options o;
+    draft_options options;
+    draft_target target;
     kv_cache cache;                    /* without an index: nothing is reused */
-    int32_t n_seqs, max_rows;
     model_seq *seqs;
     int32_t *tokens, *positions, *out_rows;
     kv_slot *slots[KV_MAX_GROUPS];
@@ -38,15 +38,15 @@ typedef struct model_drafter {
 /* ---- sequences ---- */
 
 static void drop_seq(model_drafter *d, model_seq *at) {
-    kv_seq_release(&d->cache, &at->kv, at->s->task.tokens, KV_DROP);
-    at->s->draft.model_seq = 0;
+    kv_seq_release(&d->cache, &at->kv, at->s->tokens, KV_DROP);
+    at->s->model_seq = 0;
     at->s = NULL;
 }
 
 /* Releases the state of some sequence that is not drafted for in this step; false when there is none. */
 static bool leave_idle(model_drafter *d) {
-    for (int32_t i = 0; i < d->n_seqs; i++) {
-        if (d->seqs[i].s != NULL && d->seqs[i].s->draft.wanted.nodes == 0) {
+    for (int32_t i = 0; i < d->target.max_seqs; i++) {
+        if (d->seqs[i].s != NULL && d->seqs[i].s->wanted.nodes == 0) {
             drop_seq(d, &d->seqs[i]);
             return true;
         }
@@ -55,22 +55,22 @@ static bool leave_idle(model_drafter *d) {
 }
 
 /* The model's state of s, truncated to the tokens that are still valid. */
-static model_seq *take_seq(model_drafter *d, sequence *s) {
-    if (s->draft.model_seq == 0) {
+static model_seq *take_seq(model_drafter *d, draft_seq *s) {
+    if (s->model_seq == 0) {
         int32_t i = 0;
         while (d->seqs[i].s != NULL) { /* only running sequences have a state, and there is one for each of these */
             i++;
         }
         d->seqs[i].s = s;
-        s->draft.model_seq = i + 1;
+        s->model_seq = i + 1;
     }
-    model_seq *at = &d->seqs[s->draft.model_seq - 1];
-    if (at->kv.n_computed > s->draft.n_agreed) {
-        kv_seq_truncate(&d->cache, &at->kv, s->draft.n_agreed);
+    model_seq *at = &d->seqs[s->model_seq - 1];
+    if (at->kv.n_computed > s->n_agreed) {
+        kv_seq_truncate(&d->cache, &at->kv, s->n_agreed);
     }
-    at->mirostat_mu = s->mirostat_mu;
+    at->mirostat_mu = *s->mirostat_mu;
     at->last = DRAFT_ROOT;
-    s->draft.n_agreed = s->task.n_known;
+    s->n_agreed = s->n_known;
     return at;
 }
 
@@ -92,13 +92,13 @@ static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_token
     *q = (batch_seq){.row0 = d->rows.n_rows, .n_rows = n, .n_tokens = at->kv.n_computed + n};
     for (int32_t i = 0; i < n; i++) {
         int32_t row = d->rows.n_rows++, p = at->kv.n_computed + i;
-        d->tokens[row] = at->s->task.tokens[p];
+        d->tokens[row] = at->s->tokens[p];
         d->positions[row] = p;
-        for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+        for (int32_t g = 0; g < d->options.model.layout->n_groups; g++) {
             d->slots[g][row] = (kv_slot){kv_seq_slot(&d->cache, &at->kv, g, p)};
         }
     }
-    for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+    for (int32_t g = 0; g < d->options.model.layout->n_groups; g++) {
         q->pages[g] = &at->kv.tables[g].pages->v;
     }
     kv_seq_advance(&at->kv, n);
@@ -115,37 +115,37 @@ static void begin_pass(model_drafter *d) {
 
 static void run_pass(model_drafter *d) {
     d->rows.n_work = batch_plan_work(d->batch_seqs, d->rows.n_seqs, TILE_ROWS, d->work, d->max_work);
-    model_forward(d->o.m, &d->rows);
-    d->o.b->ops->step_wait(d->o.b);
+    model_forward(d->options.model.m, &d->rows);
+    d->options.model.b->ops->step_wait(d->options.model.b);
 }
 
 /* How many tokens of its first branch are guessed. */
 static int32_t n_guessed(const model_seq *at) {
-    return at->last == DRAFT_ROOT ? 0 : at->s->draft.tree.depths[at->last];
+    return at->last == DRAFT_ROOT ? 0 : at->s->tree.depths[at->last];
 }
 
-/* Draws the sequence's next guess from row i's distribution, with its own noise, and keeps the distribution; false when there is none. */
-static bool draw(model_drafter *d, engine *e, model_seq *at, int32_t i, const sample_context *c, int32_t *token) {
-    const float *probs;
-    sequence *s = at->s;
-    size_t n = (size_t)e->desc->n_vocab;
-    float *own = d->distributions + (size_t)(s->draft.model_seq - 1) * (size_t)e->options.draft.n_tokens * n,
-          *row = own + (size_t)n_guessed(at) * n;
-    if (sampler_distribution(e->sampler, d->o.b->ops->logits(d->o.b, i), c, &probs) != QUIRE_OK) {
-        return false;
+/* Samples the sequence's next guess; by rejection sampling, draws it from the row's distribution, with its own noise, and keeps the
+ * distribution. False when there is none. */
+static bool draw(const model_drafter *d, const model_seq *at, sample_row *row) {
+    draft_seq *s = at->s;
+    size_t n = (size_t)d->target.desc->n_vocab;
+    row->goal = draft_by_rejection(&d->options, s->sampling) ? SAMPLE_DISTRIBUTION : SAMPLE_TOKEN;
+    sample_batch(d->target.samples, row, 1);
+    if (row->goal == SAMPLE_DISTRIBUTION && row->result->error == QUIRE_OK) {
+        float *own = d->distributions + (size_t)(s->model_seq - 1) * (size_t)d->options.n_tokens * n;
+        s->distributions = own;
+        own += (size_t)n_guessed(at) * n;
+        memcpy(own, row->probs, n * sizeof *own);
+        row->result->token = rejection_draw(own, (int32_t)n, (double)sample_uniform(sample_key_of(&row->context), SAMPLE_DRAFT));
     }
-    memcpy(row, probs, n * sizeof *row);
-    s->draft.distributions = own;
-    *token = rejection_draw(row, (int32_t)n,
-                            (double)sample_uniform((sample_key){s->sampling.seed, s->sample_index, (uint32_t)c->n_tokens}, SAMPLE_DRAFT));
-    return true;
+    return row->result->error == QUIRE_OK;
 }
 
 /* Adds the likeliest tokens as further children of the root, besides the sampled one. */
-static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
-    draft_tree *t = &s->draft.tree;
+static void add_others(draft_seq *s, const token_logprob *likeliest, int32_t n) {
+    draft_tree *t = &s->tree;
     int32_t sampled = t->tokens[0];
-    for (int32_t i = 0; i < n && t->n < s->draft.wanted.width && t->n < s->draft.wanted.nodes; i++) {
+    for (int32_t i = 0; i < n && t->n < s->wanted.width && t->n < s->wanted.nodes; i++) {
         if (likeliest[i].id != sampled) {
             draft_tree_add(t, DRAFT_ROOT, likeliest[i].id);
         }
@@ -153,41 +153,44 @@ static void add_others(sequence *s, const token_logprob *likeliest, int32_t n) {
 }
 
 /* Samples the sequence's next guess from row i's logits, as the target would; false when it is the last. The first one may get siblings. */
-static bool sample_draft(model_drafter *d, engine *e, model_seq *at, int32_t i) {
-    sequence *s = at->s;
+static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
+    draft_seq *s = at->s;
     token_logprob likeliest[DRAFT_MAX_WIDTH];
-    const draft_bounds *wanted = &s->draft.wanted;
-    int32_t token, n = s->task.n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
-    sample_context c = {.params = &s->sampling,
-                        .tokens = s->task.tokens,
-                        .n_tokens = n,
-                        .n_prompt = s->task.n_prompt,
-                        .eos = e->desc->eos,
-                        .n_eos = e->desc->n_eos,
-                        .noise = sample_noise_of((sample_key){s->sampling.seed, s->sample_index, (uint32_t)n}),
-                        .mirostat_mu = &at->mirostat_mu};
-    n_likeliest = n_likeliest < e->desc->n_vocab ? n_likeliest : e->desc->n_vocab;
-    logprobs_top(d->o.b->ops->logits(d->o.b, i), e->desc->n_vocab, 0.0, n_likeliest, likeliest);
-    if (draft_by_rejection(e, s) ? !draw(d, e, at, i, &c, &token)
-                                  : sampler_sample(e->sampler, d->o.b->ops->logits(d->o.b, i), &c, &token) != QUIRE_OK) {
+    const draft_bounds *wanted = &s->wanted;
+    const model_desc *desc = d->target.desc;
+    int32_t n = s->n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
+    sample_result result = NOT_SAMPLED;
+    sample_row row = {.logits = d->options.model.b->ops->logits(d->options.model.b, i),
+                      .context = {.params = s->sampling,
+                                  .tokens = s->tokens,
+                                  .n_tokens = n,
+                                  .n_prompt = s->n_prompt,
+                                  .sample_index = s->sample_index,
+                                  .eos = desc->eos,
+                                  .n_eos = desc->n_eos,
+                                  .mirostat_mu = &at->mirostat_mu},
+                      .result = &result};
+    n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
+    logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
+    if (!draw(d, at, &row)) {
         return false;
     }
-    s->task.tokens[n] = token;
-    at->last = draft_tree_add(&s->draft.tree, at->last, token);
+    s->tokens[n] = result.token;
+    at->last = draft_tree_add(&s->tree, at->last, result.token);
     add_others(s, likeliest, n_likeliest);
-    return n_guessed(at) < wanted->depth && s->draft.tree.n < wanted->nodes && end_token_kind(&s->sampling, e->desc, token) == END_NONE;
+    return n_guessed(at) < wanted->depth && s->tree.n < wanted->nodes && end_token_kind(s->sampling, desc, result.token) == END_NONE;
 }
 
 /* The first pass: computes the known tokens of the sequences to draft for, as far as the rows of a step suffice. */
-static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
+static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
     begin_pass(d);
-    for (int32_t i = 0; i < n && d->rows.n_rows < d->max_rows; i++) {
-        sequence *s = seqs[i];
-        model_seq *at = s->task.n_known + s->draft.wanted.depth <= d->o.max_len ? take_seq(d, s) : NULL;
-        int32_t missing = at ? s->task.n_known - at->kv.n_computed : 0, room = d->max_rows - d->rows.n_rows;
+    for (int32_t i = 0; i < n && d->rows.n_rows < d->target.max_rows; i++) {
+        draft_seq *s = seqs[i];
+        model_seq *at = s->n_known + s->wanted.depth <= d->options.model.max_len ? take_seq(d, s) : NULL;
+        int32_t missing = at ? s->n_known - at->kv.n_computed : 0, room = d->target.max_rows - d->rows.n_rows;
         int32_t n_rows = missing < room ? missing : room;
         if (n_rows > 0 && reserve(d, at, n_rows)) {
-            add_rows(d, at, n_rows, s->task.n_known);
+            add_rows(d, at, n_rows, s->n_known);
         }
     }
     if (d->rows.n_rows > 0) {
@@ -196,33 +199,33 @@ static void catch_up(model_drafter *d, sequence *const *seqs, int32_t n) {
 }
 
 /* Samples for those that the last pass gave logits, and fills the next batch with those that continue. */
-static void sample_all(model_drafter *d, engine *e) {
+static void sample_all(model_drafter *d) {
     int32_t n = d->n_drafting;
     begin_pass(d);
     for (int32_t i = 0; i < n; i++) {
         model_seq *at = d->drafting[i]; /* entries before i are written, none from i on */
-        if (sample_draft(d, e, at, i) && reserve(d, at, 1)) {
-            add_rows(d, at, 1, at->s->task.n_known + n_guessed(at));
+        if (sample_draft(d, at, i) && reserve(d, at, 1)) {
+            add_rows(d, at, 1, at->s->n_known + n_guessed(at));
         }
     }
 }
 
-static void propose(drafter *head, engine *e, sequence *const *seqs, int32_t n) {
+static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
     model_drafter *d = (model_drafter *)head;
     catch_up(d, seqs, n);
-    for (sample_all(d, e); d->rows.n_rows > 0; sample_all(d, e)) {
+    for (sample_all(d); d->rows.n_rows > 0; sample_all(d)) {
         run_pass(d);
     }
     for (int32_t i = 0; i < n; i++) {
-        draft_tree_sort(&seqs[i]->draft.tree);
+        draft_tree_sort(&seqs[i]->tree);
     }
 }
 
-static void forget(drafter *head, sequence *s, bool over) {
+static void forget(drafter *head, draft_seq *s, bool over) {
     model_drafter *d = (model_drafter *)head;
     (void)over;
-    if (s->draft.model_seq > 0) {
-        drop_seq(d, &d->seqs[s->draft.model_seq - 1]);
+    if (s->model_seq > 0) {
+        drop_seq(d, &d->seqs[s->model_seq - 1]);
     }
 }
 
@@ -230,9 +233,9 @@ static void forget(drafter *head, sequence *s, bool over) {
 
 static void model_drafter_close(drafter *head) {
     model_drafter *d = (model_drafter *)head;
-    for (int32_t i = 0; d->seqs && i < d->n_seqs; i++) {
+    for (int32_t i = 0; d->seqs && i < d->target.max_seqs; i++) {
         if (d->seqs[i].s != NULL) {
-            kv_seq_release(&d->cache, &d->seqs[i].kv, d->seqs[i].s->task.tokens, KV_DROP);
+            kv_seq_release(&d->cache, &d->seqs[i].kv, d->seqs[i].s->tokens, KV_DROP);
         }
         kv_seq_deinit(&d->seqs[i].kv);
     }
@@ -248,29 +251,29 @@ static void model_drafter_close(drafter *head) {
 }
 
 static quire_err open_seqs(model_drafter *d) {
-    const kv_layout *l = d->o.layout;
-    kv_cache_options o = kv_cache_options_of(l, d->o.n_pages);
+    const kv_layout *l = d->options.model.layout;
+    kv_cache_options o = kv_cache_options_of(l, d->options.model.n_pages);
     o.no_index = true;
-    d->seqs = mem_new((size_t)d->n_seqs, sizeof *d->seqs);
+    d->seqs = mem_new((size_t)d->target.max_seqs, sizeof *d->seqs);
     if (!d->seqs) {
         return QUIRE_NO_MEMORY;
     }
-    for (int32_t i = 0; i < d->n_seqs; i++) {
-        TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups, (int32_t)kv_pages_for(d->o.max_len, l->page_tokens)));
+    for (int32_t i = 0; i < d->target.max_seqs; i++) {
+        TRY(kv_seq_init(&d->seqs[i].kv, l->n_groups, (int32_t)kv_pages_for(d->options.model.max_len, l->page_tokens)));
     }
     return kv_cache_open(&o, &d->cache);
 }
 
 static quire_err open_arrays(model_drafter *d) {
-    size_t n_rows = (size_t)d->max_rows, n_seqs = (size_t)d->n_seqs;
+    size_t n_rows = (size_t)d->target.max_rows, n_seqs = (size_t)d->target.max_seqs;
     d->tokens = mem_new(n_rows, sizeof *d->tokens);
     d->positions = mem_new(n_rows, sizeof *d->positions);
     d->out_rows = mem_new(n_seqs, sizeof *d->out_rows);
     d->batch_seqs = mem_new(n_seqs, sizeof *d->batch_seqs);
     d->drafting = mem_new(n_seqs, sizeof(model_seq *));
-    d->max_work = d->max_rows + d->n_seqs;
+    d->max_work = d->target.max_rows + d->target.max_seqs;
     d->work = mem_new((size_t)d->max_work, sizeof *d->work);
-    for (int32_t g = 0; g < d->o.layout->n_groups; g++) {
+    for (int32_t g = 0; g < d->options.model.layout->n_groups; g++) {
         d->rows.slots[g] = d->slots[g] = mem_new(n_rows, sizeof *d->slots[g]);
         if (!d->slots[g]) {
             return QUIRE_NO_MEMORY;
@@ -285,27 +288,24 @@ static quire_err open_arrays(model_drafter *d) {
     return d->tokens && d->positions && d->out_rows && d->batch_seqs && d->drafting && d->work ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-quire_err draft_model_open(engine *e, drafter **out, quire_error *err) {
+quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err) {
     static const draft_ops ops = {.propose = propose, .forget = forget, .close = model_drafter_close};
-    const draft_model_options *o = &e->options.draft.model;
-    const model_desc *desc = model_description(o->m);
-    if (desc->n_vocab != e->desc->n_vocab) {
+    int32_t n_vocab = model_description(o->model.m)->n_vocab;
+    if (n_vocab != t->desc->n_vocab) {
         return err_set(err, QUIRE_UNSUPPORTED, -1, "the draft model has %d tokens in its vocabulary, the model %d; they must be the same",
-                       (int)desc->n_vocab, (int)e->desc->n_vocab);
+                       (int)n_vocab, (int)t->desc->n_vocab);
     }
     model_drafter *d = mem_new(1, sizeof *d);
     if (!d) {
         return QUIRE_NO_MEMORY;
     }
     d->head.ops = &ops;
-    d->o = *o;
-    d->n_seqs = e->sched.limits.max_seqs;
-    d->max_rows = e->sched.limits.max_rows;
+    d->options = *o;
+    d->target = *t;
     quire_err r = open_seqs(d);
     r = r ? r : open_arrays(d);
-    if (r == QUIRE_OK && e->options.draft.rule == DRAFT_RULE_STANDARD) {
-        d->distributions =
-            mem_new((size_t)d->n_seqs * (size_t)e->options.draft.n_tokens, (size_t)desc->n_vocab * sizeof *d->distributions);
+    if (r == QUIRE_OK && o->rule == DRAFT_RULE_STANDARD) {
+        d->distributions = mem_new((size_t)t->max_seqs * (size_t)o->n_tokens, (size_t)n_vocab * sizeof *d->distributions);
         r = d->distributions ? QUIRE_OK : QUIRE_NO_MEMORY;
     }
     if (r != QUIRE_OK) {

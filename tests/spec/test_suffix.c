@@ -9,8 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "engine/draft_suffix.h"
-#include "engine/sequence.h"
+#include "spec/draft_suffix.h"
 
 enum { MAX_TEXT = 200 };
 
@@ -196,25 +195,25 @@ static void the_oldest_outputs_go(void **state) {
     int32_t n_known = 0;
     for (int round = 0; round < 300; round++) {
         int32_t n = round % 100 == 99 ? 20000 : 20 + (int32_t)(rng_next(&seed) % 600);
-        sequence s = {
-            .task.tokens = output, .task.n_prompt = 3, .task.n_known = n, .n_namespace = 2, .draft = {.own = {.root = SUFFIX_NONE}}};
+        uint8_t low = (uint8_t)(round % 300), high = (uint8_t)(round % 300 / 256), name[2][2] = {{low, high}, {low, (uint8_t)(high + 2)}};
+        draft_seq s = {.tokens = output, .n_prompt = 3, .n_known = n, .namespace = name[0], .n_namespace = 2, .own = {.root = SUFFIX_NONE}};
         random_text(&seed, round % 2 ? 1 << 20 : 50, n, output);
-        s.namespace[0] = (uint8_t)(round % 300);
-        s.namespace[1] = (uint8_t)(round % 300 / 256);
         d->ops->forget(d, &s, true);
         for (int other = 0; other < 2; other++) {
             memset(asked, 0xff, 32 * sizeof *asked);
             memcpy(asked, output + 3, 14 * sizeof *asked);
-            sequence q = {
-                .task.tokens = asked, .task.n_known = 14, .n_namespace = 2, .draft = {.own = {.root = SUFFIX_NONE}, .wanted = {3, 3, 1}}};
-            sequence *list[] = {&q};
-            memcpy(q.namespace, s.namespace, 2);
-            q.namespace[1] = (uint8_t)(q.namespace[1] + 2 * other); /* nobody's */
-            d->ops->propose(d, NULL, list, 1);
-            bool is_known = q.draft.tree.n == 3 && memcmp(q.draft.tree.tokens, output + 17, 3 * sizeof *asked) == 0;
+            draft_seq q = {.tokens = asked,
+                           .n_known = 14,
+                           .namespace = name[other], /* the other one is nobody's */
+                           .n_namespace = 2,
+                           .own = {.root = SUFFIX_NONE},
+                           .wanted = {3, 3, 1}};
+            draft_seq *list[] = {&q};
+            d->ops->propose(d, list, 1);
+            bool is_known = q.tree.n == 3 && memcmp(q.tree.tokens, output + 17, 3 * sizeof *asked) == 0;
             assert_true(!other || !is_known);
             n_known += is_known;
-            q.task.n_prompt = q.task.n_known; /* leaves no output */
+            q.n_prompt = q.n_known; /* leaves no output */
             d->ops->forget(d, &q, true);
         }
     }

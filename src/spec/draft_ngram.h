@@ -3,10 +3,10 @@
  * there; a repetition shorter than the guess is repeated. Where branches are wanted, the next matches that continue with another token give
  * one branch each: the first branch takes half of the tokens, the next half of what is left, the last all. Keeps no state. Source: Saxena
  * 2023, "Prompt Lookup Decoding". */
-#ifndef ENGINE_DRAFT_NGRAM_H
-#define ENGINE_DRAFT_NGRAM_H
+#ifndef SPEC_DRAFT_NGRAM_H
+#define SPEC_DRAFT_NGRAM_H
 
-#include "engine/draft.h"
+#include "spec/draft.h"
 
 quire_err draft_ngram_open(const draft_options *o, drafter **out);
 

@@ -6,15 +6,14 @@
  * may be, and releases it when it ends or is preempted. What the model computed of a rejected draft is truncated at the next call. Known
  * tokens that it has not seen yet (a prompt at first) are computed then, as many rows a step as its backend takes; it drafts for the
  * sequences that are up to date. When pages run out, it takes those of sequences that are not drafted for in this step; else there is no
- * draft. Invariant: the kv_seq's tables hold its n_computed tokens, of which the first min(n_computed, draft.n_agreed) are the sequence's
+ * draft. Invariant: the kv_seq's tables hold its n_computed tokens, of which the first min(n_computed, n_agreed) are the sequence's
  * own. */
-#ifndef ENGINE_DRAFT_MODEL_H
-#define ENGINE_DRAFT_MODEL_H
+#ifndef SPEC_DRAFT_MODEL_H
+#define SPEC_DRAFT_MODEL_H
 
-#include "engine/draft.h"
+#include "spec/draft.h"
 
-/* Opens the drafter. e->options.draft.model has the model, its backend, layout and pages. QUIRE_UNSUPPORTED when its vocabulary is not the
- * target's. */
-quire_err draft_model_open(struct engine *e, drafter **out, quire_error *err);
+/* Opens the drafter. o->model has the model, its backend, layout and pages. QUIRE_UNSUPPORTED when its vocabulary is not the target's. */
+quire_err draft_model_open(const draft_options *o, const draft_target *t, drafter **out, quire_error *err);
 
 #endif

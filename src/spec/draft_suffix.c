@@ -1,20 +1,20 @@
-#include "engine/draft_suffix.h"
+#include "spec/draft_suffix.h"
 
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/sequence.h"
+#include "kv/index.h"
 
-#define MAX_NAMESPACES  256
-#define MAX_TEXTS   16384
-#define MIN_TEXT    2 /* shorter outputs are not kept */
-#define MAX_TEXT    (SUFFIX_TEXTS / 4) /* tokens of one output that are kept */
+#define MAX_NAMESPACES 256
+#define MAX_TEXTS      16384
+#define MIN_TEXT       2 /* shorter outputs are not kept */
+#define MAX_TEXT       (SUFFIX_TEXTS / 4) /* tokens of one output that are kept */
 
 /* The recent outputs of one namespace, which are under one root of the tree. */
 typedef struct namespace {
     int32_t root, n_texts; /* n_texts 0: free */
     size_t n_name;
-    uint8_t name[ENGINE_NAMESPACE_BYTES];
+    uint8_t name[KV_NAMESPACE_BYTES];
 } namespace;
 
 /* An output that is in the tree: ring[from .. from + n). */
@@ -46,7 +46,7 @@ static void drop_oldest(suffix_drafter *d) {
     d->n_texts--;
 }
 
-static int32_t find_namespace(const suffix_drafter *d, const sequence *s) {
+static int32_t find_namespace(const suffix_drafter *d, const draft_seq *s) {
     for (int32_t i = 0; i < MAX_NAMESPACES; i++) {
         const namespace *at = &d->namespaces[i];
         if (at->n_texts > 0 && at->n_name == s->n_namespace && memcmp(at->name, s->namespace, s->n_namespace) == 0) {
@@ -57,7 +57,7 @@ static int32_t find_namespace(const suffix_drafter *d, const sequence *s) {
 }
 
 /* s's namespace, made if need be, with one text more to come; -1 when all are in use. */
-static int32_t enter_namespace(suffix_drafter *d, const sequence *s) {
+static int32_t enter_namespace(suffix_drafter *d, const draft_seq *s) {
     int32_t i = find_namespace(d, s);
     for (int32_t k = 0; i < 0 && k < MAX_NAMESPACES; k++) {
         i = d->namespaces[k].n_texts == 0 ? k : -1;
@@ -86,8 +86,8 @@ static int32_t ring_place(suffix_drafter *d, int32_t n) {
 }
 
 /* Keeps the output of a sequence that ends. */
-static void keep_output(suffix_drafter *d, const sequence *s) {
-    int32_t n = s->task.n_known - s->task.n_prompt;
+static void keep_output(suffix_drafter *d, const draft_seq *s) {
+    int32_t n = s->n_known - s->n_prompt;
     n = n < MAX_TEXT ? n : MAX_TEXT;
     if (n < MIN_TEXT || d->max_texts == 0) {
         return;
@@ -100,7 +100,7 @@ static void keep_output(suffix_drafter *d, const sequence *s) {
     if (in < 0) {
         return;
     }
-    memcpy(d->ring + from, s->task.tokens + s->task.n_prompt, (size_t)n * sizeof *d->ring);
+    memcpy(d->ring + from, s->tokens + s->n_prompt, (size_t)n * sizeof *d->ring);
     d->namespaces[in].n_texts++; /* keeps the namespace while others are dropped */
     int32_t put = 0;
     while ((put = suffix_tree_put(d->tree, d->namespaces[in].root, d->ring + from, n, put)) < n && d->n_texts > 0) {
@@ -119,64 +119,62 @@ static void keep_output(suffix_drafter *d, const sequence *s) {
 
 /* ---- the sequence's own tree ---- */
 
-static void leave_own(suffix_drafter *d, sequence *s) {
-    if (s->draft.own.root != SUFFIX_NONE) {
-        suffix_tree_drop(d->tree, s->draft.own.root);
-        s->draft.own.root = SUFFIX_NONE;
+static void leave_own(suffix_drafter *d, draft_seq *s) {
+    if (s->own.root != SUFFIX_NONE) {
+        suffix_tree_drop(d->tree, s->own.root);
+        s->own.root = SUFFIX_NONE;
     }
 }
 
 /* Adds s's known tokens, as far as *work allows; true when all are in. */
-static bool index_own(suffix_drafter *d, sequence *s, int32_t *work) {
-    draft_seq *q = &s->draft;
-    if (q->own_failed) {
+static bool index_own(suffix_drafter *d, draft_seq *s, int32_t *work) {
+    if (s->own_failed) {
         return true;
     }
-    if (q->own.root == SUFFIX_NONE) {
-        suffix_cursor_init(&q->own, suffix_tree_root(d->tree));
-        q->n_indexed = s->task.n_known > SUFFIX_OWN ? s->task.n_known - SUFFIX_OWN : 0;
+    if (s->own.root == SUFFIX_NONE) {
+        suffix_cursor_init(&s->own, suffix_tree_root(d->tree));
+        s->n_indexed = s->n_known > SUFFIX_OWN ? s->n_known - SUFFIX_OWN : 0;
     }
-    for (; q->n_indexed < s->task.n_known && *work > 0 && q->own.root != SUFFIX_NONE; q->n_indexed++, (*work)--) {
+    for (; s->n_indexed < s->n_known && *work > 0 && s->own.root != SUFFIX_NONE; s->n_indexed++, (*work)--) {
         while (!suffix_tree_has_room(d->tree) && d->n_texts > 0) {
             drop_oldest(d);
         }
-        if (!suffix_tree_add(d->tree, &q->own, s->task.tokens[q->n_indexed])) {
+        if (!suffix_tree_add(d->tree, &s->own, s->tokens[s->n_indexed])) {
             leave_own(d, s);
         }
     }
-    q->own_failed = q->own.root == SUFFIX_NONE;
-    return q->own_failed || q->n_indexed == s->task.n_known;
+    s->own_failed = s->own.root == SUFFIX_NONE;
+    return s->own_failed || s->n_indexed == s->n_known;
 }
 
 /* ---- guessing ---- */
 
 /* Guesses from the tree under root, into an empty draft tree; returns the expected number of right tokens. */
-static double guess(const suffix_drafter *d, int32_t root, const sequence *s, draft_tree *out) {
+static double guess(const suffix_drafter *d, int32_t root, const draft_seq *s, draft_tree *out) {
     int32_t length = 0,
-            node = root == SUFFIX_NONE ? SUFFIX_NONE : suffix_tree_match(d->tree, root, s->task.tokens, s->task.n_known, &length);
+            node = root == SUFFIX_NONE ? SUFFIX_NONE : suffix_tree_match(d->tree, root, s->tokens, s->n_known, &length);
     if (node == SUFFIX_NONE) {
         return 0.0;
     }
-    draft_bounds most = s->draft.wanted;
+    draft_bounds most = s->wanted;
     double allowed = (double)d->options.suffix_factor * length;
     most.nodes = allowed < most.nodes ? (int32_t)allowed : most.nodes;
-    return suffix_tree_guess(d->tree, root, node, s->task.tokens, s->task.n_known, &most, d->options.suffix_min_prob, out);
+    return suffix_tree_guess(d->tree, root, node, s->tokens, s->n_known, &most, d->options.suffix_min_prob, out);
 }
 
-static void propose_one(const suffix_drafter *d, sequence *s) {
+static void propose_one(const suffix_drafter *d, draft_seq *s) {
     draft_tree own = {0};
     int32_t in = find_namespace(d, s);
-    double own_score = guess(d, s->draft.own.root, s, &own);
-    double score = guess(d, in < 0 ? SUFFIX_NONE : d->namespaces[in].root, s, &s->draft.tree);
+    double own_score = guess(d, s->own.root, s, &own);
+    double score = guess(d, in < 0 ? SUFFIX_NONE : d->namespaces[in].root, s, &s->tree);
     if (own_score >= score) {
-        s->draft.tree = own;
+        s->tree = own;
     }
 }
 
-static void propose(drafter *head, engine *e, sequence *const *seqs, int32_t n) {
+static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
     suffix_drafter *d = (suffix_drafter *)head;
     int32_t work = SUFFIX_WORK;
-    (void)e;
     for (int32_t i = 0; i < n; i++) {
         if (index_own(d, seqs[i], &work)) {
             propose_one(d, seqs[i]);
@@ -184,7 +182,7 @@ static void propose(drafter *head, engine *e, sequence *const *seqs, int32_t n) 
     }
 }
 
-static void forget(drafter *head, sequence *s, bool over) {
+static void forget(drafter *head, draft_seq *s, bool over) {
     suffix_drafter *d = (suffix_drafter *)head;
     if (over) {
         leave_own(d, s);

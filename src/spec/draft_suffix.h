@@ -5,10 +5,10 @@
  * Memory is bounded: one suffix tree of SUFFIX_NODES nodes, the last SUFFIX_OWN tokens of each prompt, and the last outputs that fit into
  * SUFFIX_TEXTS tokens. When nodes run out the oldest outputs are dropped; a sequence that still finds none has no tree of its own. A step
  * indexes at most SUFFIX_WORK tokens; a long prompt gives no guesses until it is indexed. Source: Oliaro et al. 2024, "SuffixDecoding". */
-#ifndef ENGINE_DRAFT_SUFFIX_H
-#define ENGINE_DRAFT_SUFFIX_H
+#ifndef SPEC_DRAFT_SUFFIX_H
+#define SPEC_DRAFT_SUFFIX_H
 
-#include "engine/draft.h"
+#include "spec/draft.h"
 
 #define SUFFIX_NODES (1 << 19)
 #define SUFFIX_OWN   8192

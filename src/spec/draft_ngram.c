@@ -1,7 +1,6 @@
-#include "engine/draft_ngram.h"
+#include "spec/draft_ngram.h"
 
 #include "base/mem.h"
-#include "engine/sequence.h"
 
 typedef struct ngram_drafter {
     drafter head;
@@ -57,12 +56,10 @@ void draft_ngram(const int32_t *tokens, int32_t n, int32_t lookup_min, int32_t l
     }
 }
 
-static void propose(drafter *d, engine *e, sequence *const *seqs, int32_t n) {
-    const ngram_drafter *self = (const ngram_drafter *)d;
-    (void)e;
+static void propose(drafter *head, draft_seq *const *seqs, int32_t n) {
+    const ngram_drafter *d = (const ngram_drafter *)head;
     for (int32_t i = 0; i < n; i++) {
-        sequence *s = seqs[i];
-        draft_ngram(s->task.tokens, s->task.n_known, self->lookup_min, self->lookup_max, &s->draft.wanted, &s->draft.tree);
+        draft_ngram(seqs[i]->tokens, seqs[i]->n_known, d->lookup_min, d->lookup_max, &seqs[i]->wanted, &seqs[i]->tree);
     }
 }
 
