@@ -196,6 +196,11 @@ static void the_oldest_goes_on_when_nobody_finds_pages(void **state) {
     }
     assert_true(w.n_preempted > 0);
     assert_int_equal(w.n_preempted, w.sched.counts.preemptions);
+    int32_t sum = 0;
+    for (int32_t i = 0; i < w.n_tasks; i++) {
+        sum += w.tasks[i].n_preempted;
+    }
+    assert_int_equal(sum, w.n_preempted);
     close_world(&w);
 }
 
