@@ -1,6 +1,7 @@
 /* A scheduler: the queues of waiting and running tasks, the admission policy, and the plan of the present step (step_plan.h).
  *
- * What only the owner of the tasks knows comes through hooks. Nothing is allocated after scheduler_open, and no clock is read. One thread. */
+ * What only the owner of the tasks knows comes through hooks. Nothing is allocated after scheduler_open, and no clock is read. One
+ * thread. */
 #ifndef SCHED_SCHEDULER_H
 #define SCHED_SCHEDULER_H
 

@@ -1,0 +1,338 @@
+/* The ops over loaded weights. Rows are quantised once for all products that read them; then the workers share the column blocks. */
+#include "backend/cpu/linear_ops.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "backend/cpu/math.h"
+#include "base/clock.h"
+
+#define MAX_USES        8
+#define MAX_PART_BLOCKS 16
+#define TASKS_A_WORKER  8
+#define LINE_FLOATS     16 /* of a cache line */
+#define SERIAL_ROWS     4  /* up to so many rows are quantised by the caller: cheaper than waking the thread pool twice */
+#define GROUPS_AT_ONCE  4
+#define COLUMNS_A_FLOAT 2 /* of a ROWS_GROUPS row: a row_group holds 32 columns in the space of 16 floats */
+
+_Static_assert(PACK_GROUP * sizeof(float) == COLUMNS_A_FLOAT * sizeof(row_group), "groups take half of what floats do");
+
+/* ---- quantising rows ---- */
+
+/* The input rows of an op, and the formats of the weights that read them. */
+typedef struct rows_job {
+    cpu_backend *b;
+    const float *x; /* [.., width] */
+    int32_t width, n_rows;
+    const int32_t *rows; /* which rows of x, or NULL: 0..n_rows */
+    bool is_quantised;    /* x has its only reader's format already */
+    const norm *nm;      /* or NULL */
+    bool wanted[N_ROW_FORMATS];
+    row_view views[N_ROW_FORMATS];
+} rows_job;
+
+static void quantise_row(void *context, int32_t i, int32_t worker) {
+    rows_job *job = context;
+    cpu_backend *b = job->b;
+    cpu_linear_state *s = b->linear_state;
+    const float *x = job->x + (int64_t)(job->rows != NULL ? job->rows[i] : i) * job->width;
+    if (job->nm != NULL) {
+        float *normed = s->normed + (int64_t)worker * s->normed_width;
+        cpu_norm_row(b, job->nm, x, job->width, normed);
+        x = normed;
+    }
+    for (int f = 0; f < N_ROW_FORMATS; f++) {
+        if (job->wanted[f]) {
+            b->linear->quantise[f](x, job->width, s->rows[f] + (size_t)i * job->views[f].stride);
+        }
+    }
+}
+
+/* Fills job->views for the formats of the weights. f32 rows without a norm are read in place. */
+static void quantise_rows(rows_job *job, const linear *const *weights, int32_t n) {
+    cpu_linear_state *s = job->b->linear_state;
+    bool quantise = false;
+    for (int32_t i = 0; i < n; i++) {
+        row_format f = weights[i]->format;
+        assert(weights[i]->layout.n_in == job->width && job->width <= s->widest[f]);
+        assert(!job->is_quantised || (f == ROWS_GROUPS && job->nm == NULL && job->rows == NULL));
+        if (job->is_quantised) {
+            job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, linear_row_bytes(f, job->width)};
+        } else if (f == ROWS_F32 && job->nm == NULL && job->rows == NULL) {
+            job->views[f] = (row_view){(const uint8_t *)(const void *)job->x, (size_t)job->width * sizeof(float)};
+        } else {
+            job->views[f] = (row_view){s->rows[f], linear_row_bytes(f, job->width)};
+            job->wanted[f] = quantise = true;
+        }
+    }
+    if (!quantise) {
+        return;
+    }
+    if (job->n_rows > SERIAL_ROWS) {
+        thread_pool_run(job->b->thread_pool, quantise_row, job, job->n_rows);
+        return;
+    }
+    for (int32_t i = 0; i < job->n_rows; i++) {
+        quantise_row(job, i, 0);
+    }
+}
+
+/* ---- products ---- */
+
+typedef enum product_end { END_STORE, END_ADD, END_GATE_UP, END_LOGITS } product_end;
+
+/* The products of one op. Tasks are column tiles: those of weights[0], then of weights[1]... For END_GATE_UP both weights have the same
+ * columns and a task computes both. */
+typedef struct product_job {
+    cpu_backend *b;
+    row_view views[N_ROW_FORMATS];
+    int32_t n_rows, n;
+    int32_t task_blocks; /* column blocks of a task */
+    const linear *weights[MAX_USES];
+    float *out[MAX_USES];     /* [n_rows, width] */
+    int32_t widths[MAX_USES]; /* floats from row to row */
+    product_end end;
+    activation f;
+    bool to_groups; /* END_GATE_UP: the results are quantised to ROWS_GROUPS while they are in cache, in place of f32 */
+    float scale, cap;
+} product_job;
+
+static int32_t n_tasks_of(const product_job *job, const linear *w) {
+    return (w->layout.n_blocks + job->task_blocks - 1) / job->task_blocks;
+}
+
+/* With few rows a task can be wider, as far as its results fit a tile: weights are prefetched only inside a task. But there must be enough
+ * tasks for the threads to end together. */
+static int32_t widest_task(const product_job *job) {
+    int32_t n_blocks = 0, blocks = LINEAR_TILE_BLOCKS, enough = TASKS_A_WORKER * thread_pool_size(job->b->thread_pool);
+    for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
+        n_blocks += job->weights[i]->layout.n_blocks;
+    }
+    while (blocks < MAX_PART_BLOCKS && 2 * blocks * job->n_rows <= LINEAR_TILE_BLOCKS * LINEAR_TILE_ROWS &&
+           n_blocks >= 2 * blocks * enough) {
+        blocks *= 2;
+    }
+    return blocks;
+}
+
+/* y[n_rows][n_blocks * 16] = x w^T + bias. */
+static void tile_product(const product_job *job, const linear *w, int32_t row0, int32_t n_rows, int32_t block0, int32_t n_blocks, float *y,
+                         void *scratch) {
+    row_view x = job->views[w->format];
+    x.data += (size_t)row0 * x.stride;
+    job->b->linear->product(w, x, n_rows, block0, n_blocks, y, scratch);
+    for (int32_t r = 0; r < n_rows && w->bias != NULL; r++) {
+        const float *bias = w->bias + (int64_t)block0 * PACK_LANES;
+        for (int32_t c = 0; c < n_blocks * PACK_LANES; c++) {
+            y[r * n_blocks * PACK_LANES + c] += bias[c];
+        }
+    }
+}
+
+/* Finishes n columns of one row of a tile. up: those of the second weights, for END_GATE_UP. */
+static void tile_end(const product_job *job, float *y, const float *up, int32_t n, float *out) {
+    const math_kernels *math = job->b->math;
+    switch (job->end) {
+    case END_STORE:
+        memcpy(out, y, (size_t)n * sizeof *out);
+        break;
+    case END_ADD:
+        math->add_scaled(job->scale, y, n, out);
+        break;
+    case END_GATE_UP:
+        math->gate_up(job->f, y, up, n, out);
+        break;
+    case END_LOGITS:
+        math->scale_cap(job->scale, job->cap, n, y);
+        memcpy(out, y, (size_t)n * sizeof *out);
+        break;
+    }
+}
+
+/* Updates a row's argmax with its logits from column0 on. */
+static void note_argmax(const math_kernels *math, const float *logits, int32_t n, int32_t column0, row_argmax *to) {
+    float value = math->largest(logits, n);
+    bool is_it = value > to->value || (value == to->value && column0 < to->id);
+    if (isnan(value)) {
+        to->value = NAN; /* and stays NaN: no comparison with it is true */
+    } else if (is_it) {
+        int32_t i = 0;
+        while (logits[i] != value) {
+            i++;
+        }
+        *to = (row_argmax){value, column0 + i};
+    }
+}
+
+/* Quantises a tile's activations as groups. Kernels quantise GROUPS_AT_ONCE together. Where a row of the tile has fewer, all rows are
+ * quantised as one, in the second tile, which is free by then. */
+static void store_groups(const product_job *job, int32_t n_rows, int32_t n, float *y, float *up, float *out) {
+    const int32_t n_floats = n / COLUMNS_A_FLOAT;
+    const bool is_narrow = n < GROUPS_AT_ONCE * PACK_GROUP;
+    job->b->math->gate_up(job->f, y, up, n_rows * n, y);
+    if (is_narrow) {
+        job->b->linear->quantise[ROWS_GROUPS](y, n_rows * n, up);
+    }
+    for (int32_t r = 0; r < n_rows; r++, out += job->widths[0]) {
+        if (is_narrow) {
+            memcpy(out, up + r * n_floats, (size_t)n_floats * sizeof *out);
+        } else {
+            job->b->linear->quantise[ROWS_GROUPS](y + r * n, n, out);
+        }
+    }
+}
+
+static row_argmax *worker_argmax(const cpu_backend *b, int32_t worker) {
+    return b->linear_state->largest + (int64_t)worker * b->limits.max_out;
+}
+
+/* Prefetches the cache lines of a tile's results while they are computed. */
+static void prefetch(const float *out, int32_t n_rows, int32_t n_columns, int32_t width) {
+    for (int32_t r = 0; r < n_rows; r++, out += width) {
+        for (int32_t c = 0; c < n_columns; c += LINE_FLOATS) {
+            __builtin_prefetch(out + c, 1);
+        }
+    }
+}
+
+static void product_task(void *context, int32_t task, int32_t worker) {
+    const product_job *job = context;
+    int32_t use = 0;
+    while (task >= n_tasks_of(job, job->weights[use])) {
+        task -= n_tasks_of(job, job->weights[use++]);
+    }
+    const linear *w = job->weights[use];
+    int32_t block0 = task * job->task_blocks, left = w->layout.n_blocks - block0;
+    int32_t n_blocks = left < job->task_blocks ? left : job->task_blocks;
+    int32_t column0 = block0 * PACK_LANES, stride = n_blocks * PACK_LANES;
+    int32_t n_columns = w->layout.n_out - column0 < stride ? w->layout.n_out - column0 : stride;
+    float *y = job->b->linear_state->tiles + (size_t)worker * 2 * LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    float *up = y + LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS;
+    void *scratch = job->b->linear_state->scratch + (size_t)worker * LINEAR_SCRATCH_BYTES;
+    for (int32_t row0 = 0; row0 < job->n_rows; row0 += LINEAR_TILE_ROWS) {
+        int32_t n_rows = job->n_rows - row0 < LINEAR_TILE_ROWS ? job->n_rows - row0 : LINEAR_TILE_ROWS;
+        int32_t columns_a_float = job->to_groups ? COLUMNS_A_FLOAT : 1, width = job->widths[use];
+        float *out = job->out[use] + (int64_t)row0 * width + column0 / columns_a_float;
+        prefetch(out, n_rows, n_columns / columns_a_float, width);
+        tile_product(job, w, row0, n_rows, block0, n_blocks, y, scratch);
+        if (job->end == END_GATE_UP) {
+            tile_product(job, job->weights[1], row0, n_rows, block0, n_blocks, up, scratch);
+        }
+        if (job->to_groups) {
+            store_groups(job, n_rows, n_columns, y, up, out);
+        }
+        for (int32_t r = 0; r < n_rows && !job->to_groups; r++) {
+            tile_end(job, y + r * stride, up + r * stride, n_columns, out + (int64_t)r * width);
+            if (job->end == END_LOGITS) {
+                note_argmax(job->b->math, y + r * stride, n_columns, column0, &worker_argmax(job->b, worker)[row0 + r]);
+            }
+        }
+    }
+}
+
+static void run_products(product_job *job, rows_job *rows) {
+    if (job->n_rows == 0) {
+        return;
+    }
+    int64_t start_ns = job->b->trace != NULL ? clock_ns() : 0;
+    quantise_rows(rows, job->weights, job->n);
+    if (job->b->trace != NULL) {
+        job->b->rows_ns = clock_ns() - start_ns;
+    }
+    memcpy(job->views, rows->views, sizeof job->views);
+    job->task_blocks = widest_task(job);
+    int32_t n_tasks = 0;
+    for (int32_t i = 0; i < (job->end == END_GATE_UP ? 1 : job->n); i++) {
+        n_tasks += n_tasks_of(job, job->weights[i]);
+    }
+    thread_pool_run(job->b->thread_pool, product_task, job, n_tasks);
+}
+
+static rows_job rows_of(cpu_backend *b, buffer x, const norm *nm) {
+    const cpu_buffer *a = &b->buffers[x.id];
+    return (rows_job){.b = b, .x = a->rows, .width = a->width, .n_rows = b->batch->n_rows, .nm = nm, .is_quantised = a->is_quantised};
+}
+
+static void add_product(product_job *job, const linear_use *use, buffer out) {
+    cpu_buffer *to = &job->b->buffers[out.id];
+    to->is_quantised = false;
+    assert(use->lora == NULL && job->n < MAX_USES && to->width >= use->w->layout.n_out);
+    job->weights[job->n] = use->w;
+    job->out[job->n] = to->rows;
+    job->widths[job->n] = to->width;
+    job->n++;
+}
+
+void cpu_norm_linears(backend *base, buffer x, const norm *nm, const linear_use *uses, int32_t n) {
+    cpu_backend *b = (cpu_backend *)base;
+    rows_job rows = rows_of(b, x, nm);
+    product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_STORE};
+    for (int32_t i = 0; i < n; i++) {
+        assert(uses[i].out.id != x.id);
+        add_product(&job, &uses[i], uses[i].out);
+    }
+    run_products(&job, &rows);
+}
+
+void cpu_linear_add(backend *base, buffer a, const linear_use *w, float scale, buffer x) {
+    cpu_backend *b = (cpu_backend *)base;
+    assert(a.id != x.id);
+    rows_job rows = rows_of(b, a, NULL);
+    product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_ADD, .scale = scale};
+    add_product(&job, w, x);
+    run_products(&job, &rows);
+}
+
+/* True when h's rows can be quantised in place: each row whole in one task. */
+static bool can_be_groups(const cpu_buffer *h, const linear *reader) {
+    return reader != NULL && reader->format == ROWS_GROUPS && h->width % PACK_GROUP == 0 &&
+           linear_row_bytes(ROWS_GROUPS, h->width) <= (size_t)h->width * sizeof *h->rows;
+}
+
+void cpu_norm_gate_up(backend *base, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
+                      const linear *reader) {
+    cpu_backend *b = (cpu_backend *)base;
+    assert(h.id != x.id && gate->w->layout.n_out == up->w->layout.n_out);
+    rows_job rows = rows_of(b, x, nm);
+    product_job job = {.b = b, .n_rows = rows.n_rows, .end = END_GATE_UP, .f = f};
+    add_product(&job, gate, h);
+    add_product(&job, up, h);
+    job.to_groups = b->buffers[h.id].is_quantised = can_be_groups(&b->buffers[h.id], reader);
+    if (job.to_groups) {
+        job.widths[0] = (int32_t)(linear_row_bytes(ROWS_GROUPS, job.widths[0]) / sizeof(float));
+    }
+    assert(reader == NULL || reader->layout.n_in == gate->w->layout.n_out);
+    run_products(&job, &rows);
+}
+
+void cpu_head(backend *base, buffer x, const norm *nm, const linear *w, float scale, float soft_cap) {
+    cpu_backend *b = (cpu_backend *)base;
+    assert(w->layout.n_out == b->n_vocab);
+    rows_job rows = rows_of(b, x, nm);
+    rows.n_rows = b->batch->n_out;
+    rows.rows = b->batch->out_rows;
+    product_job job = {.b = b, .n_rows = rows.n_rows, .n = 1, .end = END_LOGITS, .scale = scale, .cap = soft_cap};
+    job.weights[0] = w;
+    job.out[0] = b->logits;
+    job.widths[0] = b->n_vocab;
+    for (int32_t worker = 0; worker < thread_pool_size(b->thread_pool); worker++) {
+        for (int32_t i = 0; i < rows.n_rows; i++) {
+            worker_argmax(b, worker)[i] = (row_argmax){-INFINITY, INT32_MAX};
+        }
+    }
+    run_products(&job, &rows);
+}
+
+int32_t cpu_argmax(const backend *base, int32_t i) {
+    const cpu_backend *b = (const cpu_backend *)base;
+    row_argmax whole = {-INFINITY, INT32_MAX};
+    assert(i >= 0 && i < b->limits.max_out);
+    for (int32_t worker = 0; worker < thread_pool_size(b->thread_pool); worker++) {
+        const row_argmax *task = &worker_argmax(b, worker)[i];
+        if (isnan(task->value)) {
+            return -1;
+        }
+        whole = task->value > whole.value || (task->value == whole.value && task->id < whole.id) ? *task : whole;
+    }
+    return whole.id;
+}

@@ -1,0 +1,308 @@
+/* Opens Hugging Face directories: JSON files and safetensors, one or several. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "file/open_file.h"
+#include "file/packed.h"
+#include "file/safetensors.h"
+#include "file/show.h"
+
+#define MEBIBYTE            ((size_t)1 << 20)
+#define MAX_JSON_BYTES      (64 * MEBIBYTE)
+#define MAX_TEMPLATE_BYTES  (4 * MEBIBYTE)
+#define MAX_TOKENIZER_BYTES (512 * MEBIBYTE)
+#define MAX_SHARDS          10000
+
+static bool exists(const char *dir, const char *name) {
+    strbuf path = {0};
+    bool there = open_file_join(&path, dir, name, NULL) == QUIRE_OK && access(path.p, F_OK) == 0;
+    strbuf_deinit(&path);
+    return there;
+}
+
+bool hf_is_directory(const char *dir) {
+    return exists(dir, "config.json") || exists(dir, "tokenizer.json");
+}
+
+/* ---- the small files ---- */
+
+/* Reads the bytes of dir/name; empty when it is absent. */
+static quire_err read_optional(model_file *f, const char *dir, const char *name, size_t max_bytes, str *out, quire_error *err) {
+    strbuf path = {0};
+    file_map map = {0};
+    quire_error why;
+    if (f->is_packed) {
+        *out = packed_section(f, name);
+        return QUIRE_OK;
+    }
+    TRY(open_file_join(&path, dir, name, err));
+    quire_err e = open_file_map(f, path.p, max_bytes, &map, &why);
+    strbuf_deinit(&path);
+    if (e != QUIRE_OK && e != QUIRE_NOT_FOUND && err != NULL) {
+        *err = why;
+    }
+    *out = file_map_text(&map);
+    return e == QUIRE_NOT_FOUND ? QUIRE_OK : e;
+}
+
+/* Parses text, the content of dir/name; an absent file (p NULL) leaves *out absent. */
+static quire_err parse(const char *dir, const char *name, str text, json_names names, json_doc *out, quire_error *err) {
+    strbuf path = {0};
+    if (text.p == NULL) {
+        return QUIRE_OK;
+    }
+    TRY(open_file_join(&path, dir, name, err));
+    quire_err e = json_doc_parse(out, text, names, path.p, err);
+    strbuf_deinit(&path);
+    return e;
+}
+
+static quire_err read_json(model_file *f, const char *dir, const char *name, str *text, json_doc *out, quire_error *err) {
+    TRY(read_optional(f, dir, name, MAX_JSON_BYTES, text, err));
+    return parse(dir, name, *text, JSON_NAMES_LAST, out, err);
+}
+
+/* tokenizer_config.json's template: a string, or the one named "default" of several. */
+static str configured_template(const json_doc *config) {
+    json_value *v = json_doc_find(config, "chat_template");
+    meta_value whole = json_doc_meta(v);
+    if (whole.kind == META_STR) {
+        return whole.s;
+    }
+    for (size_t i = 0; whole.kind == META_ARRAY && i < whole.n; i++) {
+        json_value *entry = json_at(v, i);
+        if (str_is(json_get_str(entry, "name"), "default")) {
+            meta_value text = json_doc_meta(json_get(entry, "template"));
+            return text.kind == META_STR ? text.s : (str){0};
+        }
+    }
+    return (str){0};
+}
+
+quire_err hf_read_texts(model_file *f, quire_error *err) {
+    vocab *v = &f->vocab;
+    const char *dir = f->path;
+    *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    TRY(read_json(f, dir, "config.json", &f->config_text, &f->config, err));
+    TRY(read_json(f, dir, "generation_config.json", &f->generation_text, &f->generation, err));
+    TRY(read_json(f, dir, "tokenizer_config.json", &v->tokenizer_config_json, &f->tokenizer_config, err));
+    TRY(read_optional(f, dir, "special_tokens_map.json", MAX_JSON_BYTES, &v->special_tokens_map_json, err));
+    TRY(read_optional(f, dir, "tokenizer.json", MAX_TOKENIZER_BYTES, &v->tokenizer_json, err));
+    if (v->tokenizer_json.n > 0) {
+        v->source = VOCAB_TOKENIZER_JSON;
+    }
+    TRY(read_optional(f, dir, "chat_template.jinja", MAX_TEMPLATE_BYTES, &f->template_text, err));
+    f->chat_template = f->template_text.n > 0 ? f->template_text : configured_template(&f->tokenizer_config);
+    v->tables = packed_section(f, PACKED_TABLES);
+    return QUIRE_OK;
+}
+
+/* ---- the weights ---- */
+
+/* Names of the safetensors files, sorted; part i of the tensor directory is shard i. */
+typedef struct shard_list {
+    char **names;
+    size_t n, cap;
+} shard_list;
+
+static void shards_deinit(shard_list *l) {
+    for (size_t i = 0; i < l->n; i++) {
+        mem_free(l->names[i]);
+    }
+    mem_free(l->names);
+}
+
+static int compare_texts(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool shards_add(shard_list *l, const char *name) {
+    void *names = l->names;
+    bool ok = mem_grow_(&names, &l->cap, l->n + 1, sizeof *l->names);
+    l->names = names;
+    char *copy = ok ? mem_dup(name, strlen(name)) : NULL;
+    if (copy != NULL) {
+        l->names[l->n++] = copy;
+    }
+    return copy != NULL;
+}
+
+static int32_t shards_find(const shard_list *l, const char *name) {
+    char *const *at = l->n > 0 ? bsearch(&name, l->names, l->n, sizeof *l->names, compare_texts) : NULL;
+    return at == NULL ? -1 : (int32_t)(at - l->names);
+}
+
+/* True for a plain file name, which cannot lead out of the directory. */
+static bool is_plain_name(str name) {
+    return name.n > 0 && name.p[0] != '.' && memchr(name.p, '/', name.n) == NULL && memchr(name.p, '\\', name.n) == NULL &&
+           memchr(name.p, 0, name.n) == NULL;
+}
+
+/* Lists the shards that the index names, each once. */
+static quire_err list_indexed(const model_file *f, const json_doc *index, shard_list *out, quire_error *err) {
+    json_value *map = json_doc_find(index, "weight_map");
+    if (!json_is(map, JSON_KIND_OBJECT)) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s/model.safetensors.index.json: no weight_map; download it again", f->path);
+    }
+    const char *last = "";
+    for (json_member m = {0}; json_next(map, &m);) {
+        if (!is_plain_name(json_str(m.value))) {
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s/model.safetensors.index.json: tensor %s: its file must be a plain name inside the directory", f->path,
+                           show_name(str_of(m.name)).text);
+        }
+        const char *name = json_str(m.value).p;
+        if (strcmp(name, last) != 0 && !shards_add(out, name)) { /* adjacent tensors mostly share a file */
+            return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
+        }
+        last = name;
+    }
+    return QUIRE_OK;
+}
+
+/* Sorts and drops repetitions. */
+static void shards_unique(shard_list *l) {
+    if (l->n == 0) {
+        return;
+    }
+    qsort(l->names, l->n, sizeof *l->names, compare_texts);
+    size_t n = 1;
+    for (size_t i = 1; i < l->n; i++) {
+        if (strcmp(l->names[i], l->names[n - 1]) == 0) {
+            mem_free(l->names[i]);
+        } else {
+            l->names[n++] = l->names[i];
+        }
+    }
+    l->n = n;
+}
+
+/* Checks that every tensor lies in the file that the index names for it. */
+static quire_err check_index(const model_file *f, const json_doc *index, const shard_list *shards, quire_error *err) {
+    for (json_member m = {0}; json_next(json_doc_find(index, "weight_map"), &m);) {
+        str tensor = str_of(m.name), file = json_str(m.value);
+        int32_t i = tensor_dir_find(&f->tensors, tensor);
+        bool right = i >= 0 ? f->tensors.parts[i] == shards_find(shards, file.p) : tensor_dir_why_unread(&f->tensors, tensor) != NULL;
+        if (!right) {
+            return err_set(err, QUIRE_BAD_FILE, -1,
+                           "%s/model.safetensors.index.json: tensor %s is not in %s; the files are of different models", f->path,
+                           show_name(tensor).text, show_name(file).text);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static bool has_suffix(const char *s, const char *suffix) {
+    size_t n = strlen(s), m = strlen(suffix);
+    return n >= m && strcmp(s + n - m, suffix) == 0;
+}
+
+/* Lists every model*.safetensors of the directory. *has_pickles becomes true when there are weights as PyTorch pickles. */
+static quire_err list_directory(const model_file *f, shard_list *out, bool *has_pickles, quire_error *err) {
+    DIR *d = opendir(f->path);
+    if (d == NULL) {
+        return err_set(err, QUIRE_IO, -1, "%s: %s", f->path, strerror(errno));
+    }
+    bool ok = true;
+    for (struct dirent *entry = readdir(d); entry != NULL && ok; entry = readdir(d)) {
+        const char *name = entry->d_name;
+        *has_pickles |= strncmp(name, "pytorch_model", 13) == 0 || has_suffix(name, ".pth");
+        if (strncmp(name, "model", 5) == 0 && has_suffix(name, ".safetensors")) {
+            ok = shards_add(out, name);
+        }
+    }
+    closedir(d);
+    shards_unique(out);
+    return ok ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
+}
+
+/* Checks shards without an index: of model-00001-of-00003.safetensors all three must exist. */
+static quire_err check_complete(const model_file *f, const shard_list *l, quire_error *err) {
+    for (size_t i = 0; i < l->n; i++) {
+        int no, count;
+        if (sscanf(l->names[i], "model-%5d-of-%5d.safetensors", &no, &count) == 2 && count != (int)l->n) {
+            return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s is one of %d files, but there are %d: download the others too", f->path,
+                           l->names[i], count, (int)l->n);
+        }
+    }
+    return QUIRE_OK;
+}
+
+static quire_err add_shards(model_file *f, const shard_list *l, quire_error *err) {
+    if (l->n > MAX_SHARDS) {
+        return err_set(err, QUIRE_BAD_FILE, -1, "%s: %d files of weights are more than any model has", f->path, (int)l->n);
+    }
+    for (size_t i = 0; i < l->n; i++) {
+        strbuf path = {0};
+        file_map map = {0};
+        TRY(open_file_join(&path, f->path, l->names[i], err));
+        quire_err e = open_file_map(f, path.p, SIZE_MAX, &map, err);
+        if (e == QUIRE_NOT_FOUND) {
+            e = err_set(err, e, -1, "%s: the index names it, but it is not there; download it too", path.p);
+        }
+        if (e == QUIRE_OK) {
+            e = safetensors_parse(map.p, map.n, path.p, (int32_t)i, &f->tensors, err);
+        }
+        strbuf_deinit(&path);
+        TRY(e);
+    }
+    return tensor_dir_finish(&f->tensors, f->path, err);
+}
+
+static quire_err open_indexed(model_file *f, shard_list *l, quire_error *err) {
+    json_doc index = {0};
+    str text;
+    TRY(read_optional(f, f->path, "model.safetensors.index.json", MAX_JSON_BYTES, &text, err));
+    TRY(parse(f->path, "model.safetensors.index.json", text, JSON_NAMES_UNIQUE, &index, err));
+    quire_err e = list_indexed(f, &index, l, err);
+    shards_unique(l);
+    if (e == QUIRE_OK) {
+        e = add_shards(f, l, err);
+    }
+    if (e == QUIRE_OK) {
+        e = check_index(f, &index, l, err);
+    }
+    json_doc_deinit(&index);
+    return e;
+}
+
+static quire_err open_listed(model_file *f, shard_list *l, quire_error *err) {
+    bool has_pickles = false;
+    TRY(list_directory(f, l, &has_pickles, err));
+    if (l->n == 0 && has_pickles) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1, "%s: its weights are PyTorch pickles, which are programs; convert them to safetensors",
+                       f->path);
+    }
+    TRY(check_complete(f, l, err));
+    return add_shards(f, l, err);
+}
+
+/* Opens model.safetensors, else the shards of the index, else every model*.safetensors. */
+static quire_err open_weights(model_file *f, quire_error *err) {
+    shard_list shards = {0};
+    quire_err e;
+    if (exists(f->path, "model.safetensors")) {
+        e = shards_add(&shards, "model.safetensors") ? add_shards(f, &shards, err)
+                                                     : err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for its files", f->path);
+    } else if (exists(f->path, "model.safetensors.index.json")) {
+        e = open_indexed(f, &shards, err);
+    } else {
+        e = open_listed(f, &shards, err);
+    }
+    shards_deinit(&shards);
+    return e;
+}
+
+quire_err hf_open(model_file *f, const char *dir, quire_error *err) {
+    f->format = MODEL_HF;
+    if (!hf_is_directory(dir)) {
+        return err_set(err, QUIRE_BAD_FILE, -1,
+                       "%s: a directory without config.json; name a GGUF file or the directory of a Hugging Face model", dir);
+    }
+    TRY(hf_read_texts(f, err));
+    return open_weights(f, err);
+}
