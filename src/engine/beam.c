@@ -184,7 +184,7 @@ static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
     int32_t n_vocab = e->desc->n_vocab;
     float *raw = e->step.raw;
     sample_result result = NOT_SAMPLED;
-    sample_row row = {.goal = SAMPLE_ADJUST, .logits = logits, .context = step_sample_context(e, b->seq), .result = &result};
+    sample_row row = {.goal = SAMPLE_ADJUST, .logits = logits, .context = step_sample_context(b->seq), .result = &result};
     double normalizer = logprobs_normalizer(logits, n_vocab);
     if (g->width > 0) {
         memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);

@@ -125,10 +125,18 @@ void draft_step_verify(engine *e, int32_t item, int32_t out) {
     }
 }
 
-void draft_step_forget(engine *e, sequence *s, bool over) {
+static void forget(engine *e, sequence *s, bool over) {
     s->draft.tree.n = s->draft.n_jump_forward = 0;
     s->draft.n_known = s->task.n_known;
     if (e->drafter && e->drafter->ops->forget) {
         e->drafter->ops->forget(e->drafter, &s->draft, over);
     }
+}
+
+void draft_step_preempted(engine *e, sequence *s) {
+    forget(e, s, false);
+}
+
+void draft_step_ended(engine *e, sequence *s) {
+    forget(e, s, true);
 }

@@ -19,7 +19,8 @@ void draft_step_propose(engine *e);
 /* Samples for item `item`, whose known tokens are all computed and committed, as far as its drafts are accepted, and counts these. `out` is
  * its first sampled row of logits, in out_rows. Afterwards its tables hold exactly what is computed. */
 void draft_step_verify(engine *e, int32_t item, int32_t out);
-/* Calls the drafter's forget for s, which releases its pages. */
-void draft_step_forget(engine *e, sequence *s, bool over);
+/* The drafter forgets what it keeps about s, which is about to release its pages; one that ends may leave its output to be guessed from. */
+void draft_step_preempted(engine *e, sequence *s);
+void draft_step_ended(engine *e, sequence *s);
 
 #endif

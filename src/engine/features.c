@@ -35,16 +35,6 @@ static void service_ended(engine *e, sequence *s) {
     service_counters_leave(&e->sched.service, s->task.tenant_slot);
 }
 
-/* ---- drafts ---- */
-
-static void draft_preempted(engine *e, sequence *s) {
-    draft_step_forget(e, s, false);
-}
-
-static void draft_ended(engine *e, sequence *s) {
-    draft_step_forget(e, s, true);
-}
-
 /* ---- the table ---- */
 
 /* The handlers of an event, in the order in which they are called. */
@@ -55,10 +45,10 @@ HANDLERS(planning, engine *e) = {beam_resume, draft_step_propose};
 HANDLERS(planned, engine *e) = {explain_waiting};
 HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
 HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
-HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiering_forget, draft_preempted};
+HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiering_forget, draft_step_preempted};
 HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed};
 HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
-HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, swap_drop, tiering_forget, draft_ended, service_ended, stats_ended};
+HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, swap_drop, tiering_forget, draft_step_ended, service_ended, stats_ended};
 
 #define RAISE(event, ...)                                                                      \
     for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {          \

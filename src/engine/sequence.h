@@ -37,7 +37,6 @@ typedef struct sequence {
     request_id id;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
     int32_t n_given;          /* tokens at submission: the prompt, and for a branch the tokens generated before */
-    uint32_t sample_index;
 
     /* The reader's, used in every step; and what both write, but seldom. */
     _Alignas(MEM_ALIGN) int32_t n_read; /* tokens that its reader has popped */
@@ -64,13 +63,14 @@ typedef struct sequence {
     bool retains;
     kv_retention retention;
     draft_seq draft;
+    sample_context context; /* of its samples; n_tokens and the noise are each sample's own */
     sampling_params sampling;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
     size_t n_namespace;
 } sequence;
 
 /* Makes a sequence, which takes r->tokens and grows them to n_max. On failure r->tokens stays the caller's. */
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out);
+quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out);
 /* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */
 void sequence_drop(sequence *s);
 

@@ -20,15 +20,10 @@ quire_err step_sample_open(engine *e) {
     return sample_pool_open(e->desc->n_vocab, e->options.max_model_len, n_workers, run_tasks, e->b, &e->samples);
 }
 
-sample_context step_sample_context(const engine *e, sequence *s) {
-    return (sample_context){.params = &s->sampling,
-                            .tokens = s->task.tokens,
-                            .n_tokens = s->task.n_known,
-                            .n_prompt = s->task.n_prompt,
-                            .sample_index = s->sample_index,
-                            .eos = e->desc->eos,
-                            .n_eos = e->desc->n_eos,
-                            .mirostat_mu = &s->mirostat_mu};
+sample_context step_sample_context(const sequence *s) {
+    sample_context c = s->context;
+    c.n_tokens = s->task.n_known;
+    return c;
 }
 
 /* Whether the item's one sample is from one row of logits that nothing else uses. */
@@ -57,7 +52,7 @@ void step_sample_plain(engine *e) {
         assert(s->sampled.token < 0);
         if (is_plain(e, i) && !take_argmax(e, s, a->out0[i])) {
             a->plain[n++] = (sample_row){
-                .logits = e->b->ops->logits(e->b, a->out0[i]), .context = step_sample_context(e, s), .result = &s->sampled};
+                .logits = e->b->ops->logits(e->b, a->out0[i]), .context = step_sample_context(s), .result = &s->sampled};
         }
     }
     sample_batch(&e->samples, a->plain, n);
@@ -71,7 +66,7 @@ void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w) {
     }
     if (result.token < 0 && result.error == QUIRE_OK) {
         int64_t start_ns = clock_ns();
-        sample_row row = {.logits = logits, .context = step_sample_context(e, s), .result = &result};
+        sample_row row = {.logits = logits, .context = step_sample_context(s), .result = &result};
         if (w != NULL && verify_is_judged(w)) {
             verify_judge(w, &e->samples, &row);
         } else {

@@ -14,7 +14,7 @@ void step_sample_plain(engine *e);
 /* Samples s's next token from a row of logits, which it changes, and commits the token. w: the walk down its drafts, or NULL. */
 void step_sample(engine *e, sequence *s, float *logits, const verify_walk *w);
 /* The context with which the next token of s is sampled. */
-sample_context step_sample_context(const engine *e, sequence *s);
+sample_context step_sample_context(const sequence *s);
 
 /* Whether the last hidden states of rows row0..row0+n of the batch are finite: NaN and infinity never reach the prefix cache. A sequence
  * that fails ends with QUIRE_NUMERIC and its pages are dropped; rows of others are not affected (docs/design.md, Determinism). The rows are

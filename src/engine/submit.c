@@ -104,7 +104,7 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
             own.prompt_logprobs_width = k < n ? r->prompt_logprobs_width : 0;
             own.explain = r->explain && k < n;
         }
-        TRY(sequence_new(&own, n_max, e->layout.n_groups, e->options.page_tokens, &s));
+        TRY(sequence_new(&own, e->desc, n_max, e->layout.n_groups, e->options.page_tokens, &s));
         s->user = k < n ? users[k] : NULL;
         s->next_child = *parent;
         *parent = s;

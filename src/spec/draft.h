@@ -61,10 +61,8 @@ typedef struct draft_options {
 typedef struct draft_seq {
     /* The sequence; the caller's, which sets n_known before each call. All else is constant. */
     int32_t *tokens; /* prompt and output; what lies behind n_known is scratch memory for drafters, as far as a draft may reach */
-    int32_t n_known, n_prompt;
-    const sampling_params *sampling;
-    uint32_t sample_index;
-    const float *mirostat_mu;
+    int32_t n_known;
+    const sample_context *context; /* its samples' */
     const uint8_t *namespace; /* [n_namespace <= KV_NAMESPACE_BYTES] outputs are shared within a namespace only */
     size_t n_namespace;
 

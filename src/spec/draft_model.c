@@ -24,12 +24,12 @@ typedef struct model_drafter {
     draft_target target;
     kv_cache cache;                    /* without an index: nothing is reused */
     model_seq *seqs;
-    int32_t *tokens, *positions, *out_rows;
+    int32_t *tokens, *positions, *out_rows; /* the batch's arrays */
     kv_slot *slots[KV_MAX_GROUPS];
     batch_seq *batch_seqs;
     attn_item *work;
-    model_seq **drafting;                   /* [n_seqs] those whose next row gives a token */
-    int32_t n_drafting, max_work;
+    int32_t max_work;
+    model_seq **drafting;              /* [rows.n_out] whose token an out row gives */
     kv_copies copies;                  /* always empty: pages are not shared */
     float *distributions;              /* [n_seqs][n_tokens][n_vocab] with rejection sampling, else NULL */
     batch rows;
@@ -68,7 +68,7 @@ static model_seq *take_seq(model_drafter *d, draft_seq *s) {
     if (at->kv.n_computed > s->n_agreed) {
         kv_seq_truncate(&d->cache, &at->kv, s->n_agreed);
     }
-    at->mirostat_mu = *s->mirostat_mu;
+    at->mirostat_mu = *s->context->mirostat_mu;
     at->last = DRAFT_ROOT;
     s->n_agreed = s->n_known;
     return at;
@@ -88,29 +88,27 @@ static bool reserve(model_drafter *d, model_seq *at, int32_t n) {
 /* Adds a sequence's next n rows to the batch; its pages are reserved. Logits are wanted behind the last row when that is the last known
  * token. */
 static void add_rows(model_drafter *d, model_seq *at, int32_t n, int32_t n_tokens) {
+    int32_t row0 = d->rows.n_rows, p0 = at->kv.n_computed;
     batch_seq *q = &d->batch_seqs[d->rows.n_seqs++];
-    *q = (batch_seq){.row0 = d->rows.n_rows, .n_rows = n, .n_tokens = at->kv.n_computed + n};
+    *q = (batch_seq){.row0 = row0, .n_rows = n, .n_tokens = p0 + n};
+    memcpy(d->tokens + row0, at->s->tokens + p0, (size_t)n * sizeof *d->tokens);
     for (int32_t i = 0; i < n; i++) {
-        int32_t row = d->rows.n_rows++, p = at->kv.n_computed + i;
-        d->tokens[row] = at->s->tokens[p];
-        d->positions[row] = p;
-        for (int32_t g = 0; g < d->options.model.layout->n_groups; g++) {
-            d->slots[g][row] = (kv_slot){kv_seq_slot(&d->cache, &at->kv, g, p)};
-        }
+        d->positions[row0 + i] = p0 + i;
     }
-    for (int32_t g = 0; g < d->options.model.layout->n_groups; g++) {
+    for (int32_t g = 0; g < at->kv.n_tables; g++) {
+        kv_seq_slots(&d->cache, &at->kv, g, p0, n, d->slots[g] + row0);
         q->pages[g] = &at->kv.tables[g].pages->v;
     }
+    d->rows.n_rows += n;
     kv_seq_advance(&at->kv, n);
     if (at->kv.n_computed == n_tokens) {
+        d->drafting[d->rows.n_out] = at;
         d->out_rows[d->rows.n_out++] = d->rows.n_rows - 1;
-        d->drafting[d->n_drafting++] = at;
     }
 }
 
 static void begin_pass(model_drafter *d) {
     d->rows.n_rows = d->rows.n_seqs = d->rows.n_out = 0;
-    d->n_drafting = 0;
 }
 
 static void run_pass(model_drafter *d) {
@@ -129,7 +127,7 @@ static int32_t n_guessed(const model_seq *at) {
 static bool draw(const model_drafter *d, const model_seq *at, sample_row *row) {
     draft_seq *s = at->s;
     size_t n = (size_t)d->target.desc->n_vocab;
-    row->goal = draft_by_rejection(&d->options, s->sampling) ? SAMPLE_DISTRIBUTION : SAMPLE_TOKEN;
+    row->goal = draft_by_rejection(&d->options, s->context->params) ? SAMPLE_DISTRIBUTION : SAMPLE_TOKEN;
     sample_batch(d->target.samples, row, 1);
     if (row->goal == SAMPLE_DISTRIBUTION && row->result->error == QUIRE_OK) {
         float *own = d->distributions + (size_t)(s->model_seq - 1) * (size_t)d->options.n_tokens * n;
@@ -160,16 +158,9 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     const model_desc *desc = d->target.desc;
     int32_t n = s->n_known + n_guessed(at), n_likeliest = at->last == DRAFT_ROOT && wanted->width > 1 ? wanted->width : 0;
     sample_result result = NOT_SAMPLED;
-    sample_row row = {.logits = d->options.model.b->ops->logits(d->options.model.b, i),
-                      .context = {.params = s->sampling,
-                                  .tokens = s->tokens,
-                                  .n_tokens = n,
-                                  .n_prompt = s->n_prompt,
-                                  .sample_index = s->sample_index,
-                                  .eos = desc->eos,
-                                  .n_eos = desc->n_eos,
-                                  .mirostat_mu = &at->mirostat_mu},
-                      .result = &result};
+    sample_row row = {.logits = d->options.model.b->ops->logits(d->options.model.b, i), .context = *s->context, .result = &result};
+    row.context.n_tokens = n;
+    row.context.mirostat_mu = &at->mirostat_mu;
     n_likeliest = n_likeliest < desc->n_vocab ? n_likeliest : desc->n_vocab;
     logprobs_top(row.logits, desc->n_vocab, 0.0, n_likeliest, likeliest);
     if (!draw(d, at, &row)) {
@@ -178,7 +169,7 @@ static bool sample_draft(model_drafter *d, model_seq *at, int32_t i) {
     s->tokens[n] = result.token;
     at->last = draft_tree_add(&s->tree, at->last, result.token);
     add_others(s, likeliest, n_likeliest);
-    return n_guessed(at) < wanted->depth && s->tree.n < wanted->nodes && end_token_kind(s->sampling, desc, result.token) == END_NONE;
+    return n_guessed(at) < wanted->depth && s->tree.n < wanted->nodes && end_token_kind(s->context->params, desc, result.token) == END_NONE;
 }
 
 /* The first pass: computes the known tokens of the sequences to draft for, as far as the rows of a step suffice. */
@@ -200,7 +191,7 @@ static void catch_up(model_drafter *d, draft_seq *const *seqs, int32_t n) {
 
 /* Samples for those that the last pass gave logits, and fills the next batch with those that continue. */
 static void sample_all(model_drafter *d) {
-    int32_t n = d->n_drafting;
+    int32_t n = d->rows.n_out;
     begin_pass(d);
     for (int32_t i = 0; i < n; i++) {
         model_seq *at = d->drafting[i]; /* entries before i are written, none from i on */

@@ -3,19 +3,12 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kv/index.h"
+#include "kv/namespace.h"
 
 #define MAX_NAMESPACES 256
 #define MAX_TEXTS      16384
 #define MIN_TEXT       2 /* shorter outputs are not kept */
 #define MAX_TEXT       (SUFFIX_TEXTS / 4) /* tokens of one output that are kept */
-
-/* The recent outputs of one namespace, which are under one root of the tree. */
-typedef struct namespace {
-    int32_t root, n_texts; /* n_texts 0: free */
-    size_t n_name;
-    uint8_t name[KV_NAMESPACE_BYTES];
-} namespace;
 
 /* An output that is in the tree: ring[from .. from + n). */
 typedef struct text {
@@ -26,7 +19,7 @@ typedef struct suffix_drafter {
     drafter head;
     draft_options options;
     suffix_tree *tree;
-    namespace namespaces[MAX_NAMESPACES];
+    kv_namespaces namespaces; /* each with its root in the tree, and with as many paths as it has texts */
     text *texts;   /* [MAX_TEXTS] a queue: the oldest at first */
     int32_t first, n_texts, max_texts;
     int32_t *ring; /* [SUFFIX_TEXTS] */
@@ -35,38 +28,35 @@ typedef struct suffix_drafter {
 
 /* ---- recent outputs ---- */
 
+/* Uncounts a text of a namespace, which ends with the last one. */
+static void leave_namespace(suffix_drafter *d, int32_t i) {
+    if (--d->namespaces.slots[i].n_paths == 0) {
+        suffix_tree_drop(d->tree, d->namespaces.slots[i].root);
+        kv_namespaces_remove(&d->namespaces, i);
+    }
+}
+
 static void drop_oldest(suffix_drafter *d) {
     const text *t = &d->texts[d->first];
-    namespace *in = &d->namespaces[t->namespace];
-    suffix_tree_take(d->tree, in->root, d->ring + t->from, t->n, t->n);
-    if (--in->n_texts == 0) {
-        suffix_tree_drop(d->tree, in->root);
-    }
+    suffix_tree_take(d->tree, d->namespaces.slots[t->namespace].root, d->ring + t->from, t->n, t->n);
+    leave_namespace(d, t->namespace);
     d->first = (d->first + 1) % MAX_TEXTS;
     d->n_texts--;
 }
 
 static int32_t find_namespace(const suffix_drafter *d, const draft_seq *s) {
-    for (int32_t i = 0; i < MAX_NAMESPACES; i++) {
-        const namespace *at = &d->namespaces[i];
-        if (at->n_texts > 0 && at->n_name == s->n_namespace && memcmp(at->name, s->namespace, s->n_namespace) == 0) {
-            return i;
-        }
-    }
-    return -1;
+    return kv_namespaces_find(&d->namespaces, NAMESPACE_PLAIN, s->namespace, s->n_namespace);
 }
 
-/* s's namespace, made if need be, with one text more to come; -1 when all are in use. */
+/* Counts a text more in s's namespace, which is made if need be; NAMESPACE_NONE when all are in use. */
 static int32_t enter_namespace(suffix_drafter *d, const draft_seq *s) {
-    int32_t i = find_namespace(d, s);
-    for (int32_t k = 0; i < 0 && k < MAX_NAMESPACES; k++) {
-        i = d->namespaces[k].n_texts == 0 ? k : -1;
+    int32_t i = find_namespace(d, s), root = SUFFIX_NONE;
+    if (i == NAMESPACE_NONE && d->namespaces.n < MAX_NAMESPACES && (root = suffix_tree_root(d->tree)) != SUFFIX_NONE) {
+        i = kv_namespaces_add(&d->namespaces, NAMESPACE_PLAIN, s->namespace, s->n_namespace);
+        d->namespaces.slots[i].root = root;
     }
-    if (i >= 0 && d->namespaces[i].n_texts == 0) {
-        d->namespaces[i].root = suffix_tree_root(d->tree);
-        d->namespaces[i].n_name = s->n_namespace;
-        memcpy(d->namespaces[i].name, s->namespace, s->n_namespace);
-        i = d->namespaces[i].root == SUFFIX_NONE ? -1 : i;
+    if (i != NAMESPACE_NONE) {
+        d->namespaces.slots[i].n_paths++;
     }
     return i;
 }
@@ -87,30 +77,27 @@ static int32_t ring_place(suffix_drafter *d, int32_t n) {
 
 /* Keeps the output of a sequence that ends. */
 static void keep_output(suffix_drafter *d, const draft_seq *s) {
-    int32_t n = s->n_known - s->n_prompt;
+    int32_t n = s->n_known - s->context->n_prompt;
     n = n < MAX_TEXT ? n : MAX_TEXT;
     if (n < MIN_TEXT || d->max_texts == 0) {
         return;
     }
     int32_t from = ring_place(d, n), in = enter_namespace(d, s);
-    while (in < 0 && d->n_texts > 0) {
+    while (in == NAMESPACE_NONE && d->n_texts > 0) {
         drop_oldest(d);
         in = enter_namespace(d, s);
     }
-    if (in < 0) {
+    if (in == NAMESPACE_NONE) {
         return;
     }
-    memcpy(d->ring + from, s->tokens + s->n_prompt, (size_t)n * sizeof *d->ring);
-    d->namespaces[in].n_texts++; /* keeps the namespace while others are dropped */
-    int32_t put = 0;
-    while ((put = suffix_tree_put(d->tree, d->namespaces[in].root, d->ring + from, n, put)) < n && d->n_texts > 0) {
-        drop_oldest(d);
+    memcpy(d->ring + from, s->tokens + s->context->n_prompt, (size_t)n * sizeof *d->ring);
+    int32_t put = 0, root = d->namespaces.slots[in].root;
+    while ((put = suffix_tree_put(d->tree, root, d->ring + from, n, put)) < n && d->n_texts > 0) {
+        drop_oldest(d); /* the namespace stays: it counts the new text already */
     }
     if (put < n) {
-        suffix_tree_take(d->tree, d->namespaces[in].root, d->ring + from, n, put);
-        if (--d->namespaces[in].n_texts == 0) {
-            suffix_tree_drop(d->tree, d->namespaces[in].root);
-        }
+        suffix_tree_take(d->tree, root, d->ring + from, n, put);
+        leave_namespace(d, in);
         return;
     }
     d->texts[(d->first + d->n_texts++) % MAX_TEXTS] = (text){from, n, in};
@@ -166,7 +153,7 @@ static void propose_one(const suffix_drafter *d, draft_seq *s) {
     draft_tree own = {0};
     int32_t in = find_namespace(d, s);
     double own_score = guess(d, s->own.root, s, &own);
-    double score = guess(d, in < 0 ? SUFFIX_NONE : d->namespaces[in].root, s, &s->tree);
+    double score = guess(d, in == NAMESPACE_NONE ? SUFFIX_NONE : d->namespaces.slots[in].root, s, &s->tree);
     if (own_score >= score) {
         s->tree = own;
     }
@@ -193,6 +180,7 @@ static void forget(drafter *head, draft_seq *s, bool over) {
 static void suffix_close(drafter *head) {
     suffix_drafter *d = (suffix_drafter *)head;
     suffix_tree_close(d->tree);
+    kv_namespaces_close(&d->namespaces);
     mem_free(d->texts);
     mem_free(d->ring);
     mem_free(d);
@@ -209,7 +197,8 @@ quire_err draft_suffix_open(const draft_options *o, drafter **out) {
     d->max_texts = o->suffix_texts < MAX_TEXTS ? o->suffix_texts : MAX_TEXTS;
     d->texts = mem_new(MAX_TEXTS, sizeof *d->texts);
     d->ring = mem_new(SUFFIX_TEXTS, sizeof *d->ring);
-    if (!d->texts || !d->ring || suffix_tree_open(SUFFIX_NODES, o->suffix_depth, &d->tree) != QUIRE_OK) {
+    if (!d->texts || !d->ring || kv_namespaces_open(&d->namespaces, MAX_NAMESPACES) != QUIRE_OK ||
+        suffix_tree_open(SUFFIX_NODES, o->suffix_depth, &d->tree) != QUIRE_OK) {
         suffix_close(&d->head);
         return QUIRE_NO_MEMORY;
     }

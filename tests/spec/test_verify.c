@@ -92,7 +92,6 @@ static void judged_tokens_are_distributed_as_sampled_ones(void **state) {
     sampling_params_init(&p);
     assert_int_equal(sample_pool_open(N_VOCAB, 16, 1, NULL, NULL, &pool), QUIRE_OK);
     plant(&d);
-    d.sampling = &p;
     sample_context c = {.params = &p};
     memcpy(row, logits, sizeof row);
     assert_int_equal(sampler_distribution(pool.samplers[0], row, &c, &probs), QUIRE_OK);
