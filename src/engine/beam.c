@@ -159,7 +159,6 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         sequence *s = g->beams[i].seq;
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
         tiering_forget(e, s);
-        swap_drop(e, s);
         let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? KV_KEEP : KV_DROP);
     }
     service_counters_leave(&e->service, g->beams[0].seq->task.tenant_slot);

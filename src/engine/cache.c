@@ -39,8 +39,7 @@ int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held) {
     return kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, task_reusable(&s->task), n_held);
 }
 
-/* Counts that s reuses n tokens: of the prompt at its first admission, later of what it knew when it was preempted. */
-static void count_reuse(engine *e, sequence *s, int32_t n) {
+void cache_count_reuse(engine *e, sequence *s, int32_t n) {
     int64_t *total = s->task.n_admitted == 1 ? &e->stats.prompt_tokens_reused : &e->stats.known_tokens_reused;
     *total += n - s->task.n_reused;
     s->task.n_reused = n;
@@ -54,7 +53,7 @@ void cache_admit(engine *e, sequence *s) {
     s->task.n_admitted++;
     s->task.n_reused = 0;
     *(s->task.n_admitted == 1 ? &e->stats.prompt_tokens_queried : &e->stats.known_tokens_queried) += s->task.n_known;
-    count_reuse(e, s, s->task.kv.n_computed);
+    cache_count_reuse(e, s, s->task.kv.n_computed);
 }
 
 void cache_publish(engine *e, sequence *s) {
@@ -70,7 +69,7 @@ void cache_keep_whole_pages(engine *e, sequence *s) {
         return;
     }
     kv_seq_truncate(&e->kv, &s->task.kv, keep);
-    count_reuse(e, s, keep);
+    cache_count_reuse(e, s, keep);
 }
 
 bool cache_drop_tail(engine *e, sequence *s) {

@@ -22,6 +22,8 @@ void cache_enter(engine *e, sequence *s);
 int32_t cache_peek(const engine *e, const sequence *s, int32_t *n_held);
 /* Gives s, whose tables are empty, the pages that cache_peek found, and sets its computed tokens. */
 void cache_admit(engine *e, sequence *s);
+/* Counts that s reuses n tokens: of the prompt at its first admission, later of what it knew when it was preempted. */
+void cache_count_reuse(engine *e, sequence *s, int32_t n);
 /* Publishes the full pages among s's computed tokens, also for write-through to tiers. */
 void cache_publish(engine *e, sequence *s);
 /* Releases the part-filled page of s, directly after cache_admit. */

@@ -74,6 +74,22 @@ static void *engine_main(void *arg) {
 
 /* ---- open and close ---- */
 
+static kv_fence read_page(void *b, page_id page, void *host) {
+    ((backend *)b)->ops->kv_read_page(b, page.v, host);
+    return 0;
+}
+
+static kv_fence write_page(void *b, page_id page, const void *host) {
+    ((backend *)b)->ops->kv_write_page(b, page.v, host);
+    return 0;
+}
+
+/* Backends copy pages before the call returns. */
+static bool is_done(void *b, kv_fence fence) {
+    (void)b, (void)fence;
+    return true;
+}
+
 static quire_err open_tables(engine *e) {
     int32_t n = e->options.max_requests;
     e->entries = mem_new((size_t)n, sizeof *e->entries);
@@ -105,6 +121,7 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     const engine_options *o = &e->options;
     e->layout = *layout;
     e->desc = model_description(e->m);
+    e->mover = (kv_mover){.context = e->b, .page_bytes = layout->page_bytes, .read = read_page, .write = write_page, .done = is_done};
     e->limits = (sched_limits){.max_rows = o->max_batched_tokens,
                                .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
                                .max_seqs = o->max_seqs,
@@ -117,8 +134,8 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
     kv_cache_options cache = cache_options(e);
     TRY(tiering_open(e, kv_cache_cap_entries(&cache), err));
-    TRY(swap_open(e, err));
     TRY(cache_open(e));
+    TRY(swap_open(e, err));
     TRY(batch_sample_open(e));
     TRY(service_counters_open(&e->service, MAX_TENANTS));
     TRY(step_open(e));
@@ -189,7 +206,6 @@ void engine_close(engine *e) {
     service_counters_close(&e->service);
     batch_sample_close(e);
     tiering_close(e);
-    swap_close(e);
     kv_cache_close(&e->kv);
     if (e->in_wake.fd >= 0) {
         wake_deinit(&e->in_wake);

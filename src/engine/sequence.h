@@ -59,8 +59,6 @@ typedef struct sequence {
     struct sequence *fork_from;
     int32_t fork_position;
     bool fork_replaces;
-    int32_t swap_frames;      /* its first frame in the swap space + 1, or 0: it has none */
-    int32_t swap_from, swap_tokens; /* which of its tokens the frames hold: swap_from..swap_tokens; swap_from is a page's start */
     tier_wait tier_wait;
     int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
     bool retains;

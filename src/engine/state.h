@@ -11,6 +11,7 @@
 #include "kv/kv_cache.h"
 #include "sample/sampler.h"
 #include "sched/admission_policy.h"
+#include "sched/preempt_cost.h"
 #include "sched/sched.h"
 #include "sched/step_cost.h"
 
@@ -45,7 +46,6 @@ typedef struct step_arrays {
 } step_arrays;
 
 typedef struct tiering tiering;
-typedef struct swap swap;
 
 typedef struct audit_file audit_file;
 
@@ -77,7 +77,8 @@ struct engine {
     kv_cache kv;
     audit_file *audit_file;  /* NULL: none */
     tiering *tiering;        /* NULL: no tiers */
-    swap *swap;              /* NULL: no swap space */
+    kv_mover mover;          /* of the backend's pages */
+    copy_cost swap_out_cost, swap_in_cost; /* of a page */
     sampler **samplers, *sampler; /* one for each thread that samples (batch_sample.h), and the first of them, the engine thread's */
     int32_t n_samplers;
     drafter *drafter;        /* NULL: none */

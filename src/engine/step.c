@@ -30,7 +30,6 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
     }
     fork_hand_on(e, s);
     tiering_forget(e, s);
-    swap_drop(e, s);
     draft_forget(e, s, true);
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
     kv_seq_close(&e->kv, &s->task.kv);
@@ -249,7 +248,7 @@ static void plan_step(engine *e) {
     describe_shares(e, n_waiting);
     for (int32_t i = 0; i < n_waiting; i++) {
         describe(e, a->candidates[i], &a->waiting[i]);
-        a->waiting[i].n_computed = swap_peek(e, a->candidates[i], cache_peek(e, a->candidates[i], &a->waiting[i].n_pages));
+        a->waiting[i].n_computed = kv_seq_swap_peek(&e->kv, &a->candidates[i]->task.kv, cache_peek(e, a->candidates[i], &a->waiting[i].n_pages));
         prefix_wait_find(e, a->candidates, i);
     }
     e->limits.cost = step_cost_fit(&e->step_cost);

@@ -87,7 +87,13 @@ quire_err kv_cache_open(const kv_cache_options *o, kv_cache *out) {
     return e;
 }
 
+quire_err kv_cache_add_swap(kv_cache *c, const kv_mover *mover, int64_t bytes) {
+    c->mover = mover;
+    return kv_swap_open(bytes, mover, &c->swap);
+}
+
 void kv_cache_close(kv_cache *c) {
+    kv_swap_close(&c->swap);
     if (c->index != NULL) {
         kv_index_close(c->index);
     }
