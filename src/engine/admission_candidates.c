@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "engine/cache.h"
 #include "engine/prefix_wait.h"
-#include "engine/tiering.h"
 
 #define MAX_ADMIT     16 /* most candidates of a plan: each is looked up in the prefix cache first */
 
@@ -75,6 +74,7 @@ int32_t admission_candidates_find(engine *e) {
         return 0;
     }
     int32_t n = candidates_order_begin(e);
+    int64_t now_us = atomic_load(&e->step_started_us);
     for (int32_t i = 0; i < n; i++) {
         e->step.keys[i] = prefix_wait_blocks(e, e->waiting[i]) ? NAN : e->step.keys[i];
     }
@@ -83,9 +83,10 @@ int32_t admission_candidates_find(engine *e) {
         if (i == n) {
             break;
         }
-        if (!tiering_waits(e, e->waiting[i])) {
-            e->step.candidates[n_candidates++] = e->waiting[i];
-            candidates_order_served(e, n, e->waiting[i]);
+        sequence *s = e->waiting[i];
+        if (!kv_tiering_waits(e->tiering, &s->task.kv, s->task.tokens, task_reusable(&s->task), now_us, e->options.tiers.wait_us)) {
+            e->step.candidates[n_candidates++] = s;
+            candidates_order_served(e, n, s);
         }
     }
     return n_candidates;

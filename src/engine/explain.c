@@ -65,7 +65,7 @@ void explain_waiting(engine *e, int32_t n_candidates) {
             continue;
         }
         cut(s, now_us);
-        wait_for(s, prefix_wait_blocks(e, s) ? QUIRE_WAIT_PREFIX : s->tier_wait == TIER_WAITS ? QUIRE_WAIT_TIER : common);
+        wait_for(s, prefix_wait_blocks(e, s) ? QUIRE_WAIT_PREFIX : s->task.kv.tier_wait == KV_TIER_WAITS ? QUIRE_WAIT_TIER : common);
     }
 }
 

@@ -1,6 +1,9 @@
 /* The engine's life cycle: open, the thread's loop, close. submit.c takes requests in; step.c has the steps. */
 #include "engine/engine.h"
 
+#include <stddef.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/audit_file.h"
@@ -9,10 +12,10 @@
 #include "engine/cache.h"
 #include "engine/draft.h"
 #include "engine/engine_view.h"
+#include "engine/explain.h"
 #include "engine/output.h"
 #include "engine/state.h"
 #include "engine/swap.h"
-#include "engine/tiering.h"
 
 #define MAX_PREEMPTIONS 8 /* preemptions of one sequence */
 #define MAX_TENANTS 1024 /* tenants with a service counter of their own */
@@ -90,6 +93,32 @@ static bool is_done(void *b, kv_fence fence) {
     return true;
 }
 
+static void on_promoted(void *context, kv_seq *kv, int32_t n_tokens) {
+    engine *e = context;
+    e->stats.promoted_tokens += n_tokens;
+    explain_promoted((sequence *)(void *)((char *)kv - offsetof(sequence, task.kv)), n_tokens); /* kv is the sequence's own */
+}
+
+/* Opens the tiers of e->kv, if there are to be some. */
+static quire_err open_tiers(engine *e, quire_error *err) {
+    const engine_tiers *o = &e->options.tiers;
+    if (o->host_bytes == 0 && o->file_path == NULL && o->redis_url == NULL) {
+        return QUIRE_OK;
+    }
+    kv_tiering_options k = {.tiers = {.shape = {.version = o->version, .n_version = strlen(o->version)},
+                                      .host_bytes = o->host_bytes,
+                                      .file_path = o->file_path,
+                                      .file_bytes = o->file_bytes,
+                                      .redis_url = o->redis_url,
+                                      .redis_bytes = o->redis_bytes,
+                                      .reader = &e->in_wake},
+                            .writes_through = o->write == TIER_WRITE_THROUGH,
+                            .max_tokens = e->options.max_model_len,
+                            .on_promoted = on_promoted,
+                            .context = e};
+    return kv_tiering_open(&e->kv, &k, &e->tiering, err);
+}
+
 static quire_err open_tables(engine *e) {
     int32_t n = e->options.max_requests;
     e->entries = mem_new((size_t)n, sizeof *e->entries);
@@ -132,10 +161,9 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
                                .target_us = (double)o->step_target_us};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
-    kv_cache_options cache = cache_options(e);
-    TRY(tiering_open(e, kv_cache_cap_entries(&cache), err));
     TRY(cache_open(e));
     TRY(swap_open(e, err));
+    TRY(open_tiers(e, err));
     TRY(batch_sample_open(e));
     TRY(service_counters_open(&e->service, MAX_TENANTS));
     TRY(step_open(e));
@@ -205,7 +233,7 @@ void engine_close(engine *e) {
     step_close(e);
     service_counters_close(&e->service);
     batch_sample_close(e);
-    tiering_close(e);
+    kv_tiering_close(e->tiering);
     kv_cache_close(&e->kv);
     if (e->in_wake.fd >= 0) {
         wake_deinit(&e->in_wake);

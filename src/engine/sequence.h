@@ -12,9 +12,6 @@
 #include "engine/engine.h"
 #include "sched/task.h"
 
-/* The wait of a sequence for its pages in the tiers: not begun, under way, over. */
-typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
-
 typedef struct sequence {
     sched_task task;
     /* The engine thread's, read in every step. */
@@ -59,8 +56,6 @@ typedef struct sequence {
     struct sequence *fork_from;
     int32_t fork_position;
     bool fork_replaces;
-    tier_wait tier_wait;
-    int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
     bool retains;
     kv_retention retention;
     draft_seq draft;

@@ -8,7 +8,7 @@
 
 #include "core/cascade.h"
 #include "engine/sequence.h"
-#include "kv/kv_cache.h"
+#include "kv/kv_tiering.h"
 #include "sample/sampler.h"
 #include "sched/admission_policy.h"
 #include "sched/preempt_cost.h"
@@ -45,7 +45,6 @@ typedef struct step_arrays {
     batch rows;
 } step_arrays;
 
-typedef struct tiering tiering;
 
 typedef struct audit_file audit_file;
 
@@ -76,7 +75,7 @@ struct engine {
     pthread_t thread;
     kv_cache kv;
     audit_file *audit_file;  /* NULL: none */
-    tiering *tiering;        /* NULL: no tiers */
+    kv_tiering *tiering;        /* NULL: no tiers */
     kv_mover mover;          /* of the backend's pages */
     copy_cost swap_out_cost, swap_in_cost; /* of a page */
     sampler **samplers, *sampler; /* one for each thread that samples (batch_sample.h), and the first of them, the engine thread's */

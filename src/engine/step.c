@@ -19,7 +19,6 @@
 #include "engine/prefix_wait.h"
 #include "engine/state.h"
 #include "engine/swap.h"
-#include "engine/tiering.h"
 #include "engine/verify.h"
 #include "sample/end_tokens.h"
 
@@ -29,7 +28,7 @@ void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error) 
         return;
     }
     fork_hand_on(e, s);
-    tiering_forget(e, s);
+    kv_tiering_forget(e->tiering, &s->task.kv);
     draft_forget(e, s, true);
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, reason == FINISH_ERROR ? KV_DROP : KV_KEEP);
     kv_seq_close(&e->kv, &s->task.kv);
@@ -195,7 +194,7 @@ void step_preempt(engine *e, sequence *s) {
     explain_preempted(s);
     swap_out(e, s);
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, KV_KEEP);
-    tiering_forget(e, s);
+    kv_tiering_forget(e->tiering, &s->task.kv);
     draft_forget(e, s, false);
     s->task.state = TASK_WAITING;
     s->task.n_preempted++;
@@ -248,7 +247,8 @@ static void plan_step(engine *e) {
     describe_shares(e, n_waiting);
     for (int32_t i = 0; i < n_waiting; i++) {
         describe(e, a->candidates[i], &a->waiting[i]);
-        a->waiting[i].n_computed = kv_seq_swap_peek(&e->kv, &a->candidates[i]->task.kv, cache_peek(e, a->candidates[i], &a->waiting[i].n_pages));
+        int32_t n_cached = cache_peek(e, a->candidates[i], &a->waiting[i].n_pages);
+        a->waiting[i].n_computed = kv_seq_swap_peek(&e->kv, &a->candidates[i]->task.kv, n_cached);
         prefix_wait_find(e, a->candidates, i);
     }
     e->limits.cost = step_cost_fit(&e->step_cost);
@@ -399,7 +399,7 @@ static void preempt_newest(engine *e) {
 bool step_submit(engine *e) {
     int64_t start_ns = clock_ns();
     drop_cancelled(e, ingest(e));
-    tiering_poll(e);
+    kv_tiering_poll(e->tiering, start_ns / 1000);
     if (e->n_running + e->n_waiting == 0) {
         return false;
     }

@@ -8,7 +8,7 @@
 
 quire_err swap_open(engine *e, quire_error *err) {
     int64_t out_us, in_us;
-    if (kv_cache_add_swap(&e->kv, &e->mover, e->options.swap_bytes) != QUIRE_OK) {
+    if (kv_cache_add_swap(&e->kv, e->options.swap_bytes) != QUIRE_OK) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "no memory for %lld bytes of swap space; lower --swap-space",
                        (long long)e->options.swap_bytes);
     }

@@ -9,7 +9,7 @@
 
 #include "engine/state.h"
 
-/* Gives e->kv, which is open and still empty, swap space over e's mover. err says why there is none. */
+/* Gives e->kv, which is open and still empty, swap space. err says why there is none. */
 quire_err swap_open(engine *e, quire_error *err);
 /* Copies what s has computed, if there is room and --preemption-mode allows it. s still holds its pages. */
 void swap_out(engine *e, sequence *s);

@@ -26,6 +26,9 @@
 #include "kv/kv_cache.h"
 #include "kv/table.h"
 
+/* The wait of a sequence for its pages in the tiers (kv_tiering.h): not begun, under way, over. */
+typedef enum kv_tier_wait { KV_TIER_WAIT_NONE, KV_TIER_WAITS, KV_TIER_WAIT_OVER } kv_tier_wait;
+
 typedef struct kv_seq {
     kv_table *tables; /* [n_tables] one a group, groups of tokens first */
     int32_t n_tables;
@@ -34,6 +37,8 @@ typedef struct kv_seq {
     kv_path path; /* valid with has_path */
     int32_t swap_frames; /* the first of its frames in swap space; 0: it has none */
     int32_t swap_from, swap_tokens; /* which of its tokens they keep: swap_from..swap_tokens; swap_from is a page's start */
+    kv_tier_wait tier_wait;
+    int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
 } kv_seq;
 
 /* ---- open and close ---- */

@@ -142,11 +142,12 @@ static void open_cache(int64_t n_frames, bool is_prompt) {
                           .windows = {0, WINDOW, 0},
                           .state_pages = {0, 0, STATE_PAGES},
                           .max_namespaces = 2,
-                          .seed = 1};
+                          .seed = 1,
+                          .mover = &mover};
     gpu.is_prompt = is_prompt;
     mover = device_mover(&gpu);
     assert_int_equal(kv_cache_open(&o, &cache), QUIRE_OK);
-    assert_int_equal(kv_cache_add_swap(&cache, &mover, n_frames * mover.page_bytes), QUIRE_OK);
+    assert_int_equal(kv_cache_add_swap(&cache, n_frames * mover.page_bytes), QUIRE_OK);
     for (int32_t i = 0; i < N_SEQS; i++) {
         users[i] = (user){0};
         assert_int_equal(kv_seq_init(&users[i].kv, N_GROUPS, LEN / PAGE_WORDS + 1), QUIRE_OK);
