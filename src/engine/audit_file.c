@@ -132,8 +132,8 @@ void audit_file_note(engine *e, const sequence *s, int32_t n_rows, int32_t n_pag
     int32_t n_own = kv_seq_list_tables(&s->task.kv, tables), n = 0;
     audit_line l = {.step = e->stats.steps, .request = s->task.arrival, .n_rows = n_rows, .n_pages = n_pages};
     l.own = kv_audit_request(&a->shape, e->kv.pool, tables, n_own, a->scratch);
-    for (int32_t i = 0; i < e->n_running; i++) {
-        n += kv_seq_list_tables(&e->running[i]->task.kv, tables + n);
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        n += kv_seq_list_tables(&running_at(e, i)->task.kv, tables + n);
     }
     l.all = kv_audit_all(&a->shape, e->kv.pool, tables, n, a->scratch);
     if (!ring_push(a->lines, &l)) {

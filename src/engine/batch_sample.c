@@ -42,8 +42,8 @@ sample_context batch_sample_context(const engine *e, sequence *s) {
 
 /* Whether the item's one sample is from one row of logits that nothing else uses. */
 static bool is_plain(const engine *e, int32_t item) {
-    const sequence *s = e->step.seqs[item];
-    const sched_item *it = &e->step.plan.items[item];
+    const sequence *s = planned_at(e, item);
+    const sched_item *it = &e->sched.plan.items[item];
     bool reaches_end = s->task.kv.n_computed + it->n_rows == s->task.n_known;
     bool has_row = reaches_end && s->draft.n_jump_forward == 0; /* behind the last known token */
     return has_row && it->n_drafts == 0 && s->task.state != TASK_DONE && s->beams == NULL && s->next_child == NULL && s->logprobs == NULL &&
@@ -64,7 +64,7 @@ static bool take_argmax(const engine *e, sequence *s, int32_t out) {
 static void sampled(void *context, int32_t task, int32_t worker) {
     engine *e = context;
     int32_t item = e->step.plain[task];
-    sequence *s = e->step.seqs[item];
+    sequence *s = planned_at(e, item);
     sample_context c = batch_sample_context(e, s);
     s->sample_error = sampler_sample(e->samplers[worker], e->b->ops->logits(e->b, e->step.out0[item]), &c, &s->sampled);
     s->is_sampled = true;
@@ -72,9 +72,9 @@ static void sampled(void *context, int32_t task, int32_t worker) {
 
 void batch_sample_items(engine *e) {
     int32_t n = 0;
-    for (int32_t i = 0; i < e->step.plan.n_items; i++) {
-        assert(!e->step.seqs[i]->is_sampled);
-        if (is_plain(e, i) && !take_argmax(e, e->step.seqs[i], e->step.out0[i])) {
+    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
+        assert(!planned_at(e, i)->is_sampled);
+        if (is_plain(e, i) && !take_argmax(e, planned_at(e, i), e->step.out0[i])) {
             e->step.plain[n++] = i;
         }
     }

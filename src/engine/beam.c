@@ -7,7 +7,6 @@
 #include "engine/cache.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
-#include "engine/lists.h"
 #include "engine/output.h"
 #include "engine/swap.h"
 #include "sample/end_tokens.h"
@@ -30,22 +29,6 @@ static bool some_run(const beams *g) {
     return some;
 }
 
-/* Removes s from the running list. */
-static void stop_running(engine *e, const sequence *s) {
-    int32_t kept = 0;
-    for (int32_t i = 0; i < e->n_running; i++) {
-        if (e->running[i] != s) {
-            e->running[kept++] = e->running[i];
-        }
-    }
-    e->n_running = kept;
-}
-
-static void start_running(engine *e, sequence *s) {
-    s->task.state = s->task.n_known - s->task.kv.n_computed == 1 ? TASK_DECODE : TASK_PREFILL;
-    list_insert(e->running, &e->n_running, s);
-}
-
 /* Releases the pages of s, which is in no list, and its path in the prefix cache. */
 static void let_go(engine *e, sequence *s, kv_keep keep) {
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, keep);
@@ -63,8 +46,9 @@ static void let_tell(beams *g, sequence *s) {
 }
 
 void beam_enter(const sequence *first) {
-    for (int32_t i = 1; i < first->beams->n_beams; i++) {
+    for (int32_t i = 0; i < first->beams->n_beams; i++) {
         sequence *s = first->beams->beams[i].seq;
+        s->task.group = (int32_t)first->id.index + 1;
         s->task.tenant_slot = first->task.tenant_slot;
         s->task.priority = first->task.priority;
     }
@@ -106,7 +90,7 @@ static const beam_result *next_best(const beams *g, int32_t *at) {
 static finish_reason deliver(engine *e, beams *g, sequence *s, const beam_result *r) {
     const sequence *first = g->beams[0].seq;
     s->task.n_known = s->task.n_prompt;
-    s->n_cached = g->n_cached;
+    s->task.n_cached = g->n_cached;
     s->retry_after_s = first->retry_after_s;
     s->stopped_by_eos = true;
     if (g->beams[s->beam].spare != NULL) {
@@ -160,9 +144,11 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         kv_tiering_forget(e->tiering, &s->task.kv);
         let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? KV_KEEP : KV_DROP);
     }
-    service_counters_leave(&e->service, g->beams[0].seq->task.tenant_slot);
+    service_counters_leave(&e->sched.service, g->beams[0].seq->task.tenant_slot);
     let_tell(g, g->beams[0].seq);
-    explain_end(e, g->reporter, clock_us());
+    int64_t now_us = clock_us();
+    g->reporter->ended_us = now_us;
+    explain_ended(e, g->reporter);
     int32_t at[PARAMS_MAX_BEAMS] = {0};
     finish_reason reasons[PARAMS_MAX_BEAMS];
     for (int32_t i = 0; i < g->n_results; i++) { /* all, before the first one that others read from is dropped */
@@ -175,7 +161,8 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
         sequence *s = g->beams[i].seq;
         s->task.state = TASK_DONE;
         if (i < g->n_results) {
-            stats_finish(e, s, reasons[i], clock_us());
+            s->ended_us = now_us;
+            stats_ended(e, s);
             out_publish(s, reasons[i]);
         } else {
             sequence_drop(s); /* the reference of the reader that it does not have */
@@ -329,10 +316,10 @@ static void fork_beam(engine *e, const beams *g, const beam *from, beam *to) {
     copy_tokens(g, f->task.n_known - f->task.n_prompt, f->task.tokens + f->task.n_prompt, f->logprobs, s->task.tokens + s->task.n_prompt,
                 s->logprobs);
     s->task.n_known = f->task.n_known;
-    if (e->n_running < e->limits.max_seqs) {
+    if (e->sched.n_running < e->sched.limits.max_seqs) {
         fork_share(e, f, s);
         stop_sharing(e, s);
-        list_insert(e->running, &e->n_running, s);
+        scheduler_run(&e->sched, &s->task);
         s->task.state = TASK_DECODE;
     }
 }
@@ -352,7 +339,7 @@ static void place_children(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         sequence *s = g->beams[i].seq;
         if (!g->beams[i].is_taken && has_pages(&g->beams[i])) {
-            stop_running(e, s);
+            scheduler_stop(&e->sched, &s->task);
             let_go(e, s, KV_DROP);
         }
     }
@@ -387,7 +374,7 @@ static void write_children(beams *g) {
 /* Chooses the next tokens of all live beams, which all have their logits. */
 static void choose(engine *e, beams *g) {
     if (g->n_generated++ == 0) {
-        g->n_cached = g->beams[0].seq->n_cached;
+        g->n_cached = g->beams[0].seq->task.n_cached;
     }
     g->is_short = false;
     g->n_chosen = g->n_children = 0;
@@ -407,8 +394,8 @@ static void choose(engine *e, beams *g) {
     }
     place_children(e, g);
     write_children(g);
-    explain_token(g->reporter, clock_us());
-    service_counters_add(&e->service, g->beams[0].seq->task.tenant_slot, SERVICE_OUTPUT_WEIGHT * (double)g->n_children);
+    explain_token(e, g->reporter, clock_us());
+    service_counters_add(&e->sched.service, g->beams[0].seq->task.tenant_slot, SERVICE_OUTPUT_WEIGHT * (double)g->n_children);
 }
 
 void beam_take(engine *e, sequence *s, float *logits) {
@@ -442,13 +429,13 @@ static int32_t common_tokens(const sequence *from, const sequence *s, int32_t mo
 static void join(engine *e, const beam *from, sequence *s, int32_t n) {
     if (from == NULL) {
         cache_enter(e, s);
-        cache_admit(e, s);
+        scheduler_admit(&e->sched, &s->task);
     } else {
         fork_share(e, from->seq, s);
         kv_seq_truncate(&e->kv, &s->task.kv, n);
         stop_sharing(e, s);
     }
-    start_running(e, s);
+    scheduler_run(&e->sched, &s->task);
 }
 
 /* Resumes the beam without pages that shares most with a beam that has some. */
@@ -548,7 +535,6 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
         n_most += g->sets[i].is_open ? g->rules.n : 0;
     }
     bool is_first = n_running == 0 || s == g->beams[first].seq;
-    d->group = (int32_t)g->beams[0].seq->id.index + 1;
     d->n_shared = shared_pages(e, s, is_first ? n_running : 0);
     int32_t n_copies = copies(e, s); /* they will be taken again */
     d->n_pages -= n_copies;
@@ -557,7 +543,9 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
         return; /* the first one counts for all that lack pages */
     }
     d->n_beside = n_most - (n_running > 0 ? n_running : 1);
-    d->n_behind = s->task.n_preempted >= e->limits.max_preemptions ? most_behind(e, s, d->n_beside) : n_running == 0 ? g->n_behind : 0;
+    d->n_behind = s->task.n_preempted >= e->sched.limits.max_preemptions ? most_behind(e, s, d->n_beside)
+                  : n_running == 0                                       ? g->n_behind
+                                                                         : 0;
 }
 
 /* Releases the pages of the last beam that has some: it waits for all. Its tokens are computed or swapped in again, up to the token before
@@ -565,7 +553,7 @@ void beam_describe(const engine *e, const sequence *s, sched_seq *d) {
 static void list_beam(engine *e, beams *g, sequence *s) {
     g->n_behind = pages_behind(e, g, s);
     let_tell(g, s);
-    explain_preempted(s);
+    explain_preempted(e, s);
     if (s->task.kv.n_computed == s->task.n_known && kv_seq_can_truncate(&e->kv, &s->task.kv, s->task.n_known - 1)) {
         kv_seq_truncate(&e->kv, &s->task.kv, s->task.n_known - 1);
     }
@@ -576,14 +564,14 @@ static void list_beam(engine *e, beams *g, sequence *s) {
     kv_tiering_forget(e->tiering, &s->task.kv);
     s->task.state = TASK_WAITING;
     g->listed = s;
-    list_insert(e->waiting, &e->n_waiting, s);
+    scheduler_wait(&e->sched, &s->task);
 }
 
 void beam_preempt(engine *e, sequence *s) {
     beams *g = s->beams;
     g->is_short = true;
     s->task.state = TASK_WAITING;
-    e->stats.preemptions++;
+    e->sched.counts.preemptions++;
     if (some_run(g)) {
         let_go(e, s, KV_KEEP);
         return;
@@ -598,7 +586,7 @@ void beam_preempt(engine *e, sequence *s) {
 static void give_up(engine *e, beams *g) {
     for (int32_t i = 0; i < g->n_beams; i++) {
         if (has_pages(&g->beams[i])) {
-            stop_running(e, g->beams[i].seq);
+            scheduler_stop(&e->sched, &g->beams[i].seq->task);
             beam_preempt(e, g->beams[i].seq);
         }
     }
@@ -606,15 +594,15 @@ static void give_up(engine *e, beams *g) {
 
 static bool is_planned(const engine *e, const beams *g) {
     bool some = false;
-    for (int32_t i = 0; i < e->step.plan.n_items && !some; i++) {
-        some = e->step.seqs[i]->beams == g;
+    for (int32_t i = 0; i < e->sched.plan.n_items && !some; i++) {
+        some = planned_at(e, i)->beams == g;
     }
     return some;
 }
 
 void beam_settle(engine *e) {
-    for (int32_t i = 0; i < e->n_running;) {
-        beams *g = e->running[i]->beams;
+    for (int32_t i = 0; i < e->sched.n_running;) {
+        beams *g = running_at(e, i)->beams;
         if (g != NULL && g->is_short && !is_planned(e, g)) {
             give_up(e, g);
             i = 0;
@@ -625,15 +613,15 @@ void beam_settle(engine *e) {
 }
 
 void beam_resume(engine *e) {
-    for (int32_t i = 0; i < e->n_running; i++) {
-        beams *g = e->running[i]->beams;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        beams *g = running_at(e, i)->beams;
         bool some_lack = false, all_ready = g != NULL;
         for (int32_t k = 0; g != NULL && k < g->n_beams; k++) {
             const beam *b = &g->beams[k];
             some_lack = some_lack || (b->is_live && !has_pages(b));
             all_ready = all_ready && (!has_pages(b) || is_ready(b));
         }
-        if (some_lack && all_ready && e->n_running < e->limits.max_seqs) {
+        if (some_lack && all_ready && e->sched.n_running < e->sched.limits.max_seqs) {
             join_next(e, g);
         }
     }

@@ -4,7 +4,6 @@
 
 #include "engine/cache.h"
 #include "engine/explain.h"
-#include "engine/lists.h"
 #include "engine/output.h"
 
 /* Gives s the sampling state that the fork parent had at the fork position: only mirostat has a state. */
@@ -25,7 +24,7 @@ static void take_mirostat(sequence *s, const sequence *fork_from) {
 /* Tokens whose pages s can share; 0: none. */
 static int32_t shareable(const engine *e, const sequence *s, const sequence *fork_from) {
     bool runs = fork_from->task.state == TASK_PREFILL || fork_from->task.state == TASK_DECODE;
-    bool has_place = e->n_running - (s->fork_replaces ? 1 : 0) < e->limits.max_seqs;
+    bool has_place = e->sched.n_running - (s->fork_replaces ? 1 : 0) < e->sched.limits.max_seqs;
     bool same_namespace = s->n_namespace == fork_from->n_namespace && memcmp(s->namespace, fork_from->namespace, s->n_namespace) == 0;
     if (!runs || !has_place || !same_namespace) {
         return 0;
@@ -39,11 +38,11 @@ static void share_pages(engine *e, sequence *s, const sequence *fork_from, int32
     kv_seq_fork(&e->kv, &fork_from->task.kv, n, &s->task.kv); /* the tables were made with room for the whole sequence */
     s->task.n_reused = n;
     s->task.n_admitted = 2;
-    s->n_cached = s->fork_replaces ? fork_from->n_cached : n;
-    e->stats.known_tokens_queried += s->task.n_known;
-    e->stats.known_tokens_reused += n;
+    s->task.n_cached = s->fork_replaces ? fork_from->task.n_cached : n;
+    e->sched.counts.known_tokens_queried += s->task.n_known;
+    e->sched.counts.known_tokens_reused += n;
     s->task.state = s->task.n_known - n == 1 ? TASK_DECODE : TASK_PREFILL;
-    list_insert(e->running, &e->n_running, s);
+    scheduler_run(&e->sched, &s->task);
     explain_shared(s, QUIRE_WAIT_TURN);
 }
 
@@ -63,7 +62,7 @@ void branch_enter(engine *e, sequence *s) {
     } else {
         s->task.n_admitted = 1;
         cache_enter(e, s);
-        list_insert(e->waiting, &e->n_waiting, s);
+        scheduler_wait(&e->sched, &s->task);
     }
     if (s->fork_replaces) {
         if (n > 0) {

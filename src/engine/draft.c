@@ -32,7 +32,7 @@ static quire_err check_layers(const kv_layout *l, quire_error *err) {
 
 quire_err draft_open(engine *e, quire_error *err) {
     const draft_options *o = &e->options.draft;
-    e->drafted = mem_new((size_t)e->limits.max_seqs, sizeof(sequence *));
+    e->drafted = mem_new((size_t)e->sched.limits.max_seqs, sizeof(sequence *));
     if (!e->drafted) {
         return QUIRE_NO_MEMORY;
     }
@@ -82,8 +82,8 @@ static draft_bounds bounds_of(const draft_options *o, draft_seq *d, int32_t room
 
 void draft_propose(engine *e) {
     int32_t n_asked = 0;
-    for (int32_t i = 0; i < e->n_running; i++) {
-        sequence *s = e->running[i];
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        sequence *s = running_at(e, i);
         draft_seq *d = &s->draft;
         int32_t room = s->task.n_max - s->task.n_known - 1; /* the last token is not computed */
         d->tree.n = d->n_jump_forward = 0;

@@ -40,7 +40,7 @@ struct drafter {
 /* Rows a step whose logits are wanted, for the backend's step_open: those of max_seqs sequences with all their drafts, at most max_rows. */
 int32_t draft_max_out(const draft_options *o, int32_t max_seqs, int32_t max_rows);
 
-/* Opens the drafter that e->options.draft names as e->drafter. Needs e->layout and e->limits. QUIRE_UNSUPPORTED where a layer's state
+/* Opens the drafter that e->options.draft names as e->drafter. Needs e->layout and e->sched.limits. QUIRE_UNSUPPORTED where a layer's state
  * cannot be rolled back. */
 quire_err draft_open(struct engine *e, quire_error *err);
 void draft_close(struct engine *e);

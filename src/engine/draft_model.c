@@ -299,8 +299,8 @@ quire_err draft_model_open(engine *e, drafter **out, quire_error *err) {
     }
     d->head.ops = &ops;
     d->o = *o;
-    d->n_seqs = e->limits.max_seqs;
-    d->max_rows = e->limits.max_rows;
+    d->n_seqs = e->sched.limits.max_seqs;
+    d->max_rows = e->sched.limits.max_rows;
     quire_err r = open_seqs(d);
     r = r ? r : open_arrays(d);
     if (r == QUIRE_OK && e->options.draft.rule == DRAFT_RULE_STANDARD) {

@@ -4,19 +4,18 @@
 
 #include "engine/cache.h"
 #include "engine/explain.h"
-#include "engine/lists.h"
 
 /* Puts s among the waiting, to be admitted like any other. */
 static void wait_alone(engine *e, sequence *s) {
     cache_enter(e, s);
-    list_insert(e->waiting, &e->n_waiting, s);
+    scheduler_wait(&e->sched, &s->task);
 }
 
 void fork_share(engine *e, const sequence *parent, sequence *s) {
     kv_seq_fork(&e->kv, &parent->task.kv, parent->task.kv.n_computed,
                 &s->task.kv); /* the tables were made with room for the whole sequence */
     s->task.n_reused = 0;
-    s->n_cached = parent->n_cached;
+    s->task.n_cached = parent->task.n_cached;
     s->task.n_admitted = 1;
     explain_shared(s, QUIRE_WAIT_PREFIX);
 }
@@ -27,7 +26,7 @@ void fork_children(engine *e, sequence *parent, const float *logits, void (*choo
     for (sequence *next; s != NULL; s = next) {
         next = s->next_child;
         s->next_child = NULL;
-        if (e->n_running == e->limits.max_seqs) {
+        if (e->sched.n_running == e->sched.limits.max_seqs) {
             s->task.deadline_us = 0; /* its request already has a first token */
             wait_alone(e, s);
             continue;
@@ -38,7 +37,7 @@ void fork_children(engine *e, sequence *parent, const float *logits, void (*choo
         if (s->task.state == TASK_DONE) {
             sequence_drop(s);
         } else {
-            list_insert(e->running, &e->n_running, s);
+            scheduler_run(&e->sched, &s->task);
         }
     }
 }

@@ -14,10 +14,10 @@
 #include "engine/engine_view.h"
 #include "engine/explain.h"
 #include "engine/output.h"
+#include "engine/sched_hooks.h"
 #include "engine/state.h"
 #include "engine/swap.h"
 
-#define MAX_PREEMPTIONS 8 /* preemptions of one sequence */
 #define MAX_TENANTS 1024 /* tenants with a service counter of their own */
 #define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
 
@@ -26,8 +26,8 @@
 /* Ends all sequences: the engine is closing. A parent that ends puts its first child among the waiting. */
 static void cancel_all(engine *e) {
     sequence *s;
-    while (e->n_running > 0) {
-        s = e->running[--e->n_running];
+    while (e->sched.n_running > 0) {
+        s = running_at(e, --e->sched.n_running);
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
@@ -35,8 +35,8 @@ static void cancel_all(engine *e) {
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
-    while (e->n_waiting > 0) {
-        s = e->waiting[--e->n_waiting];
+    while (e->sched.n_waiting > 0) {
+        s = waiting_at(e, --e->sched.n_waiting);
         step_finish(e, s, FINISH_CANCELLED, QUIRE_CANCELLED);
         sequence_drop(s);
     }
@@ -63,7 +63,7 @@ static void *engine_main(void *arg) {
         mem_guard_leave();
         engine_view_response(e);
         if (!started) {
-            wake_wait(&e->in_wake, e->n_running + e->n_waiting > 0 ? SHORT_WAIT_US : -1);
+            wake_wait(&e->in_wake, e->sched.n_running + e->sched.n_waiting > 0 ? SHORT_WAIT_US : -1);
         }
     }
     cancel_all(e);
@@ -96,7 +96,7 @@ static bool is_done(void *b, kv_fence fence) {
 static void on_promoted(void *context, kv_seq *kv, int32_t n_tokens) {
     engine *e = context;
     e->stats.promoted_tokens += n_tokens;
-    explain_promoted((sequence *)(void *)((char *)kv - offsetof(sequence, task.kv)), n_tokens); /* kv is the sequence's own */
+    explain_promoted(sequence_of((sched_task *)(void *)((char *)kv - offsetof(sched_task, kv))), n_tokens);
 }
 
 /* Opens the tiers of e->kv, if there are to be some. */
@@ -123,10 +123,7 @@ static quire_err open_tables(engine *e) {
     int32_t n = e->options.max_requests;
     e->entries = mem_new((size_t)n, sizeof *e->entries);
     e->free_entries = mem_new((size_t)n, sizeof *e->free_entries);
-    /* beams are more than their requests */
-    e->running = mem_new((size_t)(n > e->options.max_seqs ? n : e->options.max_seqs), sizeof(sequence *));
-    e->waiting = mem_new((size_t)n, sizeof(sequence *));
-    if (!e->entries || !e->free_entries || !e->running || !e->waiting) {
+    if (!e->entries || !e->free_entries) {
         return QUIRE_NO_MEMORY;
     }
     for (int32_t i = 0; i < n; i++) {
@@ -146,26 +143,40 @@ static size_t power_of_two_from(int32_t n) {
     return p;
 }
 
+static quire_err open_scheduler(engine *e) {
+    const engine_options *o = &e->options;
+    bool chunked = o->prefill_chunk > 0 && !o->no_chunked_prefill;
+    scheduler_options k = {.limits = {.max_rows = o->max_batched_tokens,
+                                      .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
+                                      .max_seqs = o->max_seqs,
+                                      .max_chunk = chunked ? o->prefill_chunk : o->max_batched_tokens,
+                                      .whole_prefills = o->no_chunked_prefill,
+                                      .page_tokens = o->page_tokens,
+                                      .max_preemptions = SCHED_MAX_PREEMPTIONS,
+                                      .target_us = (double)o->step_target_us},
+                           .policy = o->schedule,
+                           .lambda = o->schedule_lambda,
+                           .n_groups = e->layout.n_groups,
+                           .max_tasks = o->max_requests,
+                           .max_tenants = MAX_TENANTS,
+                           .kv = &e->kv,
+                           .hooks = sched_hooks_of(o->audit_path != NULL),
+                           .context = e};
+    return scheduler_open(&k, &e->sched);
+}
+
 static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err) {
     const engine_options *o = &e->options;
     e->layout = *layout;
     e->desc = model_description(e->m);
     e->mover = (kv_mover){.context = e->b, .page_bytes = layout->page_bytes, .read = read_page, .write = write_page, .done = is_done};
-    e->limits = (sched_limits){.max_rows = o->max_batched_tokens,
-                               .max_out = draft_max_out(&o->draft, o->max_seqs, o->max_batched_tokens),
-                               .max_seqs = o->max_seqs,
-                               .max_chunk = o->prefill_chunk > 0 && !o->no_chunked_prefill ? o->prefill_chunk : o->max_batched_tokens,
-                               .whole_prefills = o->no_chunked_prefill,
-                               .page_tokens = o->page_tokens,
-                               .max_preemptions = MAX_PREEMPTIONS,
-                               .target_us = (double)o->step_target_us};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
     TRY(cache_open(e));
     TRY(swap_open(e, err));
     TRY(open_tiers(e, err));
+    TRY(open_scheduler(e));
     TRY(batch_sample_open(e));
-    TRY(service_counters_open(&e->service, MAX_TENANTS));
     TRY(step_open(e));
     TRY(draft_open(e, err));
     TRY(audit_file_open(e, err));
@@ -231,7 +242,7 @@ void engine_close(engine *e) {
     audit_file_close(e);
     draft_close(e);
     step_close(e);
-    service_counters_close(&e->service);
+    scheduler_close(&e->sched);
     batch_sample_close(e);
     kv_tiering_close(e->tiering);
     kv_cache_close(&e->kv);
@@ -241,7 +252,5 @@ void engine_close(engine *e) {
     ring_close(e->in);
     mem_free(e->entries);
     mem_free(e->free_entries);
-    mem_free(e->running);
-    mem_free(e->waiting);
     mem_free(e);
 }

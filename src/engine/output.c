@@ -89,6 +89,7 @@ void out_publish(sequence *s, finish_reason reason) {
     if (reason != FINISH_NONE) {
         s->finish = reason; /* only then: the reader writes that cache line */
         s->n_ended_before = o->e->n_ended++;
+        o->e->stats.finished[reason]++;
     }
 }
 
@@ -143,7 +144,7 @@ static void take_end(sequence *s, engine_event *event) {
     s->explain = NULL;
     event->beam_score = s->beam_score;
     event->beam_sum = s->beam_sum;
-    event->n_cached = s->n_cached;
+    event->n_cached = s->task.n_cached;
 }
 
 /* The next event of s; false when it has none. */
@@ -152,7 +153,7 @@ static bool next_of(sequence *s, engine_event *event) {
     int32_t n = word_tokens(word);
     *event = (engine_event){.user = s->user, .id = s->id, .token = -1, .position = n, .prompt_logprobs = s->prompt_logprobs};
     if (s->n_read < n) {
-        event->n_cached = s->n_cached;
+        event->n_cached = s->task.n_cached;
         event->position = s->n_read;
         event->logprobs = s->logprobs && s->n_read >= s->n_given
                               ? s->logprobs + (size_t)(s->n_read - s->task.n_prompt) * (size_t)s->logprobs_width

@@ -13,9 +13,9 @@ void engine_audit(const engine *e) {
     int32_t n = 0;
     quire_error err = {0};
     quire_err r = QUIRE_OK;
-    for (int32_t i = 0; i < e->n_running; i++) {
-        n += kv_seq_list_tables(&e->running[i]->task.kv, e->step.tables + n);
-        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &e->running[i]->task.kv, &err) : r;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
+        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
     }
     r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, n, &err) : r;
     if (r != QUIRE_OK) {

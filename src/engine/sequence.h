@@ -18,7 +18,7 @@ typedef struct sequence {
     _Alignas(MEM_ALIGN) struct sequence *next_child; /* the next child in the chain of its fork parent (fork.h), or NULL */
     struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
-    int64_t last_token_us;
+    int64_t last_token_us, ended_us;
     bool is_sampled;           /* batch_sample has sampled its next token (batch_sample.h) */
     int32_t sampled;
     quire_err sample_error;
@@ -40,7 +40,6 @@ typedef struct sequence {
     /* The reader's, used in every step; and what both write, but seldom. */
     _Alignas(MEM_ALIGN) int32_t n_read; /* tokens that its reader has popped */
     atomic_int holders;
-    int32_t n_cached;         /* tokens reused at the first admission; written before the first token is published */
     finish_reason finish;     /* written before the end is published, as what follows */
     quire_err error;
     int32_t retry_after_s;    /* QUIRE_BUSY only */

@@ -1,5 +1,4 @@
-/* The engine's own struct, shared by the files of the engine: engine.c (thread, submission), step.c (the two halves of a step),
- * step_arrays.c, stats.c and the features. Each field says which threads may use it. */
+/* The engine's own struct, shared by the files of the engine. Each field says which threads may use it. */
 #ifndef ENGINE_STATE_H
 #define ENGINE_STATE_H
 
@@ -10,10 +9,8 @@
 #include "engine/sequence.h"
 #include "kv/kv_tiering.h"
 #include "sample/sampler.h"
-#include "sched/admission_policy.h"
 #include "sched/preempt_cost.h"
-#include "sched/sched.h"
-#include "sched/step_cost.h"
+#include "sched/scheduler.h"
 
 /* An entry in the table of requests. generation grows with each use; cancel is the generation that is to end. */
 typedef struct engine_entry {
@@ -24,10 +21,6 @@ typedef struct engine_entry {
 
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
-    sched_seq *running, *waiting;   /* the planner's input */
-    sequence **candidates;               /* [max_seqs] the admission candidates, which `waiting` describes */
-    sched_plan plan;
-    sequence **seqs;                /* [plan.n_items] */
     int64_t collected_us;           /* when the forward pass was over: the time of its tokens */
     int32_t *plain;                 /* [plan.n_items] items that batch_sample samples */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
@@ -37,9 +30,7 @@ typedef struct step_arrays {
     batch_seq *batch_seqs;
     cascade cascade;                /* the attention work list, and scratch memory to plan it */
     float *hidden;                  /* [d_model] */
-    double *keys, last_key;         /* [max_requests] sort keys of the waiting sequences; the key of the last one taken */
     float *raw, *forked;            /* [n_vocab] a row of logits as the model computed it; a copy for a child to sample from */
-    kv_copies copies;
     kv_copy_pair *copy_pairs;
     const kv_table **tables;        /* [max_seqs * groups] for the audit */
     batch rows;
@@ -54,7 +45,6 @@ struct engine {
     engine_options options;
     const model_desc *desc;
     kv_layout layout;
-    sched_limits limits;
 
     /* any thread: */
     ring *in;                /* of sequence*: submitted, not yet seen by the engine thread */
@@ -83,10 +73,7 @@ struct engine {
     drafter *drafter;        /* NULL: none */
     sequence **drafted;      /* [max_seqs] the sequences that it drafts for in a step */
     float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
-    sequence **running, **waiting; /* in the order of lists.h */
-    service_counters service;           /* the service counters of the tenants */
-    step_cost step_cost;               /* the measured cost of steps */
-    int32_t n_running, n_waiting;
+    scheduler sched;         /* the queues of sequences, and the step's plan */
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;        /* requests whose end was published */
     int32_t n_explained;     /* of all sequences, those with a report (explain.h) */
@@ -95,21 +82,37 @@ struct engine {
     engine_stats stats;
 };
 
+/* The sequence of a task. */
+static inline sequence *sequence_of(const sched_task *t) {
+    return (sequence *)(uintptr_t)t; /* its first member */
+}
+/* Entry i of the running, the waiting, and the step's planned sequences. */
+static inline sequence *running_at(const engine *e, int32_t i) {
+    return sequence_of(e->sched.running[i]);
+}
+static inline sequence *waiting_at(const engine *e, int32_t i) {
+    return sequence_of(e->sched.waiting[i]);
+}
+static inline sequence *planned_at(const engine *e, int32_t i) {
+    return sequence_of(e->sched.tasks[i]);
+}
+
 /* ---- step.c ---- */
 /* The first half of a step: takes in new requests, plans, reserves pages, fills the batch, starts the forward pass. False: there is nothing
  * to do. */
 bool step_submit(engine *e);
 /* The second half: waits for the forward pass, samples, commits, and publishes; out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
-/* Ends s: releases its pages and publishes its end. s is in neither list, or the caller removes it. */
+
+/* ---- commit.c ---- */
+/* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Samples s's next token from a row of logits, which it changes, and commits the token. */
 void step_sample(engine *e, sequence *s, float *logits);
 /* Appends `token` to s: it is known, published for its reader, and may end s. */
 void step_commit(engine *e, sequence *s, int32_t token);
-
-/* Preempts s: releases its pages and puts it back among the waiting by its arrival. s must be in neither list. */
-void step_preempt(engine *e, sequence *s);
+/* Stores what the request wants of the prompt's row p. */
+void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
 /* ---- step_arrays.c ---- */
 /* Allocates the arrays of e->step. */
@@ -122,7 +125,7 @@ void engine_audit(const engine *e);
 
 /* ---- stats.c ---- */
 void stats_token(engine *e, sequence *s, int64_t now_us);
-void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t now_us);
+void stats_ended(engine *e, sequence *s);
 /* Counts the pages of a step that has reserved them. */
 void stats_pages(engine *e);
 /* Copies the engine thread's numbers to where engine_stats_read finds them. */

@@ -26,9 +26,8 @@ void stats_token(engine *e, sequence *s, int64_t now_us) {
     e->stats.generation_tokens++;
 }
 
-void stats_finish(engine *e, const sequence *s, finish_reason reason, int64_t now_us) {
-    histogram_add(&e->stats.whole, now_us - s->task.submitted_us);
-    e->stats.finished[reason]++;
+void stats_ended(engine *e, sequence *s) {
+    histogram_add(&e->stats.whole, s->ended_us - s->task.submitted_us);
 }
 
 void stats_pages(engine *e) {
@@ -38,8 +37,14 @@ void stats_pages(engine *e) {
 
 void stats_publish(engine *e) {
     kv_counts c = kv_pool_counts(e->kv.pool);
-    e->stats.n_running = e->n_running;
-    e->stats.n_waiting = e->n_waiting;
+    const sched_counts *q = &e->sched.counts;
+    e->stats.preemptions = q->preemptions;
+    e->stats.prompt_tokens_queried = q->prompt_tokens_queried;
+    e->stats.prompt_tokens_reused = q->prompt_tokens_reused;
+    e->stats.known_tokens_queried = q->known_tokens_queried;
+    e->stats.known_tokens_reused = q->known_tokens_reused;
+    e->stats.n_running = e->sched.n_running;
+    e->stats.n_waiting = e->sched.n_waiting;
     e->stats.n_pages = c.n_pages;
     e->stats.n_pages_free = c.n_free;
     e->stats.n_pages_held = c.n_held;

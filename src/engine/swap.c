@@ -1,7 +1,6 @@
 #include "engine/swap.h"
 
 #include "base/clock.h"
-#include "engine/cache.h"
 #include "engine/explain.h"
 
 #define PROBED_FRAMES 16 /* copied at open, so that the first preemption has a measured cost */
@@ -23,11 +22,12 @@ quire_err swap_open(engine *e, quire_error *err) {
 /* Whether to swap s out, n_pages of it, from token `from` on. Not while its prompt's logits are collected, since then all of it is computed
  * again. What lies before `from`, other holders keep: it costs nothing either way. */
 static bool swap_pays(const engine *e, const sequence *s, int32_t from, int32_t n_pages) {
-    sched_cost cost = step_cost_fit(&e->step_cost);
+    const sched_limits *l = &e->sched.limits;
+    sched_cost cost = step_cost_fit(&e->sched.step_cost);
     preempt_case c = {.n_pages = n_pages,
                       .from = from,
                       .to = s->task.kv.n_computed,
-                      .max_rows = e->limits.max_rows < e->limits.max_chunk ? e->limits.max_rows : e->limits.max_chunk};
+                      .max_rows = l->max_rows < l->max_chunk ? l->max_rows : l->max_chunk};
     return n_pages > 0 && !task_wants_logits(&s->task) &&
            preempt_swaps(e->options.preempt, &c, &e->swap_out_cost, &e->swap_in_cost, &cost);
 }
@@ -64,7 +64,7 @@ void swap_in(engine *e, sequence *s) {
         return;
     }
     kv_swapped did = kv_seq_swap_in(&e->kv, &s->task.kv);
-    cache_count_reuse(e, s, did.n_found);
+    scheduler_count_reuse(&e->sched, &s->task, did.n_found);
     if (did.n_pages > 0) {
         note_copies(e, s, &e->swap_in_cost, &did);
         e->stats.swapped_in++;

@@ -81,10 +81,10 @@ static void take_place(engine *e, const sequence *s, int32_t place) {
 }
 
 void verify_item(engine *e, int32_t item, int32_t out) {
-    sequence *s = e->step.seqs[item];
+    sequence *s = planned_at(e, item);
     const draft_tree *tree = &s->draft.tree;
-    const int32_t n = e->step.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
-    const int32_t row = e->step.batch_seqs[item].row0 + e->step.plan.items[item].n_rows - n;
+    const int32_t n = e->sched.plan.items[item].n_drafts, place = s->task.kv.n_computed; /* place: index of the first draft */
+    const int32_t row = e->step.batch_seqs[item].row0 + e->sched.plan.items[item].n_rows - n;
     int32_t at = DRAFT_ROOT;
     draft_outcome o = {.n = n, .is_jump_forward = s->draft.n_jump_forward > 0};
     for (;;) {

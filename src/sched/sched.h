@@ -14,12 +14,14 @@
  * promised to it, and it is not preempted again.
  *
  * Progress: the first running sequence is never preempted for another, and a sequence alone always fits (engine_submit checks this), since
- * a page that it shared is then its own. If a step finds pages for no sequence all the same, step.c preempts the newest. */
+ * a page that it shared is then its own. If a step finds pages for no sequence all the same, step_plan preempts the newest. */
 #ifndef SCHED_SCHED_H
 #define SCHED_SCHED_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#define SCHED_MAX_PREEMPTIONS 8 /* of one sequence, before it ages */
 
 /* The planner's description of one sequence. */
 typedef struct sched_seq {

@@ -21,6 +21,7 @@ typedef struct sched_task {
     int32_t n_known;          /* known tokens: prompt and sampled */
     kv_seq kv;                /* its pages, and n_computed of the known tokens that they hold */
     int32_t n_preempted;      /* how often it was preempted */
+    int32_t group;            /* tasks of one group (not 0) are preempted together or not at all: beams */
     int32_t tenant_slot;      /* its tenant's slot (admission_policy.h) */
 
     /* Constant once the scheduler has it, except for the content of the array. */
@@ -37,6 +38,7 @@ typedef struct sched_task {
     int32_t n_found;          /* tokens that the cache held when it arrived */
     int32_t n_admitted;       /* how often it was admitted; more than once after preemption */
     int32_t n_reused;         /* tokens that the last admission took from the cache */
+    int32_t n_cached;         /* tokens that the first admission took from there; written before the first token is known */
     /* while it waits: the arrival of the task that computes its tokens up to blocked_until; blocked_until 0: none (prefix_wait.h) */
     uint64_t blocked_on;
     int32_t blocked_on_priority; /* the priority of that task */

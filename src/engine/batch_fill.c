@@ -1,0 +1,67 @@
+#include "engine/batch_fill.h"
+
+#include "engine/verify.h"
+
+int32_t batch_first_wanted(const sequence *s) {
+    int32_t sampled = verify_first(s);
+    return task_wants_logits(&s->task) && s->task.logits_first < sampled ? s->task.logits_first : sampled;
+}
+
+/* Fills n rows of tokens[0..n), the first of which is at s's index p0: tokens, positions, slots, and which logits are wanted. */
+static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32_t p0, int32_t n) {
+    step_arrays *a = &e->step;
+    int32_t row0 = a->rows.n_rows, wanted = batch_first_wanted(s) - p0;
+    a->rows.n_rows += n;
+    for (int32_t i = 0; i < n; i++) {
+        a->tokens[row0 + i] = tokens[i];
+        a->positions[row0 + i] = p0 + i;
+    }
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        kv_seq_slots(&e->kv, &s->task.kv, g, p0, n, a->slots[g] + row0);
+    }
+    for (int32_t i = wanted > 0 ? wanted : 0; i < n; i++) {
+        a->out_rows[a->rows.n_out++] = row0 + i;
+    }
+}
+
+/* Fills the rows of one item: its known tokens, then its drafts, in adjacent slots whatever their positions. */
+static void fill_item(engine *e, int32_t item) {
+    step_arrays *a = &e->step;
+    const sequence *s = planned_at(e, item);
+    const draft_tree *tree = &s->draft.tree;
+    const sched_item *it = &e->sched.plan.items[item];
+    int32_t row0 = a->rows.n_rows, n = it->n_rows, n_drafts = it->n_drafts, n_own = n - n_drafts;
+    bool branches = false;
+    a->out0[item] = a->rows.n_out;
+    fill_rows(e, s, s->task.tokens + s->task.kv.n_computed, s->task.kv.n_computed, n_own);
+    if (n_drafts > 0) {
+        fill_rows(e, s, tree->tokens, s->task.n_known, n_drafts);
+    }
+    for (int32_t i = 0; i < n_drafts; i++) {
+        a->parents[row0 + n_own + i] = n_own + tree->parents[i];
+        branches = branches || tree->parents[i] != i - 1;
+        a->positions[row0 + n_own + i] = s->task.n_known - 1 + tree->depths[i];
+    }
+    batch_seq *q = &a->batch_seqs[a->rows.n_seqs++];
+    q->row0 = row0;
+    q->n_rows = n;
+    q->n_tokens = s->task.kv.n_computed + n;
+    q->parents = branches ? a->parents + row0 : NULL;
+    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+        q->pages[g] = &s->task.kv.tables[g].pages->v;
+    }
+}
+
+void batch_fill(engine *e) {
+    step_arrays *a = &e->step;
+    a->rows.n_rows = a->rows.n_seqs = a->rows.n_out = 0;
+    for (int32_t i = 0; i < e->sched.plan.n_items; i++) {
+        fill_item(e, i);
+    }
+    if (e->options.no_cascade) {
+        a->rows.n_work =
+            batch_plan_work(a->batch_seqs, a->rows.n_seqs, a->cascade.limits.tile_rows, a->cascade.items, a->cascade.max_items);
+    } else {
+        cascade_plan(&a->cascade, &a->rows);
+    }
+}
