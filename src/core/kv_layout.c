@@ -198,28 +198,3 @@ int64_t kv_layout_token_bytes(const kv_layout *l) {
     }
     return bytes;
 }
-
-int64_t kv_layout_padding_bytes(const kv_layout *l) {
-    int64_t padding = 0;
-    for (int32_t g = 0; g < l->n_groups; g++) {
-        padding += l->groups[g].kind != LAYER_STATE ? l->page_bytes - l->groups[g].used_bytes : 0;
-    }
-    return padding;
-}
-
-int64_t kv_layout_state_pages(const kv_layout *l) {
-    int64_t n = 0;
-    for (int32_t g = 0; g < l->n_groups; g++) {
-        n += l->groups[g].state_pages;
-    }
-    return n;
-}
-
-int64_t kv_layout_state_padding_bytes(const kv_layout *l) {
-    int64_t padding = 0;
-    for (int32_t g = 0; g < l->n_groups; g++) {
-        const kv_group *group = &l->groups[g];
-        padding += group->kind == LAYER_STATE ? group->state_pages * l->page_bytes - group->used_bytes : 0;
-    }
-    return padding;
-}

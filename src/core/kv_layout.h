@@ -63,12 +63,6 @@ quire_err kv_layout_init(const model_desc *d, dtype type, int32_t page_tokens, k
 int64_t kv_layout_token_bytes(const kv_layout *l);
 /* The same in the layers of group g; 0 for a state group. */
 int64_t kv_layout_group_token_bytes(const kv_layout *l, int32_t g);
-/* Padding of page_tokens tokens in all groups that hold tokens: what their pages have beyond their planes. */
-int64_t kv_layout_padding_bytes(const kv_layout *l);
-/* Pages that one sequence's states take in all state groups, and the padding in them. */
-int64_t kv_layout_state_pages(const kv_layout *l);
-int64_t kv_layout_state_padding_bytes(const kv_layout *l);
-
 /* Pages that n_tokens need in one group, rounded up. */
 static inline int64_t kv_pages_for(int64_t n_tokens, int32_t page_tokens) {
     return (n_tokens + page_tokens - 1) / page_tokens;

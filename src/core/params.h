@@ -66,9 +66,6 @@ typedef struct sampling_params {
 
 /* Sets temperature 1, no cuts or changes, as many tokens as fit, no seed. */
 void sampling_params_init(sampling_params *p);
-/* Checks that every value is in its field's range and every id of the lists in the vocabulary; else QUIRE_BAD_REQUEST and *field names the
- * field. The sampler accepts more than requests may contain: top_p 0, which keeps one token, and any temperature. */
-quire_err sampling_params_check(const sampling_params *p, int32_t n_vocab, const char **field);
 
 typedef enum field_type {
     FIELD_BOOL,

@@ -59,41 +59,22 @@ static void draft_ended(engine *e, sequence *s) {
 
 /* ---- the table ---- */
 
-typedef struct feature {
-    void (*polled)(engine *e);
-    void (*planning)(engine *e);
-    void (*planned)(engine *e);
-    void (*entered)(engine *e, sequence *s);
-    void (*admitted)(engine *e, sequence *s);
-    void (*preempted)(engine *e, sequence *s);
-    void (*computed)(engine *e, sequence *s, int32_t n);
-    void (*token)(engine *e, sequence *s, int64_t now_us);
-    void (*ended)(engine *e, sequence *s);
-} feature;
+/* The handlers of an event, in the order in which they are called. */
+#define HANDLERS(event, ...) static void (*const event##_handlers[])(__VA_ARGS__)
 
-/* In the order in which they handle an event. */
-static const feature FEATURES[] = {
-    {.planned = explain_waiting,
-     .entered = explain_entered,
-     .admitted = explain_admitted,
-     .preempted = explain_preempted,
-     .computed = explain_computed,
-     .token = explain_token,
-     .ended = explain_ended},
-    {.ended = fork_hand_on},
-    {.admitted = swap_in, .preempted = swap_out},
-    {.polled = tiers_polled, .preempted = tiers_forgotten, .ended = tiers_forgotten},
-    {.planning = beam_resume},
-    {.planning = draft_propose, .preempted = draft_preempted, .ended = draft_ended},
-    {.entered = service_entered, .computed = service_computed, .token = service_token, .ended = service_ended},
-    {.token = stats_token, .ended = stats_ended},
-};
+HANDLERS(polled, engine *e) = {tiers_polled};
+HANDLERS(planning, engine *e) = {beam_resume, draft_propose};
+HANDLERS(planned, engine *e) = {explain_waiting};
+HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
+HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
+HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten, draft_preempted};
+HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed};
+HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
+HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, tiers_forgotten, draft_ended, service_ended, stats_ended};
 
-#define RAISE(event, ...)                                                       \
-    for (size_t i = 0; i < sizeof FEATURES / sizeof *FEATURES; i++) {           \
-        if (FEATURES[i].event != NULL) {                                        \
-            FEATURES[i].event(__VA_ARGS__);                                     \
-        }                                                                       \
+#define RAISE(event, ...)                                                                      \
+    for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {          \
+        event##_handlers[i](__VA_ARGS__);                                                      \
     }
 
 void event_polled(engine *e) {

@@ -1,4 +1,5 @@
-/* Events of a step and of a sequence, and the features that handle them. features.c has the table: one row a feature, one column an event.
+/* Events of a step and of a sequence, and the features that handle them. features.c has the table: the
+ * handlers of each event.
  *
  *   a step:      polled -> planning -> planned
  *   a sequence:  entered -> admitted -> computed .. -> token .. -> ended

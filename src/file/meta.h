@@ -6,6 +6,9 @@
 
 #include "base/str.h"
 
+/* The form of a model's metadata, which also decides how its keys and tensors are named. */
+typedef enum model_format { MODEL_GGUF, MODEL_HF } model_format;
+
 typedef enum meta_kind {
     META_ABSENT, /* missing, or JSON null */
     META_INT,

@@ -1,10 +1,9 @@
 /* Metadata accessors: one conversion for both formats. */
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 
+#include "file/model_file.h"
 #include "file/open_file.h"
-#include "file/show.h"
 
 #define MAX_I64 0x1p63 /* first double past int64_t */
 
@@ -108,31 +107,6 @@ quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, si
     return to_i64s(f, &v, out, max, n);
 }
 
-quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n) {
-    meta_value v = find(f, key);
-    float one;
-    if (v.kind != META_ARRAY) {
-        TRY(to_f32(&v, &one));
-        if (max > 0) {
-            out[0] = one;
-        }
-        *n = 1;
-        return QUIRE_OK;
-    }
-    for (size_t i = 0; i < v.n; i++) {
-        meta_value x = item(f, &v, i);
-        if (to_f32(&x, &one) != QUIRE_OK) {
-            return QUIRE_BAD_FILE;
-        }
-    }
-    for (size_t i = 0; i < v.n && i < max; i++) {
-        meta_value x = item(f, &v, i);
-        TRY(to_f32(&x, &out[i]));
-    }
-    *n = v.n;
-    return QUIRE_OK;
-}
-
 quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n) {
     meta_value v = find(f, key);
     TRY(missing_or(&v, META_ARRAY));
@@ -153,57 +127,4 @@ quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str 
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n) {
     meta_value v = json_doc_meta(json_doc_find(&f->generation, key));
     return to_i64s(f, &v, out, max, n);
-}
-
-/* ---- printing ---- */
-
-static void print_value(const model_file *f, const meta_value *v, char *out, size_t n_out) {
-    switch (v->kind) {
-    case META_INT:
-        snprintf(out, n_out, "%lld", (long long)v->i);
-        break;
-    case META_FLOAT:
-        snprintf(out, n_out, "%g", v->f);
-        break;
-    case META_BOOL:
-        snprintf(out, n_out, "%s", v->i != 0 ? "true" : "false");
-        break;
-    case META_STR:
-        snprintf(out, n_out, "\"%s\"", show_name(v->s).text);
-        break;
-    case META_ARRAY: {
-        char first[SHOW_BYTES + 4] = "";
-        if (v->n > 0) {
-            meta_value x = item(f, v, 0);
-            if (x.kind == META_ARRAY) {
-                x.kind = META_OTHER;
-            }
-            print_value(f, &x, first, sizeof first);
-        }
-        snprintf(out, n_out, "[%s%s] (%zu)", first, v->n > 1 ? ", ..." : "", v->n);
-        break;
-    }
-    case META_ABSENT:
-        snprintf(out, n_out, "null");
-        break;
-    case META_OTHER:
-        snprintf(out, n_out, "{...}");
-        break;
-    }
-}
-
-bool model_file_meta_at(const model_file *f, int32_t i, str *key, char *value, size_t n_value) {
-    meta_value v;
-    if (i < 0 || i >= (f->format == MODEL_GGUF ? f->gguf.n_keys : f->n_config_keys)) {
-        return false;
-    }
-    if (f->format == MODEL_GGUF) {
-        *key = f->gguf.keys[i].name;
-        v = gguf_meta(&f->gguf.keys[i].value);
-    } else {
-        *key = str_of(f->config_keys[i]);
-        v = json_doc_meta(json_get(f->config.root, f->config_keys[i]));
-    }
-    print_value(f, &v, value, n_value);
-    return true;
 }

@@ -3,28 +3,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "base/size.h"
 #include "file/open_file.h"
-#include "file/packed.h"
-
-/* ---- shared by the readers ---- */
-
-quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_error *err) {
-    quire_err e = strbuf_addf(out, "%s/%s", dir, name);
-    return e == QUIRE_OK ? e : err_set(err, e, -1, "%s: no memory for the path of %s", dir, name);
-}
-
-quire_err open_file_map(model_file *f, const char *path, size_t max_bytes, file_map *out, quire_error *err) {
-    void *maps = f->maps;
-    bool ok = mem_grow_(&maps, &f->cap_maps, f->n_maps + 1, sizeof *f->maps);
-    f->maps = maps;
-    if (!ok) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to map it", path);
-    }
-    TRY(file_map_open(path, max_bytes, out, err));
-    f->maps[f->n_maps++] = *out;
-    return QUIRE_OK;
-}
 
 /* ---- open and close ---- */
 
@@ -64,10 +43,6 @@ static quire_err open_parent(model_file *f, const char *path, quire_error *err) 
     return hf_open(f, parent, err);
 }
 
-static bool is_packed(file_map map) {
-    return map.n >= strlen(PACKED_MAGIC) && memcmp(map.p, PACKED_MAGIC, strlen(PACKED_MAGIC)) == 0;
-}
-
 static quire_err open_any(model_file *f, const char *path, quire_error *err) {
     struct stat st;
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -79,7 +54,7 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
         return err_set(err, e, -1, "%s: no such file; name a GGUF file or the directory of a Hugging Face model", path);
     }
     TRY(e);
-    if (is_packed(map)) {
+    if (packed_is(map)) {
         return packed_open(f, map, err);
     }
     if ((map.n >= 4 && memcmp(map.p, "GGUF", 4) == 0) || ends_with(str_of(path), ".gguf")) {
@@ -116,7 +91,7 @@ quire_err model_file_open_memory(const void *bytes, size_t n, const char *name, 
         return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory to open it", name);
     }
     file_map map = {bytes, n};
-    return finish(f, is_packed(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
+    return finish(f, packed_is(map) ? packed_open(f, map, err) : gguf_open_memory(f, bytes, n, err), out);
 }
 
 void model_file_close(model_file *f) {
@@ -129,7 +104,6 @@ void model_file_close(model_file *f) {
     json_doc_deinit(&f->generation);
     json_doc_deinit(&f->tokenizer_config);
     mem_free(f->sections);
-    mem_free(f->config_keys);
     mem_free(f->scores);
     mem_free(f->types);
     for (size_t i = 0; i < f->n_maps; i++) {
@@ -149,6 +123,11 @@ model_file *model_file_share(model_file *f) {
 
 model_format model_file_format(const model_file *f) {
     return f->format;
+}
+
+bool model_file_packed_for(const model_file *f, compute_mode *out) {
+    *out = f->is_packed ? f->compute : *out;
+    return f->is_packed;
 }
 
 const char *model_file_path(const model_file *f) {

@@ -11,10 +11,9 @@
 #include "core/dtype.h"
 #include "core/tensor.h"
 #include "core/vocab.h"
+#include "file/meta.h"
 
 typedef struct model_file model_file;
-
-typedef enum model_format { MODEL_GGUF, MODEL_HF } model_format;
 
 /* path: a .gguf file (of a split one the first part), a packed model, a directory with config.json or at least tokenizer.json, or a file
  * inside such a directory. err names the file, the position and the remedy. After a failure *out is unchanged. A file without tensors (a
@@ -52,15 +51,10 @@ quire_err model_file_bool(const model_file *f, const char *key, bool *out);
 quire_err model_file_str(const model_file *f, const char *key, str *out);
 /* Array of numbers; also accepts one number as an array of one. Writes at most max values and the array's real length to *n. */
 quire_err model_file_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n);
-quire_err model_file_f32s(const model_file *f, const char *key, float *out, size_t max, size_t *n);
 /* Element i of an array of strings. *n (when not NULL) gets the array's length. QUIRE_NOT_FOUND past the end; *n is then set too. */
 quire_err model_file_str_at(const model_file *f, const char *key, size_t i, str *out, size_t *n);
 /* model_file_i64s for generation_config.json of a Hugging Face directory (NOT_FOUND for GGUF). */
 quire_err model_file_generation_i64s(const model_file *f, const char *key, int64_t *out, size_t max, size_t *n);
-/* Metadata key i in file order, for `quire inspect`: its name and a short printable value. false past the end. All keys of a GGUF file; the
- * top level of config.json otherwise. */
-bool model_file_meta_at(const model_file *f, int32_t i, str *key, char *value, size_t n_value);
-
 /* ---- text ---- */
 /* The vocabulary in the file; its source is VOCAB_NONE when there is none. */
 const vocab *model_file_vocab(const model_file *f);

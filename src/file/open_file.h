@@ -1,18 +1,19 @@
-/* The contents of an open model file, shared by the readers of this room: model_file.c dispatches, gguf_open.c and hf_open.c fill it. */
+/* The contents of an open model file, shared by the readers of this room: model_file.c dispatches; open_gguf.c, open_hf.c and
+ * open_packed.c fill it. */
 #ifndef FILE_OPEN_FILE_H
 #define FILE_OPEN_FILE_H
 
+#include "core/vocab.h"
 #include "file/gguf.h"
 #include "file/json_doc.h"
 #include "file/map.h"
-#include "file/model_file.h"
 
 /* A section of a packed model. */
 typedef struct file_section {
     str name, data;
 } file_section;
 
-struct model_file {
+typedef struct model_file {
     model_format format;
     int32_t n_users;
     char *path;     /* as the caller gave it, or the directory */
@@ -29,14 +30,12 @@ struct model_file {
 
     json_doc config, generation, tokenizer_config; /* MODEL_HF; root NULL when the file is absent */
     str config_text, generation_text, template_text; /* the files */
-    const char **config_keys;                      /* top level of config, in file order */
-    int32_t n_config_keys;
 
     vocab vocab;
     float *scores; /* memory of vocab's arrays that are copies */
     int32_t *types;
     str chat_template;
-};
+} model_file;
 
 /* Joins dir and name. The caller deinits *out. */
 quire_err open_file_join(strbuf *out, const char *dir, const char *name, quire_error *err);
@@ -51,6 +50,8 @@ quire_err packed_open(model_file *f, file_map map, quire_error *err);
 /* True when dir has config.json or tokenizer.json. */
 bool hf_is_directory(const char *dir);
 
+/* True when a file begins like a packed model. */
+bool packed_is(file_map map);
 /* A section's bytes; p NULL when there is none. */
 str packed_section(const model_file *f, const char *name);
 /* Reads the small files of a Hugging Face directory, or of a packed one. */

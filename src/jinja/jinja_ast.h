@@ -141,6 +141,8 @@ quire_err jparse_expect_name(jparser *p, str *name);
 
 /* jinja_expr.c. with_cond: `x if y` is part of the expression. */
 quire_err jparse_expression(jparser *p, bool with_cond, jnode **out);
+/* Parses one with_cond and appends it to list. */
+quire_err jparse_add_expression(jparser *p, jnodes *list);
 /* Expressions separated by commas make a tuple. stop: a name that ends it, or NULL. */
 quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out);
 quire_err jparse_primary(jparser *p, jnode **out);

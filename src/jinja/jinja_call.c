@@ -70,7 +70,7 @@ quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const
         }
     }
     jargs rest = {args->values + taken, args->n - taken, args->names == NULL ? NULL : args->names + taken, args->n_named};
-    return f->call(r, bound, &rest, out);
+    return f->call(r, f->how, bound, &rest, out);
 }
 
 /* ---- macros ---- */

@@ -62,11 +62,7 @@ static quire_err put(jrun *r, int32_t c, jcase how) {
     } else {
         n = jchar_put(how == CASE_UPPER ? utf8proc_toupper(c) : how == CASE_LOWER ? utf8proc_tolower(c) : utf8proc_totitle(c), bytes);
     }
-    return strbuf_add(&r->scratch, bytes, n) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r);
-}
-
-static quire_err finish(jrun *r, jvalue *out) {
-    return jrun_text(r, (str){r->scratch.p, r->scratch.n}, out);
+    return jrun_add(r, (str){bytes, n});
 }
 
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
@@ -75,7 +71,7 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
         if (c < 0) {
-            TRY(strbuf_add(&r->scratch, s.p + i, 1) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
+            TRY(jrun_add(r, (str){s.p + i, 1}));
             continue;
         }
         jcase now = how;
@@ -89,7 +85,7 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
         TRY(put(r, c, now));
         after_cased = is_letter(c, true);
     }
-    return finish(r, out);
+    return jrun_scratch(r, out);
 }
 
 quire_err jcase_title_words(jrun *r, str s, jvalue *out) {
@@ -98,12 +94,12 @@ quire_err jcase_title_words(jrun *r, str s, jvalue *out) {
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
         if (c < 0) {
-            TRY(strbuf_add(&r->scratch, s.p + i, 1) == QUIRE_OK ? QUIRE_OK : jrun_no_memory(r));
+            TRY(jrun_add(r, (str){s.p + i, 1}));
             continue;
         }
         bool separator = jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
         TRY(put(r, c, first ? CASE_UPPER : CASE_LOWER));
         first = separator;
     }
-    return finish(r, out);
+    return jrun_scratch(r, out);
 }

@@ -267,9 +267,7 @@ static quire_err parse_parameters(jparser *p, jnode *macro) {
         }
         TRY(jparse_add(p, &names, name));
         if (jparse_skip_op(p, "=")) {
-            jnode *value;
-            TRY(jparse_expression(p, true, &value));
-            TRY(jparse_add(p, &defaults, value));
+            TRY(jparse_add_expression(p, &defaults));
         } else if (defaults.n > 0) {
             return jparse_fail(p, QUIRE_INVALID, "non-default argument follows default argument");
         }
@@ -345,16 +343,15 @@ static quire_err parse_with(jparser *p, jnode **out) {
     TRY(jparse_node(p, N_WITH, p->at, out));
     p->at++;
     while (p->at->kind != T_BLOCK_END) {
-        jnode *target, *value;
+        jnode *target;
         if (targets.n > 0) {
             TRY(jparse_expect_op(p, ","));
         }
         TRY(jparse_primary(p, &target));
         TRY(check_target(p, target));
         TRY(jparse_expect_op(p, "="));
-        TRY(jparse_expression(p, true, &value));
         TRY(jparse_add(p, &targets, target));
-        TRY(jparse_add(p, &values, value));
+        TRY(jparse_add_expression(p, &values));
     }
     (*out)->items = targets.p;
     (*out)->n = targets.n;
@@ -404,21 +401,10 @@ static quire_err parse_statement(jparser *p, jnode **out) {
             return statements[i].parse(p, out);
         }
     }
-    for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
-        if (jparse_is_name(p, missing[i])) {
-            return jparse_fail(p, QUIRE_UNSUPPORTED, "the tag %s is not supported", missing[i]);
-        }
+    if (jname_in(p->at->text, missing, sizeof missing / sizeof missing[0])) {
+        return jparse_fail(p, QUIRE_UNSUPPORTED, "the tag %.*s is not supported", (int)p->at->text.n, p->at->text.p);
     }
     return jparse_fail(p, QUIRE_INVALID, "Encountered unknown tag '%.*s'", (int)p->at->text.n, p->at->text.p);
-}
-
-static bool at_one_of(const jparser *p, const char *const *names, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        if (jparse_is_name(p, names[i])) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Parses text, prints and statements until a tag of one of ends. p is then at that tag's name (for ends that continue the statement) or,
@@ -448,7 +434,7 @@ static quire_err parse_items(jparser *p, const char *const *ends, size_t n_ends,
             break;
         default:
             p->at++; /* T_BLOCK_BEGIN: no other token can come here */
-            if (at_one_of(p, ends, n_ends)) {
+            if (p->at->kind == T_NAME && jname_in(p->at->text, ends, n_ends)) {
                 return QUIRE_OK;
             }
             TRY(parse_statement(p, &node));

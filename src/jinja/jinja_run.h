@@ -42,11 +42,18 @@ typedef struct jargs {
 } jargs;
 
 /* A filter, test, method or global. params: names separated by blanks, "?name" may be left out (J_MISSING), a last "*" takes further
- * arguments, which come in rest. args: one value a name; the first is the input or the object. */
+ * arguments, which come in rest. args: one value a name; the first is the input or the object. how: of functions that share a call, which
+ * one is meant. */
 typedef struct jfunction {
     const char *name, *params;
-    quire_err (*call)(jrun *r, const jvalue *args, const jargs *rest, jvalue *out);
+    quire_err (*call)(jrun *r, int how, const jvalue *args, const jargs *rest, jvalue *out);
+    int how;
 } jfunction;
+
+/* The head of such a function; most of them read only some of its parameters. */
+#define JFUNCTION(name)                                                                                                                    \
+    quire_err name(__attribute__((unused)) jrun *r, __attribute__((unused)) int how, __attribute__((unused)) const jvalue *args,           \
+                   __attribute__((unused)) const jargs *rest, __attribute__((unused)) jvalue *out)
 
 typedef struct jmethod {
     const jfunction *function;
@@ -83,6 +90,8 @@ quire_err jrun_values(jrun *r, size_t n, jvalue **out);
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
 /* Adds to a dictionary; an unhashable key is an error. */
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
+/* The value of a key in a dictionary, or NULL; an unhashable key is an error. */
+quire_err jrun_get(jrun *r, const jdict *d, jvalue key, const jvalue **out);
 /* Copies bytes to a string. */
 quire_err jrun_text(jrun *r, str s, jvalue *out);
 quire_err jrun_make_undefined(jrun *r, jvalue *out, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -91,6 +100,18 @@ quire_err jrun_to_text(jrun *r, jvalue v, str *out);
 /* v's own text; a TypeError when it is not a string. `what` is its name in the message. */
 quire_err jrun_want_text(jrun *r, jvalue v, const char *what, str *out);
 quire_err jrun_want_integer(jrun *r, jvalue v, const char *what, int64_t *out);
+/* True when an optional argument is present and not none. */
+static inline bool jgiven(jvalue v) {
+    return !jis(v, J_MISSING) && !jis(v, J_NONE);
+}
+/* True when an optional flag is present and true. */
+static inline bool jflag(jvalue v) {
+    return !jis(v, J_MISSING) && jvalue_truth(v);
+}
+/* Adds s to the scratch buffer. */
+quire_err jrun_add(jrun *r, str s);
+/* The scratch buffer's text as a string. */
+quire_err jrun_scratch(jrun *r, jvalue *out);
 /* The items of an iteration over v; exhausts an iterator. */
 quire_err jrun_items(jrun *r, jvalue v, const jvalue **items, size_t *n);
 /* Escapes & < > ' " for HTML. A safe string is unchanged. */

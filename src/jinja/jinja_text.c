@@ -55,6 +55,22 @@ bool jchar_is_space(int32_t c) {
            c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+bool jname_in(str s, const char *const *names, size_t n) {
+    size_t i = 0;
+    while (i < n && !str_is(s, names[i])) {
+        i++;
+    }
+    return i < n;
+}
+
+str jstr_last(str s) {
+    size_t at = s.n - 1;
+    while (at > 0 && s.n - at < 4 && ((unsigned char)s.p[at] & 0xc0) == 0x80) {
+        at--;
+    }
+    return (str){s.p + at, s.n - at};
+}
+
 str jstr_strip(str s, bool left, bool right) {
     size_t size;
     while (left && s.n > 0 && jchar_is_space(jchar_at(s.p, s.n, &size))) {
@@ -62,14 +78,11 @@ str jstr_strip(str s, bool left, bool right) {
         s.n -= size;
     }
     while (right && s.n > 0) {
-        size_t at = s.n - 1;
-        while (at > 0 && s.n - at < 4 && ((unsigned char)s.p[at] & 0xc0) == 0x80) {
-            at--;
-        }
-        if (!jchar_is_space(jchar_at(s.p + at, s.n - at, &size)) || at + size != s.n) {
+        str last = jstr_last(s);
+        if (!jchar_is_space(jchar_at(last.p, last.n, &size)) || size != last.n) {
             break;
         }
-        s.n = at;
+        s.n -= size;
     }
     return s;
 }

@@ -187,41 +187,13 @@ int jvalue_depth(jvalue v) {
 }
 
 const char *jvalue_type(jvalue v) {
-    switch (v.kind) {
-    case J_UNDEFINED:
-        return "Undefined";
-    case J_NONE:
-        return "NoneType";
-    case J_BOOL:
-        return "bool";
-    case J_INT:
-    case J_HUGE:
-        return "int";
-    case J_FLOAT:
-        return "float";
-    case J_STRING:
-        return v.safe ? "Markup" : "str";
-    case J_LIST:
-        return "list";
-    case J_TUPLE:
-        return "tuple";
-    case J_DICT:
-        return "dict";
-    case J_RANGE:
-        return "range";
-    case J_ITERATOR:
-        return "generator";
-    case J_VIEW:
-        return v.u.list->view;
-    case J_NAMESPACE:
-        return "Namespace";
-    case J_LOOP:
-        return "LoopContext";
-    case J_MACRO:
-        return "Macro";
-    default:
-        return "function";
-    }
+    static const char *const names[] = {
+        [J_UNDEFINED] = "Undefined", [J_NONE] = "NoneType",      [J_BOOL] = "bool",           [J_INT] = "int",          [J_HUGE] = "int",
+        [J_FLOAT] = "float",         [J_STRING] = "str",         [J_LIST] = "list",           [J_TUPLE] = "tuple",      [J_DICT] = "dict",
+        [J_RANGE] = "range",         [J_ITERATOR] = "generator", [J_NAMESPACE] = "Namespace", [J_LOOP] = "LoopContext", [J_MACRO] = "Macro",
+        [J_METHOD] = "function",     [J_FUNCTION] = "function",  [J_MISSING] = "function",
+    };
+    return jis(v, J_VIEW) ? v.u.list->view : jis(v, J_STRING) && v.safe ? "Markup" : names[v.kind];
 }
 
 jvalue jvalue_list(jarena *a, jkind kind, jvalue *items, size_t n) {

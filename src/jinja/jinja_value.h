@@ -183,6 +183,11 @@ size_t jstr_find(str s, str needle, size_t from);
 /* Python's ordering of strings is by code point, which in UTF-8 is by byte. <0, 0, >0. */
 int jstr_compare(str a, str b);
 
+/* True when s is one of n names. */
+bool jname_in(str s, const char *const *names, size_t n);
+/* The last character of s, s.n > 0: its bytes. */
+str jstr_last(str s);
+
 /* ---- text forms ---- */
 
 /* str(v), repr(v) appended. QUIRE_UNSUPPORTED for what has no stable text (iterators, functions). */

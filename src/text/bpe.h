@@ -12,7 +12,7 @@
 
 #include "base/str.h"
 #include "text/piece_table.h"
-#include "text/tokenizer.h"
+#include "text/token_list.h"
 
 #define BPE_DIRECT_CHARS 0x400
 #define BPE_MAX_PIECE    1024 /* bytes */

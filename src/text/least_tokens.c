@@ -72,7 +72,3 @@ quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max) {
     }
     return QUIRE_OK;
 }
-
-size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes) {
-    return t->max_bytes == 0 ? 0 : n_bytes / t->max_bytes + (n_bytes % t->max_bytes != 0);
-}

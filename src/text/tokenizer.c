@@ -1,20 +1,8 @@
-#include "text/tokenizer_impl.h"
+#include "text/tokenizer.h"
 
 #include "base/mem.h"
 #include "text/chars.h"
-
-void token_list_deinit(token_list *l) {
-    mem_free(l->ids);
-    *l = (token_list){0};
-}
-
-quire_err token_list_add(token_list *l, int32_t id) {
-    if (l->n == l->cap && !mem_grow_((void **)&l->ids, &l->cap, l->n + 1, sizeof *l->ids)) {
-        return QUIRE_NO_MEMORY;
-    }
-    l->ids[l->n++] = id;
-    return QUIRE_OK;
-}
+#include "text/tokenizer_impl.h"
 
 quire_err tokenizer_open(const vocab *v, tokenizer **out, quire_error *err) {
     if (v->source == VOCAB_NONE) {
@@ -295,6 +283,10 @@ quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, e
     return encode(t, text, pair, (encode_options){.special = special}, AROUND_ALWAYS, out, types, err);
 }
 
+size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes) {
+    return t->max_bytes == 0 ? 0 : n_bytes / t->max_bytes + (n_bytes % t->max_bytes != 0);
+}
+
 /* ---- decoding ---- */
 
 quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, bool skip_special, strbuf *out) {
@@ -315,14 +307,6 @@ quire_err tokenizer_decode(const tokenizer *t, const int32_t *ids, size_t n, boo
         out->n = before;
     }
     return e;
-}
-
-bool tokenizer_decodes(const tokenizer *t, int32_t id, bool skip_special, str *text, piece_class *class) {
-    const added_token *a = added_set_get(&t->added, id);
-    *text = a != NULL ? a->pattern : piece_table_get(&t->vocab, id);
-    *class = t->classes == NULL || text->n == 0 ? PIECE_NORMAL : (piece_class)t->classes[id];
-    /* As in the tokenizers library, which identifies special tokens by their decoded text: one that normalizing changes is not skipped. */
-    return text->n > 0 && !(skip_special && a != NULL && a->special && str_eq(a->pattern, a->content));
 }
 
 /* ---- properties ---- */
@@ -359,21 +343,4 @@ str tokenizer_bos_text(const tokenizer *t) {
 
 str tokenizer_eos_text(const tokenizer *t) {
     return (str){t->eos_text.n > 0 ? t->eos_text.p : "", t->eos_text.n};
-}
-
-quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos) {
-    for (int two = 0; two < 2; two++) {
-        post_template *p = two ? &t->post.pair : &t->post.single;
-        if (bos >= 0) {
-            TRY(post_template_add(p, POST_TOKENS, 0, &bos, 1));
-        }
-        TRY(post_template_add(p, POST_A, 0, NULL, 0));
-        if (two) {
-            TRY(post_template_add(p, POST_B, 1, NULL, 0));
-        }
-        if (eos >= 0) {
-            TRY(post_template_add(p, POST_TOKENS, 0, &eos, 1));
-        }
-    }
-    return QUIRE_OK;
 }

@@ -11,17 +11,9 @@
 #include "base/str.h"
 #include "core/vocab.h"
 #include "text/marks.h"
+#include "text/token_list.h"
 
 typedef struct tokenizer tokenizer;
-
-/* Growing array of ids. Zero-initialised is empty; freed by token_list_deinit. */
-typedef struct token_list {
-    int32_t *ids;
-    size_t n, cap;
-} token_list;
-
-void token_list_deinit(token_list *l);
-quire_err token_list_add(token_list *l, int32_t id);
 
 /* Builds a tokenizer. QUIRE_NOT_FOUND for a vocabulary of VOCAB_NONE. QUIRE_UNSUPPORTED for an unknown kind or pipeline step, which err
  * names; nothing is guessed. Copies what it needs: v may be freed. */
@@ -46,6 +38,11 @@ typedef struct encode_options {
  * QUIRE_TOO_LARGE past 2 GiB; QUIRE_BAD_REQUEST when the tokenizer's own regular expressions take too long on the text. On an error *out is
  * unchanged. */
 quire_err tokenizer_encode(const tokenizer *t, str text, encode_options options, token_list *out, quire_error *err);
+
+/* Encodes one text, or two when pair is given, with the post-processor's tokens, even if the ids begin with them already. types (may be
+ * NULL) gets a segment number for each id. Errors and state as tokenizer_encode. */
+quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special, token_list *out, token_list *types,
+                                quire_error *err);
 
 /* A lower bound of the number of tokens of a text of n_bytes. 0 where there is none, because the tokenizer may delete characters. O(1). */
 size_t tokenizer_least_tokens(const tokenizer *t, size_t n_bytes);

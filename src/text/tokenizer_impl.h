@@ -2,17 +2,17 @@
 #ifndef TEXT_TOKENIZER_IMPL_H
 #define TEXT_TOKENIZER_IMPL_H
 
+#include "core/vocab.h"
 #include "text/added.h"
 #include "text/bpe.h"
 #include "text/decode.h"
 #include "text/normalize.h"
 #include "text/pipeline.h"
 #include "text/pretokenize.h"
-#include "text/tokenizer.h"
 
 /* text -> added tokens -> normalizer -> added tokens -> pre-tokenizer -> bpe -> post-processor -> ids -> decoder -> text.
  * Invariant: every id of the pairs, added tokens and templates is below vocab.n. */
-struct tokenizer {
+typedef struct tokenizer {
     piece_table vocab; /* contains all ids; finds by text only those that ordinary text may become */
     added_set added;
     normalizer normalizer;
@@ -24,7 +24,7 @@ struct tokenizer {
     size_t max_bytes; /* the most bytes of text that one token may represent; 0: no bound, since characters may be deleted */
     int32_t bos, eos;
     strbuf bos_text, eos_text;
-};
+} tokenizer;
 
 /* Fill *t, which is zero except for bos and eos -1. After a failure the caller closes it. */
 quire_err tokenizer_load_gguf(tokenizer *t, const vocab *v, quire_error *err);
@@ -37,11 +37,6 @@ quire_err tokenizer_find_max_bytes(const tokenizer *t, size_t *max);
 
 /* Sets a postprocessor that adds bos before and eos behind; -1: none. */
 quire_err tokenizer_surround(tokenizer *t, int32_t bos, int32_t eos);
-
-/* Encodes one text, or two when pair is given, with the post-processor's tokens, even if the ids begin with them already. types (may be
- * NULL) gets a segment number for each id. Errors and state as tokenizer_encode. */
-quire_err tokenizer_encode_pair(const tokenizer *t, str text, const str *pair, encode_special special, token_list *out, token_list *types,
-                                quire_error *err);
 
 /* The inputs of decode_add for an id: its text (for an added token the pattern, which may be normalized) and class. false: the id has no
  * text. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/quant.h"
+#include "core/quantise.h"
 
 #define N_VOCAB 5
 #define WIDTH   256

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "backend/cpu/linear.h"
+#include "backend/cpu/linear_ops.h"
 #include "backend/linear_cases.h"
 #include "base/mem.h"
 

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "check/check.h"
 #include "core/quant.h"
+#include "core/quantise.h"
 
 #define KIND "quants"
 

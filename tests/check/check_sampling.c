@@ -201,12 +201,78 @@ static bool matches(distribution_case *d, json_value *want, check_report *r, con
     return false;
 }
 
+/* Whether a value is in the range of its row. */
+static bool in_range(const char *name, double value) {
+    const field_desc *f = params_field(name, FIELD_BOTH);
+    bool low = f->flags & FIELD_MIN_OPEN ? !(value > f->minimum) : !(value >= f->minimum);
+    return !low && value <= f->maximum;
+}
+
+static bool in_vocabulary(const int32_t *ids, int32_t n, int32_t n_vocab) {
+    for (int32_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= n_vocab) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The field of the lists that has an id outside the vocabulary or is empty where it may not be; NULL: none. */
+static const char *bad_list(const sampling_lists *l, int32_t n_vocab) {
+    if (!in_vocabulary(l->bias_ids, l->n_bias, n_vocab)) {
+        return "logit_bias";
+    }
+    if (l->has_allowed && (l->n_allowed == 0 || !in_vocabulary(l->allowed, l->n_allowed, n_vocab))) {
+        return "allowed_token_ids";
+    }
+    if (l->bad_words.n > 0 && !in_vocabulary(l->bad_words.tokens, l->bad_words.starts[l->bad_words.n], n_vocab)) {
+        return "bad_words";
+    }
+    return NULL;
+}
+
+/* Checks that every value is in its field's range and every id of the lists in the vocabulary; else QUIRE_BAD_REQUEST and *field names the
+ * field. The sampler accepts more than requests may contain: top_p 0, which keeps one token, and any temperature. */
+static quire_err check_params(const sampling_params *p, int32_t n_vocab, const char **field) {
+    const struct {
+        const char *name;
+        double value;
+    } values[] = {{"min_p", (double)p->min_p},
+                  {"typical_p", (double)p->typical_p},
+                  {"top_n_sigma", (double)p->top_n_sigma},
+                  {"top_k", (double)p->top_k},
+                  {"min_tokens", (double)p->min_tokens},
+                  {"repetition_penalty", (double)p->repetition_penalty},
+                  {"frequency_penalty", (double)p->frequency_penalty},
+                  {"presence_penalty", (double)p->presence_penalty},
+                  {"no_repeat_ngram_size", (double)p->no_repeat_ngram_size},
+                  {"dry_multiplier", (double)p->dry_multiplier},
+                  {"dry_base", (double)p->dry_base},
+                  {"dry_allowed_length", (double)p->dry_allowed_length},
+                  {"dry_penalty_last_n", (double)p->dry_penalty_last_n},
+                  {"xtc_probability", (double)p->xtc_probability},
+                  {"xtc_threshold", (double)p->xtc_threshold},
+                  {"dynatemp_range", (double)p->dynatemp_range},
+                  {"dynatemp_exponent", (double)p->dynatemp_exponent},
+                  {"mirostat", (double)p->mirostat},
+                  {"mirostat_tau", (double)p->mirostat_tau},
+                  {"mirostat_eta", (double)p->mirostat_eta}};
+    *field = !(p->temperature >= 0.0f) ? "temperature" : !(p->top_p >= 0.0f && p->top_p <= 1.0f) ? "top_p" : NULL;
+    for (size_t i = 0; i < sizeof values / sizeof *values && *field == NULL; i++) {
+        *field = in_range(values[i].name, values[i].value) ? NULL : values[i].name;
+    }
+    if (*field == NULL && p->lists != NULL) {
+        *field = bad_list(p->lists, n_vocab);
+    }
+    return *field == NULL ? QUIRE_OK : QUIRE_BAD_REQUEST;
+}
+
 static void run_distribution(distribution_case *d, json_value *o, check_report *r, const char *name) {
     json_value *error = json_get(o, "error"), *draw = json_get(o, "xtc_draw");
     const char *field;
     const float *probs;
     if (error != NULL) {
-        quire_err e = sampling_params_check(d->context.params, d->n, &field);
+        quire_err e = check_params(d->context.params, d->n, &field);
         if (e != QUIRE_OK && strcmp(field, json_str(error).p) != 0) {
             check_fail(r, KIND, name, "%s is refused, must be %s", field, json_str(error).p);
         } else if (e == QUIRE_OK && sampler_distribution(d->s, d->row, &d->context, &probs) == QUIRE_OK) {
@@ -217,7 +283,7 @@ static void run_distribution(distribution_case *d, json_value *o, check_report *
         return;
     }
     d->context.noise.xtc = draw != NULL ? (float)number_of(draw) : 0.5f;
-    if (sampling_params_check(d->context.params, d->n, &field) != QUIRE_OK) {
+    if (check_params(d->context.params, d->n, &field) != QUIRE_OK) {
         check_fail(r, KIND, name, "%s is refused", field);
         return;
     }

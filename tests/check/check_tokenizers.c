@@ -8,6 +8,7 @@
 #include "json/json_out.h"
 #include "text/detok.h"
 #include "json/json.h"
+#include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
 
 #define KIND "tokenizers"

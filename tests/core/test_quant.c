@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "core/quant.h"
+#include "core/quantise.h"
 
 /* The whole file golden/quants/NAME.EXTENSION, or NULL. */
 static char *read_golden(const char *directory, const char *name, const char *extension, size_t *n) {

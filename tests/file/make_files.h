@@ -199,11 +199,6 @@ static inline uint64_t touch_all(const model_file *f) {
         sum += strlen(t->name) + (t->n_bytes > 0 ? p[0] + p[t->n_bytes - 1] : 0);
         assert_ptr_equal(model_file_find(f, t->name), t);
     }
-    str key, text = {0};
-    char value[100];
-    for (int32_t i = 0; model_file_meta_at(f, i, &key, value, sizeof value); i++) {
-        sum += key.n + strlen(value);
-    }
     const vocab *v = model_file_vocab(f);
     for (int32_t i = 0; i < v->n_tokens; i++) {
         sum += v->tokens != NULL && v->tokens[i].n > 0 ? (uint8_t)v->tokens[i].p[v->tokens[i].n - 1] : 0;
@@ -214,8 +209,9 @@ static inline uint64_t touch_all(const model_file *f) {
         sum += v->merges[i].n > 0 ? (uint8_t)v->merges[i].p[0] : 0;
     }
     sum += model_file_chat_template(f).n;
+    str text = {0};
     int64_t ints[4];
-    float floats[4], number;
+    float number;
     bool flag;
     size_t n;
     static const char *const keys[] = {
@@ -223,7 +219,6 @@ static inline uint64_t touch_all(const model_file *f) {
         "architectures", "eos_token_id"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         sum += model_file_i64s(f, keys[i], ints, 4, &n) == QUIRE_OK;
-        sum += model_file_f32s(f, keys[i], floats, 4, &n) == QUIRE_OK;
         sum += model_file_f32(f, keys[i], &number) == QUIRE_OK;
         sum += model_file_bool(f, keys[i], &flag) == QUIRE_OK;
         sum += model_file_str(f, keys[i], &text) == QUIRE_OK;

@@ -417,25 +417,6 @@ static void a_split_file_with_wrong_parts_is_refused(void **state) {
     temp_delete(&d, split_names);
 }
 
-static void every_key_prints_for_inspection(void **state) {
-    (void)state;
-    strbuf b = {0};
-    make_gguf(&b, 3, NULL);
-    model_file *f = open_good(&b);
-    str key;
-    char value[60];
-    assert_true(model_file_meta_at(f, 0, &key, value, sizeof value));
-    assert_true(str_is(key, "general.architecture"));
-    assert_string_equal(value, "\"llama\"");
-    assert_true(model_file_meta_at(f, 8, &key, value, sizeof value));
-    assert_string_equal(value, "[\"<s>\", ...] (3)");
-    assert_true(model_file_meta_at(f, 13, &key, value, sizeof value));
-    assert_false(model_file_meta_at(f, 14, &key, value, sizeof value));
-    assert_false(model_file_meta_at(f, -1, &key, value, sizeof value));
-    model_file_close(f);
-    strbuf_deinit(&b);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_strings_and_arrays_are_read_by_key),
@@ -456,7 +437,6 @@ int main(void) {
         cmocka_unit_test(vocabulary_arrays_that_contradict_are_refused),
         cmocka_unit_test(a_split_file_opens_with_the_tensors_of_all_parts),
         cmocka_unit_test(a_split_file_with_wrong_parts_is_refused),
-        cmocka_unit_test(every_key_prints_for_inspection),
     };
     log_set_level(LOG_ERROR); /* damaged files make warnings */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "file/model_file.h"
+#include "file/open_file.h"
 #include "fuzz.h"
 
 static void read_tensors(const model_file *f, fuzz_sum *sum) {
@@ -15,15 +16,16 @@ static void read_tensors(const model_file *f, fuzz_sum *sum) {
 }
 
 static void read_metadata(const model_file *f, fuzz_sum *sum) {
-    str key, text;
-    char value[80], name[128];
+    str text;
+    char name[128];
     int64_t ints[4];
-    float floats[4];
+    float number;
     size_t n;
     bool flag;
-    for (int32_t i = 0; model_file_meta_at(f, i, &key, value, sizeof value); i++) {
+    for (int32_t i = 0; i < f->gguf.n_keys; i++) {
+        str key = f->gguf.keys[i].name;
         snprintf(name, sizeof name, "%.*s", (int)(key.n < 100 ? key.n : 100), key.p);
-        *sum += (fuzz_sum)model_file_i64s(f, name, ints, 4, &n) + (fuzz_sum)model_file_f32s(f, name, floats, 4, &n);
+        *sum += (fuzz_sum)model_file_i64s(f, name, ints, 4, &n) + (fuzz_sum)model_file_f32(f, name, &number);
         *sum += (fuzz_sum)model_file_bool(f, name, &flag) + (fuzz_sum)model_file_str_at(f, name, 1, &text, &n);
     }
 }

@@ -1,7 +1,7 @@
 /* Trace files of any kind: refused with a message, or a trace whose numbers agree. */
 #include "base/mem.h"
 #include "fuzz.h"
-#include "lab/sim/trace.h"
+#include "lab/sim/trace_read.h"
 
 enum { MAX_READ = 1 << 16 }; /* tokens written out of one request: lengths may be large */
 

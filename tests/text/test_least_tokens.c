@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
 
 static const char *const files[] = {"golden/tokenizers/llama3/tokenizer.json",

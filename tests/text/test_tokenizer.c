@@ -2,6 +2,7 @@
 #include "shared.h"
 
 #include "base/rng.h"
+#include "text/tokenizer.h"
 #include "text/tokenizer_impl.h"
 
 #define LLAMA3 "golden/tokenizers/llama3/tokenizer.json"

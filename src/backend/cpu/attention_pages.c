@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "backend/cpu/pages.h"
-#include "backend/cpu/pages_int8.h"
 
 #define READ_AHEAD_BYTES 64 /* kernels read whole vectors, past the last value */
 

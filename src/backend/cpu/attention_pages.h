@@ -4,7 +4,6 @@
 #define CPU_ATTENTION_PAGES_H
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 
 /* Memory for copies of one chunk. Each worker of the thread pool has one. */
 typedef struct attn_copies {

@@ -1,6 +1,6 @@
 #include "backend/cpu/attention_tile.h"
 
-#include "backend/cpu/pages_int8.h"
+#include "backend/cpu/pages.h"
 
 static attn_pages pages_of(const attn_job *job, const batch_seq *seq, int32_t kv_head) {
     return (attn_pages){job->b, seq->pages[job->b->layout.layer_group[job->layer]], job->layer, kv_head};

@@ -7,7 +7,6 @@
 
 #include "backend/cpu/attention_pages.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 
 /* The memory in which a tile of queries is computed. */
 typedef struct attn_scratch {

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 #include "backend/cpu/placement.h"
 #include "base/log.h"
 #include "base/mem.h"

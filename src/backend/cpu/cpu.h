@@ -23,8 +23,8 @@ typedef struct cpu_buffer {
 typedef struct cpu_backend {
     backend base; /* first: a backend* is a cpu_backend* */
     cpu_isa isa;
-    const struct math_kernels *math;
-    const struct linear_kernels *linear;
+    const math_kernels *math;
+    const linear_kernels *linear;
     thread_pool *thread_pool;
     uint64_t nodes; /* over which memory is spread; 0: the kernel chooses */
     char description[160];
@@ -42,7 +42,7 @@ typedef struct cpu_backend {
 
     int64_t step; /* how many steps have begun; marks what was computed for this step */
 
-    struct cpu_linear_state *linear_state;       /* linear.c: scratch and the list of loaded weights */
+    struct cpu_linear_state *linear_state;       /* linear_ops.c: scratch and the list of loaded weights */
     struct cpu_attention_state *attention_state; /* attention.c: scratch and partials */
     rope *ropes;                                 /* list of loaded rotary objects */
     struct cpu_owned *owned;                     /* blocks of cpu_own */
@@ -64,7 +64,7 @@ static inline float *cpu_act_row(const cpu_backend *b, buffer a, int32_t row) {
     return b->buffers[a.id].rows + (int64_t)row * b->buffers[a.id].width;
 }
 
-/* ---- implemented in linear*.c ---- */
+/* ---- implemented in linear_ops*.c ---- */
 quire_err cpu_linear_load(backend *b, const tensor_view *weight, const tensor_view *bias, linear **out, quire_error *err);
 const void *cpu_linear_packed(const linear *l, size_t *n_bytes, uint32_t *packing);
 void cpu_linear_close(cpu_backend *b);
@@ -104,7 +104,7 @@ void cpu_kv_read_page(backend *b, int32_t page, void *host);
 void cpu_kv_write_page(backend *b, int32_t page, const void *host);
 void cpu_qk_norm_rope_store(backend *b, int32_t layer, buffer q, buffer k, buffer v, const qk_norms *norms, const rope *r);
 
-/* ---- implemented in trace.c ---- */
+/* ---- implemented in op_trace.c ---- */
 void cpu_trace(backend *b, op_trace *to);
 
 /* ---- implemented in attention.c ---- */

@@ -3,9 +3,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "backend/cpu/linear.h"
-#include "backend/cpu/math.h"
-
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__)

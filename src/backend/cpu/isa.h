@@ -2,12 +2,10 @@
 #ifndef CPU_ISA_H
 #define CPU_ISA_H
 
-#include "base/err.h"
+#include "backend/cpu/linear.h"
+#include "backend/cpu/math.h"
 
 typedef enum cpu_isa { ISA_PLAIN, ISA_AVX2, ISA_AVX512, ISA_AVX512_BF16, ISA_NEON, ISA_I8MM, N_ISAS } cpu_isa;
-
-struct math_kernels;   /* math.h: norm, exp, silu, rope, attention */
-struct linear_kernels; /* linear.h: products and activation formats */
 
 /* Finds the instruction set of this name. For "auto" (or NULL) it is the best that runs here, by the processor's features and vendor, never
  * by a measurement: it is a part of the numeric configuration. QUIRE_UNSUPPORTED for one that this processor (or build) lacks,
@@ -17,7 +15,7 @@ quire_err cpu_isa_choose(const char *name, cpu_isa *out, quire_error *err);
 const char *cpu_isa_name(cpu_isa isa);
 
 /* The kernels of an instruction set that cpu_isa_choose returned. */
-const struct math_kernels *cpu_isa_math(cpu_isa isa);
-const struct linear_kernels *cpu_isa_linear(cpu_isa isa);
+const math_kernels *cpu_isa_math(cpu_isa isa);
+const linear_kernels *cpu_isa_linear(cpu_isa isa);
 
 #endif

@@ -19,12 +19,7 @@
 #define CPU_LINEAR_H
 
 #include "backend/backend.h"
-#include "backend/cpu/cpu.h"
 #include "backend/cpu/pack_weights.h"
-
-#define LINEAR_TILE_BLOCKS  4 /* column blocks of one task */
-#define LINEAR_TILE_COLUMNS (LINEAR_TILE_BLOCKS * PACK_LANES)
-#define LINEAR_TILE_ROWS    64 /* rows that are multiplied while a task's weights are in cache */
 
 /* The format in which a kernel reads an activation row. A quantised row starts at a multiple of 64 bytes; ROWS_F32 has no alignment:
  *   ROWS_F32     f32 [k]
@@ -78,29 +73,6 @@ extern const linear_kernels linear_avx2, linear_avx512, linear_avx512bf16;
 #elif defined(__aarch64__)
 extern const linear_kernels linear_neon, linear_i8mm;
 #endif
-
-/* The largest logit of a row in the column tiles that one worker computed. value -INFINITY: it computed none. NaN: a logit was infinite or
- * NaN. */
-typedef struct row_argmax {
-    float value;
-    int32_t id; /* the lowest of equals */
-} row_argmax;
-
-/* What the backend keeps for its products. Invariant: widest[f] is the widest n_in of weights loaded with format f, 0 without any. Sized by
- * cpu_linear_step_open. */
-typedef struct cpu_linear_state {
-    linear *loaded;
-    int32_t widest[N_ROW_FORMATS];
-    uint8_t *rows[N_ROW_FORMATS]; /* quantised rows, max(max_rows, max_out) of the widest */
-    float *normed;                /* [workers][normed_width]: a row between norm and conversion */
-    int32_t normed_width;
-    float *tiles;     /* [workers][2][LINEAR_TILE_ROWS * LINEAR_TILE_COLUMNS] */
-    uint8_t *scratch; /* [workers][LINEAR_SCRATCH_BYTES] */
-    row_argmax *largest; /* [workers][max_out], of the last head */
-} cpu_linear_state;
-
-/* Bytes from one quantised row of k elements to the next, a multiple of 64. */
-size_t linear_row_bytes(row_format format, int32_t k);
 
 /* The row format of a weight kind under a compute mode. */
 static inline row_format linear_format(pack_kind kind, compute_mode mode) {

@@ -1,12 +1,12 @@
 /* Reads grouped weights for the product kernels: numbers from their planes, scales from their codes (pack_weights.h describes the layout).
  * Part of linear_kernels.inc.h. */
-#define GROUPS_A_SUPER (PACK_SUPER / PACK_GROUP)
+#define GROUPS_A_SUPER (QUANT_SUPER / PACK_GROUP)
 
 /* A grouped format, a compile-time constant. */
 typedef struct group_format {
     pack_kind kind;
     int group, bits, zero;
-    pack_scale coding;
+    quant_scale coding;
     bool unpacked; /* numbers and scales lie in records in scratch */
 } group_format;
 
@@ -76,7 +76,7 @@ INLINE ni packed_quad(int bits, const uint8_t *p, int t) {
 /* Quad t in the form that is multiplied: unsigned numbers, or signed bytes where dot_bits is 8. */
 INLINE ni group_quad(group_format f, const uint8_t *p, int t) {
     ni v = packed_quad(f.bits, p, t);
-    return f.kind == PACK_IQ4_NL ? n_lookup(v, pack_iq4_values) : v;
+    return f.kind == PACK_IQ4_NL ? n_lookup(v, quant_iq4_values) : v;
 }
 
 /* ---- scales ---- */
@@ -112,7 +112,7 @@ INLINE group_supers load_supers(group_format f, const uint8_t *supers, int32_t g
 
 /* Scales of a group for the N_LANES columns from lane on. odd: the group's number % 2. Two groups share bytes of SCALE_SIX and
  * SCALE_SIX_MIN. The bytes are read once where both groups are computed together and odd is a compile-time constant. */
-INLINE void load_scales(pack_scale coding, const uint8_t *scales, const group_supers *d, int32_t group, int odd, int lane,
+INLINE void load_scales(quant_scale coding, const uint8_t *scales, const group_supers *d, int32_t group, int odd, int lane,
                         group_scales *out) {
     size_t g = (size_t)group, even = (size_t)(group - odd);
     const uint16_t *halves = (const uint16_t *)(const void *)scales + lane;

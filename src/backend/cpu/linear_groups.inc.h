@@ -470,5 +470,5 @@ INLINE void product_groups(group_format f, const linear *w, row_view x, int32_t 
         const group_format f = {.kind = PACK_##name, .group = group_, .bits = bits_, .zero = zero_, .coding = scale_};                     \
         product_groups(f, w, x, n_rows, block0, n_blocks, y, scratch);                                                                     \
     }
-PACK_GROUPED_LIST(GROUP_PRODUCT)
+QUANT_LIST(GROUP_PRODUCT)
 #undef GROUP_PRODUCT

@@ -55,7 +55,7 @@ static void product(const linear *w, row_view x, int32_t n_rows, int32_t block0,
     case PACK_##name:                                                                                                                      \
         product_##name(w, x, n_rows, block0, n_blocks, y, scratch);                                                                        \
         break;
-        PACK_GROUPED_LIST(GROUP_CASE)
+        QUANT_LIST(GROUP_CASE)
 #undef GROUP_CASE
     default:
         break;

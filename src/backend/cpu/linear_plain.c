@@ -120,17 +120,6 @@ static void product_token(const linear *w, const uint8_t *block, const float *sc
 
 /* ---- grouped weights: one group of 32 of k, read from its planes ---- */
 
-typedef struct plain_format {
-    int32_t group, bits, zero;
-    pack_scale coding;
-} plain_format;
-
-static const plain_format formats[N_PACKS] = {
-#define PLAIN_FORMAT(name, group, bits, zero, scale) [PACK_##name] = {group, bits, zero, scale},
-    PACK_GROUPED_LIST(PLAIN_FORMAT)
-#undef PLAIN_FORMAT
-};
-
 typedef struct plain_group {
     int32_t q[PACK_GROUP][LANES];         /* zero taken off */
     float scale[2][LANES], min[2][LANES]; /* of each 16 or of all 32 */
@@ -138,7 +127,7 @@ typedef struct plain_group {
 
 /* Number i of column c in a group whose planes start at p. */
 static int32_t number(pack_kind kind, const uint8_t *p, int i, int c) {
-    int bits = formats[kind].bits, quad = i / 4, at = 4 * c + i % 4, value = 0;
+    int bits = pack_formats[kind].bits, quad = i / 4, at = 4 * c + i % 4, value = 0;
     if (bits == 8) {
         return (int8_t)p[quad * 64 + at];
     }
@@ -153,7 +142,7 @@ static int32_t number(pack_kind kind, const uint8_t *p, int i, int c) {
     if (bits == 3 || bits == 5) {
         value |= (p[at] >> quad & 1) << (bits == 5 ? 4 : 2);
     }
-    return kind == PACK_IQ4_NL ? pack_iq4_values[value] : value - formats[kind].zero;
+    return kind == PACK_IQ4_NL ? quant_iq4_values[value] : value - pack_formats[kind].zero;
 }
 
 static float half_at(const uint8_t *area, size_t i) {
@@ -173,7 +162,7 @@ static int six(const uint8_t *p, int i, int c) {
 static void group_scales(const linear *w, const uint8_t *block, int32_t group, int c, plain_group *out) {
     const uint8_t *scales = block + w->layout.scales_at, *supers = block + w->layout.supers_at;
     size_t g = (size_t)group, super = g / 8, lane = (size_t)c;
-    pack_scale coding = formats[w->layout.kind].coding;
+    quant_scale coding = pack_formats[w->layout.kind].coding;
     for (int part = 0; part < 2; part++) {
         float *scale = &out->scale[part][c], *min = &out->min[part][c];
         const uint8_t *code = scales + (2 * g + (size_t)part) * LANES + c, *sixes = scales + g / 2 * 3 * LANES;
@@ -204,7 +193,7 @@ static void group_scales(const linear *w, const uint8_t *block, int32_t group, i
 
 static void group_read(const linear *w, const uint8_t *block, int32_t group, plain_group *out) {
     pack_kind kind = w->layout.kind;
-    const uint8_t *planes = block + (size_t)group * (size_t)formats[kind].bits * PACK_GROUP * LANES / 8;
+    const uint8_t *planes = block + (size_t)group * (size_t)pack_formats[kind].bits * PACK_GROUP * LANES / 8;
     for (int c = 0; c < LANES; c++) {
         for (int i = 0; i < PACK_GROUP; i++) {
             out->q[i][c] = number(kind, planes, i, c);
@@ -213,7 +202,7 @@ static void group_read(const linear *w, const uint8_t *block, int32_t group, pla
     }
 }
 
-static void group_add(const plain_format *f, const plain_group *g, const row_group *x, float *acc) {
+static void group_add(const quant_format *f, const plain_group *g, const row_group *x, float *acc) {
     bool has_min = f->coding == SCALE_F16_MIN || f->coding == SCALE_FOUR || f->coding == SCALE_SIX_MIN;
     for (int part = 0; part < PACK_GROUP / f->group; part++) {
         float x_sum = f->group == PACK_GROUP ? x->sum : x->sums[part];
@@ -242,7 +231,7 @@ static void product_groups(const linear *w, const uint8_t *block, row_view x, in
         group_read(w, block, g, &group);
         for (int32_t r = 0; r < n_rows; r++) {
             const row_group *row = (const row_group *)(const void *)(x.data + (size_t)r * x.stride);
-            group_add(&formats[w->layout.kind], &group, row + g, y + (size_t)r * (size_t)y_stride);
+            group_add(&pack_formats[w->layout.kind], &group, row + g, y + (size_t)r * (size_t)y_stride);
         }
     }
 }

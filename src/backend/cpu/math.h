@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "backend/backend.h"
-#include "backend/cpu/cpu.h"
 
 #define ATTN_TILE   32 /* query rows that share the keys they load */
 #define ATTN_BLOCK  16 /* positions a block of keys: lanes */

@@ -1,6 +1,5 @@
 /* Norms: weights as f32, one row at a time. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 #include "core/quant.h"
 
 struct norm {

@@ -3,14 +3,18 @@
 #include <math.h>
 #include <string.h>
 
-#include "backend/cpu/pack_weights_grouped.h"
 #include "base/size.h"
 #include "core/half.h"
-#include "core/quant.h"
 
+#define QUADS       8
+#define PLANE_WORDS 16     /* 64 bytes */
 #define INT8_MAX_IN 131072 /* 127 * 128 * 131072 < 2^31 */
 
-const int8_t pack_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+const quant_format pack_formats[N_PACKS] = {
+#define PACK_FORMAT(name, group, bits, zero, scale) [PACK_##name] = {group, bits, zero, scale},
+    QUANT_LIST(PACK_FORMAT)
+#undef PACK_FORMAT
+};
 
 quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
     bool plain = from == DTYPE_F32 || from == DTYPE_F16 || from == DTYPE_BF16 || from == DTYPE_I8;
@@ -24,34 +28,22 @@ quire_err pack_choose(dtype from, compute_mode mode, pack_kind *out) {
     } else if (plain) {
         *out = PACK_INT8;
     } else {
-        switch (from) {
-#define PACK_FROM(name, group, bits, zero, scale)                                                                                          \
-    case DTYPE_##name:                                                                                                                     \
-        *out = PACK_##name;                                                                                                                \
-        break;
-            PACK_GROUPED_LIST(PACK_FROM)
+        static const pack_kind kinds[N_DTYPES] = {
+#define PACK_FROM(name, group, bits, zero, scale) [DTYPE_##name] = PACK_##name,
+            QUANT_LIST(PACK_FROM)
 #undef PACK_FROM
-        default:
-            return QUIRE_UNSUPPORTED;
-        }
+        };
+        *out = kinds[from];
     }
     return QUIRE_OK;
 }
 
-/* Bits of quants and scales for one column and PACK_SUPER of k, and those of its supers. */
+/* Bits of quants and scales for one column and QUANT_SUPER of k, and those of its supers. */
 static void grouped_bits(pack_kind kind, size_t *quants, size_t *scales, size_t *supers) {
-    static const struct {
-        uint8_t bits;
-        pack_scale scale;
-    } formats[N_PACKS] = {
-#define PACK_FORMAT(name, group, bits, zero, scale) [PACK_##name] = {bits, scale},
-        PACK_GROUPED_LIST(PACK_FORMAT)
-#undef PACK_FORMAT
-    };
     static const uint16_t scale_bits[] = {
         [SCALE_F16] = 128, [SCALE_F16_MIN] = 256, [SCALE_FOUR] = 128, [SCALE_SIX] = 96, [SCALE_SIX_MIN] = 96, [SCALE_EIGHT] = 128};
-    pack_scale s = formats[kind].scale;
-    *quants = (size_t)formats[kind].bits * PACK_SUPER;
+    quant_scale s = pack_formats[kind].coding;
+    *quants = (size_t)pack_formats[kind].bits * QUANT_SUPER;
     *scales = scale_bits[s];
     *supers = s == SCALE_SIX || s == SCALE_EIGHT ? 16 : s == SCALE_SIX_MIN || s == SCALE_FOUR ? 32 : 0;
 }
@@ -67,7 +59,7 @@ static bool area_bytes(size_t bits, size_t n_in, size_t k_unit, size_t *out) {
 }
 
 quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *out) {
-    if (n_out <= 0 || n_in <= 0 || n_in > INT32_MAX - PACK_SUPER || n_out > INT32_MAX - PACK_LANES) {
+    if (n_out <= 0 || n_in <= 0 || n_in > INT32_MAX - QUANT_SUPER || n_out > INT32_MAX - PACK_LANES) {
         return QUIRE_INVALID;
     }
     if (kind == PACK_INT8 && n_in > INT8_MAX_IN) {
@@ -78,12 +70,11 @@ quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *ou
     p.k_padded = (n_in + unit - 1) / unit * unit;
     size_t quants = kind == PACK_F32 ? 32 : kind == PACK_INT8 ? 8 : 16, scales = 0, supers = 0, k_unit = 1, all;
     if (pack_is_grouped(kind)) {
-        bool in_supers = kind == PACK_Q2_K || kind == PACK_Q3_K || kind == PACK_Q4_K || kind == PACK_Q5_K || kind == PACK_Q6_K;
-        if (n_in % (in_supers ? PACK_SUPER : PACK_GROUP) != 0) {
+        grouped_bits(kind, &quants, &scales, &supers);
+        if (n_in % (supers > 0 ? QUANT_SUPER : PACK_GROUP) != 0) {
             return QUIRE_INVALID;
         }
-        grouped_bits(kind, &quants, &scales, &supers);
-        k_unit = PACK_SUPER;
+        k_unit = QUANT_SUPER;
     }
     size_t quant_bytes, scale_bytes, super_bytes, k = (size_t)p.k_padded;
     if (!area_bytes(quants, k, k_unit, &quant_bytes) || !area_bytes(scales, k, k_unit, &scale_bytes) ||
@@ -96,7 +87,7 @@ quire_err pack_plan(pack_kind kind, int32_t n_out, int32_t n_in, pack_layout *ou
     return QUIRE_OK;
 }
 
-/* ---- packing a block: in chunks of PACK_SUPER of k, so that 16 columns of a chunk stay in cache ---- */
+/* ---- packing a block: in chunks of QUANT_SUPER of k, so that 16 columns of a chunk stay in cache ---- */
 
 /* The address of element k of column (a row of the file). k is a multiple of the type's block. */
 static const uint8_t *column_at(const tensor_view *w, int32_t n_in, int32_t column, int32_t k) {
@@ -113,13 +104,13 @@ static float column_scale(const tensor_view *w, int32_t column) {
     return scale;
 }
 
-/* Reads elements k0..k0+n of the block's columns as f32; all else is 0. Loops over a chunk run over all PACK_SUPER elements: with a
+/* Reads elements k0..k0+n of the block's columns as f32; all else is 0. Loops over a chunk run over all QUANT_SUPER elements: with a
  * constant length the compiler vectorises them. */
 static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t block, int32_t k0, int32_t n,
-                         float out[PACK_LANES][PACK_SUPER]) {
+                         float out[PACK_LANES][QUANT_SUPER]) {
     for (int32_t c = 0; c < PACK_LANES; c++) {
         int32_t column = block * PACK_LANES + c;
-        if (column >= plan->n_out || n < PACK_SUPER) {
+        if (column >= plan->n_out || n < QUANT_SUPER) {
             memset(out[c], 0, sizeof out[c]);
         }
         if (column >= plan->n_out) {
@@ -129,9 +120,9 @@ static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t 
         if (w->type == DTYPE_F32) {
             memcpy(out[c], from, (size_t)n * sizeof(float));
         } else if (w->type == DTYPE_BF16) {
-            uint16_t halves[PACK_SUPER] = {0};
+            uint16_t halves[QUANT_SUPER] = {0};
             memcpy(halves, from, (size_t)n * sizeof halves[0]);
-            for (int32_t k = 0; k < PACK_SUPER; k++) {
+            for (int32_t k = 0; k < QUANT_SUPER; k++) {
                 out[c][k] = bf16_to_f32(halves[k]);
             }
         } else if (w->type == DTYPE_I8) {
@@ -146,7 +137,7 @@ static void read_columns(const pack_layout *plan, const tensor_view *w, int32_t 
     }
 }
 
-static void pack_f32(const float columns[PACK_LANES][PACK_SUPER], int32_t n, float *out) {
+static void pack_f32(const float columns[PACK_LANES][QUANT_SUPER], int32_t n, float *out) {
     for (int32_t k = 0; k < n; k++) {
         for (int c = 0; c < PACK_LANES; c++) {
             out[k * PACK_LANES + c] = columns[c][k];
@@ -154,10 +145,10 @@ static void pack_f32(const float columns[PACK_LANES][PACK_SUPER], int32_t n, flo
     }
 }
 
-static void pack_bf16(const float columns[PACK_LANES][PACK_SUPER], int32_t n, uint8_t *out) {
-    uint16_t halves[PACK_LANES][PACK_SUPER];
+static void pack_bf16(const float columns[PACK_LANES][QUANT_SUPER], int32_t n, uint8_t *out) {
+    uint16_t halves[PACK_LANES][QUANT_SUPER];
     for (int c = 0; c < PACK_LANES; c++) {
-        for (int k = 0; k < PACK_SUPER; k++) {
+        for (int k = 0; k < QUANT_SUPER; k++) {
             halves[c][k] = f32_to_bf16(columns[c][k]);
         }
     }
@@ -179,15 +170,15 @@ static void pack_f16(const pack_layout *plan, const tensor_view *w, int32_t bloc
 }
 
 static int32_t chunk_length(const pack_layout *plan, int32_t k0) {
-    return plan->n_in - k0 < PACK_SUPER ? plan->n_in - k0 : PACK_SUPER;
+    return plan->n_in - k0 < QUANT_SUPER ? plan->n_in - k0 : QUANT_SUPER;
 }
 
 /* The largest magnitude of a chunk and `so_far`, compared by bits: in this order NaN is above infinity. */
-static float largest_of(const float x[PACK_SUPER], float so_far) {
-    int32_t largest, bits[PACK_SUPER];
+static float largest_of(const float x[QUANT_SUPER], float so_far) {
+    int32_t largest, bits[QUANT_SUPER];
     memcpy(&largest, &so_far, sizeof largest);
     memcpy(bits, x, sizeof bits);
-    for (int i = 0; i < PACK_SUPER; i++) {
+    for (int i = 0; i < QUANT_SUPER; i++) {
         int32_t magnitude = bits[i] & 0x7fffffff;
         largest = magnitude > largest ? magnitude : largest;
     }
@@ -203,7 +194,7 @@ static int8_t quantised(float x, float scale) {
     return (int8_t)((q + 0x1.8p23f) - 0x1.8p23f);
 }
 
-static void put_quads(int8_t q[PACK_LANES][PACK_SUPER], int32_t k0, int32_t n, uint8_t *out) {
+static void put_quads(int8_t q[PACK_LANES][QUANT_SUPER], int32_t k0, int32_t n, uint8_t *out) {
     for (int32_t i = 0; i < n; i += 4) {
         for (int c = 0; c < PACK_LANES; c++) {
             memcpy(out + (size_t)(k0 + i) * PACK_LANES + 4 * (size_t)c, &q[c][i], 4);
@@ -217,9 +208,9 @@ static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
     for (int32_t c = 0; c < n_columns; c++) {
         scales[c] = column_scale(w, block * PACK_LANES + c);
     }
-    for (int32_t k0 = 0; k0 < plan->n_in; k0 += PACK_SUPER) {
+    for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
         int32_t n = chunk_length(plan, k0);
-        int8_t q[PACK_LANES][PACK_SUPER] = {{0}};
+        int8_t q[PACK_LANES][QUANT_SUPER] = {{0}};
         for (int32_t c = 0; c < n_columns; c++) {
             memcpy(q[c], column_at(w, plan->n_in, block * PACK_LANES + c, k0), (size_t)n);
         }
@@ -229,8 +220,8 @@ static void copy_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
 
 /* A column with a value that is not finite gets the scale NaN and zeros, so that its products are NaN. */
 static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales) {
-    float columns[PACK_LANES][PACK_SUPER], largest[PACK_LANES] = {0};
-    for (int32_t k0 = 0; k0 < plan->n_in; k0 += PACK_SUPER) {
+    float columns[PACK_LANES][QUANT_SUPER], largest[PACK_LANES] = {0};
+    for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
         int32_t n = chunk_length(plan, k0);
         read_columns(plan, w, block, k0, n, columns);
         for (int c = 0; c < PACK_LANES; c++) {
@@ -240,15 +231,15 @@ static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
     for (int c = 0; c < PACK_LANES; c++) {
         scales[c] = isfinite(largest[c]) ? largest[c] / 127.0f : NAN;
     }
-    for (int32_t k0 = 0; k0 < plan->n_in; k0 += PACK_SUPER) {
+    for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
         int32_t n = chunk_length(plan, k0);
-        int8_t q[PACK_LANES][PACK_SUPER] = {{0}};
+        int8_t q[PACK_LANES][QUANT_SUPER] = {{0}};
         read_columns(plan, w, block, k0, n, columns);
         for (int c = 0; c < PACK_LANES; c++) {
             if (!(scales[c] > 0.0f)) {
                 continue;
             }
-            for (int i = 0; i < PACK_SUPER; i++) {
+            for (int i = 0; i < QUANT_SUPER; i++) {
                 q[c][i] = quantised(columns[c][i], scales[c]);
             }
         }
@@ -256,24 +247,107 @@ static void pack_int8(const pack_layout *plan, const tensor_view *w, int32_t blo
     }
 }
 
+/* ---- codes to planes ---- */
+
+/* Packs the planes of one group. A word holds one column's four bytes of a quad; all its bytes are shifted together. */
+static void join_planes(int bits, const quant_codes columns[PACK_LANES], int32_t at, uint8_t *out) {
+    uint32_t planes[QUADS * PLANE_WORDS] = {0};
+    int n_planes = bits == 8 ? 8 : (bits >= 4 ? 4 : 0) + (bits == 2 || bits == 3 || bits == 6 ? 2 : 0) + (bits == 3 || bits == 5 ? 1 : 0);
+    int pairs_at = bits == 6 ? 4 : 0, bits_at = bits == 5 ? 4 : 2;
+    for (int c = 0; c < PACK_LANES; c++) {
+        uint32_t quads[QUADS];
+        memcpy(quads, columns[c].q + at, sizeof quads);
+        uint32_t *p = planes + c;
+        for (int t = 0; t < QUADS; t++) {
+            uint32_t *plane = p;
+            if (bits == 8) {
+                plane[t * PLANE_WORDS] = quads[t];
+                continue;
+            }
+            if (bits >= 4) {
+                plane[t % 4 * PLANE_WORDS] |= (quads[t] & 0x0f0f0f0fu) << (4 * (t / 4));
+                plane += 4 * PLANE_WORDS;
+            }
+            if (bits == 2 || bits == 3 || bits == 6) {
+                plane[t / 4 * PLANE_WORDS] |= (quads[t] >> pairs_at & 0x03030303u) << (2 * (t % 4));
+                plane += 2 * PLANE_WORDS;
+            }
+            if (bits == 3 || bits == 5) {
+                plane[0] |= (quads[t] >> bits_at & 0x01010101u) << t;
+            }
+        }
+    }
+    memcpy(out, planes, (size_t)n_planes * PLANE_WORDS * sizeof planes[0]);
+}
+
+static void write_half(uint8_t *area, size_t index, uint16_t value) {
+    memcpy(area + 2 * index, &value, sizeof value);
+}
+
+/* Writes four numbers of 6 bits for column c into three bytes. */
+static void write_six(uint8_t *area, int c, const uint8_t n[4]) {
+    for (int i = 0; i < 3; i++) {
+        area[i * PACK_LANES + c] = (uint8_t)(n[i] | (n[3] >> (2 * i) & 3) << 6);
+    }
+}
+
+/* Writes the scales of column c over elements k0..k0+n into the areas for scales and supers. */
+static void join_scales(quant_scale coding, const quant_codes *codes, int c, int32_t k0, int32_t n, uint8_t *scales, uint8_t *supers) {
+    size_t group0 = (size_t)k0 / PACK_GROUP, super = (size_t)k0 / QUANT_SUPER, lane = (size_t)c;
+    for (int32_t g = 0; g < n / PACK_GROUP && (coding == SCALE_F16 || coding == SCALE_F16_MIN); g++) {
+        size_t row = (group0 + (size_t)g) * (coding == SCALE_F16 ? 1 : 2);
+        write_half(scales, row * PACK_LANES + lane, codes->d[g]);
+        if (coding == SCALE_F16_MIN) {
+            write_half(scales, (row + 1) * PACK_LANES + lane, codes->m[g]);
+        }
+    }
+    for (int p = 0; p < 4 && (coding == SCALE_SIX || coding == SCALE_SIX_MIN); p++) {
+        const uint8_t *s = codes->scale, *m = codes->min;
+        const uint8_t with_mins[4] = {s[2 * p], s[2 * p + 1], m[2 * p], m[2 * p + 1]};
+        write_six(scales + (super * 4 + (size_t)p) * 3 * PACK_LANES, c, coding == SCALE_SIX ? s + 4 * p : with_mins);
+    }
+    for (size_t i = 0; i < 16 && (coding == SCALE_FOUR || coding == SCALE_EIGHT); i++) {
+        uint8_t code = coding == SCALE_FOUR ? (uint8_t)(codes->scale[i] | codes->min[i] << 4) : codes->scale[i];
+        scales[(super * 16 + i) * PACK_LANES + lane] = code;
+    }
+    if (coding == SCALE_FOUR || coding == SCALE_SIX_MIN) {
+        write_half(supers, 2 * super * PACK_LANES + lane, codes->d[0]);
+        write_half(supers, (2 * super + 1) * PACK_LANES + lane, codes->m[0]);
+    } else if (coding == SCALE_SIX || coding == SCALE_EIGHT) {
+        write_half(supers, super * PACK_LANES + lane, codes->d[0]);
+    }
+}
+
+/* Writes 16 columns' codes of elements k0..k0+n (k0 a multiple of QUANT_SUPER) into a block. */
+static void join_codes(const pack_layout *plan, const quant_codes columns[PACK_LANES], int32_t k0, int32_t n, uint8_t *block) {
+    const quant_format f = pack_formats[plan->kind];
+    size_t group_bytes = (size_t)f.bits * PACK_GROUP * PACK_LANES / 8;
+    for (int32_t at = 0; at < n; at += PACK_GROUP) {
+        join_planes(f.bits, columns, at, block + (size_t)(k0 + at) / PACK_GROUP * group_bytes);
+    }
+    for (int c = 0; c < PACK_LANES; c++) {
+        join_scales(f.coding, &columns[c], c, k0, n, block + plan->scales_at, block + plan->supers_at);
+    }
+}
+
 static void pack_grouped(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out) {
-    pack_codes columns[PACK_LANES];
-    for (int32_t k0 = 0; k0 < plan->n_in; k0 += PACK_SUPER) {
+    quant_codes columns[PACK_LANES];
+    for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
         int32_t n = chunk_length(plan, k0);
         for (int32_t c = 0; c < PACK_LANES; c++) {
             int32_t column = block * PACK_LANES + c;
             if (column < plan->n_out) {
-                pack_split(plan->kind, column_at(w, plan->n_in, column, k0), n, &columns[c]);
+                quant_split(w->type, column_at(w, plan->n_in, column, k0), (size_t)n, &columns[c]);
             } else {
                 memset(&columns[c], 0, sizeof columns[c]);
             }
         }
-        pack_join(plan, columns, k0, n, out);
+        join_codes(plan, columns, k0, n, out);
     }
 }
 
 void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, uint8_t *out, float *scales) {
-    float columns[PACK_LANES][PACK_SUPER];
+    float columns[PACK_LANES][QUANT_SUPER];
     if (pack_is_grouped(plan->kind)) {
         pack_grouped(plan, w, block, out);
     } else if (plan->kind == PACK_INT8 && w->type == DTYPE_I8) {
@@ -283,13 +357,13 @@ void pack_block(const pack_layout *plan, const tensor_view *w, int32_t block, ui
     } else if (plan->kind == PACK_F16) {
         pack_f16(plan, w, block, (uint16_t *)(void *)out);
     } else {
-        for (int32_t k0 = 0; k0 < plan->n_in; k0 += PACK_SUPER) {
+        for (int32_t k0 = 0; k0 < plan->n_in; k0 += QUANT_SUPER) {
             int32_t n = chunk_length(plan, k0);
             read_columns(plan, w, block, k0, n, columns);
             if (plan->kind == PACK_F32) {
-                pack_f32((const float(*)[PACK_SUPER])columns, n, (float *)(void *)out + (size_t)k0 * PACK_LANES);
+                pack_f32((const float(*)[QUANT_SUPER])columns, n, (float *)(void *)out + (size_t)k0 * PACK_LANES);
             } else {
-                pack_bf16((const float(*)[PACK_SUPER])columns, n, out + (size_t)k0 * 2 * PACK_LANES);
+                pack_bf16((const float(*)[QUANT_SUPER])columns, n, out + (size_t)k0 * 2 * PACK_LANES);
             }
         }
     }

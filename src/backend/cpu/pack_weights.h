@@ -32,28 +32,12 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "core/quant.h"
 #include "core/tensor.h"
 
 #define PACK_VERSION 1 /* version of this layout; stored packed weights record it */
 #define PACK_LANES   16
-#define PACK_GROUP   32  /* k of one activation scale */
-#define PACK_SUPER   256 /* k of one super scale; weights are packed in chunks of this size */
-
-typedef enum pack_scale { SCALE_NONE, SCALE_F16, SCALE_F16_MIN, SCALE_FOUR, SCALE_SIX, SCALE_SIX_MIN, SCALE_EIGHT } pack_scale;
-
-/* X(name, k of a scale, bits, zero, scale coding) */
-#define PACK_GROUPED_LIST(X)                                                                                                               \
-    X(Q4_0, 32, 4, 8, SCALE_F16)                                                                                                           \
-    X(Q4_1, 32, 4, 0, SCALE_F16_MIN)                                                                                                       \
-    X(Q5_0, 32, 5, 16, SCALE_F16)                                                                                                          \
-    X(Q5_1, 32, 5, 0, SCALE_F16_MIN)                                                                                                       \
-    X(Q8_0, 32, 8, 0, SCALE_F16)                                                                                                           \
-    X(IQ4_NL, 32, 4, 0, SCALE_F16)                                                                                                         \
-    X(Q2_K, 16, 2, 0, SCALE_FOUR)                                                                                                          \
-    X(Q3_K, 16, 3, 4, SCALE_SIX)                                                                                                           \
-    X(Q4_K, 32, 4, 0, SCALE_SIX_MIN)                                                                                                       \
-    X(Q5_K, 32, 5, 0, SCALE_SIX_MIN)                                                                                                       \
-    X(Q6_K, 16, 6, 32, SCALE_EIGHT)
+#define PACK_GROUP   32 /* k of one activation scale */
 
 typedef enum pack_kind {
     PACK_F32,
@@ -61,15 +45,15 @@ typedef enum pack_kind {
     PACK_BF16,
     PACK_INT8,
 #define PACK_NAME(name, group, bits, zero, scale) PACK_##name,
-    PACK_GROUPED_LIST(PACK_NAME)
+    QUANT_LIST(PACK_NAME)
 #undef PACK_NAME
         N_PACKS
 } pack_kind;
 
-/* IQ4_NL's values by code. */
-extern const int8_t pack_iq4_values[16];
+/* The formats of the grouped kinds. */
+extern const quant_format pack_formats[N_PACKS];
 
-/* True for the kinds of PACK_GROUPED_LIST. */
+/* True for the kinds of QUANT_LIST. */
 static inline bool pack_is_grouped(pack_kind kind) {
     return kind > PACK_INT8;
 }

@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 #include "backend/cpu/pages.h"
-#include "backend/cpu/pages_int8.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/half.h"

@@ -1,4 +1,4 @@
-#include "backend/cpu/pages_int8.h"
+#include "backend/cpu/pages.h"
 
 #include <math.h>
 #include <string.h>

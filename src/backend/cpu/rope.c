@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/math.h"
 
 #define TWO_PI 6.283185307179586
 

@@ -12,6 +12,7 @@
 #include "lab/bench/sheet.h"
 #include "lab/sim/arrivals.h"
 #include "lab/sim/compare.h"
+#include "lab/sim/trace_read.h"
 
 enum { DEFAULT_REQUESTS = 1000 };
 

@@ -12,7 +12,7 @@
 typedef struct bench_serving_options {
     quire_options engine;    /* model NULL: simulate */
     compare_options server;
-    const char *trace;       /* a file (lab/sim/trace.h), or NULL: Poisson arrivals */
+    const char *trace;       /* a file (lab/sim/trace_read.h), or NULL: Poisson arrivals */
     const char *lengths;     /* of these: lab/sim/arrivals.h */
     double rate;             /* requests a second */
     int32_t n_requests;      /* of a trace the first; 0: all */

@@ -26,4 +26,7 @@ quire_err experiment_workload(const experiment_options *o, quire_error *err);
 quire_err experiment_ablation(const experiment_options *o, quire_error *err);
 quire_err experiment_scenario(const experiment_options *o, quire_error *err);
 
+/* experiment_batching.c: the last table of bench ablation. machine: what lab_describe says. */
+quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err);
+
 #endif

@@ -6,7 +6,8 @@
 #include "base/rng.h"
 #include "core/kv_layout.h"
 #include "lab/bench/baseline_serve.h"
-#include "lab/bench/experiment_parts.h"
+#include "lab/bench/experiment.h"
+#include "lab/bench/trial.h"
 
 enum { N_REQUESTS = 32, MAX_SEQS = 16, MAX_LEN = 512, MEMORY_TOKENS = 3072, MAX_ROWS = 512, SEED = 19 };
 

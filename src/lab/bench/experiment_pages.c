@@ -4,7 +4,8 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "core/kv_layout.h"
-#include "lab/bench/experiment_parts.h"
+#include "lab/bench/experiment.h"
+#include "lab/bench/trial.h"
 
 /* ---- pages ---- */
 

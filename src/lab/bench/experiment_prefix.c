@@ -4,7 +4,8 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "core/kv_layout.h"
-#include "lab/bench/experiment_parts.h"
+#include "lab/bench/experiment.h"
+#include "lab/bench/trial.h"
 
 enum {
     N_STRANGERS = 64, STRANGER = 256, STRANGER_OUTPUT = 32, STRANGERS_AT_ONCE = 16,

@@ -6,7 +6,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "core/kv_layout.h"
-#include "lab/bench/experiment_parts.h"
+#include "lab/bench/experiment.h"
+#include "lab/bench/trial.h"
 
 enum { MAX_REQUESTS = 8, SEED = 31, MIB = 1 << 20 };
 

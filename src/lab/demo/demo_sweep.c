@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "core/kv_layout.h"
-#include "lab/bench/experiment_parts.h"
+#include "lab/bench/trial.h"
 #include "lab/demo/demo_parts.h"
 
 enum { MAX_BATCH = 64, MIB = 1 << 20 };

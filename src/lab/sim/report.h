@@ -3,7 +3,7 @@
 #define LAB_SIM_REPORT_H
 
 #include "lab/sim/replay.h"
-#include "lab/sim/sim.h"
+#include "lab/sim/sim_options.h"
 
 /* One replay: its options and what came of it. */
 typedef struct sim_row {

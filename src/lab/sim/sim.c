@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "lab/sim/compare.h"
 #include "lab/sim/plot.h"
+#include "lab/sim/trace_read.h"
 
 enum { MAX_CAPACITIES = 64, MAX_ROWS = 1 + MAX_CAPACITIES * REPLAY_N_POLICIES, DEFAULT_HALVINGS = 7 };
 

@@ -1,17 +1,9 @@
 /* A request trace: who asked when, for how many tokens, and which of them are the same.
  *
- * Three formats, told apart by the file's first line:
- *   Mooncake  {"timestamp": ms, "input_length": n, "output_length": n, "hash_ids": [one for each 512 tokens of the prompt]}
- *   Azure     TIMESTAMP,ContextTokens,GeneratedTokens       lengths alone: nothing is the same as anything else
- *   own       {"t": s, "tenant": "name", "prompt": P, "output": P}     t and tenant may be left out
- * where P is a number of tokens that nobody else has, or a list of parts: ["name", n] is the first n tokens of the text of that name, a
- * whole number is a token id. So {"prompt": [["system", 2000], ["user 7", 30]], "output": [["answer 7", 150]]} is a chat's first turn.
- *
  * Tokens are ids. Every text has a range of negative ids of its own, in which it counts up, so two texts never share a token; ids that the
- * file gives are kept. What a file does not say (whether an answer comes back in a later prompt, in Mooncake's and Azure's) counts as
- * different.
+ * file gives are kept. trace_read.h has the formats of files.
  *
- * Immutable after reading. Files are hostile: lengths, sums and nesting are checked, and an error names the line. */
+ * Immutable after reading. */
 #ifndef LAB_SIM_TRACE_H
 #define LAB_SIM_TRACE_H
 
@@ -44,11 +36,6 @@ typedef struct trace {
     int64_t n_prompt_tokens, n_output_tokens;
 } trace;
 
-/* Reads a file, at most its first `limit` requests (0: all). QUIRE_BAD_FILE, QUIRE_TOO_LARGE, QUIRE_NOT_FOUND, QUIRE_IO, QUIRE_NO_MEMORY;
- * err names file and line, *out is untouched. */
-quire_err trace_read(const char *path, int32_t limit, trace *out, quire_error *err);
-/* The same from memory; name is what errors call it. */
-quire_err trace_parse(str text, const char *name, int32_t limit, trace *out, quire_error *err);
 void trace_deinit(trace *t);
 
 /* Every run of tokens becomes a `by`th as long, rounded up: what was the same stays the same, and lengths shrink to what a small model

@@ -1,4 +1,4 @@
-/* One line of a trace file into the builder, by format; trace.c picks the format and counts the lines. */
+/* One line of a trace file into the builder, by format; trace_read.c picks the format and counts the lines. */
 #ifndef LAB_SIM_TRACE_LINES_H
 #define LAB_SIM_TRACE_LINES_H
 

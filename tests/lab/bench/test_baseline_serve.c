@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "lab/bench/baseline_serve.h"
-#include "lab/bench/experiment_parts.h"
+#include "lab/bench/trial.h"
 
 enum { N = 6, MAX_LEN = 128, MAX_SEQS = 4 };
 

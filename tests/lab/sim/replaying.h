@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "lab/sim/replay.h"
+#include "lab/sim/trace_read.h"
 
 static inline trace parse(const char *text) {
     trace t = {0};

@@ -17,6 +17,7 @@
 #include "lab/sim/arrivals.h"
 #include "lab/sim/compare.h"
 #include "lab/sim/first_fit.h"
+#include "lab/sim/trace_read.h"
 
 /* 10 us a step, 1 a row, nothing else. */
 static const cost_model plain = {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "lab/sim/trace.h"
+#include "lab/sim/trace_read.h"
 
 static trace parse(const char *text, int32_t limit) {
     trace t = {0};

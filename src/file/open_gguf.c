@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "file/model_file.h"
 #include "file/open_file.h"
 #include "file/show.h"
 

@@ -66,20 +66,6 @@ static quire_err read_json(model_file *f, const char *dir, const char *name, str
     return parse(dir, name, *text, JSON_NAMES_LAST, out, err);
 }
 
-static quire_err list_config_keys(model_file *f, quire_error *err) {
-    if (f->config.root == NULL) {
-        return QUIRE_OK;
-    }
-    f->config_keys = mem_new(json_length(f->config.root), sizeof *f->config_keys);
-    if (f->config_keys == NULL) {
-        return err_set(err, QUIRE_NO_MEMORY, -1, "%s: no memory for config.json", f->path);
-    }
-    for (json_member m = {0}; json_next(f->config.root, &m);) {
-        f->config_keys[f->n_config_keys++] = m.name;
-    }
-    return QUIRE_OK;
-}
-
 /* tokenizer_config.json's template: a string, or the one named "default" of several. */
 static str configured_template(const json_doc *config) {
     json_value *v = json_doc_find(config, "chat_template");
@@ -102,7 +88,6 @@ quire_err hf_read_texts(model_file *f, quire_error *err) {
     const char *dir = f->path;
     *v = (vocab){.source = VOCAB_NONE, .bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     TRY(read_json(f, dir, "config.json", &f->config_text, &f->config, err));
-    TRY(list_config_keys(f, err));
     TRY(read_json(f, dir, "generation_config.json", &f->generation_text, &f->generation, err));
     TRY(read_json(f, dir, "tokenizer_config.json", &v->tokenizer_config_json, &f->tokenizer_config, err));
     TRY(read_optional(f, dir, "special_tokens_map.json", MAX_JSON_BYTES, &v->special_tokens_map_json, err));

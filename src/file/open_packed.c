@@ -1,16 +1,19 @@
 /* Opens packed models. */
-#include "file/packed.h"
-
 #include <stddef.h>
 
 #include "base/mem.h"
 #include "base/size.h"
 #include "file/cursor.h"
 #include "file/open_file.h"
+#include "file/packed.h"
 #include "file/show.h"
 
 #define MIN_ENTRY_BYTES 24
 #define MAX_NAME_BYTES  255
+
+bool packed_is(file_map map) {
+    return map.n >= strlen(PACKED_MAGIC) && memcmp(map.p, PACKED_MAGIC, strlen(PACKED_MAGIC)) == 0;
+}
 
 static quire_err bad(const model_file *f, const char *what, quire_error *err) {
     return err_set(err, QUIRE_BAD_FILE, -1, "%s: %s: the file is damaged; pack the model again", f->path, what);
@@ -156,9 +159,4 @@ quire_err packed_open(model_file *f, file_map map, quire_error *err) {
     TRY(read_sections(&c, f, map));
     TRY(read_tensors(&c, f, map, h.packing));
     return f->format == MODEL_GGUF ? read_gguf(f, err) : hf_read_texts(f, err);
-}
-
-bool model_file_packed_for(const model_file *f, compute_mode *out) {
-    *out = f->is_packed ? f->compute : *out;
-    return f->is_packed;
 }

@@ -1,5 +1,5 @@
 /* The ops over loaded weights. Rows are quantised once for all products that read them; then the workers share the column blocks. */
-#include "backend/cpu/linear.h"
+#include "backend/cpu/linear_ops.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,8 +1,7 @@
-/* What the experiments share, between experiment*.c and demo_sweep.c only. */
-#ifndef LAB_BENCH_EXPERIMENT_PARTS_H
-#define LAB_BENCH_EXPERIMENT_PARTS_H
+/* Trials: the same requests run in several ways, in turns, for the experiments and demo_sweep.c. */
+#ifndef LAB_BENCH_TRIAL_H
+#define LAB_BENCH_TRIAL_H
 
-#include "lab/bench/experiment.h"
 #include "lab/bench/figures.h"
 #include "lab/bench/lab.h"
 #include "lab/bench/sheet.h"
@@ -22,9 +21,6 @@ typedef struct trial {
 /* n_runs runs of each of the trials, in turns. Counts must be the same in every run, or the way is not what it is taken for:
  * QUIRE_INTERNAL. Only where `counts_vary` (a pool so small that who is preempted depends on time) may they differ. */
 quire_err trials_run(trial *t, int32_t n, int32_t n_runs, bool counts_vary, quire_error *err);
-
-/* experiment_batching.c: the last table of bench ablation. machine: what lab_describe says. */
-quire_err experiment_batching(const experiment_options *o, const char *machine, quire_error *err);
 
 /* Tokens of n distinct prompts one after another, lengths[i] each; mem_new'd. Sets tokens, n_tokens, after (-1) and n_output of requests.
  * NULL when out of memory. */

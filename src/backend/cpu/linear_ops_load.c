@@ -1,7 +1,7 @@
 /* Loads weights: checks them, packs them on all threads, and sizes the scratch of their products. */
 #include <string.h>
 
-#include "backend/cpu/linear.h"
+#include "backend/cpu/linear_ops.h"
 #include "base/mem.h"
 #include "base/size.h"
 #include "core/quant.h"

@@ -1,0 +1,163 @@
+/* Makes ggml blocks for tests, as ggml's reference quantiser does. */
+#ifndef TESTS_QUANTISE_H
+#define TESTS_QUANTISE_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "core/dtype.h"
+#include "core/half.h"
+
+static void write_u16(uint8_t *p, uint16_t v) {
+    p[0] = (uint8_t)v;
+    p[1] = (uint8_t)(v >> 8);
+}
+
+/* x cut to an integer in 0..max; NaN gives 0. */
+static int whole(float x, int max) {
+    if (!(x >= 0.0f)) {
+        return 0;
+    }
+    return x >= (float)max ? max : (int)x;
+}
+
+static float inverse(float d) {
+    return d != 0.0f ? 1.0f / d : 0.0f;
+}
+
+/* The element of greatest magnitude, the first of equals; 0 when all are. */
+static float extreme(const float *x) {
+    float best = 0.0f;
+    for (int i = 0; i < 32; i++) {
+        if (fabsf(x[i]) > fabsf(best)) {
+            best = x[i];
+        }
+    }
+    return best;
+}
+
+static void range(const float *x, float *min, float *max) {
+    *min = *max = x[0];
+    for (int i = 1; i < 32; i++) {
+        *min = x[i] < *min ? x[i] : *min;
+        *max = x[i] > *max ? x[i] : *max;
+    }
+}
+
+static void write_nibbles(uint8_t *p, const int q[32]) {
+    for (int i = 0; i < 16; i++) {
+        p[i] = (uint8_t)((q[i] & 15) | (q[16 + i] & 15) << 4);
+    }
+}
+
+static void write_fifth_bits(uint8_t *p, const int q[32]) {
+    for (int i = 0; i < 4; i++) {
+        p[i] = 0;
+        for (int j = 0; j < 8; j++) {
+            p[i] = (uint8_t)(p[i] | (q[8 * i + j] >> 4 & 1) << j);
+        }
+    }
+}
+
+static void to_f32(const float *x, uint8_t *b) {
+    uint32_t bits;
+    memcpy(&bits, x, sizeof bits);
+    write_u16(b, (uint16_t)bits);
+    write_u16(b + 2, (uint16_t)(bits >> 16));
+}
+
+static void to_f16(const float *x, uint8_t *b) {
+    write_u16(b, f32_to_f16(*x));
+}
+
+static void to_bf16(const float *x, uint8_t *b) {
+    write_u16(b, f32_to_bf16(*x));
+}
+
+/* The extreme element gets the end of the range that reaches further: -8 of -8..7. */
+static void to_q4_0(const float *x, uint8_t *b) {
+    float d = extreme(x) / -8.0f, id = inverse(d);
+    int q[32];
+    for (int i = 0; i < 32; i++) {
+        q[i] = whole(x[i] * id + 8.5f, 15);
+    }
+    write_u16(b, f32_to_f16(d));
+    write_nibbles(b + 2, q);
+}
+
+static void to_q4_1(const float *x, uint8_t *b) {
+    float min, max;
+    range(x, &min, &max);
+    float d = (max - min) / 15.0f, id = inverse(d);
+    int q[32];
+    for (int i = 0; i < 32; i++) {
+        q[i] = whole((x[i] - min) * id + 0.5f, 15);
+    }
+    write_u16(b, f32_to_f16(d));
+    write_u16(b + 2, f32_to_f16(min));
+    write_nibbles(b + 4, q);
+}
+
+static void to_q5_0(const float *x, uint8_t *b) {
+    float d = extreme(x) / -16.0f, id = inverse(d);
+    int q[32];
+    for (int i = 0; i < 32; i++) {
+        q[i] = whole(x[i] * id + 16.5f, 31);
+    }
+    write_u16(b, f32_to_f16(d));
+    write_fifth_bits(b + 2, q);
+    write_nibbles(b + 6, q);
+}
+
+static void to_q5_1(const float *x, uint8_t *b) {
+    float min, max;
+    range(x, &min, &max);
+    float d = (max - min) / 31.0f, id = inverse(d);
+    int q[32];
+    for (int i = 0; i < 32; i++) {
+        q[i] = whole((x[i] - min) * id + 0.5f, 31);
+    }
+    write_u16(b, f32_to_f16(d));
+    write_u16(b + 2, f32_to_f16(min));
+    write_fifth_bits(b + 4, q);
+    write_nibbles(b + 8, q);
+}
+
+/* Rounds half away from zero. */
+static void to_q8_0(const float *x, uint8_t *b) {
+    float d = fabsf(extreme(x)) / 127.0f, id = inverse(d);
+    for (int i = 0; i < 32; i++) {
+        float scaled = x[i] * id;
+        int magnitude = whole(roundf(fabsf(scaled)), 127);
+        b[2 + i] = (uint8_t)(scaled < 0.0f ? -magnitude : magnitude);
+    }
+    write_u16(b, f32_to_f16(d));
+}
+
+typedef void (*block_writer)(const float *x, uint8_t *block);
+
+static const block_writer writers[N_DTYPES] = {
+    [DTYPE_F32] = to_f32,   [DTYPE_F16] = to_f16,   [DTYPE_BF16] = to_bf16, [DTYPE_Q4_0] = to_q4_0,
+    [DTYPE_Q4_1] = to_q4_1, [DTYPE_Q5_0] = to_q5_0, [DTYPE_Q5_1] = to_q5_1, [DTYPE_Q8_0] = to_q8_0,
+};
+
+/* Quantises n floats (a multiple of the block) into blocks, as ggml's reference quantiser does: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0, F16, BF16, F32.
+ * QUIRE_UNSUPPORTED for others. */
+static inline quire_err quant_quantise(dtype t, const float *x, size_t n, void *blocks) {
+    if ((unsigned)t >= N_DTYPES || writers[t] == NULL) {
+        return QUIRE_UNSUPPORTED;
+    }
+    size_t elements = (size_t)dtype_block_elements(t), bytes = (size_t)dtype_block_bytes(t);
+    if (n % elements != 0) {
+        return QUIRE_INVALID;
+    }
+    uint8_t *b = blocks;
+    for (size_t i = 0; i < n; i += elements, b += bytes) {
+        writers[t](x + i, b);
+    }
+    return QUIRE_OK;
+}
+
+#endif
