@@ -36,7 +36,7 @@ static bool can_draft(const sequence *s) {
 
 /* Jump-forward tokens of s, at most `most`; none where each token is sampled for its log-probabilities. */
 static bool jumps(const engine *e, sequence *s, int32_t most) {
-    if (e->options.draft.no_jump_forward || s->logprobs != NULL ||
+    if (e->options.ablations.no_jump_forward || s->logprobs != NULL ||
         !jump_forward_propose(&s->sampling, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &s->draft.tree)) {
         return false;
     }
@@ -89,7 +89,10 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
     for (int32_t i = 0; i < o->n_accepted; i++) {
         st->draft_accepted_at[i]++;
     }
-    draft_adapt(&s->draft, &e->options.draft, o);
+    s->draft.n_agreed += o->n_first;
+    if (!e->options.ablations.fixed_draft_length) {
+        draft_adapt(&s->draft, &e->options.draft, o);
+    }
 }
 
 void draft_step_verify(engine *e, int32_t item, int32_t out) {
