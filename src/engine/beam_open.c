@@ -12,7 +12,7 @@ static bool has_windows(const engine *e) {
 }
 
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
-    return has_windows(e) || e->options.no_fork_sharing ? 0 : n_prompt / e->options.page_tokens;
+    return has_windows(e) || e->options.ablations.no_fork_sharing ? 0 : n_prompt / e->options.page_tokens;
 }
 
 /* The most pages of one group of layers that a search may hold when its beams have n_max tokens. */
@@ -131,7 +131,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
                             .max_new = first->task.n_max - first->task.n_prompt,
                             .length_penalty = (double)r->beams.length_penalty,
                             .stopping = r->beams.stopping,
-                            .n_ends = end_tokens_count(p, e->desc)};
+                            .n_ends = end_tokens_list(p, e->desc, NULL)};
     g->ending = r->ending;
     if (g->ending.is_over != NULL) {
         g->rules.ends_too = beam_ending;
@@ -144,7 +144,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         beams_free(g);
         return QUIRE_NO_MEMORY;
     }
-    end_tokens_list(p, e->desc, g->ends);
+    (void)end_tokens_list(p, e->desc, g->ends);
     g->rules.ends = g->ends;
     atomic_init(&g->holders, g->n_beams);
     connect(g, first);
