@@ -112,13 +112,9 @@ void step_commit(engine *e, sequence *s, int32_t token);
 /* Stores what the request wants of the prompt's row p. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
-/* ---- step_arrays.c ---- */
-/* Allocates the arrays of e->step. */
-quire_err step_open(engine *e);
-void step_close(engine *e);
-
-/* ---- page_audit.c ---- */
-/* Asserts that pool and tables agree; between steps. Debug builds call it after each step. */
+/* ---- lifecycle.c ---- */
+/* Asserts that pool and tables agree: that the pool's counts equal the running sequences' tables. Between steps; debug builds call it after
+ * each step. */
 void engine_audit(const engine *e);
 
 /* ---- stats.c ---- */

@@ -5,8 +5,8 @@
  * becomes a finished one with the score sum / length^penalty; further down it is dropped. The best n of the others are kept as beams. The
  * best n of the finished ones are kept. transformers does the same; its early_stopping decides when a set is over. Diverse beam search
  * (Vijayakumar et al. 2016) has several sets: each pays a penalty for tokens that the sets before it chose in the same step. */
-#ifndef ENGINE_BEAM_SELECT_H
-#define ENGINE_BEAM_SELECT_H
+#ifndef SAMPLE_BEAM_SELECT_H
+#define SAMPLE_BEAM_SELECT_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "engine/beam_select.h"
+#include "sample/beam_select.h"
 
 #include <math.h>
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "engine/beam_select.h"
+#include "sample/beam_select.h"
 
 enum { MAX_N = 8, END = 7, OTHER_END = 9 };
 
