@@ -133,7 +133,7 @@ quire_err sampler_sample(sampler *s, float *logits, const sample_context *c, int
     return QUIRE_OK;
 }
 
-quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, const float **probs) {
+quire_err sampler_distribution(sampler *s, float *logits, const sample_context *c, float **probs) {
     bool greedy;
     int32_t best;
     TRY(distribute(s, logits, c, &best, &greedy));
