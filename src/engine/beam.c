@@ -10,7 +10,6 @@
 #include "engine/output.h"
 #include "engine/step_sample.h"
 #include "engine/swap.h"
-#include "engine/tiering.h"
 #include "sample/end_tokens.h"
 
 /* ---- beams and lists ---- */
@@ -143,8 +142,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     for (int32_t i = 0; i < g->n_beams; i++) { /* before results overwrite the tokens */
         sequence *s = g->beams[i].seq;
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
-        tiering_forget(e, s);
-        swap_drop(e, s);
+        kv_tiering_forget(e->tiering, &s->task.kv);
         let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? KV_KEEP : KV_DROP);
     }
     service_counters_leave(&e->sched.service, g->beams[0].seq->task.tenant_slot);
@@ -560,7 +558,7 @@ static void list_beam(engine *e, beams *g, sequence *s) {
         swap_out(e, s);
     }
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, KV_KEEP);
-    tiering_forget(e, s);
+    kv_tiering_forget(e->tiering, &s->task.kv);
     s->task.state = TASK_WAITING;
     g->listed = s;
     scheduler_wait(&e->sched, &s->task);

@@ -2,6 +2,8 @@
 #include "engine/engine.h"
 
 #include <assert.h>
+#include <stddef.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -12,12 +14,12 @@
 #include "engine/cache.h"
 #include "engine/draft_step.h"
 #include "engine/engine_view.h"
+#include "engine/explain.h"
 #include "engine/output.h"
 #include "engine/sched_hooks.h"
 #include "engine/state.h"
 #include "engine/step_sample.h"
 #include "engine/swap.h"
-#include "engine/tiering.h"
 
 #define MAX_TENANTS 1024 /* tenants with a service counter of their own */
 #define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
@@ -98,6 +100,48 @@ static void *engine_main(void *arg) {
 
 /* ---- open and close ---- */
 
+static kv_fence read_page(void *b, page_id page, void *host) {
+    ((backend *)b)->ops->kv_read_page(b, page.v, host);
+    return 0;
+}
+
+static kv_fence write_page(void *b, page_id page, const void *host) {
+    ((backend *)b)->ops->kv_write_page(b, page.v, host);
+    return 0;
+}
+
+/* Backends copy pages before the call returns. */
+static bool is_done(void *b, kv_fence fence) {
+    (void)b, (void)fence;
+    return true;
+}
+
+static void on_promoted(void *context, kv_seq *kv, int32_t n_tokens) {
+    engine *e = context;
+    e->stats.promoted_tokens += n_tokens;
+    explain_promoted(sequence_of((sched_task *)(void *)((char *)kv - offsetof(sched_task, kv))), n_tokens);
+}
+
+/* Opens the tiers of e->kv, if there are to be some. */
+static quire_err open_tiers(engine *e, quire_error *err) {
+    const engine_tiers *o = &e->options.tiers;
+    if (o->host_bytes == 0 && o->file_path == NULL && o->redis_url == NULL) {
+        return QUIRE_OK;
+    }
+    kv_tiering_options k = {.tiers = {.shape = {.version = o->version, .n_version = strlen(o->version)},
+                                      .host_bytes = o->host_bytes,
+                                      .file_path = o->file_path,
+                                      .file_bytes = o->file_bytes,
+                                      .redis_url = o->redis_url,
+                                      .redis_bytes = o->redis_bytes,
+                                      .reader = &e->in_wake},
+                            .writes_through = o->write == TIER_WRITE_THROUGH,
+                            .max_tokens = e->options.max_model_len,
+                            .on_promoted = on_promoted,
+                            .context = e};
+    return kv_tiering_open(&e->kv, &k, &e->tiering, err);
+}
+
 static quire_err open_tables(engine *e) {
     int32_t n = e->options.max_requests;
     e->entries = mem_new((size_t)n, sizeof *e->entries);
@@ -148,12 +192,12 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     const engine_options *o = &e->options;
     e->layout = *layout;
     e->desc = model_description(e->m);
+    e->mover = (kv_mover){.context = e->b, .page_bytes = layout->page_bytes, .read = read_page, .write = write_page, .done = is_done};
     TRY(open_tables(e));
     TRY(ring_open(sizeof(sequence *), power_of_two_from(o->max_requests), &e->in));
-    kv_cache_options cache = cache_options(e);
-    TRY(tiering_open(e, kv_cache_cap_entries(&cache), err));
-    TRY(swap_open(e, err));
     TRY(cache_open(e));
+    TRY(swap_open(e, err));
+    TRY(open_tiers(e, err));
     TRY(open_scheduler(e));
     TRY(step_sample_open(e));
     TRY(batch_open(e));
@@ -223,8 +267,7 @@ void engine_close(engine *e) {
     batch_close(e);
     scheduler_close(&e->sched);
     sample_pool_close(&e->samples);
-    tiering_close(e);
-    swap_close(e);
+    kv_tiering_close(e->tiering);
     kv_cache_close(&e->kv);
     if (e->in_wake.fd >= 0) {
         wake_deinit(&e->in_wake);

@@ -3,11 +3,10 @@
 #include "engine/audit_file.h"
 #include "engine/beam.h"
 #include "engine/features.h"
-#include "engine/swap.h"
-#include "engine/tiering.h"
 
 static bool is_ready(void *context, sched_task *t) {
-    return !tiering_waits(context, sequence_of(t));
+    engine *e = context;
+    return !kv_tiering_waits(e->tiering, &t->kv, t->tokens, task_reusable(t), e->sched.now_us, e->options.tiers.wait_us);
 }
 
 static void describe(void *context, const sched_task *t, sched_seq *d) {
@@ -17,10 +16,6 @@ static void describe(void *context, const sched_task *t, sched_seq *d) {
     if (s->beams != NULL) {
         beam_describe(context, s, d);
     }
-}
-
-static int32_t peek(void *context, const sched_task *t, int32_t n_cached) {
-    return swap_peek(context, sequence_of(t), n_cached);
 }
 
 static void admitted(void *context, sched_task *t) {
@@ -63,7 +58,7 @@ static void refuse(void *context, sched_task *t, int32_t after_s) {
 }
 
 #define HOOKS                                                                                                                            \
-    .is_ready = is_ready, .describe = describe, .peek = peek, .admitted = admitted, .preempt = preempt, .settle = settle, .refuse = refuse
+    .is_ready = is_ready, .describe = describe, .admitted = admitted, .preempt = preempt, .settle = settle, .refuse = refuse
 
 const sched_hooks *sched_hooks_of(bool audits) {
     static const sched_hooks plain = {HOOKS}, audited = {HOOKS, .reserved = reserved};

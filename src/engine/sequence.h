@@ -13,9 +13,6 @@
 #include "sched/task.h"
 #include "spec/draft.h"
 
-/* The wait of a sequence for its pages in the tiers: not begun, under way, over. */
-typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
-
 typedef struct sequence {
     sched_task task;
     /* The engine thread's, read in every step. */
@@ -56,10 +53,6 @@ typedef struct sequence {
     struct sequence *fork_from;
     int32_t fork_position;
     bool fork_replaces;
-    int32_t swap_frames;      /* its first frame in the swap space + 1, or 0: it has none */
-    int32_t swap_from, swap_tokens; /* which of its tokens the frames hold: swap_from..swap_tokens; swap_from is a page's start */
-    tier_wait tier_wait;
-    int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
     bool retains;
     kv_retention retention;
     draft_seq draft;

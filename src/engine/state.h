@@ -7,8 +7,9 @@
 
 #include "core/cascade.h"
 #include "engine/sequence.h"
-#include "kv/kv_cache.h"
+#include "kv/kv_tiering.h"
 #include "sample/sample_batch.h"
+#include "sched/preempt_cost.h"
 #include "sched/scheduler.h"
 #include "spec/verify.h"
 
@@ -36,8 +37,6 @@ typedef struct step_arrays {
     batch rows;
 } step_arrays;
 
-typedef struct tiering tiering;
-typedef struct swap swap;
 
 typedef struct audit_file audit_file;
 
@@ -67,8 +66,9 @@ struct engine {
     pthread_t thread;
     kv_cache kv;
     audit_file *audit_file;  /* NULL: none */
-    tiering *tiering;        /* NULL: no tiers */
-    swap *swap;              /* NULL: no swap space */
+    kv_tiering *tiering;     /* NULL: no tiers */
+    kv_mover mover;          /* of the backend's pages */
+    copy_cost swap_out_cost, swap_in_cost; /* of a page */
     sample_pool samples;     /* a sampler for each thread of the backend */
     drafter *drafter;        /* NULL: none */
     draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */

@@ -48,6 +48,7 @@ quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope,
 }
 
 void kv_seq_close(kv_cache *c, kv_seq *s) {
+    kv_seq_swap_drop(c, s);
     if (s->has_path) {
         kv_index_leave(c->index, &s->path);
         s->has_path = false;
@@ -236,5 +237,6 @@ quire_err kv_seq_check(const kv_cache *c, const kv_seq *s, quire_error *err) {
 
 quire_err kv_cache_check(const kv_cache *c, const kv_table *const *tables, int32_t n, quire_error *err) {
     TRY(kv_check(c->pool, tables, n, NULL, 0, err));
+    TRY(kv_swap_check(&c->swap, err));
     return c->index != NULL ? kv_index_check(c->index, err) : QUIRE_OK;
 }

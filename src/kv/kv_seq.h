@@ -11,6 +11,7 @@
  *   publish  full pages become findable
  *   forget   pages behind windows are released
  *   release  all pages are given back; what was computed stays findable
+ *   swap     before a release: what nobody else holds is kept in host memory, and comes back after the next admission
  *
  * What is called for each sequence in each step is inline.
  *
@@ -25,12 +26,19 @@
 #include "kv/kv_cache.h"
 #include "kv/table.h"
 
+/* The wait of a sequence for its pages in the tiers (kv_tiering.h): not begun, under way, over. */
+typedef enum kv_tier_wait { KV_TIER_WAIT_NONE, KV_TIER_WAITS, KV_TIER_WAIT_OVER } kv_tier_wait;
+
 typedef struct kv_seq {
     kv_table *tables; /* [n_tables] one a group, groups of tokens first */
     int32_t n_tables;
     int32_t n_computed; /* tokens whose keys and values the pages hold */
     bool has_path;
     kv_path path; /* valid with has_path */
+    int32_t swap_frames; /* the first of its frames in swap space; 0: it has none */
+    int32_t swap_from, swap_tokens; /* which of its tokens they keep: swap_from..swap_tokens; swap_from is a page's start */
+    kv_tier_wait tier_wait;
+    int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
 } kv_seq;
 
 /* ---- open and close ---- */
@@ -45,7 +53,7 @@ void kv_seq_deinit(kv_seq *s);
  * in use, QUIRE_INVALID for a name that is too long: s works without reuse. */
 quire_err kv_seq_open(kv_cache *c, kv_seq *s, const void *scope, size_t n_scope, const void *name, size_t n_name, const int32_t *tokens,
                       int32_t n_tokens);
-/* Leaves its path; its pages were released before. */
+/* Leaves its path and frees its frames in swap space; its pages were released before. */
 void kv_seq_close(kv_cache *c, kv_seq *s);
 
 /* ---- reuse ---- */
@@ -135,6 +143,36 @@ void kv_seq_release(kv_cache *c, kv_seq *s, const int32_t *tokens, kv_keep keep)
 /* Removes a part-filled last page from the index that only the index shares with s, so that s writes on without a copy. True when something
  * changed. */
 bool kv_seq_take_over_tail(kv_cache *c, kv_seq *s);
+
+/* ---- swap: pages of a sequence that has to wait are kept in host memory. Without swap space nothing is kept ---- */
+
+/* How many pages kv_seq_swap_out would keep now. *from: the tokens before them, which others hold in every group, so that the index finds
+ * them again. O(pages). */
+int32_t kv_seq_swap_pages(const kv_cache *c, const kv_seq *s, int32_t *from);
+/* What was copied: pages, and the time that took; us -1: the device is not done yet. n_found: tokens that the admission found, and that
+ * are still s's. */
+typedef struct kv_swapped {
+    int32_t n_pages, n_found;
+    int64_t us;
+} kv_swapped;
+/* Copies the n_computed tokens from `from` on, a page's start, into frames; s still holds its pages, which may be released at once. It has
+ * no frames before. n_pages 0: too few frames are free, and nothing changed. */
+kv_swapped kv_seq_swap_out(kv_cache *c, kv_seq *s, int32_t from);
+/* How many tokens an admission that finds n_cached in the index would have after kv_seq_swap_in: n_cached where the frames are of no use,
+ * since tokens before them are missing. */
+static inline int32_t kv_seq_swap_peek(const kv_cache *c, const kv_seq *s, int32_t n_cached) {
+    bool is_whole = s->swap_frames > 0 && n_cached - n_cached % c->page_tokens >= s->swap_from;
+    return is_whole && s->swap_tokens > n_cached ? s->swap_tokens : n_cached;
+}
+/* Directly after an admission: truncates s to its whole pages and copies those behind them back, where kv_seq_swap_peek says so and there
+ * is room (n_pages 0: it did not). Frees its frames in any case. */
+kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s);
+/* Frees its frames. */
+static inline void kv_seq_swap_drop(kv_cache *c, kv_seq *s) {
+    if (s->swap_frames != 0) {
+        kv_swap_drop(&c->swap, &s->swap_frames);
+    }
+}
 
 /* ---- queries ---- */
 

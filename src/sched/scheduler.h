@@ -16,8 +16,6 @@ typedef struct sched_hooks {
     bool (*is_ready)(void *context, sched_task *t);
     /* Adds to *d, which holds what t says by itself: drafts, sequences beside it. */
     void (*describe)(void *context, const sched_task *t, sched_seq *d);
-    /* How many tokens of the waiting t need not be computed, where the cache has n_cached of them: more come back from swap space. */
-    int32_t (*peek)(void *context, const sched_task *t, int32_t n_cached);
     /* t was admitted and has its cached pages. It is in neither queue yet. */
     void (*admitted)(void *context, sched_task *t);
     /* t is about to release its pages, since it is preempted, and is in neither queue. True: the owner has done all of it, queues

@@ -58,9 +58,7 @@ static void describe_candidate(scheduler *s, int32_t i) {
     describe(s, t, d);
     if (s->kv != NULL) {
         d->n_computed = kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &d->n_pages);
-        if (s->options.hooks->peek != NULL) {
-            d->n_computed = s->options.hooks->peek(s->options.context, t, d->n_computed);
-        }
+        d->n_computed = kv_seq_swap_peek(s->kv, &t->kv, d->n_computed);
         prefix_wait_find(s, i);
     }
 }
