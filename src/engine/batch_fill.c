@@ -16,7 +16,7 @@ static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32
         a->tokens[row0 + i] = tokens[i];
         a->positions[row0 + i] = p0 + i;
     }
-    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+    for (int32_t g = 0; g < e->kv.n_token_groups; g++) {
         kv_seq_slots(&e->kv, &s->task.kv, g, p0, n, a->slots[g] + row0);
     }
     for (int32_t i = wanted > 0 ? wanted : 0; i < n; i++) {

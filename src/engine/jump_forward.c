@@ -11,6 +11,9 @@ static bool may_be_forbidden(const engine *e, const sequence *s, int32_t token) 
 
 bool jump_forward_propose(const engine *e, sequence *s, int32_t most) {
     const sampling_lists *lists = s->sampling.lists;
+    if (e->kv.n_state_pages > 0) {
+        return false; /* one of the tokens may be the last, and a state cannot go back to it */
+    }
     if (!lists || !lists->has_allowed || lists->n_allowed != 1 || s->logprobs || s->sampling.mirostat != MIROSTAT_OFF) {
         return false;
     }

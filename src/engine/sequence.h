@@ -64,7 +64,7 @@ typedef struct sequence {
 } sequence;
 
 /* Makes a sequence, which takes r->tokens and grows them to n_max. On failure r->tokens stays the caller's. */
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out);
+quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t cap_pages, sequence **out);
 /* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */
 void sequence_drop(sequence *s);
 

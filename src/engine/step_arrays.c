@@ -18,10 +18,10 @@ quire_err step_open(engine *e) {
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    a->copy_pairs = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof *a->copy_pairs);
+    a->copy_pairs = mem_new((size_t)e->sched.copies.cap, sizeof *a->copy_pairs);
     bool whole = a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows && a->batch_seqs && a->copy_pairs &&
                  a->tables && a->hidden && a->raw && a->forked;
-    for (int32_t g = 0; g < e->layout.n_groups && whole; g++) {
+    for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
         whole = a->slots[g] != NULL;

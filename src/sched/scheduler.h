@@ -1,6 +1,7 @@
 /* A scheduler: the queues of waiting and running tasks, the admission policy, and the plan of the present step (step_plan.h).
  *
- * What only the owner of the tasks knows comes through hooks. Nothing is allocated after scheduler_open, and no clock is read. One thread. */
+ * What only the owner of the tasks knows comes through hooks. Nothing is allocated after scheduler_open, and no clock is read. One
+ * thread. */
 #ifndef SCHED_SCHEDULER_H
 #define SCHED_SCHEDULER_H
 
@@ -32,7 +33,7 @@ typedef struct scheduler_options {
     sched_limits limits;
     admission_policy policy;
     double lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
-    int32_t n_groups;      /* groups of the cache */
+    int32_t n_groups;      /* groups of tokens */
     int32_t max_tasks;     /* waiting and running together */
     int32_t max_tenants;   /* tenants with a service counter of their own */
     kv_cache *kv;          /* NULL: tasks have no pages, and hooks say what fits */
