@@ -70,7 +70,7 @@ static bool is_given(const quire_request *r, const char *name) {
 quire_err request_settle_drawing(quire_request *r, quire_error *err) {
     static const char *const names[] = {"temperature", "top_k", "top_p", "min_p"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (defaults_find(r->context.defaults, names[i]) == NULL || is_given(r, names[i])) {
+        if (request_defaults_find(r->context.defaults, names[i]) == NULL || is_given(r, names[i])) {
             continue;
         }
         const field_desc *f = params_field(names[i], request_endpoint_flag(r));

@@ -30,7 +30,8 @@ quire_err request_copy(const quire_request *r, quire_request **out, quire_error 
     return QUIRE_OK;
 }
 
-bool request_field_steers(const char *name) {
+/* Whether a running choice can change that field: one that only affects sampling. */
+static bool can_change(const char *name) {
     static const char *const names[] = {
         "allowed_token_ids",
         "bad_words",
@@ -69,4 +70,21 @@ bool request_field_steers(const char *name) {
         found = strcmp(names[i], name) == 0;
     }
     return found;
+}
+
+quire_err request_change(quire_request *r, const char *fields, size_t n, quire_error *err) {
+    json_value *body;
+    TRY(request_read_value((str){fields, n}, 0, NULL, &body, err));
+    quire_err e = json_is(body, JSON_KIND_OBJECT)
+                      ? QUIRE_OK
+                      : err_set_param(err, QUIRE_BAD_REQUEST, "body", "the fields to change must be a JSON object");
+    for (json_member m = {0}; e == QUIRE_OK && json_next(body, &m);) {
+        if (params_field(m.name, request_endpoint_flag(r)) != NULL && !can_change(m.name)) {
+            e = err_set_param(err, QUIRE_BAD_REQUEST, m.name, "%s cannot be changed while the answer is made; a fork can have another",
+                              m.name);
+        }
+    }
+    json_drop(body);
+    e = e == QUIRE_OK ? quire_request_set_all(r, fields, n, err) : e;
+    return e == QUIRE_OK ? request_check_lengths(r, err) : e;
 }

@@ -380,7 +380,7 @@ quire_err request_set_field(quire_request *r, const field_desc *f, const json_va
     }
     json_value *fallback = NULL;
     if ((f->flags & FIELD_LATER) || v == NULL) {
-        const char *own = defaults_find(r->context.defaults, f->name);
+        const char *own = request_defaults_find(r->context.defaults, f->name);
         TRY(request_read_value(str_of(own != NULL ? own : f->fallback), 0, f->name, &fallback, err));
     }
     quire_err e;

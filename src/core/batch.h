@@ -61,7 +61,6 @@ typedef struct batch {
     const int32_t *positions; /* [n_rows][n_axes] ; axis 0 is the position in the sequence */
     int32_t n_axes;           /* 1..BATCH_POS_AXES */
     const kv_slot *slots[KV_MAX_GROUPS]; /* [n_rows] each: the slot of a row's K and V; v < 0: not written. NULL: a state group */
-    const int32_t *row_adapters; /* [n_rows] adapter index or -1; NULL: no adapter in this step */
     const batch_seq *seqs;    /* [n_seqs] */
     const int32_t *out_rows;  /* [n_out] rows whose logits are wanted, ascending */
     int32_t n_work, n_merges, n_partials;

@@ -8,6 +8,7 @@
 #include "engine/explain.h"
 #include "engine/fork.h"
 #include "engine/output.h"
+#include "engine/step_sample.h"
 #include "engine/swap.h"
 #include "sample/end_tokens.h"
 
@@ -178,21 +179,17 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
 
 /* Fills b's list with its likely continuations, from the logits of its row. */
 static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
-    const sequence *s = b->seq;
     int32_t n_vocab = e->desc->n_vocab;
     float *raw = e->step.raw;
-    sample_context c = {.params = &s->sampling,
-                        .tokens = s->task.tokens,
-                        .n_tokens = s->task.n_known,
-                        .n_prompt = s->task.n_prompt,
-                        .eos = e->desc->eos,
-                        .n_eos = e->desc->n_eos};
+    sample_result result = NOT_SAMPLED;
+    sample_row row = {.goal = SAMPLE_ADJUST, .logits = logits, .context = step_sample_context(b->seq), .result = &result};
     double normalizer = logprobs_normalizer(logits, n_vocab);
     if (g->width > 0) {
         memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
         logprobs_top(raw, n_vocab, normalizer, g->width - 1, b->tops);
     }
-    TRY(sampler_adjust(e->sampler, logits, &c));
+    sample_batch(&e->samples, &row, 1);
+    TRY(result.error);
     logprobs_top(logits, n_vocab, normalizer, g->list_length, g->best);
     b->n_list = 0;
     for (int32_t i = 0; i < g->list_length; i++) {

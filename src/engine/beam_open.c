@@ -135,7 +135,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
                             .max_new = first->task.n_max - first->task.n_prompt,
                             .length_penalty = (double)r->beams.length_penalty,
                             .stopping = r->beams.stopping,
-                            .n_ends = end_tokens_count(p, e->desc)};
+                            .n_ends = end_tokens_list(p, e->desc, NULL)};
     g->ending = r->ending;
     if (g->ending.is_over != NULL) {
         g->rules.ends_too = beam_ending;
@@ -148,7 +148,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         beams_free(g);
         return QUIRE_NO_MEMORY;
     }
-    end_tokens_list(p, e->desc, g->ends);
+    (void)end_tokens_list(p, e->desc, g->ends);
     g->rules.ends = g->ends;
     atomic_init(&g->holders, g->n_beams);
     connect(g, first);

@@ -2,13 +2,12 @@
 
 #include "base/clock.h"
 #include "engine/batch_fill.h"
-#include "engine/batch_sample.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
+#include "engine/draft_step.h"
 #include "engine/features.h"
-#include "engine/finite.h"
 #include "engine/fork.h"
-#include "engine/verify.h"
+#include "engine/step_sample.h"
 
 /* Commits one item's rows; samples when they reach the last known token. */
 static void collect_item(engine *e, int32_t item) {
@@ -29,7 +28,7 @@ static void collect_item(engine *e, int32_t item) {
     event_computed(e, s, n);
     /* no sampling from a row that a jump-forward token follows */
     bool has_row = s->task.kv.n_computed == s->task.n_known && s->draft.n_jump_forward == 0;
-    if (!finite_rows(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
+    if (!step_rows_are_finite(e, s, e->step.batch_seqs[item].row0, n, has_row ? out : -1)) {
         step_finish(e, s, FINISH_ERROR, QUIRE_NUMERIC);
         return;
     }
@@ -41,9 +40,9 @@ static void collect_item(engine *e, int32_t item) {
         beam_take(e, s, e->b->ops->logits(e->b, out));
     } else if (s->task.kv.n_computed == s->task.n_known) {
         if (s->next_child != NULL) {
-            fork_children(e, s, e->b->ops->logits(e->b, out), step_sample);
+            fork_children(e, s, e->b->ops->logits(e->b, out));
         }
-        verify_item(e, item, out);
+        draft_step_verify(e, item, out);
     }
 }
 
@@ -59,7 +58,7 @@ static void prefetch_ahead(const engine *e, int32_t item) {
 
 void collect_items(engine *e) {
     int64_t start_ns = clock_ns();
-    batch_sample_items(e);
+    step_sample_plain(e);
     e->stats.sample_ns += clock_ns() - start_ns;
     e->step.collected_us = clock_us();
     for (int32_t i = 0; i < e->sched.plan.n_items; i++) {

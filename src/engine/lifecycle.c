@@ -1,27 +1,50 @@
 /* The engine's life cycle: open, the thread's loop, close. submit.c takes requests in; step.c has the steps. */
 #include "engine/engine.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "engine/audit_file.h"
-#include "engine/batch_sample.h"
+#include "engine/batch_fill.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
-#include "engine/draft.h"
+#include "engine/draft_step.h"
 #include "engine/engine_view.h"
 #include "engine/explain.h"
 #include "engine/output.h"
 #include "engine/sched_hooks.h"
 #include "engine/state.h"
+#include "engine/step_sample.h"
 #include "engine/swap.h"
 
 #define MAX_TENANTS 1024 /* tenants with a service counter of their own */
 #define SHORT_WAIT_US 1000 /* pause when there are sequences but none could be planned */
 
+#define AUDIT_MAX_PAGES 4096 /* larger pools are not audited: it takes time in proportion */
+
 /* ---- the thread ---- */
+
+void engine_audit(const engine *e) {
+    if (e->options.n_pages > AUDIT_MAX_PAGES) {
+        return;
+    }
+    int32_t n = 0;
+    quire_error err = {0};
+    quire_err r = QUIRE_OK;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
+        r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
+    }
+    r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, n, &err) : r;
+    if (r != QUIRE_OK) {
+        log_line(LOG_ERROR, "page audit: %s", err.message);
+    }
+    assert(r == QUIRE_OK);
+}
 
 /* Ends all sequences: the engine is closing. A parent that ends puts its first child among the waiting. */
 static void cancel_all(engine *e) {
@@ -176,9 +199,9 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(swap_open(e, err));
     TRY(open_tiers(e, err));
     TRY(open_scheduler(e));
-    TRY(batch_sample_open(e));
-    TRY(step_open(e));
-    TRY(draft_open(e, err));
+    TRY(step_sample_open(e));
+    TRY(batch_open(e));
+    TRY(draft_step_open(e, err));
     TRY(audit_file_open(e, err));
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;
@@ -240,10 +263,10 @@ void engine_close(engine *e) {
         pthread_mutex_destroy(&e->readers_lock);
     }
     audit_file_close(e);
-    draft_close(e);
-    step_close(e);
+    draft_step_close(e);
+    batch_close(e);
     scheduler_close(&e->sched);
-    batch_sample_close(e);
+    sample_pool_close(&e->samples);
     kv_tiering_close(e->tiering);
     kv_cache_close(&e->kv);
     if (e->in_wake.fd >= 0) {

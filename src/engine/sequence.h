@@ -8,9 +8,10 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
-#include "engine/draft_types.h"
 #include "engine/engine.h"
+#include "sample/sample_batch.h"
 #include "sched/task.h"
+#include "spec/draft.h"
 
 typedef struct sequence {
     sched_task task;
@@ -19,9 +20,7 @@ typedef struct sequence {
     struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
     int64_t last_token_us, ended_us;
-    bool is_sampled;           /* batch_sample has sampled its next token (batch_sample.h) */
-    int32_t sampled;
-    quire_err sample_error;
+    sample_result sampled;    /* its next token, from step_sample_plain until it is committed; else NOT_SAMPLED */
     float mirostat_mu;
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
     struct explain *explain;
@@ -35,7 +34,6 @@ typedef struct sequence {
     request_id id;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
     int32_t n_given;          /* tokens at submission: the prompt, and for a branch the tokens generated before */
-    uint32_t sample_index;
 
     /* The reader's, used in every step; and what both write, but seldom. */
     _Alignas(MEM_ALIGN) int32_t n_read; /* tokens that its reader has popped */
@@ -58,13 +56,16 @@ typedef struct sequence {
     bool retains;
     kv_retention retention;
     draft_seq draft;
+    sample_context context; /* of its samples; n_tokens and the noise are each sample's own */
     sampling_params sampling;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
     size_t n_namespace;
 } sequence;
 
-/* Makes a sequence, which takes r->tokens and grows them to n_max. On failure r->tokens stays the caller's. */
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t cap_pages, sequence **out);
+/* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room for cap_pages. On failure r->tokens stays the
+ * caller's. */
+quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t cap_pages,
+                       sequence **out);
 /* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */
 void sequence_drop(sequence *s);
 

@@ -66,7 +66,7 @@ static quire_err put(jrun *r, int32_t c, jcase how) {
 }
 
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
-    bool after_cased = false;
+    bool after_cased = false, word_starts = true;
     strbuf_clear(&r->scratch);
     for (size_t i = 0, size; i < s.n; i += size) {
         int32_t c = jchar_at(s.p + i, s.n - i, &size);
@@ -79,27 +79,14 @@ quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out) {
             now = after_cased ? CASE_LOWER : CASE_TITLE;
         } else if (how == CASE_CAPITALIZE) {
             now = i > 0 ? CASE_LOWER : CASE_TITLE;
+        } else if (how == CASE_WORDS) {
+            now = word_starts ? CASE_UPPER : CASE_LOWER;
         } else if (how == CASE_SWAP) {
             now = utf8proc_category(c) == UTF8PROC_CATEGORY_LU ? CASE_LOWER : CASE_UPPER;
         }
         TRY(put(r, c, now));
         after_cased = is_letter(c, true);
-    }
-    return jrun_scratch(r, out);
-}
-
-quire_err jcase_title_words(jrun *r, str s, jvalue *out) {
-    bool first = true;
-    strbuf_clear(&r->scratch);
-    for (size_t i = 0, size; i < s.n; i += size) {
-        int32_t c = jchar_at(s.p + i, s.n - i, &size);
-        if (c < 0) {
-            TRY(jrun_add(r, (str){s.p + i, 1}));
-            continue;
-        }
-        bool separator = jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
-        TRY(put(r, c, first ? CASE_UPPER : CASE_LOWER));
-        first = separator;
+        word_starts = jchar_is_space(c) || (c < 0x80 && c > 0 && strchr("-({[<", c) != NULL);
     }
     return jrun_scratch(r, out);
 }

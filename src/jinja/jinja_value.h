@@ -22,6 +22,8 @@ typedef struct jarena {
 void *jarena_new(jarena *a, size_t n);
 /* n bytes, not aligned. */
 char *jarena_bytes(jarena *a, size_t n);
+/* A copy of s; false when out of memory, and *out is unchanged. */
+bool jarena_copy(jarena *a, str s, str *out);
 /* Appends right to left: in place where left was allocated last or is the long text appended to last. So a text that grows in a loop takes
  * linear time and memory. */
 bool jarena_append(jarena *a, str left, str right, str *out);

@@ -41,17 +41,11 @@ quire_err sampler_open(int32_t n_vocab, int32_t max_tokens, sampler **out) {
 
 void sampler_close(sampler *s) {
     if (s) {
-        mem_free(s->weights);
-        mem_free(s->ids);
-        mem_free(s->largest);
-        mem_free(s->bases);
-        mem_free(s->sums);
-        mem_free(s->keys);
-        mem_free(s->inside);
-        mem_free(s->marks);
-        mem_free(s->counts);
-        mem_free(s->repeats);
-        mem_free(s);
+        void *blocks[] = {s->weights, s->ids,   s->largest, s->bases,   s->sums, s->keys,
+                          s->inside,  s->marks, s->counts,  s->repeats, s};
+        for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+            mem_free(blocks[i]);
+        }
     }
 }
 

@@ -80,6 +80,13 @@ static inline float sampler_weight_of(uint32_t key) {
     return w;
 }
 
+/* Keeps the kept token at index i, at index n <= i; returns how many are kept then. */
+static inline int32_t sampler_keep(sampler *s, int32_t n, int32_t i, bool stays) {
+    s->weights[n] = s->weights[i];
+    s->ids[n] = s->ids[i];
+    return n + stays;
+}
+
 /* Empties the set of marked tokens. */
 static inline void sampler_unmark(sampler *s) {
     if (s->mark == INT32_MAX) {

@@ -43,23 +43,3 @@ int32_t rejection_draw(const float *distribution, int32_t n_vocab, double u) {
     }
     return last;
 }
-
-quire_err rejection_walk(const float *target, const float *draft, int32_t n_vocab, const int32_t *drafted, int32_t n_drafted,
-                         const double *uniforms, double v, float *residual, int32_t *out, int32_t *n_accepted) {
-    *n_accepted = 0;
-    for (int32_t i = 0; i < n_drafted; i++) {
-        const float *p = target + (size_t)i * (size_t)n_vocab, *q = draft + (size_t)i * (size_t)n_vocab;
-        if (q[drafted[i]] <= 0.0f) {
-            return QUIRE_NUMERIC;
-        }
-        if (uniforms[i] >= rejection_accept(p, q, drafted[i])) {
-            rejection_residual(p, q, n_vocab, residual);
-            out[i] = rejection_draw(residual, n_vocab, v);
-            return QUIRE_OK;
-        }
-        out[i] = drafted[i];
-        *n_accepted = i + 1;
-    }
-    out[n_drafted] = rejection_draw(target + (size_t)n_drafted * (size_t)n_vocab, n_vocab, v);
-    return QUIRE_OK;
-}

@@ -5,8 +5,6 @@
 
 #include <stdint.h>
 
-#include "base/err.h"
-
 /* The probability with which a token drawn from `draft` is accepted for `target`: min(1, target / draft); 0 where the draft could not have
  * drawn it. */
 double rejection_accept(const float *target, const float *draft, int32_t token);
@@ -15,11 +13,5 @@ double rejection_accept(const float *target, const float *draft, int32_t token);
 void rejection_residual(const float *target, const float *draft, int32_t n_vocab, float *residual);
 /* The first token, in id order, at which the cumulated mass exceeds u; 0 <= u < 1. */
 int32_t rejection_draw(const float *distribution, int32_t n_vocab, double u);
-
-/* Accepts or rejects n_drafted tokens, with uniforms[0..n_drafted) and v. out gets the *n_accepted accepted ones and one more token, drawn
- * from the residual at the first rejection or from target row n_drafted. target is [n_drafted + 1, n_vocab], draft [n_drafted, n_vocab],
- * residual scratch [n_vocab]. QUIRE_NUMERIC when it reaches a token that its draft distribution could not have drawn. */
-quire_err rejection_walk(const float *target, const float *draft, int32_t n_vocab, const int32_t *drafted, int32_t n_drafted,
-                         const double *uniforms, double v, float *residual, int32_t *out, int32_t *n_accepted);
 
 #endif

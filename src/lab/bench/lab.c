@@ -3,27 +3,26 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/engine_config.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "lab/bench/figures.h"
+#include "setup/engine_config.h"
+#include "setup/loaded_model.h"
 
 enum { MAX_REQUESTS = 4096, MAX_SAMPLES = 64, SEED = 5 };
 
 static quire_err open_model(const quire_options *o, int32_t max_len, model_file *f, lab *l, quire_error *err) {
     model_desc d;
-    compute_mode compute;
-    dtype kv;
+    loaded_model loaded;
     TRY(model_describe(f, &d, err));
-    TRY(options_compute(o, &d, &compute, err));
-    TRY(options_kv_dtype(o, compute, &kv, err));
-    backend_options bo = {.compute = compute, .isa = o->isa, .n_threads = o->n_threads, .cpu_bind = o->cpu_bind};
-    TRY(backend_cpu_open(&bo, &l->b, err));
-    TRY(model_open(f, l->b, max_len, &l->m, err));
-    l->desc = model_description(l->m);
-    return kv_layout_init(l->desc, kv, o->page_tokens, &l->layout, err);
+    quire_err e = loaded_model_open(o, f, &d, max_len, &loaded, err);
+    l->b = loaded.b; /* lab_close frees both, also after a failure */
+    l->m = loaded.m;
+    l->layout = loaded.layout;
+    l->desc = e == QUIRE_OK ? model_description(l->m) : NULL;
+    return e;
 }
 
 static quire_err open_engine(const quire_options *o, int32_t max_len, lab *l, quire_error *err) {

@@ -16,6 +16,7 @@
 #include "kv/index_impl.h"
 #include "lab/bench/null_model.h"
 #include "lab/sim/serving.h"
+#include "lab/sim/trace_read.h"
 
 enum { PAGE = 16, N_REQUESTS = 40, MAX_LEN = 256, MAX_RECORDS = 1 << 16 };
 
