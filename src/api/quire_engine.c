@@ -10,12 +10,12 @@
 
 #define STUCK_US 60000000
 
-static quire_err open_all(quire_engine *e, const quire_options *given, quire_error *err) {
+static quire_err open_all(quire_engine *e, const quire_options *given, const engine_ablations *ablations, quire_error *err) {
     quire_options o;
     engine_parts *p = &e->parts;
     quire_info *i = &p->info;
     TRY(options_read(given, &o, err));
-    TRY(engine_parts_open(&o, p, err));
+    TRY(engine_parts_open(&o, ablations, p, err));
     TRY(request_defaults_init(&p->defaults, &e->defaults, err));
     bool has_defaults = e->defaults.n > 0;
     i->generation_config = has_defaults ? p->defaults.source.p : NULL;
@@ -34,19 +34,23 @@ static quire_err open_all(quire_engine *e, const quire_options *given, quire_err
     return o.lock_memory ? memory_lock(err) : QUIRE_OK;
 }
 
-quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err) {
+quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err) {
     *out = NULL;
     quire_engine *e = mem_new(1, sizeof *e);
     if (!e) {
         return err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
     }
-    quire_err r = open_all(e, o, err);
+    quire_err r = open_all(e, o, ablations, err);
     if (r != QUIRE_OK) {
         quire_engine_close(e);
         return r;
     }
     *out = e;
     return QUIRE_OK;
+}
+
+quire_err quire_engine_open(const quire_options *o, quire_engine **out, quire_error *err) {
+    return engine_open_ablated(o, &(engine_ablations){0}, out, err);
 }
 
 void quire_engine_close(quire_engine *e) {

@@ -17,4 +17,7 @@ struct quire_engine {
     atomic_llong finished[4]; /* choices ended, by quire_finish - 1 */
 };
 
+/* As quire_engine_open, with mechanisms switched off: for src/lab. */
+quire_err engine_open_ablated(const quire_options *o, const engine_ablations *ablations, quire_engine **out, quire_error *err);
+
 #endif

@@ -147,7 +147,6 @@ quire_err request_read_prompt(quire_request *r, const field_desc *f, const json_
     request_prompts_free(r->prompts, r->n_prompts);
     r->prompts = prompts;
     r->n_prompts = (int32_t)n;
-    request_count_choices(r);
     return QUIRE_OK;
 }
 

@@ -40,7 +40,6 @@ quire_err request_read_allowed(quire_request *r, const field_desc *f, const json
 quire_err request_read_bad_words(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_breakers(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 /* Fields of beam search (request_beams.c). */
-quire_err request_read_beams(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 quire_err request_read_early_stopping(quire_request *r, const field_desc *f, const json_value *v, quire_error *err);
 void request_prompts_free(request_prompt *prompts, int32_t n);
 

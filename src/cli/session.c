@@ -61,7 +61,6 @@ void response_deinit(response *a) {
     }
     for (size_t i = 0; i < a->n_choices; i++) {
         strbuf_deinit(&a->choices[i].text);
-        mem_free(a->choices[i].prompt_tokens);
         mem_free(a->choices[i].tokens);
         mem_free(a->choices[i].stop_string);
     }
@@ -92,33 +91,27 @@ quire_err response_submit(response *a, session *s, quire_endpoint endpoint, cons
     return e;
 }
 
-/* Appends n ids to a growing array. */
-static bool add_ids(int32_t **ids, size_t *n_ids, size_t *cap, const int32_t *more, int32_t n) {
-    void *p = *ids;
-    if (!mem_grow_(&p, cap, *n_ids + (size_t)n, sizeof **ids)) {
+static bool add_tokens(response_choice *c, const int32_t *more, int32_t n) {
+    if (!mem_grow_((void **)&c->tokens, &c->tokens_cap, c->n_tokens + (size_t)n, sizeof *c->tokens)) {
         return false;
     }
-    *ids = p;
-    memcpy(*ids + *n_ids, more, (size_t)n * sizeof *more);
-    *n_ids += (size_t)n;
+    memcpy(c->tokens + c->n_tokens, more, (size_t)n * sizeof *more);
+    c->n_tokens += (size_t)n;
     return true;
 }
 
 static bool take_event(response *a, response_choice *c, const quire_event *ev) {
     bool good = true;
     if (ev->kind == QUIRE_EVENT_START) {
-        good = add_ids(&c->prompt_tokens, &c->n_prompt_tokens, &c->prompt_cap, ev->tokens, ev->n_tokens);
+        c->has_begun = true;
     } else if (ev->kind == QUIRE_EVENT_DELTA) {
-        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK &&
-               add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens);
+        good = strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK && add_tokens(c, ev->tokens, ev->n_tokens);
     } else if (ev->kind == QUIRE_EVENT_END) {
-        good = ev->n_text == 0 || strbuf_add(&c->text, ev->text, ev->n_text) == QUIRE_OK;
-        good = good && (ev->n_tokens == 0 || add_ids(&c->tokens, &c->n_tokens, &c->tokens_cap, ev->tokens, ev->n_tokens));
         c->finish = ev->finish;
         c->stop_token = ev->stop_token;
         if (ev->stop_string) {
             c->stop_string = mem_dup(ev->stop_string, strlen(ev->stop_string));
-            good = good && c->stop_string;
+            good = c->stop_string != NULL;
         }
     } else {
         a->done = true;
@@ -159,7 +152,7 @@ const char *response_finish_name(quire_finish f) {
 
 /* Prints an event's text. A response that can't be printed ends with that error. */
 static void print_event(response *a, text_out *out, const quire_event *ev) {
-    bool has_text = ev->n_text > 0 && ev->choice == 0 && (ev->kind == QUIRE_EVENT_DELTA || ev->kind == QUIRE_EVENT_END);
+    bool has_text = ev->n_text > 0 && ev->choice == 0 && ev->kind == QUIRE_EVENT_DELTA;
     if (has_text && a->error.code == QUIRE_OK && text_out_add(out, (str){ev->text, ev->n_text}, &a->error) != QUIRE_OK) {
         quire_stream_cancel(a->stream);
     }

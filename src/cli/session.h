@@ -19,8 +19,9 @@ void session_close(session *s);
 /* One choice of a response. */
 typedef struct response_choice {
     strbuf text;
-    int32_t *prompt_tokens, *tokens; /* mem_new'd */
-    size_t n_prompt_tokens, prompt_cap, n_tokens, tokens_cap;
+    bool has_begun;  /* its prompt is computed */
+    int32_t *tokens; /* mem_new'd */
+    size_t n_tokens, tokens_cap;
     quire_finish finish;
     int32_t stop_token;  /* -1: none */
     char *stop_string;   /* mem_new'd; NULL: none */

@@ -289,7 +289,7 @@ static int32_t count_shared(const engine *e, const sequence *s) {
 
 /* With forks that share nothing (for comparison), s copies its shared pages, if there is room for all of them. */
 static void stop_sharing(engine *e, sequence *s) {
-    int32_t n = e->options.no_fork_sharing ? count_shared(e, s) : 0;
+    int32_t n = e->options.ablations.no_fork_sharing ? count_shared(e, s) : 0;
     kv_cache_make_free(&e->kv, n);
     if (kv_pool_counts(e->kv.pool).n_free < n) {
         return;

@@ -12,7 +12,7 @@ static bool has_windows(const engine *e) {
 }
 
 int32_t beam_pages_shared(const engine *e, int32_t n_prompt) {
-    return has_windows(e) || e->options.no_fork_sharing ? 0 : n_prompt / e->options.page_tokens;
+    return has_windows(e) || e->options.ablations.no_fork_sharing ? 0 : n_prompt / e->options.page_tokens;
 }
 
 /* The most pages of one group of layers that a search may hold when its beams have n_max tokens. */

@@ -37,7 +37,7 @@ static bool can_draft(const sequence *s) {
 /* Jump-forward tokens of s, at most `most`; none where each token is sampled for its log-probabilities. */
 static bool jumps(const engine *e, sequence *s, int32_t most) {
     /* one of the tokens may be the last, and a recurrent state cannot go back to it */
-    if (e->options.draft.no_jump_forward || e->kv.n_state_pages > 0 || s->logprobs != NULL ||
+    if (e->options.ablations.no_jump_forward || e->kv.n_state_pages > 0 || s->logprobs != NULL ||
         !jump_forward_propose(&s->sampling, e->desc, most < DRAFT_MAX ? most : DRAFT_MAX, &s->draft.tree)) {
         return false;
     }
@@ -90,7 +90,10 @@ static void report(engine *e, sequence *s, const draft_outcome *o) {
     for (int32_t i = 0; i < o->n_accepted; i++) {
         st->draft_accepted_at[i]++;
     }
-    draft_adapt(&s->draft, &e->options.draft, o);
+    s->draft.n_agreed += o->n_first;
+    if (!e->options.ablations.fixed_draft_length) {
+        draft_adapt(&s->draft, &e->options.draft, o);
+    }
 }
 
 void draft_step_verify(engine *e, int32_t item, int32_t out) {

@@ -51,7 +51,7 @@ bool intake_new(engine *e) {
         int32_t n_held;
         s->task.n_found = kv_seq_peek(&e->kv, &s->task.kv, s->task.tokens, task_reusable(&s->task), &n_held);
         scheduler_wait(&e->sched, &s->task);
-        if (e->options.no_fork_sharing) {
+        if (e->options.ablations.no_fork_sharing) {
             fork_split(e, s);
         }
     }

@@ -7,6 +7,7 @@
 
 #include "core/cascade.h"
 #include "engine/sequence.h"
+#include "kv/audit_file.h"
 #include "kv/kv_tiering.h"
 #include "sample/sample_batch.h"
 #include "sched/preempt_cost.h"
@@ -37,8 +38,6 @@ typedef struct step_arrays {
     batch rows;
 } step_arrays;
 
-
-typedef struct audit_file audit_file;
 
 struct engine {
     model *m;
@@ -104,7 +103,7 @@ bool step_submit(engine *e);
 /* The second half: waits for the forward pass, samples, commits, and publishes; out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
 
-/* ---- commit.c ---- */
+/* ---- collect.c ---- */
 /* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Appends `token` to s: it is known, published for its reader, and may end s. */
@@ -113,6 +112,8 @@ void step_commit(engine *e, sequence *s, int32_t token);
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
 /* ---- lifecycle.c ---- */
+/* Lists the tables of every running sequence in e->step.tables; returns how many. */
+int32_t engine_list_tables(const engine *e);
 /* Asserts that pool and tables agree: that the pool's counts equal the running sequences' tables. Between steps; debug builds call it after
  * each step. */
 void engine_audit(const engine *e);

@@ -42,24 +42,16 @@ void quire_options_init_sized(quire_options *o, size_t size) {
     o->size = size;
 }
 
-quire_err options_read(const quire_options *given, quire_options *out, quire_error *err) {
-    size_t size = given->size;
-    if (size < LEAST_SIZE || size > MAX_SIZE || size % _Alignof(quire_options) != 0) {
-        return err_set(err, QUIRE_INVALID, -1, "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size,
-                       sizeof *out);
-    }
-    for (size_t i = sizeof *out; i < size; i++) {
-        if (((const unsigned char *)given)[i] != 0) {
-            return err_set(err, QUIRE_INVALID, -1,
-                           "quire_options has %zu bytes, and byte %zu sets an option that libquire " QUIRE_VERSION
-                           " does not know (its own has %zu); use the library that belongs to the header",
-                           size, i, sizeof *out);
+/* Reads the text of a flag as the index of one of names[0..n); INVALID lists `all`. */
+static quire_err read_name(const char *flag, const char *text, const char *const *names, int n, const char *all, int *out,
+                           quire_error *err) {
+    for (int i = 0; i < n; i++) {
+        if (names[i] != NULL && strcmp(text, names[i]) == 0) {
+            *out = i;
+            return QUIRE_OK;
         }
     }
-    *out = defaults;
-    memcpy(out, given, size < sizeof *out ? size : sizeof *out);
-    out->size = sizeof *out;
-    return QUIRE_OK;
+    return err_set(err, QUIRE_INVALID, -1, "%s %s: must be %s", flag, text, all);
 }
 
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err) {
@@ -84,31 +76,20 @@ quire_err options_compute(const quire_options *o, const model_desc *d, compute_m
         *out = dtype_is_quantised(d->weight_type) || d->weight_type == DTYPE_I8 ? COMPUTE_INT8 : half ? COMPUTE_BF16 : COMPUTE_F32;
         return QUIRE_OK;
     }
-    for (compute_mode m = COMPUTE_F32; m <= COMPUTE_INT8; m++) {
-        if (strcmp(o->compute, compute_name(m)) == 0) {
-            *out = m;
-            return QUIRE_OK;
-        }
-    }
-    return err_set(err, QUIRE_INVALID, -1, "--compute %s: must be auto, f32, bf16 or int8", o->compute);
+    const char *const names[] = {compute_name(COMPUTE_F32), compute_name(COMPUTE_BF16), compute_name(COMPUTE_INT8)};
+    int mode = 0;
+    TRY(read_name("--compute", o->compute, names, 3, "auto, f32, bf16 or int8", &mode, err));
+    *out = (compute_mode)(COMPUTE_F32 + mode);
+    return QUIRE_OK;
 }
 
 quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *out, quire_error *err) {
-    static const struct {
-        const char *name;
-        dtype type;
-    } types[] = {{"f32", DTYPE_F32}, {"f16", DTYPE_F16}, {"bf16", DTYPE_BF16}, {"int8", DTYPE_I8}};
-    if (strcmp(o->kv_dtype, "auto") == 0) {
-        *out = compute == COMPUTE_F32 ? DTYPE_F32 : DTYPE_BF16;
-        return QUIRE_OK;
-    }
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strcmp(o->kv_dtype, types[i].name) == 0) {
-            *out = types[i].type;
-            return QUIRE_OK;
-        }
-    }
-    return err_set(err, QUIRE_INVALID, -1, "--kv-dtype %s: must be auto, f32, f16, bf16 or int8", o->kv_dtype);
+    static const char *const names[] = {"auto", "f32", "f16", "bf16", "int8"};
+    const dtype types[] = {compute == COMPUTE_F32 ? DTYPE_F32 : DTYPE_BF16, DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_I8};
+    int i = 0;
+    TRY(read_name("--kv-dtype", o->kv_dtype, names, 5, "auto, f32, f16, bf16 or int8", &i, err));
+    *out = types[i];
+    return QUIRE_OK;
 }
 
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err) {
@@ -127,89 +108,97 @@ quire_err options_max_model_len(const quire_options *o, const model_desc *d, int
     return QUIRE_OK;
 }
 
-quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_error *err) {
-    static const char *const names[] = {[PREFIX_CACHE_NONE] = "none", [PREFIX_CACHE_PAGE] = "page", [PREFIX_CACHE_TOKEN] = "token"};
-    for (prefix_cache c = PREFIX_CACHE_NONE; c <= PREFIX_CACHE_TOKEN; c++) {
-        if (strcmp(o->prefix_cache, names[c]) == 0) {
-            *out = c;
-            return QUIRE_OK;
-        }
-    }
-    return err_set(err, QUIRE_INVALID, -1, "--prefix-cache %s: must be none, page or token", o->prefix_cache);
-}
-
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len) {
     int64_t rows = o->no_chunked_prefill ? (int64_t)max_model_len + o->max_seqs : 0;
     return rows <= o->max_batched_tokens ? o->max_batched_tokens : rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
 }
 
-quire_err options_schedule(const quire_options *o, admission_policy *out, quire_error *err) {
-    static const char *const names[] = {
+quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err) {
+    static const char *const schedules[] = {
         [ADMISSION_FCFS] = "fcfs", [ADMISSION_PRIORITY] = "priority", [ADMISSION_PREFIX] = "prefix", [ADMISSION_FAIR] = "fair"};
-    for (admission_policy p = ADMISSION_FCFS; p <= ADMISSION_FAIR; p++) {
-        if (strcmp(o->schedule, names[p]) == 0) {
-            *out = p;
-            return QUIRE_OK;
-        }
+    static const char *const preempts[] = {[PREEMPT_AUTO] = "auto", [PREEMPT_RECOMPUTE] = "recompute", [PREEMPT_SWAP] = "swap"};
+    static const char *const caches[] = {[PREFIX_CACHE_NONE] = "none", [PREFIX_CACHE_PAGE] = "page", [PREFIX_CACHE_TOKEN] = "token"};
+    int schedule = 0, preempt = 0, cache = 0;
+    TRY(read_name("--schedule", o->schedule, schedules, 4, "fcfs, priority, prefix or fair", &schedule, err));
+    TRY(read_name("--preemption-mode", o->preemption_mode, preempts, 3, "auto, recompute or swap", &preempt, err));
+    if (preempt == PREEMPT_SWAP && o->swap_bytes == 0) {
+        return err_set(err, QUIRE_INVALID, -1, "--preemption-mode swap: there is nowhere to swap to; give --swap-space too");
     }
-    return err_set(err, QUIRE_INVALID, -1, "--schedule %s: must be fcfs, priority, prefix or fair", o->schedule);
-}
-
-quire_err options_preemption(const quire_options *o, preempt_mode *out, quire_error *err) {
-    static const char *const names[] = {[PREEMPT_AUTO] = "auto", [PREEMPT_RECOMPUTE] = "recompute", [PREEMPT_SWAP] = "swap"};
-    for (preempt_mode m = PREEMPT_AUTO; m <= PREEMPT_SWAP; m++) {
-        if (strcmp(o->preemption_mode, names[m]) == 0) {
-            *out = m;
-            return m == PREEMPT_SWAP && o->swap_bytes == 0
-                       ? err_set(err, QUIRE_INVALID, -1, "--preemption-mode swap: there is nowhere to swap to; give --swap-space too")
-                       : QUIRE_OK;
-        }
-    }
-    return err_set(err, QUIRE_INVALID, -1, "--preemption-mode %s: must be auto, recompute or swap", o->preemption_mode);
-}
-
-static quire_err check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
-    if (v < least || v > most) {
-        return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be from %lld to %lld", flag, (long long)v, (long long)least, (long long)most);
+    TRY(read_name("--prefix-cache", o->prefix_cache, caches, 3, "none, page or token", &cache, err));
+    *out = (engine_options){.page_tokens = o->page_tokens,
+                            .n_pages = o->n_pages,
+                            .max_model_len = o->max_model_len,
+                            .max_batched_tokens = o->max_batched_tokens,
+                            .max_seqs = o->max_seqs,
+                            .prefill_chunk = o->prefill_chunk,
+                            .no_chunked_prefill = o->no_chunked_prefill,
+                            .prefix_cache = (prefix_cache)cache,
+                            .schedule = (admission_policy)schedule,
+                            .schedule_lambda = o->schedule_lambda,
+                            .preempt = (preempt_mode)preempt,
+                            .step_target_us = o->step_target_us,
+                            .swap_bytes = o->swap_bytes,
+                            .audit_path = o->audit};
+    if (kv_policy_parse(o->eviction_policy, &out->eviction) != QUIRE_OK) {
+        return err_set(err, QUIRE_INVALID, -1, "--eviction-policy %s: must be one of %s", o->eviction_policy, kv_policy_names);
     }
     return QUIRE_OK;
 }
 
-quire_err options_check(const quire_options *o, quire_error *err) {
+quire_err options_check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err) {
+    if (v >= least && v <= most) {
+        return QUIRE_OK;
+    }
+    if (most == INT64_MAX) {
+        return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be at least %lld", flag, (long long)v, (long long)least);
+    }
+    return err_set(err, QUIRE_INVALID, -1, "%s %lld: must be from %lld to %lld", flag, (long long)v, (long long)least, (long long)most);
+}
+
+/* Checks the counts in o, and those of its texts that do not depend on the model. */
+static quire_err check(const quire_options *o, quire_error *err) {
     if (!o->model || !o->compute || !o->kv_dtype || !o->isa || !o->cpu_bind || !o->prefix_cache || !o->eviction_policy || !o->schedule ||
         !o->tier_write || !o->preemption_mode || !o->generation_config) {
         return err_set(err, QUIRE_INVALID, -1, "an option that must be a text is NULL; quire_options_init sets them all");
     }
-    TRY(check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
-    TRY(check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
-    TRY(check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));
-    TRY(check_range("--threads", o->n_threads, 0, 4096, err));
-    TRY(check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
-    TRY(check_range("text threads", o->n_text_threads, 1, 64, err));
-    prefix_cache cache;
-    kv_policy policy;
-    admission_policy schedule;
-    preempt_mode preempt;
-    TRY(options_schedule(o, &schedule, err));
-    TRY(options_preemption(o, &preempt, err));
-    if (o->max_answer_bytes < 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--max-answer-bytes: must be at least 0");
-    }
-    if (o->step_target_us < 0) {
-        return err_set(err, QUIRE_INVALID, -1, "--step-target-ms: must not be negative");
-    }
+    TRY(options_check_range("--max-num-batched-tokens", o->max_batched_tokens, 1, 1 << 20, err));
+    TRY(options_check_range("--max-num-seqs", o->max_seqs, 1, 1 << 16, err));
+    TRY(options_check_range("--prefill-chunk", o->prefill_chunk, 0, 1 << 20, err));
+    TRY(options_check_range("--threads", o->n_threads, 0, 4096, err));
+    TRY(options_check_range("--kv-pages", o->n_pages, 0, MAX_PAGES, err));
+    TRY(options_check_range("text threads", o->n_text_threads, 1, 64, err));
+    engine_options policies;
+    TRY(options_engine(o, &policies, err));
+    TRY(options_check_range("--max-answer-bytes", o->max_answer_bytes, 0, INT64_MAX, err));
+    TRY(options_check_range("step_target_us", o->step_target_us, 0, INT64_MAX, err));
     if (!(o->schedule_lambda > 0.0 && o->schedule_lambda <= 1e9)) {
         return err_set(err, QUIRE_INVALID, -1, "--schedule-lambda %g: must be over 0, so that nobody starves, and at most 1e9",
                        o->schedule_lambda);
-    }
-    TRY(options_prefix_cache(o, &cache, err));
-    if (kv_policy_parse(o->eviction_policy, &policy) != QUIRE_OK) {
-        return err_set(err, QUIRE_INVALID, -1, "--eviction-policy %s: must be one of %s", o->eviction_policy, kv_policy_names);
     }
     if (!(o->memory_utilization > 0.0 && o->memory_utilization <= 1.0)) {
         return err_set(err, QUIRE_INVALID, -1, "--memory-utilization %g: must be over 0 and at most 1", o->memory_utilization);
     }
     return QUIRE_OK;
+}
+
+quire_err options_read(const quire_options *given, quire_options *out, quire_error *err) {
+    size_t size = given->size;
+    if (size < LEAST_SIZE || size > MAX_SIZE || size % _Alignof(quire_options) != 0) {
+        return err_set(err, QUIRE_INVALID, -1, "quire_options.size is %zu; quire_options_init sets it (%zu in this version)", size,
+                       sizeof *out);
+    }
+    for (size_t i = sizeof *out; i < size; i++) {
+        if (((const unsigned char *)given)[i] != 0) {
+            return err_set(err, QUIRE_INVALID, -1,
+                           "quire_options has %zu bytes, and byte %zu sets an option that libquire " QUIRE_VERSION
+                           " does not know (its own has %zu); use the library that belongs to the header",
+                           size, i, sizeof *out);
+        }
+    }
+    *out = defaults;
+    memcpy(out, given, size < sizeof *out ? size : sizeof *out);
+    out->size = sizeof *out;
+    return check(out, err);
 }
 
 int64_t options_left_for_pages(const quire_options *o, int64_t free_bytes) {

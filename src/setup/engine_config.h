@@ -9,7 +9,7 @@
 #include "quire.h"
 
 /* Copies a caller's options, which may come from another version's header (quire_options_init). INVALID says what is wrong with their
- * size. */
+ * size, their counts or those of their texts that do not depend on the model. */
 quire_err options_read(const quire_options *given, quire_options *out, quire_error *err);
 /* Opens the file that o->model names: a path, or "builtin". */
 quire_err options_open_file(const quire_options *o, model_file **out, quire_error *err);
@@ -22,11 +22,10 @@ quire_err options_kv_dtype(const quire_options *o, compute_mode compute, dtype *
 quire_err options_max_model_len(const quire_options *o, const model_desc *d, int32_t *out, quire_error *err);
 /* Rows a step: o->max_batched_tokens or, without chunked prefill, enough for the longest prompt beside the other sequences. */
 int32_t options_max_rows(const quire_options *o, int32_t max_model_len);
-quire_err options_schedule(const quire_options *o, admission_policy *out, quire_error *err);
-quire_err options_preemption(const quire_options *o, preempt_mode *out, quire_error *err);
-quire_err options_prefix_cache(const quire_options *o, prefix_cache *out, quire_error *err);
-/* Checks the counts in o, and those of its texts that do not depend on the model. */
-quire_err options_check(const quire_options *o, quire_error *err);
+/* The engine's options that o has values for; n_pages and max_model_len may be 0 still. INVALID: err names the flag. */
+quire_err options_engine(const quire_options *o, engine_options *out, quire_error *err);
+/* INVALID, naming the flag, where v is not in least..most; INT64_MAX: no upper bound. */
+quire_err options_check_range(const char *flag, int64_t v, int64_t least, int64_t most, quire_error *err);
 /* Free memory (-1: unknown) less what o reserves for the swap space and the host tier. */
 int64_t options_left_for_pages(const quire_options *o, int64_t free_bytes);
 /* The number of pages: o->n_pages, or what fits into memory_utilization of the free memory. QUIRE_NO_MEMORY when that does not hold one

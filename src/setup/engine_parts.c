@@ -76,28 +76,16 @@ static quire_err open_pages(engine_parts *p, const quire_options *o, int32_t *ma
     return QUIRE_OK;
 }
 
-static quire_err open_core(engine_parts *p, const quire_options *o, int32_t max_len, quire_error *err) {
+static quire_err open_core(engine_parts *p, const quire_options *o, const engine_ablations *ablations, int32_t max_len, quire_error *err) {
     int32_t max_requests = o->max_seqs * REQUESTS_A_SEQ;
-    engine_options eo = {.page_tokens = o->page_tokens,
-                         .n_pages = p->info.n_pages,
-                         .max_model_len = max_len,
-                         .max_batched_tokens = o->max_batched_tokens,
-                         .max_seqs = o->max_seqs,
-                         .prefill_chunk = o->prefill_chunk,
-                         .no_chunked_prefill = o->no_chunked_prefill,
-                         .no_fork_sharing = o->no_fork_sharing,
-                         .no_cascade = o->no_cascade,
-                         .audit_path = o->audit,
-                         .tiers = tiers_options(o, p->tier_version),
-                         .swap_bytes = o->swap_bytes,
-                         .draft = p->speculation.draft,
-                         .max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS};
-    TRY(options_prefix_cache(o, &eo.prefix_cache, err));
-    TRY(options_schedule(o, &eo.schedule, err));
-    eo.schedule_lambda = o->schedule_lambda;
-    TRY(options_preemption(o, &eo.preempt, err));
-    eo.step_target_us = o->step_target_us;
-    TRY(kv_policy_parse(o->eviction_policy, &eo.eviction)); /* checked before */
+    engine_options eo;
+    TRY(options_engine(o, &eo, err));
+    eo.n_pages = p->info.n_pages;
+    eo.max_model_len = max_len;
+    eo.ablations = *ablations;
+    eo.tiers = tiers_options(o, p->tier_version);
+    eo.draft = p->speculation.draft;
+    eo.max_requests = max_requests > MIN_REQUESTS ? max_requests : MIN_REQUESTS;
     prefix_list prefixes = {0};
     quire_err r = prefixes_read(o, p->tokenizer, model_description(p->model.m)->n_vocab, &prefixes, err);
     if (r == QUIRE_OK) {
@@ -143,12 +131,11 @@ static void fill_info(engine_parts *p, const quire_options *o, int32_t max_len) 
     i->max_answer_bytes = (size_t)o->max_answer_bytes;
 }
 
-quire_err engine_parts_open(const quire_options *options, engine_parts *p, quire_error *err) {
+quire_err engine_parts_open(const quire_options *options, const engine_ablations *ablations, engine_parts *p, quire_error *err) {
     quire_options own = *options, *o = &own;
     model_file *f = NULL;
     int32_t max_len = 0;
     *p = (engine_parts){0};
-    TRY(options_check(o, err));
     TRY(tiers_check(o, err));
     TRY(speculation_read(o, &p->speculation, err));
     p->model_path = mem_dup(o->model, strlen(o->model));
@@ -164,7 +151,7 @@ quire_err engine_parts_open(const quire_options *options, engine_parts *p, quire
     own.max_batched_tokens = options_max_rows(o, max_len);
     TRY(open_pages(p, o, &max_len, err));
     TRY(speculation_open(&p->speculation, o, (int64_t)(p->info.n_pages / p->model.layout.n_groups) * o->page_tokens, max_len, err));
-    TRY(open_core(p, o, max_len, err));
+    TRY(open_core(p, o, ablations, max_len, err));
     fill_info(p, o, max_len);
     return QUIRE_OK;
 }

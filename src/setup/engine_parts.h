@@ -26,7 +26,7 @@ typedef struct engine_parts {
 
 /* Loads the model and starts the engine thread. o was read by options_read; its texts may be freed afterwards. Close *out also after a
  * failure, which err explains. */
-quire_err engine_parts_open(const quire_options *o, engine_parts *out, quire_error *err);
+quire_err engine_parts_open(const quire_options *o, const engine_ablations *ablations, engine_parts *out, quire_error *err);
 /* Stops the engine and frees all parts. */
 void engine_parts_close(engine_parts *p);
 

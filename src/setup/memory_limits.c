@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -20,28 +19,13 @@ static int64_t read_number(const char *path) {
     return v;
 }
 
-static int64_t meminfo_available(void) {
-    FILE *f = fopen("/proc/meminfo", "r");
-    char line[128];
-    long long kib = -1;
-    while (f && kib < 0 && fgets(line, sizeof line, f)) {
-        if (strncmp(line, "MemAvailable:", 13) == 0) {
-            kib = strtoll(line + 13, NULL, 10);
-        }
-    }
-    if (f) {
-        fclose(f);
-    }
-    return kib < 0 ? -1 : kib * 1024;
-}
-
-/* The value of a line "name N" in a cgroup's memory.stat; 0 when there is none. */
-static int64_t read_stat(const char *path, const char *name) {
+/* The number of the line "name N" in a file; -1 when there is none. */
+static int64_t read_named(const char *path, const char *name) {
     FILE *f = fopen(path, "r");
-    char key[64];
-    long long v, found = 0;
-    while (f && fscanf(f, "%63s %lld", key, &v) == 2) {
-        if (strcmp(key, name) == 0) {
+    char line[128], key[64];
+    long long v, found = -1;
+    while (f && fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%63s %lld", key, &v) == 2 && strcmp(key, name) == 0) {
             found = v;
         }
     }
@@ -57,13 +41,15 @@ static int64_t cgroup_available(const char *limit_path, const char *used_path, c
     if (limit < 0 || used < 0 || limit > ((int64_t)1 << 60)) {
         return -1;
     }
-    used -= read_stat(stat_path, unused);
+    int64_t freeable = read_named(stat_path, unused);
+    used -= freeable > 0 ? freeable : 0;
     return limit > used ? limit - used : 0;
 }
 
 int64_t memory_available(void) {
+    int64_t kib = read_named("/proc/meminfo", "MemAvailable:");
     int64_t known[] = {
-        meminfo_available(),
+        kib < 0 ? -1 : kib * 1024,
         cgroup_available("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
         cgroup_available("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
                          "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file")};

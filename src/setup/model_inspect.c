@@ -225,7 +225,6 @@ quire_err quire_inspect(const quire_options *given, bool json, char **text, quir
     strbuf b = {0};
     *text = NULL;
     TRY(options_read(given, o, err));
-    TRY(options_check(o, err));
     TRY(options_open_file(o, &f, err));
     summary *s = mem_new(1, sizeof *s);
     quire_err e = s ? fill(o, f, s, err) : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");

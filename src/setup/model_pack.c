@@ -63,7 +63,6 @@ quire_err quire_pack(const quire_options *o, const char *path, int64_t *n_bytes,
     model_file *f;
     quire_options own;
     TRY(options_read(o, &own, err));
-    TRY(options_check(&own, err));
     TRY(options_open_file(&own, &f, err));
     quire_err e = pack(&own, f, path, n_bytes, err);
     model_file_close(f);

@@ -1,105 +1,91 @@
 #include "setup/speculation.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "json/json.h"
 #include "setup/engine_config.h"
+#include "json/json.h"
 
-#define FLAG            "--speculative-config"
-#define METHODS         "ngram, suffix or draft_model"
-#define DEFAULT_TOKENS  5
-#define MAX_LOOKUP      64
-#define LOOKUP_MIN      2
-#define LOOKUP_MAX      5
+#define FLAG       "--speculative-config"
+#define METHODS    "ngram, suffix or draft_model"
+#define MAX_LOOKUP 64
+#define LOOKUP_MIN 2
+#define LOOKUP_MAX 5
 
-/* The object, and the error to fill. */
-typedef struct reader {
-    const json_value *o;
-    quire_error *err;
-} reader;
+/* As vLLM's. */
+static const draft_options defaults = {
+    .n_tokens = 5, .suffix_depth = 24, .suffix_texts = 10000, .suffix_factor = 1.0, .suffix_min_prob = 0.1};
 
-static bool is_known(const char *name) {
-    static const char *const names[] = {"method",
-                                        "model",
-                                        "num_speculative_tokens",
-                                        "prompt_lookup_min",
-                                        "prompt_lookup_max",
-                                        "rejection_sample_method",
-                                        "draft_length",
-                                        "tree_width",
-                                        "suffix_decoding_max_tree_depth",
-                                        "suffix_decoding_max_cached_requests",
-                                        "suffix_decoding_max_spec_factor",
-                                        "suffix_decoding_min_token_prob"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (strcmp(names[i], name) == 0) {
-            return true;
-        }
+/* The members that are numbers: their bounds and where they go. */
+#define AT(member) offsetof(draft_options, member)
+static const struct {
+    const char *name;
+    double least, most;
+    bool is_count; /* a whole number, to an int32_t; else any, to a double */
+    size_t offset;
+} numbers[] = {
+    {"num_speculative_tokens", 1, DRAFT_MAX, true, AT(n_tokens)},
+    {"tree_width", 1, DRAFT_MAX_WIDTH, true, AT(tree_width)},
+    {"prompt_lookup_min", 1, MAX_LOOKUP, true, AT(lookup_min)},
+    {"prompt_lookup_max", 1, MAX_LOOKUP, true, AT(lookup_max)},
+    {"suffix_decoding_max_tree_depth", 2, SUFFIX_MAX_DEPTH, true, AT(suffix_depth)},
+    {"suffix_decoding_max_cached_requests", 0, 1 << 20, true, AT(suffix_texts)},
+    {"suffix_decoding_max_spec_factor", 0.1, 100, false, AT(suffix_factor)},
+    {"suffix_decoding_min_token_prob", 0, 1, false, AT(suffix_min_prob)},
+};
+#undef AT
+
+static quire_err read_number(const json_member *m, draft_options *out, quire_error *err) {
+    size_t i = 0, n = sizeof numbers / sizeof *numbers;
+    while (i < n && strcmp(numbers[i].name, m->name) != 0) {
+        i++;
     }
-    return false;
-}
-
-/* Reads a whole number in least..most; *out is unchanged where the object has none. */
-static quire_err read_count(const reader *r, const char *name, int32_t least, int32_t most, int32_t *out) {
-    const json_value *v = json_get(r->o, name);
-    if (!json_has(r->o, name)) {
-        return QUIRE_OK;
+    if (i == n) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": there is no member %.40s", m->name);
     }
-    int64_t n;
-    if (!json_whole(v, &n) || n < least || n > most) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be a whole number from %d to %d", name, (int)least, (int)most);
+    bool is_count = numbers[i].is_count;
+    int64_t whole;
+    double value = json_double(m->value);
+    bool is_number = is_count ? json_whole(m->value, &whole) : json_is(m->value, JSON_KIND_REAL) || json_is(m->value, JSON_KIND_INT);
+    if (!is_number || !(value >= numbers[i].least && value <= numbers[i].most)) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": %s must be a %snumber from %.10g to %.10g", m->name, is_count ? "whole " : "",
+                       numbers[i].least, numbers[i].most);
     }
-    *out = (int32_t)n;
+    if (is_count) {
+        *(int32_t *)((char *)out + numbers[i].offset) = (int32_t)whole;
+    } else {
+        *(double *)((char *)out + numbers[i].offset) = value;
+    }
     return QUIRE_OK;
 }
 
-static quire_err read_number(const reader *r, const char *name, double least, double most, double *out) {
-    const json_value *v = json_get(r->o, name);
-    if (!json_has(r->o, name)) {
-        return QUIRE_OK;
-    }
-    double d = json_double(v);
-    bool is_number = json_is(v, JSON_KIND_REAL) || json_is(v, JSON_KIND_INT);
-    if (!is_number || !(d >= least && d <= most)) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be a number from %g to %g", name, least, most);
-    }
-    *out = d;
-    return QUIRE_OK;
-}
-
-/* Reads one of names[0..n) as its index; *out is unchanged where the object has none. */
-static quire_err read_choice(const reader *r, const char *name, const char *const *names, int n, const char *all, int *out) {
-    const json_value *v = json_get(r->o, name);
-    if (!json_has(r->o, name)) {
-        return QUIRE_OK;
-    }
-    for (int i = 0; i < n && json_is(v, JSON_KIND_TEXT); i++) {
-        if (names[i] != NULL && strcmp(json_str(v).p, names[i]) == 0) {
+/* Reads one of names[0..n) as its index. */
+static quire_err read_choice(const json_member *m, const char *const *names, int n, const char *all, int *out, quire_error *err) {
+    for (int i = 0; i < n && json_is(m->value, JSON_KIND_TEXT); i++) {
+        if (names[i] != NULL && strcmp(json_str(m->value).p, names[i]) == 0) {
             *out = i;
             return QUIRE_OK;
         }
     }
-    return err_set(r->err, QUIRE_INVALID, -1, FLAG ": %s must be %s", name, all);
+    return err_set(err, QUIRE_INVALID, -1, FLAG ": %s must be %s", m->name, all);
 }
 
-static quire_err read_model(const reader *r, speculation *s) {
-    const json_value *v = json_get(r->o, "model");
-    bool is_there = json_has(r->o, "model");
+/* Reads the member "model", once the method is known. */
+static quire_err read_model(const json_value *o, speculation *s, quire_error *err) {
+    const json_value *v = json_get(o, "model");
     if (s->draft.method != DRAFT_METHOD_MODEL) {
-        return is_there ? err_set(r->err, QUIRE_INVALID, -1, FLAG ": model belongs to the method draft_model") : QUIRE_OK;
+        return json_has(o, "model") ? err_set(err, QUIRE_INVALID, -1, FLAG ": model belongs to the method draft_model") : QUIRE_OK;
     }
-    if (!is_there || !json_is(v, JSON_KIND_TEXT) || json_str(v).n == 0) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": the method draft_model needs the draft's file, directory or name as model");
+    if (!json_is(v, JSON_KIND_TEXT) || json_str(v).n == 0) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": the method draft_model needs the draft's file, directory or name as model");
     }
-    s->name = mem_dup(json_str(v).p, strlen(json_str(v).p));
-    return s->name ? QUIRE_OK : err_set(r->err, QUIRE_NO_MEMORY, -1, "out of memory");
+    s->name = mem_dup(json_str(v).p, json_str(v).n);
+    return s->name ? QUIRE_OK : err_set(err, QUIRE_NO_MEMORY, -1, "out of memory");
 }
 
-/* Reads the lookup bounds. As in vLLM, one bound alone is used for both. */
-static quire_err read_lookup(const reader *r, draft_options *d) {
-    TRY(read_count(r, "prompt_lookup_min", 1, MAX_LOOKUP, &d->lookup_min));
-    TRY(read_count(r, "prompt_lookup_max", 1, MAX_LOOKUP, &d->lookup_max));
+/* Completes the lookup bounds: as in vLLM, one bound alone is used for both. */
+static quire_err settle_lookup(draft_options *d, quire_error *err) {
     if (d->lookup_min == 0 && d->lookup_max == 0) {
         d->lookup_min = LOOKUP_MIN;
         d->lookup_max = LOOKUP_MAX;
@@ -107,66 +93,50 @@ static quire_err read_lookup(const reader *r, draft_options *d) {
     d->lookup_min = d->lookup_min == 0 ? d->lookup_max : d->lookup_min;
     d->lookup_max = d->lookup_max == 0 ? d->lookup_min : d->lookup_max;
     if (d->lookup_min > d->lookup_max) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": prompt_lookup_min %d is over prompt_lookup_max %d", (int)d->lookup_min,
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": prompt_lookup_min %d is over prompt_lookup_max %d", (int)d->lookup_min,
                        (int)d->lookup_max);
     }
     return QUIRE_OK;
 }
 
-/* Reads the suffix options, with vLLM's defaults. */
-static quire_err read_suffix(const reader *r, draft_options *d) {
-    d->suffix_depth = 24;
-    d->suffix_texts = 10000;
-    d->suffix_factor = 1.0;
-    d->suffix_min_prob = 0.1;
-    TRY(read_count(r, "suffix_decoding_max_tree_depth", 2, SUFFIX_MAX_DEPTH, &d->suffix_depth));
-    TRY(read_count(r, "suffix_decoding_max_cached_requests", 0, 1 << 20, &d->suffix_texts));
-    TRY(read_number(r, "suffix_decoding_max_spec_factor", 0.1, 100, &d->suffix_factor));
-    return read_number(r, "suffix_decoding_min_token_prob", 0, 1, &d->suffix_min_prob);
-}
-
-static quire_err read_object(const reader *r, speculation *s) {
+static quire_err read_object(const json_value *o, speculation *s, quire_error *err) {
     static const char *const methods[] = {
         [DRAFT_METHOD_NGRAM] = "ngram", [DRAFT_METHOD_SUFFIX] = "suffix", [DRAFT_METHOD_MODEL] = "draft_model"};
     static const char *const rules[] = {[DRAFT_RULE_EXACT] = "exact", [DRAFT_RULE_STANDARD] = "standard"};
-    static const char *const lengths[] = {"adaptive", "fixed"};
-    if (!json_is(r->o, JSON_KIND_OBJECT)) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
+    if (!json_is(o, JSON_KIND_OBJECT)) {
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": must be a JSON object, as {\"method\":\"ngram\",\"num_speculative_tokens\":5}");
     }
-    for (json_member m = {0}; json_next(r->o, &m);) {
-        if (!is_known(m.name)) {
-            return err_set(r->err, QUIRE_INVALID, -1, FLAG ": there is no member %.40s", m.name);
+    int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT;
+    for (json_member m = {0}; json_next(o, &m);) {
+        if (strcmp(m.name, "method") == 0) {
+            TRY(read_choice(&m, methods, sizeof methods / sizeof *methods, METHODS, &method, err));
+        } else if (strcmp(m.name, "rejection_sample_method") == 0) {
+            TRY(read_choice(&m, rules, sizeof rules / sizeof *rules, "exact or standard", &rule, err));
+        } else if (strcmp(m.name, "model") != 0) {
+            TRY(read_number(&m, &s->draft, err));
         }
     }
-    int method = DRAFT_METHOD_NONE, rule = DRAFT_RULE_EXACT, length = 0;
-    TRY(read_choice(r, "method", methods, sizeof methods / sizeof *methods, METHODS, &method));
-    TRY(read_choice(r, "rejection_sample_method", rules, sizeof rules / sizeof *rules, "exact or standard", &rule));
-    TRY(read_choice(r, "draft_length", lengths, 2, "adaptive or fixed", &length));
     if (method == DRAFT_METHOD_NONE) {
-        return err_set(r->err, QUIRE_INVALID, -1, FLAG ": method is missing: " METHODS);
+        return err_set(err, QUIRE_INVALID, -1, FLAG ": method is missing: " METHODS);
     }
     s->draft.method = (draft_method)method;
     s->draft.rule = (draft_rule)rule;
-    s->draft.fixed_length = length == 1;
-    s->draft.n_tokens = DEFAULT_TOKENS;
-    TRY(read_count(r, "num_speculative_tokens", 1, DRAFT_MAX, &s->draft.n_tokens));
-    TRY(read_count(r, "tree_width", 1, DRAFT_MAX_WIDTH, &s->draft.tree_width));
-    TRY(read_lookup(r, &s->draft));
-    TRY(read_suffix(r, &s->draft));
-    return read_model(r, s);
+    TRY(settle_lookup(&s->draft, err));
+    return read_model(o, s, err);
 }
 
 quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err) {
-    *out = (speculation){.draft = {.no_jump_forward = o->no_jump_forward}};
+    *out = (speculation){0};
     if (!o->speculative_config) {
         return QUIRE_OK;
     }
+    out->draft = defaults;
     json_value *config;
     json_fault fault;
     if (json_read(str_of(o->speculative_config), &json_limits_file, JSON_WIDE_REFUSED, &config, &fault) != QUIRE_OK) {
         return err_set(err, QUIRE_INVALID, -1, FLAG ": not valid JSON at byte %zu: %s", fault.at, fault.what);
     }
-    quire_err e = read_object(&(reader){.o = config, .err = err}, out);
+    quire_err e = read_object(config, out, err);
     json_drop(config);
     return e;
 }

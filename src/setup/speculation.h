@@ -12,7 +12,7 @@ typedef struct speculation {
     loaded_model model; /* which speculation_open opens */
 } speculation;
 
-/* Reads o->speculative_config (NULL: no speculation) and o->no_jump_forward. Members: docs/speculation.md. QUIRE_INVALID names the wrong or
+/* Reads o->speculative_config (NULL: no speculation). Members: docs/speculation.md. QUIRE_INVALID names the wrong or
  * unknown member. Close *out with speculation_close in any case. */
 quire_err speculation_read(const quire_options *o, speculation *out, quire_error *err);
 /* Opens the draft model, if there is one, with pages for n_tokens tokens, at most what all sequences can have. max_len: tokens of the

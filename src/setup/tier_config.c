@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "core/kv_layout.h"
 #include "kv/hash.h"
+#include "setup/engine_config.h"
 
 bool tiers_are_kept(const quire_options *o) {
     return o->tier_file != NULL || o->tier_redis != NULL;
@@ -62,16 +63,12 @@ void tiers_version(const model_file *f, const model_desc *d, const backend *b, d
                    dtype_name(kv), KV_LAYOUT_VERSION, isa, (int)length);
 }
 
-static quire_err check_bytes(const char *flag, int64_t v, quire_error *err) {
-    return v >= 0 ? QUIRE_OK : err_set(err, QUIRE_INVALID, -1, "%s %lld: must be at least 0", flag, (long long)v);
-}
-
 quire_err tiers_check(const quire_options *o, quire_error *err) {
-    TRY(check_bytes("--swap-space", o->swap_bytes, err));
-    TRY(check_bytes("--kv-tier-host-bytes", o->tier_host_bytes, err));
-    TRY(check_bytes("--kv-tier-file-bytes", o->tier_file_bytes, err));
-    TRY(check_bytes("--kv-tier-redis-bytes", o->tier_redis_bytes, err));
-    TRY(check_bytes("--kv-tier-wait", o->tier_wait_us, err));
+    TRY(options_check_range("--swap-space", o->swap_bytes, 0, INT64_MAX, err));
+    TRY(options_check_range("--kv-tier-host-bytes", o->tier_host_bytes, 0, INT64_MAX, err));
+    TRY(options_check_range("--kv-tier-file-bytes", o->tier_file_bytes, 0, INT64_MAX, err));
+    TRY(options_check_range("--kv-tier-redis-bytes", o->tier_redis_bytes, 0, INT64_MAX, err));
+    TRY(options_check_range("--kv-tier-wait", o->tier_wait_us, 0, INT64_MAX, err));
     if (strcmp(o->tier_write, "evict") != 0 && strcmp(o->tier_write, "through") != 0) {
         return err_set(err, QUIRE_INVALID, -1, "--kv-tier-write %s: must be evict or through", o->tier_write);
     }

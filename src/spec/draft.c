@@ -66,10 +66,6 @@ bool draft_want(draft_seq *s, const draft_options *o, int32_t room) {
 }
 
 void draft_adapt(draft_seq *s, const draft_options *o, const draft_outcome *result) {
-    s->n_agreed += result->n_first;
-    if (o->fixed_length) {
-        return;
-    }
     if (result->n_accepted > 0) {
         s->n_misses = s->n_pauses = 0;
         s->length = min_i32(o->n_tokens, result->to_end ? 2 * s->length : result->n_accepted + 1);

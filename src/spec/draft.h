@@ -47,8 +47,6 @@ typedef struct draft_options {
     draft_rule rule;
     int32_t n_tokens;               /* most drafts a sequence and step, 1..DRAFT_MAX; 0 where there is no method */
     int32_t tree_width;             /* most children of one token, up to DRAFT_MAX_WIDTH; 0 or 1: one, so drafts are lines */
-    bool fixed_length;              /* always draft n_tokens: do not adapt */
-    bool no_jump_forward;           /* jump-forward is off */
     int32_t lookup_min, lookup_max; /* ngram: lengths of the suffix that is searched for */
     int32_t suffix_depth;           /* suffix: tokens of a run, 2..SUFFIX_MAX_DEPTH */
     int32_t suffix_texts;           /* recent outputs that are kept */
@@ -67,7 +65,7 @@ typedef struct draft_seq {
     size_t n_namespace;
 
     int32_t n_jump_forward; /* 0, or the whole draft, which is a line: the request's own rules alone decide these tokens */
-    int32_t n_agreed; /* model: tokens that are still what the drafter last saw */
+    int32_t n_agreed; /* model: tokens that are still what the drafter last saw; the caller adds those accepted on the first branch */
     draft_bounds wanted; /* bounds of the next draft; no nodes: none is wanted */
     int32_t length;   /* depth of the next draft; 0: there was none yet */
     int32_t n_misses, n_pauses, pause;

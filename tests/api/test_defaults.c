@@ -1,4 +1,7 @@
 /* What requests have where they say nothing: the defaults of a model, against what a request says, and in an engine. */
+/* realpath */
+#define _XOPEN_SOURCE 700
+
 #include <limits.h>
 #include <unistd.h>
 

@@ -248,7 +248,7 @@ static void four_beams_of_ten_tokens_hold_so_many_pages(bool shared, search *out
     harness_options o = harness_defaults;
     int32_t most = shared ? 8 : 20;
     o.n_pages = most;
-    o.no_fork_sharing = !shared;
+    o.ablations.no_fork_sharing = !shared;
     o.max_model_len = 128;
     o.prefix_cache = PREFIX_CACHE_NONE;
     harness h;

@@ -147,7 +147,7 @@ static void check_samples(bool no_fork_sharing) {
     harness h = {0};
     o.path = "models/builtin-small.gguf";
     o.max_seqs = 2;
-    o.no_fork_sharing = no_fork_sharing;
+    o.ablations.no_fork_sharing = no_fork_sharing;
     harness_open(&o, &h);
     harness_take_over(&h);
     int32_t *tokens = mem_new(N, sizeof *tokens);

@@ -3,14 +3,14 @@
 
 static void ngram_drafts_change_nothing(void **state) {
     (void)state;
-    matrix(COMPUTE_F32, DTYPE_F32, &ngram, "ngram", true);
-    matrix(COMPUTE_INT8, DTYPE_BF16, &ngram, "ngram", false);
+    matrix(COMPUTE_F32, DTYPE_F32, &ngram, (engine_ablations){0}, "ngram", true);
+    matrix(COMPUTE_INT8, DTYPE_BF16, &ngram, (engine_ablations){0}, "ngram", false);
 }
 
 static void suffix_drafts_change_nothing(void **state) {
     (void)state;
-    matrix(COMPUTE_F32, DTYPE_F32, &suffix, "suffix", false);
-    matrix(COMPUTE_INT8, DTYPE_BF16, &suffix, "suffix", false);
+    matrix(COMPUTE_F32, DTYPE_F32, &suffix, (engine_ablations){0}, "suffix", false);
+    matrix(COMPUTE_INT8, DTYPE_BF16, &suffix, (engine_ablations){0}, "suffix", false);
 }
 
 /* What is forced comes in fewer steps and rows of logits, and is the same. */
@@ -28,7 +28,7 @@ static void forced_tokens_are_computed_together(void **state) {
         for (int jump = 0; jump < 2; jump++) {
             harness_options o = harness_defaults;
             harness h = {0};
-            o.draft.no_jump_forward = !jump;
+            o.ablations.no_jump_forward = !jump;
             harness_open(&o, &h);
             runs[jump] = (harness_run){.prompt = prompt, .n_prompt = 30, .sampling = greedy(100)};
             runs[jump].sampling.lists = lists;
