@@ -184,7 +184,7 @@ static quire_err open_scheduler(engine *e) {
                                       .target_us = (double)o->step_target_us},
                            .policy = o->schedule,
                            .lambda = o->schedule_lambda,
-                           .n_groups = e->layout.n_groups,
+                           .n_groups = e->kv.n_token_groups,
                            .max_tasks = o->max_requests,
                            .max_tenants = MAX_TENANTS,
                            .kv = &e->kv,
