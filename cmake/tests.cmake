@@ -84,6 +84,11 @@ if(TARGET tests_cli)
     target_sources(tests_cli PRIVATE ${CMAKE_SOURCE_DIR}/src/cli/batch_part.c ${CMAKE_SOURCE_DIR}/src/cli/files.c)
 endif()
 
+# A model without work, whose passes a test defines itself.
+if(TARGET tests_engine)
+    target_sources(tests_engine PRIVATE ${CMAKE_SOURCE_DIR}/src/lab/bench/null_model.c)
+endif()
+
 # The example of quire_kv.h, which is right when its slots hold what they should and 37 tokens are found.
 add_executable(example_kv ${CMAKE_SOURCE_DIR}/examples/kv.c $<TARGET_OBJECTS:quire_base> $<TARGET_OBJECTS:quire_core> $<TARGET_OBJECTS:quire_kv>)
 target_include_directories(example_kv PRIVATE ${CMAKE_SOURCE_DIR}/include)

@@ -20,10 +20,10 @@ quire_err batch_open(engine *e) {
     a->raw = mem_new((size_t)e->desc->n_vocab, sizeof *a->raw);
     a->forked = mem_new((size_t)e->desc->n_vocab, sizeof *a->forked);
     a->tables = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof(kv_table *));
-    a->copy_pairs = mem_new(n_seqs * (size_t)e->layout.n_groups, sizeof *a->copy_pairs);
+    a->copy_pairs = mem_new((size_t)e->sched.copies.cap, sizeof *a->copy_pairs);
     bool whole = a->out0 && a->plain && a->tokens && a->positions && a->parents && a->out_rows && a->batch_seqs && a->copy_pairs &&
                  a->tables && a->hidden && a->raw && a->forked;
-    for (int32_t g = 0; g < e->layout.n_groups && whole; g++) {
+    for (int32_t g = 0; g < e->kv.n_token_groups && whole; g++) {
         a->slots[g] = mem_new(n_rows, sizeof *a->slots[g]);
         a->rows.slots[g] = a->slots[g];
         whole = a->slots[g] != NULL;
@@ -72,7 +72,7 @@ static void fill_rows(engine *e, const sequence *s, const int32_t *tokens, int32
         a->tokens[row0 + i] = tokens[i];
         a->positions[row0 + i] = p0 + i;
     }
-    for (int32_t g = 0; g < s->task.kv.n_tables; g++) {
+    for (int32_t g = 0; g < e->kv.n_token_groups; g++) {
         kv_seq_slots(&e->kv, &s->task.kv, g, p0, n, a->slots[g] + row0);
     }
     for (int32_t i = wanted > 0 ? wanted : 0; i < n; i++) {

@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/audit_file.h"
 #include "engine/batch_fill.h"
 #include "engine/beam.h"
 #include "engine/cache.h"
@@ -28,18 +27,24 @@
 
 /* ---- the thread ---- */
 
+int32_t engine_list_tables(const engine *e) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < e->sched.n_running; i++) {
+        n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
+    }
+    return n;
+}
+
 void engine_audit(const engine *e) {
     if (e->options.n_pages > AUDIT_MAX_PAGES) {
         return;
     }
-    int32_t n = 0;
     quire_error err = {0};
     quire_err r = QUIRE_OK;
     for (int32_t i = 0; i < e->sched.n_running; i++) {
-        n += kv_seq_list_tables(&running_at(e, i)->task.kv, e->step.tables + n);
         r = r == QUIRE_OK ? kv_seq_check(&e->kv, &running_at(e, i)->task.kv, &err) : r;
     }
-    r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, n, &err) : r;
+    r = r == QUIRE_OK ? kv_cache_check(&e->kv, e->step.tables, engine_list_tables(e), &err) : r;
     if (r != QUIRE_OK) {
         log_line(LOG_ERROR, "page audit: %s", err.message);
     }
@@ -179,7 +184,7 @@ static quire_err open_scheduler(engine *e) {
                                       .target_us = (double)o->step_target_us},
                            .policy = o->schedule,
                            .lambda = o->schedule_lambda,
-                           .n_groups = e->layout.n_groups,
+                           .n_groups = e->kv.n_token_groups,
                            .max_tasks = o->max_requests,
                            .max_tenants = MAX_TENANTS,
                            .kv = &e->kv,
@@ -202,7 +207,9 @@ static quire_err open_parts(engine *e, const kv_layout *layout, quire_error *err
     TRY(step_sample_open(e));
     TRY(batch_open(e));
     TRY(draft_step_open(e, err));
-    TRY(audit_file_open(e, err));
+    if (o->audit_path != NULL) {
+        TRY(audit_file_open(o->audit_path, layout, e->kv.pool, &e->audit_file, err));
+    }
     if (pthread_mutex_init(&e->lock, NULL) != 0) {
         return QUIRE_NO_MEMORY;
     }
@@ -262,7 +269,7 @@ void engine_close(engine *e) {
         pthread_mutex_destroy(&e->lock);
         pthread_mutex_destroy(&e->readers_lock);
     }
-    audit_file_close(e);
+    audit_file_close(e->audit_file);
     draft_step_close(e);
     batch_close(e);
     scheduler_close(&e->sched);

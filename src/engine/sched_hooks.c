@@ -1,6 +1,5 @@
 #include "engine/sched_hooks.h"
 
-#include "engine/audit_file.h"
 #include "engine/beam.h"
 #include "engine/features.h"
 
@@ -37,7 +36,13 @@ static void settle(void *context) {
 }
 
 static void reserved(void *context, const sched_task *t, int32_t n_rows, int32_t n_pages) {
-    audit_file_note(context, sequence_of(t), n_rows, n_pages);
+    const engine *e = context;
+    const kv_table *own[KV_MAX_GROUPS];
+    audit_note note = {.step = e->stats.steps, .request = t->arrival, .n_rows = n_rows, .n_pages = n_pages};
+    if (n_pages > 0) {
+        int32_t n_own = kv_seq_list_tables(&t->kv, own), n = engine_list_tables(e);
+        audit_file_note(e->audit_file, &note, own, n_own, e->step.tables, n);
+    }
 }
 
 /* Ends the sequence and all samples of its prompt. */

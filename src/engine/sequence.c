@@ -42,10 +42,11 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
            (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
-quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out) {
+quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t cap_pages,
+                       sequence **out) {
     sequence *s = mem_new(1, sizeof *s);
     int32_t *tokens = mem_new((size_t)n_max, sizeof *tokens);
-    if (!s || !tokens || kv_seq_init(&s->task.kv, n_groups, (int32_t)kv_pages_for(n_max, page_tokens)) != QUIRE_OK) {
+    if (!s || !tokens || kv_seq_init(&s->task.kv, n_groups, cap_pages) != QUIRE_OK) {
         mem_free(s);
         mem_free(tokens);
         return QUIRE_NO_MEMORY;

@@ -62,8 +62,10 @@ typedef struct sequence {
     size_t n_namespace;
 } sequence;
 
-/* Makes a sequence, which takes r->tokens and grows them to n_max. On failure r->tokens stays the caller's. */
-quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out);
+/* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room for cap_pages. On failure r->tokens stays the
+ * caller's. */
+quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t cap_pages,
+                       sequence **out);
 /* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */
 void sequence_drop(sequence *s);
 

@@ -7,6 +7,7 @@
 
 #include "core/cascade.h"
 #include "engine/sequence.h"
+#include "kv/audit_file.h"
 #include "kv/kv_tiering.h"
 #include "sample/sample_batch.h"
 #include "sched/preempt_cost.h"
@@ -37,8 +38,6 @@ typedef struct step_arrays {
     batch rows;
 } step_arrays;
 
-
-typedef struct audit_file audit_file;
 
 struct engine {
     model *m;
@@ -72,7 +71,6 @@ struct engine {
     sample_pool samples;     /* a sampler for each thread of the backend */
     drafter *drafter;        /* NULL: none */
     draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
-    float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
     scheduler sched;         /* the queues of sequences, and the step's plan */
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;        /* requests whose end was published */
@@ -104,7 +102,7 @@ bool step_submit(engine *e);
 /* The second half: waits for the forward pass, samples, commits, and publishes; out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
 
-/* ---- commit.c ---- */
+/* ---- collect.c ---- */
 /* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
 /* Appends `token` to s: it is known, published for its reader, and may end s. */
@@ -113,6 +111,8 @@ void step_commit(engine *e, sequence *s, int32_t token);
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
 /* ---- lifecycle.c ---- */
+/* Lists the tables of every running sequence in e->step.tables; returns how many. */
+int32_t engine_list_tables(const engine *e);
 /* Asserts that pool and tables agree: that the pool's counts equal the running sequences' tables. Between steps; debug builds call it after
  * each step. */
 void engine_audit(const engine *e);

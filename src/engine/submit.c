@@ -104,7 +104,8 @@ static quire_err make_group(const engine *e, const engine_request *r, int32_t n,
             own.prompt_logprobs_width = k < n ? r->prompt_logprobs_width : 0;
             own.explain = r->explain && k < n;
         }
-        TRY(sequence_new(&own, e->desc, n_max, e->layout.n_groups, e->options.page_tokens, &s));
+        int32_t n_pages = (int32_t)kv_pages_for(n_max, e->options.page_tokens), n_states = e->kv.n_state_pages;
+        TRY(sequence_new(&own, e->desc, n_max, e->layout.n_groups, n_pages > n_states ? n_pages : n_states, &s));
         s->user = k < n ? users[k] : NULL;
         s->next_child = *parent;
         *parent = s;

@@ -47,6 +47,7 @@ static quire_err take_groups(kv_cache *c, const kv_cache_options *o) {
         return QUIRE_INVALID;
     }
     c->n_state_pages = (int32_t)n_state_pages;
+    c->snapshot_tokens = o->snapshot_tokens;
     memcpy(c->windows, o->windows, sizeof c->windows);
     memcpy(c->state_pages, o->state_pages, sizeof c->state_pages);
     return QUIRE_OK;

@@ -19,6 +19,7 @@ typedef struct kv_cache_options {
     int32_t state_pages[KV_MAX_GROUPS]; /* pages of a sequence's state in a state group; 0: a group of tokens */
     bool no_index;                      /* nothing is reused; the fields below up to mover are ignored then */
     int32_t max_namespaces, max_snapshots;
+    int32_t snapshot_tokens; /* a sequence takes a snapshot of its states every so many tokens too; 0: only where kv_seq.h says */
     int32_t n_events; /* events that are kept; 0: none are recorded */
     uint64_t seed;    /* of the index's inner order; 0: from the system */
     kv_granularity granularity;
@@ -33,6 +34,7 @@ typedef struct kv_cache {
     int32_t page_tokens, n_groups;
     int32_t n_token_groups; /* the first groups; the others are of states */
     int32_t n_state_pages;  /* of one sequence, in all state groups */
+    int32_t snapshot_tokens;
     int32_t windows[KV_MAX_GROUPS], state_pages[KV_MAX_GROUPS];
     int32_t n_pages;
     const kv_mover *mover;

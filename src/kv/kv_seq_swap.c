@@ -94,6 +94,7 @@ kv_swapped kv_seq_swap_in(kv_cache *c, kv_seq *s) {
         if (reserve(c, s) == QUIRE_OK) {
             copy_in(c, s, did.n_found / c->page_tokens, &did);
             kv_seq_advance(s, s->swap_tokens - did.n_found);
+            s->snapshots.last = s->n_computed;
             kv_seq_forget(c, s); /* pages behind a window were not kept: they must not be published */
         } else if (c->n_state_pages > 0) {
             did.n_found = 0; /* its state is lost */

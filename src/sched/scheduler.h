@@ -33,7 +33,7 @@ typedef struct scheduler_options {
     sched_limits limits;
     admission_policy policy;
     double lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
-    int32_t n_groups;      /* groups of the cache */
+    int32_t n_groups;      /* groups of tokens */
     int32_t max_tasks;     /* waiting and running together */
     int32_t max_tenants;   /* tenants with a service counter of their own */
     kv_cache *kv;          /* NULL: tasks have no pages, and hooks say what fits */

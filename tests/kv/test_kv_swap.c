@@ -108,7 +108,10 @@ static void admit(user *u, bool was_kept) {
     assert_int_equal(n_peeked, was_kept && n_swapped > n_cached ? n_swapped : n_cached);
     assert_int_equal(kv_seq_admit(&cache, &u->kv, u->tokens, LEN - 1), QUIRE_OK);
     assert_int_equal(u->kv.n_computed, n_cached);
+    int32_t n_most = 2 * (LEN / PAGE_WORDS + 1) + STATE_PAGES;
+    bool has_room = kv_cache_available(&cache) >= n_most;
     kv_swapped did = kv_seq_swap_in(&cache, &u->kv);
+    assert_true(did.n_pages > 0 || n_peeked == n_cached || !has_room);
     assert_int_equal(u->kv.swap_frames, 0);
     assert_int_equal(u->kv.n_computed, did.n_pages > 0 ? n_peeked : did.n_found);
     assert_true(did.n_found <= n_cached);

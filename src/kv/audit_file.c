@@ -1,24 +1,26 @@
-#include "engine/audit_file.h"
+#include "kv/audit_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "kv/audit.h"
+#include "base/ring.h"
+#include "base/wake.h"
 
 #define N_LINES 16384 /* lines that may wait for the disk */
 
 typedef struct audit_line {
-    int64_t step;
-    uint64_t request;
-    int32_t n_rows, n_pages;
+    audit_note note;
     kv_audit all, own;
 } audit_line;
 
 struct audit_file {
+    const kv_pool *pool;
     kv_audit_shape shape;   /* the engine thread's, with scratch */
     kv_audit_page *scratch; /* [pages of the pool] */
     ring *lines;
@@ -38,8 +40,8 @@ static void write_bytes(FILE *f, const kv_audit *a) {
 }
 
 static void write_line(FILE *f, const audit_line *l) {
-    fprintf(f, "{\"step\":%" PRId64 ",\"request\":%" PRIu64 ",\"rows\":%d,\"pages\":%d,", l->step, l->request, (int)l->n_rows,
-            (int)l->n_pages);
+    fprintf(f, "{\"step\":%" PRId64 ",\"request\":%" PRIu64 ",\"rows\":%d,\"pages\":%d,", l->note.step, l->note.request,
+            (int)l->note.n_rows, (int)l->note.n_pages);
     write_bytes(f, &l->all);
     fprintf(f, ",\"cached_bytes\":%" PRId64 ",\"free_bytes\":%" PRId64 ",\"of_request\":{", l->all.cached_bytes, l->all.free_bytes);
     write_bytes(f, &l->own);
@@ -70,23 +72,20 @@ static void *writer_main(void *arg) {
 
 /* ---- open and close ---- */
 
-quire_err audit_file_open(engine *e, quire_error *err) {
-    if (!e->options.audit_path) {
-        return QUIRE_OK;
-    }
-    audit_file *a = mem_new(1, sizeof *a);
+quire_err audit_file_open(const char *path, const kv_layout *layout, const kv_pool *pool, audit_file **out, quire_error *err) {
+    audit_file *a = *out = mem_new(1, sizeof *a);
     if (!a) {
         return QUIRE_NO_MEMORY;
     }
-    e->audit_file = a;
+    a->pool = pool;
     a->wake.fd = -1;
     atomic_init(&a->stop, false);
     atomic_init(&a->n_lost, 0);
-    kv_audit_shape_init(&e->layout, &a->shape);
-    a->scratch = mem_new((size_t)e->options.n_pages, sizeof *a->scratch);
-    a->file = fopen(e->options.audit_path, "w");
+    kv_audit_shape_init(layout, &a->shape);
+    a->scratch = mem_new((size_t)kv_pool_counts(pool).n_pages, sizeof *a->scratch);
+    a->file = fopen(path, "w");
     if (!a->file) {
-        return err_set(err, QUIRE_IO, -1, "--audit %s: %s", e->options.audit_path, strerror(errno));
+        return err_set(err, QUIRE_IO, -1, "--audit %s: %s", path, strerror(errno));
     }
     if (!a->scratch) {
         return QUIRE_NO_MEMORY;
@@ -97,8 +96,7 @@ quire_err audit_file_open(engine *e, quire_error *err) {
     return a->has_writer ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
-void audit_file_close(engine *e) {
-    audit_file *a = e->audit_file;
+void audit_file_close(audit_file *a) {
     if (!a) {
         return;
     }
@@ -118,24 +116,15 @@ void audit_file_close(engine *e) {
     ring_close(a->lines);
     mem_free(a->scratch);
     mem_free(a);
-    e->audit_file = NULL;
 }
 
 /* ---- the engine thread ---- */
 
-void audit_file_note(engine *e, const sequence *s, int32_t n_rows, int32_t n_pages) {
-    audit_file *a = e->audit_file;
-    if (!a || n_pages == 0) {
-        return;
-    }
-    const kv_table **tables = e->step.tables;
-    int32_t n_own = kv_seq_list_tables(&s->task.kv, tables), n = 0;
-    audit_line l = {.step = e->stats.steps, .request = s->task.arrival, .n_rows = n_rows, .n_pages = n_pages};
-    l.own = kv_audit_request(&a->shape, e->kv.pool, tables, n_own, a->scratch);
-    for (int32_t i = 0; i < e->sched.n_running; i++) {
-        n += kv_seq_list_tables(&running_at(e, i)->task.kv, tables + n);
-    }
-    l.all = kv_audit_all(&a->shape, e->kv.pool, tables, n, a->scratch);
+void audit_file_note(audit_file *a, const audit_note *n, const kv_table *const *own, int32_t n_own, const kv_table *const *all,
+                     int32_t n_all) {
+    audit_line l = {.note = *n};
+    l.own = kv_audit_request(&a->shape, a->pool, own, n_own, a->scratch);
+    l.all = kv_audit_all(&a->shape, a->pool, all, n_all, a->scratch);
     if (!ring_push(a->lines, &l)) {
         atomic_fetch_add(&a->n_lost, 1);
     }
