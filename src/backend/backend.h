@@ -1,7 +1,7 @@
 /* The op contract: the operations that a device implements, with the shape of every operand.
  *
- * A model (src/model) is written over these ops and does not depend on a device. A backend implements the table `backend_ops`. There are
- * two: cpu and cuda. Activations are opaque: a model reserves named buffers (`buffer`) once at open and passes them to the ops. The weights
+ * A model (src/model) is written over these ops and does not depend on a device. A backend implements the table `backend_ops`.
+ * Activations are opaque: a model reserves named buffers (`buffer`) once at open and passes them to the ops. The weights
  * of a product choose the format in which it reads its rows (f32, bf16, int8 a token, int8 per 32); the op converts them. That is why ops
  * are fused: norm with the products that read it, a product with its residual, gate with up and the activation function.
  *
@@ -32,7 +32,6 @@ typedef struct linear linear;       /* packed weights [n_out, n_in] with optiona
 typedef struct norm norm;           /* a norm's weight and kind */
 typedef struct embedding embedding; /* token rows [V, D] */
 typedef struct rope rope;           /* a rotary table or its frequencies */
-typedef struct adapter adapter;     /* low-rank addends of one linear, for several adapters */
 
 /* An activation buffer, reserved at open. */
 typedef struct buffer {
@@ -42,10 +41,9 @@ typedef struct buffer {
 
 typedef enum norm_kind { NORM_RMS, NORM_LAYER } norm_kind;
 
-/* One product out of a fused set: out = x W^T (+ bias) (+ the row's adapter addend). */
+/* One product out of a fused set: out = x W^T (+ bias). */
 typedef struct linear_use {
     const linear *w;
-    const adapter *lora; /* NULL: none; rows choose by batch.row_adapters */
     buffer out;
 } linear_use;
 
@@ -57,7 +55,6 @@ typedef struct attn_spec {
     float soft_cap;           /* 0: none; else s = cap * tanh(s / cap) */
     const float *sinks;       /* [H] extra logit in the softmax's sum, unscaled, or NULL */
     const float *alibi_slopes; /* [H], s += slope * (j - i), or NULL */
-    const struct attn_program *program; /* a user's mask and score expression over (i, j, head, b), or NULL */
 } attn_spec;
 
 /* q and k norms over each head before (or after) rotary; NULL: none. */
@@ -172,7 +169,7 @@ typedef struct backend_ops {
     void (*attention)(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out);
     /* x [M, D] += scale * (a W^T + bias). */
     void (*linear_add)(backend *b, buffer a, const linear_use *w, float scale, buffer x);
-    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w and lora are read. reader: the weights of the one linear_add that
+    /* h [M, F] = f(norm(x) gate^T) * (norm(x) up^T). Of the uses only w is read. reader: the weights of the one linear_add that
      * reads h. h may then be stored in their format, and nothing else can read it. NULL: h is f32. */
     void (*norm_gate_up)(backend *b, buffer x, const norm *nm, const linear_use *gate, const linear_use *up, activation f, buffer h,
                          const linear *reader);

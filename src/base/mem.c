@@ -93,7 +93,7 @@ void *mem_new_huge(size_t n, size_t size) {
     return p;
 }
 
-bool mem_grow_(void **p, size_t *cap, size_t n, size_t size) {
+bool mem_grow_(void *p, size_t *cap, size_t n, size_t size) {
     if (n <= *cap) {
         return true;
     }
@@ -106,11 +106,13 @@ bool mem_grow_(void **p, size_t *cap, size_t n, size_t size) {
     if (grown == NULL) {
         return false;
     }
+    void *old;
+    memcpy(&old, p, sizeof old); /* whatever it points to */
     if (*cap > 0) {
-        memcpy(grown, *p, *cap * size);
+        memcpy(grown, old, *cap * size);
     }
-    mem_free(*p);
-    *p = grown;
+    mem_free(old);
+    memcpy(p, &grown, sizeof grown);
     *cap = new_cap;
     return true;
 }

@@ -14,9 +14,9 @@
 void *mem_new(size_t n, size_t size);
 /* As mem_new; a block of 2 MiB or more is aligned to 2 MiB and advised for huge pages. */
 void *mem_new_huge(size_t n, size_t size);
-/* Grows *p so that it holds at least n elements of size bytes; *cap is its capacity in elements. Keeps the content, zeroes the rest.
- * False: nothing changed. *p may be NULL with *cap 0. */
-bool mem_grow_(void **p, size_t *cap, size_t n, size_t size);
+/* Grows the array to which the pointer at p points, so that it holds at least n elements of size bytes; *cap is its capacity in elements.
+ * Keeps the content, zeroes the rest. False: nothing changed. The pointer may be NULL with *cap 0. */
+bool mem_grow_(void *p, size_t *cap, size_t n, size_t size);
 void mem_free(void *p);
 /* A copy of n bytes, with a 0 byte behind them; NULL when out of memory. */
 char *mem_dup(const void *p, size_t n);

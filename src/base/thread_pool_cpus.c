@@ -9,43 +9,35 @@
 
 #define PATH_BYTES 4096
 
-/* cgroup v2: one file, "quota period" or "max period". False: there is no quota. */
-static bool read_quota_v2(const char *directory, double *cpus) {
-    char path[PATH_BYTES + 32], text[64];
-    long long quota, period;
-    (void)snprintf(path, sizeof path, "%s/cpu.max", directory);
-    FILE *f = fopen(path, "re");
-    bool ok = f != NULL && fgets(text, sizeof text, f) != NULL && sscanf(text, "%lld %lld", &quota, &period) == 2;
-    if (f != NULL) {
-        fclose(f);
-    }
-    if (!ok || quota <= 0 || period <= 0) {
-        return false;
-    }
-    *cpus = (double)quota / (double)period;
-    return true;
-}
-
-static bool read_number(const char *directory, const char *name, long long *out) {
+/* Reads the first line of a file of numbers. */
+static bool read_line(const char *directory, const char *name, char text[64]) {
     char path[PATH_BYTES + 32];
     (void)snprintf(path, sizeof path, "%s/%s", directory, name);
     FILE *f = fopen(path, "re");
-    bool ok = f != NULL && fscanf(f, "%lld", out) == 1;
+    bool ok = f != NULL && fgets(text, 64, f) != NULL;
     if (f != NULL) {
         fclose(f);
     }
     return ok;
 }
 
+/* cgroup v2: one file, "quota period" or "max period". False: there is no quota. */
+static bool read_quota_v2(const char *directory, double *cpus) {
+    char text[64];
+    long long quota, period;
+    bool ok = read_line(directory, "cpu.max", text) && sscanf(text, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
+    *cpus = ok ? (double)quota / (double)period : *cpus;
+    return ok;
+}
+
 /* cgroup v1: two files; no quota is -1. */
 static bool read_quota_v1(const char *directory, double *cpus) {
+    char text[64];
     long long quota, period;
-    if (!read_number(directory, "cpu.cfs_quota_us", &quota) || !read_number(directory, "cpu.cfs_period_us", &period) || quota <= 0 ||
-        period <= 0) {
-        return false;
-    }
-    *cpus = (double)quota / (double)period;
-    return true;
+    bool ok = read_line(directory, "cpu.cfs_quota_us", text) && sscanf(text, "%lld", &quota) == 1 &&
+              read_line(directory, "cpu.cfs_period_us", text) && sscanf(text, "%lld", &period) == 1 && quota > 0 && period > 0;
+    *cpus = ok ? (double)quota / (double)period : *cpus;
+    return ok;
 }
 
 /* The least quota of the directory root/path and all its parents down to root; a parent's limit applies to its children. */
@@ -57,7 +49,7 @@ static double least_quota(const char *root, const char *path, bool (*read_quota)
     }
     size_t root_n = strlen(root);
     for (;;) {
-        double quota;
+        double quota = 0;
         if (read_quota(directory, &quota) && quota < cpus) {
             cpus = quota;
         }

@@ -4,6 +4,10 @@
 
 #include "engine/state.h"
 
+/* Allocates the arrays of e->step, so that a step allocates nothing. */
+quire_err batch_open(engine *e);
+void batch_close(engine *e);
+
 /* Fills e->step.rows from the scheduler's plan. */
 void batch_fill(engine *e);
 /* The first position of s whose logits are wanted, as are those of all after it. */

@@ -8,8 +8,8 @@
 #include "engine/explain.h"
 #include "engine/fork.h"
 #include "engine/output.h"
+#include "engine/step_sample.h"
 #include "engine/swap.h"
-#include "engine/tiering.h"
 #include "sample/end_tokens.h"
 
 /* ---- beams and lists ---- */
@@ -142,8 +142,7 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
     for (int32_t i = 0; i < g->n_beams; i++) { /* before results overwrite the tokens */
         sequence *s = g->beams[i].seq;
         is_listed[i] = has_pages(&g->beams[i]) || (waits && s == g->listed);
-        tiering_forget(e, s);
-        swap_drop(e, s);
+        kv_tiering_forget(e->tiering, &s->task.kv);
         let_go(e, s, reason == FINISH_LENGTH && is_wanted(g, s) ? KV_KEEP : KV_DROP);
     }
     service_counters_leave(&e->sched.service, g->beams[0].seq->task.tenant_slot);
@@ -180,21 +179,17 @@ void beam_finish(engine *e, beams *g, finish_reason reason, quire_err error) {
 
 /* Fills b's list with its likely continuations, from the logits of its row. */
 static quire_err fill_list(engine *e, beams *g, beam *b, float *logits) {
-    const sequence *s = b->seq;
     int32_t n_vocab = e->desc->n_vocab;
     float *raw = e->step.raw;
-    sample_context c = {.params = &s->sampling,
-                        .tokens = s->task.tokens,
-                        .n_tokens = s->task.n_known,
-                        .n_prompt = s->task.n_prompt,
-                        .eos = e->desc->eos,
-                        .n_eos = e->desc->n_eos};
+    sample_result result = NOT_SAMPLED;
+    sample_row row = {.goal = SAMPLE_ADJUST, .logits = logits, .context = step_sample_context(b->seq), .result = &result};
     double normalizer = logprobs_normalizer(logits, n_vocab);
     if (g->width > 0) {
         memcpy(raw, logits, (size_t)n_vocab * sizeof *raw);
         logprobs_top(raw, n_vocab, normalizer, g->width - 1, b->tops);
     }
-    TRY(sampler_adjust(e->sampler, logits, &c));
+    sample_batch(&e->samples, &row, 1);
+    TRY(result.error);
     logprobs_top(logits, n_vocab, normalizer, g->list_length, g->best);
     b->n_list = 0;
     for (int32_t i = 0; i < g->list_length; i++) {
@@ -563,7 +558,7 @@ static void list_beam(engine *e, beams *g, sequence *s) {
         swap_out(e, s);
     }
     kv_seq_release(&e->kv, &s->task.kv, s->task.tokens, KV_KEEP);
-    tiering_forget(e, s);
+    kv_tiering_forget(e->tiering, &s->task.kv);
     s->task.state = TASK_WAITING;
     g->listed = s;
     scheduler_wait(&e->sched, &s->task);

@@ -18,7 +18,7 @@
 #ifndef ENGINE_BEAM_H
 #define ENGINE_BEAM_H
 
-#include "engine/beam_select.h"
+#include "sample/beam_select.h"
 #include "engine/state.h"
 
 typedef struct beam_candidate {

@@ -26,6 +26,10 @@ quire_err beam_check(const engine *e, const engine_request *r, int32_t n, int32_
     if (p->width < n || p->n_groups < 1 || p->width % p->n_groups != 0) {
         return err_set(err, QUIRE_INVALID, -1, "%d results of %d beams in %d groups", (int)n, (int)p->width, (int)p->n_groups);
     }
+    if (e->kv.n_state_pages > 0) {
+        return err_set(err, QUIRE_UNSUPPORTED, -1,
+                       "beam search needs layers that can go back to an earlier token; this model keeps a state");
+    }
     if (p->width > e->sched.limits.max_seqs) {
         return err_set_param(err, QUIRE_BAD_REQUEST, "beam_width", "beam_width is %d; at most %d sequences run at once here", (int)p->width,
                              (int)e->sched.limits.max_seqs);
@@ -131,7 +135,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
                             .max_new = first->task.n_max - first->task.n_prompt,
                             .length_penalty = (double)r->beams.length_penalty,
                             .stopping = r->beams.stopping,
-                            .n_ends = end_tokens_count(p, e->desc)};
+                            .n_ends = end_tokens_list(p, e->desc, NULL)};
     g->ending = r->ending;
     if (g->ending.is_over != NULL) {
         g->rules.ends_too = beam_ending;
@@ -144,7 +148,7 @@ quire_err beam_open(const engine *e, const engine_request *r, int32_t n, sequenc
         beams_free(g);
         return QUIRE_NO_MEMORY;
     }
-    end_tokens_list(p, e->desc, g->ends);
+    (void)end_tokens_list(p, e->desc, g->ends);
     g->rules.ends = g->ends;
     atomic_init(&g->holders, g->n_beams);
     connect(g, first);

@@ -1,26 +1,19 @@
 #include "engine/cache.h"
 
-#include "engine/tiering.h"
-
 #define MAX_NAMESPACES 4096 /* tenants with their salts that have sequences or cached pages at once */
 #define N_EVENTS       4096 /* capacity of the ring of KV events */
 
 /* The scope of public prefixes: all whose keys and values agree, which within one engine are all. */
 static const unsigned char SCOPE[] = {0};
 
-kv_cache_options cache_options(const engine *e) {
+quire_err cache_open(engine *e) {
     kv_cache_options o = kv_cache_options_of(&e->layout, e->options.n_pages);
+    o.mover = &e->mover;
     o.no_index = e->options.prefix_cache == PREFIX_CACHE_NONE;
     o.max_namespaces = MAX_NAMESPACES;
     o.n_events = N_EVENTS;
     o.granularity = e->options.prefix_cache == PREFIX_CACHE_PAGE ? KV_GRANULARITY_PAGE : KV_GRANULARITY_TOKEN;
     o.policy = e->options.eviction;
-    return o;
-}
-
-quire_err cache_open(engine *e) {
-    kv_cache_options o = cache_options(e);
-    o.watch = tiering_watch(e);
     TRY(kv_cache_open(&o, &e->kv));
     for (int32_t i = 0; e->kv.index != NULL && i < e->options.n_prefixes; i++) {
         TRY(kv_index_add_public(e->kv.index, SCOPE, sizeof SCOPE, e->options.prefixes[i].tokens, e->options.prefixes[i].n_tokens));
@@ -38,6 +31,9 @@ void cache_enter(engine *e, sequence *s) {
 void cache_publish(engine *e, sequence *s) {
     if (s->task.kv.has_path) {
         kv_seq_publish(&e->kv, &s->task.kv, s->task.tokens);
-        tiering_published(e, s);
+        kv_tiering_published(e->tiering, &s->task.kv);
+        if (kv_seq_until_snapshot(&e->kv, &s->task.kv) <= 0) {
+            kv_seq_snapshot(&e->kv, &s->task.kv, s->task.tokens, false, NULL);
+        }
     }
 }

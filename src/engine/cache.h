@@ -9,14 +9,12 @@
 
 #include "engine/state.h"
 
-/* The options of e's KV cache; those of tiers are added when it is opened. */
-kv_cache_options cache_options(const engine *e);
-/* Opens e->kv. Call it after tiering_open, whose watch it uses. */
+/* Opens e->kv, whose pages e->mover moves. */
 quire_err cache_open(engine *e);
 
 /* Puts a new sequence into its namespace, behind the public prefix that it begins with. When no namespace is left it runs without the
  * cache. */
 void cache_enter(engine *e, sequence *s);
-/* Publishes the full pages among s's computed tokens, also for write-through to tiers. */
+/* Publishes the full pages among s's computed tokens, also for write-through to tiers, and a snapshot of its states where one is due. */
 void cache_publish(engine *e, sequence *s);
 #endif

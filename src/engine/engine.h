@@ -15,13 +15,13 @@
 #include "base/wake.h"
 #include "core/params.h"
 #include "engine/ablations.h"
-#include "engine/draft_types.h"
 #include "kv/evict.h"
 #include "kv/tier.h"
 #include "model/model.h"
 #include "sample/logprobs.h"
 #include "sched/admission_policy.h"
 #include "sched/preempt_cost.h"
+#include "spec/draft.h"
 
 typedef struct engine engine;
 typedef struct engine_out engine_out;

@@ -83,7 +83,7 @@ const quire_kv_view *engine_view_get(engine_view *w) {
 }
 
 static void fill(const engine *e, quire_kv_view *v) {
-    kv_view_begin(v, e->kv.pool, e->layout.page_tokens, e->layout.n_groups);
+    kv_view_begin(v, e->kv.pool, e->layout.page_tokens, e->kv.n_token_groups);
     for (int32_t i = 0; i < e->sched.n_running; i++) {
         const sequence *s = running_at(e, i);
         quire_kv_view_state state = s->task.state == TASK_PREFILL ? QUIRE_KV_PREFILL : QUIRE_KV_DECODE;

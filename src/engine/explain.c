@@ -65,7 +65,8 @@ void explain_waiting(engine *e) {
             continue;
         }
         cut(s, now_us);
-        wait_for(s, prefix_wait_blocks(&e->sched, &s->task) ? QUIRE_WAIT_PREFIX : s->tier_wait == TIER_WAITS ? QUIRE_WAIT_TIER : common);
+        quire_wait own = s->task.kv.tier_wait == KV_TIER_WAITS ? QUIRE_WAIT_TIER : common;
+        wait_for(s, prefix_wait_blocks(&e->sched, &s->task) ? QUIRE_WAIT_PREFIX : own);
     }
 }
 

@@ -2,12 +2,12 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "engine/beam.h"
-#include "engine/draft.h"
+#include "engine/draft_step.h"
 #include "engine/explain.h"
 #include "engine/fork.h"
 #include "engine/swap.h"
-#include "engine/tiering.h"
 
 /* ---- service counters: what each tenant was served ---- */
 
@@ -35,14 +35,16 @@ static void service_ended(engine *e, sequence *s) {
     service_counters_leave(&e->sched.service, s->task.tenant_slot);
 }
 
-/* ---- drafts ---- */
+/* ---- tiers ---- */
 
-static void draft_preempted(engine *e, sequence *s) {
-    draft_forget(e, s, false);
+static void tiers_polled(engine *e) {
+    if (e->tiering != NULL) {
+        kv_tiering_poll(e->tiering, clock_us());
+    }
 }
 
-static void draft_ended(engine *e, sequence *s) {
-    draft_forget(e, s, true);
+static void tiers_forgotten(engine *e, sequence *s) {
+    kv_tiering_forget(e->tiering, &s->task.kv);
 }
 
 /* ---- the table ---- */
@@ -50,15 +52,15 @@ static void draft_ended(engine *e, sequence *s) {
 /* The handlers of an event, in the order in which they are called. */
 #define HANDLERS(event, ...) static void (*const event##_handlers[])(__VA_ARGS__)
 
-HANDLERS(polled, engine *e) = {tiering_poll};
-HANDLERS(planning, engine *e) = {beam_resume, draft_propose};
+HANDLERS(polled, engine *e) = {tiers_polled};
+HANDLERS(planning, engine *e) = {beam_resume, draft_step_propose};
 HANDLERS(planned, engine *e) = {explain_waiting};
 HANDLERS(entered, engine *e, sequence *s) = {explain_entered, service_entered};
 HANDLERS(admitted, engine *e, sequence *s) = {explain_admitted, swap_in};
-HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiering_forget, draft_preempted};
+HANDLERS(preempted, engine *e, sequence *s) = {explain_preempted, swap_out, tiers_forgotten, draft_step_preempted};
 HANDLERS(computed, engine *e, sequence *s, int32_t n) = {explain_computed, service_computed};
 HANDLERS(token, engine *e, sequence *s, int64_t now_us) = {explain_token, service_token, stats_token};
-HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, swap_drop, tiering_forget, draft_ended, service_ended, stats_ended};
+HANDLERS(ended, engine *e, sequence *s) = {explain_ended, fork_hand_on, tiers_forgotten, draft_step_ended, service_ended, stats_ended};
 
 #define RAISE(event, ...)                                                                      \
     for (size_t i = 0; i < sizeof event##_handlers / sizeof *event##_handlers; i++) {          \

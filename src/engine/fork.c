@@ -4,6 +4,7 @@
 
 #include "engine/cache.h"
 #include "engine/explain.h"
+#include "engine/step_sample.h"
 
 /* Puts s among the waiting, to be admitted like any other. */
 static void wait_alone(engine *e, sequence *s) {
@@ -20,7 +21,7 @@ void fork_share(engine *e, const sequence *parent, sequence *s) {
     explain_shared(s, QUIRE_WAIT_PREFIX);
 }
 
-void fork_children(engine *e, sequence *parent, const float *logits, void (*choose)(engine *e, sequence *s, float *logits)) {
+void fork_children(engine *e, sequence *parent, const float *logits) {
     sequence *s = parent->next_child;
     parent->next_child = NULL;
     for (sequence *next; s != NULL; s = next) {
@@ -33,7 +34,7 @@ void fork_children(engine *e, sequence *parent, const float *logits, void (*choo
         }
         fork_share(e, parent, s);
         memcpy(e->step.forked, logits, (size_t)e->desc->n_vocab * sizeof *logits);
-        choose(e, s, e->step.forked);
+        step_sample(e, s, e->step.forked, NULL);
         if (s->task.state == TASK_DONE) {
             sequence_drop(s);
         } else {

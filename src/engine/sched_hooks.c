@@ -1,13 +1,11 @@
 #include "engine/sched_hooks.h"
 
-#include "engine/audit_file.h"
 #include "engine/beam.h"
 #include "engine/features.h"
-#include "engine/swap.h"
-#include "engine/tiering.h"
 
 static bool is_ready(void *context, sched_task *t) {
-    return !tiering_waits(context, sequence_of(t));
+    engine *e = context;
+    return !kv_tiering_waits(e->tiering, &t->kv, t->tokens, task_reusable(t), e->sched.now_us, e->options.tiers.wait_us);
 }
 
 static void describe(void *context, const sched_task *t, sched_seq *d) {
@@ -17,10 +15,6 @@ static void describe(void *context, const sched_task *t, sched_seq *d) {
     if (s->beams != NULL) {
         beam_describe(context, s, d);
     }
-}
-
-static int32_t peek(void *context, const sched_task *t, int32_t n_cached) {
-    return swap_peek(context, sequence_of(t), n_cached);
 }
 
 static void admitted(void *context, sched_task *t) {
@@ -42,7 +36,13 @@ static void settle(void *context) {
 }
 
 static void reserved(void *context, const sched_task *t, int32_t n_rows, int32_t n_pages) {
-    audit_file_note(context, sequence_of(t), n_rows, n_pages);
+    const engine *e = context;
+    const kv_table *own[KV_MAX_GROUPS];
+    audit_note note = {.step = e->stats.steps, .request = t->arrival, .n_rows = n_rows, .n_pages = n_pages};
+    if (n_pages > 0) {
+        int32_t n_own = kv_seq_list_tables(&t->kv, own), n = engine_list_tables(e);
+        audit_file_note(e->audit_file, &note, own, n_own, e->step.tables, n);
+    }
 }
 
 /* Ends the sequence and all samples of its prompt. */
@@ -63,7 +63,7 @@ static void refuse(void *context, sched_task *t, int32_t after_s) {
 }
 
 #define HOOKS                                                                                                                            \
-    .is_ready = is_ready, .describe = describe, .peek = peek, .admitted = admitted, .preempt = preempt, .settle = settle, .refuse = refuse
+    .is_ready = is_ready, .describe = describe, .admitted = admitted, .preempt = preempt, .settle = settle, .refuse = refuse
 
 const sched_hooks *sched_hooks_of(bool audits) {
     static const sched_hooks plain = {HOOKS}, audited = {HOOKS, .reserved = reserved};

@@ -42,10 +42,11 @@ static bool alloc_extras(sequence *s, const engine_request *r, int32_t n_max) {
            (r->logprobs_width == 0 || s->logprobs) && (r->prompt_logprobs_width == 0 || s->prompt_logprobs);
 }
 
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out) {
+quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t cap_pages,
+                       sequence **out) {
     sequence *s = mem_new(1, sizeof *s);
     int32_t *tokens = mem_new((size_t)n_max, sizeof *tokens);
-    if (!s || !tokens || kv_seq_init(&s->task.kv, n_groups, (int32_t)kv_pages_for(n_max, page_tokens)) != QUIRE_OK) {
+    if (!s || !tokens || kv_seq_init(&s->task.kv, n_groups, cap_pages) != QUIRE_OK) {
         mem_free(s);
         mem_free(tokens);
         return QUIRE_NO_MEMORY;
@@ -58,11 +59,10 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups,
     }
     memcpy(tokens, r->tokens, (size_t)r->n_tokens * sizeof *tokens);
     s->task.state = TASK_WAITING;
-    s->draft = draft_begin();
     s->sampling = r->sampling;
     sampling_lists_hold(s->sampling.lists);
     s->mirostat_mu = 2.0f * s->sampling.mirostat_tau;
-    s->sample_index = r->sample_index;
+    s->sampled = NOT_SAMPLED;
     s->task.priority = r->priority;
     s->task.deadline_us = r->deadline_us; /* relative to the time of submission, which is added then */
     s->task.tenant_slot = TENANT_NONE;
@@ -73,6 +73,18 @@ quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups,
     if (s->n_namespace > 0) {
         memcpy(s->namespace, r->namespace, s->n_namespace);
     }
+    s->context = (sample_context){.params = &s->sampling,
+                                  .tokens = tokens,
+                                  .n_prompt = s->task.n_prompt,
+                                  .sample_index = r->sample_index,
+                                  .eos = desc->eos,
+                                  .n_eos = desc->n_eos,
+                                  .mirostat_mu = &s->mirostat_mu};
+    s->draft = (draft_seq){.tokens = tokens,
+                           .context = &s->context,
+                           .namespace = s->namespace,
+                           .n_namespace = s->n_namespace,
+                           .own = {.root = SUFFIX_NONE}};
     s->retains = r->retains;
     s->retention = r->retention;
     s->task.n_known = s->n_given = r->n_tokens;

@@ -8,12 +8,10 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
-#include "engine/draft_types.h"
 #include "engine/engine.h"
+#include "sample/sample_batch.h"
 #include "sched/task.h"
-
-/* The wait of a sequence for its pages in the tiers: not begun, under way, over. */
-typedef enum tier_wait { TIER_WAIT_NONE, TIER_WAITS, TIER_WAIT_OVER } tier_wait;
+#include "spec/draft.h"
 
 typedef struct sequence {
     sched_task task;
@@ -22,9 +20,7 @@ typedef struct sequence {
     struct beams *beams;      /* the beam search of which it is beam number `beam` (beam.h), or NULL */
     void (*drop_beams)(struct beams *); /* drops its reference to `beams`, where that is set */
     int64_t last_token_us, ended_us;
-    bool is_sampled;           /* batch_sample has sampled its next token (batch_sample.h) */
-    int32_t sampled;
-    quire_err sample_error;
+    sample_result sampled;    /* its next token, from step_sample_plain until it is committed; else NOT_SAMPLED */
     float mirostat_mu;
     /* its report (explain.h), or NULL. The engine thread's until the end is published, then the reader's */
     struct explain *explain;
@@ -38,7 +34,6 @@ typedef struct sequence {
     request_id id;
     int32_t logprobs_width, prompt_logprobs_width; /* 0: none */
     int32_t n_given;          /* tokens at submission: the prompt, and for a branch the tokens generated before */
-    uint32_t sample_index;
 
     /* The reader's, used in every step; and what both write, but seldom. */
     _Alignas(MEM_ALIGN) int32_t n_read; /* tokens that its reader has popped */
@@ -58,20 +53,19 @@ typedef struct sequence {
     struct sequence *fork_from;
     int32_t fork_position;
     bool fork_replaces;
-    int32_t swap_frames;      /* its first frame in the swap space + 1, or 0: it has none */
-    int32_t swap_from, swap_tokens; /* which of its tokens the frames hold: swap_from..swap_tokens; swap_from is a page's start */
-    tier_wait tier_wait;
-    int64_t tier_deadline_us; /* it waits for tiers until then; 0: the wait has not begun */
     bool retains;
     kv_retention retention;
     draft_seq draft;
+    sample_context context; /* of its samples; n_tokens and the noise are each sample's own */
     sampling_params sampling;
     uint8_t namespace[ENGINE_NAMESPACE_BYTES];
     size_t n_namespace;
 } sequence;
 
-/* Makes a sequence, which takes r->tokens and grows them to n_max. On failure r->tokens stays the caller's. */
-quire_err sequence_new(const engine_request *r, int32_t n_max, int32_t n_groups, int32_t page_tokens, sequence **out);
+/* Makes a sequence, which takes r->tokens and grows them to n_max; each table has room for cap_pages. On failure r->tokens stays the
+ * caller's. */
+quire_err sequence_new(const engine_request *r, const model_desc *desc, int32_t n_max, int32_t n_groups, int32_t cap_pages,
+                       sequence **out);
 /* Drops a reference; the last one frees the sequence. Its tables must be empty by then. */
 void sequence_drop(sequence *s);
 

@@ -7,9 +7,12 @@
 
 #include "core/cascade.h"
 #include "engine/sequence.h"
-#include "kv/kv_cache.h"
-#include "sample/sampler.h"
+#include "kv/audit_file.h"
+#include "kv/kv_tiering.h"
+#include "sample/sample_batch.h"
+#include "sched/preempt_cost.h"
 #include "sched/scheduler.h"
+#include "spec/verify.h"
 
 /* An entry in the table of requests. generation grows with each use; cancel is the generation that is to end. */
 typedef struct engine_entry {
@@ -21,7 +24,7 @@ typedef struct engine_entry {
 /* Arrays of one step's batch, sized at open. */
 typedef struct step_arrays {
     int64_t collected_us;           /* when the forward pass was over: the time of its tokens */
-    int32_t *plain;                 /* [plan.n_items] items that batch_sample samples */
+    sample_row *plain;              /* [plan.n_items] the rows that step_sample_plain samples */
     int32_t *out0;                  /* [plan.n_items] first wanted row of an item, in out_rows */
     int32_t *tokens, *positions, *out_rows;
     int32_t *parents;               /* of drafts only: see batch_seq */
@@ -35,10 +38,6 @@ typedef struct step_arrays {
     batch rows;
 } step_arrays;
 
-typedef struct tiering tiering;
-typedef struct swap swap;
-
-typedef struct audit_file audit_file;
 
 struct engine {
     model *m;
@@ -66,13 +65,12 @@ struct engine {
     pthread_t thread;
     kv_cache kv;
     audit_file *audit_file;  /* NULL: none */
-    tiering *tiering;        /* NULL: no tiers */
-    swap *swap;              /* NULL: no swap space */
-    sampler **samplers, *sampler; /* one for each thread that samples (batch_sample.h), and the first of them, the engine thread's */
-    int32_t n_samplers;
+    kv_tiering *tiering;     /* NULL: no tiers */
+    kv_mover mover;          /* of the backend's pages */
+    copy_cost swap_out_cost, swap_in_cost; /* of a page */
+    sample_pool samples;     /* a sampler for each thread of the backend */
     drafter *drafter;        /* NULL: none */
-    sequence **drafted;      /* [max_seqs] the sequences that it drafts for in a step */
-    float *draft_scratch;    /* [2][n_vocab], the first all 0; with rejection sampling only */
+    draft_seq **drafted;     /* [max_seqs] the sequences that it drafts for in a step */
     scheduler sched;         /* the queues of sequences, and the step's plan */
     unsigned n_cancels_seen; /* n_cancels when the lists were last searched for cancelled requests */
     uint64_t n_ended;        /* requests whose end was published */
@@ -104,23 +102,19 @@ bool step_submit(engine *e);
 /* The second half: waits for the forward pass, samples, commits, and publishes; out_wake_readers then shows readers the result. */
 void step_collect(engine *e);
 
-/* ---- commit.c ---- */
+/* ---- collect.c ---- */
 /* Ends s: releases its pages and publishes its end. s is in neither queue, or the caller removes it. */
 void step_finish(engine *e, sequence *s, finish_reason reason, quire_err error);
-/* Samples s's next token from a row of logits, which it changes, and commits the token. */
-void step_sample(engine *e, sequence *s, float *logits);
 /* Appends `token` to s: it is known, published for its reader, and may end s. */
 void step_commit(engine *e, sequence *s, int32_t token);
 /* Stores what the request wants of the prompt's row p. */
 void step_keep_row(const engine *e, sequence *s, int32_t p, const float *logits);
 
-/* ---- step_arrays.c ---- */
-/* Allocates the arrays of e->step. */
-quire_err step_open(engine *e);
-void step_close(engine *e);
-
-/* ---- page_audit.c ---- */
-/* Asserts that pool and tables agree; between steps. Debug builds call it after each step. */
+/* ---- lifecycle.c ---- */
+/* Lists the tables of every running sequence in e->step.tables; returns how many. */
+int32_t engine_list_tables(const engine *e);
+/* Asserts that pool and tables agree: that the pool's counts equal the running sequences' tables. Between steps; debug builds call it after
+ * each step. */
 void engine_audit(const engine *e);
 
 /* ---- stats.c ---- */

@@ -1,7 +1,6 @@
 /* The engine's counters: its thread keeps them without locks, and publishes them once a step for other threads. */
 #include "base/clock.h"
 #include "engine/state.h"
-#include "engine/tiering.h"
 
 const int64_t ENGINE_BOUNDS_US[ENGINE_N_BOUNDS] = {1000,    2000,    5000,    10000,   20000,    50000,    100000,   200000,
                                                    500000, 1000000, 2000000, 5000000, 10000000, 30000000, 60000000, INT64_MAX};
@@ -50,7 +49,7 @@ void stats_publish(engine *e) {
     e->stats.n_pages_free = c.n_free;
     e->stats.n_pages_held = c.n_held;
     e->stats.n_pages_cached = c.n_cached;
-    tiering_stats(e, e->stats.tiers);
+    kv_tiering_stats(e->tiering, e->stats.tiers);
     pthread_mutex_lock(&e->lock);
     e->published = e->stats;
     pthread_mutex_unlock(&e->lock);

@@ -14,53 +14,28 @@ static meta_value of_float(double f) {
     return (meta_value){.kind = META_FLOAT, .f = f};
 }
 
-#define LOAD(ctype, p, out)                                                                                                                \
-    ctype out;                                                                                                                             \
-    memcpy(&out, p, sizeof out)
-
 /* A number or bool at p, which may be unaligned. */
 static meta_value scalar_at(gguf_type type, const uint8_t *p) {
     switch (type) {
-    case GGUF_U8:
-        return of_int(p[0]);
     case GGUF_BOOL:
         return (meta_value){.kind = META_BOOL, .i = p[0], .f = p[0]};
-    case GGUF_I8: {
-        LOAD(int8_t, p, v);
-        return of_int(v);
+#define NUMBER(name, number, of)                                                                                                           \
+    case GGUF_##name: {                                                                                                                    \
+        number v;                                                                                                                          \
+        memcpy(&v, p, sizeof v);                                                                                                           \
+        return of;                                                                                                                         \
     }
-    case GGUF_U16: {
-        LOAD(uint16_t, p, v);
-        return of_int(v);
-    }
-    case GGUF_I16: {
-        LOAD(int16_t, p, v);
-        return of_int(v);
-    }
-    case GGUF_U32: {
-        LOAD(uint32_t, p, v);
-        return of_int(v);
-    }
-    case GGUF_I32: {
-        LOAD(int32_t, p, v);
-        return of_int(v);
-    }
-    case GGUF_U64: {
-        LOAD(uint64_t, p, v);
-        return v <= INT64_MAX ? of_int((int64_t)v) : of_float((double)v);
-    }
-    case GGUF_I64: {
-        LOAD(int64_t, p, v);
-        return of_int(v);
-    }
-    case GGUF_F32: {
-        LOAD(float, p, v);
-        return of_float((double)v);
-    }
-    case GGUF_F64: {
-        LOAD(double, p, v);
-        return of_float(v);
-    }
+        NUMBER(U8, uint8_t, of_int(v))
+        NUMBER(I8, int8_t, of_int(v))
+        NUMBER(U16, uint16_t, of_int(v))
+        NUMBER(I16, int16_t, of_int(v))
+        NUMBER(U32, uint32_t, of_int(v))
+        NUMBER(I32, int32_t, of_int(v))
+        NUMBER(U64, uint64_t, v <= INT64_MAX ? of_int((int64_t)v) : of_float((double)v))
+        NUMBER(I64, int64_t, of_int(v))
+        NUMBER(F32, float, of_float((double)v))
+        NUMBER(F64, double, of_float(v))
+#undef NUMBER
     default:
         return (meta_value){.kind = META_OTHER};
     }

@@ -21,11 +21,6 @@ static model_file *new_file(const char *path, size_t n_path) {
     return f;
 }
 
-static bool ends_with(str s, const char *suffix) {
-    size_t n = strlen(suffix);
-    return s.n >= n && memcmp(s.p + s.n - n, suffix, n) == 0;
-}
-
 /* Opens the directory of a file that is not GGUF. */
 static quire_err open_parent(model_file *f, const char *path, quire_error *err) {
     const char *slash = strrchr(path, '/');
@@ -57,7 +52,7 @@ static quire_err open_any(model_file *f, const char *path, quire_error *err) {
     if (packed_is(map)) {
         return packed_open(f, map, err);
     }
-    if ((map.n >= 4 && memcmp(map.p, "GGUF", 4) == 0) || ends_with(str_of(path), ".gguf")) {
+    if (str_begins(file_map_text(&map), "GGUF") || str_ends(str_of(path), ".gguf")) {
         return gguf_open(f, map, err);
     }
     return open_parent(f, path, err);

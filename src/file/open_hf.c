@@ -196,11 +196,6 @@ static quire_err check_index(const model_file *f, const json_doc *index, const s
     return QUIRE_OK;
 }
 
-static bool has_suffix(const char *s, const char *suffix) {
-    size_t n = strlen(s), m = strlen(suffix);
-    return n >= m && strcmp(s + n - m, suffix) == 0;
-}
-
 /* Lists every model*.safetensors of the directory. *has_pickles becomes true when there are weights as PyTorch pickles. */
 static quire_err list_directory(const model_file *f, shard_list *out, bool *has_pickles, quire_error *err) {
     DIR *d = opendir(f->path);
@@ -210,8 +205,8 @@ static quire_err list_directory(const model_file *f, shard_list *out, bool *has_
     bool ok = true;
     for (struct dirent *entry = readdir(d); entry != NULL && ok; entry = readdir(d)) {
         const char *name = entry->d_name;
-        *has_pickles |= strncmp(name, "pytorch_model", 13) == 0 || has_suffix(name, ".pth");
-        if (strncmp(name, "model", 5) == 0 && has_suffix(name, ".safetensors")) {
+        *has_pickles |= strncmp(name, "pytorch_model", 13) == 0 || str_ends(str_of(name), ".pth");
+        if (strncmp(name, "model", 5) == 0 && str_ends(str_of(name), ".safetensors")) {
             ok = shards_add(out, name);
         }
     }

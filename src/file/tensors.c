@@ -16,15 +16,6 @@ void tensor_dir_deinit(tensor_dir *d) {
     *d = (tensor_dir){0};
 }
 
-/* Grows *p so that element n fits. */
-static bool grow(void *p_of_p, size_t *cap, size_t n, size_t size) {
-    void *p;
-    memcpy(&p, p_of_p, sizeof p);
-    bool ok = mem_grow_(&p, cap, n, size);
-    memcpy(p_of_p, &p, sizeof p);
-    return ok;
-}
-
 /* Appends name and a 0 to names. */
 static quire_err add_name(tensor_dir *d, str name) {
     size_t was = d->names.n;
@@ -38,8 +29,9 @@ static quire_err add_name(tensor_dir *d, str name) {
 
 quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32_t part) {
     size_t i = (size_t)d->n;
-    if (d->n == INT32_MAX || !grow(&d->views, &d->cap_views, i + 1, sizeof *d->views) ||
-        !grow(&d->parts, &d->cap_parts, i + 1, sizeof *d->parts) || !grow(&d->name_at, &d->cap_name_at, i + 1, sizeof *d->name_at)) {
+    if (d->n == INT32_MAX || !mem_grow_(&d->views, &d->cap_views, i + 1, sizeof *d->views) ||
+        !mem_grow_(&d->parts, &d->cap_parts, i + 1, sizeof *d->parts) ||
+        !mem_grow_(&d->name_at, &d->cap_name_at, i + 1, sizeof *d->name_at)) {
         return QUIRE_NO_MEMORY;
     }
     size_t at = d->names.n;
@@ -52,7 +44,7 @@ quire_err tensor_dir_add(tensor_dir *d, str name, const tensor_view *view, int32
 }
 
 quire_err tensor_dir_add_unread(tensor_dir *d, str name, const char *why) {
-    if (!grow(&d->unread, &d->cap_unread, d->n_unread + 1, sizeof *d->unread)) {
+    if (!mem_grow_(&d->unread, &d->cap_unread, d->n_unread + 1, sizeof *d->unread)) {
         return QUIRE_NO_MEMORY;
     }
     size_t at = d->names.n;

@@ -38,18 +38,9 @@ void jinja_close(jinja_program *p) {
     }
 }
 
-static bool copy_text(jarena *a, str s, str *out) {
-    char *copy = jarena_bytes(a, s.n);
-    if (copy != NULL && s.n > 0) {
-        memcpy(copy, s.p, s.n);
-    }
-    *out = (str){copy, s.n};
-    return copy != NULL;
-}
-
 quire_err jinja_define(jinja_program *p, const char *name, str text) {
     str own_name, own_text;
-    if (p->n_defined == JINJA_MAX_DEFINED || !copy_text(&p->arena, str_of(name), &own_name) || !copy_text(&p->arena, text, &own_text)) {
+    if (p->n_defined == JINJA_MAX_DEFINED || !jarena_copy(&p->arena, str_of(name), &own_name) || !jarena_copy(&p->arena, text, &own_text)) {
         return QUIRE_NO_MEMORY;
     }
     p->defined[p->n_defined].name = own_name;
@@ -82,6 +73,13 @@ quire_err jrun_step(jrun *r, size_t n) {
     return QUIRE_OK;
 }
 
+quire_err jrun_enter(jrun *r, const jnode *node) {
+    r->at = node;
+    TRY(jrun_step(r, 1));
+    return ++r->depth > JINJA_MAX_DEPTH ? jrun_fail(r, QUIRE_BAD_REQUEST, "the template recurses more than %d deep", JINJA_MAX_DEPTH)
+                                        : QUIRE_OK;
+}
+
 quire_err jrun_undefined(jrun *r, jvalue v) {
     str m = v.u.undefined->message;
     return jrun_fail(r, QUIRE_BAD_REQUEST, "%.*s", (int)(m.n > 300 ? 300 : m.n), m.p);
@@ -107,6 +105,15 @@ quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out) {
     return jis(*out, J_MISSING) ? jrun_no_memory(r) : check_depth(r, *out);
 }
 
+quire_err jrun_dict(jrun *r, jdict **out) {
+    *out = jdict_new(&r->arena);
+    return *out != NULL ? QUIRE_OK : jrun_no_memory(r);
+}
+
+quire_err jrun_append(jrun *r, str left, str right, str *out) {
+    return jarena_append(&r->arena, left, right, out) ? QUIRE_OK : jrun_no_memory(r);
+}
+
 static quire_err check_key(jrun *r, jvalue key) {
     uint64_t hash;
     return jvalue_hash(key, &hash)
@@ -129,14 +136,11 @@ quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value) {
 }
 
 quire_err jrun_text(jrun *r, str s, jvalue *out) {
-    char *copy = jarena_bytes(&r->arena, s.n);
-    if (copy == NULL) {
+    str copy;
+    if (!jarena_copy(&r->arena, s, &copy)) {
         return jrun_no_memory(r);
     }
-    if (s.n > 0) {
-        memcpy(copy, s.p, s.n);
-    }
-    *out = jstring((str){copy, s.n});
+    *out = jstring(copy);
     return jrun_step(r, s.n / 64);
 }
 

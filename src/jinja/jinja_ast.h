@@ -131,6 +131,12 @@ quire_err jinja_error(quire_error *err, quire_err code, uint32_t line, uint32_t 
 quire_err jparse_fail(jparser *p, quire_err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 quire_err jparse_node(jparser *p, jnode_kind kind, const jtoken *at, jnode **out);
 quire_err jparse_add(jparser *p, jnodes *list, jnode *node);
+static inline void jnode_set_items(jnode *node, const jnodes *items) {
+    node->items = items->p;
+    node->n = items->n;
+}
+/* items as a tuple that begins at start or, without a comma, the only one of them. */
+quire_err jparse_make_tuple(jparser *p, const jtoken *start, bool comma, const jnodes *items, jnode **out);
 bool jparse_is_op(const jparser *p, const char *op);
 bool jparse_is_name(const jparser *p, const char *name);
 /* Skips the operator or name if it comes next; returns whether it did. */

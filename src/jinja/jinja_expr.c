@@ -61,8 +61,7 @@ static quire_err call_arguments(jparser *p, jnode *call) {
         TRY(jparse_add_expression(p, &args));
     }
     TRY(jparse_expect_op(p, ")"));
-    call->items = args.p;
-    call->n = args.n;
+    jnode_set_items(call, &args);
     call->names = jarena_new(p->arena, (args.n + 1) * sizeof *call->names);
     if (call->names == NULL) {
         return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
@@ -142,8 +141,7 @@ static quire_err parse_display(jparser *p, jnode_kind kind, jnode **out) {
             TRY(jparse_add_expression(p, &items));
         }
     }
-    (*out)->items = items.p;
-    (*out)->n = items.n;
+    jnode_set_items(*out, &items);
     return jparse_expect_op(p, close);
 }
 
@@ -222,8 +220,7 @@ static quire_err parse_subscript(jparser *p, jnode **out) {
     for (int i = 0; i < 3; i++) {
         TRY(jparse_add(p, &items, parts[i]));
     }
-    (*out)->items = items.p;
-    (*out)->n = items.n;
+    jnode_set_items(*out, &items);
     return QUIRE_OK;
 }
 
@@ -266,7 +263,7 @@ static quire_err parse_postfix(jparser *p, jnode **node) {
  * it. */
 static quire_err resolve(jparser *p, jnode *node, bool test) {
     bool missing = false;
-    node->function = test ? jinja_find_test(node->name, &missing) : jinja_find_filter(node->name, &missing);
+    node->function = test ? jinja_find_test(node->name) : jinja_find_filter(node->name, &missing);
     if (node->function != NULL) {
         return QUIRE_OK;
     }
@@ -436,8 +433,7 @@ static quire_err parse_concat(jparser *p, jnode **out) {
     }
     TRY(binary(p, N_CONCAT, *out, NULL, out));
     (*out)->a = NULL;
-    (*out)->items = items.p;
-    (*out)->n = items.n;
+    jnode_set_items(*out, &items);
     return QUIRE_OK;
 }
 
@@ -479,8 +475,7 @@ static quire_err parse_comparison(jparser *p, jnode **out) {
         return QUIRE_OK;
     }
     TRY(binary(p, N_COMPARE, *out, NULL, out));
-    (*out)->items = operands.p;
-    (*out)->n = operands.n;
+    jnode_set_items(*out, &operands);
     (*out)->ops = jarena_new(p->arena, operands.n);
     if ((*out)->ops == NULL) {
         return jparse_fail(p, QUIRE_NO_MEMORY, "out of memory");
@@ -561,12 +556,5 @@ quire_err jparse_tuple(jparser *p, bool with_cond, const char *stop, jnode **out
     if (items.n == 0) {
         return jparse_fail(p, QUIRE_INVALID, "expected an expression");
     }
-    if (!comma) {
-        *out = items.p[0];
-        return QUIRE_OK;
-    }
-    TRY(jparse_node(p, N_TUPLE, start, out));
-    (*out)->items = items.p;
-    (*out)->n = items.n;
-    return QUIRE_OK;
+    return jparse_make_tuple(p, start, comma, &items, out);
 }

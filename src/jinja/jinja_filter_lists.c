@@ -243,12 +243,10 @@ JFUNCTION(filter_unique) {
     const jvalue *items;
     jvalue *kept, key;
     size_t n, n_kept = 0;
-    jdict *seen = jdict_new(&r->arena);
+    jdict *seen;
     TRY(jrun_items(r, args[0], &items, &n));
     TRY(jrun_values(r, n, &kept));
-    if (seen == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, &seen));
     for (size_t i = 0; i < n; i++) {
         size_t before = seen->n;
         TRY(key_of(r, items[i], args[2], jflag(args[1]), &key));
@@ -260,22 +258,12 @@ JFUNCTION(filter_unique) {
     return jrun_list(r, J_ITERATOR, kept, n_kept, out);
 }
 
-/* The named argument of a call, or J_MISSING. */
-static jvalue named(const jargs *args, const char *name) {
-    for (size_t i = args->n - args->n_named; i < args->n; i++) {
-        if (str_is(args->names[i], name)) {
-            return args->values[i];
-        }
-    }
-    return (jvalue){.kind = J_MISSING};
-}
-
 /* A filter or test by its name in a value. */
 static quire_err find_function(jrun *r, jvalue name, bool test, const jfunction **f) {
     str s;
-    bool missing;
+    bool missing = false;
     TRY(jrun_want_text(r, name, test ? "a test's name" : "a filter's name", &s));
-    *f = test ? jinja_find_test(s, &missing) : jinja_find_filter(s, &missing);
+    *f = test ? jinja_find_test(s) : jinja_find_filter(s, &missing);
     if (*f == NULL) {
         return missing ? jrun_fail(r, QUIRE_UNSUPPORTED, "the %s %.*s is not supported", test ? "test" : "filter", (int)s.n, s.p)
                        : jrun_fail(r, QUIRE_BAD_REQUEST, "No %s named '%.*s'.", test ? "test" : "filter", (int)s.n, s.p);
@@ -289,7 +277,7 @@ static jargs without_first(const jargs *args, size_t n) {
 
 /* map(attribute=..., default=...). */
 static quire_err map_attribute(jrun *r, const jvalue *items, size_t n, const jargs *rest, jvalue *mapped) {
-    jvalue attribute = named(rest, "attribute"), fallback = named(rest, "default");
+    jvalue attribute = jargs_named(rest, str_of("attribute")), fallback = jargs_named(rest, str_of("default"));
     if (rest->n != 1u + !jis(fallback, J_MISSING)) {
         return jrun_fail(r, QUIRE_BAD_REQUEST, "map takes no such argument beside attribute");
     }
@@ -303,7 +291,7 @@ JFUNCTION(filter_map) {
     const jvalue *items;
     jvalue *mapped;
     size_t n;
-    bool by_attribute = rest->n == rest->n_named && !jis(named(rest, "attribute"), J_MISSING);
+    bool by_attribute = rest->n == rest->n_named && !jis(jargs_named(rest, str_of("attribute")), J_MISSING);
     const jfunction *f = NULL;
     if (!jvalue_truth(args[0])) { /* even what cannot be iterated */
         return jrun_list(r, J_ITERATOR, NULL, 0, out);

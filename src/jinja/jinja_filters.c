@@ -31,12 +31,6 @@ static JFUNCTION(filter_trim) {
     return by_method(r, "strip", args, 2, out);
 }
 
-static JFUNCTION(filter_title) {
-    str s;
-    TRY(jrun_to_text(r, args[0], &s));
-    return jcase_title_words(r, s, out);
-}
-
 /* how: whether the string counts as escaped from now on. */
 static JFUNCTION(filter_string) {
     str s;
@@ -93,9 +87,7 @@ static JFUNCTION(filter_indent) {
     TRY(jrun_want_text(r, args[0], "the text to indent", &s));
     TRY(indent_of(r, jis(args[1], J_MISSING) ? jint(4) : args[1], "the width", &prefix));
     str with_end; /* a line end behind it, so that a last, empty line counts */
-    if (!jarena_append(&r->arena, s, str_of("\n"), &with_end)) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_append(r, s, str_of("\n"), &with_end));
     TRY(jstr_split_lines(r, with_end, false, &lines, &n));
     strbuf_clear(&r->scratch);
     for (size_t i = 0; i < n; i++) {
@@ -355,7 +347,7 @@ static const jfunction filters[] = {
     {"sort", "value ?reverse ?case_sensitive ?attribute", filter_sort, 0},
     {"string", "value", filter_string, false},
     {"sum", "value ?attribute ?start", filter_sum, 0},
-    {"title", "value", filter_title, 0},
+    {"title", "value", filter_case, CASE_WORDS},
     {"tojson", "value ?ensure_ascii ?indent ?separators ?sort_keys", filter_tojson, 0},
     {"trim", "value ?chars", filter_trim, 0},
     {"unique", "value ?case_sensitive ?attribute", filter_unique, 0},

@@ -41,10 +41,7 @@ static JFUNCTION(global_range) {
 /* Makes a dictionary of another one's members and the named arguments. */
 static quire_err gather(jrun *r, const jargs *args, jdict **out) {
     size_t n_positional = args->n - args->n_named;
-    *out = jdict_new(&r->arena);
-    if (*out == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, out));
     if (n_positional > 1 || (n_positional == 1 && !jis(args->values[0], J_DICT))) {
         return jrun_fail(r, n_positional > 1 ? QUIRE_BAD_REQUEST : QUIRE_UNSUPPORTED,
                          "a dictionary of anything but a dictionary is not supported");

@@ -61,11 +61,9 @@ static quire_err convert_array(jrun *r, json_scan *s, jvalue *out) {
 }
 
 static quire_err convert_object(jrun *r, json_scan *s, jvalue *out) {
-    jdict *d = jdict_new(&r->arena);
+    jdict *d;
     bool more;
-    if (d == NULL) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_dict(r, &d));
     TRY(json_scan_open(s, '{'));
     for (;;) {
         jvalue key, value;

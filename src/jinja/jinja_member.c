@@ -216,9 +216,7 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
         s = n == 0 ? s : (str){taken[0].u.s.p, (size_t)(taken[n - 1].u.s.p - taken[0].u.s.p) + taken[n - 1].u.s.n};
     } else {
         for (size_t i = 0; i < n; i++) {
-            if (!jarena_append(&r->arena, s, taken[i].u.s, &s)) {
-                return jrun_no_memory(r);
-            }
+            TRY(jrun_append(r, s, taken[i].u.s, &s));
         }
     }
     *out = jstring(s);

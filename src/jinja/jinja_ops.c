@@ -154,9 +154,7 @@ static quire_err add_strings(jrun *r, jvalue a, jvalue b, jvalue *out) {
         TRY(jrun_escape(r, b, &b));
     }
     str joined;
-    if (!jarena_append(&r->arena, a.u.s, b.u.s, &joined)) {
-        return jrun_no_memory(r);
-    }
+    TRY(jrun_append(r, a.u.s, b.u.s, &joined));
     *out = jstring(joined);
     out->safe = safe;
     return jrun_step(r, b.u.s.n / 64);

@@ -80,6 +80,8 @@ quire_err jrun_fail(jrun *r, quire_err code, const char *format, ...) __attribut
 quire_err jrun_no_memory(jrun *r);
 /* Counts n steps against the bound. */
 quire_err jrun_step(jrun *r, size_t n);
+/* Begins the evaluation of a node: one step, and one level deeper; the caller takes the level back at its end. */
+quire_err jrun_enter(jrun *r, const jnode *node);
 /* The error of using an undefined value. */
 quire_err jrun_undefined(jrun *r, jvalue v);
 
@@ -88,6 +90,10 @@ quire_err jrun_undefined(jrun *r, jvalue v);
 /* An array for n values. */
 quire_err jrun_values(jrun *r, size_t n, jvalue **out);
 quire_err jrun_list(jrun *r, jkind kind, jvalue *items, size_t n, jvalue *out);
+/* An empty dictionary. */
+quire_err jrun_dict(jrun *r, jdict **out);
+/* Appends right to left as jarena_append does. */
+quire_err jrun_append(jrun *r, str left, str right, str *out);
 /* Adds to a dictionary; an unhashable key is an error. */
 quire_err jrun_set(jrun *r, jdict *d, jvalue key, jvalue value);
 /* The value of a key in a dictionary, or NULL; an unhashable key is an error. */
@@ -147,16 +153,17 @@ quire_err jget_slice(jrun *r, jvalue object, const jvalue bounds[3], jvalue *out
  * way. */
 quire_err jget_path(jrun *r, jvalue object, jvalue path, jvalue fallback, jvalue *out);
 quire_err jcall(jrun *r, jvalue callee, const jargs *args, jvalue *out); /* jinja_call.c */
+/* The argument of that name, or J_MISSING. */
+jvalue jargs_named(const jargs *args, str name);
 /* Calls a function of the tables; input, where not NULL, goes before args. */
 quire_err jcall_function(jrun *r, const jfunction *f, const jvalue *input, const jargs *args, jvalue *out);
 
 /* ---- case (jinja_case.c): Python's full mappings; QUIRE_UNSUPPORTED for the few characters whose mapping depends on more than themselves
  * ---- */
 
-typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP } jcase;
+/* CASE_WORDS: the first character of each word, after blanks and opening brackets, becomes upper case. */
+typedef enum jcase { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS } jcase;
 quire_err jcase_map(jrun *r, str s, jcase how, jvalue *out);
-/* Implements the |title filter: the first character of each word, after blanks and opening brackets, becomes upper case. */
-quire_err jcase_title_words(jrun *r, str s, jvalue *out);
 /* Python's islower and isupper. */
 bool jcase_is(str s, bool upper);
 bool jchar_is_alpha(int32_t c);
@@ -172,7 +179,7 @@ quire_err jrun_check_stored(jrun *r, jvalue name);
 /* ---- tables; *missing: Jinja has it and this program does not ---- */
 
 const jfunction *jinja_find_filter(str name, bool *missing);
-const jfunction *jinja_find_test(str name, bool *missing);
+const jfunction *jinja_find_test(str name); /* there is none that Jinja has alone */
 const jfunction *jinja_find_global(str name);
 const jfunction *jinja_find_method(jvalue object, str name);
 bool jinja_method_is_missing(str name);

@@ -83,7 +83,7 @@ static JFUNCTION(test_known) {
     bool missing = false;
     const jfunction *f = NULL;
     if (jis(args[0], J_STRING)) {
-        f = how ? jinja_find_test(args[0].u.s, &missing) : jinja_find_filter(args[0].u.s, &missing);
+        f = how ? jinja_find_test(args[0].u.s) : jinja_find_filter(args[0].u.s, &missing);
     }
     *out = jbool(f != NULL || missing);
     return QUIRE_OK;
@@ -131,7 +131,6 @@ static const jfunction tests[] = {
     {"upper", "value", test_case, CASE_UPPER},
 };
 
-const jfunction *jinja_find_test(str name, bool *missing) {
-    *missing = false;
+const jfunction *jinja_find_test(str name) {
     return jfunction_find(tests, sizeof tests / sizeof tests[0], name);
 }

@@ -48,6 +48,18 @@ char *jarena_bytes(jarena *a, size_t n) {
     return take(a, n, 1);
 }
 
+bool jarena_copy(jarena *a, str s, str *out) {
+    char *copy = jarena_bytes(a, s.n);
+    if (copy == NULL) {
+        return false;
+    }
+    if (s.n > 0) {
+        memcpy(copy, s.p, s.n);
+    }
+    *out = (str){copy, s.n};
+    return true;
+}
+
 /* Copies a text to *end, which has room for it, and moves *end. */
 static void put_at(char **end, str s) {
     if (s.n > 0) {

@@ -11,9 +11,13 @@ static bool is_gguf(const model_file *f) {
     return model_file_format(f) == MODEL_GGUF;
 }
 
-/* "ARCH.suffix" for GGUF. */
-static void gguf_key(const model_desc *d, const char *suffix, char out[128]) {
-    snprintf(out, 128, "%s.%s", d->architecture, suffix);
+/* The key of a number: GGUF's "ARCH.suffix" or config.json's path. NULL: that form never has it, QUIRE_NOT_FOUND. */
+static quire_err find_key(const model_file *f, const model_desc *d, const char *gguf, const char *hf, char out[128]) {
+    if ((is_gguf(f) ? gguf : hf) == NULL) {
+        return QUIRE_NOT_FOUND;
+    }
+    snprintf(out, 128, "%s%s%s", is_gguf(f) ? d->architecture : "", is_gguf(f) ? "." : "", is_gguf(f) ? gguf : hf);
+    return QUIRE_OK;
 }
 
 static quire_err bad(const model_file *f, const char *key, const char *what, quire_error *err) {
@@ -23,14 +27,7 @@ static quire_err bad(const model_file *f, const char *key, const char *what, qui
 /* A number under GGUF's suffix or config.json's key (NULL: that form never has it). Absent: *out stays, and QUIRE_NOT_FOUND. */
 static quire_err read_i32(const model_file *f, const model_desc *d, const char *gguf, const char *hf, int32_t *out, quire_error *err) {
     char key[128];
-    if ((is_gguf(f) ? gguf : hf) == NULL) {
-        return QUIRE_NOT_FOUND;
-    }
-    if (is_gguf(f)) {
-        gguf_key(d, gguf, key);
-    } else {
-        snprintf(key, sizeof key, "%s", hf);
-    }
+    TRY(find_key(f, d, gguf, hf, key));
     int64_t v;
     quire_err e = model_file_i64(f, key, &v);
     if (e == QUIRE_NOT_FOUND) {
@@ -45,14 +42,7 @@ static quire_err read_i32(const model_file *f, const model_desc *d, const char *
 
 static quire_err read_f32(const model_file *f, const model_desc *d, const char *gguf, const char *hf, float *out, quire_error *err) {
     char key[128];
-    if ((is_gguf(f) ? gguf : hf) == NULL) {
-        return QUIRE_NOT_FOUND;
-    }
-    if (is_gguf(f)) {
-        gguf_key(d, gguf, key);
-    } else {
-        snprintf(key, sizeof key, "%s", hf);
-    }
+    TRY(find_key(f, d, gguf, hf, key));
     float v;
     quire_err e = model_file_f32(f, key, &v);
     if (e == QUIRE_NOT_FOUND) {
@@ -299,7 +289,7 @@ static quire_err rope_gguf(const model_file *f, model_desc *d, quire_error *err)
     TRY(may(read_f32(f, d, "rope.scaling.attn_factor", NULL, &attn_factor, err)));
     r->attention_factor = attn_factor > 0 ? attn_factor * yarn_mscale(r->factor, 1.0f) : 0.0f;
     str type;
-    gguf_key(d, "rope.scaling.type", key);
+    TRY(find_key(f, d, "rope.scaling.type", NULL, key));
     quire_err e = model_file_str(f, key, &type);
     if (e == QUIRE_OK) {
         if (!str_is(type, "none") && !str_is(type, "linear") && !str_is(type, "yarn")) {

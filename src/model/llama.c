@@ -85,13 +85,12 @@ static quire_err llama_load(loader *l, const model_desc *d, void **weights) {
 static void llama_layer(backend *b, const llama_weights *m, const llama_layer_weights *w, const attn_spec *mask, activation f,
                         int32_t layer) {
     const backend_ops *op = b->ops;
-    op->norm_linears(b, m->x, w->attn_norm, (linear_use[]){{w->wq, NULL, m->q}, {w->wk, NULL, m->k}, {w->wv, NULL, m->v}}, 3);
+    op->norm_linears(b, m->x, w->attn_norm, (linear_use[]){{w->wq, m->q}, {w->wk, m->k}, {w->wv, m->v}}, 3);
     op->qk_norm_rope_store(b, layer, m->q, m->k, m->v, NULL, m->rope);
     op->attention(b, layer, m->q, mask, m->a);
-    op->linear_add(b, m->a, &(linear_use){w->wo, NULL, m->x}, 1.0f, m->x);
-    op->norm_gate_up(b, m->x, w->ffn_norm, &(linear_use){w->gate, NULL, m->h}, &(linear_use){w->up, NULL, m->h}, f, m->h,
-                     w->down);
-    op->linear_add(b, m->h, &(linear_use){w->down, NULL, m->x}, 1.0f, m->x);
+    op->linear_add(b, m->a, &(linear_use){w->wo, m->x}, 1.0f, m->x);
+    op->norm_gate_up(b, m->x, w->ffn_norm, &(linear_use){w->gate, m->h}, &(linear_use){w->up, m->h}, f, m->h, w->down);
+    op->linear_add(b, m->h, &(linear_use){w->down, m->x}, 1.0f, m->x);
 }
 
 static void llama_forward(const model *m, const batch *rows) {

@@ -95,15 +95,25 @@ static quire_err find_weight(loader *l, weight_name name, int32_t layer, const t
     return *out ? QUIRE_OK : loader_find(l, name, layer, ".weight", out);
 }
 
-quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
+/* Loads a linear layer. or_name: a second name for the weight, or NULL. */
+static quire_err find_linear(loader *l, weight_name name, const weight_name *or_name, int32_t layer, int64_t n_out, int64_t n_in,
+                             linear **out) {
     const tensor_view *w, *scale, *bias;
     TRY(find_weight(l, name, layer, &w));
+    if (!w && or_name) {
+        TRY(find_weight(l, *or_name, layer, &w));
+    }
     TRY(loader_find(l, name, layer, ".weight_scale", &scale));
     TRY(loader_find(l, name, layer, ".bias", &bias));
-    if (!w) {
-        return missing(l, name, layer);
-    }
-    return load_linear(l, w, scale, bias, n_out, n_in, out);
+    return w ? load_linear(l, w, scale, bias, n_out, n_in, out) : missing(l, name, layer);
+}
+
+quire_err loader_linear(loader *l, weight_name name, int32_t layer, int64_t n_out, int64_t n_in, linear **out) {
+    return find_linear(l, name, NULL, layer, n_out, n_in, out);
+}
+
+quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
+    return find_linear(l, name, or_name, NO_LAYER, n_vocab, width, out);
 }
 
 quire_err loader_norm(loader *l, weight_name name, int32_t layer, norm_kind kind, int64_t width, float eps, norm **out) {
@@ -131,25 +141,6 @@ quire_err loader_embedding(loader *l, weight_name name, const weight_name *or_na
     return l->b->ops->embedding_load(l->b, w, out, l->err);
 }
 
-quire_err loader_head(loader *l, weight_name name, const weight_name *or_name, int64_t n_vocab, int64_t width, linear **out) {
-    const tensor_view *w, *scale, *bias;
-    TRY(find_weight(l, name, NO_LAYER, &w));
-    if (!w && or_name) {
-        TRY(find_weight(l, *or_name, NO_LAYER, &w));
-    }
-    TRY(loader_find(l, name, NO_LAYER, ".weight_scale", &scale));
-    TRY(loader_find(l, name, NO_LAYER, ".bias", &bias));
-    if (!w) {
-        return missing(l, name, NO_LAYER);
-    }
-    return load_linear(l, w, scale, bias, n_vocab, width, out);
-}
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 quire_err loader_write(const loader *l, packed_writer *w) {
     for (int32_t i = 0; i < model_file_n_tensors(l->file); i++) {
         const tensor_view *t = model_file_tensor(l->file, i);
@@ -172,7 +163,7 @@ quire_err loader_finish(const loader *l) {
         const tensor_view *t = model_file_tensor(l->file, i);
         bool known = find_used(l, t) != NULL;
         for (size_t d = 0; d < sizeof derived / sizeof *derived && !known; d++) {
-            known = ends_with(t->name, derived[d]);
+            known = str_ends(str_of(t->name), derived[d]);
         }
         if (!known) {
             return err_set(l->err, QUIRE_UNSUPPORTED, -1, "%s: tensor %s belongs to no part of this architecture that this build computes",

@@ -77,7 +77,7 @@ void prefix_wait_find(scheduler *s, int32_t i) {
     sched_seq *planned = s->waiting_seqs;
     waiter w = {.t = t, .n_cached = planned[i].n_computed, .n_wanted = task_reusable(t)};
     t->blocked_until = 0;
-    if (!t->kv.has_path || w.n_wanted - w.n_cached < s->limits.page_tokens) {
+    if (!t->kv.has_path || s->kv->n_state_pages > 0 || w.n_wanted - w.n_cached < s->limits.page_tokens) {
         return;
     }
     for (int32_t k = 0; k < s->n_running + i; k++) {

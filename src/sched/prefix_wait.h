@@ -4,7 +4,7 @@
  * A waiting task is blocked on another one which is older, shares its namespace or public prefix, and runs or is admitted in the same plan.
  * The known tokens of both must agree for at least one page beyond what the waiting one finds in the cache, in pages that are still to be
  * computed. The wait ends when the last of those pages is published, and when the other task ends or is preempted; then the task is looked
- * up again. Other waiting tasks are not delayed.
+ * up again. Other waiting tasks are not delayed. With recurrent states no task waits: pages are of no use without a state behind them.
  *
  * Progress: a task waits for older ones only, and only for running ones, which wait for none. So there is no cycle, and each wait ends. */
 #ifndef SCHED_PREFIX_WAIT_H

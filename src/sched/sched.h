@@ -29,7 +29,8 @@ typedef struct sched_seq {
     int32_t n_computed;  /* of these, tokens whose keys and values are in pages; < n_known */
     int32_t n_pages; /* pages it holds in all groups, without shared ones that it copies before its next token; of a waiting one
                       * those that it will share with running ones */
-    int32_t n_groups;    /* block tables: as many pages as one more page of tokens takes */
+    int32_t n_groups;    /* block tables of tokens: as many pages as one more page of tokens takes */
+    int32_t n_fixed;     /* pages that it takes besides, whatever its length: its recurrent states */
     int32_t n_most;      /* tokens at which it ends */
     int32_t n_preempted; /* how often it was preempted */
     int32_t group;       /* sequences of one group (not 0) are preempted together or not at all: beams */

@@ -16,8 +16,6 @@ typedef struct sched_hooks {
     bool (*is_ready)(void *context, sched_task *t);
     /* Adds to *d, which holds what t says by itself: drafts, sequences beside it. */
     void (*describe)(void *context, const sched_task *t, sched_seq *d);
-    /* How many tokens of the waiting t need not be computed, where the cache has n_cached of them: more come back from swap space. */
-    int32_t (*peek)(void *context, const sched_task *t, int32_t n_cached);
     /* t was admitted and has its cached pages. It is in neither queue yet. */
     void (*admitted)(void *context, sched_task *t);
     /* t is about to release its pages, since it is preempted, and is in neither queue. True: the owner has done all of it, queues
@@ -35,7 +33,7 @@ typedef struct scheduler_options {
     sched_limits limits;
     admission_policy policy;
     double lambda;         /* ADMISSION_PREFIX: cached tokens that a second of waiting is worth */
-    int32_t n_groups;      /* groups of the cache */
+    int32_t n_groups;      /* groups of tokens */
     int32_t max_tasks;     /* waiting and running together */
     int32_t max_tenants;   /* tenants with a service counter of their own */
     kv_cache *kv;          /* NULL: tasks have no pages, and hooks say what fits */

@@ -13,13 +13,14 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
     d->n_known = t->n_known;
     d->n_computed = t->kv.n_computed;
     d->n_groups = s->options.n_groups;
+    d->n_fixed = s->kv != NULL ? s->kv->n_state_pages : 0;
     d->n_most = t->n_max;
     d->n_preempted = t->n_preempted;
     d->group = t->group;
     d->wants_logits = task_wants_logits(t);
     d->n_pages = kv_seq_pages(&t->kv);
     if (s->kv != NULL && t->group == 0) {
-        d->n_pages -= kv_seq_copied_tails(s->kv, &t->kv); /* they are taken again, as copies */
+        d->n_pages -= kv_seq_copied(s->kv, &t->kv); /* they are taken again, as copies */
     }
     if (s->options.hooks->describe != NULL) {
         s->options.hooks->describe(s->options.context, t, d);
@@ -29,7 +30,7 @@ static void describe(const scheduler *s, const sched_task *t, sched_seq *d) {
 /* Pages of t that preempting it does not free, since others hold them too; without tails that are not among d's pages. */
 static int32_t shared_pages(const scheduler *s, const sched_task *t, const sched_seq *d) {
     int32_t n = 0;
-    for (int32_t g = 0; g < t->kv.n_tables; g++) {
+    for (int32_t g = 0; g < s->kv->n_token_groups; g++) {
         const kv_table *table = &t->kv.tables[g];
         int32_t n_kept = table->n_pages - kv_table_copies_tail(s->kv->pool, table, s->limits.page_tokens);
         for (int32_t i = 0; i < n_kept; i++) {
@@ -42,7 +43,7 @@ static int32_t shared_pages(const scheduler *s, const sched_task *t, const sched
 /* Counts what preempting each running task frees, where pages are so few that one may be preempted. */
 static void describe_shares(scheduler *s) {
     int32_t n_growing = s->limits.max_rows / s->limits.page_tokens + 2 * (s->n_running + s->n_candidates + 1);
-    if (s->kv == NULL || kv_cache_available(s->kv) >= n_growing * s->options.n_groups) {
+    if (s->kv == NULL || kv_cache_available(s->kv) >= n_growing * (s->options.n_groups + s->kv->n_state_pages)) {
         return;
     }
     for (int32_t i = 0; i < s->n_running; i++) {
@@ -58,9 +59,7 @@ static void describe_candidate(scheduler *s, int32_t i) {
     describe(s, t, d);
     if (s->kv != NULL) {
         d->n_computed = kv_seq_peek(s->kv, &t->kv, t->tokens, task_reusable(t), &d->n_pages);
-        if (s->options.hooks->peek != NULL) {
-            d->n_computed = s->options.hooks->peek(s->options.context, t, d->n_computed);
-        }
+        d->n_computed = kv_seq_swap_peek(s->kv, &t->kv, d->n_computed);
         prefix_wait_find(s, i);
     }
 }
@@ -130,6 +129,14 @@ static bool drop_tail(scheduler *s, sched_task *t) {
     return true;
 }
 
+/* A pass ends where a snapshot is due: the rows behind it are planned again in the next step. */
+static void cut_at_snapshots(scheduler *s) {
+    for (int32_t i = 0; i < s->plan.n_items; i++) {
+        int32_t n = kv_seq_until_snapshot(s->kv, &s->tasks[i]->kv);
+        s->plan.items[i].n_rows = n < s->plan.items[i].n_rows ? n : s->plan.items[i].n_rows;
+    }
+}
+
 /* Evicts so that the pages of all planned items are free, as far as possible. */
 static void make_free(scheduler *s) {
     int32_t n = 0;
@@ -162,7 +169,7 @@ static quire_err reserve_item(scheduler *s, sched_task *t, sched_item *item) {
         make_free(s);
         r = reserve(s, t, item->n_rows);
     }
-    if (r == QUIRE_NO_ROOM && kv_seq_take_over_tail(s->kv, &t->kv)) {
+    if (r == QUIRE_NO_ROOM && kv_seq_take_over(s->kv, &t->kv)) {
         r = reserve(s, t, item->n_rows);
     }
     return r;
@@ -174,6 +181,9 @@ static void reserve_planned(scheduler *s) {
     s->copies.n = 0;
     if (s->kv == NULL) {
         return;
+    }
+    if (s->kv->n_state_pages > 0) {
+        cut_at_snapshots(s);
     }
     make_free(s);
     for (int32_t i = 0; i < s->plan.n_items; i++) {

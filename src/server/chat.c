@@ -46,8 +46,7 @@ static void write_role(const response *a, int32_t choice, json_out *o) {
     begin_chunk(a, choice, o);
     json_raw(o, "\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");
     response_write_prompt_ids(a, c, json_name(o, "prompt_token_ids"));
-    response_write_chunk_tail(a, c, o);
-    json_end(o, '}');
+    response_end_chunk(a, c, o);
 }
 
 static void write_chunk(const response *a, int32_t choice, json_out *o) {
@@ -66,8 +65,7 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
     response_write_token_ids(a, c, json_name(o, "token_ids"));
     json_end(o, '}');
     json_end(o, ']');
-    response_write_chunk_tail(a, c, o);
-    json_end(o, '}');
+    response_end_chunk(a, c, o);
 }
 
 const response_format chat_format = {

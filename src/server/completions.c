@@ -40,8 +40,7 @@ static void write_chunk(const response *a, int32_t choice, json_out *o) {
     response_write_token_ids(a, c, json_name(o, "token_ids"));
     json_end(o, '}');
     json_end(o, ']');
-    response_write_chunk_tail(a, c, o);
-    json_end(o, '}');
+    response_end_chunk(a, c, o);
 }
 
 const response_format completions_format = {

@@ -155,10 +155,19 @@ static void flush_and_close(conn *c) {
     }
 }
 
+void conn_shut_down(conn *c) {
+    if (c->pending != NULL && c->pending->shut_down != NULL) {
+        c->pending->shut_down(c);
+    } else if (c->pending != NULL) {
+        c->pending->close(c);
+        conn_reply_error(c, 503, NULL, CONN_SHUTTING_DOWN, NULL);
+    }
+}
+
 void conn_drain(conn *c) {
     c->keep_alive = false;
     if (c->pending != NULL && c->pending->ends_at_drain) {
-        c->pending->shut_down(c);
+        conn_shut_down(c);
         return;
     }
     if (c->state == CONN_HEAD && !c->request.started) {
@@ -236,8 +245,8 @@ static void write_head(conn *c, int status, const char *content_type, const char
         c->keep_alive && c->loop->stops_seen == 0 && !(c->half_closed && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0);
     gmtime_r(&now, &tm);
     strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
-    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", status, http_reason(status), date,
-                        c->keep_alive ? "keep-alive" : "close");
+    evbuffer_add_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: %s\r\n", status,
+                        http_status_str((enum http_status)status), date, c->keep_alive ? "keep-alive" : "close");
     if (content_type != NULL) {
         evbuffer_add_printf(out, "Content-Type: %s\r\n", content_type);
     }
@@ -533,9 +542,7 @@ static void sent_too_slowly(conn *c) {
     conn_reply_error(c, 408, NULL, c->state == CONN_BODY ? "the body did not arrive in time" : "the header did not arrive in time", NULL);
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_deadline) {
     conn *c = arg;
     if (needs_probe(c)) {
         probe(c);

@@ -7,6 +7,7 @@
 
 #include <event2/event.h>
 #include <event2/listener.h>
+#include <event2/util.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -79,6 +80,9 @@ struct server {
     int32_t n_loops;         /* of open loops */
     atomic_int stops;        /* calls of server_stop so far */
 };
+
+/* The head of a function that an event calls: `arg` is its object. */
+#define LOOP_CALLBACK(name) void name(__attribute__((unused)) evutil_socket_t fd, __attribute__((unused)) short what, void *arg)
 
 /* Starts a timer, or starts it again: it fires once, after us. */
 void loop_set_timer(struct event *timer, int64_t us);

@@ -28,9 +28,7 @@ static void on_accept_failed(struct evconnlistener *listener, void *arg) {
     loop_set_timer(l->on_retry, RETRY_US);
 }
 
-static void on_retry(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_retry) {
     loop *l = arg;
     if (l->listener != NULL) {
         evconnlistener_enable(l->listener);
@@ -39,9 +37,7 @@ static void on_retry(evutil_socket_t fd, short what, void *arg) {
 
 /* ---- the engine's events: one wake-up for all that a step produced ---- */
 
-static void on_queue(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_queue) {
     loop *l = arg;
     quire_event ev;
     while (quire_queue_next(l->queue, &ev)) {
@@ -73,9 +69,7 @@ static void drain(loop *l) {
 static void cut_short(loop *l) {
     for (conn *c = l->conns, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->pending != NULL) {
-            c->pending->shut_down(c);
-        }
+        conn_shut_down(c);
     }
     loop_set_timer(l->on_deadline, LAST_WORDS_US);
 }
@@ -97,9 +91,7 @@ static void go_to_stop(loop *l, int stop) {
     }
 }
 
-static void on_wake(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_wake) {
     loop *l = arg;
     wake_wait(&l->bell, 0);
     streams_take(l);
@@ -107,9 +99,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
     go_to_stop(l, atomic_load(&l->server->stops));
 }
 
-static void on_deadline(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_deadline) {
     loop *l = arg;
     go_to_stop(l, l->stops_seen + 1);
 }

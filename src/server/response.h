@@ -162,8 +162,8 @@ void response_write_prompt_logprobs(const response *a, const response_choice *c,
  * (response_explain.c) */
 void response_write_explain(const response *a, const response_choice *c, json_out *o);
 /* "usage":{..} if requested in every chunk, and "system_fingerprint":.. in a choice's last one when no usage chunk follows,
- * and there "explain":{..} if requested */
-void response_write_chunk_tail(const response *a, const response_choice *c, json_out *o);
+ * and there "explain":{..} if requested; the chunk's closing brace */
+void response_end_chunk(const response *a, const response_choice *c, json_out *o);
 /* "service_tier":null,"system_fingerprint":..,"usage":{..}: the end of a whole response */
 void response_write_tail(const response *a, json_out *o);
 

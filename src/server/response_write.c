@@ -82,7 +82,7 @@ void response_write_last_chunk(const response *a, json_out *o) {
     json_end(o, '}');
 }
 
-void response_write_chunk_tail(const response *a, const response_choice *c, json_out *o) {
+void response_end_chunk(const response *a, const response_choice *c, json_out *o) {
     if (a->info->continuous_usage) {
         begin_usage(c->prompt_tokens, c->completion_tokens, o);
         json_end(o, '}');
@@ -93,6 +93,7 @@ void response_write_chunk_tail(const response *a, const response_choice *c, json
     if (c->finish != QUIRE_FINISH_NONE) {
         response_write_explain(a, c, o);
     }
+    json_end(o, '}');
 }
 
 void response_write_tail(const response *a, json_out *o) {

@@ -121,18 +121,14 @@ static void get_page(conn *c) {
 
 static void post_sandbox(conn *c) {
     quire_error err = {0};
-    strbuf *out = &c->loop->scratch;
+    json_out o = conn_begin_json(c);
     const strbuf *body = &c->request.body;
-    strbuf_clear(out);
-    quire_err e = sandboxes_run(c->loop->server->sandboxes, (str){body->n > 0 ? body->p : "", body->n}, clock_us(), out, &err);
+    quire_err e = sandboxes_run(c->loop->server->sandboxes, (str){body->n > 0 ? body->p : "", body->n}, clock_us(), o.to, &err);
     if (e != QUIRE_OK) {
         conn_reply_error(c, e == QUIRE_NO_ROOM ? 409 : error_status(e), err.param, err.message, NULL);
         return;
     }
-    conn_reply(c, &(reply){.status = 200,
-                           .content_type = "application/json",
-                           .headers = "Cache-Control: no-store\r\n",
-                           .body = {out->p, out->n}});
+    conn_reply_json(c, &o, "Cache-Control: no-store\r\n");
 }
 
 #define READ "GET, HEAD"

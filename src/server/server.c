@@ -160,10 +160,6 @@ void server_close(server *s) {
     mem_free(s);
 }
 
-const char *server_url(const server *s) {
-    return s->url;
-}
-
 int32_t server_port(const server *s) {
     return s->port;
 }
@@ -203,16 +199,12 @@ quire_err server_serve(server *s, quire_error *err) {
     return e == QUIRE_OK ? QUIRE_OK : err_set(err, e, -1, "server: waiting for events failed");
 }
 
-static void on_stop_signal(evutil_socket_t number, short what, void *arg) {
-    (void)number;
-    (void)what;
+static LOOP_CALLBACK(on_stop_signal) {
     server_stop(arg);
 }
 
 /* Handles SIGHUP. */
-static void on_reload_signal(evutil_socket_t number, short what, void *arg) {
-    (void)number;
-    (void)what;
+static LOOP_CALLBACK(on_reload_signal) {
     server *s = arg;
     const server_options *o = &s->options;
     quire_error err = {0};
@@ -225,9 +217,7 @@ static void on_reload_signal(evutil_socket_t number, short what, void *arg) {
     }
 }
 
-static void on_other_signal(evutil_socket_t number, short what, void *arg) {
-    (void)number;
-    (void)what;
+static LOOP_CALLBACK(on_other_signal) {
     (void)arg;
 }
 

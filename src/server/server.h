@@ -17,8 +17,7 @@ typedef struct server server;
 
 /* Binds and listens. On failure *out is NULL and err names the remedy: INVALID (an option), IO (the address), BAD_FILE (the keys). */
 quire_err server_open(quire_engine *e, const server_options *o, server **out, quire_error *err);
-/* "http://127.0.0.1:8000", with the real port. Valid as long as s. */
-const char *server_url(const server *s);
+/* The real port. */
 int32_t server_port(const server *s);
 /* Serves on this thread and n_loops - 1 others until server_stop. Running requests may then finish until shutdown_deadline_us. */
 quire_err server_serve(server *s, quire_error *err);

@@ -154,9 +154,7 @@ static void send_page(const loop *l, const quire_kv_view *v, watcher *w) {
     conn_reply_json(c, &o, no_store);
 }
 
-static void on_view(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_view) {
     loop *l = arg;
     watch *h = l->watch;
     const quire_kv_view *v = quire_pool_view_get(h->view);
@@ -201,9 +199,7 @@ static void beat(watch *h, int64_t now_us) {
     }
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg) {
-    (void)fd;
-    (void)what;
+static LOOP_CALLBACK(on_tick) {
     loop *l = arg;
     watch *h = l->watch;
     bool behind = false;
@@ -284,60 +280,45 @@ static void end_stream(conn *c) {
     conn_stream_end(c);
 }
 
-static void shut_down(conn *c) {
-    remove_watcher(c->pending_of);
-    conn_reply_error(c, 503, NULL, "the server is shutting down", NULL);
-}
-
 static const pending_kind stream_pending = {.close = close_watcher, .shut_down = end_stream, .ends_at_drain = true, .is_endless = true};
-static const pending_kind reply_pending = {.close = close_watcher, .shut_down = shut_down, .ends_at_drain = true};
+static const pending_kind reply_pending = {.close = close_watcher, .ends_at_drain = true};
 
-/* Adds a watcher of c's kind. NULL on failure, and c has its response. */
-static watcher *add(conn *c, watch_kind kind, int32_t page) {
+/* Adds a watcher and schedules a state for it. False on a failure: c has its response then. A stream waits for its turn, so that opening
+ * and closing streams costs the engine no more than one stream. */
+static bool add(conn *c, watch_kind kind, int32_t page) {
     loop *l = c->loop;
     watch *h = l->watch;
     if (h->n == WATCH_MAX) {
         conn_reply_error(c, 503, NULL, "as many look at the pool already as this server lets; close one of them", "Retry-After: 5\r\n");
-        return NULL;
+        return false;
     }
     watcher *w = open_view(l) == QUIRE_OK ? mem_new(1, sizeof *w) : NULL;
     if (w == NULL) {
         conn_reply_error(c, 500, NULL, "out of memory", NULL);
-        return NULL;
+        return false;
     }
     *w = (watcher){.conn = c, .next = h->first, .kind = kind, .page = page};
     h->first = w;
     h->n++;
     c->pending = kind == WATCH_STREAM ? &stream_pending : &reply_pending;
     c->pending_of = w;
-    return w;
-}
-
-/* Schedules a state for a new watcher. A stream waits for its turn, so that opening and closing streams costs the engine no more than one
- * stream. */
-static void hurry(loop *l) {
-    watch *h = l->watch;
-    int64_t wait_us = h->next_us - clock_us();
     if (!h->asked) {
+        int64_t wait_us = h->next_us - clock_us();
         loop_set_timer(h->on_tick, wait_us > 0 ? wait_us : 0);
     }
+    return true;
 }
 
 void watch_stream(conn *c) {
-    if (add(c, WATCH_STREAM, PAGE_NONE) != NULL) {
+    if (add(c, WATCH_STREAM, PAGE_NONE)) {
         conn_stream_begin(c, "text/event-stream; charset=utf-8");
-        hurry(c->loop);
     }
 }
 
 void watch_state(conn *c) {
-    if (add(c, WATCH_STATE, PAGE_NONE) != NULL) {
-        hurry(c->loop);
-    }
+    (void)add(c, WATCH_STATE, PAGE_NONE);
 }
 
 void watch_page(conn *c, int32_t page) {
-    if (add(c, WATCH_PAGE, page) != NULL) {
-        hurry(c->loop);
-    }
+    (void)add(c, WATCH_PAGE, page);
 }

@@ -2,8 +2,8 @@
 #ifndef SETUP_SPECULATION_H
 #define SETUP_SPECULATION_H
 
-#include "engine/draft.h"
 #include "setup/loaded_model.h"
+#include "spec/draft.h"
 
 /* The parsed object and the open draft model. */
 typedef struct speculation {

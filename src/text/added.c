@@ -5,24 +5,14 @@
 #include "base/mem.h"
 #include "text/chars.h"
 
-static bool begins(str s, const char *with) {
-    size_t n = strlen(with);
-    return s.n >= n && memcmp(s.p, with, n) == 0;
-}
-
-static bool ends(str s, const char *with) {
-    size_t n = strlen(with);
-    return s.n >= n && memcmp(s.p + s.n - n, with, n) == 0;
-}
-
 /* True for <|user|>, also with the full-width bars that some makers use: a control token, whatever its flags are. */
 static bool looks_like_control(str content) {
-    return content.n > 4 &&
-           ((begins(content, "<|") && ends(content, "|>")) || (begins(content, "<\xEF\xBD\x9C") && ends(content, "\xEF\xBD\x9C>")));
+    return content.n > 4 && ((str_begins(content, "<|") && str_ends(content, "|>")) ||
+                             (str_begins(content, "<\xEF\xBD\x9C") && str_ends(content, "\xEF\xBD\x9C>")));
 }
 
 quire_err added_set_add(added_set *a, const added_token *t) {
-    if (!mem_grow_((void **)&a->tokens, &a->cap, a->n + 1, sizeof *a->tokens)) {
+    if (!mem_grow_(&a->tokens, &a->cap, a->n + 1, sizeof *a->tokens)) {
         return QUIRE_NO_MEMORY;
     }
     char *content = mem_dup(t->content.p, t->content.n), *pattern = mem_dup(t->pattern.p, t->pattern.n);
@@ -84,8 +74,7 @@ static quire_err add_children(added_trie *t, const added_token **sorted, const a
         while (end < r.high && (uint8_t)sorted[end]->pattern.p[r.depth] == byte) {
             end++;
         }
-        if (!mem_grow_((void **)&t->nodes, &t->cap, t->n + 1, sizeof *t->nodes) ||
-            !mem_grow_((void **)stack, cap_stack, *n_stack + 1, sizeof **stack)) {
+        if (!mem_grow_(&t->nodes, &t->cap, t->n + 1, sizeof *t->nodes) || !mem_grow_(stack, cap_stack, *n_stack + 1, sizeof **stack)) {
             return QUIRE_NO_MEMORY;
         }
         t->nodes[t->n] = (trie_node){.token = -1, .byte = byte};
@@ -104,8 +93,7 @@ static quire_err build_trie(added_trie *t, const added_set *a, bool normalized) 
     size_t n_stack = 0, cap_stack = 0, n = 0;
     const added_token **sorted = mem_new(a->n, sizeof *sorted);
     quire_err e = QUIRE_NO_MEMORY;
-    if (sorted != NULL && mem_grow_((void **)&t->nodes, &t->cap, 1, sizeof *t->nodes) &&
-        mem_grow_((void **)&stack, &cap_stack, 1, sizeof *stack)) {
+    if (sorted != NULL && mem_grow_(&t->nodes, &t->cap, 1, sizeof *t->nodes) && mem_grow_(&stack, &cap_stack, 1, sizeof *stack)) {
         for (size_t i = 0; i < a->n; i++) {
             if (a->tokens[i].normalized == normalized) {
                 sorted[n++] = &a->tokens[i];

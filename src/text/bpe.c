@@ -17,7 +17,7 @@ void bpe_scratch_deinit(bpe_scratch *s) {
 /* ---- the heap: smallest key on top ---- */
 
 static quire_err heap_push(bpe_scratch *s, bpe_entry e) {
-    if (!mem_grow_((void **)&s->heap, &s->cap_heap, s->n_heap + 1, sizeof e)) {
+    if (!mem_grow_(&s->heap, &s->cap_heap, s->n_heap + 1, sizeof e)) {
         return QUIRE_NO_MEMORY;
     }
     size_t i = s->n_heap++;
@@ -58,7 +58,7 @@ static int32_t symbol_of(const bpe *b, str character, int32_t c) {
 }
 
 static quire_err add_symbol(bpe_scratch *s, int32_t id, size_t at, size_t n) {
-    if (!mem_grow_((void **)&s->symbols, &s->cap_symbols, s->n_symbols + 1, sizeof *s->symbols)) {
+    if (!mem_grow_(&s->symbols, &s->cap_symbols, s->n_symbols + 1, sizeof *s->symbols)) {
         return QUIRE_NO_MEMORY;
     }
     int32_t i = (int32_t)s->n_symbols++;

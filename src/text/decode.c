@@ -122,25 +122,9 @@ static quire_err put_fallback(decode_state *s, int32_t i, str part) {
 
 /* ---- texts ---- */
 
-static quire_err add_replaced(decode_state *s, const matcher *m, str text, str by, strbuf *out) {
-    match_iter it = {.subject = text};
-    size_t done = 0;
-    bool found;
-    for (;;) {
-        TRY(matcher_next(m, &s->scratch, &it, &found));
-        size_t upto = found ? it.start : text.n;
-        TRY(strbuf_add(out, text.p + done, upto - done));
-        if (!found) {
-            return QUIRE_OK;
-        }
-        TRY(strbuf_add(out, by.p, by.n));
-        done = it.end;
-    }
-}
-
 static quire_err put_replaced(decode_state *s, int32_t i, const matcher *m, str part, str by, bool begins) {
     strbuf_clear(&s->work[i]);
-    TRY(add_replaced(s, m, part, by, &s->work[i]));
+    TRY(matcher_replace(m, &s->scratch, part, by, &s->work[i]));
     return put(s, i + 1, (str){s->work[i].p, s->work[i].n}, begins);
 }
 
@@ -186,7 +170,7 @@ static quire_err put_suffix(decode_state *s, int32_t i, str token) {
     matcher literal = {.literal = step->content, .n_literal = step->n_content};
     strbuf *held = &s->held[i].text, *w = &s->work[i];
     strbuf_clear(w);
-    TRY(add_replaced(s, &literal, (str){held->p, held->n}, (str){" ", 1}, w)); /* the withheld text was not the last */
+    TRY(matcher_replace(&literal, &s->scratch, (str){held->p, held->n}, (str){" ", 1}, w)); /* the withheld text was not the last */
     match_iter it = {.subject = token};
     bool found;
     TRY(matcher_next(&literal, &s->scratch, &it, &found));
@@ -208,7 +192,7 @@ static quire_err clean_up(decode_state *s, strbuf *text, strbuf *tmp) {
         memcpy(literal, pairs[k][0], n);
         matcher m = {.literal = literal, .n_literal = n};
         strbuf_clear(tmp);
-        TRY(add_replaced(s, &m, (str){text->p, text->n}, str_of(pairs[k][1]), tmp));
+        TRY(matcher_replace(&m, &s->scratch, (str){text->p, text->n}, str_of(pairs[k][1]), tmp));
         strbuf swapped = *text;
         *text = *tmp;
         *tmp = swapped;
@@ -298,7 +282,7 @@ static quire_err add_sentencepiece(decode_state *s, str token, piece_class class
         return utf8_add_lossy(s->out, token);
     }
     matcher mark = {.literal = step->content, .n_literal = n};
-    return add_replaced(s, &mark, token, (str){" ", 1}, s->out);
+    return matcher_replace(&mark, &s->scratch, token, (str){" ", 1}, s->out);
 }
 
 quire_err decode_add(decode_state *s, str token, piece_class class, strbuf *out) {

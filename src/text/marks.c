@@ -13,11 +13,9 @@ void text_marks_deinit(text_marks *m) {
 }
 
 quire_err mark_list_add(mark_list *l, size_t at) {
-    void *p = l->at;
-    if (!mem_grow_(&p, &l->cap, l->n + 1, sizeof *l->at)) {
+    if (!mem_grow_(&l->at, &l->cap, l->n + 1, sizeof *l->at)) {
         return QUIRE_NO_MEMORY;
     }
-    l->at = p;
     l->at[l->n++] = at;
     return QUIRE_OK;
 }

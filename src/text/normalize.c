@@ -73,7 +73,7 @@ static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s,
     *n = 0;
     for (size_t i = 0; i < text.n; i += len) {
         int32_t c = utf8_next(text.p + i, &len), boundary = 0;
-        if (!mem_grow_((void **)&s->chars, &s->cap_chars, *n + 32, sizeof *s->chars)) {
+        if (!mem_grow_(&s->chars, &s->cap_chars, *n + 32, sizeof *s->chars)) {
             return QUIRE_NO_MEMORY;
         }
         utf8proc_ssize_t made = utf8proc_decompose_char(c, s->chars + *n, 32, options, &boundary);
@@ -86,7 +86,7 @@ static quire_err decompose(str text, utf8proc_option_t options, norm_scratch *s,
 }
 
 static quire_err order_marks(norm_scratch *s, size_t n) {
-    if (!mem_grow_((void **)&s->classes, &s->cap_classes, n, 1) || !mem_grow_((void **)&s->chars, &s->cap_chars, 2 * n, sizeof *s->chars)) {
+    if (!mem_grow_(&s->classes, &s->cap_classes, n, 1) || !mem_grow_(&s->chars, &s->cap_chars, 2 * n, sizeof *s->chars)) {
         return QUIRE_NO_MEMORY;
     }
     for (size_t i = 0; i < n; i++) {
@@ -187,22 +187,6 @@ static quire_err map_chars(norm_kind kind, str text, strbuf *out) {
     return QUIRE_OK;
 }
 
-static quire_err replace(const norm_step *step, str text, regex_scratch *rs, strbuf *out) {
-    match_iter it = {.subject = text};
-    size_t done = 0;
-    bool found;
-    for (;;) {
-        TRY(matcher_next(&step->match, rs, &it, &found));
-        size_t upto = found ? it.start : text.n;
-        TRY(strbuf_add(out, text.p + done, upto - done));
-        if (!found) {
-            return QUIRE_OK;
-        }
-        TRY(strbuf_add(out, step->content, step->n_content));
-        done = it.end;
-    }
-}
-
 static str strip(const norm_step *step, str text) {
     size_t len;
     while (step->left && text.n > 0 && char_is_space(utf8_next(text.p, &len))) {
@@ -232,7 +216,7 @@ static quire_err run_step(const norm_step *step, str text, norm_scratch *s, rege
         TRY(strbuf_add(out, step->content, step->n_content));
         return strbuf_add(out, text.p, text.n);
     case NORM_REPLACE:
-        return replace(step, text, rs, out);
+        return matcher_replace(&step->match, rs, text, (str){step->content, step->n_content}, out);
     case NORM_BYTE_LEVEL:
         return byte_level_add(out, text);
     default:

@@ -23,7 +23,7 @@ void postprocessor_deinit(postprocessor *p) {
 
 quire_err post_template_add(post_template *t, post_kind kind, int32_t type_id, const int32_t *ids, size_t n_ids) {
     int32_t *copy = NULL;
-    if (!mem_grow_((void **)&t->parts, &t->cap, t->n + 1, sizeof *t->parts)) {
+    if (!mem_grow_(&t->parts, &t->cap, t->n + 1, sizeof *t->parts)) {
         return QUIRE_NO_MEMORY;
     }
     if (n_ids > 0) {

@@ -159,3 +159,19 @@ quire_err matcher_next(const matcher *m, regex_scratch *s, match_iter *it, bool 
     }
     return QUIRE_OK;
 }
+
+quire_err matcher_replace(const matcher *m, regex_scratch *s, str text, str by, strbuf *out) {
+    match_iter it = {.subject = text};
+    size_t done = 0;
+    bool found;
+    for (;;) {
+        TRY(matcher_next(m, s, &it, &found));
+        size_t upto = found ? it.start : text.n;
+        TRY(strbuf_add(out, text.p + done, upto - done));
+        if (!found) {
+            return QUIRE_OK;
+        }
+        TRY(strbuf_add(out, by.p, by.n));
+        done = it.end;
+    }
+}

@@ -44,4 +44,7 @@ typedef struct match_iter {
 /* Finds the next match; *found is false when there are no more. QUIRE_NO_MEMORY; QUIRE_BAD_REQUEST when matching would take too long. */
 quire_err matcher_next(const matcher *m, regex_scratch *s, match_iter *it, bool *found);
 
+/* Appends text with every match replaced by `by`. Errors as matcher_next, and *out then holds a part. */
+quire_err matcher_replace(const matcher *m, regex_scratch *s, str text, str by, strbuf *out);
+
 #endif

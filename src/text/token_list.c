@@ -10,7 +10,7 @@ void token_list_deinit(token_list *l) {
 }
 
 quire_err token_list_add(token_list *l, int32_t id) {
-    if (l->n == l->cap && !mem_grow_((void **)&l->ids, &l->cap, l->n + 1, sizeof *l->ids)) {
+    if (l->n == l->cap && !mem_grow_(&l->ids, &l->cap, l->n + 1, sizeof *l->ids)) {
         return QUIRE_NO_MEMORY;
     }
     l->ids[l->n++] = id;

@@ -329,14 +329,6 @@ bool tokenizer_is_special(const tokenizer *t, int32_t id) {
     return a != NULL && a->special;
 }
 
-int32_t tokenizer_bos(const tokenizer *t) {
-    return t->bos;
-}
-
-int32_t tokenizer_eos(const tokenizer *t) {
-    return t->eos;
-}
-
 str tokenizer_bos_text(const tokenizer *t) {
     return (str){t->bos_text.n > 0 ? t->bos_text.p : "", t->bos_text.n};
 }

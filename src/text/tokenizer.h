@@ -56,9 +56,6 @@ str tokenizer_piece(const tokenizer *t, int32_t id);
 /* The id of a surface, or -1. */
 int32_t tokenizer_find(const tokenizer *t, str piece);
 bool tokenizer_is_special(const tokenizer *t, int32_t id);
-/* Ids, -1 when there are none. */
-int32_t tokenizer_bos(const tokenizer *t);
-int32_t tokenizer_eos(const tokenizer *t);
 /* Texts of bos, eos, unk and pad tokens for templates; empty when none. */
 str tokenizer_bos_text(const tokenizer *t);
 str tokenizer_eos_text(const tokenizer *t);

@@ -87,9 +87,9 @@ static void run(fixture *f, int32_t row0, int32_t n, float soft_cap) {
     const backend_ops *ops = f->b->ops;
     const int32_t out_rows[] = {n > 1 ? n - 2 : 0, n - 1};
     const batch step = {.n_rows = n, .n_out = 2, .out_rows = out_rows};
-    const linear_use qkv[] = {{f->wq, NULL, f->q}, {f->wk, NULL, f->k}, {f->wv, NULL, f->v}};
-    const linear_use apart[] = {{f->w_gate, NULL, f->gate}, {f->w_up, NULL, f->up}};
-    const linear_use down = {f->from_h, NULL, f->x};
+    const linear_use qkv[] = {{f->wq, f->q}, {f->wk, f->k}, {f->wv, f->v}};
+    const linear_use apart[] = {{f->w_gate, f->gate}, {f->w_up, f->up}};
+    const linear_use down = {f->from_h, f->x};
     ops->step_begin(f->b, &step);
     ops->buffer_write(f->b, f->x, 0, n, f->rows + row0 * D);
     ops->norm_linears(f->b, f->x, f->nm, qkv, 3);
@@ -207,8 +207,8 @@ static void run_feed_forward(const feed_forward *c, const char *isa, int32_t n_t
     ops->step_begin(b, &(batch){.n_rows = c->n_rows});
     ops->buffer_write(b, rows, 0, c->n_rows, x);
     for (int layer = 0; layer < 2; layer++) {
-        ops->norm_gate_up(b, rows, NULL, &(linear_use){gate, NULL, h}, &(linear_use){up, NULL, h}, ACT_SILU, h, is_named ? down : NULL);
-        ops->linear_add(b, h, &(linear_use){down, NULL, rows}, 0.01f, rows);
+        ops->norm_gate_up(b, rows, NULL, &(linear_use){gate, h}, &(linear_use){up, h}, ACT_SILU, h, is_named ? down : NULL);
+        ops->linear_add(b, h, &(linear_use){down, rows}, 0.01f, rows);
     }
     ops->step_wait(b);
     ops->buffer_read(b, rows, 0, c->n_rows, x);
@@ -251,7 +251,7 @@ static void activations_that_become_their_readers_rows_at_once_have_the_same_bit
 static void linear_add_adds_the_scaled_product_and_its_bias(void **state) {
     (void)state;
     fixture f = fixture_open(COMPUTE_F32, "auto", 1);
-    const linear_use whole = {f.from_h, NULL, f.x};
+    const linear_use whole = {f.from_h, f.x};
     const batch step = {.n_rows = 2};
     float zeros[2 * F] = {0}, x[2 * D];
     f.b->ops->step_begin(f.b, &step);

@@ -88,7 +88,7 @@ static void products_are_those_of_the_files_own_numbers(void **state) {
         for (int n = 1; n <= ROWS; n += 6) { /* 1, 7, 13, 19 rows */
             ops->step_begin(b, &(batch){.n_rows = n});
             ops->buffer_write(b, x, 0, n, c->x[0]);
-            ops->norm_linears(b, x, NULL, &(linear_use){l, NULL, y}, 1);
+            ops->norm_linears(b, x, NULL, &(linear_use){l, y}, 1);
             ops->step_wait(b);
             ops->buffer_read(b, y, 0, n, got[0]);
             for (int r = 0; r < n; r++) {

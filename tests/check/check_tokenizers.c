@@ -160,12 +160,12 @@ static quire_err encode_record(const subject *s, json_value *rec, token_list *ou
     }
     token_list content = {0};
     quire_err e = tokenizer_encode(s->t, text, (encode_options){.special = special}, &content, err);
-    if (tokenizer_bos(s->t) >= 0) {
-        (void)token_list_add(out, tokenizer_bos(s->t));
+    if (s->t->bos >= 0) {
+        (void)token_list_add(out, s->t->bos);
     }
     add_list(&content, out);
-    if (tokenizer_eos(s->t) >= 0) {
-        (void)token_list_add(out, tokenizer_eos(s->t));
+    if (s->t->eos >= 0) {
+        (void)token_list_add(out, s->t->eos);
     }
     token_list_deinit(&content);
     return e;

@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "engine/draft.h"
+#include "spec/draft.h"
 #include "engine/engine.h"
 #include "engine/explain.h"
 #include "engine/output.h"

@@ -194,8 +194,8 @@ static void check_gap(int32_t kept, const harness_run *cold) {
     }
     const sequence *s = waiting_at(h.e, 0);
     assert_int_equal(h.e->sched.n_waiting, 1);
-    assert_int_equal(s->swap_from, SHARED * PAGE);
-    assert_true(s->swap_tokens > s->swap_from);
+    assert_int_equal(s->task.kv.swap_from, SHARED * PAGE);
+    assert_true(s->task.kv.swap_tokens > s->task.kv.swap_from);
     while (h.e->sched.n_running > 0) {
         assert_true(harness_step(&h));
     }
@@ -276,7 +276,7 @@ static int32_t check_holes(int64_t n_frames, int32_t prompts[2][60], const harne
     assert_int_equal(h.e->sched.n_waiting, 1);
     assert_int_equal(h.e->stats.swapped_out, 1);
     assert_int_equal(h.e->stats.swapped_pages, n_held);
-    assert_int_equal(waiting_at(h.e, 0)->swap_from, 0); /* others hold what is before the window only in the other group */
+    assert_int_equal(waiting_at(h.e, 0)->task.kv.swap_from, 0); /* others hold what is before the window only in the other group */
     for (evict_down_to(&h, 0); h.e->sched.n_running > 0; evict_down_to(&h, 0)) { /* nothing is left of it but the frames */
         assert_int_equal(h.e->sched.n_running, 1);
         assert_true(harness_step(&h));

@@ -7,6 +7,7 @@
 #include "text/json_vocab.h"
 #include "text/piece_table.h"
 #include "text/tables.h"
+#include "text/tokenizer_impl.h"
 
 static const char TEXT[] =
     "Once upon a time, \xC3\xA9t\xC3\xA9 \xE6\x97\xA5\xE6\x9C\xAC\xE8\xAA\x9E!  don't  12345\n\n<s> <|im_start|> \xF0\x9F\x98\x80\t"
@@ -63,8 +64,8 @@ static void check_text(const tokenizer *a, const tokenizer *b, str text) {
 
 static void check_alike(const tokenizer *a, const tokenizer *b) {
     assert_int_equal(tokenizer_n_tokens(a), tokenizer_n_tokens(b));
-    assert_int_equal(tokenizer_bos(a), tokenizer_bos(b));
-    assert_int_equal(tokenizer_eos(a), tokenizer_eos(b));
+    assert_int_equal(a->bos, b->bos);
+    assert_int_equal(a->eos, b->eos);
     assert_true(str_eq(tokenizer_bos_text(a), tokenizer_bos_text(b)));
     check_text(a, b, (str){TEXT, sizeof TEXT - 1});
     for (int32_t id = 0; id < tokenizer_n_tokens(a); id += 1 + id / 200) {

@@ -108,7 +108,7 @@ static void bos_comes_from_the_post_processor_else_from_the_config_else_not(void
     tokenizer *t = open_json("{" BOS "," POST "," MODEL "}", "{\"bos_token\":\"<s>\",\"add_bos_token\":true}");
     EXPECT(encode(t, "a", ENCODE_PARSE, true), 7, 0);
     EXPECT(encode(t, "a", ENCODE_PARSE, false), 0);
-    assert_int_equal(tokenizer_bos(t), 7);
+    assert_int_equal(t->bos, 7);
     assert_true(str_is(tokenizer_bos_text(t), "<s>"));
     tokenizer_close(t);
     t = open_json("{" BOS "," MODEL "}", "{\"bos_token\":{\"content\":\"<s>\"},\"add_bos_token\":true}");

@@ -278,7 +278,7 @@ static void run_merge(void *context, int32_t task, int32_t worker) {
 void cpu_attention(backend *b, int32_t layer, buffer q, const attn_spec *spec, buffer out) {
     cpu_backend *c = (cpu_backend *)b;
     int32_t n_heads = c->buffers[q.id].width / c->layout.d_head;
-    assert(spec->program == NULL && n_heads % c->layout.n_kv_heads == 0);
+    assert(n_heads % c->layout.n_kv_heads == 0);
     attn_job job = {.b = c,
                     .state = c->attention_state,
                     .spec = spec,

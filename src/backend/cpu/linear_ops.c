@@ -256,7 +256,7 @@ static rows_job rows_of(cpu_backend *b, buffer x, const norm *nm) {
 static void add_product(product_job *job, const linear_use *use, buffer out) {
     cpu_buffer *to = &job->b->buffers[out.id];
     to->is_quantised = false;
-    assert(use->lora == NULL && job->n < MAX_USES && to->width >= use->w->layout.n_out);
+    assert(job->n < MAX_USES && to->width >= use->w->layout.n_out);
     job->weights[job->n] = use->w;
     job->out[job->n] = to->rows;
     job->widths[job->n] = to->width;

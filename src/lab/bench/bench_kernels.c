@@ -111,7 +111,7 @@ static double time_pair(const bench_kernels_options *o, kernels_run *r, int32_t 
     int64_t best = INT64_MAX, deadline = clock_us() + (int64_t)o->run_ms * 1000;
     ops->enter(r->b);
     for (int32_t i = 0; i < MIN_TIMES + r->n_pairs || clock_us() < deadline; i++) {
-        const linear_use up = {r->up[i % r->n_pairs], NULL, r->h}, down = {r->down[i % r->n_pairs], NULL, r->y};
+        const linear_use up = {r->up[i % r->n_pairs], r->h}, down = {r->down[i % r->n_pairs], r->y};
         int64_t start = figures_time_us(r->n_threads);
         ops->step_begin(r->b, &step);
         ops->norm_linears(r->b, r->x, NULL, &up, 1);
